@@ -3,17 +3,19 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PROCESSORS := $(shell nproc)
+WORKERS := $(shell echo $$(($(PROCESSORS) + 2)))
 ENGINE := $(wildcard capture/*.[ch] capture/*/*.[ch] telemetry/probe/*.[ch])
 
-# What has to be on the machine besides Python. Installed by apt where that is possible.
+# What has to be on the machine in addition to Python. Installed by apt where that is possible.
 BUILD_PACKAGES := gcc libc6-dev libpcap-dev zlib1g-dev libzstd-dev liblzma-dev
-TEST_PACKAGES := tshark tcpdump clang chromium iproute2 ethtool zstd xz-utils poppler-utils e2fsprogs xfsprogs libfuse3-3
+TEST_PACKAGES := tshark tcpdump clang chromium iproute2 ethtool zstd xz-utils poppler-utils e2fsprogs xfsprogs libfuse3-3 openjdk-17-jre-headless
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo gallery test lint asan docs fuzz faults bench lock audit clean
+.PHONY: help setup demo gallery test test-fast lint format asan docs fuzz faults bench lock audit clean
 
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(VENV)/ready ## build mburst into .venv
 
@@ -24,17 +26,34 @@ demo: $(VENV)/demo-ready ## make a cache server's incast, record it, find its bu
 gallery: $(VENV)/demo-ready $(VENV)/test-ready demo ## take a picture of every view of the demo, for docs/gallery.md
 	$(BIN)/python docs/gallery.py demo docs/gallery
 
+# Bytecode is kept, whatever the environment says: tests start hundreds of interpreters. Some tests wait more than they
+# compute, so there are more workers than processors; the costliest files begin first (tests/lib/selection.py). They are
+# collected once before, which keeps what pytest makes of each file: else each worker would make it.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
+PARALLEL := --dist loadfile --no-loadscope-reorder
+
 test: $(VENV)/test-ready ## run all tests (PYTEST_OPTIONS: run those one after the other)
 ifdef PYTEST_OPTIONS
-	$(BIN)/python -m pytest $(PYTEST_OPTIONS)
+	$(PYTEST) $(PYTEST_OPTIONS)
 else
-	$(BIN)/python -m pytest -q -n 3 --dist loadfile -m "not alone"
-	$(BIN)/python -m pytest -q -m alone --durations 15
+	$(PYTEST) -qq --collect-only >/dev/null || :
+	$(PYTEST) -q -n $(WORKERS) $(PARALLEL) -m "not alone"
+	$(PYTEST) -q -m alone --durations 15
 endif
 
-lint: $(VENV)/test-ready ## check style and types
+test-fast: $(VENV)/test-ready ## run the tests that need no root and no browser and take no minute
+	$(PYTEST) -q -n $(PROCESSORS) $(PARALLEL) -m fast
+
+lint: $(VENV)/test-ready ## check style, layout and types
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/clang-format --dry-run --Werror $$(git ls-files '*.c' '*.h')
 	$(BIN)/mypy
+
+format: $(VENV)/test-ready ## lay out Python and C anew (ruff, clang-format)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $$(git ls-files '*.c' '*.h')
 
 # The module is loaded by tests/lib/asan_engine.py; the drivers that tests compile are sanitized anyhow. Leaks are found in the
 # drivers by `make test`: Python itself has some.
@@ -44,9 +63,10 @@ asan: $(VENV)/test-ready ## run the tests of the engine in an engine built with 
 	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 \
 		PYTHONPATH=tests/lib $(BIN)/python -m pytest -q -p asan_engine -m "not alone" $(or $(PYTEST_OPTIONS),tests/capture)
 
-docs: $(VENV)/ready ## write docs/cli.md anew from the help texts, and the views of docs/schema.md
+docs: $(VENV)/ready ## write docs/cli.md anew from the help texts, the views of docs/schema.md, the keys of docs/operate.md
 	$(BIN)/python docs/write_cli.py
 	$(BIN)/python docs/write_schema.py
+	$(BIN)/python docs/write_deliveries.py
 
 fuzz: ## fuzz the file readers over FUZZ_CORPUS, or FUZZ_WHAT=exchange, for FUZZ_SECONDS
 	@sh .ci/packages clang libpcap-dev zlib1g-dev libzstd-dev liblzma-dev
@@ -87,7 +107,7 @@ $(VENV)/demo-ready: $(VENV)/ready
 	$(BIN)/pip install --quiet --editable '.[demo]'
 	@touch $@
 
-# Exactly what was locked, by hashes, and nothing fetched besides to build with.
+# Exactly what was locked, by hashes, and nothing else fetched to build with.
 $(VENV)/test-ready: $(VENV)/python setup.py pyproject.toml .ci/requirements.lock $(ENGINE)
 	@sh .ci/packages $(TEST_PACKAGES)
 	@sh .ci/promtool $(BIN)

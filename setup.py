@@ -25,7 +25,7 @@ DECOMPRESSORS = [
 ]
 
 # What is read is sent by strangers: a fault should end the process and not become somebody's code. Measured, all of
-# it costs nothing (docs/architecture.md).
+# it costs nothing (docs/decisions/hardened-modules.md).
 HARDENED = ["-fstack-protector-strong", "-fstack-clash-protection", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=3"]
 HARDENED_LINK = ["-Wl,-z,relro", "-Wl,-z,now", "-Wl,-z,noexecstack"]
 
@@ -84,8 +84,13 @@ class BuildWheel(bdist_wheel):
         linked = {name for built in about.ext_modules for name in built.libraries}
         parts = [
             *(package(text, "required") for text in about.install_requires),
-            *(package(text, "optional") for extra, texts in about.extras_require.items() if extra != "test"
-              for text in texts if not text.startswith(f"{about.get_name()}[")),
+            *(
+                package(text, "optional")
+                for extra, texts in about.extras_require.items()
+                if extra != "test"
+                for text in texts
+                if not text.startswith(f"{about.get_name()}[")
+            ),
             *(linked_library(name) for name in sorted(linked)),
         ]
         unique = {part["bom-ref"]: part for part in reversed(parts)}
@@ -93,10 +98,16 @@ class BuildWheel(bdist_wheel):
             "bomFormat": "CycloneDX",
             "specVersion": "1.6",
             "version": 1,
-            "metadata": {"component": {
-                "type": "application", "bom-ref": purl, "name": about.get_name(), "version": about.get_version(),
-                "purl": purl, "licenses": [{"license": {"id": "Apache-2.0"}}],
-            }},
+            "metadata": {
+                "component": {
+                    "type": "application",
+                    "bom-ref": purl,
+                    "name": about.get_name(),
+                    "version": about.get_version(),
+                    "purl": purl,
+                    "licenses": [{"license": {"id": "Apache-2.0"}}],
+                }
+            },
             "components": [unique[name] for name in sorted(unique)],
             "dependencies": [{"ref": purl, "dependsOn": sorted(unique)}],
         }
@@ -105,15 +116,26 @@ class BuildWheel(bdist_wheel):
 def package(requirement: str, scope: str) -> dict:
     """A component for a requirement of a Python package, whose version is chosen when it is installed."""
     name = re.match(r"[\w.-]+", requirement)[0]
-    return {"type": "library", "bom-ref": f"pkg:pypi/{name.lower()}", "name": name, "purl": f"pkg:pypi/{name.lower()}",
-            "scope": scope, "properties": [{"name": "mburst:requirement", "value": requirement}]}
+    return {
+        "type": "library",
+        "bom-ref": f"pkg:pypi/{name.lower()}",
+        "name": name,
+        "purl": f"pkg:pypi/{name.lower()}",
+        "scope": scope,
+        "properties": [{"name": "mburst:requirement", "value": requirement}],
+    }
 
 
 def linked_library(name: str) -> dict:
     """A component for a shared library, of the version whose headers were compiled with."""
     known = {"pcap": "libpcap", "z": "zlib", "zstd": "libzstd", "lzma": "liblzma"}
-    component = {"type": "library", "bom-ref": f"lib{name}", "name": known[name], "scope": "required",
-                 "properties": [{"name": "mburst:linked", "value": "shared"}]}
+    component = {
+        "type": "library",
+        "bom-ref": f"lib{name}",
+        "name": known[name],
+        "scope": "required",
+        "properties": [{"name": "mburst:linked", "value": "shared"}],
+    }
     try:
         done = subprocess.run(["pkg-config", "--modversion", known[name]], capture_output=True, text=True)
         version = done.stdout.strip()
@@ -139,8 +161,11 @@ def extension(name: str, room: str, libraries: list[str]) -> Extension:
 def packages() -> list[str]:
     """Every folder with an __init__.py: those of `mburst`, and of the rooms at the top of the tree."""
     found = {"mburst": Path("mburst"), **{f"mburst.{room}": Path(room) for room in ROOMS}}
-    return sorted(".".join([name, *init.relative_to(folder).parts[:-1]])
-                  for name, folder in found.items() for init in folder.rglob("__init__.py"))
+    return sorted(
+        ".".join([name, *init.relative_to(folder).parts[:-1]])
+        for name, folder in found.items()
+        for init in folder.rglob("__init__.py")
+    )
 
 
 setup(
@@ -152,7 +177,14 @@ setup(
         "mburst.capture": ["*.pyi", "py.typed"],
         "mburst.telemetry.probe": ["*.pyi"],
         "mburst.telemetry.gnmi": ["vendors/*.toml"],
-        "mburst.sql": ["*.sql", "schema/*.sql", "model/*.sql", "queries/*.sql"],
+        "mburst.sql": [
+            "*.sql",
+            "schema/*.sql",
+            "model/*.sql",
+            "partition/*.sql",
+            "queries/*.sql",
+            "queries/fleet/*.sql",
+        ],
         "mburst.dashboards": ["static/*/*", "templates/*/*"],
     },
     ext_modules=[extension(ENGINE, "capture", ["pcap"]), extension(EXCHANGE, "telemetry/probe", [])],

@@ -28,7 +28,7 @@ sys.path.append(str(Path(__file__).parent.parent / "tests" / "lib"))
 from storelib import rows
 
 from mburst.analysis.bursts.find import BurstDefinition, detect_bursts, listed_json
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 BIN_NS = 10_000
 FULL = 12_500  # wire bytes of a bin at 10 Gb/s
@@ -64,33 +64,58 @@ def table(count: int, **columns: Any) -> pa.Table:
 def bins_table(first: int, wire: np.ndarray) -> pa.Table:
     """Rows of `bins` from the FIRST bin on."""
     packets = (wire // 1000 + 1).astype(np.uint32)
-    return table(len(wire), ts_ns=T0 + (first + np.arange(len(wire))) * BIN_NS, wire_bytes=wire,
-                 bytes=wire - 24 * packets, packets=packets, ce_packets=np.uint32(0), retransmits=np.uint32(0),
-                 quality=np.uint16(2))
+    return table(
+        len(wire),
+        ts_ns=T0 + (first + np.arange(len(wire))) * BIN_NS,
+        wire_bytes=wire,
+        bytes=wire - 24 * packets,
+        packets=packets,
+        ce_packets=np.uint32(0),
+        retransmits=np.uint32(0),
+        quality=np.uint16(2),
+    )
 
 
 def sources_table(first: int, bins: int, chance: np.random.Generator) -> pa.Table:
     """Rows of `sources`: SENDERS in each millisecond of BINS bins."""
     count = bins * BIN_NS // 1_000_000 * SENDERS
     ts_ns = T0 + first * BIN_NS + np.arange(count) // SENDERS * 1_000_000
-    names = pa.DictionaryArray.from_arrays(pa.array((np.arange(count) % SENDERS).astype(np.int8)),
-                                           pa.array([f"10.0.0.{at}" for at in range(SENDERS)]))
-    return table(count, ts_ns=ts_ns, source=names, bytes=chance.integers(60, 100_000, count), packets=np.uint32(40),
-                 flows=np.uint32(1), members=np.uint32(1), first_ns=ts_ns + chance.integers(0, 500_000, count),
-                 last_ns=ts_ns + chance.integers(500_000, 1_000_000, count))
+    names = pa.DictionaryArray.from_arrays(
+        pa.array((np.arange(count) % SENDERS).astype(np.int8)), pa.array([f"10.0.0.{at}" for at in range(SENDERS)])
+    )
+    return table(
+        count,
+        ts_ns=ts_ns,
+        source=names,
+        bytes=chance.integers(60, 100_000, count),
+        packets=np.uint32(40),
+        flows=np.uint32(1),
+        members=np.uint32(1),
+        first_ns=ts_ns + chance.integers(0, 500_000, count),
+        last_ns=ts_ns + chance.integers(500_000, 1_000_000, count),
+    )
 
 
 @contextmanager
-def fresh_store(bins: int, hot: float) -> Iterator[Store]:
+def fresh_store(bins: int, hot: float) -> Iterator[StoreFolder]:
     """A store of BINS bins in which the share HOT is at or above half of line rate; removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="mburst-bench-") as folder:
-        store = Store.create(Path(folder, "store"))
+        store = StoreFolder.create(Path(folder, "store"))
         chance = np.random.default_rng(1)
-        recording = {**LANE, "link_bps": 10**10, "bin_ns": BIN_NS, "start_ns": T0, "end_ns": T0 + bins * BIN_NS,
-                     "quality": 2}
+        recording = {
+            **LANE,
+            "link_bps": 10**10,
+            "bin_ns": BIN_NS,
+            "start_ns": T0,
+            "end_ns": T0 + bins * BIN_NS,
+            "quality": 2,
+        }
         host, rack = LANE["host"], LANE["rack"]
-        with (store.writer("recordings", host, rack) as runs, store.writer("bins", host, rack) as writer,
-              store.writer("sources", host, rack) as senders):
+        with (
+            store.writer("recordings", host, rack) as runs,
+            store.writer("bins", host, rack) as writer,
+            store.writer("sources", host, rack) as senders,
+        ):
             runs.append(rows("recordings", recording))
             for first in range(0, bins, 10_000_000):
                 count = min(10_000_000, bins - first)
@@ -101,7 +126,7 @@ def fresh_store(bins: int, hot: float) -> Iterator[Store]:
         yield store
 
 
-def commands(store: Store, n: int) -> dict[str, list[Cost]]:
+def commands(store: StoreFolder, n: int) -> dict[str, list[Cost]]:
     """The costs of whole commands in N rounds."""
     files = [str(path) for path in sorted(store.path.glob("bins/*/*/*.parquet"))]
     asked = f"import duckdb; print(duckdb.sql({SUM.format(f'read_parquet({files})')!r}).fetchall())"
@@ -114,16 +139,20 @@ def commands(store: Store, n: int) -> dict[str, list[Cost]]:
 
         return measure
 
-    rounds({
-        "DuckDB: sum(wire_bytes)": measured("DuckDB: sum(wire_bytes)", [sys.executable, "-c", asked]),
-        "mburst bursts": measured("mburst bursts", [MBURST, "bursts", store.path, "--json"]),
-        "mburst bursts --bin 100us": measured("mburst bursts --bin 100us",
-                                              [MBURST, "bursts", store.path, "--bin", "100us", "--json"]),
-    }, n)
+    rounds(
+        {
+            "DuckDB: sum(wire_bytes)": measured("DuckDB: sum(wire_bytes)", [sys.executable, "-c", asked]),
+            "mburst bursts": measured("mburst bursts", [MBURST, "bursts", store.path, "--json"]),
+            "mburst bursts --bin 100us": measured(
+                "mburst bursts --bin 100us", [MBURST, "bursts", store.path, "--bin", "100us", "--json"]
+            ),
+        },
+        n,
+    )
     return costs
 
 
-def queries(store: Store, n: int) -> tuple[dict[str, list[float]], int]:
+def queries(store: StoreFolder, n: int) -> tuple[dict[str, list[float]], int]:
     """CPU seconds of queries in one process that has asked before, in N rounds; and how many bursts there are."""
     connection = store.connect()
     bursts = 0
@@ -142,8 +171,11 @@ def queries(store: Store, n: int) -> tuple[dict[str, list[float]], int]:
         found = sum(1 for _ in listed_json(connection))
         bursts = bursts if bin_ns else found
 
-    asks = {"DuckDB: sum(wire_bytes)": of_cpu(lambda: connection.execute(SUM.format("bins")).fetchall()),
-            "mburst bursts": of_cpu(lambda: find(None)), "mburst bursts --bin 100us": of_cpu(lambda: find(10 * BIN_NS))}
+    asks = {
+        "DuckDB: sum(wire_bytes)": of_cpu(lambda: connection.execute(SUM.format("bins")).fetchall()),
+        "mburst bursts": of_cpu(lambda: find(None)),
+        "mburst bursts --bin 100us": of_cpu(lambda: find(10 * BIN_NS)),
+    }
     rounds(asks, 1)
     return rounds(asks, n), bursts
 
@@ -163,10 +195,12 @@ def main() -> None:
         base = "DuckDB: sum(wire_bytes)"
         for name, measured in costs.items():
             wall = [cost.wall_s for cost in measured]
-            print(f"{name:28}{spread(wall):>16}{ratio(wall, [cost.wall_s for cost in costs[base]]):>8.1f}"
-                  f"{spread([cost.cpu_s for cost in measured]):>16}"
-                  f"{max(cost.peak_bytes for cost in measured) / 1e6:>10.0f}"
-                  f"{spread(asked[name]):>18}{ratio(asked[name], asked[base]):>8.1f}")
+            print(
+                f"{name:28}{spread(wall):>16}{ratio(wall, [cost.wall_s for cost in costs[base]]):>8.1f}"
+                f"{spread([cost.cpu_s for cost in measured]):>16}"
+                f"{max(cost.peak_bytes for cost in measured) / 1e6:>10.0f}"
+                f"{spread(asked[name]):>18}{ratio(asked[name], asked[base]):>8.1f}"
+            )
 
 
 if __name__ == "__main__":

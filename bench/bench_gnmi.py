@@ -114,13 +114,16 @@ def collected(updates: int, a_message: int) -> tuple[float, float, float]:
 
 def wait_for_sync(store: Path) -> None:
     """Until the store says that the stream's sync has come."""
-    from mburst.sql import Store
+    from mburst.sql import StoreFolder
 
     while True:
         time.sleep(0.1)
         if (store / "mburst.json").exists() and (store / "hot" / "gnmi_events").exists():
             found = (
-                Store.open(store).connect().execute("SELECT count(*) FROM gnmi_events WHERE event = 'sync'").fetchone()
+                StoreFolder.open(store)
+                .connect()
+                .execute("SELECT count(*) FROM gnmi_events WHERE event = 'sync'")
+                .fetchone()
             )
             if found and found[0]:
                 return
@@ -128,9 +131,9 @@ def wait_for_sync(store: Path) -> None:
 
 def spans(store: Path) -> tuple[int, int]:
     """When the first row was received, and the sync."""
-    from mburst.sql import Store
+    from mburst.sql import StoreFolder
 
-    con = Store.open(store).connect()
+    con = StoreFolder.open(store).connect()
     (first,) = con.execute("SELECT min(receive_ns) FROM queues").fetchone() or (0,)
     (sync,) = con.execute("SELECT ts_ns FROM gnmi_events WHERE event = 'sync'").fetchone() or (0,)
     return first, sync

@@ -32,9 +32,9 @@ def onsets(seconds: int, rng: np.random.Generator) -> np.ndarray:
 
 def write(store: Path, seconds: int, rng: np.random.Generator) -> None:
     """Runs, bins, sources and probes, a minute at a time."""
-    from mburst.sql import Store
+    from mburst.sql import StoreFolder
 
-    opened = Store.create(store)
+    opened = StoreFolder.create(store)
     begin = onsets(seconds, rng)
     names = {"recording_id": "r", "host": "cache", "rack": "a", "interface": "eth0", "direction": "in"}
     with opened.writer("recordings", "cache", "a") as writer:
@@ -86,7 +86,10 @@ def run_row(names: dict[str, str], seconds: int) -> pa.RecordBatch:
         "quality": 0,
         "version": "",
         "complete": True,
-        "written_ns": end, "writer_id": "000000000000", "begun_ns": end, "ended": "finished",
+        "written_ns": end,
+        "writer_id": "000000000000",
+        "begun_ns": end,
+        "ended": "finished",
     }
     return pa.RecordBatch.from_pylist([row])
 

@@ -32,7 +32,7 @@ import numpy as np
 import pyarrow as pa
 from side_by_side import machine
 
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 if TYPE_CHECKING:
     from playwright.sync_api import CDPSession
@@ -42,8 +42,16 @@ APPEND_S = 0.01
 CLIENTS = 50
 ROUNDS = 3
 ARRIVAL_S = 4.0  # in which all clients have connected
-FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-         "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 WATCH = """seconds => new Promise((done) => {
   const delays = [], begun = performance.now();
   let frames = 0, last = null;
@@ -66,10 +74,13 @@ WATCH = """seconds => new Promise((done) => {
 class Feeder(threading.Thread):
     """Appends bins of the time that has passed, every APPEND_S, with a probe and a switch's window a millisecond."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: StoreFolder) -> None:
         super().__init__(daemon=True)
-        self.writers = {"bins": store.writer("bins", "bench", "r1"), "probes": store.writer("probes"),
-                        "queues": store.writer("queues")}
+        self.writers = {
+            "bins": store.writer("bins", "bench", "r1"),
+            "probes": store.writer("probes"),
+            "queues": store.writer("queues"),
+        }
         self.ending = threading.Event()
         self.at = time.time_ns() // BIN_NS * BIN_NS
         self.noise = np.random.default_rng(1)
@@ -79,12 +90,44 @@ class Feeder(threading.Thread):
 
     def _run(self) -> dict[str, Any]:
         texts = dict.fromkeys(("backend", "input", "filter", "offloads", "notes", "version"), "")
-        counts = dict.fromkeys(("snaplen", "packets", "bytes", "wire_bytes", "unattributed_packets",
-                                "unattributed_bytes", "dropped", "late", "late_bytes", "unparsed"), 0)
-        return {"recording_id": "bench-0", "capture_id": "bench", "host": "bench", "rack": "r1", "interface": "eth0",
-                "direction": "in", "link_bps": 10**9, "bin_ns": BIN_NS, "source_bin_ns": 10**6, "clock": "software, ns",
-                "start_ns": self.at, "end_ns": self.at, "clock_epochs": 1, "quality": 2, "complete": False,
-                "written_ns": self.at, "writer_id": "000000000000", "begun_ns": self.at, "ended": "", **texts, **counts}
+        counts = dict.fromkeys(
+            (
+                "snaplen",
+                "packets",
+                "bytes",
+                "wire_bytes",
+                "unattributed_packets",
+                "unattributed_bytes",
+                "dropped",
+                "late",
+                "late_bytes",
+                "unparsed",
+            ),
+            0,
+        )
+        return {
+            "recording_id": "bench-0",
+            "capture_id": "bench",
+            "host": "bench",
+            "rack": "r1",
+            "interface": "eth0",
+            "direction": "in",
+            "link_bps": 10**9,
+            "bin_ns": BIN_NS,
+            "source_bin_ns": 10**6,
+            "clock": "software, ns",
+            "start_ns": self.at,
+            "end_ns": self.at,
+            "clock_epochs": 1,
+            "quality": 2,
+            "complete": False,
+            "written_ns": self.at,
+            "writer_id": "000000000000",
+            "begun_ns": self.at,
+            "ended": "",
+            **texts,
+            **counts,
+        }
 
     def _append(self) -> None:
         end = time.time_ns() // BIN_NS * BIN_NS
@@ -92,23 +135,47 @@ class Feeder(threading.Thread):
         wire = self.noise.integers(84, 4000, len(times))
         wire[self.noise.random(len(times)) < 0.002] = 12_500
         names = {"recording_id": "bench-0", "host": "bench", "rack": "r1", "interface": "eth0", "direction": "in"}
-        self.writers["bins"].append(pa.table({
-            **{name: pa.array([value] * len(times)).dictionary_encode() for name, value in names.items()},
-            "clock_epoch": np.zeros(len(times), np.uint16), "ts_ns": times, "bytes": wire - 24, "wire_bytes": wire,
-            "packets": np.ones(len(times), np.uint32), "ce_packets": np.zeros(len(times), np.uint32),
-            "retransmits": np.zeros(len(times), np.uint32), "quality": np.full(len(times), 2, np.uint16)}))
+        self.writers["bins"].append(
+            pa.table(
+                {
+                    **{name: pa.array([value] * len(times)).dictionary_encode() for name, value in names.items()},
+                    "clock_epoch": np.zeros(len(times), np.uint16),
+                    "ts_ns": times,
+                    "bytes": wire - 24,
+                    "wire_bytes": wire,
+                    "packets": np.ones(len(times), np.uint32),
+                    "ce_packets": np.zeros(len(times), np.uint32),
+                    "retransmits": np.zeros(len(times), np.uint32),
+                    "quality": np.full(len(times), 2, np.uint16),
+                }
+            )
+        )
         sent = np.arange(self.at // 10**6 * 10**6 + 10**6, end, 10**6)
         if len(sent):
             paths = {"batch": "bench", "src": "a", "dst": "bench", "protocol": "udp", "stamp_kind": "sw"}
-            self.writers["probes"].append(pa.table({
-                **{name: pa.array([value] * len(sent)).dictionary_encode() for name, value in paths.items()},
-                "seq": sent, "tx_ns": sent, "rtt_ns": self.noise.integers(15_000, 40_000, len(sent)),
-                "lost": np.zeros(len(sent), bool)}))
+            self.writers["probes"].append(
+                pa.table(
+                    {
+                        **{name: pa.array([value] * len(sent)).dictionary_encode() for name, value in paths.items()},
+                        "seq": sent,
+                        "tx_ns": sent,
+                        "rtt_ns": self.noise.integers(15_000, 40_000, len(sent)),
+                        "lost": np.zeros(len(sent), bool),
+                    }
+                )
+            )
             queue = {"batch": "bench", "device": "tor1", "port": "swp1", "queue": "7", "semantics": "periodic-max"}
-            self.writers["queues"].append(pa.table({
-                **{name: pa.array([value] * len(sent)).dictionary_encode() for name, value in queue.items()},
-                "window_start_ns": sent - 10**6, "ts_ns": sent,
-                "max_bytes": self.noise.integers(0, 2_000_000, len(sent)), "quality": np.zeros(len(sent), np.uint16)}))
+            self.writers["queues"].append(
+                pa.table(
+                    {
+                        **{name: pa.array([value] * len(sent)).dictionary_encode() for name, value in queue.items()},
+                        "window_start_ns": sent - 10**6,
+                        "ts_ns": sent,
+                        "max_bytes": self.noise.integers(0, 2_000_000, len(sent)),
+                        "quality": np.zeros(len(sent), np.uint16),
+                    }
+                )
+            )
         self.at = end
 
     def run(self) -> None:
@@ -121,8 +188,12 @@ class Feeder(threading.Thread):
 @contextmanager
 def serving(*target: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """`mburst live TARGET`, and where it is."""
-    process = subprocess.Popen([sys.executable, "-m", "mburst", "live", *target, "--listen", "127.0.0.1:0", "--open"],
-                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mburst", "live", *target, "--listen", "127.0.0.1:0", "--open"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
     try:
         assert process.stdout
         printed = process.stdout.readline()
@@ -138,7 +209,7 @@ def serving(*target: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
 def growing() -> Iterator[Path]:
     """A store that grows."""
     with tempfile.TemporaryDirectory(prefix="mburst-bench-live-") as folder:
-        feeder = Feeder(Store.create(Path(folder, "store")))
+        feeder = Feeder(StoreFolder.create(Path(folder, "store")))
         feeder.start()
         try:
             yield Path(folder, "store")
@@ -174,7 +245,8 @@ def watched(url: str, seconds: float, width: int) -> dict[str, Any]:
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=os.environ.get("MBURST_CHROMIUM", "/usr/bin/chromium"), args=FLAGS)
+            executable_path=os.environ.get("MBURST_CHROMIUM", "/usr/bin/chromium"), args=FLAGS
+        )
         page = browser.new_page(viewport={"width": width, "height": 1000})
         page.goto(url)
         page.wait_for_selector("html[data-ready]", timeout=60_000)
@@ -197,10 +269,12 @@ def busy_s(session: CDPSession) -> float:
 def show(name: str, found: dict[str, Any], seconds: float) -> None:
     delays = sorted(found["delays"])
     late = delays[int(0.95 * len(delays))]
-    print(f"{name}: packet to pixel {statistics.median(delays):.0f} ms, 95 % within {late:.0f} ms; "
-          f"{len(delays) / seconds:.1f} drawings and {found['frames'] / seconds:.0f} frames a second, "
-          f"{found['points']:,} points, {1000 * found['busy'] / len(delays):.1f} ms of the page a drawing "
-          f"(load {os.getloadavg()[0]:.1f})")
+    print(
+        f"{name}: packet to pixel {statistics.median(delays):.0f} ms, 95 % within {late:.0f} ms; "
+        f"{len(delays) / seconds:.1f} drawings and {found['frames'] / seconds:.0f} frames a second, "
+        f"{found['points']:,} points, {1000 * found['busy'] / len(delays):.1f} ms of the page a drawing "
+        f"(load {os.getloadavg()[0]:.1f})"
+    )
 
 
 def cpu_s(process: subprocess.Popen[str]) -> float:
@@ -215,8 +289,14 @@ async def follow(url: str, seconds: float) -> int:
 
     lanes = json.load(urllib.request.urlopen(f"{url}lanes"))
     day = 86_400 * 10**9
-    wish = json.dumps({"lane": lanes[0]["id"], "span": str(10 * 10**9), "steps": 1280,
-                       "origin": str(int(lanes[0]["edge"]) // day * day)})
+    wish = json.dumps(
+        {
+            "lane": lanes[0]["id"],
+            "span": str(10 * 10**9),
+            "steps": 1280,
+            "origin": str(int(lanes[0]["edge"]) // day * day),
+        }
+    )
     messages = 0
 
     async def one() -> None:
@@ -260,9 +340,11 @@ def clients(seconds: float) -> None:
                 time.sleep(ARRIVAL_S)
                 more.append(share_of_a_core(process, seconds) - alone[-1])
                 metrics.append(int(browsers.communicate()[0]) / CLIENTS / lasting)
-        print(f"clients: the server takes {statistics.median(alone):.3f} of a core alone, with {CLIENTS} clients "
-              f"{', '.join(f'{share:.3f}' for share in sorted(more))} more; "
-              f"{statistics.median(metrics):.1f} messages a second to each")
+        print(
+            f"clients: the server takes {statistics.median(alone):.3f} of a core alone, with {CLIENTS} clients "
+            f"{', '.join(f'{share:.3f}' for share in sorted(more))} more; "
+            f"{statistics.median(metrics):.1f} messages a second to each"
+        )
 
 
 def share_of_a_core(process: subprocess.Popen[str], seconds: float) -> float:

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from mburst.agent.metrics.meter import Meter
 from mburst.analysis.bursts.find import BurstDefinition
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 from mburst.sql.tables import arrow_schema
 
 BIN, LINK = 100_000, 10**9
@@ -42,7 +42,7 @@ def filled(table: str, rows: int, **columns: object) -> pa.RecordBatch:
 class Recording:
     """A recorder as the store sees it."""
 
-    def __init__(self, store: Store, rate: int, start_ns: int) -> None:
+    def __init__(self, store: StoreFolder, rate: int, start_ns: int) -> None:
         self.rate, self.at_ns, self.rows = rate, start_ns, 0
         self.writers = {table: store.writer(table, "h", "k") for table in ("recordings", "bins", "sources")}
         self.writers["recordings"].append(filled("recordings", 1, **ROW, start_ns=start_ns))
@@ -51,12 +51,24 @@ class Recording:
     def second(self) -> None:
         """Append a second of rows."""
         wire = self.rng.integers(84, FULL // 5, self.rate)
-        wire[:: 100] = FULL
+        wire[::100] = FULL
         times = self.at_ns + np.arange(self.rate) * BIN
-        self.writers["bins"].append(filled("bins", self.rate, **NAMES, ts_ns=times, wire_bytes=wire, bytes=wire,
-                                           packets=1))
-        self.writers["sources"].append(filled("sources", self.rate, **NAMES, ts_ns=times // (10 * BIN) * (10 * BIN),
-                                              source="10.0.0.1", members=1, bytes=wire, first_ns=times, last_ns=times))
+        self.writers["bins"].append(
+            filled("bins", self.rate, **NAMES, ts_ns=times, wire_bytes=wire, bytes=wire, packets=1)
+        )
+        self.writers["sources"].append(
+            filled(
+                "sources",
+                self.rate,
+                **NAMES,
+                ts_ns=times // (10 * BIN) * (10 * BIN),
+                source="10.0.0.1",
+                members=1,
+                bytes=wire,
+                first_ns=times,
+                last_ns=times,
+            )
+        )
         self.at_ns += self.rate * BIN
         self.rows += 2 * self.rate
 
@@ -72,7 +84,7 @@ def cpu_of_a_scrape(meter: Meter, recording: Recording) -> float:
     return statistics.median(taken)
 
 
-def cpu_of_reading_anew(store: Store, since_ns: int) -> float:
+def cpu_of_reading_anew(store: StoreFolder, since_ns: int) -> float:
     """Seconds for a meter that begins from there."""
     before = time.process_time()
     Meter(store, BurstDefinition(), since_ns).close()
@@ -85,7 +97,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=200_000, help="rows of the log at the first point")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        store, start_ns = Store.create(Path(folder) / "store"), time.time_ns()
+        store, start_ns = StoreFolder.create(Path(folder) / "store"), time.time_ns()
         meter, recording = Meter(store, BurstDefinition(), start_ns), Recording(store, options.rate, start_ns)
         found = []
         for rows in (options.rows, 10 * options.rows):
@@ -94,8 +106,10 @@ def main() -> None:
                 meter.take()
             found.append((recording.rows, cpu_of_a_scrape(meter, recording), cpu_of_reading_anew(store, start_ns)))
         for rows, scrape, anew in found:
-            print(f"{rows:>10,} rows: a scrape {1000 * scrape:6.1f} ms, all of it anew {1000 * anew:8.1f} ms of CPU; "
-                  f"{meter.kept_rows:,} rows kept")
+            print(
+                f"{rows:>10,} rows: a scrape {1000 * scrape:6.1f} ms, all of it anew {1000 * anew:8.1f} ms of CPU; "
+                f"{meter.kept_rows:,} rows kept"
+            )
         (_, first, anew), (_, second, anew_later) = found
         print(f"ten times the rows: a scrape x {second / first:.2f}, all of it anew x {anew_later / anew:.2f}")
         for writer in recording.writers.values():

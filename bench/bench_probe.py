@@ -49,8 +49,24 @@ def run(protocol: str, seconds: int, before: list[str]) -> Used:
     reflector.stdout.readline()
     with tempfile.TemporaryDirectory(prefix="mburst-bench-") as folder:
         prober = subprocess.Popen(
-            [*before, MBURST, "probe", WHERE, "--protocol", protocol, "--rate", f"{RATE}/s",
-             "--duration", f"{seconds}s", "--json", "-o", f"{folder}/store"], stdout=subprocess.PIPE, text=True)
+            [
+                *before,
+                MBURST,
+                "probe",
+                WHERE,
+                "--protocol",
+                protocol,
+                "--rate",
+                f"{RATE}/s",
+                "--duration",
+                f"{seconds}s",
+                "--json",
+                "-o",
+                f"{folder}/store",
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         assert prober.stdout
         [answer] = json.loads(prober.stdout.read())
         prober_s = cpu_s(prober)
@@ -83,15 +99,19 @@ def main() -> None:
     parser.add_argument("--real-time", action="store_true", help="before all other work; needs root")
     arguments = parser.parse_args()
     before = ["chrt", "--fifo", "1"] if arguments.real_time else []
-    print(f"probe: {machine()}; cores at {RATE:,} probes a second, median (least) of {arguments.rounds} rounds"
-          + (", real time" if before else ""))
+    print(
+        f"probe: {machine()}; cores at {RATE:,} probes a second, median (least) of {arguments.rounds} rounds"
+        + (", real time" if before else "")
+    )
     print("| protocol | prober | reflector | sent | lost |")
     dear = []
     for protocol in ("udp", "tcp"):
         found = [cores(protocol, before) for _ in range(arguments.rounds)]
         prober, reflector = ([one[place] for one in found] for place in (0, 1))
-        print(f"| {protocol} | {statistics.median(prober):.2f} ({min(prober):.2f}) | "
-              f"{statistics.median(reflector):.2f} ({min(reflector):.2f}) | {found[-1][2]:,} | {found[-1][3]:,} |")
+        print(
+            f"| {protocol} | {statistics.median(prober):.2f} ({min(prober):.2f}) | "
+            f"{statistics.median(reflector):.2f} ({min(reflector):.2f}) | {found[-1][2]:,} | {found[-1][3]:,} |"
+        )
         if min(prober) >= MOST_CORES:
             dear.append(protocol)
     if dear:

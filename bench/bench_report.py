@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 DAY_NS = 86_400 * 10**9
 START = 1_795_132_800 * 10**9  # 2026-11-20, midnight
@@ -54,7 +54,7 @@ def without(bins: np.ndarray, others: np.ndarray) -> np.ndarray:
     return np.flatnonzero(chosen)
 
 
-def fill_host(store: Store, rack: str, host: str, day: int, options: argparse.Namespace, seed: int) -> int:
+def fill_host(store: StoreFolder, rack: str, host: str, day: int, options: argparse.Namespace, seed: int) -> int:
     """A day of one host; the number of its bins."""
     rng = np.random.default_rng(seed)
     first, length = bursts_of(rng, int(options.bursts * rng.uniform(0.2, 2)))
@@ -69,34 +69,83 @@ def fill_host(store: Store, rack: str, host: str, day: int, options: argparse.Na
     run = f"{rack}-{host}-{day}"
     column = {"recording_id": run, **names, "interface": "eth0", "direction": "in"}
     with store.writer("recordings", **names) as writer:
-        writer.append(pa.Table.from_pylist([{
-            **column, "capture_id": run, "link_bps": LINK, "bin_ns": BIN, "source_bin_ns": BIN, "backend": "afpacket",
-            "input": "eth0", "filter": "", "snaplen": 128, "clock": "software, ns", "offloads": "", "notes": "",
-            "start_ns": start, "end_ns": start + DAY_NS - 1, "clock_epochs": 1, "packets": n,
-            "bytes": int(wire.sum()) - 24 * n,
-            "wire_bytes": int(wire.sum()), "unattributed_packets": 0, "unattributed_bytes": 0, "dropped": 0, "late": 0,
-            "late_bytes": 0, "unparsed": 0, "quality": 2, "version": "bench", "complete": True,
-            "written_ns": start + DAY_NS, "writer_id": "000000000000",
-            "begun_ns": start, "ended": "finished"}]))
+        writer.append(
+            pa.Table.from_pylist(
+                [
+                    {
+                        **column,
+                        "capture_id": run,
+                        "link_bps": LINK,
+                        "bin_ns": BIN,
+                        "source_bin_ns": BIN,
+                        "backend": "afpacket",
+                        "input": "eth0",
+                        "filter": "",
+                        "snaplen": 128,
+                        "clock": "software, ns",
+                        "offloads": "",
+                        "notes": "",
+                        "start_ns": start,
+                        "end_ns": start + DAY_NS - 1,
+                        "clock_epochs": 1,
+                        "packets": n,
+                        "bytes": int(wire.sum()) - 24 * n,
+                        "wire_bytes": int(wire.sum()),
+                        "unattributed_packets": 0,
+                        "unattributed_bytes": 0,
+                        "dropped": 0,
+                        "late": 0,
+                        "late_bytes": 0,
+                        "unparsed": 0,
+                        "quality": 2,
+                        "version": "bench",
+                        "complete": True,
+                        "written_ns": start + DAY_NS,
+                        "writer_id": "000000000000",
+                        "begun_ns": start,
+                        "ended": "finished",
+                    }
+                ]
+            )
+        )
     with store.writer("bins", **names) as writer:
-        writer.append(pa.table({
-            **{name: text(value, n) for name, value in column.items()}, "clock_epoch": np.zeros(n, np.uint16),
-            "ts_ns": start + bins * BIN, "bytes": wire - 24, "wire_bytes": wire, "packets": np.ones(n, np.uint32),
-            "ce_packets": np.zeros(n, np.uint32), "retransmits": np.zeros(n, np.uint32),
-            "quality": np.full(n, 2, np.uint16)}))
+        writer.append(
+            pa.table(
+                {
+                    **{name: text(value, n) for name, value in column.items()},
+                    "clock_epoch": np.zeros(n, np.uint16),
+                    "ts_ns": start + bins * BIN,
+                    "bytes": wire - 24,
+                    "wire_bytes": wire,
+                    "packets": np.ones(n, np.uint32),
+                    "ce_packets": np.zeros(n, np.uint32),
+                    "retransmits": np.zeros(n, np.uint32),
+                    "quality": np.full(n, 2, np.uint16),
+                }
+            )
+        )
     fan = rng.integers(8, 40, len(first))
     # The senders of a burst are stored once a burst, in the source bin of its first bin: enough for fan-in and bytes.
     who = np.concatenate([rng.choice(len(SENDERS), n, replace=False) for n in fan]) if len(fan) else np.zeros(0, int)
     at = start + np.repeat(first, fan) * BIN
     m = len(who)
     with store.writer("sources", **names) as writer:
-        writer.append(pa.table({
-            **{name: text(value, m) for name, value in column.items()}, "clock_epoch": np.zeros(m,
-                                                                                                np.uint16), "ts_ns": at,
-            "source": pa.DictionaryArray.from_arrays(pa.array(who, pa.int16()), pa.array(SENDERS)),
-            "bytes": np.repeat(length * FULL // fan, fan), "packets": np.ones(m, np.uint32),
-            "flows": np.ones(m, np.uint32), "members": np.ones(m, np.uint32), "first_ns": at + 10,
-            "last_ns": at + BIN - 1}))
+        writer.append(
+            pa.table(
+                {
+                    **{name: text(value, m) for name, value in column.items()},
+                    "clock_epoch": np.zeros(m, np.uint16),
+                    "ts_ns": at,
+                    "source": pa.DictionaryArray.from_arrays(pa.array(who, pa.int16()), pa.array(SENDERS)),
+                    "bytes": np.repeat(length * FULL // fan, fan),
+                    "packets": np.ones(m, np.uint32),
+                    "flows": np.ones(m, np.uint32),
+                    "members": np.ones(m, np.uint32),
+                    "first_ns": at + 10,
+                    "last_ns": at + BIN - 1,
+                }
+            )
+        )
     return n
 
 
@@ -104,8 +153,20 @@ def measured(store: Path, days: int, output: Path) -> tuple[float, float, float,
     """Seconds, of CPUs too, GB resident and files of `mburst report` over the last day, in a process of its own."""
     day = datetime.fromtimestamp((START + (days - 1) * DAY_NS) // 10**9, UTC)
     begun = time.perf_counter()
-    command = [sys.executable, "-m", "mburst", "report", str(store), "--all-racks", "--since", f"{day:%Y-%m-%d}",
-               "--until", f"{day:%Y-%m-%d}T23:59:59.999999999", "-o", str(output)]
+    command = [
+        sys.executable,
+        "-m",
+        "mburst",
+        "report",
+        str(store),
+        "--all-racks",
+        "--since",
+        f"{day:%Y-%m-%d}",
+        "--until",
+        f"{day:%Y-%m-%d}T23:59:59.999999999",
+        "-o",
+        str(output),
+    ]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     took = time.perf_counter() - begun
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -124,7 +185,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="mburst-bench-") as folder:
         root = options.keep or Path(folder)
         if not (root / "store").exists():
-            store, bins, begun = Store.create(root / "store"), 0, time.perf_counter()
+            store, bins, begun = StoreFolder.create(root / "store"), 0, time.perf_counter()
             for day in range(options.days):
                 for rack in range(options.racks):
                     for host in range(options.hosts):
@@ -133,8 +194,10 @@ def main() -> None:
             print(f"store: {bins:,} bins in {time.perf_counter() - begun:.0f} s")
         took, cpu, memory, files = measured(root / "store", options.days, root / "reports")
         load = os.getloadavg()[0]
-        print(f"{platform.machine()}, {os.cpu_count()} cores, load {load:.1f}, {datetime.now(UTC):%Y-%m-%d}: "
-              f"{files} reports in {took:.1f} s, {cpu:.1f} s of CPU, {memory:.2f} GB resident at most")
+        print(
+            f"{platform.machine()}, {os.cpu_count()} cores, load {load:.1f}, {datetime.now(UTC):%Y-%m-%d}: "
+            f"{files} reports in {took:.1f} s, {cpu:.1f} s of CPU, {memory:.2f} GB resident at most"
+        )
 
 
 if __name__ == "__main__":

@@ -114,13 +114,17 @@ def main() -> None:
     count = int(arguments.rate * arguments.seconds)
     driver, sender = program("tests/c/live_driver.c", flags=OPTIMIZE), linked(("tests/c/send.c",), OPTIMIZE)
     with tempfile.TemporaryDirectory() as folder, livelab.make_lab() as lab:
-        print(f"{'reader':<22} {'user ns':>8} {'system ns':>10} {'got':>12} {'of sent':>12} {'packets/s':>11} "
-              f"{'load':>6}")
+        print(
+            f"{'reader':<22} {'user ns':>8} {'system ns':>10} {'got':>12} {'of sent':>12} {'packets/s':>11} {'load':>6}"
+        )
         send = [str(sender), lab.a, str(count), str(arguments.rate), str(arguments.size)]
         for name, command in readers(lab, driver, Path(folder, "store")):
             cost = run(name, lab, command, send)
-            print(f"{cost.name:<22} {cost.user_ns:>8.1f} {cost.system_ns:>10.1f} {cost.got:>12,} {cost.sent:>12,} "
-                  f"{cost.rate:>11,.0f} {os.getloadavg()[0]:>6.1f}", flush=True)
+            print(
+                f"{cost.name:<22} {cost.user_ns:>8.1f} {cost.system_ns:>10.1f} {cost.got:>12,} {cost.sent:>12,} "
+                f"{cost.rate:>11,.0f} {os.getloadavg()[0]:>6.1f}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

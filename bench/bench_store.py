@@ -26,7 +26,7 @@ import pyarrow as pa
 from bench_bursts import bins_table, fresh_store, utilizations
 from side_by_side import machine, ratio, run, spread
 
-from mburst.sql import Store, segments, verified
+from mburst.sql import StoreFolder, segments, verified
 from mburst.sql.format import hotlog
 from mburst.sql.format.filenames import new_segment, new_writer
 from mburst.sql.repair.checking import check
@@ -66,7 +66,7 @@ def queries(store: Path, repeat: int) -> None:
 
 def checks(store: Path, repeat: int) -> None:
     """The second question: the sealed files are copied under other writers' names until they are CHECKED bytes."""
-    files = segments.list_sealed(store, "bins", segments.Narrow()).files
+    files = segments.list_sealed(store, "bins", segments.FileSelection()).files
     size = sum(file.path.stat().st_size for file in files)
     for _ in range(CHECKED // size):
         for file in files:
@@ -76,20 +76,24 @@ def checks(store: Path, repeat: int) -> None:
     assert found.is_sound
     for _ in range(repeat):
         costs.append(timed(check, store)[0])
-    print(f"`mburst check` of {found.bytes / 1e6:,.0f} MB in {found.files} files: "
-          f"{found.bytes / 1e6 / statistics.median(costs):,.0f} MB a CPU second")
+    print(
+        f"`mburst check` of {found.bytes / 1e6:,.0f} MB in {found.files} files: "
+        f"{found.bytes / 1e6 / statistics.median(costs):,.0f} MB a CPU second"
+    )
 
 
 def batches() -> list[pa.Table]:
     """What a recorder appends."""
     chance = np.random.default_rng(2)
-    return [conform(bins_table(start, utilizations(BATCH, 0.001, chance)), "bins", None)
-            for start in range(0, HOT_ROWS, BATCH)]
+    return [
+        conform(bins_table(start, utilizations(BATCH, 0.001, chance)), "bins", None)
+        for start in range(0, HOT_ROWS, BATCH)
+    ]
 
 
 def append_frames(folder: Path, rows: list[pa.Table]) -> Path:
     """As mburst appends."""
-    Store.create(folder)
+    StoreFolder.create(folder)
     log = hotlog.HotLog(folder, "bins", new_segment("cache-1", new_writer(), 0), "r1")
     for batch in rows:
         log.append(batch)

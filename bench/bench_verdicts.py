@@ -1,9 +1,9 @@
 """How often is the verdict right, and how often is it `bursts` where it must not be?
 
 Simulated cases with known truth (tests/lib/latency_cases.py, latency_attacks.py, latency_variants.py,
-latency_networks.py, latency_counts.py), each in a setting that its seed draws: 1 to 100 Gb/s, bins of 20 µs to 1 ms,
-300 to 2,000 probes a second, all stamps or few, clocks apart, random loss. Prints truth against verdict, and what the
-share that was stated for bursts is worth.
+latency_networks.py, latency_counts.py, latency_pauses.py), each in a setting that its seed draws: 1 to 100 Gb/s, bins
+of 20 µs to 1 ms, 300 to 2,000 probes a second, all stamps or few, clocks apart, random loss. Prints truth against
+verdict, and what the share that was stated for bursts is worth.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ import seeds
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "lib"))
 
 import latency_cases
-import latency_counts
+import latency_pauses
 
 from mburst.analysis.cause.gather import gather
 from mburst.analysis.cause.verdict import decide
 
-KINDS = latency_counts.KINDS
+KINDS = latency_pauses.KINDS
 CAUSES = ("bursts", "host", "elsewhere", "none", "undetermined")
 STATED = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0)  # edges of the lower end of the share that is stated for bursts
 

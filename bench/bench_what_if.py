@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "lib")
 
 import packet_port
 
-from mburst.analysis.whatif.replay import Change, calibrate, usual_changes, what_if
+from mburst.analysis.whatif.replay import WhatIfChange, calibrate, usual_changes, what_if
 
 
 def main() -> None:
@@ -32,7 +32,11 @@ def main() -> None:
             if replay is None or not evidence.tail.present:
                 continue
             drain = case.made.setting.drain_ns
-            more = [Change("as is"), Change("half a burst's stagger", stagger_ns=drain / 2), Change("one", fan_in=1)]
+            more = [
+                WhatIfChange("as is"),
+                WhatIfChange("half a burst's stagger", stagger_ns=drain / 2),
+                WhatIfChange("one", fan_in=1),
+            ]
             for outcome in what_if(replay, [*more, *usual_changes(replay)]):
                 truth, predicted = case.p99(outcome.change), outcome.quantiles_ns[1] or 0.0
                 low, high = outcome.p99_range or (0.0, np.inf)

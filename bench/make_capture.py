@@ -91,8 +91,9 @@ def arrivals(random: np.random.Generator, sizes: npt.NDArray[np.uint32], rate: f
     return gap
 
 
-def trains(random: np.random.Generator, choices: int, share: npt.NDArray[np.float64], count: int,
-           mean: float) -> npt.NDArray[np.int64]:
+def trains(
+    random: np.random.Generator, choices: int, share: npt.NDArray[np.float64], count: int, mean: float
+) -> npt.NDArray[np.int64]:
     """COUNT choices by SHARE in runs of the same one, geometric with MEAN: a sender's segments leave it, and mostly
     arrive, one behind the other. MEAN 1 interleaves at random, which is as hard as it gets for any cache."""
     lengths = random.geometric(1 / mean, size=int(2 * count / mean) + 64)
@@ -195,7 +196,11 @@ def main() -> None:
     with arguments.out.open("wb") as out:
         out.write(head)
         for chunk in chunks(
-            arguments.packets, float(arguments.rate), arguments.snaplen, arguments.sources, arguments.seed,
+            arguments.packets,
+            float(arguments.rate),
+            arguments.snaplen,
+            arguments.sources,
+            arguments.seed,
             arguments.train,
         ):
             out.write(chunk)

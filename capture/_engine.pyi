@@ -22,7 +22,7 @@ class Lane(TypedDict):
     It has a total for each counter of bins (MB_BIN_COUNTERS in measure/bins.h); those that Python uses are listed here.
     Packets and bytes (link layer, without FCS) are those in closed bins; late ones are in none.
     start_ns and end_ns hold once packets > 0. `interface` is the name that the capture gives, or
-    empty; `index` tells interfaces without a name apart.
+    empty; `index` separates interfaces without a name.
     """
 
     interface: str
@@ -79,7 +79,7 @@ class Facts(TypedDict):
     inferred: str
     """What was inferred from the first frames, or an empty text."""
     notice: str | None
-    """What the sources have to say that is no failure (a cut tail, odd stamps), one sentence a line."""
+    """Remarks of the sources that are not errors (a truncated end, odd stamps), one sentence a line."""
     begun: tuple[int, int, int, int] | None
     """What the interface had counted just before frames came in: rx_packets, rx_bytes, tx_packets, tx_bytes."""
 
@@ -113,7 +113,7 @@ class Device(TypedDict):
     offloads: list[tuple[str, bool]]
     """Offloads in force that merge frames: the word of `ethtool -K`, and whether it is for those that arrive."""
     missed: int
-    """Frames that it lost for want of a buffer, before any capture could see them, since it came up."""
+    """Frames that it lost for lack of a buffer, before any capture could see them, since it came up."""
     rx_packets: int
     """What the driver counts since the interface came up."""
     rx_bytes: int
@@ -152,8 +152,8 @@ class Capture:
 
     bin_ns, source_bin_ns: widths of the bins and of the bins of senders.
     window_ns: how far out of order packets may come; later ones are counted as late.
-    directions: "in", "out" or "both"; a mirror port has no side and is always counted.
-    local: this host's IP or MAC addresses; none: inferred where the source does not tell sides.
+    directions: "in", "out" or "both"; a mirror port has no direction and is always counted.
+    local: this host's IP or MAC addresses; none: inferred where the source does not report directions.
     max_sources: senders in a bin that get a row of their own; the smallest beyond are `other`.
     inner: attribute to the innermost IP header of a tunnel.
     mtu: largest IP packet of a wire frame, -1 to infer it, 0 to take no frame as merged.
@@ -201,7 +201,7 @@ class Capture:
     def read(self) -> tuple[Rows, Rows] | None:
         """The next rows of bins (lane, clock_epoch, ts_ns, and the counters of sql/schema/bins.sql)
         and of senders (lane, clock_epoch, ts_ns, source, bytes, packets, flows,
-        members, first_ns, last_ns, source_port, destination_port), each sorted by time within a
+        members, first_ns, last_ns, source_port, destination_port, cnp_packets), each sorted by time within a
         lane; None at the end. From an interface it returns at least every 0.1 s, with no rows when no bin is closed.
 
         Raises MburstError when the input turns out bad, after all rows before the fault."""

@@ -14,8 +14,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-         "--disable-component-update", "--disable-sync"]
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 DESKTOP, PHONE = (1400, 1000), (390, 844)
 MBURST = [sys.executable, "-m", "mburst"]
 BURST = ["--bin", "1ms", "--threshold", "0.8", "--join", "5ms", "--min-duration", "3ms"]
@@ -24,8 +31,9 @@ BURST = ["--bin", "1ms", "--threshold", "0.8", "--join", "5ms", "--min-duration"
 @contextmanager
 def live(store: Path) -> Iterator[str]:
     """The live view of a store, and its address."""
-    process = subprocess.Popen([*MBURST, "live", str(store), "--listen", "127.0.0.1:0", *BURST],
-                               stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*MBURST, "live", str(store), "--listen", "127.0.0.1:0", *BURST], stdout=subprocess.PIPE, text=True
+    )
     try:
         assert process.stdout
         yield process.stdout.readline().rsplit(": ", 1)[1].strip()
@@ -37,16 +45,22 @@ def live(store: Path) -> Iterator[str]:
 def views(demo: Path, folder: Path, live_at: str) -> dict[str, tuple[str, tuple[int, int], str, str]]:
     """The address of each view, how large and in which colours it is seen, and which keys are pressed before."""
     investigation = folder / "investigation.html"
-    subprocess.run([*MBURST, "investigate", str(demo / "store"), "-o", str(investigation)], check=True,
-                   stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [*MBURST, "investigate", str(demo / "store"), "-o", str(investigation)], check=True, stdout=subprocess.DEVNULL
+    )
     racks = folder / "racks"
-    subprocess.run([*MBURST, "report", str(demo / "store"), "--all-racks", "--since", "24h", "-o", str(racks), *BURST],
-                   check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [*MBURST, "report", str(demo / "store"), "--all-racks", "--since", "24h", "-o", str(racks), *BURST],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
     report, index = sorted((demo / "report").glob("*.html"))[0], racks / "index.html"
     rack = sorted(racks.glob("rack-*.html"))[0]
     return {
-        "live": (live_at, DESKTOP, "light", ""), "live-dark": (live_at, DESKTOP, "dark", ""),
-        "live-burst": (live_at, DESKTOP, "light", "p"), "live-phone": (live_at, PHONE, "light", ""),
+        "live": (live_at, DESKTOP, "light", ""),
+        "live-dark": (live_at, DESKTOP, "dark", ""),
+        "live-burst": (live_at, DESKTOP, "light", "p"),
+        "live-phone": (live_at, PHONE, "light", ""),
         "report": (report.resolve().as_uri(), DESKTOP, "light", ""),
         "investigation": (investigation.resolve().as_uri(), DESKTOP, "light", ""),
         "rack": (rack.resolve().as_uri(), DESKTOP, "light", ""),
@@ -74,8 +88,9 @@ def printed(browser: Any, url: str, path: Path) -> None:
     page.goto(url)
     page.pdf(path=path.with_suffix(".pdf"), format="A4", print_background=True)
     page.close()
-    subprocess.run(["pdftoppm", "-png", "-r", "80", "-singlefile", path.with_suffix(".pdf"), path.with_suffix("")],
-                   check=True)
+    subprocess.run(
+        ["pdftoppm", "-png", "-r", "80", "-singlefile", path.with_suffix(".pdf"), path.with_suffix("")], check=True
+    )
 
 
 def main(demo: Path, folder: Path) -> None:
@@ -85,7 +100,8 @@ def main(demo: Path, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with live(demo / "store") as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=os.environ.get("MBURST_CHROMIUM", "/usr/bin/chromium"), args=FLAGS)
+            executable_path=os.environ.get("MBURST_CHROMIUM", "/usr/bin/chromium"), args=FLAGS
+        )
         seen = views(demo, folder, address)
         for name, (url, size, scheme, keys) in seen.items():
             picture(browser, url, folder / f"{name}.png", size, scheme, keys)

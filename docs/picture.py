@@ -10,7 +10,7 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 PICTURE = Path(__file__).parent / "cache-server.svg"
 SECONDS = 3
@@ -34,7 +34,7 @@ Points = list[tuple[int, float]]
 
 def read(store: str) -> tuple[Points, Points, Points]:
     """Utilization per second and per millisecond (both in the bins' order), and the largest delay per millisecond."""
-    with Store.open(store).connect() as connection:
+    with StoreFolder.open(store).connect() as connection:
         span = SECONDS * 10**9
         seconds, load = (
             connection.execute(LOAD, {"width": width, "span": span}).fetchall() for width in (10**9, 10**6)

@@ -23,19 +23,20 @@ stderr for each says what is missing), 2 wrong usage, 130 interrupted.
 """
 
 
-def verbs(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """The parser of each verb, in the order of `mburst --help`."""
-    [choices] = [action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
-    return dict(choices)
+def verbs(title: str, parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The parser of TITLE and of each verb beneath it, in the order of its help."""
+    found = {title: parser}
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, verb in action.choices.items():
+                found |= verbs(f"{title} {name}", verb)
+    return found
 
 
 def page() -> str:
     """The text of docs/cli.md."""
     os.environ["COLUMNS"] = COLUMNS  # the width that argparse takes
-    parser = build_parser()
-    parts = [HEAD, section("mburst", parser)]
-    parts += [section(f"mburst {name}", verb) for name, verb in verbs(parser).items()]
-    return "\n".join(parts)
+    return "\n".join([HEAD, *(section(title, parser) for title, parser in verbs("mburst", build_parser()).items())])
 
 
 def section(title: str, parser: argparse.ArgumentParser) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from mburst.sql import described
-from mburst.sql.described import Described
+from mburst.sql.described import DescribedColumn
 from mburst.sql.tables import MODEL, model_sql
 
 PAGE = Path(__file__).parent / "schema.md"
 BEGIN, END = "<!-- views: `make docs` writes them from sql/model -->\n", "<!-- end of the views -->\n"
 
 
-def columns(view: str) -> list[Described]:
+def columns(view: str) -> list[DescribedColumn]:
     """Name, type and meaning of each column, from the comments behind them."""
     return described.columns(model_sql(view))
 

@@ -50,11 +50,13 @@ def _refusal(error: Exception) -> MburstError | None:
     if isinstance(error, MemoryError):
         return MburstError("not enough memory")
     if isinstance(error, UnicodeEncodeError):
-        return MburstError(f"an output in {error.encoding} cannot have {error.object[error.start]!a}",
-                           "set PYTHONIOENCODING=utf-8")
+        return MburstError(
+            f"an output in {error.encoding} cannot have {error.object[error.start]!a}", "set PYTHONIOENCODING=utf-8"
+        )
     if isinstance(error, OSError):
-        return MburstError(f"{error.filename or 'system'}: {error.strerror or error}",
-                           MORE_FILES if error.errno == EMFILE else "")
+        return MburstError(
+            f"{error.filename or 'system'}: {error.strerror or error}", MORE_FILES if error.errno == EMFILE else ""
+        )
     damage = sys.modules.get(f"{__package__}.sql.damage")
     found: MburstError | None = damage.shortage(error) if damage else None
     return found
@@ -64,9 +66,10 @@ def command() -> int:
     """The command line in a process of its own."""
     try:
         interrupting.own_process()
-        from . import privileges
+        from . import privileges, python
 
         privileges.own_process()
+        python.without_pandas()
         return main()
     except KeyboardInterrupt:  # before or after what was asked
         return _interrupted()

@@ -29,7 +29,7 @@ GRACE_S = 5.0  # from the interruption of a question to the end of the process
 FIRST_KILLED = 1000  # proc(5), oom_score_adj: by the kernel, where memory is short, before any recorder
 
 
-class _Watch:
+class _Limit:
     """Looks at a question until it is over."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, timeout_ns: int, temporary: Path) -> None:
@@ -51,12 +51,15 @@ class _Watch:
         begun = time.monotonic_ns()
         while not self._over.wait(EVERY_S):
             if machine.own_memory() > self._most_bytes:
-                self.error = MburstError(f"the query takes more than {format_bytes(self._most_bytes)} of memory",
-                                         "query less at a time")
+                self.error = MburstError(
+                    f"the query takes more than {format_bytes(self._most_bytes)} of memory", "query less at a time"
+                )
                 self._end_process(self.error)
             if time.monotonic_ns() - begun > self._timeout_ns:
-                self.error = MburstError(f"the query took longer than {format_duration(self._timeout_ns)}",
-                                         "query less at a time, or give a longer --timeout")
+                self.error = MburstError(
+                    f"the query took longer than {format_duration(self._timeout_ns)}",
+                    "query less at a time, or give a longer --timeout",
+                )
                 return self._interrupt(self.error)
 
     def _interrupt(self, error: MburstError) -> None:
@@ -85,12 +88,12 @@ def bounded(connection: duckdb.DuckDBPyConnection, timeout_ns: int) -> Iterator[
     if interrupting.is_own():
         with suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text(str(FIRST_KILLED), encoding="ascii")
-    watch = _Watch(connection, timeout_ns, Path(folder).absolute())
+    limit = _Limit(connection, timeout_ns, Path(folder).absolute())
     try:
         yield
     except Exception:
-        if watch.error:
-            raise watch.error from None
+        if limit.error:
+            raise limit.error from None
         raise
     finally:
-        watch.end()
+        limit.end()

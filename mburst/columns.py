@@ -12,5 +12,7 @@ def widths_of(rows: Iterable[Sequence[str]]) -> list[int]:
 
 def aligned(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
     """A row as a line without blanks at its end; cells of a column that is RIGHT end at its right edge."""
-    return "  ".join(cell.rjust(width) if to_right else cell.ljust(width)
-                     for cell, width, to_right in zip(cells, widths, right, strict=True)).rstrip()
+    return "  ".join(
+        cell.rjust(width) if to_right else cell.ljust(width)
+        for cell, width, to_right in zip(cells, widths, right, strict=True)
+    ).rstrip()

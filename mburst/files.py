@@ -130,8 +130,10 @@ def lock(file: int, path: Path, timeout_s: float = LOCK_S) -> None:
             return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() >= until:
-                raise MburstError(f"{path}: another process has held its lock for {timeout_s:g} s",
-                                  "end that process, or try again later") from None
+                raise MburstError(
+                    f"{path}: another process has held its lock for {timeout_s:g} s",
+                    "end that process, or try again later",
+                ) from None
         time.sleep(EVERY_S)
 
 

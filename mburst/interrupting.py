@@ -6,10 +6,11 @@ import os
 import signal
 import threading
 import weakref
-from contextlib import suppress
-from typing import TYPE_CHECKING
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import FrameType
 
     import duckdb
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 EVERY_S = 0.05
 
 
-class _State:
+class _SignalState:
     """Of this process; there is one."""
 
     own = False  # whether the process is mburst's
@@ -31,20 +32,20 @@ _open: weakref.WeakSet[duckdb.DuckDBPyConnection] = weakref.WeakSet()
 def own_process() -> None:
     """At the start of a command: questions of this process may be interrupted. A program that imports mburst has
     signals of its own."""
-    _State.own = True
+    _SignalState.own = True
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _raise)
 
 
 def _raise(number: int, frame: FrameType | None) -> None:
     """KeyboardInterrupt, which what is under way may turn into another exception: DuckDB does."""
-    _State.heard = True
+    _SignalState.heard = True
     signal.default_int_handler(number, frame)
 
 
 def is_own() -> bool:
     """Whether the process is mburst's."""
-    return _State.own
+    return _SignalState.own
 
 
 def watch(connection: duckdb.DuckDBPyConnection) -> None:
@@ -53,18 +54,18 @@ def watch(connection: duckdb.DuckDBPyConnection) -> None:
     if not _raises() or threading.current_thread() is not threading.main_thread():
         return
     _open.add(connection)
-    if not _State.waits:
+    if not _SignalState.waits:
         reading, writing = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(writing, False)
         signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
         threading.Thread(target=_wait, args=[reading], name="mburst-interrupt", daemon=True).start()
-        _State.waits = True
+        _SignalState.waits = True
 
 
 def heard(error: BaseException) -> bool:
     """Whether ERROR comes of SIGINT, which has raised KeyboardInterrupt or interrupted a question: what failed since
     then failed of that. Where the database looked up before our thread did, it says so itself."""
-    return _State.heard or (isinstance(error, RuntimeError) and str(error) == "Query interrupted")
+    return _SignalState.heard or (isinstance(error, RuntimeError) and str(error) == "Query interrupted")
 
 
 def _raises() -> bool:
@@ -75,7 +76,7 @@ def _wait(reading: int) -> None:
     """Interrupts until the process ends, since the next question may begin before the exception is raised."""
     while signal.SIGINT not in os.read(reading, 1):
         pass
-    _State.heard |= _raises()
+    _SignalState.heard |= _raises()
     pause = threading.Event()
     while _raises():
         _interrupt_all()
@@ -87,3 +88,26 @@ def _interrupt_all() -> None:
     for connection in list(_open):
         with suppress(Exception):  # it was closed
             connection.interrupt()
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Meanwhile, SIGTERM and SIGHUP end the process as Ctrl-C does, so that it cleans up."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def leave_to_parent() -> None:
+    """At the start of a process: Ctrl-C in a terminal is for the one that waits for it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

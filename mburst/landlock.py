@@ -40,8 +40,9 @@ def version() -> int:
 
 
 @contextmanager
-def ruleset(reads: Iterable[StrPath], writes: Iterable[StrPath],
-            removes: Iterable[StrPath] = ()) -> Iterator[int | None]:
+def ruleset(
+    reads: Iterable[StrPath], writes: Iterable[StrPath], removes: Iterable[StrPath] = ()
+) -> Iterator[int | None]:
     """A descriptor of what is allowed: to read the files READS and what is below the folders of that, to write WRITES
     likewise, to remove files and empty folders of REMOVES, and to start no program. Paths that there are not are left
     out. None where the kernel cannot."""

@@ -45,8 +45,9 @@ def _left_in_cgroup() -> Iterator[int]:
         return
     for folder in (own, *own.parents):
         try:
-            most, now, stat = ((folder / f"memory.{name}").read_text(encoding="ascii")
-                               for name in ("max", "current", "stat"))
+            most, now, stat = (
+                (folder / f"memory.{name}").read_text(encoding="ascii") for name in ("max", "current", "stat")
+            )
             kept = next(int(line.split()[1]) for line in stat.splitlines() if line.startswith("inactive_file "))
             yield max(0, int(most) - int(now) + kept)  # files that the kernel gives up when memory is wanted
         except (OSError, ValueError, StopIteration):  # "max", or no such bound

@@ -17,8 +17,24 @@ LONGEST = 60  # characters of a name in a file's name
 FORMULA = (*"=+-@＝＋－＠", "\t", "\r", "\n")  # what a spreadsheet takes a cell to be computed for, wide signs too
 # What Python calls printable and nobody sees: Unicode's Default_Ignorable_Code_Point (DerivedCoreProperties.txt) where
 # it is a letter or a mark, and the pattern of Braille without a dot.
-_BLANK = frozenset(map(chr, (0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), 0x2800, 0x3164,
-                             *range(0xFE00, 0xFE10), 0xFFA0, *range(0xE0100, 0xE01F0))))
+_BLANK = frozenset(
+    map(
+        chr,
+        (
+            0x34F,
+            0x115F,
+            0x1160,
+            0x17B4,
+            0x17B5,
+            *range(0x180B, 0x1810),
+            0x2800,
+            0x3164,
+            *range(0xFE00, 0xFE10),
+            0xFFA0,
+            *range(0xE0100, 0xE01F0),
+        ),
+    )
+)
 
 
 def _is_seen(text: str) -> bool:
@@ -62,11 +78,6 @@ def short(text: str, most: int) -> str:
     """TEXT as it is shown, cut to MOST characters."""
     seen = shown(text)
     return seen if len(seen) <= most else seen[: most - 1] + "…"
-
-
-def escape(text: str) -> str:
-    """TEXT as it is shown, for HTML and SVG: between tags or in a quoted attribute."""
-    return html.escape(shown(text))
 
 
 def label(text: str) -> str:

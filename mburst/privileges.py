@@ -36,10 +36,29 @@ _SET_PDEATHSIG, _GET_PDEATHSIG, _SET_KEEPCAPS = 1, 2, 8
 
 # Read by libraries while they run. All of /etc, whose files are replaced as networks change, only by another than root:
 # without capabilities he still owns /etc/shadow.
-_READABLE = ["/usr", "/lib", "/lib64", "/proc", "/sys", "/etc/ld.so.cache", "/etc/localtime", "/etc/nsswitch.conf",
-             "/etc/services", "/etc/protocols", "/etc/networks", "/etc/ethers", "/etc/hosts", "/etc/resolv.conf",
-             "/etc/host.conf", "/etc/gai.conf", "/etc/passwd", "/etc/group", "/run/systemd/resolve",
-             "/run/NetworkManager", "/run/resolvconf"]
+_READABLE = [
+    "/usr",
+    "/lib",
+    "/lib64",
+    "/proc",
+    "/sys",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+    "/etc/nsswitch.conf",
+    "/etc/services",
+    "/etc/protocols",
+    "/etc/networks",
+    "/etc/ethers",
+    "/etc/hosts",
+    "/etc/resolv.conf",
+    "/etc/host.conf",
+    "/etc/gai.conf",
+    "/etc/passwd",
+    "/etc/group",
+    "/run/systemd/resolve",
+    "/run/NetworkManager",
+    "/run/resolvconf",
+]
 _WRITABLE = ["/dev"]
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -53,7 +72,7 @@ class Owner:
     gid: int
 
 
-class _State:
+class _PrivilegeState:
     """Of this process; there is one."""
 
     own = False  # whether the process is mburst's
@@ -64,7 +83,7 @@ class _State:
 def own_process() -> None:
     """At the start of a command: what follows may change this process for good. It may open as many files as it can be
     allowed to, since the database ends the process where it cannot open one."""
-    _State.own = True
+    _PrivilegeState.own = True
     os.umask(os.umask(0) | UMASK)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, MOST_FILES)), hard))
@@ -73,17 +92,17 @@ def own_process() -> None:
 @contextmanager
 def shared_process() -> Iterator[None]:
     """Meanwhile, commands run in this process one after the other, so that none may change it for good."""
-    before, _State.own = _State.own, False
+    before, _PrivilegeState.own = _PrivilegeState.own, False
     try:
         yield
     finally:
-        _State.own = before
+        _PrivilegeState.own = before
 
 
 def give(paths: Iterable[Path], owner: Owner) -> None:
     """Have what root made at PATHS, and below them, belong to OWNER. Follows no links. Raises OSError where that is not
     possible, and for a path that there is not: nobody would have what was made for him."""
-    if not _State.own or os.geteuid() != 0 or not owner.uid:
+    if not _PrivilegeState.own or os.geteuid() != 0 or not owner.uid:
         return
     for path in paths:
         os.chown(path, owner.uid, owner.gid, follow_symlinks=False)
@@ -136,7 +155,7 @@ def lower(store: str | os.PathLike[str], user: str | None = None) -> None:
     """Work as the owner of STORE from here on where root started this, but for what is done while `raised`.
 
     Raises MburstError where another than root asks for another user."""
-    if not _State.own:
+    if not _PrivilegeState.own:
         return
     if os.geteuid() != 0:
         if user and owner_of(store, user).uid != os.geteuid():
@@ -147,7 +166,7 @@ def lower(store: str | os.PathLike[str], user: str | None = None) -> None:
     _give_up(OPENING, no_new=False)
     if owner.uid == 0:
         return
-    _State.owner, _State.groups = owner, os.getgroups()
+    _PrivilegeState.owner, _PrivilegeState.groups = owner, os.getgroups()
     _work_as(owner)
     _check_reach(owner)
 
@@ -163,21 +182,23 @@ def _work_as_root() -> None:
     with _parent_death_signal():
         os.seteuid(0)
         os.setegid(os.getgid())
-        os.setgroups(_State.groups)
+        os.setgroups(_PrivilegeState.groups)
 
 
 def _check_reach(owner: Owner) -> None:
     """Much is imported later on, as that user."""
     for path in (os.__file__, __file__):
         if not os.access(path, os.R_OK, effective_ids=True):
-            raise MburstError(f"the owner of the store (user {owner.uid}) cannot read {path}, which mburst runs from",
-                              "install mburst where all can read it, or keep to root with --user root")
+            raise MburstError(
+                f"the owner of the store (user {owner.uid}) cannot read {path}, which mburst runs from",
+                "install mburst where all can read it, or keep to root with --user root",
+            )
 
 
 @contextmanager
 def raised() -> Iterator[None]:
     """Meanwhile, be root again where root started this: to open a source."""
-    owner = _State.owner
+    owner = _PrivilegeState.owner
     if not owner:
         yield
         return
@@ -190,9 +211,9 @@ def raised() -> Iterator[None]:
 
 def drop(*, keep: Iterable[int] = ()) -> None:
     """Give up for good what `raised` would bring back, and all capabilities but KEEP."""
-    if not _State.own:
+    if not _PrivilegeState.own:
         return
-    kept, owner = frozenset(keep), _State.owner
+    kept, owner = frozenset(keep), _PrivilegeState.owner
     if owner:
         _prctl(_SET_KEEPCAPS, int(bool(kept)))
         with _parent_death_signal():
@@ -200,34 +221,41 @@ def drop(*, keep: Iterable[int] = ()) -> None:
             os.setgroups([owner.gid])
             os.setresgid(owner.gid, owner.gid, owner.gid)
             os.setresuid(owner.uid, owner.uid, owner.uid)
-        _State.owner = None
+        _PrivilegeState.owner = None
     _give_up(kept)
 
 
 def settle(user: str | None) -> None:
     """For what writes no files, once its sockets are open: be USER, or nobody, for good where root started this."""
-    if not _State.own:
+    if not _PrivilegeState.own:
         return
     if os.geteuid() == 0:
-        _State.owner = owner_of("/", user or NOBODY)
+        _PrivilegeState.owner = owner_of("/", user or NOBODY)
     drop()
 
 
-def confine(reads: Sequence[str | os.PathLike[str]], writes: Sequence[str | os.PathLike[str]],
-            removes: Sequence[str | os.PathLike[str]] = ()) -> None:
+def confine(
+    reads: Sequence[str | os.PathLike[str]],
+    writes: Sequence[str | os.PathLike[str]],
+    removes: Sequence[str | os.PathLike[str]] = (),
+) -> None:
     """Let this process write below WRITES alone, read those, READS and what Python itself and libraries read, and
     remove files and empty folders of REMOVES. Says so on standard error where root runs this and the kernel cannot."""
-    if not _State.own:
+    if not _PrivilegeState.own:
         return
-    is_root = os.geteuid() == 0 and _State.owner is None
+    is_root = os.geteuid() == 0 and _PrivilegeState.owner is None
     readable = [*_READABLE, *([] if is_root else ["/etc"]), *_of_python(), *reads]
     writable = [*_WRITABLE, *writes]
-    with (raised(),  # the way to a path may be shut to the owner of the store
-          landlock.ruleset(readable, writable, removes) as ruleset):
+    with (
+        raised(),  # the way to a path may be shut to the owner of the store
+        landlock.ruleset(readable, writable, removes) as ruleset,
+    ):
         _give_up(ruleset=ruleset)
     if ruleset is None and os.getuid() == 0:
-        print("mburst: note: this kernel has no Landlock (Linux 5.13): file access of this process is not restricted",
-              file=sys.stderr)
+        print(
+            "mburst: note: this kernel has no Landlock (Linux 5.13): file access of this process is not restricted",
+            file=sys.stderr,
+        )
 
 
 def _of_python() -> Iterator[str]:

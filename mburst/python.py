@@ -1,8 +1,18 @@
-"""How this package starts itself again, as a process of its own."""
+"""Processes that are this package's alone: how it starts itself again, and what it keeps out of them."""
 
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import ModuleType
+
+
+def interpreter() -> str:
+    """The Python that runs here, for what starts it by itself, such as Spark."""
+    return sys.executable
 
 
 def command(module: str, *arguments: str) -> list[str]:
@@ -11,4 +21,23 @@ def command(module: str, *arguments: str) -> list[str]:
     -P, since `-m` alone puts the current folder first among those that are imported from: whoever can write there
     would have code of his run as whoever runs mburst.
     """
-    return [sys.executable, "-P", "-m", module, *arguments]
+    return [interpreter(), "-P", "-m", module, *arguments]
+
+
+class _WithoutPandas:
+    """Says that there is no pandas."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError("pandas is not used here", name=name)
+
+
+def without_pandas() -> None:
+    """Have this process not import pandas. Before pyarrow converts its first list it imports pandas where that is
+    installed, which takes more time and memory than many a verb. Not for processes of those who call the API."""
+    sys.meta_path.insert(0, _WithoutPandas())
+
+
+def with_pandas() -> None:
+    """Undo without_pandas, for a library that asks for it."""
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _WithoutPandas)]

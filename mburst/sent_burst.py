@@ -8,7 +8,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class SentBurst:
     """A burst that was sent. Times are Unix ns, as if this host's clock had not been set during the run; both ends are
-    known within error_ns. held_up: it took longer than asked, or was broken off."""
+    known within error_ns. held_up: it, or a packet of it, was later than asked, or it was broken off."""
 
     number: int
     size_bytes: int

@@ -12,10 +12,13 @@ EVERY_S = 0.1  # at most between the end of what runs and that of the thread tha
 
 
 @contextmanager
-def stopping(stop: Callable[[], object]) -> Iterator[list[signal.Signals]]:
+def stopping(
+    stop: Callable[[], object], again: Callable[[signal.Signals], object] = lambda number: None
+) -> Iterator[list[signal.Signals]]:
     """The first SIGINT or SIGTERM calls `stop` while this lasts, and nothing under way is broken off; the list says
     which came. What `stop` waits for must not be held by this thread, which it interrupts anywhere: set a plain flag,
-    or start a thread. In another thread than the main one, where Python cannot handle signals, they are left alone."""
+    start a thread, or call an event loop's call_soon_threadsafe. Later signals call `again`. In another thread than the
+    main one, where Python cannot handle signals, they are left alone."""
     ended_by: list[signal.Signals] = []
     once = iter((stop,))  # a second one may come inside of the first one's `stop`
 
@@ -23,6 +26,8 @@ def stopping(stop: Callable[[], object]) -> Iterator[list[signal.Signals]]:
         ended_by.append(signal.Signals(number))
         for call in once:
             call()
+            return
+        again(signal.Signals(number))
 
     if threading.current_thread() is not threading.main_thread():
         yield ended_by

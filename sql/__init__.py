@@ -2,7 +2,7 @@
 
 from .format.filenames import new_writer
 from .named import names, text
-from .store import Store
+from .store import StoreFolder
 from .views import in_memory
 
-__all__ = ["Store", "in_memory", "names", "new_writer", "text"]
+__all__ = ["StoreFolder", "in_memory", "names", "new_writer", "text"]

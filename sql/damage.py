@@ -50,7 +50,7 @@ class DamagedFile:
         return text + (f" to {format_time(self.last_ns)} UTC" if self.last_ns is not None else "")
 
 
-class Found:
+class KnownDamage:
     """What was found damaged in this process: every file once. `listeners` hear of each when it is found."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class Found:
                 listener(damage)
 
 
-FOUND = Found()
+FOUND = KnownDamage()
 
 
 def create_table(connection: duckdb.DuckDBPyConnection) -> None:
@@ -95,8 +95,13 @@ def readable(connection: duckdb.DuckDBPyConnection, ours: bool = False) -> Itera
     error('usage: …') becomes UsageError."""
     import duckdb
 
-    at_fault = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException, duckdb.ConversionException,
-                duckdb.OutOfMemoryException)
+    at_fault = (
+        duckdb.ParserException,
+        duckdb.BinderException,
+        duckdb.CatalogException,
+        duckdb.ConversionException,
+        duckdb.OutOfMemoryException,
+    )
     try:
         yield
     except duckdb.InterruptException as error:

@@ -14,12 +14,14 @@ _COLUMN = re.compile(r"(\w+),? +-- ([A-Z\[\]]+): (.+)$", re.MULTILINE)  # of a v
 _STORED = re.compile(r"^ {4}(\w+)\s+[A-Z]+[^-\n]*(?:-- (.+))?$", re.MULTILINE)  # of CREATE TABLE
 _AS_IN = re.compile(r"as in `(\w+)`")
 UNITS = (  # by how a column's name ends
-    (re.compile(r"_ns$"), "ns"), (re.compile(r"_bps$"), "bit/s"), (re.compile(r"(^|_)bytes$"), "B"),
+    (re.compile(r"_ns$"), "ns"),
+    (re.compile(r"_bps$"), "bit/s"),
+    (re.compile(r"(^|_)bytes$"), "B"),
     (re.compile(r"(^|_)(utilization|share)$|^(late|dropped)_share$"), "1"),
 )
 
 
-class Described(NamedTuple):
+class DescribedColumn(NamedTuple):
     """A column of a view or query: its type in DuckDB, and what it is."""
 
     name: str
@@ -27,9 +29,9 @@ class Described(NamedTuple):
     about: str
 
 
-def columns(text: str) -> list[Described]:
+def columns(text: str) -> list[DescribedColumn]:
     """The columns of a view or query, from the comments behind them, which are `-- TYPE: what it is`."""
-    return [Described(*found) for found in _COLUMN.findall(text)]
+    return [DescribedColumn(*found) for found in _COLUMN.findall(text)]
 
 
 @cache

@@ -24,12 +24,13 @@ if TYPE_CHECKING:
 LOOK_FOR_SEALED_S = 1.0  # that folders are listed for
 
 
-class Tail:
+class TableFollower:
     """One table of the store at STORE, of one rack or of all. What is there when it begins is left to queries: who
     connects to the store afterwards misses nothing, and may see the first rows of a poll already."""
 
-    def __init__(self, store: Path, table: str, rack: str | None = None,
-                 look_for_sealed_s: float = LOOK_FOR_SEALED_S) -> None:
+    def __init__(
+        self, store: Path, table: str, rack: str | None = None, look_for_sealed_s: float = LOOK_FOR_SEALED_S
+    ) -> None:
         names = [column.name for column in columns(table)]
         self._store = store
         self._table = table
@@ -66,10 +67,10 @@ class Tail:
         for path in list(self._logs):
             self._read(path)
 
-    def _sealed(self) -> list[segments.Sealed]:
+    def _sealed(self) -> list[segments.SealedFile]:
         """Sealed files whose rows may be of these days: older ones are no news."""
         yesterday = time.time_ns() - 24 * 3600 * 10**9
-        return segments.list_sealed(self._store, self._table, segments.Narrow(self._rack, yesterday)).files
+        return segments.list_sealed(self._store, self._table, segments.FileSelection(self._rack, yesterday)).files
 
     def _open_new(self, logs: dict[Path, Segment]) -> None:
         for path, segment in logs.items():
@@ -80,8 +81,11 @@ class Tail:
                     continue  # sealed since it was listed
                 except OSError as error:
                     self._done.add(segment.name)
-                    self._say(DamagedFile(str(path), self._table, error.strerror or str(error), "", segment.host,
-                                                 segment.start_ns))
+                    self._say(
+                        DamagedFile(
+                            str(path), self._table, error.strerror or str(error), "", segment.host, segment.start_ns
+                        )
+                    )
 
     def _say(self, damaged: DamagedFile) -> None:
         self._damage.append(str(damaged))
@@ -93,8 +97,9 @@ class Tail:
             content = self._logs[path].read()
         except OSError as error:
             segment = segments.segment_of(path)
-            self._say(DamagedFile(str(path), self._table, error.strerror or str(error), "", segment.host,
-                                         segment.start_ns))
+            self._say(
+                DamagedFile(str(path), self._table, error.strerror or str(error), "", segment.host, segment.start_ns)
+            )
             return None
         for damaged in segments.damage_of_log(content, self._table):
             self._say(damaged)
@@ -142,7 +147,7 @@ class Tail:
         self._logs.clear()
 
 
-def poll_all(tails: Mapping[str, Tail]) -> dict[str, list[pa.Table]]:
+def poll_all(tails: Mapping[str, TableFollower]) -> dict[str, list[pa.Table]]:
     """What came of each table since its last poll. Recordings are asked last, as a row of them is written before its
     bins; where one came that may say that its recording has ended, what was written before it is there, too."""
     found = {table: tail.poll() for table, tail in sorted(tails.items(), key=lambda named: named[0] == "recordings")}

@@ -11,7 +11,16 @@ from ..errors import MburstError, UsageError
 from . import verified, views
 from .damage import DamagedFile
 from .format.filenames import SealedName, Segment
-from .segments import SECOND_COPY, Sealed, Snapshot, damaged_file, outdated, second_copies, sound_rows, take_log
+from .segments import (
+    SECOND_COPY,
+    SealedFile,
+    TableSnapshot,
+    damaged_file,
+    outdated,
+    second_copies,
+    sound_rows,
+    take_log,
+)
 from .tables import LISTING
 
 if TYPE_CHECKING:
@@ -20,8 +29,9 @@ if TYPE_CHECKING:
 _THREADS = 4
 
 
-def connect(files: Mapping[str, Iterable[Path]], *, threads: int | None = None,
-            memory: str | None = None) -> duckdb.DuckDBPyConnection:
+def connect(
+    files: Mapping[str, Iterable[Path]], *, threads: int | None = None, memory: str | None = None
+) -> duckdb.DuckDBPyConnection:
     """What Store.connect gives, over FILES alone: by table, sealed files and hot logs, in whatever folders, under the
     names that the store gave them. Nothing is written beside them. A file that is missing or damaged is left out, and
     in the table damaged_files. THREADS and MEMORY ("1GB") bound DuckDB. Raises UsageError for files of no table, and
@@ -30,41 +40,41 @@ def connect(files: Mapping[str, Iterable[Path]], *, threads: int | None = None,
         raise UsageError(f"unknown table {unknown[0]!r}", f"there are {', '.join(LISTING)}")
     found = {table: _contents(table, files.get(table, ())) for table in LISTING}
     settings = {"threads": None if threads is None else str(threads), "memory_limit": memory}
-    connection = views.over(found, lambda: found["bins"].files,
-                            {name: value for name, value in settings.items() if value is not None})
+    connection = views.over(
+        found, lambda: found["bins"].files, {name: value for name, value in settings.items() if value is not None}
+    )
     if not found["recordings"].damage:
         _check_recordings(connection)
     return connection
 
 
-def _contents(table: str, paths: Iterable[Path]) -> Snapshot:
+def _contents(table: str, paths: Iterable[Path]) -> TableSnapshot:
     """What can be read of the files of TABLE. Which of them count is decided as in a store (segments.py)."""
-    found, logs, sealed = Snapshot(), [], []
+    found, logs, sealed = TableSnapshot(), [], []
     for path in dict.fromkeys(map(Path, paths)):
         segment = Segment.parse(path.stem) if path.suffix == ".log" else None
         name = SealedName.parse(path.name)
         if segment is not None:
             logs += _take_log(path, table, segment, found)
         elif name is not None:
-            sealed.append(Sealed(path, name))
+            sealed.append(SealedFile(path, name))
         else:
             found.damage.append(DamagedFile(str(path), table, "not a file name of mburst"))
     _take_sealed(sealed, logs, table, found)
     return found
 
 
-def _take_log(path: Path, table: str, segment: Segment, found: Snapshot) -> list[str]:
+def _take_log(path: Path, table: str, segment: Segment, found: TableSnapshot) -> list[str]:
     """The name of its segment, where there is such a log."""
     try:
         take_log(path, table, segment, found)
         return [path.stem]
     except FileNotFoundError as error:
-        found.damage.append(
-            DamagedFile(str(path), table, str(error.strerror), "", segment.host, segment.start_ns))
+        found.damage.append(DamagedFile(str(path), table, str(error.strerror), "", segment.host, segment.start_ns))
         return []
 
 
-def _take_sealed(files: list[Sealed], logs: list[str], table: str, found: Snapshot) -> None:
+def _take_sealed(files: list[SealedFile], logs: list[str], table: str, found: TableSnapshot) -> None:
     """Put those of FILES into FOUND that count beside the logs of the segments LOGS; take out the logs that do not."""
     faults = _faults(table, files)
     named = {name: [file.path for file in files if file.name.segment.name == name] for name in logs}
@@ -80,7 +90,7 @@ def _take_sealed(files: list[Sealed], logs: list[str], table: str, found: Snapsh
             found.files.append(file)
 
 
-def _faults(table: str, files: list[Sealed]) -> dict[Path, str]:
+def _faults(table: str, files: list[SealedFile]) -> dict[Path, str]:
     """The files that do not hold what was written, and why."""
     with ThreadPoolExecutor(_THREADS) as pool:
         reasons = zip(files, pool.map(lambda file: verified.fault(file.path, table), files), strict=True)
@@ -91,9 +101,12 @@ def _check_recordings(connection: duckdb.DuckDBPyConnection) -> None:
     """Raises MburstError for bins of which no row of `recordings` says what they are."""
     orphans = connection.execute(
         "SELECT DISTINCT recording_id, host FROM bins "
-        "WHERE recording_id NOT IN (SELECT recording_id FROM recordings) ORDER BY ALL").fetchall()
+        "WHERE recording_id NOT IN (SELECT recording_id FROM recordings) ORDER BY ALL"
+    ).fetchall()
     if orphans:
         more = f" (and {len(orphans) - 1} more)" if len(orphans) > 1 else ""
         recording, host = orphans[0]
-        raise MburstError(f"no row of `recordings` for the bins of recording {recording} of host {host}{more}",
-                          "name the files of table recordings that have it, of whatever date, too")
+        raise MburstError(
+            f"no row of `recordings` for the bins of recording {recording} of host {host}{more}",
+            "name the files of table recordings that have it, of whatever date, too",
+        )

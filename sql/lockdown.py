@@ -58,8 +58,10 @@ def check(connection: duckdb.DuckDBPyConnection, query: str) -> list[duckdb.Stat
     for statement in statements:
         if not _only_reads(connection, statement):
             kind = _kind(statement)
-            raise UsageError(f"{_OTHERWISE.get(kind, kind)} is not allowed: `mburst sql` only reads the store",
-                             "SELECT, EXPLAIN SELECT and SET VARIABLE are; --csv and --json print for other programs")
+            raise UsageError(
+                f"{_OTHERWISE.get(kind, kind)} is not allowed: `mburst sql` only reads the store",
+                "SELECT, EXPLAIN SELECT and SET VARIABLE are; --csv and --json print for other programs",
+            )
     return statements
 
 

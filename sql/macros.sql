@@ -4,6 +4,13 @@ CREATE MACRO utilization(wire_bytes, span_ns, link_bps) AS wire_bytes * 8e9 / sp
 -- How long a link stops at most for a number of pause quanta, 512 bit times each (IEEE 802.3 annex 31B). Nanoseconds.
 CREATE MACRO pause_ns(pause_quanta, link_bps) AS pause_quanta * 512e9 / link_bps;
 
+-- What asked senders to slow down or to stop, of each recording in [since_ns, until_ns): its bins, summed up. `bin_rows`
+-- names a table of the columns of `bins`. NULL: the mburst that recorded them did not count these frames.
+CREATE MACRO flow_controls(bin_rows, since_ns, until_ns) AS TABLE
+SELECT recording_id, total(cnp_packets) AS cnp_packets, total(pause_frames) AS pause_frames,
+       total(resume_frames) AS resume_frames, total(pause_quanta) AS pause_quanta, bit_or(pause_classes) AS pause_classes
+FROM query_table(bin_rows) WHERE ts_ns >= since_ns AND ts_ns < until_ns GROUP BY recording_id;
+
 -- The fewest wire bytes that fill a share of a bin. In integers, so that a bin of exactly that share is not lost to
 -- rounding; the share counts to nine digits.
 CREATE MACRO least_bytes(share, bin_ns, link_bps) AS

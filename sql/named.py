@@ -34,8 +34,13 @@ def text(name: str, alone: bool = False) -> str:
 
 def about(name: str) -> str:
     """The first sentence of the query's documentation."""
+    return first_sentence(text(name, alone=True))
+
+
+def first_sentence(sql: str) -> str:
+    """Of the comment that SQL begins with."""
     lines = []
-    for line in text(name, alone=True).splitlines():
+    for line in sql.splitlines():
         if not line.startswith("--"):
             break
         lines.append(line.removeprefix("--").strip())

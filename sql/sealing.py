@@ -33,7 +33,7 @@ class DamagedLog(MburstError):
     """A log that is not sealed because part of it cannot be read."""
 
 
-class Part:
+class SealedPart:
     """A Parquet file that is being written, and that nobody else writes: a draft that is there already is an error."""
 
     def __init__(self, folder: Path, segment: Segment, number: int, table: str, schema: pa.Schema) -> None:
@@ -80,7 +80,7 @@ class Part:
 
 
 def _parquet_writer(file: BinaryIO, schema: pa.Schema, table: str) -> pq.ParquetWriter:
-    """Of rows of TABLE, encoded as the bench found best (docs/architecture.md)."""
+    """Of rows of TABLE, encoded as the bench found best (docs/decisions/bursts-in-two-scans.md)."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -101,7 +101,7 @@ def _parquet_writer(file: BinaryIO, schema: pa.Schema, table: str) -> pq.Parquet
     )
 
 
-class Parts:
+class SealedParts:
     """The sealed form of a segment while it is written: under temporary names until `publish`."""
 
     def __init__(self, store: Path, table: str, rack: str, segment: Segment) -> None:
@@ -109,7 +109,7 @@ class Parts:
         self.table = table
         self.rack = rack
         self.segment = segment
-        self._parts: list[Part] = []  # the last one may be open
+        self._parts: list[SealedPart] = []  # the last one may be open
         self._date = ""
         self._published: list[Path] = []
 
@@ -120,14 +120,14 @@ class Parts:
             for day, part in by_date(rows, ORDER[self.table]):
                 self._part(date_folder(day), part.schema).write(part, times)
 
-    def _part(self, date: str, schema: pa.Schema) -> Part:
+    def _part(self, date: str, schema: pa.Schema) -> SealedPart:
         """The file for a date. One is open at a time; coming back to an earlier date starts another file."""
         if self._parts and date == self._date:
             return self._parts[-1]
         if self._parts:
             self._parts[-1].close()
         folder = self.folder / date / rack_folder(self.rack)
-        self._parts.append(Part(folder, self.segment, len(self._parts), self.table, schema))
+        self._parts.append(SealedPart(folder, self.segment, len(self._parts), self.table, schema))
         self._date = date
         return self._parts[-1]
 
@@ -235,7 +235,7 @@ def publish_log(store: Path, table: str, log: LogContent) -> None:
     MburstError."""
     segment, rack = segment_of(log.path), log.about.rack if log.about else ""
     remove_parts(store, table, rack, segment)
-    parts = Parts(store, table, rack, segment)
+    parts = SealedParts(store, table, rack, segment)
     try:
         for rows in row_groups(log.batches):
             parts.add(rows)

@@ -44,7 +44,7 @@ SLACK_NS = 3600 * 10**9  # that rows may lie beside the time that was asked for 
 
 
 @dataclass(frozen=True)
-class Narrow:
+class FileSelection:
     """Which files of a store to list; None takes all. Times are Unix nanoseconds, of [since_ns, until_ns)."""
 
     rack: str | None = None
@@ -73,7 +73,7 @@ class Narrow:
 
 
 @dataclass(frozen=True)
-class Sealed:
+class SealedFile:
     """A sealed file."""
 
     path: Path
@@ -91,7 +91,7 @@ class Listing:
     """What stands where the files of a table are expected."""
 
     logs: dict[Path, Segment] = field(default_factory=dict)
-    files: list[Sealed] = field(default_factory=list)
+    files: list[SealedFile] = field(default_factory=list)
     unfinished: list[Path] = field(default_factory=list)
     damage: list[DamagedFile] = field(default_factory=list)
 
@@ -129,7 +129,7 @@ def list_hot(store: Path, table: str) -> Listing:
     return listing
 
 
-def list_sealed(store: Path, table: str, narrow: Narrow) -> Listing:
+def list_sealed(store: Path, table: str, narrow: FileSelection) -> Listing:
     """The sealed files of TABLE whether they count or not, sorted by date, rack and name."""
     listing = Listing()
     if not _is_folder(store / table, table, listing.damage):
@@ -143,11 +143,11 @@ def list_sealed(store: Path, table: str, narrow: Narrow) -> Listing:
             elif path.suffix == ".parquet" and (name is None or not entry.is_file(follow_symlinks=False)):
                 listing.damage.append(_misplaced(path, table, name.segment if name else None, rack_of(folder.name)))
             elif name is not None and narrow.takes(name):
-                listing.files.append(Sealed(path, name))
+                listing.files.append(SealedFile(path, name))
     return listing
 
 
-def _folders(top: Path, table: str, narrow: Narrow, damage: list[DamagedFile]) -> Iterator[Path]:
+def _folders(top: Path, table: str, narrow: FileSelection, damage: list[DamagedFile]) -> Iterator[Path]:
     """The folders that are wanted, down to the racks."""
     for date in _entries(top):
         if narrow.takes_date(date.name) and _is_folder(top / date.name, table, damage):
@@ -158,26 +158,27 @@ def _folders(top: Path, table: str, narrow: Narrow, damage: list[DamagedFile]) -
 
 def _misplaced(path: Path, table: str, segment: Segment | None, rack: str = "") -> DamagedFile:
     reason = "not a regular file" if segment else "not a file name of mburst"
-    return DamagedFile(str(path), table, reason, rack, segment.host if segment else "",
-                       segment.start_ns if segment else None)
+    return DamagedFile(
+        str(path), table, reason, rack, segment.host if segment else "", segment.start_ns if segment else None
+    )
 
 
 @dataclass
-class Snapshot:
+class TableSnapshot:
     """What a reader reads of a table: the logs, the sealed files that count and are sound, and what it has to do
     without."""
 
     logs: list[LogContent] = field(default_factory=list)
-    files: list[Sealed] = field(default_factory=list)
+    files: list[SealedFile] = field(default_factory=list)
     damage: list[DamagedFile] = field(default_factory=list)
 
     def signature(self) -> tuple[object, ...]:
         """Equal where two snapshots have the same rows."""
         return ([(log.path, log.scan.end) for log in self.logs], [file.path for file in self.files])
 
-    def without(self, writers: set[str]) -> Snapshot:
+    def without(self, writers: set[str]) -> TableSnapshot:
         """The same without what some writers wrote."""
-        return Snapshot(
+        return TableSnapshot(
             [log for log in self.logs if segment_of(log.path).writer not in writers],
             [file for file in self.files if file.name.segment.writer not in writers],
             self.damage,
@@ -191,13 +192,15 @@ def segment_of(path: Path) -> Segment:
     return segment
 
 
-def snapshot(store: Path, table: str, narrow: Narrow, wanted: Callable[[Segment], bool] = lambda _: True) -> Snapshot:
+def snapshot(
+    store: Path, table: str, narrow: FileSelection, wanted: Callable[[Segment], bool] = lambda _: True
+) -> TableSnapshot:
     """What can be read of TABLE now, of the segments that are WANTED. Raises OSError when folders cannot be listed."""
     while True:
         hot = list_hot(store, table)
         sealed = list_sealed(store, table, narrow)
         after = list_hot(store, table)
-        found = Snapshot(damage=[*hot.damage, *sealed.damage])
+        found = TableSnapshot(damage=[*hot.damage, *sealed.damage])
         try:
             for path, segment in hot.logs.items():
                 if wanted(segment):
@@ -207,8 +210,11 @@ def snapshot(store: Path, table: str, narrow: Narrow, wanted: Callable[[Segment]
         hidden = {segment.name for listing in (hot, after) for segment in listing.logs.values()}
         outdated = _outdated(store, table, found, [file for file in sealed.files if file.name.segment.name in hidden])
         found.logs = [log for log in found.logs if log.path.stem not in outdated]
-        files = [file for file in sealed.files
-                 if file.name.segment.name not in hidden - outdated and wanted(file.name.segment)]
+        files = [
+            file
+            for file in sealed.files
+            if file.name.segment.name not in hidden - outdated and wanted(file.name.segment)
+        ]
         second = second_copies(files)
         found.damage += [damaged_file(file, table, SECOND_COPY) for file in second]
         files = [file for file in files if file not in second]
@@ -220,7 +226,7 @@ def snapshot(store: Path, table: str, narrow: Narrow, wanted: Callable[[Segment]
         return found
 
 
-def _outdated(store: Path, table: str, found: Snapshot, hidden: list[Sealed]) -> set[str]:
+def _outdated(store: Path, table: str, found: TableSnapshot, hidden: list[SealedFile]) -> set[str]:
     """Which of the segments of the files that logs hide have a log that does not count."""
     racks = {file.name.segment.name: file.rack for file in hidden}
     return outdated(found.logs, {name: sealed_rows(store, table, name, rack) for name, rack in racks.items()})
@@ -259,15 +265,18 @@ def sound_rows(paths: Collection[Path], faults: Collection[Path]) -> int:
 def sealed_paths(store: Path, table: str, segment: str, rack: str | None) -> list[Path]:
     """The sealed files of a segment, whether they count or not."""
     folder = "rack=*" if rack is None else glob.escape(rack_folder(rack))
-    return [path for path in (store / table).glob(f"date=*/{folder}/{glob.escape(segment)}.*.parquet")
-            if SealedName.parse(path.name)]
+    return [
+        path
+        for path in (store / table).glob(f"date=*/{folder}/{glob.escape(segment)}.*.parquet")
+        if SealedName.parse(path.name)
+    ]
 
 
-def second_copies(files: list[Sealed]) -> list[Sealed]:
+def second_copies(files: list[SealedFile]) -> list[SealedFile]:
     """Of several files with the same part of a segment, all but the newest: they would count twice."""
     times = Counter((file.name.segment.name, file.name.part) for file in files)
     suspects = [file for file in files if times[file.name.segment.name, file.name.part] > 1]
-    kept: dict[tuple[str, int], Sealed] = {}
+    kept: dict[tuple[str, int], SealedFile] = {}
     for file in sorted(suspects, key=lambda file: (_modified_ns(file.path), str(file.path))):
         kept[file.name.segment.name, file.name.part] = file
     return [file for file in suspects if file not in kept.values()]
@@ -280,7 +289,7 @@ def _modified_ns(path: Path) -> int:
         return 0
 
 
-def take_log(path: Path, table: str, segment: Segment, found: Snapshot) -> None:
+def take_log(path: Path, table: str, segment: Segment, found: TableSnapshot) -> None:
     """Read a hot log into FOUND, and what is damaged of it. Raises FileNotFoundError."""
     try:
         log = read_log(path)
@@ -311,11 +320,18 @@ def log_of_other_table(log: LogContent) -> DamagedFile:
     """A log that is in the folder of a table that it is not of."""
     assert log.about is not None
     segment = segment_of(log.path)
-    return DamagedFile(str(log.path), log.about.table, f"is a log of table {log.about.table}", log.about.rack,
-                       segment.host, segment.start_ns)
+    return DamagedFile(
+        str(log.path),
+        log.about.table,
+        f"is a log of table {log.about.table}",
+        log.about.rack,
+        segment.host,
+        segment.start_ns,
+    )
 
 
-def damaged_file(file: Sealed, table: str, reason: str) -> DamagedFile:
+def damaged_file(file: SealedFile, table: str, reason: str) -> DamagedFile:
     """A sealed file that cannot be read."""
-    return DamagedFile(str(file.path), table, reason, file.rack, file.name.segment.host, file.name.first_ns,
-                       file.name.last_ns)
+    return DamagedFile(
+        str(file.path), table, reason, file.rack, file.name.segment.host, file.name.first_ns, file.name.last_ns
+    )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ..errors import MburstError
 from . import disk, segments, tables, views
 from .tables import STORE_FORMAT
-from .writer import Writer, seal_abandoned
+from .writer import TableWriter, seal_abandoned
 
 if TYPE_CHECKING:
     import duckdb
@@ -20,14 +20,14 @@ MARKER = "mburst.json"
 MARKER_BYTES = 4096  # more is no marker
 
 
-class Store:
+class StoreFolder:
     """A store on disk. Make one with `create` or `open`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     @classmethod
-    def create(cls, path: str | os.PathLike[str]) -> Store:
+    def create(cls, path: str | os.PathLike[str]) -> StoreFolder:
         """The store at PATH, made if there is nothing or an empty folder. Raises MburstError when it cannot be written
         or is something else."""
         folder = Path(path)
@@ -41,35 +41,44 @@ class Store:
         return cls(folder)
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> Store:
+    def open(cls, path: str | os.PathLike[str]) -> StoreFolder:
         """The store at PATH. Raises MburstError when there is none, or one of another format."""
         folder = Path(path)
         version = format_of(folder)
         if version > STORE_FORMAT:
-            raise MburstError(f"{folder}: a store of format {version}; this mburst knows formats up to {STORE_FORMAT}",
-                              "use the version that wrote it, or a newer one")
+            raise MburstError(
+                f"{folder}: a store of format {version}; this mburst knows formats up to {STORE_FORMAT}",
+                "use the version that wrote it, or a newer one",
+            )
         if version < STORE_FORMAT:
-            raise MburstError(f"{folder}: a store of format {version}; this mburst reads format {STORE_FORMAT}",
-                              f"`mburst migrate {folder} NEW` makes one of format {STORE_FORMAT} from it")
+            raise MburstError(
+                f"{folder}: a store of format {version}; this mburst reads format {STORE_FORMAT}",
+                f"`mburst migrate {folder} NEW` makes one of format {STORE_FORMAT} from it",
+            )
         return cls(folder)
 
     def writer(
-        self, table: str, host: str = "", rack: str = "", writer_id: str | None = None,
+        self,
+        table: str,
+        host: str = "",
+        rack: str = "",
+        writer_id: str | None = None,
         on_trouble: Callable[[MburstError], None] | None = None,
-    ) -> Writer:
+    ) -> TableWriter:
         """A writer of TABLE; HOST and RACK are those of its rows, where the table has such columns. A HOST of '' stands
         for any, since no reader looks for rows by it. WRITER_ID names its segments (filenames.new_writer; those of
         several tables may share one). ON_TROUBLE hears of rows that could not be sealed yet. Raises
         UsageError when no file can be named after RACK."""
         if table not in tables.ORDER:
             raise ValueError(f"unknown table {table!r}")
-        return Writer(self.path, table, host, rack, writer_id, on_trouble)
+        return TableWriter(self.path, table, host, rack, writer_id, on_trouble)
 
     def is_empty(self, table: str) -> bool:
         """Whether no row of TABLE was ever stored. Looks at names only, so that a writer need not load a database."""
-        return not segments.list_hot(self.path, table).logs and not segments.list_sealed(
-            self.path, table, segments.Narrow()
-        ).files
+        return (
+            not segments.list_hot(self.path, table).logs
+            and not segments.list_sealed(self.path, table, segments.FileSelection()).files
+        )
 
     def unsealed(self) -> dict[str, int]:
         """When the oldest hot log of each table that has one was begun, in Unix nanoseconds."""
@@ -93,16 +102,22 @@ class Store:
         cannot hold such rows (with an hour to spare); they do not filter rows, never leave out recordings by time, and
         never leave out links and canary, which hold until another row replaces them. What is damaged is left out:
         damaged_files and damage.FOUND say what. Nothing is fetched from a network. Raises MburstError."""
-        return views.connect(self.path, segments.Narrow(rack, since_ns, until_ns))
+        return views.connect(self.path, segments.FileSelection(rack, since_ns, until_ns))
 
     def files(
         self, rack: str | None = None, since_ns: int | None = None, until_ns: int | None = None
     ) -> dict[str, list[Path]]:
         """By table, the files that `connect` would read: sealed files and hot logs. Those that are damaged are among
         them. Raises MburstError."""
-        found = views.contents(self.path, segments.Narrow(rack, since_ns, until_ns))
-        return {table: [*(log.path for log in of.logs), *(file.path for file in of.files),
-                        *(Path(damaged.path) for damaged in of.damage)] for table, of in found.items()}
+        found = views.contents(self.path, segments.FileSelection(rack, since_ns, until_ns))
+        return {
+            table: [
+                *(log.path for log in of.logs),
+                *(file.path for file in of.files),
+                *(Path(damaged.path) for damaged in of.damage),
+            ]
+            for table, of in found.items()
+        }
 
 
 def format_of(folder: Path) -> int:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 SCHEMA = Path(__file__).parent / "schema"
 VIEWS = Path(__file__).parent / "model"
+PARTITION = Path(__file__).parent / "partition"
 STORE_FORMAT = 2
 COMPLETE = ("finished", "stopped")  # `ended` of a recording that came to its end
 
@@ -23,7 +24,7 @@ LISTING = [
 ]  # fmt: skip
 
 # The views of model/*.sql, each after those that it asks.
-MODEL = ("recorded", "coverage", "latency", "path_latency", "queue_windows", "newest")
+MODEL = ("recorded", "coverage", "latency", "path_latency", "queue_windows", "flow_control", "newest")
 
 # How the rows of a sealed file are ordered. The last column is the time that decides a row's date.
 ORDER = {
@@ -51,7 +52,7 @@ DERIVED = {
 
 _COLUMN = re.compile(
     r"^ {4}(\w+)\s+(VARCHAR|BIGINT|UINTEGER|USMALLINT|BOOLEAN)( NOT NULL)?(?: DEFAULT ([^,]+))?,?\s*(?:--.*)?$",
-    re.MULTILINE
+    re.MULTILINE,
 )
 
 
@@ -74,6 +75,11 @@ def schema_sql(name: str) -> str:
 def model_sql(name: str) -> str:
     """The text of model/NAME.sql: a view."""
     return (VIEWS / f"{name}.sql").read_text(encoding="utf-8")
+
+
+def partition_sql(name: str) -> str:
+    """The text of partition/NAME.sql: what is asked of a part of a fleet, behind queries/bursts.sql."""
+    return (PARTITION / f"{name}.sql").read_text(encoding="utf-8")
 
 
 @cache

@@ -11,7 +11,7 @@ from .. import interrupting
 from . import damage, lockdown, tables, verified
 from .disk import failing_as_one_line
 from .format.filenames import Segment
-from .segments import Narrow, Sealed, Snapshot, list_sealed, segment_of, snapshot
+from .segments import FileSelection, SealedFile, TableSnapshot, list_sealed, segment_of, snapshot
 from .tables import LISTING
 
 if TYPE_CHECKING:
@@ -65,26 +65,33 @@ _NEWEST = {"gaps": _GAPS, "canary": _CANARY}  # tables of which not every row co
 
 
 def in_memory(threads: int | None = None) -> duckdb.DuckDBPyConnection:
-    """An in-memory DuckDB with the tables quality and damaged_files, the macros, and the other tables empty in the
-    schema `defined`: for rows that are in no store yet, registered under the names of the tables. It opens no files."""
-    connection = _unlocked({} if threads is None else {"threads": str(threads)})
+    """An in-memory DuckDB with the tables quality and damaged_files, the macros, and the other tables empty: for rows
+    that are in no store yet, registered under the names of the tables. It opens no files."""
+    connection = unlocked({} if threads is None else {"threads": str(threads)})
+    for table in LISTING:
+        connection.execute(f"CREATE VIEW {table} AS FROM defined.{table}")
     lockdown.lock(connection, [])
     return connection
 
 
-def reading(table: str, found: Snapshot) -> duckdb.DuckDBPyConnection:
+def reading(table: str, found: TableSnapshot) -> duckdb.DuckDBPyConnection:
     """A database whose view defined.found has the rows of FOUND, which are of TABLE. Raises MburstError."""
-    connection = _unlocked({})
+    connection = unlocked({})
     create(connection, "defined.found", table, found)
     lockdown.lock(connection, [str(file.path) for file in found.files])
     return connection
 
 
-def _unlocked(settings: Mapping[str, str]) -> duckdb.DuckDBPyConnection:
+def unlocked(settings: Mapping[str, str]) -> duckdb.DuckDBPyConnection:
+    """An in-memory DuckDB with SETTINGS, the macros, and the tables quality, damaged_files and, in the schema defined,
+    those of a store. Lock it (lockdown.py) before it is asked what others wrote."""
     import duckdb
 
-    own = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false",
-           "temp_directory": lockdown.temporary()}
+    own = {
+        "autoinstall_known_extensions": "false",
+        "autoload_known_extensions": "false",
+        "temp_directory": lockdown.temporary(),
+    }
     connection = duckdb.connect(":memory:", config={**own, **settings})
     for name, value in lockdown.limits().items():
         if name not in settings:  # set, since DuckDB 2.0 ignores a size of disk that it begins with
@@ -100,17 +107,20 @@ def _unlocked(settings: Mapping[str, str]) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def connect(store: Path, narrow: Narrow) -> duckdb.DuckDBPyConnection:
+def connect(store: Path, narrow: FileSelection) -> duckdb.DuckDBPyConnection:
     """See Store.connect."""
-    return over(contents(store, narrow), lambda: list_sealed(store, "bins", Narrow()).files)
+    return over(contents(store, narrow), lambda: list_sealed(store, "bins", FileSelection()).files)
 
 
-def over(found: Mapping[str, Snapshot], every_bins_file: Callable[[], list[Sealed]],
-         settings: Mapping[str, str] | None = None) -> duckdb.DuckDBPyConnection:
+def over(
+    found: Mapping[str, TableSnapshot],
+    every_bins_file: Callable[[], list[SealedFile]],
+    settings: Mapping[str, str] | None = None,
+) -> duckdb.DuckDBPyConnection:
     """A database over FOUND, by table: the views of LISTING and of sql/model. EVERY_BINS_FILE: the sealed files of
     bins whatever their time, which unfinished recordings are summed up from. SETTINGS are DuckDB's. Raises
     MburstError."""
-    connection = _unlocked(settings or {})
+    connection = unlocked(settings or {})
     create(connection, "defined.all_recordings", "recordings", found["recordings"])
     with damage.readable(connection):
         connection.execute(f"CREATE TABLE defined.replaced_writers AS {_REPLACED}")
@@ -137,30 +147,30 @@ def create_model(connection: duckdb.DuckDBPyConnection) -> None:
             connection.execute(tables.model_sql(name))
 
 
-def contents(store: Path, narrow: Narrow) -> dict[str, Snapshot]:
+def contents(store: Path, narrow: FileSelection) -> dict[str, TableSnapshot]:
     """All tables at one moment: no recording began or ended while the others were listed. Raises MburstError."""
     with failing_as_one_line(store, "read"):
-        recordings = snapshot(store, "recordings", Narrow(narrow.rack))
+        recordings = snapshot(store, "recordings", FileSelection(narrow.rack))
         for _ in range(_ATTEMPTS):
             found = {table: snapshot(store, table, _narrow_for(table, narrow)) for table in LISTING[:-1]}
-            after = snapshot(store, "recordings", Narrow(narrow.rack))
+            after = snapshot(store, "recordings", FileSelection(narrow.rack))
             if after.signature() == recordings.signature():
                 break
             recordings = after
         return {**found, "recordings": recordings}
 
 
-def _narrow_for(table: str, narrow: Narrow) -> Narrow:
+def _narrow_for(table: str, narrow: FileSelection) -> FileSelection:
     """Which files of a table to list: not by rack where rows have none, never by time where rows hold on."""
     if table == "links":
-        return Narrow()
+        return FileSelection()
     if table == "canary":
-        return Narrow(narrow.rack)
+        return FileSelection(narrow.rack)
     names = {column.name for column in tables.columns(table)}
-    return narrow if "rack" in names else Narrow(None, narrow.since_ns, narrow.until_ns)
+    return narrow if "rack" in names else FileSelection(None, narrow.since_ns, narrow.until_ns)
 
 
-def create(connection: duckdb.DuckDBPyConnection, view: str, table: str, found: Snapshot) -> None:
+def create(connection: duckdb.DuckDBPyConnection, view: str, table: str, found: TableSnapshot) -> None:
     """The view VIEW of what was found of TABLE. Raises MburstError."""
     branches = [f"SELECT * FROM defined.{table}"]
     by_columns: dict[int, list[str]] = {}
@@ -189,36 +199,45 @@ def _select(table: str, known: Iterable[str], source: str) -> str:
     return f"SELECT {', '.join(columns)} FROM {source}"
 
 
-def _create_recordings(connection: duckdb.DuckDBPyConnection, bins: Snapshot,
-                       every_bins_file: Callable[[], list[Sealed]]) -> None:
+def _create_recordings(
+    connection: duckdb.DuckDBPyConnection, bins: TableSnapshot, every_bins_file: Callable[[], list[SealedFile]]
+) -> None:
     """The view recordings: the last row of each, with what its bins hold beyond the totals in that row."""
     connection.execute(
         "CREATE TABLE defined.recording_totals (recording_id VARCHAR, first_ns BIGINT, last_ns BIGINT, packets BIGINT, "
         "bytes BIGINT, wire_bytes BIGINT, quality BIGINT)"
     )
     connection.execute(_RECORDINGS)
-    counted = dict(connection.execute(
-        "SELECT writer_id, min(counted_segments) FROM recordings "
-        "WHERE counted_segments IS NOT NULL GROUP BY ALL").fetchall())
+    counted = dict(
+        connection.execute(
+            "SELECT writer_id, min(counted_segments) FROM recordings WHERE counted_segments IS NOT NULL GROUP BY ALL"
+        ).fetchall()
+    )
     if not counted:
         return
     create(connection, "defined.uncounted_bins", "bins", _uncounted(bins, every_bins_file, counted))
     with damage.readable(connection):
         connection.execute(
             "INSERT INTO defined.recording_totals SELECT recording_id, min(ts_ns), max(ts_ns), sum(packets), "
-            "sum(bytes), sum(wire_bytes), bit_or(quality) FROM defined.uncounted_bins GROUP BY recording_id")
+            "sum(bytes), sum(wire_bytes), bit_or(quality) FROM defined.uncounted_bins GROUP BY recording_id"
+        )
 
 
-def _uncounted(bins: Snapshot, every_bins_file: Callable[[], list[Sealed]], counted: dict[str, int]) -> Snapshot:
+def _uncounted(
+    bins: TableSnapshot, every_bins_file: Callable[[], list[SealedFile]], counted: dict[str, int]
+) -> TableSnapshot:
     """The bins that are in no totals yet: of each writer in COUNTED, the segments from that number on."""
     logs = [log for log in bins.logs if _is_uncounted(segment_of(log.path), counted)]
     hot = {segment_of(log.path) for log in logs}
     if {(segment.writer, segment.number) for segment in hot} >= set(counted.items()):
-        return Snapshot(logs)  # what was not counted has just begun: there can be no sealed files of it
-    files = [file for file in every_bins_file()  # BINS may be narrowed by time
-             if _is_uncounted(file.name.segment, counted) and file.name.segment not in hot]
+        return TableSnapshot(logs)  # what was not counted has just begun: there can be no sealed files of it
+    files = [
+        file
+        for file in every_bins_file()  # BINS may be narrowed by time
+        if _is_uncounted(file.name.segment, counted) and file.name.segment not in hot
+    ]
     faults = verified.unverified([file.path for file in files])
-    return Snapshot(logs, [file for file in files if file.path not in faults])
+    return TableSnapshot(logs, [file for file in files if file.path not in faults])
 
 
 def _is_uncounted(segment: Segment, counted: dict[str, int]) -> bool:

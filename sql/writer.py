@@ -25,13 +25,14 @@ RETRY_S = 5.0
 BACKLOG = 8  # row groups that may wait for the sealing thread before `append` waits
 
 
-class Writer:
+class TableWriter:
     """Appends rows to a table of a store. Not for use by several threads at once.
 
     When `append` has returned, its rows are acknowledged: readers see them, and they survive the death of this
     process (kill -9). They survive that of the machine a second later at most. They are sealed when the writer is
-    closed, and after ROLL_ROWS rows or ROLL_S seconds, by a thread behind the appends, so that `close` is short. A seal
-    that fails is reported to ON_TROUBLE, and tried again every RETRY_S; the rows are in the hot log meanwhile."""
+    closed, by `roll`, and after ROLL_ROWS rows or ROLL_S seconds, by a thread behind the appends, so that `close` is
+    short. A seal that fails is reported to ON_TROUBLE, and tried again every RETRY_S; the rows are in the hot log
+    meanwhile."""
 
     def __init__(
         self,
@@ -56,7 +57,7 @@ class Writer:
         self.segments = 0
         self._schema: pa.Schema | None = None
         self._segment: _Segment | None = None
-        self._behind: _Behind | None = None
+        self._behind: _SealingThread | None = None
         self._closed = False
 
     def append(self, batch: pa.RecordBatch | pa.Table) -> None:
@@ -75,8 +76,8 @@ class Writer:
             segment = filenames.new_segment(self._host, self._id, self.segments)
             log = HotLog(self._store, self._table, segment, self._rack, self._on_trouble)
             self.segments += 1
-            self._segment = _Segment(log, sealing.Parts(self._store, self._table, self._rack, segment))
-            self._behind = self._behind or _Behind(self._retry, self._on_trouble)
+            self._segment = _Segment(log, sealing.SealedParts(self._store, self._table, self._rack, segment))
+            self._behind = self._behind or _SealingThread(self._retry, self._on_trouble)
         current = self._segment
         try:
             current.log.append(rows)
@@ -88,7 +89,12 @@ class Writer:
         if (full := current.collect(rows)) is not None:
             self._behind.do(lambda: current.write(full))
         if current.log.rows >= self._roll_rows or time.monotonic() - current.log.started >= self._roll_s:
-            self._segment = None
+            self.roll()
+
+    def roll(self) -> None:
+        """Have what was appended sealed now, by the thread behind; the next rows begin another segment."""
+        if self._segment is not None and self._behind is not None:
+            current, self._segment = self._segment, None
             self._behind.do(current.finish)
 
     def _retry(self) -> None:
@@ -128,7 +134,7 @@ class Writer:
             raise failures[0]
         seal_abandoned(self._store, self._table, unless_damaged(self._on_trouble))
 
-    def __enter__(self) -> Writer:
+    def __enter__(self) -> TableWriter:
         return self
 
     def __exit__(
@@ -191,7 +197,7 @@ class _Segment:
     """A segment in both its forms while its writer lives. `collect` belongs to the writer's thread, the rest to the one
     behind it; a failure there skips the rest of the sealed form, and the hot log stays for others to seal."""
 
-    def __init__(self, log: HotLog, parts: sealing.Parts) -> None:
+    def __init__(self, log: HotLog, parts: sealing.SealedParts) -> None:
         self.log = log
         self._parts = parts
         self._pending: list[pa.Table] = []
@@ -240,7 +246,7 @@ class _Segment:
         self.log.leave()
 
 
-class _Behind:
+class _SealingThread:
     """A thread that does what it is asked, in order. What a user can mend is reported to ON_TROUBLE and tried
     again by RETRY, every RETRY_S, until it works; whether it did, `stop` says."""
 

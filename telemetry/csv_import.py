@@ -37,7 +37,7 @@ from ..units import NS_PER_S
 from .tables import NUMBER, PLAUSIBLE_NS, PROBES, QUEUES, SEMANTICS, STAMP_KINDS, TEXT
 
 
-class Kind(NamedTuple):
+class CsvKind(NamedTuple):
     """What a file can hold."""
 
     schema: pa.Schema
@@ -48,14 +48,14 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    "probes": Kind(
+    "probes": CsvKind(
         PROBES,
         required=("src", "dst", "tx_ns"),
         stamps=("app_send_ns", "tx_ns", "remote_rx_ns", "remote_tx_ns", "rx_ns", "app_recv_ns"),
         words=("stamp_kind", STAMP_KINDS),
         span=("tx_ns", "tx_ns"),
     ),
-    "queues": Kind(
+    "queues": CsvKind(
         QUEUES,
         required=("device", "port", "queue", "window_start_ns", "ts_ns", "semantics"),
         stamps=("window_start_ns", "ts_ns", "receive_ns"),
@@ -79,7 +79,7 @@ def other_kind(names: list[str]) -> str:
 
 
 @dataclass(frozen=True)
-class Summary:
+class CsvSummary:
     """What a whole file says."""
 
     batch: str  # digest of the content: the same file has the same
@@ -91,7 +91,7 @@ class Summary:
     backwards: int = 0  # probes that come back before they leave, by the sender's own clock
 
 
-class Text:
+class CsvText:
     """The content of a file, of one compressed by gzip too, to be read from its beginning as often as is wanted.
 
     The file is not opened again, since the right to do so may have been given up. Arrow reads ahead in threads of its
@@ -122,7 +122,7 @@ class Text:
 
 
 @contextmanager
-def open_text(path: str) -> Iterator[Text]:
+def open_text(path: str) -> Iterator[CsvText]:
     """The content of a file, or of standard input (`-`). What is compressed is unpacked as it is read, each time anew;
     only what cannot seek is kept meanwhile, as it came.
 
@@ -137,7 +137,7 @@ def open_text(path: str) -> Iterator[Text]:
             spool.flush()
             stream = cast(io.BufferedReader, spool)
         try:
-            yield Text(cast(BinaryIO, stream))
+            yield CsvText(cast(BinaryIO, stream))
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise MburstError(f"{path}: damaged gzip data: {error}") from None
 
@@ -146,18 +146,18 @@ class CsvFile:
     """A file of probes or queues. `name` stands for it in messages. `stopped` is asked before each part of the file;
     where it is true, Interrupted is raised."""
 
-    def __init__(self, text: Text, kind: str, name: str, stopped: Callable[[], object] = lambda: False) -> None:
+    def __init__(self, text: CsvText, kind: str, name: str, stopped: Callable[[], object] = lambda: False) -> None:
         self._stopped = stopped
         self._text = text
         self._kind = KINDS[kind]
         self._name = name
         self._columns = self._read_header()
 
-    def scan(self) -> Summary:
+    def scan(self) -> CsvSummary:
         """Check every row."""
         with self._text.open() as file:
             batch = hashlib.file_digest(file, "sha256").hexdigest()[:32]  # type: ignore[arg-type]
-        answers = Answers()
+        answers = AnswerCounts()
         rows, starts, ends = 0, [], []
         for block in self._blocks():
             self._check(rows, block)
@@ -166,7 +166,7 @@ class CsvFile:
             ends.append(pc.max(block[self._kind.span[1]]).as_py())
             if self._kind.schema is PROBES:
                 answers.add(block)
-        return Summary(
+        return CsvSummary(
             batch,
             rows,
             start_ns=min(starts, default=None),
@@ -176,7 +176,7 @@ class CsvFile:
             backwards=answers.backwards,
         )
 
-    def read(self, summary: Summary, protocol: str = "", skip: int = 0) -> Iterator[pa.RecordBatch]:
+    def read(self, summary: CsvSummary, protocol: str = "", skip: int = 0) -> Iterator[pa.RecordBatch]:
         """The rows after the first `skip`, in the order of the file. `protocol` is that of probes which name none."""
         rows = 0
         for block in self._blocks():
@@ -249,7 +249,7 @@ class CsvFile:
                 hint = _coarser(value) if fault == NO_STAMP else ""
                 raise MburstError(f"{self._name} line {self._line(first + row + 2)}: {problem}", hint)
 
-    def _complete(self, block: pa.RecordBatch, first: int, summary: Summary, protocol: str) -> pa.RecordBatch:
+    def _complete(self, block: pa.RecordBatch, first: int, summary: CsvSummary, protocol: str) -> pa.RecordBatch:
         """A block with everything that the schema wants filled."""
         filled = {"batch": pa.repeat(summary.batch, block.num_rows)}
         if self._kind.schema is PROBES:
@@ -279,7 +279,7 @@ class CsvFile:
         return MburstError(f"{self._name} is not a CSV file: {message.splitlines()[0][:200]}")
 
 
-class Answers:
+class AnswerCounts:
     """Counts the probes that were answered, before it is known what an answer is in this file."""
 
     def __init__(self) -> None:
@@ -317,7 +317,7 @@ def _count(mask: Any) -> int:
     return pc.sum(mask).as_py() or 0
 
 
-def _faults(kind: Kind, block: pa.RecordBatch) -> Iterator[tuple[str, Any, str]]:
+def _faults(kind: CsvKind, block: pa.RecordBatch) -> Iterator[tuple[str, Any, str]]:
     """(column, mask of the rows where it is wrong, why)."""
     for name in kind.required:
         yield name, pc.equal(block[name], "") if block[name].type == TEXT else block[name].is_null(), "is empty"

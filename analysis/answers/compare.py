@@ -19,7 +19,7 @@ from ..model.distributions import quantile
 from ..model.envelope import merge_intervals
 from ..model.stats import Estimate, Floats, block_bootstrap, wilson
 from ..whatif.tail_at_scale import slow_requests
-from .paths import Selection, read_met
+from .paths import ProbeSelection, read_met
 
 if TYPE_CHECKING:
     import duckdb
@@ -35,7 +35,7 @@ _MOST_SAMPLED = 200_000
 
 
 @dataclass(frozen=True)
-class Latency:
+class SituationLatency:
     """The probes of a situation: what each met (ns, lost ones left out), and the block of time of each."""
 
     values: Floats
@@ -52,7 +52,7 @@ class Latency:
 
 
 @dataclass(frozen=True)
-class Level:
+class ComparedPercentile:
     """A percentile of both, ns, and B / A. None where there are too few probes for that percentile."""
 
     share: float
@@ -62,7 +62,7 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Bursts:
+class BurstSummary:
     """Bursts of a situation. Intervals of a minute's count take bursts as they come, by blocks of time."""
 
     count: int
@@ -76,7 +76,7 @@ class Bursts:
 
 
 @dataclass(frozen=True)
-class Fan:
+class FanOutShares:
     """Of requests that need `width` answers, the share that meets at least one slower than the threshold or lost."""
 
     width: int
@@ -89,18 +89,20 @@ class Comparison:
     """Both situations. `verdict` is better, worse, alike or undetermined: of B. `decided_by` is a percentile such as
     p99, loss, bursts, or empty."""
 
-    a: Latency
-    b: Latency
-    levels: list[Level]
+    a: SituationLatency
+    b: SituationLatency
+    levels: list[ComparedPercentile]
     threshold_ns: float
-    fans: list[Fan]
-    bursts_a: Bursts | None
-    bursts_b: Bursts | None
+    fans: list[FanOutShares]
+    bursts_a: BurstSummary | None
+    bursts_b: BurstSummary | None
     verdict: str
     decided_by: str
 
 
-def read_latency(con: duckdb.DuckDBPyConnection, selection: Selection, measure: str | None = None) -> Latency:
+def read_latency(
+    con: duckdb.DuckDBPyConnection, selection: ProbeSelection, measure: str | None = None
+) -> SituationLatency:
     """What the selected probes met: one of paths.MEASURES; by default, each path by its own measure."""
     values, blocks, lost, first = [], [], 0, 0
     for met in read_met(con, selection):
@@ -113,31 +115,43 @@ def read_latency(con: duckdb.DuckDBPyConnection, selection: Selection, measure: 
         first += int(block.max()) + 1
         lost += met.lost // met.every
     if not values:
-        return Latency(np.zeros(0), np.zeros(0, np.int64), 0)
-    return Latency(np.concatenate(values), np.concatenate(blocks), lost)
+        return SituationLatency(np.zeros(0), np.zeros(0, np.int64), 0)
+    return SituationLatency(np.concatenate(values), np.concatenate(blocks), lost)
 
 
-def compare(a: Latency, b: Latency, threshold_ns: float | None, bursts_a: Bursts | None, bursts_b: Bursts | None,
-            seed: int = 1) -> Comparison:
+def compare(
+    a: SituationLatency,
+    b: SituationLatency,
+    threshold_ns: float | None,
+    bursts_a: BurstSummary | None,
+    bursts_b: BurstSummary | None,
+    seed: int = 1,
+) -> Comparison:
     """The comparison. `threshold_ns`: what is slow in a fan-out; by default the p99 of A, so that one of a hundred of
     its answers is."""
     rng = np.random.default_rng(seed)
     levels = _levels(a, b, rng)
     if threshold_ns is None:
-        threshold_ns = next((level.a for level in levels if level.share == 0.99 and level.a is not None),
-                            float(a.values.max()) if a.n else 0.0)
-    fans = [Fan(x.width, x.share, y.share) for x, y in zip(
-        slow_requests(_slow(a, threshold_ns), WIDTHS), slow_requests(_slow(b, threshold_ns), WIDTHS), strict=True)]
+        threshold_ns = next(
+            (level.a for level in levels if level.share == 0.99 and level.a is not None),
+            float(a.values.max()) if a.n else 0.0,
+        )
+    fans = [
+        FanOutShares(x.width, x.share, y.share)
+        for x, y in zip(
+            slow_requests(_slow(a, threshold_ns), WIDTHS), slow_requests(_slow(b, threshold_ns), WIDTHS), strict=True
+        )
+    ]
     verdict, decided_by = _verdict(a, b, levels, bursts_a, bursts_b)
     return Comparison(a, b, levels, threshold_ns, fans if a.n and b.n else [], bursts_a, bursts_b, verdict, decided_by)
 
 
-def _slow(latency: Latency, threshold_ns: float) -> float:
+def _slow(latency: SituationLatency, threshold_ns: float) -> float:
     """Share of the probes that are slower than the threshold; lost ones are."""
     return (int((latency.values > threshold_ns).sum()) + latency.lost) / max(latency.sent, 1)
 
 
-def _levels(a: Latency, b: Latency, rng: np.random.Generator) -> list[Level]:
+def _levels(a: SituationLatency, b: SituationLatency, rng: np.random.Generator) -> list[ComparedPercentile]:
     ordered_a, ordered_b = np.sort(a.values), np.sort(b.values)
     drawn_a, drawn_b = resampled(a, LEVELS, rng), resampled(b, LEVELS, rng)
     found = []
@@ -147,11 +161,11 @@ def _levels(a: Latency, b: Latency, rng: np.random.Generator) -> list[Level]:
         if first is not None and first > 0 and second is not None and drawn_a is not None and drawn_b is not None:
             low, high = np.quantile(drawn_b[:, place] / np.maximum(drawn_a[:, place], 1.0), [0.025, 0.975])
             ratio = Estimate(second / first, float(low), float(high), min(a.n, b.n))
-        found.append(Level(share, first, second, ratio))
+        found.append(ComparedPercentile(share, first, second, ratio))
     return found
 
 
-def resampled(latency: Latency, shares: Sequence[float], rng: np.random.Generator) -> Floats | None:
+def resampled(latency: SituationLatency, shares: Sequence[float], rng: np.random.Generator) -> Floats | None:
     """Percentiles of ROUNDS samples of whole blocks with replacement, a row each; None with fewer than LEAST_BLOCKS.
 
     A sample's percentile is that of the values weighted by how often their block was drawn."""
@@ -173,13 +187,29 @@ def resampled(latency: Latency, shares: Sequence[float], rng: np.random.Generato
     return found
 
 
-def read_bursts(con: duckdb.DuckDBPyConnection, definition: BurstDefinition, *, hosts: Sequence[str] | None,
-                rack: str | None, interface: str | None, direction: str | None, since_ns: int | None,
-                until_ns: int | None) -> Bursts | None:
+def read_bursts(
+    con: duckdb.DuckDBPyConnection,
+    definition: BurstDefinition,
+    *,
+    hosts: Sequence[str] | None,
+    rack: str | None,
+    interface: str | None,
+    direction: str | None,
+    since_ns: int | None,
+    until_ns: int | None,
+) -> BurstSummary | None:
     """The bursts of the recordings that match, all taken together; None where nothing was recorded. Raises as
     find_bursts does."""
-    bursts = find_bursts(con, definition, hosts=hosts, rack=rack, interface=interface, direction=direction,
-                         since_ns=since_ns, until_ns=until_ns)
+    bursts = find_bursts(
+        con,
+        definition,
+        hosts=hosts,
+        rack=rack,
+        interface=interface,
+        direction=direction,
+        since_ns=since_ns,
+        until_ns=until_ns,
+    )
     known = coverage.recorded(con, since_ns, until_ns)
     runs: dict[tuple[str, ...], list[str]] = {}
     for *lane, run in con.execute("SELECT host, interface, direction, recording_id FROM lanes").fetchall():
@@ -193,16 +223,25 @@ def read_bursts(con: duckdb.DuckDBPyConnection, definition: BurstDefinition, *, 
         lane_of = burst["host"], burst["interface"], burst["direction"]
         taken.setdefault(lane_of, []).append((burst["start_ns"], burst["end_ns"]))
     within = sum(coverage.length(merge_intervals(found)) for found in taken.values())
-    return Bursts(len(bursts), recorded, within, _per_minute(merged, bursts, recorded))
+    return BurstSummary(len(bursts), recorded, within, _per_minute(merged, bursts, recorded))
 
 
-def _per_minute(spans: dict[tuple[str, ...], list[tuple[int, int]]], bursts: Sequence[dict[str, Any]],
-                recorded_ns: int) -> Estimate:
+def _per_minute(
+    spans: dict[tuple[str, ...], list[tuple[int, int]]], bursts: Sequence[dict[str, Any]], recorded_ns: int
+) -> Estimate:
     """Bursts a minute, with the interval of a block bootstrap over the recorded time."""
     rows: list[tuple[float, float]] = []
     for lane, found in spans.items():
-        starts = np.sort(np.array([burst["start_ns"] for burst in bursts
-                                   if (burst["host"], burst["interface"], burst["direction"]) == lane], np.int64))
+        starts = np.sort(
+            np.array(
+                [
+                    burst["start_ns"]
+                    for burst in bursts
+                    if (burst["host"], burst["interface"], burst["direction"]) == lane
+                ],
+                np.int64,
+            )
+        )
         for begin, end in found:
             edges = np.linspace(begin, end, BLOCKS + 1).astype(np.int64)
             held = np.diff(np.searchsorted(starts, edges))
@@ -215,8 +254,13 @@ def _per_minute(spans: dict[tuple[str, ...], list[tuple[int, int]]], bursts: Seq
     return Estimate(len(bursts) / recorded_ns * 60e9, low, high, len(bursts))
 
 
-def _verdict(a: Latency, b: Latency, levels: list[Level], bursts_a: Bursts | None, bursts_b: Bursts | None,
-             ) -> tuple[str, str]:
+def _verdict(
+    a: SituationLatency,
+    b: SituationLatency,
+    levels: list[ComparedPercentile],
+    bursts_a: BurstSummary | None,
+    bursts_b: BurstSummary | None,
+) -> tuple[str, str]:
     """(verdict, what decided it) of B. The first percentile from p99 on that surely differs decides, then the median,
     then loss; without latencies the number of bursts. Where percentiles from p99 on, or latency and loss, speak against
     each other, it is undetermined."""
@@ -238,7 +282,7 @@ def _verdict(a: Latency, b: Latency, levels: list[Level], bursts_a: Bursts | Non
     return ("undetermined" if len(signs) > 1 else "better" if signs == {-1} else "worse"), decided
 
 
-def _sign(level: Level) -> int:
+def _sign(level: ComparedPercentile) -> int:
     """1 where B / A is surely above 1, -1 where surely below, 0 where that cannot be determined or is negligible."""
     ratio = level.ratio
     if ratio is None or abs(ratio.value - 1) < LEAST_DIFFERENCE:
@@ -246,7 +290,7 @@ def _sign(level: Level) -> int:
     return 1 if ratio.low > 1 else -1 if ratio.high < 1 else 0
 
 
-def _loss_sign(a: Latency, b: Latency) -> int:
+def _loss_sign(a: SituationLatency, b: SituationLatency) -> int:
     """1 where B surely loses more, -1 where it surely loses less (95 % intervals apart)."""
     first, second = wilson(a.lost, a.sent), wilson(b.lost, b.sent)
     return 1 if second[0] > first[1] else -1 if second[1] < first[0] else 0

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...quality import Quality as Bits
+from ...quality import Quality
 from ...sql.damage import DamagedFile, damaged_files
 from ..bursts.find import BurstDefinition, find_bursts
 from ..canary import sensitivity
-from ..model import context, coverage, distributions, envelope
+from ..model import context, coverage, distributions, envelope, flow_control
 from ..model.endings import ending, gaps_behind
 from ..model.envelope import Envelope, Interval, Slice
+from ..model.flow_control import FlowControl
 from ..read import bins as read_bins
 from ..read import sources as read_sources
 
@@ -30,7 +31,7 @@ class Limits:
     """How much of each kind one page may hold, over all its lanes."""
 
     whole_bins: int = 300_000  # bins, where all of them fit
-    cells: int = 120_000       # else cells of the base envelope …
+    cells: int = 120_000  # else cells of the base envelope …
     detail_bins: int = 120_000  # … and bins around the worst bursts
     seconds: int = 20_000
     probes: int = 60_000
@@ -42,14 +43,21 @@ class Limits:
 
     def share(self, lanes: int) -> Limits:
         """The limits of one of `lanes` lanes."""
-        least = {"whole_bins": 2000, "cells": 1000, "detail_bins": 1000, "seconds": 1000, "probes": 1000,
-                 "windows": 1000, "intervals": 1000}
+        least = {
+            "whole_bins": 2000,
+            "cells": 1000,
+            "detail_bins": 1000,
+            "seconds": 1000,
+            "probes": 1000,
+            "windows": 1000,
+            "intervals": 1000,
+        }
         shared = {name: max(floor, getattr(self, name) // max(lanes, 1)) for name, floor in least.items()}
         return Limits(**shared, paths=self.paths, queues=self.queues, sources=self.sources)
 
 
 @dataclass(frozen=True)
-class Lane:
+class ReportLane:
     """One direction of one interface, recorded at one bin width and link speed; `runs` are its rows of `recordings`."""
 
     rack: str
@@ -70,7 +78,7 @@ class Lane:
 
 
 @dataclass(frozen=True)
-class Quality:
+class QualityCount:
     """How many bins and packets of a lane carry a quality bit."""
 
     bit: int
@@ -105,7 +113,7 @@ class LaneReport:
 
     repeated_ns: time that more than one recording of the lane covers, once for each beyond the first."""
 
-    lane: Lane
+    lane: ReportLane
     start_ns: int
     end_ns: int
     coverage: list[Interval]
@@ -116,7 +124,7 @@ class LaneReport:
     bins: int
     busiest_bin: Peak | None
     busiest_second: Peak | None
-    qualities: list[Quality]
+    qualities: list[QualityCount]
     losing: list[Interval]
     stepped: list[Interval]
     base: Envelope
@@ -129,13 +137,15 @@ class LaneReport:
     sources: list[Source]
     source_count: int
     source_bytes: int
-    latency: list[context.Latency] = field(default_factory=list)
+    latency: list[context.PathLatency] = field(default_factory=list)
     paths: int = 0
-    queues: list[context.Queue] = field(default_factory=list)
+    queues: list[context.QueueWindows] = field(default_factory=list)
     queue_count: int = 0
     damaged: list[DamagedFile] = field(default_factory=list)
     endings: list[str] = field(default_factory=list)  # of recordings that broke off or have not ended
-    curves: list[sensitivity.Curve] = field(default_factory=list)  # that canary bursts left, here and elsewhere
+    # That canary bursts left, here and elsewhere.
+    curves: list[sensitivity.DetectionCurve] = field(default_factory=list)
+    flow_control: FlowControl = field(default_factory=FlowControl)
 
     @property
     def recorded_ns(self) -> int:
@@ -153,15 +163,15 @@ class LaneReport:
 
     @property
     def canaries(self) -> list[dict[str, Any]]:
-        """The bursts that `mburst canary` sent: their key `canary` has the sender."""
-        return [burst for burst in self.bursts if "canary" in burst]
+        """The bursts that `mburst canary` sent."""
+        return [burst for burst in self.bursts if burst["pattern"] == "canary"]
 
-    def asked(self, definition: BurstDefinition) -> list[sensitivity.Asked]:
+    def asked(self, definition: BurstDefinition) -> list[sensitivity.CurveSetting]:
         """What is asked of canary bursts for this lane: one, or nothing where the link's speed is not known."""
         bits = 0
         for run in self.lane.runs:
             bits |= int(run["quality"])
-        one = sensitivity.asked_of({**self.lane.runs[0], "link_bps": self.lane.link_bps}, definition, bits)
+        one = sensitivity.curve_setting({**self.lane.runs[0], "link_bps": self.lane.link_bps}, definition, bits)
         return [one] if one else []
 
 
@@ -172,18 +182,24 @@ ORDER BY rack, host, interface, direction, bin_ns, link_bps NULLS LAST, start_ns
 """
 
 
-def lanes(con: duckdb.DuckDBPyConnection, rack: str | None = None, host: str | None = None,
-          link_bps: int | None = None) -> list[Lane]:
+def lanes(
+    con: duckdb.DuckDBPyConnection, rack: str | None = None, host: str | None = None, link_bps: int | None = None
+) -> list[ReportLane]:
     """The lanes of a store, in the order of rack, host, interface, direction. `link_bps` replaces what runs say."""
     grouped: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for run in context.dicts(con, _RUNS, {"rack": rack, "host": host}):
         run["link_bps"] = link_bps or run["link_bps"]
         grouped.setdefault(tuple(run[name] for name in _LANE), []).append(run)
-    return [Lane(**dict(zip(_LANE, key, strict=True)), runs=runs) for key, runs in grouped.items()]
+    return [ReportLane(**dict(zip(_LANE, key, strict=True)), runs=runs) for key, runs in grouped.items()]
 
 
-def detect(con: duckdb.DuckDBPyConnection, chosen: Sequence[Lane], definition: BurstDefinition,
-          since_ns: int | None = None, until_ns: int | None = None) -> list[dict[str, Any]]:
+def detect(
+    con: duckdb.DuckDBPyConnection,
+    chosen: Sequence[ReportLane],
+    definition: BurstDefinition,
+    since_ns: int | None = None,
+    until_ns: int | None = None,
+) -> list[dict[str, Any]]:
     """The bursts of the lanes whose link speed is known, by `analysis.bursts`.
 
     CON keeps the TEMP TABLE report_senders: what each sender sent in the bursts of each run. Raises as
@@ -195,13 +211,21 @@ def detect(con: duckdb.DuckDBPyConnection, chosen: Sequence[Lane], definition: B
     bursts: list[dict[str, Any]] = []
     for run in [None] if whole else known:  # one question for all, unless some have to be left out
         bursts += find_bursts(con, definition, recording=run, since_ns=since_ns, until_ns=until_ns)
-        con.execute("INSERT INTO report_senders SELECT recording_id, source, sum(s.bytes) FROM burst_sources s "
-                    "JOIN bursts USING (burst) GROUP BY recording_id, source")
+        con.execute(
+            "INSERT INTO report_senders SELECT recording_id, source, sum(s.bytes) FROM burst_sources s "
+            "JOIN bursts USING (burst) GROUP BY recording_id, source"
+        )
     return bursts
 
 
-def gather(con: duckdb.DuckDBPyConnection, chosen: Sequence[Lane], bursts: Sequence[Mapping[str, Any]],
-           since_ns: int | None = None, until_ns: int | None = None, limits: Limits | None = None) -> list[LaneReport]:
+def gather(
+    con: duckdb.DuckDBPyConnection,
+    chosen: Sequence[ReportLane],
+    bursts: Sequence[Mapping[str, Any]],
+    since_ns: int | None = None,
+    until_ns: int | None = None,
+    limits: Limits | None = None,
+) -> list[LaneReport]:
     """The report of each lane in [since_ns, until_ns), from the bursts that `detect` found in that time."""
     period = (since_ns if since_ns is not None else 0, until_ns if until_ns is not None else 2**63 - 1)
     runs = [run["recording_id"] for lane in chosen for run in lane.runs]
@@ -211,19 +235,26 @@ def gather(con: duckdb.DuckDBPyConnection, chosen: Sequence[Lane], bursts: Seque
     busy = sum(any(run["recording_id"] in facts for run in lane.runs) for lane in chosen)
     share = (limits or Limits()).share(busy)
     recorded = coverage.recorded(con, since_ns, until_ns)
-    owned = _assign(sensitivity.named(con, bursts), chosen)
+    owned = _assign(bursts, chosen)
     known = sensitivity.curves(con)
     damaged, behind = damaged_files(con), gaps_behind(con)
+    links = {run["recording_id"]: lane.link_bps for lane in chosen for run in lane.runs}
+    asked = flow_control.of_recordings(con, links, *period)
     return [
-        replace(_lane_report(con, lane, recorded, facts, qualities, own, share), damaged=[
-            file for file in damaged if file.host in ("", lane.host) and file.rack in ("", lane.rack)],
+        replace(
+            _lane_report(con, lane, recorded, facts, qualities, own, share),
+            damaged=[file for file in damaged if file.host in ("", lane.host) and file.rack in ("", lane.rack)],
             endings=[sentence for run in lane.runs if (sentence := ending(run, behind.get(run["recording_id"])))],
-            curves=known)
+            flow_control=flow_control.summed(
+                asked[run["recording_id"]] for run in lane.runs if run["recording_id"] in asked
+            ),
+            curves=known,
+        )
         for lane, own in zip(chosen, owned, strict=True)
     ]
 
 
-def _assign(bursts: Sequence[Mapping[str, Any]], chosen: Sequence[Lane]) -> list[list[dict[str, Any]]]:
+def _assign(bursts: Sequence[Mapping[str, Any]], chosen: Sequence[ReportLane]) -> list[list[dict[str, Any]]]:
     """Each burst to the lane of its run."""
     place = {run["recording_id"]: i for i, lane in enumerate(chosen) for run in lane.runs}
     owned: list[list[dict[str, Any]]] = [[] for _ in chosen]
@@ -242,9 +273,15 @@ def worst_first(bursts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(bursts, key=lambda burst: (-burst["bytes"], burst["start_ns"]))
 
 
-def _lane_report(con: duckdb.DuckDBPyConnection, lane: Lane, recorded: Mapping[str, Sequence[Interval]],
-                 facts: Mapping[str, Mapping[str, Any]], qualities: Sequence[Mapping[str, Any]],
-                 bursts: list[dict[str, Any]], limits: Limits) -> LaneReport:
+def _lane_report(
+    con: duckdb.DuckDBPyConnection,
+    lane: ReportLane,
+    recorded: Mapping[str, Sequence[Interval]],
+    facts: Mapping[str, Mapping[str, Any]],
+    qualities: Sequence[Mapping[str, Any]],
+    bursts: list[dict[str, Any]],
+    limits: Limits,
+) -> LaneReport:
     seen = [facts[run["recording_id"]] for run in lane.runs if run["recording_id"] in facts]
     runs = [run["recording_id"] for run in lane.runs]
     covered = coverage.covered(recorded, runs)
@@ -265,24 +302,42 @@ def _lane_report(con: duckdb.DuckDBPyConnection, lane: Lane, recorded: Mapping[s
     queues, queue_count = context.read_queues(con, start, end, limits.queues, limits.windows)
     sources, source_count, source_bytes = _sources(con, where, limits.sources)
     return LaneReport(
-        lane=lane, start_ns=start, end_ns=end, coverage=covered,
+        lane=lane,
+        start_ns=start,
+        end_ns=end,
+        coverage=covered,
         repeated_ns=repeated_ns,
-        packets=sum(row["packets"] for row in seen), bytes=sum(row["bytes"] for row in seen),
-        wire_bytes=sum(row["wire_bytes"] for row in seen), bins=sum(row["bins"] for row in seen),
-        busiest_bin=max((Peak(row["busiest_ts"], row["busiest"]) for row in seen),
-                        key=lambda peak: (peak.wire_bytes, -peak.ts_ns), default=None),
-        busiest_second=_busiest(seconds), qualities=own_qualities,
-        losing=marked(con, where, Bits.DROPS, limits.intervals) if Bits.DROPS in bits else [],
-        stepped=marked(con, where, Bits.STEPPED, limits.intervals) if Bits.STEPPED in bits else [],
-        base=base, detail=detail, detail_cells=cells, seconds=seconds.at_most(limits.seconds), bursts=bursts,
+        packets=sum(row["packets"] for row in seen),
+        bytes=sum(row["bytes"] for row in seen),
+        wire_bytes=sum(row["wire_bytes"] for row in seen),
+        bins=sum(row["bins"] for row in seen),
+        busiest_bin=max(
+            (Peak(row["busiest_ts"], row["busiest"]) for row in seen),
+            key=lambda peak: (peak.wire_bytes, -peak.ts_ns),
+            default=None,
+        ),
+        busiest_second=_busiest(seconds),
+        qualities=own_qualities,
+        losing=marked(con, where, Quality.DROPS, limits.intervals) if Quality.DROPS in bits else [],
+        stepped=marked(con, where, Quality.STEPPED, limits.intervals) if Quality.STEPPED in bits else [],
+        base=base,
+        detail=detail,
+        detail_cells=cells,
+        seconds=seconds.at_most(limits.seconds),
+        bursts=bursts,
         burst_marks=envelope.merge_intervals(_spans(bursts), limits.intervals),
         distributions={
             "duration": [burst["duration_ns"] for burst in bursts],
             "gap": distributions.gaps(bursts, covered),
             "peak": [burst["peak_utilization"] for burst in bursts],
         },
-        sources=sources, source_count=source_count, source_bytes=source_bytes,
-        latency=latency, paths=paths, queues=queues, queue_count=queue_count,
+        sources=sources,
+        source_count=source_count,
+        source_bytes=source_bytes,
+        latency=latency,
+        paths=paths,
+        queues=queues,
+        queue_count=queue_count,
     )
 
 
@@ -293,14 +348,15 @@ def _busiest(seconds: Envelope) -> Peak | None:
     return Peak(int(seconds.cells[i]) * seconds.width_ns, int(seconds.total[i]))
 
 
-def _qualities(lane: Lane, rows: Sequence[Mapping[str, Any]]) -> list[Quality]:
+def _qualities(lane: ReportLane, rows: Sequence[Mapping[str, Any]]) -> list[QualityCount]:
     runs = {run["recording_id"] for run in lane.runs}
-    summed: dict[int, Quality] = {}
+    summed: dict[int, QualityCount] = {}
     for row in rows:
         if row["recording_id"] in runs:
-            before = summed.get(row["bit"], Quality(row["bit"], row["name"], row["meaning"], 0, 0))
-            summed[row["bit"]] = Quality(row["bit"], row["name"], row["meaning"], before.bins + row["bins"],
-                                         before.packets + row["packets"])
+            before = summed.get(row["bit"], QualityCount(row["bit"], row["name"], row["meaning"], 0, 0))
+            summed[row["bit"]] = QualityCount(
+                row["bit"], row["name"], row["meaning"], before.bins + row["bins"], before.packets + row["packets"]
+            )
     return [summed[bit] for bit in sorted(summed)]
 
 

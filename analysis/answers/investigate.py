@@ -16,12 +16,12 @@ from ...errors import MburstError
 from ...sql.damage import DamagedFile, damaged_files
 from ...units import format_count
 from ..bursts.contention import Contention, contention
-from ..canary.sensitivity import Seen, seen_by
+from ..canary.sensitivity import CanaryContext, canary_context
 from ..cause import fanin, gather, predicted_queue
 from ..cause.arrivals import arrivals_of
 from ..cause.arriving import stretches_of
 from ..cause.conservation import Agreement
-from ..cause.evidence.switch import Queue
+from ..cause.evidence.switch import PortQueue
 from ..cause.ledger import Crossing
 from ..cause.port import Port
 from ..cause.port_counters import do_the_sources_agree
@@ -41,11 +41,11 @@ from ..cause.read import (
 )
 from ..cause.read_counters import counted_packets
 from ..cause.scene import Evidence, Scene
-from ..cause.tail import Probes, Rule, Tail, find_tail, latency
+from ..cause.tail import LatencyTail, Probes, TailRule, find_tail, latency
 from ..cause.verdict import Verdict, decide
 from ..model.stats import Floats, benjamini_hochberg
 from ..whatif.read_senders import senders_while_full
-from ..whatif.replay import Outcome, Replay, calibrate, usual_changes, what_if
+from ..whatif.replay import PredictedLatency, Replay, calibrate, usual_changes, what_if
 
 if TYPE_CHECKING:
     import duckdb
@@ -68,16 +68,16 @@ class Finding:
     verdict: Verdict
 
 
-class Other(NamedTuple):
+class OtherPath(NamedTuple):
     """A path that crosses no recorded port. total: ns, NaN where lost."""
 
     path: str
-    tail: Tail
+    tail: LatencyTail
     total: Floats
 
 
 @dataclass
-class Investigation:
+class InvestigationResult:
     """The answer. Times in arrays are ns since `origin_ns` (Unix). findings: the one that decides `cause` comes
     first."""
 
@@ -85,19 +85,19 @@ class Investigation:
     ports: list[Port]
     findings: list[Finding]
     bursts: list[dict[str, Any]]
-    windows: list[tuple[Port, Queue]] = field(default_factory=list)
-    others: list[Other] = field(default_factory=list)
+    windows: list[tuple[Port, PortQueue]] = field(default_factory=list)
+    others: list[OtherPath] = field(default_factory=list)
     agreements: list[Agreement] = field(default_factory=list)
     groups: list[fanin.Group] = field(default_factory=list)
     onsets: Floats | None = None  # of senders, ns after their burst began; of the deciding port's bursts, sorted
     contention: Contention | None = None
     prediction: predicted_queue.Prediction | None = None
     replay: Replay | None = None
-    outcomes: list[Outcome] = field(default_factory=list)
+    outcomes: list[PredictedLatency] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     damaged: list[DamagedFile] = field(default_factory=list)
-    seen: Seen = field(default_factory=Seen)
+    seen: CanaryContext = field(default_factory=CanaryContext)
 
     @property
     def cause(self) -> str:
@@ -113,25 +113,24 @@ class Investigation:
         return [b for b in self.bursts if (b["host"], b["interface"], b["direction"]) == lane]
 
 
-def investigate(con: duckdb.DuckDBPyConnection, question: Question) -> Investigation:
+def investigate(con: duckdb.DuckDBPyConnection, question: Question) -> InvestigationResult:
     """Find the cause of the tails that the store behind `con` holds. Raises MburstError where it holds nothing to
     test."""
     runs = read_runs(con, question)
     paths = read_paths(con, question)
     if not runs and not paths:
         raise MburstError(
-            "no recording and no probe to investigate"
-            + (f" of {', '.join(question.hosts)}" if question.hosts else ""),
+            "no recording and no probe to investigate" + (f" of {', '.join(question.hosts)}" if question.hosts else ""),
             "`mburst record` and `mburst probe` make some",
         )
-    answer = Investigation(0, [], [], [], damaged=damaged_files(con))
+    answer = InvestigationResult(0, [], [], [], damaged=damaged_files(con))
     chosen = choose_runs(runs, answer.notes, answer.missing)
     if not chosen and not paths:
         raise MburstError("; ".join(f"not known: {item}" for item in answer.missing), "give the link speed with --link")
     answer.origin_ns = origin_of(chosen, paths)
     # Bursts before the arrays that stay, so that what finding them takes can be given back first.
     answer.bursts = read_bursts(con, question, chosen)
-    answer.ports = [read_port(con, lane, rows, answer.origin_ns) for lane, rows in chosen.items()]
+    answer.ports = [read_port(con, lane, chosen, answer.origin_ns) for lane in chosen]
     addresses = own_addresses(con)
     scenes = make_scenes(con, question, answer, paths, addresses)
     answer.findings = assess(scenes, question.seed)
@@ -145,11 +144,11 @@ def investigate(con: duckdb.DuckDBPyConnection, question: Question) -> Investiga
         answer.onsets = read_onsets(con, answer.main_bursts)
         answer.contention = contention(con, MOST_PAIRS)
     consider_changes(con, answer)
-    answer.seen = seen_by(con, chosen.values(), answer.bursts, question.definition)
+    answer.seen = canary_context(con, chosen.values(), answer.bursts, question.definition)
     return answer
 
 
-def hold_sources_together(con: duckdb.DuckDBPyConnection, answer: Investigation, scenes: list[Scene]) -> None:
+def hold_sources_together(con: duckdb.DuckDBPyConnection, answer: InvestigationResult, scenes: list[Scene]) -> None:
     """Add whether the recordings and the switch agree. Where they do not, and nobody knows who is wrong, no port is
     accused by them, nor cleared."""
     arrivals = {id(crossing.port): scene.arrivals_at(crossing) for scene in scenes for crossing in scene.crossings}
@@ -161,7 +160,7 @@ def hold_sources_together(con: duckdb.DuckDBPyConnection, answer: Investigation,
 def doubted(finding: Finding, agreements: list[Agreement]) -> Finding:
     """The finding, without a cause that rests on a port whose sources contradict each other."""
     port = finding.evidence.crossing.port if finding.evidence.crossing else None
-    if port is None or finding.verdict.cause not in ("bursts", "elsewhere"):
+    if port is None or not (finding.verdict.cause in ("bursts", "elsewhere") or finding.verdict.paused):
         return finding
     reasons = [
         f"the sources of {port.name} disagree, and which of them is wrong cannot be determined ({row.what}: {row.said})"
@@ -169,12 +168,13 @@ def doubted(finding: Finding, agreements: list[Agreement]) -> Finding:
     ]  # fmt: skip
     if not reasons:
         return finding
-    needed = (f"the switch port that {port.name} is attached to (`links` of `mburst collect`), "
-              "and a recording without losses")
+    needed = (
+        f"the switch port that {port.name} is attached to (`links` of `mburst collect`), and a recording without losses"
+    )
     return replace(finding, verdict=Verdict("undetermined", reasons, [needed, *finding.verdict.missing]))
 
 
-def consider_changes(con: duckdb.DuckDBPyConnection, answer: Investigation) -> None:
+def consider_changes(con: duckdb.DuckDBPyConnection, answer: InvestigationResult) -> None:
     """Add what a model of the deciding port says: of its queue, and of what would help."""
     answer.replay = replay_of(con, answer)
     if answer.replay is not None:
@@ -186,9 +186,7 @@ def consider_changes(con: duckdb.DuckDBPyConnection, answer: Investigation) -> N
         answer.prediction = predicted_queue.predicted(crossing.port, came, windows)
 
 
-def choose_runs(
-    runs: list[dict[str, Any]], notes: list[str], missing: list[str]
-) -> dict[Lane, list[dict[str, Any]]]:
+def choose_runs(runs: list[dict[str, Any]], notes: list[str], missing: list[str]) -> dict[Lane, list[dict[str, Any]]]:
     """By lane, the stretches that do not overlap (the same time recorded twice must not count twice), of one bin
     width."""
     chosen: dict[Lane, list[dict[str, Any]]] = {}
@@ -199,8 +197,9 @@ def choose_runs(
             continue
         kept = chosen.setdefault(lane, [])
         if kept and (run["first_ns"] < kept[-1]["end_ns"] or run["bin_ns"] != kept[-1]["bin_ns"]):
-            notes.append(f"{' '.join(lane)}: recording {run['recording_id']} overlaps another or has other "
-                         "bins; it is left out")
+            notes.append(
+                f"{' '.join(lane)}: recording {run['recording_id']} overlaps another or has other bins; it is left out"
+            )
             continue
         kept.append(run)
     return chosen
@@ -217,7 +216,7 @@ def origin_of(chosen: dict[Lane, list[dict[str, Any]]], paths: list[Path]) -> in
 def make_scenes(
     con: duckdb.DuckDBPyConnection,
     question: Question,
-    answer: Investigation,
+    answer: InvestigationResult,
     paths: list[Path],
     addresses: dict[str, str],
 ) -> list[Scene]:
@@ -262,7 +261,7 @@ def make_scenes(
         rule = question.rule.on(port.link_bps for port in ports)
         for other in others:
             nowhere, delays = np.zeros(len(other), dtype=bool), latency(other)
-            answer.others.append(Other(other.path, find_tail(other, delays, rule, nowhere), delays.total))
+            answer.others.append(OtherPath(other.path, find_tail(other, delays, rule, nowhere), delays.total))
     return scenes
 
 
@@ -288,7 +287,7 @@ def within(probes: Probes, crossings: list[Crossing], notes: list[str]) -> Probe
     return probes.select(recorded)
 
 
-def note_reflector(probes: Probes, rule: Rule, notes: list[str]) -> None:
+def note_reflector(probes: Probes, rule: TailRule, notes: list[str]) -> None:
     """Say where the reflector itself often took long, which is no part of the round trip of the network."""
     took = probes.remote_tx - probes.remote_rx
     known = took[np.isfinite(took) & ~probes.lost]
@@ -296,8 +295,10 @@ def note_reflector(probes: Probes, rule: Rule, notes: list[str]) -> None:
         return
     late = int((known > rule.threshold(float(np.median(known)))).sum())
     if late > (1 - rule.levels[0]) * len(known):
-        notes.append(f"{probes.path}: the reflector's host held {format_count(late, 'probe')} for long; that is not in "
-                     "what is measured, the network round trip (probes with application stamps have it)")
+        notes.append(
+            f"{probes.path}: the reflector's host held {format_count(late, 'probe')} for long; that is not in "
+            "what is measured, the network round trip (probes with application stamps have it)"
+        )
 
 
 def crossings_of(
@@ -320,7 +321,7 @@ def seen_crossing(
     probes: Probes,
     crossings: list[Crossing],
     addresses: dict[str, str],
-    answer: Investigation,
+    answer: InvestigationResult,
 ) -> list[Crossing]:
     """Those of the crossings whose port carried at least half as many packets of the probes' sender as probes were
     answered, or cannot show it. The others are noted: a neighbour's port, or another member of a bond."""
@@ -391,7 +392,7 @@ def assess(scenes: list[Scene], seed: int) -> list[Finding]:
     return sorted(findings, key=weight, reverse=True)
 
 
-def replay_of(con: duckdb.DuckDBPyConnection, answer: Investigation) -> Replay | None:
+def replay_of(con: duckdb.DuckDBPyConnection, answer: InvestigationResult) -> Replay | None:
     """A model of the deciding port, where its bursts delayed enough probes to fit one."""
     if not answer.findings or not answer.findings[0].evidence.tail.present:
         return None

@@ -1,4 +1,4 @@
-"""Rounds of a minute: whether a slow minute is followed by another."""
+"""Minutes of a path: whether a slow minute is followed by another."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from itertools import pairwise
 import numpy as np
 
 from ..model.distributions import quantile
-from .paths import Met
+from .paths import PathProbes
 
 MINUTE_NS = 60 * 10**9
 
 
 @dataclass(frozen=True)
-class Round:
+class PathMinute:
     """A minute of a path: when it began (Unix ns), and its round trips, ns; None where all were lost."""
 
     start_ns: int
@@ -26,27 +26,37 @@ class Round:
     p99: float | None
 
 
-def rounds(met: Met) -> list[Round]:
-    """The path's round trips by minutes of the clock (Popescu et al. have rounds; a minute that is slow is often
+def by_minute(probes: PathProbes) -> list[PathMinute]:
+    """The path's round trips by minutes of the clock (Popescu et al. call them rounds; a minute that is slow is often
     followed by another). A last or first minute may be a part of one."""
-    begin = met.start_ns // MINUTE_NS * MINUTE_NS
-    number = ((met.tx + (met.start_ns - begin)) // MINUTE_NS).astype(np.int64)
-    latency = met.latency
+    begin = probes.start_ns // MINUTE_NS * MINUTE_NS
+    number = ((probes.tx + (probes.start_ns - begin)) // MINUTE_NS).astype(np.int64)
+    latency = probes.latency
     found = []
     for which in np.unique(number):
         values = np.sort(latency[number == which])
         answered = values[np.isfinite(values)]
-        found.append(Round(begin + int(which) * MINUTE_NS, len(answered), len(values) - len(answered),
-                           float(answered[0]) if len(answered) else None, quantile(answered, 0.5),
-                           quantile(answered, 0.99)))
+        found.append(
+            PathMinute(
+                begin + int(which) * MINUTE_NS,
+                len(answered),
+                len(values) - len(answered),
+                float(answered[0]) if len(answered) else None,
+                quantile(answered, 0.5),
+                quantile(answered, 0.99),
+            )
+        )
     return found
 
 
-def persistence(found: Sequence[Round]) -> float | None:
+def persistence(found: Sequence[PathMinute]) -> float | None:
     """Correlation of the p99 of a minute with that of the next: near 1, a slow minute is followed by another; near 0,
     it says nothing of the next. None with fewer than eight pairs of minutes one after the other."""
-    pairs = [(a.p99, b.p99) for a, b in pairwise(found)
-             if a.p99 is not None and b.p99 is not None and b.start_ns - a.start_ns == MINUTE_NS]
+    pairs = [
+        (a.p99, b.p99)
+        for a, b in pairwise(found)
+        if a.p99 is not None and b.p99 is not None and b.start_ns - a.start_ns == MINUTE_NS
+    ]
     if len(pairs) < 8:
         return None
     first, second = np.argsort(np.argsort(np.array(pairs), axis=0), axis=0).T.astype(np.float64)

@@ -32,7 +32,7 @@ _DRIFT_SPAN = 10e9  # ns of probing before a drift is stated
 
 
 @dataclass(frozen=True)
-class Selection:
+class ProbeSelection:
     """Which probes; None takes all. Times are Unix ns and mean tx_ns in [since_ns, until_ns)."""
 
     batch: str | None = None
@@ -44,8 +44,14 @@ class Selection:
 
     def parameters(self) -> dict[str, str | int | None]:
         """As the variables of a query."""
-        return {"batch": self.batch, "src": self.src, "dst": self.dst, "protocol": self.protocol,
-                "since": self.since_ns, "until": self.until_ns}
+        return {
+            "batch": self.batch,
+            "src": self.src,
+            "dst": self.dst,
+            "protocol": self.protocol,
+            "since": self.since_ns,
+            "until": self.until_ns,
+        }
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,7 @@ class Distribution:
 
 
 @dataclass(frozen=True)
-class Met:
+class PathProbes:
     """What the probes of one path met."""
 
     src: str
@@ -102,22 +108,28 @@ def distribution(values: Floats) -> Distribution:
     ordered = np.sort(values[np.isfinite(values)])
     if not len(ordered):
         return Distribution(0, None, (None,) * len(LEVELS), None)
-    return Distribution(len(ordered), float(ordered[0]), tuple(quantile(ordered, level) for level in LEVELS),
-                        float(ordered[-1]))
+    return Distribution(
+        len(ordered), float(ordered[0]), tuple(quantile(ordered, level) for level in LEVELS), float(ordered[-1])
+    )
 
 
-def read_met(con: duckdb.DuckDBPyConnection, selection: Selection) -> list[Met]:
+def read_met(con: duckdb.DuckDBPyConnection, selection: ProbeSelection) -> list[PathProbes]:
     """What the selected probes met, a path each, in the order of names. Of a path with more than MOST_PROBES, evenly
     chosen ones are read; how many were sent and lost is exact."""
     return [_met(con, selection, path) for path in read_probes.paths(con, selection.parameters())]
 
 
-def _met(con: duckdb.DuckDBPyConnection, selection: Selection, path: dict[str, Any]) -> Met:
+def _met(con: duckdb.DuckDBPyConnection, selection: ProbeSelection, path: dict[str, Any]) -> PathProbes:
     every, start_ns = -(-path["sent"] // MOST_PROBES), path["start_ns"]
     src, dst, protocol = (path[name] for name in ("src", "dst", "protocol"))
     columns = read_probes.exchanges(
-        con, {**selection.parameters(), "src": src, "dst": dst, "protocol": protocol}, start_ns, every,
-        path["measure"], path["round_trip"])
+        con,
+        {**selection.parameters(), "src": src, "dst": dst, "protocol": protocol},
+        start_ns,
+        every,
+        path["measure"],
+        path["round_trip"],
+    )
 
     def column(name: str) -> Floats:
         return np.ma.filled(np.ma.asarray(columns[name]).astype(np.float64), np.nan)
@@ -127,15 +139,30 @@ def _met(con: duckdb.DuckDBPyConnection, selection: Selection, path: dict[str, A
     probes = Probes(src, dst, protocol, lost=lost, stamp_kind=path["stamps"], **stamped)
     clocks, offset = compare_clocks(probes, column("clock_error_ns"))
     values, latency = measures(probes, column("round_trip"), offset if clocks else None), column("latency")
-    return Met(src, dst, protocol, path["stamps"], path["sent"], path["lost"], every, start_ns, path["end_ns"], clocks,
-               path["measure"], latency, values, probes.tx, np.flatnonzero(lost),
-               {name: distribution(value) for name, value in values.items()})
+    return PathProbes(
+        src,
+        dst,
+        protocol,
+        path["stamps"],
+        path["sent"],
+        path["lost"],
+        every,
+        start_ns,
+        path["end_ns"],
+        clocks,
+        path["measure"],
+        latency,
+        values,
+        probes.tx,
+        np.flatnonzero(lost),
+        {name: distribution(value) for name, value in values.items()},
+    )
 
 
-def together(found: Sequence[Met]) -> list[Met]:
+def together(found: Sequence[PathProbes]) -> list[PathProbes]:
     """What the probes of a target met over all of its paths, for each target that has several: those of one source
     but for its port."""
-    targets: dict[tuple[str, str, str], list[Met]] = {}
+    targets: dict[tuple[str, str, str], list[PathProbes]] = {}
     for met in found:
         host, _, port = met.src.rpartition(":")
         if host and port.isdecimal():
@@ -143,7 +170,7 @@ def together(found: Sequence[Met]) -> list[Met]:
     return [_merged(host, paths) for (host, _, _), paths in targets.items() if len(paths) > 1]
 
 
-def _merged(src: str, paths: list[Met]) -> Met:
+def _merged(src: str, paths: list[PathProbes]) -> PathProbes:
     start_ns = min(path.start_ns for path in paths)
     tx = np.concatenate([path.tx + (path.start_ns - start_ns) for path in paths])
     order = np.argsort(tx, kind="stable")
@@ -151,16 +178,34 @@ def _merged(src: str, paths: list[Met]) -> Met:
     values = {name: np.concatenate([path.values[name] for path in paths])[order] for name in MEASURES}
     kinds = sorted({kind for path in paths for kind in path.stamps.split(", ") if kind})
     known = [path.clocks for path in paths if path.clocks]
-    measure = max(sorted({path.measure for path in paths}), key=lambda name: sum(
-        path.by_measure.n for path in paths if path.measure == name))
-    latency = np.concatenate([  # a path that was measured otherwise shows nothing of this
-        path.latency if path.measure == measure else np.full(len(path.latency), np.nan) for path in paths])[order]
-    return Met(
-        src, paths[0].dst, paths[0].protocol, ", ".join(kinds), sum(path.sent for path in paths),
-        sum(path.lost for path in paths), max(path.every for path in paths), start_ns,
-        max(path.end_ns for path in paths), max(known, key=lambda clocks: clocks.uncertainty_ns, default=None),
-        measure, latency, values, tx[order], np.flatnonzero(lost[order]),
-        {name: distribution(value) for name, value in values.items()}, len(paths))
+    measure = max(
+        sorted({path.measure for path in paths}),
+        key=lambda name: sum(path.by_measure.n for path in paths if path.measure == name),
+    )
+    latency = np.concatenate(
+        [  # a path that was measured otherwise shows nothing of this
+            path.latency if path.measure == measure else np.full(len(path.latency), np.nan) for path in paths
+        ]
+    )[order]
+    return PathProbes(
+        src,
+        paths[0].dst,
+        paths[0].protocol,
+        ", ".join(kinds),
+        sum(path.sent for path in paths),
+        sum(path.lost for path in paths),
+        max(path.every for path in paths),
+        start_ns,
+        max(path.end_ns for path in paths),
+        max(known, key=lambda clocks: clocks.uncertainty_ns, default=None),
+        measure,
+        latency,
+        values,
+        tx[order],
+        np.flatnonzero(lost[order]),
+        {name: distribution(value) for name, value in values.items()},
+        len(paths),
+    )
 
 
 def measures(probes: Probes, round_trip: Floats, offset: Floats | None) -> dict[str, Floats]:

@@ -76,15 +76,22 @@ def contention(con: duckdb.DuckDBPyConnection, pairs: int) -> Contention | None:
     found = [pair for of in hosts.values() for pair in _pairs(of)]
     found.sort(key=lambda pair: (-pair.shared_ns, pair.hosts))
     return Contention(
-        len(every), bursts, sum(int(host.contended.sum()) for host in every) / bursts,
-        sum(_expected(of) for of in hosts.values()) / bursts, fullest["most"], fullest["most_ns"],
+        len(every),
+        bursts,
+        sum(int(host.contended.sum()) for host in every) / bursts,
+        sum(_expected(of) for of in hosts.values()) / bursts,
+        fullest["most"],
+        fullest["most_ns"],
         sum(row["contended_ns"] for row in racks.values()),
-        {host.host: float(host.contended.mean()) for host in every}, found[:pairs])
+        {host.host: float(host.contended.mean()) for host in every},
+        found[:pairs],
+    )
 
 
 def _hosts(con: duckdb.DuckDBPyConnection, rack: str) -> Iterator[HostBursts]:
-    columns = con.execute("SELECT host, start_ns, end_ns, contended FROM contended_bursts WHERE rack = $1 "
-                          "ORDER BY host, start_ns", [rack]).fetchnumpy()
+    columns = con.execute(
+        "SELECT host, start_ns, end_ns, contended FROM contended_bursts WHERE rack = $1 ORDER BY host, start_ns", [rack]
+    ).fetchnumpy()
     host, start, end, contended = (np.asarray(columns[name]) for name in ("host", "start_ns", "end_ns", "contended"))
     names, first = np.unique(host, return_index=True)
     for name, part in zip(names, np.split(np.arange(len(host)), first[1:]), strict=True):
@@ -114,6 +121,7 @@ def _expected(hosts: Sequence[HostBursts]) -> float:
 
 def _common(a_start: Times, a_end: Times, b_start: Times, b_end: Times) -> int:
     """The time in both of two sets of disjoint, sorted intervals."""
+
     def before(at: Times) -> Times:
         """How much of B lies before each time."""
         whole = np.concatenate(([0], np.cumsum(b_end - b_start)))

@@ -92,8 +92,17 @@ def find_bursts(
     Each is a dict of COLUMNS. CON keeps the TEMP TABLEs `bursts` (the same without top_sources, quality as a bit set),
     `burst_sources` (every sender of each) and `lanes` (the recordings that were looked at). Raises UsageError when the
     width does not fit the recording, and MburstError when a line rate is not known or the store cannot be read."""
-    detect_bursts(con, definition, hosts=hosts, rack=rack, interface=interface, direction=direction,
-                 recording=recording, since_ns=since_ns, until_ns=until_ns)
+    detect_bursts(
+        con,
+        definition,
+        hosts=hosts,
+        rack=rack,
+        interface=interface,
+        direction=direction,
+        recording=recording,
+        since_ns=since_ns,
+        until_ns=until_ns,
+    )
     return list(listed(con))
 
 

@@ -33,11 +33,11 @@ RECORDING_COLUMNS = ("recording_id", "host", "rack", "interface", "direction", "
 _COLUMNS = {"bins": BIN_COLUMNS[1:], "sources": SENDER_COLUMNS[1:]}  # that are kept of a recording
 
 Epoch = tuple[str, int]  # recording_id, clock_epoch
-Detect = Callable[["list[Waiting]"], list[dict[str, Any]]]
+Detect = Callable[["list[EpochBins]"], list[dict[str, Any]]]
 
 
 @dataclass
-class Waiting:
+class EpochBins:
     """Of one clock epoch of a recording: what is kept, and up to when its bursts are reported."""
 
     recording: dict[str, Any]
@@ -59,8 +59,9 @@ class Follower:
     """The bursts of the recordings that were added, from SINCE_NS on. LATE_NS: how long a burst waits for its
     senders (0: nobody asks for them). Bursts longer than LONGEST_NS are reported in pieces."""
 
-    def __init__(self, definition: BurstDefinition, since_ns: int, late_ns: int | None = None,
-                 longest_ns: int | None = None) -> None:
+    def __init__(
+        self, definition: BurstDefinition, since_ns: int, late_ns: int | None = None, longest_ns: int | None = None
+    ) -> None:
         self.definition = definition
         self.since_ns = since_ns
         self.late_ns = LATE_NS if late_ns is None else late_ns
@@ -68,7 +69,7 @@ class Follower:
         self.unfit: MburstError | None = None  # why no bursts can be detected in a recording
         self._unfit: set[str] = set()  # recordings that are not
         self._recordings: dict[str, dict[str, Any]] = {}
-        self._waiting: dict[Epoch, Waiting] = {}
+        self._waiting: dict[Epoch, EpochBins] = {}
         self._con: duckdb.DuckDBPyConnection | None = None
 
     @property
@@ -102,13 +103,14 @@ class Follower:
     def hear(self, clock: pa.Table) -> None:
         """Rows of `clock`: their recorders ran then, and had counted all until a little before."""
         heard: dict[tuple[str, str], int] = {}
-        for host, interface, ts_ns in zip(*(clock[name].to_pylist() for name in ("host", "interface", "ts_ns")),
-                                          strict=True):
+        for host, interface, ts_ns in zip(
+            *(clock[name].to_pylist() for name in ("host", "interface", "ts_ns")), strict=True
+        ):
             heard[host, interface] = max(heard.get((host, interface), 0), ts_ns)
         for of in self._waiting.values():
             of.heard_ns = max(of.heard_ns, heard.get((of.recording["host"], of.recording["interface"]), 0))
 
-    def _by_epoch(self, rows: pa.Table, table: str) -> Iterator[tuple[Waiting, pa.Table]]:
+    def _by_epoch(self, rows: pa.Table, table: str) -> Iterator[tuple[EpochBins, pa.Table]]:
         """What came of each recording that is followed, by clock epoch."""
         import pyarrow.compute as pc
 
@@ -119,8 +121,8 @@ class Follower:
             for epoch in pc.unique(own["clock_epoch"]).to_pylist():
                 yield self._of(recording, epoch), own.filter(pc.equal(own["clock_epoch"], epoch))
 
-    def _of(self, recording: str, epoch: int) -> Waiting:
-        return self._waiting.setdefault((recording, epoch), Waiting(self._recordings[recording], self.since_ns))
+    def _of(self, recording: str, epoch: int) -> EpochBins:
+        return self._waiting.setdefault((recording, epoch), EpochBins(self._recordings[recording], self.since_ns))
 
     def ended(self, now_ns: int) -> list[dict[str, Any]]:
         """The bursts that have ended and were not reported before, as find_bursts has them. `unfit` says why where a
@@ -137,7 +139,8 @@ class Follower:
     def begin(self, con: duckdb.DuckDBPyConnection, now_ns: int) -> list[dict[str, Any]]:
         """The same of all that a store holds of the recordings from the beginning on, and keep of it what is needed.
         CON: has the store's tables; its bins and senders are not read into memory but for the newest."""
-        def detected(due: list[Waiting]) -> list[dict[str, Any]]:
+
+        def detected(due: list[EpochBins]) -> list[dict[str, Any]]:
             con.register("recordings", _recordings(due))
             try:
                 return find_bursts(con, self.definition, since_ns=self.since_ns)
@@ -155,7 +158,7 @@ class Follower:
             of.senders = [rows_since(con, "sources", _COLUMNS["sources"], key, of.settled_ns - self._before(of))]
         return found
 
-    def _fitting(self, due: list[Waiting], detect: Detect) -> list[dict[str, Any]]:
+    def _fitting(self, due: list[EpochBins], detect: Detect) -> list[dict[str, Any]]:
         """What DETECT finds in all that is DUE, or in each whose bins fit the definition."""
         try:
             return detect(due) if due else []
@@ -171,30 +174,38 @@ class Follower:
     def _is_over(self, key: Epoch) -> bool:
         """Whether no more bins will come of a recording's epoch, as far as is known."""
         recording, epoch = key
-        return (recording not in self._recordings or bool(self._recordings[recording]["ended"])
-                or any(name == recording and later > epoch for name, later in self._waiting))
+        return (
+            recording not in self._recordings
+            or bool(self._recordings[recording]["ended"])
+            or any(name == recording and later > epoch for name, later in self._waiting)
+        )
 
-    def _settled(self, due: dict[Epoch, Waiting], bursts: list[dict[str, Any]], now_ns: int) -> list[dict[str, Any]]:
+    def _settled(self, due: dict[Epoch, EpochBins], bursts: list[dict[str, Any]], now_ns: int) -> list[dict[str, Any]]:
         by_epoch: dict[Epoch, list[dict[str, Any]]] = {key: [] for key in due}
         for burst in bursts:
             if (key := (burst["recording_id"], burst["clock_epoch"])) in by_epoch:
                 by_epoch[key].append(burst)
-        return [burst for key, of in due.items() for burst in self._settle(
-            of, by_epoch[key], self._is_over(key) or now_ns - max(of.known_ns, of.came_ns) > QUIET_NS)]
+        return [
+            burst
+            for key, of in due.items()
+            for burst in self._settle(
+                of, by_epoch[key], self._is_over(key) or now_ns - max(of.known_ns, of.came_ns) > QUIET_NS
+            )
+        ]
 
     # --- one recording ----------------------------------------------------------------------------------------------
 
-    def _width_ns(self, of: Waiting) -> int:
+    def _width_ns(self, of: EpochBins) -> int:
         return self.definition.width_ns(int(of.recording["bin_ns"]))
 
-    def _join_ns(self, of: Waiting) -> int:
+    def _join_ns(self, of: EpochBins) -> int:
         return self.definition.joined_ns(int(of.recording["bin_ns"]))
 
-    def _before(self, of: Waiting) -> int:
+    def _before(self, of: EpochBins) -> int:
         """How long before a burst its senders are looked at."""
         return 4 * int(of.recording["source_bin_ns"]) + self._join_ns(of) + 2 * self._width_ns(of)
 
-    def _possible(self, of: Waiting) -> bool:
+    def _possible(self, of: EpochBins) -> bool:
         """Whether a bin is full enough: no wide bin is fuller than its fullest."""
         import pyarrow.compute as pc
 
@@ -202,7 +213,7 @@ class Follower:
         least = self.definition.threshold * of.recording["bin_ns"] * link / 8e9 - 1
         return any(pc.max(rows["wire_bytes"]).as_py() >= least for rows in of.bins if rows.num_rows)
 
-    def _detected(self, due: list[Waiting]) -> list[dict[str, Any]]:
+    def _detected(self, due: list[EpochBins]) -> list[dict[str, Any]]:
         from ...sql import in_memory
 
         if self._con is None:
@@ -213,15 +224,20 @@ class Follower:
         con.register("sources", _together("sources", ((of, of.senders) for of in due)))
         return find_bursts(con, self.definition, since_ns=min(of.settled_ns for of in due))
 
-    def _settle(self, of: Waiting, bursts: list[dict[str, Any]], over: bool) -> list[dict[str, Any]]:
+    def _settle(self, of: EpochBins, bursts: list[dict[str, Any]], over: bool) -> list[dict[str, Any]]:
         """Of an epoch's bursts those that have ended, all where it is OVER; forgets what is no longer needed."""
         width = self._width_ns(of)
         until = of.newest_ns + 1 if over else of.known_ns // width * width - self._join_ns(of)
         too_many = sum(rows.num_rows for rows in of.bins) > MOST_ROWS
         mine = [burst for burst in bursts if burst["start_ns"] >= of.settled_ns]
-        going_on = [burst for burst in mine if not over and not too_many
-                    and of.newest_ns - burst["start_ns"] < self.longest_ns
-                    and (burst["end_ns"] >= until or not self._senders_known(of, burst))]
+        going_on = [
+            burst
+            for burst in mine
+            if not over
+            and not too_many
+            and of.newest_ns - burst["start_ns"] < self.longest_ns
+            and (burst["end_ns"] >= until or not self._senders_known(of, burst))
+        ]
         ended = [burst for burst in mine if burst not in going_on]
         last = max((burst["end_ns"] for burst in ended), default=until)
         of.settled_ns = max(of.settled_ns, min((burst["start_ns"] for burst in going_on), default=max(until, last)))
@@ -229,18 +245,20 @@ class Follower:
         of.senders = _from(of.senders, "last_ns", of.settled_ns - self._before(of))
         return ended
 
-    def _senders_known(self, of: Waiting, burst: dict[str, Any]) -> bool:
-        return bool(burst["end_ns"] <= of.senders_ns + int(of.recording["source_bin_ns"])
-                    or burst["end_ns"] + self.late_ns <= of.known_ns)
+    def _senders_known(self, of: EpochBins, burst: dict[str, Any]) -> bool:
+        return bool(
+            burst["end_ns"] <= of.senders_ns + int(of.recording["source_bin_ns"])
+            or burst["end_ns"] + self.late_ns <= of.known_ns
+        )
 
 
-def _recordings(of: Iterable[Waiting]) -> pa.Table:
+def _recordings(of: Iterable[EpochBins]) -> pa.Table:
     """What bursts.sql reads of `recordings`."""
     rows = {each.recording["recording_id"]: each.recording for each in of}
     return table_of("recordings", RECORDING_COLUMNS, rows.values())
 
 
-def _together(table: str, parts: Iterable[tuple[Waiting, list[pa.Table]]]) -> pa.Table:
+def _together(table: str, parts: Iterable[tuple[EpochBins, list[pa.Table]]]) -> pa.Table:
     """The rows of several recordings with their recording_id, which is not kept for each row."""
     import pyarrow as pa
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class Found(NamedTuple):
+class FileBursts(NamedTuple):
     """What some files hold. `bursts` has bursts.COLUMNS, sorted by start (times in Unix ns, rates in bits a second,
     utilizations as shares of line rate); `damaged` are the files that could not be read, without which the bursts were
     found: those that they touch have the quality `incomplete`."""
@@ -32,7 +32,7 @@ def find_bursts_in(
     memory: str | None = None,
     hosts: str | Sequence[str] | None = None,
     **where: str | int | None,
-) -> Found:
+) -> FileBursts:
     """The bursts of FILES, by table: `bins`, the `recordings` that they belong to and, where senders are wanted,
     `sources` (Store.files lists them). The same text of SQL as for a store, and row for row the same answer as that of
     a store that has these files alone. HOSTS and WHERE choose as for find_bursts, THREADS and MEMORY ("1GB") bound
@@ -46,4 +46,4 @@ def find_bursts_in(
     with listed.connect(files, threads=threads, memory=memory) as con:
         detect_bursts(con, definition, hosts=hosts, **where)
         with readable(con):
-            return Found(con.sql("FROM listed").to_arrow_table(), damaged_files(con))
+            return FileBursts(con.sql("FROM listed").to_arrow_table(), damaged_files(con))

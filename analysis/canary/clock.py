@@ -4,7 +4,7 @@ clock is laid over what came by the other.
 The waits between canary bursts are random, so that only one offset lays many of them over arrivals. It is found by
 votes over some successive bursts, and followed from there to both ends, as clocks drift. A line through the differences
 (slopes between pairs: Theil 1950, Sen 1968) is not drawn aside by bursts that were held up on their way. The offset
-holds the time that the way takes: one direction cannot separate these two. """
+holds the time that the way takes: one direction cannot separate these two."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import numpy as np
 
 from ..model.stats import Floats, Whole
 
-VOTING = 200             # successive bursts that vote
-TRIALS = 5               # places in the run at which it is tried
-WINDOW_NS = 1_000_000    # in which votes are for one offset, beside the drift
-FASTEST_DRIFT = 200e-6   # that clocks which are kept by nobody have
+VOTING = 200  # successive bursts that vote
+TRIALS = 5  # places in the run at which it is tried
+WINDOW_NS = 1_000_000  # in which votes are for one offset, beside the drift
+FASTEST_DRIFT = 200e-6  # that clocks which are kept by nobody have
 LEAST_MATCHED = 8
-_LATELY = 15             # differences that say where the next arrival is awaited
-_PAIRED = 400            # bursts whose pairs give the slope
+_LATELY = 15  # differences that say where the next arrival is awaited
+_PAIRED = 400  # bursts whose pairs give the slope
 _95, _MEDIANS = 1.96, 1.2533  # of a normal distribution; error of a median against that of a mean
 
 
@@ -60,7 +60,7 @@ def compare(sent_ns: Whole, arrived_ns: Whole) -> Clock | None:
     if len(sent_ns) < LEAST_MATCHED or len(arrived_ns) < LEAST_MATCHED:
         return None
     starts = np.unique(np.linspace(0, max(0, len(sent_ns) - VOTING), TRIALS).astype(int))
-    votes = [_voted(sent_ns[start:start + VOTING], arrived_ns) for start in starts]
+    votes = [_voted(sent_ns[start : start + VOTING], arrived_ns) for start in starts]
     best = max(range(len(starts)), key=lambda i: votes[i][0])
     count, offset = votes[best]
     if count < LEAST_MATCHED:
@@ -80,7 +80,7 @@ def _voted(sent: Whole, arrived: Whole) -> tuple[int, int]:
     others = counts[np.abs(apart - apart[best]) > 2 * window]
     if len(others) and counts[best] < 2 * others.max():
         return 0, 0
-    return int(min(counts[best], len(sent))), base + int(np.median(apart[best:best + counts[best]]))
+    return int(min(counts[best], len(sent))), base + int(np.median(apart[best : best + counts[best]]))
 
 
 def _followed(sent: Whole, arrived: Whole, middle: int, offset: int) -> Whole:
@@ -95,7 +95,7 @@ def _followed(sent: Whole, arrived: Whole, middle: int, offset: int) -> Whole:
             nearest = min(near, key=lambda at: abs(int(arrived[at]) - awaited))
             if abs(int(arrived[nearest]) - awaited) <= 2 * WINDOW_NS:
                 matched[number] = nearest
-                lately = [*lately[-_LATELY + 1:], int(arrived[nearest]) - int(sent[number])]
+                lately = [*lately[-_LATELY + 1 :], int(arrived[nearest]) - int(sent[number])]
     return matched
 
 

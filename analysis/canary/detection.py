@@ -1,7 +1,7 @@
 """Canary bursts in a recording: which of them the definition of a burst finds, and how far off.
 
 What was sent comes as rows of the sender's notes; bursts are those of sql/queries/bursts.sql. A canary burst counts as
-detected where a burst lies in its time of which its sender has at least half the bytes. """
+detected where a burst lies in its time of which its sender has at least half the bytes."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     import duckdb
 
 PPB = 10**9
-WIRE_BYTES = 24        # that a frame takes beside its own
-OWN_SHARE = 0.5        # of a burst's bytes: with less, it is somebody else's
-ARRIVED = 0.95         # of a burst's bytes: with less, another burst arrived than was sent
+WIRE_BYTES = 24  # that a frame takes beside its own
+OWN_SHARE = 0.5  # of a burst's bytes: with less, it is somebody else's
+ARRIVED = 0.95  # of a burst's bytes: with less, another burst arrived than was sent
 STAMPS = {Quality.HW: "hw", Quality.SW: "sw", Quality.RING: "ring", Quality.FILE_US: "file-µs"}
 SECOND = 10**9
 OF_RECORDING = ("recording_id", "host", "rack", "interface", "direction")
@@ -34,7 +34,7 @@ OF_PLACE = ("clock_epoch", "start_ns", "end_ns", "offset_ns", "offset_error_ns",
 
 
 @dataclass(frozen=True)
-class Lane:
+class LaneDetections:
     """What a recording shows of a run. rows: those of the table `canary`, without batch, source and read_ns. clocks: by
     clock epoch; empty where nothing could be laid over each other."""
 
@@ -53,8 +53,14 @@ def settings_of(definition: BurstDefinition, stored_ns: int, link_bps: int) -> d
     width = definition.width_ns(stored_ns)
     release = definition.threshold if definition.release is None else definition.release
     least = width if definition.min_duration_ns is None else definition.min_duration_ns
-    return {"bin_ns": width, "link_bps": link_bps, "threshold_ppb": round(definition.threshold * PPB),
-            "release_ppb": round(release * PPB), "join_ns": definition.joined_ns(stored_ns), "min_duration_ns": least}
+    return {
+        "bin_ns": width,
+        "link_bps": link_bps,
+        "threshold_ppb": round(definition.threshold * PPB),
+        "release_ppb": round(release * PPB),
+        "join_ns": definition.joined_ns(stored_ns),
+        "min_duration_ns": least,
+    }
 
 
 def spacing_ns(sent: Sequence[SentBurst]) -> int:
@@ -62,8 +68,13 @@ def spacing_ns(sent: Sequence[SentBurst]) -> int:
     return min((after.start_ns - before.end_ns for before, after in pairwise(sent)), default=SECOND)
 
 
-def read_lane(con: duckdb.DuckDBPyConnection, recording: Mapping[str, Any], source: str, sent: Sequence[SentBurst],
-              definition: BurstDefinition) -> Lane:
+def read_lane(
+    con: duckdb.DuckDBPyConnection,
+    recording: Mapping[str, Any],
+    source: str,
+    sent: Sequence[SentBurst],
+    definition: BurstDefinition,
+) -> LaneDetections:
     """What one recording (a row of read_canary.lanes_with) shows of what SOURCE sent. Raises as find_bursts does."""
     came = read_canary.came(con, source, recording["recording_id"])
     quiet = max(spacing_ns(sent) // 2, 1)
@@ -74,44 +85,84 @@ def read_lane(con: duckdb.DuckDBPyConnection, recording: Mapping[str, Any], sour
         if clock is not None:
             clocks[epoch] = clock
     if not clocks:
-        return Lane(recording, {}, [])
+        return LaneDetections(recording, {}, [])
     settings = settings_of(definition, recording["bin_ns"], definition.link_bps or recording["link_bps"])
     spans = {epoch: span for (name, epoch), span in coverage.by_epoch(con).items() if name == recording["recording_id"]}
     placed = placed_in(sent, starts, clocks, spans, settings["link_bps"])
-    detect_bursts(con, definition, recording=recording["recording_id"],
-                 since_ns=min(row["start_ns"] for row in placed) - SECOND,
-                 until_ns=max(row["end_ns"] for row in placed) + SECOND)
+    detect_bursts(
+        con,
+        definition,
+        recording=recording["recording_id"],
+        since_ns=min(row["start_ns"] for row in placed) - SECOND,
+        until_ns=max(row["end_ns"] for row in placed) + SECOND,
+    )
     found = read_canary.found(con, source)
-    qualities = read_canary.qualities(con, recording["recording_id"], recording["bin_ns"], [
-        (one.number, row["clock_epoch"], row["start_ns"], row["end_ns"])
-        for one, row in zip(sent, placed, strict=True)])
-    beside = {**{name: recording[name] for name in OF_RECORDING}, **settings,
-              "stamps": stamps_of(int(np.bitwise_or.reduce([0, *qualities.values()])))}
+    qualities = read_canary.qualities(
+        con,
+        recording["recording_id"],
+        recording["bin_ns"],
+        [
+            (one.number, row["clock_epoch"], row["start_ns"], row["end_ns"])
+            for one, row in zip(sent, placed, strict=True)
+        ],
+    )
+    beside = {
+        **{name: recording[name] for name in OF_RECORDING},
+        **settings,
+        "stamps": stamps_of(int(np.bitwise_or.reduce([0, *qualities.values()]))),
+    }
     rows = []
     for i, (one, row) in enumerate(zip(sent, placed, strict=True)):
         quality = qualities.get(one.number, 0)
         met = met_by(row, found, settings["bin_ns"] + row["slack_ns"], quiet)
         near = _nearest(sent, i) <= settings["join_ns"] + 2 * settings["bin_ns"]
-        rows.append({**_sent(one), **{name: row[name] for name in OF_PLACE}, **beside, "quality": quality,
-                     **_found(one, row, seen_of(row, came, quiet), quality, near, met)})
-    return Lane(recording, clocks, rows)
+        rows.append(
+            {
+                **_sent(one),
+                **{name: row[name] for name in OF_PLACE},
+                **beside,
+                "quality": quality,
+                **_found(one, row, seen_of(row, came, quiet), quality, near, met),
+            }
+        )
+    return LaneDetections(recording, clocks, rows)
 
 
-def _found(one: SentBurst, row: Mapping[str, Any], seen: tuple[int, int] | None, quality: int, near: bool,
-           met: Mapping[str, Any] | None) -> dict[str, Any]:
+def _found(
+    one: SentBurst,
+    row: Mapping[str, Any],
+    seen: tuple[int, int] | None,
+    quality: int,
+    near: bool,
+    met: Mapping[str, Any] | None,
+) -> dict[str, Any]:
     """What became of a burst, as columns of `canary`."""
     excluded = why_excluded(one, row, seen, quality, near, met)
     known = met if met and met["share"] >= OWN_SHARE else {"start_ns": None, "end_ns": None, "bytes": None}
-    return {"seen_packets": seen and seen[0], "seen_bytes": seen and seen[1], "excluded": excluded,
-            "detected": met is not None and not excluded, "found_start_ns": known["start_ns"],
-            "found_end_ns": known["end_ns"], "found_bytes": known["bytes"]}
+    return {
+        "seen_packets": seen and seen[0],
+        "seen_bytes": seen and seen[1],
+        "excluded": excluded,
+        "detected": met is not None and not excluded,
+        "found_start_ns": known["start_ns"],
+        "found_end_ns": known["end_ns"],
+        "found_bytes": known["bytes"],
+    }
 
 
 def _sent(one: SentBurst) -> dict[str, Any]:
     """What was sent, as columns of `canary`."""
-    return {"number": one.number, "size_bytes": one.size_bytes, "length_ns": one.length_ns, "sent_ns": one.start_ns,
-            "sent_for_ns": one.end_ns - one.start_ns, "sent_error_ns": one.error_ns, "sent_stamps": one.stamps,
-            "packets": one.packets, "bytes": one.bytes}
+    return {
+        "number": one.number,
+        "size_bytes": one.size_bytes,
+        "length_ns": one.length_ns,
+        "sent_ns": one.start_ns,
+        "sent_for_ns": one.end_ns - one.start_ns,
+        "sent_error_ns": one.error_ns,
+        "sent_stamps": one.stamps,
+        "packets": one.packets,
+        "bytes": one.bytes,
+    }
 
 
 def beginnings(came: Sequence[Mapping[str, Any]], quiet_ns: int) -> Whole:
@@ -124,12 +175,18 @@ def beginnings(came: Sequence[Mapping[str, Any]], quiet_ns: int) -> Whole:
     return np.array(begun, dtype=np.int64)
 
 
-def placed_in(sent: Sequence[SentBurst], starts: Whole, clocks: Mapping[int, Clock],
-              spans: Mapping[int, tuple[int, int]], link_bps: int) -> list[dict[str, Any]]:
+def placed_in(
+    sent: Sequence[SentBurst],
+    starts: Whole,
+    clocks: Mapping[int, Clock],
+    spans: Mapping[int, tuple[int, int]],
+    link_bps: int,
+) -> list[dict[str, Any]]:
     """When and in which clock epoch each burst should be in the recording; `recorded` says whether it was recorded
     then. A burst ends no sooner than the link can have carried it."""
-    arrivals = {epoch: (clock.arrival(starts), clock.error_ns(starts), clock.late_ns(starts))
-                for epoch, clock in clocks.items()}
+    arrivals = {
+        epoch: (clock.arrival(starts), clock.error_ns(starts), clock.late_ns(starts)) for epoch, clock in clocks.items()
+    }
     placed = []
     for i, one in enumerate(sent):
         epoch = _epoch_of(i, arrivals, clocks, spans)
@@ -137,47 +194,73 @@ def placed_in(sent: Sequence[SentBurst], starts: Whole, clocks: Mapping[int, Clo
         wire_ns = (one.bytes + WIRE_BYTES * one.packets) * 8 * SECOND // link_bps
         end = start + max(one.end_ns - one.start_ns, wire_ns)
         since, until = spans.get(epoch, (0, 0))
-        placed.append({"clock_epoch": epoch, "start_ns": start, "end_ns": end,
-                       "recorded": since <= start and end <= until + 2 * int(clock.scatter_ns),
-                       "slack_ns": int(4 * clock.scatter_ns + arrivals[epoch][1][i]),
-                       "late_ns": int(arrivals[epoch][2][i]), "offset_ns": clock.offset_ns,
-                       "offset_error_ns": int(arrivals[epoch][1][i]), "drift_ppb": round(clock.drift * PPB)})
+        placed.append(
+            {
+                "clock_epoch": epoch,
+                "start_ns": start,
+                "end_ns": end,
+                "recorded": since <= start and end <= until + 2 * int(clock.scatter_ns),
+                "slack_ns": int(4 * clock.scatter_ns + arrivals[epoch][1][i]),
+                "late_ns": int(arrivals[epoch][2][i]),
+                "offset_ns": clock.offset_ns,
+                "offset_error_ns": int(arrivals[epoch][1][i]),
+                "drift_ppb": round(clock.drift * PPB),
+            }
+        )
     return placed
 
 
-def _epoch_of(i: int, arrivals: Mapping[int, tuple[Any, Any, Any]], clocks: Mapping[int, Clock],
-              spans: Mapping[int, tuple[int, int]]) -> int:
+def _epoch_of(
+    i: int,
+    arrivals: Mapping[int, tuple[Any, Any, Any]],
+    clocks: Mapping[int, Clock],
+    spans: Mapping[int, tuple[int, int]],
+) -> int:
     """The clock epoch in which burst I was seen, or else was recorded, or else that of the nearest burst that was
     seen."""
     if seen := [epoch for epoch, clock in clocks.items() if clock.matched[i] >= 0]:
         return seen[0]
-    held = [epoch for epoch in clocks
-            if epoch in spans and spans[epoch][0] <= arrivals[epoch][0][i] < spans[epoch][1]]
+    held = [epoch for epoch in clocks if epoch in spans and spans[epoch][0] <= arrivals[epoch][0][i] < spans[epoch][1]]
     return (held or sorted(clocks, key=lambda epoch: np.abs(np.flatnonzero(clocks[epoch].matched >= 0) - i).min()))[0]
 
 
 def seen_of(row: Mapping[str, Any], came: Sequence[Mapping[str, Any]], quiet_ns: int) -> tuple[int, int] | None:
     """Packets and bytes of the sender in the time of a burst; None where its source bins hold more than that."""
     since, until = row["start_ns"] - quiet_ns, row["end_ns"] + row["late_ns"] + quiet_ns
-    near = [one for one in came if one["clock_epoch"] == row["clock_epoch"] and one["first_ns"] < until
-            and one["last_ns"] >= since]
+    near = [
+        one
+        for one in came
+        if one["clock_epoch"] == row["clock_epoch"] and one["first_ns"] < until and one["last_ns"] >= since
+    ]
     if any(one["first_ns"] < since or one["last_ns"] >= until for one in near):
         return None
     return sum(one["packets"] for one in near), sum(one["bytes"] for one in near)
 
 
-def met_by(row: Mapping[str, Any], found: Sequence[Mapping[str, Any]], slack_ns: int,
-           quiet_ns: int) -> Mapping[str, Any] | None:
+def met_by(
+    row: Mapping[str, Any], found: Sequence[Mapping[str, Any]], slack_ns: int, quiet_ns: int
+) -> Mapping[str, Any] | None:
     """The burst in the time of a canary burst of which its sender has most bytes; where it has none of any, the
     longest."""
     slack, end = min(slack_ns, quiet_ns), row["end_ns"] + row["late_ns"]
-    near = [one for one in found if one["clock_epoch"] == row["clock_epoch"] and one["start_ns"] < end + slack
-            and one["end_ns"] > row["start_ns"] - slack]
+    near = [
+        one
+        for one in found
+        if one["clock_epoch"] == row["clock_epoch"]
+        and one["start_ns"] < end + slack
+        and one["end_ns"] > row["start_ns"] - slack
+    ]
     return max(near, key=lambda one: (one["bytes"], one["end_ns"] - one["start_ns"]), default=None)
 
 
-def why_excluded(one: SentBurst, row: Mapping[str, Any], seen: tuple[int, int] | None, quality: int, near: bool,
-                 met: Mapping[str, Any] | None) -> str:
+def why_excluded(
+    one: SentBurst,
+    row: Mapping[str, Any],
+    seen: tuple[int, int] | None,
+    quality: int,
+    near: bool,
+    met: Mapping[str, Any] | None,
+) -> str:
     """Why a burst says nothing of what the recorder can detect, in a word; '' where it does."""
     if one.held_up:
         return "held up"

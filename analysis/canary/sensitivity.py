@@ -2,13 +2,12 @@
 
 A share of detected bursts has an exact interval (analysis/model/binomial.py). A size holds where the share is PROMISED
 or more with 95 % confidence, one-sided, there and at all larger sizes of the same length: tested from the largest down,
-so that the first that fails ends it, and several sizes need no correction. """
+so that the first that fails ends it, and several sizes need no correction."""
 
 from __future__ import annotations
 
 import functools
 import operator
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ import numpy as np
 from ...quality import Quality
 from ..model import binomial
 from ..read import canary as read_canary
-from .detection import OWN_SHARE, settings_of, stamps_of
+from .detection import settings_of, stamps_of
 
 if TYPE_CHECKING:
     import duckdb
@@ -27,13 +26,12 @@ if TYPE_CHECKING:
     from ..bursts.find import BurstDefinition
 
 PROMISED = 0.95  # of bursts, that are detected
-DOUBT = 0.05     # that it is less all the same
-LONGEST = 10**9  # that a canary burst is: more than that is refused by who sends them
+DOUBT = 0.05  # that it is less all the same
 _WHERE = ("rack", "host", "interface", "direction")
 _SETTING = (*_WHERE, "stamps", "bin_ns", "link_bps", "threshold_ppb", "release_ppb", "join_ns", "min_duration_ns")
 
 
-class Error(NamedTuple):
+class DetectionError(NamedTuple):
     """Of an edge in ns, or of bytes as a share: the median with its sign, and the 95th percentile of its size; None
     where nothing was detected."""
 
@@ -42,7 +40,7 @@ class Error(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Point:
+class CurvePoint:
     """What became of the bursts of one size and length: how many were sent, how many count, and how many of these were
     detected, with the 95 % interval of that share. Errors are those of the burst that it was detected as; later and
     more are positive."""
@@ -54,9 +52,9 @@ class Point:
     detected: int
     low: float
     high: float
-    start_ns: Error
-    end_ns: Error
-    bytes: Error
+    start_ns: DetectionError
+    end_ns: DetectionError
+    bytes: DetectionError
 
     @property
     def share(self) -> float | None:
@@ -69,7 +67,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Curve:
+class DetectionCurve:
     """The detection curve of one interface and direction by one definition and kind of stamps, from its newest run.
     excluded: how many bursts do not count, by why."""
 
@@ -78,7 +76,7 @@ class Curve:
     source: str
     since_ns: int
     until_ns: int
-    points: list[Point]
+    points: list[CurvePoint]
     excluded: dict[str, int]
     offset_ns: int
     offset_error_ns: int
@@ -90,7 +88,7 @@ class Curve:
         """Whether it is from that run, and of the interface and definition of ROW, a row of `canary`."""
         return self.batch == batch and all(row[name] == value for name, value in self.setting.items())
 
-    def limits(self) -> list[Point]:
+    def limits(self) -> list[CurvePoint]:
         """For each length, the smallest size down to which PROMISED of the bursts are detected, as far as there is one;
         short lengths first."""
         found = []
@@ -105,7 +103,7 @@ class Curve:
         return found
 
 
-class Asked(NamedTuple):
+class CurveSetting(NamedTuple):
     """An interface and direction, its definition of a burst as columns of `canary`, and the stamps of its bins."""
 
     where: dict[str, str]
@@ -113,130 +111,126 @@ class Asked(NamedTuple):
     stamps: frozenset[str]
 
 
-def asked_of(recording: Mapping[str, Any], definition: BurstDefinition, quality: int) -> Asked | None:
-    """What is asked of a recording with that QUALITY; None where the speed of its link is not known."""
+def curve_setting(recording: Mapping[str, Any], definition: BurstDefinition, quality: int) -> CurveSetting | None:
+    """The setting of a recording with that QUALITY; None where the speed of its link is not known."""
     link = definition.link_bps or recording["link_bps"]
     if not link:
         return None
-    return Asked({name: recording[name] for name in _WHERE}, settings_of(definition, recording["bin_ns"], link),
-                 frozenset(filter(None, stamps_of(quality).split(", "))))
+    return CurveSetting(
+        {name: recording[name] for name in _WHERE},
+        settings_of(definition, recording["bin_ns"], link),
+        frozenset(filter(None, stamps_of(quality).split(", "))),
+    )
 
 
-def curves(con: duckdb.DuckDBPyConnection) -> list[Curve]:
+def curves(con: duckdb.DuckDBPyConnection) -> list[DetectionCurve]:
     """The detection curves that a store holds, of each setting the newest."""
     grouped: dict[tuple[Any, ...], dict[str, list[dict[str, Any]]]] = {}
     for row in read_canary.readings(con):
         grouped.setdefault(tuple(row[name] for name in _SETTING), {}).setdefault(row["batch"], []).append(row)
-    newest = [(key, max(batches.items(), key=lambda item: max(row["sent_ns"] for row in item[1])))
-              for key, batches in grouped.items()]
+    newest = [
+        (key, max(batches.items(), key=lambda item: max(row["sent_ns"] for row in item[1])))
+        for key, batches in grouped.items()
+    ]
     return [_curve(dict(zip(_SETTING, key, strict=True)), batch, rows) for key, (batch, rows) in newest]
 
 
-def _curve(setting: dict[str, Any], batch: str, rows: Sequence[dict[str, Any]]) -> Curve:
+def _curve(setting: dict[str, Any], batch: str, rows: Sequence[dict[str, Any]]) -> DetectionCurve:
     cells: dict[tuple[int, int], list[dict[str, Any]]] = {}
     for row in rows:
         cells.setdefault((row["length_ns"], row["size_bytes"]), []).append(row)
     middle = rows[len(rows) // 2]
-    return Curve(
-        setting, batch, rows[0]["source"], min(row["start_ns"] for row in rows), max(row["end_ns"] for row in rows),
+    return DetectionCurve(
+        setting,
+        batch,
+        rows[0]["source"],
+        min(row["start_ns"] for row in rows),
+        max(row["end_ns"] for row in rows),
         [_point(size, length, cells[length, size]) for length, size in sorted(cells)],
-        dict(Counter(row["excluded"] for row in rows if row["excluded"])), middle["offset_ns"],
-        max(row["offset_error_ns"] for row in rows), middle["drift_ppb"],
+        dict(Counter(row["excluded"] for row in rows if row["excluded"])),
+        middle["offset_ns"],
+        max(row["offset_error_ns"] for row in rows),
+        middle["drift_ppb"],
         int(np.median([row["sent_error_ns"] for row in rows])),
-        sum(not row["detected"] and not row["excluded"] and bool(row["quality"] & Quality.DROPS) for row in rows))
+        sum(not row["detected"] and not row["excluded"] and bool(row["quality"] & Quality.DROPS) for row in rows),
+    )
 
 
-def _point(size: int, length: int, rows: Sequence[dict[str, Any]]) -> Point:
+def _point(size: int, length: int, rows: Sequence[dict[str, Any]]) -> CurvePoint:
     counted = [row for row in rows if not row["excluded"]]
     found = [row for row in counted if row["detected"]]
     k, n = len(found), len(counted)
-    return Point(
-        size, length, len(rows), n, k, binomial.lower(k, n) if n else 0.0, binomial.upper(k, n) if n else 1.0,
+    return CurvePoint(
+        size,
+        length,
+        len(rows),
+        n,
+        k,
+        binomial.lower(k, n) if n else 0.0,
+        binomial.upper(k, n) if n else 1.0,
         _error([row["found_start_ns"] - row["start_ns"] for row in found]),
         _error([row["found_end_ns"] - row["end_ns"] for row in found]),
-        _error([row["found_bytes"] / row["bytes"] - 1 for row in found]))
+        _error([row["found_bytes"] / row["bytes"] - 1 for row in found]),
+    )
 
 
-def _error(values: Sequence[float]) -> Error:
+def _error(values: Sequence[float]) -> DetectionError:
     if not values:
-        return Error(None, None)
-    return Error(float(np.median(values)), float(np.quantile(np.abs(values), 0.95, method="inverted_cdf")))
+        return DetectionError(None, None)
+    return DetectionError(float(np.median(values)), float(np.quantile(np.abs(values), 0.95, method="inverted_cdf")))
 
 
-def fitting(known: Iterable[Curve], asked: Asked) -> Curve | None:
+def fitting(known: Iterable[DetectionCurve], asked: CurveSetting) -> DetectionCurve | None:
     """The newest curve of that interface and definition whose stamps are among those asked."""
-    fits = [curve for curve in known if _is_at(curve, asked)
-            and all(curve.setting[name] == value for name, value in asked.settings.items())
-            and (not asked.stamps or asked.stamps & set(curve.setting["stamps"].split(", ")))]
+    fits = [
+        curve
+        for curve in known
+        if _is_at(curve, asked)
+        and all(curve.setting[name] == value for name, value in asked.settings.items())
+        and (not asked.stamps or asked.stamps & set(curve.setting["stamps"].split(", ")))
+    ]
     return max(fits, key=lambda curve: curve.until_ns, default=None)
 
 
-def others(known: Iterable[Curve], asked: Asked) -> list[Curve]:
+def others(known: Iterable[DetectionCurve], asked: CurveSetting) -> list[DetectionCurve]:
     """The curves of that interface, whatever their definition and stamps; the newest first."""
     return sorted((curve for curve in known if _is_at(curve, asked)), key=lambda curve: -curve.until_ns)
 
 
-def _is_at(curve: Curve, asked: Asked) -> bool:
+def _is_at(curve: DetectionCurve, asked: CurveSetting) -> bool:
     return all(curve.setting[name] == value for name, value in asked.where.items())
 
 
-class Marks:
-    """Where canary bursts lie, so that nobody takes one for a burst of his own traffic."""
-
-    def __init__(self, con: duckdb.DuckDBPyConnection) -> None:
-        self._by_epoch: dict[tuple[str, int], list[dict[str, Any]]] = {}
-        for row in read_canary.marked(con):
-            self._by_epoch.setdefault((row["recording_id"], row["clock_epoch"]), []).append(row)
-
-    def __bool__(self) -> bool:
-        return bool(self._by_epoch)
-
-    def source_of(self, burst: Mapping[str, Any]) -> str:
-        """Who sent a burst (a row of analysis.bursts.listed) if it is a canary; '' for any other."""
-        rows = self._by_epoch.get((burst["recording_id"], burst["clock_epoch"]), [])
-        last = bisect_left(rows, burst["end_ns"] + burst["bin_ns"], key=lambda row: row["start_ns"])
-        first = bisect_left(rows, burst["start_ns"] - LONGEST, hi=last, key=lambda row: row["start_ns"])
-        sender, share = next(((one["source"], one["share"]) for one in burst["top_sources"]), ("", 0.0))
-        meets = any(row["source"] == sender and row["end_ns"] > burst["start_ns"] - burst["bin_ns"]
-                    for row in rows[first:last])
-        return str(sender) if meets and share >= OWN_SHARE else ""
-
-
-def named(con: duckdb.DuckDBPyConnection, bursts: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Bursts (rows of analysis.bursts.listed), those of canaries with their sender as `canary`."""
-    marks = Marks(con)
-    return [{**burst, "canary": source} if (source := marks.source_of(burst)) else burst for burst in bursts] \
-        if marks else list(bursts)
-
-
-def pattern_of(burst: Mapping[str, Any]) -> str:
-    """How a burst that named() returned was made; `canary` where mburst itself sent it."""
-    return "canary" if "canary" in burst else str(burst["pattern"])
-
-
-class Seen(NamedTuple):
+class CanaryContext(NamedTuple):
     """What canary bursts say of an answer: the curves of the store, what is asked of them, and how many of the answer's
     bursts are canaries, of which senders."""
 
-    curves: Sequence[Curve] = ()
-    asked: Sequence[Asked] = ()
+    curves: Sequence[DetectionCurve] = ()
+    asked: Sequence[CurveSetting] = ()
     canaries: int = 0
     senders: Sequence[str] = ()
 
 
-def seen_by(con: duckdb.DuckDBPyConnection, lanes: Iterable[Sequence[Mapping[str, Any]]],
-            bursts: Sequence[Mapping[str, Any]], definition: BurstDefinition) -> Seen:
-    """The same, of an answer about LANES (rows of recordings each) in which detect_bursts found BURSTS (with their
-    number `burst`)."""
+def canary_context(
+    con: duckdb.DuckDBPyConnection,
+    lanes: Iterable[Sequence[Mapping[str, Any]]],
+    bursts: Sequence[Mapping[str, Any]],
+    definition: BurstDefinition,
+) -> CanaryContext:
+    """The same, of an answer about LANES (rows of recordings each) in which detect_bursts found BURSTS (rows of
+    `bursts`)."""
     known, bits = curves(con), read_canary.recording_qualities(con)
-    asked = [one for runs in lanes for one in [asked_of(runs[0], definition, _together(
-        bits.get(run["recording_id"], 0) for run in runs))] if one]
+    asked = [
+        one
+        for runs in lanes
+        for one in [curve_setting(runs[0], definition, _together(bits.get(run["recording_id"], 0) for run in runs))]
+        if one
+    ]
     if not known or not bursts:
-        return Seen(known, asked)
-    main = read_canary.main_senders(con)
-    found = named(con, [{**burst, "top_sources": main.get(burst["burst"], [])} for burst in bursts])
-    senders = [burst["canary"] for burst in found if "canary" in burst]
-    return Seen(known, asked, len(senders), sorted(set(senders)))
+        return CanaryContext(known, asked)
+    canaries = read_canary.bursts_of_canaries(con)
+    senders = [canaries[burst["burst"]] for burst in bursts if burst["burst"] in canaries]
+    return CanaryContext(known, asked, len(senders), sorted(set(senders)))
 
 
 def _together(qualities: Iterable[int]) -> int:

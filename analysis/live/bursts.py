@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 MOST_BURSTS = 2000  # of a lane in memory
 
 
-class BurstWatch:
+class LiveBursts:
     """Finds the bursts of a live store's lanes: those that it holds when this is made, and then each as it ends. Call
     `look` now and then, with the store's lock held."""
 

@@ -25,7 +25,7 @@ NEVER = 2**63 - 1  # ns: nothing changed
 _REMEMBERED = 1200  # changes: two minutes at ten a second
 
 
-class Changes:
+class ChangeLog:
     """Which time changed at which count, so that somebody who knows the state of a count gets only the rest."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class LiveLane:
     spans: dict[tuple[str, int], Interval] = field(default_factory=dict)  # of the bins of each run and epoch
     series: dict[tuple[str, int], Series] = field(default_factory=dict)  # by run and epoch
     lost: Series = field(default_factory=lambda: Series(()))  # bins in which packets were lost
-    changes: Changes = field(default_factory=Changes)
+    changes: ChangeLog = field(default_factory=ChangeLog)
     bursts: list[dict[str, Any]] = field(default_factory=list)  # that ended, by start
     heard_ns: int = 0  # the recorder's clock when it last said that it runs
     stamps: int = 0  # quality bits of the newest bins
@@ -94,8 +94,14 @@ class LiveLane:
         if not unended:
             return None
         newest = max(unended, key=lambda run: run["begun_ns"])
-        ended_ns = max((run["written_ns"] for run in self.runs.values()
-                        if run["ended"] not in ("", "killed") and run["begun_ns"] > newest["begun_ns"]), default=0)
+        ended_ns = max(
+            (
+                run["written_ns"]
+                for run in self.runs.values()
+                if run["ended"] not in ("", "killed") and run["begun_ns"] > newest["begun_ns"]
+            ),
+            default=0,
+        )
         return str(newest["recording_id"]) if max(newest["written_ns"], self.heard_ns) > ended_ns else None
 
     def _known(self) -> dict[tuple[str, int], Interval]:
@@ -114,8 +120,9 @@ class LiveLane:
         set makes an interval of its own (the view `recorded`)."""
         known, goes_on = self._known(), self._recorded()
         newest = max((key for key in known if key[0] == goes_on), default=None)
-        return merge_intervals([
-            (start, max(end, self.heard_ns) if key == newest else end) for key, (start, end) in known.items()])
+        return merge_intervals(
+            [(start, max(end, self.heard_ns) if key == newest else end) for key, (start, end) in known.items()]
+        )
 
     @property
     def repeated(self) -> bool:
@@ -125,8 +132,9 @@ class LiveLane:
 
     def touches(self, run: str, start_ns: int, end_ns: int) -> bool:
         """Whether it was recorded in a run within [start_ns, end_ns)."""
-        return any(start < end_ns and end >= start_ns
-                   for (name, _), (start, end) in self._known().items() if name == run)
+        return any(
+            start < end_ns and end >= start_ns for (name, _), (start, end) in self._known().items() if name == run
+        )
 
     def covered(self, start_ns: int, end_ns: int) -> list[Interval]:
         """When it was recorded, within [start_ns, end_ns)."""
@@ -174,7 +182,8 @@ class LiveLane:
             wire = series.column("wire_bytes")[part].copy()
             cells = series.times[part] // self.bin_ns
             by_epoch.setdefault(epoch, []).append(
-                Envelope(self.bin_ns, self.bin_ns, cells, wire, wire, np.ones_like(wire)))
+                Envelope(self.bin_ns, self.bin_ns, cells, wire, wire, np.ones_like(wire))
+            )
         together = fullest if self.repeated else merged
         found = [together(of).coarsen(width_ns // self.bin_ns) for of in by_epoch.values()]
         nothing = np.zeros(0, np.int64)

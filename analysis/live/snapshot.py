@@ -14,7 +14,7 @@ from ...quality import Quality
 from ..answers.host import marked
 from ..bursts.find import BurstDefinition, find_bursts
 from ..model import context, envelope
-from ..model.context import Latency, Queue
+from ..model.context import PathLatency, QueueWindows
 from ..model.envelope import NS_PER_S, Envelope, Interval, Slice
 from .lane import LiveLane
 from .store import LiveStore, Measures
@@ -31,7 +31,7 @@ FRESH_S = 2.0  # for which a look at the store serves the next questions too
 
 
 @dataclass(frozen=True)
-class Moment:
+class LaneSnapshot:
     """[start_ns, end_ns) of a lane. `seconds` are whole seconds of the clock, and only those that are over."""
 
     start_ns: int
@@ -41,12 +41,12 @@ class Moment:
     seconds: Envelope
     losing: list[Interval]
     bursts: Sequence[dict[str, Any]]
-    latency: list[Latency]
-    queues: list[Queue]
+    latency: list[PathLatency]
+    queues: list[QueueWindows]
 
 
 @dataclass(frozen=True)
-class Heat:
+class HeatCells:
     """The heatmap from `start_ns` on: its cells, and which were recorded, be it in part. Both are whole cells."""
 
     start_ns: int
@@ -86,17 +86,23 @@ class History:
         if (con := self._con) is not None:
             con.interrupt()
 
-    def bursts(self, con: duckdb.DuckDBPyConnection, lane: LiveLane, start_ns: int,
-               end_ns: int) -> list[dict[str, Any]]:
+    def bursts(
+        self, con: duckdb.DuckDBPyConnection, lane: LiveLane, start_ns: int, end_ns: int
+    ) -> list[dict[str, Any]]:
         """The bursts of a lane that touch [start_ns, end_ns), detected in the bins of that time and AROUND_NS it."""
         link = self.definition.link_bps or lane.link_bps
         if not link:
             return []
         wanted = replace(self.definition, link_bps=link)
-        found = [burst for run in list(lane.runs) if lane.touches(run, start_ns, end_ns)
-                 for burst in find_bursts(con, wanted, recording=run, since_ns=start_ns - AROUND_NS,
-                                          until_ns=end_ns + AROUND_NS)
-                 if burst["end_ns"] > start_ns and burst["start_ns"] < end_ns]
+        found = [
+            burst
+            for run in list(lane.runs)
+            if lane.touches(run, start_ns, end_ns)
+            for burst in find_bursts(
+                con, wanted, recording=run, since_ns=start_ns - AROUND_NS, until_ns=end_ns + AROUND_NS
+            )
+            if burst["end_ns"] > start_ns and burst["start_ns"] < end_ns
+        ]
         return sorted(found, key=lambda burst: burst["start_ns"])
 
 
@@ -105,8 +111,9 @@ def width_for(bin_ns: int, span_ns: int, buckets: int) -> int:
     return bin_ns * max(1, -(-span_ns // (buckets * bin_ns)))
 
 
-def read_moment(history: History, lane: LiveLane, start_ns: int, end_ns: int, width_ns: int,
-                measures: Measures | None = None) -> Moment:
+def read_moment(
+    history: History, lane: LiveLane, start_ns: int, end_ns: int, width_ns: int, measures: Measures | None = None
+) -> LaneSnapshot:
     """[start_ns, end_ns) of LANE in cells of WIDTH_NS, a multiple of its bin. What lies beside a moment that reaches up
     to the edge has no end, so that nothing is left out that was sent while the link was quiet. MEASURES: of a longer
     time that it is a part of. Raises MburstError."""
@@ -118,22 +125,33 @@ def read_moment(history: History, lane: LiveLane, start_ns: int, end_ns: int, wi
         coverage, edge = lane.covered(start_ns, end_ns), lane.edge_ns
         if first >= lane.complete_from_ns and whole_first >= lane.complete_from_ns:
             beside_end = 2**62 if end_ns >= edge else end_ns
-            return Moment(
-                start_ns, end_ns, coverage, lane.envelope(first, last, width_ns),
+            return LaneSnapshot(
+                start_ns,
+                end_ns,
+                coverage,
+                lane.envelope(first, last, width_ns),
                 finished(lane.envelope(whole_first, whole_last, dividing), edge),
-                lane.losing(start_ns, end_ns)[-INTERVALS:], lane.bursts_between(start_ns, end_ns)[-BURSTS:],
+                lane.losing(start_ns, end_ns)[-INTERVALS:],
+                lane.bursts_between(start_ns, end_ns)[-BURSTS:],
                 live.latency(lane.named("host"), start_ns, beside_end, measures)[:PATHS],
-                live.queue_windows(start_ns, beside_end)[:QUEUES])
+                live.queue_windows(start_ns, beside_end)[:QUEUES],
+            )
         runs, repeated = list(lane.runs), lane.repeated
     with history.asked(whole_first, whole_last) as con:
-        where, seconds = (Slice(runs, lane.bin_ns, a, b, repeated)
-                          for a, b in ((first, last), (whole_first, whole_last)))
-        return Moment(
-            start_ns, end_ns, coverage, envelope.read(con, where, width_ns),
+        where, seconds = (
+            Slice(runs, lane.bin_ns, a, b, repeated) for a, b in ((first, last), (whole_first, whole_last))
+        )
+        return LaneSnapshot(
+            start_ns,
+            end_ns,
+            coverage,
+            envelope.read(con, where, width_ns),
             finished(envelope.read(con, seconds, dividing), edge),
-            marked(con, where, Quality.DROPS, INTERVALS), history.bursts(con, lane, start_ns, end_ns)[-BURSTS:],
+            marked(con, where, Quality.DROPS, INTERVALS),
+            history.bursts(con, lane, start_ns, end_ns)[-BURSTS:],
             context.read_latency(con, lane.named("host"), start_ns, end_ns, PATHS, POINTS)[0],
-            context.read_queues(con, start_ns, end_ns, QUEUES, POINTS)[0])
+            context.read_queues(con, start_ns, end_ns, QUEUES, POINTS)[0],
+        )
 
 
 def read_cells(history: History, lane: LiveLane, start_ns: int, end_ns: int, width_ns: int) -> Envelope:
@@ -147,18 +165,22 @@ def read_cells(history: History, lane: LiveLane, start_ns: int, end_ns: int, wid
         return envelope.read(con, where, width_ns)
 
 
-def read_heat(history: History, lane: LiveLane, start_ns: int, end_ns: int, width_ns: int) -> Heat:
+def read_heat(history: History, lane: LiveLane, start_ns: int, end_ns: int, width_ns: int) -> HeatCells:
     """[start_ns, end_ns) of LANE in the heatmap's cells of WIDTH_NS. Raises MburstError."""
     first = start_ns // width_ns * width_ns
     with history.live.lock:
         coverage = [(a // width_ns * width_ns, -(-b // width_ns) * width_ns) for a, b in lane.covered(first, end_ns)]
-    return Heat(first, read_cells(history, lane, first, end_ns, width_ns), coverage)
+    return HeatCells(first, read_cells(history, lane, first, end_ns, width_ns), coverage)
 
 
 def finished(cells: Envelope, edge_ns: int) -> Envelope:
     """The seconds of CELLS that are over at EDGE_NS: what a monitoring system would have shown by then."""
-    seconds = cells if cells.width_ns == NS_PER_S else replace(
-        cells, width_ns=NS_PER_S, cells=cells.cells * cells.width_ns // NS_PER_S).joined()
+    seconds = (
+        cells
+        if cells.width_ns == NS_PER_S
+        else replace(cells, width_ns=NS_PER_S, cells=cells.cells * cells.width_ns // NS_PER_S).joined()
+    )
     over = (seconds.cells + 1) * NS_PER_S <= edge_ns
-    return Envelope(NS_PER_S, NS_PER_S, seconds.cells[over], seconds.total[over], seconds.total[over],
-                    seconds.bins[over])
+    return Envelope(
+        NS_PER_S, NS_PER_S, seconds.cells[over], seconds.total[over], seconds.total[over], seconds.bins[over]
+    )

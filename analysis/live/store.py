@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...sql import Store, in_memory
+from ...sql import StoreFolder, in_memory
 from ...sql.damage import damaged_files
-from ...sql.follow import Tail, poll_all
+from ...sql.follow import TableFollower, poll_all
 from ..model import coverage
-from ..model.context import Latency, Queue
+from ..model.context import PathLatency, QueueWindows
 from ..model.distributions import quantile
 from ..model.series import Series
 from ..read import rows as read_rows
-from .lane import COLUMNS, KEY, Changes, LiveLane
+from .lane import COLUMNS, KEY, ChangeLog, LiveLane
 
 if TYPE_CHECKING:
     import duckdb
@@ -28,11 +28,19 @@ MOST_ROWS = 2_000_000  # of another table, to begin with
 MOST_BESIDE = 200_000  # probes of a path, or windows of a queue
 TABLES = ("bins", "sources", "probes", "queues", "clock", "recordings")
 
-MEASURES = ("application", "network round trip", "round trip", "reported round trip",
-            "round trip to the application", "one way")  # measure_names() of sql/macros.sql
+MEASURES = (
+    "application",
+    "network round trip",
+    "round trip",
+    "reported round trip",
+    "round trip to the application",
+    "one way",
+)  # measure_names() of sql/macros.sql
 _BY = ", ".join(
     f"""CASE WHEN NOT lost THEN latency_by('{measure}', app_send_ns, tx_ns, remote_rx_ns, remote_tx_ns, rx_ns,
-                                          app_recv_ns, rtt_ns) END AS "{measure}" """ for measure in MEASURES[:-1])
+                                          app_recv_ns, rtt_ns) END AS "{measure}" """
+    for measure in MEASURES[:-1]
+)
 _PROBES = f"""
 SELECT src, dst, protocol, stamp_kind, tx_ns, lost, {_BY},
     CASE WHEN NOT lost AND remote_rx_ns > 0 THEN 1 END AS "one way"
@@ -47,14 +55,14 @@ FROM reported_windows('rows', -9223372036854775808, 9223372036854775807) ORDER B
 Measures = dict[tuple[str, ...], str]
 
 
-class Beside:
+class ContextSeries:
     """Series beside the lanes, by name: the path of probes, or the queue of a switch."""
 
     def __init__(self, columns: tuple[str, ...]) -> None:
         self.columns = columns
         self.series: dict[tuple[str, ...], Series] = {}
         self.facts: dict[tuple[str, ...], dict[str, Any]] = {}
-        self.changes = Changes()
+        self.changes = ChangeLog()
 
     def of(self, key: tuple[str, ...]) -> Series:
         """What there is of one path or queue."""
@@ -71,27 +79,29 @@ class Beside:
 class LiveStore:
     """What a live view knows of a store. `poll` is for one thread; who reads while it may run holds `lock`."""
 
-    def __init__(self, store: Store, rack: str | None = None) -> None:
+    def __init__(self, store: StoreFolder, rack: str | None = None) -> None:
         self.store = store
         self.rack = rack
         self.lock = threading.RLock()
         self.lanes: dict[tuple[Any, ...], LiveLane] = {}
         self.lane_of: dict[str, LiveLane] = {}
-        self.probes = Beside((*MEASURES, "lost"))
-        self.queues = Beside(("start", "largest", "dropped"))
-        self.impossible = Beside(())  # windows of queues that are not to be believed
+        self.probes = ContextSeries((*MEASURES, "lost"))
+        self.queues = ContextSeries(("start", "largest", "dropped"))
+        self.impossible = ContextSeries(())  # windows of queues that are not to be believed
         self.takers: list[Callable[[dict[str, pa.Table]], None]] = []  # who else takes what comes, by table
         self.complete_from_ns = 0
         self._damaged: list[str] = []
         self._con = in_memory(threads=1)  # for a few rows, more cost more
-        self._tails = {table: Tail(store.path, table, rack) for table in TABLES}
+        self._tails = {table: TableFollower(store.path, table, rack) for table in TABLES}
         self._begin()
 
     @property
     def damage(self) -> list[str]:
         """A line for each file that cannot be read."""
-        return [*self._damaged, *(line for tail in self._tails.values() for line in tail.damage
-                                  if line not in self._damaged)]
+        return [
+            *self._damaged,
+            *(line for tail in self._tails.values() for line in tail.damage if line not in self._damaged),
+        ]
 
     def _begin(self) -> None:
         """Take what is stored of the newest minutes. Rows that the tails return a second time change nothing."""
@@ -133,8 +143,13 @@ class LiveStore:
         return bool(found)
 
     def _take(self, table: str, rows: pa.Table) -> None:
-        takers = {"recordings": self._take_runs, "bins": self._take_bins, "probes": self._take_probes,
-                  "queues": self._take_queues, "clock": self._take_clock}
+        takers = {
+            "recordings": self._take_runs,
+            "bins": self._take_bins,
+            "probes": self._take_probes,
+            "queues": self._take_queues,
+            "clock": self._take_clock,
+        }
         if table in takers and rows.num_rows:
             takers[table](rows)
 
@@ -177,12 +192,16 @@ class LiveStore:
     def _asked(self, query: str, rows: pa.Table) -> dict[str, Any]:
         self._con.register("rows", rows)
         columns = self._con.execute(query).fetchnumpy()
-        return {name: np.ma.filled(values, -1) if values.dtype.kind != "O" else np.ma.getdata(values)
-                for name, values in columns.items()}
+        return {
+            name: np.ma.filled(values, -1) if values.dtype.kind != "O" else np.ma.getdata(values)
+            for name, values in columns.items()
+        }
 
     def _take_clock(self, rows: pa.Table) -> None:
-        newest = {(row["host"], row["interface"]): row["ts_ns"] for row in rows.select(
-            ["host", "interface", "ts_ns"]).sort_by("ts_ns").to_pylist()}
+        newest = {
+            (row["host"], row["interface"]): row["ts_ns"]
+            for row in rows.select(["host", "interface", "ts_ns"]).sort_by("ts_ns").to_pylist()
+        }
         for lane in self.lanes.values():
             heard = newest.get((lane.named("host"), lane.named("interface")), 0)
             if heard > lane.heard_ns:
@@ -199,7 +218,7 @@ class LiveStore:
                 found[path] = self._measure(series, part)
         return found
 
-    def latency(self, host: str, start_ns: int, end_ns: int, measures: Measures | None = None) -> list[Latency]:
+    def latency(self, host: str, start_ns: int, end_ns: int, measures: Measures | None = None) -> list[PathLatency]:
         """The paths of memory that were probed in [start_ns, end_ns), those of HOST first; by MEASURES where they are
         known of a longer time, so that no drawing mixes two."""
         measures = measures or self.measures(start_ns, end_ns)
@@ -209,16 +228,37 @@ class LiveStore:
             if part.start == part.stop:
                 continue
             measure = measures.get((src, dst, protocol), "")
-            latency = (np.full(part.stop - part.start, -1) if measure in ("", "one way")
-                       else series.column(measure)[part].copy())
+            latency = (
+                np.full(part.stop - part.start, -1)
+                if measure in ("", "one way")
+                else series.column(measure)[part].copy()
+            )
             lost, known = series.column("lost")[part].copy(), np.sort(latency[latency >= 0])
-            p50, p99, p999 = (None if (value := quantile(known, share)) is None else int(value)
-                              for share in (0.5, 0.99, 0.999))
-            found.append(Latency(
-                src=src, dst=dst, protocol=protocol, stamps=", ".join(sorted(facts["stamps"])), probes=len(latency),
-                lost_probes=int(lost.sum()), measured=len(known), measure=measure, p50_ns=p50, p99_ns=p99, p999_ns=p999,
-                max_ns=int(known[-1]) if len(known) else None, width_ns=0, at_ns=series.times[part].copy(),
-                largest=latency, median=latency, n=(latency >= 0).astype(np.int64), lost=lost))
+            p50, p99, p999 = (
+                None if (value := quantile(known, share)) is None else int(value) for share in (0.5, 0.99, 0.999)
+            )
+            found.append(
+                PathLatency(
+                    src=src,
+                    dst=dst,
+                    protocol=protocol,
+                    stamps=", ".join(sorted(facts["stamps"])),
+                    probes=len(latency),
+                    lost_probes=int(lost.sum()),
+                    measured=len(known),
+                    measure=measure,
+                    p50_ns=p50,
+                    p99_ns=p99,
+                    p999_ns=p999,
+                    max_ns=int(known[-1]) if len(known) else None,
+                    width_ns=0,
+                    at_ns=series.times[part].copy(),
+                    largest=latency,
+                    median=latency,
+                    n=(latency >= 0).astype(np.int64),
+                    lost=lost,
+                )
+            )
         return sorted(found, key=lambda path: host not in (path.src, path.dst))
 
     def _measure(self, series: Series, part: slice) -> str:
@@ -226,7 +266,7 @@ class LiveStore:
         known = [int((series.column(name)[part] >= 0).sum()) for name in MEASURES]
         return str(self._con.execute("SELECT coalesce(chosen_measure($1), '')", [known]).fetchall()[0][0])
 
-    def queue_windows(self, start_ns: int, end_ns: int) -> list[Queue]:
+    def queue_windows(self, start_ns: int, end_ns: int) -> list[QueueWindows]:
         """The switch queues of memory with a window that ends in [start_ns, end_ns), by name."""
         found = []
         for device, port, queue, semantics in sorted({*self.queues.series, *self.impossible.series}):
@@ -236,12 +276,23 @@ class LiveStore:
             if part.start == part.stop and left_out.start == left_out.stop:
                 continue
             start, largest, dropped = (series.column(name)[part].copy() for name in ("start", "largest", "dropped"))
-            found.append(Queue(
-                device=device, port=port, queue=queue, semantics=semantics, windows=len(start),
-                max_bytes=int(largest.max()) if (largest >= 0).any() else None,
-                dropped_packets=int(dropped.sum(dtype=float)), impossible=left_out.stop - left_out.start,
-                width_ns=0, start_ns=start,
-                end_ns=series.times[part].copy(), largest=largest, dropped=dropped))
+            found.append(
+                QueueWindows(
+                    device=device,
+                    port=port,
+                    queue=queue,
+                    semantics=semantics,
+                    windows=len(start),
+                    max_bytes=int(largest.max()) if (largest >= 0).any() else None,
+                    dropped_packets=int(dropped.sum(dtype=float)),
+                    impossible=left_out.stop - left_out.start,
+                    width_ns=0,
+                    start_ns=start,
+                    end_ns=series.times[part].copy(),
+                    largest=largest,
+                    dropped=dropped,
+                )
+            )
         return found
 
     def connect(self, since_ns: int, until_ns: int) -> duckdb.DuckDBPyConnection:
@@ -259,8 +310,10 @@ def _plain(rows: pa.Table) -> pa.Table:
     """The same without dictionaries, so that what several writers wrote can be joined."""
     import pyarrow as pa
 
-    fields = [pa.field(field.name, field.type.value_type if pa.types.is_dictionary(field.type) else field.type)
-              for field in rows.schema]
+    fields = [
+        pa.field(field.name, field.type.value_type if pa.types.is_dictionary(field.type) else field.type)
+        for field in rows.schema
+    ]
     return rows.cast(pa.schema(fields))
 
 
@@ -278,8 +331,10 @@ def _by_run(rows: pa.Table, keys: tuple[str, str], names: tuple[str, ...]) -> It
     edges = [0, *(np.flatnonzero(np.diff(both[order])) + 1).tolist(), len(order)]
     for a, b in pairwise(edges):
         part = order[a:b]
-        yield ((encoded.dictionary[int(codes[part[0]])].as_py(), int(epochs[part[0]])),
-               {name: values[part] for name, values in columns.items()})
+        yield (
+            (encoded.dictionary[int(codes[part[0]])].as_py(), int(epochs[part[0]])),
+            {name: values[part] for name, values in columns.items()},
+        )
 
 
 def _groups(columns: dict[str, Any], keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
@@ -287,5 +342,10 @@ def _groups(columns: dict[str, Any], keys: tuple[str, ...]) -> Iterator[tuple[tu
     names = list(zip(*(columns[key].tolist() for key in keys), strict=True))
     for key in dict.fromkeys(names):
         picked = np.array([name == key for name in names])
-        yield key, {name: values[picked] if values.dtype.kind == "O" else values[picked].astype(np.int64)
-                    for name, values in columns.items()}
+        yield (
+            key,
+            {
+                name: values[picked] if values.dtype.kind == "O" else values[picked].astype(np.int64)
+                for name, values in columns.items()
+            },
+        )

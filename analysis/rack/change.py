@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .period import Lane, Period
+from .period import Period, RackLane
 
 WEEK_NS = 7 * 86_400 * 10**9
 HOUR_NS = 3600 * 10**9
@@ -43,7 +43,7 @@ class LaneChange:
 
 
 @dataclass(frozen=True)
-class Change:
+class RackChange:
     """A rack against an earlier period. `missing`: hosts that were recorded then and are not now. Not `comparable`
     where one of the two recorded less than half as long as the other."""
 
@@ -65,43 +65,56 @@ class Newcomers:
     """Who did not burst before and does now. hosts: lanes that were recorded before and did not burst; senders: of
     bytes in bursts, that counted in no burst before; both by what they bring, the worst first."""
 
-    lanes: list[Lane]
+    lanes: list[RackLane]
     senders: list[tuple[str, int]]
 
 
-def rates(lanes: Sequence[Lane]) -> Rates:
+def rates(lanes: Sequence[RackLane]) -> Rates:
     """Sums over lanes whose bursts could be detected."""
     known = [lane for lane in lanes if lane.link_bps]
-    return Rates(sum(lane.recorded_ns for lane in known), sum(lane.bursts for lane in known),
-                 sum(lane.burst_ns for lane in known))
+    return Rates(
+        sum(lane.recorded_ns for lane in known),
+        sum(lane.bursts for lane in known),
+        sum(lane.burst_ns for lane in known),
+    )
 
 
-def compare(before: Period, now: Sequence[Lane], then: Sequence[Lane]) -> Change:
+def compare(before: Period, now: Sequence[RackLane], then: Sequence[RackLane]) -> RackChange:
     """NOW against THEN, which was recorded in the period BEFORE."""
     current, earlier = ({lane.name: lane for lane in lanes} for lanes in (now, then))
     changes = [
-        LaneChange(*name, rates([current[name]] if name in current else []),
-                   rates([earlier[name]] if name in earlier else []))
+        LaneChange(
+            *name, rates([current[name]] if name in current else []), rates([earlier[name]] if name in earlier else [])
+        )
         for name in sorted({*current, *earlier})
     ]
     here, there = ({lane.host for lane in lanes if lane.recorded_ns} for lanes in (now, then))
-    return Change(before.since_ns, before.until_ns, rates(now), rates(then), changes, sorted(there - here))
+    return RackChange(before.since_ns, before.until_ns, rates(now), rates(then), changes, sorted(there - here))
 
 
-def newcomers(now: Sequence[Lane], changes: Sequence[Change], fed: dict[str, int],
-              known: Sequence[set[str]]) -> Newcomers:
+def newcomers(
+    now: Sequence[RackLane], changes: Sequence[RackChange], fed: dict[str, int], known: Sequence[set[str]]
+) -> Newcomers:
     """Who is new against all of CHANGES; FED is what each sender brings now, KNOWN who sent in the earlier periods."""
     before: dict[tuple[str, str, str], Rates] = {}
     for change in changes:
         for lane in change.lanes:
             name = (lane.host, lane.interface, lane.direction)
             past = before.get(name, Rates(0, 0, 0))
-            before[name] = Rates(past.recorded_ns + lane.then.recorded_ns, past.bursts + lane.then.bursts,
-                                 past.burst_ns + lane.then.burst_ns)
-    quiet = [lane for lane in now if lane.bursts and lane.name in before
-             and before[lane.name].recorded_ns and not before[lane.name].bursts]
+            before[name] = Rates(
+                past.recorded_ns + lane.then.recorded_ns,
+                past.bursts + lane.then.bursts,
+                past.burst_ns + lane.then.burst_ns,
+            )
+    quiet = [
+        lane
+        for lane in now
+        if lane.bursts and lane.name in before and before[lane.name].recorded_ns and not before[lane.name].bursts
+    ]
     least = LEAST_SHARE * sum(fed.values())
     old = {"other"}.union(*known)
     senders = [(source, bytes_) for source, bytes_ in fed.items() if source not in old and bytes_ >= least]
-    return Newcomers(sorted(quiet, key=lambda lane: (-lane.burst_ns, lane.name))[:MOST],
-                     sorted(senders, key=lambda sender: (-sender[1], sender[0]))[:MOST])
+    return Newcomers(
+        sorted(quiet, key=lambda lane: (-lane.burst_ns, lane.name))[:MOST],
+        sorted(senders, key=lambda sender: (-sender[1], sender[0]))[:MOST],
+    )

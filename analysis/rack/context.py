@@ -48,7 +48,7 @@ GROUP BY device, port, queue, semantics
 
 
 @dataclass(frozen=True)
-class Side:
+class ProbeGroup:
     """Probes of a path that met a burst, or the others. Latency in ns; a quantile that n cannot separate from the
     largest is None."""
 
@@ -62,7 +62,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Path:
+class RackPath:
     """A probed path from or to a host of the rack. `measure` is by what it is measured, '' where nothing was; `every`
     is of all of its probes."""
 
@@ -70,13 +70,13 @@ class Path:
     dst: str
     protocol: str
     measure: str
-    every: Side
-    met: Side
-    clear: Side
+    every: ProbeGroup
+    met: ProbeGroup
+    clear: ProbeGroup
 
 
 @dataclass(frozen=True)
-class Queue:
+class RackQueue:
     """A switch queue: the fullest window and when it began, how full 99 % of the windows at most were, and its losses.
     `hosts` are attached to the port, where the store has it. `impossible` windows are not used, and left
     out."""
@@ -96,21 +96,25 @@ class Queue:
     impossible: int
 
 
-def read_paths(con: duckdb.DuckDBPyConnection, period: Period, limit: int) -> tuple[list[Path], int]:
+def read_paths(con: duckdb.DuckDBPyConnection, period: Period, limit: int) -> tuple[list[RackPath], int]:
     """The most probed paths that name a host of the rack, and how many probes name none."""
     where = {"since": period.since_ns, "until": period.until_ns}
-    sides: dict[tuple[str, str, str, str], dict[bool | None, Side]] = {}
+    sides: dict[tuple[str, str, str, str], dict[bool | None, ProbeGroup]] = {}
     for row in dicts(con, _PATHS, where):
         name = row["src"], row["dst"], row["protocol"], row["measure"] or ""
-        sides.setdefault(name, {})[row["met"]] = Side(*(row[field] for field in Side.__dataclass_fields__))
-    nothing = Side(0, 0, 0, None, None, None, None)
-    paths = [Path(*name, every=of[None], met=of.get(True, nothing), clear=of.get(False, nothing))
-             for name, of in sides.items()]
+        sides.setdefault(name, {})[row["met"]] = ProbeGroup(*(row[field] for field in ProbeGroup.__dataclass_fields__))
+    nothing = ProbeGroup(0, 0, 0, None, None, None, None)
+    paths = [
+        RackPath(*name, every=of[None], met=of.get(True, nothing), clear=of.get(False, nothing))
+        for name, of in sides.items()
+    ]
     paths.sort(key=lambda path: (-path.every.sent, path.src, path.dst, path.protocol))
     return paths[:limit], read_probes.unplaced(con, period.since_ns, period.until_ns)
 
 
-def read_queues(con: duckdb.DuckDBPyConnection, rack: str, period: Period, limit: int) -> tuple[list[Queue], int, bool]:
+def read_queues(
+    con: duckdb.DuckDBPyConnection, rack: str, period: Period, limit: int
+) -> tuple[list[RackQueue], int, bool]:
     """The queues that dropped most, then the fullest; how many there are; and whether links name the rack's.
 
     Queues that were empty in every window and dropped nothing count, but are not listed."""
@@ -120,14 +124,34 @@ def read_queues(con: duckdb.DuckDBPyConnection, rack: str, period: Period, limit
     if ports:
         rows = [row for row in rows if _hosts(ports, row)]
     found = [
-        Queue(row["device"], row["port"], row["queue"], row["semantics"], _hosts(ports, row), row["windows"],
-              row["top"]["value"], None if row["top"]["value"] is None else -row["top"]["earlier"], row["p99_bytes"],
-              row["dropped"], row["dropping_windows"], row["ecn_marked"], row["impossible"])
+        RackQueue(
+            row["device"],
+            row["port"],
+            row["queue"],
+            row["semantics"],
+            _hosts(ports, row),
+            row["windows"],
+            row["top"]["value"],
+            None if row["top"]["value"] is None else -row["top"]["earlier"],
+            row["p99_bytes"],
+            row["dropped"],
+            row["dropping_windows"],
+            row["ecn_marked"],
+            row["impossible"],
+        )
         for row in rows
     ]
     shown_queues = [queue for queue in found if queue.max_bytes or queue.dropped or queue.impossible]
-    shown_queues.sort(key=lambda queue: (-queue.dropped, -(queue.max_bytes or 0), queue.device, queue.port, queue.queue,
-                                 queue.semantics))
+    shown_queues.sort(
+        key=lambda queue: (
+            -queue.dropped,
+            -(queue.max_bytes or 0),
+            queue.device,
+            queue.port,
+            queue.queue,
+            queue.semantics,
+        )
+    )
     return shown_queues[:limit], len(found), bool(ports)
 
 

@@ -8,7 +8,7 @@ without overlaps).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,18 +16,19 @@ import numpy as np
 from ...quality import Quality
 from ...sql.damage import readable
 from ..bursts.find import COLUMNS, BurstDefinition, detect_bursts, overlapping_runs
-from ..model import coverage, distributions
+from ..model import coverage, distributions, flow_control
 from ..model.context import dicts
-from ..model.distributions import Summary
+from ..model.distributions import Quantiles
 from ..model.envelope import Interval
+from ..model.flow_control import FlowControl
 from ..read import bins as read_bins
 
 if TYPE_CHECKING:
     import duckdb
 
-    from ...sql import Store
+    from ...sql import StoreFolder
 
-PATTERNS = ("single-source", "incast", "many-sources", "unknown")
+PATTERNS = ("single-source", "incast", "many-sources", "canary", "unknown")
 POINTS = 200  # of a distribution
 
 # A recording that has ended says when it began and ended. One that goes on says only its beginning.
@@ -49,6 +50,7 @@ SELECT recording_id, host, interface, direction, link_bps, bin_ns, complete, clo
 FROM rack_runs LEFT JOIN rack_totals AS t USING (number)
 ORDER BY host, interface, direction, number
 """
+_OF_EACH_PATTERN = ", ".join(f'count(*) FILTER (pattern = $${name}$$) AS "{name}"' for name in PATTERNS)
 _BURSTS = f"""
 WITH reached AS (
     SELECT *, max(end_ns) OVER earlier AS reached_ns FROM bursts
@@ -61,8 +63,7 @@ SELECT host, interface, direction, count(*) AS bursts,
        known_quantile(duration_ns, 0.99) AS p99_ns, max(duration_ns) AS longest_ns,
        max(peak_utilization) AS peak_utilization, quantile_disc(fan_in, 0.5) AS fan_in, max(fan_in) AS largest_fan_in,
        sum(bytes) AS bytes, count(*) FILTER (quality & {Quality.DROPS:d} <> 0) AS under_loss,
-       count(*) FILTER (pattern = 'single-source') AS "single-source", count(*) FILTER (pattern = 'incast') AS incast,
-       count(*) FILTER (pattern = 'many-sources') AS "many-sources", count(*) FILTER (pattern = 'unknown') AS unknown
+       {_OF_EACH_PATTERN}
 FROM reached GROUP BY host, interface, direction
 """
 _CELLS = """
@@ -114,7 +115,7 @@ class Period:
 
 
 @dataclass(frozen=True)
-class Lane:
+class RackLane:
     """One direction of one interface in a period. `link_bps` is None where nobody said it: it has no bursts then.
 
     Time is in ns. `peak_utilization` is of the fullest bin in a burst; `busiest_bin` and `busiest_second` are bits
@@ -150,6 +151,7 @@ class Lane:
     quality: int
     cut_off: int
     clocks: list[str]
+    flow_control: FlowControl = field(default_factory=FlowControl)
 
     @property
     def name(self) -> tuple[str, str, str]:
@@ -161,7 +163,7 @@ class Lane:
 
 
 @dataclass(frozen=True)
-class Feeder:
+class BurstSender:
     """A sender of bytes in bursts that hosts of the rack received. `led`: bursts in whose fan-in it counts."""
 
     source: str
@@ -172,14 +174,15 @@ class Feeder:
     members: int
 
 
-def detected(store: Store, rack: str, period: Period, definition: BurstDefinition) -> duckdb.DuckDBPyConnection:
+def detected(store: StoreFolder, rack: str, period: Period, definition: BurstDefinition) -> duckdb.DuckDBPyConnection:
     """A connection with the tables named above. Runs whose link speed is not known are left out."""
     con = store.connect(rack, period.since_ns, period.until_ns)
     where = {"since": period.since_ns, "until": period.until_ns}
     with readable(con):
         con.execute(_RUNS, {"rack": rack, "link": definition.link_bps, **where})
-        con.execute("CREATE TEMP VIEW recordings AS SELECT * EXCLUDE (number) FROM rack_runs "
-                    "WHERE link_bps IS NOT NULL")
+        con.execute(
+            "CREATE TEMP VIEW recordings AS SELECT * EXCLUDE (number) FROM rack_runs WHERE link_bps IS NOT NULL"
+        )
         read_bins.sum_rack(con, period.since_ns, period.until_ns)
         # The tables are what is wanted: a day may have a million bursts, so none of them becomes an object here.
         detect_bursts(con, definition, since_ns=period.since_ns, until_ns=period.until_ns)
@@ -187,38 +190,67 @@ def detected(store: Store, rack: str, period: Period, definition: BurstDefinitio
     return con
 
 
-def lanes(con: duckdb.DuckDBPyConnection, period: Period) -> list[Lane]:
+def lanes(con: duckdb.DuckDBPyConnection, period: Period) -> list[RackLane]:
     """What was recorded of each lane, and its bursts; in the order of host, interface and direction."""
     runs: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
     for run in dicts(con, _FACTS, {}):
         runs.setdefault((run["host"], run["interface"], run["direction"]), []).append(run)
     bursts = {(row["host"], row["interface"], row["direction"]): row for row in dicts(con, _BURSTS, {})}
     recorded = coverage.recorded(con, period.since_ns, period.until_ns)
-    return [_lane(name, of, bursts.get(name), recorded) for name, of in runs.items()]
+    links = {run["recording_id"]: run["link_bps"] for of in runs.values() for run in of}
+    asked = flow_control.of_recordings(con, links, period.since_ns, period.until_ns)
+    return [
+        _lane(
+            name,
+            of,
+            bursts.get(name),
+            recorded,
+            flow_control.summed(asked[run["recording_id"]] for run in of if run["recording_id"] in asked),
+        )
+        for name, of in runs.items()
+    ]
 
 
-def _lane(name: tuple[str, str, str], runs: Sequence[dict[str, Any]], burst: dict[str, Any] | None,
-          recorded: Mapping[str, Sequence[Interval]]) -> Lane:
+def _lane(
+    name: tuple[str, str, str],
+    runs: Sequence[dict[str, Any]],
+    burst: dict[str, Any] | None,
+    recorded: Mapping[str, Sequence[Interval]],
+    asked: FlowControl,
+) -> RackLane:
     counts = burst or {"bursts": 0, "burst_ns": 0, "bytes": 0, "under_loss": 0}
     quality = 0
     for run in runs:
         quality |= run["quality"]
-    return Lane(
-        *name, link_bps=max((run["link_bps"] or 0 for run in runs), default=0) or None,
+    return RackLane(
+        *name,
+        link_bps=max((run["link_bps"] or 0 for run in runs), default=0) or None,
         bin_ns=min(run["bin_ns"] for run in runs),
         coverage=coverage.covered(recorded, (run["recording_id"] for run in runs)),
-        packets=int(sum(run["packets"] for run in runs)), wire_bytes=int(sum(run["wire_bytes"] for run in runs)),
+        packets=int(sum(run["packets"] for run in runs)),
+        wire_bytes=int(sum(run["wire_bytes"] for run in runs)),
         busiest_bin=max(run["largest"] * 8e9 / run["bin_ns"] for run in runs),
         busiest_second=max(run["busiest_second"] for run in runs) * 8.0,
-        bursts=counts["bursts"], burst_ns=int(counts["burst_ns"]), burst_bytes=int(counts["bytes"]),
-        p50_ns=counts.get("p50_ns"), p90_ns=counts.get("p90_ns"), p99_ns=counts.get("p99_ns"),
-        longest_ns=counts.get("longest_ns"), peak_utilization=counts.get("peak_utilization"),
+        bursts=counts["bursts"],
+        burst_ns=int(counts["burst_ns"]),
+        burst_bytes=int(counts["bytes"]),
+        p50_ns=counts.get("p50_ns"),
+        p90_ns=counts.get("p90_ns"),
+        p99_ns=counts.get("p99_ns"),
+        longest_ns=counts.get("longest_ns"),
+        peak_utilization=counts.get("peak_utilization"),
         fan_in=counts.get("fan_in"),
-        largest_fan_in=counts.get("largest_fan_in"), patterns={name: counts.get(name, 0) for name in PATTERNS},
-        under_loss=counts["under_loss"], dropped=sum(run["dropped"] for run in runs),
-        late=sum(run["late"] for run in runs), losing_bins=int(sum(run["losing_bins"] for run in runs)),
-        quality=quality, cut_off=sum(not run["complete"] for run in runs),
-        clocks=sorted({run["clock"] for run in runs if run["clock"]}))
+        largest_fan_in=counts.get("largest_fan_in"),
+        patterns={name: counts.get(name, 0) for name in PATTERNS},
+        under_loss=counts["under_loss"],
+        dropped=sum(run["dropped"] for run in runs),
+        late=sum(run["late"] for run in runs),
+        losing_bins=int(sum(run["losing_bins"] for run in runs)),
+        quality=quality,
+        cut_off=sum(not run["complete"] for run in runs),
+        clocks=sorted({run["clock"] for run in runs if run["clock"]}),
+        flow_control=asked,
+    )
 
 
 def cells(con: duckdb.DuckDBPyConnection, slot_ns: int) -> dict[tuple[str, str, str, int], tuple[int, int]]:
@@ -227,17 +259,17 @@ def cells(con: duckdb.DuckDBPyConnection, slot_ns: int) -> dict[tuple[str, str, 
     return {(host, interface, direction, slot): (n, ns) for host, interface, direction, slot, n, ns in rows}
 
 
-def durations(con: duckdb.DuckDBPyConnection) -> tuple[Summary, list[float], list[float]]:
+def durations(con: duckdb.DuckDBPyConnection) -> tuple[Quantiles, list[float], list[float]]:
     """Durations of inbound bursts in ns: the summary, and points of their distribution."""
     values = con.execute("SELECT duration_ns FROM bursts WHERE direction <> 'out'").fetchnumpy()["duration_ns"]
     x, y = distributions.ecdf(np.asarray(values), POINTS)
     return distributions.summarize(values), [float(value) for value in x], [float(value) for value in y]
 
 
-def feeders(con: duckdb.DuckDBPyConnection, limit: int) -> tuple[list[Feeder], int, int]:
+def feeders(con: duckdb.DuckDBPyConnection, limit: int) -> tuple[list[BurstSender], int, int]:
     """The senders of most bytes in inbound bursts, how many there are, and the bytes of all."""
     rows = dicts(con, _FEEDERS, {"limit": limit})
-    found = [Feeder(**{name: row[name] for name in Feeder.__dataclass_fields__}) for row in rows]
+    found = [BurstSender(**{name: row[name] for name in BurstSender.__dataclass_fields__}) for row in rows]
     return found, rows[0]["feeders"] if rows else 0, rows[0]["all_bytes"] if rows else 0
 
 

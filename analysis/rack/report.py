@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 from ...sql.damage import DamagedFile, damaged_files, readable
 from ..bursts.contention import Contention, contention
 from ..bursts.find import BurstDefinition
-from ..canary.sensitivity import Curve, curves
-from ..model.distributions import Summary
-from ..read.canary import detected_in
-from .change import WEEK_NS, Change, Newcomers, compare, newcomers
-from .context import Path, Queue, read_paths, read_queues
+from ..canary.sensitivity import DetectionCurve, curves
+from ..model.distributions import Quantiles
+from ..read.canary import bursts_of_canaries
+from .change import WEEK_NS, Newcomers, RackChange, compare, newcomers
+from .context import RackPath, RackQueue, read_paths, read_queues
 from .period import (
-    Feeder,
-    Lane,
+    BurstSender,
     Period,
+    RackLane,
     cells,
     detected,
     durations,
@@ -33,7 +33,7 @@ from .period import (
 )
 
 if TYPE_CHECKING:
-    from ...sql import Store
+    from ...sql import StoreFolder
 
 FEEDERS, WORST, PATHS, QUEUES, PAIRS = 20, 20, 20, 20, 10
 MINUTE_NS = 60 * 10**9
@@ -42,7 +42,7 @@ SLOTS = ((9 * DAY_NS, DAY_NS), (2 * HOUR_NS, HOUR_NS), (2 * MINUTE_NS, MINUTE_NS
 
 
 @dataclass(frozen=True)
-class Cell:
+class SlotCounts:
     """A lane in a slot of time: bursts that began in it, time in bursts and time that was recorded, in ns."""
 
     bursts: int
@@ -51,7 +51,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class RackReport:
+class RackFigures:
     """All that a report says of a rack in [since_ns, until_ns), Unix ns.
 
     `cells` has a row for each of `lanes` and a column for each slot; slot i begins at (first_slot + i) * slot_ns.
@@ -64,30 +64,30 @@ class RackReport:
     since_ns: int
     until_ns: int
     definition: BurstDefinition
-    lanes: Sequence[Lane]
+    lanes: Sequence[RackLane]
     slot_ns: int
     first_slot: int
-    cells: Sequence[Sequence[Cell]]
-    duration: Summary
+    cells: Sequence[Sequence[SlotCounts]]
+    duration: Quantiles
     durations_ns: Sequence[float]
     fractions: Sequence[float]
-    feeders: Sequence[Feeder]
+    feeders: Sequence[BurstSender]
     feeder_count: int
     fed_bytes: int
     contention: Contention | None
-    paths: Sequence[Path]
+    paths: Sequence[RackPath]
     unplaced_probes: int
-    queues: Sequence[Queue]
+    queues: Sequence[RackQueue]
     queue_count: int
     queues_known: bool
-    previous: Change | None
-    weekday: Change | None
+    previous: RackChange | None
+    weekday: RackChange | None
     new: Newcomers | None
     worst: Sequence[dict[str, Any]]
     overlaps: int
     damaged: Sequence[DamagedFile]
-    curves: Sequence[Curve] = ()
-    canaries: tuple[int, Sequence[str]] = (0, ())  # how many of the bursts `mburst canary` sent, and from where
+    curves: Sequence[DetectionCurve] = ()
+    canaries: Sequence[str] = ()  # the sender of each burst that `mburst canary` sent
 
     @property
     def recorded(self) -> bool:
@@ -99,7 +99,7 @@ class RackReport:
         return sum(lane.bursts for lane in self.lanes)
 
     @property
-    def inbound(self) -> list[Lane]:
+    def inbound(self) -> list[RackLane]:
         """The lanes that fill queues of the switch: all that do not leave a host."""
         return [lane for lane in self.lanes if lane.direction != "out"]
 
@@ -109,7 +109,7 @@ def slot_width(span_ns: int) -> int:
     return next((width for beyond, width in SLOTS if span_ns > beyond), 10**9)
 
 
-def gather(store: Store, rack: str, period: Period, definition: BurstDefinition) -> RackReport:
+def gather(store: StoreFolder, rack: str, period: Period, definition: BurstDefinition) -> RackFigures:
     """The report of a rack; one without any recording has no lanes. Raises as find_bursts does."""
     with detected(store, rack, period, definition) as con, readable(con):
         found = lanes(con, period)
@@ -119,19 +119,41 @@ def gather(store: Store, rack: str, period: Period, definition: BurstDefinition)
         top, feeder_count, fed_bytes = feeders(con, FEEDERS)
         paths, unplaced = read_paths(con, period, PATHS)
         queues, queue_count, known = read_queues(con, rack, period, QUEUES)
-        report = RackReport(
-            rack=rack, since_ns=period.since_ns, until_ns=period.until_ns, definition=definition, lanes=found,
-            slot_ns=slot_ns, first_slot=first_slot, cells=_grid(con, found, slot_ns, first_slot, slots),
-            duration=duration, durations_ns=points, fractions=fractions, feeders=top, feeder_count=feeder_count,
-            fed_bytes=fed_bytes, contention=contention(con, PAIRS), paths=paths, unplaced_probes=unplaced,
-            queues=queues, queue_count=queue_count, queues_known=known, previous=None, weekday=None, new=None,
-            worst=worst(con, WORST), overlaps=overlapping(con), damaged=damaged_files(con), curves=curves(con),
-            canaries=detected_in(con, rack, period.since_ns, period.until_ns))
+        report = RackFigures(
+            rack=rack,
+            since_ns=period.since_ns,
+            until_ns=period.until_ns,
+            definition=definition,
+            lanes=found,
+            slot_ns=slot_ns,
+            first_slot=first_slot,
+            cells=_grid(con, found, slot_ns, first_slot, slots),
+            duration=duration,
+            durations_ns=points,
+            fractions=fractions,
+            feeders=top,
+            feeder_count=feeder_count,
+            fed_bytes=fed_bytes,
+            contention=contention(con, PAIRS),
+            paths=paths,
+            unplaced_probes=unplaced,
+            queues=queues,
+            queue_count=queue_count,
+            queues_known=known,
+            previous=None,
+            weekday=None,
+            new=None,
+            worst=worst(con, WORST),
+            overlaps=overlapping(con),
+            damaged=damaged_files(con),
+            curves=curves(con),
+            canaries=list(bursts_of_canaries(con).values()),
+        )
         fed = feeding(con)
     return _compared(store, report, period, fed)
 
 
-def _grid(con: Any, found: Sequence[Lane], slot_ns: int, first: int, beyond: int) -> list[list[Cell]]:
+def _grid(con: Any, found: Sequence[RackLane], slot_ns: int, first: int, beyond: int) -> list[list[SlotCounts]]:
     """Cells of each lane: what burst from the database, what was recorded from the lane's coverage."""
     burst = cells(con, slot_ns)
     grid = []
@@ -141,17 +163,17 @@ def _grid(con: Any, found: Sequence[Lane], slot_ns: int, first: int, beyond: int
             begin, end = slot * slot_ns, (slot + 1) * slot_ns
             recorded = sum(max(0, min(b, end) - max(a, begin)) for a, b in lane.coverage)
             bursts, burst_ns = burst.get((lane.host, lane.interface, lane.direction, slot), (0, 0))
-            row.append(Cell(bursts, burst_ns, recorded))
+            row.append(SlotCounts(bursts, burst_ns, recorded))
         grid.append(row)
     return grid
 
 
-def _compared(store: Store, report: RackReport, period: Period, fed: dict[str, int]) -> RackReport:
+def _compared(store: StoreFolder, report: RackFigures, period: Period, fed: dict[str, int]) -> RackFigures:
     """The report with what changed against the period before it and the same time a week before."""
     earlier = {"previous": period.shifted(period.span_ns)}
     if period.span_ns < WEEK_NS:
         earlier["weekday"] = period.shifted(WEEK_NS)
-    changes: dict[str, Change] = {}
+    changes: dict[str, RackChange] = {}
     known: list[set[str]] = []
     damaged = set(report.damaged)
     for name, before in earlier.items():
@@ -162,5 +184,10 @@ def _compared(store: Store, report: RackReport, period: Period, fed: dict[str, i
                 changes[name] = compare(before, report.lanes, then)
                 known.append(set(feeding(con)))
     new = newcomers(report.lanes, list(changes.values()), fed, known) if changes and report.recorded else None
-    return replace(report, previous=changes.get("previous"), weekday=changes.get("weekday"), new=new,
-                   damaged=sorted(damaged, key=lambda file: file.path))
+    return replace(
+        report,
+        previous=changes.get("previous"),
+        weekday=changes.get("weekday"),
+        new=new,
+        damaged=sorted(damaged, key=lambda file: file.path),
+    )

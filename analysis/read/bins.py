@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,6 +38,11 @@ JOIN quality q ON quality & q.bit <> 0 GROUP BY ALL ORDER BY bit
 _MARKED = """
 SELECT DISTINCT ts_ns // $width AS cell FROM bins
 WHERE recording_id IN (SELECT unnest($ids)) AND ts_ns >= $since AND ts_ns < $until AND quality & $bit <> 0 ORDER BY 1
+"""
+_FLOW_CONTROLS = """
+SELECT sums.*, pause_ns(pause_quanta, link_bps) AS asked_ns
+FROM (FROM flow_controls('bins', $since, $until) WHERE list_contains($ids, recording_id)) AS sums
+JOIN (SELECT unnest($ids) AS recording_id, CAST(unnest($links) AS BIGINT) AS link_bps) USING (recording_id)
 """
 _MOSTLY_COARSE = """
 WITH wanted AS (
@@ -75,11 +81,18 @@ def cells(con: duckdb.DuckDBPyConnection, where: dict[str, Any], repeated: bool,
     return con.execute(_CELLS.format(rows=_rows(repeated)), {**where, "width": width_ns}).fetchnumpy()
 
 
-def bins_of_cells(con: duckdb.DuckDBPyConnection, where: dict[str, Any], repeated: bool, bin_ns: int, width_ns: int,
-                  numbers: list[int]) -> dict[str, Any]:
+def bins_of_cells(
+    con: duckdb.DuckDBPyConnection,
+    where: dict[str, Any],
+    repeated: bool,
+    bin_ns: int,
+    width_ns: int,
+    numbers: list[int],
+) -> dict[str, Any]:
     """The same of the stored bins in some cells of WIDTH_NS."""
-    return con.execute(_BINS_OF_CELLS.format(rows=_rows(repeated)),
-                       {**where, "bin": bin_ns, "width": width_ns, "cells": numbers}).fetchnumpy()
+    return con.execute(
+        _BINS_OF_CELLS.format(rows=_rows(repeated)), {**where, "bin": bin_ns, "width": width_ns, "cells": numbers}
+    ).fetchnumpy()
 
 
 def _rows(repeated: bool) -> str:
@@ -91,8 +104,7 @@ def _rows(repeated: bool) -> str:
 def count_cells(con: duckdb.DuckDBPyConnection, where: dict[str, Any], widths_ns: list[int]) -> tuple[int, ...]:
     """About how many cells of each width have a bin."""
     sketches = ", ".join(f"approx_count_distinct(ts_ns // {width})" for width in widths_ns)
-    [counts] = con.execute(
-        f"SELECT {sketches} {_SLICE}", where).fetchall()
+    [counts] = con.execute(f"SELECT {sketches} {_SLICE}", where).fetchall()
     return tuple(counts)
 
 
@@ -104,6 +116,14 @@ def totals(con: duckdb.DuckDBPyConnection, where: dict[str, Any]) -> list[dict[s
 def qualities(con: duckdb.DuckDBPyConnection, where: dict[str, Any]) -> list[dict[str, Any]]:
     """Of each recording and bit of quality: the bit, and the bins and packets that have it."""
     return dicts(con, _QUALITIES, where)
+
+
+def flow_controls(
+    con: duckdb.DuckDBPyConnection, links: Mapping[str, int | None], since_ns: int, until_ns: int
+) -> list[dict[str, Any]]:
+    """The macro flow_controls of the recordings in LINKS, with the time asked for at these speeds."""
+    where = {"ids": list(links), "links": list(links.values()), "since": since_ns, "until": until_ns}
+    return dicts(con, _FLOW_CONTROLS, where) if links else []
 
 
 def marked_cells(con: duckdb.DuckDBPyConnection, where: dict[str, Any], width_ns: int, bit: int) -> list[int]:

@@ -46,9 +46,6 @@ JOIN (SELECT recording_id, max(ts_ns) + any_value(bin_ns) AS newest
       FROM bins JOIN (SELECT recording_id, bin_ns FROM recordings) USING (recording_id)
       WHERE ts_ns >= $since GROUP BY recording_id) USING (recording_id)
 """
-_MARKED = """
-SELECT DISTINCT recording_id, clock_epoch, batch, source, start_ns, end_ns FROM canary ORDER BY start_ns, end_ns
-"""
 
 
 def lanes_with(con: duckdb.DuckDBPyConnection, source: str, host: str | None) -> list[dict[str, Any]]:
@@ -61,13 +58,18 @@ def came(con: duckdb.DuckDBPyConnection, source: str, recording: str) -> list[di
     return dicts(con, _CAME, {"source": source, "recording": recording})
 
 
-def qualities(con: duckdb.DuckDBPyConnection, recording: str, bin_ns: int,
-              spans: list[tuple[int, int, int, int]]) -> dict[int, int]:
+def qualities(
+    con: duckdb.DuckDBPyConnection, recording: str, bin_ns: int, spans: list[tuple[int, int, int, int]]
+) -> dict[int, int]:
     """By number, the quality of the bins in spans of time: (number, clock epoch, start, end)."""
-    con.execute("CREATE OR REPLACE TEMP TABLE canary_spans "
-                "(number BIGINT, clock_epoch USMALLINT, start_ns BIGINT, end_ns BIGINT)")
-    con.execute("INSERT INTO canary_spans SELECT unnest($1), unnest($2), unnest($3), unnest($4)",
-                [list(column) for column in zip(*spans, strict=True)] if spans else [[], [], [], []])
+    con.execute(
+        "CREATE OR REPLACE TEMP TABLE canary_spans "
+        "(number BIGINT, clock_epoch USMALLINT, start_ns BIGINT, end_ns BIGINT)"
+    )
+    con.execute(
+        "INSERT INTO canary_spans SELECT unnest($1), unnest($2), unnest($3), unnest($4)",
+        [list(column) for column in zip(*spans, strict=True)] if spans else [[], [], [], []],
+    )
     return {row["number"]: row["quality"] for row in dicts(con, _QUALITY, {"recording": recording, "bin": bin_ns})}
 
 
@@ -77,10 +79,11 @@ def found(con: duckdb.DuckDBPyConnection, source: str) -> list[dict[str, Any]]:
         return dicts(con, _FOUND, {"source": source})
 
 
-def main_senders(con: duckdb.DuckDBPyConnection) -> dict[int, list[dict[str, Any]]]:
-    """By burst of the tables that detect_bursts left in CON, the sender of most bytes and its share."""
-    rows = dicts(con, "SELECT burst, source, share FROM burst_sources WHERE place = 1", {})
-    return {row["burst"]: [row] for row in rows}
+def bursts_of_canaries(con: duckdb.DuckDBPyConnection) -> dict[int, str]:
+    """The bursts that `mburst canary` sent among those that detect_bursts left in CON, by number, and their senders."""
+    query = "SELECT burst, source FROM bursts JOIN burst_sources USING (burst) WHERE pattern = 'canary' AND place = 1"
+    with readable(con):
+        return {row["burst"]: row["source"] for row in dicts(con, query, {})}
 
 
 def recording_qualities(con: duckdb.DuckDBPyConnection) -> dict[str, int]:
@@ -100,18 +103,3 @@ def readings(con: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
     """The rows of `canary`."""
     with readable(con):
         return dicts(con, "FROM canary ORDER BY host, interface, direction, start_ns, number", {})
-
-
-def detected_in(con: duckdb.DuckDBPyConnection, rack: str, since_ns: int, until_ns: int) -> tuple[int, list[str]]:
-    """How many canary bursts were detected at hosts of RACK in a time, and who sent them."""
-    [(count, senders)] = con.execute(
-        "SELECT count(DISTINCT (batch, number, recording_id)), list(DISTINCT source ORDER BY source) FROM canary "
-        "WHERE detected AND rack = $1 AND found_start_ns >= $2 AND found_start_ns < $3",
-        [rack, since_ns, until_ns]).fetchall()
-    return int(count), senders or []
-
-
-def marked(con: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
-    """Where canary bursts lie in which recording, as they were read."""
-    with readable(con):
-        return dicts(con, _MARKED, {})

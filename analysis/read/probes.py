@@ -50,12 +50,14 @@ SELECT count(*) FROM probes WHERE tx_ns >= $since AND tx_ns < $until
 Path = dict[str, Any]  # src, dst, protocol
 
 
-def cells(con: duckdb.DuckDBPyConnection, path: Path, since_ns: int, until_ns: int, measure: str | None,
-          width_ns: int) -> dict[str, Any]:
+def cells(
+    con: duckdb.DuckDBPyConnection, path: Path, since_ns: int, until_ns: int, measure: str | None, width_ns: int
+) -> dict[str, Any]:
     """The probes of a path in cells of WIDTH_NS (0: each by itself), as arrays by name: `at` when the slowest was sent,
     `largest` and `median` latency (ns, by MEASURE), `n` that were measured, `lost`."""
-    return con.execute(_CELLS, {**path, "since": since_ns, "until": until_ns, "measure": measure,
-                                "width": width_ns}).fetchnumpy()
+    return con.execute(
+        _CELLS, {**path, "since": since_ns, "until": until_ns, "measure": measure, "width": width_ns}
+    ).fetchnumpy()
 
 
 def paths(con: duckdb.DuckDBPyConnection, selected: dict[str, Any]) -> list[dict[str, Any]]:
@@ -63,12 +65,14 @@ def paths(con: duckdb.DuckDBPyConnection, selected: dict[str, Any]) -> list[dict
     return dicts(con, _PATHS, selected)
 
 
-def exchanges(con: duckdb.DuckDBPyConnection, selected: dict[str, Any], origin_ns: int, every: int, measure: str,
-              round_trip: str) -> dict[str, Any]:
+def exchanges(
+    con: duckdb.DuckDBPyConnection, selected: dict[str, Any], origin_ns: int, every: int, measure: str, round_trip: str
+) -> dict[str, Any]:
     """Each EVERYth of the SELECTED probes of a path by time: STAMPS since ORIGIN_NS, and latencies by both measures,
     ns."""
-    return con.execute(_EXCHANGES, {**selected, "origin": origin_ns, "every": every, "measure": measure,
-                                    "round_trip": round_trip}).fetchnumpy()
+    return con.execute(
+        _EXCHANGES, {**selected, "origin": origin_ns, "every": every, "measure": measure, "round_trip": round_trip}
+    ).fetchnumpy()
 
 
 def unplaced(con: duckdb.DuckDBPyConnection, since_ns: int, until_ns: int) -> int:

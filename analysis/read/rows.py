@@ -23,20 +23,25 @@ def dicts(con: duckdb.DuckDBPyConnection, query: str, parameters: dict[str, Any]
 
 def newest_bins(con: duckdb.DuckDBPyConnection, since_ns: int) -> list[tuple[str, int, int]]:
     """(recording_id, clock_epoch, ts_ns of the newest bin) of all that have bins of SINCE_NS or later."""
-    return con.execute("SELECT recording_id, clock_epoch, max(ts_ns) FROM bins WHERE ts_ns >= $1 GROUP BY ALL "
-                       "ORDER BY ALL", [since_ns]).fetchall()
+    return con.execute(
+        "SELECT recording_id, clock_epoch, max(ts_ns) FROM bins WHERE ts_ns >= $1 GROUP BY ALL ORDER BY ALL", [since_ns]
+    ).fetchall()
 
 
-def rows_since(con: duckdb.DuckDBPyConnection, table: str, columns: Iterable[str], epoch: tuple[str, int],
-               since_ns: int) -> pa.Table:
+def rows_since(
+    con: duckdb.DuckDBPyConnection, table: str, columns: Iterable[str], epoch: tuple[str, int], since_ns: int
+) -> pa.Table:
     """COLUMNS of the rows of TABLE, bins or sources, of a recording's clock epoch from SINCE_NS on."""
-    found = con.sql(f"SELECT {', '.join(columns)} FROM {table} "
-                    "WHERE recording_id = $1 AND clock_epoch = $2 AND ts_ns >= $3", params=[*epoch, since_ns])
+    found = con.sql(
+        f"SELECT {', '.join(columns)} FROM {table} WHERE recording_id = $1 AND clock_epoch = $2 AND ts_ns >= $3",
+        params=[*epoch, since_ns],
+    )
     return joined(table, columns, [found.to_arrow_table()])
 
 
-def newest_rows(con: duckdb.DuckDBPyConnection, table: str, columns: Iterable[str], since_ns: int, newest_ns: int,
-                limit: int) -> tuple[pa.Table, int]:
+def newest_rows(
+    con: duckdb.DuckDBPyConnection, table: str, columns: Iterable[str], since_ns: int, newest_ns: int, limit: int
+) -> tuple[pa.Table, int]:
     """COLUMNS of the rows of TABLE from SINCE_NS to NEWEST_NS, or from later on where they are more than about LIMIT;
     and from when on."""
     time = TIMES[table]

@@ -64,5 +64,6 @@ def ports_of(con: duckdb.DuckDBPyConnection, lane: tuple[str, str], groups: list
     con.execute("CREATE OR REPLACE TEMP TABLE members (number INTEGER, source VARCHAR)")
     con.execute(
         "INSERT INTO members SELECT unnest($1), unnest($2)",
-        [[k for k, group in enumerate(groups) for _ in group], [name for group in groups for name in group]])
+        [[k for k, group in enumerate(groups) for _ in group], [name for group in groups for name in group]],
+    )
     return con.execute(_PORTS, {"host": lane[0], "interface": lane[1]}).fetchall()

@@ -16,7 +16,7 @@ WIRE = 1538  # bytes of a full frame
 MOST = 400_000  # frames that are queued; of more bytes than these hold, each is larger
 
 
-class Pieces(NamedTuple):
+class ByteSpans(NamedTuple):
     """Bytes that each come evenly over a time. stretch: of the port, in which they were carried. sender: a number;
     those of one sender and stretch move together, −1 does not move. ns; sorted by stretch."""
 
@@ -26,12 +26,12 @@ class Pieces(NamedTuple):
     length: Floats
     bytes: Floats
 
-    def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Pieces:
+    def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> ByteSpans:
         """Some of them, or some of them several times."""
-        return Pieces(self.stretch[rows], self.sender[rows], self.start[rows], self.length[rows], self.bytes[rows])
+        return ByteSpans(self.stretch[rows], self.sender[rows], self.start[rows], self.length[rows], self.bytes[rows])
 
 
-class Queued(NamedTuple):
+class QueuedFrames(NamedTuple):
     """Frames in order of coming, and when each has left; a dropped one leaves with the frame before it."""
 
     time: Floats
@@ -51,7 +51,7 @@ class Queued(NamedTuple):
         return np.where(waits, (lost[after] + lost[after + 1]) / 2, 0.0)
 
 
-def frames_of(pieces: Pieces) -> tuple[Floats, Floats]:
+def frames_of(pieces: ByteSpans) -> tuple[Floats, Floats]:
     """Time and bytes of the frames in order of coming."""
     size = max(float(WIRE), float(pieces.bytes.sum()) / MOST)
     count = np.maximum(np.ceil(pieces.bytes / size - 0.5), 1).astype(np.int64)
@@ -62,14 +62,14 @@ def frames_of(pieces: Pieces) -> tuple[Floats, Floats]:
     return time[order], (pieces.bytes / count)[place][order]
 
 
-def queued(pieces: Pieces, bytes_per_ns: float, buffer_bytes: float = np.inf) -> Queued:
+def queued(pieces: ByteSpans, bytes_per_ns: float, buffer_bytes: float = np.inf) -> QueuedFrames:
     """Frames through a FIFO port with drop tail: each begins when it came and the one before has left."""
     time, size = frames_of(pieces)
     work = size / bytes_per_ns
     if np.isinf(buffer_bytes):
         done = np.cumsum(work)
         left = done + np.maximum.accumulate(time - (done - work)) if len(work) else done
-        return Queued(time, left, np.zeros(len(time), dtype=bool))
+        return QueuedFrames(time, left, np.zeros(len(time), dtype=bool))
     room, free = buffer_bytes / bytes_per_ns, -np.inf
     left, dropped = np.empty(len(time)), np.zeros(len(time), dtype=bool)
     for k, (at, own) in enumerate(zip(time.tolist(), work.tolist(), strict=True)):
@@ -78,4 +78,4 @@ def queued(pieces: Pieces, bytes_per_ns: float, buffer_bytes: float = np.inf) ->
         else:
             free = max(free, at) + own
         left[k] = free
-    return Queued(time, left, dropped)
+    return QueuedFrames(time, left, dropped)

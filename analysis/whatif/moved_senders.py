@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cause.arriving import Curve, Stretches
+from ..cause.arriving import ArrivalCurve, FullStretches
 from ..model.stats import Floats
-from .frames import Pieces
+from .frames import ByteSpans
 
 STILL = -1  # the sender of what does not move
 MOST_MEMBERS = 128  # that `other` is split into
@@ -38,7 +38,7 @@ def none_known() -> SenderRows:
     return SenderRows(np.zeros(0, dtype=np.int64), *(np.zeros(0) for _ in range(5)))
 
 
-def whole_pieces(full: Stretches, curve: Curve) -> Pieces:
+def whole_pieces(full: FullStretches, curve: ArrivalCurve) -> ByteSpans:
     """All that came beyond the background, whoever sent it: between the points of the curve, evenly."""
     place = np.maximum(np.searchsorted(full.begin, curve.time, side="right") - 1, 0)
     own = curve.until - full.begin[place] - full.background * (curve.time - full.begin[place])
@@ -48,10 +48,12 @@ def whole_pieces(full: Stretches, curve: Curve) -> Pieces:
     came = np.maximum(own[inside + 1] - own[inside], 0) * full.rate
     rows, came = inside[came > 0], came[came > 0]
     length = curve.time[rows + 1] - curve.time[rows]
-    return Pieces(place[rows], np.full(len(rows), STILL), curve.time[rows], length, came)
+    return ByteSpans(place[rows], np.full(len(rows), STILL), curve.time[rows], length, came)
 
 
-def sender_pieces(full: Stretches, curve: Curve, whole: Pieces, rows: SenderRows, quiet_ns: float) -> Pieces:
+def sender_pieces(
+    full: FullStretches, curve: ArrivalCurve, whole: ByteSpans, rows: SenderRows, quiet_ns: float
+) -> ByteSpans:
     """The same by sender, as far as senders are known; the rest does not move. quiet_ns: recorded time outside of all
     stretches, in which a sender sends what it sends beside bursts."""
     place = np.searchsorted(full.begin, rows.last, side="right") - 1
@@ -66,8 +68,11 @@ def sender_pieces(full: Stretches, curve: Curve, whole: Pieces, rows: SenderRows
     bursting = np.maximum(sent - usual, 0) / np.maximum(sent, 1e-9)
     moving = np.flatnonzero((bursting >= 0.5) & (volume > 0))
     start = curve.coming(begin[moving])
-    pieces = Pieces(
-        place[moving], group[moving], start, np.maximum(curve.coming(end[moving]) - start, 0),
+    pieces = ByteSpans(
+        place[moving],
+        group[moving],
+        start,
+        np.maximum(curve.coming(end[moving]) - start, 0),
         (volume * bursting)[moving],
     )
     pieces = split(pieces, rows.members[kept][moving], rows.sender[kept][moving] < 0)
@@ -86,7 +91,7 @@ def grouped(place: NDArray[np.int64], sender: NDArray[np.int64], volume: Floats)
     return number, sent
 
 
-def split(pieces: Pieces, members: Floats, several: NDArray[np.bool_]) -> Pieces:
+def split(pieces: ByteSpans, members: Floats, several: NDArray[np.bool_]) -> ByteSpans:
     """Pieces of several senders as so many equal ones."""
     count = np.where(several, np.clip(np.round(members), 1, MOST_MEMBERS), 1).astype(np.int64)
     place = np.repeat(np.arange(len(count)), count)
@@ -95,7 +100,7 @@ def split(pieces: Pieces, members: Floats, several: NDArray[np.bool_]) -> Pieces
     return pieces.take(place)._replace(sender=sender, bytes=(pieces.bytes / count)[place])
 
 
-def with_rest(pieces: Pieces, whole: Pieces, stretches: int) -> Pieces:
+def with_rest(pieces: ByteSpans, whole: ByteSpans, stretches: int) -> ByteSpans:
     """The pieces of known senders, and what is left of the whole; never more than the whole of each stretch."""
     total = np.bincount(whole.stretch, whole.bytes, stretches)
     known = np.bincount(pieces.stretch, pieces.bytes, stretches)
@@ -105,14 +110,16 @@ def with_rest(pieces: Pieces, whole: Pieces, stretches: int) -> Pieces:
     pieces = pieces._replace(bytes=pieces.bytes * scale[pieces.stretch])
     rest = whole._replace(bytes=whole.bytes * left[whole.stretch])
     rest = rest.take(rest.bytes > 0)
-    return Pieces(
-        np.concatenate((pieces.stretch, rest.stretch)), np.concatenate((pieces.sender, rest.sender)),
-        np.concatenate((pieces.start, rest.start)), np.concatenate((pieces.length, rest.length)),
+    return ByteSpans(
+        np.concatenate((pieces.stretch, rest.stretch)),
+        np.concatenate((pieces.sender, rest.sender)),
+        np.concatenate((pieces.start, rest.start)),
+        np.concatenate((pieces.length, rest.length)),
         np.concatenate((pieces.bytes, rest.bytes)),
     )
 
 
-def paced(pieces: Pieces, factor: float) -> Pieces:
+def paced(pieces: ByteSpans, factor: float) -> ByteSpans:
     """Each sender of a stretch takes so many times as long for its bytes, from its first on."""
     if not len(pieces.start):
         return pieces
@@ -123,7 +130,7 @@ def paced(pieces: Pieces, factor: float) -> Pieces:
     return pieces._replace(start=begin + factor * (pieces.start - begin), length=factor * pieces.length)
 
 
-def ranks(pieces: Pieces, rng: np.random.Generator | None = None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def ranks(pieces: ByteSpans, rng: np.random.Generator | None = None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The place of each piece's sender among those of its stretch, and how many they are; in the order in which they
     began, or in any."""
     if not len(pieces.stretch):
@@ -142,7 +149,7 @@ def ranks(pieces: Pieces, rng: np.random.Generator | None = None) -> tuple[NDArr
     return turn[group], count[stretch][group]
 
 
-def staggered(pieces: Pieces, over_ns: float, rng: np.random.Generator | None = None) -> Pieces:
+def staggered(pieces: ByteSpans, over_ns: float, rng: np.random.Generator | None = None) -> ByteSpans:
     """The senders of each stretch begin one after the other: the first as it did, the last later by `over_ns`."""
     moving = pieces.sender != STILL
     turn, count = ranks(pieces.take(moving), rng)
@@ -152,8 +159,8 @@ def staggered(pieces: Pieces, over_ns: float, rng: np.random.Generator | None = 
 
 
 def in_waves(
-    pieces: Pieces, most: int, rates: tuple[float, float], rng: np.random.Generator | None = None
-) -> Pieces:
+    pieces: ByteSpans, most: int, rates: tuple[float, float], rng: np.random.Generator | None = None
+) -> ByteSpans:
     """At most so many senders of a stretch at once: each wave begins when the one before has been carried. rates: of
     the link and of the background, bytes in a ns; what came of the latter since the wave began is carried with it."""
     moving = np.flatnonzero(pieces.sender != STILL)

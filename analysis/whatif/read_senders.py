@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..cause.arriving import Stretches
+from ..cause.arriving import FullStretches
 from ..cause.port import Port
 from .moved_senders import SenderRows
 
@@ -40,7 +40,7 @@ ORDER BY first, sender
 
 
 def senders_while_full(
-    con: duckdb.DuckDBPyConnection, port: Port, full: Stretches, bursts: list[dict[str, Any]], origin: int
+    con: duckdb.DuckDBPyConnection, port: Port, full: FullStretches, bursts: list[dict[str, Any]], origin: int
 ) -> SenderRows:
     """What each sender sent in each full stretch. bursts: of this port; they name its recordings, and how many senders
     there are about."""

@@ -13,11 +13,11 @@ from typing import NamedTuple
 import numpy as np
 
 from ...units import format_share
-from ..cause.arriving import Curve, Stretches, curve_of_probes, curve_of_senders, stretches_of
+from ..cause.arriving import ArrivalCurve, FullStretches, curve_of_probes, curve_of_senders, stretches_of
 from ..cause.evidence.fifo import waited_here
 from ..cause.scene import Evidence, Scene
 from ..model.stats import Floats, correlation, quantiles
-from .frames import Pieces, Queued, queued
+from .frames import ByteSpans, QueuedFrames, queued
 from .moved_senders import (
     MOST_MEMBERS,
     STILL,
@@ -42,7 +42,7 @@ PLATEAU = 0.15  # of those that meet it, beyond TOP: the buffer is full and drop
 
 
 @dataclass(frozen=True)
-class Change:
+class WhatIfChange:
     """What is changed against the recorded situation; as it was where nothing is given."""
 
     name: str
@@ -57,14 +57,14 @@ class Change:
         return bool(self.stagger_ns or self.fan_in)
 
 
-class Outcome(NamedTuple):
+class PredictedLatency(NamedTuple):
     """Latency of the recorded probes under a change: p50, p99, p99.9 in ns, and the share dropped.
 
     p99_range: what the recording leaves open, ns; None where nothing does, or nobody knows. unsure: why that is too
     wide for a prediction; empty where it is not.
     """
 
-    change: Change
+    change: WhatIfChange
     quantiles_ns: tuple[float | None, ...]
     dropped: float
     slow: float  # share beyond the threshold of the recorded tail, dropped ones included
@@ -82,16 +82,16 @@ class Replay:
     modelled. fan_in, known: median number of senders of a stretch, and the share of its bytes whose sender is known.
     """
 
-    full: Stretches
-    whole: Pieces  # whoever sent it
-    sent: Pieces  # by sender
+    full: FullStretches
+    whole: ByteSpans  # whoever sent it
+    sent: ByteSpans  # by sender
     link_bps: float
     arrival_share: float | None
     met: Floats
     base: Floats  # each probe's latency without its wait at this port
     repeated: Floats  # the latency of those that the port dropped and TCP repeated, or that waited behind one; else NaN
     threshold_ns: float
-    recorded: Outcome
+    recorded: PredictedLatency
     error_ns: float
     error_high_ns: float
     relative_error: float
@@ -100,10 +100,10 @@ class Replay:
     fan_in: int
     known: float
     lost_bytes: str  # what shows that the recorded port dropped some of what came; empty where nothing does
-    modelled: Outcome = field(init=False)
+    modelled: PredictedLatency = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "modelled", predict(self, Change("as recorded")))
+        object.__setattr__(self, "modelled", predict(self, WhatIfChange("as recorded")))
 
     @property
     def peak_bytes(self) -> float:
@@ -124,10 +124,10 @@ class Replay:
         return max(self.speed(link_bps) - self.background, 0.02 * self.speed(link_bps))
 
 
-class Fitted(NamedTuple):
+class FittedArrivals(NamedTuple):
     """Arrivals, the first part of a stretch in which they mostly come, and the error that they leave."""
 
-    curve: Curve
+    curve: ArrivalCurve
     share: float | None
     modelled: Floats  # the wait of each probe that the curve was not made from; NaN for the others
 
@@ -158,7 +158,7 @@ def calibrate(scene: Scene, evidence: Evidence, rows: SenderRows | None = None) 
         waits = np.maximum(by_senders.leaving(at[here]) - at[here], 0)
         own = np.isfinite(fitted.modelled)
         if off(waits, waited[here])[own].mean() <= off(fitted.modelled, waited[here])[own].mean() + port.bin_ns / 2:
-            fitted = Fitted(by_senders, None, waits)
+            fitted = FittedArrivals(by_senders, None, waits)
     late = np.flatnonzero(np.isfinite(fitted.modelled) & (waited[here] > threshold - evidence.tail.median_ns))
     late = late if len(late) else np.flatnonzero(np.isfinite(fitted.modelled))
     error = off(fitted.modelled, waited[here])[late]
@@ -167,10 +167,11 @@ def calibrate(scene: Scene, evidence: Evidence, rows: SenderRows | None = None) 
     base[~repeated] = base_of(full, at, total, waited)
     quiet = port.bins * port.bin_ns - float(full.length.sum())
     sent = sender_pieces(full, fitted.curve, whole, rows if rows is not None else none_known(), quiet)
+    slow = float((every > threshold).mean())
     return Replay(
         full, whole, sent, port.link_bps, fitted.share, met[answered], base, np.where(repeated, every, np.nan),
         threshold,
-        Outcome(Change("as recorded"), tuple(quantiles(every, LEVELS)), 0.0, float((every > threshold).mean())),
+        PredictedLatency(WhatIfChange("as recorded"), tuple(quantiles(every, LEVELS)), 0.0, slow),
         float(np.median(error)), float(np.quantile(error, 0.9)),
         float(np.median(error / np.maximum(waited[here][late], 1.0))),
         correlation(fitted.modelled[late], waited[here][late]), len(late),
@@ -179,7 +180,7 @@ def calibrate(scene: Scene, evidence: Evidence, rows: SenderRows | None = None) 
     )  # fmt: skip
 
 
-def dropping(scene: Scene, evidence: Evidence, full: Stretches, met: Floats, waited: Floats) -> str:
+def dropping(scene: Scene, evidence: Evidence, full: FullStretches, met: Floats, waited: Floats) -> str:
     """What shows that the recorded port dropped some of what came, so that nobody knows how much that was."""
     queue = next((q for c, q in zip(scene.crossings, scene.queues, strict=True) if c is evidence.crossing), None)
     if queue is not None and queue.dropped:
@@ -199,7 +200,7 @@ def off(modelled: Floats, waited: Floats) -> Floats:
     return np.abs(modelled - waited)
 
 
-def fit_arrivals(full: Stretches, met: Floats, waited: Floats) -> Fitted:
+def fit_arrivals(full: FullStretches, met: Floats, waited: Floats) -> FittedArrivals:
     """The arrivals by all probes, and what those by every other probe say of the rest."""
     even = np.arange(len(met)) % 2 == 0
     modelled = np.full(len(met), np.nan)
@@ -207,10 +208,10 @@ def fit_arrivals(full: Stretches, met: Floats, waited: Floats) -> Fitted:
         curve, _ = curve_of_probes(full, met[part], waited[part])
         modelled[~part] = np.maximum(curve.leaving(met[~part]) - met[~part], 0)
     curve, share = curve_of_probes(full, met, waited)
-    return Fitted(curve, share, modelled)
+    return FittedArrivals(curve, share, modelled)
 
 
-def base_of(full: Stretches, met: Floats, total: Floats, waited: Floats) -> Floats:
+def base_of(full: FullStretches, met: Floats, total: Floats, waited: Floats) -> Floats:
     """Each probe's latency without its wait in front of the full port. What else it met in that stage cannot be
     separated from the wait: it is that of the probes that met no full port, one after the other."""
     here = full.holding(met) >= 0
@@ -222,14 +223,14 @@ def base_of(full: Stretches, met: Floats, total: Floats, waited: Floats) -> Floa
     return base
 
 
-def fan_in_of(sent: Pieces) -> int:
+def fan_in_of(sent: ByteSpans) -> int:
     """The median number of senders of a stretch; 0 where none is known."""
     moving = sent.sender != STILL
     pairs = np.unique(np.column_stack((sent.stretch[moving], sent.sender[moving])), axis=0)
     return int(np.median(np.unique(pairs[:, 0], return_counts=True)[1])) if len(pairs) else 0
 
 
-def replayed(replay: Replay, pieces: Pieces, change: Change) -> tuple[Floats, Floats]:
+def replayed(replay: Replay, pieces: ByteSpans, change: WhatIfChange) -> tuple[Floats, Floats]:
     """Latency of each probe, and how likely it is to be dropped."""
     if change.priority:
         return replay.base, np.zeros(len(replay.base))
@@ -239,18 +240,18 @@ def replayed(replay: Replay, pieces: Pieces, change: Change) -> tuple[Floats, Fl
     return total if may_drop_less(replay, change) else as_repeated(replay, total), port.loss(replay.met)
 
 
-def wait_behind(replay: Replay, port: Queued, link_bps: float) -> Floats:
+def wait_behind(replay: Replay, port: QueuedFrames, link_bps: float) -> Floats:
     """How long each probe waits behind what is queued: the bursts have what the background leaves of the link, but what
     is before a probe has all of it."""
     return port.wait(replay.met) * (replay.free(link_bps) / replay.speed(link_bps))
 
 
-def may_drop_less(replay: Replay, change: Change) -> bool:
+def may_drop_less(replay: Replay, change: WhatIfChange) -> bool:
     """Whether what the recorded port dropped may find room under a change."""
     return (change.link_bps or 0.0) > replay.link_bps or change.moves or deepens(replay, change)
 
 
-def deepens(replay: Replay, change: Change) -> bool:
+def deepens(replay: Replay, change: WhatIfChange) -> bool:
     """Whether the buffer holds more than it had to."""
     return change.buffer_bytes is not None and change.buffer_bytes > replay.peak_bytes
 
@@ -260,7 +261,7 @@ def as_repeated(replay: Replay, total: Floats) -> Floats:
     return np.where(np.isnan(replay.repeated), total, replay.repeated)
 
 
-def moved(replay: Replay, pieces: Pieces, change: Change, rng: np.random.Generator | None = None) -> Pieces:
+def moved(replay: Replay, pieces: ByteSpans, change: WhatIfChange, rng: np.random.Generator | None = None) -> ByteSpans:
     """The bytes of the senders under a change."""
     if change.fan_in:
         speed = replay.speed(change.link_bps or replay.link_bps)
@@ -268,12 +269,12 @@ def moved(replay: Replay, pieces: Pieces, change: Change, rng: np.random.Generat
     return staggered(pieces, change.stagger_ns, rng) if change.stagger_ns else pieces
 
 
-def predict(replay: Replay, change: Change) -> Outcome:
+def predict(replay: Replay, change: WhatIfChange) -> PredictedLatency:
     """What the probes would have met, and how sure that is."""
     pieces = moved(replay, replay.sent, change) if change.moves else replay.whole
     total, lost = replayed(replay, pieces, change)
     late = int(np.count_nonzero(total > replay.threshold_ns)) + float(lost[total <= replay.threshold_ns].sum())
-    outcome = Outcome(
+    outcome = PredictedLatency(
         change, tuple(quantiles(total, LEVELS)), float(lost.sum()) / len(total), late / len(total), near_p99(total)
     )
     return with_doubts(replay, outcome)
@@ -285,7 +286,7 @@ def near_p99(total: Floats) -> tuple[float, float]:
     return float(low or 0.0), float(high or 0.0)
 
 
-def with_doubts(replay: Replay, outcome: Outcome) -> Outcome:
+def with_doubts(replay: Replay, outcome: PredictedLatency) -> PredictedLatency:
     """The outcome with what the recording leaves open."""
     assert outcome.p99_range is not None
     change, (low, high), predicted = outcome.change, outcome.p99_range, outcome.quantiles_ns[1] or 0.0
@@ -297,7 +298,7 @@ def with_doubts(replay: Replay, outcome: Outcome) -> Outcome:
     return outcome._replace(p99_range=(low, high), unsure=why_unsure(replay, change, most > 0) if wide else "")
 
 
-def hidden(replay: Replay, change: Change) -> float:
+def hidden(replay: Replay, change: WhatIfChange) -> float:
     """The largest p99 that there may be since the recorded port dropped some of what came: the queue that it had, on
     the changed link, with as much repeated; without end where more than that fits the buffer. 0 where it dropped
     nothing."""
@@ -308,7 +309,7 @@ def hidden(replay: Replay, change: Change) -> float:
     return np.inf if deeper else near_p99(as_repeated(replay, replay.base + replay_waits(replay) * slower))[1]
 
 
-def why_unsure(replay: Replay, change: Change, dropped: bool) -> str:
+def why_unsure(replay: Replay, change: WhatIfChange, dropped: bool) -> str:
     """What makes the range wide."""
     if dropped:
         return f"it is not known how much came ({replay.lost_bytes})"
@@ -324,7 +325,7 @@ def replay_waits(replay: Replay) -> Floats:
     return wait_behind(replay, queued(replay.whole, replay.free(replay.link_bps)), replay.link_bps)
 
 
-def possible(replay: Replay, change: Change) -> list[Pieces]:
+def possible(replay: Replay, change: WhatIfChange) -> list[ByteSpans]:
     """The bytes of the senders under a change, as they may be as well: in other orders, somewhat faster or slower, and
     with one or many senders where they are not known. A faster link has a queue where the bursts are faster still."""
     if not change.moves:
@@ -337,7 +338,7 @@ def possible(replay: Replay, change: Change) -> list[Pieces]:
     return found
 
 
-def in_parts(sent: Pieces) -> Pieces:
+def in_parts(sent: ByteSpans) -> ByteSpans:
     """The bytes of unknown senders as those of many equal ones."""
     still = np.flatnonzero(sent.sender == STILL)
     count = np.where(sent.sender == STILL, MOST_MEMBERS, 1)
@@ -347,32 +348,34 @@ def in_parts(sent: Pieces) -> Pieces:
     return sent.take(place)._replace(sender=sender, bytes=(sent.bytes / count)[place])
 
 
-def what_if(replay: Replay, changes: list[Change]) -> list[Outcome]:
+def what_if(replay: Replay, changes: list[WhatIfChange]) -> list[PredictedLatency]:
     """The predicted outcome of each change."""
     return [predict(replay, change) for change in changes]
 
 
-def usual_changes(replay: Replay) -> list[Change]:
+def usual_changes(replay: Replay) -> list[WhatIfChange]:
     """What is worth asking of any incast, with sizes from the recording: a link of 2.5 and 10 times the speed, a class
     or link of its own, senders over twice the median burst's drain, half and a quarter of the senders, half the
     queue."""
     link = replay.link_bps
     drain = float(np.median(replay.full.length))
     changes = [
-        Change("link 2.5 times as fast", link_bps=2.5 * link),
-        Change("link 10 times as fast", link_bps=10 * link),
-        Change("strict priority or a separate link for the probes' class", priority=True),
-        Change("senders staggered over twice the time that a burst takes", stagger_ns=2 * drain),
+        WhatIfChange("link 2.5 times as fast", link_bps=2.5 * link),
+        WhatIfChange("link 10 times as fast", link_bps=10 * link),
+        WhatIfChange("strict priority or a separate link for the probes' class", priority=True),
+        WhatIfChange("senders staggered over twice the time that a burst takes", stagger_ns=2 * drain),
     ]
     for part in (2, 4):
         if replay.fan_in >= 2 * part:
-            changes.append(Change(f"at most {replay.fan_in // part} senders at once", fan_in=replay.fan_in // part))
-    return [*changes, Change("half the buffer that the bursts filled", buffer_bytes=replay.peak_bytes / 2)]
+            changes.append(
+                WhatIfChange(f"at most {replay.fan_in // part} senders at once", fan_in=replay.fan_in // part)
+            )
+    return [*changes, WhatIfChange("half the buffer that the bursts filled", buffer_bytes=replay.peak_bytes / 2)]
 
 
-def together(changes: list[Change]) -> Change:
+def together(changes: list[WhatIfChange]) -> WhatIfChange:
     """All of several changes at once."""
-    usual, merged = vars(Change("")), Change("all of these")
+    usual, merged = vars(WhatIfChange("")), WhatIfChange("all of these")
     for change in changes:
         different = {name: value for name, value in vars(change).items() if name != "name" and value != usual[name]}
         merged = replace(merged, **different)

@@ -11,14 +11,14 @@ from ..model.stats import Floats
 WIDTHS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
-class Slow(NamedTuple):
+class SlowRequests(NamedTuple):
     """A request of `width` answers, each late with probability p independently."""
 
     width: int
     share: float
 
 
-class Sensitivity(NamedTuple):
+class ApplicationThreshold(NamedTuple):
     """A published threshold: from this added delay on an application was seen to suffer."""
 
     application: str
@@ -32,19 +32,19 @@ POPESCU = (
     "applications' performance, University of Cambridge, UCAM-CL-TR-914, 2017"
 )
 SENSITIVITIES = (
-    Sensitivity("Lasso regression on STRADS", 20e3, "training takes longer", POPESCU),
-    Sensitivity("memcached", 100e3, "over 20 % of the throughput is lost; about half at 200 µs", POPESCU),
-    Sensitivity("DNS server", 200e3, "throughput falls between 200 and 300 µs", POPESCU),
-    Sensitivity("Spark regression", 500e3, "no effect below", POPESCU),
+    ApplicationThreshold("Lasso regression on STRADS", 20e3, "training takes longer", POPESCU),
+    ApplicationThreshold("memcached", 100e3, "over 20 % of the throughput is lost; about half at 200 µs", POPESCU),
+    ApplicationThreshold("DNS server", 200e3, "throughput falls between 200 and 300 µs", POPESCU),
+    ApplicationThreshold("Spark regression", 500e3, "no effect below", POPESCU),
 )
 
 
-def slow_requests(p: float, widths: tuple[int, ...] = WIDTHS) -> list[Slow]:
+def slow_requests(p: float, widths: tuple[int, ...] = WIDTHS) -> list[SlowRequests]:
     """1 − (1 − p)^n: the share of requests that wait for at least one late answer (Dean and Barroso 2013)."""
-    return [Slow(width, float(-np.expm1(width * np.log1p(-p)) if p < 1 else 1.0)) for width in widths]
+    return [SlowRequests(width, float(-np.expm1(width * np.log1p(-p)) if p < 1 else 1.0)) for width in widths]
 
 
-def delay_beyond(total: Floats, median: float) -> list[tuple[Sensitivity, float]]:
+def delay_beyond(total: Floats, median: float) -> list[tuple[ApplicationThreshold, float]]:
     """For each published threshold, the share of probes whose delay beyond the median reaches it.
 
     The published delays were added to every exchange; a share here says how much of the traffic meets such a delay, not

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...analysis.answers.host import LaneReport
 from ...analysis.model import distributions
-from ...analysis.model.context import Latency, Queue
+from ...analysis.model.context import PathLatency, QueueWindows
 from ...analysis.model.envelope import Interval, steps
 from ...units import format_duration, format_rate
 from .palette import LIGHT
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 NS_PER_MINUTE = 60_000_000_000
 BUCKETS = 600  # of a figure's first view; the page draws one a pixel
-FONT = ('system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "Noto Sans", "Liberation Sans", Arial, '
-        "sans-serif")
+FONT = (
+    'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "Noto Sans", "Liberation Sans", Arial, sans-serif'
+)
 MARGIN_TOP, MARGIN_BOTTOM, STRIP, SPACE = 8, 40, 16, 26  # pixels
 UTILIZATION, LATENCY, QUEUE = 320, 150, 130
 AROUND = 1.5  # how far a logarithmic axis reaches beyond its values, as a factor
@@ -78,8 +79,17 @@ def boxes(spans: Sequence[Interval], height: float, origin_ns: int) -> tuple[lis
 def line(role: str, x: Any, y: Any, colour: str, **more: Any) -> dict[str, Any]:
     """A trace of lines in a colour of the palette; `role` is what it shows."""
     line = {"color": LIGHT[colour], "width": more.pop("width", 1.2), **more.pop("line", {})}
-    return {"type": "scatter", "mode": "lines", "meta": role, "x": x, "y": y, "line": line, "hoverinfo": "none",
-            "showlegend": False, **more}
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "meta": role,
+        "x": x,
+        "y": y,
+        "line": line,
+        "hoverinfo": "none",
+        "showlegend": False,
+        **more,
+    }
 
 
 def _rate_traces(report: LaneReport, axis: Axis, top: float, threshold: float | None) -> list[dict[str, Any]]:
@@ -115,7 +125,7 @@ def _strip_traces(report: LaneReport) -> list[dict[str, Any]]:
     return marks
 
 
-def _latency_traces(report: LaneReport, latency: Latency) -> list[dict[str, Any]]:
+def _latency_traces(report: LaneReport, latency: PathLatency) -> list[dict[str, Any]]:
     zero = origin(report)
     points = latency.view(report.start_ns, report.end_ns, BUCKETS)
     x = (points.at_ns - zero) / 1e9
@@ -123,14 +133,26 @@ def _latency_traces(report: LaneReport, latency: Latency) -> list[dict[str, Any]
     return [
         line("latency-median", x, points.median / 1e6, "latency-median", yaxis="y2"),
         line("latency", x, points.largest / 1e6, "latency", yaxis="y2", width=1.3),
-        {"type": "scatter", "mode": "markers", "meta": "lost", "x": (points.lost_ns - zero) / 1e9,
-         "y": [ceiling] * len(points.lost_ns), "yaxis": "y2", "hoverinfo": "none", "showlegend": False,
-         "marker": {"symbol": "x-thin", "size": 7, "line": {"width": 1.6, "color": LIGHT["loss"]},
-                    "color": LIGHT["loss"]}},
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "meta": "lost",
+            "x": (points.lost_ns - zero) / 1e9,
+            "y": [ceiling] * len(points.lost_ns),
+            "yaxis": "y2",
+            "hoverinfo": "none",
+            "showlegend": False,
+            "marker": {
+                "symbol": "x-thin",
+                "size": 7,
+                "line": {"width": 1.6, "color": LIGHT["loss"]},
+                "color": LIGHT["loss"],
+            },
+        },
     ]
 
 
-def _queue_traces(report: LaneReport, queue: Queue) -> list[dict[str, Any]]:
+def _queue_traces(report: LaneReport, queue: QueueWindows) -> list[dict[str, Any]]:
     zero = origin(report)
     x: list[float | None] = []
     y: list[float | None] = []
@@ -143,23 +165,39 @@ def _queue_traces(report: LaneReport, queue: Queue) -> list[dict[str, Any]]:
 
 def y_axis(domain: tuple[float, float], title: str, **more: Any) -> dict[str, Any]:
     """An upward axis that does not zoom, over a part of the figure's height."""
-    return {"domain": list(domain), "fixedrange": True, "zeroline": False, "gridcolor": LIGHT["rule"], "gridwidth": 1,
-            "tickangle": 0, "ticklabeloverflow": "allow",
-            "tickfont": {"size": 11, "color": LIGHT["muted"]}, "automargin": False, "anchor": "x",
-            "title": {"text": title, "font": {"size": 12, "color": LIGHT["muted"]}, "standoff": 8}, **more}
+    return {
+        "domain": list(domain),
+        "fixedrange": True,
+        "zeroline": False,
+        "gridcolor": LIGHT["rule"],
+        "gridwidth": 1,
+        "tickangle": 0,
+        "ticklabeloverflow": "allow",
+        "tickfont": {"size": 11, "color": LIGHT["muted"]},
+        "automargin": False,
+        "anchor": "x",
+        "title": {"text": title, "font": {"size": 12, "color": LIGHT["muted"]}, "standoff": 8},
+        **more,
+    }
 
 
 def _log_ticks(low: float, high: float) -> list[float]:
     return [10.0**power for power in range(-6, 8) if low / 10 <= 10.0**power <= high * 10]
 
 
-def _latency_axis(latency: Latency, domain: tuple[float, float]) -> dict[str, Any]:
+def _latency_axis(latency: PathLatency, domain: tuple[float, float]) -> dict[str, Any]:
     answered = latency.median[latency.n > 0]
     low = max(float(answered.min()), 1.0) / 1e6 if len(answered) else 1e-3
     high = (latency.max_ns or 1_000_000) / 1e6
     ticks = _log_ticks(low, high)
-    return y_axis(domain, "Latency", type="log", range=[math.log10(low / 1.5), math.log10(high * 2.2)],
-                   tickvals=ticks, ticktext=[format_duration(value * 1e6) for value in ticks])
+    return y_axis(
+        domain,
+        "Latency",
+        type="log",
+        range=[math.log10(low / 1.5), math.log10(high * 2.2)],
+        tickvals=ticks,
+        ticktext=[format_duration(value * 1e6) for value in ticks],
+    )
 
 
 def reference_lines(link_bps: int | None, threshold: float | None) -> list[dict[str, Any]]:
@@ -167,9 +205,19 @@ def reference_lines(link_bps: int | None, threshold: float | None) -> list[dict[
     if not link_bps:
         return []
     return [
-        {"type": "line", "xref": "paper", "yref": "y", "x0": 0, "x1": 1, "y0": value, "y1": value, "layer": "above",
-         "line": {"color": LIGHT["ink"], "width": 1, "dash": dash}}
-        for value, dash in ((100.0, "solid"), (100 * (threshold or 0), "dot")) if value
+        {
+            "type": "line",
+            "xref": "paper",
+            "yref": "y",
+            "x0": 0,
+            "x1": 1,
+            "y0": value,
+            "y1": value,
+            "layer": "above",
+            "line": {"color": LIGHT["ink"], "width": 1, "dash": dash},
+        }
+        for value, dash in ((100.0, "solid"), (100 * (threshold or 0), "dot"))
+        if value
     ]
 
 
@@ -190,8 +238,13 @@ def timeline(report: LaneReport, threshold: float | None = None) -> go.Figure:
     plot = sum(heights)
     low = 1 - (STRIP + UTILIZATION) / plot
     layout: dict[str, Any] = {
-        "yaxis": y_axis((low, 1 - STRIP / plot), axis.title, range=[0, top], ticksuffix=axis.suffix.strip()
-                         if link else "", nticks=6),
+        "yaxis": y_axis(
+            (low, 1 - STRIP / plot),
+            axis.title,
+            range=[0, top],
+            ticksuffix=axis.suffix.strip() if link else "",
+            nticks=6,
+        ),
         "yaxis4": {"domain": [1 - STRIP / plot, 1], "range": [-0.7, 1.7], "visible": False, "fixedrange": True},
     }
     data = _strip_traces(report) + _rate_traces(report, axis, top, threshold)
@@ -202,26 +255,52 @@ def timeline(report: LaneReport, threshold: float | None = None) -> go.Figure:
     if queue:
         data += _queue_traces(report, queue[0])
         high = max((entry.max_bytes or 0 for entry in report.queues), default=0) / 1e6
-        layout["yaxis3"] = y_axis((max(0.0, low - (SPACE + QUEUE) / plot), low - SPACE / plot), "Queue, MB",
-                                   range=[0, max(high, 1e-3) * 1.12], nticks=4)
+        layout["yaxis3"] = y_axis(
+            (max(0.0, low - (SPACE + QUEUE) / plot), low - SPACE / plot),
+            "Queue, MB",
+            range=[0, max(high, 1e-3) * 1.12],
+            nticks=4,
+        )
     layout.update(
-        height=plot + MARGIN_TOP + MARGIN_BOTTOM, margin={"l": 64, "r": 10, "t": MARGIN_TOP, "b": MARGIN_BOTTOM},
-        xaxis={"domain": [0, 1], "anchor": "free", "position": 0, "showgrid": True, "gridcolor": LIGHT["rule"],
-               "zeroline": False, "range": [(report.start_ns - origin(report)) / 1e9,
-                                            (report.end_ns - origin(report)) / 1e9],
-               "tickfont": {"size": 11, "color": LIGHT["muted"]}, "ticks": "outside", "ticklen": 5,
-               "tickcolor": LIGHT["rule"], "showspikes": True, "spikemode": "across", "spikesnap": "cursor",
-               "spikethickness": 1, "spikedash": "solid", "spikecolor": LIGHT["muted"],
-               "title": {"text": "seconds", "font": {"size": 11, "color": LIGHT["muted"]}}},
-        shapes=reference_lines(link, threshold), hovermode="x", dragmode="zoom", **common(),
+        height=plot + MARGIN_TOP + MARGIN_BOTTOM,
+        margin={"l": 64, "r": 10, "t": MARGIN_TOP, "b": MARGIN_BOTTOM},
+        xaxis={
+            "domain": [0, 1],
+            "anchor": "free",
+            "position": 0,
+            "showgrid": True,
+            "gridcolor": LIGHT["rule"],
+            "zeroline": False,
+            "range": [(report.start_ns - origin(report)) / 1e9, (report.end_ns - origin(report)) / 1e9],
+            "tickfont": {"size": 11, "color": LIGHT["muted"]},
+            "ticks": "outside",
+            "ticklen": 5,
+            "tickcolor": LIGHT["rule"],
+            "showspikes": True,
+            "spikemode": "across",
+            "spikesnap": "cursor",
+            "spikethickness": 1,
+            "spikedash": "solid",
+            "spikecolor": LIGHT["muted"],
+            "title": {"text": "seconds", "font": {"size": 11, "color": LIGHT["muted"]}},
+        },
+        shapes=reference_lines(link, threshold),
+        hovermode="x",
+        dragmode="zoom",
+        **common(),
     )
     return go.Figure(data=data, layout=layout)
 
 
 def common() -> dict[str, Any]:
     """What the layouts of all figures share."""
-    return {"template": {}, "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "showlegend": False,
-            "font": {"family": FONT, "size": 12, "color": LIGHT["ink"]}}
+    return {
+        "template": {},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "showlegend": False,
+        "font": {"family": FONT, "size": 12, "color": LIGHT["ink"]},
+    }
 
 
 def _linear_span(low: float, high: float) -> tuple[float, float]:
@@ -229,29 +308,44 @@ def _linear_span(low: float, high: float) -> tuple[float, float]:
     return low - around, high + around
 
 
-def distribution(values: Sequence[float], title: str, colour: str, ticks: Sequence[tuple[float, str]],
-                 logarithmic: bool) -> go.Figure:
+def distribution(
+    values: Sequence[float], title: str, colour: str, ticks: Sequence[tuple[float, str]], logarithmic: bool
+) -> go.Figure:
     """The empirical distribution of `values`: what share of them is no larger. `title` names the axis."""
     import plotly.graph_objects as go
 
     x, y = distributions.ecdf(values)
     low, high = (float(x[0]), float(x[-1])) if len(x) else (1.0, 1.0)
-    span = [math.log10(max(low, 1) / AROUND), math.log10(max(high, 1) * AROUND)] if logarithmic else \
-        list(_linear_span(low, high))
+    span = (
+        [math.log10(max(low, 1) / AROUND), math.log10(max(high, 1) * AROUND)]
+        if logarithmic
+        else list(_linear_span(low, high))
+    )
     middle = distributions.summarize(values).p50
     data = [line("ecdf", [*x[:1], *x], [0.0, *y], colour, width=2, line={"shape": "hv"}, hoverinfo="x+y")]
     data[0]["hovertemplate"] = "%{y:.0%} are no larger<extra></extra>"
     if middle is not None:
         data.append(line("median", [middle, middle], [0, 0.5], "muted", width=1, line={"dash": "dot"}))
     layout = {
-        "height": 220, "margin": {"l": 44, "r": 12, "t": 8, "b": 46}, "hovermode": "closest", "dragmode": False,
-        "xaxis": {"type": "log" if logarithmic else "linear", "range": span, "fixedrange": True, "zeroline": False,
-                  "tickvals": [value for value, _ in ticks], "ticktext": [text for _, text in ticks],
-                  "tickangle": 0,
-                  "gridcolor": LIGHT["rule"], "tickfont": {"size": 11, "color": LIGHT["muted"]},
-                  "title": {"text": title, "font": {"size": 12, "color": LIGHT["muted"]}, "standoff": 8}},
-        "yaxis": y_axis((0, 1), "", range=[0, 1.03], tickvals=[0, 0.5, 0.9, 1],
-                         ticktext=["0", "50 %", "90 %", "100 %"]),
+        "height": 220,
+        "margin": {"l": 44, "r": 12, "t": 8, "b": 46},
+        "hovermode": "closest",
+        "dragmode": False,
+        "xaxis": {
+            "type": "log" if logarithmic else "linear",
+            "range": span,
+            "fixedrange": True,
+            "zeroline": False,
+            "tickvals": [value for value, _ in ticks],
+            "ticktext": [text for _, text in ticks],
+            "tickangle": 0,
+            "gridcolor": LIGHT["rule"],
+            "tickfont": {"size": 11, "color": LIGHT["muted"]},
+            "title": {"text": title, "font": {"size": 12, "color": LIGHT["muted"]}, "standoff": 8},
+        },
+        "yaxis": y_axis(
+            (0, 1), "", range=[0, 1.03], tickvals=[0, 0.5, 0.9, 1], ticktext=["0", "50 %", "90 %", "100 %"]
+        ),
         **common(),
     }
     return go.Figure(data=data, layout=layout)

@@ -39,8 +39,15 @@ def _environment() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     return Environment(
-        loader=FileSystemLoader(_ROOM / "templates"), autoescape=True, finalize=_seen, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, auto_reload=False)
+        loader=FileSystemLoader(_ROOM / "templates"),
+        autoescape=True,
+        finalize=_seen,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        auto_reload=False,
+    )
 
 
 def _seen(value: Any) -> Any:
@@ -72,13 +79,21 @@ def figures(scripts: Iterable[str], facts: dict[str, Any], arrays: bytes | None 
 
     script = '"use strict";\n(() => {\n' + static(*scripts) + "\n})();"
     plotly = get_plotlyjs()
-    text = json.dumps({**facts, "light": palette.LIGHT, "dark": palette.DARK}, ensure_ascii=False, sort_keys=True,
-                      separators=(",", ":"), allow_nan=False)
+    text = json.dumps(
+        {**facts, "light": palette.LIGHT, "dark": palette.DARK},
+        ensure_ascii=False,
+        sort_keys=True,
+        separators=(",", ":"),
+        allow_nan=False,
+    )
     return {
         "policy": f"default-src 'none'; script-src {_hash(script)} {_hash(plotly)}; style-src 'unsafe-inline'; "
-                  f"img-src data:; {ALONE}",
-        "blocks": {"facts": compress(text.encode()), **({} if arrays is None else {"arrays": compress(arrays)}),
-                   "plotly": compress(plotly.encode())},
+        f"img-src data:; {ALONE}",
+        "blocks": {
+            "facts": compress(text.encode()),
+            **({} if arrays is None else {"arrays": compress(arrays)}),
+            "plotly": compress(plotly.encode()),
+        },
         "script": _own(script),
     }
 

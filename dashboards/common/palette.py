@@ -49,15 +49,19 @@ DARK = {
 
 def css() -> str:
     """The palettes as custom properties: light, dark where the reader's system is, light again on paper."""
-    return (f":root{{{_block(LIGHT)}color-scheme:light dark}}"
-            f"@media (prefers-color-scheme:dark){{:root{{{_block(DARK)}}}}}"
-            f"@media print{{:root{{{_block(LIGHT)}}}}}")
+    return (
+        f":root{{{_block(LIGHT)}color-scheme:light dark}}"
+        f"@media (prefers-color-scheme:dark){{:root{{{_block(DARK)}}}}}"
+        f"@media print{{:root{{{_block(LIGHT)}}}}}"
+    )
 
 
 def css_of_choice() -> str:
     """The palettes for a reader who chose one: the root has data-theme."""
-    return (f":root[data-theme=light]{{{_block(LIGHT)}color-scheme:light}}"
-            f":root[data-theme=dark]{{{_block(DARK)}color-scheme:dark}}")
+    return (
+        f":root[data-theme=light]{{{_block(LIGHT)}color-scheme:light}}"
+        f":root[data-theme=dark]{{{_block(DARK)}color-scheme:dark}}"
+    )
 
 
 def _block(colours: dict[str, str]) -> str:

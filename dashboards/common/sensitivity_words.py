@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ...analysis.canary.sensitivity import DOUBT, PROMISED, Asked, Curve, Error, Point, Seen, fitting, others
+from ...analysis.canary.sensitivity import (
+    DOUBT,
+    PROMISED,
+    CanaryContext,
+    CurvePoint,
+    CurveSetting,
+    DetectionCurve,
+    DetectionError,
+    fitting,
+    others,
+)
 from ...units import NS_PER_S, format_bytes, format_count, format_duration, format_rate, format_share
 
 UNMEASURED = "How small a burst would have been seen was not measured (`mburst canary HOST` measures it)."
@@ -14,8 +24,10 @@ MOST_STATED = 3  # interfaces and directions
 DAY_NS = 86_400 * NS_PER_S
 STAMPS = {"hw": "hardware", "sw": "kernel", "ring": "ring", "file-µs": "file (µs)"}
 EXCLUDED = {
-    "held up": "the sender was held up", "not recorded": "nothing was recorded then",
-    "lost": "packets were lost on the way", "joined": "the definition joins bursts that are so near (`--gap`)",
+    "held up": "the sender was held up",
+    "not recorded": "nothing was recorded then",
+    "lost": "packets were lost on the way",
+    "joined": "the definition joins bursts that are so near (`--gap`)",
     "hidden": "another burst was there",
 }
 
@@ -27,13 +39,13 @@ def day(ns: int) -> str:
     return date(ns)
 
 
-def size_words(point: Point) -> str:
+def size_words(point: CurvePoint) -> str:
     """ "25 kB or more within 2 ms" """
     how = f"within {format_duration(point.length_ns)}" if point.length_ns else "back to back"
     return f"{format_bytes(point.size_bytes)} or more {how}"
 
 
-def part_words(point: Point) -> str:
+def part_words(point: CurvePoint) -> str:
     """That of such bursts less than half is found, where that is so: they hardly reach the threshold."""
     if point.bytes.median is None or point.bytes.median > -0.5:
         return ""
@@ -45,29 +57,33 @@ def stamps_words(stamps: str) -> str:
     return f"{', '.join(STAMPS.get(name, name) for name in stamps.split(', '))} stamps" if stamps else "unknown stamps"
 
 
-def age_words(curve: Curve, until_ns: int | None) -> str:
+def age_words(curve: DetectionCurve, until_ns: int | None) -> str:
     """When it was measured, and how long before the end of the data it is compared with."""
     days = 0 if until_ns is None else (until_ns - curve.until_ns) // DAY_NS
     return day(curve.until_ns) + (f", {format_count(days, 'day')} before" if days > 0 else "")
 
 
-def limit_words(curve: Curve, until_ns: int | None = None) -> str:
+def limit_words(curve: DetectionCurve, until_ns: int | None = None) -> str:
     """Down to which size bursts are detected: a sentence."""
     limits, stamps = curve.limits(), stamps_words(curve.setting["stamps"])
     width = f"bins of {format_duration(curve.setting['bin_ns'])}"
     if not limits:
         best = max(curve.points, key=lambda point: (point.low, point.n), default=None)
         best_one = f"; at best {best.detected:,} of {best.n:,}, of {size_words(best)}" if best and best.n else ""
-        return (f"No canary burst of any size was shown to be detected with {format_share(PROMISED)} or more{best_one} "
-                f"({age_words(curve, until_ns)}, {stamps}, {width}).")
+        return (
+            f"No canary burst of any size was shown to be detected with {format_share(PROMISED)} or more{best_one} "
+            f"({age_words(curve, until_ns)}, {stamps}, {width})."
+        )
     sizes = ", and of ".join(size_words(point) + part_words(point) for point in limits)
     sizes += "," if len(limits) > 1 else ""
     counts = " and ".join(f"{point.detected:,} of {point.n:,}" for point in limits)
-    return (f"Bursts of {sizes} are detected with {format_share(PROMISED)} or more ({counts} canary bursts, "
-            f"{age_words(curve, until_ns)}, {stamps}, {width}).")
+    return (
+        f"Bursts of {sizes} are detected with {format_share(PROMISED)} or more ({counts} canary bursts, "
+        f"{age_words(curve, until_ns)}, {stamps}, {width})."
+    )
 
 
-def seen_words(known: Sequence[Curve], asked: Iterable[Asked], until_ns: int | None = None) -> str:
+def seen_words(known: Sequence[DetectionCurve], asked: Iterable[CurveSetting], until_ns: int | None = None) -> str:
     """What is known of how small a burst would have been seen, of one interface and direction or of several: a sentence
     for each that was measured, or else one that it was not."""
     wanted = list(asked)
@@ -77,69 +93,105 @@ def seen_words(known: Sequence[Curve], asked: Iterable[Asked], until_ns: int | N
         if curve := fitting(known, one):
             sentences[name] = limit_words(curve, until_ns)
         elif have := others(known, one):
-            sentences[name] = (f"How small a burst is detected was measured on {day(have[0].until_ns)}, but not by "
-                               "this definition of a burst and these stamps (`mburst import canary` reads the run "
-                               "again).")
+            sentences[name] = (
+                f"How small a burst is detected was measured on {day(have[0].until_ns)}, but not by "
+                "this definition of a burst and these stamps (`mburst import canary` reads the run "
+                "again)."
+            )
     lines = [name + sentence for name, sentence in sentences.items()]
     more = [f"And {len(lines) - MOST_STATED:,} more that were measured."] if len(lines) > MOST_STATED else []
     return " ".join([*lines[:MOST_STATED], *more]) or UNMEASURED
 
 
-def heading(curve: Curve) -> str:
+def heading(curve: DetectionCurve) -> str:
     """Where and by which definition it was measured."""
     one = curve.setting
-    release = "" if one["release_ppb"] == one["threshold_ppb"] else \
-        f", goes on at {format_share(one['release_ppb'] / 1e9)}"
-    return (f"{one['host']} {one['interface']} {one['direction']}: {format_rate(one['link_bps'])}, bins of "
-            f"{format_duration(one['bin_ns'])}, {stamps_words(one['stamps'])}; a burst is "
-            f"{format_share(one['threshold_ppb'] / 1e9)} of line rate or more{release}, joined over gaps up to "
-            f"{format_duration(one['join_ns'])}, {format_duration(one['min_duration_ns'])} or longer")
+    release = (
+        "" if one["release_ppb"] == one["threshold_ppb"] else f", goes on at {format_share(one['release_ppb'] / 1e9)}"
+    )
+    return (
+        f"{one['host']} {one['interface']} {one['direction']}: {format_rate(one['link_bps'])}, bins of "
+        f"{format_duration(one['bin_ns'])}, {stamps_words(one['stamps'])}; a burst is "
+        f"{format_share(one['threshold_ppb'] / 1e9)} of line rate or more{release}, joined over gaps up to "
+        f"{format_duration(one['join_ns'])}, {format_duration(one['min_duration_ns'])} or longer"
+    )
 
 
-def facts(curve: Curve) -> dict[str, Any]:
+def facts(curve: DetectionCurve) -> dict[str, Any]:
     """A curve for programs, with its sentence."""
-    return {**curve.setting, "batch": curve.batch, "source": curve.source, "since_ns": curve.since_ns,
-            "until_ns": curve.until_ns, "offset_ns": curve.offset_ns, "offset_error_ns": curve.offset_error_ns,
-            "drift_ppb": curve.drift_ppb, "sent_error_ns": curve.sent_error_ns,
-            "missed_dropping": curve.missed_dropping, "excluded": curve.excluded,
-            "summary": limit_words(curve), "points": [point_facts(point) for point in curve.points]}
+    return {
+        **curve.setting,
+        "batch": curve.batch,
+        "source": curve.source,
+        "since_ns": curve.since_ns,
+        "until_ns": curve.until_ns,
+        "offset_ns": curve.offset_ns,
+        "offset_error_ns": curve.offset_error_ns,
+        "drift_ppb": curve.drift_ppb,
+        "sent_error_ns": curve.sent_error_ns,
+        "missed_dropping": curve.missed_dropping,
+        "excluded": curve.excluded,
+        "summary": limit_words(curve),
+        "points": [point_facts(point) for point in curve.points],
+    }
 
 
-def point_facts(point: Point) -> dict[str, Any]:
+def point_facts(point: CurvePoint) -> dict[str, Any]:
     """A point of the curve, flat. Errors: the median with its sign, and the 95th percentile of the size."""
-    flat = {"size_bytes": point.size_bytes, "length_ns": point.length_ns, "sent": point.sent, "n": point.n,
-            "detected": point.detected, "share": point.share, "low": point.low, "high": point.high,
-            "holds": point.holds}
+    flat = {
+        "size_bytes": point.size_bytes,
+        "length_ns": point.length_ns,
+        "sent": point.sent,
+        "n": point.n,
+        "detected": point.detected,
+        "share": point.share,
+        "low": point.low,
+        "high": point.high,
+        "holds": point.holds,
+    }
     errors = {"start_error_ns": point.start_ns, "end_error_ns": point.end_ns, "bytes_error": point.bytes}
     for name, error in errors.items():
         flat |= {f"{name}_median": error.median, f"{name}_p95": error.p95}
     return flat
 
 
-def answer_words(seen: Seen, until_ns: int | None = None) -> str:
+def answer_words(seen: CanaryContext, until_ns: int | None = None) -> str:
     """How small a burst would have been seen, for an answer that is about ports; '' where none was recorded."""
     return seen_words(seen.curves, seen.asked, until_ns) if seen.asked else ""
 
 
-def canary_words(seen: Seen, bursts: int) -> str:
+def canary_words(seen: CanaryContext, bursts: int) -> str:
     """Which of an answer's bursts mburst itself sent, or ''."""
     if not seen.canaries:
         return ""
-    of = f"{seen.canaries:,} of {format_count(bursts, 'burst')}" if seen.canaries < bursts else \
-        f"All of them, {format_count(bursts, 'burst')},"
-    return (f"{of} {'is a canary burst' if seen.canaries == 1 else 'are canary bursts'}: `mburst canary` sent "
-            f"{'it' if seen.canaries == 1 else 'them'} from {', '.join(seen.senders[:3])}.")
+    of = (
+        f"{seen.canaries:,} of {format_count(bursts, 'burst')}"
+        if seen.canaries < bursts
+        else f"All of them, {format_count(bursts, 'burst')},"
+    )
+    return (
+        f"{of} {'is a canary burst' if seen.canaries == 1 else 'are canary bursts'}: `mburst canary` sent "
+        f"{'it' if seen.canaries == 1 else 'them'} from {', '.join(seen.senders[:3])}."
+    )
 
 
-def row(point: Point) -> list[str]:
+def row(point: CurvePoint) -> list[str]:
     """A row of the curve, under HEAD."""
     share = "–" if point.share is None else f"{point.detected:,} ({format_share(point.share)})"
     interval = "–" if not point.n else f"{format_share(point.low)} to {format_share(point.high)}"
-    return [format_bytes(point.size_bytes), format_duration(point.length_ns) if point.length_ns else "back to back",
-            f"{point.n:,}", share, interval, edge(point.start_ns), edge(point.end_ns), share_error(point.bytes)]
+    return [
+        format_bytes(point.size_bytes),
+        format_duration(point.length_ns) if point.length_ns else "back to back",
+        f"{point.n:,}",
+        share,
+        interval,
+        edge(point.start_ns),
+        edge(point.end_ns),
+        share_error(point.bytes),
+    ]
 
 
-def edge(error: Error) -> str:
+def edge(error: DetectionError) -> str:
     """ "−12 µs, 95 % within 80 µs" """
     if error.median is None or error.p95 is None:
         return "–"
@@ -147,7 +199,7 @@ def edge(error: Error) -> str:
     return f"{sign}{format_duration(abs(error.median))}, 95 % within {format_duration(error.p95)}"
 
 
-def share_error(error: Error) -> str:
+def share_error(error: DetectionError) -> str:
     """ "+0.2 %, 95 % within 1 %" """
     if error.median is None or error.p95 is None:
         return "–"
@@ -155,24 +207,29 @@ def share_error(error: Error) -> str:
     return f"{sign}{100 * abs(error.median):.2g} %, 95 % within {100 * error.p95:.2g} %"
 
 
-def excluded_words(curve: Curve) -> str:
+def excluded_words(curve: DetectionCurve) -> str:
     """What does not count and why, and what was missed for lack of packets; or ''."""
     left_out = [f"{count:,} ({EXCLUDED.get(why, why)})" for why, count in sorted(curve.excluded.items())]
-    dropping = f"{curve.missed_dropping:,} were missed while the recorder dropped packets." if curve.missed_dropping \
-        else ""
+    dropping = (
+        f"{curve.missed_dropping:,} were missed while the recorder dropped packets." if curve.missed_dropping else ""
+    )
     return " ".join(filter(None, [f"Left out of the curve: {', '.join(left_out)}." if left_out else "", dropping]))
 
 
-def clock_words(curve: Curve) -> str:
+def clock_words(curve: DetectionCurve) -> str:
     """The offset of the two clocks, as far as bursts show it."""
-    return (f"The recorder's clock, the way there included, is {format_duration(abs(curve.offset_ns))} "
-            f"{'ahead of' if curve.offset_ns >= 0 else 'behind'} the sender's "
-            f"(± {format_duration(curve.offset_error_ns)}, drift {curve.drift_ppb / 1000:+.3g} ppm); sending times are "
-            f"known within {format_duration(curve.sent_error_ns)}. One direction alone cannot separate the way from "
-            "the clocks, so edges are relative to the median burst.")
+    return (
+        f"The recorder's clock, the way there included, is {format_duration(abs(curve.offset_ns))} "
+        f"{'ahead of' if curve.offset_ns >= 0 else 'behind'} the sender's "
+        f"(± {format_duration(curve.offset_error_ns)}, drift {curve.drift_ppb / 1000:+.3g} ppm); sending times are "
+        f"known within {format_duration(curve.sent_error_ns)}. One direction alone cannot separate the way from "
+        "the clocks, so edges are relative to the median burst."
+    )
 
 
 def confidence() -> str:
     """What `detected with 95 % or more` means."""
-    return (f"`{format_share(PROMISED)} or more` is shown with {format_share(1 - DOUBT)} confidence at that size and "
-            "at every larger one (exact binomial bound).")
+    return (
+        f"`{format_share(PROMISED)} or more` is shown with {format_share(1 - DOUBT)} confidence at that size and "
+        "at every larger one (exact binomial bound)."
+    )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ...analysis.answers.host import Lane
+from ...analysis.answers.host import ReportLane
 from ...units import format_duration, format_rate, format_share
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def rate(bps: float, link_bps: int | None) -> str:
     return format_share(bps / link_bps) if link_bps else format_rate(bps)
 
 
-def lane_name(lane: Lane) -> str:
+def lane_name(lane: ReportLane) -> str:
     """ "cache-server eth0 inbound"."""
     direction = DIRECTIONS.get(lane.direction, lane.direction)
     return " ".join(part for part in (lane.host or "unnamed host", lane.interface, direction) if part)
@@ -69,11 +69,14 @@ def period(start_ns: int, end_ns: int) -> str:
     return f"{date(start_ns)} {clock(start_ns, 3)} – {later}{clock(end_ns, 3)} UTC"
 
 
-def impossible_windows(queues: Sequence[context.Queue | rack_beside.Queue]) -> Iterator[Statement]:
+def impossible_windows(queues: Sequence[context.QueueWindows | rack_beside.RackQueue]) -> Iterator[Statement]:
     """What devices reported of their queues and is impossible."""
     if left_out := sum(queue.impossible for queue in queues):
-        yield Statement(NOTE, f"{count(left_out, 'window')} of switch queues left out as impossible",
-                        "The device reported more than its port can carry or its queue can hold.")
+        yield Statement(
+            NOTE,
+            f"{count(left_out, 'window')} of switch queues left out as impossible",
+            "The device reported more than its port can carry or its queue can hold.",
+        )
 
 
 def verdict(found: Sequence[Statement]) -> str:
@@ -89,9 +92,11 @@ def missing_files(damaged: Sequence[DamagedFile], shown: int = 5) -> Iterator[St
     if damaged:
         missing = "; ".join(file.missing() for file in damaged[:shown])
         more = f"; and of {count(len(damaged) - shown, 'further file')}" if len(damaged) > shown else ""
-        yield Statement(WARNING, f"{count(len(damaged), 'file')} of the store {'is' if len(damaged) == 1 else 'are'} "
-                        "damaged", f"Missing here: {missing}{more}. Counts are lower bounds, and bursts can be "
-                        "missing.")
+        yield Statement(
+            WARNING,
+            f"{count(len(damaged), 'file')} of the store {'is' if len(damaged) == 1 else 'are'} damaged",
+            f"Missing here: {missing}{more}. Counts are lower bounds, and bursts can be missing.",
+        )
 
 
 def definition_words(definition: BurstDefinition, bin_ns: int | None) -> str:
@@ -103,29 +108,41 @@ def definition_words(definition: BurstDefinition, bin_ns: int | None) -> str:
     text = f"Consecutive {bins} at or above {format_share(definition.threshold)} of line rate"
     if definition.release is not None and definition.release != definition.threshold:
         text += f", going on at {format_share(definition.release)} or more"
-    text += f", joined over gaps of up to {format_duration(join)}" if join else ", without joining over gaps" \
-        if join == 0 else ", joined over gaps of up to five bins"
+    text += (
+        f", joined over gaps of up to {format_duration(join)}"
+        if join
+        else ", without joining over gaps"
+        if join == 0
+        else ", joined over gaps of up to five bins"
+    )
     return text + (f", lasting at least {format_duration(least)}." if least else ", lasting at least one bin.")
 
 
 def definitions(definition: BurstDefinition, bin_ns: int | None) -> list[tuple[str, str]]:
     """What the words of a page mean: (word, meaning)."""
     return [
-        ("Utilization", "wire bytes × 8 / (bin × line rate), one direction. Wire bytes of an Ethernet frame: "
-                        "max(length without FCS, 60) + 24."),
+        (
+            "Utilization",
+            "wire bytes × 8 / (bin × line rate), one direction. Wire bytes of an Ethernet frame: "
+            "max(length without FCS, 60) + 24.",
+        ),
         ("Burst", definition_words(definition, bin_ns)),
-        ("Fan-in", "the senders of at least half an equal share of the burst's bytes (bytes / senders / 2), so that "
-                   "background and probes do not count."),
+        (
+            "Fan-in",
+            "the senders of at least half an equal share of the burst's bytes (bytes / senders / 2), so that "
+            "background and probes do not count.",
+        ),
         ("Effective senders", "1 / Σ share²: as many equal senders would be as concentrated."),
         ("Onset spread", "from the first frame in the burst of the first of those senders to that of the last."),
-        ("1 s average", "wire bytes of each whole second of the clock: what a counter read once a second shows. A "
-                        "second that was recorded in part counts as a whole one."),
-        ("Largest and mean", "of the bins in each step of the figure. The largest bin of a step is never averaged "
-                             "away, so no burst disappears at any zoom."),
+        (
+            "1 s average",
+            "wire bytes of each whole second of the clock: what a counter read once a second shows. A "
+            "second that was recorded in part counts as a whole one.",
+        ),
+        (
+            "Largest and mean",
+            "of the bins in each step of the figure. The largest bin of a step is never averaged "
+            "away, so no burst disappears at any zoom.",
+        ),
         ("Quantiles", "nearest rank: values that occurred. p90 and p99 are left out where n cannot hold them."),
     ]
-
-
-def pattern(burst: Mapping[str, Any]) -> str:
-    """How a burst was made; `canary` where mburst itself sent it."""
-    return "canary" if "canary" in burst else str(burst["pattern"])

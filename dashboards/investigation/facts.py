@@ -8,14 +8,14 @@ from collections import Counter
 from typing import Any
 
 from ... import __version__
-from ...analysis.answers.investigate import Finding, Investigation
+from ...analysis.answers.investigate import Finding, InvestigationResult
 from ...analysis.bursts.contention import Contention
 from ...analysis.cause.conservation import Agreement
 from ...analysis.cause.fanin import Group
 from ...analysis.cause.scene import Evidence
-from ...analysis.cause.tail import Tail
+from ...analysis.cause.tail import LatencyTail
 from ...analysis.model.stats import Estimate
-from ...analysis.whatif.replay import Outcome
+from ...analysis.whatif.replay import PredictedLatency
 from ...analysis.whatif.tail_at_scale import delay_beyond, slow_requests
 from ..common.sensitivity_words import answer_words
 from .phrases import before_words
@@ -23,7 +23,7 @@ from .summary import summary
 from .words import missing, not_assessed
 
 
-def facts(answer: Investigation) -> dict[str, Any]:
+def facts(answer: InvestigationResult) -> dict[str, Any]:
     """The whole answer."""
     main = answer.findings[0] if answer.findings else None
     return {
@@ -60,7 +60,7 @@ def whole(value: float | None) -> int | None:
     return None if value is None or not math.isfinite(value) else round(value)
 
 
-def tail_facts(tail: Tail | None) -> dict[str, Any]:
+def tail_facts(tail: LatencyTail | None) -> dict[str, Any]:
     names = ("p50_ns", "p90_ns", "p99_ns", "p999_ns", "max_ns")
     if tail is None:
         return {
@@ -135,6 +135,7 @@ def evidence_facts(finding: Finding | None) -> dict[str, Any]:
             "share_of_longer": estimate_facts(evidence.switch_marks.longer),
             "windows": evidence.switch_marks.usual,
         },
+        **flow_control_facts(evidence),
         "capture": None
         if evidence.soundness is None
         else {
@@ -147,6 +148,34 @@ def evidence_facts(finding: Finding | None) -> dict[str, Any]:
         "queue_seen": evidence.switch.seen if evidence.switch else None,
         "queue_agreement": evidence.switch.agreement if evidence.switch else None,
         "port": evidence.crossing.port.name if evidence.crossing else None,
+    }
+
+
+def flow_control_facts(evidence: Evidence) -> dict[str, Any]:
+    """Pause frames and congestion notifications of the path's ports; null where none were recorded, or counted."""
+    paused, notified = evidence.paused, evidence.notified
+    signals = paused.port.signals if paused else None
+    return {
+        "paused": None
+        if paused is None or signals is None
+        else {
+            "port": paused.port.name,
+            "asked_by": {"host": "host", "elsewhere": "switch"}.get(paused.asker),
+            "classes": list(signals.asked_classes),
+            "pause_frames": int(signals.pauses.sum()),
+            "resume_frames": int(signals.resumes.sum()),
+            "could": estimate_facts(paused.could),
+            "stood": estimate_facts(paused.stood),
+            "p_value": paused.p_value,
+        },
+        "notified": None
+        if notified is None
+        else {
+            "port": notified.port.name,
+            "cnp_packets": notified.packets,
+            "in_bursts": notified.in_bursts,
+            "time_in_bursts": notified.usual,
+        },
     }
 
 
@@ -255,7 +284,7 @@ def contention_facts(seen: Contention | None) -> dict[str, Any] | None:
     }
 
 
-def queue_facts(answer: Investigation) -> dict[str, Any]:
+def queue_facts(answer: InvestigationResult) -> dict[str, Any]:
     """What the switch's windows show, and what recorded senders predict of them."""
     predicted = answer.prediction
     line = predicted.against_switch if predicted else None
@@ -312,7 +341,7 @@ def path_facts(finding: Finding) -> dict[str, Any]:
     }
 
 
-def outcome_facts(outcome: Outcome) -> dict[str, Any]:
+def outcome_facts(outcome: PredictedLatency) -> dict[str, Any]:
     p50, p99, p999 = map(whole, outcome.quantiles_ns)
     return {
         "change": outcome.change.name,
@@ -325,17 +354,18 @@ def outcome_facts(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def range_facts(outcome: Outcome) -> dict[str, Any]:
+def range_facts(outcome: PredictedLatency) -> dict[str, Any]:
     """What the recording leaves open of p99, and why that is too wide for a prediction; null where it is not."""
     low, high = outcome.p99_range or (None, None)
     return {"p99_low_ns": whole(low), "p99_high_ns": whole(high), "unsure": outcome.unsure or None}
 
 
-def what_if_facts(answer: Investigation) -> dict[str, Any] | None:
-    replay = answer.replay
+def what_if_facts(answer: InvestigationResult) -> dict[str, Any] | None:
+    replay, paused = answer.replay, answer.findings[0].evidence.paused if answer.findings else None
     if replay is None:
         return None
     return {
+        "pauses": estimate_facts(paused.could) if paused else None,
         "model": {
             "error_ns": whole(replay.error_ns),
             "error_p90_ns": whole(replay.error_high_ns),

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...analysis.answers.investigate import Finding, Investigation
+from ...analysis.answers.investigate import Finding, InvestigationResult
 from ...analysis.cause.align import Alignment, align
 from ...analysis.model.stats import Floats
 from ...names import label
@@ -67,7 +67,7 @@ def line(name: str, x: Any, y: Any, colour: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def all_figures(answer: Investigation) -> dict[str, Figure]:
+def all_figures(answer: InvestigationResult) -> dict[str, Figure]:
     """What there is to draw by the name of what draws it, in the order of the page."""
     if not answer.findings:
         return {}
@@ -80,7 +80,7 @@ def all_figures(answer: Investigation) -> dict[str, Figure]:
     return {name: figure for name, figure in found.items() if figure is not None}
 
 
-def distribution(answer: Investigation) -> Figure | None:
+def distribution(answer: InvestigationResult) -> Figure | None:
     """Share of probes later than a time, of every path, both axes logarithmic: a distribution, not one percentile."""
     colours = ("latency", "mean", "queue", "second", "muted")
     measured = [(f.evidence.path, f.evidence.delays.total) for f in answer.findings]
@@ -105,17 +105,21 @@ def distribution(answer: Investigation) -> Figure | None:
 
 
 def card(finding: Finding) -> Figure | None:
-    """Accounts of the late probes' excess, with their intervals."""
+    """Accounts of the late probes' excess, with their intervals, and what of `elsewhere` was spent at a port that was
+    asked to stop."""
     evidence = finding.evidence
     if not evidence.ledger.late.size:
         return None
-    values = [evidence.shares[name] for name, _ in ACCOUNTS]
+    bars = [(name, colour, evidence.shares[name]) for name, colour in ACCOUNTS]
+    stood = evidence.paused.stood if evidence.paused else None
+    bars += [("paused", "latency", stood)] if stood else []
+    values = [estimate for _, _, estimate in bars]
     trace = {
         "type": "bar",
         "orientation": "h",
         "x": [100 * v.value for v in values],
-        "y": [name for name, _ in ACCOUNTS],
-        "marker": {"color": [LIGHT[colour] for _, colour in ACCOUNTS]},
+        "y": [name for name, _, _ in bars],
+        "marker": {"color": [LIGHT[colour] for _, colour, _ in bars]},
         "showlegend": False,
         "error_x": {
             "type": "data",
@@ -127,12 +131,12 @@ def card(finding: Finding) -> Figure | None:
     }
     axes = {
         "xaxis": {"range": [0, 105], "title": {"text": "% of the late probes' excess"}},
-        "yaxis": {"autorange": "reversed"},
+        "yaxis": {"autorange": "reversed", "automargin": True},
     }
     figure = {"data": [trace], "layout": layout(240, **axes)}
-    return Figure(
-        "Do bursts explain it, and how much of it?", "Where the late probes' time went, with 95 % intervals", figure
-    )
+    title = "Where the late probes' time went, with 95 % intervals"
+    title += "; paused: of elsewhere, at an idle port that was asked to stop" if stood else ""
+    return Figure("Do bursts explain it, and how much of it?", title, figure)
 
 
 def worst_slice(finding: Finding, met: Floats) -> tuple[float, float]:
@@ -183,7 +187,7 @@ def over_time(finding: Finding) -> Figure | None:
     )
 
 
-def aligned(answer: Investigation, finding: Finding) -> Figure | None:
+def aligned(answer: InvestigationResult, finding: Finding) -> Figure | None:
     """All bursts laid over each other by onset: utilization and senders above, delay and queue below."""
     found: Alignment | None = align(finding.scene, finding.evidence)
     if found is None:
@@ -218,7 +222,7 @@ def aligned(answer: Investigation, finding: Finding) -> Figure | None:
     )
 
 
-def senders_begun(answer: Investigation, found: Alignment) -> list[dict[str, Any]]:
+def senders_begun(answer: InvestigationResult, found: Alignment) -> list[dict[str, Any]]:
     """How many of a burst's senders have begun at each time after its onset, on average."""
     bursts = len(answer.main_bursts)
     if answer.onsets is None or not len(answer.onsets):
@@ -251,7 +255,7 @@ def lag_scan(finding: Finding) -> Figure | None:
     )
 
 
-def fan_in(answer: Investigation) -> Figure | None:
+def fan_in(answer: InvestigationResult) -> Figure | None:
     """The tree from the port to groups of senders and their members."""
     if not answer.groups or answer.findings[0].evidence.crossing is None:
         return None
@@ -302,7 +306,7 @@ def unpredicted(names: list[str], ranges: list[tuple[float, float, bool]], most:
     }
 
 
-def remedies(answer: Investigation) -> Figure | None:
+def remedies(answer: InvestigationResult) -> Figure | None:
     """p99 and p99.9 of each change."""
     replay = answer.replay
     if replay is None:

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from ... import __version__
-from ...analysis.answers.investigate import Investigation
+from ...analysis.answers.investigate import InvestigationResult
 from ...columns import aligned, widths_of
 from ...names import shown
 from ..common import page
 from .figures import all_figures
-from .phrases import CAUSES
+from .phrases import title_words
 from .summary import summary
 from .words import Section, sections
 
@@ -22,9 +22,9 @@ SPECIAL = re.compile(r"[|\[\]<>*\\]")  # of Markdown
 UNIT = re.compile(r"(?<=\d) (?=%|(?:[nµm]?s|min|[kMGT]?B|[kMGT]?b/s)\b)")
 
 
-def markdown(answer: Investigation) -> str:
+def markdown(answer: InvestigationResult) -> str:
     """For a ticket: the verdict, then every question with its answer."""
-    parts = [f"## {CAUSES[answer.cause]}", _marked_down(summary(answer))]
+    parts = [f"## {title_words(answer)}", _marked_down(summary(answer))]
     for section in sections(answer):
         parts.append(f"### {section.question}")
         parts.extend(map(_marked_down, section.sentences))
@@ -39,7 +39,7 @@ def _marked_down(text: str) -> str:
     return SPECIAL.sub(r"\\\g<0>", shown(text))
 
 
-def plain(answer: Investigation) -> str:
+def plain(answer: InvestigationResult) -> str:
     """For a terminal: the verdict, then every question with its answer, tables aligned."""
     lines = [shown(summary(answer))]
     for section in sections(answer):
@@ -62,23 +62,32 @@ def pieces(text: str) -> Pieces:
 
 def _section(section: Section, figures: list[tuple[int, str]]) -> dict[str, Any]:
     """A question as the template has it: FIGURES are numbers of figures and their titles."""
-    return {"question": section.question, "sentences": list(map(pieces, section.sentences)), "head": section.head,
-            "rows": [list(map(pieces, row)) for row in section.rows], "figures": figures}
+    return {
+        "question": section.question,
+        "sentences": list(map(pieces, section.sentences)),
+        "head": section.head,
+        "rows": [list(map(pieces, row)) for row in section.rows],
+        "figures": figures,
+    }
 
 
-def render(answer: Investigation) -> str:
+def render(answer: InvestigationResult) -> str:
     """One HTML page that asks the network for nothing. The same answer gives the same bytes."""
     figures = list(all_figures(answer).values())
     places: dict[str, list[tuple[int, str]]] = {}
     for number, figure in enumerate(figures):
         places.setdefault(figure.question, []).append((number, figure.title))
     return page.render(
-        "investigation/page.html", **page.figures(SCRIPTS, {"figures": [figure.drawing for figure in figures]}),
-        css=page.style("common/page.css", "investigation/page.css"), title=CAUSES[answer.cause], cause=answer.cause,
+        "investigation/page.html",
+        **page.figures(SCRIPTS, {"figures": [figure.drawing for figure in figures]}),
+        css=page.style("common/page.css", "investigation/page.css"),
+        title=title_words(answer),
+        cause=answer.cause,
         summary=pieces(summary(answer)),
-        sections=[_section(section, places.get(section.question, [])) for section in sections(answer)])
+        sections=[_section(section, places.get(section.question, [])) for section in sections(answer)],
+    )
 
 
-def write_page(answer: Investigation, path: Path) -> None:
+def write_page(answer: InvestigationResult, path: Path) -> None:
     """Write the page whole or not at all. Raises MburstError where it cannot be written."""
     page.write(path, render(answer), "name another file with -o")

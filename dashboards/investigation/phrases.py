@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...analysis.answers.investigate import InvestigationResult
 from ...analysis.bursts.contention import Contention
 from ...analysis.cause.conservation import Agreement
-from ...analysis.cause.evidence.switch import Queue
+from ...analysis.cause.evidence.switch import PortQueue
 from ...analysis.cause.fanin import Group
 from ...analysis.cause.port import Port
 from ...analysis.cause.scene import Evidence
+from ...analysis.cause.verdict import Verdict
 from ...analysis.model.stats import Estimate, Line
-from ...analysis.whatif.replay import Outcome, Replay
+from ...analysis.whatif.replay import PredictedLatency, Replay
 from ...units import format_bytes, format_count, format_duration, format_rate, format_share
 
 STAGES = {
@@ -30,6 +32,22 @@ CAUSES = {
     "none": "There is no tail to explain",
     "undetermined": "The cause cannot be determined",
 }
+
+
+ASKED = {  # where pause frames are the cause
+    "host": "A host causes the tail: it asked the switch to stop sending to it",
+    "elsewhere": "The network causes the tail: the switch asked the host to stop sending",
+}
+
+
+def cause_words(verdict: Verdict) -> str:
+    """The verdict as a heading."""
+    return (ASKED if verdict.paused else CAUSES)[verdict.cause]
+
+
+def title_words(answer: InvestigationResult) -> str:
+    """The verdict on the deciding path as a heading."""
+    return cause_words(answer.findings[0].verdict) if answer.findings else CAUSES[answer.cause]
 
 
 def time_or_none(ns: float | None) -> str:
@@ -60,7 +78,7 @@ def plain_number(value: float) -> str:
 def who_words(group: Group) -> str:
     """Who sends the bursts, and what asks them to."""
     service = f" from port {group.port}" if group.port else ""
-    if group.pattern == "single-source":
+    if group.pattern in ("single-source", "canary"):
         return f"They come from {group.name}{service}."
     asked = ""
     if is_gathering(group) and group.trigger:
@@ -92,6 +110,14 @@ def before_words(evidence: Evidence) -> str:
         "The queue was at this port or at one of its speed before it: the switch's queue windows would show "
         "(`mburst collect`, `mburst import queues`)."
     )
+
+
+def pauses_words(evidence: Evidence) -> str:
+    """What predictions leave out where a port of the path was asked to stop: a sentence, or nothing."""
+    if evidence.paused is None:
+        return ""
+    could = share_range(evidence.paused.could)
+    return f"The model has no pause frames, which can account for up to {could} of the late probes' excess."
 
 
 def stage_words(evidence: Evidence, stages: tuple[str, ...]) -> str:
@@ -143,7 +169,7 @@ def contention_words(seen: Contention) -> str:
     )
 
 
-def queue_words(port: Port, queue: Queue) -> str:
+def queue_words(port: Port, queue: PortQueue) -> str:
     """The fullest window of a queue, and what it dropped."""
     peak = float(queue.max_bytes.max(initial=0.0))
     width = float(np.median(queue.end - queue.start))
@@ -173,7 +199,7 @@ def model_words(replay: Replay) -> str:
     )
 
 
-def p99_range(outcome: Outcome) -> str:
+def p99_range(outcome: PredictedLatency) -> str:
     """ "1.2 ms to 3.4 ms" """
     low, high = outcome.p99_range or (0.0, np.inf)
     if not np.isfinite(high):
@@ -181,7 +207,7 @@ def p99_range(outcome: Outcome) -> str:
     return f"{format_duration(low)} to {format_duration(high)}"
 
 
-def unsure_words(outcomes: list[Outcome]) -> list[str]:
+def unsure_words(outcomes: list[PredictedLatency]) -> list[str]:
     """Why the p99 of some changes cannot be predicted, and what it lies between: a sentence for each reason."""
     reasons: dict[str, list[str]] = {}
     for outcome in outcomes:

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from ...analysis.answers.investigate import Finding, Investigation
+from ...analysis.answers.investigate import Finding, InvestigationResult
 from ...units import format_count
 from ..common.sensitivity_words import answer_words, canary_words
-from .phrases import (
-    before_words,
-    plain_number,
-    port_words,
-    share_range,
-    stage_words,
-    time_or_none,
-    who_words,
-)
+from .phrases import before_words, plain_number, port_words, share_range, stage_words, time_or_none, who_words
 
 MOST_OTHERS = 3  # further paths that the summary names
 OTHER_CAUSES = {
@@ -24,7 +16,7 @@ OTHER_CAUSES = {
 }
 
 
-def summary(answer: Investigation) -> str:
+def summary(answer: InvestigationResult) -> str:
     """The verdict in a few sentences that can be pasted into a ticket."""
     if not answer.findings:
         return f"The cause cannot be determined. What is missing: {'; '.join(answer.missing)}."
@@ -43,7 +35,7 @@ def measured_words(finding: Finding) -> str:
     return f"{level} against a median of {time_or_none(p50)} ({tail.measured}, {format_count(tail.n, 'probe')})"
 
 
-def no_tail(answer: Investigation, finding: Finding) -> str:
+def no_tail(answer: InvestigationResult, finding: Finding) -> str:
     evidence = finding.evidence
     carried = format_count(evidence.bursts, "burst")
     count = f", although its port carried {carried} meanwhile" if evidence.bursts else ""
@@ -51,7 +43,7 @@ def no_tail(answer: Investigation, finding: Finding) -> str:
     return f"There is no latency tail on {evidence.path}: {measured_words(finding)}{count}.{seen}"
 
 
-def undetermined(answer: Investigation, finding: Finding) -> str:
+def undetermined(answer: InvestigationResult, finding: Finding) -> str:
     lacking = [*answer.missing, *finding.verdict.missing]
     return (
         f"What causes the latency of {finding.evidence.path} cannot be determined: {'; '.join(finding.verdict.reasons)}"
@@ -60,16 +52,19 @@ def undetermined(answer: Investigation, finding: Finding) -> str:
     )
 
 
-def not_by_bursts(answer: Investigation, finding: Finding) -> str:
+def not_by_bursts(answer: InvestigationResult, finding: Finding) -> str:
     """Of a tail by the hosts, or by the network but not at the port."""
-    evidence, cause = finding.evidence, finding.verdict.cause
+    evidence, cause, paused = finding.evidence, finding.verdict.cause, finding.evidence.paused
+    if finding.verdict.paused and paused is not None and paused.stood is not None:
+        who = paused.port.host if cause == "host" else "The switch"
+        return f"{who} causes the latency tail of {evidence.path} by pause frames: {share_range(paused.stood)} of the late probes' excess was spent at an idle port that it had asked to stop; {measured_words(finding)}."  # noqa: E501
     share = share_range(evidence.shares[cause])
     if cause == "host":
         return f"The hosts, not the network, cause the latency tail of {evidence.path}: {share} of the late probes' excess lies {stage_words(evidence, ('send', 'turn', 'receive'))}; {measured_words(finding)}."  # noqa: E501
     return f"The network causes the latency tail of {evidence.path}, but not at the recorded port: {share} of the late probes' excess lies {stage_words(evidence, ('forward', 'back'))} while that port had room; {measured_words(finding)}."  # noqa: E501
 
 
-def by_bursts(answer: Investigation, finding: Finding) -> str:
+def by_bursts(answer: InvestigationResult, finding: Finding) -> str:
     evidence = finding.evidence
     assert evidence.crossing is not None
     port, risk = evidence.crossing.port, evidence.relative_risk
@@ -87,15 +82,14 @@ def by_bursts(answer: Investigation, finding: Finding) -> str:
     return f"Bursts {port_words(port)} cause the latency tail of {evidence.path}: {share_range(evidence.shares['bursts'])} of the late probes' excess {spent}; {measured_words(finding)}.{more}{who}{where}"  # noqa: E501
 
 
-def other_tails_words(answer: Investigation) -> list[str]:
+def other_tails_words(answer: InvestigationResult) -> list[str]:
     """The other paths with a tail that the first sentence does not explain: a sentence, or nothing."""
     main = answer.findings[0]
     same = (main.verdict.cause, main.evidence.crossing and main.evidence.crossing.port.name)
     rest = [
         (f.evidence.path, OTHER_CAUSES[f.verdict.cause])
         for f in answer.findings[1:]
-        if f.evidence.tail.present
-        and (f.verdict.cause, f.evidence.crossing and f.evidence.crossing.port.name) != same
+        if f.evidence.tail.present and (f.verdict.cause, f.evidence.crossing and f.evidence.crossing.port.name) != same
     ]
     rest += [(other.path, "it crosses no recorded port") for other in answer.others if other.tail.present]
     if not rest:

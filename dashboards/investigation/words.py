@@ -8,20 +8,21 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...analysis.answers.investigate import Finding, Investigation
+from ...analysis.answers.investigate import Finding, InvestigationResult
 from ...analysis.cause.evidence.chance import SHIFTS
 from ...analysis.cause.evidence.exchange import PAIRINGS
 from ...analysis.cause.fanin import Group
 from ...analysis.cause.scene import Evidence
-from ...analysis.whatif.replay import Outcome, Replay
+from ...analysis.model.flow_control import class_words
+from ...analysis.whatif.replay import PredictedLatency, Replay
 from ...analysis.whatif.tail_at_scale import SENSITIVITIES, delay_beyond, slow_requests
 from ...units import format_bytes, format_count, format_duration, format_share
 from ..common.sensitivity_words import answer_words, canary_words
 from ..common.words import missing_files
 from .phrases import (
-    CAUSES,
     STAGES,
     before_words,
+    cause_words,
     contention_words,
     is_gathering,
     lag_sample,
@@ -30,6 +31,7 @@ from .phrases import (
     model_words,
     number_range,
     p99_range,
+    pauses_words,
     plain_number,
     queue_words,
     r_words,
@@ -53,7 +55,7 @@ class Section:
     rows: list[list[str]] = field(default_factory=list)
 
 
-def sections(answer: Investigation) -> list[Section]:
+def sections(answer: InvestigationResult) -> list[Section]:
     """The page, in order."""
     found = [tail_section(answer)]
     if answer.findings:
@@ -71,7 +73,7 @@ def sections(answer: Investigation) -> list[Section]:
     return [*found, missing_section(answer)]
 
 
-def tail_section(answer: Investigation) -> Section:
+def tail_section(answer: InvestigationResult) -> Section:
     """Quantiles of every tested path."""
     section = Section(
         "Is there a tail?", head=["path", "verdict", "n", "lost", "p50", "p90", "p99", "p99.9", "largest", "late"]
@@ -125,12 +127,12 @@ def stages_section(finding: Finding) -> Section:
 def bursts_section(finding: Finding) -> Section:
     """The evidence card as a table: what was asked, the answer with its uncertainty, n."""
     section = Section("Do bursts explain it, and how much of it?", head=["evidence", "value", "n"])
-    section.sentences = [f"{CAUSES[finding.verdict.cause]}: {'; '.join(finding.verdict.reasons)}."]
+    section.sentences = [f"{cause_words(finding.verdict)}: {'; '.join(finding.verdict.reasons)}."]
     evidence = finding.evidence
     if evidence.crossing is None:
         section.sentences.append("No port of this path was recorded in this time, so bursts cannot be tested.")
     section.rows = [*ledger_rows(evidence), *chance_rows(evidence), *queue_rows(evidence)]
-    section.rows += [*repeat_rows(evidence), *rate_rows(evidence)]
+    section.rows += [*repeat_rows(evidence), *flow_control_rows(evidence), *rate_rows(evidence)]
     if finding.verdict.cause == "bursts" and (where := before_words(evidence)):
         section.sentences.append(where)
     for control in evidence.controls:
@@ -212,22 +214,63 @@ def repeat_rows(evidence: Evidence) -> list[list[str]]:
         rows.append(["excess of what the full port dropped and TCP repeated, and of what waited behind it", part, met])
     if evidence.fifo is not None and dropped and evidence.fifo.overflowed is not None:
         full = evidence.fifo.overflowed
-        rows.append(["dropped probes that met a long queue", share_range(full),
-                     format_count(full.n, "full stretch", "full stretches")])
+        rows.append(
+            [
+                "dropped probes that met a long queue",
+                share_range(full),
+                format_count(full.n, "full stretch", "full stretches"),
+            ]
+        )
     if evidence.seen_again is not None:
         share = evidence.seen_again.share
-        rows.append(["repeated segments recorded when repeated probes ended",
-                     f"{share_range(share)}; p = {evidence.seen_again.p_value:.2g}", format_count(share.n, "probe")])
+        rows.append(
+            [
+                "repeated segments recorded when repeated probes ended",
+                f"{share_range(share)}; p = {evidence.seen_again.p_value:.2g}",
+                format_count(share.n, "probe"),
+            ]
+        )
     if evidence.marked is not None:
         share = evidence.marked.stretches
-        rows.append(["full stretches that delayed a probe with packets marked by a queue (ECN CE)",
-                     f"{share_range(share)}; {share_words(evidence.marked.chance)} by chance",
-                     format_count(share.n, "full stretch", "full stretches")])
+        rows.append(
+            [
+                "full stretches that delayed a probe with packets marked by a queue (ECN CE)",
+                f"{share_range(share)}; {share_words(evidence.marked.chance)} by chance",
+                format_count(share.n, "full stretch", "full stretches"),
+            ]
+        )
     if evidence.switch_marks is not None and evidence.switch_marks.stretches is not None:
         share, usual = evidence.switch_marks.stretches, evidence.switch_marks.usual
-        rows.append(["full stretches that delayed a probe in which the switch marked packets (ECN)",
-                     f"{share_range(share)}; {share_words(usual)} of all its windows",
-                     format_count(share.n, "full stretch", "full stretches")])
+        rows.append(
+            [
+                "full stretches that delayed a probe in which the switch marked packets (ECN)",
+                f"{share_range(share)}; {share_words(usual)} of all its windows",
+                format_count(share.n, "full stretch", "full stretches"),
+            ]
+        )
+    return rows
+
+
+def flow_control_rows(evidence: Evidence) -> list[list[str]]:
+    """What pause frames can have made, and when congestion notifications came."""
+    rows, paused, notified = [], evidence.paused, evidence.notified
+    if paused is not None and (signals := paused.port.signals) is not None:
+        asked = class_words(signals.asked_classes)
+        frames = format_count(int(signals.pauses.sum()), "pause frame")
+        what = f"excess that pause frames can account for at most ({paused.port.name}, {asked})"
+        rows.append([what, share_range(paused.could), frames])
+        if paused.stood is not None and paused.p_value is not None:
+            value = f"{share_range(paused.stood)}; p = {paused.p_value:.2g}"
+            rows.append(["excess spent at that port while it was idle and asked to stop", value, frames])
+    if notified is not None:
+        share = share_words(notified.in_bursts / notified.packets)
+        rows.append(
+            [
+                f"congestion notifications (CNP) about what {notified.port.name} carried that came in its bursts",
+                f"{share}; {share_words(notified.usual)} of the time is in bursts",
+                format_count(notified.packets, "notification"),
+            ]
+        )
     return rows
 
 
@@ -248,7 +291,7 @@ def rate_rows(evidence: Evidence) -> list[list[str]]:
     return rows
 
 
-def senders_section(answer: Investigation) -> Section:
+def senders_section(answer: InvestigationResult) -> Section:
     section = Section(
         "Which senders?", head=["senders", "from port", "bursts", "of burst bytes", "fan-in", "onset spread", "pattern"]
     )
@@ -300,7 +343,7 @@ def group_sentences(group: Group) -> list[str]:
     return sentences
 
 
-def switch_section(answer: Investigation) -> Section:
+def switch_section(answer: InvestigationResult) -> Section:
     """What queue windows and senders' bins show."""
     section = Section("What does the switch's buffer show?")
     evidence = answer.findings[0].evidence if answer.findings else None
@@ -332,7 +375,7 @@ def switch_section(answer: Investigation) -> Section:
     return section
 
 
-def agreement_section(answer: Investigation) -> Section:
+def agreement_section(answer: InvestigationResult) -> Section:
     """What the switch reports of a port, against what the host behind it received."""
     section = Section("Do the sources agree?")
     section.head = ["compared", "windows that agree", "result"]
@@ -356,19 +399,19 @@ def agreement_section(answer: Investigation) -> Section:
     return section
 
 
-def remedy_section(answer: Investigation, replay: Replay) -> Section:
+def remedy_section(answer: InvestigationResult, replay: Replay) -> Section:
     """Predictions, the model's own error first."""
     section = Section("What would help?", head=["change", "p50", "p99", "p99.9", "late or dropped", "dropped"])
     section.sentences.append(model_words(replay))
-    if answer.findings and (where := before_words(answer.findings[0].evidence)):
-        section.sentences.append(where)
+    for said in (before_words, pauses_words) if answer.findings else ():
+        section.sentences += [words for words in [said(answer.findings[0].evidence)] if words]
     section.sentences += unsure_words(answer.outcomes)
     for outcome in (replay.recorded, replay.modelled, *answer.outcomes):
         section.rows.append(outcome_row(outcome, replay))
     return section
 
 
-def outcome_row(outcome: Outcome, replay: Replay) -> list[str]:
+def outcome_row(outcome: PredictedLatency, replay: Replay) -> list[str]:
     name = outcome.change.name
     name = {id(replay.recorded): "as measured", id(replay.modelled): "as modelled"}.get(id(outcome), name)
     times = list(map(time_or_none, outcome.quantiles_ns))
@@ -394,7 +437,7 @@ def fanout_section(evidence: Evidence) -> Section:
     return section
 
 
-def missing_section(answer: Investigation) -> Section:
+def missing_section(answer: InvestigationResult) -> Section:
     section = Section("What could not be assessed?")
     section.sentences = [f"Missing: {item}." for item in missing(answer)]
     section.sentences += [f"Not assessed: {item}." for item in not_assessed(answer)]
@@ -405,7 +448,7 @@ def missing_section(answer: Investigation) -> Section:
     return section
 
 
-def not_assessed(answer: Investigation) -> list[str]:
+def not_assessed(answer: InvestigationResult) -> list[str]:
     """Questions that stay open whatever the cause is, and what to record to have them answered."""
     found = []
     incoming = {(p.host, p.interface) for p in answer.ports if p.direction == "in"}
@@ -429,7 +472,7 @@ def not_assessed(answer: Investigation) -> list[str]:
     return found
 
 
-def missing(answer: Investigation) -> list[str]:
+def missing(answer: InvestigationResult) -> list[str]:
     """Everything that is missing, of the deciding path and of the recording as a whole."""
     own = answer.findings[0].verdict.missing if answer.findings else []
     return list(dict.fromkeys([*answer.missing, *own]))

@@ -32,8 +32,13 @@ def timeline(axis: Axis, link_bps: int | None, threshold: float, latency: bool, 
     plot = STRIP + UTILIZATION + sum(SPACE + below[name] for name in panels)
     low = 1 - (STRIP + UTILIZATION) / plot
     layout: dict[str, Any] = {
-        "yaxis": y_axis((low, 1 - STRIP / plot), axis.title, range=[0, 109], nticks=6,
-                        ticksuffix=axis.suffix.strip() if link_bps else ""),
+        "yaxis": y_axis(
+            (low, 1 - STRIP / plot),
+            axis.title,
+            range=[0, 109],
+            nticks=6,
+            ticksuffix=axis.suffix.strip() if link_bps else "",
+        ),
         "yaxis4": {"domain": [1 - STRIP / plot, 1], "range": [-0.7, 1.7], "visible": False, "fixedrange": True},
     }
     for name in panels:
@@ -41,11 +46,25 @@ def timeline(axis: Axis, link_bps: int | None, threshold: float, latency: bool, 
         layout["yaxis2" if name == "latency" else "yaxis3"] = _beside_axis(name, domain)
         low -= (SPACE + below[name]) / plot
     layout.update(
-        height=plot + MARGIN_TOP + MARGIN_BOTTOM, margin={"l": 64, "r": 10, "t": MARGIN_TOP, "b": MARGIN_BOTTOM},
-        xaxis={"domain": [0, 1], "anchor": "free", "position": 0, "range": [0, 1], "gridcolor": LIGHT["rule"],
-               "showgrid": False, "zeroline": False, "showticklabels": False, "ticks": "", "ticklen": 5,
-               "tickfont": {"size": 11, "color": LIGHT["muted"]}},
-        shapes=reference_lines(link_bps, threshold), hovermode=False, dragmode="zoom", **common(),
+        height=plot + MARGIN_TOP + MARGIN_BOTTOM,
+        margin={"l": 64, "r": 10, "t": MARGIN_TOP, "b": MARGIN_BOTTOM},
+        xaxis={
+            "domain": [0, 1],
+            "anchor": "free",
+            "position": 0,
+            "range": [0, 1],
+            "gridcolor": LIGHT["rule"],
+            "showgrid": False,
+            "zeroline": False,
+            "showticklabels": False,
+            "ticks": "",
+            "ticklen": 5,
+            "tickfont": {"size": 11, "color": LIGHT["muted"]},
+        },
+        shapes=reference_lines(link_bps, threshold),
+        hovermode=False,
+        dragmode="zoom",
+        **common(),
     )
     return {"data": _traces(latency, queue), "layout": layout}
 
@@ -53,8 +72,14 @@ def timeline(axis: Axis, link_bps: int | None, threshold: float, latency: bool, 
 def _beside_axis(name: str, domain: tuple[float, float]) -> dict[str, Any]:
     if name == "queue":
         return y_axis(domain, "Queue, MB", range=[0, 1], nticks=4)
-    return y_axis(domain, "Latency", type="log", range=[-2, 2], tickvals=DECADES_MS,
-                  ticktext=[format_duration(value * 1e6) for value in DECADES_MS])
+    return y_axis(
+        domain,
+        "Latency",
+        type="log",
+        range=[-2, 2],
+        tickvals=DECADES_MS,
+        ticktext=[format_duration(value * 1e6) for value in DECADES_MS],
+    )
 
 
 def _traces(latency: bool, queue: bool) -> list[dict[str, Any]]:
@@ -73,8 +98,17 @@ def _traces(latency: bool, queue: bool) -> list[dict[str, Any]]:
         traces += [
             line("latency-median", [], [], "latency-median", yaxis="y2"),
             line("latency", [], [], "latency", yaxis="y2", width=1.3),
-            {"type": "scatter", "mode": "markers", "meta": "lost", "x": [], "y": [], "yaxis": "y2", "hoverinfo": "none",
-             "showlegend": False, "marker": lost},
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "meta": "lost",
+                "x": [],
+                "y": [],
+                "yaxis": "y2",
+                "hoverinfo": "none",
+                "showlegend": False,
+                "marker": lost,
+            },
         ]
     if queue:
         traces.append(line("queue", [], [], "queue", yaxis="y3", fill="tozeroy", fillcolor=LIGHT["queue-fill"]))
@@ -86,8 +120,22 @@ def heatmap() -> dict[str, Any]:
 
     The page draws the cells, in the colours of `scale`.
     """
-    layout = {"height": HEAT, "margin": {"l": 64, "r": 10, "t": 4, "b": 34}, "dragmode": False, "hovermode": "closest",
-              "xaxis": {"fixedrange": True, "showgrid": False, "zeroline": False, "ticks": "outside", "ticklen": 5,
-                        "tickcolor": LIGHT["rule"], "tickfont": {"size": 11, "color": LIGHT["muted"]}, "tickangle": 0},
-              "yaxis": y_axis((0, 1), "", showgrid=False), **common()}
+    layout = {
+        "height": HEAT,
+        "margin": {"l": 64, "r": 10, "t": 4, "b": 34},
+        "dragmode": False,
+        "hovermode": "closest",
+        "xaxis": {
+            "fixedrange": True,
+            "showgrid": False,
+            "zeroline": False,
+            "ticks": "outside",
+            "ticklen": 5,
+            "tickcolor": LIGHT["rule"],
+            "tickfont": {"size": 11, "color": LIGHT["muted"]},
+            "tickangle": 0,
+        },
+        "yaxis": y_axis((0, 1), "", showgrid=False),
+        **common(),
+    }
     return {"scale": [[at, LIGHT[name]] for at, name in HEAT_COLOURS], "layout": layout}

@@ -16,9 +16,14 @@ def overview(live: LiveStore, rack: str, seconds: int) -> dict[str, Any]:
     with live.lock:
         lanes = [lane for lane in live.lanes.values() if lane.link_bps and (not rack or lane.named("rack") == rack)]
         edge = max((lane.edge_ns for lane in lanes), default=0) // NS_PER_S
-        rows = [{"id": lane.id, "name": " ".join(map(lane.named, ("host", "interface", "direction"))),
-                 "percent": fullest_bins(lane, edge - seconds, edge + 1)}
-                for lane in sorted(lanes, key=lambda lane: lane.id)]
+        rows = [
+            {
+                "id": lane.id,
+                "name": " ".join(map(lane.named, ("host", "interface", "direction"))),
+                "percent": fullest_bins(lane, edge - seconds, edge + 1),
+            }
+            for lane in sorted(lanes, key=lambda lane: lane.id)
+        ]
     return {"firstSecond": edge - seconds, "lanes": rows}
 
 

@@ -7,7 +7,7 @@ import struct
 from typing import Any
 
 from ...analysis.live.lane import LiveLane
-from ...analysis.live.snapshot import Heat, Moment
+from ...analysis.live.snapshot import HeatCells, LaneSnapshot
 from ..common.packing import Pack
 from ..common.payload import burst_of, envelope_of, latency_of, queue_of, spans_of
 
@@ -21,25 +21,45 @@ def joined(head: dict[str, Any], pack: Pack) -> bytes:
     return struct.pack("<I", len(text)) + text + pack.joined()
 
 
-def moment_head(lane: LiveLane, moment: Moment, origin_ns: int, pack: Pack) -> dict[str, Any]:
+def moment_head(lane: LiveLane, moment: LaneSnapshot, origin_ns: int, pack: Pack) -> dict[str, Any]:
     """A moment as the page's script reads a lane of a report; times count from ORIGIN_NS."""
     return {
-        "lane": lane.id, "start": moment.start_ns - origin_ns, "end": moment.end_ns - origin_ns, "bin": lane.bin_ns,
-        "coverage": spans_of(pack, moment.coverage, origin_ns), "losing": spans_of(pack, moment.losing, origin_ns),
-        "marks": spans_of(pack, [], origin_ns), "detail": None, "detailCells": pack.add_ascending([]),
-        "base": envelope_of(pack, moment.cells, origin_ns), "seconds": envelope_of(pack, moment.seconds, origin_ns),
-        "latency": [{**latency_of(pack, path, origin_ns), "measure": path.measure, "stamps": path.stamps}
-                    for path in moment.latency],
-        "queues": [{**queue_of(pack, queue, origin_ns), "semantics": queue.semantics, "dropped": queue.dropped_packets}
-                   for queue in moment.queues],
-        "bursts": [{**burst_of(0, burst, origin_ns), "peak": burst["peak_utilization"],
-                    "mean": burst["mean_utilization"], "quality": burst["quality"],
-                    "recording_id": burst["recording_id"]}
-                   for burst in moment.bursts],
+        "lane": lane.id,
+        "start": moment.start_ns - origin_ns,
+        "end": moment.end_ns - origin_ns,
+        "bin": lane.bin_ns,
+        "coverage": spans_of(pack, moment.coverage, origin_ns),
+        "losing": spans_of(pack, moment.losing, origin_ns),
+        "marks": spans_of(pack, [], origin_ns),
+        "detail": None,
+        "detailCells": pack.add_ascending([]),
+        "base": envelope_of(pack, moment.cells, origin_ns),
+        "seconds": envelope_of(pack, moment.seconds, origin_ns),
+        "latency": [
+            {**latency_of(pack, path, origin_ns), "measure": path.measure, "stamps": path.stamps}
+            for path in moment.latency
+        ],
+        "queues": [
+            {**queue_of(pack, queue, origin_ns), "semantics": queue.semantics, "dropped": queue.dropped_packets}
+            for queue in moment.queues
+        ],
+        "bursts": [
+            {
+                **burst_of(0, burst, origin_ns),
+                "peak": burst["peak_utilization"],
+                "mean": burst["mean_utilization"],
+                "quality": burst["quality"],
+                "recording_id": burst["recording_id"],
+            }
+            for burst in moment.bursts
+        ],
     }
 
 
-def heat_entry(heat: Heat, origin_ns: int, pack: Pack) -> dict[str, Any]:
+def heat_entry(heat: HeatCells, origin_ns: int, pack: Pack) -> dict[str, Any]:
     """The heatmap from a time on: what is not covered is not known."""
-    return {**envelope_of(pack, heat.cells, origin_ns), "from": heat.start_ns - origin_ns,
-            "coverage": spans_of(pack, heat.coverage, origin_ns)}
+    return {
+        **envelope_of(pack, heat.cells, origin_ns),
+        "from": heat.start_ns - origin_ns,
+        "coverage": spans_of(pack, heat.coverage, origin_ns),
+    }

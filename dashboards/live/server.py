@@ -27,18 +27,31 @@ from ..common import page, palette
 from ..common.figures import axis_for
 from . import figures as live_figures
 from .overview import overview
-from .shared import Shared
+from .shared import SharedMessages
 from .view import LiveView
-from .wishes import LATEST_NS, MOST_BUCKETS, Wishes, clamped, name_of, time_of, whole_of, wish_of
+from .wishes import LATEST_NS, MOST_BUCKETS, ViewRequests, clamped, name_of, time_of, whole_of, wish_of
 
 INVALID = 1007  # why a WebSocket is closed whose messages are invalid
 _GONE = (WebSocketDisconnect, RuntimeError, OSError)  # the browser
-SCRIPTS = ("common/format.js", "common/unpack.js", "common/envelope.js", "common/timeline.js", "common/senders.js",
-           "live/tape.js", "live/drawing.js", "live/timeline.js", "live/heat.js", "live/bursts.js", "live/link.js",
-           "live/page.js")
+SCRIPTS = (
+    "common/format.js",
+    "common/unpack.js",
+    "common/envelope.js",
+    "common/timeline.js",
+    "common/senders.js",
+    "live/tape.js",
+    "live/drawing.js",
+    "live/timeline.js",
+    "live/heat.js",
+    "live/bursts.js",
+    "live/link.js",
+    "live/page.js",
+)
 DRAWING_SCRIPTS = ("live/raster.js", "live/lines.js")
-_POLICY = ("default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src data:; "
-           "connect-src 'self' {}; form-action 'none'; base-uri 'none'; frame-ancestors 'none'")
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src data:; "
+    "connect-src 'self' {}; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+)
 
 
 def application(view: LiveView, title: str, workers: Workers) -> ASGIApp:
@@ -53,11 +66,18 @@ def application(view: LiveView, title: str, workers: Workers) -> ASGIApp:
             await task
 
     asked = _Answers(view, title, workers)
-    routes = [Route("/", asked.page), Route("/live.js", asked.script), Route("/lines.js", asked.lines),
-              Route("/live.css", asked.style), Route("/plotly.js", asked.plotly),
-              Route("/lanes", one_line(asked.lanes)), Route("/lane", one_line(asked.lane)),
-              Route("/moment", one_line(asked.moment)), Route("/overview", one_line(asked.overview)),
-              WebSocketRoute("/live", asked.live)]
+    routes = [
+        Route("/", asked.page),
+        Route("/live.js", asked.script),
+        Route("/lines.js", asked.lines),
+        Route("/live.css", asked.style),
+        Route("/plotly.js", asked.plotly),
+        Route("/lanes", one_line(asked.lanes)),
+        Route("/lane", one_line(asked.lane)),
+        Route("/moment", one_line(asked.moment)),
+        Route("/overview", one_line(asked.overview)),
+        WebSocketRoute("/live", asked.live),
+    ]
     return Starlette(routes=routes, lifespan=following)
 
 
@@ -85,12 +105,14 @@ class _Answers:
         self.title = title
         self.run = workers.run
         self.packed: asyncio.Task[bytes] | None = None
-        self.shared = Shared(view, workers)
+        self.shared = SharedMessages(view, workers)
 
     async def page(self, request: Request) -> Response:
         sockets = f"{'wss' if request.url.scheme == 'https' else 'ws'}://{request.url.netloc}"
-        return HTMLResponse(page.render("live/page.html", title=self.title),
-                            headers={"Content-Security-Policy": _POLICY.format(sockets)})
+        return HTMLResponse(
+            page.render("live/page.html", title=self.title),
+            headers={"Content-Security-Policy": _POLICY.format(sockets)},
+        )
 
     async def script(self, request: Request) -> Response:
         return _text(page.static(*SCRIPTS), "text/javascript")
@@ -105,9 +127,14 @@ class _Answers:
     async def plotly(self, request: Request) -> Response:
         if self.packed is None:  # once, for all
             self.packed = asyncio.create_task(self.run(_plotly))
-        return Response(await asyncio.shield(self.packed), headers={
-            "Content-Type": "text/javascript; charset=utf-8", "Content-Encoding": "gzip",
-            "Cache-Control": "private, max-age=86400"})
+        return Response(
+            await asyncio.shield(self.packed),
+            headers={
+                "Content-Type": "text/javascript; charset=utf-8",
+                "Content-Encoding": "gzip",
+                "Cache-Control": "private, max-age=86400",
+            },
+        )
 
     async def lanes(self, request: Request) -> Response:
         return JSONResponse(await self.run(self.view.lanes))
@@ -118,17 +145,33 @@ class _Answers:
     def _lane(self, name: str) -> dict[str, Any]:
         """What the page needs to know of a lane before it draws it."""
         lane = self.view.lane(name)
-        threshold = self.view.watch.definition.threshold
-        link = self.view.watch.definition.link_bps or lane.link_bps
+        threshold = self.view.bursts.definition.threshold
+        link = self.view.bursts.definition.link_bps or lane.link_bps
         with self.view.live.lock:
-            busiest = max((int(series.column("wire_bytes").max()) for series in lane.series.values() if len(series)),
-                          default=0) * 8e9 / lane.bin_ns
+            busiest = (
+                max(
+                    (int(series.column("wire_bytes").max()) for series in lane.series.values() if len(series)),
+                    default=0,
+                )
+                * 8e9
+                / lane.bin_ns
+            )
         axis = axis_for(link, busiest)
         return {
-            "id": lane.id, "link": link, "bin": lane.bin_ns, "factor": axis.factor, "suffix": axis.suffix,
-            "threshold": threshold, "light": palette.LIGHT, "dark": palette.DARK, "heat": live_figures.heatmap(),
-            "figures": [live_figures.timeline(axis, link, threshold, latency, queue)
-                        for latency in (False, True) for queue in (False, True)],
+            "id": lane.id,
+            "link": link,
+            "bin": lane.bin_ns,
+            "factor": axis.factor,
+            "suffix": axis.suffix,
+            "threshold": threshold,
+            "light": palette.LIGHT,
+            "dark": palette.DARK,
+            "heat": live_figures.heatmap(),
+            "figures": [
+                live_figures.timeline(axis, link, threshold, latency, queue)
+                for latency in (False, True)
+                for queue in (False, True)
+            ],
         }
 
     async def moment(self, request: Request) -> Response:
@@ -148,7 +191,7 @@ class _Answers:
     async def live(self, socket: WebSocket) -> None:
         """A browser sends wishes (live_asked); live_view makes what it gets."""
         await socket.accept()
-        wishes = Wishes()
+        wishes = ViewRequests()
         self.view.wakers.add(wishes.waker)
         tasks = {asyncio.create_task(_listen(socket, wishes)), asyncio.create_task(self._push(socket, wishes))}
         try:
@@ -161,7 +204,7 @@ class _Answers:
                 if isinstance(ended, Exception) and not isinstance(ended, _GONE):
                     raise ended
 
-    async def _push(self, socket: WebSocket, wishes: Wishes) -> None:
+    async def _push(self, socket: WebSocket, wishes: ViewRequests) -> None:
         """One message at a time: a slow browser misses none of the data, for the next one holds all that changed."""
         while True:
             wish = await wishes.take()
@@ -181,7 +224,7 @@ class _Answers:
                 await socket.send_json({"trouble": str(error)})
 
 
-async def _listen(socket: WebSocket, wishes: Wishes) -> None:
+async def _listen(socket: WebSocket, wishes: ViewRequests) -> None:
     """Take wishes until one is invalid."""
     while True:
         message = await socket.receive()

@@ -9,12 +9,12 @@ from typing import Any
 
 from ...workers import Workers
 from .view import LiveView, Message, Position
-from .wishes import Wish
+from .wishes import ViewRequest
 
 KEPT = 64  # messages
 
 
-class Shared:
+class SharedMessages:
     """The messages of a view. Whoever asks for one that is being made waits for that one."""
 
     def __init__(self, view: LiveView, workers: Workers) -> None:
@@ -22,11 +22,11 @@ class Shared:
         self.workers = workers
         self._made: OrderedDict[tuple[Any, ...], asyncio.Task[Message]] = OrderedDict()
 
-    async def start(self, wish: Wish) -> Message:
+    async def start(self, wish: ViewRequest) -> Message:
         """As the view's. Raises MburstError, Busy."""
         return await self._once(("start", wish, self.view.tick), self.view.start, wish)
 
-    async def change(self, wish: Wish, position: Position) -> Message:
+    async def change(self, wish: ViewRequest, position: Position) -> Message:
         """As the view's. Raises MburstError, Busy."""
         return await self._once(("change", wish, position, self.view.tick), self.view.change, wish, position)
 

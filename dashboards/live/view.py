@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from ...analysis.live.bursts import BurstWatch
+from ...analysis.live.bursts import LiveBursts
 from ...analysis.live.lane import NEVER, LiveLane
-from ...analysis.live.snapshot import BURSTS, Heat, History, Moment, read_heat, read_moment, width_for
+from ...analysis.live.snapshot import BURSTS, HeatCells, History, LaneSnapshot, read_heat, read_moment, width_for
 from ...analysis.live.store import LiveStore, Measures
 from ...analysis.model.envelope import NS_PER_S
 from ...errors import MburstError
@@ -19,14 +19,19 @@ from ...quality import Quality
 from ...workers import Workers
 from ..common.packing import Pack
 from . import payload as live_payload
-from .wishes import Wish
+from .wishes import ViewRequest
 
 PUSH_S = 0.1  # between looks at the store, each of which makes a message where something is new
 IDLE_S = 1.0  # after which browsers hear something even if nothing is new
 BURSTS_EVERY_S = 1.0
 HEAT_NS, HEAT_CELL_NS = 300 * NS_PER_S, 10_000_000
-STAMPS = {Quality.HW: "hardware", Quality.SW: "software", Quality.RING: "ring", Quality.FILE_US: "1 µs or coarser",
-          Quality.UNSYNCED: "clock not synchronized"}
+STAMPS = {
+    Quality.HW: "hardware",
+    Quality.SW: "software",
+    Quality.RING: "ring",
+    Quality.FILE_US: "1 µs or coarser",
+    Quality.UNSYNCED: "clock not synchronized",
+}
 
 
 Position = tuple[tuple[int, int, int], tuple[tuple[tuple[str, ...], str], ...]]  # counts of changes; measures
@@ -37,10 +42,10 @@ class LiveView:
     """Follows a store for any number of browsers, and makes their messages, in any thread. `dropped` gives the
     packets that a recording in this process has lost so far, where there is one."""
 
-    def __init__(self, live: LiveStore, watch: BurstWatch, dropped: Callable[[], int] | None = None) -> None:
+    def __init__(self, live: LiveStore, bursts: LiveBursts, dropped: Callable[[], int] | None = None) -> None:
         self.live = live
-        self.watch = watch
-        self.history = History(live, watch.definition)
+        self.bursts = bursts
+        self.history = History(live, bursts.definition)
         self.dropped = dropped
         self.wakers: set[asyncio.Event] = set()  # of browsers; each clears its own
         self.troubles = dict.fromkeys(("store", "bursts"), "")  # why the last look failed
@@ -76,7 +81,7 @@ class LiveView:
 
     def _look(self) -> bool:
         with self.live.lock:
-            return self.watch.look()
+            return self.bursts.look()
 
     def _tried(self, what: str, look: Callable[[], bool]) -> bool:
         """What LOOK returns. Where it fails, the view stops, shows why, and tries again."""
@@ -99,31 +104,43 @@ class LiveView:
     def lanes(self) -> list[dict[str, Any]]:
         """The lanes for a reader to choose from, by rack, host, interface and direction."""
         with self.live.lock:
-            rows = [{"id": lane.id, **{name: lane.named(name) for name in ("rack", "host", "interface", "direction")},
-                     "bin": lane.bin_ns, "link": lane.link_bps, "recording": lane.recording, "edge": str(lane.edge_ns)}
-                    for lane in self.live.lanes.values()]
+            rows = [
+                {
+                    "id": lane.id,
+                    **{name: lane.named(name) for name in ("rack", "host", "interface", "direction")},
+                    "bin": lane.bin_ns,
+                    "link": lane.link_bps,
+                    "recording": lane.recording,
+                    "edge": str(lane.edge_ns),
+                }
+                for lane in self.live.lanes.values()
+            ]
         return sorted(rows, key=lambda row: (row["rack"], row["host"], row["interface"], row["direction"], row["bin"]))
 
-    def _position(self, lane: LiveLane, wish: Wish) -> Position:
+    def _position(self, lane: LiveLane, wish: ViewRequest) -> Position:
         """How far a browser knows a lane, and by what the paths that it shows are measured."""
         counts = lane.changes.count, self.live.probes.changes.count, self.live.queues.changes.count
         return counts, tuple(sorted(self.live.measures(lane.edge_ns - wish.span_ns, 2**62).items()))
 
-    def start(self, wish: Wish) -> Message:
+    def start(self, wish: ViewRequest) -> Message:
         """Everything of the newest time that a browser shows, and the position to go on from. Raises MburstError."""
         lane = self.lane(wish.lane)
         with self.live.lock:
             position, edge = self._position(lane, wish), lane.edge_ns
         return self._message("start", lane, wish, position, edge - wish.span_ns, edge, edge - HEAT_NS), position
 
-    def change(self, wish: Wish, position: Position) -> Message:
+    def change(self, wish: ViewRequest, position: Position) -> Message:
         """What changed after POSITION. Where that is not known any more, or a path is measured otherwise now,
         everything. Raises MburstError."""
         lane = self.lane(wish.lane)
         with self.live.lock:
             now, edge = self._position(lane, wish), lane.edge_ns
-            lows = [changes.since(count) for changes, count in zip(
-                (lane.changes, self.live.probes.changes, self.live.queues.changes), position[0], strict=True)]
+            lows = [
+                changes.since(count)
+                for changes, count in zip(
+                    (lane.changes, self.live.probes.changes, self.live.queues.changes), position[0], strict=True
+                )
+            ]
         known = [low for low in lows if low is not None]
         if len(known) < len(lows) or not _agree(dict(position[1]), dict(now[1])):
             return self.start(wish)
@@ -132,18 +149,24 @@ class LiveView:
         low, heat_low = max(min(edge, *known), edge - wish.span_ns), max(min(edge, known[0]), edge - HEAT_NS)
         return self._message("change", lane, wish, now, low, edge, heat_low), now
 
-    def _nothing_new(self, lane: LiveLane, wish: Wish, edge: int) -> bytes:
+    def _nothing_new(self, lane: LiveLane, wish: ViewRequest, edge: int) -> bytes:
         """The state of a lane, and that nothing else changed: so a browser hears that its server lives."""
         width = self._heat_cell(lane)
-        cells, heat = lane.envelope(0, 0, lane.bin_ns), Heat(-(-edge // width) * width, lane.envelope(0, 0, width), [])
-        return self._joined("change", lane, wish, Moment(edge, edge, [], cells, cells, [], [], [], []), heat, edge)
+        cells, heat = (
+            lane.envelope(0, 0, lane.bin_ns),
+            HeatCells(-(-edge // width) * width, lane.envelope(0, 0, width), []),
+        )
+        return self._joined(
+            "change", lane, wish, LaneSnapshot(edge, edge, [], cells, cells, [], [], [], []), heat, edge
+        )
 
     def _heat_cell(self, lane: LiveLane) -> int:
         """The width of the heatmap's cells: a multiple of the bin."""
         return max(HEAT_CELL_NS // lane.bin_ns, 1) * lane.bin_ns
 
-    def _message(self, kind: str, lane: LiveLane, wish: Wish, position: Position, low: int, edge: int,
-                 heat_low: int) -> bytes:
+    def _message(
+        self, kind: str, lane: LiveLane, wish: ViewRequest, position: Position, low: int, edge: int, heat_low: int
+    ) -> bytes:
         width = width_for(lane.bin_ns, wish.span_ns, wish.steps)
         moment = read_moment(self.history, lane, low // width * width, max(edge, low + 1), width, dict(position[1]))
         with self.live.lock:
@@ -151,11 +174,17 @@ class LiveView:
         heat = read_heat(self.history, lane, heat_low, edge + 1, self._heat_cell(lane))
         return self._joined(kind, lane, wish, replace(moment, bursts=bursts), heat, edge)
 
-    def _joined(self, kind: str, lane: LiveLane, wish: Wish, moment: Moment, heat: Heat, edge: int) -> bytes:
+    def _joined(
+        self, kind: str, lane: LiveLane, wish: ViewRequest, moment: LaneSnapshot, heat: HeatCells, edge: int
+    ) -> bytes:
         pack = Pack()
-        head = {"kind": kind, **live_payload.moment_head(lane, moment, wish.origin_ns, pack),
-                "edge": edge - wish.origin_ns, "heat": live_payload.heat_entry(heat, wish.origin_ns, pack),
-                "status": self._status(lane, edge)}
+        head = {
+            "kind": kind,
+            **live_payload.moment_head(lane, moment, wish.origin_ns, pack),
+            "edge": edge - wish.origin_ns,
+            "heat": live_payload.heat_entry(heat, wish.origin_ns, pack),
+            "status": self._status(lane, edge),
+        }
         return live_payload.joined(head, pack)
 
     def moment(self, name: str, start_ns: int, end_ns: int, buckets: int, origin_ns: int) -> bytes:
@@ -172,10 +201,15 @@ class LiveView:
             newest = max(runs, key=lambda run: run["written_ns"])
         stamps = [name for bit, name in STAMPS.items() if lane.stamps & bit]
         return {
-            "recording": lane.recording, "dropped": self.dropped() if self.dropped else sum(
-                run["dropped"] for run in {run["capture_id"]: run for run in runs}.values()),
-            "droppedIsWhole": self.dropped is not None or not lane.recording, "late": sum(run["late"] for run in runs),
-            "losing": sum(b - a for a, b in losing), "stamps": stamps, "clock": newest["clock"],
+            "recording": lane.recording,
+            "dropped": self.dropped()
+            if self.dropped
+            else sum(run["dropped"] for run in {run["capture_id"]: run for run in runs}.values()),
+            "droppedIsWhole": self.dropped is not None or not lane.recording,
+            "late": sum(run["late"] for run in runs),
+            "losing": sum(b - a for a, b in losing),
+            "stamps": stamps,
+            "clock": newest["clock"],
             "notes": newest["notes"].splitlines(),
             "trouble": [*self.live.damage, *filter(None, self.troubles.values())],
         }

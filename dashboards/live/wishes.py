@@ -17,7 +17,7 @@ _WHOLE = re.compile(r"-?[0-9]{1,19}")
 
 
 @dataclass(frozen=True)
-class Wish:
+class ViewRequest:
     """What a browser follows, in how many steps it draws it, and what its times count from."""
 
     lane: str
@@ -26,15 +26,15 @@ class Wish:
     origin_ns: int
 
 
-class Wishes:
+class ViewRequests:
     """The newest wish of a browser, and `waker`, which is set when there is something for it to hear."""
 
     def __init__(self) -> None:
         self.waker = asyncio.Event()
-        self._newest: Wish | None = None
+        self._newest: ViewRequest | None = None
         self._there = asyncio.Event()
 
-    def put(self, wish: Wish) -> None:
+    def put(self, wish: ViewRequest) -> None:
         """A wish, instead of the one before."""
         self._newest = wish
         self._there.set()
@@ -45,7 +45,7 @@ class Wishes:
         """Whether there is none that was not taken."""
         return self._newest is None
 
-    async def take(self) -> Wish:
+    async def take(self) -> ViewRequest:
         """The newest wish, once there is one."""
         while (wish := self._newest) is None:
             self._there.clear()
@@ -54,7 +54,7 @@ class Wishes:
         return wish
 
 
-def wish_of(text: str) -> Wish:
+def wish_of(text: str) -> ViewRequest:
     """The wish that a browser sends: {lane, span, steps, origin} in JSON, numbers as such or as text. Raises
     ValueError."""
     try:
@@ -63,8 +63,12 @@ def wish_of(text: str) -> Wish:
         raise ValueError("nested too deeply") from None
     if not isinstance(asked, dict):
         raise ValueError("not an object")
-    return Wish(name_of(asked, "lane"), clamped(whole_of(asked, "span"), LEAST_SPAN_NS, MOST_SPAN_NS),
-                clamped(whole_of(asked, "steps"), 1, MOST_BUCKETS), time_of(asked, "origin"))
+    return ViewRequest(
+        name_of(asked, "lane"),
+        clamped(whole_of(asked, "span"), LEAST_SPAN_NS, MOST_SPAN_NS),
+        clamped(whole_of(asked, "steps"), 1, MOST_BUCKETS),
+        time_of(asked, "origin"),
+    )
 
 
 def whole_of(asked: Mapping[str, Any], key: str) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ... import __version__, files
-from ...analysis.rack.report import RackReport
+from ...analysis.rack.report import RackFigures
 from ...errors import MburstError
 from ...names import file_part
 from ...units import format_duration, format_share
@@ -25,21 +25,31 @@ from . import words as rack_words
 STYLE = ("common/page.css", "rack/page.css")
 
 
-def _tiles(report: RackReport) -> list[tuple[str, str, str]]:
+def _tiles(report: RackFigures) -> list[tuple[str, str, str]]:
     inbound = report.inbound
     n = sum(lane.bursts for lane in inbound)
     bursting = len({lane.host for lane in inbound if lane.bursts})
-    tiles = [("Bursts received", f"{n:,}", f"by {words.count(bursting, 'host')}"),
-             ("Time in bursts", format_share(rack_words.share(inbound)), "of recorded time"),
-             ("Longest burst", format_duration(report.duration.largest or 0) if n else "–",
-              f"median {format_duration(report.duration.p50 or 0)}" if n else "")]
+    tiles = [
+        ("Bursts received", f"{n:,}", f"by {words.count(bursting, 'host')}"),
+        ("Time in bursts", format_share(rack_words.share(inbound)), "of recorded time"),
+        (
+            "Longest burst",
+            format_duration(report.duration.largest or 0) if n else "–",
+            f"median {format_duration(report.duration.p50 or 0)}" if n else "",
+        ),
+    ]
     speeds = [lane for lane in inbound if lane.link_bps and lane.packets]
     if speeds:
         second = max(speeds, key=lambda lane: lane.busiest_second / (lane.link_bps or 1))
         fullest = max(speeds, key=lambda lane: lane.busiest_bin / (lane.link_bps or 1))
         tiles.append(("Busiest second of all", words.rate(second.busiest_second, second.link_bps), second.host))
-        tiles.append(("Busiest bin of all", words.rate(fullest.busiest_bin, fullest.link_bps),
-                      f"{fullest.host}, {format_duration(fullest.bin_ns)}"))
+        tiles.append(
+            (
+                "Busiest bin of all",
+                words.rate(fullest.busiest_bin, fullest.link_bps),
+                f"{fullest.host}, {format_duration(fullest.bin_ns)}",
+            )
+        )
     if report.contention:
         tiles.append(("In contention", format_share(report.contention.share), "of bursts"))
     drops = sum(queue.dropped for queue in report.queues)
@@ -48,18 +58,25 @@ def _tiles(report: RackReport) -> list[tuple[str, str, str]]:
     return tiles
 
 
-def _sections(report: RackReport) -> list[tuple[str, list[Any]]]:
+def _sections(report: RackFigures) -> list[tuple[str, list[Any]]]:
     """What follows the summary where something was recorded: heads, and parts that templates draw."""
     bursts = words.count(len(report.durations_ns) and report.duration.n, "burst")
     return [
         ("Over time", [pictures.heatmap(report)]),
         ("Hosts and interfaces", [tables.hosts(report)]),
-        (f"Durations of {bursts}", [pictures.durations(report) if report.durations_ns else
-                                 Paragraph("No burst was received.")]),
+        (
+            f"Durations of {bursts}",
+            [pictures.durations(report) if report.durations_ns else Paragraph("No burst was received.")],
+        ),
         ("Senders in bursts", [tables.feeders(report)]),
         ("New hosts and senders", tables.new(report)),
-        ("Change", [tables.change(report.previous, "The period before"),
-                    tables.change(report.weekday, "The same weekday a week before")]),
+        (
+            "Change",
+            [
+                tables.change(report.previous, "The period before"),
+                tables.change(report.weekday, "The same weekday a week before"),
+            ],
+        ),
         ("Contention between hosts", tables.contention(report)),
         ("Switch queues", tables.queues(report)),
         ("Latency in and out of bursts", [tables.latency(report)]),
@@ -67,18 +84,25 @@ def _sections(report: RackReport) -> list[tuple[str, list[Any]]]:
     ]
 
 
-def render(report: RackReport) -> str:
+def render(report: RackFigures) -> str:
     """The page, complete in itself: it has no script, and its policy forbids that anything is fetched."""
     bins = {lane.bin_ns for lane in report.lanes}
     bin_ns = next(iter(bins)) if len(bins) == 1 else None
     return page.render(
-        "rack/page.html", policy=page.WITHOUT_SCRIPT, css=page.style(*STYLE), rack=report.rack,
-        period=rack_words.period(report.since_ns, report.until_ns), verdict=rack_words.verdict(report),
-        statements=rack_words.statements(report), tiles=_tiles(report) if report.recorded else [],
-        sections=_sections(report) if report.recorded else [], definitions=words.definitions(report.definition, bin_ns))
+        "rack/page.html",
+        policy=page.WITHOUT_SCRIPT,
+        css=page.style(*STYLE),
+        rack=report.rack,
+        period=rack_words.period(report.since_ns, report.until_ns),
+        verdict=rack_words.verdict(report),
+        statements=rack_words.statements(report),
+        tiles=_tiles(report) if report.recorded else [],
+        sections=_sections(report) if report.recorded else [],
+        definitions=words.definitions(report.definition, bin_ns),
+    )
 
 
-def facts(report: RackReport) -> dict[str, Any]:
+def facts(report: RackFigures) -> dict[str, Any]:
     """The facts of the page."""
     found = {**asdict(report), "mburst": __version__, "kind": "rack"}
     found["damaged_files"] = [file.facts() for file in report.damaged]
@@ -87,7 +111,7 @@ def facts(report: RackReport) -> dict[str, Any]:
     return found
 
 
-def stem(report: RackReport) -> str:
+def stem(report: RackFigures) -> str:
     """The name of a report's files: rack and period."""
     return f"rack-{file_part(report.rack)}-{_stamp(report.since_ns)}-{_stamp(report.until_ns)}"
 
@@ -96,7 +120,7 @@ def _stamp(ts_ns: int) -> str:
     return f"{words.date(ts_ns)}T{words.clock(ts_ns, 0)}Z".replace("-", "").replace(":", "")
 
 
-def write(report: RackReport, folder: Path) -> tuple[Path, Path]:
+def write(report: RackFigures, folder: Path) -> tuple[Path, Path]:
     """Write page and JSON into `folder`, which is made where it is missing; their paths. The JSON's first line is its
     summary, for who reads many. Raises MburstError where the folder cannot be written."""
     rest = json.dumps(facts(report), ensure_ascii=False, sort_keys=True, indent=1, allow_nan=False)
@@ -107,8 +131,9 @@ def write(report: RackReport, folder: Path) -> tuple[Path, Path]:
 # --- the index --------------------------------------------------------------------------------------------------------
 
 
-def summaries(folder: Path, period: tuple[int, int] | None = None,
-              own: bool = False) -> list[tuple[str, dict[str, Any]]]:
+def summaries(
+    folder: Path, period: tuple[int, int] | None = None, own: bool = False
+) -> list[tuple[str, dict[str, Any]]]:
     """(name, summary) of every rack report in a folder, or of those of one period: the newest first, then by rack. Of
     OWN ones, page and facts are this user's regular files, as what is sent and copied has to be."""
     wanted = f"rack-*-{_stamp(period[0])}-{_stamp(period[1])}" if period else "rack-*"
@@ -151,8 +176,12 @@ _CELLS: tuple[tuple[str, Callable[[Mapping[str, Any]], str]], ...] = (
     ("Bursts", lambda s: f"{s['bursts']:,}"),
     ("Of the time", lambda s: format_share(s["share"])),
     ("Longest", lambda s: format_duration(s["longest_ns"]) if s["longest_ns"] else "–"),
-    ("Bursts an hour, against before", lambda s: "–" if s["previous_per_hour"] is None else rack_words.ratio(
-        s["per_hour"] or 0, s["previous_per_hour"])),
+    (
+        "Bursts an hour, against before",
+        lambda s: (
+            "–" if s["previous_per_hour"] is None else rack_words.ratio(s["per_hour"] or 0, s["previous_per_hour"])
+        ),
+    ),
     ("New", lambda s: "–" if s["new"] is None else f"{s['new']:,}"),
     ("Dropped by the switch", lambda s: f"{s['queue_drops']:,}"),
 )
@@ -164,15 +193,26 @@ def render_index(entries: list[tuple[str, dict[str, Any]]], troubles: list[str])
     for name, summary in entries:
         periods.setdefault((summary["since_ns"], summary["until_ns"]), []).append(_index_row(name, summary))
     heads = ["Rack", "Worst host", *(head for head, _ in _CELLS)]
-    listed = [(rack_words.period(*period), PageTable(words.count(len(rows), "rack"), heads, rows, 2))
-              for period, rows in periods.items()]
-    return page.render("rack/index.html", policy=page.WITHOUT_SCRIPT, css=page.style(*STYLE), troubles=troubles,
-                       count=words.count(len(entries), "report"), periods=listed)
+    listed = [
+        (rack_words.period(*period), PageTable(words.count(len(rows), "rack"), heads, rows, 2))
+        for period, rows in periods.items()
+    ]
+    return page.render(
+        "rack/index.html",
+        policy=page.WITHOUT_SCRIPT,
+        css=page.style(*STYLE),
+        troubles=troubles,
+        count=words.count(len(entries), "report"),
+        periods=listed,
+    )
 
 
 def _index_row(name: str, summary: Mapping[str, Any]) -> Sequence[str | LinkCell]:
     link = f"{quote(name)}.html"
     if not summary["recorded"]:
         return [LinkCell(summary["rack"], link), "nothing recorded", *("–" for _ in _CELLS)]
-    return [LinkCell(summary["rack"], link, "; ".join(summary["warnings"])), summary["worst_host"] or "–",
-            *(cell(summary) for _, cell in _CELLS)]
+    return [
+        LinkCell(summary["rack"], link, "; ".join(summary["warnings"])),
+        summary["worst_host"] or "–",
+        *(cell(summary) for _, cell in _CELLS),
+    ]

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...analysis.rack.change import Change
-from ...analysis.rack.context import Path, Side
-from ...analysis.rack.period import Lane
-from ...analysis.rack.report import RackReport
+from ...analysis.rack.change import RackChange
+from ...analysis.rack.context import ProbeGroup, RackPath
+from ...analysis.rack.period import RackLane
+from ...analysis.rack.report import RackFigures
 from ...units import format_bytes, format_duration, format_rate, format_share
 from ..common import words
 from ..common.blocks import BarCell, PageTable, Paragraph
 from .words import lane_name, long, moment, rates, ratio
 
-PATTERN_NAMES = {"single-source": "single source", "incast": "incast", "many-sources": "many sources",
-                 "unknown": "not known"}
+PATTERN_NAMES = {
+    "single-source": "single source",
+    "incast": "incast",
+    "many-sources": "many sources",
+    "canary": "canary",
+    "unknown": "not known",
+}
 Blocks = list[PageTable | Paragraph]
 
 
@@ -22,86 +27,148 @@ def _duration(ns: float | None) -> str:
     return "–" if ns is None else format_duration(ns)
 
 
-def _rate(bps: float, lane: Lane) -> str:
+def _rate(bps: float, lane: RackLane) -> str:
     return words.rate(bps, lane.link_bps)
 
 
-def hosts(report: RackReport) -> PageTable:
+def hosts(report: RackFigures) -> PageTable:
     """Each interface and direction: how often, how long, how hard."""
     rows = []
     for lane in sorted(report.lanes, key=lambda lane: (-lane.burst_ns, lane.name)):
         known = lane.link_bps and lane.recorded_ns
         pattern = max(lane.patterns.items(), key=lambda item: item[1])[0] if lane.bursts else ""
-        rows.append([
-            lane_name(lane), PATTERN_NAMES.get(pattern, "–"),
-            f"{lane.bursts:,}" if known else "not known",
-            format_share(lane.burst_ns / lane.recorded_ns) if known else "–",
-            _duration(lane.p50_ns), _duration(lane.p99_ns), _duration(lane.longest_ns),
-            "–" if lane.peak_utilization is None else format_share(lane.peak_utilization),
-            _rate(lane.busiest_second, lane) if lane.packets else "–",
-            "–" if lane.fan_in is None else f"{lane.fan_in:,} / {lane.largest_fan_in:,}",
-            format_rate(lane.link_bps) if lane.link_bps else "–", long(lane.recorded_ns),
-            f"{lane.dropped:,}" if lane.dropped else "0",
-        ])
-    return PageTable("Interfaces by time in bursts", [
-        "Interface", "Mostly", "Bursts", "Of the time", "Median", "p99", "Longest", "Peak bin", "Busiest second",
-        "Fan-in: median / most", "Link", "Recorded", "Lost"], rows, 2)
+        rows.append(
+            [
+                lane_name(lane),
+                PATTERN_NAMES.get(pattern, "–"),
+                f"{lane.bursts:,}" if known else "not known",
+                format_share(lane.burst_ns / lane.recorded_ns) if known else "–",
+                _duration(lane.p50_ns),
+                _duration(lane.p99_ns),
+                _duration(lane.longest_ns),
+                "–" if lane.peak_utilization is None else format_share(lane.peak_utilization),
+                _rate(lane.busiest_second, lane) if lane.packets else "–",
+                "–" if lane.fan_in is None else f"{lane.fan_in:,} / {lane.largest_fan_in:,}",
+                format_rate(lane.link_bps) if lane.link_bps else "–",
+                long(lane.recorded_ns),
+                f"{lane.dropped:,}" if lane.dropped else "0",
+            ]
+        )
+    return PageTable(
+        "Interfaces by time in bursts",
+        [
+            "Interface",
+            "Mostly",
+            "Bursts",
+            "Of the time",
+            "Median",
+            "p99",
+            "Longest",
+            "Peak bin",
+            "Busiest second",
+            "Fan-in: median / most",
+            "Link",
+            "Recorded",
+            "Lost",
+        ],
+        rows,
+        2,
+    )
 
 
-def feeders(report: RackReport) -> PageTable | Paragraph:
+def feeders(report: RackFigures) -> PageTable | Paragraph:
     """Who sent what arrived in bursts."""
     if not report.feeders:
         return Paragraph("No sender is known.")
     most = max(feeder.bytes for feeder in report.feeders) or 1
-    rows: list[list[str | BarCell]] = [[
-        feeder.source + (f" ({feeder.members:,} at once)" if feeder.members > 1 else ""),
-        BarCell(100 * feeder.bytes / most),
-        ", ".join(feeder.hosts[:3]) + (f" and {len(feeder.hosts) - 3} more" if len(feeder.hosts) > 3 else ""),
-        format_bytes(feeder.bytes), format_share(feeder.bytes / max(report.fed_bytes, 1)), f"{feeder.bursts:,}",
-        f"{feeder.led:,}"] for feeder in report.feeders]
+    rows: list[list[str | BarCell]] = [
+        [
+            feeder.source + (f" ({feeder.members:,} at once)" if feeder.members > 1 else ""),
+            BarCell(100 * feeder.bytes / most),
+            ", ".join(feeder.hosts[:3]) + (f" and {len(feeder.hosts) - 3} more" if len(feeder.hosts) > 3 else ""),
+            format_bytes(feeder.bytes),
+            format_share(feeder.bytes / max(report.fed_bytes, 1)),
+            f"{feeder.bursts:,}",
+            f"{feeder.led:,}",
+        ]
+        for feeder in report.feeders
+    ]
     shown = len(report.feeders)
-    caption = f"{shown} of {report.feeder_count:,} senders" if shown < report.feeder_count else words.count(
-        shown, "sender")
-    return PageTable(f"{caption}, by bytes in bursts", ["Sender", "", "To", "In bursts", "Of all in bursts",
-                                                    "Bursts", "In their fan-in"], rows, 3)
+    caption = (
+        f"{shown} of {report.feeder_count:,} senders" if shown < report.feeder_count else words.count(shown, "sender")
+    )
+    return PageTable(
+        f"{caption}, by bytes in bursts",
+        ["Sender", "", "To", "In bursts", "Of all in bursts", "Bursts", "In their fan-in"],
+        rows,
+        3,
+    )
 
 
-def contention(report: RackReport) -> Blocks:
+def contention(report: RackFigures) -> Blocks:
     """Hosts that burst together."""
     found = report.contention
     if found is None:
         return [Paragraph("Contention needs bursts of two hosts or more.")]
-    text = (f"{format_share(found.share)} of {words.count(found.bursts, 'burst')} overlapped a burst of another host; "
-            f"for {long(found.contended_ns)} two or more hosts were receiving bursts, at most {found.most} of "
-            f"{found.hosts} at once (first at {moment(found.most_ns)}).")
+    text = (
+        f"{format_share(found.share)} of {words.count(found.bursts, 'burst')} overlapped a burst of another host; "
+        f"for {long(found.contended_ns)} two or more hosts were receiving bursts, at most {found.most} of "
+        f"{found.hosts} at once (first at {moment(found.most_ns)})."
+    )
     rows = [[*pair.hosts, format_duration(pair.shared_ns)] for pair in found.pairs]
     heads = ["Host", "Host", "Together"]
     pairs = [PageTable("Hosts in bursts together, of those most in contention", heads, rows, 2)] if rows else []
     return [Paragraph(text), *pairs]
 
 
-def queues(report: RackReport) -> Blocks:
+def queues(report: RackFigures) -> Blocks:
     """Switch queues that filled or dropped."""
     if not report.queue_count:
         return [Paragraph("No switch reported its queues in this time.")]
     number = words.count(report.queue_count, "queue")
-    rows = [[
-        f"{queue.device} {queue.port}", queue.queue, ", ".join(queue.hosts) or "–",
-        "–" if queue.max_bytes is None else format_bytes(queue.max_bytes),
-        "–" if queue.max_at_ns is None else moment(queue.max_at_ns),
-        "–" if queue.p99_bytes is None else format_bytes(queue.p99_bytes),
-        f"{queue.dropped:,}", f"{queue.dropping_windows:,} of {queue.windows:,}", f"{queue.ecn_marked:,}",
-    ] for queue in report.queues]
-    heads = ["Port", "Queue", "Host", "Fullest window", "At", "p99 of windows", "Dropped packets",
-             "Windows with drops", "ECN marks"]
-    listed = PageTable(f"{len(rows)} of {number}", heads, rows, 3) if rows else \
-        Paragraph(f"{number}: empty in every window, and nothing dropped.")
-    note = [] if report.queues_known else [Paragraph(
-        "The store does not know which ports belong to this rack: these are all that it holds.", quiet=True)]
+    rows = [
+        [
+            f"{queue.device} {queue.port}",
+            queue.queue,
+            ", ".join(queue.hosts) or "–",
+            "–" if queue.max_bytes is None else format_bytes(queue.max_bytes),
+            "–" if queue.max_at_ns is None else moment(queue.max_at_ns),
+            "–" if queue.p99_bytes is None else format_bytes(queue.p99_bytes),
+            f"{queue.dropped:,}",
+            f"{queue.dropping_windows:,} of {queue.windows:,}",
+            f"{queue.ecn_marked:,}",
+        ]
+        for queue in report.queues
+    ]
+    heads = [
+        "Port",
+        "Queue",
+        "Host",
+        "Fullest window",
+        "At",
+        "p99 of windows",
+        "Dropped packets",
+        "Windows with drops",
+        "ECN marks",
+    ]
+    listed = (
+        PageTable(f"{len(rows)} of {number}", heads, rows, 3)
+        if rows
+        else Paragraph(f"{number}: empty in every window, and nothing dropped.")
+    )
+    note = (
+        []
+        if report.queues_known
+        else [
+            Paragraph(
+                "The store does not know which ports belong to this rack: these are all that it holds.", quiet=True
+            )
+        ]
+    )
     return [listed, *note]
 
 
-def latency(report: RackReport) -> PageTable | Paragraph:
+def latency(report: RackFigures) -> PageTable | Paragraph:
     """Probes that met a burst of an end of their path, and those that did not."""
     if not report.paths:
         text = "No probe was sent from or to a host of this rack in this time."
@@ -109,34 +176,67 @@ def latency(report: RackReport) -> PageTable | Paragraph:
             text += f" {words.count(report.unplaced_probes, 'probe')} name other hosts."
         return Paragraph(text)
     rows = [row for path in report.paths for row in (_side(path, path.met, True), _side(path, path.clear, False))]
-    return PageTable("Latency, by one measure a path", [
-        "Path", "Measure", "Probes", "Number", "Lost", "p50", "p99", "p99.9", "Longest"], rows, 3)
+    return PageTable(
+        "Latency, by one measure a path",
+        ["Path", "Measure", "Probes", "Number", "Lost", "p50", "p99", "p99.9", "Longest"],
+        rows,
+        3,
+    )
 
 
-def _side(path: Path, side: Side, met: bool) -> Sequence[str]:
+def _side(path: RackPath, side: ProbeGroup, met: bool) -> Sequence[str]:
     name = f"{path.src} → {path.dst}" + (f" ({path.protocol})" if path.protocol else "")
-    return [name if met else "", path.measure if met else "",
-            "that met a burst" if met else "that met none", f"{side.sent:,}", f"{side.lost:,}",
-            *(_duration(value) for value in (side.p50_ns, side.p99_ns, side.p999_ns, side.max_ns))]
+    return [
+        name if met else "",
+        path.measure if met else "",
+        "that met a burst" if met else "that met none",
+        f"{side.sent:,}",
+        f"{side.lost:,}",
+        *(_duration(value) for value in (side.p50_ns, side.p99_ns, side.p999_ns, side.max_ns)),
+    ]
 
 
-def change(found: Change | None, name: str) -> PageTable | Paragraph:
+def change(found: RackChange | None, name: str) -> PageTable | Paragraph:
     """A rack, and the hosts that changed most, against an earlier period."""
     if found is None:
         return Paragraph(f"{name}: nothing of this rack was recorded then.")
-    ranked = sorted(found.lanes, key=lambda lane: (-abs((lane.now.share or 0) - (lane.then.share or 0)), lane.host,
-                                                   lane.interface, lane.direction))
-    rows = [["the whole rack", rates(found.now), rates(found.then),
-             ratio(found.now.per_hour or 0, found.then.per_hour or 0)]]
-    rows += [[lane_name(lane), rates(lane.now), rates(lane.then),
-              ratio(lane.now.per_hour or 0, lane.then.per_hour or 0)
-              if lane.now.recorded_ns and lane.then.recorded_ns else "–"]
-             for lane in ranked[:10] if lane.now.bursts or lane.then.bursts]
-    return PageTable(f"{name}, {moment(found.since_ns)} – {moment(found.until_ns)}: bursts of recorded time", [
-        "Interface", "Now", "Then", "Bursts an hour"], rows)
+    ranked = sorted(
+        found.lanes,
+        key=lambda lane: (
+            -abs((lane.now.share or 0) - (lane.then.share or 0)),
+            lane.host,
+            lane.interface,
+            lane.direction,
+        ),
+    )
+    rows = [
+        [
+            "the whole rack",
+            rates(found.now),
+            rates(found.then),
+            ratio(found.now.per_hour or 0, found.then.per_hour or 0),
+        ]
+    ]
+    rows += [
+        [
+            lane_name(lane),
+            rates(lane.now),
+            rates(lane.then),
+            ratio(lane.now.per_hour or 0, lane.then.per_hour or 0)
+            if lane.now.recorded_ns and lane.then.recorded_ns
+            else "–",
+        ]
+        for lane in ranked[:10]
+        if lane.now.bursts or lane.then.bursts
+    ]
+    return PageTable(
+        f"{name}, {moment(found.since_ns)} – {moment(found.until_ns)}: bursts of recorded time",
+        ["Interface", "Now", "Then", "Bursts an hour"],
+        rows,
+    )
 
 
-def new(report: RackReport) -> Blocks:
+def new(report: RackFigures) -> Blocks:
     """Who burst for the first time."""
     found = report.new
     if found is None:
@@ -145,32 +245,47 @@ def new(report: RackReport) -> Blocks:
     senders_of = [[source, format_bytes(sent)] for source, sent in found.senders]
     tables: Blocks = []
     if hosts_of:
-        tables.append(PageTable("Hosts that were recorded before and had no burst",
-                                ["Interface", "Bursts", "Time in bursts"], hosts_of))
+        tables.append(
+            PageTable(
+                "Hosts that were recorded before and had no burst", ["Interface", "Bursts", "Time in bursts"], hosts_of
+            )
+        )
     if senders_of:
-        tables.append(PageTable("Senders that were in no burst's fan-in before", ["Sender", "Bytes in bursts"],
-                                senders_of))
+        tables.append(
+            PageTable("Senders that were in no burst's fan-in before", ["Sender", "Bytes in bursts"], senders_of)
+        )
     return tables or [Paragraph("None: every host that burst, and every sender that fed bursts, did so before.")]
 
 
-def worst(report: RackReport) -> PageTable | Paragraph:
+def worst(report: RackFigures) -> PageTable | Paragraph:
     """The largest bursts by bytes."""
     if not report.worst:
         return Paragraph("None.")
-    rows = [[
-        lane_name(_Named(burst)), words.exact_clock(burst["start_ns"], burst["bin_ns"])
-        if report.until_ns - report.since_ns <= 86_400 * 10**9 else f"{words.date(burst['start_ns'])} "
-        + words.exact_clock(burst["start_ns"], burst["bin_ns"]),
-        PATTERN_NAMES.get(burst["pattern"], burst["pattern"]),
-        ", ".join(f"{sender['source']} {format_share(sender['share'])}" for sender in burst["top_sources"][:2]),
-        format_duration(burst["duration_ns"]), format_bytes(burst["bytes"]), format_share(burst["mean_utilization"]),
-        format_share(burst["peak_utilization"]), f"{burst['fan_in']:,}",
-    ] for burst in report.worst]
-    return PageTable(f"The {len(rows)} largest of {words.count(report.bursts, 'burst')}", [
-        "Interface", "Start, UTC", "Pattern", "Top senders", "Duration", "Bytes", "Mean", "Peak", "Fan-in"], rows, 4)
+    rows = [
+        [
+            lane_name(_BurstLane(burst)),
+            words.exact_clock(burst["start_ns"], burst["bin_ns"])
+            if report.until_ns - report.since_ns <= 86_400 * 10**9
+            else f"{words.date(burst['start_ns'])} " + words.exact_clock(burst["start_ns"], burst["bin_ns"]),
+            PATTERN_NAMES.get(burst["pattern"], burst["pattern"]),
+            ", ".join(f"{sender['source']} {format_share(sender['share'])}" for sender in burst["top_sources"][:2]),
+            format_duration(burst["duration_ns"]),
+            format_bytes(burst["bytes"]),
+            format_share(burst["mean_utilization"]),
+            format_share(burst["peak_utilization"]),
+            f"{burst['fan_in']:,}",
+        ]
+        for burst in report.worst
+    ]
+    return PageTable(
+        f"The {len(rows)} largest of {words.count(report.bursts, 'burst')}",
+        ["Interface", "Start, UTC", "Pattern", "Top senders", "Duration", "Bytes", "Mean", "Peak", "Fan-in"],
+        rows,
+        4,
+    )
 
 
-class _Named:
+class _BurstLane:
     """The name of a burst's lane."""
 
     def __init__(self, burst: dict[str, str]) -> None:

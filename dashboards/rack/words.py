@@ -6,17 +6,19 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from ...analysis.canary.sensitivity import asked_of
+from ...analysis.canary.sensitivity import curve_setting
 from ...analysis.model.coarse import FINE_NS
-from ...analysis.rack.change import Change, Rates
-from ...analysis.rack.period import Lane
-from ...analysis.rack.report import RackReport
+from ...analysis.rack.change import RackChange, Rates
+from ...analysis.rack.period import RackLane
+from ...analysis.rack.report import RackFigures
 from ...quality import COARSE_STAMPS, Quality
 from ...units import format_duration, format_share
+from ..common.flow_control_words import about_words, head_words
 from ..common.sensitivity_words import seen_words
 from ..common.words import DIRECTIONS, NOTE, WARNING, Statement, count, impossible_windows, missing_files
 
 DAY_NS = 86_400 * 10**9
+MOST_ASKED = 5  # directions whose pause frames and congestion notifications are named
 
 
 def moment(ts_ns: int) -> str:
@@ -32,7 +34,7 @@ def period(since_ns: int, until_ns: int) -> str:
     return f"{moment(since_ns)} – {moment(until_ns)} UTC"
 
 
-def lane_name(lane: Lane | Any, alone: bool = False) -> str:
+def lane_name(lane: RackLane | Any, alone: bool = False) -> str:
     """ "h03 eth0 outbound"; the usual direction needs no word where there is no other."""
     direction = "" if alone and lane.direction == "in" else DIRECTIONS.get(lane.direction, lane.direction)
     return " ".join(part for part in (lane.host or "unnamed host", lane.interface, direction) if part)
@@ -46,7 +48,7 @@ def long(ns: float) -> str:
     return f"{hours:.3g} h" if hours >= 1 else format_duration(ns)
 
 
-def verdict(report: RackReport) -> str:
+def verdict(report: RackFigures) -> str:
     """The rack's period in a few sentences."""
     if not report.recorded:
         return "Nothing of this rack was recorded in this time."
@@ -59,8 +61,9 @@ def verdict(report: RackReport) -> str:
         parts = [f"No burst reached {'the host' if len(hosts) == 1 else f'any of the {len(hosts)} hosts'} recorded"]
     else:
         who = f"{len(bursting)} of {count(len(hosts), 'host')}" if len(hosts) > 1 else next(iter(hosts))
-        parts = [f"{who} received {count(n, 'burst')}, "
-                 f"{format_share(share(report.inbound))} of the time that was recorded"]
+        parts = [
+            f"{who} received {count(n, 'burst')}, {format_share(share(report.inbound))} of the time that was recorded"
+        ]
         most = max(report.inbound, key=lambda lane: (lane.burst_ns, lane.bursts))
         if len(bursting) > 1:
             part = most.burst_ns / sum(lane.burst_ns for lane in report.inbound)
@@ -69,26 +72,31 @@ def verdict(report: RackReport) -> str:
     return ". ".join(parts) + "."
 
 
-def _changes(report: RackReport) -> Iterator[str]:
+def _changes(report: RackFigures) -> Iterator[str]:
     if report.previous and report.previous.comparable and (changed := change(report.previous)):
         yield f"Against the period before: {changed}"
     dropping = [queue for queue in report.queues if queue.dropped]
     if dropping:
-        yield (f"{count(len(dropping), 'switch queue')} dropped "
-               f"{count(sum(queue.dropped for queue in dropping), 'packet')}")
+        yield (
+            f"{count(len(dropping), 'switch queue')} dropped "
+            f"{count(sum(queue.dropped for queue in dropping), 'packet')}"
+        )
     if report.new and (report.new.lanes or report.new.senders):
-        who = [count(len(found), noun) for found, noun in ((report.new.lanes, "host"), (report.new.senders, "sender"))
-               if found]
+        who = [
+            count(len(found), noun)
+            for found, noun in ((report.new.lanes, "host"), (report.new.senders, "sender"))
+            if found
+        ]
         yield f"New: {' and '.join(who)}"
 
 
-def share(lanes: list[Lane]) -> float:
+def share(lanes: list[RackLane]) -> float:
     """Of recorded time, how much was in bursts."""
     recorded = sum(lane.recorded_ns for lane in lanes if lane.link_bps)
     return sum(lane.burst_ns for lane in lanes) / recorded if recorded else 0.0
 
 
-def change(found: Change) -> str:
+def change(found: RackChange) -> str:
     """ "12 % more bursts an hour", or an empty text where there was and is none."""
     now, then = found.now.per_hour or 0.0, found.then.per_hour or 0.0
     if not now and not then:
@@ -117,113 +125,196 @@ def rates(found: Rates) -> str:
     return f"{found.per_hour:,.3g} an hour, {format_share(found.share)} of the time"
 
 
-def statements(report: RackReport) -> list[Statement]:
+def statements(report: RackFigures) -> list[Statement]:
     """What to know before the figures are believed."""
-    found = [*missing_files(report.damaged), *_recording(report), *_loss(report), *_clocks(report), *_stamps(report),
-             *_baseline(report), *_canaries(report), *impossible_windows(report.queues)]
+    found = [
+        *missing_files(report.damaged),
+        *_recording(report),
+        *_loss(report),
+        *_clocks(report),
+        *_stamps(report),
+        *_flow_control(report),
+        *_baseline(report),
+        *_canaries(report),
+        *impossible_windows(report.queues),
+    ]
     return sorted(found, key=lambda statement: (WARNING, NOTE).index(statement.level))
 
 
-def _recording(report: RackReport) -> Iterator[Statement]:
+def _recording(report: RackFigures) -> Iterator[Statement]:
     span = report.until_ns - report.since_ns
     part = [lane for lane in report.lanes if lane.recorded_ns < 0.99 * span]
     if report.recorded and part:
         least = min(part, key=lambda lane: lane.recorded_ns)
         yield Statement(
-            NOTE, f"Not all of the time was recorded: {len(part)} of {len(report.lanes)} interfaces and directions",
-            f"Least of {lane_name(least)}: {long(least.recorded_ns)} of {long(span)}. Shares are of what was recorded.")
+            NOTE,
+            f"Not all of the time was recorded: {len(part)} of {len(report.lanes)} interfaces and directions",
+            f"Least of {lane_name(least)}: {long(least.recorded_ns)} of {long(span)}. Shares are of what was recorded.",
+        )
     if unknown := [lane for lane in report.lanes if not lane.link_bps]:
-        yield Statement(WARNING, f"The link speed is not known of {', '.join(lane_name(lane) for lane in unknown[:3])}"
-                        + (f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""),
-                        "A burst is a share of line rate, so none can be detected there: record with --link.")
+        yield Statement(
+            WARNING,
+            f"The link speed is not known of {', '.join(lane_name(lane) for lane in unknown[:3])}"
+            + (f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""),
+            "A burst is a share of line rate, so none can be detected there: record with --link.",
+        )
     if report.overlaps:
-        yield Statement(WARNING, f"{count(report.overlaps, 'pair')} of recordings cover the same interface and time",
-                        "Their bursts are counted for each; the time in bursts counts once.")
+        yield Statement(
+            WARNING,
+            f"{count(report.overlaps, 'pair')} of recordings cover the same interface and time",
+            "Their bursts are counted for each; the time in bursts counts once.",
+        )
     if report.previous and report.previous.missing:
         names = report.previous.missing
-        yield Statement(WARNING, f"{count(len(names), 'host')} recorded before and not now",
-                        ", ".join(names[:10]) + (" …" if len(names) > 10 else ""))
+        yield Statement(
+            WARNING,
+            f"{count(len(names), 'host')} recorded before and not now",
+            ", ".join(names[:10]) + (" …" if len(names) > 10 else ""),
+        )
 
 
-def _canaries(report: RackReport) -> Iterator[Statement]:
+def _canaries(report: RackFigures) -> Iterator[Statement]:
     """Bursts that mburst itself sent; and where there are none, how small one would have been seen."""
-    number, senders = report.canaries
-    if number:
+    if report.canaries:
+        number, senders = len(report.canaries), sorted(set(report.canaries))
         are = "is a canary burst" if number == 1 else "are canary bursts"
-        yield Statement(NOTE, f"{count(number, 'burst')} here {are}",
-                        f"mburst canary sent them from {', '.join(senders[:3])} to measure what is detected.")
+        yield Statement(
+            NOTE,
+            f"{count(number, 'burst')} here {are}",
+            f"mburst canary sent them from {', '.join(senders[:3])} to measure what is detected.",
+        )
     if report.recorded and not report.bursts:
-        asked = [asked_of({"rack": report.rack, **vars(lane)}, report.definition, lane.quality)
-                 for lane in report.inbound]
+        asked = [
+            curve_setting({"rack": report.rack, **vars(lane)}, report.definition, lane.quality)
+            for lane in report.inbound
+        ]
         text = seen_words(report.curves, [one for one in asked if one], report.until_ns)
         yield Statement(NOTE, "What no burst means", text)
 
 
-def _loss(report: RackReport) -> Iterator[Statement]:
+def _loss(report: RackFigures) -> Iterator[Statement]:
     losing = [lane for lane in report.lanes if lane.dropped or lane.losing_bins]
     if losing:
-        yield Statement(WARNING, f"Packets were lost while recording on {', '.join(lane.host for lane in losing[:5])}"
-                        + (" and others" if len(losing) > 5 else ""),
-                        f"{count(max(lane.dropped for lane in losing), 'packet')} at most in a recording, "
-                        f"{count(sum(lane.losing_bins for lane in losing), 'bin')} of this time. Counts are lower "
-                        "bounds there.")
+        yield Statement(
+            WARNING,
+            f"Packets were lost while recording on {', '.join(lane.host for lane in losing[:5])}"
+            + (" and others" if len(losing) > 5 else ""),
+            f"{count(max(lane.dropped for lane in losing), 'packet')} at most in a recording, "
+            f"{count(sum(lane.losing_bins for lane in losing), 'bin')} of this time. Counts are lower "
+            "bounds there.",
+        )
     if late := [lane for lane in report.lanes if lane.late]:
-        yield Statement(NOTE, f"{count(sum(lane.late for lane in late), 'packet')} came too late for any bin", "")
+        yield Statement(
+            NOTE, f"{count(sum(lane.late for lane in late), 'packet')} arrived outside the reorder window", ""
+        )
 
 
-def _clocks(report: RackReport) -> Iterator[Statement]:
+def _clocks(report: RackFigures) -> Iterator[Statement]:
     for bit, level, head, text in (
-        (Quality.UNSYNCED, NOTE, "clocks were not synchronized",
-         "Durations hold; contention between hosts, and latency or "
-         "queues in bursts, may be assigned to the wrong time."),
+        (
+            Quality.UNSYNCED,
+            NOTE,
+            "clocks were not synchronized",
+            "Durations hold; contention between hosts, and latency or "
+            "queues in bursts, may be assigned to the wrong time.",
+        ),
         (Quality.STEPPED, NOTE, "clocks stepped", "No burst spans a step."),
-        (Quality.GRO, NOTE, "bins hold merged frames (GRO or TSO)",
-         "Single bins read too high, and their neighbours too "
-         "low."),
+        (
+            Quality.GRO,
+            NOTE,
+            "bins hold merged frames (GRO or TSO)",
+            "Single bins read too high, and their neighbours too low.",
+        ),
     ):
         hosts = sorted({lane.host for lane in report.lanes if lane.quality & bit})
         if hosts:
             yield Statement(level, f"On {count(len(hosts), 'host')}, {head}", text)
 
 
-def _stamps(report: RackReport) -> Iterator[Statement]:
-    coarse = sorted({lane.host for lane in report.lanes
-                     if (report.definition.bin_ns or lane.bin_ns) < FINE_NS and lane.quality & COARSE_STAMPS})
+def _stamps(report: RackFigures) -> Iterator[Statement]:
+    coarse = sorted(
+        {
+            lane.host
+            for lane in report.lanes
+            if (report.definition.bin_ns or lane.bin_ns) < FINE_NS and lane.quality & COARSE_STAMPS
+        }
+    )
     if coarse:
-        yield Statement(WARNING, f"On {count(len(coarse), 'host')}, stamps are too coarse for these bins",
-                        f"{', '.join(coarse[:5])}: some packets were stamped late or in µs (ring, file-µs). Frames "
-                        "that were stamped together make bursts of their own: use bins of 100 µs or more.")
+        yield Statement(
+            WARNING,
+            f"On {count(len(coarse), 'host')}, stamps are too coarse for these bins",
+            f"{', '.join(coarse[:5])}: some packets were stamped late or in µs (ring, file-µs). Frames "
+            "that were stamped together make bursts of their own: use bins of 100 µs or more.",
+        )
 
 
-def _baseline(report: RackReport) -> Iterator[Statement]:
+def _flow_control(report: RackFigures) -> Iterator[Statement]:
+    """Of those directions that have any pause frame or congestion notification, those with most pause frames first."""
+    found = [lane for lane in report.lanes if lane.flow_control.seen]
+    found.sort(key=lambda lane: (-(lane.flow_control.pause_frames or 0), -(lane.flow_control.cnp_packets or 0)))
+    for lane in found[:MOST_ASKED]:
+        asked = lane.flow_control
+        yield Statement(NOTE, f"On {lane_name(lane)}, {head_words(asked)}", about_words(asked, lane.direction))
+    if len(found) > MOST_ASKED:
+        rest = f"{len(found) - MOST_ASKED:,} more interfaces and directions"
+        yield Statement(NOTE, f"Pause frames or congestion notifications on {rest}", "This page's JSON file has them.")
+
+
+def _baseline(report: RackFigures) -> Iterator[Statement]:
     if report.recorded and report.previous is None:
-        yield Statement(NOTE, "Nothing was recorded in the period before",
-                        "What is new, and what changed since then, cannot be determined.")
+        yield Statement(
+            NOTE,
+            "Nothing was recorded in the period before",
+            "What is new, and what changed since then, cannot be determined.",
+        )
     for found, name in ((report.previous, "the period before"), (report.weekday, "the week before")):
         if found and not found.comparable:
-            yield Statement(NOTE, f"Compare with {name} with care",
-                            f"{long(found.then.recorded_ns)} were recorded then, {long(found.now.recorded_ns)} now, "
-                            "summed over interfaces.")
+            yield Statement(
+                NOTE,
+                f"Compare with {name} with care",
+                f"{long(found.then.recorded_ns)} were recorded then, {long(found.now.recorded_ns)} now, "
+                "summed over interfaces.",
+            )
 
 
 _NUMBER, _PERHAPS = (int, float), (int, float, type(None))
 SUMMARY: dict[str, tuple[type, ...]] = {  # what a summary has, and of which kind
-    "rack": (str,), "since_ns": (int,), "until_ns": (int,), "recorded": (bool,), "verdict": (str,), "hosts": (int,),
-    "bursting_hosts": (int,), "bursts": (int,), "burst_ns": (int,), "share": _NUMBER, "longest_ns": _NUMBER,
-    "worst_host": (str,), "queue_drops": (int,), "dropped": (int,), "previous_per_hour": _PERHAPS,
-    "per_hour": _PERHAPS, "new": _PERHAPS, "warnings": (list,),
+    "rack": (str,),
+    "since_ns": (int,),
+    "until_ns": (int,),
+    "recorded": (bool,),
+    "verdict": (str,),
+    "hosts": (int,),
+    "bursting_hosts": (int,),
+    "bursts": (int,),
+    "burst_ns": (int,),
+    "share": _NUMBER,
+    "longest_ns": _NUMBER,
+    "worst_host": (str,),
+    "queue_drops": (int,),
+    "dropped": (int,),
+    "previous_per_hour": _PERHAPS,
+    "per_hour": _PERHAPS,
+    "new": _PERHAPS,
+    "warnings": (list,),
 }
 
 
-def summary(report: RackReport) -> dict[str, Any]:
+def summary(report: RackFigures) -> dict[str, Any]:
     """This report in an index of reports, a mail or an alert."""
     inbound = report.inbound
     bursting = sorted((lane for lane in inbound if lane.bursts), key=lambda lane: (-lane.burst_ns, lane.name))
     return {
-        "rack": report.rack, "since_ns": report.since_ns, "until_ns": report.until_ns, "recorded": report.recorded,
-        "verdict": verdict(report), "hosts": len({lane.host for lane in inbound if lane.recorded_ns}),
-        "bursting_hosts": len({lane.host for lane in bursting}), "bursts": sum(lane.bursts for lane in inbound),
-        "burst_ns": sum(lane.burst_ns for lane in inbound), "share": share(inbound),
+        "rack": report.rack,
+        "since_ns": report.since_ns,
+        "until_ns": report.until_ns,
+        "recorded": report.recorded,
+        "verdict": verdict(report),
+        "hosts": len({lane.host for lane in inbound if lane.recorded_ns}),
+        "bursting_hosts": len({lane.host for lane in bursting}),
+        "bursts": sum(lane.bursts for lane in inbound),
+        "burst_ns": sum(lane.burst_ns for lane in inbound),
+        "share": share(inbound),
         "longest_ns": max((lane.longest_ns or 0 for lane in bursting), default=0),
         "worst_host": bursting[0].host if bursting else "",
         "queue_drops": sum(queue.dropped for queue in report.queues),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ... import __version__
 from ...analysis.answers.host import LaneReport, worst_first
-from ...analysis.answers.paths import Met
+from ...analysis.answers.paths import PathProbes
 from ...analysis.model import distributions
 from ...names import file_part
 from ...units import format_share
@@ -28,8 +28,16 @@ if TYPE_CHECKING:
 LANES = 24  # with a section and figures of their own; the others are in the overview and in the JSON
 ROWS = 500  # of bursts tables, over all lanes
 
-_SCRIPTS = ("common/format.js", "common/unpack.js", "common/envelope.js", "report/table.js", "common/senders.js",
-            "common/timeline.js", "report/paths.js", "report/page.js")
+_SCRIPTS = (
+    "common/format.js",
+    "common/unpack.js",
+    "common/envelope.js",
+    "report/table.js",
+    "common/senders.js",
+    "common/timeline.js",
+    "report/paths.js",
+    "report/page.js",
+)
 _DISTRIBUTIONS = (("duration", "Duration"), ("gap", "Gap"), ("peak", "Peak"))
 
 
@@ -47,23 +55,38 @@ def numbered(report: LaneReport, rows: int) -> list[tuple[int, dict[str, Any]]]:
     return [(numbers[id(burst)], burst) for burst in worst_first(report.bursts)[:rows]]
 
 
-def _lane_part(number: int, report: LaneReport, shown: Sequence[tuple[int, Mapping[str, Any]]],
-               definition: BurstDefinition) -> dict[str, Any]:
+def _lane_part(
+    number: int, report: LaneReport, shown: Sequence[tuple[int, Mapping[str, Any]]], definition: BurstDefinition
+) -> dict[str, Any]:
     """What templates/report/lane.html draws of a lane with a section."""
     total = len(report.bursts)
-    caption = words.count(total, "burst") if len(shown) == total else \
-        f"The {len(shown):,} largest of {total:,} bursts; all of them are in this page's JSON file"
+    caption = (
+        words.count(total, "burst")
+        if len(shown) == total
+        else f"The {len(shown):,} largest of {total:,} bursts; all of them are in this page's JSON file"
+    )
     found = report_words.statements(report)
     return {
-        "id": f"lane-{number}", "number": number - 1, "name": words.lane_name(report.lane), "rack": report.lane.rack,
-        "facts": parts.facts(report), "verdict": words.verdict(found), "statements": found,
-        "contrast": report_words.contrast(report, definition), "headline": report_words.headline(report),
-        "drawn": bool(report.bins), "summary": _figure_words(report, definition),
+        "id": f"lane-{number}",
+        "number": number - 1,
+        "name": words.lane_name(report.lane),
+        "rack": report.lane.rack,
+        "facts": parts.facts(report),
+        "verdict": words.verdict(found),
+        "statements": found,
+        "contrast": report_words.contrast(report, definition),
+        "headline": report_words.headline(report),
+        "drawn": bool(report.bins),
+        "summary": _figure_words(report, definition),
         "resolution": report_words.resolution(report) if report.bins else "",
-        "legend": _legend(report, definition.threshold), "notes": _notes(report),
-        "no_bursts": _no_bursts(report, definition), "seen": _seen(report, definition) if shown else "",
-        "caption": caption, "bursts": [(number, parts.burst_row(burst)) for number, burst in shown],
-        "senders": parts.senders(report), "senders_caption": parts.senders_caption(report),
+        "legend": _legend(report, definition.threshold),
+        "notes": _notes(report),
+        "no_bursts": _no_bursts(report, definition),
+        "seen": _seen(report, definition) if shown else "",
+        "caption": caption,
+        "bursts": [(number, parts.burst_row(burst)) for number, burst in shown],
+        "senders": parts.senders(report),
+        "senders_caption": parts.senders_caption(report),
         "distributions": [parts.distribution(report, *of) for of in _DISTRIBUTIONS] if shown else [],
     }
 
@@ -98,8 +121,9 @@ def _notes(report: LaneReport) -> str:
     if report.queue_count > len(report.queues):
         notes.append(f"The {len(report.queues)} fullest of {report.queue_count} switch queues can be chosen.")
     if any(latency.width_ns for latency in report.latency):
-        notes.append("Many probes are held in cells: their maximum is exact, their median is that of the cells' "
-                    "medians.")
+        notes.append(
+            "Many probes are held in cells: their maximum is exact, their median is that of the cells' medians."
+        )
     return " ".join(notes)
 
 
@@ -121,7 +145,7 @@ def _legend(report: LaneReport, threshold: float) -> list[tuple[str, str]]:
     return entries
 
 
-def title_of(reports: Sequence[LaneReport], probed: Sequence[Met] = ()) -> str:
+def title_of(reports: Sequence[LaneReport], probed: Sequence[PathProbes] = ()) -> str:
     """What a report is about, in one line."""
     if not reports and probed:
         return name_of(probed[0]) if len(probed) == 1 else f"{len(probed)} probed paths"
@@ -140,74 +164,136 @@ def _kicker(reports: Sequence[LaneReport]) -> str:
     return "Microburst report" + (f" · rack {rack}" if rack else "")
 
 
-def spans_of(reports: Sequence[LaneReport], probed: Sequence[Met]) -> tuple[int, int] | None:
+def spans_of(reports: Sequence[LaneReport], probed: Sequence[PathProbes]) -> tuple[int, int] | None:
     """From when to when the report is: of what was recorded, else of the probes; None for neither."""
     spans = [(one.start_ns, one.end_ns) for one in reports if one.bins]
     spans = spans or [(one.start_ns, one.end_ns) for one in probed]
     return (min(start for start, _ in spans), max(end for _, end in spans)) if spans else None
 
 
-def render(reports: Sequence[LaneReport], definition: BurstDefinition, probed: Sequence[Met] = (),
-           damaged: Sequence[DamagedFile] = ()) -> str:
+def render(
+    reports: Sequence[LaneReport],
+    definition: BurstDefinition,
+    probed: Sequence[PathProbes] = (),
+    damaged: Sequence[DamagedFile] = (),
+) -> str:
     """The page, complete in itself: no part of it is fetched, and its policy forbids that anything is."""
     drawn = drawn_lanes(reports)
     rows = max(10, ROWS // max(len(drawn), 1))
     shown = [numbered(report, rows) for report in drawn]
     pack = Pack()
-    lanes = [lane_payload(report, definition.threshold, table, pack)
-             for report, table in zip(drawn, shown, strict=True)]
+    lanes = [
+        lane_payload(report, definition.threshold, table, pack) for report, table in zip(drawn, shown, strict=True)
+    ]
     bins = {report.lane.bin_ns for report in reports}
     bin_ns = next(iter(bins)) if len(bins) == 1 else None
     span = spans_of(reports, probed)
     return page.render(
-        "report/page.html", **page.figures(_SCRIPTS, {"lanes": lanes, "paths": paths.payload(probed)}, pack.joined()),
+        "report/page.html",
+        **page.figures(_SCRIPTS, {"lanes": lanes, "paths": paths.payload(probed)}, pack.joined()),
         css=page.style("common/page.css", "report/paths.css"),
-        title=title_of(reports, probed), kicker=_kicker(reports), damaged=list(words.missing_files(damaged)),
-        period=words.period(*span) if span else "no packet was recorded", columns=parts.COLUMNS,
-        heads=parts.OVERVIEW, overview=parts.overview(reports, drawn) if len(reports) > 1 else [],
-        lanes=[_lane_part(i, report, table, definition)
-               for i, (report, table) in enumerate(zip(drawn, shown, strict=True), 1)],
-        left_out=len(reports) - len(drawn), paths=paths.parts(probed), path_heads=paths.HEADS,
+        title=title_of(reports, probed),
+        kicker=_kicker(reports),
+        damaged=list(words.missing_files(damaged)),
+        period=words.period(*span) if span else "no packet was recorded",
+        columns=parts.COLUMNS,
+        heads=parts.OVERVIEW,
+        overview=parts.overview(reports, drawn) if len(reports) > 1 else [],
+        lanes=[
+            _lane_part(i, report, table, definition)
+            for i, (report, table) in enumerate(zip(drawn, shown, strict=True), 1)
+        ],
+        left_out=len(reports) - len(drawn),
+        paths=paths.parts(probed),
+        path_heads=paths.HEADS,
         more_paths=max(0, len(probed) - paths.MOST_PATHS),
-        definitions=words.definitions(definition, bin_ns))
+        definitions=words.definitions(definition, bin_ns),
+    )
 
 
-def facts_json(reports: Sequence[LaneReport], definition: BurstDefinition,
-               probed: Sequence[Met] = (), damaged: Sequence[DamagedFile] = ()) -> dict[str, Any]:
+def facts_json(
+    reports: Sequence[LaneReport],
+    definition: BurstDefinition,
+    probed: Sequence[PathProbes] = (),
+    damaged: Sequence[DamagedFile] = (),
+) -> dict[str, Any]:
     """The facts of the page, with every burst."""
-    return {"mburst": __version__, "damaged_files": [file.facts() for file in damaged],
-            "definition": asdict(definition), "lanes": [_lane_json(r, definition) for r in reports],
-            "paths": paths.facts(probed)}
+    return {
+        "mburst": __version__,
+        "damaged_files": [file.facts() for file in damaged],
+        "definition": asdict(definition),
+        "lanes": [_lane_json(r, definition) for r in reports],
+        "paths": paths.facts(probed),
+    }
 
 
 def _lane_json(report: LaneReport, definition: BurstDefinition) -> dict[str, Any]:
     lane = report.lane
     return {
-        "rack": lane.rack, "host": lane.host, "interface": lane.interface, "direction": lane.direction,
-        "link_bps": lane.link_bps, "bin_ns": lane.bin_ns, "start_ns": report.start_ns, "end_ns": report.end_ns,
-        "recorded_ns": report.recorded_ns, "packets": report.packets, "bytes": report.bytes,
-        "wire_bytes": report.wire_bytes, "bins": report.bins,
+        "rack": lane.rack,
+        "host": lane.host,
+        "interface": lane.interface,
+        "direction": lane.direction,
+        "link_bps": lane.link_bps,
+        "bin_ns": lane.bin_ns,
+        "start_ns": report.start_ns,
+        "end_ns": report.end_ns,
+        "recorded_ns": report.recorded_ns,
+        "packets": report.packets,
+        "bytes": report.bytes,
+        "wire_bytes": report.wire_bytes,
+        "bins": report.bins,
         "busiest_bin": asdict(report.busiest_bin) if report.busiest_bin else None,
         "busiest_second": asdict(report.busiest_second) if report.busiest_second else None,
-        "burst_ns": report.burst_ns, "burst_bytes": report.burst_bytes,
+        "burst_ns": report.burst_ns,
+        "burst_bytes": report.burst_bytes,
+        "flow_control": asdict(report.flow_control),
         "quality": [asdict(quality) for quality in report.qualities],
         "statements": [asdict(statement) for statement in report_words.statements(report)],
-        "distributions": {name: asdict(distributions.summarize(values))
-                          for name, values in report.distributions.items()},
-        "sources": {"n": report.source_count, "bytes": report.source_bytes,
-                    "top": [asdict(source) for source in report.sources]},
-        "probes": [{"src": p.src, "dst": p.dst, "protocol": p.protocol, "n": p.probes, "lost": p.lost_probes,
-                    "measure": p.measure, "measured": p.measured, "p50_ns": p.p50_ns, "p99_ns": p.p99_ns,
-                    "p999_ns": p.p999_ns, "max_ns": p.max_ns} for p in report.latency],
-        "queues": [{"device": q.device, "port": q.port, "queue": q.queue, "semantics": q.semantics, "n": q.windows,
-                    "impossible": q.impossible, "max_bytes": q.max_bytes, "dropped_packets": q.dropped_packets}
-                   for q in report.queues],
-        "recordings": [dict(run) for run in lane.runs], "bursts": report.bursts,
+        "distributions": {
+            name: asdict(distributions.summarize(values)) for name, values in report.distributions.items()
+        },
+        "sources": {
+            "n": report.source_count,
+            "bytes": report.source_bytes,
+            "top": [asdict(source) for source in report.sources],
+        },
+        "probes": [
+            {
+                "src": p.src,
+                "dst": p.dst,
+                "protocol": p.protocol,
+                "n": p.probes,
+                "lost": p.lost_probes,
+                "measure": p.measure,
+                "measured": p.measured,
+                "p50_ns": p.p50_ns,
+                "p99_ns": p.p99_ns,
+                "p999_ns": p.p999_ns,
+                "max_ns": p.max_ns,
+            }
+            for p in report.latency
+        ],
+        "queues": [
+            {
+                "device": q.device,
+                "port": q.port,
+                "queue": q.queue,
+                "semantics": q.semantics,
+                "n": q.windows,
+                "impossible": q.impossible,
+                "max_bytes": q.max_bytes,
+                "dropped_packets": q.dropped_packets,
+            }
+            for q in report.queues
+        ],
+        "recordings": [dict(run) for run in lane.runs],
+        "bursts": report.bursts,
         "sensitivity": _seen(report, definition) or sensitivity_words.UNMEASURED,
     }
 
 
-def stem(reports: Sequence[LaneReport], probed: Sequence[Met] = ()) -> str:
+def stem(reports: Sequence[LaneReport], probed: Sequence[PathProbes] = ()) -> str:
     """The name of a report's files: rack, host and period, as far as they are one and known."""
     racks, hosts = ({getattr(report.lane, name) for report in reports} for name in ("rack", "host"))
     parts = ["mburst"]
@@ -221,14 +307,21 @@ def stem(reports: Sequence[LaneReport], probed: Sequence[Met] = ()) -> str:
     return "-".join(parts)
 
 
-def write(reports: Sequence[LaneReport], definition: BurstDefinition, folder: Path,
-          probed: Sequence[Met] = (), damaged: Sequence[DamagedFile] = ()) -> tuple[Path, Path]:
+def write(
+    reports: Sequence[LaneReport],
+    definition: BurstDefinition,
+    folder: Path,
+    probed: Sequence[PathProbes] = (),
+    damaged: Sequence[DamagedFile] = (),
+) -> tuple[Path, Path]:
     """Write the page and its JSON into `folder`, which is made where it is missing; returns their paths. DAMAGED are
     the files that both have to do without.
 
     A reader never sees half a file. Raises MburstError where the folder cannot be written.
     """
-    facts = json.dumps(facts_json(reports, definition, probed, damaged), ensure_ascii=False, sort_keys=True, indent=1,
-                       allow_nan=False)
-    return page.write_with_facts(folder / stem(reports, probed), render(reports, definition, probed, damaged),
-                                 facts + "\n")
+    facts = json.dumps(
+        facts_json(reports, definition, probed, damaged), ensure_ascii=False, sort_keys=True, indent=1, allow_nan=False
+    )
+    return page.write_with_facts(
+        folder / stem(reports, probed), render(reports, definition, probed, damaged), facts + "\n"
+    )

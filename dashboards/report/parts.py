@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...analysis.answers.host import LaneReport
-from ...analysis.canary.sensitivity import pattern_of
 from ...analysis.model import distributions
 from ...units import format_bytes, format_duration, format_rate, format_share
 from ..common import words
@@ -33,26 +32,59 @@ def _senders(burst: Mapping[str, Any]) -> str:
 
 
 COLUMNS = [
-    BurstColumn("Start, UTC", "when the first bin of the burst begins", lambda b: b["start_ns"],
-                lambda b: words.exact_clock(b["start_ns"], b["bin_ns"])),
-    BurstColumn("Duration", "from the first bin's start to the last bin's end", lambda b: b["duration_ns"],
-                lambda b: format_duration(b["duration_ns"])),
-    BurstColumn("Peak", "utilization of the busiest bin", lambda b: b["peak_utilization"],
-                lambda b: format_share(b["peak_utilization"])),
-    BurstColumn("Mean", "utilization over the whole burst", lambda b: b["mean_utilization"],
-                lambda b: format_share(b["mean_utilization"])),
+    BurstColumn(
+        "Start, UTC",
+        "when the first bin of the burst begins",
+        lambda b: b["start_ns"],
+        lambda b: words.exact_clock(b["start_ns"], b["bin_ns"]),
+    ),
+    BurstColumn(
+        "Duration",
+        "from the first bin's start to the last bin's end",
+        lambda b: b["duration_ns"],
+        lambda b: format_duration(b["duration_ns"]),
+    ),
+    BurstColumn(
+        "Peak",
+        "utilization of the busiest bin",
+        lambda b: b["peak_utilization"],
+        lambda b: format_share(b["peak_utilization"]),
+    ),
+    BurstColumn(
+        "Mean",
+        "utilization over the whole burst",
+        lambda b: b["mean_utilization"],
+        lambda b: format_share(b["mean_utilization"]),
+    ),
     BurstColumn("Bytes", "link-layer bytes in the burst", lambda b: b["bytes"], lambda b: format_bytes(b["bytes"])),
     BurstColumn("Packets", "packets in the burst", lambda b: b["packets"], lambda b: f"{b['packets']:,}"),
-    BurstColumn("Fan-in", "senders of at least half an equal share, of all senders in the burst", lambda b: b["fan_in"],
-                lambda b: f"{b['fan_in']:,} of {b['sources']:,}" if b["sources"] else "–"),
-    BurstColumn("Onset", "between the first frames of the first and of the last of those senders",
-                lambda b: -1 if b["onset_spread_ns"] is None else b["onset_spread_ns"],
-                lambda b: "–" if b["onset_spread_ns"] is None else format_duration(b["onset_spread_ns"])),
-    BurstColumn("Pattern", "single source, incast (together), many sources (not together), or sent by mburst canary",
-                pattern_of, lambda b: PATTERNS.get(pattern_of(b), pattern_of(b)), False),
+    BurstColumn(
+        "Fan-in",
+        "senders of at least half an equal share, of all senders in the burst",
+        lambda b: b["fan_in"],
+        lambda b: f"{b['fan_in']:,} of {b['sources']:,}" if b["sources"] else "–",
+    ),
+    BurstColumn(
+        "Onset",
+        "between the first frames of the first and of the last of those senders",
+        lambda b: -1 if b["onset_spread_ns"] is None else b["onset_spread_ns"],
+        lambda b: "–" if b["onset_spread_ns"] is None else format_duration(b["onset_spread_ns"]),
+    ),
+    BurstColumn(
+        "Pattern",
+        "single source, incast (together), many sources (not together), or sent by mburst canary",
+        lambda b: b["pattern"],
+        lambda b: PATTERNS.get(b["pattern"], b["pattern"]),
+        False,
+    ),
     BurstColumn("Top senders", "by bytes in the burst", _senders, _senders, False),
-    BurstColumn("Quality", "what is known of the stamps, and loss", lambda b: ", ".join(b["quality"]),
-                lambda b: ", ".join(b["quality"]), False),
+    BurstColumn(
+        "Quality",
+        "what is known of the stamps, and loss",
+        lambda b: ", ".join(b["quality"]),
+        lambda b: ", ".join(b["quality"]),
+        False,
+    ),
 ]
 
 
@@ -70,8 +102,11 @@ def facts(report: LaneReport) -> list[tuple[str, str]]:
         ("Bin", format_duration(lane.bin_ns)),
         ("Clock", "; ".join(lane.distinct("clock")) or "not known"),
         ("Time", words.period(report.start_ns, report.end_ns) if report.bins else "no packet"),
-        ("Recorded", f"{format_duration(report.recorded_ns)}, {words.count(report.packets, 'packet')}, "
-                     f"{format_bytes(report.bytes)}"),
+        (
+            "Recorded",
+            f"{format_duration(report.recorded_ns)}, {words.count(report.packets, 'packet')}, "
+            f"{format_bytes(report.bytes)}",
+        ),
         ("From", "; ".join(names[:3]) + (" …" if len(names) > 3 else "")),
     ]
     return [(name, value) for name, value in rows if value]
@@ -90,18 +125,28 @@ def senders(report: LaneReport) -> list[SenderRow]:
     """Who sent most in bursts, or most where there was no burst."""
     in_bursts = sum(source.burst_bytes for source in report.sources) > 0
     most = max((source.burst_bytes if in_bursts else source.bytes for source in report.sources), default=0) or 1
-    return [SenderRow(
-        source.source + (f" ({source.members:,} senders)" if source.members > 1 else ""),
-        100 * (source.burst_bytes if in_bursts else source.bytes) / most,
-        [format_bytes(source.burst_bytes), format_bytes(source.bytes),
-         format_share(source.bytes / max(report.source_bytes, 1))]) for source in report.sources]
+    return [
+        SenderRow(
+            source.source + (f" ({source.members:,} senders)" if source.members > 1 else ""),
+            100 * (source.burst_bytes if in_bursts else source.bytes) / most,
+            [
+                format_bytes(source.burst_bytes),
+                format_bytes(source.bytes),
+                format_share(source.bytes / max(report.source_bytes, 1)),
+            ],
+        )
+        for source in report.sources
+    ]
 
 
 def senders_caption(report: LaneReport) -> str:
     """How many of the senders are shown."""
     left = report.source_count - len(report.sources)
-    number = f"{words.count(len(report.sources), 'sender')} of {report.source_count:,}" if left > 0 else \
-        words.count(report.source_count, "sender")
+    number = (
+        f"{words.count(len(report.sources), 'sender')} of {report.source_count:,}"
+        if left > 0
+        else words.count(report.source_count, "sender")
+    )
     return f"{number}, by bytes in bursts"
 
 
@@ -123,8 +168,9 @@ def distribution(report: LaneReport, name: str, title: str) -> DistributionPart:
         empty = "No gap: a gap needs two bursts in one recording." if name == "gap" else "No burst, no distribution."
         return DistributionPart(name, title, [], empty)
     quantiles = [("n", f"{summary.n:,}"), ("min", show(summary.least or 0.0)), ("median", show(summary.p50 or 0.0))]
-    quantiles += [(label, show(value)) for label, value in (("p90", summary.p90), ("p99", summary.p99))
-                  if value is not None]
+    quantiles += [
+        (label, show(value)) for label, value in (("p90", summary.p90), ("p99", summary.p99)) if value is not None
+    ]
     return DistributionPart(name, title, [*quantiles, ("max", show(summary.largest or 0.0))], "")
 
 
@@ -145,8 +191,16 @@ class OverviewRow:
 def overview(reports: Sequence[LaneReport], drawn: Sequence[LaneReport]) -> list[OverviewRow]:
     """One line a lane; those that have a section link to it."""
     sections = {id(report): number for number, report in enumerate(drawn, 1)}
-    return [OverviewRow(
-        words.lane_name(report.lane), report.lane.rack or "–", sections.get(id(report)),
-        [(format_rate(report.lane.link_bps) if report.lane.link_bps else "not known", report.lane.link_bps or 0),
-         (format_duration(report.lane.bin_ns), report.lane.bin_ns), *report_words.summary_rows(report).values()],
-    ) for report in reports]
+    return [
+        OverviewRow(
+            words.lane_name(report.lane),
+            report.lane.rack or "–",
+            sections.get(id(report)),
+            [
+                (format_rate(report.lane.link_bps) if report.lane.link_bps else "not known", report.lane.link_bps or 0),
+                (format_duration(report.lane.bin_ns), report.lane.bin_ns),
+                *report_words.summary_rows(report).values(),
+            ],
+        )
+        for report in reports
+    ]

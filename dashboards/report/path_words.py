@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from ...analysis.answers.paths import LEVELS, ClockState, Met
+from ...analysis.answers.paths import LEVELS, ClockState, PathProbes
 from ...units import format_duration
 
-NAMES = {"application": "application", "round_trip": "round trip", "forward": "  forward", "back": "  back",
-         "host_here": "this host", "host_there": "that host"}
+NAMES = {
+    "application": "application",
+    "round_trip": "round trip",
+    "forward": "  forward",
+    "back": "  back",
+    "host_here": "this host",
+    "host_there": "that host",
+}
 MEANINGS = {
     "application": "from when the probe was due to when its sender had the answer",
     "round_trip": "between the two kernels or network interfaces, without the time in the host that answers",
@@ -20,7 +26,7 @@ LEAST_PPM = 0.01  # a drift below is not worth a word
 KINDS = {"hw": "the network interface", "sw": "the kernel", "app": "the application"}
 
 
-def name_of(met: Met) -> str:
+def name_of(met: PathProbes) -> str:
     """ "api → cache (udp)", or "api → cache (udp, 8 paths)" """
     more = [met.protocol] if met.protocol else []
     if met.paths > 1:
@@ -28,21 +34,30 @@ def name_of(met: Met) -> str:
     return f"{met.src} → {met.dst}" + (f" ({', '.join(more)})" if more else "")
 
 
-def stamped_by(met: Met) -> str:
+def stamped_by(met: PathProbes) -> str:
     """Who stamped what left and came; empty where it is not known."""
     return " and ".join(KINDS[kind] for kind in met.stamps.split(", ") if kind in KINDS)
 
 
-def sample_note(met: Met) -> str:
+def sample_note(met: PathProbes) -> str:
     """That not all probes were read, in a sentence; empty where they were."""
     return f"The figures use one probe in {met.every:,}." if met.every > 1 else ""
 
 
-def table(met: Met) -> list[list[str]]:
+def table(met: PathProbes) -> list[list[str]]:
     """A row for each measure that was taken: its name, n, and the values of HEADS."""
-    return [[NAMES[name], f"{measured.n:,}", *("–" if value is None else format_duration(value) for value in
-                                              (measured.least, *measured.levels, measured.largest))]
-            for name, measured in met.measured.items() if measured.n]
+    return [
+        [
+            NAMES[name],
+            f"{measured.n:,}",
+            *(
+                "–" if value is None else format_duration(value)
+                for value in (measured.least, *measured.levels, measured.largest)
+            ),
+        ]
+        for name, measured in met.measured.items()
+        if measured.n
+    ]
 
 
 def clock_note(clocks: ClockState | None) -> str:
@@ -54,5 +69,7 @@ def clock_note(clocks: ClockState | None) -> str:
         return f"One way: as measured; both ends keep their clocks, to within {uncertain} of each other."
     drift = f" and drifts by {clocks.drift_ppm:.2f} ppm" if abs(clocks.drift_ppm or 0) >= LEAST_PPM else ""
     way = "ahead" if clocks.offset_ns >= 0 else "behind"
-    return (f"One way: that host's clock is {format_duration(abs(clocks.offset_ns))} {way}{drift}; this was removed, "
-            f"assuming that the fastest probes take equally long in both directions: ± {uncertain}.")
+    return (
+        f"One way: that host's clock is {format_duration(abs(clocks.offset_ns))} {way}{drift}; this was removed, "
+        f"assuming that the fastest probes take equally long in both directions: ± {uncertain}."
+    )

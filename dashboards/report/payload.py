@@ -12,18 +12,27 @@ from ..common.packing import Pack
 from ..common.payload import burst_of, envelope_of, latency_of, queue_of, spans_of
 
 
-def lane_payload(report: LaneReport, threshold: float | None, shown: Sequence[tuple[int, Mapping[str, Any]]],
-                 pack: Pack) -> dict[str, Any]:
+def lane_payload(
+    report: LaneReport, threshold: float | None, shown: Sequence[tuple[int, Mapping[str, Any]]], pack: Pack
+) -> dict[str, Any]:
     """A lane as the script reads it. Times are nanoseconds since `originS`, which is Unix seconds; `shown` are the
     bursts of the table with their numbers."""
     zero, axis = figures.origin(report), figures.rate_axis(report)
     return {
-        "originS": zero // 1_000_000_000, "start": report.start_ns - zero, "end": report.end_ns - zero,
-        "factor": axis.factor, "suffix": axis.suffix, "link": report.lane.link_bps or 0, "bin": report.lane.bin_ns,
-        "coverage": spans_of(pack, report.coverage, zero), "marks": spans_of(pack, report.burst_marks, zero),
-        "losing": spans_of(pack, report.losing, zero), "base": envelope_of(pack, report.base, zero),
+        "originS": zero // 1_000_000_000,
+        "start": report.start_ns - zero,
+        "end": report.end_ns - zero,
+        "factor": axis.factor,
+        "suffix": axis.suffix,
+        "link": report.lane.link_bps or 0,
+        "bin": report.lane.bin_ns,
+        "coverage": spans_of(pack, report.coverage, zero),
+        "marks": spans_of(pack, report.burst_marks, zero),
+        "losing": spans_of(pack, report.losing, zero),
+        "base": envelope_of(pack, report.base, zero),
         "detail": envelope_of(pack, report.detail, zero) if report.detail is not None else None,
-        "detailCells": pack.add_ascending(report.detail_cells), "seconds": envelope_of(pack, report.seconds, zero),
+        "detailCells": pack.add_ascending(report.detail_cells),
+        "seconds": envelope_of(pack, report.seconds, zero),
         "latency": [latency_of(pack, latency, zero) for latency in report.latency],
         "queues": [queue_of(pack, queue, zero) for queue in report.queues],
         "bursts": [burst_of(number, burst, zero) for number, burst in shown],

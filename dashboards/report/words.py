@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...analysis.answers.host import LaneReport
 from ...units import format_bytes, format_duration, format_rate, format_share
+from ..common.flow_control_words import about_words, head_words
 from ..common.words import (
     GOOD,
     NOTE,
@@ -29,9 +30,18 @@ FULL_FRAME = 1538  # bytes on the wire of the largest untagged Ethernet frame: 1
 def statements(report: LaneReport) -> list[Statement]:
     """Everything to know before the figures of a lane are believed, what weighs most first."""
     found = [
-        *missing_files(report.damaged), *_completeness(report), *_overlap(report), *_loss(report), *_link(report),
-        *_clock(report), *_frames(report), *_senders(report), *_recording(report),
-        *impossible_windows(report.queues), *canaries(report),
+        *missing_files(report.damaged),
+        *_completeness(report),
+        *_overlap(report),
+        *_loss(report),
+        *_link(report),
+        *_clock(report),
+        *_frames(report),
+        *_senders(report),
+        *_flow_control(report),
+        *_recording(report),
+        *impossible_windows(report.queues),
+        *canaries(report),
     ]
     order = (WARNING, NOTE, GOOD)
     return sorted(found, key=lambda statement: order.index(statement.level))
@@ -40,32 +50,46 @@ def statements(report: LaneReport) -> list[Statement]:
 def canaries(report: LaneReport) -> Iterator[Statement]:
     """Bursts that somebody sent to measure what is detected are no traffic of the host's own."""
     if found := report.canaries:
-        senders = ", ".join(sorted({burst["canary"] for burst in found})[:3])
+        senders = ", ".join(sorted({burst["top_sources"][0]["source"] for burst in found})[:3])
         are = "is a canary burst" if len(found) == 1 else "are canary bursts"
-        yield Statement(NOTE, f"{len(found):,} of {count(len(report.bursts), 'burst')} {are}",
-                        f"mburst canary sent them from {senders} to measure what is detected. The table calls them "
-                        "canary; times, sums and distributions count them like any other.")
+        yield Statement(
+            NOTE,
+            f"{len(found):,} of {count(len(report.bursts), 'burst')} {are}",
+            f"mburst canary sent them from {senders} to measure what is detected. The table calls them "
+            "canary; times, sums and distributions count them like any other.",
+        )
 
 
 def _completeness(report: LaneReport) -> Iterator[Statement]:
     if report.endings:
         all_runs = len(report.lane.runs)
         which = "The recording is" if all_runs == 1 else f"{len(report.endings)} of {all_runs} recordings are"
-        yield Statement(WARNING, f"{which} not complete", "What was stored until then is shown. "
-                        + "; ".join(f"{ending[0].upper()}{ending[1:]}" for ending in report.endings[:5]) + ".")
+        yield Statement(
+            WARNING,
+            f"{which} not complete",
+            "What was stored until then is shown. "
+            + "; ".join(f"{ending[0].upper()}{ending[1:]}" for ending in report.endings[:5])
+            + ".",
+        )
     pauses = len(report.coverage) - 1
     if pauses > 0:
-        yield Statement(NOTE, f"{count(pauses, 'pause')} between recordings",
-                        f"{format_duration(report.recorded_ns)} were recorded of "
-                        f"{format_duration(report.end_ns - report.start_ns)}. Pauses are empty in the figure: "
-                        "traffic in them is not known.")
+        yield Statement(
+            NOTE,
+            f"{count(pauses, 'pause')} between recordings",
+            f"{format_duration(report.recorded_ns)} were recorded of "
+            f"{format_duration(report.end_ns - report.start_ns)}. Pauses are empty in the figure: "
+            "traffic in them is not known.",
+        )
 
 
 def _overlap(report: LaneReport) -> Iterator[Statement]:
     if report.repeated_ns:
-        yield Statement(WARNING, f"{format_duration(report.repeated_ns)} were recorded more than once",
-                        "Recordings of this interface overlap in time. Sums, means and the 1 s average count such time "
-                        "once for each, and its bursts are listed for each; single bins are not added.")
+        yield Statement(
+            WARNING,
+            f"{format_duration(report.repeated_ns)} were recorded more than once",
+            "Recordings of this interface overlap in time. Sums, means and the 1 s average count such time "
+            "once for each, and its bursts are listed for each; single bins are not added.",
+        )
 
 
 def _loss(report: LaneReport) -> Iterator[Statement]:
@@ -74,77 +98,117 @@ def _loss(report: LaneReport) -> Iterator[Statement]:
     recorded = lane.total("packets")
     marked = sum("drops" in burst["quality"] for burst in report.bursts)
     if dropped:
-        text = (f"That is {format_share(dropped / (dropped + recorded))} of what passed. Counts, utilization and "
-                "senders are lower bounds where packets were lost, and bursts can have been missed there.")
+        text = (
+            f"That is {format_share(dropped / (dropped + recorded))} of what passed. Counts, utilization and "
+            "senders are lower bounds where packets were lost, and bursts can have been missed there."
+        )
         if marked:
             text += f" {count(marked, 'burst')} in the table {'was' if marked == 1 else 'were'} measured under loss."
-        yield Statement(WARNING, f"{count(dropped, 'packet')} {'was' if dropped == 1 else 'were'} dropped before they "
-                        "were seen", text)
+        yield Statement(
+            WARNING,
+            f"{count(dropped, 'packet')} {'was' if dropped == 1 else 'were'} dropped before they were seen",
+            text,
+        )
     elif report.losing:
-        yield Statement(WARNING, "Packets were lost while this was recorded",
-                        "How many is not known. Counts are lower bounds in the time marked in the figure.")
+        yield Statement(
+            WARNING,
+            "Packets were lost while this was recorded",
+            "How many is not known. Counts are lower bounds in the time marked in the figure.",
+        )
     elif "file" in lane.distinct("backend"):
-        yield Statement(NOTE, "The capture file names no dropped packet",
-                        "Few recorders write down what they missed, so loss cannot be ruled out.")
+        yield Statement(
+            NOTE,
+            "The capture file names no dropped packet",
+            "Few recorders write down what they missed, so loss cannot be ruled out.",
+        )
     elif all(run["complete"] for run in lane.runs):
         yield Statement(GOOD, "No packet was dropped", "The recorder saw every packet that the interface gave it.")
     if late:
-        yield Statement(WARNING, f"{count(late, 'packet')} came too far out of order",
-                        f"{format_share(late / (late + recorded))} of all, {format_bytes(lane.total('late_bytes'))}: "
-                        "they are in no bin, and missing from the figures.")
+        yield Statement(
+            WARNING,
+            f"{count(late, 'packet')} arrived outside the reorder window",
+            f"{format_share(late / (late + recorded))} of all, {format_bytes(lane.total('late_bytes'))}: "
+            "they are in no bin, and missing from the figures.",
+        )
 
 
 def _link(report: LaneReport) -> Iterator[Statement]:
     link, width = report.lane.link_bps, report.lane.bin_ns
     if not link:
-        yield Statement(WARNING, "The link's speed is not known",
-                        "Rates are shown instead of utilization, and no burst can be detected, because a burst is a "
-                        "share of line rate. Record again with --link, for example --link 10G.")
+        yield Statement(
+            WARNING,
+            "The link's speed is not known",
+            "Rates are shown instead of utilization, and no burst can be detected, because a burst is a "
+            "share of line rate. Record again with --link, for example --link 10G.",
+        )
         return
     frame_ns = FULL_FRAME * 8e9 / link
     if width < frame_ns:
-        yield Statement(NOTE, "The bins are shorter than a frame",
-                        f"A full frame of {FULL_FRAME:,} bytes takes {format_duration(frame_ns)} at "
-                        f"{format_rate(link)} and counts in the bin of its stamp: a bin of {format_duration(width)} "
-                        f"reads 0 or {format_share(frame_ns / width)}. Look at utilization over several bins.")
+        yield Statement(
+            NOTE,
+            "The bins are shorter than a frame",
+            f"A full frame of {FULL_FRAME:,} bytes takes {format_duration(frame_ns)} at "
+            f"{format_rate(link)} and counts in the bin of its stamp: a bin of {format_duration(width)} "
+            f"reads 0 or {format_share(frame_ns / width)}. Look at utilization over several bins.",
+        )
     second = report.busiest_second.wire_bytes * 8 / link if report.busiest_second else 0.0
     if second > 1.02:
-        yield Statement(WARNING, f"A whole second reads {format_share(second)} of line rate",
-                        f"No link carries that: it is faster than {format_rate(link)}, both directions were recorded "
-                        "as one, or the same traffic was recorded twice.")
+        yield Statement(
+            WARNING,
+            f"A whole second reads {format_share(second)} of line rate",
+            f"No link carries that: it is faster than {format_rate(link)}, both directions were recorded "
+            "as one, or the same traffic was recorded twice.",
+        )
     elif report.busiest_bin:
         most = report.busiest_bin.wire_bytes * 8e9 / width / link
         if width >= frame_ns and most > 1 + frame_ns / width + 0.02:
-            yield Statement(NOTE, f"Single bins read up to {format_share(most)} of line rate",
-                            "The link cannot carry that: frames were stamped closer together than "
-                            f"they arrived. Edges and peaks are less sure than the bins of {format_duration(width)} "
-                            "suggest.")
+            yield Statement(
+                NOTE,
+                f"Single bins read up to {format_share(most)} of line rate",
+                "The link cannot carry that: frames were stamped closer together than "
+                f"they arrived. Edges and peaks are less sure than the bins of {format_duration(width)} "
+                "suggest.",
+            )
 
 
 def _clock(report: LaneReport) -> Iterator[Statement]:
     lane = report.lane
     steps = sum(int(run["clock_epochs"]) - 1 for run in lane.runs)
     if steps > 0:
-        yield Statement(WARNING, f"The clock stepped {'once' if steps == 1 else f'{steps} times'}",
-                        "No bin spans a step, but times before and after it do not fit together, and gaps across it "
-                        "mean nothing.")
+        yield Statement(
+            WARNING,
+            f"The clock stepped {'once' if steps == 1 else f'{steps} times'}",
+            "No bin spans a step, but times before and after it do not fit together, and gaps across it mean nothing.",
+        )
     qualities = {quality.name: quality for quality in report.qualities}
-    stamped = [f"{quality.meaning} ({format_share(quality.bins / report.bins)} of bins)"
-               for name, quality in qualities.items() if name in ("hw", "sw", "ring")]
+    stamped = [
+        f"{quality.meaning} ({format_share(quality.bins / report.bins)} of bins)"
+        for name, quality in qualities.items()
+        if name in ("hw", "sw", "ring")
+    ]
     clocks = "; ".join(lane.distinct("clock"))
     if stamped:
-        yield Statement(GOOD if "ring" not in qualities else NOTE, "Packets were " + ", ".join(stamped),
-                        f"Clock: {clocks}." if clocks else "")
+        yield Statement(
+            GOOD if "ring" not in qualities else NOTE,
+            "Packets were " + ", ".join(stamped),
+            f"Clock: {clocks}." if clocks else "",
+        )
     elif report.bins:
         yield Statement(NOTE, "What stamped the packets is not known", f"Clock: {clocks}." if clocks else "")
     if "file-µs" in qualities:
         fine = lane.bin_ns <= 10_000
-        yield Statement(WARNING if fine else NOTE, "The file's stamps resolve 1 µs or less finely",
-                        f"For bins of {format_duration(lane.bin_ns)} that "
-                        + ("is coarse: edges of bursts are not sure." if fine else "does."))
+        yield Statement(
+            WARNING if fine else NOTE,
+            "The file's stamps resolve 1 µs or less finely",
+            f"For bins of {format_duration(lane.bin_ns)} that "
+            + ("is coarse: edges of bursts are not sure." if fine else "does."),
+        )
     if "unsynced" in qualities:
-        yield Statement(NOTE, "The clock was not synchronized",
-                        "Durations hold; times cannot be compared with those of other hosts or of a switch.")
+        yield Statement(
+            NOTE,
+            "The clock was not synchronized",
+            "Durations hold; times cannot be compared with those of other hosts or of a switch.",
+        )
 
 
 def _frames(report: LaneReport) -> Iterator[Statement]:
@@ -152,11 +216,13 @@ def _frames(report: LaneReport) -> Iterator[Statement]:
     merged = qualities.get("gro")
     if merged:
         offloads = " ".join(report.lane.distinct("offloads"))
-        yield Statement(WARNING, f"{format_share(merged.bins / report.bins)} of bins hold merged frames (GRO or TSO)",
-                        "The host merged packets before they were captured. Wire bytes are estimated from segments, "
-                        "and up to 64 KiB count at one instant: single bins read too high, and their neighbours too "
-                        "low. "
-                        + offloads)
+        yield Statement(
+            WARNING,
+            f"{format_share(merged.bins / report.bins)} of bins hold merged frames (GRO or TSO)",
+            "The host merged packets before they were captured. Wire bytes are estimated from segments, "
+            "and up to 64 KiB count at one instant: single bins read too high, and their neighbours too "
+            "low. " + offloads,
+        )
     elif report.lane.distinct("offloads"):
         yield Statement(NOTE, "Merged frames", " ".join(report.lane.distinct("offloads")))
 
@@ -165,30 +231,48 @@ def _senders(report: LaneReport) -> Iterator[Statement]:
     lane = report.lane
     unparsed, unknown = lane.total("unparsed"), lane.total("unattributed_packets")
     if unparsed:
-        yield Statement(NOTE, f"{count(unparsed, 'packet')} counted by length alone",
-                        "Their headers were not understood. Utilization has them in full.")
+        yield Statement(
+            NOTE,
+            f"{count(unparsed, 'packet')} counted by length alone",
+            "Their headers were not understood. Utilization has them in full.",
+        )
     if unknown:
         share = lane.total("unattributed_bytes") / max(lane.total("bytes"), 1)
-        yield Statement(NOTE, f"{count(unknown, 'packet')} without a sender",
-                        f"{format_share(share)} of all bytes are in the figures, but not assigned to a sender.")
+        yield Statement(
+            NOTE,
+            f"{count(unknown, 'packet')} without a sender",
+            f"{format_share(share)} of all bytes are in the figures, but not assigned to a sender.",
+        )
     if any(quality.name == "truncated" for quality in report.qualities):
         lengths = ", ".join(f"{length:,}" for length in lane.distinct("snaplen") if length)
-        yield Statement(NOTE, "The snap length cut headers",
-                        f"At {lengths or 'that many'} bytes a packet, some senders or marks are not known; bytes are "
-                        "exact.")
+        yield Statement(
+            NOTE,
+            "The snap length cut headers",
+            f"At {lengths or 'that many'} bytes a packet, some senders or marks are not known; bytes are exact.",
+        )
+
+
+def _flow_control(report: LaneReport) -> Iterator[Statement]:
+    found = report.flow_control
+    if found.seen:
+        yield Statement(NOTE, head_words(found), about_words(found, report.lane.direction))
 
 
 def _recording(report: LaneReport) -> Iterator[Statement]:
     lane = report.lane
     if lane.distinct("filter"):
-        yield Statement(NOTE, "Only part of the traffic was recorded",
-                        f"Filter: {'; '.join(lane.distinct('filter'))}. Utilization is that of the matching packets.")
+        yield Statement(
+            NOTE,
+            "Only part of the traffic was recorded",
+            f"Filter: {'; '.join(lane.distinct('filter'))}. Utilization is that of the matching packets.",
+        )
     notes = list(dict.fromkeys(line.strip() for run in lane.runs for line in run["notes"].splitlines() if line.strip()))
     for note in notes[:6]:
         yield Statement(NOTE, "The recorder noted", note)
     if len(notes) > 6:
-        yield Statement(NOTE, "The recorder noted more",
-                        f"{count(len(notes) - 6, 'further note')} in this page's JSON file.")
+        yield Statement(
+            NOTE, "The recorder noted more", f"{count(len(notes) - 6, 'further note')} in this page's JSON file."
+        )
 
 
 def resolution(report: LaneReport) -> str:
@@ -196,8 +280,10 @@ def resolution(report: LaneReport) -> str:
     width = format_duration(report.lane.bin_ns)
     if report.base.width_ns == report.lane.bin_ns:
         return f"This page holds every recorded bin of {width}, {report.bins:,} of them."
-    text = (f"{report.bins:,} bins of {width} were recorded, more than a page can hold. Here are their maximum and "
-            f"mean in cells of {format_duration(report.base.width_ns)}")
+    text = (
+        f"{report.bins:,} bins of {width} were recorded, more than a page can hold. Here are their maximum and "
+        f"mean in cells of {format_duration(report.base.width_ns)}"
+    )
     if report.detail is not None and len(report.detail):
         text += f", and every bin of {width} around the largest bursts: zoom in on one of them to see it"
     return text + "."
@@ -211,13 +297,19 @@ def headline(report: LaneReport) -> list[tuple[str, str, str]]:
     if lane.link_bps:
         per_minute = f"{len(bursts) / minutes:.3g} a minute" if report.recorded_ns >= 1_000_000_000 else ""
         canary = f", {len(report.canaries):,} of them canary bursts" if report.canaries else ""
-        found.append(("Bursts", f"{len(bursts):,}",
-                      f"{per_minute} in {format_duration(report.recorded_ns)}{canary}".strip()))
+        found.append(
+            ("Bursts", f"{len(bursts):,}", f"{per_minute} in {format_duration(report.recorded_ns)}{canary}".strip())
+        )
         share = report.burst_ns / report.recorded_ns if report.recorded_ns else 0.0
         found.append(("Time in bursts", format_share(share), format_duration(report.burst_ns) if bursts else "none"))
         part = report.burst_bytes / report.bytes if report.bytes else 0.0
-        found.append(("Bytes in bursts", format_share(part),
-                      f"{format_bytes(report.burst_bytes)} of {format_bytes(report.bytes)}"))
+        found.append(
+            (
+                "Bytes in bursts",
+                format_share(part),
+                f"{format_bytes(report.burst_bytes)} of {format_bytes(report.bytes)}",
+            )
+        )
     return found
 
 
@@ -231,11 +323,20 @@ def contrast(report: LaneReport, definition: BurstDefinition) -> list[tuple[str,
     width = definition.bin_ns or lane.bin_ns
     if report.bursts and width != lane.bin_ns:
         top = max(report.bursts, key=lambda burst: burst["peak_utilization"])
-        found.append((f"Busiest bin of {format_duration(width)} in a burst", format_share(top["peak_utilization"]),
-                      f"burst at {exact_clock(top['start_ns'])}"))
-    found.append((f"Busiest bin of {format_duration(lane.bin_ns)}",
-                  rate(report.busiest_bin.wire_bytes * 8e9 / lane.bin_ns, lane.link_bps),
-                  f"at {exact_clock(report.busiest_bin.ts_ns)}"))
+        found.append(
+            (
+                f"Busiest bin of {format_duration(width)} in a burst",
+                format_share(top["peak_utilization"]),
+                f"burst at {exact_clock(top['start_ns'])}",
+            )
+        )
+    found.append(
+        (
+            f"Busiest bin of {format_duration(lane.bin_ns)}",
+            rate(report.busiest_bin.wire_bytes * 8e9 / lane.bin_ns, lane.link_bps),
+            f"at {exact_clock(report.busiest_bin.ts_ns)}",
+        )
+    )
     return found
 
 
@@ -247,8 +348,10 @@ def summary_rows(report: LaneReport) -> dict[str, Any]:
     top = report.busiest_bin.wire_bytes * 8e9 / lane.bin_ns if report.busiest_bin else 0.0
     return {
         "bursts": (f"{len(report.bursts):,}" if lane.link_bps else "–", len(report.bursts)),
-        "share": (format_share(report.burst_ns / report.recorded_ns) if lane.link_bps and report.recorded_ns else "–",
-                  report.burst_ns / (report.recorded_ns or 1)),
+        "share": (
+            format_share(report.burst_ns / report.recorded_ns) if lane.link_bps and report.recorded_ns else "–",
+            report.burst_ns / (report.recorded_ns or 1),
+        ),
         "mean": (rate(mean, lane.link_bps), mean),
         "second": (rate(second, lane.link_bps), second),
         "bin": (rate(top, lane.link_bps), top),

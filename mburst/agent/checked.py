@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
+
+
+@contextmanager
+def naming(path: Path, where: str) -> Iterator[None]:
+    """A UsageError inside says in which table of the file it is."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(f"{path}: {where}: {error}", error.hint) from None
 
 
 def only(path: Path, where: str, table: Mapping[str, Any], valid: Sequence[str]) -> None:
@@ -24,13 +34,21 @@ def tables(path: Path, name: str, value: Any) -> list[dict[str, Any]]:
     return found
 
 
-def text(path: Path, where: str, key: str, value: Any) -> str:
-    """A text or number, as text."""
+def plain_text(key: str, value: Any) -> str:
+    """A text or number, as text. The error names the key alone."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise UsageError(f"{path}: {key} of {where} must be a text or a number")
+        raise UsageError(f"{key} must be a text or a number")
     if "\0" in str(value):
-        raise UsageError(f"{path}: {key} of {where} has a NUL character")
+        raise UsageError(f"{key} has a NUL character")
     return str(value)
+
+
+def text(path: Path, where: str, key: str, value: Any) -> str:
+    """The same, where the error names the file and the table."""
+    try:
+        return plain_text(f"{key} of {where}", value)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
 
 
 def texts(path: Path, where: str, key: str, value: Any) -> list[str]:

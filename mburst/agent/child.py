@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 
-from .. import privileges
+from .. import privileges, python
 from ..__main__ import main
 
 PR_SET_PDEATHSIG = 1  # prctl(2)
@@ -18,4 +18,5 @@ if __name__ == "__main__":
     if os.getppid() != supervisor:  # it died before we asked for the signal
         sys.exit(1)
     privileges.own_process()
+    python.without_pandas()
     sys.exit(main(sys.argv[2:]))

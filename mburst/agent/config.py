@@ -9,19 +9,18 @@ from __future__ import annotations
 import argparse
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import files
-from ..api.asked import Definition
+from ..api.asked import DefinitionOptions
 from ..api.options import definition_of, duration_ns
 from ..errors import MburstError, UsageError
 from . import environment
-from .checked import only, tables, text, texts
-from .delivery.destinations import Delivery, delivery_of
+from .checked import naming, only, tables, text, texts
+from .delivery import Delivery, delivery_of
 from .environment import Environment
 from .schedule.reports import EVERY, LENGTH_NS
 from .secrets import Secrets
@@ -29,16 +28,18 @@ from .secrets import Secrets
 if TYPE_CHECKING:
     from ..analysis.bursts.find import BurstDefinition
 
-PARTS = ("record", "probe", "reflect", "collect", "live", "metrics")
+PARTS = ("record", "probe", "reflect", "collect", "live", "metrics", "ship")
 SHARED = ("store", "host", "rack")  # keys at the top that every part takes which has such an option
 READERS = {"live": {"store": "inputs"}}  # verbs whose --store is another: what the shared keys mean to them
 LEFT_OUT = ("help", "json", "csv", "check", "once")  # options that have no place in a service
-DEFINITION = {name.replace("_", "-"): name for name in Definition.__optional_keys__}  # key: option of definition_of
+DEFINITION = {
+    name.replace("_", "-"): name for name in DefinitionOptions.__optional_keys__
+}  # key: option of definition_of
 REPORT_KEYS = ("name", "store", "racks", "every", "delay", "output", "deliver", *DEFINITION)
 
 
 @dataclass(frozen=True)
-class Part:
+class RunPart:
     """Something to run: the command line of a verb."""
 
     name: str
@@ -46,7 +47,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Report:
+class ScheduledReport:
     """A report that is due regularly. `racks` None: all that the store knows. delay_ns: after the period's end."""
 
     name: str
@@ -60,12 +61,12 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Config:
+class RunConfig:
     """The whole file."""
 
     path: Path
-    parts: list[Part]
-    reports: list[Report]
+    parts: list[RunPart]
+    reports: list[ScheduledReport]
     deliveries: dict[str, Delivery]
     environment: Environment
 
@@ -75,7 +76,7 @@ class Config:
         return Secrets(value for one in self.deliveries.values() for value in one.secrets.values)
 
 
-def load(path: Path, fill: bool = True) -> Config:
+def load(path: Path, fill: bool = True) -> RunConfig:
     """Read and check, with the secrets of mburst.env beside it; without FILL, ${NAME} stays in what is delivered where,
     for who delivers nothing. Raises MburstError where a file cannot be read, UsageError for what is wrong in it."""
     secrets = environment.read(path, fill)
@@ -94,15 +95,14 @@ def load(path: Path, fill: bool = True) -> Config:
     names = [part.name for part in parts]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UsageError(f"{path}: duplicate part name {twice!r}", "give each a unique name")
-    return Config(path, parts, list(reports.values()), deliveries, secrets)
+    return RunConfig(path, parts, list(reports.values()), deliveries, secrets)
 
 
 def _runnable() -> dict[str, argparse.ArgumentParser]:
     """The parsers of the verbs that this mburst has and that can be parts."""
     from ..cli import VERBS, build_parser
 
-    [choices] = [action.choices for action in build_parser()._actions
-                 if isinstance(action, argparse._SubParsersAction)]
+    [choices] = [action.choices for action in build_parser()._actions if isinstance(action, argparse._SubParsersAction)]
     return {verb: choices[verb] for verb in PARTS if verb in VERBS}
 
 
@@ -120,8 +120,9 @@ def _keys(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
     return keys
 
 
-def _parts(path: Path, verb: str, value: Any, shared: Mapping[str, str],
-           parser: argparse.ArgumentParser) -> list[Part]:
+def _parts(
+    path: Path, verb: str, value: Any, shared: Mapping[str, str], parser: argparse.ArgumentParser
+) -> list[RunPart]:
     keys, found = _keys(parser), tables(path, verb, value)
     parts = []
     for number, table in enumerate(found, 1):
@@ -133,7 +134,7 @@ def _parts(path: Path, verb: str, value: Any, shared: Mapping[str, str],
         given = {**{key: meaning[key] for key in meaning if key in keys}, **own}
         argv = [verb, *_arguments(path, where, given, keys)]
         _try(path, where, argv)
-        parts.append(Part(f"{verb} {label}".strip(), argv))
+        parts.append(RunPart(f"{verb} {label}".strip(), argv))
     return parts
 
 
@@ -159,19 +160,10 @@ def _try(path: Path, where: str, argv: Sequence[str]) -> None:
     """Let the verb's own parser say what is wrong. Raises UsageError."""
     from ..cli import build_parser
 
-    with _naming(path, where):
+    with naming(path, where):
         arguments = build_parser(*argv[:1]).parse_args(list(argv))
         if as_part := getattr(arguments, "as_part", None):
             as_part(arguments)
-
-
-@contextmanager
-def _naming(path: Path, where: str) -> Iterator[None]:
-    """A UsageError inside says in which table of the file it is."""
-    try:
-        yield
-    except UsageError as error:
-        raise UsageError(f"{path}: {where}: {error}", error.hint) from None
 
 
 # --- reports and deliveries -------------------------------------------------------------------------------------------
@@ -189,8 +181,9 @@ def _named(path: Path, kind: str, content: Mapping[str, Any], make: Any) -> dict
     return made
 
 
-def _report(path: Path, where: str, table: Mapping[str, Any], shared: Mapping[str, str],
-            deliveries: Mapping[str, Delivery]) -> Report:
+def _report(
+    path: Path, where: str, table: Mapping[str, Any], shared: Mapping[str, str], deliveries: Mapping[str, Delivery]
+) -> ScheduledReport:
     only(path, where, table, REPORT_KEYS)
     store, every = table.get("store", shared.get("store")), table.get("every", "day")
     if store is None or "output" not in table:
@@ -199,16 +192,24 @@ def _report(path: Path, where: str, table: Mapping[str, Any], shared: Mapping[st
         raise UsageError(f"{path}: {where}: invalid every {every!r}", f"valid are {', '.join(EVERY)}")
     given = {key: text(path, where, key, table[key]) for key in DEFINITION if key in table}
     after = text(path, where, "delay", table.get("delay", "10m"))
-    with _naming(path, where):
+    with naming(path, where):
         delay = duration_ns(after)
         definition = definition_of(**{DEFINITION[key]: value for key, value in given.items()})
     if delay >= LENGTH_NS[every]:
         raise UsageError(f"{path}: {where}: the delay is not shorter than the period", "make it shorter")
     to = texts(path, where, "deliver", table.get("deliver", []))
     if missing := next((name for name in to if name not in deliveries), None):
-        raise UsageError(f"{path}: {where}: unknown [[deliver]] {missing!r}",
-                         f"there are {', '.join(deliveries) or 'none'}")
+        raise UsageError(
+            f"{path}: {where}: unknown [[deliver]] {missing!r}", f"there are {', '.join(deliveries) or 'none'}"
+        )
     racks = table.get("racks", "all")
-    return Report(table["name"], Path(text(path, where, "store", store)),
-                  None if racks == "all" else texts(path, where, "racks", racks), every, delay,
-                  Path(text(path, where, "output", table["output"])), to, definition)
+    return ScheduledReport(
+        table["name"],
+        Path(text(path, where, "store", store)),
+        None if racks == "all" else texts(path, where, "racks", racks),
+        every,
+        delay,
+        Path(text(path, where, "output", table["output"])),
+        to,
+        definition,
+    )

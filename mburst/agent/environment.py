@@ -51,8 +51,10 @@ class Environment:
             if not self.fill:
                 return match[0]
             if found is None:
-                raise UsageError(f"{path}: {where}: {key} refers to ${match[1]}, which is not set in the environment",
-                                 f"{self.path} {self.unread}" if self.unread else f"write {match[1]}=… to {self.path}")
+                raise UsageError(
+                    f"{path}: {where}: {key} refers to ${match[1]}, which is not set in the environment",
+                    f"{self.path} {self.unread}" if self.unread else f"write {match[1]}=… to {self.path}",
+                )
             self.used.add(found)
             return found
 

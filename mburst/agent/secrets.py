@@ -52,8 +52,17 @@ def _parts(value: str) -> Iterator[str]:
 def _spelled(text: str) -> set[str]:
     """Forms in which a program may repeat a text."""
     encoded = text.encode(errors="surrogateescape")
-    forms = {text, quote(text, safe=""), quote(text), quote_plus(text), unquote(text), html.escape(text),
-             repr(text)[1:-1], _base64(encoded), _base64(encoded).translate(_URL_SAFE)}
+    forms = {
+        text,
+        quote(text, safe=""),
+        quote(text),
+        quote_plus(text),
+        unquote(text),
+        html.escape(text),
+        repr(text)[1:-1],
+        _base64(encoded),
+        _base64(encoded).translate(_URL_SAFE),
+    }
     # As the end of what SMTP's AUTH PLAIN says, which is \0user\0password: at whichever of three alignments.
     return forms | {_base64(b"\0" * k + encoded)[4:-1] for k in (1, 2)}
 

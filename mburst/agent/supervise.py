@@ -16,7 +16,8 @@ from typing import TextIO
 
 from ..names import say, shown
 from ..python import command
-from .config import Part
+from ..stopping import stopping
+from .config import RunPart
 
 FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0  # before a part that failed is started again
 STEADY_S = 60.0  # after which a part counts as having run
@@ -28,23 +29,26 @@ USAGE = 2
 class Supervisor:
     """Runs parts until they are done or a signal comes."""
 
-    def __init__(self, parts: Sequence[Part], stop_s: float = STOP_S,
-                 environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, parts: Sequence[RunPart], stop_s: float = STOP_S, environment: Mapping[str, str] | None = None
+    ) -> None:
         self.parts = parts
         self.environment = os.environ if environment is None else environment
         self.stop_s = stop_s
         self.children: dict[str, asyncio.subprocess.Process] = {}
         self.stopping = asyncio.Event()
-        self.signal = 0
-        self.signal_at = 0.0
+        self.stopped_at = 0.0
         self.code = 0
 
     async def run(self) -> int:
         """0 when all parts are done or SIGTERM ended them, 130 for SIGINT, 1 where one had to be killed, 2 where one
         ended as wrongly called: what the file says was checked before, so that this is the part's trouble alone."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._on_signal, number)
+        later = asyncio.get_running_loop().call_soon_threadsafe
+        with stopping(lambda: later(self._stop), lambda number: later(self._hurry, number)) as ended_by:
+            await self._run()
+        return self.code or (130 if signal.SIGINT in ended_by[:1] else 0)
+
+    async def _run(self) -> None:
         tasks = [asyncio.create_task(self._keep(part)) for part in self.parts]
         stop = asyncio.create_task(self.stopping.wait())
         pending = {*tasks}
@@ -53,18 +57,18 @@ class Supervisor:
             pending -= done
         stop.cancel()
         await self._end(tasks)
-        return self.code or (130 if self.signal == signal.SIGINT else 0)
 
-    def _on_signal(self, number: int) -> None:
+    def _stop(self) -> None:
+        self.stopped_at = time.monotonic()
+        self.stopping.set()
+
+    def _hurry(self, number: signal.Signals) -> None:
         # A second Ctrl-C means at once. A second SIGTERM means nothing: some send one to each process of a group, and
         # one to the group. Nor does what comes with the first.
-        if number == signal.SIGINT and self.stopping.is_set() and time.monotonic() - self.signal_at > IMPATIENT_S:
+        if number == signal.SIGINT and time.monotonic() - self.stopped_at > IMPATIENT_S:
             for child in self.children.values():
                 with suppress(ProcessLookupError):
                     child.kill()
-        if not self.stopping.is_set():
-            self.signal, self.signal_at = number, time.monotonic()
-        self.stopping.set()
 
     async def _end(self, tasks: Sequence[asyncio.Task[None]]) -> None:
         """SIGTERM to every part, and time for each to store what it has."""
@@ -81,7 +85,7 @@ class Supervisor:
                 child.kill()
         await asyncio.wait(late)
 
-    async def _keep(self, part: Part) -> None:
+    async def _keep(self, part: RunPart) -> None:
         """Run a part until it is done."""
         wait = FIRST_WAIT_S
         while not self.stopping.is_set():
@@ -103,18 +107,23 @@ class Supervisor:
                 await asyncio.wait_for(self.stopping.wait(), wait)
             wait = min(2 * wait, LONGEST_WAIT_S)
 
-    async def _once(self, part: Part) -> int:
+    async def _once(self, part: RunPart) -> int:
         # In a group of its own: a terminal's Ctrl-C is for us, who then signal each part.
         child = await asyncio.create_subprocess_exec(
-            *command("mburst.agent.child", str(os.getpid()), *part.argv), stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-            env={**self.environment, "PYTHONUNBUFFERED": "1"}, process_group=0)
+            *command("mburst.agent.child", str(os.getpid()), *part.argv),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={**self.environment, "PYTHONUNBUFFERED": "1"},
+            process_group=0,
+        )
         self.children[part.name] = child
         if self.stopping.is_set():  # stopped while it was being started
             child.terminate()
         assert child.stdout is not None and child.stderr is not None
-        await asyncio.gather(_pass_on(part.name, child.stdout, sys.stdout),
-                             _pass_on(part.name, child.stderr, sys.stderr))
+        await asyncio.gather(
+            _pass_on(part.name, child.stdout, sys.stdout), _pass_on(part.name, child.stderr, sys.stderr)
+        )
         code = await child.wait()
         del self.children[part.name]
         return code

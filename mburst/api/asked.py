@@ -1,5 +1,5 @@
 """The options of the methods that ask a store, by name and type. A dict of them can be given to several methods:
-`mine: mburst.Bursts = {"threshold": 0.8}`, `store.bursts(**mine)`, `store.senders(**mine)`."""
+`mine: mburst.asked.BurstOptions = {"threshold": 0.8}`, `store.bursts(**mine)`, `store.senders(**mine)`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from .options import Duration, Names, Rate, Scope, Share, Size, Time, definition
 
 if TYPE_CHECKING:
     from ..analysis.bursts.find import BurstDefinition
-    from ..sql import Store
+    from ..sql import StoreFolder
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Definition(TypedDict, total=False):
+class DefinitionOptions(TypedDict, total=False):
     """What a burst is (docs/bursts.md). Not given: the default."""
 
     bin: Duration | None  # bin width to use: the recorded one, or a multiple
@@ -28,14 +28,14 @@ class Definition(TypedDict, total=False):
     link: Rate | None  # line rate instead of the recorded one
 
 
-class When(TypedDict, total=False):
+class TimeOptions(TypedDict, total=False):
     """A time: [since, until)."""
 
     since: Time | None
     until: Time | None
 
 
-class Where(When, total=False):
+class RecordingOptions(TimeOptions, total=False):
     """Which recordings. Not given: all."""
 
     host: Names | None
@@ -44,14 +44,14 @@ class Where(When, total=False):
     direction: Literal["in", "out", "mirror"] | None
 
 
-class Bursts(Definition, Where, total=False):
+class BurstOptions(DefinitionOptions, RecordingOptions, total=False):
     """Which bursts."""
 
     recording: str | None  # a recording_id
     force: bool  # use fine bins though stamps are too coarse for them
 
 
-class Utilization(Where, total=False):
+class UtilizationOptions(RecordingOptions, total=False):
     """Which bins."""
 
     bin: Duration | None  # the recorded width, or a multiple
@@ -59,7 +59,7 @@ class Utilization(Where, total=False):
     recording: str | None
 
 
-class Contention(Definition, When, total=False):
+class ContentionOptions(DefinitionOptions, TimeOptions, total=False):
     """Of which bursts."""
 
     host: Names | None
@@ -67,7 +67,7 @@ class Contention(Definition, When, total=False):
     force: bool
 
 
-class Paths(When, total=False):
+class PathOptions(TimeOptions, total=False):
     """Which probes."""
 
     src: str | None
@@ -76,7 +76,7 @@ class Paths(When, total=False):
     batch: str | None
 
 
-class Queues(When, total=False):
+class QueueOptions(TimeOptions, total=False):
     """Which switch queues."""
 
     device: str | None
@@ -84,7 +84,7 @@ class Queues(When, total=False):
     queue: str | None
 
 
-class Tails(When, total=False):
+class TailOptions(TimeOptions, total=False):
     """Which recordings and probes, and what a tail is."""
 
     host: Names | None
@@ -95,11 +95,11 @@ class Tails(When, total=False):
     seed: int  # of the resampling: 1
 
 
-class Investigated(Definition, Tails, total=False):
+class InvestigationOptions(DefinitionOptions, TailOptions, total=False):
     """The same, and what a burst is."""
 
 
-class ChangeAsked(TypedDict, total=False):
+class ChangeOptions(TypedDict, total=False):
     """What to change."""
 
     link: Rate | None  # speed of the port's link
@@ -109,26 +109,26 @@ class ChangeAsked(TypedDict, total=False):
     buffer: Size | None  # the port's buffer
 
 
-class WhatIfAsked(ChangeAsked, Tails, total=False):
+class WhatIfOptions(ChangeOptions, TailOptions, total=False):
     """What to change, and of what."""
 
     recorded_link: Rate | None  # speed of the recorded link, where the store does not say
 
 
-class Reported(Definition, When, total=False):
+class ReportOptions(DefinitionOptions, TimeOptions, total=False):
     """What a report is of."""
 
     rack: str | None
     host: str | None
 
 
-class RackReported(Definition, When, total=False):
+class RackReportOptions(DefinitionOptions, TimeOptions, total=False):
     """What time a rack's report is of."""
 
     last: Literal["hour", "day", "week"] | None  # the last whole one of UTC, by the clock of this machine
 
 
-class Compared(Definition, total=False):
+class ComparisonOptions(DefinitionOptions, total=False):
     """How two situations are compared."""
 
     measure: Literal["application", "round_trip", "forward", "back", "host_here", "host_there"] | None
@@ -136,7 +136,7 @@ class Compared(Definition, total=False):
     seed: int
 
 
-class Recorded(TypedDict, total=False):
+class RecordOptions(TypedDict, total=False):
     """How a capture is recorded: the options of `mburst record`, with its defaults."""
 
     link: Rate | None  # speed of the link in one direction
@@ -177,8 +177,10 @@ def takes(kind: type[Any]) -> Callable[[F], F]:
                 raise TypeError(f"{method.__name__}() has no option {unknown[0]!r}; there are {', '.join(hints)}")
             return method(*arguments, **options)
 
-        shown = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint)
-                 for name, hint in hints.items()]
+        shown = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint)
+            for name, hint in hints.items()
+        ]
         checked.__signature__ = inspect.Signature([*own, *shown])  # type: ignore[attr-defined]
         return cast(F, checked)
 
@@ -192,12 +194,19 @@ def part(options: Mapping[str, Any], kind: type[Any]) -> dict[str, Any]:
 
 def definition(options: Mapping[str, Any]) -> BurstDefinition:
     """The definition of a burst among OPTIONS. Raises UsageError."""
-    return definition_of(**part(options, Definition))
+    return definition_of(**part(options, DefinitionOptions))
 
 
-def scope(store: Store, options: Mapping[str, Any]) -> Scope:
+def scope(store: StoreFolder, options: Mapping[str, Any]) -> Scope:
     """Which recordings of STORE the OPTIONS choose. Raises UsageError."""
     rack = options.get("rack")
     since, until = span_of(store, options.get("since"), options.get("until"), rack)
-    return Scope(names(options.get("host")) or None, rack, options.get("interface"), options.get("direction"),
-                 options.get("recording"), since, until)
+    return Scope(
+        names(options.get("host")) or None,
+        rack,
+        options.get("interface"),
+        options.get("direction"),
+        options.get("recording"),
+        since,
+        until,
+    )

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ..analysis.bursts.find import BurstDefinition
-    from ..sql import Store
+    from ..sql import StoreFolder
 
 NAMED = ("recording_id", "clock_epoch", "start_ns", "end_ns", "bin_ns", "link_bps")  # columns that identify a burst
 ANY_BYTE = 1e-9  # share of line rate: least_bytes counts shares to nine digits
 
 
 def detected(
-    store: Store, wanted: BurstDefinition, scope: Scope, *, force: bool = False
+    store: StoreFolder, wanted: BurstDefinition, scope: Scope, *, force: bool = False
 ) -> duckdb.DuckDBPyConnection:
     """A connection with the tables of detect_bursts. Raises MburstError where nothing of SCOPE was recorded, and,
     unless FORCE, where stamps are too coarse for the bins."""

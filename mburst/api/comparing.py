@@ -14,14 +14,14 @@ from .options import Duration, Time, duration_ns, span_within
 if TYPE_CHECKING:
     import duckdb
 
-    from ..analysis.answers.compare import Bursts, Comparison, Latency
+    from ..analysis.answers.compare import BurstSummary, Comparison, SituationLatency
     from ..analysis.bursts.find import BurstDefinition
     from ..analysis.model.stats import Estimate
-    from ..sql import Store
+    from ..sql import StoreFolder
     from ..sql.damage import DamagedFile
 
 
-class Side(NamedTuple):
+class ComparisonSide(NamedTuple):
     """What is compared of a store. None takes all."""
 
     since: Time | None = None
@@ -36,11 +36,11 @@ class Side(NamedTuple):
     direction: str | None = None
 
 
-def side_of(given: Mapping[str, Any]) -> Side:
-    """A Side of its fields. Raises UsageError."""
-    if unknown := sorted(given.keys() - set(Side._fields)):
-        raise UsageError(f"unknown key {unknown[0]!r}", f"valid keys: {', '.join(Side._fields)}")
-    return Side(**given)
+def side_of(given: Mapping[str, Any]) -> ComparisonSide:
+    """A ComparisonSide of its fields. Raises UsageError."""
+    if unknown := sorted(given.keys() - set(ComparisonSide._fields)):
+        raise UsageError(f"unknown key {unknown[0]!r}", f"valid keys: {', '.join(ComparisonSide._fields)}")
+    return ComparisonSide(**given)
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,18 @@ class Compared:
         """What `mburst compare --json` prints. Times in ns."""
         found = self.comparison
         return {
-            "verdict": found.verdict, "decided_by": found.decided_by, "summary": self.summary,
-            "a": _side(found.a, found.bursts_a), "b": _side(found.b, found.bursts_b),
-            "percentiles": [{"share": level.share, "a_ns": level.a, "b_ns": level.b,
-                             "ratio": level.ratio and level.ratio._asdict()} for level in found.levels],
+            "verdict": found.verdict,
+            "decided_by": found.decided_by,
+            "summary": self.summary,
+            "a": _side(found.a, found.bursts_a),
+            "b": _side(found.b, found.bursts_b),
+            "percentiles": [
+                {"share": level.share, "a_ns": level.a, "b_ns": level.b, "ratio": level.ratio and level.ratio._asdict()}
+                for level in found.levels
+            ],
             "damaged_files": [file.facts() for file in self.damaged],
-            "slow_ns": found.threshold_ns, "fan_out": [asdict(fan) for fan in found.fans],
+            "slow_ns": found.threshold_ns,
+            "fan_out": [asdict(fan) for fan in found.fans],
         }
 
     def table(self) -> Any:
@@ -81,21 +87,46 @@ class Compared:
         ratio_high, its 95 % interval. NULL where there are too few probes."""
         from .tables import of_rows
 
-        return of_rows([
-            {"share": level.share, "a_ns": level.a, "b_ns": level.b,
-             **{name: level.ratio and getattr(level.ratio, of)
-                for name, of in (("ratio", "value"), ("ratio_low", "low"), ("ratio_high", "high"))}}
-            for level in self.comparison.levels], self.damaged)
+        return of_rows(
+            [
+                {
+                    "share": level.share,
+                    "a_ns": level.a,
+                    "b_ns": level.b,
+                    **{
+                        name: level.ratio and getattr(level.ratio, of)
+                        for name, of in (("ratio", "value"), ("ratio_low", "low"), ("ratio_high", "high"))
+                    },
+                }
+                for level in self.comparison.levels
+            ],
+            self.damaged,
+        )
 
 
-def _side(latency: Latency, bursts: Bursts | None) -> dict[str, Any]:
-    return {"n": latency.n, "lost": latency.lost, "bursts": bursts and {
-        "count": bursts.count, "recorded_ns": bursts.recorded_ns, "share_of_time": bursts.share_of_time,
-        "per_minute": bursts.per_minute._asdict()}}
+def _side(latency: SituationLatency, bursts: BurstSummary | None) -> dict[str, Any]:
+    return {
+        "n": latency.n,
+        "lost": latency.lost,
+        "bursts": bursts
+        and {
+            "count": bursts.count,
+            "recorded_ns": bursts.recorded_ns,
+            "share_of_time": bursts.share_of_time,
+            "per_minute": bursts.per_minute._asdict(),
+        },
+    }
 
 
-def compared(a: tuple[Store, Side], b: tuple[Store, Side], wanted: BurstDefinition, *, measure: str | None = None,
-             slow: Duration | None = None, seed: int = 1) -> Compared:
+def compared(
+    a: tuple[StoreFolder, ComparisonSide],
+    b: tuple[StoreFolder, ComparisonSide],
+    wanted: BurstDefinition,
+    *,
+    measure: str | None = None,
+    slow: Duration | None = None,
+    seed: int = 1,
+) -> Compared:
     """Read both and compare. Raises MburstError where there is nothing to compare."""
     from ..analysis.answers.compare import compare
 
@@ -103,27 +134,39 @@ def compared(a: tuple[Store, Side], b: tuple[Store, Side], wanted: BurstDefiniti
     damaged: dict[str, DamagedFile] = {}
     notes: list[str] = []
     (latency_a, bursts_a), (latency_b, bursts_b) = (
-        _read(store, side, wanted, measure, damaged, notes) for store, side in (a, b))
+        _read(store, side, wanted, measure, damaged, notes) for store, side in (a, b)
+    )
     if not (latency_a.n and latency_b.n) and not (bursts_a and bursts_b):
         both = (("A", latency_a.n or bursts_a), ("B", latency_b.n or bursts_b))
         lacking = " and ".join(name for name, there in both if not there)
-        raise MburstError(f"nothing to compare: {lacking} has no probes of that kind, and no recording"
-                          if lacking else "nothing to compare: one has probes only, the other recordings only",
-                          "`mburst sql STORE` shows what there is")
+        raise MburstError(
+            f"nothing to compare: {lacking} has no probes of that kind, and no recording"
+            if lacking
+            else "nothing to compare: one has probes only, the other recordings only",
+            "`mburst sql STORE` shows what there is",
+        )
     return Compared(compare(latency_a, latency_b, slow_ns, bursts_a, bursts_b, seed), notes, list(damaged.values()))
 
 
-def _read(store: Store, side: Side, wanted: BurstDefinition, measure: str | None, damaged: dict[str, DamagedFile],
-          notes: list[str]) -> tuple[Latency, Bursts | None]:
+def _read(
+    store: StoreFolder,
+    side: ComparisonSide,
+    wanted: BurstDefinition,
+    measure: str | None,
+    damaged: dict[str, DamagedFile],
+    notes: list[str],
+) -> tuple[SituationLatency, BurstSummary | None]:
     """The probes and the bursts of one side. What they have to do without goes into DAMAGED, by path, and NOTES."""
     from ..analysis.answers.compare import read_latency
-    from ..analysis.answers.paths import Selection
+    from ..analysis.answers.paths import ProbeSelection
     from ..sql.damage import damaged_files
 
     with store.connect() as con:
         damaged |= {file.path: file for file in damaged_files(con)}
         since, until = span_within(con, side.since, side.until)
-        latency = read_latency(con, Selection(side.batch, side.src, side.dst, side.protocol, since, until), measure)
+        latency = read_latency(
+            con, ProbeSelection(side.batch, side.src, side.dst, side.protocol, since, until), measure
+        )
         try:
             return latency, _bursts(con, side, wanted, since, until)
         except UsageError:
@@ -135,12 +178,21 @@ def _read(store: Store, side: Side, wanted: BurstDefinition, measure: str | None
             return latency, None
 
 
-def _bursts(con: duckdb.DuckDBPyConnection, side: Side, wanted: BurstDefinition, since: int | None,
-            until: int | None) -> Bursts | None:
+def _bursts(
+    con: duckdb.DuckDBPyConnection, side: ComparisonSide, wanted: BurstDefinition, since: int | None, until: int | None
+) -> BurstSummary | None:
     from ..analysis.answers.compare import read_bursts
 
-    return read_bursts(con, wanted, hosts=None if side.host is None else [side.host], rack=side.rack,
-                       interface=side.interface, direction=side.direction, since_ns=since, until_ns=until)
+    return read_bursts(
+        con,
+        wanted,
+        hosts=None if side.host is None else [side.host],
+        rack=side.rack,
+        interface=side.interface,
+        direction=side.direction,
+        since_ns=since,
+        until_ns=until,
+    )
 
 
 # --- in words ---------------------------------------------------------------------------------------------------------
@@ -148,29 +200,40 @@ def _bursts(con: duckdb.DuckDBPyConnection, side: Side, wanted: BurstDefinition,
 
 def interval(estimate: Estimate) -> str:
     """A number with its interval."""
-    value, low, high = (f"{number:.3g}" if abs(number) < 999.5 else f"{number:,.0f}"
-                        for number in (estimate.value, estimate.low, estimate.high))
+    value, low, high = (
+        f"{number:.3g}" if abs(number) < 999.5 else f"{number:,.0f}"
+        for number in (estimate.value, estimate.low, estimate.high)
+    )
     return f"{value} ({low} to {high})"
 
 
 def sentence(found: Comparison) -> str:
     """Whether B is better, in one sentence."""
-    head = {"better": "B is better", "worse": "B is worse", "alike": "B is like A",
-            "undetermined": "Inconclusive: no significant difference between A and B"}[found.verdict]
+    head = {
+        "better": "B is better",
+        "worse": "B is worse",
+        "alike": "B is like A",
+        "undetermined": "Inconclusive: no significant difference between A and B",
+    }[found.verdict]
     if found.verdict == "undetermined" and not found.decided_by:
         return f"{head}: there are too few probes, or they span too short a time."
     if found.decided_by == "bursts" and found.bursts_a and found.bursts_b:
-        return (f"{head}: {interval(found.bursts_b.per_minute)} bursts a minute against "
-                f"{interval(found.bursts_a.per_minute)}.")
+        return (
+            f"{head}: {interval(found.bursts_b.per_minute)} bursts a minute against "
+            f"{interval(found.bursts_a.per_minute)}."
+        )
     if found.decided_by == "loss":
-        return f"{head}: it loses {format_share(found.b.lost / found.b.sent)} of the probes, A " \
-               f"{format_share(found.a.lost / found.a.sent)}."
+        return (
+            f"{head}: it loses {format_share(found.b.lost / found.b.sent)} of the probes, A "
+            f"{format_share(found.a.lost / found.a.sent)}."
+        )
     level = next((one for one in found.levels if f"p{100 * one.share:g}" == found.decided_by), None)
     if level is None or level.ratio is None or level.a is None or level.b is None:
         return f"{head}: no percentile differs significantly, and by 5 % or more."
     difference = (
-            f"the {level_name(found.decided_by)} is {format_duration(level.b)} against {format_duration(level.a)}, "
-            f"{interval(level.ratio)} times as long")
+        f"the {level_name(found.decided_by)} is {format_duration(level.b)} against {format_duration(level.a)}, "
+        f"{interval(level.ratio)} times as long"
+    )
     if found.verdict == "undetermined":
         return f"{head}: {difference}, but another percentile or the loss shows the opposite."
     return f"{head}: {difference}."

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from ..sql import Store
-    from ..telemetry.csv_import import CsvFile, Summary, Text
+    from ..sql import StoreFolder
+    from ..telemetry.csv_import import CsvFile, CsvSummary, CsvText
 
 
 class Imported(NamedTuple):
@@ -25,7 +25,7 @@ class Imported(NamedTuple):
     end_ns: int | None
 
 
-def import_csv(store: Store, table: str, file: str, protocol: str = "") -> Imported:
+def import_csv(store: StoreFolder, table: str, file: str, protocol: str = "") -> Imported:
     """Add a CSV file of probes or queues to a store. Raises MburstError."""
     from ..telemetry.csv_import import open_text
 
@@ -33,8 +33,14 @@ def import_csv(store: Store, table: str, file: str, protocol: str = "") -> Impor
         return add(lambda: store, table, text, file, protocol)
 
 
-def add(store: Callable[[], Store], table: str, text: Text, file: str, protocol: str,
-        ended_by: Callable[[], object] = list) -> Imported:
+def add(
+    store: Callable[[], StoreFolder],
+    table: str,
+    text: CsvText,
+    file: str,
+    protocol: str,
+    ended_by: Callable[[], object] = list,
+) -> Imported:
     """Add what a store lacks of TEXT, which is that of FILE. The store is asked for once the file is known to be good.
     Once ENDED_BY gives something true, the rest is left out. Raises MburstError."""
     from ..telemetry.csv_import import CsvFile
@@ -42,11 +48,20 @@ def add(store: Callable[[], Store], table: str, text: Text, file: str, protocol:
     source = CsvFile(text, table, "standard input" if file == "-" else file, ended_by)
     summary = source.scan()
     added = _append(store(), table, source, summary, protocol)
-    return Imported(table, file, summary.batch, summary.rows, added, summary.lost, summary.backwards,
-                    summary.start_ns, summary.end_ns)
+    return Imported(
+        table,
+        file,
+        summary.batch,
+        summary.rows,
+        added,
+        summary.lost,
+        summary.backwards,
+        summary.start_ns,
+        summary.end_ns,
+    )
 
 
-def _append(store: Store, table: str, source: CsvFile, summary: Summary, protocol: str) -> int:
+def _append(store: StoreFolder, table: str, source: CsvFile, summary: CsvSummary, protocol: str) -> int:
     """Append what the store lacks of a file; the number of rows.
 
     Rows go in in the order of the file, so that of an import that was cut short the store holds the first ones.

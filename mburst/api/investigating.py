@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from ..errors import MburstError, UsageError
 from ..names import label
 from ..units import format_bytes, format_duration, format_rate
-from .asked import ChangeAsked, takes
+from .asked import ChangeOptions, takes
 from .options import Duration, Rate, Size, Time, duration_ns, rate_bps, size_bytes, span_of
 
 if TYPE_CHECKING:
@@ -19,57 +19,68 @@ if TYPE_CHECKING:
 
     import plotly.graph_objects as go
 
-    from ..analysis.answers.investigate import Finding
-    from ..analysis.answers.investigate import Investigation as Answer
+    from ..analysis.answers.investigate import Finding, InvestigationResult
     from ..analysis.bursts.find import BurstDefinition
-    from ..analysis.whatif.replay import Change, Outcome, Replay
+    from ..analysis.whatif.replay import PredictedLatency, Replay, WhatIfChange
     from ..dashboards.investigation.figures import Figure
-    from ..sql import Store
+    from ..sql import StoreFolder
     from ..sql.damage import DamagedFile
 
 
 def investigated(
-    store: Store, wanted: BurstDefinition, *, hosts: Sequence[str] = (), rack: str | None = None,
-    alias: Sequence[str] = (), tail: Duration | None = None, tail_factor: float = 5.0, seed: int = 1,
-    since: Time | None = None, until: Time | None = None,
-) -> Answer:
+    store: StoreFolder,
+    wanted: BurstDefinition,
+    *,
+    hosts: Sequence[str] = (),
+    rack: str | None = None,
+    alias: Sequence[str] = (),
+    tail: Duration | None = None,
+    tail_factor: float = 5.0,
+    seed: int = 1,
+    since: Time | None = None,
+    until: Time | None = None,
+) -> InvestigationResult:
     """The investigation of what STORE holds. Raises MburstError where there is neither a recording nor a probe."""
     from ..analysis.answers.investigate import investigate
     from ..analysis.cause.read import Question
-    from ..analysis.cause.tail import Rule
+    from ..analysis.cause.tail import TailRule
 
     if tail_factor < 1:
         raise UsageError(f"--tail-factor {tail_factor} is below the median", "write 1 or more")
-    rule = Rule(tail_factor, None if tail is None else float(duration_ns(tail)))
+    rule = TailRule(tail_factor, None if tail is None else float(duration_ns(tail)))
     since_ns, until_ns = span_of(store, since, until, rack)
     with store.connect(rack, since_ns, until_ns) as con:
-        return investigate(con, Question(wanted, rule, wanted.link_bps, tuple(hosts), tuple(alias), since_ns,
-                                         until_ns, seed))
+        return investigate(
+            con, Question(wanted, rule, wanted.link_bps, tuple(hosts), tuple(alias), since_ns, until_ns, seed)
+        )
 
 
 def changes_of(
-    link: Rate | None = None, priority: bool = False, stagger: Duration | None = None, fan_in: int | None = None,
+    link: Rate | None = None,
+    priority: bool = False,
+    stagger: Duration | None = None,
+    fan_in: int | None = None,
     buffer: Size | None = None,
-) -> list[Change]:
+) -> list[WhatIfChange]:
     """The changes that are named: each alone, and all together where there are several. Raises UsageError."""
-    from ..analysis.whatif.replay import Change, together
+    from ..analysis.whatif.replay import WhatIfChange, together
 
-    changes: list[Change] = []
+    changes: list[WhatIfChange] = []
     if link is not None:
         rate = rate_bps(link)
-        changes.append(Change(f"a link of {format_rate(rate)}", link_bps=float(rate)))
+        changes.append(WhatIfChange(f"a link of {format_rate(rate)}", link_bps=float(rate)))
     if priority:
-        changes.append(Change("strict priority or a separate link", priority=True))
+        changes.append(WhatIfChange("strict priority or a separate link", priority=True))
     if stagger is not None:
         time = duration_ns(stagger)
-        changes.append(Change(f"senders staggered over {format_duration(time)}", stagger_ns=float(time)))
+        changes.append(WhatIfChange(f"senders staggered over {format_duration(time)}", stagger_ns=float(time)))
     if fan_in is not None:
         if fan_in < 1:
             raise UsageError(f"--fan-in must be at least 1, not {fan_in}", "write 1 or more")
-        changes.append(Change(f"at most {fan_in} senders at once", fan_in=fan_in))
+        changes.append(WhatIfChange(f"at most {fan_in} senders at once", fan_in=fan_in))
     if buffer is not None:
         size = size_bytes(buffer)
-        changes.append(Change(f"a buffer of {format_bytes(size)}", buffer_bytes=float(size)))
+        changes.append(WhatIfChange(f"a buffer of {format_bytes(size)}", buffer_bytes=float(size)))
     return [*changes, together(changes)] if len(changes) > 1 else changes
 
 
@@ -77,7 +88,7 @@ def changes_of(
 class Investigation:
     """What explains the latency tail of the probes. `answer` has the evidence (mburst.analysis.answers.investigate)."""
 
-    answer: Answer
+    answer: InvestigationResult
 
     @property
     def cause(self) -> str:
@@ -151,8 +162,8 @@ class Investigation:
         write_page(self.answer, page)
         return page
 
-    @takes(ChangeAsked)
-    def what_if(self, **change: Unpack[ChangeAsked]) -> WhatIf:
+    @takes(ChangeOptions)
+    def what_if(self, **change: Unpack[ChangeOptions]) -> WhatIf:
         """Predict what a change would do to these probes: see Store.what_if."""
         return predicted(self.answer, changes_of(**change))
 
@@ -162,16 +173,16 @@ class WhatIf:
     """Predicted latency of the recorded probes: as `recorded`, as `modelled` without a change (how far they differ is
     the model's error) and under each of `changes`."""
 
-    answer: Answer
+    answer: InvestigationResult
     replay: Replay
-    changes: list[Outcome]
+    changes: list[PredictedLatency]
 
     @property
-    def recorded(self) -> Outcome:
+    def recorded(self) -> PredictedLatency:
         return self.replay.recorded
 
     @property
-    def modelled(self) -> Outcome:
+    def modelled(self) -> PredictedLatency:
         return self.replay.modelled
 
     @property
@@ -205,8 +216,10 @@ class WhatIf:
         from .tables import of_rows
 
         facts = self.to_dict()
-        before = [{**facts[name], "change": f"as {word}"} for name, word in (
-            ("recorded", "measured"), ("modelled", "modelled"))]
+        before = [
+            {**facts[name], "change": f"as {word}"}
+            for name, word in (("recorded", "measured"), ("modelled", "modelled"))
+        ]
         return of_rows([*before, *facts["changes"]], self.damaged)
 
 
@@ -216,7 +229,7 @@ def _drawn(figure: Figure) -> go.Figure:
     return go.Figure(figure.drawing).update_layout(title={"text": label(figure.title)}, margin={"t": 80})
 
 
-def predicted(answer: Answer, changes: Sequence[Change]) -> WhatIf:
+def predicted(answer: InvestigationResult, changes: Sequence[WhatIfChange]) -> WhatIf:
     """The predictions for CHANGES, or for the usual ones where there are none. Raises MburstError where no late probe
     met a full port."""
     from ..analysis.whatif.replay import usual_changes, what_if

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from ..analysis.bursts.find import BurstDefinition
-    from ..sql import Store
+    from ..sql import StoreFolder
 
 Duration = str | int  # "1ms", or nanoseconds
 Time = str | int | datetime  # "2026-11-20T14:03" (UTC), "24h" (before the newest data), or Unix nanoseconds
@@ -43,11 +43,18 @@ class Scope(NamedTuple):
 
     def no_recording(self, store: str | os.PathLike[str]) -> MburstError:
         """The error that STORE holds nothing of it."""
-        named = {"recording": self.recording, "rack": self.rack, "host": " or ".join(self.hosts or ()),
-                 "interface": self.interface, "direction": self.direction}
+        named = {
+            "recording": self.recording,
+            "rack": self.rack,
+            "host": " or ".join(self.hosts or ()),
+            "interface": self.interface,
+            "direction": self.direction,
+        }
         asked = " and ".join(f"{what} {value}" for what, value in named.items() if value)
-        return MburstError(f"{store}: no recording" + (f" of {asked}" if asked else ""),
-                           "`mburst sql STORE recordings` lists what there is")
+        return MburstError(
+            f"{store}: no recording" + (f" of {asked}" if asked else ""),
+            "`mburst sql STORE recordings` lists what there is",
+        )
 
 
 def names(given: Names | None) -> list[str]:
@@ -92,16 +99,24 @@ def _text(value: Any, what: str, example: str) -> str:
 
 
 def definition_of(
-    bin: Duration | None = None, threshold: Share | None = None, release: Share | None = None,
-    join: Duration | None = None, min_duration: Duration | None = None, link: Rate | None = None,
+    bin: Duration | None = None,
+    threshold: Share | None = None,
+    release: Share | None = None,
+    join: Duration | None = None,
+    min_duration: Duration | None = None,
+    link: Rate | None = None,
 ) -> BurstDefinition:
     """What counts as a burst; None takes the default. Raises UsageError."""
     from ..analysis.bursts.find import THRESHOLD, BurstDefinition
 
     return BurstDefinition(
-        bin_ns=_optional(duration_ns, bin), threshold=THRESHOLD if threshold is None else share_of(threshold),
-        release=_optional(share_of, release), join_ns=_optional(duration_ns, join),
-        min_duration_ns=_optional(duration_ns, min_duration), link_bps=_optional(rate_bps, link))
+        bin_ns=_optional(duration_ns, bin),
+        threshold=THRESHOLD if threshold is None else share_of(threshold),
+        release=_optional(share_of, release),
+        join_ns=_optional(duration_ns, join),
+        min_duration_ns=_optional(duration_ns, min_duration),
+        link_bps=_optional(rate_bps, link),
+    )
 
 
 def _optional(parse: Callable[[Any], Any], value: Any) -> Any:
@@ -109,7 +124,7 @@ def _optional(parse: Callable[[Any], Any], value: Any) -> Any:
 
 
 def span_of(
-    store: Store, since: Time | None, until: Time | None, rack: str | None = None
+    store: StoreFolder, since: Time | None, until: Time | None, rack: str | None = None
 ) -> tuple[int | None, int | None]:
     """Both in Unix nanoseconds; durations count back from the newest data, of RACK where it is given. Raises
     UsageError."""

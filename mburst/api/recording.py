@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from ..errors import UsageError
 from . import importing
-from .asked import Recorded as Options
-from .asked import takes
+from .asked import RecordOptions, takes
 from .importing import Imported
 from .options import Duration, Names, Rate, Size, duration_ns, names, rate_bps, size_bytes
 from .store import Store
@@ -22,10 +21,9 @@ from .store import Store
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ..services.record.recorder import Recorded as Done
-    from ..services.record.recorder import Until
-    from ..services.record.recording import Direction, Live, Progress, Recording, Stamps
-    from ..sql import Store as Folder
+    from ..services.record.recorder import RecordResult, Until
+    from ..services.record.recording import Direction, InterfaceSettings, RecordProgress, RecordSettings, Stamps
+    from ..sql import StoreFolder
 
 NARROWEST_NS, WIDEST_NS = 10_000, 1_000_000_000
 
@@ -47,10 +45,14 @@ class Recorded:
         return of_rows(self.rows, (), about="recordings")
 
 
-@takes(Options)
+@takes(RecordOptions)
 def record(
-    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], store: str | os.PathLike[str], *,
-    filter: str = "", stop: threading.Event | None = None, **options: Unpack[Options],
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    store: str | os.PathLike[str],
+    *,
+    filter: str = "",
+    stop: threading.Event | None = None,
+    **options: Unpack[RecordOptions],
 ) -> Recorded:
     """Record capture files, or an interface, into a store, which is made where there is none: `mburst record`.
 
@@ -61,7 +63,7 @@ def record(
 
     Raises MburstError; of a capture that turns out damaged after all that was read before it is stored."""
     from ..services.record.recording import is_live
-    from ..sql import Store as Folder
+    from ..sql import StoreFolder
     from ..stopping import stopping_by
 
     targets = [os.fspath(source)] if isinstance(source, str | os.PathLike) else [os.fspath(one) for one in source]
@@ -70,18 +72,23 @@ def record(
     wanted = recording_of(targets, filter, **options)
     if is_live(wanted):
         if wanted.live.duration_ns is None and stop is None:
-            raise UsageError(f"{targets[0]} is an interface: the duration of the recording is missing",
-                             "give duration='60s', or an Event as stop")
+            raise UsageError(
+                f"{targets[0]} is an interface: the duration of the recording is missing",
+                "give duration='60s', or an Event as stop",
+            )
     elif stop is not None:
         raise UsageError(f"stop is for interfaces, and {targets[0]} is not one")
-    folder = Folder.create(store)
+    folder = StoreFolder.create(store)
     done = into(folder, wanted, until=partial(stopping_by, stop))
     return Recorded(Store(folder), done.rows, done.new, done.remark)
 
 
 def into(
-    store: Folder, recording: Recording, progress: Callable[[Progress], None] | None = None, until: Until | None = None
-) -> Done:
+    store: StoreFolder,
+    recording: RecordSettings,
+    progress: Callable[[RecordProgress], None] | None = None,
+    until: Until | None = None,
+) -> RecordResult:
     """recorder.record, with settings that the engine refuses as UsageError."""
     from ..services.record.recorder import record as begin
     from ..stopping import stopping
@@ -93,26 +100,54 @@ def into(
 
 
 def recording_of(
-    targets: list[str], filter: str = "", *, link: Rate | None = None, bin: Duration = "100us",
-    source_bin: Duration = "1ms", host: str | None = None, rack: str = "unknown", interface: str | None = None,
-    direction: Direction = "both", local: Names = (), max_sources: int = 4096, reorder_window: Duration = "2ms",
-    inner_ip: bool = False, mtu: int = -1, split_merged: bool = False, backend: str = "auto", **live: Any,
-) -> Recording:
+    targets: list[str],
+    filter: str = "",
+    *,
+    link: Rate | None = None,
+    bin: Duration = "100us",
+    source_bin: Duration = "1ms",
+    host: str | None = None,
+    rack: str = "unknown",
+    interface: str | None = None,
+    direction: Direction = "both",
+    local: Names = (),
+    max_sources: int = 4096,
+    reorder_window: Duration = "2ms",
+    inner_ip: bool = False,
+    mtu: int = -1,
+    split_merged: bool = False,
+    backend: str = "auto",
+    **live: Any,
+) -> RecordSettings:
     """What the options of `mburst record` ask for. A live recording without a host is of this one.
 
     Raises UsageError."""
-    from ..services.record.recording import Recording, is_live
+    from ..services.record.recording import RecordSettings, is_live
 
     link_bps = None if link is None else rate_bps(link)
     if split_merged and not link_bps:
         raise UsageError("--split-merged needs the link speed", "set it with --link")
     if max_sources < 1:
         raise UsageError("--max-sources must be at least 1")
-    recording = Recording(
-        targets=targets, link_bps=link_bps, bin_ns=_width(bin, "--bin"),
-        source_bin_ns=_width(source_bin, "--source-bin"), window_ns=duration_ns(reorder_window), host=host or "unknown",
-        rack=rack, interface=interface, direction=direction, local=names(local), max_sources=max_sources,
-        inner=inner_ip, mtu=mtu, spread=split_merged, filter=filter, backend=backend, live=_live(**live))
+    recording = RecordSettings(
+        targets=targets,
+        link_bps=link_bps,
+        bin_ns=_width(bin, "--bin"),
+        source_bin_ns=_width(source_bin, "--source-bin"),
+        window_ns=duration_ns(reorder_window),
+        host=host or "unknown",
+        rack=rack,
+        interface=interface,
+        direction=direction,
+        local=names(local),
+        max_sources=max_sources,
+        inner=inner_ip,
+        mtu=mtu,
+        spread=split_merged,
+        filter=filter,
+        backend=backend,
+        live=_live(**live),
+    )
     is_interface = is_live(recording)
     if not is_interface and recording.live.duration_ns is not None:
         raise UsageError(f"--duration is for interfaces, and {targets[0]} is not one")
@@ -127,33 +162,48 @@ def _width(value: Duration, what: str) -> int:
 
 
 def _live(
-    duration: Duration | None = None, stamps: Stamps = "auto", threads: int = 1, ring: Size | None = None,
-    snaplen: int = 0, promiscuous: bool = True, cluster: int = 0, force: bool = False,
-) -> Live:
-    from ..services.record.recording import Live
+    duration: Duration | None = None,
+    stamps: Stamps = "auto",
+    threads: int = 1,
+    ring: Size | None = None,
+    snaplen: int = 0,
+    promiscuous: bool = True,
+    cluster: int = 0,
+    force: bool = False,
+) -> InterfaceSettings:
+    from ..services.record.recording import InterfaceSettings
 
     if snaplen < 0 or threads < 1 or cluster < 0:
         raise UsageError("--snaplen, --threads and --cluster cannot be negative, and there is at least one thread")
-    return Live(
-        duration_ns=None if duration is None else duration_ns(duration), snaplen=snaplen, threads=threads,
-        ring_bytes=0 if ring is None else size_bytes(ring), stamps=stamps, promiscuous=promiscuous, cluster=cluster,
-        force=force)
+    return InterfaceSettings(
+        duration_ns=None if duration is None else duration_ns(duration),
+        snaplen=snaplen,
+        threads=threads,
+        ring_bytes=0 if ring is None else size_bytes(ring),
+        stamps=stamps,
+        promiscuous=promiscuous,
+        cluster=cluster,
+        force=force,
+    )
 
 
 def import_csv(
-    table: Literal["probes", "queues"], file: str | os.PathLike[str], store: str | os.PathLike[str], *,
+    table: Literal["probes", "queues"],
+    file: str | os.PathLike[str],
+    store: str | os.PathLike[str],
+    *,
     protocol: str = "",
 ) -> Imported:
     """Add probes or switch queues from a CSV file to a store, which is made where there is none: `mburst import`, whose
     help names the columns. A file that is already in the store adds nothing. Raises MburstError; of a bad file nothing
     is added."""
-    from ..sql import Store as Folder
+    from ..sql import StoreFolder
     from ..telemetry.csv_import import open_text
 
     if table not in ("probes", "queues"):
         raise UsageError(f"a CSV file cannot hold {table!r}", "name probes or queues")
     with open_text(os.fspath(file)) as text:
-        return importing.add(partial(Folder.create, store), table, text, os.fspath(file), protocol)
+        return importing.add(partial(StoreFolder.create, store), table, text, os.fspath(file), protocol)
 
 
 @dataclass(frozen=True)

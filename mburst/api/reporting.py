@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
     from ..analysis.answers.host import LaneReport
-    from ..analysis.answers.paths import Met
+    from ..analysis.answers.paths import PathProbes
     from ..analysis.bursts.find import BurstDefinition
     from ..analysis.rack.period import Period
-    from ..analysis.rack.report import RackReport as OfRack
-    from ..sql import Store
+    from ..analysis.rack.report import RackFigures
+    from ..sql import StoreFolder
     from ..sql.damage import DamagedFile
 
 
@@ -36,7 +36,7 @@ class Report:
     """A report with a section for each interface and direction (`lanes`), and for each probed path (`paths`)."""
 
     lanes: list[LaneReport]
-    paths: list[Met]
+    paths: list[PathProbes]
     definition: BurstDefinition
     damaged: list[DamagedFile]
 
@@ -50,10 +50,14 @@ class Report:
         from ..dashboards.report.path_words import name_of
         from ..dashboards.report.paths import distribution_figure
 
-        drawn = {lane_name(report.lane): timeline(report, self.definition.threshold)
-                 for report in self.lanes if report.bins}
-        return drawn | {name_of(met): distribution_figure(met) for met in self.paths
-                        if any(measured.n for measured in met.measured.values())}
+        drawn = {
+            lane_name(report.lane): timeline(report, self.definition.threshold) for report in self.lanes if report.bins
+        }
+        return drawn | {
+            name_of(met): distribution_figure(met)
+            for met in self.paths
+            if any(measured.n for measured in met.measured.values())
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """The facts of the page: what `mburst report` writes beside it as JSON."""
@@ -72,7 +76,7 @@ class Report:
 class RackReport:
     """A report of a rack in a period. `report` has the figures (mburst.analysis.rack.report)."""
 
-    report: OfRack
+    report: RackFigures
 
     @property
     def damaged(self) -> Sequence[DamagedFile]:
@@ -105,23 +109,29 @@ class RackReport:
         return written
 
 
-def report_of(store: Store, wanted: BurstDefinition, rack: str | None, host: str | None, since_ns: int | None,
-              until_ns: int | None) -> Report:
+def report_of(
+    store: StoreFolder,
+    wanted: BurstDefinition,
+    rack: str | None,
+    host: str | None,
+    since_ns: int | None,
+    until_ns: int | None,
+) -> Report:
     """The report of all that is stored, or of one rack or host. Raises MburstError where there is nothing of it."""
     from ..analysis.answers.host import detect, gather, lanes
-    from ..analysis.answers.paths import Selection, read_met
+    from ..analysis.answers.paths import ProbeSelection, read_met
     from ..sql.damage import damaged_files
 
     with store.connect(rack, since_ns, until_ns) as con:
         chosen = lanes(con, rack, host, wanted.link_bps)
-        probed = read_met(con, Selection(since_ns=since_ns, until_ns=until_ns))
+        probed = read_met(con, ProbeSelection(since_ns=since_ns, until_ns=until_ns))
         if not chosen and (not probed or rack or host):
             raise Scope([host] if host else None, rack).no_recording(store.path)
         found = gather(con, chosen, detect(con, chosen, wanted, since_ns, until_ns), since_ns, until_ns)
         return Report(found, probed, wanted, damaged_files(con))
 
 
-def period_of(store: Store, span: tuple[int | None, int | None], last: str | None, rack: str | None) -> Period:
+def period_of(store: StoreFolder, span: tuple[int | None, int | None], last: str | None, rack: str | None) -> Period:
     """The last whole hour, day or week, or the time between the ends of SPAN, of which an open one is that of what was
     recorded, of RACK where it is given. Raises MburstError."""
     from ..agent.schedule import reports
@@ -135,7 +145,7 @@ def period_of(store: Store, span: tuple[int | None, int | None], last: str | Non
     return reports.last_period(last)
 
 
-def rack_report_of(store: Store, wanted: BurstDefinition, rack: str, period: Period) -> RackReport:
+def rack_report_of(store: StoreFolder, wanted: BurstDefinition, rack: str, period: Period) -> RackReport:
     """The report of a rack; one of which nothing was recorded says so. Raises MburstError."""
     from ..analysis.rack.report import gather
 

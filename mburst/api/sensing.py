@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ..analysis.canary.sensitivity import Curve
+    from ..analysis.canary.sensitivity import DetectionCurve
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class Sensitivity:
     """The detection curves of a store: `curves` has one for each interface, direction, definition of a burst and kind
     of stamps, from its newest canary bursts (mburst.analysis.canary.sensitivity)."""
 
-    curves: list[Curve]
+    curves: list[DetectionCurve]
 
     @property
     def summary(self) -> str:
@@ -44,6 +44,10 @@ class Sensitivity:
 
         from ..dashboards.common.sensitivity_words import point_facts
 
-        return pa.Table.from_pylist([
-            {**curve.setting, "batch": curve.batch, "until_ns": curve.until_ns, **point_facts(point)}
-            for curve in self.curves for point in curve.points])
+        return pa.Table.from_pylist(
+            [
+                {**curve.setting, "batch": curve.batch, "until_ns": curve.until_ns, **point_facts(point)}
+                for curve in self.curves
+                for point in curve.points
+            ]
+        )

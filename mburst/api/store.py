@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ..analysis.bursts.find import BurstDefinition
-    from ..sql import Store as Folder
+    from ..sql import StoreFolder
     from ..sql.damage import DamagedFile
     from .options import Scope
 
@@ -45,9 +45,9 @@ def open(path: str | os.PathLike[str]) -> Store:
     """The store at PATH, as `mburst record` wrote it. Raises MburstError when there is none, or one of another format.
 
     Nothing is read before it is asked for; each question sees what the store holds at that moment."""
-    from ..sql import Store as Folder
+    from ..sql import StoreFolder
 
-    return Store(Folder.open(path))
+    return Store(StoreFolder.open(path))
 
 
 class Store:
@@ -66,7 +66,7 @@ class Store:
     the call itself is wrong), whose `hint` says what to do.
     """
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: StoreFolder) -> None:
         self._folder = folder
         self._closed = False
 
@@ -90,27 +90,36 @@ class Store:
 
     # --- what there is ---
 
-    @takes(asked.Where)
-    def recordings(self, **options: Unpack[asked.Where]) -> pa.Table:
+    @takes(asked.RecordingOptions)
+    def recordings(self, **options: Unpack[asked.RecordingOptions]) -> pa.Table:
         """A row for each recording of one direction of one interface, by its beginning: the table `recordings` of
         docs/schema.md. With a time, those that counted then."""
         with self._connected(self._scope(options)) as (con, scope):
-            return tables.of_query(con, f"""
+            return tables.of_query(
+                con,
+                f"""
                 FROM recordings WHERE {_LANE} AND ($since_ns IS NULL AND $until_ns IS NULL OR recording_id IN (
                     SELECT recording_id FROM recorded WHERE {_TOUCHED}))
-                ORDER BY start_ns NULLS LAST, recording_id""", _of_lane(scope), about="recordings")
+                ORDER BY start_ns NULLS LAST, recording_id""",
+                _of_lane(scope),
+                about="recordings",
+            )
 
-    @takes(asked.Where)
-    def coverage(self, **options: Unpack[asked.Where]) -> pa.Table:
+    @takes(asked.RecordingOptions)
+    def coverage(self, **options: Unpack[asked.RecordingOptions]) -> pa.Table:
         """When each direction of each interface was recorded, and what was lost, a row an interval: the view
         `coverage` of docs/schema.md. With a time, the intervals that reach into it, whole."""
         with self._connected(self._scope(options)) as (con, scope):
-            return tables.of_query(con, f"""
+            return tables.of_query(
+                con,
+                f"""
                 FROM coverage WHERE {_LANE} AND {_TOUCHED} ORDER BY rack, host, interface, direction, start_ns""",
-                _of_lane(scope), about="coverage")
+                _of_lane(scope),
+                about="coverage",
+            )
 
-    @takes(asked.Utilization)
-    def utilization(self, **options: Unpack[asked.Utilization]) -> pa.Table:
+    @takes(asked.UtilizationOptions)
+    def utilization(self, **options: Unpack[asked.UtilizationOptions]) -> pa.Table:
         """Utilization over time: a row for each recorded bin of the width `bin`, those without a packet included, by
         lane and time. ts_ns (its start, Unix ns), packets, bytes and wire_bytes (B), utilization (share of line rate
         over the whole bin; NULL where the link's speed is not known), recorded_ns (how much of the bin was recorded),
@@ -121,8 +130,12 @@ class Store:
 
         bin, link = options.get("bin"), options.get("link")
         with self._connected(self._scope(options)) as (con, scope):
-            query = bins_of(con, None if bin is None else duration_ns(bin), None if link is None else rate_bps(link),
-                            scope.filters())
+            query = bins_of(
+                con,
+                None if bin is None else duration_ns(bin),
+                None if link is None else rate_bps(link),
+                scope.filters(),
+            )
             if query is None:
                 raise scope.no_recording(self.path)
             return tables.of_query(con, *query, about="bins")
@@ -156,18 +169,17 @@ class Store:
 
     # --- bursts ---
 
-    @takes(asked.Bursts)
-    def bursts(self, **options: Unpack[asked.Bursts]) -> pa.Table:
+    @takes(asked.BurstOptions)
+    def bursts(self, **options: Unpack[asked.BurstOptions]) -> pa.Table:
         """A row for each burst, by its start: the fields of `mburst bursts --json` (docs/bursts.md).
 
         Raises MburstError where nothing was recorded, where a line rate is not known (`link`), and, unless `force`,
         where stamps are too coarse for the bins."""
-        with self._detected(asked.definition(options), self._scope(options),
-                          bool(options.get("force"))) as con:
+        with self._detected(asked.definition(options), self._scope(options), bool(options.get("force"))) as con:
             return tables.of_query(con, "FROM listed", about="bursts")
 
-    @takes(asked.Bursts)
-    def senders(self, burst: Mapping[str, Any] | Any = None, **options: Unpack[asked.Bursts]) -> pa.Table:
+    @takes(asked.BurstOptions)
+    def senders(self, burst: Mapping[str, Any] | Any = None, **options: Unpack[asked.BurstOptions]) -> pa.Table:
         """Who sent a burst, a row a sender, most bytes first: source, members, bytes (B), share, onset_ns (its first
         frame in the burst, Unix ns), counted (it is in the fan-in); with recording_id, clock_epoch, start_ns and
         end_ns of the burst.
@@ -184,13 +196,12 @@ class Store:
             found = tables.of_query(con, prepared(con, "burst_senders"), about="burst_senders")
         return found if burst is None else bursts.only(found, burst)
 
-    @takes(asked.Contention)
-    def contention(self, **options: Unpack[asked.Contention]) -> pa.Table:
+    @takes(asked.ContentionOptions)
+    def contention(self, **options: Unpack[asked.ContentionOptions]) -> pa.Table:
         """How many hosts of a rack received bursts at once, a row for each rack in which at least two received any:
         hosts, bursts, share (of the bursts, that overlap one of another host), most (hosts at once), most_ns (when,
         Unix ns), contended_ns (time in which two or more were, ns)."""
-        with self._detected(asked.definition(options), self._scope(options),
-                          bool(options.get("force"))) as con:
+        with self._detected(asked.definition(options), self._scope(options), bool(options.get("force"))) as con:
             return tables.of_query(con, prepared(con, "contention"), about="contention")
 
     def sensitivity(self) -> Sensitivity:
@@ -202,47 +213,63 @@ class Store:
 
     # --- probes and switch queues ---
 
-    @takes(asked.Paths)
-    def latency(self, **options: Unpack[asked.Paths]) -> pa.Table:
+    @takes(asked.PathOptions)
+    def latency(self, **options: Unpack[asked.PathOptions]) -> pa.Table:
         """The latency of each probed path: the view `path_latency` of docs/schema.md, of the probes that were sent in
         the time. Times in ns, by the path's one `measure`; a quantile is NULL where there are too few probes."""
-        return self._probes(f"""
+        return self._probes(
+            f"""
             FROM path_latencies('probes', {_SPAN}, CAST($batch AS VARCHAR)) WHERE {_PATH}
-            ORDER BY src, dst, protocol""", "path_latency", options)
+            ORDER BY src, dst, protocol""",
+            "path_latency",
+            options,
+        )
 
-    @takes(asked.Paths)
-    def probes(self, **options: Unpack[asked.Paths]) -> pa.Table:
+    @takes(asked.PathOptions)
+    def probes(self, **options: Unpack[asked.PathOptions]) -> pa.Table:
         """A row for each probe, by when it was sent: the view `latency` of docs/schema.md. tx_ns in Unix ns,
         latency_ns and round_trip_ns in ns, NULL where the probe was lost or has not the stamps."""
-        return self._probes(f"""
+        return self._probes(
+            f"""
             SELECT batch, seq, src, dst, protocol, tx_ns, lost, measure, latency_ns, round_trip_ns
             FROM measured_probes('probes', {_SPAN}, CAST($batch AS VARCHAR)) WHERE {_PATH}
-            ORDER BY tx_ns, src, dst, protocol, seq""", "latency", options)
+            ORDER BY tx_ns, src, dst, protocol, seq""",
+            "latency",
+            options,
+        )
 
-    @takes(asked.Queues)
-    def queues(self, **options: Unpack[asked.Queues]) -> pa.Table:
+    @takes(asked.QueueOptions)
+    def queues(self, **options: Unpack[asked.QueueOptions]) -> pa.Table:
         """The depth of each switch queue, over the windows that reach into the time: windows, impossible (windows that
         are not to be believed and are left out), max_bytes and p99_bytes (B), dropped_packets, ecn_marked_packets
         (NULL where the device does not say)."""
         with self._windows(options) as (con, where):
             where.pop("since_ns"), where.pop("until_ns")
             return tables.of_query(
-                con, f"FROM ({prepared(con, 'queue_depths').query.rstrip().rstrip(';')}) WHERE {_QUEUE}", where,
-                about="queue_depths")
+                con,
+                f"FROM ({prepared(con, 'queue_depths').query.rstrip().rstrip(';')}) WHERE {_QUEUE}",
+                where,
+                about="queue_depths",
+            )
 
-    @takes(asked.Queues)
-    def queue_windows(self, **options: Unpack[asked.Queues]) -> pa.Table:
+    @takes(asked.QueueOptions)
+    def queue_windows(self, **options: Unpack[asked.QueueOptions]) -> pa.Table:
         """The windows of switch queues that are to be believed, by time: the view `queue_windows` of docs/schema.md.
         Times in Unix ns, depths in B."""
         with self._windows(options) as (con, where):
-            return tables.of_query(con, f"""
+            return tables.of_query(
+                con,
+                f"""
                 FROM believable_windows('queues', {_SPAN}) WHERE {_QUEUE}
-                ORDER BY device, port, queue, window_start_ns, ts_ns""", where, about="queue_windows")
+                ORDER BY device, port, queue, window_start_ns, ts_ns""",
+                where,
+                about="queue_windows",
+            )
 
     # --- answers ---
 
-    @takes(asked.Investigated)
-    def investigate(self, **options: Unpack[asked.Investigated]) -> Investigation:
+    @takes(asked.InvestigationOptions)
+    def investigate(self, **options: Unpack[asked.InvestigationOptions]) -> Investigation:
         """What explains the latency tail of the probes: bursts of the recorded ports, the hosts, the rest of the
         network, or nothing; `undetermined`, with what is missing, where the store cannot say (docs/investigate.md).
 
@@ -252,23 +279,28 @@ class Store:
         warn(answer.damaged)
         return Investigation(answer)
 
-    @takes(asked.WhatIfAsked)
-    def what_if(self, **options: Unpack[asked.WhatIfAsked]) -> WhatIf:
+    @takes(asked.WhatIfOptions)
+    def what_if(self, **options: Unpack[asked.WhatIfOptions]) -> WhatIf:
         """Replay the recorded bursts through a model of their port with something changed, and predict the latency of
         the recorded probes: each change alone, and all together where there are several; without one, the usual ones.
 
         Raises MburstError where no late probe met a full port."""
         self._check_open()
-        changes = investigating.changes_of(**asked.part(options, asked.ChangeAsked))
+        changes = investigating.changes_of(**asked.part(options, asked.ChangeOptions))
         recorded = asked.definition({"link": options.get("recorded_link")})
         answer = investigating.investigated(self._folder, recorded, **_question(options))
         warn(answer.damaged)
         return investigating.predicted(answer, changes)
 
-    @takes(asked.Compared)
+    @takes(asked.ComparisonOptions)
     def compare(
-        self, other: Store | str | os.PathLike[str] | None = None, *, a: Mapping[str, Any] | None = None,
-        b: Mapping[str, Any] | None = None, both: Mapping[str, Any] | None = None, **options: Unpack[asked.Compared],
+        self,
+        other: Store | str | os.PathLike[str] | None = None,
+        *,
+        a: Mapping[str, Any] | None = None,
+        b: Mapping[str, Any] | None = None,
+        both: Mapping[str, Any] | None = None,
+        **options: Unpack[asked.ComparisonOptions],
     ) -> Compared:
         """This store (A) beside another (B), or two parts of this one: latency by percentile with the ratio B / A and
         its 95 % interval, bursts, and requests that need many answers. `a`, `b` and `both` choose what is compared:
@@ -280,13 +312,18 @@ class Store:
         that._check_open()
         sides = [comparing.side_of({**(both or {}), **(mine or {})}) for mine in (a, b)]
         found = comparing.compared(
-            (self._folder, sides[0]), (that._folder, sides[1]), asked.definition(options),
-            measure=options.get("measure"), slow=options.get("slow"), seed=options.get("seed", 1))
+            (self._folder, sides[0]),
+            (that._folder, sides[1]),
+            asked.definition(options),
+            measure=options.get("measure"),
+            slow=options.get("slow"),
+            seed=options.get("seed", 1),
+        )
         warn(found.damaged)
         return found
 
-    @takes(asked.Reported)
-    def report(self, **options: Unpack[asked.Reported]) -> Report:
+    @takes(asked.ReportOptions)
+    def report(self, **options: Unpack[asked.ReportOptions]) -> Report:
         """The report of all that is stored, or of one rack or host: its figures, its facts, and the page to write."""
         self._check_open()
         rack = options.get("rack")
@@ -295,8 +332,8 @@ class Store:
         warn(found.damaged)
         return found
 
-    @takes(asked.RackReported)
-    def rack_report(self, rack: str, **options: Unpack[asked.RackReported]) -> RackReport:
+    @takes(asked.RackReportOptions)
+    def rack_report(self, rack: str, **options: Unpack[asked.RackReportOptions]) -> RackReport:
         """The report of a rack in a period: which of its hosts burst, when, how long and how hard, fed by whom, and
         what changed. An open end of the time is that of what was recorded."""
         self._check_open()
@@ -329,9 +366,7 @@ class Store:
         warn(damaged)
 
     @contextmanager
-    def _detected(
-        self, wanted: BurstDefinition, scope: Scope, force: bool
-    ) -> Iterator[duckdb.DuckDBPyConnection]:
+    def _detected(self, wanted: BurstDefinition, scope: Scope, force: bool) -> Iterator[duckdb.DuckDBPyConnection]:
         """The same with the tables of detect_bursts."""
         from ..sql.damage import damaged_files
 
@@ -342,7 +377,7 @@ class Store:
         warn(damaged)
 
     def _probes(self, query: str, about: str, options: Mapping[str, Any]) -> pa.Table:
-        with self._connected(self._scope(asked.part(options, asked.When))) as (con, scope):
+        with self._connected(self._scope(asked.part(options, asked.TimeOptions))) as (con, scope):
             where = {name: options.get(name) for name in ("src", "dst", "protocol", "batch")}
             return tables.of_query(con, query, {**where, **_span(scope)}, about=about)
 
@@ -351,7 +386,7 @@ class Store:
         """A connection that has the time as variables, and the parameters of _QUEUE and _SPAN."""
         from ..sql.named import set_variables
 
-        with self._connected(self._scope(asked.part(options, asked.When))) as (con, scope):
+        with self._connected(self._scope(asked.part(options, asked.TimeOptions))) as (con, scope):
             set_variables(con, **_span(scope))
             yield con, {**{name: options.get(name) for name in ("device", "port", "queue")}, **_span(scope)}
 
@@ -375,6 +410,6 @@ def _span(scope: Scope) -> dict[str, int | None]:
 
 def _question(options: Mapping[str, Any]) -> dict[str, Any]:
     """Those options of `investigated` that are given."""
-    given = asked.part(options, asked.Tails)
+    given = asked.part(options, asked.TailOptions)
     listed = {"hosts": names(given.pop("host", None)), "alias": names(given.pop("alias", None))}
     return {**{name: value for name, value in given.items() if value is not None}, **listed}

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 def of_query(
-    con: duckdb.DuckDBPyConnection, query: str | duckdb.Statement, parameters: Mapping[str, Any] | None = None, *,
+    con: duckdb.DuckDBPyConnection,
+    query: str | duckdb.Statement,
+    parameters: Mapping[str, Any] | None = None,
+    *,
     about: str = "",
 ) -> pa.Table:
     """The rows of QUERY. ABOUT is the table, view or named query whose columns they are.
@@ -40,8 +43,9 @@ def finished(table: pa.Table, damaged: Iterable[DamagedFile], about: str = "") -
 
     meanings = described.about(about) if about else {}
     columns = [_whole(column) for column in table.columns]
-    fields = [_field(name, column, meanings.get(name, "")) for name, column in
-              zip(table.column_names, columns, strict=True)]
+    fields = [
+        _field(name, column, meanings.get(name, "")) for name, column in zip(table.column_names, columns, strict=True)
+    ]
     missing = json.dumps([file.facts() for file in damaged], ensure_ascii=False)
     return pa.Table.from_arrays(columns, schema=pa.schema(fields, {"damaged_files": missing}))
 

@@ -11,16 +11,40 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..errors import UsageError
 
 if TYPE_CHECKING:
     from ..sql.damage import DamagedFile
 
-VERBS = ["record", "probe", "reflect", "collect", "switch_agent", "doctor", "import_", "canary", "bursts", "sql",
-         "live", "report", "schedule", "run", "metrics", "investigate", "what_if", "compare", "check", "repair",
-         "migrate", "demo"]
+VERBS = [
+    "record",
+    "probe",
+    "reflect",
+    "collect",
+    "switch_agent",
+    "doctor",
+    "import_",
+    "canary",
+    "bursts",
+    "sql",
+    "live",
+    "report",
+    "schedule",
+    "run",
+    "metrics",
+    "investigate",
+    "what_if",
+    "compare",
+    "check",
+    "repair",
+    "migrate",
+    "ship",
+    "fleet",
+    "demo",
+]
 
 WRITERS = {"record", "probe", "collect", "import"}  # whose work is done though another file of the store is damaged
 
@@ -30,6 +54,13 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, f"see `{self.prog} --help`")
+
+    def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
+        """Refers to the help of the verb where that does not know an argument; argparse refers to that of the whole."""
+        found, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            raise UsageError(f"unrecognized arguments: {' '.join(unknown)}", f"see `{self.prog} {found.verb} --help`")
+        return found
 
 
 def build_parser(verb: str = "") -> argparse.ArgumentParser:

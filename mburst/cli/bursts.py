@@ -21,20 +21,22 @@ if TYPE_CHECKING:
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the verb."""
-    parser = verbs.add_parser("bursts", help="list bursts and their senders",
-                              description="List the bursts of each recorded link, with their senders.")
+    parser = verbs.add_parser(
+        "bursts",
+        help="list bursts and their senders",
+        description="List the bursts of each recorded link, with their senders.",
+    )
     parser.add_argument("store", metavar="STORE", help="folder that `mburst record` wrote")
     definition.add_burst_options(parser)
-    parser.add_argument("--force", action="store_true",
-                        help="use fine bins even if the timestamps are too coarse for them")
+    parser.add_argument(
+        "--force", action="store_true", help="use fine bins even if the timestamps are too coarse for them"
+    )
     where = parser.add_argument_group("where and when")
     where.add_argument("--host", action="append", help="only this host's; may be given several times")
     where.add_argument("--rack", help="only this rack's")
     where.add_argument("--interface", metavar="NAME", help="only this interface's")
     where.add_argument("--direction", choices=["in", "out", "mirror"], help="only those of this direction")
-    where.add_argument(
-        "--recording", metavar="ID", help="one recording, as `mburst sql STORE recordings` names it"
-    )
+    where.add_argument("--recording", metavar="ID", help="one recording, as `mburst sql STORE recordings` names it")
     definition.add_time_options(where)
     output.add_format(parser)
     parser.set_defaults(run=run)
@@ -43,25 +45,31 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 def run(arguments: argparse.Namespace) -> int:
     """Find and print."""
     from ..analysis.bursts.find import COLUMNS, listed, listed_json, overlapping_runs
-    from ..analysis.canary.sensitivity import named
     from ..api.bursts import detected
-    from ..sql import Store
+    from ..sql import StoreFolder
 
     wanted = definition.definition_of(arguments)
-    store = Store.open(arguments.store)
+    store = StoreFolder.open(arguments.store)
     since, until = definition.span_of(store, arguments)
-    connection = detected(store, wanted, Scope(arguments.host, arguments.rack, arguments.interface, arguments.direction,
-                                             arguments.recording, since, until), force=arguments.force)
+    connection = detected(
+        store,
+        wanted,
+        Scope(
+            arguments.host, arguments.rack, arguments.interface, arguments.direction, arguments.recording, since, until
+        ),
+        force=arguments.force,
+    )
     if arguments.format == "json":
         output.write_json_objects(listed_json(connection), sys.stdout)
     elif arguments.format == "table":
-        found = named(connection, list(listed(connection)))
-        _print(_recordings(connection, since, until), found, wanted, gaps_behind(connection))
+        _print(_recordings(connection, since, until), list(listed(connection)), wanted, gaps_behind(connection))
     else:
         output.write("csv", COLUMNS, (list(burst.values()) for burst in listed(connection)))
     for first, second in overlapping_runs(connection):
-        say(f"recordings {first} and {second} recorded the same interface and time: bursts are listed for each "
-            "(--recording selects one)")
+        say(
+            f"recordings {first} and {second} recorded the same interface and time: bursts are listed for each "
+            "(--recording selects one)"
+        )
     return 0
 
 
@@ -71,16 +79,24 @@ def _recordings(connection: duckdb.DuckDBPyConnection, since: int | None, until:
     from ..analysis.model.context import dicts
 
     known = coverage.recorded(connection, since, until)
-    rows = dicts(connection, """
+    rows = dicts(
+        connection,
+        """
         SELECT lanes.*, clock, dropped, late, complete, ended
         FROM lanes JOIN (SELECT recording_id, clock, dropped, late, complete, ended, start_ns FROM recordings)
             USING (recording_id)
-        ORDER BY host, interface, direction, start_ns, recording_id""", {})
+        ORDER BY host, interface, direction, start_ns, recording_id""",
+        {},
+    )
     return [{**row, "span_ns": coverage.length(known.get(row["recording_id"], ()))} for row in rows]
 
 
-def _print(recordings: list[dict[str, Any]], bursts: Sequence[Mapping[str, Any]], wanted: BurstDefinition,
-           gaps: dict[str, dict[str, Any]]) -> None:
+def _print(
+    recordings: list[dict[str, Any]],
+    bursts: Sequence[Mapping[str, Any]],
+    wanted: BurstDefinition,
+    gaps: dict[str, dict[str, Any]],
+) -> None:
     """For each recording: the definition, the table, the sum. GAPS are those behind recordings that broke off."""
     for index, lane in enumerate(recordings):
         if index:
@@ -95,22 +111,18 @@ def _print(recordings: list[dict[str, Any]], bursts: Sequence[Mapping[str, Any]]
 def _heading(lane: dict[str, Any], wanted: BurstDefinition) -> str:
     """Line rate, bins, clock and definition: a count of bursts means nothing without them."""
     release = "" if wanted.release is None else f", goes on at {format_share(wanted.release)} or more"
-    return (f"{lane['host']} {lane['interface']} {lane['direction']}: {format_rate(lane['link_bps'])}, "
-            f"bins of {format_duration(lane['bin_ns'])}, stamps: {lane['clock'] or 'not known'}; a burst is "
-            f"{format_share(wanted.threshold)} of line rate or more{release}, joined over gaps up to "
-            f"{format_duration(lane['join_ns'])}, {format_duration(lane['min_duration_ns'])} or longer")
+    return (
+        f"{lane['host']} {lane['interface']} {lane['direction']}: {format_rate(lane['link_bps'])}, "
+        f"bins of {format_duration(lane['bin_ns'])}, stamps: {lane['clock'] or 'not known'}; a burst is "
+        f"{format_share(wanted.threshold)} of line rate or more{release}, joined over gaps up to "
+        f"{format_duration(lane['join_ns'])}, {format_duration(lane['min_duration_ns'])} or longer"
+    )
 
 
 def _top(burst: Mapping[str, Any], shown: int = 3) -> str:
     named = [f"{sender['source']} {format_share(round(sender['share'], 3))}" for sender in burst["top_sources"][:shown]]
     more = burst["sources"] - len(named)
     return ", ".join(named) + (f" and {more} more" if named and more > 0 else "")
-
-
-def _pattern(burst: Mapping[str, Any]) -> str:
-    from ..analysis.canary.sensitivity import pattern_of
-
-    return pattern_of(burst)
 
 
 CELLS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
@@ -120,7 +132,7 @@ CELLS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     "peak": lambda burst: format_share(burst["peak_utilization"]),
     "bytes": lambda burst: format_bytes(burst["bytes"]),
     "fan-in": lambda burst: burst["fan_in"],
-    "pattern": _pattern,
+    "pattern": lambda burst: burst["pattern"],
     "top senders": _top,
     "quality": lambda burst: ", ".join(burst["quality"]),
 }

@@ -30,10 +30,10 @@ from . import definition, output, record
 
 if TYPE_CHECKING:
     from ..analysis.bursts.find import BurstDefinition
-    from ..analysis.canary.sensitivity import Curve
-    from ..services.canary import Run
-    from ..sql import Store
-    from ..telemetry.canary.plan import Cell, Plan
+    from ..analysis.canary.sensitivity import DetectionCurve
+    from ..services.canary import CanaryRun
+    from ..sql import StoreFolder
+    from ..telemetry.canary.plan import BurstShape, CanaryPlan
     from ..telemetry.canary.sender import Sender
 
 DESCRIPTION = """Send bursts of known size and length to a host that mburst records, by UDP to its discard port, and
@@ -51,22 +51,41 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser.add_argument("--sent", metavar="FILE", help="write here the record of what was sent")
     parser.add_argument("--plan", action="store_true", help="print what would be sent, and send nothing")
     what = parser.add_argument_group("sent bursts")
-    what.add_argument("--size", metavar="SIZES", help="bytes of each burst, such as 15kB,60kB (default: what the link "
-                      "carries in 50, 100, 200 and 500 µs, 1 and 2 ms)")
-    what.add_argument("--length", default="0,2ms", metavar="TIMES",
-                      help="time over which each burst is spread; 0: back to back (default: %(default)s)")
-    what.add_argument("--count", type=int, default=75, metavar="N",
-                      help="bursts of each size and length (default: %(default)s; 59 are needed to show 95 %%)")
+    what.add_argument(
+        "--size",
+        metavar="SIZES",
+        help="bytes of each burst, such as 15kB,60kB (default: what the link "
+        "carries in 50, 100, 200 and 500 µs, 1 and 2 ms)",
+    )
+    what.add_argument(
+        "--length",
+        default="0,2ms",
+        metavar="TIMES",
+        help="time over which each burst is spread; 0: back to back (default: %(default)s)",
+    )
+    what.add_argument(
+        "--count",
+        type=int,
+        default=75,
+        metavar="N",
+        help="bursts of each size and length (default: %(default)s; 59 are needed to show 95 %%)",
+    )
     what.add_argument("--gap", default="10ms", metavar="TIME", help="least time between bursts (default: %(default)s)")
-    what.add_argument("--share", default="5%", metavar="SHARE",
-                      help="largest share of the link in any second (default: 5%%, at most 25%%)")
-    what.add_argument("-4", dest="family", action="store_const", const=socket.AF_INET, default=socket.AF_UNSPEC,
-                      help="IPv4 only")
+    what.add_argument(
+        "--share",
+        default="5%",
+        metavar="SHARE",
+        help="largest share of the link in any second (default: 5%%, at most 25%%)",
+    )
+    what.add_argument(
+        "-4", dest="family", action="store_const", const=socket.AF_INET, default=socket.AF_UNSPEC, help="IPv4 only"
+    )
     what.add_argument("-6", dest="family", action="store_const", const=socket.AF_INET6, help="IPv6 only")
     add_reading_options(parser, "print the detection curve as JSON")
     definition.add_burst_options(parser)
-    parser.add_argument("--timeout", default="30s", metavar="TIME",
-                        help="how long to wait for the recorder (default: %(default)s)")
+    parser.add_argument(
+        "--timeout", default="30s", metavar="TIME", help="how long to wait for the recorder (default: %(default)s)"
+    )
     record.add_user_option(parser)
     parser.set_defaults(run=run)
 
@@ -75,13 +94,17 @@ def add_reading_options(parser: argparse.ArgumentParser, json_help: str) -> None
     """--json, and of canary bursts --host and --sender."""
     parser.add_argument("--json", action="store_true", help=json_help)
     parser.add_argument("--host", help="of canary bursts: only recordings of this host, as the store calls it")
-    parser.add_argument("--sender", metavar="ADDRESS", help="of canary bursts: the name of their sender "
-                        "in the recording, where that is not its own address (NAT, tunnels)")
+    parser.add_argument(
+        "--sender",
+        metavar="ADDRESS",
+        help="of canary bursts: the name of their sender "
+        "in the recording, where that is not its own address (NAT, tunnels)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Send, wait, read. 130 where somebody ended it."""
-    from ..services.canary import Run, new_batch
+    from ..services.canary import CanaryRun, new_batch
 
     wanted = definition.definition_of(arguments)
     timeout_s = parse_duration(arguments.timeout) / 1e9
@@ -98,22 +121,23 @@ def run(arguments: argparse.Namespace) -> int:
         confined(arguments)
         sent = send(sender, plan, stop)
         if sent:
-            done = Run(batch, arguments.target, sender.target.address[1], sender.source, plan.link_bps, sent)
+            done = CanaryRun(batch, arguments.target, sender.target.address[1], sender.source, plan.link_bps, sent)
             finish(done, store, wanted, arguments, timeout_s, ended_by)
     return 130 if ended_by else 0
 
 
-def opened(arguments: argparse.Namespace) -> Store | None:
+def opened(arguments: argparse.Namespace) -> StoreFolder | None:
     """The store, where one is named; this process works as its owner from here on. Raises UsageError where nobody would
     learn what was sent."""
-    from ..sql import Store
+    from ..sql import StoreFolder
 
     if not (arguments.store or arguments.sent or arguments.plan):
-        raise UsageError("the record of what was sent would be lost",
-                         "name the recorder's store with -o, or a file with --sent")
+        raise UsageError(
+            "the record of what was sent would be lost", "name the recorder's store with -o, or a file with --sent"
+        )
     if arguments.sent and Path(arguments.sent).exists():
         raise UsageError(f"{arguments.sent} exists", "name a new file with --sent")
-    store = Store.open(arguments.store) if arguments.store else None
+    store = StoreFolder.open(arguments.store) if arguments.store else None
     if arguments.store or arguments.sent:
         privileges.lower(arguments.store or Path(arguments.sent).absolute().parent, arguments.user)
     return store
@@ -135,19 +159,25 @@ def sender_to(arguments: argparse.Namespace, batch: str) -> Sender:
     return Sender(target, bytes.fromhex(batch.removeprefix("canary-")))
 
 
-def planned(arguments: argparse.Namespace, sender: Sender, link_bps: int) -> tuple[Plan, list[Cell]]:
+def planned(arguments: argparse.Namespace, sender: Sender, link_bps: int) -> tuple[CanaryPlan, list[BurstShape]]:
     """The plan that the options make, and the cells that no such link carries. Raises UsageError."""
     from ..telemetry.canary import plan
 
     version = 6 if sender.target.family == socket.AF_INET6 else 4
-    sizes = [parse_size(text) for text in arguments.size.split(",")] if arguments.size \
-        else plan.default_sizes(link_bps)
+    sizes = [parse_size(text) for text in arguments.size.split(",")] if arguments.size else plan.default_sizes(link_bps)
     lengths = [0 if text.strip() == "0" else parse_duration(text) for text in arguments.length.split(",")]
-    return plan.planned(sizes, lengths, arguments.count, link_bps, parse_fraction(arguments.share),
-                               parse_duration(arguments.gap), plan.Frames.of(sender.mtu, version))
+    return plan.planned(
+        sizes,
+        lengths,
+        arguments.count,
+        link_bps,
+        parse_fraction(arguments.share),
+        parse_duration(arguments.gap),
+        plan.Frames.of(sender.mtu, version),
+    )
 
 
-def link_of(arguments: argparse.Namespace, sender: Sender, store: Store | None) -> tuple[int, str]:
+def link_of(arguments: argparse.Namespace, sender: Sender, store: StoreFolder | None) -> tuple[int, str]:
     """The speed of the recorded link and who says so: as given, or the least that the store and this host's interface
     say. Raises UsageError where nobody knows it."""
     from ..capture import device
@@ -158,35 +188,42 @@ def link_of(arguments: argparse.Namespace, sender: Sender, store: Store | None) 
     found = device(interface_of(sender.source))
     known = [(speed, "") for speed in (recorded_speeds(store, arguments.host or arguments.target) if store else [])]
     if found and found["link_bps"] and found["driver"] != "veth":  # which says 10 Gb/s of any
-        known.append((found["link_bps"], f", the speed of {found['name']} here (--link gives that of the recorded "
-                                         "one)"))
+        known.append(
+            (found["link_bps"], f", the speed of {found['name']} here (--link gives that of the recorded one)")
+        )
     if not known:
-        raise UsageError("the speed of the recorded link is not known: the share of the bursts cannot be computed",
-                         "give it with --link, such as --link 10G")
+        raise UsageError(
+            "the speed of the recorded link is not known: the share of the bursts cannot be computed",
+            "give it with --link, such as --link 10G",
+        )
     return min(known)
 
 
-def plan_lines(plan: Plan, left_out: list[Cell], target: str, sender: Sender, origin: str) -> list[str]:
+def plan_lines(plan: CanaryPlan, left_out: list[BurstShape], target: str, sender: Sender, origin: str) -> list[str]:
     """What will be sent, in words."""
     sizes = ", ".join(dict.fromkeys(format_bytes(cell.size_bytes) for cell in plan.cells))
     lengths = " and ".join(dict.fromkeys(length_words(cell) for cell in plan.cells))
     address, port = sender.target.address[:2]
     whom = target if target == address else f"{target} ({address})"
-    lines = [f"{format_count(plan.bursts, 'burst')} from {sender.source} to {whom}, UDP port {port}: {sizes}, each "
-             f"{lengths}, {plan.count:,} times; {format_bytes(plan.wire_bytes)} in about "
-             f"{format_duration(plan.about_ns())}, at most {format_share(plan.share)} of "
-             f"{format_rate(plan.link_bps)} in any second{origin}"]
+    lines = [
+        f"{format_count(plan.bursts, 'burst')} from {sender.source} to {whom}, UDP port {port}: {sizes}, each "
+        f"{lengths}, {plan.count:,} times; {format_bytes(plan.wire_bytes)} in about "
+        f"{format_duration(plan.about_ns())}, at most {format_share(plan.share)} of "
+        f"{format_rate(plan.link_bps)} in any second{origin}"
+    ]
     if left_out:
-        lines.append("left out, as the link carries no more: " + ", ".join(
-            f"{format_bytes(cell.size_bytes)} {length_words(cell)}" for cell in left_out))
+        lines.append(
+            "left out, as the link carries no more: "
+            + ", ".join(f"{format_bytes(cell.size_bytes)} {length_words(cell)}" for cell in left_out)
+        )
     return lines
 
 
-def length_words(cell: Cell) -> str:
+def length_words(cell: BurstShape) -> str:
     return f"over {format_duration(cell.length_ns)}" if cell.length_ns else "back to back"
 
 
-def send(sender: Sender, plan: Plan, stop: threading.Event) -> list[Any]:
+def send(sender: Sender, plan: CanaryPlan, stop: threading.Event) -> list[Any]:
     """Send, with a line of progress on a terminal. Raises MburstError."""
     from ..telemetry.canary.sender import bursts
 
@@ -200,8 +237,14 @@ def send(sender: Sender, plan: Plan, stop: threading.Event) -> list[Any]:
     return sent
 
 
-def finish(done: Run, store: Store | None, wanted: BurstDefinition, arguments: argparse.Namespace, timeout_s: float,
-           ended_by: list[Any]) -> None:
+def finish(
+    done: CanaryRun,
+    store: StoreFolder | None,
+    wanted: BurstDefinition,
+    arguments: argparse.Namespace,
+    timeout_s: float,
+    ended_by: list[Any],
+) -> None:
     """Keep what was sent, and read what was recorded of it. Raises MburstError."""
     from ..services.canary import wait_for
 
@@ -211,8 +254,10 @@ def finish(done: Run, store: Store | None, wanted: BurstDefinition, arguments: a
     if held:
         say(f"this host was delayed in {held:,} of {format_count(len(done.bursts), 'burst')}, which do not count")
     if not store:
-        say(f"sent {format_count(len(done.bursts), 'burst')}; now, where they were recorded: mburst import canary "
-             f"{arguments.sent} -o STORE")
+        say(
+            f"sent {format_count(len(done.bursts), 'burst')}; now, where they were recorded: mburst import canary "
+            f"{arguments.sent} -o STORE"
+        )
         return
     if not ended_by:
         wait_for(store, done, timeout_s, lambda: ended_by)
@@ -222,11 +267,11 @@ def finish(done: Run, store: Store | None, wanted: BurstDefinition, arguments: a
 def import_run(arguments: argparse.Namespace) -> int:
     """`mburst import canary`: read what a store has of what was sent elsewhere. Raises MburstError."""
     from ..services.canary import load
-    from ..sql import Store
+    from ..sql import StoreFolder
 
     wanted = definition.definition_of(arguments)
     done = load(Path(arguments.file))
-    store = Store.open(arguments.store)
+    store = StoreFolder.open(arguments.store)
     privileges.lower(arguments.store, arguments.user)
     privileges.confine([], [arguments.store])
     privileges.drop()
@@ -234,7 +279,7 @@ def import_run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def show(store: Store, done: Run, wanted: BurstDefinition, arguments: argparse.Namespace) -> None:
+def show(store: StoreFolder, done: CanaryRun, wanted: BurstDefinition, arguments: argparse.Namespace) -> None:
     """Read, keep, and print the detection curve of each interface and direction that saw the run. Raises
     MburstError."""
     from ..analysis.canary.sensitivity import curves
@@ -253,7 +298,7 @@ def show(store: Store, done: Run, wanted: BurstDefinition, arguments: argparse.N
     print_lines("", f"kept in {store.path}")
 
 
-def print_curve(curve: Curve) -> None:
+def print_curve(curve: DetectionCurve) -> None:
     """A detection curve, and what it means."""
     from ..dashboards.common import sensitivity_words as words
 

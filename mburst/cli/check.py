@@ -23,11 +23,15 @@ writing is not damaged. Exit code 0: all is sound; 1: it is not."""
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the verb."""
-    parser = verbs.add_parser("check", help="read all of a store again and name what is damaged",
-                              description=DESCRIPTION)
+    parser = verbs.add_parser(
+        "check", help="read all of a store again and name what is damaged", description=DESCRIPTION
+    )
     parser.add_argument("store", metavar="STORE", type=Path, help="folder that `mburst record` wrote")
-    parser.add_argument("--deep", action="store_true",
-                        help="compare the sums of bins and senders with the totals of each recording, too")
+    parser.add_argument(
+        "--deep",
+        action="store_true",
+        help="compare the sums of bins and senders with the totals of each recording, too",
+    )
     parser.add_argument("--json", action="store_true", help="print what was found as JSON")
     parser.set_defaults(run=run)
 
@@ -62,16 +66,27 @@ def clear_progress() -> None:
 
 
 def _show(found: Findings, total: int) -> None:
-    print(f"\r\033[K{found.files:,} files, {format_bytes(found.bytes)} of {format_bytes(total)}", end="",
-          file=sys.stderr, flush=True)
+    print(
+        f"\r\033[K{found.files:,} files, {format_bytes(found.bytes)} of {format_bytes(total)}",
+        end="",
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 def facts(store: Path, found: Findings) -> dict[str, Any]:
     """For programs."""
-    return {"store": str(store), "sound": found.is_sound, "damaged_files": [file.facts() for file in found.damaged],
-            "mismatches": found.mismatches, "remarks": [asdict(remark) for remark in found.remarks],
-            "files": found.files, "bytes": found.bytes, "seconds": round(found.seconds, 3),
-            "recordings_compared": found.recordings_compared}
+    return {
+        "store": str(store),
+        "sound": found.is_sound,
+        "damaged_files": [file.facts() for file in found.damaged],
+        "mismatches": found.mismatches,
+        "remarks": [asdict(remark) for remark in found.remarks],
+        "files": found.files,
+        "bytes": found.bytes,
+        "seconds": round(found.seconds, 3),
+        "recordings_compared": found.recordings_compared,
+    }
 
 
 def summary(found: Findings) -> str:
@@ -84,6 +99,5 @@ def summary(found: Findings) -> str:
     if found.is_sound:
         return f"{text}{speed}: sound"
     wrong = [format_count(len(found.damaged), "damaged file")] if found.damaged else []
-    wrong += [format_count(len(found.mismatches), "mismatched sum", "mismatched sums")] \
-        if found.mismatches else []
+    wrong += [format_count(len(found.mismatches), "mismatched sum", "mismatched sums")] if found.mismatches else []
     return f"{text}{speed}: {' and '.join(wrong)}"

@@ -16,8 +16,8 @@ from ..units import format_duration, parse_duration
 from . import output, record
 
 if TYPE_CHECKING:
-    from ..services.collector import Progress
-    from ..telemetry.gnmi.config import Config, Item, Subscription, Target
+    from ..services.collector import CollectProgress
+    from ..telemetry.gnmi.config import CollectConfig, GnmiTarget, Item, Subscription
 
 DESCRIPTION = """Subscribe to switches by gNMI, and store what they report about their queues, ports, buffers and
 neighbours, until Ctrl-C. The file is gnmic's: targets, subscriptions, globals and environment variables; docs/gnmi.md
@@ -36,7 +36,8 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     look = parser.add_mutually_exclusive_group()
     look.add_argument("--once", action="store_true", help="read each target once, print the values, and store nothing")
     look.add_argument(
-        "--check", action="store_true",
+        "--check",
+        action="store_true",
         help="read the file, print what each path is stored as, and connect to no target",
     )
     output.add_format(parser)
@@ -63,6 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     privileges.lower(arguments.store, arguments.user)
     return collect(config, arguments.store, arguments.duration)
 
+
 def require() -> None:
     """Raises MburstError where the libraries for gNMI are missing. Keeps gRPC's own log lines from the terminal: what
     they are about is in our lines."""
@@ -77,8 +79,9 @@ def require() -> None:
     if lacking:
         raise MburstError(f"gNMI needs the extra `gnmi`: {lacking[0]} is not installed", "pip install 'mburst[gnmi]'")
     if (files := resource.getrlimit(resource.RLIMIT_NOFILE)[0]) < LEAST_FILES:
-        raise MburstError(f"this process may open {files} files, and gNMI needs {LEAST_FILES}",
-                          "allow more open files (ulimit -n)")
+        raise MburstError(
+            f"this process may open {files} files, and gNMI needs {LEAST_FILES}", "allow more open files (ulimit -n)"
+        )
 
 
 def _found(find: Any, name: str) -> bool:
@@ -91,15 +94,15 @@ def _found(find: Any, name: str) -> bool:
 # --- collect --------------------------------------------------------------------------------------------------------
 
 
-def collect(config: Config, store: str, duration: str | None) -> int:
+def collect(config: CollectConfig, store: str, duration: str | None) -> int:
     """Collect until a signal; then print what was collected. 1 where nothing came from any target."""
     import asyncio
 
     from ..services.collector import Collector
-    from ..sql import Store
+    from ..sql import StoreFolder
 
     seconds = parse_duration(duration) / 1e9 if duration else None
-    kept = Store.create(store)
+    kept = StoreFolder.create(store)
     settle(config, store)
 
     async def work() -> Any:
@@ -129,7 +132,7 @@ def collect(config: Config, store: str, duration: str | None) -> int:
     return 0 if any(session.received for session in collector.sessions) else 1
 
 
-def settle(config: Config, store: str) -> None:
+def settle(config: CollectConfig, store: str) -> None:
     """Before anything of a target is heard: give up all rights but to write the store and the pinned certificates, and
     to read the folders of the certificates, which are read with each connection. Raises MburstError."""
     encrypted = [target for target in config.targets if not target.insecure]
@@ -151,13 +154,15 @@ def _pins_folder() -> Path:
     except OSError as error:
         reason = error.strerror or str(error)
     if reason:
-        raise MburstError(f"{folder}: cannot keep certificates there as user {os.geteuid()}: {reason}",
-                          "move the folder to where that user can write, and name its parent's parent by "
-                          "XDG_STATE_HOME; or keep to root with --user root")
+        raise MburstError(
+            f"{folder}: cannot keep certificates there as user {os.geteuid()}: {reason}",
+            "move the folder to where that user can write, and name its parent's parent by "
+            "XDG_STATE_HOME; or keep to root with --user root",
+        )
     return folder
 
 
-def _show(progress: Progress) -> None:
+def _show(progress: CollectProgress) -> None:
     parts = [f"{progress.values_per_s:,.0f} values/s", f"{progress.up} of {progress.targets} targets up"]
     if progress.lag_ns is not None:
         parts.append(f"lag {format_duration(progress.lag_ns)}")
@@ -170,28 +175,28 @@ def _show(progress: Progress) -> None:
 # --- once -----------------------------------------------------------------------------------------------------------
 
 
-def once(config: Config, form: str) -> int:
+def once(config: CollectConfig, form: str) -> int:
     """Ask every target once and print what came."""
     import asyncio
 
     from ..services.collector import device_of, vendors_of
-    from ..telemetry.gnmi.limits import TooMuch
-    from ..telemetry.gnmi.rows import Rows
-    from ..telemetry.gnmi.session import Session
+    from ..telemetry.gnmi.limits import LimitExceeded
+    from ..telemetry.gnmi.rows import CollectedRows
+    from ..telemetry.gnmi.session import DeviceSession
     from ..telemetry.gnmi.session import once as ask
 
     vendors = vendors_of(config)
     rows: list[tuple[str, str, str, str]] = []
 
-    async def of(target: Target) -> list[str]:
-        session = Session(target, device_of(target, config, Rows(), "once", vendors), vendors, say)
+    async def of(target: GnmiTarget) -> list[str]:
+        session = DeviceSession(target, device_of(target, config, CollectedRows(), "once", vendors), vendors, say)
         had = 0
 
         def take(notification: Any) -> None:
             nonlocal had
             had += len(notification.update)
             if had > target.most_paths:
-                raise TooMuch(session.device.full)
+                raise LimitExceeded(session.device.full)
             rows.extend(_listed(session, notification))
 
         try:
@@ -223,7 +228,7 @@ def _listed(session: Any, notification: Any) -> list[tuple[str, str, str, str]]:
             steps += steps_in(update.path)
             kind, value = values.read(update)
             parts = list(values.leaves(value, steps, tables.list_keys)) if kind == "json" else [(steps, value)]
-        except ValueError as error:  # NotUnderstood, NoPath, TooMuch
+        except ValueError as error:  # NotUnderstood, NoPath, LimitExceeded
             parts = [(steps, f"({error})")]
         found += [
             (session.target.name, as_text(path), values.as_text(part), _meaning(tables, path)) for path, part in parts
@@ -246,7 +251,7 @@ def _meaning(tables: Any, steps: Any) -> str:
 # --- check ----------------------------------------------------------------------------------------------------------
 
 
-def check(config: Config) -> int:
+def check(config: CollectConfig) -> int:
     """Say what the file asks for and what it will become."""
     from ..services.collector import vendors_of
     from ..telemetry.gnmi.vendors import Tables
@@ -267,7 +272,7 @@ def check(config: Config) -> int:
     return 0
 
 
-def _trust(target: Target) -> str:
+def _trust(target: GnmiTarget) -> str:
     if target.insecure:
         return "without TLS"
     own = ", with our certificate" if target.tls_cert else ""
@@ -276,7 +281,7 @@ def _trust(target: Target) -> str:
     return f"TLS, {f'CA {target.tls_ca}' if target.tls_ca else 'the CAs of grpc'}{own}"
 
 
-def _asked(subscription: Subscription, target: Target) -> str:
+def _asked(subscription: Subscription, target: GnmiTarget) -> str:
     encoding = subscription.encoding or target.encoding or "PROTO, else JSON_IETF"
     mode = subscription.mode
     if mode == "POLL":
@@ -286,7 +291,7 @@ def _asked(subscription: Subscription, target: Target) -> str:
 
 def _print_item(item: Item, subscription: Subscription, tables: Any) -> None:
     from ..telemetry.gnmi.path import as_text
-    from ..telemetry.gnmi.vendors import Rule
+    from ..telemetry.gnmi.vendors import VendorRule
 
     timing = item.stream_mode if subscription.mode == "STREAM" else ""
     if timing and item.sample_ns:
@@ -295,7 +300,7 @@ def _print_item(item: Item, subscription: Subscription, tables: Any) -> None:
     steps = (*(subscription.prefix.steps if subscription.prefix else ()), *item.path.steps)
     shown: set[str] = set()
     for entry in tables.meanings(steps):
-        if isinstance(entry, Rule):
+        if isinstance(entry, VendorRule):
             columns = ", ".join(
                 dict.fromkeys(
                     meaning.column

@@ -9,7 +9,7 @@ from ..api import options
 
 if TYPE_CHECKING:
     from ..analysis.bursts.find import BurstDefinition
-    from ..sql import Store
+    from ..sql import StoreFolder
 
 
 def add_burst_options(parser: argparse.ArgumentParser) -> None:
@@ -22,27 +22,35 @@ def add_burst_options(parser: argparse.ArgumentParser) -> None:
 
 def add_threshold_options(what: Any) -> None:
     """--threshold, --release, --join and --min-duration."""
-    what.add_argument("--threshold", metavar="SHARE",
-                      help="a burst begins with a bin of at least this utilization, of line rate (default 0.5)")
-    what.add_argument("--release", metavar="SHARE",
-                      help="a burst continues while utilization is at least this (default: the threshold)")
+    what.add_argument(
+        "--threshold",
+        metavar="SHARE",
+        help="a burst begins with a bin of at least this utilization, of line rate (default 0.5)",
+    )
+    what.add_argument(
+        "--release",
+        metavar="SHARE",
+        help="a burst continues while utilization is at least this (default: the threshold)",
+    )
     what.add_argument("--join", metavar="TIME", help="join busy periods over gaps up to this (default 5 bins)")
     what.add_argument("--min-duration", metavar="TIME", help="leave out shorter bursts (default 1 bin)")
 
 
 def add_time_options(group: Any) -> None:
     """--since and --until."""
-    group.add_argument("--since", metavar="TIME",
-                       help="start of the time: 24h (before the newest data) or 2026-11-20T14:03 (UTC)")
+    group.add_argument(
+        "--since", metavar="TIME", help="start of the time: 24h (before the newest data) or 2026-11-20T14:03 (UTC)"
+    )
     group.add_argument("--until", metavar="TIME", help="end of the time, as for --since")
 
 
 def definition_of(arguments: argparse.Namespace) -> BurstDefinition:
     """The definition that add_burst_options' options make. Raises UsageError."""
-    return options.definition_of(arguments.bin, arguments.threshold, arguments.release, arguments.join,
-                                 arguments.min_duration, arguments.link)
+    return options.definition_of(
+        arguments.bin, arguments.threshold, arguments.release, arguments.join, arguments.min_duration, arguments.link
+    )
 
 
-def span_of(store: Store, arguments: argparse.Namespace) -> tuple[int | None, int | None]:
+def span_of(store: StoreFolder, arguments: argparse.Namespace) -> tuple[int | None, int | None]:
     """--since and --until in Unix nanoseconds; durations count back from the newest data. Raises UsageError."""
     return options.span_of(store, arguments.since, arguments.until, arguments.rack)

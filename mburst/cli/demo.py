@@ -5,19 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING
 
 from .. import privileges
 from ..errors import MburstError, UsageError
+from ..interrupting import interruptible
 from ..units import NS_PER_S, parse_duration
 
 if TYPE_CHECKING:
-    from ..lab.demo.cases import Case
+    from ..lab.demo.cases import DemoCase
 
 DEFINITION = ["--bin", "1ms", "--threshold", "0.8", "--join", "5ms", "--min-duration", "3ms"]
 
@@ -72,25 +69,7 @@ def _go_through(folder: Path, arguments: argparse.Namespace, seconds: float) -> 
     return 0
 
 
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Meanwhile, SIGTERM and SIGHUP end the process as Ctrl-C does, so that it cleans up."""
-
-    def interrupt(_number: int, _frame: Any) -> NoReturn:
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def make(folder: Path, seconds: float | None, seed: int) -> Case:
+def make(folder: Path, seconds: float | None, seed: int) -> DemoCase:
     """The case in FOLDER/store: live for so long where this machine can; simulated for None."""
     from ..lab.demo import cases
     from ..lab.rack import RackUnavailable
@@ -104,7 +83,7 @@ def make(folder: Path, seconds: float | None, seed: int) -> Case:
     return cases.simulated(folder, seed)
 
 
-def find(case: Case, folder: Path) -> None:
+def find(case: DemoCase, folder: Path) -> None:
     """Import what is not in the store yet, list bursts, investigate, report. Raises CommandFailed."""
     from ..lab.demo.commands import call, heard
     from ..lab.demo.verdict import verdict

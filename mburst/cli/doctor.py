@@ -73,19 +73,27 @@ def advice(device: Device) -> list[str]:
     """What would distort a measurement on this interface, each with the command that mends it."""
     name = device["name"]
     found = []
-    for arriving, what in ((True, "received frames are merged before capture"),
-                           (False, "sent frames are captured before segmentation")):
+    for arriving, what in (
+        (True, "received frames are merged before capture"),
+        (False, "sent frames are captured before segmentation"),
+    ):
         words = [word for word, receive in device["offloads"] if receive == arriving]
         if words:
-            found.append(f"{what}: wire bytes are estimated, timing inside is lost; for bins below 1 ms: "
-                         f"ethtool -K {name} {' '.join(f'{word} off' for word in words)}")
+            found.append(
+                f"{what}: wire bytes are estimated, timing inside is lost; for bins below 1 ms: "
+                f"ethtool -K {name} {' '.join(f'{word} off' for word in words)}"
+            )
     if device["rx_adaptive"] or device["rx_usecs"] > SLOW_COALESCING_US:
         how = "a varying time" if device["rx_adaptive"] else f"up to {device['rx_usecs']} µs"
-        found.append(f"interrupt coalescing delays frames for {how}, which software timestamps show as "
-                     f"bursts: ethtool -C {name} adaptive-rx off rx-usecs 0, or hardware stamps")
+        found.append(
+            f"interrupt coalescing delays frames for {how}, which software timestamps show as "
+            f"bursts: ethtool -C {name} adaptive-rx off rx-usecs 0, or hardware stamps"
+        )
     if 0 < device["rx_ring"] < device["rx_ring_max"]:
-        found.append(f"the receive ring has {device['rx_ring']:,} of {device['rx_ring_max']:,} descriptors, bursts may "
-                     f"overrun it: ethtool -G {name} rx {device['rx_ring_max']}")
+        found.append(
+            f"the receive ring has {device['rx_ring']:,} of {device['rx_ring_max']:,} descriptors, bursts may "
+            f"overrun it: ethtool -G {name} rx {device['rx_ring_max']}"
+        )
     if device["missed"]:
         found.append(f"the interface lost {device['missed']:,} frames for lack of receive buffers since it came up")
     if not device["link_bps"] and not device["loopback"]:
@@ -98,8 +106,11 @@ def advice(device: Device) -> list[str]:
 def can_capture(found: dict[str, Any]) -> bool:
     """Whether some source runs, and the self-test saw what was sent."""
     test = found["self_test"]
-    whole = not test or "skipped" in test or (
-        test["seen"] + test["dropped"] == test["sent"] and test["bursts_seen"] == test["bursts_sent"])
+    whole = (
+        not test
+        or "skipped" in test
+        or (test["seen"] + test["dropped"] == test["sent"] and test["bursts_seen"] == test["bursts_sent"])
+    )
     return whole and any(not source["reason"] for source in found["sources"])
 
 
@@ -130,9 +141,12 @@ def privileges() -> dict[str, bool]:
 
 def _describe_privileges(held: dict[str, bool], device: Device | None) -> list[str]:
     python = os.path.realpath(sys.executable)
-    lines = ["may capture (CAP_NET_RAW)" if held["net_raw"] else
-             f"may not capture: run as root, or once: sudo setcap cap_net_raw+ep {python}, which lets every script of "
-             "this Python capture; a service takes AmbientCapabilities=CAP_NET_RAW instead"]
+    lines = [
+        "may capture (CAP_NET_RAW)"
+        if held["net_raw"]
+        else f"may not capture: run as root, or once: sudo setcap cap_net_raw+ep {python}, which lets every script of "
+        "this Python capture; a service takes AmbientCapabilities=CAP_NET_RAW instead"
+    ]
     if not held["net_admin"] and (device is None or device["hardware_stamps"]):
         name = device["name"] if device else "INTERFACE"
         lines.append(f"may not switch on hardware stamps (CAP_NET_ADMIN): sudo hwstamp_ctl -i {name} -r 1 does it")
@@ -140,8 +154,11 @@ def _describe_privileges(held: dict[str, bool], device: Device | None) -> list[s
 
 
 def _describe_clock(clock: dict[str, Any]) -> list[str]:
-    state = ("kept by NTP or PTP, within " + format_duration(clock["max_error_ns"]) if clock["synchronized"]
-             else "not synchronized: times cannot be compared with those of other hosts (run chrony or ptp4l)")
+    state = (
+        "kept by NTP or PTP, within " + format_duration(clock["max_error_ns"])
+        if clock["synchronized"]
+        else "not synchronized: times cannot be compared with those of other hosts (run chrony or ptp4l)"
+    )
     lines = [f"system time is {state}"]
     if clock["phc_offset_ns"] is not None:
         lines.append(f"the interface's clock is {format_duration(clock['phc_offset_ns'])} ahead of system time")
@@ -150,12 +167,17 @@ def _describe_clock(clock: dict[str, Any]) -> list[str]:
 
 def _describe_device(device: Device) -> list[str]:
     state = "down" if not device["up"] else "up" if device["carrier"] else "up, but without carrier"
-    stamps = ("hardware, of every frame" if device["hardware_stamps"] else
-              "software (the interface stamps only frames of PTP)" if device["ptp_stamps"] else
-              "software (the interface has none)")
+    stamps = (
+        "hardware, of every frame"
+        if device["hardware_stamps"]
+        else "software (the interface stamps only frames of PTP)"
+        if device["ptp_stamps"]
+        else "software (the interface has none)"
+    )
     clock = f", its clock is /dev/ptp{device['phc_index']}" if device["phc_index"] >= 0 else ""
-    descriptors = (f", {device['rx_ring']:,} descriptors of at most {device['rx_ring_max']:,}"
-                   if device["rx_ring_max"] else "")
+    descriptors = (
+        f", {device['rx_ring']:,} descriptors of at most {device['rx_ring_max']:,}" if device["rx_ring_max"] else ""
+    )
     return [
         f"{state}, driver {device['driver'] or 'none'}, "
         f"{format_rate(device['link_bps']) if device['link_bps'] else 'link speed not known'}, MTU {device['mtu']:,}",
@@ -167,5 +189,7 @@ def _describe_device(device: Device) -> list[str]:
 def _describe_test(test: dict[str, Any]) -> str:
     if "skipped" in test:
         return str(test["skipped"])
-    return (f"sent {test['bursts_sent']} bursts of {test['sent']:,} frames in all, saw {test['bursts_seen']} of "
-            f"{test['seen']:,}, {test['dropped']:,} dropped; stamps: {test['clock']}")
+    return (
+        f"sent {test['bursts_sent']} bursts of {test['sent']:,} frames in all, saw {test['bursts_seen']} of "
+        f"{test['seen']:,}, {test['dropped']:,} dropped; stamps: {test['clock']}"
+    )

@@ -27,8 +27,9 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser = verbs.add_parser("import", help="add probes or switch queues from a CSV file", description=DESCRIPTION)
     parser.add_argument("kind", choices=["probes", "queues", "canary"], help="what the file holds")
     parser.add_argument("file", metavar="FILE", help="CSV, or that compressed by gzip; - for standard input")
-    parser.add_argument("-o", "--store", metavar="STORE", required=True,
-                        help="folder of the store; made where there is none")
+    parser.add_argument(
+        "-o", "--store", metavar="STORE", required=True, help="folder of the store; made where there is none"
+    )
     parser.add_argument("--protocol", default="", help="protocol, where the file has no such column: udp, tcp, icmp")
     canary.add_reading_options(parser, "print what was added as JSON")
     definition.add_burst_options(parser)
@@ -37,7 +38,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ..sql import Store
+    from ..sql import StoreFolder
     from ..telemetry.csv_import import open_text
 
     if arguments.kind == "canary":
@@ -47,8 +48,14 @@ def run(arguments: argparse.Namespace) -> int:
         privileges.lower(arguments.store, arguments.user)
         privileges.confine([], [_there(Path(arguments.store).absolute())])
         privileges.drop()
-        imported = importing.add(partial(Store.create, arguments.store), arguments.kind, text, arguments.file,
-                                 arguments.protocol, lambda: ended_by)
+        imported = importing.add(
+            partial(StoreFolder.create, arguments.store),
+            arguments.kind,
+            text,
+            arguments.file,
+            arguments.protocol,
+            lambda: ended_by,
+        )
     result = imported._asdict()
     sys.stdout.write(json.dumps(result) + "\n" if arguments.json else "\n".join(lines_of(result)) + "\n")
     return 0

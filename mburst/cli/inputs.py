@@ -28,10 +28,19 @@ class Inputs(NamedTuple):
 
 def add_options(parser: Any) -> None:
     """FILE, INTERFACE and FILTER as arguments, and -r, -i and -f."""
-    parser.add_argument("inputs", nargs="*", metavar="FILE|INTERFACE|FILTER",
-                        help="files or an interface, then a pcap filter if any; behind -r and -i a filter")
-    parser.add_argument("-r", dest="files", action="append", metavar="FILE",
-                        help="a capture file, - for standard input; may be repeated")
+    parser.add_argument(
+        "inputs",
+        nargs="*",
+        metavar="FILE|INTERFACE|FILTER",
+        help="files or an interface, then a pcap filter if any; behind -r and -i a filter",
+    )
+    parser.add_argument(
+        "-r",
+        dest="files",
+        action="append",
+        metavar="FILE",
+        help="a capture file, - for standard input; may be repeated",
+    )
     parser.add_argument("-i", dest="device", metavar="INTERFACE", help="an interface to capture from")
     parser.add_argument("-f", "--filter", default="", metavar="FILTER", help="a pcap filter, in one word for the shell")
 
@@ -63,7 +72,7 @@ def _split(inputs: list[str], backend: str) -> tuple[list[str], list[str]]:
     is_device = backend == "pfring" and ":" in inputs[0]  # of one of its modules: pcap:FILE, zc:eth0
     if not count and is_like_a_file(inputs[0]) and not is_device and not is_interface(inputs[0]):
         raise no_such_file(inputs[0])
-    return inputs[:count or 1], inputs[count or 1:]
+    return inputs[: count or 1], inputs[count or 1 :]
 
 
 def _existing(name: str) -> str:
@@ -114,8 +123,10 @@ def no_such_file(name: str) -> MburstError:
         near = difflib.get_close_matches(path.name, [entry.name for entry in path.parent.iterdir()], 1)
     except OSError:
         near = []
-    return MburstError(f"{name}: no such file", f"there is {path.parent / near[0]}" if near else
-                       "files come first, a filter behind them or with -f")
+    return MburstError(
+        f"{name}: no such file",
+        f"there is {path.parent / near[0]}" if near else "files come first, a filter behind them or with -f",
+    )
 
 
 def is_interface(name: str) -> bool:

@@ -16,9 +16,9 @@ from ..names import print_lines
 from . import definition, output
 
 if TYPE_CHECKING:
-    from ..analysis.answers.investigate import Investigation as Answer
+    from ..analysis.answers.investigate import InvestigationResult
     from ..analysis.bursts.find import BurstDefinition
-    from ..sql import Store
+    from ..sql import StoreFolder
 
 DESCRIPTION = """Determine what explains the latency tail of the probes in a store: bursts of the recorded ports, the
 hosts, the rest of the network, or nothing because there is no tail; or `undetermined`, with what is missing, where
@@ -27,9 +27,7 @@ the recording is insufficient. A capture file is recorded into a temporary store
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the verb."""
-    parser = verbs.add_parser(
-        "investigate", help="test whether bursts cause the latency tail", description=DESCRIPTION
-    )
+    parser = verbs.add_parser("investigate", help="test whether bursts cause the latency tail", description=DESCRIPTION)
     add_scope(parser)
     output = parser.add_argument_group("output")
     output.add_argument("-o", "--output", metavar="FILE", help="write a page as one HTML file")
@@ -48,9 +46,7 @@ def add_scope(parser: argparse.ArgumentParser) -> None:
         "store", metavar="STORE|CAPTURE", help="folder that `mburst record` wrote, or a capture file (with --link)"
     )
     scope = parser.add_argument_group("what to investigate")
-    scope.add_argument(
-        "--probes", metavar="FILE", help="CSV of probes for a capture file (as `mburst import probes`)"
-    )
+    scope.add_argument("--probes", metavar="FILE", help="CSV of probes for a capture file (as `mburst import probes`)")
     scope.add_argument("--queues", metavar="FILE", help="CSV of queue windows for a capture file")
     scope.add_argument(
         "--host", action="append", default=[], help="only this recorded host; may be given several times"
@@ -70,11 +66,15 @@ def add_scope(parser: argparse.ArgumentParser) -> None:
         "recorded link: 1ms at 1 Gb/s, 200us at 25 Gb/s, 100us at 100 Gb/s)",
     )
     scope.add_argument(
-        "--tail-factor", default=5.0, type=float, metavar="N",
-        help="and by this factor of the median (default: %(default)s)"
+        "--tail-factor",
+        default=5.0,
+        type=float,
+        metavar="N",
+        help="and by this factor of the median (default: %(default)s)",
     )
-    scope.add_argument("--seed", default=1, type=int,
-                       help="seed of the resampling; the same seed gives the same answer")
+    scope.add_argument(
+        "--seed", default=1, type=int, help="seed of the resampling; the same seed gives the same answer"
+    )
     definition.add_time_options(scope)
 
 
@@ -96,34 +96,43 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def asked_for(arguments: argparse.Namespace, wanted: BurstDefinition) -> Answer:
+def asked_for(arguments: argparse.Namespace, wanted: BurstDefinition) -> InvestigationResult:
     """The investigation that the options of add_scope ask for."""
     with opened(arguments, wanted.link_bps) as store:
-        return investigated(store, wanted, hosts=arguments.host, rack=arguments.rack, alias=arguments.alias,
-                     tail=arguments.tail, tail_factor=arguments.tail_factor, seed=arguments.seed,
-                     since=arguments.since, until=arguments.until)
+        return investigated(
+            store,
+            wanted,
+            hosts=arguments.host,
+            rack=arguments.rack,
+            alias=arguments.alias,
+            tail=arguments.tail,
+            tail_factor=arguments.tail_factor,
+            seed=arguments.seed,
+            since=arguments.since,
+            until=arguments.until,
+        )
 
 
 @contextmanager
-def opened(arguments: argparse.Namespace, link_bps: int | None) -> Iterator[Store]:
+def opened(arguments: argparse.Namespace, link_bps: int | None) -> Iterator[StoreFolder]:
     """The store, or one made of a capture for as long as it is needed."""
-    from ..sql import Store
+    from ..sql import StoreFolder
 
     path = Path(arguments.store)
     if not path.is_file():
         if arguments.probes or arguments.queues:
             raise UsageError("--probes and --queues go with a capture", "`mburst import` adds them to a store")
-        yield Store.open(path)
+        yield StoreFolder.open(path)
         return
     from ..api.importing import import_csv
     from ..services.record.recorder import record
-    from ..services.record.recording import Recording
+    from ..services.record.recording import RecordSettings
 
     with tempfile.TemporaryDirectory(prefix="mburst-") as folder:
-        store = Store.create(Path(folder, "store"))
+        store = StoreFolder.create(Path(folder, "store"))
         record(
             store,
-            Recording(
+            RecordSettings(
                 [str(path)],
                 link_bps=link_bps,
                 host=arguments.host[0] if arguments.host else "unknown",

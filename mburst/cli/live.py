@@ -17,9 +17,9 @@ from ..stopping import stopping
 from . import definition, inputs, record, serving
 
 if TYPE_CHECKING:
-    from ..services.live import Service
-    from ..sql import Store
-    from ..web.address import Where
+    from ..services.live import LiveService
+    from ..sql import StoreFolder
+    from ..web.address import ListenAddress
 
 
 def add_parser(verbs: Any) -> None:
@@ -31,15 +31,22 @@ def add_parser(verbs: Any) -> None:
         "interface, which is recorded meanwhile, into a store of its own that is removed in the end, or into --store. "
         "No request is sent to another host. Needs the extra `live`.",
     )
-    parser.add_argument("inputs", nargs="+", metavar="STORE|INTERFACE|FILTER",
-                        help="a store, or an interface and a pcap filter if any")
+    parser.add_argument(
+        "inputs", nargs="+", metavar="STORE|INTERFACE|FILTER", help="a store, or an interface and a pcap filter if any"
+    )
     web = parser.add_argument_group("the page")
-    web.add_argument("--listen", default="127.0.0.1:8470", metavar="ADDRESS:PORT",
-                     help="address to listen on (default: %(default)s, for this machine only)")
+    web.add_argument(
+        "--listen",
+        default="127.0.0.1:8470",
+        metavar="ADDRESS:PORT",
+        help="address to listen on (default: %(default)s, for this machine only)",
+    )
     serving.add_options(web, "instead of a random one at each start, which is part of the printed address")
     definition.add_threshold_options(parser.add_argument_group("definition of a burst"))
-    recording = parser.add_argument_group("what is recorded (of a store: --rack alone is shown, --link is taken as "
-                                          "line rate, and bursts are detected in bins of --bin)")
+    recording = parser.add_argument_group(
+        "what is recorded (of a store: --rack alone is shown, --link is taken as "
+        "line rate, and bursts are detected in bins of --bin)"
+    )
     recording.add_argument("-o", "--store", metavar="STORE", help="keep the recording of an interface in this store")
     record.add_recording_options(recording)
     record.add_live_options(parser)
@@ -50,8 +57,10 @@ def add_parser(verbs: Any) -> None:
 def as_part(arguments: argparse.Namespace) -> None:
     """What `mburst run` has to know of such a part before it starts it. Raises UsageError."""
     if not arguments.token_file and not arguments.open:
-        raise UsageError("no token-file: what a part prints is logged, and a token must not be in a log",
-                         'write token-file = "FILE", or open = true to disable the token')
+        raise UsageError(
+            "no token-file: what a part prints is logged, and a token must not be in a log",
+            'write token-file = "FILE", or open = true to disable the token',
+        )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -64,26 +73,34 @@ def run(arguments: argparse.Namespace) -> int:
     return _record(arguments, where)
 
 
-def _service(arguments: argparse.Namespace, store: Store, where: Where, title: str, **more: Any) -> Service:
-    from ..services.live import Service
+def _service(
+    arguments: argparse.Namespace, store: StoreFolder, where: ListenAddress, title: str, **more: Any
+) -> LiveService:
+    from ..services.live import LiveService
 
-    return Service(store, arguments.rack if more.get("dropped") is None else None,
-                   definition.definition_of(arguments), where, title, **more)
+    return LiveService(
+        store,
+        arguments.rack if more.get("dropped") is None else None,
+        definition.definition_of(arguments),
+        where,
+        title,
+        **more,
+    )
 
 
-def _say(service: Service, what: str) -> None:
+def _say(service: LiveService, what: str) -> None:
     print(f"{shown(what)}: {service.url}", flush=True)
     print("Ctrl-C ends it.", file=sys.stderr)
 
 
-def _serve(arguments: argparse.Namespace, where: Where, folder: Path) -> int:
+def _serve(arguments: argparse.Namespace, where: ListenAddress, folder: Path) -> int:
     """The view of a store. Ctrl-C is how it ends."""
-    from ..sql import Store
+    from ..sql import StoreFolder
 
     if arguments.store or len(arguments.inputs) > 1 or arguments.duration:
         raise UsageError(f"{folder} is a store: --store, --duration and a filter are for an interface")
     privileges.lower(folder, arguments.user)
-    service = _service(arguments, Store.open(folder), where, str(folder))
+    service = _service(arguments, StoreFolder.open(folder), where, str(folder))
     privileges.confine([], [folder])
     privileges.drop()
     with stopping(service.stop) as ended_by:
@@ -92,24 +109,27 @@ def _serve(arguments: argparse.Namespace, where: Where, folder: Path) -> int:
     return 130 if signal.SIGINT in ended_by else 0
 
 
-def _record(arguments: argparse.Namespace, where: Where) -> int:
+def _record(arguments: argparse.Namespace, where: ListenAddress) -> int:
     """The view of an interface, recorded as `mburst record` does it."""
     from ..api.recording import into
-    from ..services.record.recording import Progress, is_live
-    from ..sql import Store
+    from ..services.record.recording import RecordProgress, is_live
+    from ..sql import StoreFolder
 
     name = arguments.inputs[0]
-    neither = MburstError(f"{name}: neither a store nor an interface of this machine",
-                          "`mburst record` makes a store of a capture, `mburst doctor` lists interfaces")
+    neither = MburstError(
+        f"{name}: neither a store nor an interface of this machine",
+        "`mburst record` makes a store of a capture, `mburst doctor` lists interfaces",
+    )
     if arguments.backend == "auto" and not inputs.is_interface(name):
         raise neither
-    recording = record.recording_of(argparse.Namespace(
-        **{**vars(arguments), "bin": arguments.bin or "100us", "rack": arguments.rack or "unknown"}))
+    recording = record.recording_of(
+        argparse.Namespace(**{**vars(arguments), "bin": arguments.bin or "100us", "rack": arguments.rack or "unknown"})
+    )
     if not is_live(recording):
         raise neither
     dropped: int | None = None  # packets, once it records
 
-    def progress(now: Progress) -> None:
+    def progress(now: RecordProgress) -> None:
         nonlocal dropped
         if dropped is None:
             _say(service, f"live view of {name}")
@@ -118,7 +138,7 @@ def _record(arguments: argparse.Namespace, where: Where) -> int:
     with ExitStack() as stack:
         privileges.lower(arguments.store or tempfile.gettempdir(), arguments.user)
         folder = arguments.store or stack.enter_context(tempfile.TemporaryDirectory(prefix="mburst-live-"))
-        store = Store.create(folder)
+        store = StoreFolder.create(folder)
         service = _service(arguments, store, where, name, dropped=lambda: dropped or 0)
         if recording.backend != "pfring":  # libraries of network cards open what they like
             privileges.confine(recording.targets, [folder], [] if arguments.store else [tempfile.gettempdir()])

@@ -16,7 +16,7 @@ from ..stopping import stopping
 from . import definition, record, serving
 
 if TYPE_CHECKING:
-    from ..web.address import Where
+    from ..web.address import ListenAddress
 
 PORT = 9620
 
@@ -29,12 +29,19 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     """Adds the verb."""
     parser = verbs.add_parser("metrics", help="export a store's bursts to Prometheus", description=DESCRIPTION)
     parser.add_argument("store", metavar="STORE", help="folder of the store; made where there is none")
-    parser.add_argument("--listen", default="127.0.0.1:9620", metavar="ADDRESS:PORT",
-                        help="address to listen on (default: %(default)s, for this machine only; elsewhere a token is "
-                        "needed, or --open)")
+    parser.add_argument(
+        "--listen",
+        default="127.0.0.1:9620",
+        metavar="ADDRESS:PORT",
+        help="address to listen on (default: %(default)s, for this machine only; elsewhere a token is "
+        "needed, or --open)",
+    )
     serving.add_options(parser, "as a Bearer token (none is required on this machine without this option)")
-    parser.add_argument("--since", metavar="TIME",
-                        help="start of the counters: 24h (before the newest data) or 2026-11-20T14:03 (default: now)")
+    parser.add_argument(
+        "--since",
+        metavar="TIME",
+        help="start of the counters: 24h (before the newest data) or 2026-11-20T14:03 (default: now)",
+    )
     definition.add_burst_options(parser)
     record.add_user_option(parser)
     parser.set_defaults(run=run, until=None, rack=None)
@@ -42,20 +49,20 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until a signal."""
-    from ..agent.metrics.exporter import Service, require
+    from ..agent.metrics.exporter import MetricsService, require
     from ..agent.metrics.meter import Meter
-    from ..sql import Store
+    from ..sql import StoreFolder
 
     require()
     where = where_of(arguments)
     privileges.lower(arguments.store, arguments.user)
     if not Path(arguments.store).exists():
         say(f"{arguments.store}: new store: empty until something is recorded into it")
-    store = Store.create(arguments.store)
+    store = StoreFolder.create(arguments.store)
     since, _ = definition.span_of(store, arguments)
     meter = Meter(store, definition.definition_of(arguments), since)
     with closing(meter):
-        service = Service(meter, where)
+        service = MetricsService(meter, where)
         privileges.confine([], [store.path])
         privileges.drop()
         with stopping(service.stop) as ended_by:
@@ -64,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 130 if signal.SIGINT in ended_by else 0
 
 
-def where_of(arguments: argparse.Namespace) -> Where:
+def where_of(arguments: argparse.Namespace) -> ListenAddress:
     """Where to listen. On loopback no token is asked for unless there is a file of one: Prometheus on this machine
     should need no secret for sums by host, interface and path, in which no sender is named. Elsewhere it takes a token,
     or --open. Raises MburstError."""
@@ -72,6 +79,8 @@ def where_of(arguments: argparse.Namespace) -> Where:
     if where.made and where.loopback:
         return replace(where, token=None, made=False)
     if where.made:
-        raise UsageError(f"{where.host} is reached from other machines: give --token-file FILE",
-                         "Prometheus sends it with `authorization: {credentials_file: FILE}`; --open disables it")
+        raise UsageError(
+            f"{where.host} is reached from other machines: give --token-file FILE",
+            "Prometheus sends it with `authorization: {credentials_file: FILE}`; --open disables it",
+        )
     return where

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..sql.repair.migration import Outcome
+    from ..sql.repair.migration import MigrationResult
 
 DESCRIPTION = """Write what a store of format 1 holds into a new store of the present format. The old store is only
 read, and nothing may record into it meanwhile. What was written is read again, and its sums are compared with what was
@@ -36,8 +36,10 @@ def run(arguments: argparse.Namespace) -> int:
         print(line)
     for damaged in outcome.damaged:
         print(f"mburst: {damaged}", file=sys.stderr)
-    print(f"{outcome.files:,} files migrated into {arguments.new}"
-          + (f", but for {len(outcome.damaged):,} that cannot be read" if outcome.damaged else ""))
+    print(
+        f"{outcome.files:,} files migrated into {arguments.new}"
+        + (f", but for {len(outcome.damaged):,} that cannot be read" if outcome.damaged else "")
+    )
     return 1 if outcome.damaged else 0
 
 
@@ -45,14 +47,15 @@ def _show(done: int, total: int) -> None:
     print(f"\r\033[K{done:,} of {total:,} files", end="", file=sys.stderr, flush=True)
 
 
-def described(outcome: Outcome) -> list[str]:
+def described(outcome: MigrationResult) -> list[str]:
     """What is in the new store, a line for each table, and what is different there."""
     lines = []
     for table, sums in sorted(outcome.tables.items()):
         size = f", {sums.columns['bytes']:,} bytes" if "bytes" in sums.columns else ""
         lines.append(f"{table}: {sums.rows:,} rows{size}, the same before and after")
     if outcome.killed:
-        lines.append(f"note: {outcome.killed:,} rows are of recordings that did not end: their totals come from their "
-                     "bins")
+        lines.append(
+            f"note: {outcome.killed:,} rows are of recordings that did not end: their totals come from their bins"
+        )
     lines += [f"note: the column {name} is left out: not in this format" for name in sorted(outcome.left_out)]
     return lines

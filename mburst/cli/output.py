@@ -20,10 +20,16 @@ ALIGNED = 1000  # rows that the widths of a table are taken from
 def add_format(parser: argparse.ArgumentParser) -> None:
     """Adds --json and --csv."""
     formats = parser.add_mutually_exclusive_group()
-    formats.add_argument("--json", dest="format", action="store_const", const="json",
-                         help="print a JSON list of objects")
-    formats.add_argument("--csv", dest="format", action="store_const", const="csv",
-                         help="CSV with a header; text that a spreadsheet evaluates begins with '")
+    formats.add_argument(
+        "--json", dest="format", action="store_const", const="json", help="print a JSON list of objects"
+    )
+    formats.add_argument(
+        "--csv",
+        dest="format",
+        action="store_const",
+        const="csv",
+        help="CSV with a header; text that a spreadsheet evaluates begins with '",
+    )
     parser.set_defaults(format="table")
 
 
@@ -59,9 +65,16 @@ def write_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO
     see = shown if out.isatty() else str
     writer.writerow(see(cell(column)) for column in columns)  # names from a store, where a PIVOT makes them columns
     for row in rows:
-        writer.writerow([see(cell(value)) if isinstance(value, str) else
-                         json.dumps(value, ensure_ascii=out.isatty(), default=_plain) if isinstance(value, list | dict)
-                         else value for value in row])
+        writer.writerow(
+            [
+                see(cell(value))
+                if isinstance(value, str)
+                else json.dumps(value, ensure_ascii=out.isatty(), default=_plain)
+                if isinstance(value, list | dict)
+                else value
+                for value in row
+            ]
+        )
 
 
 class _UnixLines:

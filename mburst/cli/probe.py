@@ -19,12 +19,12 @@ from ..units import format_count, format_duration, format_share, parse_duration
 from . import output, record
 
 if TYPE_CHECKING:
-    from ..analysis.answers.paths import Distribution, Met
+    from ..analysis.answers.paths import Distribution, PathProbes
     from ..services.prober import PathCounts
-    from ..sql import Store
-    from ..telemetry.probe.exchanges import Counts
-    from ..telemetry.probe.prober import Plan
-    from ..telemetry.probe.targets import Target
+    from ..sql import StoreFolder
+    from ..telemetry.probe.exchanges import ProbeCounts
+    from ..telemetry.probe.prober import ProbePlan
+    from ..telemetry.probe.targets import ProbeTarget
 
 DESCRIPTION = """Probe hosts at fixed or random times, with stamps of application, kernel and network interface on both
 ends, until Ctrl-C. The other end runs `mburst reflect` (or another reflector of STAMP or TWAMP Light) for udp, and that
@@ -33,38 +33,62 @@ FASTEST, MOST_PORTS = 5000, 64
 MOST_TOGETHER = 15_000  # probes a second: beyond, a core is not enough (bench/bench_probe.py)
 PROTOCOLS = {"udp": (64, 44), "tcp": (64, 16), "icmp": (56, 16)}  # usual and least size
 MOST_BYTES = 65_000
-DSCP = {"ef": 46, **{f"cs{n}": 8 * n for n in range(8)}, **{f"af{a}{b}": 8 * a + 2 * b for a in range(1, 5)
-                                                            for b in range(1, 4)}}
+DSCP = {
+    "ef": 46,
+    **{f"cs{n}": 8 * n for n in range(8)},
+    **{f"af{a}{b}": 8 * a + 2 * b for a in range(1, 5) for b in range(1, 4)},
+}
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the verb."""
     parser = verbs.add_parser("probe", help="measure latency to other hosts", description=DESCRIPTION)
     parser.add_argument("targets", nargs="+", metavar="HOST[:PORT]", help="hosts to probe (default port: 8620)")
-    parser.add_argument("-o", "--store", metavar="STORE",
-                        help="folder of a store to keep the probes in; made where there is none")
+    parser.add_argument(
+        "-o", "--store", metavar="STORE", help="folder of a store to keep the probes in; made where there is none"
+    )
     parser.add_argument("--json", action="store_true", help="print what was measured as JSON")
     when = parser.add_argument_group("when")
-    when.add_argument("--rate", default="1000/s", metavar="N/s",
-                      help="probes a second to each host, up to 5000 (default: %(default)s)")
-    when.add_argument("--spacing", choices=["poisson", "fixed"], default="poisson",
-                      help="random, so that no rhythm is missed, or evenly spaced (default: %(default)s)")
+    when.add_argument(
+        "--rate",
+        default="1000/s",
+        metavar="N/s",
+        help="probes a second to each host, up to 5000 (default: %(default)s)",
+    )
+    when.add_argument(
+        "--spacing",
+        choices=["poisson", "fixed"],
+        default="poisson",
+        help="random, so that no rhythm is missed, or evenly spaced (default: %(default)s)",
+    )
     when.add_argument("--duration", metavar="TIME", help="duration, such as 60s (default: until Ctrl-C)")
     when.add_argument("--count", type=int, metavar="N", help="number of probes to each host")
-    when.add_argument("--timeout", default="2s", metavar="TIME",
-                      help="a probe without an answer by then is lost (default: %(default)s)")
+    when.add_argument(
+        "--timeout",
+        default="2s",
+        metavar="TIME",
+        help="a probe without an answer by then is lost (default: %(default)s)",
+    )
     when.add_argument("--seed", type=int, metavar="N", help="seed of the random sending times")
     how = parser.add_argument_group("how")
-    how.add_argument("--protocol", choices=list(PROTOCOLS), default="udp",
-                     help="udp: STAMP; tcp: echo on a kept connection; icmp: ping (default: %(default)s)")
+    how.add_argument(
+        "--protocol",
+        choices=list(PROTOCOLS),
+        default="udp",
+        help="udp: STAMP; tcp: echo on a kept connection; icmp: ping (default: %(default)s)",
+    )
     how.add_argument("--size", type=int, metavar="BYTES", help="bytes of a probe's payload (default: 64; icmp: 56)")
-    how.add_argument("--source-ports", metavar="N|PORTS",
-                     help=f"ports to send from in turn, each a path of its own: how many (up to {MOST_PORTS}), or "
-                     "which, such as 40000-40007")
+    how.add_argument(
+        "--source-ports",
+        metavar="N|PORTS",
+        help=f"ports to send from in turn, each a path of its own: how many (up to {MOST_PORTS}), or "
+        "which, such as 40000-40007",
+    )
     how.add_argument("--source", default="", metavar="ADDRESS", help="source address of the probes")
     how.add_argument("--dscp", default="0", metavar="CLASS", help="0 to 63, or a name such as ef or af41")
-    how.add_argument("-4", dest="family", action="store_const", const=socket.AF_INET, default=socket.AF_UNSPEC,
-                     help="IPv4 only")
+    how.add_argument(
+        "-4", dest="family", action="store_const", const=socket.AF_INET, default=socket.AF_UNSPEC, help="IPv4 only"
+    )
     how.add_argument("-6", dest="family", action="store_const", const=socket.AF_INET6, help="IPv6 only")
     how.add_argument("--host", help="name of this end in the store (default: the host's name)")
     record.add_user_option(parser)
@@ -77,23 +101,30 @@ def run(arguments: argparse.Namespace) -> int:
     targets, unresolved = resolved(arguments)
     privileges.lower(arguments.store or tempfile.gettempdir(), arguments.user)
     if plan.rate * len(targets) > MOST_TOGETHER:
-        say(f"{plan.rate * len(targets):,.0f} probes a second exceed what one process sends in time: what is late "
-            "counts as time in this host")
-    from ..analysis.answers.paths import Selection, read_met, together
+        say(
+            f"{plan.rate * len(targets):,.0f} probes a second exceed what one process sends in time: what is late "
+            "counts as time in this host"
+        )
+    from ..analysis.answers.paths import ProbeSelection, read_met, together
     from ..services.prober import probe
 
     with privileges.raised():
         plan = with_hardware(plan, targets)
     with kept(arguments.store) as store:
         privileges.confine([], [arguments.store or tempfile.gettempdir()])  # which is removed in the end
-        watch = LiveLine() if sys.stderr.isatty() else None
+        line = ProbeLine() if sys.stderr.isatty() else None
         batch, counts, left_out, interrupted = probe(
-            store, targets, plan, host=arguments.host or socket.gethostname(), report=say,
-            watch=watch.show if watch else None)
-        if watch:
-            watch.clear()
+            store,
+            targets,
+            plan,
+            host=arguments.host or socket.gethostname(),
+            report=say,
+            on_rows=line.show if line else None,
+        )
+        if line:
+            line.clear()
         with store.connect() as con:
-            found = read_met(con, Selection(batch=batch))
+            found = read_met(con, ProbeSelection(batch=batch))
         found += together(found)
     if arguments.json:
         output.write_json_value(facts(found, counts))
@@ -108,18 +139,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 @contextmanager
-def kept(path: str | None) -> Iterator[Store]:
+def kept(path: str | None) -> Iterator[StoreFolder]:
     """The store to keep probes in, or one for as long as they are needed."""
-    from ..sql import Store
+    from ..sql import StoreFolder
 
     if path:
-        yield Store.create(path)
+        yield StoreFolder.create(path)
         return
     with tempfile.TemporaryDirectory(prefix="mburst-") as folder:
-        yield Store.create(f"{folder}/store")
+        yield StoreFolder.create(f"{folder}/store")
 
 
-def resolved(arguments: argparse.Namespace) -> tuple[list[Target], bool]:
+def resolved(arguments: argparse.Namespace) -> tuple[list[ProbeTarget], bool]:
     """The hosts, and whether some were left out because their names do not resolve. Raises MburstError for none."""
     from ..telemetry.probe.prober import kind_of
     from ..telemetry.probe.stamp import DEFAULT_PORT
@@ -140,7 +171,7 @@ def resolved(arguments: argparse.Namespace) -> tuple[list[Target], bool]:
     return targets, bool(failures)
 
 
-def with_hardware(plan: Plan, targets: list[Target]) -> Plan:
+def with_hardware(plan: ProbePlan, targets: list[ProbeTarget]) -> ProbePlan:
     """The plan, with stamps of the network interface where those that lead to the targets can."""
     from dataclasses import replace
 
@@ -152,26 +183,36 @@ def with_hardware(plan: Plan, targets: list[Target]) -> Plan:
         return plan
 
 
-def planned(arguments: argparse.Namespace) -> Plan:
+def planned(arguments: argparse.Namespace) -> ProbePlan:
     """The plan that the options make. Raises UsageError."""
-    from ..telemetry.probe.prober import Plan
+    from ..telemetry.probe.prober import ProbePlan
 
     usual, least = PROTOCOLS[arguments.protocol]
     size = usual if arguments.size is None else arguments.size
     if not least <= size <= MOST_BYTES or (arguments.protocol == "udp" and least < size < least + 4):
-        raise UsageError(f"--size {size}: a probe over {arguments.protocol} has "
-                         + ("44, or 48" if arguments.protocol == "udp" else str(least)) + f" to {MOST_BYTES:,} bytes")
+        raise UsageError(
+            f"--size {size}: a probe over {arguments.protocol} has "
+            + ("44, or 48" if arguments.protocol == "udp" else str(least))
+            + f" to {MOST_BYTES:,} bytes"
+        )
     if arguments.count is not None and arguments.count < 1:
         raise UsageError("--count must be at least 1")
     timeout_ns = parse_duration(arguments.timeout)
     if not 10**6 <= timeout_ns <= 60 * 10**9:
         raise UsageError(f"--timeout {arguments.timeout} is not between 1ms and 60s")
-    return Plan(
-        protocol=arguments.protocol, rate=parse_frequency(arguments.rate), poisson=arguments.spacing == "poisson",
-        duration_ns=parse_duration(arguments.duration) if arguments.duration else None, count=arguments.count,
-        timeout_ns=timeout_ns, size=size, source=arguments.source,
-        source_ports=parse_ports(arguments.source_ports, arguments.protocol), dscp=parse_dscp(arguments.dscp),
-        seed=arguments.seed)
+    return ProbePlan(
+        protocol=arguments.protocol,
+        rate=parse_frequency(arguments.rate),
+        poisson=arguments.spacing == "poisson",
+        duration_ns=parse_duration(arguments.duration) if arguments.duration else None,
+        count=arguments.count,
+        timeout_ns=timeout_ns,
+        size=size,
+        source=arguments.source,
+        source_ports=parse_ports(arguments.source_ports, arguments.protocol),
+        dscp=parse_dscp(arguments.dscp),
+        seed=arguments.seed,
+    )
 
 
 def parse_frequency(text: str) -> float:
@@ -196,8 +237,10 @@ def parse_ports(text: str | None, protocol: str) -> tuple[int, ...]:
         match = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", part)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
         if not 0 < first <= last < 65536 or last - first >= MOST_PORTS:
-            raise UsageError(f"--source-ports {text}: {part!r} is neither a port nor a range of up to {MOST_PORTS}",
-                             "examples: 8 or 40000-40007 or 40000,40010")
+            raise UsageError(
+                f"--source-ports {text}: {part!r} is neither a port nor a range of up to {MOST_PORTS}",
+                "examples: 8 or 40000-40007 or 40000,40010",
+            )
         ports += range(first, last + 1)
     if len(set(ports)) < len(ports) or len(ports) > MOST_PORTS:
         raise UsageError(f"--source-ports {text}: twice the same, or more than {MOST_PORTS}")
@@ -215,28 +258,54 @@ def parse_dscp(text: str) -> int:
 # --- what is printed --------------------------------------------------------------------------------------------------
 
 
-def counts_of(met: Met, counts: PathCounts) -> Counts:
+def counts_of(met: PathProbes, counts: PathCounts) -> ProbeCounts:
     """What became of the probes of a path, or of all paths of a target."""
     from ..telemetry.probe.exchanges import total
 
-    return total([count for names, count in counts
-                  if names["dst"] == met.dst and (met.paths > 1 or names["src"] == met.src)])
+    return total(
+        [count for names, count in counts if names["dst"] == met.dst and (met.paths > 1 or names["src"] == met.src)]
+    )
 
 
-def facts(found: list[Met], counts: PathCounts) -> list[dict[str, Any]]:
+def facts(found: list[PathProbes], counts: PathCounts) -> list[dict[str, Any]]:
     """For programs: an object a path, and then one a target that has several paths. Times in ns."""
     rows = []
     for met in found:
         count, clocks = counts_of(met, counts), met.clocks
-        rows.append({
-            "src": met.src, "dst": met.dst, "protocol": met.protocol, "paths": met.paths, "stamps": met.stamps,
-            "start_ns": met.start_ns, "end_ns": met.end_ns, "n": met.sent - met.lost,
-            **{name: getattr(count, name) for name in ("sent", "lost", "lost_back", "late", "overflowed", "duplicates",
-                                                       "reordered", "stray", "restarts")},
-            "clocks": clocks and {"kept": clocks.kept, "offset_ns": clocks.offset_ns, "drift_ppm": clocks.drift_ppm,
-                                  "uncertainty_ns": clocks.uncertainty_ns},
-            **{name: quantiles_of(measured) for name, measured in met.measured.items()},
-        })
+        rows.append(
+            {
+                "src": met.src,
+                "dst": met.dst,
+                "protocol": met.protocol,
+                "paths": met.paths,
+                "stamps": met.stamps,
+                "start_ns": met.start_ns,
+                "end_ns": met.end_ns,
+                "n": met.sent - met.lost,
+                **{
+                    name: getattr(count, name)
+                    for name in (
+                        "sent",
+                        "lost",
+                        "lost_back",
+                        "late",
+                        "overflowed",
+                        "duplicates",
+                        "reordered",
+                        "stray",
+                        "restarts",
+                    )
+                },
+                "clocks": clocks
+                and {
+                    "kept": clocks.kept,
+                    "offset_ns": clocks.offset_ns,
+                    "drift_ppm": clocks.drift_ppm,
+                    "uncertainty_ns": clocks.uncertainty_ns,
+                },
+                **{name: quantiles_of(measured) for name, measured in met.measured.items()},
+            }
+        )
     return rows
 
 
@@ -244,36 +313,50 @@ def quantiles_of(measured: Distribution) -> dict[str, Any]:
     """A distribution as JSON has it."""
     from ..analysis.answers.paths import LEVELS
 
-    levels = {f"p{100 * level:g}_ns".replace(".", ""): value
-              for level, value in zip(LEVELS, measured.levels, strict=True)}
+    levels = {
+        f"p{100 * level:g}_ns".replace(".", ""): value for level, value in zip(LEVELS, measured.levels, strict=True)
+    }
     return {"n": measured.n, "min_ns": measured.least, **levels, "max_ns": measured.largest}
 
 
-def described(found: list[Met], counts: PathCounts) -> list[str]:
+def described(found: list[PathProbes], counts: PathCounts) -> list[str]:
     """For people: a heading, a table and what to know of it for each path."""
     from ..dashboards.report.path_words import clock_note, sample_note
 
-    return ["\n".join(filter(None, [heading(met, counts_of(met, counts)), table(met), clock_note(met.clocks),
-                                    sample_note(met)])) for met in found]
+    return [
+        "\n".join(
+            filter(None, [heading(met, counts_of(met, counts)), table(met), clock_note(met.clocks), sample_note(met)])
+        )
+        for met in found
+    ]
 
 
-def heading(met: Met, count: Counts) -> str:
+def heading(met: PathProbes, count: ProbeCounts) -> str:
     """Who probed whom, and what became of the probes."""
     from ..dashboards.report.path_words import name_of, stamped_by
 
     back = f", {count.lost_back:,} of them on the way back" if count.lost and count.lost_back is not None else ""
-    parts = [f"{format_count(met.sent, 'probe')} in {format_duration(met.end_ns - met.start_ns)}",
-             f"{met.lost:,} lost" + (f" ({format_share(met.lost / met.sent)}{back})" if met.lost else "")]
-    parts += [f"{value:,} {one if value == 1 else many}" for value, one, many in (
-        (count.overflowed, "answer dropped: socket buffer full", "answers dropped: socket buffer full"),
-        (count.late, *["answered after the timeout"] * 2), (count.duplicates, *["duplicate answers"] * 2),
-        (count.reordered, *["out of order"] * 2), (count.stray, "invalid answer", "invalid answers"),
-        (count.restarts, "restart of the other end", "restarts of the other end")) if value]
+    parts = [
+        f"{format_count(met.sent, 'probe')} in {format_duration(met.end_ns - met.start_ns)}",
+        f"{met.lost:,} lost" + (f" ({format_share(met.lost / met.sent)}{back})" if met.lost else ""),
+    ]
+    parts += [
+        f"{value:,} {one if value == 1 else many}"
+        for value, one, many in (
+            (count.overflowed, "answer dropped: socket buffer full", "answers dropped: socket buffer full"),
+            (count.late, *["answered after the timeout"] * 2),
+            (count.duplicates, *["duplicate answers"] * 2),
+            (count.reordered, *["out of order"] * 2),
+            (count.stray, "invalid answer", "invalid answers"),
+            (count.restarts, "restart of the other end", "restarts of the other end"),
+        )
+        if value
+    ]
     stamps = stamped_by(met)
     return f"{name_of(met)}: {', '.join(parts)}" + (f"; stamps by {stamps}" if stamps else "")
 
 
-def table(met: Met) -> str:
+def table(met: PathProbes) -> str:
     """The distributions that were measured."""
     from ..dashboards.report import path_words
 
@@ -282,7 +365,7 @@ def table(met: Met) -> str:
     return "\n".join(aligned(row, widths, right) for row in rows) if len(rows) > 1 else "no answer"
 
 
-class LiveLine:
+class ProbeLine:
     """How it goes, on standard error, with each batch of probes that is stored."""
 
     def __init__(self) -> None:
@@ -307,5 +390,3 @@ class LiveLine:
 
     def clear(self) -> None:
         print("\r\033[K", end="", file=sys.stderr, flush=True)
-
-

@@ -16,8 +16,8 @@ from ..units import SIZES, format_bytes, format_duration, format_rate, format_sh
 from . import inputs
 
 if TYPE_CHECKING:
-    from ..services.record.recorder import Recorded
-    from ..services.record.recording import Progress, Recording, Row
+    from ..services.record.recorder import RecordResult
+    from ..services.record.recording import RecordProgress, RecordSettings, Row
 
 
 def add_parser(verbs: Any) -> None:
@@ -29,8 +29,9 @@ def add_parser(verbs: Any) -> None:
         "network interface, until Ctrl-C.",
     )
     inputs.add_options(parser)
-    parser.add_argument("-o", "--store", required=True, metavar="STORE",
-                        help="folder of the store; made where there is none")
+    parser.add_argument(
+        "-o", "--store", required=True, metavar="STORE", help="folder of the store; made where there is none"
+    )
     add_recording_options(parser)
     parser.add_argument("--json", action="store_true", help="print the rows of `recordings`, one a line")
     add_live_options(parser)
@@ -42,68 +43,112 @@ def add_recording_options(parser: argparse.ArgumentParser) -> None:
     """What to count, and how."""
     parser.add_argument("--link", metavar="RATE", help="speed of the link in one direction, such as 1G")
     parser.add_argument("--bin", default="100us", metavar="WIDTH", help="bin width, 10us to 1s (default: %(default)s)")
-    parser.add_argument("--source-bin", default="1ms", metavar="WIDTH",
-                        help="bin in which senders are counted (default: %(default)s)")
+    parser.add_argument(
+        "--source-bin", default="1ms", metavar="WIDTH", help="bin in which senders are counted (default: %(default)s)"
+    )
     parser.add_argument("--host", help="name of the host that received the packets (default: unknown; live: this one)")
     parser.add_argument("--rack", default="unknown", help="name of the rack of the host")
-    parser.add_argument("--interface", metavar="NAME",
-                        help="name of the interface (default: what the capture says, or its file's name)")
-    parser.add_argument("--direction", choices=["in", "out", "both"], default="both",
-                        help="direction to keep (default: %(default)s, recorded separately)")
-    parser.add_argument("--local", action="append", default=[], metavar="ADDRESS|MAC",
-                        help="an address of this host, which separates in from out; may be repeated")
-    parser.add_argument("--max-sources", type=int, default=4096, metavar="N",
-                        help="most senders that are counted separately in a bin (default: %(default)s)")
-    parser.add_argument("--reorder-window", default="2ms", metavar="TIME",
-                        help="how far out of order packets may be; others are in no bin (default: %(default)s)")
+    parser.add_argument(
+        "--interface", metavar="NAME", help="name of the interface (default: what the capture says, or its file's name)"
+    )
+    parser.add_argument(
+        "--direction",
+        choices=["in", "out", "both"],
+        default="both",
+        help="direction to keep (default: %(default)s, recorded separately)",
+    )
+    parser.add_argument(
+        "--local",
+        action="append",
+        default=[],
+        metavar="ADDRESS|MAC",
+        help="an address of this host, which separates in from out; may be repeated",
+    )
+    parser.add_argument(
+        "--max-sources",
+        type=int,
+        default=4096,
+        metavar="N",
+        help="most senders that are counted separately in a bin (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--reorder-window",
+        default="2ms",
+        metavar="TIME",
+        help="how far out of order packets may be; others are in no bin (default: %(default)s)",
+    )
     parser.add_argument("--inner-ip", action="store_true", help="senders are the innermost addresses of tunnels")
-    parser.add_argument("--mtu", type=int, default=-1, metavar="BYTES",
-                        help="larger IP packets count as merged frames (GRO, GSO) (default: inferred; 0: none are)")
-    parser.add_argument("--split-merged", action="store_true",
-                        help="spread merged frames over their transmission time at line rate; needs --link")
+    parser.add_argument(
+        "--mtu",
+        type=int,
+        default=-1,
+        metavar="BYTES",
+        help="larger IP packets count as merged frames (GRO, GSO) (default: inferred; 0: none are)",
+    )
+    parser.add_argument(
+        "--split-merged",
+        action="store_true",
+        help="spread merged frames over their transmission time at line rate; needs --link",
+    )
 
 
 def add_user_option(parser: argparse.ArgumentParser, default: str = "the store's owner") -> None:
     """Who to be once everything is open."""
-    parser.add_argument("--user", metavar="NAME",
-                        help=f"started as root, work as this user once sockets are open (default: {default})")
+    parser.add_argument(
+        "--user", metavar="NAME", help=f"started as root, work as this user once sockets are open (default: {default})"
+    )
 
 
 def add_live_options(parser: argparse.ArgumentParser) -> None:
     """What holds for interfaces only."""
     live = parser.add_argument_group("from an interface")
     live.add_argument("--duration", metavar="TIME", help="duration, such as 60s (default: until Ctrl-C)")
-    live.add_argument("--backend", choices=["auto", "file", "afpacket", "libpcap", "pfring"], default="auto",
-                      help="how to capture; `mburst doctor` says which can run here (default: %(default)s)")
-    live.add_argument("--stamps", choices=["auto", "hw", "sw"], default="auto",
-                      help="source of timestamps: interface, kernel, or the better of both (default: %(default)s)")
-    live.add_argument("--threads", type=int, default=1, metavar="N",
-                      help="number of rings that share the load, each with its own thread (default: %(default)s)")
+    live.add_argument(
+        "--backend",
+        choices=["auto", "file", "afpacket", "libpcap", "pfring"],
+        default="auto",
+        help="how to capture; `mburst doctor` says which can run here (default: %(default)s)",
+    )
+    live.add_argument(
+        "--stamps",
+        choices=["auto", "hw", "sw"],
+        default="auto",
+        help="source of timestamps: interface, kernel, or the better of both (default: %(default)s)",
+    )
+    live.add_argument(
+        "--threads",
+        type=int,
+        default=1,
+        metavar="N",
+        help="number of rings that share the load, each with its own thread (default: %(default)s)",
+    )
     live.add_argument("--ring", metavar="SIZE", help=f"kernel buffer of each ring, such as {SIZES}; default: 64MiB")
-    live.add_argument("--snaplen", type=int, default=0, metavar="BYTES",
-                      help="captured bytes of each frame (default: 128)")
+    live.add_argument(
+        "--snaplen", type=int, default=0, metavar="BYTES", help="captured bytes of each frame (default: 128)"
+    )
     live.add_argument("--no-promiscuous", action="store_true", help="only frames for this host")
     live.add_argument("--cluster", type=int, default=0, metavar="ID", help="PF_RING cluster id for sharing the load")
-    live.add_argument("--force", action="store_true",
-                      help="record fine bins even if the timestamps are too coarse for them")
+    live.add_argument(
+        "--force", action="store_true", help="record fine bins even if the timestamps are too coarse for them"
+    )
 
 
-def recording_of(arguments: argparse.Namespace) -> Recording:
+def recording_of(arguments: argparse.Namespace) -> RecordSettings:
     """What the options ask for. A live recording without --host is of this host. Raises UsageError."""
     files, expression = inputs.inputs_of(arguments)
-    given = {name: value for name, value in vars(arguments).items() if name in asked.Recorded.__optional_keys__}
+    given = {name: value for name, value in vars(arguments).items() if name in asked.RecordOptions.__optional_keys__}
     return recording.recording_of(files, expression, **{**given, "promiscuous": not arguments.no_promiscuous})
 
 
 def run(arguments: argparse.Namespace) -> int:
     from ..services.record.recording import is_live
-    from ..sql import Store
+    from ..sql import StoreFolder
 
     inputs.check_given(arguments)
     wanted = recording_of(arguments)
     reporter = _reporter(wanted, is_live(wanted))
     privileges.lower(arguments.store, arguments.user)
-    store = Store.create(arguments.store)
+    store = StoreFolder.create(arguments.store)
     if wanted.backend != "pfring":  # libraries of network cards open what they like
         privileges.confine(wanted.targets, [store.path])
 
@@ -121,7 +166,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 130 if any("ended by SIGINT" in row["notes"].splitlines() for row in recorded.rows) else 0
 
 
-def print_json(recorded: Recorded) -> None:
+def print_json(recorded: RecordResult) -> None:
     """The rows, one a line; what else was done goes to standard error."""
     for row in recorded.rows:
         print(json.dumps(row))
@@ -129,7 +174,7 @@ def print_json(recorded: Recorded) -> None:
         print(f"mburst: {recorded.remark}", file=sys.stderr)
 
 
-def _reporter(wanted: Recording, live: bool) -> Callable[[Progress], None] | None:
+def _reporter(wanted: RecordSettings, live: bool) -> Callable[[RecordProgress], None] | None:
     """What shows progress: nothing unless somebody watches."""
     if not sys.stderr.isatty():
         return None
@@ -140,7 +185,7 @@ def _reporter(wanted: Recording, live: bool) -> Callable[[Progress], None] | Non
     return LiveLine(wanted).show
 
 
-def _show(progress: Progress) -> None:
+def _show(progress: RecordProgress) -> None:
     print(f"\r\033[K{progress.packets:,} packets", end="", file=sys.stderr, flush=True)
 
 

@@ -25,22 +25,45 @@ share on each line)"""
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the verb."""
     parser = verbs.add_parser("reflect", help="answer probes", description=DESCRIPTION)
-    parser.add_argument("--listen", action="append", default=[], metavar="ADDRESS[:PORT]",
-                        help="address to listen on, or just :PORT; may be repeated (default: every address, port 8620; "
-                        "STAMP's own port is 862)")
+    parser.add_argument(
+        "--listen",
+        action="append",
+        default=[],
+        metavar="ADDRESS[:PORT]",
+        help="address to listen on, or just :PORT; may be repeated (default: every address, port 8620; "
+        "STAMP's own port is 862)",
+    )
     parser.add_argument("--delay", metavar="SPEC", help=DELAY)
-    parser.add_argument("--allow", action="append", default=[], metavar="NETWORK",
-                        help="answer only addresses of this network, such as 10.0.0.0/8 or 2001:db8::/32; may be "
-                        "repeated (default: everybody)")
-    parser.add_argument("--peer-limit", default=f"{PEER_RATE:.0f}/s", metavar="N/s",
-                        help="most answers a second to one address (IPv6: one /64; default: %(default)s)")
-    parser.add_argument("--limit", default=f"{RATE:.0f}/s", metavar="N/s",
-                        help="most answers a second in total (default: %(default)s)")
-    parser.add_argument("--connections", type=int, default=CONNECTIONS, metavar="N",
-                        help="most TCP connections on each address (default: %(default)s)")
-    parser.add_argument("--stamp-only", action="store_true",
-                        help="ignore requests below the 44 bytes of STAMP (TWAMP Light has shorter ones), which are "
-                        "the only ones whose answers are longer than they are")
+    parser.add_argument(
+        "--allow",
+        action="append",
+        default=[],
+        metavar="NETWORK",
+        help="answer only addresses of this network, such as 10.0.0.0/8 or 2001:db8::/32; may be "
+        "repeated (default: everybody)",
+    )
+    parser.add_argument(
+        "--peer-limit",
+        default=f"{PEER_RATE:.0f}/s",
+        metavar="N/s",
+        help="most answers a second to one address (IPv6: one /64; default: %(default)s)",
+    )
+    parser.add_argument(
+        "--limit", default=f"{RATE:.0f}/s", metavar="N/s", help="most answers a second in total (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--connections",
+        type=int,
+        default=CONNECTIONS,
+        metavar="N",
+        help="most TCP connections on each address (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--stamp-only",
+        action="store_true",
+        help="ignore requests below the 44 bytes of STAMP (TWAMP Light has shorter ones), which are "
+        "the only ones whose answers are longer than they are",
+    )
     parser.add_argument("--seed", type=int, metavar="N", help="seed of the delays; the same seed gives the same delays")
     parser.add_argument("--duration", metavar="TIME", help="duration, such as 60s (default: until Ctrl-C)")
     record.add_user_option(parser, "nobody")
@@ -57,24 +80,37 @@ def run(arguments: argparse.Namespace) -> int:
     delay = delays.parse(arguments.delay, arguments.seed) if arguments.delay else None
     addresses = listening_on(arguments.listen)
     named = [address for address, _ in addresses if address not in ("0.0.0.0", "::")]
-    reflector = Reflector(addresses, delay, hardware=hardware_serves(named), admission=admission(arguments),
-                          least_bytes=stamp.BASE_BYTES if arguments.stamp_only else stamp.LEAST_SENDER_BYTES,
-                          connections=arguments.connections)
+    reflector = Reflector(
+        addresses,
+        delay,
+        hardware=hardware_serves(named),
+        admission=admission(arguments),
+        least_bytes=stamp.BASE_BYTES if arguments.stamp_only else stamp.LEAST_SENDER_BYTES,
+        connections=arguments.connections,
+    )
     privileges.confine([], [])
     privileges.settle(arguments.user)
     try:
         with stopping(reflector.stop) as ended_by:
             listening = ", ".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in addresses)
-            print(f"reflecting on {listening}, UDP and TCP"
-                  + (f", answers held back by {arguments.delay}" if delay else ""), flush=True)
+            print(
+                f"reflecting on {listening}, UDP and TCP"
+                + (f", answers held back by {arguments.delay}" if delay else ""),
+                flush=True,
+            )
             reflector.serve(None if duration_ns is None else time.monotonic_ns() + duration_ns)
-        print(f"answered {format_count(reflector.answered, 'probe')} in {format_count(reflector.sessions, 'session')}"
-              + (f", echoed {format_bytes(reflector.echoed)} over TCP" if reflector.echoed else "")
-              + (f", ignored {format_count(reflector.ignored, 'other datagram')}" if reflector.ignored else "")
-              + (f", refused {reflector.limited:,} beyond --limit or --peer-limit" if reflector.limited else "")
-              + (f", dropped {reflector.overfull:,} beyond what --delay can hold" if reflector.overfull else "")
-              + (f", dropped {reflector.dropped:,}: socket buffer full (raise sysctl net.core.rmem_max)"
-                 if reflector.dropped else ""))
+        print(
+            f"answered {format_count(reflector.answered, 'probe')} in {format_count(reflector.sessions, 'session')}"
+            + (f", echoed {format_bytes(reflector.echoed)} over TCP" if reflector.echoed else "")
+            + (f", ignored {format_count(reflector.ignored, 'other datagram')}" if reflector.ignored else "")
+            + (f", refused {reflector.limited:,} beyond --limit or --peer-limit" if reflector.limited else "")
+            + (f", dropped {reflector.overfull:,} beyond what --delay can hold" if reflector.overfull else "")
+            + (
+                f", dropped {reflector.dropped:,}: socket buffer full (raise sysctl net.core.rmem_max)"
+                if reflector.dropped
+                else ""
+            )
+        )
     finally:
         reflector.close()
     return 130 if signal.SIGINT in ended_by else 0
@@ -92,8 +128,9 @@ def admission(arguments: argparse.Namespace) -> Admission:
             networks.append(ip_network(text, strict=False))
         except ValueError:
             raise UsageError(f"--allow {text}: not a network", "examples: 10.0.0.0/8, 2001:db8::/32") from None
-    return Admission(networks, parse_limit("--peer-limit", arguments.peer_limit),
-                     parse_limit("--limit", arguments.limit))
+    return Admission(
+        networks, parse_limit("--peer-limit", arguments.peer_limit), parse_limit("--limit", arguments.limit)
+    )
 
 
 def parse_limit(option: str, text: str) -> float:

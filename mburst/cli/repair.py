@@ -16,8 +16,9 @@ running recorder is left alone. Run it as the user who records, so that the file
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the verb."""
-    parser = verbs.add_parser("repair", help="set damaged files of a store aside, and save what can be read",
-                              description=DESCRIPTION)
+    parser = verbs.add_parser(
+        "repair", help="set damaged files of a store aside, and save what can be read", description=DESCRIPTION
+    )
     parser.add_argument("store", metavar="STORE", type=Path, help="folder that `mburst record` wrote")
     parser.add_argument("--dry-run", action="store_true", help="print what would be done, and write nothing")
     parser.set_defaults(run=run)
@@ -35,6 +36,9 @@ def run(arguments: argparse.Namespace) -> int:
     clear_progress()
     left = sum(not step.aside for step in done)
     would = "would be " if arguments.dry_run else ""
-    print(f"{format_count(len(done) - left, 'file')} {would}set aside" + (f", {left:,} left alone" if left else "")
-          if done else "nothing is damaged")
+    print(
+        f"{format_count(len(done) - left, 'file')} {would}set aside" + (f", {left:,} left alone" if left else "")
+        if done
+        else "nothing is damaged"
+    )
     return 1 if left else 0

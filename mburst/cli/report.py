@@ -13,7 +13,7 @@ from . import definition
 
 if TYPE_CHECKING:
     from ..analysis.bursts.find import BurstDefinition
-    from ..sql import Store
+    from ..sql import StoreFolder
 
 DESCRIPTION = """Write a report as HTML, and the same facts as JSON beside it. Without a rack and a time: one page with
 figures to zoom into, over everything that is stored, or of one --rack or --host. With --rack or --all-racks and a time
@@ -32,15 +32,18 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     where.add_argument("--all-racks", action="store_true", help="a report for each rack in the store")
     where.add_argument("--host", help="only this host's recordings")
     definition.add_time_options(where)
-    where.add_argument("--last", choices=["hour", "day", "week"],
-                       help="the last whole period by the clock of this machine, in UTC; weeks begin on Monday")
+    where.add_argument(
+        "--last",
+        choices=["hour", "day", "week"],
+        help="the last whole period by the clock of this machine, in UTC; weeks begin on Monday",
+    )
     definition.add_burst_options(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Gather, draw, write, and name the files."""
-    from ..sql import Store
+    from ..sql import StoreFolder
 
     timed = bool(arguments.since or arguments.until or arguments.last)
     if arguments.last and (arguments.since or arguments.until):
@@ -48,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.all_racks and (arguments.rack or arguments.host or not timed):
         raise UsageError("--all-racks goes with --since, --until or --last, and without --rack and --host")
     wanted = definition.definition_of(arguments)
-    store = Store.open(arguments.store)
+    store = StoreFolder.open(arguments.store)
     if arguments.all_racks or (arguments.rack and timed and not arguments.host):
         return _racks(store, wanted, arguments)
     if arguments.last:
@@ -56,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     return _lanes(store, wanted, arguments)
 
 
-def _lanes(store: Store, wanted: BurstDefinition, arguments: argparse.Namespace) -> int:
+def _lanes(store: StoreFolder, wanted: BurstDefinition, arguments: argparse.Namespace) -> int:
     """One page with a section and figures for each interface and direction."""
     span = definition.span_of(store, arguments)
     written = report_of(store, wanted, arguments.rack, arguments.host, *span).write(arguments.output)
@@ -64,18 +67,22 @@ def _lanes(store: Store, wanted: BurstDefinition, arguments: argparse.Namespace)
     return 0
 
 
-def _racks(store: Store, wanted: BurstDefinition, arguments: argparse.Namespace) -> int:
+def _racks(store: StoreFolder, wanted: BurstDefinition, arguments: argparse.Namespace) -> int:
     """A page for each rack, and the index."""
     from ..agent.schedule.reports import known_racks, write_racks
 
     racks = known_racks(store) if arguments.all_racks else [arguments.rack]
     if not racks:
         raise MburstError(f"{arguments.store}: no recording", "`mburst record … --rack R` makes one")
-    period = period_of(store, definition.span_of(store, arguments), arguments.last,
-                       None if arguments.all_racks else arguments.rack)
+    period = period_of(
+        store, definition.span_of(store, arguments), arguments.last, None if arguments.all_racks else arguments.rack
+    )
     for written in write_racks(store, racks, period, wanted, Path(arguments.output)):
         print_lines(f"report: {written.page}")
-        print_lines(f"facts: {written.facts}" if written.recorded else
-              f"  note: nothing of rack {written.rack} was recorded in that time; the report states this")
+        print_lines(
+            f"facts: {written.facts}"
+            if written.recorded
+            else f"  note: nothing of rack {written.rack} was recorded in that time; the report states this"
+        )
     print_lines(f"index: {Path(arguments.output) / 'index.html'}")
     return 0

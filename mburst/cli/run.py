@@ -13,7 +13,7 @@ from ..errors import MburstError, UsageError
 from ..names import print_lines, say
 
 if TYPE_CHECKING:
-    from ..agent.config import Config, Part
+    from ..agent.config import RunConfig, RunPart
 
 DESCRIPTION = """Run the parts that a file names (recordings, probes and so on, metrics, reports that are due) as
 processes under one supervisor, until SIGTERM or Ctrl-C ends all of them in good order. A part that fails is
@@ -24,13 +24,19 @@ SCHEDULE = "report"
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the verb."""
     parser = verbs.add_parser("run", help="run all parts of a host, from one file", description=DESCRIPTION)
-    parser.add_argument("config", metavar="FILE", nargs="?", default="mburst.toml",
-                        help="the configuration (default: %(default)s)")
+    parser.add_argument(
+        "config", metavar="FILE", nargs="?", default="mburst.toml", help="the configuration (default: %(default)s)"
+    )
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--init", action="store_true", help="write an example with comments to FILE, and end")
     what.add_argument("--check", action="store_true", help="print what would be run, and end")
-    parser.add_argument("--only", action="append", metavar="PART", default=[],
-                        help="only this part, such as record or report; may be given several times")
+    parser.add_argument(
+        "--only",
+        action="append",
+        metavar="PART",
+        default=[],
+        help="only this part, such as record or report; may be given several times",
+    )
     parser.set_defaults(run=run)
 
 
@@ -58,27 +64,31 @@ def run(arguments: argparse.Namespace) -> int:
     return asyncio.run(work())
 
 
-def chosen(config: Config, only: list[str]) -> list[Part]:
+def chosen(config: RunConfig, only: list[str]) -> list[RunPart]:
     """The parts to run: those of the file, and one for its reports. Raises UsageError for a name that none has."""
-    from ..agent.config import Part
+    from ..agent.config import RunPart
 
     parts = [*config.parts]
     if config.reports:
-        parts.append(Part(SCHEDULE, ["schedule", "--loop", "--", str(config.path)]))
+        parts.append(RunPart(SCHEDULE, ["schedule", "--loop", "--", str(config.path)]))
     for name in only:
         if not any(name in (part.name, part.name.split()[0]) for part in parts):
-            raise UsageError(f"{config.path}: unknown part {name!r}",
-                             f"there are {', '.join(part.name for part in parts) or 'none'}")
+            raise UsageError(
+                f"{config.path}: unknown part {name!r}", f"there are {', '.join(part.name for part in parts) or 'none'}"
+            )
     return [part for part in parts if not only or part.name in only or part.name.split()[0] in only]
 
 
-def check(config: Config, parts: list[Part]) -> None:
+def check(config: RunConfig, parts: list[RunPart]) -> None:
     """Say what would be run."""
     for part in parts:
         print_lines(f"{part.name}: mburst {shlex.join(part.argv)}")
     for report in config.reports:
-        racks = "all racks" if report.racks is None else f"rack{'s' if len(report.racks) > 1 else ''} " + ", ".join(
-            report.racks)
+        racks = (
+            "all racks"
+            if report.racks is None
+            else f"rack{'s' if len(report.racks) > 1 else ''} " + ", ".join(report.racks)
+        )
         to = f", delivered to {', '.join(report.deliver)}" if report.deliver else ""
         print_lines(f"report {report.name}: every {report.every} of {racks} into {report.output}{to}")
     print_lines(f"{config.path} is valid")

@@ -19,7 +19,7 @@ from ..names import print_lines, say
 from ..stopping import stopping
 
 if TYPE_CHECKING:
-    from ..agent.config import Config, Report
+    from ..agent.config import RunConfig, ScheduledReport
 
 DESCRIPTION = """Have the reports of a file written and delivered when they are due: install systemd timers for them, or
 print what cron or Kubernetes need. All of these call `mburst schedule --once NAME`, which writes the last whole
@@ -29,11 +29,17 @@ period's reports where they are missing and delivers what was not delivered, and
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the verb."""
     parser = verbs.add_parser("schedule", help="have reports written and delivered regularly", description=DESCRIPTION)
-    parser.add_argument("config", metavar="FILE", nargs="?", default="mburst.toml",
-                        help="configuration with [[report]] and [[deliver]] (default: %(default)s)")
+    parser.add_argument(
+        "config",
+        metavar="FILE",
+        nargs="?",
+        default="mburst.toml",
+        help="configuration with [[report]] and [[deliver]] (default: %(default)s)",
+    )
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--print", dest="form", choices=["systemd", "cron", "kubernetes"],
-                      help="print it instead of installing timers")
+    what.add_argument(
+        "--print", dest="form", choices=["systemd", "cron", "kubernetes"], help="print it instead of installing timers"
+    )
     what.add_argument("--remove", action="store_true", help="remove the timers")
     what.add_argument("--once", metavar="NAME", help="write and deliver this report now, where it is due; or all")
     what.add_argument("--loop", action="store_true", help="keep the schedule until SIGTERM or Ctrl-C")
@@ -85,22 +91,24 @@ def _lacking(folder: Path, user: str) -> str:
     return f"{folder}: create this folder for user {user}: the service cannot, and writes no report without it"
 
 
-def _unwritten(config: Config, form: str | None) -> list[str]:
+def _unwritten(config: RunConfig, form: str | None) -> list[str]:
     """What to say of variables that the configuration wants, and that whoever calls later will not find beside it."""
     names = ", ".join(config.environment.lacking())
     place = "the Secret mburst" if form == "kubernetes" else str(config.environment.path.resolve())
     return [f"{names}: write to {place}, since a timer does not have the environment of this shell"] if names else []
 
 
-def settle(config: Config) -> None:
+def settle(config: RunConfig) -> None:
     """Work as the owner of the stores, who writes them, reports and the folders of deliveries, and nowhere else. As
     root, with stores of several users, be root still, with the right to their files alone."""
+    from ..agent.delivery import folders_of
+
     stores = {report.store: privileges.owner_of(report.store).uid for report in config.reports}
     is_one = len(set(stores.values())) == 1
     if is_one:
         privileges.lower(next(iter(stores)))
     folders = {report.output for report in config.reports}
-    folders |= {Path(to.settings["path"]) for to in config.deliveries.values() if to.kind == "folder"}
+    folders |= {path for to in config.deliveries.values() for path in folders_of(to)}
     for folder in folders:  # where there is none, nothing could be allowed in it
         with suppress(OSError):  # which is reported where it is written to
             folder.mkdir(mode=0o750, parents=True, exist_ok=True)
@@ -109,7 +117,7 @@ def settle(config: Config) -> None:
     privileges.drop(keep=[] if is_one else [privileges.DAC_OVERRIDE, privileges.DAC_READ_SEARCH])
 
 
-def once(config: Config, name: str) -> int:
+def once(config: RunConfig, name: str) -> int:
     """Write and deliver one report, or all; 1 where a delivery failed."""
     from ..agent.schedule.due import carry_out
 
@@ -117,16 +125,18 @@ def once(config: Config, name: str) -> int:
     return 1 if failed else 0
 
 
-def chosen(config: Config, name: str) -> list[Report]:
+def chosen(config: RunConfig, name: str) -> list[ScheduledReport]:
     """The report of that name, or all. Raises UsageError."""
     found = [report for report in config.reports if name in (report.name, "all")]
     if not found:
-        raise UsageError(f"{config.path}: unknown [[report]] {name!r}",
-                         f"there are {', '.join(report.name for report in config.reports)}")
+        raise UsageError(
+            f"{config.path}: unknown [[report]] {name!r}",
+            f"there are {', '.join(report.name for report in config.reports)}",
+        )
     return found
 
 
-def keep(config: Config) -> int:
+def keep(config: RunConfig) -> int:
     """Write and deliver reports as they fall due, until SIGTERM or SIGINT: what is under way is finished first."""
     from ..agent.schedule.due import loop
 

@@ -6,23 +6,36 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..web.address import Where
+    from ..web.address import ListenAddress
 
 
 def add_options(web: Any, instead: str) -> None:
     """--token-file, --open, --server-name, --tls-cert and --tls-key. INSTEAD says what holds without a file."""
     web.add_argument("--token-file", metavar="FILE", help=f"require the token in this file, {instead}")
-    web.add_argument("--open", action="store_true",
-                     help="require no token: everybody who reaches the address has access")
-    web.add_argument("--server-name", metavar="HOST", action="append", default=[],
-                     help="answer to this name too, such as that of a proxy on this machine; may be repeated")
+    web.add_argument(
+        "--open", action="store_true", help="require no token: everybody who reaches the address has access"
+    )
+    web.add_argument(
+        "--server-name",
+        metavar="HOST",
+        action="append",
+        default=[],
+        help="answer to this name too, such as that of a proxy on this machine; may be repeated",
+    )
     web.add_argument("--tls-cert", metavar="FILE", help="serve https with this certificate (PEM, with its chain)")
     web.add_argument("--tls-key", metavar="FILE", help="key of the certificate (PEM)")
 
 
-def where_of(arguments: argparse.Namespace, port: int) -> Where:
+def where_of(arguments: argparse.Namespace, port: int) -> ListenAddress:
     """Where these options and --listen say, which may leave out PORT. Raises MburstError."""
     from ..web.address import where_of as resolved
 
-    return resolved(arguments.listen, port, arguments.token_file, arguments.tls_cert, arguments.tls_key,
-                arguments.open, arguments.server_name)
+    return resolved(
+        arguments.listen,
+        port,
+        arguments.token_file,
+        arguments.tls_cert,
+        arguments.tls_key,
+        arguments.open,
+        arguments.server_name,
+    )

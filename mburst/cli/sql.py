@@ -17,13 +17,16 @@ FETCH = 10_000  # rows at a time
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the verb."""
-    about = ("Ask a store by a query's name or in SQL (DuckDB's): SELECT, EXPLAIN of it and SET VARIABLE, which read "
-             "the store and nothing else. Without a query, list those that have a name.")
+    about = (
+        "Ask a store by a query's name or in SQL (DuckDB's): SELECT, EXPLAIN of it and SET VARIABLE, which read "
+        "the store and nothing else. Without a query, list those that have a name."
+    )
     parser = verbs.add_parser("sql", help="query a store in SQL or by a named query", description=about)
     parser.add_argument("store", metavar="STORE", help="folder that `mburst record` wrote")
     parser.add_argument("query", metavar="QUERY-NAME|SQL", nargs="?", help="one of the named queries, or SQL")
-    parser.add_argument("--timeout", metavar="DURATION", default="1h",
-                        help="end the query when it takes longer (default: %(default)s)")
+    parser.add_argument(
+        "--timeout", metavar="DURATION", default="1h", help="end the query when it takes longer (default: %(default)s)"
+    )
     output.add_format(parser)
     parser.set_defaults(run=run)
 
@@ -31,11 +34,11 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 def run(arguments: argparse.Namespace) -> int:
     """Run the query, or list what there is."""
     from ..bounded import bounded
-    from ..sql import Store, names
+    from ..sql import StoreFolder, names
     from ..sql.damage import readable
     from ..sql.named import about, prepare
 
-    store = Store.open(arguments.store)
+    store = StoreFolder.open(arguments.store)
     if arguments.query is None:
         output.write(arguments.format, ["query", "answers"], [(name, about(name)) for name in names()])
         return 0

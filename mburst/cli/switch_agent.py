@@ -18,7 +18,7 @@ from ..units import parse_rate
 from . import record
 
 if TYPE_CHECKING:
-    from ..gnmi_target.server import Entry
+    from ..gnmi_target.server import Endpoint
     from ..gnmi_target.watermarks import Watermarks
 
 PRIORITY = -10  # nice(2), of the threads that are started from now on
@@ -56,9 +56,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     door.add_argument("--tls-ca", metavar="FILE", type=Path, help="clients must present a certificate of this CA")
     door.add_argument("--username", metavar="NAME", default="", help="clients must give this name and its password")
     door.add_argument(
-        "--insecure",
-        action="store_true",
-        help="serve other hosts without TLS, or without --username or --tls-ca",
+        "--insecure", action="store_true", help="serve other hosts without TLS, or without --username or --tls-ca"
     )
     record.add_user_option(parser, "nobody; with unix:PATH, who starts it")
     parser.set_defaults(run=run)
@@ -68,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Find the ports, listen, serve."""
     import asyncio
 
-    from ..gnmi_target.server import Agent
+    from ..gnmi_target.server import TargetServer
     from ..gnmi_target.tree import Tree, read_ethers
     from ..gnmi_target.watermarks import Watermarks
     from .collect import require
@@ -80,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
     ports = served(arguments.ports)
     speed = parse_rate(arguments.link) if arguments.link else None
     watermarks = Watermarks(ports)
-    agent = Agent(Tree(ports, watermarks, read_ethers(arguments.ethers), speed), entry, report)
+    agent = TargetServer(Tree(ports, watermarks, read_ethers(arguments.ethers), speed), entry, report)
     watermarks.failed = agent.fail
 
     async def work() -> int:
@@ -101,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
         watermarks.close()
 
 
-def _settle(entry: Entry, user: str | None) -> None:
+def _settle(entry: Endpoint, user: str | None) -> None:
     """Everything is open: give up what that needed. A socket of a file is removed in the end by who made it."""
     path = entry.address.path
     privileges.confine([], [], [os.path.dirname(path) or "."] if path else [])
@@ -120,10 +118,10 @@ def queues_of(watermarks: Watermarks) -> str:
     return f"{len({port for port, _ in watermarks.queues}) or 'none'} with a queue"
 
 
-def entry_of(arguments: argparse.Namespace) -> Entry:
+def entry_of(arguments: argparse.Namespace) -> Endpoint:
     """Where clients connect, and who may. Raises MburstError."""
     from ..gnmi_target.listening import parse
-    from ..gnmi_target.server import Entry
+    from ..gnmi_target.server import Endpoint
     from ..gnmi_target.tls import Certificates
 
     if bool(arguments.tls_cert) != bool(arguments.tls_key):
@@ -133,15 +131,13 @@ def entry_of(arguments: argparse.Namespace) -> Entry:
     password = os.environ.get("MBURST_AGENT_PASSWORD", "")
     if arguments.username and not password:
         raise UsageError("--username needs a password in the environment", "set MBURST_AGENT_PASSWORD")
-    certificates = (
-        Certificates(arguments.tls_cert, arguments.tls_key, arguments.tls_ca) if arguments.tls_cert else None
-    )
+    certificates = Certificates(arguments.tls_cert, arguments.tls_key, arguments.tls_ca) if arguments.tls_cert else None
     address = parse(arguments.listen)
     if not address.is_local and (lacking := lacks(arguments)):
         if not arguments.insecure:
             raise UsageError(f"{address}: other hosts can connect, and {lacking}", "add --insecure to allow this")
         report(f"note: {address}: other hosts can connect, and {lacking}")
-    return Entry(address, certificates, arguments.username, password)
+    return Endpoint(address, certificates, arguments.username, password)
 
 
 def lacks(arguments: argparse.Namespace) -> str:

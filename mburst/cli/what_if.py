@@ -14,7 +14,7 @@ from .investigate import add_scope, asked_for
 from .output import write, write_json_value
 
 if TYPE_CHECKING:
-    from ..analysis.whatif.replay import Change
+    from ..analysis.whatif.replay import WhatIfChange
 
 DESCRIPTION = """Replay the recorded bursts through a model of their port with something changed, and predict the
 latency of the recorded probes. The model's error on the recorded situation comes first. Each option is one prediction;
@@ -55,12 +55,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 def show(found: WhatIf) -> None:
     """For people."""
-    from ..dashboards.investigation.phrases import before_words, model_words, unsure_words
+    from ..dashboards.investigation.phrases import before_words, model_words, pauses_words, unsure_words
     from ..dashboards.investigation.words import outcome_row
 
     print_lines(model_words(found.replay))
-    if where := before_words(found.answer.findings[0].evidence):
-        print_lines(where)
+    for said in (before_words, pauses_words):
+        if words := said(found.answer.findings[0].evidence):
+            print_lines(words)
     if found.answer.cause != "bursts":
         print(f"Caution: bursts are not shown to be the cause of the tail ({found.answer.cause}).")
     for sentence in unsure_words(found.changes):
@@ -73,6 +74,6 @@ def show(found: WhatIf) -> None:
     )
 
 
-def wanted(arguments: argparse.Namespace) -> list[Change]:
+def wanted(arguments: argparse.Namespace) -> list[WhatIfChange]:
     """The changes that the options name. Raises UsageError."""
     return changes_of(arguments.link, arguments.priority, arguments.stagger, arguments.fan_in, arguments.buffer)

@@ -14,7 +14,7 @@ BACKLOG = 4096  # depths that may wait for a slow client
 Depth = tuple[Queue, int, int, int]  # queue, time, bytes, how many readings were left out
 
 
-class Changes:
+class DepthChanges:
     """Readings of QUEUES that differ from the one before, at most BACKLOG of them: beyond, those of a queue become one
     with the largest depth, which says how many were left out. A change comes with the last reading before it, so that
     it is known how long that one held. With `updates_only` what a queue held in the beginning is not sent."""

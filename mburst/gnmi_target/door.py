@@ -36,7 +36,7 @@ class Client:
                 end.abort()
 
 
-class _End(asyncio.Protocol):
+class _RelayEnd(asyncio.Protocol):
     """One end of a relayed connection: what comes in goes out at the other end, which stops it when it is full.
 
     What comes before there is an other end waits: pausing in connection_made() has no effect in Python 3.11.2.
@@ -44,7 +44,7 @@ class _End(asyncio.Protocol):
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport = None  # type: ignore[assignment]
-        self.other: _End | None = None
+        self.other: _RelayEnd | None = None
         self._early = bytearray()
         self.closed = asyncio.get_running_loop().create_future()
 
@@ -52,7 +52,7 @@ class _End(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
 
-    def join(self, other: _End) -> None:
+    def join(self, other: _RelayEnd) -> None:
         self.other, other.other = other, self
         for end in (self, other):
             end.transport.resume_reading()
@@ -79,7 +79,7 @@ class _End(asyncio.Protocol):
             self.closed.set_result(None)
 
 
-class Door:
+class ConnectionRelay:
     """Accepts connections to SOCK, with TLS where there is a context, and relays them to `inner`, the path of a Unix
     socket. `say` gets a line for each connection that is refused."""
 
@@ -143,7 +143,11 @@ class Door:
         try:
             timeout = HANDSHAKE_S if self.tls else None
             _, outer = await loop.connect_accepted_socket(
-                _End, accepted, ssl=self.tls, ssl_handshake_timeout=timeout, ssl_shutdown_timeout=timeout and FLUSH_S
+                _RelayEnd,
+                accepted,
+                ssl=self.tls,
+                ssl_handshake_timeout=timeout,
+                ssl_shutdown_timeout=timeout and FLUSH_S,
             )
         except (OSError, TimeoutError) as error:  # ssl.SSLError is an OSError
             self.say(f"{name}: refused: {why_refused(error)}")
@@ -154,13 +158,13 @@ class Door:
         finally:
             client.drop()
 
-    async def _between(self, client: Client, outer: _End) -> None:
+    async def _between(self, client: Client, outer: _RelayEnd) -> None:
         with socket.socket(socket.AF_UNIX) as sock:
             sock.bind("")  # the kernel gives a name, which the service sees
             key = sock.getsockname()[1:].decode()
             sock.setblocking(False)
             await asyncio.get_running_loop().sock_connect(sock, self.inner)
-            _, inner = await asyncio.get_running_loop().create_unix_connection(_End, sock=sock.dup())
+            _, inner = await asyncio.get_running_loop().create_unix_connection(_RelayEnd, sock=sock.dup())
         client._ends.append(inner.transport)
         self.clients[key] = client
         try:

@@ -9,8 +9,8 @@ from typing import Any
 
 from ..telemetry.gnmi import messages
 from ..telemetry.gnmi.path import PathName, Steps, as_message
-from .schema import Kind, modules
-from .tree import Leaf, Value
+from .schema import LeafModel, modules
+from .tree import ServedLeaf, Value
 
 ENCODINGS = ("PROTO", "JSON_IETF", "JSON")
 LARGEST_NOTIFICATION = 1000  # updates; gRPC's clients take 4 MB a message by default
@@ -23,7 +23,7 @@ def path(steps: Steps) -> Any:
     return as_message(PathName("", steps))
 
 
-def typed(value: Value, kind: Kind, encoding: str) -> Any:
+def typed(value: Value, kind: LeafModel, encoding: str) -> Any:
     """The TypedValue of a leaf's value."""
     if encoding == "PROTO":
         return messages.TypedValue(uint_val=value) if isinstance(value, int) else messages.TypedValue(string_val=value)
@@ -45,7 +45,7 @@ def notifications(ts_ns: int, updates: list[Any], target: str) -> Iterator[Any]:
         yield notification(ts_ns, updates[first : first + LARGEST_NOTIFICATION], target)
 
 
-def subtree(node: Steps, found: list[tuple[Leaf, Value]], encoding: str) -> Any:
+def subtree(node: Steps, found: list[tuple[ServedLeaf, Value]], encoding: str) -> Any:
     """The TypedValue, in JSON, of all that lies at or under a node: a leaf's value, or an object. A list is an array of
     objects, which have their keys among their members."""
     leaf, value = found[0]
@@ -91,7 +91,7 @@ def _keys(node: Steps, is_ietf: bool) -> dict[str, Any]:
     return {f"{modules(node)[-1]}:{key}" if is_ietf else key: value for key, value in keys}
 
 
-def _scalar(value: Value, kind: Kind, encoding: str) -> Any:
+def _scalar(value: Value, kind: LeafModel, encoding: str) -> Any:
     return str(value) if encoding == "JSON_IETF" and kind.wide else value
 
 

@@ -61,7 +61,7 @@ class Interface:
 
 
 @dataclass(frozen=True)
-class Neighbour:
+class BridgeNeighbour:
     """A MAC address that a bridge has seen behind a port, or that was configured there."""
 
     port: int
@@ -123,7 +123,7 @@ def _number(have: dict[int, bytes], attribute: int) -> int | None:
     return int(struct.unpack("=I", have[attribute])[0]) if attribute in have else None
 
 
-def neighbours() -> list[Neighbour]:
+def neighbours() -> list[BridgeNeighbour]:
     """What the forwarding tables of this namespace's bridges have learnt or were given, without the bridges' own."""
     found = {}
     for body in _dump(_RTM_GETNEIGH, _NDMSG.pack(socket.AF_BRIDGE, 0, 0, 0, 0)):
@@ -131,7 +131,7 @@ def neighbours() -> list[Neighbour]:
         have = _attributes(body[_NDMSG.size :])
         mac = have.get(_NDA_LLADDR, b"")
         if family == socket.AF_BRIDGE and not state & _NUD_PERMANENT and len(mac) == 6 and not mac[0] & 1:
-            found[index, mac] = Neighbour(index, mac.hex(":"))
+            found[index, mac] = BridgeNeighbour(index, mac.hex(":"))
     return [found[key] for key in sorted(found)]
 
 

@@ -27,7 +27,7 @@ def attribute(data: bytes, wanted: int) -> bytes:
     while offset + _ATTRIBUTE.size <= len(data):
         length, kind = _ATTRIBUTE.unpack_from(data, offset)
         if kind & 0x3FFF == wanted:
-            return data[offset + _ATTRIBUTE.size:offset + length]
+            return data[offset + _ATTRIBUTE.size : offset + length]
         offset += max((length + 3) & ~3, _ATTRIBUTE.size)
     raise KeyError(wanted)
 
@@ -82,4 +82,4 @@ class QueueReader:
             raise OSError(-struct.unpack_from("=i", reply, _HEADER.size)[0], "rtnetlink")
         if kind != self._answer:
             raise OSError(0, f"rtnetlink answered with message type {kind}")
-        return reply[_HEADER.size + _TCMSG.size:size]
+        return reply[_HEADER.size + _TCMSG.size : size]

@@ -1,4 +1,4 @@
-"""What clients ask for, checked: their SubscriptionLists and GetRequests, with bounds. All of it raises Refused."""
+"""What clients ask for: SubscriptionLists and GetRequests, verified, with bounds. All of it raises RequestRefused."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from ..telemetry.gnmi import messages
 from ..units import NS_PER_S, format_duration
 from .encoding import ENCODINGS
-from .schema import MODELS, Refused, checked_path
-from .tree import Selection
+from .schema import MODELS, RequestRefused, checked_path
+from .tree import LeafSelection
 
 LEAST_INTERVAL_NS = 10_000_000  # of samples
 LEAST_HEARTBEAT_NS = 100_000_000
@@ -20,10 +20,10 @@ LONGEST_TARGET = 256
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SubscribedPath:
     """A path of a subscription."""
 
-    selected: Selection
+    selected: LeafSelection
     mode: str = "TARGET_DEFINED"
     interval_ns: int = TARGET_DEFINED_NS
     heartbeat_ns: int = 0  # 0: none
@@ -31,24 +31,24 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Subscription:
+class SubscriptionList:
     """A SubscriptionList."""
 
     mode: str
     encoding: str
     target: str
     updates_only: bool
-    wanted: tuple[Wanted, ...]
+    wanted: tuple[SubscribedPath, ...]
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class GetRequest:
     """A GetRequest."""
 
     type: str
     encoding: str
     target: str
-    paths: tuple[Selection, ...]
+    paths: tuple[LeafSelection, ...]
 
 
 def parsed(kind: Any, data: bytes) -> Any:
@@ -58,64 +58,66 @@ def parsed(kind: Any, data: bytes) -> Any:
     try:
         return kind.FromString(data)
     except DecodeError:
-        raise Refused(f"the message is not a {kind.DESCRIPTOR.name}") from None
+        raise RequestRefused(f"the message is not a {kind.DESCRIPTOR.name}") from None
 
 
-def subscription(request: Any) -> Subscription:
+def subscription(request: Any) -> SubscriptionList:
     """What a SubscriptionList asks for."""
     mode = _name_of(messages.LIST_MODES, request.mode, "mode")
     models = _models(request.use_models)
     _check_count(request.subscription, "subscribe to")
     wanted = [_wanted(request.prefix, part, models, mode) for part in request.subscription]
     encoding = _encoding(request.encoding)
-    return Subscription(mode, encoding, _target(request.prefix), request.updates_only, tuple(wanted))
+    return SubscriptionList(mode, encoding, _target(request.prefix), request.updates_only, tuple(wanted))
 
 
-def snapshot(request: Any) -> Snapshot:
+def snapshot(request: Any) -> GetRequest:
     """What a GetRequest asks for."""
     type_ = _name_of(messages.DATA_TYPES, request.type, "type")
     models = _models(request.use_models)
     _check_count(request.path, "get")
-    paths = [Selection(checked_path(request.prefix, path), models) for path in request.path]
-    return Snapshot(type_, _encoding(request.encoding), _target(request.prefix), tuple(paths))
+    paths = [LeafSelection(checked_path(request.prefix, path), models) for path in request.path]
+    return GetRequest(type_, _encoding(request.encoding), _target(request.prefix), tuple(paths))
 
 
-def _wanted(prefix: Any, part: Any, models: tuple[str, ...], list_mode: str) -> Wanted:
-    selected = Selection(checked_path(prefix, part.path), models)
+def _wanted(prefix: Any, part: Any, models: tuple[str, ...], list_mode: str) -> SubscribedPath:
+    selected = LeafSelection(checked_path(prefix, part.path), models)
     mode = _name_of(messages.STREAM_MODES, part.mode, "stream mode")
     if list_mode != "STREAM":
-        return Wanted(selected)
+        return SubscribedPath(selected)
     if mode == "SAMPLE" and 0 < part.sample_interval < LEAST_INTERVAL_NS:
-        raise Refused(
+        raise RequestRefused(
             f"a sample interval of {format_duration(part.sample_interval)} is not supported: "
             f"{format_duration(LEAST_INTERVAL_NS)} is the shortest"
         )
     if 0 < part.heartbeat_interval < LEAST_HEARTBEAT_NS:
-        raise Refused(
+        raise RequestRefused(
             f"a heartbeat interval of {format_duration(part.heartbeat_interval)} is not supported: "
             f"{format_duration(LEAST_HEARTBEAT_NS)} is the shortest"
         )
     interval_ns = part.sample_interval or LEAST_INTERVAL_NS if mode == "SAMPLE" else TARGET_DEFINED_NS
-    return Wanted(selected, mode, interval_ns, part.heartbeat_interval, part.suppress_redundant)
+    return SubscribedPath(selected, mode, interval_ns, part.heartbeat_interval, part.suppress_redundant)
 
 
 def _check_count(paths: Any, what: str) -> None:
     if not paths:
-        raise Refused(f"there is no path to {what}")
+        raise RequestRefused(f"there is no path to {what}")
     if len(paths) > MOST_PATHS:
-        raise Refused(f"{len(paths)} paths in one request are too many: {MOST_PATHS} is the most", "RESOURCE_EXHAUSTED")
+        raise RequestRefused(
+            f"{len(paths)} paths in one request are too many: {MOST_PATHS} is the most", "RESOURCE_EXHAUSTED"
+        )
 
 
 def _encoding(number: int) -> str:
     name = messages.ENCODINGS[number] if number < len(messages.ENCODINGS) else str(number)
     if name not in ENCODINGS:
-        raise Refused(f"the encoding {name} is not supported: use {', '.join(ENCODINGS)}", "UNIMPLEMENTED")
+        raise RequestRefused(f"the encoding {name} is not supported: use {', '.join(ENCODINGS)}", "UNIMPLEMENTED")
     return name
 
 
 def _name_of(names: tuple[str, ...], number: int, what: str) -> str:
     if number >= len(names) or number < 0:
-        raise Refused(f"the {what} {number} is unknown: gNMI has {', '.join(names)}")
+        raise RequestRefused(f"the {what} {number} is unknown: gNMI has {', '.join(names)}")
     return names[number]
 
 
@@ -124,11 +126,11 @@ def _models(given: Iterable[Any]) -> tuple[str, ...]:
     names = tuple(model.name for model in given)
     for name in names:
         if name not in MODELS:
-            raise Refused(f"the model {name!r} is not supported: this agent has {', '.join(MODELS)}")
+            raise RequestRefused(f"the model {name!r} is not supported: this agent has {', '.join(MODELS)}")
     return names
 
 
 def _target(prefix: Any) -> str:
     if len(prefix.target) > LONGEST_TARGET:
-        raise Refused(f"a target of {len(prefix.target)} characters is too long: {LONGEST_TARGET} is the most")
+        raise RequestRefused(f"a target of {len(prefix.target)} characters is too long: {LONGEST_TARGET} is the most")
     return str(prefix.target)

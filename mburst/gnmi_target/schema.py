@@ -22,7 +22,7 @@ _TOP = {"interfaces": "openconfig-interfaces", "qos": "openconfig-qos", "lldp": 
         "system": "openconfig-system"}  # fmt: skip
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """What a client asks for cannot be had; the message says why. `code` is the name of the gRPC status."""
 
     def __init__(self, message: str, code: str = "INVALID_ARGUMENT") -> None:
@@ -31,7 +31,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True)
-class Kind:
+class LeafModel:
     """What the model says of a leaf."""
 
     steady: bool = False  # it changes seldom, so that TARGET_DEFINED streams it when it changes
@@ -39,8 +39,8 @@ class Kind:
     wide: bool = True  # a number of 64 bits, which JSON_IETF has as text (RFC 7951 section 6.1)
 
 
-COUNTER, STATUS, APPLIED = Kind(), Kind(steady=True), Kind(steady=True, operational=False)
-_INDEX, _SIZE = Kind(steady=True, wide=False), Kind(steady=True, operational=False, wide=False)
+COUNTER, STATUS, APPLIED = LeafModel(), LeafModel(steady=True), LeafModel(steady=True, operational=False)
+_INDEX, _SIZE = LeafModel(steady=True, wide=False), LeafModel(steady=True, operational=False, wide=False)
 
 DEPTH, MEAN_DEPTH = "max-queue-len", "avg-queue-len"
 QUEUE = (("qos", ()), ("interfaces", ()), ("interface", (("interface-id", "*"),)), ("output", ()), ("queues", ()),
@@ -55,7 +55,7 @@ NEIGHBOUR = (("lldp", ()), ("interfaces", ()), ("interface", (("name", "*"),)), 
 SYSTEM = (("system", ()), ("state", ()))
 
 # Container, whose keys are `*` → its leaves.
-SCHEMA: dict[Steps, dict[str, Kind]] = {
+SCHEMA: dict[Steps, dict[str, LeafModel]] = {
     QUEUE: {"name": APPLIED, DEPTH: COUNTER, MEAN_DEPTH: COUNTER, "transmit-octets": COUNTER,
             "transmit-pkts": COUNTER, "dropped-pkts": COUNTER},
     REFERENCE: {"interface": APPLIED},
@@ -120,31 +120,31 @@ def is_exact(asked: Steps) -> bool:
 
 
 def checked_path(prefix: Any, path: Any) -> Steps:
-    """The steps that a Path message means under a prefix, without modules. Raises Refused."""
+    """The steps that a Path message means under a prefix, without modules. Raises RequestRefused."""
     try:
         raw = steps_of(prefix) + steps_of(path)
     except UsageError as error:
-        raise Refused(str(error)) from None
+        raise RequestRefused(str(error)) from None
     origin = _origin(prefix.origin, path.origin)
     shown = as_text(raw, origin)
     if len(raw) > LONGEST_PATH:
-        raise Refused(f"a path of {len(raw)} steps is not supported: {LONGEST_PATH} is the most")
+        raise RequestRefused(f"a path of {len(raw)} steps is not supported: {LONGEST_PATH} is the most")
     wanted_modules, steps = _without_modules(raw, origin)
     for name, keys in steps:
         _check_keys(name, keys)
     if not any(_is_of(steps, wanted_modules, *leaf) for leaf in _schema_leaves()):
-        raise Refused(f"the path {shown} is not supported: this agent serves /{', /'.join(_TOP)}")
+        raise RequestRefused(f"the path {shown} is not supported: this agent serves /{', /'.join(_TOP)}")
     return steps
 
 
 def _origin(*given: str) -> str:
-    """The origin of a path, which may be in its prefix. Raises Refused."""
+    """The origin of a path, which may be in its prefix. Raises RequestRefused."""
     found = {origin for origin in given if origin}
     if len(found) > 1:
-        raise Refused(f"prefix and path have different origins: {' and '.join(sorted(found))}")
+        raise RequestRefused(f"prefix and path have different origins: {' and '.join(sorted(found))}")
     origin = found.pop() if found else ""
     if origin not in ("", ORIGIN, *MODELS):
-        raise Refused(f"the origin {origin!r} is not supported: use {ORIGIN} or none")
+        raise RequestRefused(f"the origin {origin!r} is not supported: use {ORIGIN} or none")
     return origin
 
 
@@ -168,10 +168,10 @@ def _without_modules(raw: Steps, origin: str) -> tuple[list[str], Steps]:
 
 def _check_keys(name: str, keys: tuple[tuple[str, str], ...]) -> None:
     if name == "..." and keys:
-        raise Refused("the wildcard ... takes no keys")
+        raise RequestRefused("the wildcard ... takes no keys")
     for key, value in keys:
         if "*" in value and value != "*":
-            raise Refused(f"{name}[{key}={value}] is not supported: a key is a whole value, or * for all")
+            raise RequestRefused(f"{name}[{key}={value}] is not supported: a key is a whole value, or * for all")
 
 
 def _is_of(asked: Steps, wanted: list[str], path: Steps, modules_of_path: tuple[str, ...]) -> bool:

@@ -15,14 +15,14 @@ from typing import Any
 from ..errors import MburstError
 from ..telemetry.gnmi import messages
 from . import requests, snapshots, tls
-from .door import Client, Door
+from .door import Client, ConnectionRelay
 from .encoding import ENCODINGS
 from .listening import Address, bound, listen
 from .log import Log
-from .schema import MODELS, Refused
-from .streams import SETTLE_S, Stream
+from .schema import MODELS, RequestRefused
+from .streams import SETTLE_S, SubscribeStream
 from .tree import Tree
-from .writer import Writer
+from .writer import MessageWriter
 
 MODEL = "mburst-switch-agent"  # vendors/mburst.toml knows it by this
 MOST_CALLS = 32  # of one client at a time
@@ -43,7 +43,7 @@ _OPTIONS = [
 
 
 @dataclass(frozen=True)
-class Entry:
+class Endpoint:
     """Where clients come in, and who may."""
 
     address: Address
@@ -52,14 +52,14 @@ class Entry:
     password: str = field(default="", repr=False)
 
 
-class Agent:
+class TargetServer:
     """The service over a tree. `say` gets a line for each client that is refused, and each failure."""
 
-    def __init__(self, tree: Tree, entry: Entry, say: Callable[[str], None]) -> None:
+    def __init__(self, tree: Tree, entry: Endpoint, say: Callable[[str], None]) -> None:
         self.tree, self.entry = tree, entry
         self.log = Log(say)
         self.log.take_from("grpc")
-        self.door: Door
+        self.door: ConnectionRelay
         self._server: Any = None
         self._inner = -1
         self._failure: asyncio.Future[None]
@@ -70,7 +70,7 @@ class Agent:
         """Listen; the address, with the port where it was left to the kernel. Raises MburstError."""
         context = tls.context(self.entry.certificates) if self.entry.certificates else None
         sock = listen(self.entry.address)
-        self.door = Door(sock, context, self.log.say)
+        self.door = ConnectionRelay(sock, context, self.log.say)
         await self._start_service()
         self._failure = asyncio.get_running_loop().create_future()
         return bound(self.entry.address, sock)
@@ -158,12 +158,12 @@ class Agent:
         client = self.door.client(context.peer())
         try:
             if client is None:
-                raise Refused("the connection is not known", "PERMISSION_DENIED")
+                raise RequestRefused("the connection is not known", "PERMISSION_DENIED")
             with _counted(client):
                 await self._admit(client, context)
                 yield client
             return
-        except Refused as refusal:
+        except RequestRefused as refusal:
             code, reason = refusal.code, str(refusal)
         except Exception as failure:
             await asyncio.sleep(GONE_S)  # where the client went, this is cancelled here
@@ -172,7 +172,7 @@ class Agent:
         await context.abort(grpc.StatusCode[code], reason[:LONGEST_REASON])
 
     async def _admit(self, client: Client, context: Any) -> None:
-        """Raises Refused unless user and password are right."""
+        """Raises RequestRefused unless user and password are right."""
         entry = self.entry
         if not entry.username:
             return
@@ -182,7 +182,7 @@ class Agent:
         if not right:
             self.log.say(f"{client.name}: refused: user or password is wrong")
             await asyncio.sleep(WRONG_PASSWORD_S)
-            raise Refused("user or password is wrong", "UNAUTHENTICATED")
+            raise RequestRefused("user or password is wrong", "UNAUTHENTICATED")
 
     async def capabilities(self, request: bytes) -> Any:
         models = [
@@ -197,16 +197,16 @@ class Agent:
 
     async def get(self, request: bytes) -> Any:
         asked = requests.snapshot(requests.parsed(messages.GetRequest, request))
-        watches = [self.tree.watch(selected) for selected in asked.paths]
+        windows = [self.tree.watch(selected) for selected in asked.paths]
         try:
             await asyncio.sleep(SETTLE_S)
-            return messages.GetResponse(notification=list(snapshots.taken(self.tree, asked, watches)))
+            return messages.GetResponse(notification=list(snapshots.taken(self.tree, asked, windows)))
         finally:
-            for watch in watches:
-                self.tree.watermarks.forget(watch)
+            for one in windows:
+                self.tree.watermarks.forget(one)
 
     async def set(self, request: bytes) -> Any:
-        raise Refused("this agent is read-only: Set is not implemented", "UNIMPLEMENTED")
+        raise RequestRefused("this agent is read-only: Set is not implemented", "UNIMPLEMENTED")
 
     async def _subscribe(self, received: Any, context: Any) -> None:
         async with self._call(context) as client:
@@ -215,14 +215,14 @@ class Agent:
                 async with asyncio.timeout(FIRST_MESSAGE_S):
                     first = await anext(following, None)
             except TimeoutError:
-                raise Refused(f"no SubscriptionList in {FIRST_MESSAGE_S:g} s", "DEADLINE_EXCEEDED") from None
+                raise RequestRefused(f"no SubscriptionList in {FIRST_MESSAGE_S:g} s", "DEADLINE_EXCEEDED") from None
             if first is None:
                 return
             first = requests.parsed(messages.SubscribeRequest, first)
             if first.WhichOneof("value") != "subscribe":
-                raise Refused("the first message must be a SubscriptionList")
+                raise RequestRefused("the first message must be a SubscriptionList")
             asked = requests.subscription(first.subscribe)
-            stream = Stream(self.tree, asked, Writer(context.write, lambda: self._give_up(client)))
+            stream = SubscribeStream(self.tree, asked, MessageWriter(context.write, lambda: self._give_up(client)))
             try:
                 await stream.run(following)
             finally:
@@ -235,9 +235,9 @@ class Agent:
 
 @contextlib.contextmanager
 def _counted(client: Client) -> Iterator[None]:
-    """One more call of a client. Raises Refused where it has too many."""
+    """One more call of a client. Raises RequestRefused where it has too many."""
     if client.calls >= MOST_CALLS:
-        raise Refused(f"{MOST_CALLS} calls at a time are the most for one connection", "RESOURCE_EXHAUSTED")
+        raise RequestRefused(f"{MOST_CALLS} calls at a time are the most for one connection", "RESOURCE_EXHAUSTED")
     client.calls += 1
     try:
         yield

@@ -9,42 +9,48 @@ from typing import Any
 
 from ..telemetry.gnmi import messages
 from ..telemetry.gnmi.path import Steps
-from .changes import Changes
+from .changes import DepthChanges
 from .encoding import notification, notifications, path, typed
-from .requests import Subscription, Wanted, parsed
-from .schema import Refused
-from .tree import Leaf, Tree, Value
-from .writer import Writer
+from .requests import SubscribedPath, SubscriptionList, parsed
+from .schema import RequestRefused
+from .tree import ServedLeaf, Tree, Value
+from .writer import MessageWriter
 
 MOST_LEAVES = 100_000  # of all subscriptions together; each costs about a kilobyte
 LOOK_NS = 500_000_000  # how often leaves that change seldom are looked at, and which leaves there are
 SETTLE_S = 0.002  # so that there is a reading of every queue
 
 
-class Followed:
+class StreamedPath:
     """Leaves of a path that are streamed in one mode: the maxima that are not sent yet, and what the client knows."""
 
     def __init__(
-        self, tree: Tree, wanted: Wanted, mode: str, takes: Callable[[Leaf], bool], asked: Subscription, writer: Writer
+        self,
+        tree: Tree,
+        wanted: SubscribedPath,
+        mode: str,
+        takes: Callable[[ServedLeaf], bool],
+        asked: SubscriptionList,
+        writer: MessageWriter,
     ) -> None:
         self.tree, self.wanted, self.mode, self.takes = tree, wanted, mode, takes
         self.asked, self.writer = asked, writer
-        self.watch = tree.watch(wanted.selected)
+        self.windows = tree.watch(wanted.selected)
         self.known: dict[Steps, Value] = {}  # the values that the client got, or need not get
 
     def close(self) -> None:
-        self.tree.watermarks.forget(self.watch)
+        self.tree.watermarks.forget(self.windows)
 
-    def leaves(self) -> list[Leaf]:
-        return [leaf for leaf in self.tree.leaves(self.wanted.selected, self.watch) if self.takes(leaf)]
+    def leaves(self) -> list[ServedLeaf]:
+        return [leaf for leaf in self.tree.leaves(self.wanted.selected, self.windows) if self.takes(leaf)]
 
-    def read(self, leaf: Leaf) -> Value | None:
+    def read(self, leaf: ServedLeaf) -> Value | None:
         """A leaf's value; of a depth that is sent as it changes, the newest and not the largest."""
         if leaf.queue and self.mode == "ON_CHANGE":
             return self.tree.watermarks.newest.get(leaf.queue)
         return leaf.read()
 
-    async def send(self, leaves: list[Leaf], *, changed_only: bool = False, quietly: bool = False) -> set[Steps]:
+    async def send(self, leaves: list[ServedLeaf], *, changed_only: bool = False, quietly: bool = False) -> set[Steps]:
         """The leaves' values; with `changed_only`, those that the client does not know. With `quietly` they are only
         taken as known. Returns which leaves have a value."""
         updates, here = [], set()
@@ -109,7 +115,7 @@ class Followed:
         found = {leaf.queue: leaf for leaf in self.leaves() if leaf.queue}
         if not found:
             return
-        changes = Changes(found, asyncio.get_running_loop(), updates_only=self.asked.updates_only)
+        changes = DepthChanges(found, asyncio.get_running_loop(), updates_only=self.asked.updates_only)
         self.tree.watermarks.listen(found, changes.add)
         try:
             while True:
@@ -123,20 +129,22 @@ class Followed:
             self.tree.watermarks.unlisten(found, changes.add)
 
 
-def followed(tree: Tree, wanted: Wanted, asked: Subscription, writer: Writer) -> Iterator[Followed]:
+def followed(
+    tree: Tree, wanted: SubscribedPath, asked: SubscriptionList, writer: MessageWriter
+) -> Iterator[StreamedPath]:
     """A path by the modes in which its leaves are streamed: where the target chooses, what changes seldom is sent as it
     changes, and all else is sampled."""
     if asked.mode == "STREAM" and wanted.mode == "TARGET_DEFINED":
-        yield Followed(tree, wanted, "SAMPLE", lambda leaf: not leaf.kind.steady, asked, writer)
-        yield Followed(tree, wanted, "ON_CHANGE", lambda leaf: leaf.kind.steady, asked, writer)
+        yield StreamedPath(tree, wanted, "SAMPLE", lambda leaf: not leaf.kind.steady, asked, writer)
+        yield StreamedPath(tree, wanted, "ON_CHANGE", lambda leaf: leaf.kind.steady, asked, writer)
     else:
-        yield Followed(tree, wanted, wanted.mode, lambda leaf: True, asked, writer)
+        yield StreamedPath(tree, wanted, wanted.mode, lambda leaf: True, asked, writer)
 
 
-class Stream:
-    """Answers one Subscribe. Raises Refused where all subscriptions together would follow too many leaves."""
+class SubscribeStream:
+    """Answers one Subscribe. Raises RequestRefused where all subscriptions together would follow too many leaves."""
 
-    def __init__(self, tree: Tree, asked: Subscription, writer: Writer) -> None:
+    def __init__(self, tree: Tree, asked: SubscriptionList, writer: MessageWriter) -> None:
         self.tree, self.asked, self.writer = tree, asked, writer
         self.followed = [one for wanted in asked.wanted for one in followed(tree, wanted, asked, writer)]
         self.leaves = 0
@@ -150,7 +158,9 @@ class Stream:
         self.leaves = sum(len(one.leaves()) for one in self.followed)
         self.tree.followed += self.leaves
         if self.tree.followed > MOST_LEAVES:
-            raise Refused(f"all subscriptions together have more than {MOST_LEAVES:,} leaves", "RESOURCE_EXHAUSTED")
+            raise RequestRefused(
+                f"all subscriptions together have more than {MOST_LEAVES:,} leaves", "RESOURCE_EXHAUSTED"
+            )
 
     def close(self) -> None:
         self.tree.followed -= self.leaves
@@ -165,7 +175,7 @@ class Stream:
         if self.asked.mode == "POLL":
             async for request in requests:
                 if parsed(messages.SubscribeRequest, request).WhichOneof("value") != "poll":
-                    raise Refused("after POLL only polls may follow")
+                    raise RequestRefused("after POLL only polls may follow")
                 await self.everything()
         elif self.asked.mode == "STREAM":
             await _together([task for one in self.followed for task in one.tasks()] + [_nothing_more(requests)])
@@ -193,7 +203,7 @@ async def _together(parts: list[Coroutine[Any, Any, None]]) -> None:
 
 async def _nothing_more(requests: AsyncIterator[bytes]) -> None:
     async for _ in requests:
-        raise Refused("a STREAM subscription takes no further request: begin another Subscribe")
+        raise RequestRefused("a STREAM subscription takes no further request: begin another Subscribe")
 
 
 async def _multiples(interval_ns: int) -> AsyncIterator[int]:

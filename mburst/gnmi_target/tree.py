@@ -13,8 +13,8 @@ from typing import Generic, TypeVar
 from ..errors import MburstError
 from ..telemetry.gnmi.path import Step, Steps
 from . import netlink, schema
-from .schema import Kind, is_above, matched
-from .watermarks import Queue, Watch, Watermarks
+from .schema import LeafModel, is_above, matched
+from .watermarks import DepthWindows, Queue, Watermarks
 
 Value = int | str
 Found = TypeVar("Found")
@@ -25,17 +25,17 @@ _LARGEST_MTU = 65535  # that the model can say
 
 
 @dataclass(frozen=True)
-class Leaf:
+class ServedLeaf:
     """A path that this machine has now. `read` gives its value, or None where there is none."""
 
     steps: Steps
-    kind: Kind
+    kind: LeafModel
     read: Callable[[], Value | None]
-    queue: Queue | None = None  # whose depth it is, which comes from a watch
+    queue: Queue | None = None  # whose depth it is, which comes from windows
 
 
 @dataclass(frozen=True)
-class Selection:
+class LeafSelection:
     """What a path of a request means. `models`: only leaves of these modules; () for all."""
 
     steps: Steps
@@ -75,8 +75,8 @@ class Tree:
         self.link_bps = link_bps
         self.boot_ns = boot_time_ns()
         self.followed = 0  # leaves that subscriptions follow
-        self._interfaces = _Fresh(lambda: {found.name: found for found in netlink.interfaces()}, _FRESH_S)
-        self._neighbours = _Fresh(self._seen, _NEIGHBOURS_FRESH_S)
+        self._interfaces = _CachedReading(lambda: {found.name: found for found in netlink.interfaces()}, _FRESH_S)
+        self._neighbours = _CachedReading(self._seen, _NEIGHBOURS_FRESH_S)
         self._parts = {schema.STATE: self._state, schema.COUNTERS: self._counters, schema.ETHERNET: self._ethernet,
                        schema.REFERENCE: self._references, schema.NEIGHBOUR: self._near,
                        schema.SYSTEM: self._system}  # fmt: skip
@@ -85,41 +85,41 @@ class Tree:
         """A port's counters, at most _FRESH_S old."""
         return self._interfaces.get().get(port)
 
-    def watch(self, selected: Selection) -> Watch:
-        """A watch of the queues whose depths a path means, which begins now."""
+    def watch(self, selected: LeafSelection) -> DepthWindows:
+        """Windows of the queues whose depths a path means, which begin now."""
         queues = self.watermarks.queues
         return self.watermarks.watch(
             queue for queue in queues
             if any(selected.takes((*_queue_path(queue), (name, ()))) for name in (schema.DEPTH, schema.MEAN_DEPTH))
         )  # fmt: skip
 
-    def leaves(self, selected: Selection, watch: Watch) -> list[Leaf]:
-        """The leaves at and under a path, as they are now; depths come from WATCH."""
-        return [leaf for leaf in self._all(selected.steps, watch) if selected.takes(leaf.steps)]
+    def leaves(self, selected: LeafSelection, windows: DepthWindows) -> list[ServedLeaf]:
+        """The leaves at and under a path, as they are now; depths come from WINDOWS."""
+        return [leaf for leaf in self._all(selected.steps, windows) if selected.takes(leaf.steps)]
 
-    def _all(self, asked: Steps, watch: Watch) -> Iterator[Leaf]:
+    def _all(self, asked: Steps, windows: DepthWindows) -> Iterator[ServedLeaf]:
         for base, part in self._parts.items():
             if is_above(asked, base):
                 yield from part()
         if is_above(asked, schema.QUEUE):
             for queue in self.watermarks.queues:
-                yield from self._queue(queue, watch)
+                yield from self._queue(queue, windows)
 
     def _present(self) -> list[str]:
         return [port for port in self.ports if self.interface(port)]
 
-    def _state(self) -> Iterator[Leaf]:
+    def _state(self) -> Iterator[ServedLeaf]:
         for port in self._present():
             yield from self._fields(schema.STATE, port)
 
-    def _counters(self) -> Iterator[Leaf]:
+    def _counters(self) -> Iterator[ServedLeaf]:
         for port in self._present():
             yield from self._fields(schema.COUNTERS, port)
 
-    def _fields(self, base: Steps, port: str) -> Iterator[Leaf]:
+    def _fields(self, base: Steps, port: str) -> Iterator[ServedLeaf]:
         """Leaves that are called as the fields of netlink.Interface are."""
         for name, kind in schema.SCHEMA[base].items():
-            yield Leaf(_at(base, port, name), kind, partial(self._field, port, name))
+            yield ServedLeaf(_at(base, port, name), kind, partial(self._field, port, name))
 
     def _field(self, port: str, name: str) -> Value | None:
         found = self.interface(port)
@@ -128,9 +128,9 @@ class Tree:
         value: Value | None = getattr(found, {"ifindex": "index"}.get(name, name.replace("-", "_")))
         return None if name == "mtu" and found.mtu > _LARGEST_MTU else value
 
-    def _ethernet(self) -> Iterator[Leaf]:
+    def _ethernet(self) -> Iterator[ServedLeaf]:
         for port in self._present():
-            yield Leaf(_at(schema.ETHERNET, port, "port-speed"), schema.APPLIED, partial(self._speed, port))
+            yield ServedLeaf(_at(schema.ETHERNET, port, "port-speed"), schema.APPLIED, partial(self._speed, port))
 
     def _speed(self, port: str) -> str | None:
         speed = self.link_bps or netlink.link_speed(port)
@@ -138,21 +138,21 @@ class Tree:
             return None
         return f"SPEED_{speed // 10**9}GB" if speed % 10**9 == 0 else f"SPEED_{speed // 10**6}MB"
 
-    def _references(self) -> Iterator[Leaf]:
+    def _references(self) -> Iterator[ServedLeaf]:
         for port in dict.fromkeys(port for port, _ in self.watermarks.queues):
-            yield Leaf(_at(schema.REFERENCE, port, "interface"), schema.APPLIED, partial(str, port))
+            yield ServedLeaf(_at(schema.REFERENCE, port, "interface"), schema.APPLIED, partial(str, port))
 
-    def _queue(self, queue: Queue, watch: Watch) -> Iterator[Leaf]:
+    def _queue(self, queue: Queue, windows: DepthWindows) -> Iterator[ServedLeaf]:
         kinds = schema.SCHEMA[schema.QUEUE]
         base = _queue_path(queue)
         taken: list[int] = []  # the window whose largest depth was read last
 
         def largest() -> int | None:
-            taken[:] = watch.take(queue) or ()
+            taken[:] = windows.take(queue) or ()
             return taken[0] if taken else None
 
         def mean() -> int | None:
-            window = tuple(taken) or watch.take(queue)
+            window = tuple(taken) or windows.take(queue)
             taken.clear()
             return window[1] if window else None
 
@@ -163,7 +163,7 @@ class Tree:
             "dropped-pkts": partial(self._counted, queue, "dropped_packets"),
         }  # fmt: skip
         for name, kind in kinds.items():
-            yield Leaf((*base, (name, ())), kind, reads[name], queue if name == schema.DEPTH else None)
+            yield ServedLeaf((*base, (name, ())), kind, reads[name], queue if name == schema.DEPTH else None)
 
     def _counted(self, queue: Queue, field: str) -> int | None:
         found = self.watermarks.statistics(queue)
@@ -175,21 +175,21 @@ class Tree:
         found = [(indexes[one.port], one.mac) for one in netlink.neighbours() if one.port in indexes]
         return found[:MOST_NEIGHBOURS]
 
-    def _near(self) -> Iterator[Leaf]:
+    def _near(self) -> Iterator[ServedLeaf]:
         for port, mac in self._neighbours.get():
             base = (*schema.NEIGHBOUR[:2], ("interface", (("name", port),)), schema.NEIGHBOUR[3],
                     ("neighbor", (("id", mac),)), schema.NEIGHBOUR[5])  # fmt: skip
             values = {"id": mac, "chassis-id": mac, "port-id": mac, "system-name": self.names.get(mac, mac)}
             for name, kind in schema.SCHEMA[schema.NEIGHBOUR].items():
-                yield Leaf((*base, (name, ())), kind, partial(str, values[name]))
+                yield ServedLeaf((*base, (name, ())), kind, partial(str, values[name]))
 
-    def _system(self) -> Iterator[Leaf]:
+    def _system(self) -> Iterator[ServedLeaf]:
         reads: dict[str, Callable[[], Value]] = {"hostname": socket.gethostname, "boot-time": lambda: self.boot_ns}
         for name, kind in schema.SCHEMA[schema.SYSTEM].items():
-            yield Leaf((*schema.SYSTEM, (name, ())), kind, reads[name])
+            yield ServedLeaf((*schema.SYSTEM, (name, ())), kind, reads[name])
 
 
-class _Fresh(Generic[Found]):
+class _CachedReading(Generic[Found]):
     """What READ returned, for as long as it is fresh."""
 
     def __init__(self, read: Callable[[], Found], fresh_s: float) -> None:

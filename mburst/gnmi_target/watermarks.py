@@ -3,7 +3,7 @@
 The queue "0" is all that waits at a port. Where that is in several classes (of htb, prio, mq), each of them is a queue
 too, by the name that tc gives it: "1:10".
 
-Each subscription has a watch of its own, so that one that takes its maxima does not empty another's.
+Each subscription has windows of its own, so that one that takes its maxima does not empty another's.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Queue = tuple[str, str]  # a port, and the name of one of its queues
 
 
 @dataclass
-class Window:
+class DepthWindow:
     """What was seen of a queue since the last time that somebody asked."""
 
     largest: int = 0
@@ -40,11 +40,11 @@ class Window:
         self.readings += 1
 
 
-class Watch:
+class DepthWindows:
     """The windows of one path of a subscription: of some queues."""
 
     def __init__(self, queues: Iterable[Queue], newest: dict[Queue, int]) -> None:
-        self._windows = {queue: Window() for queue in queues}
+        self._windows = {queue: DepthWindow() for queue in queues}
         self._newest = newest
         self._lock = threading.Lock()
 
@@ -64,7 +64,7 @@ class Watch:
         if newest is None or queue not in self._windows:
             return None
         with self._lock:
-            window, self._windows[queue] = self._windows[queue], Window()
+            window, self._windows[queue] = self._windows[queue], DepthWindow()
         return (window.largest, window.total // window.readings) if window.readings else (newest, newest)
 
 
@@ -124,14 +124,14 @@ class Watermarks:
         for reader in (*self._readers.values(), *self._statistics.values()):
             reader.close()
 
-    def watch(self, queues: Iterable[Queue]) -> Watch:
-        """A watch of some queues that begins now, and ends with `forget`."""
-        made = Watch(queues, self.newest)
+    def watch(self, queues: Iterable[Queue]) -> DepthWindows:
+        """Windows of some queues, which begin now and end with `forget`."""
+        made = DepthWindows(queues, self.newest)
         self.listen(made.queues, made.note)
         return made
 
-    def forget(self, watch: Watch) -> None:
-        self.unlisten(watch.queues, watch.note)
+    def forget(self, windows: DepthWindows) -> None:
+        self.unlisten(windows.queues, windows.note)
 
     def listen(self, queues: Iterable[Queue], listener: Listener) -> None:
         """Have LISTENER(queue, time, depth) called for each reading of QUEUES, in the reading thread."""

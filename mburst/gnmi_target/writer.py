@@ -9,7 +9,7 @@ from typing import Any
 PATIENCE_S = 60.0
 
 
-class Writer:
+class MessageWriter:
     """Hands messages to gRPC one at a time, since it takes no second before it has taken the first. The parts of a
     subscription wait here for each other, and for a slow client: nothing is queued. A client that takes nothing for
     PATIENCE_S is given up: `give_up` closes its connection, which cancels its calls."""

@@ -34,8 +34,9 @@ def run() -> dict[str, Any]:
     if not shutil.which("ip"):
         raise MburstError("no self-test: it needs the command ip", "apt install iproute2")
     try:
-        done = subprocess.run(command("mburst.lab.selftest"), capture_output=True, text=True, check=False,
-                              timeout=TIMEOUT_S)
+        done = subprocess.run(
+            command("mburst.lab.selftest"), capture_output=True, text=True, check=False, timeout=TIMEOUT_S
+        )
     except subprocess.TimeoutExpired:
         raise MburstError(f"the self-test did not end within {TIMEOUT_S} s") from None
     if done.returncode:
@@ -59,8 +60,13 @@ def _enter_namespace() -> None:
 
 
 def _lay_cable() -> None:
-    for line in ("ip link add mburst-a type veth peer name mburst-b", "ip link set mburst-a addrgenmode none",
-                    "ip link set mburst-b addrgenmode none", "ip link set mburst-a up", "ip link set mburst-b up"):
+    for line in (
+        "ip link add mburst-a type veth peer name mburst-b",
+        "ip link set mburst-a addrgenmode none",
+        "ip link set mburst-b addrgenmode none",
+        "ip link set mburst-a up",
+        "ip link set mburst-b up",
+    ):
         done = subprocess.run(line.split(), capture_output=True, text=True, check=False)
         if done.returncode:
             sys.exit(f"{line}: {done.stderr.strip()}")

@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     import duckdb
 
     from ..analysis.bursts.find import BurstDefinition
-    from ..analysis.canary.detection import Lane
-    from ..sql import Store
+    from ..analysis.canary.detection import LaneDetections
+    from ..sql import StoreFolder
 
 FORMAT = 1
-MOST_BYTES = 64 << 20   # of a file of notes
+MOST_BYTES = 64 << 20  # of a file of notes
 AROUND_NS = 3600 * 10**9  # how far the two clocks may be apart
 POLL_S = 0.25
-SETTLED_S = 3.0         # without another packet, no more come
+SETTLED_S = 3.0  # without another packet, no more come
 _RUN = re.compile(r"canary-[0-9a-f]{16}")
 _DATES = (946_684_800 * 10**9, 4_102_444_800 * 10**9)  # stamps that are taken for one: 2000 to 2100
 
 
 @dataclass(frozen=True)
-class Run:
+class CanaryRun:
     """A run of `mburst canary`: what was sent to whom."""
 
     batch: str
@@ -48,8 +48,11 @@ class Run:
 
     def text(self) -> str:
         """As a file of notes."""
-        content = {"mburst_canary": FORMAT, **{name: getattr(self, name) for name in _HEAD},
-                "bursts": [asdict(burst) for burst in self.bursts]}
+        content = {
+            "mburst_canary": FORMAT,
+            **{name: getattr(self, name) for name in _HEAD},
+            "bursts": [asdict(burst) for burst in self.bursts],
+        }
         return json.dumps(content, ensure_ascii=False) + "\n"
 
 
@@ -61,21 +64,26 @@ def new_batch() -> str:
     return f"canary-{secrets.token_hex(8)}"
 
 
-def load(path: Path) -> Run:
+def load(path: Path) -> CanaryRun:
     """The notes in a file. Raises MburstError for what is no such file, or damaged."""
     wrong = MburstError(f"{path}: not what `mburst canary --sent` writes, or damaged")
     try:
         content = json.loads(files.first_line(path, MOST_BYTES))
         if content.pop("mburst_canary") != FORMAT:
-            raise MburstError(f"{path}: notes of another version of mburst",
-                              "use the version that wrote them, or a newer one")
+            raise MburstError(
+                f"{path}: notes of another version of mburst", "use the version that wrote them, or a newer one"
+            )
         bursts = [_burst(one) for one in content.pop("bursts")]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise wrong from error
-    if {name: type(value) for name, value in content.items()} != _HEAD or not _RUN.fullmatch(content["batch"]) \
-            or content["link_bps"] <= 0 or not _in_order(bursts):
+    if (
+        {name: type(value) for name, value in content.items()} != _HEAD
+        or not _RUN.fullmatch(content["batch"])
+        or content["link_bps"] <= 0
+        or not _in_order(bursts)
+    ):
         raise wrong
-    return Run(**content, bursts=bursts)
+    return CanaryRun(**content, bursts=bursts)
 
 
 def _burst(content: dict[str, Any]) -> SentBurst:
@@ -86,8 +94,14 @@ def _burst(content: dict[str, Any]) -> SentBurst:
     if any(type(getattr(one, name)) is not kind for name, kind in wanted.items()):
         raise TypeError
     numbers = (one.number, one.size_bytes, one.length_ns, one.error_ns, one.packets, one.bytes)
-    if min(numbers) < 0 or max(numbers) >= 2**62 or not _DATES[0] <= one.start_ns <= one.end_ns <= _DATES[1] \
-            or not one.packets or not one.bytes or one.stamps not in ("sw", "app"):
+    if (
+        min(numbers) < 0
+        or max(numbers) >= 2**62
+        or not _DATES[0] <= one.start_ns <= one.end_ns <= _DATES[1]
+        or not one.packets
+        or not one.bytes
+        or one.stamps not in ("sw", "app")
+    ):
         raise ValueError
     return one
 
@@ -97,7 +111,7 @@ def _in_order(bursts: Sequence[Any]) -> bool:
     return bool(bursts) and all(a.end_ns < b.start_ns and a.number < b.number for a, b in pairwise(bursts))
 
 
-def connected(store: Store, run: Run) -> duckdb.DuckDBPyConnection:
+def connected(store: StoreFolder, run: CanaryRun) -> duckdb.DuckDBPyConnection:
     """The store around the run's time, by whichever of the clocks. Raises MburstError."""
     return store.connect(None, run.bursts[0].start_ns - AROUND_NS, run.bursts[-1].end_ns + AROUND_NS)
 
@@ -116,7 +130,7 @@ def interface_of(address: str) -> str:
     return next((row[5] for row in rows if row[0] == wanted), "")
 
 
-def recorded_speeds(store: Store, host: str) -> list[int]:
+def recorded_speeds(store: StoreFolder, host: str) -> list[int]:
     """The speeds of the links that HOST was recorded on, or of all links where the store knows no such host."""
     with store.connect() as con:
         rows = con.execute("SELECT DISTINCT host, link_bps FROM recordings WHERE link_bps IS NOT NULL").fetchall()
@@ -124,7 +138,7 @@ def recorded_speeds(store: Store, host: str) -> list[int]:
     return own or [speed for _, speed in rows]
 
 
-def wait_for(store: Store, run: Run, timeout_s: float, stopped: Callable[[], object]) -> None:
+def wait_for(store: StoreFolder, run: CanaryRun, timeout_s: float, stopped: Callable[[], object]) -> None:
     """Return once the store has all packets of the run and the bins behind them, or no more come, or it has been too
     long. Raises MburstError."""
     from ..analysis.read.canary import recorded_of
@@ -142,8 +156,9 @@ def wait_for(store: Store, run: Run, timeout_s: float, stopped: Callable[[], obj
         time.sleep(POLL_S)
 
 
-def read(store: Store, run: Run, definition: BurstDefinition, host: str | None = None,
-         source: str | None = None) -> list[Lane]:
+def read(
+    store: StoreFolder, run: CanaryRun, definition: BurstDefinition, host: str | None = None, source: str | None = None
+) -> list[LaneDetections]:
     """Keep in STORE what its recordings (of HOST where it is given) show of a run, and return that. SOURCE is how they
     call the sender, where that is not its own address. Raises MburstError where they show nothing of it."""
     from ..analysis.canary.detection import read_lane
@@ -156,15 +171,18 @@ def read(store: Store, run: Run, definition: BurstDefinition, host: str | None =
             raise MburstError(
                 f"{store.path}: no packet of {sender} was recorded within an hour of the canary bursts"
                 + (f" at {host}" if host else ""),
-                "record at the host that they were sent to; --sender says the sender's name in the recording")
+                "record at the host that they were sent to; --sender says the sender's name in the recording",
+            )
         _demand_speed(recordings, definition)
         lanes = [read_lane(con, recording, sender, run.bursts, definition) for recording in recordings]
     kept = [lane for lane in lanes if lane.rows]
     if not kept:
         seen = format_count(sum(recording["packets"] for recording in recordings), "packet")
-        raise MburstError(f"{store.path}: {seen} of {sender} were recorded, but not at the times at which the "
-                          f"{format_count(len(run.bursts), 'canary burst')} were sent",
-                          "more bursts, or a sender without other traffic, can be matched")
+        raise MburstError(
+            f"{store.path}: {seen} of {sender} were recorded, but not at the times at which the "
+            f"{format_count(len(run.bursts), 'canary burst')} were sent",
+            "more bursts, or a sender without other traffic, can be matched",
+        )
     read_ns = time.time_ns()
     for lane in kept:
         _keep(store, lane, {"batch": run.batch, "source": sender, "read_ns": read_ns})
@@ -174,11 +192,14 @@ def read(store: Store, run: Run, definition: BurstDefinition, host: str | None =
 def _demand_speed(recordings: Sequence[dict[str, Any]], definition: BurstDefinition) -> None:
     for recording in recordings:
         if not (definition.link_bps or recording["link_bps"]):
-            raise MburstError(f"recording {recording['recording_id']} ({recording['host']} {recording['interface']}): "
-                              "the link speed is not known", "give it with --link")
+            raise MburstError(
+                f"recording {recording['recording_id']} ({recording['host']} {recording['interface']}): "
+                "the link speed is not known",
+                "give it with --link",
+            )
 
 
-def _keep(store: Store, lane: Lane, beside: dict[str, Any]) -> None:
+def _keep(store: StoreFolder, lane: LaneDetections, beside: dict[str, Any]) -> None:
     """Store the rows of a lane, durably."""
     import pyarrow as pa
 

@@ -8,11 +8,8 @@ by device, and reported in `gnmi_events`, while the streams go on being read.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-import queue
 import signal
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -20,13 +17,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import MburstError
+from ..stopping import stopping
+from .background import BackgroundWriter
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ..sql import Store
-    from ..telemetry.gnmi.config import Config, Target
-    from ..telemetry.gnmi.session import Session
+    from ..sql import StoreFolder
+    from ..telemetry.gnmi.config import CollectConfig, GnmiTarget
+    from ..telemetry.gnmi.session import DeviceSession
     from ..telemetry.gnmi.vendors import Vendor
 
 FLUSH_S = 0.5
@@ -37,59 +36,54 @@ REPORT_S = 1.0
 TELLING = ("gnmi_events", "device_clocks")  # tables that say how it goes: a device has some rows a second at most
 
 
-class Writing:
-    """The thread that appends to the store, and the bounded queue before it."""
+class CollectWriter:
+    """Appends rows to the tables of the store, beside the reading of the streams."""
 
-    def __init__(self, store: Store, limit_bytes: int) -> None:
-        self._store = store
+    def __init__(self, store: StoreFolder, limit_bytes: int) -> None:
+        self._folder = store
         self._limit = limit_bytes
-        self._queue: queue.SimpleQueue[tuple[str, Any, int] | None] = queue.SimpleQueue()
-        self._lock = threading.Lock()
-        self._waiting_bytes = 0
         self._writers: dict[tuple[str, str], Any] = {}
-        self.failure: MburstError | None = None
         self.written = 0
         self.dropped: Counter[str] = Counter()  # rows by device, since the start
-        self._thread = threading.Thread(target=self._run, name="mburst-store", daemon=True)
-        self._thread.start()
+        self._background: BackgroundWriter[tuple[str, pa.RecordBatch | pa.Table]] = BackgroundWriter(
+            "mburst-store", self._store, limit_bytes
+        )
 
     def hand(self, table: str, rows: pa.RecordBatch | pa.Table) -> Counter[str]:
-        """Queue rows; those that were dropped instead, by device. A batch that finds the queue empty is never dropped,
-        so that at most the limit and one batch wait; nor are the tables of TELLING."""
+        """Queue rows; those that were dropped instead, by device. At most the limit and one batch wait; the tables of
+        TELLING are never dropped."""
         from ..telemetry.gnmi.rows import devices_of
 
-        size = rows.nbytes
-        with self._lock:
-            waiting = self._waiting_bytes
-            fits = not waiting or waiting + size <= self._limit or table in TELLING
-            if fits:
-                self._waiting_bytes += size
-        if fits:
-            self._queue.put((table, rows, size))
+        if self._background.hand((table, rows), rows.nbytes, always=table in TELLING):
             return Counter()
         lost = devices_of(rows)
         self.dropped += lost
         return lost
 
     @property
+    def waiting_bytes(self) -> int:
+        """What is not stored yet."""
+        return self._background.waiting
+
+    @property
     def full(self) -> bool:
         """Whether rows are dropped, or about to be."""
-        return self._waiting_bytes > self._limit // 2
+        return self.waiting_bytes > self._limit // 2
 
-    def _run(self) -> None:
-        while (task := self._queue.get()) is not None:
-            table, rows, size = task
+    @property
+    def failure(self) -> BaseException | None:
+        """Why nothing is stored any more."""
+        return self._background.failure
+
+    def _store(self, items: list[tuple[str, pa.RecordBatch | pa.Table]]) -> None:
+        for table, rows in items:
             try:
-                if self.failure is None:
-                    self._append(table, rows)
-                    self.written += rows.num_rows
-            except MburstError as error:
-                self.failure = error
-            except Exception as error:  # the queue must go on being emptied
-                self.failure = MburstError(f"{table}: rows cannot be stored: {type(error).__name__}: {error}")
-            finally:
-                with self._lock:
-                    self._waiting_bytes -= size
+                self._append(table, rows)
+            except MburstError:
+                raise
+            except Exception as error:
+                raise MburstError(f"{table}: rows cannot be stored: {type(error).__name__}: {error}") from error
+            self.written += rows.num_rows
 
     def _append(self, table: str, rows: pa.RecordBatch | pa.Table) -> None:
         if table != "links":
@@ -103,24 +97,33 @@ class Writing:
     def _writer(self, table: str, rack: str) -> Any:
         writer = self._writers.get((table, rack))
         if writer is None:
-            writer = self._writers[table, rack] = self._store.writer(table, rack=rack)
+            writer = self._writers[table, rack] = self._folder.writer(table, rack=rack)
         return writer
 
     def close(self) -> None:
         """Write all that waits and seal. Raises MburstError when the store could not be written."""
-        self._queue.put(None)
-        self._thread.join()
+        failures: list[MburstError] = []
+        for close in (self._background.close, self._close_writers):
+            try:
+                close()
+            except MburstError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+
+    def _close_writers(self) -> None:
+        failure: MburstError | None = None
         for writer in self._writers.values():
             try:
                 writer.close()
             except MburstError as error:
-                self.failure = self.failure or error
-        if self.failure:
-            raise self.failure
+                failure = failure or error
+        if failure:
+            raise failure
 
 
 @dataclass
-class Progress:
+class CollectProgress:
     """How a collection goes."""
 
     values_per_s: float
@@ -136,23 +139,25 @@ class Collector:
 
     def __init__(
         self,
-        config: Config,
-        store: Store,
+        config: CollectConfig,
+        store: StoreFolder,
         say: Callable[[str], None],
-        progress: Callable[[Progress], None] | None = None,
+        progress: Callable[[CollectProgress], None] | None = None,
     ) -> None:
-        from ..telemetry.gnmi.rows import Rows
-        from ..telemetry.gnmi.session import Session
+        from ..telemetry.gnmi.rows import CollectedRows
+        from ..telemetry.gnmi.session import DeviceSession
 
         self.config, self.say, self.progress = config, say, progress
-        self.rows = Rows()
+        self.rows = CollectedRows()
         vendors = vendors_of(config)
         batch = os.urandom(4).hex()
-        self.sessions: list[Session] = [
-            Session(target, device_of(target, config, self.rows, f"gnmi-{batch}-{target.name}", vendors), vendors, say)
+        self.sessions: list[DeviceSession] = [
+            DeviceSession(
+                target, device_of(target, config, self.rows, f"gnmi-{batch}-{target.name}", vendors), vendors, say
+            )
             for target in config.targets
         ]
-        self.writing = Writing(store, config.buffer_bytes)
+        self.writing = CollectWriter(store, config.buffer_bytes)
         self._inventory(f"gnmi-{batch}")
         self._seen = (time.monotonic(), 0)
         self._flushed = self._counted = 0.0
@@ -180,9 +185,13 @@ class Collector:
         """Collect until SIGINT, SIGTERM, the duration, the last answer where all is asked for once, or a failure of the
         store, which is raised as MburstError."""
         loop = asyncio.get_running_loop()
-        with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):  # not in the main thread
-            for number in (signal.SIGINT, signal.SIGTERM):
-                loop.add_signal_handler(number, self._stop, number)
+        with stopping(lambda: loop.call_soon_threadsafe(self.stopped.set)) as ended_by:
+            try:
+                await self._collect(duration_s)
+            finally:
+                self.interrupted = signal.SIGINT in ended_by[:1]
+
+    async def _collect(self, duration_s: float | None) -> None:
         tasks = [asyncio.create_task(session.run(), name=session.target.name) for session in self.sessions]
         tasks.append(asyncio.create_task(self._keep(), name="mburst-keep"))
         stop = asyncio.create_task(self.stopped.wait())
@@ -199,10 +208,6 @@ class Collector:
             await asyncio.gather(stop, *tasks, return_exceptions=True)
             self._flush(everything=True)
             await asyncio.to_thread(self.writing.close)
-
-    def _stop(self, number: int) -> None:
-        self.interrupted = number == signal.SIGINT
-        self.stopped.set()
 
     async def _keep(self) -> None:
         """Hand rows on, look after the clocks, show progress."""
@@ -258,11 +263,15 @@ class Collector:
         (before, had), self._seen = self._seen, (now, values)
         up = [session for session in self.sessions if session.up]
         lags = [session.device.lag_ns for session in up]
-        self.progress(Progress((values - had) / (now - before), len(up), len(self.sessions), max(lags, default=None),
-                               self.writing.written, self.writing.dropped.total()))  # fmt: skip
+        self.progress(
+            CollectProgress(
+                (values - had) / (now - before), len(up), len(self.sessions), max(lags, default=None),
+                self.writing.written, self.writing.dropped.total(),
+            )
+        )  # fmt: skip
 
 
-def vendors_of(config: Config) -> tuple[Vendor, ...]:
+def vendors_of(config: CollectConfig) -> tuple[Vendor, ...]:
     """The tables of a configuration: its own before those that come with mburst. Raises MburstError."""
     from ..errors import UsageError
     from ..telemetry.gnmi.vendors import built_in, load
@@ -277,11 +286,11 @@ def vendors_of(config: Config) -> tuple[Vendor, ...]:
     return vendors
 
 
-def device_of(target: Target, config: Config, rows: Any, batch: str, vendors: tuple[Vendor, ...]) -> Any:
+def device_of(target: GnmiTarget, config: CollectConfig, rows: Any, batch: str, vendors: tuple[Vendor, ...]) -> Any:
     """What is known of a target before it is heard."""
-    from ..telemetry.gnmi.decode import Device
+    from ..telemetry.gnmi.decode import DeviceState
     from ..telemetry.gnmi.vendors import Tables
 
     speeds = {link.port: link.link_bps for link in config.links if link.device == target.name and link.link_bps}
     tables = Tables(vendors, target.vendor)
-    return Device(target.name, rows, batch, tables, target.rack, speeds, target.most_paths)
+    return DeviceState(target.name, rows, batch, tables, target.rack, speeds, target.most_paths)

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ..errors import MburstError
-from ..web.address import Where, listening
+from ..web.address import ListenAddress, listening
 
 if TYPE_CHECKING:
     from ..analysis.bursts.find import BurstDefinition
-    from ..sql import Store
+    from ..sql import StoreFolder
 
 PORT = 8470
 READY_S = 30.0
@@ -19,11 +19,18 @@ THREADS, WAITING = 4, 64  # that look at the store for browsers, and questions t
 HINT = "open the address that `mburst live` printed"
 
 
-class Service:
+class LiveService:
     """The web server of one live view. Raises MburstError where the extra `live` is not installed."""
 
-    def __init__(self, store: Store, rack: str | None, definition: BurstDefinition, where: Where, title: str,
-                 dropped: Callable[[], int] | None = None) -> None:
+    def __init__(
+        self,
+        store: StoreFolder,
+        rack: str | None,
+        definition: BurstDefinition,
+        where: ListenAddress,
+        title: str,
+        dropped: Callable[[], int] | None = None,
+    ) -> None:
         try:
             import uvicorn  # noqa: F401
             import websockets  # noqa: F401  what uvicorn speaks WebSocket with
@@ -32,9 +39,10 @@ class Service:
             from ..web.gate import Gate
             from ..web.server import WebServer
         except ModuleNotFoundError as error:
-            raise MburstError(f"the live view needs {error.name}, which is not installed",
-                              "pip install 'mburst[live]'") from error
-        from ..analysis.live.bursts import BurstWatch
+            raise MburstError(
+                f"the live view needs {error.name}, which is not installed", "pip install 'mburst[live]'"
+            ) from error
+        from ..analysis.live.bursts import LiveBursts
         from ..analysis.live.store import LiveStore
         from ..dashboards.live.view import LiveView
         from ..workers import Workers
@@ -42,7 +50,7 @@ class Service:
         socket = listening(where)
         try:
             self.live = LiveStore(store, rack)
-            self.view = LiveView(self.live, BurstWatch(self.live, definition), dropped)
+            self.view = LiveView(self.live, LiveBursts(self.live, definition), dropped)
             self.workers = Workers("mburst-live", THREADS, WAITING)
             self._server = WebServer(Gate(application(self.view, title, self.workers), where, HINT), socket, where)
         except BaseException:

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import fcntl
-import queue
 import secrets
 import signal
 import socket
 import struct
 import sys
-import threading
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import privileges
 from ..errors import MburstError
 from ..stopping import stopping
+from .background import BackgroundWriter
 
 if TYPE_CHECKING:
-    from ..sql import Store
-    from ..telemetry.probe.exchanges import Counts, Settled
-    from ..telemetry.probe.prober import Plan
-    from ..telemetry.probe.targets import Target
+    from ..sql import StoreFolder
+    from ..telemetry.probe.exchanges import ProbeCounts, SettledProbes
+    from ..telemetry.probe.prober import ProbePlan
+    from ..telemetry.probe.targets import ProbeTarget
 
 SWITCH_S = 0.0001  # how long the storing thread may keep the prober from running Python
 _GATHER_S = 1.0  # of probes become one batch of rows
@@ -31,10 +29,10 @@ _SIOCGIFADDR = 0x8915
 _MOST_APART_NS = 1_000_000  # of an interface's clock from system time, as `mburst record` has it
 
 Names = dict[str, str]
-PathCounts = list[tuple[Names, "Counts"]]
+PathCounts = list[tuple[Names, "ProbeCounts"]]
 
 
-class Probed(NamedTuple):
+class ProbeRun(NamedTuple):
     """A run of the prober: the batch of its rows; for each path what rows call it and what became of its probes; how
     many targets were left out for lack of a socket; and whether somebody interrupted it."""
 
@@ -44,79 +42,56 @@ class Probed(NamedTuple):
     interrupted: bool
 
 
-class Keeper:
-    """Takes settled probes and appends them to the store, in a thread of its own.
+class ProbeKeeper:
+    """Takes settled probes and appends them to the store, beside the prober.
 
-    `watch`, where given, is called in that thread with every batch of rows (a pyarrow.Table). When the store cannot be
-    written, `failed` is called and `close` raises what happened. While it cannot be written for long, probes beyond
-    MOST_WAITING are dropped; `dropped` counts them.
+    `on_rows`, where given, is called with every batch of rows (a pyarrow.Table) in the thread that stores. When the
+    store cannot be written, `failed` is called and `close` raises what happened. While it cannot be written for long,
+    probes beyond MOST_WAITING are dropped; `dropped` counts them.
     """
 
-    def __init__(self, store: Store, failed: Callable[[], None], watch: Callable[[Any], None] | None = None) -> None:
-        self._queue: queue.SimpleQueue[tuple[Settled, Names] | None] = queue.SimpleQueue()
+    def __init__(
+        self, store: StoreFolder, failed: Callable[[], None], on_rows: Callable[[Any], None] | None = None
+    ) -> None:
         self._writer = store.writer("probes")
-        self._failed = failed
-        self._watch = watch
-        self._failure: BaseException | None = None
-        self._lock = threading.Lock()
-        self._waiting = self.dropped = 0
-        self._thread = threading.Thread(target=self._run, name="mburst-probes", daemon=True)
-        self._thread.start()
+        self._on_rows = on_rows
+        self.dropped = 0
+        self._background: BackgroundWriter[tuple[SettledProbes, Names]] = BackgroundWriter(
+            "mburst-probes", self._store, MOST_WAITING, failed, _GATHER_S
+        )
 
-    def take(self, settled: Settled, names: Names) -> None:
+    def take(self, settled: SettledProbes, names: Names) -> None:
         """Keep these probes. Returns at once."""
         count = len(settled.sent)
-        with self._lock:
-            fits = not self._waiting or self._waiting + count <= MOST_WAITING
-            if fits:
-                self._waiting += count
-            else:
-                self.dropped += count
-        if fits:
-            self._queue.put((settled, names))
+        if not self._background.hand((settled, names), count):
+            self.dropped += count
 
     def close(self) -> None:
         """Store what was taken. Raises what kept it from being stored."""
-        self._queue.put(None)
-        self._thread.join()
-        self._writer.close()
-        if self._failure:
-            raise self._failure
-
-    def _run(self) -> None:
         try:
-            while self._store_some():
-                pass
-        except BaseException as failure:
-            self._failure = failure
-            self._failed()
+            self._background.close()
+        finally:
+            self._writer.close()
 
-    def _store_some(self) -> bool:
-        """Gather for a while and store it; False after the last."""
+    def _store(self, taken: list[tuple[SettledProbes, Names]]) -> None:
         import pyarrow as pa
 
-        batches, ended, until = [], False, time.monotonic() + _GATHER_S
-        while not ended and (left := until - time.monotonic()) > 0:
-            try:
-                taken = self._queue.get(timeout=left)
-            except queue.Empty:
-                break
-            if taken is None:
-                ended = True
-            else:
-                batches.append(taken[0].rows(taken[1]))
-        if batches:
-            rows = pa.Table.from_batches(batches).unify_dictionaries()
-            self._writer.append(rows)
-            with self._lock:
-                self._waiting -= rows.num_rows
-            if self._watch:
-                self._watch(rows)
-        return not ended
+        batches = [settled.rows(names) for settled, names in taken]
+        rows = pa.Table.from_batches(batches).unify_dictionaries()
+        self._writer.append(rows)
+        if self._on_rows:
+            self._on_rows(rows)
 
 
-def probe(store: Store, targets: list[Target], plan: Plan, *, host: str, report: Callable[[str], None],
-          watch: Callable[[Any], None] | None = None) -> Probed:
+def probe(
+    store: StoreFolder,
+    targets: list[ProbeTarget],
+    plan: ProbePlan,
+    *,
+    host: str,
+    report: Callable[[str], None],
+    on_rows: Callable[[Any], None] | None = None,
+) -> ProbeRun:
     """Probe until the plan ends or somebody ends it; what was measured is in `store` then.
 
     Raises MburstError where no socket can be had or the store cannot be written.
@@ -134,17 +109,19 @@ def probe(store: Store, targets: list[Target], plan: Plan, *, host: str, report:
     before = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_S)
     try:
-        keeper = Keeper(store, prober.stop, watch)
+        keeper = ProbeKeeper(store, prober.stop, on_rows)
         with stopping(prober.stop) as ended_by:
             try:
                 prober.run(keeper.take)
             finally:
                 keeper.close()
         if keeper.dropped:
-            report(f"{keeper.dropped:,} probes were not stored, because the store was too slow: they are missing from "
-                 "what was measured")
+            report(
+                f"{keeper.dropped:,} probes were not stored, because the store was too slow: they are missing from "
+                "what was measured"
+            )
         counts = [(prober.names(path), path.exchanges.counts) for paths in prober.paths for path in paths]
-        return Probed(batch, counts, len(prober.left_out), signal.SIGINT in ended_by)
+        return ProbeRun(batch, counts, len(prober.left_out), signal.SIGINT in ended_by)
     finally:
         sys.setswitchinterval(before)
         prober.close()
@@ -180,7 +157,7 @@ def interface_of(address: str) -> str:
     return ""
 
 
-def local_address(target: Target) -> str:
+def local_address(target: ProbeTarget) -> str:
     """The address of this host that packets to a target leave from. Raises MburstError."""
     with socket.socket(target.family, socket.SOCK_DGRAM) as sock:
         try:

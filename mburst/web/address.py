@@ -18,7 +18,7 @@ _EXAMPLE = "examples: 127.0.0.1:{0}, [::1]:{0}"
 
 
 @dataclass(frozen=True)
-class Where:
+class ListenAddress:
     """An address to listen at. `host` is what was asked for; `address` is its IP address, of which `loopback` says
     whether only this machine reaches it. `token` is None where nobody is asked for one, and `made` says that it was
     made up here, so that only the printed line has it."""
@@ -57,8 +57,12 @@ def split(listen: str, port: int) -> tuple[str, int]:
         host, number = listen, str(port)
     bracketed = host.startswith("[") and host.endswith("]")
     host = host[1:-1] if bracketed else host
-    if not (number.isascii() and number.isdigit() and len(number) <= 5 and int(number) <= 65535) or (
-            bracketed != (":" in host)) or not host.isprintable() or " " in host:
+    if (
+        not (number.isascii() and number.isdigit() and len(number) <= 5 and int(number) <= 65535)
+        or (bracketed != (":" in host))
+        or not host.isprintable()
+        or " " in host
+    ):
         raise UsageError(f"invalid address {listen!r}", _EXAMPLE.format(port))
     return host or "0.0.0.0", int(number)
 
@@ -72,13 +76,22 @@ def resolved(host: str, port: int) -> str:
         reason = error.strerror if isinstance(error, OSError) else "not a host name"
         raise MburstError(f"{host}: cannot find its address: {reason}", "name an IP address with --listen") from error
     if len({is_loopback(address) for address in found}) > 1:
-        raise MburstError(f"{host} is {', '.join(sorted(found))}: some of these are loopback addresses",
-                          "name one IP address with --listen")
+        raise MburstError(
+            f"{host} is {', '.join(sorted(found))}: some of these are loopback addresses",
+            "name one IP address with --listen",
+        )
     return min(found, key=lambda address: (":" in address, address))
 
 
-def where_of(listen: str, port: int, token_file: str | None, certificate: str | None, key: str | None,
-             open_: bool, names: Sequence[str] = ()) -> Where:
+def where_of(
+    listen: str,
+    port: int,
+    token_file: str | None,
+    certificate: str | None,
+    key: str | None,
+    open_: bool,
+    names: Sequence[str] = (),
+) -> ListenAddress:
     """Where --listen and its companions say. A token is made up unless there is a file of one, or OPEN_. Raises
     UsageError, and MburstError for files that cannot be read."""
     host, number = split(listen, port)
@@ -90,15 +103,16 @@ def where_of(listen: str, port: int, token_file: str | None, certificate: str | 
     for path in tls or ():
         _readable(path)
     token = _token(Path(token_file)) if token_file else None if open_ else secrets.token_urlsafe(24)
-    return Where(host, resolved(host, number), number, token, not token_file and not open_,
-                 tuple(names), tls)
+    return ListenAddress(host, resolved(host, number), number, token, not token_file and not open_, tuple(names), tls)
 
 
 def _token(path: Path) -> str:
     token = _readable(path).strip()
     if len(token) < LEAST_TOKEN or not token.isascii() or not token.isprintable() or set(token) & set(' ";,\\'):
-        raise MburstError(f"{path}: a token is at least {LEAST_TOKEN} letters, digits or signs on one line",
-                          "no blank, quote, comma, semicolon or backslash")
+        raise MburstError(
+            f"{path}: a token is at least {LEAST_TOKEN} letters, digits or signs on one line",
+            "no blank, quote, comma, semicolon or backslash",
+        )
     return token
 
 
@@ -110,7 +124,7 @@ def _readable(path: Path) -> str:
         raise MburstError(f"{path}: cannot read: {reason}") from error
 
 
-def listening(where: Where) -> socket.socket:
+def listening(where: ListenAddress) -> socket.socket:
     """A socket that listens there. Raises MburstError when it cannot."""
     family = socket.AF_INET6 if ":" in where.address else socket.AF_INET
     try:
@@ -118,5 +132,7 @@ def listening(where: Where) -> socket.socket:
             return socket.create_server((where.address, where.port), family=family, backlog=128)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
-        raise MburstError(f"{where.host}:{where.port}: cannot listen: {reason}",
-                          "name another address or port with --listen, port 0 for any that is free") from error
+        raise MburstError(
+            f"{where.host}:{where.port}: cannot listen: {reason}",
+            "name another address or port with --listen, port 0 for any that is free",
+        ) from error

@@ -18,12 +18,15 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..names import say
-from .address import Where, is_loopback
+from .address import ListenAddress, is_loopback
 
 COOKIE = "mburst-{}"  # and the port: browsers do not keep the cookies of two ports of a host apart
 HEADERS = {
-    "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
-    "Cross-Origin-Resource-Policy": "same-origin", "Cross-Origin-Opener-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
     "X-Frame-Options": "DENY",
 }
 MALFORMED, FOREIGN, UNKNOWN = "malformed Host", "cross-site request refused", "token required"
@@ -52,11 +55,11 @@ def host_of(header: str) -> str | None:
         return None
 
 
-class Names:
+class ServerNames:
     """By which names this server is asked. Whoever has a name of their own lead here (DNS rebinding) cannot use one of
     these. A server that asks for a token and is reached from elsewhere has names that it does not know."""
 
-    def __init__(self, where: Where) -> None:
+    def __init__(self, where: ListenAddress) -> None:
         self.loopback = where.loopback
         self.any = bool(where.token) and not where.loopback
         own = set() if self.loopback else {where.host, socket.gethostname(), socket.getfqdn()}
@@ -76,11 +79,11 @@ class Gate:
     """Lets in who may look, and puts HEADERS on every answer. A token is asked for where there is one: as a Bearer, or
     in the cookie that the address with `?token=` leaves. `hint` says how to come by it."""
 
-    def __init__(self, app: ASGIApp, where: Where, hint: str) -> None:
+    def __init__(self, app: ASGIApp, where: ListenAddress, hint: str) -> None:
         self.app = app
         self.token = where.token
         self.hint = hint
-        self.names = Names(where)
+        self.names = ServerNames(where)
         self.reported: set[str] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -141,8 +144,11 @@ class Gate:
             return None
         kind, _, bearer = connection.headers.get("authorization", "").partition(" ")
         shown = [connection.cookies.get(COOKIE.format(port), ""), bearer.strip() if kind.lower() == "bearer" else ""]
-        return None if any([self._is_token(one.encode("utf-8", "replace")) for one in shown]) else Refusal(
-            403, f"{UNKNOWN}: {self.hint}")
+        return (
+            None
+            if any([self._is_token(one.encode("utf-8", "replace")) for one in shown])
+            else Refusal(403, f"{UNKNOWN}: {self.hint}")
+        )
 
     def _is_token(self, given: bytes) -> bool:
         return hmac.compare_digest(given, (self.token or "").encode())
@@ -150,8 +156,13 @@ class Gate:
     def _welcome(self, connection: HTTPConnection, port: int) -> Response:
         """Leave the token as a cookie, and the address without it."""
         answer = RedirectResponse(connection.scope["path"] if connection.scope["path"] == "/metrics" else "/", 303)
-        answer.set_cookie(COOKIE.format(port), self.token or "", httponly=True, samesite="strict",
-                          secure=connection.scope.get("scheme") == "https")
+        answer.set_cookie(
+            COOKIE.format(port),
+            self.token or "",
+            httponly=True,
+            samesite="strict",
+            secure=connection.scope.get("scheme") == "https",
+        )
         return answer
 
     async def _refuse(self, refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:

@@ -29,7 +29,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 
 from .. import privileges
 from ..errors import MburstError
-from .address import Where
+from .address import ListenAddress
 
 REQUEST_S = 10.0  # for a TLS handshake and a whole request, and for the next one on the same connection
 SLOW_S = 1.0  # after which a client that does not read counts as slow
@@ -45,7 +45,7 @@ _BARE = re.compile(rb"(?<!\r)\n|\r(?!\n|\Z)")
 Peer = tuple[Any, ...]
 
 
-class Connection:
+class WebConnection:
     """One client: when it began to wait, or None while it is answered; what it may still send, what it did not read."""
 
     def __init__(self, end: Callable[[], object], now: float) -> None:
@@ -78,11 +78,11 @@ def unread_bytes(transport: asyncio.Transport) -> int:
     return transport.get_write_buffer_size() + (below.get_write_buffer_size() if below else 0)
 
 
-class Connections:
+class WebConnections:
     """All that are open, by the address of the other end, as an application's scope has it."""
 
     def __init__(self) -> None:
-        self.of: dict[Peer, Connection] = {}
+        self.of: dict[Peer, WebConnection] = {}
         self.most = most_connections()
 
     def add(self, peer: Peer, end: Callable[[], object]) -> None:
@@ -90,7 +90,7 @@ class Connections:
         waiting = {name: one.waits_since for name, one in self.of.items() if one.waits_since is not None}
         if len(waiting) >= self.most:
             self.of.pop(min(waiting, key=lambda name: waiting[name])).end()
-        self.of[peer] = Connection(end, time.monotonic())
+        self.of[peer] = WebConnection(end, time.monotonic())
 
     @contextlib.contextmanager
     def answered(self, peer: Peer) -> Iterator[bool]:
@@ -140,7 +140,7 @@ def most_connections() -> int:
 class Bounded:
     """An application that says when a connection is at work, and refuses what is too much."""
 
-    def __init__(self, app: ASGIApp, connections: Connections) -> None:
+    def __init__(self, app: ASGIApp, connections: WebConnections) -> None:
         self.app = app
         self.connections = connections
 
@@ -149,7 +149,8 @@ class Bounded:
             return await self.app(scope, receive, send)
         if _has_body(scope):
             return await PlainTextResponse("request bodies are not accepted\n", 400, {"Connection": "close"})(
-                scope, receive, send)
+                scope, receive, send
+            )
         with self.connections.answered(tuple(scope.get("client") or ())) as room:
             if room:
                 await self.app(scope, receive, send)
@@ -215,20 +216,31 @@ class WebServer(uvicorn.Server):
     """Serves an application at a socket: `run` until `should_exit` is set. Raises MburstError where the certificate or
     key is none."""
 
-    def __init__(self, app: ASGIApp, listening: socket.socket, where: Where) -> None:
-        self.connections = Connections()
+    def __init__(self, app: ASGIApp, listening: socket.socket, where: ListenAddress) -> None:
+        self.connections = WebConnections()
         self.listening = listening
         super().__init__(self._config(Bounded(app, self.connections), where))
         self._tasks: list[asyncio.Task[None]] = []
 
-    def _config(self, app: ASGIApp, where: Where) -> uvicorn.Config:
+    def _config(self, app: ASGIApp, where: ListenAddress) -> uvicorn.Config:
         certificate, key = where.tls or (None, None)
         try:
             config = uvicorn.Config(
-                app, log_level="critical", access_log=False, server_header=False, proxy_headers=False, loop="asyncio",
-                http=_Http, h11_max_incomplete_event_size=HEADER_BYTES, ws=_WebSocket,
-                ws_per_message_deflate=False, ws_max_size=MESSAGE_BYTES, timeout_graceful_shutdown=1,
-                ssl_certfile=certificate and str(certificate), ssl_keyfile=key and str(key))
+                app,
+                log_level="critical",
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                loop="asyncio",
+                http=_Http,
+                h11_max_incomplete_event_size=HEADER_BYTES,
+                ws=_WebSocket,
+                ws_per_message_deflate=False,
+                ws_max_size=MESSAGE_BYTES,
+                timeout_graceful_shutdown=1,
+                ssl_certfile=certificate and str(certificate),
+                ssl_keyfile=key and str(key),
+            )
             with privileges.raised():  # a key is not for all to read
                 config.load()
         except OSError as error:  # ssl.SSLError is one

@@ -64,7 +64,8 @@ def _check_nulls(rows: pa.Table, table: str) -> None:
     required = [field.name for field in arrow_schema(table) if not field.nullable]
     for name, column in zip(rows.column_names, rows.itercolumns(), strict=True):
         if (column.null_count and name in required) or any(
-                chunk.dictionary.null_count for chunk in column.iterchunks() if hasattr(chunk, "dictionary")):
+            chunk.dictionary.null_count for chunk in column.iterchunks() if hasattr(chunk, "dictionary")
+        ):
             raise ValueError(f"NULL in column {name}")
 
 

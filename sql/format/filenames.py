@@ -23,6 +23,7 @@ from ...errors import UsageError
 
 HOT = "hot"
 MIXED = "date=mixed"
+SHIPPED = "shipped"  # the folder of receipts, and of what a store remembers of them: no rows are read from it
 NS_PER_DAY = 86_400 * 10**9
 EARLIEST_NS, LATEST_NS = -(2**63), 2**63 - 1  # that a row can have
 LONGEST = 255  # bytes of a name, on the file systems that Linux has
@@ -83,8 +84,9 @@ class SealedName:
         segment = Segment.parse(match["segment"]) if match else None
         if match is None or segment is None or not all(EARLIEST_NS <= int(match[end]) <= LATEST_NS for end in _BOUNDS):
             return None
-        return cls(segment, int(match["part"]), int(match["columns"]), int(match["first"]), int(match["last"]),
-                   match["digest"])
+        return cls(
+            segment, int(match["part"]), int(match["columns"]), int(match["first"]), int(match["last"]), match["digest"]
+        )
 
 
 def new_writer() -> str:
@@ -131,5 +133,7 @@ def rack_of(folder: str) -> str:
 def check_rack(rack: str) -> None:
     """Raises UsageError when no folder can be named after RACK."""
     if len(rack_folder(rack)) > LONGEST:
-        raise UsageError(f"invalid rack name {rack[:20]!r}…: longer than {LONGEST - len('rack=')} bytes in a file name",
-                         "choose a shorter name (a letter outside a-z counts three bytes for each of its own)")
+        raise UsageError(
+            f"invalid rack name {rack[:20]!r}…: longer than {LONGEST - len('rack=')} bytes in a file name",
+            "choose a shorter name (a letter outside a-z counts three bytes for each of its own)",
+        )

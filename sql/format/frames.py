@@ -43,7 +43,7 @@ class Damage:
 
 
 @dataclass
-class Scan:
+class LogScan:
     """What stands in a log: the payloads of its sound frames by number, and where reading on would begin."""
 
     payloads: dict[int, memoryview] = field(default_factory=dict)
@@ -70,10 +70,10 @@ def padding(length: int) -> bytes:
     return bytes(-length % ALIGNMENT)
 
 
-def scan(data: bytes, seed: int, number: int = 0, base: int = 0) -> Scan:
+def scan(data: bytes, seed: int, number: int = 0, base: int = 0) -> LogScan:
     """Read DATA, the bytes of a log from offset BASE on, where frame NUMBER begins. Offsets in the answer are the
     file's; payloads are slices of DATA, not copies."""
-    found = Scan(end=base, next_number=number)
+    found = LogScan(end=base, next_number=number)
     at = 0
     while at < len(data):
         size = _frame_size(data, at, seed, found.next_number)
@@ -89,13 +89,13 @@ def scan(data: bytes, seed: int, number: int = 0, base: int = 0) -> Scan:
     return found
 
 
-def refuse(found: Scan, number: int, reason: str) -> None:
+def refuse(found: LogScan, number: int, reason: str) -> None:
     """Frame NUMBER is as it was written, and yet holds nothing that belongs into the log."""
     del found.payloads[number]
     found.damage.append(Damage(*found.places[number], f"batch {number}: {reason}"))
 
 
-def scan_after_cut(data: bytes, seed: int, number: int = 0, base: int = 0) -> Scan:
+def scan_after_cut(data: bytes, seed: int, number: int = 0, base: int = 0) -> LogScan:
     """The same for a log whose writer died with its machine: an end that was never written is torn, not damage."""
     found = scan(data, seed, number, base)
     at = _start_of_last_damage(found) - base
@@ -105,7 +105,7 @@ def scan_after_cut(data: bytes, seed: int, number: int = 0, base: int = 0) -> Sc
     return found
 
 
-def _start_of_last_damage(found: Scan) -> int:
+def _start_of_last_damage(found: LogScan) -> int:
     """Where the damage begins that goes on to where the scan ended."""
     start = found.end
     for damage in reversed(found.damage):
@@ -142,7 +142,7 @@ def _frame_size(data: bytes, at: int, seed: int, least: int) -> int | None:
     return int(HEADER + length + -length % ALIGNMENT)
 
 
-def _take(data: bytes, at: int, size: int, found: Scan, base: int) -> None:
+def _take(data: bytes, at: int, size: int, found: LogScan, base: int) -> None:
     """Take the whole frame at AT, or note that its payload is damaged."""
     _, number, length, check = _FIELDS.unpack_from(data, at)
     payload = memoryview(data)[at + HEADER : at + HEADER + length]
@@ -156,7 +156,7 @@ def _take(data: bytes, at: int, size: int, found: Scan, base: int) -> None:
     found.next_number = number + 1
 
 
-def _skip_damage(data: bytes, at: int, seed: int, found: Scan, base: int) -> int:
+def _skip_damage(data: bytes, at: int, seed: int, found: LogScan, base: int) -> int:
     """Where the next header stands behind damage at AT, or the end."""
     end = data.find(MAGIC, at + 1)
     while end >= 0 and (len(data) - end < HEADER or _frame_size(data, end, seed, found.next_number) is None):

@@ -26,10 +26,11 @@ if TYPE_CHECKING:
 
 FORMAT = 2
 MOST_BYTES = 16 << 30  # of a log: some eight times what the longest has, all of which is held in memory
+FIRST_BYTES = 16 << 20  # of a log, in which its first batch is
 
 
 @dataclass(frozen=True)
-class About:
+class LogHeader:
     """What frame 0 of a log says. BOOT is the boot id of the writer's machine, '' where that is not known."""
 
     table: str
@@ -43,7 +44,7 @@ class About:
         return json.dumps({"format": FORMAT, **vars(self)}, sort_keys=True).encode()
 
     @classmethod
-    def from_json(cls, text: bytes | memoryview) -> About:
+    def from_json(cls, text: bytes | memoryview) -> LogHeader:
         """Of a verified frame 0. Raises ValueError where it does not say what it should."""
         try:
             fields = json.loads(bytes(text))
@@ -64,14 +65,20 @@ class HotLog:
     Rows are safe from the writer's death once `append` has returned, and from the machine's once `sync` has, which
     disk.Syncer has done within a second, or says."""
 
-    def __init__(self, store: Path, table: str, segment: Segment, rack: str,
-                 on_trouble: Callable[[MburstError], None] = print_trouble) -> None:
+    def __init__(
+        self,
+        store: Path,
+        table: str,
+        segment: Segment,
+        rack: str,
+        on_trouble: Callable[[MburstError], None] = print_trouble,
+    ) -> None:
         """Make the file. It gets its name when it is locked and its header is on the disk, so no one ever sees it
         otherwise. ON_TROUBLE hears, in another thread, of rows that do not reach the disk in time. Raises
         MburstError."""
         self.segment = segment
         self.path = hot_path(store, table, segment)
-        self.about = About(table, segment.host, rack, len(tables.columns(table)), boot_id())
+        self.about = LogHeader(table, segment.host, rack, len(tables.columns(table)), boot_id())
         self.rows = 0
         self.started = time.monotonic()
         self._seed = frames.seed_of(segment.name)
@@ -138,8 +145,11 @@ class HotLog:
 
 def late(path: Path, seconds: float) -> MburstError:
     """The report that rows of the log at PATH were on no disk for so long."""
-    return MburstError(f"{path}: the disk is slow: a power cut could have cost the rows of {seconds:.2f} s, "
-                       f"more than {disk.SYNC_S:g} s", "record to a faster disk, or to one with less to do")
+    return MburstError(
+        f"{path}: the disk is slow: a power cut could have cost the rows of {seconds:.2f} s, "
+        f"more than {disk.SYNC_S:g} s",
+        "record to a faster disk, or to one with less to do",
+    )
 
 
 def as_stream(batch: pa.RecordBatch) -> memoryview:
@@ -157,9 +167,9 @@ class LogContent:
     """What was read of a log."""
 
     path: Path
-    about: About | None
+    about: LogHeader | None
     batches: list[pa.Table]
-    scan: frames.Scan
+    scan: frames.LogScan
 
     @property
     def rows(self) -> pa.Table:
@@ -196,7 +206,7 @@ class LogReader:
         self._file = disk.open_regular(path) if descriptor is None else descriptor
         self._seed = frames.seed_of(path.stem)
         self._end = self._number = 0
-        self.about: About | None = None
+        self.about: LogHeader | None = None
         self._schema: pa.Schema | None = None
 
     def read(self) -> LogContent:
@@ -207,7 +217,7 @@ class LogReader:
         self._end, self._number = scan.end, scan.next_number
         return LogContent(self.path, self.about, self._batches(scan), scan)
 
-    def _scan(self) -> frames.Scan:
+    def _scan(self) -> frames.LogScan:
         """What came since the last call; `about` is what frame 0 says, once it was seen."""
         part = disk.read_from(self._file, self._end), self._seed, self._number, self._end
         scan = frames.scan(*part)
@@ -217,13 +227,13 @@ class LogReader:
             return frames.scan_after_cut(*part)
         return scan
 
-    def _read_about(self, scan: frames.Scan) -> None:
+    def _read_about(self, scan: frames.LogScan) -> None:
         try:
-            self.about = About.from_json(scan.payloads[0])
+            self.about = LogHeader.from_json(scan.payloads[0])
         except ValueError as error:
             frames.refuse(scan, 0, str(error))
 
-    def _batches(self, scan: frames.Scan) -> list[pa.Table]:
+    def _batches(self, scan: frames.LogScan) -> list[pa.Table]:
         """The rows of each frame but the first, which are all of one schema."""
         table, found = self.about.table if self.about else self.path.parent.name, []
         for number in sorted(scan.payloads.keys() - {0}):
@@ -255,6 +265,24 @@ def read_log(path: Path) -> LogContent:
         return reader.read()
     finally:
         reader.close()
+
+
+def read_beginning(path: Path) -> tuple[LogHeader | None, int | None]:
+    """What a log is, and the earliest time in its first batch, without reading the rest; None for what is damaged or
+    not yet there. Raises FileNotFoundError, and OSError when it cannot be read."""
+    import pyarrow.compute as pc
+
+    descriptor = disk.open_regular(path)
+    try:
+        scan = frames.scan(os.pread(descriptor, FIRST_BYTES, 0), frames.seed_of(path.stem))
+    finally:
+        os.close(descriptor)
+    about = first_ns = None
+    with suppress(KeyError, ValueError):
+        about = LogHeader.from_json(scan.payloads[0])
+        rows = batches.from_stream(scan.payloads[1], about.table)
+        first_ns = pc.min(rows.column(tables.ORDER[about.table][-1])).as_py()
+    return about, first_ns
 
 
 def is_regular(path: Path) -> bool:

@@ -51,8 +51,9 @@ def _oversized(metadata: pq.FileMetaData) -> str:
     groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
     if not groups or not all(0 < group.num_rows <= MOST_ROWS for group in groups):
         return f"its row groups do not have 1 to {MOST_ROWS:,} rows"
-    largest = max(group.column(column).total_uncompressed_size
-                  for group in groups for column in range(group.num_columns))
+    largest = max(
+        group.column(column).total_uncompressed_size for group in groups for column in range(group.num_columns)
+    )
     return f"a column of {largest:,} bytes in a row group" if largest > MOST_BYTES else ""
 
 

@@ -16,7 +16,8 @@
 --                      began within half the burst or source_bin_ns of each other, whichever is longer. A receiver sees
 --                      departures from the last queue: while the link is full (mean utilization 0.9 or more), frames
 --                      that were sent together arrive one behind the other, so that late onsets do not exclude it.
---                      many-sources: all else. unknown: no sender is known.
+--                      many-sources: all else. unknown: no sender is known. canary: `mburst canary` sent it: a canary
+--                      burst of its largest sender, who has at least half of the bytes, was in its time (± a bin).
 --
 -- Settings are variables (SET VARIABLE threshold = 0.8), each with a default: threshold 0.5, release (threshold), bin_ns
 -- (as stored; a multiple sums stored bins), join_ns (5 bins), min_duration_ns (1 bin), link_bps (as recorded),
@@ -204,6 +205,16 @@ WITH fans AS (
            max(onset_ns) FILTER (counted AND began) - min(onset_ns) FILTER (counted AND began) AS began_spread_ns
     FROM burst_sources
     GROUP BY burst
+), sent AS (
+    SELECT DISTINCT recording_id, clock_epoch, source, start_ns, end_ns FROM canary
+), canaries AS (
+    SELECT burst
+    FROM (SELECT burst, recording_id, clock_epoch, source, start_ns - bin_ns AS since_ns, end_ns + bin_ns AS until_ns
+          FROM extents JOIN (SELECT lane, recording_id, bin_ns FROM lanes) USING (lane) JOIN burst_sources USING (burst)
+          WHERE place = 1 AND share >= 0.5) AS whole
+    ASOF JOIN sent ON whole.recording_id = sent.recording_id AND whole.clock_epoch = sent.clock_epoch
+        AND whole.source = sent.source AND whole.until_ns > sent.start_ns  -- the last that began before its end
+    WHERE sent.end_ns > whole.since_ns
 )
 SELECT burst, recording_id, host, rack, interface, direction, clock_epoch, start_ns, end_ns, end_ns - start_ns AS duration_ns,
        CAST(totals.bytes AS BIGINT) AS bytes, CAST(packets AS BIGINT) AS packets,
@@ -211,7 +222,8 @@ SELECT burst, recording_id, host, rack, interface, direction, clock_epoch, start
        utilization(peak_bytes, bin_ns, link_bps) AS peak_utilization,
        CAST(coalesce(sources, 0) AS BIGINT) AS sources, CAST(coalesce(fan_in, 0) AS BIGINT) AS fan_in,
        effective_sources, onset_spread_ns,
-       CASE WHEN fan_in IS NULL THEN 'unknown'
+       CASE WHEN burst IN (FROM canaries) THEN 'canary'
+            WHEN fan_in IS NULL THEN 'unknown'
             WHEN fan_in = 1 THEN 'single-source'
             WHEN began >= 3 AND began * 2 >= fan_in
                 AND (mean_utilization >= 0.9 OR began_spread_ns <= greatest(duration_ns // 2, source_bin_ns))
@@ -250,7 +262,7 @@ SELECT host,               -- VARCHAR: as in `recordings`
        fan_in,             -- BIGINT: senders with at least half an equal share of the bytes
        effective_sources,  -- DOUBLE: 1 / sum of squared shares
        onset_spread_ns,    -- BIGINT: from the first frame in the burst of the first of those in fan_in to that of the last
-       pattern,            -- VARCHAR: single-source, incast, many-sources or unknown
+       pattern,            -- VARCHAR: single-source, incast, many-sources, canary or unknown
        coalesce(top_sources, []) AS top_sources,   -- STRUCT[]: up to ten of most bytes: source, bytes, share
        quality_names(quality) AS quality,          -- VARCHAR[]: what is to be known of its bins, see `quality`
        recording_id,       -- VARCHAR: see `recordings`

@@ -15,13 +15,13 @@ from ...errors import MburstError
 from .. import disk, verified
 from ..damage import DamagedFile
 from ..disk import failing_as_one_line
-from ..format.filenames import HOT, Segment
+from ..format.filenames import HOT, SHIPPED, Segment
 from ..format.hotlog import LogReader, is_regular
 from ..segments import (
     SECOND_COPY,
+    FileSelection,
     Listing,
-    Narrow,
-    Sealed,
+    SealedFile,
     damage_of_log,
     damaged_file,
     list_hot,
@@ -34,7 +34,7 @@ from ..store import MARKER, format_of
 from ..tables import ORDER, STORE_FORMAT
 
 ASIDE = "damaged"  # the folder of a store that `mburst repair` moves files into
-NO_ROWS = (ASIDE, "locks")  # folders of a store that no rows are read from
+NO_ROWS = (ASIDE, SHIPPED, "locks")  # folders of a store that no rows are read from
 _FRESH_S = 60.0  # a file without its name that is no older may be about to get it
 
 
@@ -116,21 +116,21 @@ def _check_marker(store: Path, found: Findings) -> None:
         found.damaged.append(DamagedFile(str(store / MARKER), "all tables", str(error).split(": ", 1)[1]))
         return
     if version != STORE_FORMAT:
-        from ..store import Store
+        from ..store import StoreFolder
 
-        Store.open(store)  # says what to do
+        StoreFolder.open(store)  # says what to do
 
 
 def looks_like_store(store: Path) -> bool:
     """Whether there are files of format 2 in the folder, whatever its marker says."""
-    return any(list_hot(store, table).logs or list_sealed(store, table, Narrow()).files for table in ORDER)
+    return any(list_hot(store, table).logs or list_sealed(store, table, FileSelection()).files for table in ORDER)
 
 
 def _tasks(store: Path, found: Findings) -> Iterator[_Task]:
     """What is to be read, table by table. What names alone show goes into FOUND."""
     known = {store / MARKER}
     for table in ORDER:
-        hot, sealed = list_hot(store, table), list_sealed(store, table, Narrow())
+        hot, sealed = list_hot(store, table), list_sealed(store, table, FileSelection())
         found.damaged += [*hot.damage, *sealed.damage, *_doubled(sealed, hot, table)]
         for path in [*hot.unfinished, *sealed.unfinished]:
             _note(found, _leftover(path, hot))
@@ -209,11 +209,11 @@ def _leftover(path: Path, hot: Listing) -> Remark | None:
 # --- sealed files ---------------------------------------------------------------------------------------------------
 
 
-def _reader_of_sealed(file: Sealed, table: str, hot: Listing) -> Callable[[], DamagedFile | Remark | None]:
+def _reader_of_sealed(file: SealedFile, table: str, hot: Listing) -> Callable[[], DamagedFile | Remark | None]:
     return lambda: _check_sealed(file, table, hot)
 
 
-def _check_sealed(file: Sealed, table: str, hot: Listing) -> DamagedFile | Remark | None:
+def _check_sealed(file: SealedFile, table: str, hot: Listing) -> DamagedFile | Remark | None:
     """Hold a sealed file against its name and its folders."""
     reason = verified.fault(file.path)
     if not reason or not os.path.lexists(file.path):

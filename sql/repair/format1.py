@@ -60,8 +60,12 @@ def files(store: Path) -> list[OldFile]:
 
 def _files_of(store: Path, table: str) -> list[OldFile]:
     hot = [_file(path, table, True) for path in _regular(store / HOT / table, ".arrows")]
-    sealed = [_file(path, table, False)
-              for date in _folders(store / table) for rack in _folders(date) for path in _regular(rack, ".parquet")]
+    sealed = [
+        _file(path, table, False)
+        for date in _folders(store / table)
+        for rack in _folders(date)
+        for path in _regular(rack, ".parquet")
+    ]
     hidden = {file.segment for file in hot}
     found = [*hot, *(file for file in sealed if file.segment not in hidden)]
     return sorted(found, key=lambda file: (file.start_ns, str(file.path)))

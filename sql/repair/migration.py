@@ -18,8 +18,8 @@ from .. import disk, tables, verified
 from ..damage import DamagedFile
 from ..disk import failing_as_one_line
 from ..format.filenames import Segment
-from ..sealing import Parts
-from ..segments import Narrow, list_sealed
+from ..sealing import SealedParts
+from ..segments import FileSelection, list_sealed
 from ..store import MARKER, format_of
 from ..tables import COMPLETE, ORDER, STORE_FORMAT
 from ..writer import conform
@@ -53,7 +53,7 @@ class Sums:
 
 
 @dataclass
-class Outcome:
+class MigrationResult:
     """What a migration did: of each table what was read and written, the files that could not be read, and columns that
     no table has any more."""
 
@@ -64,7 +64,7 @@ class Outcome:
     killed: int = 0
 
 
-def migrate(old: Path, new: Path, progress: Callable[[int, int], None] | None = None) -> Outcome:
+def migrate(old: Path, new: Path, progress: Callable[[int, int], None] | None = None) -> MigrationResult:
     """Write what the store OLD of format 1 holds into a new store at NEW. PROGRESS hears how many files of how many are
     done. An interrupted migration begins again. Raises MburstError, also when what was written is not what was read."""
     _check_old(old)
@@ -93,8 +93,10 @@ def migrate(old: Path, new: Path, progress: Callable[[int, int], None] | None = 
 def _check_old(old: Path) -> None:
     version = format_of(old)
     if version != format1.FORMAT:
-        raise MburstError(f"{old}: a store of format {version}; only one of format {format1.FORMAT} is migrated",
-                          "it can be used as it is" if version == STORE_FORMAT else "use the mburst that wrote it")
+        raise MburstError(
+            f"{old}: a store of format {version}; only one of format {format1.FORMAT} is migrated",
+            "it can be used as it is" if version == STORE_FORMAT else "use the mburst that wrote it",
+        )
 
 
 def _begin(new: Path) -> int:
@@ -119,9 +121,9 @@ def _begin(new: Path) -> int:
         raise
 
 
-def _convert(files: list[OldFile], new: Path, progress: Callable[[int, int], None] | None) -> Outcome:
+def _convert(files: list[OldFile], new: Path, progress: Callable[[int, int], None] | None) -> MigrationResult:
     """Each old file becomes a segment of its own."""
-    outcome = Outcome()
+    outcome = MigrationResult()
     attempts = Attempts()
     numbers: dict[tuple[str, str], int] = defaultdict(int)
     for file in sorted(files, key=lambda file: file.table != "recordings"):  # which say what belongs together
@@ -132,16 +134,18 @@ def _convert(files: list[OldFile], new: Path, progress: Callable[[int, int], Non
                 attempts.learn(file)
             _convert_file(file, new, attempts, numbers, outcome)
         except Unreadable as error:
-            outcome.damaged.append(DamagedFile(str(file.path), file.table, str(error), file.rack, file.host,
-                                               file.start_ns or None))
+            outcome.damaged.append(
+                DamagedFile(str(file.path), file.table, str(error), file.rack, file.host, file.start_ns or None)
+            )
         outcome.files += 1
         if progress:
             progress(outcome.files, len(files))
     return outcome
 
 
-def _convert_file(file: OldFile, new: Path, attempts: Attempts, numbers: dict[tuple[str, str], int],
-                  outcome: Outcome) -> None:
+def _convert_file(
+    file: OldFile, new: Path, attempts: Attempts, numbers: dict[tuple[str, str], int], outcome: MigrationResult
+) -> None:
     """Write one file's rows as sealed files. Raises Unreadable, when nothing of it is kept, and MburstError."""
     rack, parts, sums, schema = format1.rack_in(file), None, Sums(), None
     killed, unknown = 0, set()
@@ -158,7 +162,7 @@ def _convert_file(file: OldFile, new: Path, attempts: Attempts, numbers: dict[tu
             if parts is None:
                 number = numbers[writer, file.table]
                 numbers[writer, file.table] += 1
-                parts = Parts(new, file.table, rack, Segment(file.host, file.start_ns, writer, number))
+                parts = SealedParts(new, file.table, rack, Segment(file.host, file.start_ns, writer, number))
             parts.add(rows)
         if parts is not None:
             parts.publish()
@@ -247,8 +251,9 @@ class Attempts:
         rows = rows.append_column("counted_segments", counted)
         rows = rows.append_column("begun_ns", rows.column("written_ns"))  # nearest to it of what format 1 knows
         rows = rows.append_column("ended", pa.array(ended, pa.string()))
-        rows = rows.set_column(rows.column_names.index("complete"), "complete",
-                               pa.array([text in COMPLETE for text in ended]))
+        rows = rows.set_column(
+            rows.column_names.index("complete"), "complete", pa.array([text in COMPLETE for text in ended])
+        )
         return rows, rows.num_rows - (pc.sum(done).as_py() or 0)
 
 
@@ -280,22 +285,24 @@ def _digest(*texts: str) -> str:
 # --- what was written is what was read ------------------------------------------------------------------------------
 
 
-def _verify(new: Path, outcome: Outcome) -> None:
+def _verify(new: Path, outcome: MigrationResult) -> None:
     """Read all that was written. Raises MburstError where it is not what was read."""
     for table, read in outcome.tables.items():
         written = Sums()
         for rows in _written(new, table):
             written.add(rows)
         if not written.agrees_with(read):
-            raise MburstError(f"{new}: {table}: {written.rows:,} rows were written of {read.rows:,}, or others",
-                              "please report this: the new store must not be used")
+            raise MburstError(
+                f"{new}: {table}: {written.rows:,} rows were written of {read.rows:,}, or others",
+                "please report this: the new store must not be used",
+            )
 
 
 def _written(new: Path, table: str) -> Iterator[pa.Table]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    for file in list_sealed(new, table, Narrow()).files:
+    for file in list_sealed(new, table, FileSelection()).files:
         if reason := verified.fault(file.path):
             raise MburstError(f"{file.path}: damaged: {reason}", "check the disk, and try again")
         texts = [field.name for field in tables.arrow_schema(table) if pa.types.is_string(field.type)]

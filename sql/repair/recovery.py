@@ -16,7 +16,7 @@ from ...errors import MburstError
 from .. import damage, disk, tables, views
 from ..disk import failing_as_one_line
 from ..format.filenames import HOT, Segment, unfinished_segment
-from ..segments import Narrow, Snapshot, list_hot, list_sealed, snapshot
+from ..segments import FileSelection, TableSnapshot, list_hot, list_sealed, snapshot
 from ..writer import seal_abandoned
 
 if TYPE_CHECKING:
@@ -69,8 +69,11 @@ def remove_writers(store: Path, writers: set[str]) -> None:
     for table in OWNED:
         with failing_as_one_line(store / table, "remove"):
             paths = [path for path, segment in list_hot(store, table).logs.items() if segment.writer in writers]
-            paths += [file.path for file in list_sealed(store, table, Narrow()).files
-                      if file.name.segment.writer in writers]
+            paths += [
+                file.path
+                for file in list_sealed(store, table, FileSelection()).files
+                if file.name.segment.writer in writers
+            ]
             for path in paths:
                 path.unlink(missing_ok=True)
             for folder in {path.parent for path in paths}:
@@ -90,7 +93,7 @@ def rows_of(store: Path, table: str, where: str = "true", values: Iterable[Any] 
     """The rows of recordings or gaps as they were written, older ones of a recording and replaced ones too. Raises
     MburstError."""
     with failing_as_one_line(store / table, "read"):
-        found = snapshot(store, table, Narrow())
+        found = snapshot(store, table, FileSelection())
     with _reading(table, found) as connection:
         answer = connection.execute(f"FROM defined.found WHERE {where}", list(values))
         columns = [column[0] for column in answer.description]
@@ -111,20 +114,22 @@ class Totals:
 
 def totals(store: Path, writer: str, first: int) -> dict[str, Totals]:
     """What the segments of bins from number FIRST on that WRITER wrote hold, by recording_id. Raises MburstError."""
+
     def mine(segment: Segment) -> bool:
         return segment.writer == writer and segment.number >= first
 
     with failing_as_one_line(store / "bins", "read"):
-        found = snapshot(store, "bins", Narrow(), mine)
+        found = snapshot(store, "bins", FileSelection(), mine)
     with _reading("bins", found) as connection:
         rows = connection.execute(
             "SELECT recording_id, min(ts_ns), max(ts_ns), sum(packets)::BIGINT, sum(bytes)::BIGINT, "
-            "sum(wire_bytes)::BIGINT, bit_or(quality)::BIGINT FROM defined.found GROUP BY recording_id").fetchall()
+            "sum(wire_bytes)::BIGINT, bit_or(quality)::BIGINT FROM defined.found GROUP BY recording_id"
+        ).fetchall()
     return {name: Totals(*numbers) for name, *numbers in rows}
 
 
 @contextmanager
-def _reading(table: str, found: Snapshot) -> Iterator[duckdb.DuckDBPyConnection]:
+def _reading(table: str, found: TableSnapshot) -> Iterator[duckdb.DuckDBPyConnection]:
     """A database whose view defined.found has the rows of FOUND."""
     connection = views.reading(table, found)
     try:

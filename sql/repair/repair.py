@@ -20,7 +20,7 @@ from .. import disk, sealing
 from ..damage import DamagedFile
 from ..disk import failing_as_one_line
 from ..format.filenames import HOT, Segment
-from ..format.hotlog import About, LogContent, LogReader, is_regular
+from ..format.hotlog import LogContent, LogHeader, LogReader, is_regular
 from ..segments import damage_of_log, sealed_rows
 from ..store import MARKER
 from ..tables import STORE_FORMAT, columns
@@ -44,8 +44,9 @@ class Repair:
         if not self.aside:
             return f"{self.damage.path}: left alone: {self.reason}"
         saved = f"; rows saved of it: {self.saved:,}" if self.saved is not None else ""
-        return f"{self.damage.path}: {self.damage.reason}; set aside as {self.aside}{saved}; " \
-               f"lost: {self.damage.missing()}"
+        return (
+            f"{self.damage.path}: {self.damage.reason}; set aside as {self.aside}{saved}; lost: {self.damage.missing()}"
+        )
 
 
 def repair(
@@ -124,15 +125,15 @@ def _repair_log(store: Path, damage: DamagedFile, dry_run: bool) -> Repair:
         os.close(lock)
 
 
-def _about(log: LogContent, table: str) -> About | None:
+def _about(log: LogContent, table: str) -> LogHeader | None:
     """What the log is: from its header, or where that is damaged from its rows. None where neither says it."""
     if log.about is not None or not log.batches:
-        return log.about or About(table, "", "", 0)
+        return log.about or LogHeader(table, "", "", 0)
     rows = log.batches[0]
     if any(column.name not in rows.column_names for column in columns(table) if not column.nullable):
         return None
     rack = rows.column("rack")[0].as_py() if "rack" in rows.column_names else ""
-    return About(table, "", rack, len(rows.column_names))
+    return LogHeader(table, "", rack, len(rows.column_names))
 
 
 def _aside(store: Path, path: Path) -> Path:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..damage import readable
 from ..format.filenames import HOT, SealedName, Segment
-from ..store import Store
+from ..store import StoreFolder
 from .checking import ASIDE
 
 if TYPE_CHECKING:
@@ -34,21 +34,28 @@ def compare_sums(store: Path, found: Findings) -> None:
     incomplete = {damage.host for damage in found.damaged} | _hosts_set_aside(store)
     if "" in incomplete:  # a file of nobody knows whom is missing
         return
-    with Store.open(store).connect() as con, readable(con):
+    with StoreFolder.open(store).connect() as con, readable(con):
         for recording, host, stated, summed in con.execute(_SUMS).fetchall():
             if host in incomplete:
                 continue
             found.recordings_compared += 1
             found.mismatches += [
                 f"recording {recording} of host {host}: {is_now:,} {name}, and the recording says {was:,}"
-                for name, was, is_now in zip(_NAMES, stated, summed, strict=True) if was != is_now]
+                for name, was, is_now in zip(_NAMES, stated, summed, strict=True)
+                if was != is_now
+            ]
 
 
 def _hosts_set_aside(store: Path) -> set[str]:
     """The hosts of files that `mburst repair` moved away; '' for one that does not say it."""
     tables = ("bins", "sources", "recordings")
-    moved = [path for table in tables for folder in (store / ASIDE / HOT / table, store / ASIDE / table)
-             for path in folder.rglob("*") if not path.is_dir()]
+    moved = [
+        path
+        for table in tables
+        for folder in (store / ASIDE / HOT / table, store / ASIDE / table)
+        for path in folder.rglob("*")
+        if not path.is_dir()
+    ]
     hosts = set()
     for path in moved:
         name = SealedName.parse(path.name)

@@ -15,5 +15,6 @@ CREATE TABLE sources (
     first_ns             BIGINT NOT NULL,    -- first and last packet in the bin
     last_ns              BIGINT NOT NULL,
     source_port          USMALLINT,          -- that more than half of its flows come from; 0 where none is
-    destination_port     USMALLINT           -- likewise, go to
+    destination_port     USMALLINT,          -- likewise, go to
+    cnp_packets          UINTEGER            -- congestion notifications that it sent; NULL: written by an mburst that did not count them
 );

@@ -12,19 +12,19 @@ from ...errors import UsageError
 from ...units import format_bytes, format_duration, format_rate, format_share
 
 HEADERS = {4: 14 + 20 + 8, 6: 14 + 40 + 8}  # Ethernet without FCS, IP, UDP
-WIRE_BYTES = 24          # FCS, preamble and gap
-MARK_BYTES = 32          # of a payload: see canary.MARK
+WIRE_BYTES = 24  # FCS, preamble and gap
+MARK_BYTES = 32  # of a payload: see canary.MARK
 LARGEST_MTU, USUAL_MTU = 9216, 1500
-MOST_SHARE = 0.25        # of the link, that anybody may ask for
+MOST_SHARE = 0.25  # of the link, that anybody may ask for
 MOST_BURSTS = 50_000
-MOST_TRIES = 2           # of each burst, where this host was held up while it sent
+MOST_TRIES = 2  # of each burst, where this host was held up while it sent
 SECOND = 10**9
 DEFAULT_TIMES_NS = (50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000)  # at line rate: the usual sizes
 DEFAULT_LENGTHS_NS = (0, 2_000_000)  # back to back, and spread
 
 
 @dataclass(frozen=True)
-class Cell:
+class BurstShape:
     """A kind of burst: bytes of the link layer without FCS, and over how long they are spread; 0: back to back."""
 
     size_bytes: int
@@ -54,11 +54,11 @@ class Frames:
 
 
 @dataclass(frozen=True)
-class Plan:
+class CanaryPlan:
     """What is sent: COUNT bursts of each cell, of at most SHARE of the link's bytes in any second, and GAP_NS apart at
     least."""
 
-    cells: tuple[Cell, ...]
+    cells: tuple[BurstShape, ...]
     count: int
     link_bps: int
     share: float
@@ -80,8 +80,9 @@ class Plan:
 
     def about_ns(self) -> int:
         """How long it takes, about."""
-        spare = sum(wait_ns(self, self.frames.wire_bytes(cell.size_bytes)) + length_at_least(self, cell)
-                    for cell in self.cells)
+        spare = sum(
+            wait_ns(self, self.frames.wire_bytes(cell.size_bytes)) + length_at_least(self, cell) for cell in self.cells
+        )
         return int(1.25 * self.count * spare)
 
 
@@ -90,12 +91,12 @@ def line_ns(wire_bytes: int, link_bps: int) -> int:
     return -(-wire_bytes * 8 * SECOND // link_bps)
 
 
-def length_at_least(plan: Plan, cell: Cell) -> int:
+def length_at_least(plan: CanaryPlan, cell: BurstShape) -> int:
     """How long a burst lasts on the recorded link."""
     return max(cell.length_ns, line_ns(plan.frames.wire_bytes(cell.size_bytes), plan.link_bps))
 
 
-def wait_ns(plan: Plan, wire_bytes: int) -> int:
+def wait_ns(plan: CanaryPlan, wire_bytes: int) -> int:
     """The least time from the end of a burst to the next."""
     return max(plan.gap_ns, int(line_ns(wire_bytes, plan.link_bps) / plan.share))
 
@@ -105,27 +106,38 @@ def default_sizes(link_bps: int) -> tuple[int, ...]:
     return tuple(int(float(f"{link_bps * time / 8 / SECOND:.2g}")) for time in DEFAULT_TIMES_NS)
 
 
-def planned(sizes: Sequence[int], lengths: Sequence[int], count: int, link_bps: int, share: float, gap_ns: int,
-            frames: Frames) -> tuple[Plan, list[Cell]]:
+def planned(
+    sizes: Sequence[int], lengths: Sequence[int], count: int, link_bps: int, share: float, gap_ns: int, frames: Frames
+) -> tuple[CanaryPlan, list[BurstShape]]:
     """The plan, and the cells that are left out, since no link of that speed carries so much in that time. Raises
     UsageError for what must not be sent."""
     if not 0 < share <= MOST_SHARE:
-        raise UsageError(f"--share {format_share(share)}: canary bursts take at most {format_share(MOST_SHARE)} of the "
-                         "link", "the default is 5 %")
+        raise UsageError(
+            f"--share {format_share(share)}: canary bursts take at most {format_share(MOST_SHARE)} of the link",
+            "the default is 5 %",
+        )
     if count < 1 or not sizes or not lengths:
         raise UsageError("nothing to send", "--count, --size and --length say what")
-    cells = [Cell(size, length) for length in dict.fromkeys(lengths) for size in sorted(set(sizes))]
-    kept = [cell for cell in cells
-            if cell.length_ns == 0 or line_ns(frames.wire_bytes(cell.size_bytes), link_bps) <= cell.length_ns * 1.03]
-    plan = Plan(tuple(kept), count, link_bps, share, gap_ns, frames)
+    cells = [BurstShape(size, length) for length in dict.fromkeys(lengths) for size in sorted(set(sizes))]
+    kept = [
+        cell
+        for cell in cells
+        if cell.length_ns == 0 or line_ns(frames.wire_bytes(cell.size_bytes), link_bps) <= cell.length_ns * 1.03
+    ]
+    plan = CanaryPlan(tuple(kept), count, link_bps, share, gap_ns, frames)
     if not kept:
-        raise UsageError(f"no burst of {format_bytes(min(sizes))} fits into {format_duration(max(lengths))} at "
-                         f"{format_rate(link_bps)}", "a --length of 0 is back to back")
+        raise UsageError(
+            f"no burst of {format_bytes(min(sizes))} fits into {format_duration(max(lengths))} at "
+            f"{format_rate(link_bps)}",
+            "a --length of 0 is back to back",
+        )
     largest = max(kept, key=lambda cell: frames.wire_bytes(cell.size_bytes))
     if frames.wire_bytes(largest.size_bytes) > plan.budget:
         raise UsageError(
             f"a burst of {format_bytes(largest.size_bytes)} alone is more than {format_share(share)} of a second of "
-            f"{format_rate(link_bps)} ({format_bytes(plan.budget)})", "name smaller bursts with --size")
+            f"{format_rate(link_bps)} ({format_bytes(plan.budget)})",
+            "name smaller bursts with --size",
+        )
     if plan.bursts > MOST_BURSTS:
         raise UsageError(f"{plan.bursts:,} bursts are more than the {MOST_BURSTS:,} of a run", "lower --count")
     return plan, [cell for cell in cells if cell not in kept]
@@ -135,7 +147,7 @@ class Pace:
     """When the next burst may begin, so that no second has more wire bytes than the plan's budget. Waits are random, so
     that no other rhythm is met by all bursts, and bursts are recognised by when they come."""
 
-    def __init__(self, plan: Plan, rng: random.Random) -> None:
+    def __init__(self, plan: CanaryPlan, rng: random.Random) -> None:
         self._plan, self._rng = plan, rng
         self._sent: deque[tuple[int, int]] = deque()  # end and wire bytes of what lies in the second before
         self._total = 0

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator
 
 from ...errors import MburstError
 from ...sent_burst import SentBurst
-from ..probe.targets import Target
-from ..probe.timestamping import SO_TIMESTAMPING, Sent, event
-from .plan import MOST_TRIES, WIRE_BYTES, Cell, Pace, Plan, length_at_least
+from ..probe.targets import ProbeTarget
+from ..probe.timestamping import SO_TIMESTAMPING, SendStamp, event
+from .plan import MOST_TRIES, WIRE_BYTES, BurstShape, CanaryPlan, Pace, length_at_least
 
 PORT = 9  # discard (RFC 863)
 MAGIC = b"mbcanary"
@@ -26,12 +26,12 @@ MARK = struct.Struct(">8s8sIII4x")  # magic, run, number of the burst, of the pa
 _TX_SOFTWARE, _SOFTWARE, _OPT_ID, _OPT_CMSG, _OPT_TSONLY = 1 << 1, 1 << 4, 1 << 7, 1 << 10, 1 << 11
 _SOL_UDP, _UDP_SEGMENT = 17, 103
 _IP_MTU, _IPV6_MTU = 14, 24
-_CALL_NS = 10_000        # that a call should be worth of the link's time: more segments a call on faster links
+_CALL_NS = 10_000  # that a call should be worth of the link's time: more segments a call on faster links
 _MOST_SEGMENTS, _MOST_BYTES = 64, 65_000
-_STAMP_S = 0.05          # to wait for a stamp of what left
-_EARLY_NS = 300_000      # before a burst begins, from which on this process does not sleep
-_HELD_UP = 1.1, 100_000  # beyond so much longer than asked, by a factor and ns, a burst is another one than asked for
-_SEND_S = 1.0            # for one call
+_STAMP_S = 0.05  # to wait for a stamp of what left
+_EARLY_NS = 300_000  # before a burst begins, from which on this process does not sleep
+_HELD_UP = 0.1, 100_000  # later than asked by so much of its length and ns, a burst is another one than asked for
+_SEND_S = 1.0  # for one call
 _ASK = [(socket.SOL_SOCKET, SO_TIMESTAMPING, struct.pack("@I", _TX_SOFTWARE))]
 
 
@@ -43,7 +43,7 @@ def wire_bytes(burst: SentBurst) -> int:
 class Sender:
     """A socket for canary bursts to one host. Raises MburstError where there is no way there."""
 
-    def __init__(self, target: Target, run: bytes) -> None:
+    def __init__(self, target: ProbeTarget, run: bytes) -> None:
         self.target, self._run = target, run
         self._socket = socket.socket(target.family, socket.SOCK_DGRAM)
         try:
@@ -61,7 +61,7 @@ class Sender:
     def close(self) -> None:
         self._socket.close()
 
-    def send(self, number: int, cell: Cell, plan: Plan, stop: threading.Event, start: int = 0) -> SentBurst:
+    def send(self, number: int, cell: BurstShape, plan: CanaryPlan, stop: threading.Event, start: int = 0) -> SentBurst:
         """Send a burst at START of the monotonic clock, and wait for its stamps. Raises MburstError where it cannot be
         sent."""
         lengths = plan.frames.split(cell.size_bytes)
@@ -70,46 +70,59 @@ class Sender:
         while (now := time.monotonic_ns()) < start:
             if stop.wait(max(0, start - now - _EARLY_NS) / 1e9):
                 break
-        sent, times = self._send_all(calls, each, stop)
+        sent, times, behind = self._send_all(calls, each, stop)
         if not sent:
             now = time.time_ns()
             return SentBurst(number, cell.size_bytes, cell.length_ns, now, now, 0, "app", 0, 0, True)
         first, last, error, stamps = self._when(times)
         packets = sum(len(call) for call in calls[:sent])
         meant = max(length_at_least(plan, cell) - each, 0)
-        late = last - first > meant * _HELD_UP[0] + _HELD_UP[1]
-        return SentBurst(number, cell.size_bytes, cell.length_ns, first, last, error, stamps, packets,
-                     sum(lengths[:packets]), late or sent < len(calls))
+        late = max(last - first - meant, behind) > meant * _HELD_UP[0] + _HELD_UP[1]
+        return SentBurst(
+            number,
+            cell.size_bytes,
+            cell.length_ns,
+            first,
+            last,
+            error,
+            stamps,
+            packets,
+            sum(lengths[:packets]),
+            late or sent < len(calls),
+        )
 
-    def _calls(self, number: int, lengths: list[int], plan: Plan, cell: Cell) -> list[list[bytes]]:
+    def _calls(self, number: int, lengths: list[int], plan: CanaryPlan, cell: BurstShape) -> list[list[bytes]]:
         """The payloads of each call: several packets of one length where one takes less time than a call should. The
         last packet goes alone, since of those that go together only the first is stamped."""
         wire = WIRE_BYTES * len(lengths) + sum(lengths)
         worth = wire * _CALL_NS / cell.length_ns if cell.length_ns else plan.link_bps * _CALL_NS / 8e9
         together = max(1, min(round(worth / lengths[0]), _MOST_SEGMENTS, _MOST_BYTES // lengths[0]))
         together = together if self._segments else 1
-        payloads = [self._payload(number, i, len(lengths), length - plan.frames.headers)
-                    for i, length in enumerate(lengths)]
+        payloads = [
+            self._payload(number, i, len(lengths), length - plan.frames.headers) for i, length in enumerate(lengths)
+        ]
         body = payloads[:-1]
-        return [*(body[i:i + together] for i in range(0, len(body), together)), payloads[-1:]]
+        return [*(body[i : i + together] for i in range(0, len(body), together)), payloads[-1:]]
 
     def _payload(self, number: int, place: int, packets: int, length: int) -> bytes:
         return MARK.pack(MAGIC, self._run, number, place, packets).ljust(length, b"\0")
 
-    def _send_all(self, calls: list[list[bytes]], each: float, stop: threading.Event) -> tuple[int, list[int]]:
-        """How many calls were made, and when (Unix ns): before and after the first, before and after the last."""
-        times, last, begun = [0, 0, 0, 0], len(calls) - 1, time.monotonic_ns()
+    def _send_all(self, calls: list[list[bytes]], each: float, stop: threading.Event) -> tuple[int, list[int], float]:
+        """How many calls were made; when (Unix ns), before and after the first, before and after the last; and by how
+        much (ns) a call of a spread burst was later than its time."""
+        times, last, behind, begun = [0, 0, 0, 0], len(calls) - 1, 0.0, time.monotonic_ns()
         for i, payloads in enumerate(calls):
-            while each and time.monotonic_ns() < begun + i * each:
+            while each and (early := begun + i * each - time.monotonic_ns()) > 0:
                 pass
+            behind = max(behind, -early) if each else 0.0
             if stop.is_set():
-                return i, times
+                return i, times, behind
             before = time.time_ns()
             self._send(payloads, i in (0, last))
             times[2:] = before, time.time_ns()
             if i == 0:
                 times[:2] = times[2:]
-        return len(calls), times
+        return len(calls), times, behind
 
     def _send(self, payloads: list[bytes], stamped: bool) -> None:
         control = list(_ASK) if stamped and self._stamped else []
@@ -144,7 +157,7 @@ class Sender:
         self._numbers[0] = self._numbers[1]
         while len(found) < len(wanted) and time.monotonic() < until:
             departure = event(self._socket)
-            if isinstance(departure, Sent) and departure.ns and departure.number in wanted:
+            if isinstance(departure, SendStamp) and departure.ns and departure.number in wanted:
                 found[departure.number] = departure.ns
             elif departure is None:
                 time.sleep(0.0002)
@@ -164,17 +177,23 @@ def _stamps_on(sock: socket.socket) -> bool:
     return True
 
 
-def _way_to(target: Target) -> tuple[str, int]:
+def _way_to(target: ProbeTarget) -> tuple[str, int]:
     """The address that packets to it leave from, and the MTU on the way as far as this host knows it."""
     with socket.socket(target.family, socket.SOCK_DGRAM) as probe:
         probe.connect(target.address)
-        level, option = (socket.IPPROTO_IPV6, _IPV6_MTU) if target.family == socket.AF_INET6 else \
-            (socket.IPPROTO_IP, _IP_MTU)
+        level, option = (
+            (socket.IPPROTO_IPV6, _IPV6_MTU) if target.family == socket.AF_INET6 else (socket.IPPROTO_IP, _IP_MTU)
+        )
         return str(probe.getsockname()[0]).partition("%")[0], probe.getsockopt(level, option)
 
 
-def bursts(sender: Sender, plan: Plan, rng: random.Random, stop: threading.Event,
-           progress: Callable[[int, int], None] = lambda done, of: None) -> Iterator[SentBurst]:
+def bursts(
+    sender: Sender,
+    plan: CanaryPlan,
+    rng: random.Random,
+    stop: threading.Event,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+) -> Iterator[SentBurst]:
     """Send what is planned, in random order, until STOP is set. A burst in which this host was held up is sent again,
     at the end and as long as there are tries left. PROGRESS gets the number of bursts that are done, and of all. Raises
     MburstError."""

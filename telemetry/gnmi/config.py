@@ -47,7 +47,7 @@ class Subscription:
 
 
 @dataclass(frozen=True)
-class Target:
+class GnmiTarget:
     """A device: how to reach it, and what to ask it for."""
 
     name: str
@@ -74,7 +74,7 @@ class Target:
     message_bytes: int = limits.MESSAGE_BYTES  # of one message at most
     most_paths: int = limits.PATHS  # that are kept of the device
 
-    def by_address(self) -> tuple[Target, ...]:
+    def by_address(self) -> tuple[GnmiTarget, ...]:
         """The target with each of its addresses as the one, in their order."""
         return tuple(replace(self, address=address) for address in (self.address, *self.other_addresses))
 
@@ -93,10 +93,10 @@ class Link:
 
 
 @dataclass(frozen=True)
-class Config:
+class CollectConfig:
     """A whole file."""
 
-    targets: tuple[Target, ...]
+    targets: tuple[GnmiTarget, ...]
     links: tuple[Link, ...] = ()
     tables: tuple[Path, ...] = ()  # vendors' tables besides those that come with mburst
     buffer_bytes: int = 256 << 20

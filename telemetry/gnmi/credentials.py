@@ -14,9 +14,10 @@ import ssl
 from pathlib import Path
 from typing import Any
 
+from ... import files
 from ...errors import MburstError
 from .calls import in_thread
-from .config import Target
+from .config import GnmiTarget
 
 AHEAD_BYTES = 1 << 20  # of a stream that a target may send before it is read: it need not wait while rows are made
 
@@ -27,7 +28,7 @@ def pins_folder() -> Path:
     return Path(state) / "mburst" / "pins"
 
 
-def pin_path(target: Target) -> Path:
+def pin_path(target: GnmiTarget) -> Path:
     """The file of a target's pinned certificate."""
     return pins_folder() / (re.sub(r"[^\w.-]", "_", target.address) + ".pem")
 
@@ -44,14 +45,14 @@ def host_port(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _read(path: str, what: str, target: Target) -> bytes:
+def _read(path: str, what: str, target: GnmiTarget) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:
         raise MburstError(f"{target.name}: {what} {path}: cannot read: {error.strerror}") from None
 
 
-async def channel_to(target: Target) -> tuple[Any, str]:
+async def channel_to(target: GnmiTarget) -> tuple[Any, str]:
     """A gRPC channel to the target, and what there is to say about it ('' or a sentence). Raises MburstError."""
     import grpc
     from grpc.experimental import ChannelOptions
@@ -83,7 +84,7 @@ async def channel_to(target: Target) -> tuple[Any, str]:
     return grpc.secure_channel(target.address, credentials, options=options, compression=compression), note
 
 
-def _pinned(target: Target) -> tuple[bytes, str, str]:
+def _pinned(target: GnmiTarget) -> tuple[bytes, str, str]:
     """(the pinned certificate, a name that it bears, what there is to say)."""
     path = pin_path(target)
     note = ""
@@ -91,16 +92,12 @@ def _pinned(target: Target) -> tuple[bytes, str, str]:
         pem = path.read_text()
     except OSError:
         pem = fetch(target)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(pem)
-        except OSError as error:
-            raise MburstError(f"{target.name}: cannot keep the certificate in {path}: {error.strerror}") from None
+        files.write(path, pem, f"the certificate of {target.name}", "name another folder with XDG_STATE_HOME")
         note = f"trusted on first use: SHA-256 {fingerprint(pem)}, kept in {path}"
     return pem.encode(), _name_of_pinned(target, pem), note
 
 
-def _context(target: Target) -> ssl.SSLContext:
+def _context(target: GnmiTarget) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=target.tls_ca or None)
     context.set_alpn_protocols(["h2"])
     if target.tls_cert:
@@ -108,7 +105,7 @@ def _context(target: Target) -> ssl.SSLContext:
     return context
 
 
-def fetch(target: Target) -> str:
+def fetch(target: GnmiTarget) -> str:
     """The certificate that a target shows, unverified. Raises MburstError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
@@ -128,7 +125,7 @@ def fetch(target: Target) -> str:
     return ssl.DER_cert_to_PEM_cert(der)
 
 
-def _name_of_pinned(target: Target, pem: str) -> str:
+def _name_of_pinned(target: GnmiTarget, pem: str) -> str:
     """A name in the certificate that the target shows, which must be the pinned one: gRPC checks one. Raises
     MburstError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -155,7 +152,7 @@ def _name_of_pinned(target: Target, pem: str) -> str:
     return next((value for part in shown.get("subject", ()) for key, value in part if key == "commonName"), "")
 
 
-def _changed(target: Target, kept: str) -> str:
+def _changed(target: GnmiTarget, kept: str) -> str:
     return (
         f"the certificate differs from the one that was trusted on first use: SHA-256 "
         f"{fingerprint(fetch(target))}, expected {fingerprint(kept)}; "
@@ -178,7 +175,7 @@ def reason(error: BaseException) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
-def diagnose(target: Target) -> str:
+def diagnose(target: GnmiTarget) -> str:
     """Why no connection comes about, by trying again with another library, whose errors say it; '' where it works.
 
     gRPC says of most failures only that it could not connect.
@@ -196,7 +193,7 @@ def diagnose(target: Target) -> str:
         return reason(error)
 
 
-def _handshake(target: Target, plain: socket.socket) -> str:
+def _handshake(target: GnmiTarget, plain: socket.socket) -> str:
     """What is wrong with TLS as it is configured. Raises OSError."""
     with _context(target).wrap_socket(
         plain, server_hostname=target.tls_server_name or host_port(target.address)[0]

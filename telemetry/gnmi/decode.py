@@ -1,4 +1,4 @@
-"""Notifications → rows. One Device for each target, one Stream for each of its subscriptions.
+"""Notifications → rows. One DeviceState for each target, one UpdateStream for each of its subscriptions.
 
 Decoding is done once for each path: the serialized path under its serialized prefix leads to the object that takes the
 values of that leaf. Those of one entity (a queue, a port) that carry the same time become one row, also when they come
@@ -15,23 +15,23 @@ from typing import Any
 from ..tables import PLAUSIBLE_NS
 from . import limits, values
 from .deletes import Branches
-from .entities import Entity, FactLeaf, Ignored, Leaf, Mask, Plain, Refused, Slot, short
-from .neighbours import Neighbour
+from .entities import ColumnLeaf, Entity, FactLeaf, IgnoredLeaf, Leaf, MaskLeaf, OverflowLeaf, PlainLeaf, short
+from .neighbours import NeighbourEntity
 from .path import NoPath, Steps, as_text, steps_in
 from .records import Record, RecordLeaf
-from .rows import Ending, Rows
-from .vendors import Found, Tables
+from .rows import CollectedRows, CollectionEnded
+from .vendors import LeafMatch, Tables
 
 SETTLED_NS = 250_000_000  # after this a row waits for no more of its values
 
 
-class Device:
+class DeviceState:
     """What is known of a target, over all its subscriptions and connections."""
 
     def __init__(
         self,
         name: str,
-        rows: Rows,
+        rows: CollectedRows,
         batch: str,
         tables: Tables,
         rack: str = "",
@@ -52,7 +52,7 @@ class Device:
         self.most_paths = most_paths
         self.paths = 0  # that are known, and entities that records name
         self.deleted = 0  # paths since those that are known were last looked through
-        self.streams: list[Stream] = []
+        self.streams: list[UpdateStream] = []
         self.overflowed = False  # a path was refused
         self._links = 0  # rows of neighbours since the last telling
         self._counted: Counter[tuple[str, str, str]] = Counter()  # (subscription, event, detail)
@@ -72,7 +72,7 @@ class Device:
         return f"more than {self.most_paths:,} paths"
 
     def take_fact(self, fact: str, places: dict[str, str], value: Any) -> bool:
-        """What the device says about itself; False where it is none. Raises TooMuch."""
+        """What the device says about itself; False where it is none. Raises LimitExceeded."""
         if fact == "alias":
             self.aliases[places["port"]] = short(value)
             return True
@@ -159,7 +159,7 @@ class Device:
 
     def not_understood(self, subscription: str, error: Exception) -> None:
         """Counts something that the device sent and that could not be taken in, whatever the reason."""
-        if isinstance(error, limits.TooMuch):
+        if isinstance(error, limits.LimitExceeded):
             self.count(subscription, "dropped", str(error))
         elif isinstance(error, values.NotUnderstood | NoPath):
             self.count(subscription, "not-understood", str(error))
@@ -167,10 +167,10 @@ class Device:
             self.count(subscription, "not-understood", type(error).__name__)
 
 
-class Stream:
+class UpdateStream:
     """The decoding of one subscription of a device. `interval_ns`: what was asked for; 0 where nothing was."""
 
-    def __init__(self, device: Device, name: str, interval_ns: int = 0) -> None:
+    def __init__(self, device: DeviceState, name: str, interval_ns: int = 0) -> None:
         self.device = device
         self.name = name
         self.interval_ns = interval_ns
@@ -181,10 +181,10 @@ class Stream:
         self._prefix = b""  # the newest
         self._cached_bytes = 0  # of paths in `_prefixes`
         self._leaves: dict[Steps, Leaf] = {}
-        self._refused = Refused(self)
-        self._entities: dict[tuple[str, ...], Entity | Record | Neighbour] = {}
-        self.open: list[Entity | Record | Neighbour] = []  # those that hold values which are in no row yet
-        self.unwritten: set[Neighbour] = set()  # those that changed when there could be no more rows of them
+        self._refused = OverflowLeaf(self)
+        self._entities: dict[tuple[str, ...], Entity | Record | NeighbourEntity] = {}
+        self.open: list[Entity | Record | NeighbourEntity] = []  # those that hold values which are in no row yet
+        self.unwritten: set[NeighbourEntity] = set()  # those that changed when there could be no more rows of them
         device.streams.append(self)
 
     def resume(self, now_ns: int) -> None:
@@ -203,17 +203,17 @@ class Stream:
         if not self._resumed_ns:
             return
         for entity in self._entities.values():
-            if isinstance(entity, Neighbour) and entity.receive_ns < self._resumed_ns:
+            if isinstance(entity, NeighbourEntity) and entity.receive_ns < self._resumed_ns:
                 entity.leave(self._resumed_ns)
         self._resumed_ns = 0
 
     def feed(self, notification: Any, receive_ns: int) -> None:
         """Take a ReadNotification in, whatever is in it: what cannot be understood is counted. The lock of the rows is
-        held, and given up now and then. Raises Ending."""
+        held, and given up now and then. Raises CollectionEnded."""
         self._feeding = True
         try:
             self._feed(notification, receive_ns)
-        except Ending:
+        except CollectionEnded:
             raise
         except Exception as error:
             self.device.not_understood(self.name, error)
@@ -225,7 +225,7 @@ class Stream:
         ts_ns = self._time(notification.timestamp, receive_ns)
         updates, deletes = notification.update, notification.delete
         if len(updates) + len(deletes) > limits.UPDATES:
-            raise limits.TooMuch(f"a message of more than {limits.UPDATES:,} updates")
+            raise limits.LimitExceeded(f"a message of more than {limits.UPDATES:,} updates")
         base, cache = self._known(notification.prefix)
         if deletes:
             self._delete(self._paths(deletes, base), ts_ns, receive_ns, set())
@@ -238,7 +238,7 @@ class Stream:
                     leaf.take(ts_ns, receive_ns, "uint", val.uint_val, update.duplicates)
                 else:
                     self._take(leaf, update, ts_ns, receive_ns, seen)
-            except Ending:
+            except CollectionEnded:
                 raise
             except Exception as error:
                 device.not_understood(self.name, error)
@@ -266,7 +266,7 @@ class Stream:
         return ts_ns
 
     def _known(self, prefix: bytes) -> tuple[Steps, dict[bytes, Leaf]]:
-        """The steps of a prefix, and the leaves under it by the bytes of their paths. Raises NoPath, TooMuch."""
+        """The steps of a prefix, and the leaves under it by the bytes of their paths. Raises NoPath, LimitExceeded."""
         known = self._prefixes.get(prefix)
         if known is None:
             steps = steps_in(prefix)
@@ -276,7 +276,7 @@ class Stream:
         return known
 
     def _cache(self, cache: dict[bytes, Leaf], base: Steps, path: bytes) -> Leaf:
-        """The leaf of a path whose bytes were not seen before. Raises NoPath, TooMuch."""
+        """The leaf of a path whose bytes were not seen before. Raises NoPath, LimitExceeded."""
         leaf = self._leaf(base + steps_in(path))
         if leaf is not self._refused:
             self._count_bytes(path)
@@ -312,7 +312,7 @@ class Stream:
         leaf.take(ts_ns, receive_ns, kind, value, update.duplicates)
 
     def _leaf(self, steps: Steps) -> Leaf:
-        """The leaf of a path; where it is one too many, that of all such. Raises TooMuch."""
+        """The leaf of a path; where it is one too many, that of all such. Raises LimitExceeded."""
         leaf = self._leaves.get(steps)
         if leaf is None:
             weight = _weight(steps)
@@ -328,22 +328,22 @@ class Stream:
             return FactLeaf(self, steps, *fact)
         found = self.device.tables.rule(steps)
         if found is None:
-            return Plain(self, steps)
+            return PlainLeaf(self, steps)
         if found.rule.is_record:
             record = self._entity(found, ("record", as_text(steps[:-1])), Record)
             return RecordLeaf(record, steps, found.leaf)
         meaning = found.meaning
         if meaning is None or meaning.kind == "plain":
-            return Plain(self, steps)
+            return PlainLeaf(self, steps)
         if meaning.kind == "ignore":
-            return Ignored(steps)
+            return IgnoredLeaf(steps)
         names = {key: text.format(**found.places) for key, text in found.rule.names.items()}
-        kind = Neighbour if found.rule.table == "links" else Entity
+        kind = NeighbourEntity if found.rule.table == "links" else Entity
         key = (found.rule.vendor, found.rule.table, *names.values(), found.rule.semantics, str(found.rule.window_ns))
         entity = self._entity(found, key, kind, names)
-        return (Mask if meaning.kind == "mask" else Slot)(entity, steps, meaning)
+        return (MaskLeaf if meaning.kind == "mask" else ColumnLeaf)(entity, steps, meaning)
 
-    def _entity(self, found: Found, key: tuple[str, ...], kind: Any, names: dict[str, str] | None = None) -> Any:
+    def _entity(self, found: LeafMatch, key: tuple[str, ...], kind: Any, names: dict[str, str] | None = None) -> Any:
         entity = self._entities.get(key)
         if entity is None:
             entity = self._entities[key] = kind(self, found.rule, names or {})
@@ -367,7 +367,7 @@ class Stream:
     # --- what is gone -----------------------------------------------------------------------------------------------
 
     def _paths(self, deletes: Any, base: Steps) -> Iterator[Steps]:
-        """The paths of deletes. Raises Ending."""
+        """The paths of deletes. Raises CollectionEnded."""
         for number, path in enumerate(deletes, 1):
             try:
                 yield base + steps_in(path)
@@ -377,7 +377,7 @@ class Stream:
                 self.device.rows.breathe()
 
     def _delete(self, paths: Iterable[Steps], ts_ns: int, receive_ns: int, kept: set[Leaf]) -> None:
-        """The leaves under PATHS are gone but for those in KEPT. Raises Ending."""
+        """The leaves under PATHS are gone but for those in KEPT. Raises CollectionEnded."""
         branches = Branches(paths)
         if branches.refused:
             detail = f"deletes of more than {limits.DELETE_SHAPES} shapes in one message"
@@ -448,8 +448,8 @@ class Stream:
 
 
 def _weight(steps: Steps) -> int:
-    """How many paths a path counts as. Raises TooMuch."""
+    """How many paths a path counts as. Raises LimitExceeded."""
     letters = sum(len(name) + sum(len(key) + len(value) + 3 for key, value in keys) + 1 for name, keys in steps)
     if letters > limits.PATH_BYTES:
-        raise limits.TooMuch(f"a path of more than {limits.PATH_BYTES:,} letters")
+        raise limits.LimitExceeded(f"a path of more than {limits.PATH_BYTES:,} letters")
     return 1 + letters // limits.LONG_PATH

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from ..tables import QUALITY_GAP, QUALITY_GNMI_DUPLICATES, QUALITY_GUESSED, QUALITY_IMPOSSIBLE, QUALITY_RESET
 from . import values
 from .counters import Step, increase
-from .limits import PATH_BYTES, VALUE_BYTES, TooMuch
+from .limits import PATH_BYTES, VALUE_BYTES, LimitExceeded
 from .path import Steps, as_text
-from .vendors import COLUMNS, Meaning, Rule
+from .vendors import COLUMNS, Meaning, VendorRule
 
 if TYPE_CHECKING:
-    from .decode import Stream
+    from .decode import UpdateStream
 
 LARGEST = 2**63 - 1
 SPEED_LETTERS = 64  # of the text of a link's speed
@@ -36,10 +36,10 @@ def parse_speed(value: Any) -> int | None:
 
 
 def short(value: Any) -> str:
-    """The text of a value that names something. Raises TooMuch."""
+    """The text of a value that names something. Raises LimitExceeded."""
     text = values.as_text(value)
     if len(text) > PATH_BYTES:
-        raise TooMuch(f"a name of more than {PATH_BYTES:,} letters")
+        raise LimitExceeded(f"a name of more than {PATH_BYTES:,} letters")
     return text
 
 
@@ -67,7 +67,7 @@ class Leaf:
         """The leaf is of no more use: give back what it has."""
 
 
-class Ignored(Leaf):
+class IgnoredLeaf(Leaf):
     """Says only again what the path says."""
 
     __slots__ = ()
@@ -80,12 +80,12 @@ class Ignored(Leaf):
         return True
 
 
-class Refused(Leaf):
+class OverflowLeaf(Leaf):
     """Stands for all paths beyond the most that a device may have."""
 
     __slots__ = ("stream",)
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: UpdateStream) -> None:
         super().__init__(())
         self.stream = stream
 
@@ -98,10 +98,10 @@ class FactLeaf(Leaf):
 
     __slots__ = ("fact", "places", "plain", "stream")
 
-    def __init__(self, stream: Stream, steps: Steps, fact: str, places: dict[str, str]) -> None:
+    def __init__(self, stream: UpdateStream, steps: Steps, fact: str, places: dict[str, str]) -> None:
         super().__init__(steps)
         self.stream, self.fact, self.places = stream, fact, places
-        self.plain = Plain(stream, steps)
+        self.plain = PlainLeaf(stream, steps)
 
     def take(self, ts_ns: int, receive_ns: int, kind: str, value: Any, duplicates: int) -> None:
         if not self.stream.device.take_fact(self.fact, self.places, value):
@@ -112,12 +112,12 @@ class FactLeaf(Leaf):
         self.plain.forget()
 
 
-class Plain(Leaf):
+class PlainLeaf(Leaf):
     """A path that no table knows: its values are rows of `gnmi_values`."""
 
     __slots__ = ("present", "source", "stream", "table")
 
-    def __init__(self, stream: Stream, steps: Steps) -> None:
+    def __init__(self, stream: UpdateStream, steps: Steps) -> None:
         super().__init__(steps)
         self.stream = stream
         self.table = table = stream.device.rows.tables["gnmi_values"]
@@ -130,7 +130,7 @@ class Plain(Leaf):
             self.stream.count_duplicates(duplicates)
         text = values.as_text(value)
         if len(text) > VALUE_BYTES:
-            raise TooMuch(f"a value of more than {VALUE_BYTES >> 10} kB")
+            raise LimitExceeded(f"a value of more than {VALUE_BYTES >> 10} kB")
         self.table.text_bytes += len(text)
         self.table.rows.append((self.source, ts_ns, receive_ns, text, kind, duplicates, False))
 
@@ -147,7 +147,7 @@ class Plain(Leaf):
         self.table.release(self.source)
 
 
-class Slot(Leaf):
+class ColumnLeaf(Leaf):
     """A leaf that is a column of its entity's rows."""
 
     __slots__ = ("column", "counter", "entity", "filled", "kind", "last", "last_ns", "value")
@@ -200,7 +200,7 @@ class Slot(Leaf):
         self.entity.slots -= 1
 
 
-class Mask(Leaf):
+class MaskLeaf(Leaf):
     """Says by its bits which columns of its entity's rows are not determined; kept as a plain leaf besides."""
 
     __slots__ = ("entity", "masks", "plain")
@@ -210,7 +210,7 @@ class Mask(Leaf):
         self.entity = entity
         columns = COLUMNS[entity.rule.table]
         self.masks = [(columns.index(column), bits) for column, bits in meaning.masks]
-        self.plain = Plain(entity.stream, steps)
+        self.plain = PlainLeaf(entity.stream, steps)
         entity.slots += 1
 
     def take(self, ts_ns: int, receive_ns: int, kind: str, value: Any, duplicates: int) -> None:
@@ -246,10 +246,10 @@ class Entity:
     begun_ns = 0  # of a record's: end of the window before
     undetermined: frozenset[int] = frozenset()  # columns whose values the device says not to be determined
 
-    def __init__(self, stream: Stream, rule: Rule, names: dict[str, str]) -> None:
+    def __init__(self, stream: UpdateStream, rule: VendorRule, names: dict[str, str]) -> None:
         self.stream, self.rule, self.names = stream, rule, names
         self.ts_ns = self.receive_ns = self.quality = 0
-        self.filled: list[Slot] = []
+        self.filled: list[ColumnLeaf] = []
         self.waiting = False
         device = stream.device
         self.port = device.port(names.get("port", ""))
@@ -300,7 +300,7 @@ class Entity:
         if quality & QUALITY_IMPOSSIBLE or any(value is not None for value in row):
             self._append(row, start_ns, quality)
 
-    def _window(self, filled: list[Slot]) -> tuple[int, int]:
+    def _window(self, filled: list[ColumnLeaf]) -> tuple[int, int]:
         """When the row's window began, and QUALITY_GUESSED where the device did not say it: with the values before,
         unless the device's windows have a length of their own."""
         rule, ts_ns = self.rule, self.ts_ns
@@ -313,7 +313,7 @@ class Entity:
             return ts_ns - self.stream.interval_ns, QUALITY_GUESSED
         return ts_ns, 0
 
-    def _increase(self, slot: Slot, value: int, quality: int) -> tuple[int | None, int]:
+    def _increase(self, slot: ColumnLeaf, value: int, quality: int) -> tuple[int | None, int]:
         """What a counter counted since its value before, and the quality with what that says."""
         device, before, last_ns = self.stream.device, slot.last, slot.last_ns
         if before is not None and self.ts_ns < last_ns:
@@ -333,7 +333,7 @@ class Entity:
             device.wraps += 1
         return count, quality
 
-    def _limit(self, slot: Slot, last_ns: int) -> int | None:
+    def _limit(self, slot: ColumnLeaf, last_ns: int) -> int | None:
         """The most that a counter can have counted since a time, by the speed of the link."""
         speed = self.stream.device.speeds.get(self.port)
         if not speed:
@@ -372,10 +372,10 @@ class Entity:
             return QUALITY_IMPOSSIBLE
         return 0
 
-    def _not_understood(self, slot: Slot) -> None:
+    def _not_understood(self, slot: ColumnLeaf) -> None:
         self.stream.device.count(self.stream.name, "not-understood", f"{as_text(slot.steps)}: not a number")
 
-    def remembers(self, slot: Slot) -> bool:
+    def remembers(self, slot: ColumnLeaf) -> bool:
         """Whether a later row needs what is known of a leaf."""
         return slot.last is not None or bool(slot.last_ns)
 
@@ -383,7 +383,7 @@ class Entity:
         """The entity is of no more use."""
         self.table.release(self.source)
 
-    def gone(self, slot: Slot) -> None:
+    def gone(self, slot: ColumnLeaf) -> None:
         """A leaf was deleted: if it comes back, it counts from the start."""
         if self.filled:
             self.emit()

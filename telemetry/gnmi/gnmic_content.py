@@ -67,7 +67,8 @@ def _loader() -> Any:
                 if isinstance(key, yaml.ScalarNode) and not key.tag.endswith(":merge"):
                     if key.value in seen:
                         raise yaml.constructor.ConstructorError(
-                            None, None, f"the key {key.value!r} is given twice", key.start_mark)
+                            None, None, f"the key {key.value!r} is given twice", key.start_mark
+                        )
                     seen.add(key.value)
             return super().construct_mapping(node, deep)
 

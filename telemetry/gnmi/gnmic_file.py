@@ -18,11 +18,11 @@ from ...errors import MburstError, UsageError
 from ...units import parse_rate, parse_size
 from . import gnmic_words as words
 from . import limits
-from .config import DEFAULT_PORT, Config, Link
+from .config import DEFAULT_PORT, CollectConfig, Link
 from .gnmic_content import content_of
-from .gnmic_parts import File, Part, known, plain
+from .gnmic_parts import File, GnmicPart, known, plain
 from .gnmic_subscriptions import subscriptions_of
-from .gnmic_targets import Around, targets_of
+from .gnmic_targets import TargetDefaults, targets_of
 
 MBURST = ("racks", "vendors", "links", "tables", "buffer", "message", "paths")
 LARGEST = {"buffer": 1 << 40, "message": 512 << 20}
@@ -31,7 +31,7 @@ MOST_PATHS = 10_000_000
 LINK = ("device", "port", "queue", "host", "interface", "rack", "link")
 
 
-def load(path: str, environment: Mapping[str, str] | None = None) -> Config:
+def load(path: str, environment: Mapping[str, str] | None = None) -> CollectConfig:
     """The configuration in a file: YAML, JSON or TOML. Raises MburstError, with the place in the file."""
     try:
         import yaml  # noqa: F401
@@ -45,11 +45,11 @@ def load(path: str, environment: Mapping[str, str] | None = None) -> Config:
     return _config(File(path, os.environ if environment is None else environment), content)
 
 
-def _config(file: File, content: Mapping[str, Any]) -> Config:
+def _config(file: File, content: Mapping[str, Any]) -> CollectConfig:
     top, options, names = _top(file, content)
     own = known(file, top.given.get("mburst"), "mburst", MBURST, {})
     subscriptions = subscriptions_of(file, top.mapping("subscriptions"), options)
-    around = Around(
+    around = TargetDefaults(
         file,
         shared={word: top.given[word] for word in words.SHARED if word in top.given},
         port=_port(top),
@@ -61,7 +61,7 @@ def _config(file: File, content: Mapping[str, Any]) -> Config:
     message, paths = _size(own, "message", _max_msg_size(top)), _paths(own)
     targets = tuple(replace(target, message_bytes=message, most_paths=paths) for target in targets_of(around, top))
     _check_names(file, around, [target.name for target in targets])
-    return Config(
+    return CollectConfig(
         targets,
         links=_links(own, around.racks),
         tables=tuple(file.folder / name for name in own.texts("tables")),
@@ -70,7 +70,7 @@ def _config(file: File, content: Mapping[str, Any]) -> Config:
     )
 
 
-def _top(file: File, content: Mapping[str, Any]) -> tuple[Part, dict[str, Any], list[str]]:
+def _top(file: File, content: Mapping[str, Any]) -> tuple[GnmicPart, dict[str, Any], list[str]]:
     """The keys of the top that are used, the options of a subscription, and the names of subscriptions for all."""
     given: dict[str, Any] = {}
     options: dict[str, Any] = {}
@@ -82,7 +82,7 @@ def _top(file: File, content: Mapping[str, Any]) -> tuple[Part, dict[str, Any], 
         elif word in words.SUBSCRIBE:
             options[words.SUBSCRIBE[word]] = value
         elif word == words.CHOSEN:
-            names = Part(file, "", {word: value}).texts(word)
+            names = GnmicPart(file, "", {word: value}).texts(word)
         elif words.is_unused_at_top(word):
             file.unused("", word, words.TOP_UNUSED.get(word, ""))
         else:
@@ -90,7 +90,7 @@ def _top(file: File, content: Mapping[str, Any]) -> tuple[Part, dict[str, Any], 
     for word in words.GLOBALS:  # which come before the file's, as in gnmic
         if value := file.environment.get(f"GNMIC_{word.upper().replace('-', '_')}"):
             given[word] = value
-    return Part(file, "", given), options, names
+    return GnmicPart(file, "", given), options, names
 
 
 def _unknown(file: File, key: str) -> None:
@@ -100,25 +100,25 @@ def _unknown(file: File, key: str) -> None:
     file.unused("", key, "unknown key")
 
 
-def _port(top: Part) -> str:
+def _port(top: GnmicPart) -> str:
     text = top.text("port", str(DEFAULT_PORT))
     if not (text.isdecimal() and len(text) <= 5 and 0 < int(text) < 65536):
         raise top.file.fail("port", f"invalid port {text!r}", "valid ports: 1 to 65535")
     return text
 
 
-def _by_target(own: Part, word: str) -> dict[str, str]:
+def _by_target(own: GnmicPart, word: str) -> dict[str, str]:
     return {name: plain(own.file, value, own.place(word)) for name, value in own.mapping(word).items()}
 
 
-def _check_names(file: File, around: Around, names: list[str]) -> None:
+def _check_names(file: File, around: TargetDefaults, names: list[str]) -> None:
     for word, given in (("racks", around.racks), ("vendors", around.vendors)):
         for name in given:
             if name not in names:
                 raise file.fail(f"mburst.{word}", f"unknown target {name}", f"there are {', '.join(names)}")
 
 
-def _size(own: Part, word: str, default: int) -> int:
+def _size(own: GnmicPart, word: str, default: int) -> int:
     """Bytes of one of mburst's own words."""
     text = own.text(word)
     try:
@@ -130,7 +130,7 @@ def _size(own: Part, word: str, default: int) -> int:
     return size
 
 
-def _max_msg_size(top: Part) -> int:
+def _max_msg_size(top: GnmicPart) -> int:
     """The largest message by gnmic's own key, in bytes; another size than mburst takes is reported."""
     text = top.text("max-msg-size")
     if not text:
@@ -143,14 +143,14 @@ def _max_msg_size(top: Part) -> int:
     return size
 
 
-def _paths(own: Part) -> int:
+def _paths(own: GnmicPart) -> int:
     text = own.text("paths", str(limits.PATHS))
     if not (text.isascii() and text.isdecimal() and len(text) <= 8 and 0 < int(text) <= MOST_PATHS):
         raise own.file.fail("mburst.paths", f"{text!r} is not a whole number from 1 to {MOST_PATHS:,}")
     return int(text)
 
 
-def _links(own: Part, racks: Mapping[str, str]) -> tuple[Link, ...]:
+def _links(own: GnmicPart, racks: Mapping[str, str]) -> tuple[Link, ...]:
     given = own.given.get("links") or []
     if not isinstance(given, list):
         raise own.file.fail("mburst.links", "must be a list")

@@ -65,7 +65,7 @@ class File:
         return _VARIABLE.sub(look_up, text)
 
 
-class Part:
+class GnmicPart:
     """A mapping of the file with keys that are known."""
 
     def __init__(self, file: File, where: str, given: Mapping[str, Any]) -> None:
@@ -75,10 +75,10 @@ class Part:
         """Where a key is, for messages."""
         return f"{self.where}.{word}" if self.where else word
 
-    def over(self, defaults: Mapping[str, Any]) -> Part:
+    def over(self, defaults: Mapping[str, Any]) -> GnmicPart:
         """The same part, with DEFAULTS for keys that are not given or have no value."""
         own = {word: value for word, value in self.given.items() if value is not None}
-        return Part(self.file, self.where, {**defaults, **own})
+        return GnmicPart(self.file, self.where, {**defaults, **own})
 
     def text(self, word: str, default: str = "", secret: bool = False) -> str:
         """A text, with variables of the environment. Those of a SECRET only count where it begins with one, since
@@ -180,7 +180,7 @@ def known(
     used: Collection[str],
     unused: Mapping[str, str],
     is_unused: Callable[[str], bool] | None = None,
-) -> Part:
+) -> GnmicPart:
     """The part of the file that VALUE is, with the keys that are USED; their case does not matter, as to gnmic. A key
     that gnmic has and mburst does not use is noted; any other one is a UsageError."""
     given = {}
@@ -193,7 +193,7 @@ def known(
             file.unused(section, word, unused.get(word, ""))
         else:
             raise file.fail(where, f"unknown key {key!r}", suggestion(word, used))
-    return Part(file, where, given)
+    return GnmicPart(file, where, given)
 
 
 def suggestion(word: str, words: Iterable[str]) -> str:

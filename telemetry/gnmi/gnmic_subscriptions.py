@@ -9,7 +9,7 @@ from ...errors import UsageError
 from ...units import format_duration
 from . import gnmic_words as words
 from .config import Item, Subscription
-from .gnmic_parts import File, Part, known, mapping
+from .gnmic_parts import File, GnmicPart, known, mapping
 
 _MODES = {"stream": "STREAM", "once": "ONCE", "poll": "POLL"}
 _STREAM_MODES = {"target-defined": "TARGET_DEFINED", "on-change": "ON_CHANGE", "sample": "SAMPLE"}
@@ -59,13 +59,13 @@ def _subscription(file: File, name: str, entry: Any, inherited: Mapping[str, Any
     return made
 
 
-def _refuse_history(part: Part) -> None:
+def _refuse_history(part: GnmicPart) -> None:
     given = part.given.get("history")
     if any(given.values()) if isinstance(given, dict) else given:
         raise part.file.fail(part.place("history"), "mburst reads current values only", "leave it out")
 
 
-def _stream_subscriptions(part: Part) -> list[Item]:
+def _stream_subscriptions(part: GnmicPart) -> list[Item]:
     """The items of `stream-subscriptions`, which take what they lack from the subscription."""
     given = part.given.get("stream-subscriptions") or []
     if not isinstance(given, list):
@@ -79,7 +79,7 @@ def _stream_subscriptions(part: Part) -> list[Item]:
     return found
 
 
-def _items(part: Part) -> list[Item]:
+def _items(part: GnmicPart) -> list[Item]:
     mode = part.choice("stream-mode", _STREAM_MODES, "target-defined")
     sample_ns, heartbeat_ns = part.duration("sample-interval"), part.duration("heartbeat-interval")
     sample_ns = 0 if mode == "ON_CHANGE" else sample_ns  # which gnmic does not send either
@@ -87,7 +87,7 @@ def _items(part: Part) -> list[Item]:
     return [Item(path, mode, sample_ns, heartbeat_ns, suppress) for path in part.paths("paths", "path")]
 
 
-def _dscp(part: Part) -> int | None:
+def _dscp(part: GnmicPart) -> int | None:
     text = part.text("qos")
     if not text:
         return None

@@ -12,9 +12,9 @@ from typing import Any
 
 from ...errors import UsageError
 from . import gnmic_words as words
-from .config import Subscription, Target
+from .config import GnmiTarget, Subscription
 from .gnmic_content import content_of
-from .gnmic_parts import File, Part, known, mapping
+from .gnmic_parts import File, GnmicPart, known, mapping
 from .gnmic_subscriptions import FROM_OPTIONS, chosen
 
 _HOST = re.compile(r"(?P<host>\[[^\]\s]+\]|[^:/\s\[\]]+)(?::(?P<port>\d+))?")
@@ -22,7 +22,7 @@ DEFAULT_S = {"timeout": 10.0, "retry": 60.0}
 
 
 @dataclass(frozen=True)
-class Around:
+class TargetDefaults:
     """What the rest of the file says for all targets."""
 
     file: File
@@ -34,7 +34,7 @@ class Around:
     vendors: Mapping[str, str]
 
 
-def targets_of(around: Around, top: Part) -> tuple[Target, ...]:
+def targets_of(around: TargetDefaults, top: GnmicPart) -> tuple[GnmiTarget, ...]:
     """All targets of the file. Raises UsageError where there are none."""
     file = around.file
     found = [_target(around, where, name, entry) for where, name, entry in _entries(file, top)]
@@ -46,7 +46,7 @@ def targets_of(around: Around, top: Part) -> tuple[Target, ...]:
     return tuple(found)
 
 
-def _entries(file: File, top: Part) -> Iterator[tuple[str, str, Any]]:
+def _entries(file: File, top: GnmicPart) -> Iterator[tuple[str, str, Any]]:
     """(place, name, entry) of each target."""
     addresses = [text.strip() for listed in top.texts("address") for text in listed.split(",") if text.strip()]
     given = top.given.get("targets")
@@ -67,7 +67,7 @@ def _entries(file: File, top: Part) -> Iterator[tuple[str, str, Any]]:
             yield f"targets.{name} of {path}", file.expanded(name, path), entry
 
 
-def _file_of_targets(file: File, top: Part) -> str:
+def _file_of_targets(file: File, top: GnmicPart) -> str:
     """The file that gnmic would read more targets from; '' where there is none."""
     name = top.name_of_file("targets-file")
     given = top.given.get("loader")
@@ -75,8 +75,11 @@ def _file_of_targets(file: File, top: Part) -> str:
         loader = known(file, given, "loader", words.LOADER, words.LOADER_UNUSED, _of_another_loader(given))
         kind = loader.text("type")
         if kind != "file":
-            file.warn("loader", f"not used by mburst: targets that type {kind or 'unknown'} finds are not collected "
-                                "(mburst reads type: file)")
+            file.warn(
+                "loader",
+                f"not used by mburst: targets that type {kind or 'unknown'} finds are not collected "
+                "(mburst reads type: file)",
+            )
             return ""
         name = loader.name_of_file("path")
         if not name:
@@ -102,14 +105,14 @@ def _loaded(file: File, path: str) -> dict[str, Any]:
     return content or {}
 
 
-def _none(file: File, top: Part) -> UsageError:
+def _none(file: File, top: GnmicPart) -> UsageError:
     hint = "name them under targets: or address:; see examples/gnmi.yaml"
     if top.given.get("loader"):
         hint = "mburst reads a loader of type: file; name targets in such a file, or under targets:"
     return file.fail("targets", "there are none", hint)
 
 
-def _target(around: Around, where: str, name: str, entry: Any) -> Target:
+def _target(around: TargetDefaults, where: str, name: str, entry: Any) -> GnmiTarget:
     file = around.file
     part = known(file, entry, where, words.TARGET, words.TARGET_UNUSED, words.is_unused_of_target).over(around.shared)
     if bool(part.text("tls-cert")) != bool(part.text("tls-key")):
@@ -118,7 +121,7 @@ def _target(around: Around, where: str, name: str, entry: Any) -> Target:
     first, *others = _addresses(part, name, around.port)
     if insecure and (part.text("username") or part.text("token", secret=True)):
         file.warn(where, "user and password go over the network in the clear")
-    return Target(
+    return GnmiTarget(
         name=label,
         address=first,
         other_addresses=tuple(others),
@@ -143,17 +146,17 @@ def _target(around: Around, where: str, name: str, entry: Any) -> Target:
     )
 
 
-def _subscriptions(around: Around, part: Part) -> tuple[Subscription, ...]:
+def _subscriptions(around: TargetDefaults, part: GnmicPart) -> tuple[Subscription, ...]:
     names = list(around.names) or part.texts("subscriptions")
     if list(around.subscriptions) == [FROM_OPTIONS] and FROM_OPTIONS not in names:
         names = []
     return chosen(around.file, names, around.subscriptions, part.where)
 
 
-def _metadata(part: Part) -> tuple[tuple[str, str], ...]:
+def _metadata(part: GnmicPart) -> tuple[tuple[str, str], ...]:
     """The metadata of each call. With an auth-scheme, user and password are in a header of HTTP too."""
     given = part.mapping("metadata")
-    inner = Part(part.file, part.place("metadata"), given)
+    inner = GnmicPart(part.file, part.place("metadata"), given)
     found = [(name.lower(), inner.text(name)) for name in given]
     if scheme := part.text("auth-scheme"):
         pair = f"{part.text('username')}:{part.text('password', secret=True)}"
@@ -161,12 +164,12 @@ def _metadata(part: Part) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def _keepalive_s(part: Part) -> float:
+def _keepalive_s(part: GnmicPart) -> float:
     place = part.place("grpc-keepalive")
     return known(part.file, part.given.get("grpc-keepalive"), place, words.KEEPALIVE, {}).duration("time") / 1e9
 
 
-def _addresses(part: Part, name: str, port: str) -> list[str]:
+def _addresses(part: GnmicPart, name: str, port: str) -> list[str]:
     """host:port of each address of a target, of which gnmic takes the one that answers."""
     text = part.text("address", name)
     if text.startswith("unix:"):
@@ -177,7 +180,7 @@ def _addresses(part: Part, name: str, port: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _address(part: Part, text: str, port: str) -> str:
+def _address(part: GnmicPart, text: str, port: str) -> str:
     plain = text.removeprefix("tcp://")
     with suppress(AddressValueError):
         plain = f"[{IPv6Address(plain)}]"

@@ -39,7 +39,8 @@ TOP_UNUSED = {
 # Options of gnmic's other commands, and those of `gnmic subscribe` that have no meaning here.
 _OTHER_COMMANDS = re.compile(
     r"(get|set|getset|get-set|capabilities|cap|path|prompt|listen|generate|diff|tunnel-server|processor|tree|upgrade|"
-    r"version|proxy|collector|collect)-.+|subscribe-(quiet|output|watch-config|backoff|lock-retry|depth)")
+    r"version|proxy|collector|collect)-.+|subscribe-(quiet|output|watch-config|backoff|lock-retry|depth)"
+)
 
 TARGET = (*SHARED, "retry-timer", "name", "address", "subscriptions", "tags", "grpc-keepalive")
 TARGET_UNUSED = {
@@ -72,8 +73,9 @@ INHERITED = ("mode", "stream-mode", "sample-interval", "heartbeat-interval", "qo
 CHOSEN = "subscribe-name"
 
 LOADER = ("type", "path", "interval")
-LOADER_UNUSED = dict.fromkeys(("start-delay", "enable-metrics", "on-add", "on-delete", "vars", "vars-file", "debug",
-                               "template"), "")
+LOADER_UNUSED = dict.fromkeys(
+    ("start-delay", "enable-metrics", "on-add", "on-delete", "vars", "vars-file", "debug", "template"), ""
+)
 
 
 def is_unused_at_top(word: str) -> bool:

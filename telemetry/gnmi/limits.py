@@ -22,5 +22,5 @@ WAITING_BYTES = 64 << 20  # the same of their texts
 AT_ONCE = 512  # updates that are taken in before another may have the lock
 
 
-class TooMuch(ValueError):
+class LimitExceeded(ValueError):
     """Something that is beyond a limit; the message says what, without what the device said."""

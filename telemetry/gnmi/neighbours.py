@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from . import limits
-from .entities import Entity, Slot, short
-from .vendors import Rule
+from .entities import ColumnLeaf, Entity, short
+from .vendors import VendorRule
 
 if TYPE_CHECKING:
-    from .decode import Stream
+    from .decode import UpdateStream
 
 
-class Neighbour(Entity):
+class NeighbourEntity(Entity):
     """A neighbour on a port: a row of `links` whenever what is known of it changes."""
 
-    def __init__(self, stream: Stream, rule: Rule, names: dict[str, str]) -> None:
+    def __init__(self, stream: UpdateStream, rule: VendorRule, names: dict[str, str]) -> None:
         self.stream, self.rule, self.names = stream, rule, names
         self.ts_ns = self.receive_ns = self.quality = 0
-        self.filled: list[Slot] = []
+        self.filled: list[ColumnLeaf] = []
         self.waiting = False
         self.known: dict[int, str] = {}
         self.written: tuple[str, str] | None = None
@@ -61,13 +61,13 @@ class Neighbour(Entity):
             present=present,
         )
 
-    def remembers(self, slot: Slot) -> bool:
+    def remembers(self, slot: ColumnLeaf) -> bool:
         return slot.column in self.known
 
     def forget(self) -> None:
         return
 
-    def gone(self, slot: Slot) -> None:
+    def gone(self, slot: ColumnLeaf) -> None:
         self.emit()
         self.known.pop(slot.column, None)
         if slot.column == 0:

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from ...errors import UsageError
-from .limits import PATH_BYTES, STEPS, TooMuch
+from .limits import PATH_BYTES, STEPS, LimitExceeded
 
 Keys = tuple[tuple[str, str], ...]
 Step = tuple[str, Keys]
@@ -112,7 +112,7 @@ class NoPath(ValueError):
 
 
 def steps_in(serialized: bytes) -> Steps:
-    """The steps of a serialized Path message. Raises NoPath, TooMuch."""
+    """The steps of a serialized Path message. Raises NoPath, LimitExceeded."""
     from google.protobuf.message import DecodeError
 
     from .messages import Path
@@ -120,7 +120,7 @@ def steps_in(serialized: bytes) -> Steps:
     if not serialized:
         return ()
     if len(serialized) > PATH_BYTES:
-        raise TooMuch(f"a path of more than {PATH_BYTES:,} bytes")
+        raise LimitExceeded(f"a path of more than {PATH_BYTES:,} bytes")
     try:
         steps = steps_of(Path.FromString(serialized))
     except DecodeError:
@@ -128,7 +128,7 @@ def steps_in(serialized: bytes) -> Steps:
     except UsageError:
         raise NoPath("a path whose elements cannot be read") from None
     if len(steps) > STEPS:
-        raise TooMuch(f"a path of more than {STEPS} steps")
+        raise LimitExceeded(f"a path of more than {STEPS} steps")
     return steps
 
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..tables import PLAUSIBLE_NS, QUALITY_GNMI_DUPLICATES
 from . import values
-from .entities import Leaf, Plain, short
+from .entities import Leaf, PlainLeaf, short
 from .path import Steps
-from .vendors import COLUMNS, Rule
+from .vendors import COLUMNS, VendorRule
 
 if TYPE_CHECKING:
-    from .decode import Stream
+    from .decode import UpdateStream
 
 
 class RecordLeaf(Leaf):
@@ -30,12 +30,12 @@ class RecordLeaf(Leaf):
 class Record:
     """An event that says itself what it is about (LANZ): leaves of one time, among them the keys of its row."""
 
-    def __init__(self, stream: Stream, rule: Rule, names: dict[str, str]) -> None:
+    def __init__(self, stream: UpdateStream, rule: VendorRule, names: dict[str, str]) -> None:
         self.stream, self.rule = stream, rule
         self.ts_ns = self.receive_ns = self.quality = 0
         self.leaves: dict[str, tuple[RecordLeaf, str, Any]] = {}
         self.waiting = False
-        self.plain: dict[str, Plain] = {}
+        self.plain: dict[str, PlainLeaf] = {}
 
     def take(self, leaf: RecordLeaf, ts_ns: int, receive_ns: int, kind: str, value: Any, duplicates: int) -> None:
         """A leaf of the record at a time; one that was there already begins the next record."""
@@ -64,7 +64,7 @@ class Record:
             if name not in used:
                 plain = self.plain.get(name)
                 if plain is None:
-                    plain = self.plain[name] = Plain(self.stream, leaf.steps)
+                    plain = self.plain[name] = PlainLeaf(self.stream, leaf.steps)
                 plain.take(self.ts_ns, self.receive_ns, kind, value, 0)
 
     def forget(self) -> None:
@@ -82,7 +82,7 @@ class Record:
         return self.ts_ns
 
     def _row(self, found: dict[str, Any]) -> set[str]:
-        """Append the row; the leaves that are in it. Raises TooMuch."""
+        """Append the row; the leaves that are in it. Raises LimitExceeded."""
         rule = self.rule
         names = {key: short(found[leaf]) for key, leaf in rule.key_leaves.items()}
         entity = self.stream.entity_of_record(self, names)

@@ -18,8 +18,12 @@ import pyarrow as pa
 from .. import tables
 from .limits import WAITING_BYTES, WAITING_ROWS
 
-MEASURED = {"queues": tables.QUEUES, "ports": tables.PORTS, "buffers": tables.BUFFERS,
-            "gnmi_values": tables.GNMI_VALUES}
+MEASURED = {
+    "queues": tables.QUEUES,
+    "ports": tables.PORTS,
+    "buffers": tables.BUFFERS,
+    "gnmi_values": tables.GNMI_VALUES,
+}
 RARE = {"links": tables.LINKS, "gnmi_events": tables.GNMI_EVENTS, "device_clocks": tables.DEVICE_CLOCKS}
 SOURCE_COLUMNS = {
     "queues": ("batch", "device", "port", "queue", "semantics"),
@@ -29,7 +33,7 @@ SOURCE_COLUMNS = {
 }
 
 
-class Turns:
+class FairLock:
     """A lock that its holder gives up now and then, and that nobody takes twice while another waits: whoever waits for
     it holds the gate, behind which all others are."""
 
@@ -130,16 +134,16 @@ def _dictionary(texts: list[str], places: np.ndarray[Any, Any]) -> pa.Dictionary
 LOOK_EVERY = 64  # breaths: how many rows wait is not looked at each time
 
 
-class Ending(Exception):
+class CollectionEnded(Exception):
     """The collection ends: whoever takes something in stops at once."""
 
 
-class Rows:
+class CollectedRows:
     """All rows of a collection that are not yet handed on. Each subscription is read by a thread of its own, so `lock`
     is held while a stream takes something in, and while rows are taken out."""
 
     def __init__(self) -> None:
-        self.lock = Turns()
+        self.lock = FairLock()
         self.ending = False
         self.tables = {name: Table(name) for name in MEASURED}
         self._rare: dict[str, list[dict[str, Any]]] = {name: [] for name in RARE}
@@ -164,9 +168,9 @@ class Rows:
 
     def breathe(self) -> None:
         """Called now and then by whoever holds the lock for long: others have their turn, and rows that wait are taken
-        out before there are too many. Raises Ending."""
+        out before there are too many. Raises CollectionEnded."""
         if self.ending:
-            raise Ending
+            raise CollectionEnded
         self.lock.give_way()
         self._breaths += 1
         if self._breaths % LOOK_EVERY and self._values.text_bytes <= WAITING_BYTES:

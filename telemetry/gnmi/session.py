@@ -21,11 +21,11 @@ from google.protobuf.message import DecodeError
 from ...errors import MburstError
 from . import limits, messages
 from .calls import in_thread, subscribe
-from .config import Subscription, Target
+from .config import GnmiTarget, Subscription
 from .credentials import channel_to, diagnose
-from .decode import Device, Stream
+from .decode import DeviceState, UpdateStream
 from .path import PathName, as_message
-from .rows import Ending
+from .rows import CollectionEnded
 from .vendors import Tables, Vendor
 
 FIRST_PAUSE_S = 0.5
@@ -48,7 +48,7 @@ _WORDS = {"UNAUTHENTICATED": "user or password is refused", "PERMISSION_DENIED":
 
 
 @dataclass
-class Ended:
+class StreamEnd:
     """Why a stream ended. `refused`: the target does not want it so, and trying again at once is no use."""
 
     reason: str
@@ -57,7 +57,7 @@ class Ended:
     connected: bool = False  # of the end of a connection: whether it had come about
 
 
-def request_for(subscription: Subscription, target: Target, encoding: str, mode: str | None = None) -> Any:
+def request_for(subscription: Subscription, target: GnmiTarget, encoding: str, mode: str | None = None) -> Any:
     """The SubscribeRequest of a subscription. It never has an empty qos, which some targets refuse."""
     parts = []
     for item in subscription.items:
@@ -85,13 +85,13 @@ def request_for(subscription: Subscription, target: Target, encoding: str, mode:
     return messages.SubscribeRequest(subscribe=wanted)
 
 
-class Session:
+class DeviceSession:
     """One target. `say` gets each line that a person should see, from any thread; `now` is the clock of receipt."""
 
     def __init__(
         self,
-        target: Target,
-        device: Device,
+        target: GnmiTarget,
+        device: DeviceState,
         vendors: tuple[Vendor, ...],
         say: Callable[[str], None],
         now: Callable[[], int] = time.time_ns,
@@ -99,7 +99,9 @@ class Session:
         self.target, self.device, self.vendors, self.say, self.now = target, device, vendors, say, now
         self.by_address = target.by_address()  # `target` is the one that is tried or had
         self.received = False  # whether any message ever came
-        self.streams = {wanted.name: Stream(device, wanted.name, wanted.interval_ns) for wanted in target.subscriptions}
+        self.streams = {
+            wanted.name: UpdateStream(device, wanted.name, wanted.interval_ns) for wanted in target.subscriptions
+        }
         self.up: set[str] = set()  # subscriptions that are being received
         self.answered: set[str] = set()  # subscriptions in mode ONCE that nothing more comes of
         self.encodings: tuple[str, ...] = ()  # that the target says it has; () where it does not say
@@ -163,7 +165,7 @@ class Session:
             self.device.tables = Tables(self.vendors, name)
             for wanted in self.target.subscriptions:
                 self.streams[wanted.name].close()
-                self.streams[wanted.name] = Stream(self.device, wanted.name, wanted.interval_ns)
+                self.streams[wanted.name] = UpdateStream(self.device, wanted.name, wanted.interval_ns)
 
     def encoding_for(self, subscription: Subscription) -> str:
         """The encoding to ask for: the configured one, or the best that the target has and did not refuse."""
@@ -182,7 +184,7 @@ class Session:
             try:
                 ended = await self._connection()
             except Exception as error:  # of what it does, nothing ends another target
-                ended = self._report("", Ended(f"internal error: {type(error).__name__}"))
+                ended = self._report("", StreamEnd(f"internal error: {type(error).__name__}"))
             if time.monotonic() - begun > STEADY_S:
                 pause_s = FIRST_PAUSE_S
             if ended.refused:
@@ -190,7 +192,7 @@ class Session:
             await asyncio.sleep(_jittered(pause_s))
             pause_s = min(pause_s * 2, self.target.retry_s)
 
-    async def _connection(self) -> Ended:
+    async def _connection(self) -> StreamEnd:
         """One connection, to the first of the target's addresses that can be had, until it is lost."""
         failed = []
         for target in self.by_address:
@@ -201,14 +203,14 @@ class Session:
             failed.append(ended)
         return self._report("", _all_of(failed))
 
-    async def _connected(self) -> Ended:
+    async def _connected(self) -> StreamEnd:
         """One connection to the address that is set. Where none comes about, the caller says why."""
         import grpc
 
         try:
             channel, note = await channel_to(self.target)
         except MburstError as error:
-            return Ended(str(error).removeprefix(f"{self.target.name}: "))
+            return StreamEnd(str(error).removeprefix(f"{self.target.name}: "))
         if note:
             self.say(f"{self.target.name}: {note}")
         with channel:
@@ -229,7 +231,7 @@ class Session:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _subscription(self, channel: Any, subscription: Subscription) -> Ended:
+    async def _subscription(self, channel: Any, subscription: Subscription) -> StreamEnd:
         """One subscription, again after every end, until the connection is lost."""
         pause_s = FIRST_PAUSE_S
         while True:
@@ -242,7 +244,7 @@ class Session:
                     await self._next_poll(subscription, begun)
                     continue
             except asyncio.CancelledError:
-                self._lost(subscription, Ended(self.ending))
+                self._lost(subscription, StreamEnd(self.ending))
                 raise
             if self._another_encoding(subscription, encoding, ended):
                 continue
@@ -258,7 +260,7 @@ class Session:
             await asyncio.sleep(_jittered(self.target.retry_s if ended.refused else pause_s))
             pause_s = min(pause_s * 2, self.target.retry_s)
 
-    def _another_encoding(self, subscription: Subscription, refused: str, ended: Ended) -> bool:
+    def _another_encoding(self, subscription: Subscription, refused: str, ended: StreamEnd) -> bool:
         """Whether it is the encoding that was refused, and there is another to ask for."""
         if not ended.refused or "encoding" not in ended.reason.lower() or subscription.encoding or self.target.encoding:
             return False
@@ -271,7 +273,7 @@ class Session:
         with self.device.rows.lock:
             self.streams[subscription.name].poll(self.now())
 
-    async def _stream(self, channel: Any, subscription: Subscription, encoding: str) -> Ended:
+    async def _stream(self, channel: Any, subscription: Subscription, encoding: str) -> StreamEnd:
         stream = self.streams[subscription.name]
         polled = subscription.mode == "POLL"
         request = request_for(subscription, self.target, encoding, "ONCE" if polled else None)
@@ -287,11 +289,11 @@ class Session:
             with self.device.rows.lock:
                 stream.flush()
         if reading not in done:
-            return Ended("nothing came for three sample intervals")
+            return StreamEnd("nothing came for three sample intervals")
         error = reading.result()
-        return Ended(CLOSED) if error is None else await self._explained(error)
+        return StreamEnd(CLOSED) if error is None else await self._explained(error)
 
-    def _read(self, call: Any, subscription: Subscription, stream: Stream) -> Any:
+    def _read(self, call: Any, subscription: Subscription, stream: UpdateStream) -> Any:
         """Take in what comes until it ends; the RpcError, or None when the target or the collection ended it."""
         import grpc
 
@@ -309,11 +311,11 @@ class Session:
                     return None  # all has come, though some targets do not end the call
         except grpc.RpcError as error:
             return error
-        except Ending:
+        except CollectionEnded:
             return None
         return None
 
-    def _take_in(self, message: bytes, subscription: Subscription, stream: Stream, now_ns: int) -> str:
+    def _take_in(self, message: bytes, subscription: Subscription, stream: UpdateStream, now_ns: int) -> str:
         """Take in a message; what kind of response it is, '' for none."""
         try:
             response = messages.ReadResponse.FromString(message)
@@ -322,7 +324,7 @@ class Session:
             return ""
         return self._receive(response, subscription, stream, now_ns)
 
-    def _receive(self, response: Any, subscription: Subscription, stream: Stream, now_ns: int) -> str:
+    def _receive(self, response: Any, subscription: Subscription, stream: UpdateStream, now_ns: int) -> str:
         if subscription.name not in self.up:
             self._begin(subscription, stream, now_ns)
         self._lost_ns[subscription.name] = now_ns
@@ -347,7 +349,7 @@ class Session:
         if self._errors <= limits.ERRORS_REPORTED:
             self.say(f"{self.target.name}: {subscription.name}: {_short(text)}")
 
-    def _begin(self, subscription: Subscription, stream: Stream, now_ns: int) -> None:
+    def _begin(self, subscription: Subscription, stream: UpdateStream, now_ns: int) -> None:
         """The first message of a stream: it has come about, and a gap ends."""
         self.received = True
         self.up.add(subscription.name)
@@ -358,7 +360,7 @@ class Session:
         if self._reasons.pop(subscription.name, None):
             self.say(f"{self.target.name}: {subscription.name}: receives again")
 
-    def _lost(self, subscription: Subscription, ended: Ended) -> None:
+    def _lost(self, subscription: Subscription, ended: StreamEnd) -> None:
         self._synced.discard(subscription.name)
         if subscription.name in self.up:
             self.up.discard(subscription.name)
@@ -382,17 +384,17 @@ class Session:
         """Why nothing was received so far, as the last attempts said."""
         return "; ".join(dict.fromkeys(self._reasons.values())) or "no answer yet"
 
-    async def _explained(self, error: Any) -> Ended:
+    async def _explained(self, error: Any) -> StreamEnd:
         """What an RpcError means."""
         code, detail = error.code().name, _short(error.details() or "")
         if code == "UNAVAILABLE":
             found = await in_thread(lambda: diagnose(self.target))
-            return Ended(f"{self.target.address}: {found or detail or 'connection lost'}", code=code)
+            return StreamEnd(f"{self.target.address}: {found or detail or 'connection lost'}", code=code)
         words = _WORDS.get(code, "")
         reason = f"{words}: {detail}" if words and detail else words or detail or code.lower().replace("_", " ")
-        return Ended(reason, refused=code in REFUSALS, code=code)
+        return StreamEnd(reason, refused=code in REFUSALS, code=code)
 
-    def _report(self, subscription: str, ended: Ended) -> Ended:
+    def _report(self, subscription: str, ended: StreamEnd) -> StreamEnd:
         """Report why, unless that was reported the last time."""
         if self._reasons.get(subscription) != ended.reason:
             self._reasons[subscription] = ended.reason
@@ -405,10 +407,10 @@ class Session:
         return ended
 
 
-def _all_of(ends: list[Ended]) -> Ended:
+def _all_of(ends: list[StreamEnd]) -> StreamEnd:
     """Why none of a target's addresses could be had, as one."""
     reason = "; ".join(dict.fromkeys(ended.reason for ended in ends))
-    return Ended(reason, refused=all(ended.refused for ended in ends), code=ends[0].code)
+    return StreamEnd(reason, refused=all(ended.refused for ended in ends), code=ends[0].code)
 
 
 def _jittered(pause_s: float) -> float:
@@ -422,8 +424,8 @@ def _short(text: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in line)
 
 
-async def once(session: Session, take: Callable[[Any], None]) -> list[str]:
-    """Subscribe in the mode ONCE; TAKE gets each ReadNotification, and may raise TooMuch. What went wrong,
+async def once(session: DeviceSession, take: Callable[[Any], None]) -> list[str]:
+    """Subscribe in the mode ONCE; TAKE gets each ReadNotification, and may raise LimitExceeded. What went wrong,
     a line each."""
     failed = []
     for target in session.by_address:
@@ -435,7 +437,7 @@ async def once(session: Session, take: Callable[[Any], None]) -> list[str]:
     return ["; ".join(dict.fromkeys(failed))]
 
 
-async def _once_at(session: Session, take: Callable[[Any], None]) -> tuple[str, list[str]]:
+async def _once_at(session: DeviceSession, take: Callable[[Any], None]) -> tuple[str, list[str]]:
     """(why the address that is set cannot be had, or '' with what went wrong with each subscription)."""
     import grpc
 
@@ -453,7 +455,7 @@ async def _once_at(session: Session, take: Callable[[Any], None]) -> tuple[str, 
         return "", [await _once(session, channel, wanted, take) for wanted in session.target.subscriptions]
 
 
-async def _once(session: Session, channel: Any, subscription: Subscription, take: Callable[[Any], None]) -> str:
+async def _once(session: DeviceSession, channel: Any, subscription: Subscription, take: Callable[[Any], None]) -> str:
     import grpc
 
     request = request_for(subscription, session.target, session.encoding_for(subscription), "ONCE")
@@ -474,7 +476,7 @@ async def _once(session: Session, channel: Any, subscription: Subscription, take
         return f"{subscription.name}: what came is no SubscribeResponse"
     except grpc.RpcError as error:
         return f"{subscription.name}: {(await session._explained(error)).reason}"
-    except limits.TooMuch as error:
+    except limits.LimitExceeded as error:
         return f"{subscription.name}: {error}"
     except Exception as error:
         return f"{subscription.name}: what came is not understood: {type(error).__name__}"

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...errors import UsageError
 from ...units import parse_time
-from .limits import JSON_PARTS, LIST_PARTS, PATH_BYTES, STEPS, VALUE_BYTES, TooMuch
+from .limits import JSON_PARTS, LIST_PARTS, PATH_BYTES, STEPS, VALUE_BYTES, LimitExceeded
 from .path import Step, Steps, without_module
 
 MOST_SECONDS = 10**12  # since 1970; as nanoseconds it would be a quarter of an hour after
@@ -28,7 +28,7 @@ class NotUnderstood(ValueError):
 
 def read(update: Any) -> tuple[str, Any]:
     """(kind, value) of an Update: kind is "json" for a tree or list of JSON, whose value is parsed, else the name of
-    the scalar's kind. Raises NotUnderstood, TooMuch."""
+    the scalar's kind. Raises NotUnderstood, LimitExceeded."""
     kind = update.val.WhichOneof("value")
     if kind is None:
         return _old(update.value)
@@ -45,14 +45,14 @@ def read(update: Any) -> tuple[str, Any]:
         return "decimal", _decimal(value)
     if kind == "leaflist_val":
         if len(value.element) > LIST_PARTS:
-            raise TooMuch(f"a list of more than {LIST_PARTS:,} values")
+            raise LimitExceeded(f"a list of more than {LIST_PARTS:,} values")
         return "list", [_scalar(element) for element in value.element]
     return kind.removesuffix("_val"), _bounded(value.value if kind == "any_val" else value)
 
 
 def _bounded(text: Any) -> Any:
     if len(text) > VALUE_BYTES:
-        raise TooMuch(f"a value of more than {VALUE_BYTES >> 10} kB")
+        raise LimitExceeded(f"a value of more than {VALUE_BYTES >> 10} kB")
     return text
 
 
@@ -81,9 +81,9 @@ def _old(value: Any) -> tuple[str, Any]:
 
 
 def from_json(text: bytes) -> tuple[str, Any]:
-    """(kind, value) of a JSON document. Raises NotUnderstood, TooMuch."""
+    """(kind, value) of a JSON document. Raises NotUnderstood, LimitExceeded."""
     if len(text) > JSON_PARTS and text.count(b",") + text.count(b"{") + text.count(b"[") > JSON_PARTS:
-        raise TooMuch(f"JSON of more than {JSON_PARTS:,} parts")
+        raise LimitExceeded(f"JSON of more than {JSON_PARTS:,} parts")
     try:
         value = json.loads(text.decode("utf-8-sig"))  # left to itself, it lets halves of characters pass
     except ValueError as error:
@@ -112,13 +112,14 @@ def _without_surrogates(value: Any) -> Any:
 
 
 def leaves(tree: Any, base: Steps, keys_of: dict[str, tuple[tuple[str, ...], ...]]) -> Iterator[tuple[Steps, Any]]:
-    """(path, scalar or JSON list) of each leaf in a JSON tree at BASE. Names lose their YANG module. Raises TooMuch.
+    """(path, scalar or JSON list) of each leaf in a JSON tree at BASE. Names lose their YANG module.
 
     A list of objects needs to know its keys: KEYS_OF has for the name of a list the sets of names that can be its keys.
     A list whose keys are not known, and a list of scalars, is a leaf; so are entries that these keys do not separate.
+    Raises LimitExceeded.
     """
     if len(base) > STEPS:
-        raise TooMuch(f"JSON that is nested deeper than {STEPS} levels")
+        raise LimitExceeded(f"JSON that is nested deeper than {STEPS} levels")
     if isinstance(tree, dict):
         for name, below in tree.items():
             plain = _plain(name) if not name[:1].isdigit() and not _is_key_like(name) else name
@@ -134,7 +135,7 @@ def leaves(tree: Any, base: Steps, keys_of: dict[str, tuple[tuple[str, ...], ...
 
 def _plain(name: str) -> str:
     if len(name) > PATH_BYTES:
-        raise TooMuch(f"a name of more than {PATH_BYTES:,} letters")
+        raise LimitExceeded(f"a name of more than {PATH_BYTES:,} letters")
     return without_module(name)
 
 

@@ -120,7 +120,7 @@ def _fit(pattern: str, text: str, found: dict[str, str]) -> bool:
 
 
 @dataclass(frozen=True)
-class Rule:
+class VendorRule:
     """A subtree that is a row of a table."""
 
     vendor: str
@@ -169,7 +169,7 @@ class Vendor:
     about: str
     source: str
     detect: tuple[str, ...]
-    rules: tuple[Rule, ...]
+    rules: tuple[VendorRule, ...]
     facts: tuple[Fact, ...]
     answers: dict[str, tuple[str, ...]]  # a sensor's path → the paths under which its values come
 
@@ -212,7 +212,7 @@ def _known(entry: dict[str, Any], words: set[str], where: str) -> None:
         raise UsageError(f"{where}: unknown word {unknown[0]!r}", f"there are {', '.join(sorted(words))}")
 
 
-def _rule(vendor: str, entry: dict[str, Any]) -> Rule:
+def _rule(vendor: str, entry: dict[str, Any]) -> VendorRule:
     _known(entry, _ROW_WORDS, entry["path"])
     table, where = entry["table"], entry["path"]
     if table not in COLUMNS:
@@ -240,7 +240,7 @@ def _rule(vendor: str, entry: dict[str, Any]) -> Rule:
             raise UsageError(f"{where}: the path has no {sorted(lacking)[0]!r}", f"{table} needs {key}")
     time = entry.get("time")
     event = entry.get("event")
-    return Rule(
+    return VendorRule(
         vendor=vendor, table=table, pattern=pattern, origin=entry.get("origin", ""), leaves=leaves,
         semantics=semantics, window_ns=parse_duration(entry["window"]) if "window" in entry else 0,
         note=entry.get("note", ""), when_detected=entry.get("when") == "detected", names=names, key_leaves=key_leaves,
@@ -284,10 +284,10 @@ def built_in() -> tuple[Vendor, ...]:
 
 
 @dataclass(frozen=True)
-class Found:
+class LeafMatch:
     """What a leaf is by the tables: its rule, its name below it, and what the path says about whose it is."""
 
-    rule: Rule
+    rule: VendorRule
     leaf: str
     places: dict[str, str]
 
@@ -318,7 +318,7 @@ class Tables:
                 return fact.fact, places
         return None
 
-    def rule(self, steps: Steps) -> Found | None:
+    def rule(self, steps: Steps) -> LeafMatch | None:
         """The first rule that has a meaning for a leaf."""
         for rule in self.rules:
             if len(steps) != len(rule.pattern.steps) + 1:
@@ -326,17 +326,17 @@ class Tables:
             leaf = without_module(steps[-1][0])
             wanted = leaf in rule.leaves or (rule.is_record and not steps[-1][1])
             if wanted and (places := rule.pattern.match(steps)) is not None:
-                return Found(rule, leaf, places)
+                return LeafMatch(rule, leaf, places)
         return None
 
-    def meanings(self, subscribed: Steps) -> Iterator[Rule | Fact]:
+    def meanings(self, subscribed: Steps) -> Iterator[VendorRule | Fact]:
         """The rules and facts that a subscription to a path brings, or brings a part of."""
         paths = [subscribed]
         for vendor in self.vendors:
             for sensor, answers in vendor.answers.items():
                 if covers(parse(sensor).steps, subscribed):
                     paths += [parse(answer).steps for answer in answers]
-        entries: list[Rule | Fact] = [*self.rules, *self.facts]
+        entries: list[VendorRule | Fact] = [*self.rules, *self.facts]
         for entry in entries:
             shape = entry.pattern.shape()
             if any(_overlap(shape, path) for path in paths):

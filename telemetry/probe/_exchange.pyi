@@ -20,8 +20,9 @@ HEAD_BYTES: int
 PATH_BYTES: int
 NOTE_BYTES: int
 
-def exchange(epoll: int, timer: int, paths: bytearray, owners: Buffer, due: Buffer, notes: bytearray, until_ns: int,
-             /) -> tuple[int, int]:
+def exchange(
+    epoll: int, timer: int, paths: bytearray, owners: Buffer, due: Buffer, notes: bytearray, until_ns: int, /
+) -> tuple[int, int]:
     """Exchange until a time of CLOCK_MONOTONIC or something is to be looked after. `paths` holds struct mb_path,
     `owners` int32, `due` struct mb_due, `notes` room for struct mb_note. Returns how many of `due` are done and how
     many notes were made. Raises OSError."""

@@ -1,13 +1,13 @@
 """Known delays, to test an instrument with or to try what an application feels.
 
-    constant:100us                 always the same
-    uniform:0:20us                 evenly between two
-    normal:100us:20us              mean and standard deviation; what would be negative is 0
-    pareto:10us:1.5                least delay and tail index: P(delay > x) = (least / x)^index
-    pareto-normal:100us:20us       mean and standard deviation of a quarter normal and three quarters Pareto of index 3,
-                                   the mixture that Linux's netem calls paretonormal; what would be negative is 0
-    file:CDF.csv                   a delay (100us, or nanoseconds) and the share of delays up to it on each line,
-                                   ascending and the last share 1; evenly in between
+constant:100us                 always the same
+uniform:0:20us                 evenly between two
+normal:100us:20us              mean and standard deviation; what would be negative is 0
+pareto:10us:1.5                least delay and tail index: P(delay > x) = (least / x)^index
+pareto-normal:100us:20us       mean and standard deviation of a quarter normal and three quarters Pareto of index 3,
+                               the mixture that Linux's netem calls paretonormal; what would be negative is 0
+file:CDF.csv                   a delay (100us, or nanoseconds) and the share of delays up to it on each line,
+                               ascending and the last share 1; evenly in between
 """
 
 from __future__ import annotations
@@ -38,8 +38,11 @@ def parse(text: str, seed: int | None = None) -> Delay:
     make = _KINDS.get(kind)
     values = rest.split(":") if rest else []
     if make is None or len(values) != make[0]:
-        raise UsageError(f"invalid delay {text!r}", "examples: uniform:0:20us, normal:100us:20us, pareto:10us:1.5, "
-                         "pareto-normal:100us:20us, constant:1ms, file:CDF.csv")
+        raise UsageError(
+            f"invalid delay {text!r}",
+            "examples: uniform:0:20us, normal:100us:20us, pareto:10us:1.5, "
+            "pareto-normal:100us:20us, constant:1ms, file:CDF.csv",
+        )
     return make[1](values, rng)
 
 

@@ -31,15 +31,22 @@ Hold = Callable[[int, Callable[[], None]], object]
 class Echo:
     """A listening socket and its connections. `allows`: whether an address may connect."""
 
-    def __init__(self, loop: Loop, hold: Hold, address: tuple[str, int], delay: Delay | None,
-                 allows: Callable[[str], bool], most: int = CONNECTIONS) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        hold: Hold,
+        address: tuple[str, int],
+        delay: Delay | None,
+        allows: Callable[[str], bool],
+        most: int = CONNECTIONS,
+    ) -> None:
         self.echoed = self.refused = 0
         self._loop = loop
         self._hold = hold
         self._delay = delay
         self._allows = allows
         self._most = most
-        self._connections: set[Connection] = set()
+        self._connections: set[EchoConnection] = set()
         self._sock = listening(address, socket.SOCK_STREAM)
         self._sock.listen(_BACKLOG)
         self._listens = False
@@ -73,7 +80,7 @@ class Echo:
             return
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._connections.add(Connection(self, self._loop, sock, self._hold, self._delay))
+        self._connections.add(EchoConnection(self, self._loop, sock, self._hold, self._delay))
         if len(self._connections) >= self._most:
             self._pause()
 
@@ -88,7 +95,7 @@ class Echo:
     def sent(self, size: int) -> None:
         self.echoed += size
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: EchoConnection) -> None:
         self._connections.discard(connection)
 
     def close(self) -> None:
@@ -98,7 +105,7 @@ class Echo:
         self._sock.close()
 
 
-class Connection:
+class EchoConnection:
     """A connection and what it is still owed."""
 
     def __init__(self, echo: Echo, loop: Loop, sock: socket.socket, hold: Hold, delay: Delay | None) -> None:

@@ -18,7 +18,7 @@ _ROOM = 256  # probes that columns grow by
 
 
 @dataclass
-class Counts:
+class ProbeCounts:
     """What became of the probes of a path. Those that are not settled yet are in `sent` only."""
 
     sent: int = 0
@@ -33,11 +33,11 @@ class Counts:
     lost_back: int | None = None  # of the lost, those that the reflector answered; None where it does not report them
 
 
-def total(counts: Sequence[Counts]) -> Counts:
+def total(counts: Sequence[ProbeCounts]) -> ProbeCounts:
     """Of several paths together."""
-    sums = {field.name: sum(getattr(count, field.name) or 0 for count in counts) for field in fields(Counts)}
+    sums = {field.name: sum(getattr(count, field.name) or 0 for count in counts) for field in fields(ProbeCounts)}
     known = any(count.lost_back is not None for count in counts)
-    return Counts(**sums | {"lost_back": sums["lost_back"] if known else None})
+    return ProbeCounts(**sums | {"lost_back": sums["lost_back"] if known else None})
 
 
 class Exchanges:
@@ -45,7 +45,7 @@ class Exchanges:
 
     def __init__(self) -> None:
         self.timeout_ns = 2**63 - 1  # an answer this long after its probe was due is late, and the probe lost
-        self.counts = Counts()
+        self.counts = ProbeCounts()
         self.first = 0  # the number of the oldest in the columns
         self.app_send = array("q")  # when it was due
         self.sent = array("q")  # when the application sent it
@@ -57,8 +57,16 @@ class Exchanges:
         self.clock_error = array("q")
         self.tx_kind = array("b")
         self.rx_kind = array("b")
-        self._later = (self.tx, self.remote_rx, self.remote_tx, self.rx, self.app_recv, self.clock_error, self.tx_kind,
-                       self.rx_kind)  # these have room for more probes than there are yet
+        self._later = (
+            self.tx,
+            self.remote_rx,
+            self.remote_tx,
+            self.rx,
+            self.app_recv,
+            self.clock_error,
+            self.tx_kind,
+            self.rx_kind,
+        )  # these have room for more probes than there are yet
         self._columns = (self.app_send, self.sent, *self._later)
         self._highest = -1
 
@@ -94,8 +102,9 @@ class Exchanges:
             self.tx[place] = ns
             self.tx_kind[place] = HARDWARE if hardware else SOFTWARE
 
-    def answer(self, place: int, rx_ns: int, hardware: int, now_ns: int, remote: tuple[int, int, int] = (0, 0, 0),
-               ) -> None:
+    def answer(
+        self, place: int, rx_ns: int, hardware: int, now_ns: int, remote: tuple[int, int, int] = (0, 0, 0)
+    ) -> None:
         """An answer that came now; of the reflector when it received and when it answered, and by how much the clocks
         may differ."""
         if self.app_recv[place]:
@@ -121,12 +130,12 @@ class Exchanges:
         """Probes whose answer may still come."""
         return self.counts.sent - self.counts.answered - self.counts.lost
 
-    def settle(self, due_before_ns: int) -> Settled | None:
+    def settle(self, due_before_ns: int) -> SettledProbes | None:
         """Take out the probes that were due before a time. Without an answer by now they are lost."""
         count = bisect_left(self.app_send, due_before_ns)
         if not count:
             return None
-        settled = Settled(self.first, *(column[:count] for column in self._columns))
+        settled = SettledProbes(self.first, *(column[:count] for column in self._columns))
         for column in self._columns:
             del column[:count]
         self.first += count
@@ -134,7 +143,7 @@ class Exchanges:
         return settled
 
 
-class Settled(NamedTuple):
+class SettledProbes(NamedTuple):
     """Probes of a path that nothing can happen to any more: the columns of Exchanges, from the number `first` on."""
 
     first: int

@@ -32,7 +32,7 @@ from ._exchange import (
     TROUBLE,
 )
 
-__all__ = ["NTP", "READ", "SENDS", "STREAM", "TAKES", "WRITE", "Paced", "Pacer", "Shape"]
+__all__ = ["NTP", "READ", "SENDS", "STREAM", "TAKES", "WRITE", "PacedPath", "Pacer", "Shape"]
 
 READ, WRITE = select.EPOLLIN, select.EPOLLOUT
 _PATH = struct.Struct(f"@iIQIIBBBB4x{HEAD_BYTES}s{HEAD_BYTES}x")  # struct mb_path
@@ -57,7 +57,7 @@ class Shape:
     short_at: int = 0
 
 
-class Paced(Protocol):
+class PacedPath(Protocol):
     """A path, as the pacer calls it. Times are Unix ns; `hardware` says that the network interface made a stamp."""
 
     def sent(self, due_ns: int, now_ns: int) -> None:
@@ -95,16 +95,17 @@ class Pacer:
         self._epoll = select.epoll()
         self._timer = _exchange.timer()
         self._epoll.register(self._timer, select.EPOLLIN | select.EPOLLET)
-        self._paths: list[Paced] = []
+        self._paths: list[PacedPath] = []
         self._structs = bytearray()
         self._owners = array("i")
         self._notes = bytearray(_NOTES * NOTE_BYTES)
 
-    def add(self, path: Paced, shape: Shape) -> int:
+    def add(self, path: PacedPath, shape: Shape) -> int:
         """The index of a path. It has no socket yet: what is due is reported to it."""
         self._paths.append(path)
-        self._structs += _PATH.pack(-1, 0, 0, shape.size, 0, shape.number_at, shape.number_bytes, shape.short_at,
-                                    shape.time_at, shape.head)
+        self._structs += _PATH.pack(
+            -1, 0, 0, shape.size, 0, shape.number_at, shape.number_bytes, shape.short_at, shape.time_at, shape.head
+        )
         return len(self._paths) - 1
 
     def watch(self, index: int, sock: socket.socket, flags: int, events: int = READ) -> None:
@@ -131,11 +132,13 @@ class Pacer:
     def run(self, due: array[int], until_ns: int) -> int:
         """Exchange until a time of CLOCK_MONOTONIC, or until there is a note for the paths. `due` has a time of
         that clock and a path for each probe, in order; returns how many were dealt with. Raises OSError."""
-        done, count = _exchange.exchange(self._epoll.fileno(), self._timer, self._structs, self._owners, due,
-                                         self._notes, until_ns)
+        done, count = _exchange.exchange(
+            self._epoll.fileno(), self._timer, self._structs, self._owners, due, self._notes, until_ns
+        )
         paths = self._paths
         for now, ns, number, index, value, what, hardware, data in _NOTE.iter_unpack(
-                memoryview(self._notes)[:count * NOTE_BYTES]):
+            memoryview(self._notes)[: count * NOTE_BYTES]
+        ):
             if what == SENT:
                 paths[index].sent(ns, now)
             elif what == LEFT:

@@ -18,7 +18,7 @@ from . import stamp, timestamping
 from .exchanges import Exchanges
 from .loop import deepen, dropped
 from .pacer import NTP, SENDS, TAKES, Pacer, Shape
-from .targets import Target
+from .targets import ProbeTarget
 
 _IPV6_TCLASS = 67
 _ANSWERS = 256  # numbers of the reflector whose departure may still be reported
@@ -37,8 +37,9 @@ TROUBLE = {
 }
 
 
-def open_socket(target: Target, kind: socket.SocketKind, protocol: int, source: tuple[str, int], dscp: int,
-                ) -> socket.socket:
+def open_socket(
+    target: ProbeTarget, kind: socket.SocketKind, protocol: int, source: tuple[str, int], dscp: int
+) -> socket.socket:
     """A socket that is bound to the source address and port ("" and 0: any), not connected yet. Raises MburstError."""
     sock = None
     try:
@@ -60,16 +61,18 @@ def open_socket(target: Target, kind: socket.SocketKind, protocol: int, source: 
 
 def _explained(error: OSError, kind: socket.SocketKind, protocol: int, source: tuple[str, int]) -> MburstError:
     if protocol in (socket.IPPROTO_ICMP, socket.IPPROTO_ICMPV6) and error.errno in (errno.EACCES, errno.EPERM):
-        return MburstError("ping sockets are not permitted for this group",
-                           'sudo sysctl net.ipv4.ping_group_range="0 2147483647" permits every group')
+        return MburstError(
+            "ping sockets are not permitted for this group",
+            'sudo sysctl net.ipv4.ping_group_range="0 2147483647" permits every group',
+        )
     port = f" port {source[1]}" if source[1] else ""
     return MburstError(f"cannot send from {source[0] or 'any address'}{port}: {error.strerror}")
 
 
-class Path:
+class ProbePath:
     """What paths of all protocols share. The pacer calls them, see pacer.Paced."""
 
-    def __init__(self, target: Target, pacer: Pacer, report: Report, shape: Shape, hardware: bool) -> None:
+    def __init__(self, target: ProbeTarget, pacer: Pacer, report: Report, shape: Shape, hardware: bool) -> None:
         self.target = target
         self.exchanges = Exchanges()
         self.pacer = pacer
@@ -126,11 +129,19 @@ class Path:
             self._report(f"{self.target.name}: {TROUBLE.get(number) or os.strerror(number)}")
 
 
-class DatagramPath(Path):
+class DatagramPath(ProbePath):
     """A connected socket of datagrams. What a datagram holds is the subclass's."""
 
-    def __init__(self, target: Target, pacer: Pacer, report: Report, sock: socket.socket, shape: Shape, flags: int,
-                 hardware: bool) -> None:
+    def __init__(
+        self,
+        target: ProbeTarget,
+        pacer: Pacer,
+        report: Report,
+        sock: socket.socket,
+        shape: Shape,
+        flags: int,
+        hardware: bool,
+    ) -> None:
         super().__init__(target, pacer, report, shape, hardware)
         self._sock = sock
         self._counted_from = 0  # the probe that the kernel's count of datagrams begins with
@@ -172,16 +183,27 @@ class DatagramPath(Path):
 class UdpPath(DatagramPath):
     """STAMP, see stamp.py."""
 
-    def __init__(self, target: Target, pacer: Pacer, report: Report, *, size: int, source: tuple[str, int], dscp: int,
-                 error: int, hardware: bool) -> None:
+    def __init__(
+        self,
+        target: ProbeTarget,
+        pacer: Pacer,
+        report: Report,
+        *,
+        size: int,
+        source: tuple[str, int],
+        dscp: int,
+        error: int,
+        hardware: bool,
+    ) -> None:
         self._answers: list[tuple[int, int]] = [(-1, -1)] * _ANSWERS  # (reflector's number, ours)
         self._remote_next = 0
         self._remote_lost = 0
         self._rounds = False  # the reflector keeps timestamps as floats
         packet = stamp.request(size, secrets.randbelow(65_535) + 1, error)
         shape = Shape(size, bytes(packet), number_at=0, number_bytes=4, time_at=4)
-        super().__init__(target, pacer, report, open_socket(target, socket.SOCK_DGRAM, 0, source, dscp), shape, NTP,
-                         hardware)
+        super().__init__(
+            target, pacer, report, open_socket(target, socket.SOCK_DGRAM, 0, source, dscp), shape, NTP, hardware
+        )
 
     @property
     def source_port(self) -> int:
@@ -215,8 +237,9 @@ class UdpPath(DatagramPath):
     def _apart(self, answer: stamp.Reply) -> int:
         """By how much the clocks may differ, as both ends say; 0 where one does not."""
         theirs = None if self.clock_error_ns is None else stamp.error_ns(answer.error)
-        return 0 if theirs is None or self.clock_error_ns is None else min(
-            theirs + self.clock_error_ns, stamp.LARGEST_NS)
+        return (
+            0 if theirs is None or self.clock_error_ns is None else min(theirs + self.clock_error_ns, stamp.LARGEST_NS)
+        )
 
     def _count_remote(self, answer: stamp.Reply) -> None:
         """What the reflector's own numbers show: when an earlier answer left, which answers are missing, restarts."""
@@ -253,15 +276,30 @@ class IcmpPath(DatagramPath):
     _DATA = struct.Struct("!QQ")
     LEAST_BYTES = _DATA.size
 
-    def __init__(self, target: Target, pacer: Pacer, report: Report, *, size: int, source: tuple[str, int], dscp: int,
-                 hardware: bool) -> None:
+    def __init__(
+        self,
+        target: ProbeTarget,
+        pacer: Pacer,
+        report: Report,
+        *,
+        size: int,
+        source: tuple[str, int],
+        dscp: int,
+        hardware: bool,
+    ) -> None:
         six = target.family == socket.AF_INET6
         request, self._reply = (128, 129) if six else (8, 0)
         protocol = socket.IPPROTO_ICMPV6 if six else socket.IPPROTO_ICMP
         sock = open_socket(target, socket.SOCK_DGRAM, protocol, source, dscp)
         begin = self._HEADER.size
-        shape = Shape(begin + size, self._HEADER.pack(request, 0, 0, 0, 0), number_at=begin, number_bytes=8,
-                      time_at=begin + 8, short_at=self._SEQUENCE_AT)
+        shape = Shape(
+            begin + size,
+            self._HEADER.pack(request, 0, 0, 0, 0),
+            number_at=begin,
+            number_bytes=8,
+            time_at=begin + 8,
+            short_at=self._SEQUENCE_AT,
+        )
         super().__init__(target, pacer, report, sock, shape, 0, hardware)
 
     def answered(self, data: bytes, size: int, rx_ns: int, hardware: int, now_ns: int) -> None:

@@ -16,8 +16,8 @@ from collections import deque
 from ...errors import MburstError
 from . import timestamping
 from .pacer import READ, SENDS, STREAM, TAKES, WRITE, Pacer, Shape
-from .path import Path, Report, open_socket
-from .targets import Target
+from .path import ProbePath, Report, open_socket
+from .targets import ProbeTarget
 
 _AGAIN_NS = 500_000_000  # between tries to connect
 _MOST_OWED = 16 << 20  # bytes that wait for room in a window: a peer that reads nothing is given up
@@ -25,12 +25,21 @@ _MESSAGE = struct.Struct("!QQ")  # number, time of sending
 LEAST_BYTES = _MESSAGE.size
 
 
-class TcpPath(Path):
+class TcpPath(ProbePath):
     """A connection that is made again when it breaks. While it takes all that is due, the pacer sends; what is due
     before it is made, and while its window is full, comes to `due`."""
 
-    def __init__(self, target: Target, pacer: Pacer, report: Report, *, size: int, source: tuple[str, int], dscp: int,
-                 hardware: bool) -> None:
+    def __init__(
+        self,
+        target: ProbeTarget,
+        pacer: Pacer,
+        report: Report,
+        *,
+        size: int,
+        source: tuple[str, int],
+        dscp: int,
+        hardware: bool,
+    ) -> None:
         shape = Shape(size, b"", number_at=0, number_bytes=8, time_at=8)
         super().__init__(target, pacer, report, shape, hardware)
         self._size = size
@@ -120,7 +129,7 @@ class TcpPath(Path):
         assert self._sock is not None
         try:
             while self._out:
-                del self._out[:self._sock.send(self._out)]
+                del self._out[: self._sock.send(self._out)]
         except BlockingIOError:
             pass
         except OSError as error:

@@ -19,12 +19,12 @@ from ...errors import MburstError
 from ...units import NS_PER_S
 from . import stamp
 from .clock import Clocks, jump_ns
-from .exchanges import Settled
+from .exchanges import SettledProbes
 from .pacer import Pacer
-from .path import IcmpPath, Path, Report, UdpPath
+from .path import IcmpPath, ProbePath, Report, UdpPath
 from .path_tcp import TcpPath
 from .schedule import Schedule
-from .targets import Target
+from .targets import ProbeTarget
 
 _SETTLE_EVERY_NS = 100_000_000
 _BEGIN_IN_NS = 20_000_000
@@ -33,11 +33,11 @@ _CONNECT_NS = 2 * NS_PER_S
 _NOTHING_DUE = array("q")
 _LEAST_JUMP_NS = 1_000_000  # below, NTP may have slewed: 500 ppm
 
-Take = Callable[[Settled, dict[str, str]], None]
+Take = Callable[[SettledProbes, dict[str, str]], None]
 
 
 @dataclass(frozen=True)
-class Plan:
+class ProbePlan:
     """How to probe. `rate` is for each target, shared by its source ports; 0 among these is any port."""
 
     protocol: str = "udp"  # udp, tcp, icmp
@@ -61,7 +61,7 @@ class Prober:
     socket can be had for is reported and left out; raises MburstError where all are.
     """
 
-    def __init__(self, targets: list[Target], plan: Plan, *, host: str, batch: str, report: Report) -> None:
+    def __init__(self, targets: list[ProbeTarget], plan: ProbePlan, *, host: str, batch: str, report: Report) -> None:
         self.plan = plan
         self._host = host
         self._batch = batch
@@ -72,7 +72,7 @@ class Prober:
         self._last = self._clocks.read()
         self._rng = random.Random(plan.seed)
         self._stopping = False
-        self.paths: list[list[Path]] = []
+        self.paths: list[list[ProbePath]] = []
         self.left_out: list[MburstError] = []
         for target in targets:
             try:
@@ -91,17 +91,38 @@ class Prober:
         for reason in self.left_out:
             report(str(reason))
 
-    def _open(self, target: Target, port: int) -> Path:
+    def _open(self, target: ProbeTarget, port: int) -> ProbePath:
         plan, source = self.plan, (self.plan.source, port)
         if plan.protocol == "tcp":
-            return TcpPath(target, self._pacer, self._report_once, size=plan.size, source=source, dscp=plan.dscp,
-                           hardware=plan.hardware)
+            return TcpPath(
+                target,
+                self._pacer,
+                self._report_once,
+                size=plan.size,
+                source=source,
+                dscp=plan.dscp,
+                hardware=plan.hardware,
+            )
         if plan.protocol == "icmp":
-            return IcmpPath(target, self._pacer, self._report_once, size=plan.size, source=source, dscp=plan.dscp,
-                            hardware=plan.hardware)
-        return UdpPath(target, self._pacer, self._report_once, size=plan.size, source=source, dscp=plan.dscp,
-                       error=stamp.error_estimate(self._last.max_error_ns, self._last.synchronized),
-                       hardware=plan.hardware)
+            return IcmpPath(
+                target,
+                self._pacer,
+                self._report_once,
+                size=plan.size,
+                source=source,
+                dscp=plan.dscp,
+                hardware=plan.hardware,
+            )
+        return UdpPath(
+            target,
+            self._pacer,
+            self._report_once,
+            size=plan.size,
+            source=source,
+            dscp=plan.dscp,
+            error=stamp.error_estimate(self._last.max_error_ns, self._last.synchronized),
+            hardware=plan.hardware,
+        )
 
     def _report_once(self, line: str) -> None:
         """Several paths to one target meet the same trouble."""
@@ -109,11 +130,10 @@ class Prober:
             self._reported.add(line)
             self._report(line)
 
-    def names(self, path: Path) -> dict[str, str]:
+    def names(self, path: ProbePath) -> dict[str, str]:
         """What rows call a path. The source port is part of it where there are several."""
         port = f":{path.source_port}" if len(self.plan.source_ports) > 1 and path.source_port else ""
-        return {"batch": self._batch, "src": self._host + port, "dst": path.target.name,
-                "protocol": self.plan.protocol}
+        return {"batch": self._batch, "src": self._host + port, "dst": path.target.name, "protocol": self.plan.protocol}
 
     def stop(self) -> None:
         """End `run` soon: no more probes, and what is under way is waited for. May be called by a signal handler."""
@@ -148,23 +168,28 @@ class Prober:
         for path in self._each():
             path.finish()
 
-    def _each(self) -> list[Path]:
+    def _each(self) -> list[ProbePath]:
         return [path for paths in self.paths for path in paths]
 
     def _wait_for_connections(self) -> None:
         """Give connections the time to be made before the first probe is due."""
         waiting = [path for path in self._each() if isinstance(path, TcpPath)]
         deadline = time.monotonic_ns() + _CONNECT_NS
-        while not self._stopping and time.monotonic_ns() < deadline and any(
-                path.opening for path in waiting):
+        while not self._stopping and time.monotonic_ns() < deadline and any(path.opening for path in waiting):
             self._pacer.run(_NOTHING_DUE, deadline)
 
     def _probe(self, take: Take) -> None:
         plan = self.plan
         begin = known = time.monotonic_ns() + _BEGIN_IN_NS
         schedule = Schedule(
-            [[path.index for path in paths] for paths in self.paths], plan.rate, begin, count=plan.count,
-            end_ns=None if plan.duration_ns is None else begin + plan.duration_ns, poisson=plan.poisson, rng=self._rng)
+            [[path.index for path in paths] for paths in self.paths],
+            plan.rate,
+            begin,
+            count=plan.count,
+            end_ns=None if plan.duration_ns is None else begin + plan.duration_ns,
+            poisson=plan.poisson,
+            rng=self._rng,
+        )
         due = array("q")
         look = begin
         while (schedule.more or due) and not self._stopping:
@@ -177,7 +202,7 @@ class Prober:
                 self._settle(take, time.time_ns() - plan.timeout_ns)
                 self._watch_clock()
             until = known if schedule.more else due[-2] if due else now
-            del due[:2 * self._pacer.run(due, until)]
+            del due[: 2 * self._pacer.run(due, until)]
 
     def _settle(self, take: Take, due_before_ns: int) -> None:
         for path in self._each():
@@ -190,8 +215,10 @@ class Prober:
         now = self._clocks.read()
         moved = jump_ns(self._last, now)
         if abs(moved) >= _LEAST_JUMP_NS:
-            self._report(f"system time was set {'forward' if moved > 0 else 'back'} by {abs(moved) / 1e6:,.0f} ms: "
-                       "probes in flight at that moment have wrong latencies")
+            self._report(
+                f"system time was set {'forward' if moved > 0 else 'back'} by {abs(moved) / 1e6:,.0f} ms: "
+                "probes in flight at that moment have wrong latencies"
+            )
         self._last = now
         for path in self._each():
             path.clock_error_ns = now.max_error_ns if now.synchronized else None

@@ -43,7 +43,7 @@ _AT_ONCE = 256  # of these that are sent before others are received
 Control = list[tuple[int, int, bytes]]
 
 
-class Session:
+class SenderSession:
     """What is kept of a sender's session: of its packets the newest number and timestamp, as they came."""
 
     __slots__ = ("answers", "heard_ns", "left", "sequence", "stamp")
@@ -64,7 +64,7 @@ class Session:
         return True
 
 
-class Held:
+class DelayedActions:
     """Actions that wait for their time, in order of it."""
 
     def __init__(self) -> None:
@@ -110,25 +110,36 @@ class Reflector:
     not ask; beyond the limits of rate; and beyond the answers that can be held back.
     """
 
-    def __init__(self, addresses: list[tuple[str, int]], delay: Delay | None = None, *, hardware: bool = False,
-                 admission: Admission | None = None, least_bytes: int = stamp.LEAST_SENDER_BYTES,
-                 connections: int = CONNECTIONS) -> None:
+    def __init__(
+        self,
+        addresses: list[tuple[str, int]],
+        delay: Delay | None = None,
+        *,
+        hardware: bool = False,
+        admission: Admission | None = None,
+        least_bytes: int = stamp.LEAST_SENDER_BYTES,
+        connections: int = CONNECTIONS,
+    ) -> None:
         self.answered = self.ignored = self.limited = self.overfull = 0
         self.admission = admission or Admission()
         self.least_bytes = least_bytes
         self._loop = Loop()
-        self._held = Held()
+        self._held = DelayedActions()
         self._clocks = Clocks()
         self._next_reading_ns = 0
         self._stopping = False
         self.error = 1
         try:
             self._ports = [UdpPort(self, self._loop, address, delay, hardware) for address in addresses]
-            self._echoes = [Echo(self._loop, self._held.add, address, delay, self.admission.allows, connections)
-                            for address in addresses]
+            self._echoes = [
+                Echo(self._loop, self._held.add, address, delay, self.admission.allows, connections)
+                for address in addresses
+            ]
         except OSError as error:
-            raise MburstError(f"cannot listen on {error.filename}: {error.strerror or error}",
-                              "is another reflector running? choose another port with --listen") from error
+            raise MburstError(
+                f"cannot listen on {error.filename}: {error.strerror or error}",
+                "is another reflector running? choose another port with --listen",
+            ) from error
 
     def hold(self, due_ns: int, action: Callable[[], None], size: int) -> None:
         """Put an answer of so many bytes off until a time of CLOCK_MONOTONIC, unless too much waits already."""
@@ -183,14 +194,15 @@ class Reflector:
 class UdpPort:
     """One UDP socket of the reflector."""
 
-    def __init__(self, reflector: Reflector, loop: Loop, address: tuple[str, int], delay: Delay | None,
-                 hardware: bool) -> None:
-        self.sessions: dict[tuple[Any, ...], Session] = {}
+    def __init__(
+        self, reflector: Reflector, loop: Loop, address: tuple[str, int], delay: Delay | None, hardware: bool
+    ) -> None:
+        self.sessions: dict[tuple[Any, ...], SenderSession] = {}
         self._reflector = reflector
         self._delay = delay
         self._hardware = hardware
         self._number = 0
-        self._outgoing: list[tuple[int, Session, int] | None] = [None] * _NUMBERS
+        self._outgoing: list[tuple[int, SenderSession, int] | None] = [None] * _NUMBERS
         self._ways: dict[tuple[tuple[int, int, bytes], ...], tuple[int, Control]] = {}
         self._buffer = bytearray(1 << 16)
         self._view = memoryview(self._buffer)
@@ -198,8 +210,11 @@ class UdpPort:
         self._own_ports = {self._sock.getsockname()[1]}
         self._six = self._sock.family == socket.AF_INET6
         deepen(self._sock)
-        level, options = (socket.IPPROTO_IPV6, (_IPV6_RECVPKTINFO, _IPV6_RECVHOPLIMIT, _IPV6_RECVTCLASS)) \
-            if self._six else (socket.SOL_IP, (_IP_PKTINFO, _IP_RECVTTL, _IP_RECVTOS))
+        level, options = (
+            (socket.IPPROTO_IPV6, (_IPV6_RECVPKTINFO, _IPV6_RECVHOPLIMIT, _IPV6_RECVTCLASS))
+            if self._six
+            else (socket.SOL_IP, (_IP_PKTINFO, _IP_RECVTTL, _IP_RECVTOS))
+        )
         for option in options:
             self._sock.setsockopt(level, option, 1)
         timestamping.enable(self._sock, hardware=hardware)
@@ -239,16 +254,23 @@ class UdpPort:
         session.answers = number + 1
         held_ns = self._delay() if self._delay else 0
         if held_ns:
-            self._reflector.hold(time.monotonic_ns() + held_ns,
-                                 lambda: self._send(packet, way, peer, session, number, held_ns), len(packet))
+            self._reflector.hold(
+                time.monotonic_ns() + held_ns,
+                lambda: self._send(packet, way, peer, session, number, held_ns),
+                len(packet),
+            )
         else:
             self._send(packet, way, peer, session, number, 0)
 
     def _is_request(self, size: int, peer: tuple[Any, ...], now_ns: int) -> bool:
         """Whether the datagram in the buffer is to be answered; where not, it is counted."""
         reflector = self._reflector
-        if (size < reflector.least_bytes or peer[1] < _SERVICE_PORTS or peer[1] in self._own_ports
-                or stamp.looks_like_reply(self._view[:size], time.time_ns())):
+        if (
+            size < reflector.least_bytes
+            or peer[1] < _SERVICE_PORTS
+            or peer[1] in self._own_ports
+            or stamp.looks_like_reply(self._view[:size], time.time_ns())
+        ):
             reflector.ignored += 1
             return False
         taken = reflector.admission.take(peer[0], now_ns)
@@ -272,24 +294,25 @@ class UdpPort:
             known = self._ways[key] = _way_back(control)
         return rx_ns, *known
 
-    def _session(self, peer: tuple[Any, ...], data: bytes, now_ns: int) -> Session:
+    def _session(self, peer: tuple[Any, ...], data: bytes, now_ns: int) -> SenderSession:
         key = (*peer[:2], data[14:16] if len(data) >= stamp.BASE_BYTES else b"")
         sequence, sent = stamp.NUMBER_AND_TIME.unpack_from(data)
         session = self.sessions.get(key)
         if session is None or not session.goes_on(sequence, sent, now_ns):
             if len(self.sessions) >= _MOST_SESSIONS:
                 self._forget_sessions()
-            session = self.sessions[key] = Session(sequence, sent, now_ns)
+            session = self.sessions[key] = SenderSession(sequence, sent, now_ns)
         return session
 
     def _forget_sessions(self) -> None:
         """Forget half of the sessions, those of the fewest answers: of forged addresses there is one each."""
         fewest = sorted(self.sessions, key=lambda key: self.sessions[key].answers)
-        for key in fewest[:_MOST_SESSIONS // 2]:
+        for key in fewest[: _MOST_SESSIONS // 2]:
             del self.sessions[key]
 
-    def _send(self, packet: bytearray, way: Control, peer: tuple[Any, ...], session: Session, number: int,
-              held_ns: int) -> None:
+    def _send(
+        self, packet: bytearray, way: Control, peer: tuple[Any, ...], session: SenderSession, number: int, held_ns: int
+    ) -> None:
         self._outgoing[self._number % _NUMBERS] = (self._number, session, number)
         stamp.stamp_reply(packet, time.time_ns() - held_ns)
         try:
@@ -305,7 +328,7 @@ class UdpPort:
     def _learn_departure(self) -> bool:
         """Take the next stamp of the error queue; False where it is empty."""
         departed = timestamping.event(self._sock)
-        if isinstance(departed, timestamping.Sent) and departed.ns:
+        if isinstance(departed, timestamping.SendStamp) and departed.ns:
             entry = self._outgoing[departed.number % _NUMBERS]
             if entry and entry[0] == departed.number:
                 entry[1].left = entry[2], departed.ns

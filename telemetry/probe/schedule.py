@@ -16,8 +16,17 @@ class Schedule:
     CLOCK_MONOTONIC, from `begin_ns` on, before `end_ns` and up to `count` for each target where those are given.
     """
 
-    def __init__(self, targets: list[list[int]], rate: float, begin_ns: int, *, end_ns: int | None, count: int | None,
-                 poisson: bool, rng: random.Random) -> None:
+    def __init__(
+        self,
+        targets: list[list[int]],
+        rate: float,
+        begin_ns: int,
+        *,
+        end_ns: int | None,
+        count: int | None,
+        poisson: bool,
+        rng: random.Random,
+    ) -> None:
         self._targets = targets
         self._rate = rate
         self._gap = NS_PER_S / rate

@@ -139,8 +139,9 @@ def parse_reply(data: bytes | memoryview, near_ns: int) -> Reply | None:
         if kind == _FOLLOW_UP_TYPE and length == _FOLLOW_UP.size and not flags & _UNRECOGNIZED:
             number, left, _ = _FOLLOW_UP.unpack_from(data, FOLLOW_UP_AT)
             follow_up = (number, decode(left, near_ns)) if left else None
-    return Reply(sequence, decode(tx, near_ns), error, session, decode(rx, near_ns), sender_sequence, sender_stamp,
-                 follow_up)
+    return Reply(
+        sequence, decode(tx, near_ns), error, session, decode(rx, near_ns), sender_sequence, sender_stamp, follow_up
+    )
 
 
 def same_stamp(sent: int, returned: int) -> bool:
@@ -153,8 +154,8 @@ def looks_like_reply(data: bytes | memoryview, now_ns: int) -> bool:
     """Whether a datagram has a stamp of now where a reply has its time of receipt, or the time of the request that it
     answers. In a sender's packet both places are zero, or padding, which is such a stamp once in 150,000 times."""
     for at in (16, 28):
-        if len(data) >= at + 8 and any(data[at:at + 8]):
-            seconds = int.from_bytes(data[at:at + 4], "big")
+        if len(data) >= at + 8 and any(data[at : at + 8]):
+            seconds = int.from_bytes(data[at : at + 4], "big")
             for epoch in (NTP_UNIX_S, 0):  # NTP's, and that of truncated PTP stamps
                 if abs((seconds - now_ns // NS_PER_S - epoch + _HALF) % _WHOLE - _HALF) <= NEAR_S:
                     return True
@@ -163,7 +164,7 @@ def looks_like_reply(data: bytes | memoryview, now_ns: int) -> bool:
 
 def wants_follow_up(data: bytes) -> bool:
     """Whether the first TLV of a sender's packet asks for follow-up telemetry."""
-    return len(data) >= FOLLOW_UP_AT + _FOLLOW_UP.size and data[BASE_BYTES + 1:FOLLOW_UP_AT] == b"\x07\x00\x10"
+    return len(data) >= FOLLOW_UP_AT + _FOLLOW_UP.size and data[BASE_BYTES + 1 : FOLLOW_UP_AT] == b"\x07\x00\x10"
 
 
 def reply(data: bytes, sequence: int, rx_ns: int, ttl: int, error: int) -> bytearray:
@@ -172,8 +173,9 @@ def reply(data: bytes, sequence: int, rx_ns: int, ttl: int, error: int) -> bytea
     and padding are. `data` has at least LEAST_SENDER_BYTES; what a TWAMP Light sender has not is zero."""
     packet = bytearray(BASE_BYTES)
     session = int.from_bytes(data[14:16], "big") if len(data) >= BASE_BYTES else 0
-    REFLECTOR.pack_into(packet, 0, sequence & 0xFFFFFFFF, 0, error, session, to_ntp(rx_ns), data[:4], data[4:12],
-                        data[12:14], ttl)
+    REFLECTOR.pack_into(
+        packet, 0, sequence & 0xFFFFFFFF, 0, error, session, to_ntp(rx_ns), data[:4], data[4:12], data[12:14], ttl
+    )
     return packet + _flagged(data[BASE_BYTES:])
 
 

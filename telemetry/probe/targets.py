@@ -10,7 +10,7 @@ from ...errors import MburstError, UsageError
 
 
 @dataclass(frozen=True)
-class Target:
+class ProbeTarget:
     """A host to probe: what it is called, and its address as sockets take it."""
 
     name: str
@@ -39,7 +39,7 @@ def split(text: str, default_port: int) -> tuple[str, int]:
     return host, int(port)
 
 
-def resolve(text: str, default_port: int, kind: socket.SocketKind, family: socket.AddressFamily) -> Target:
+def resolve(text: str, default_port: int, kind: socket.SocketKind, family: socket.AddressFamily) -> ProbeTarget:
     """The target of `text`, at the first of its addresses. It is called as it was written, but for the default port.
     Raises UsageError for what cannot be a host, and MburstError where the name does not resolve."""
     host, port = split(text, default_port)
@@ -51,4 +51,4 @@ def resolve(text: str, default_port: int, kind: socket.SocketKind, family: socke
         reason = (error.strerror or str(error)) if isinstance(error, socket.gaierror) else "not a valid name"
         raise MburstError(f"{host}: the name does not resolve: {reason}") from error
     name = host if port == default_port else f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    return Target(name, socket.AddressFamily(found[0][0]), found[0][4])
+    return ProbeTarget(name, socket.AddressFamily(found[0][0]), found[0][4])

@@ -24,7 +24,7 @@ _STAMPS = struct.Struct("@qqqqqq")  # software, unused, hardware: seconds and na
 CONTROL_BYTES = 512
 
 
-class Sent(NamedTuple):
+class SendStamp(NamedTuple):
     """A datagram (by its number since `enable`) or the byte of a stream that left, when, and what stamped it."""
 
     number: int
@@ -32,7 +32,7 @@ class Sent(NamedTuple):
     kind: str  # hw or sw
 
 
-class Refused(NamedTuple):
+class SendError(NamedTuple):
     """An error that the network or the kernel reported for what was sent: an errno."""
 
     errno: int
@@ -67,9 +67,9 @@ def arrival(control: list[tuple[int, int, bytes]]) -> tuple[int, str]:
     return 0, ""
 
 
-def event(sock: socket.socket) -> Sent | Refused | None:
+def event(sock: socket.socket) -> SendStamp | SendError | None:
     """The next of the socket's error queue: a stamp of departure, or an error; None when it is empty."""
     departure = next_departure(sock.fileno())
     if departure is None:
         return None
-    return Refused(*departure) if len(departure) == 1 else Sent(*departure)
+    return SendError(*departure) if len(departure) == 1 else SendStamp(*departure)

@@ -9,23 +9,47 @@ from hypothesis import strategies as st
 from storelib import write
 
 from mburst.analysis.model import context
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 START = 10**18
 
 
-def latency(probes: list[tuple[int, int | None]]) -> context.Latency:
+def latency(probes: list[tuple[int, int | None]]) -> context.PathLatency:
     probes = sorted(probes, key=lambda probe: probe[0])
     at = np.array([when for when, _ in probes], np.int64)
     took = np.array([-1 if value is None else value for _, value in probes], np.int64)
     back = (took >= 0).astype(np.int64)
-    return context.Latency("a", "b", "udp", "sw", len(probes), int((1 - back).sum()), int(back.sum()), "round trip",
-                          None, None, None, None, 0, at, took, took, back, 1 - back)
+    return context.PathLatency(
+        "a",
+        "b",
+        "udp",
+        "sw",
+        len(probes),
+        int((1 - back).sum()),
+        int(back.sum()),
+        "round trip",
+        None,
+        None,
+        None,
+        None,
+        0,
+        at,
+        took,
+        took,
+        back,
+        1 - back,
+    )
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.lists(st.tuples(st.integers(0, 1000), st.one_of(st.none(), st.integers(1, 10**8))), max_size=60,
-                unique_by=lambda probe: probe[0]), st.integers(1, 40))
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 1000), st.one_of(st.none(), st.integers(1, 10**8))),
+        max_size=60,
+        unique_by=lambda probe: probe[0],
+    ),
+    st.integers(1, 40),
+)
 def test_the_slowest_and_every_lost_probe_are_drawn(probes, buckets):
     points = latency(probes).view(0, 1001, buckets)
     answered = [value for _, value in probes if value is not None]
@@ -39,13 +63,30 @@ def test_the_slowest_and_every_lost_probe_are_drawn(probes, buckets):
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.lists(st.tuples(st.integers(0, 900), st.integers(0, 120), st.integers(0, 10**7)), max_size=40),
-       st.integers(0, 800), st.integers(1, 300), st.integers(1, 12))
+@given(
+    st.lists(st.tuples(st.integers(0, 900), st.integers(0, 120), st.integers(0, 10**7)), max_size=40),
+    st.integers(0, 800),
+    st.integers(1, 300),
+    st.integers(1, 12),
+)
 def test_a_queue_is_as_full_as_its_fullest_window_wherever_that_reaches(windows, start, length, buckets):
     windows.sort()
     columns = [np.array(column, np.int64) for column in zip(*windows, strict=True)] or [np.zeros(0, np.int64)] * 3
-    queue = context.Queue("tor", "p", "0", "gauge", len(windows), None, None, 0, 0, columns[0], columns[0] + columns[1],
-                         columns[2], columns[2] * 0)
+    queue = context.QueueWindows(
+        "tor",
+        "p",
+        "0",
+        "gauge",
+        len(windows),
+        None,
+        None,
+        0,
+        0,
+        columns[0],
+        columns[0] + columns[1],
+        columns[2],
+        columns[2] * 0,
+    )
     end = start + length
     shown = queue.view(start, end, buckets)
     touching = [(a, a + n, high) for a, n, high in windows if a + n >= start and a < end]
@@ -57,19 +98,36 @@ def test_a_queue_is_as_full_as_its_fullest_window_wherever_that_reaches(windows,
 
 @pytest.fixture
 def con(tmp_path):
-    store = Store.create(tmp_path / "store")
+    store = StoreFolder.create(tmp_path / "store")
     exchanges = [
-        {"seq": i, "tx_ns": START + i * 1000, "rx_ns": START + i * 1000 + 500, "app_send_ns": START + i * 1000 - 100,
-         "app_recv_ns": START + i * 1000 + 600 + 10 * i, "src": "api", "dst": "cache"} for i in range(100)
+        {
+            "seq": i,
+            "tx_ns": START + i * 1000,
+            "rx_ns": START + i * 1000 + 500,
+            "app_send_ns": START + i * 1000 - 100,
+            "app_recv_ns": START + i * 1000 + 600 + 10 * i,
+            "src": "api",
+            "dst": "cache",
+        }
+        for i in range(100)
     ]
-    write(store, "probes", *exchanges,
-          {"seq": 200, "tx_ns": START + 50_500, "lost": True, "src": "api", "dst": "cache"},
-          {"seq": 0, "tx_ns": START, "rx_ns": START + 70, "src": "x", "dst": "y"},
-          {"seq": 1, "tx_ns": START + 1, "rtt_ns": 90, "src": "x", "dst": "y"})  # another measure: in no figure
-    write(store, "queues",
-          *({"window_start_ns": START + i * 1000, "ts_ns": START + (i + 1) * 1000, "max_bytes": i, "dropped_packets": 1}
-            for i in range(100)),
-          {"window_start_ns": START, "ts_ns": START + 5, "avg_bytes": 7, "queue": "1"})
+    write(
+        store,
+        "probes",
+        *exchanges,
+        {"seq": 200, "tx_ns": START + 50_500, "lost": True, "src": "api", "dst": "cache"},
+        {"seq": 0, "tx_ns": START, "rx_ns": START + 70, "src": "x", "dst": "y"},
+        {"seq": 1, "tx_ns": START + 1, "rtt_ns": 90, "src": "x", "dst": "y"},
+    )  # another measure: in no figure
+    write(
+        store,
+        "queues",
+        *(
+            {"window_start_ns": START + i * 1000, "ts_ns": START + (i + 1) * 1000, "max_bytes": i, "dropped_packets": 1}
+            for i in range(100)
+        ),
+        {"window_start_ns": START, "ts_ns": START + 5, "avg_bytes": 7, "queue": "1"},
+    )
     return store.connect()
 
 

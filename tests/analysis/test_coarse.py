@@ -13,21 +13,24 @@ from storelib import write
 from mburst.__main__ import main
 from mburst.analysis.model.coarse import refuse_coarse
 from mburst.errors import MburstError
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 US = 1000
 T0 = 1_700_000_000_000_000_000
 SW, RING, FILE_US, DROPS = 2, 4, 8, 32
 
 
-def recorded(tmp_path: Path, bin_ns: int, qualities: list[int], **run: Any) -> Store:
-    store = Store.create(tmp_path / "store")
+def recorded(tmp_path: Path, bin_ns: int, qualities: list[int], **run: Any) -> StoreFolder:
+    store = StoreFolder.create(tmp_path / "store")
     whole = 0
     for quality in qualities:
         whole |= quality
     write(store, "recordings", {"bin_ns": bin_ns, "quality": whole, **run})
-    write(store, "bins", *({"ts_ns": T0 + i * bin_ns, "wire_bytes": 1000, "quality": quality}
-                           for i, quality in enumerate(qualities)))
+    write(
+        store,
+        "bins",
+        *({"ts_ns": T0 + i * bin_ns, "wire_bytes": 1000, "quality": quality} for i, quality in enumerate(qualities)),
+    )
     return store
 
 
@@ -65,12 +68,21 @@ def test_only_what_is_asked_for_counts(tmp_path: Path) -> None:
     write(store, "bins", {"recording_id": "fine", "host": "cache-2", "ts_ns": T0, "quality": SW})
     con = store.connect()
     middle = T0 + 50 * US
-    for wanted in ({"until_ns": middle}, {"until_ns": middle, "hosts": ["cache-1"]}, {"until_ns": middle, "rack": "r1"},
-                   {"until_ns": middle, "recording": "run-1", "interface": "eth0", "direction": "in"}):
+    for wanted in (
+        {"until_ns": middle},
+        {"until_ns": middle, "hosts": ["cache-1"]},
+        {"until_ns": middle, "rack": "r1"},
+        {"until_ns": middle, "recording": "run-1", "interface": "eth0", "direction": "in"},
+    ):
         with pytest.raises(MburstError):
             refuse_coarse(con, **wanted)
-    for other in ({"since_ns": middle}, {"until_ns": middle, "hosts": ["cache-2"]}, {"until_ns": middle, "rack": "r2"},
-                  {"until_ns": middle, "direction": "out"}, {"until_ns": middle, "recording": "fine"}):
+    for other in (
+        {"since_ns": middle},
+        {"until_ns": middle, "hosts": ["cache-2"]},
+        {"until_ns": middle, "rack": "r2"},
+        {"until_ns": middle, "direction": "out"},
+        {"until_ns": middle, "recording": "fine"},
+    ):
         refuse_coarse(con, **other)
 
 

@@ -11,29 +11,29 @@ from storelib import write
 
 from mburst.analysis.answers.compare import (
     LEVELS,
-    Bursts,
+    BurstSummary,
     Comparison,
-    Latency,
+    SituationLatency,
     compare,
     read_bursts,
     read_latency,
     resampled,
 )
-from mburst.analysis.answers.paths import Selection
+from mburst.analysis.answers.paths import ProbeSelection
 from mburst.analysis.bursts.find import BurstDefinition
 from mburst.analysis.model.stats import Estimate
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 START = 1_795_228_440_000_000_000
 MS, S = 10**6, 10**9
 
 
-def latency(scale: float, n: int = 6000, seed: int = 1, lost: int = 0, blocks: int = 60) -> Latency:
+def latency(scale: float, n: int = 6000, seed: int = 1, lost: int = 0, blocks: int = 60) -> SituationLatency:
     values = np.random.default_rng(seed).lognormal(math.log(scale), 0.6, n)
-    return Latency(values, np.arange(n) * blocks // n, lost)
+    return SituationLatency(values, np.arange(n) * blocks // n, lost)
 
 
-def compared(a: Latency, b: Latency, slow: float | None = None) -> Comparison:
+def compared(a: SituationLatency, b: SituationLatency, slow: float | None = None) -> Comparison:
     return compare(a, b, slow, None, None)
 
 
@@ -62,14 +62,14 @@ def test_the_same_again_is_alike():
 
 def test_a_difference_that_is_next_to_nothing_is_alike():
     a = latency(1e5, 100_000)
-    assert compared(a, Latency(a.values * 1.02, a.blocks, 0)).verdict == "alike"
+    assert compared(a, SituationLatency(a.values * 1.02, a.blocks, 0)).verdict == "alike"
 
 
 def test_a_tail_may_decide_though_the_median_is_the_same():
     a = latency(1e5)
     values = a.values.copy()
     values[::40] *= 50
-    found = compared(a, Latency(values, a.blocks, 0))
+    found = compared(a, SituationLatency(values, a.blocks, 0))
     assert found.verdict == "worse" and found.decided_by == "p99"
 
 
@@ -104,7 +104,7 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say():
         sides = []
         for _ in range(2):
             level = rng.lognormal(0, 0.5, 60).repeat(10)
-            sides.append(Latency(level * rng.lognormal(10, 0.1, 600), np.arange(600) // 10, 0))
+            sides.append(SituationLatency(level * rng.lognormal(10, 0.1, 600), np.arange(600) // 10, 0))
         ratio = compared(*sides).levels[0].ratio
         assert ratio is not None
         held += ratio.low <= 1 <= ratio.high
@@ -113,23 +113,37 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say():
 
 def test_resampling_draws_whole_blocks():
     values = np.concatenate([np.full(100, 10.0 * block) for block in range(1, 21)])
-    found = resampled(Latency(values, np.arange(2000) // 100, 0), [0.5], np.random.default_rng(1))
+    found = resampled(SituationLatency(values, np.arange(2000) // 100, 0), [0.5], np.random.default_rng(1))
     assert found is not None and set(np.unique(found)) <= {10.0 * block for block in range(1, 21)} and found.std() > 10
 
 
-def store_of(folder: Path, bursts: int, probe_ns: int) -> Store:
+def store_of(folder: Path, bursts: int, probe_ns: int) -> StoreFolder:
     """20 s of a 1 Gb/s link with bursts of 10 ms, and 2,000 probes."""
-    store = Store.create(folder)
+    store = StoreFolder.create(folder)
     write(store, "recordings", {"start_ns": START, "end_ns": START + 20 * S - 1})
     gap = 20 * S // bursts
-    write(store, "bins", *({"ts_ns": START + number * gap + ms * MS, "wire_bytes": 125_000}
-                           for number in range(bursts) for ms in range(10)), {"ts_ns": START + 20 * S - MS})
-    write(store, "probes", *({"seq": i, "tx_ns": START + i * 10 * MS, "rx_ns": START + i * 10 * MS + probe_ns + i % 7}
-                             for i in range(2000)))
+    write(
+        store,
+        "bins",
+        *(
+            {"ts_ns": START + number * gap + ms * MS, "wire_bytes": 125_000}
+            for number in range(bursts)
+            for ms in range(10)
+        ),
+        {"ts_ns": START + 20 * S - MS},
+    )
+    write(
+        store,
+        "probes",
+        *(
+            {"seq": i, "tx_ns": START + i * 10 * MS, "rx_ns": START + i * 10 * MS + probe_ns + i % 7}
+            for i in range(2000)
+        ),
+    )
     return store
 
 
-def bursts_of(store: Store, **where: int) -> Bursts | None:
+def bursts_of(store: StoreFolder, **where: int) -> BurstSummary | None:
     wanted = {"hosts": None, "rack": None, "interface": None, "direction": None, "since_ns": None, "until_ns": None}
     return read_bursts(store.connect(), BurstDefinition(), **{**wanted, **where})  # type: ignore[arg-type]
 
@@ -139,7 +153,7 @@ def test_bursts_are_counted_over_what_was_recorded(tmp_path):
     assert found is not None and (found.count, found.recorded_ns) == (40, 20 * S)
     assert found.per_minute.value == pytest.approx(120) and found.share_of_time == pytest.approx(0.02)
     assert found.per_minute.low < 120 < found.per_minute.high
-    half = bursts_of(Store.open(tmp_path / "s"), since_ns=START + 10 * S)
+    half = bursts_of(StoreFolder.open(tmp_path / "s"), since_ns=START + 10 * S)
     assert half is not None and half.count == 20 and half.recorded_ns == 10 * S
 
 
@@ -151,12 +165,12 @@ def test_two_recordings_of_the_same_time_count_once(tmp_path):
 
 
 def test_nothing_recorded_is_none(tmp_path):
-    assert bursts_of(Store.create(tmp_path / "s")) is None
+    assert bursts_of(StoreFolder.create(tmp_path / "s")) is None
 
 
 def test_bursts_decide_where_nobody_probed():
-    few, many = (Bursts(n, 60 * S, n * MS, Estimate(n, n * 0.8, n * 1.2, n)) for n in (10, 100))
-    nothing = Latency(np.zeros(0), np.zeros(0, np.int64), 0)
+    few, many = (BurstSummary(n, 60 * S, n * MS, Estimate(n, n * 0.8, n * 1.2, n)) for n in (10, 100))
+    nothing = SituationLatency(np.zeros(0), np.zeros(0, np.int64), 0)
     assert compare(nothing, nothing, None, few, many).verdict == "worse"
     assert compare(nothing, nothing, None, many, few).verdict == "better"
     assert compare(nothing, nothing, None, few, few).verdict == "alike"
@@ -165,7 +179,7 @@ def test_bursts_decide_where_nobody_probed():
 
 def test_probes_are_read_by_selection(tmp_path):
     con = store_of(tmp_path / "s", 4, 5000).connect()
-    found = read_latency(con, Selection(until_ns=START + 10 * S))
+    found = read_latency(con, ProbeSelection(until_ns=START + 10 * S))
     assert (found.n, found.lost) == (1000, 0) and set(found.values) == {5000.0 + i for i in range(7)}
     assert len(np.unique(found.blocks)) >= 50
-    assert read_latency(con, Selection(dst="nobody")).n == 0
+    assert read_latency(con, ProbeSelection(dst="nobody")).n == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,14 +21,15 @@ from mburst.analysis.cause.conservation import (
     FRAMING,
     TUNNELLED,
     Agreement,
-    Content,
-    Windows,
+    BinContent,
+    SwitchWindows,
     counted,
     drained,
     grown,
 )
-from mburst.analysis.cause.evidence.switch import Queue
+from mburst.analysis.cause.evidence.switch import PortQueue
 from mburst.analysis.cause.port import Port, port_from_bins
+from mburst.analysis.cause.signals import Signals
 
 LINK, BIN, SECONDS = 1e9, 100_000, 4.0
 OVERHEAD = 24
@@ -63,7 +64,9 @@ def traffic(seed: int, alike: bool = False) -> tuple[np.ndarray, np.ndarray]:
     return time[order], size[order]
 
 
-def made(seed: int, wrong: Wrong, width: float = 5e7) -> tuple[Port, Windows, Callable[[Windows], Content]]:
+def made(
+    seed: int, wrong: Wrong, width: float = 5e7
+) -> tuple[Port, SwitchWindows, Callable[[SwitchWindows], BinContent]]:
     rng = np.random.default_rng([seed, 1])
     time, size = traffic(seed, wrong.alike)
     edges = np.arange(0, SECONDS * 1e9 + 1, width)
@@ -83,11 +86,11 @@ def made(seed: int, wrong: Wrong, width: float = 5e7) -> tuple[Port, Windows, Ca
     port = port_from_bins(("h", "eth0", "in"), LINK, BIN, [(begin, wire)], [(0.0, SECONDS * 1e9)])
     sums = np.concatenate(([[0.0], [0.0]], np.cumsum((size, np.ones(len(size))), axis=1)), axis=1)
 
-    def holding(asked: Windows) -> Content:
+    def holding(asked: SwitchWindows) -> BinContent:
         bytes_, packets = sums[:, np.searchsorted(time, asked.end)] - sums[:, np.searchsorted(time, asked.start)]
-        return Content(bytes_, bytes_ + OVERHEAD * packets, packets, np.full(len(packets), wrong.known))
+        return BinContent(bytes_, bytes_ + OVERHEAD * packets, packets, np.full(len(packets), wrong.known))
 
-    return port, Windows("tor p1", edges[:-1], edges[1:], volume, np.zeros(len(volume), dtype=bool)), holding
+    return port, SwitchWindows("tor p1", edges[:-1], edges[1:], volume, np.zeros(len(volume), dtype=bool)), holding
 
 
 def of(seed: int, wrong: Wrong, width: float = 5e7, **more: bool) -> Agreement:
@@ -120,7 +123,7 @@ def test_the_framing_is_named() -> None:
 @settings(deadline=None, max_examples=15)
 @given(st.integers(0, 10**6), st.floats(0.06, 0.5))
 def test_what_the_host_lost(seed: int, lost: float) -> None:
-    """Known to the recorder, the recording is wrong; with a filter too; else nobody can tell."""
+    """Known to the recorder, the recording is wrong; with a filter too; else it cannot be determined."""
     assert of(seed, Wrong(lost=lost, known=True)).blamed == "host"
     assert of(seed, Wrong(lost=lost), filtered=True).blamed == "host"
     found = of(seed, Wrong(lost=lost))
@@ -164,9 +167,9 @@ def test_no_overlap_is_not_agreement() -> None:
     assert counted("bytes", port, later, holding).state == "untested"
 
 
-def backlog(port: Port, speed: float) -> tuple[np.ndarray, Queue]:
+def backlog(port: Port, speed: float) -> tuple[np.ndarray, PortQueue]:
     """What queued before each bin of a port, if what it carried at line rate came `speed` times as fast, and windows of
-    10 ms that tell it."""
+    10 ms that show it."""
     begin, end = port.busy_periods()
     depth = np.zeros(port.bins)
     for a, b in zip(begin.astype(int), end.astype(int), strict=True):
@@ -175,7 +178,7 @@ def backlog(port: Port, speed: float) -> tuple[np.ndarray, Queue]:
         depth[a:b] = (came - place - 1) * port.bin_bytes
     edges = np.arange(0, port.bins, 100)
     peaks = np.maximum.reduceat(depth, edges)
-    return depth, Queue("q", edges * float(BIN), (edges + 100) * float(BIN), peaks)
+    return depth, PortQueue("q", edges * float(BIN), (edges + 100) * float(BIN), peaks)
 
 
 @settings(deadline=None, max_examples=10)
@@ -189,6 +192,51 @@ def test_a_queue_leaves_through_its_port_and_grows_by_what_comes(seed: int, spee
     assert grown(port, queue, depth / 3, 0.0).state == "disagree"
     elsewhere = queue._replace(start=queue.start + 3.7e7, end=queue.end + 3.7e7)
     assert drained(port, elsewhere, 0.0).state == "disagree" and drained(port, elsewhere, 3.7e7).state == "agree"
+
+
+def stalling(seed: int, idle: float) -> tuple[Port, PortQueue]:
+    """Bursts of 1 to 4 MB that come at once, through a link that stands still for 5 bins again and again, `idle` of the
+    time in which it drains a queue; and windows of 10 ms of the queue."""
+    rng, bin_bytes = np.random.default_rng(seed), LINK / 8e9 * BIN
+    carried, depth = np.zeros(40_000), np.zeros(40_000)
+    for begin in range(500, 39_000, 1500):
+        size = left = rng.uniform(1e6, 4e6)
+        period, phase = round(5 / max(idle, 1e-3)), int(rng.integers(0, 1000))
+        for place in range(begin, begin + 1500):
+            depth[place] = left
+            carried[place] = 0 if idle and (place + phase) % period < 5 else min(left, bin_bytes)
+            left -= carried[place]
+        assert left < 1 < size
+    begin = np.arange(len(carried)) * float(BIN)
+    port = port_from_bins(("h", "eth0", "in"), LINK, BIN, [(begin, carried.astype(np.int64))], [(0.0, 4e9)])
+    peaks = np.maximum.reduceat(depth, np.arange(0, port.bins, 100))
+    edges = np.arange(0, port.bins, 100) * float(BIN)
+    return port, PortQueue("q", edges, edges + 100.0 * BIN, peaks)
+
+
+@settings(deadline=None, max_examples=10)
+@given(st.integers(0, 10**6), st.sampled_from([0.0, 0.05, 0.08]))
+def test_a_link_that_pauses_for_a_moment_still_carries_its_queue(seed: int, idle: float) -> None:
+    """A shaper that a hypervisor stops: the full stretches are short, what waited has left."""
+    port, queue = stalling(seed, idle)
+    assert drained(port, queue, 0.0).state == "agree"
+    assert drained(port, queue._replace(max_bytes=queue.max_bytes * 1.5), 0.0).state == "disagree"
+    assert drained(*stalling(seed, 0.25), 0.0).state == "disagree"
+
+
+def test_a_queue_that_pause_frames_hold_is_not_compared() -> None:
+    """The port stands still for a quarter of the time, since it is asked to: its queue says nothing about who is
+    wrong. With one pause in all, what is left agrees or disagrees as before."""
+    port, queue = stalling(4, 0.25)
+    idle = np.flatnonzero((np.diff(port.carried) == 0) & (np.arange(port.bins) % 1500 > 499)) * float(BIN)
+
+    def with_pauses(at: np.ndarray) -> Port:
+        every, none = np.ones(len(at), dtype=np.int64), np.zeros(len(at), dtype=np.int64)
+        return replace(port, signals=Signals(BIN, at, np.full(len(at), float(BIN)), 255 * every, every, none, none))
+
+    found = drained(with_pauses(idle), queue, 0.0)
+    assert found.state == "untested" and "pause frames" in found.said
+    assert drained(with_pauses(idle[:1]), queue, 0.0).state == "disagree"
 
 
 COUNTS = {"device": "tor", "batch": "g"}
@@ -220,7 +268,13 @@ def store_counters(folder: Path, factor: float, other: bool = False, **recording
     ],
 )
 def test_a_contradiction_in_every_form_of_the_answer(
-    factor: float, other: bool, recording: dict[str, object], cause: str, result: str, said: str, tmp_path: Path,
+    factor: float,
+    other: bool,
+    recording: dict[str, object],
+    cause: str,
+    result: str,
+    said: str,
+    tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """It lowers the verdict where nobody knows who is wrong."""

@@ -34,7 +34,7 @@ def test_an_ecdf_says_what_share_is_no_larger(given_values, points):
 
 
 def test_nothing_has_no_distribution():
-    assert distributions.summarize([]) == distributions.Summary(0)
+    assert distributions.summarize([]) == distributions.Quantiles(0)
     assert [len(part) for part in distributions.ecdf([])] == [0, 0]
 
 

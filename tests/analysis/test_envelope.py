@@ -12,7 +12,7 @@ from storelib import write
 
 from mburst.analysis.model import envelope
 from mburst.analysis.model.envelope import Envelope, Slice
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 BIN = 100_000
 START = 1_795_228_463_900_000_000 // BIN
@@ -104,10 +104,16 @@ def test_merged_intervals_cover_all_and_little_else(given_spans, limit):
 @pytest.fixture
 def bursty(tmp_path):
     """20,000 bins of 84 bytes at 10 µs, a burst of 20 full bins among them."""
-    store = Store.create(tmp_path / "store")
+    store = StoreFolder.create(tmp_path / "store")
     wire = [12_500 if 7000 <= i < 7020 else 84 for i in range(20_000)]
-    write(store, "bins", *({"ts_ns": (i + 10**14) * 10_000, "wire_bytes": bytes_, "bytes": bytes_ - 24}
-                           for i, bytes_ in enumerate(wire)))
+    write(
+        store,
+        "bins",
+        *(
+            {"ts_ns": (i + 10**14) * 10_000, "wire_bytes": bytes_, "bytes": bytes_ - 24}
+            for i, bytes_ in enumerate(wire)
+        ),
+    )
     where = Slice(["run-1"], 10_000, 10**18, 10**18 + 20_000 * 10_000)
     return store.connect(), where
 

@@ -11,14 +11,14 @@ from mburst.analysis.bursts.find import BurstDefinition, find_bursts
 from mburst.analysis.cause import fanin
 from mburst.analysis.cause.trigger import fan_outs
 from mburst.analysis.whatif.tail_at_scale import slow_requests
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 MS = 10**6
 T0 = 1_800_000_000 * 10**9
 FULL = 125_000  # wire bytes of 1 ms at 1 Gb/s
 
 
-def gather_rounds(store: Store, rounds: int, asked: int, acknowledged: bool = False) -> None:
+def gather_rounds(store: StoreFolder, rounds: int, asked: int, acknowledged: bool = False) -> None:
     """Every 100 ms this host asks `asked` others on port 9000; 2 ms later twelve answer for 10 ms, and it may
     acknowledge that. One backup stream at the end."""
     write(store, "recordings", *({"recording_id": way, "direction": way} for way in ("in", "out")))
@@ -41,14 +41,14 @@ def gather_rounds(store: Store, rounds: int, asked: int, acknowledged: bool = Fa
     write(store, "sources", *sources)
 
 
-def found(store: Store) -> list[fanin.Group]:
+def found(store: StoreFolder) -> list[fanin.Group]:
     con = store.connect()
     bursts = find_bursts(con, BurstDefinition(), direction="in")
     return fanin.groups(con, [{"burst": k, **burst} for k, burst in enumerate(bursts, 1)])
 
 
 def test_a_scatter_and_gather_is_named_with_its_requests(tmp_path: Path) -> None:
-    store = Store.create(tmp_path / "s")
+    store = StoreFolder.create(tmp_path / "s")
     gather_rounds(store, 20, asked=12)
     answers, backup = found(store)
     assert answers.name == "10.0.1.16/28 (12 senders)" and len(answers.bursts) == 19 and answers.fan_in == 12
@@ -61,7 +61,7 @@ def test_a_scatter_and_gather_is_named_with_its_requests(tmp_path: Path) -> None
 
 
 def test_acknowledgements_are_not_taken_for_requests(tmp_path: Path) -> None:
-    store = Store.create(tmp_path / "s")
+    store = StoreFolder.create(tmp_path / "s")
     gather_rounds(store, 20, asked=12, acknowledged=True)
     answers = found(store)[0].trigger
     assert answers is not None and answers.share == 1 and answers.lead_ns == 2 * MS - 500
@@ -69,7 +69,7 @@ def test_acknowledgements_are_not_taken_for_requests(tmp_path: Path) -> None:
 
 
 def test_requests_that_straddle_two_bins_are_told_by_the_fuller_one(tmp_path: Path) -> None:
-    store = Store.create(tmp_path / "s")
+    store = StoreFolder.create(tmp_path / "s")
     rows = [(T0, 5, 7), (T0 + MS, 30, 9000), (T0 + 50 * MS, 4, 80)]
     write(store, "recordings", {"recording_id": "out", "direction": "out"})
     write(store, "sources",
@@ -83,7 +83,7 @@ def test_requests_that_straddle_two_bins_are_told_by_the_fuller_one(tmp_path: Pa
 
 
 def test_a_host_that_asks_nobody_sets_nothing_off(tmp_path: Path) -> None:
-    store = Store.create(tmp_path / "s")
+    store = StoreFolder.create(tmp_path / "s")
     gather_rounds(store, 6, asked=1)
     assert found(store)[0].trigger is None
 

@@ -9,8 +9,15 @@ from hypothesis import strategies as st
 
 from mburst.analysis.cause.evidence.chance import shifted_apart
 from mburst.analysis.cause.evidence.exchange import exchange_p, lay
-from mburst.analysis.cause.evidence.fifo import Met, explained, fitted, probes_in_stretches, resolution, standing
-from mburst.analysis.cause.evidence.switch import Queue, deepest, word
+from mburst.analysis.cause.evidence.fifo import (
+    StretchProbes,
+    explained,
+    fitted,
+    probes_in_stretches,
+    resolution,
+    standing,
+)
+from mburst.analysis.cause.evidence.switch import PortQueue, deepest, word
 from mburst.analysis.cause.port import Port, port_from_bins
 from mburst.analysis.cause.tail import Probes
 
@@ -26,7 +33,7 @@ def port_full_at(spans: list[tuple[int, int]], bins: int) -> Port:
     return port_from_bins(("h", "e", "in"), 1e9, 100_000, [(np.arange(bins) * 1e5, bytes_)], [(0.0, bins * 1e5)])
 
 
-def met_by(port: Port, waits: object, every: float = 0.5 * MS) -> Met:
+def met_by(port: Port, waits: object, every: float = 0.5 * MS) -> StretchProbes:
     """Probes at even distances, each of which waits what `waits` says of (since, left)."""
     at = np.arange(0, port.bins * port.bin_ns, every)
     blank = probes_in_stretches(port, at, np.zeros(len(at)), np.zeros(len(at), dtype=bool))
@@ -67,14 +74,16 @@ def test_too_few_stretches_tell_nothing() -> None:
     assert explained(seen, late, fitted(seen, late, 1.0), 1e5) is None
 
 
-@given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 30), st.integers(0, 9)), min_size=1, max_size=8),
-       st.lists(st.tuples(st.integers(-5, 300), st.integers(0, 60)), min_size=1, max_size=8))
+@given(
+    st.lists(st.tuples(st.integers(0, 50), st.integers(1, 30), st.integers(0, 9)), min_size=1, max_size=8),
+    st.lists(st.tuples(st.integers(-5, 300), st.integers(0, 60)), min_size=1, max_size=8),
+)
 def test_the_deepest_window_of_an_interval(windows: list[tuple[int, int, int]], spans: list[tuple[int, int]]) -> None:
     begin, rows = 0, []
     for gap, length, depth in windows:
         rows.append((begin + gap, begin + gap + length, depth))
         begin = rows[-1][1]
-    queue = Queue("q", *(np.array(side, dtype=float) for side in zip(*rows, strict=True)))
+    queue = PortQueue("q", *(np.array(side, dtype=float) for side in zip(*rows, strict=True)))
     starts, ends = (np.array(side, dtype=float) for side in zip(*((a, a + n) for a, n in spans), strict=True))
     for a, b, found in zip(starts, ends, deepest(queue, starts, ends), strict=True):
         depths = [depth for low, high, depth in rows if low <= b and high >= a]
@@ -86,12 +95,12 @@ def test_a_window_of_any_width_bounds_the_wait(width: int) -> None:
     """15 ms at 1 Gb/s need 1.9 MB."""
     begin = np.arange(0, 10_000, width) * MS
     met, waited = np.arange(5, 10_000, 400) * MS, np.full(25, 15 * MS)
-    shallow = word(Queue("q", begin, begin + width * MS, np.full(len(begin), 20e3)), 1e9, met, waited, 1e5)
-    deep = word(Queue("q", begin, begin + width * MS, np.full(len(begin), 1.9e6)), 1e9, met, waited, 1e5)
+    shallow = word(PortQueue("q", begin, begin + width * MS, np.full(len(begin), 20e3)), 1e9, met, waited, 1e5)
+    deep = word(PortQueue("q", begin, begin + width * MS, np.full(len(begin), 1.9e6)), 1e9, met, waited, 1e5)
     assert shallow is not None and shallow.agreement < 0.05 and not shallow.seen
     assert deep is not None and deep.agreement == pytest.approx(1, abs=0.1) and deep.seen and deep.fits
     mixed = np.where(np.arange(25) % 2, 15 * MS, 3 * MS)  # what 400 kB explain half of, and not the long ones
-    part = word(Queue("q", begin, begin + width * MS, np.full(len(begin), 400e3)), 1e9, met, mixed, 1e5)
+    part = word(PortQueue("q", begin, begin + width * MS, np.full(len(begin), 400e3)), 1e9, met, mixed, 1e5)
     assert part is not None and part.agreement > 0.5 and part.allowed < 0.5 and not part.fits and not shallow.fits
 
 

@@ -10,14 +10,15 @@ import pyarrow as pa
 import pytest
 from storelib import rows
 
-from mburst.agent.metrics.meter import LaneName, Meter
+from mburst.agent.metrics.counts import LaneName
+from mburst.agent.metrics.meter import Meter
 from mburst.analysis.bursts import follower
 from mburst.analysis.bursts.find import BurstDefinition, find_bursts
-from mburst.analysis.live.bursts import BurstWatch
+from mburst.analysis.live.bursts import LiveBursts
 from mburst.analysis.live.store import LiveStore
 from mburst.services.record.live_line import BurstCount
-from mburst.sql import Store
-from mburst.sql.follow import Tail
+from mburst.sql import StoreFolder
+from mburst.sql.follow import TableFollower
 
 MS, SECOND = 10**6, 10**9
 NOW = 1_795_132_800 * SECOND
@@ -37,13 +38,14 @@ class Followed:
     """A store that grows, and the three who follow it."""
 
     def __init__(self, folder: Path) -> None:
-        self.store = Store.create(folder)
-        self.writers = {table: self.store.writer(table, "cache-1", "r1")
-                        for table in ("recordings", "bins", "sources", "clock")}
+        self.store = StoreFolder.create(folder)
+        self.writers = {
+            table: self.store.writer(table, "cache-1", "r1") for table in ("recordings", "bins", "sources", "clock")
+        }
         self.row = {**NAMES, "start_ns": NOW, "complete": False}
         self.append("recordings", self.row)
         self.live = LiveStore(self.store)
-        self.watch = BurstWatch(self.live, DEFINITION)
+        self.watch = LiveBursts(self.live, DEFINITION)
         self.meter = Meter(self.store, DEFINITION, NOW - 60 * SECOND)
         self.line = BurstCount()
 
@@ -57,8 +59,19 @@ class Followed:
         starts = [{"ts_ns": NOW + i * MS, "clock_epoch": epoch} for i in at]
         batches = self.append("bins", *({**row, "wire_bytes": FULL, "bytes": FULL - 24} for row in starts)).to_batches()
         if senders:
-            self.append("sources", *({**row, "bytes": FULL - 24, "source": f"10.0.0.{i % 2}", "first_ns": row["ts_ns"],
-                                      "last_ns": row["ts_ns"] + MS - 1} for i, row in zip(at, starts, strict=True)))
+            self.append(
+                "sources",
+                *(
+                    {
+                        **row,
+                        "bytes": FULL - 24,
+                        "source": f"10.0.0.{i % 2}",
+                        "first_ns": row["ts_ns"],
+                        "last_ns": row["ts_ns"] + MS - 1,
+                    }
+                    for i, row in zip(at, starts, strict=True)
+                ),
+            )
         self.line.add(batches, [rows("recordings", self.row).to_pylist()[0]])
 
     def tick(self, ms: int) -> None:
@@ -72,9 +85,11 @@ class Followed:
         self.meter.take()
 
     def end(self) -> None:
-        self.append("recordings", {**self.row, "complete": True, "ended": "stopped", "end_ns": NOW + 10**4 * MS,
-                                   "written_ns": 2 * 10**18})
-        last = rows("bins", {"ts_ns": NOW + 10**5 * MS})  # in silence, the line would tell its last burst later
+        self.append(
+            "recordings",
+            {**self.row, "complete": True, "ended": "stopped", "end_ns": NOW + 10**4 * MS, "written_ns": 2 * 10**18},
+        )
+        last = rows("bins", {"ts_ns": NOW + 10**5 * MS})  # in silence, the line would report its last burst later
         self.line.add(last.to_batches(), rows("recordings", {**self.row, "complete": True}).to_pylist())
         self.look()
 
@@ -91,8 +106,10 @@ class Followed:
         metered = self.meter.lanes[LANE]
         assert sum(metered.bursts.values()) == self.line.count == len(truth)
         assert {name: n for name, n in metered.bursts.items() if n} == {
-            name: n for name in {burst["pattern"] for burst in truth}
-            if (n := sum(burst["pattern"] == name for burst in truth))}
+            name: n
+            for name in {burst["pattern"] for burst in truth}
+            if (n := sum(burst["pattern"] == name for burst in truth))
+        }
         return len(truth)
 
 
@@ -153,9 +170,9 @@ def test_a_clock_that_is_set_back_hides_no_burst(followed: Followed) -> None:
 
 def test_the_last_bins_of_a_recording_come_before_its_end(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are written after its table was looked at, and before `recordings` was."""
-    poll, done = Tail.poll, []
+    poll, done = TableFollower.poll, []
 
-    def late(tail: Tail) -> Any:
+    def late(tail: TableFollower) -> Any:
         if tail._table == "recordings" and not done:
             done.append(True)
             followed.bins([10, 11, 12])
@@ -164,7 +181,7 @@ def test_the_last_bins_of_a_recording_come_before_its_end(followed: Followed, mo
 
     followed.bins([0])
     followed.look()
-    monkeypatch.setattr(Tail, "poll", late)
+    monkeypatch.setattr(TableFollower, "poll", late)
     followed.live.poll()
     followed.watch.look()
     done.clear()

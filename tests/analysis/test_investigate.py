@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from captures import CASES, RECORDED, SAMPLE, CacheServer
 from latency_cases import Case, FluidPort, Setting, build, plain_incast, scene_of, send
 from latency_store import LANE, ORIGIN, store_case, write_probes
 from storelib import write
@@ -19,7 +20,7 @@ from mburst.analysis.bursts.find import BurstDefinition
 from mburst.analysis.cause.read import Question
 from mburst.dashboards.investigation.facts import facts
 from mburst.dashboards.investigation.page import plain
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 KEYS = {"cause", "summary", "tail", "evidence", "bursts", "fan_in", "missing"}
 EVIDENCE = {
@@ -98,13 +99,13 @@ def test_mistakes_end_in_one_line(
 
 
 def test_an_empty_store_says_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    Store.create(tmp_path / "empty")
+    StoreFolder.create(tmp_path / "empty")
     assert main(["investigate", str(tmp_path / "empty")]) == 1
     assert "no recording and no probe" in capsys.readouterr().err
 
 
 def test_a_recording_of_unknown_speed_asks_for_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    store = Store.create(tmp_path / "s")
+    store = StoreFolder.create(tmp_path / "s")
     write(store, "recordings", {**LANE, "link_bps": None})
     write(store, "bins", {**LANE, "ts_ns": ORIGIN, "wire_bytes": 100})
     assert main(["investigate", str(tmp_path / "s")]) == 1
@@ -113,11 +114,11 @@ def test_a_recording_of_unknown_speed_asks_for_it(tmp_path: Path, capsys: pytest
 
 def test_probes_without_a_recording_and_the_other_way_round(tmp_path: Path) -> None:
     case = build("incast", 2, Setting(seconds=6))
-    alone = Store.create(tmp_path / "probes")
+    alone = StoreFolder.create(tmp_path / "probes")
     write_probes(alone, case)
     answer = investigate(alone.connect(), Question(BurstDefinition()))
     assert answer.cause == "undetermined" and any("record" in item for item in answer.missing)
-    with_host = Store.create(tmp_path / "host")
+    with_host = StoreFolder.create(tmp_path / "host")
     write_probes(with_host, build("host", 2, Setting(seconds=12)))
     assert investigate(with_host.connect(), Question(BurstDefinition())).cause == "host"
 
@@ -139,8 +140,9 @@ def test_the_recorded_end_is_found_by_name_address_or_by_what_is_said(tmp_path: 
     ):
         named = replace(case, scene=replace(case.scene, probes=replace(case.scene.probes, src=src, dst=dst)))
         store = store_case(tmp_path / str(number), named)
-        write(store, "recordings",
-              {**LANE, "recording_id": "o", "direction": "out", "bin_ns": 100_000, "end_ns": ORIGIN})
+        write(
+            store, "recordings", {**LANE, "recording_id": "o", "direction": "out", "bin_ns": 100_000, "end_ns": ORIGIN}
+        )
         write(store, "sources", {**LANE, "recording_id": "o", "direction": "out", "source": "10.9.9.9", "ts_ns": ORIGIN,
                                  "bytes": 500, "first_ns": ORIGIN, "last_ns": ORIGIN})  # fmt: skip
         answer = investigate(store.connect(), Question(BurstDefinition(), **options))
@@ -185,26 +187,23 @@ def test_a_second_path_to_a_host_that_was_not_recorded_is_a_control(tmp_path: Pa
     assert control.spikes == 0 and control.risk.n > 100
 
 
-@pytest.fixture(scope="module")
-def recorded(captures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The recorded case as a store: capture, probes and queue windows."""
-    store, folder = tmp_path_factory.mktemp("recorded") / "store", captures / "cache-server"
-    assert main(["record", str(folder / "cache.pcap"), "-o", str(store), "--link", "1G"]) == 0
-    assert main(["import", "probes", str(folder / "probes.csv"), "-o", str(store)]) == 0
-    assert main(["import", "queues", str(folder / "queues-1ms.csv"), "-o", str(store)]) == 0
-    return store
-
-
-def test_the_recorded_case(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_case_of_the_cache_server(case: CacheServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = str(tmp_path / "store")
+    assert main(["record", str(case.file("cache.pcap")), "-o", store, "--link", "1G"]) == 0
+    assert main(["import", "probes", str(case.file("probes.csv")), "-o", store]) == 0
+    assert main(["import", "queues", str(case.file("queues-1ms.csv")), "-o", store]) == 0
     capsys.readouterr()
-    assert main(["investigate", str(recorded), "--json"]) == 0
+    assert main(["investigate", store, *case.definition, "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     evidence = answer["evidence"]
-    assert answer["cause"] == "bursts" and answer["bursts"]["count"] == 78
+    assert answer["cause"] == "bursts" and answer["bursts"]["count"] == case.rounds
     assert evidence["correlation"]["bin"] > 0.8 and evidence["correlation"]["queue"] > 0.99
     assert abs(evidence["correlation"]["second"]) < 0.1
     assert evidence["excess_share"] > 0.9 and evidence["host_share"] < 0.05
-    assert evidence["relative_risk"]["low"] > 100 and evidence["p_value"] < 0.001 and evidence["lag_ns"] == 0
+    assert (
+        evidence["relative_risk"]["low"] > 100 and evidence["p_value"] < 0.05 / case.rounds and evidence["lag_ns"] == 0
+    )
     assert evidence["dose_response"]["slope"] == pytest.approx(1, abs=0.05) and evidence["dose_response"]["r"] > 0.99
     assert answer["fan_in"][0]["fan_in"] == 40 and len(answer["fan_in"][0]["senders"]) == 40
     assert answer["what_if"]["model"]["relative_error"] < 0.05
@@ -212,15 +211,25 @@ def test_the_recorded_case(recorded: Path, capsys: pytest.CaptureFixture[str]) -
     assert priority["p99_ns"] < 500_000  # the second NIC measured 121 µs
 
 
-@pytest.mark.parametrize("name", ["probes-quiet.csv", "probes-second-nic.csv"])
-def test_no_tail_is_none_whatever_the_bursts(name: str, captures: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = captures / "cache-server"
-    arguments = ["investigate", str(folder / "cache.pcap"), "--link", "1G", "--probes", str(folder / name), "--json"]
-    assert main(arguments) == 0
+@pytest.mark.parametrize(
+    ("case", "name"),
+    [
+        pytest.param(case, name, id=f"{case.name}-{name}")
+        for case, name in [
+            (SAMPLE, "probes-second-nic.csv"),
+            (RECORDED, "probes-quiet.csv"),
+            (RECORDED, "probes-second-nic.csv"),
+        ]
+        if case in CASES
+    ],
+)
+def test_no_tail_is_none_whatever_the_bursts(case: CacheServer, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    files = [str(case.file("cache.pcap")), "--link", "1G", "--probes", str(case.file(name))]
+    assert main(["investigate", *files, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["cause"] == "none"
 
 
-def add_senders(store: Store, model: FluidPort, setting: Setting, hosts: int) -> None:
+def add_senders(store: StoreFolder, model: FluidPort, setting: Setting, hosts: int) -> None:
     """What came to the port, sent evenly by so many recorded hosts."""
     came = model.departures + np.diff(model.backlog, prepend=0.0)
     ratio = round(setting.bin_ns / model.step)
@@ -254,7 +263,7 @@ def test_senders_that_were_recorded_too_tell_the_queue_and_their_racks(tmp_path:
 
 def test_many_hosts_are_judged_together(tmp_path: Path) -> None:
     """Several recorded hosts, false discoveries controlled over all of their paths; one of them has a tail."""
-    store = Store.create(tmp_path / "s")
+    store = StoreFolder.create(tmp_path / "s")
     for k in range(4):
         kind = "incast" if k == 2 else "harmless"
         case = build(kind, 20 + k, Setting(seconds=5, rate=400))

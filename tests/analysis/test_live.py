@@ -13,12 +13,12 @@ from reportlib import BIN, FULL, SHORT, START
 from storelib import write
 
 from mburst.analysis.bursts.find import BurstDefinition, find_bursts
-from mburst.analysis.live.bursts import BurstWatch
+from mburst.analysis.live.bursts import LiveBursts
 from mburst.analysis.live.snapshot import History, read_cells, read_moment, width_for
 from mburst.analysis.live.store import LiveStore
 from mburst.analysis.model.series import Series
 from mburst.errors import MburstError
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 NOW = 1_795_228_500_000_000_000
 ROWS = st.lists(st.lists(st.tuples(st.integers(-50, 50), st.integers(0, 9)), max_size=20), max_size=8)
@@ -35,22 +35,24 @@ def test_a_series_is_a_dictionary_by_time(inserts, kept):
         assert dict(zip(series.times.tolist(), series.column("value").tolist(), strict=True)) == oracle
         assert series.times.tolist() == sorted(oracle)
     series.keep_newest(kept)
-    assert series.times.tolist() == sorted(oracle)[len(oracle) - min(kept, len(oracle)):]
+    assert series.times.tolist() == sorted(oracle)[len(oracle) - min(kept, len(oracle)) :]
 
 
-def settled(live: LiveStore, watch: BurstWatch) -> None:
+def settled(live: LiveStore, watch: LiveBursts) -> None:
     live.poll()
     watch.look()
 
 
-@settings(deadline=None, max_examples=12)
-@given(parts=st.lists(st.tuples(st.integers(1, 30), st.sampled_from([0, 84, 6000, 6250, FULL])), min_size=1,
-                      max_size=12), join=st.sampled_from([None, 0, 2_000_000]))
+@settings(deadline=None, max_examples=6)
+@given(
+    parts=st.lists(st.tuples(st.integers(1, 30), st.sampled_from([0, 84, 6000, 6250, FULL])), min_size=1, max_size=12),
+    join=st.sampled_from([None, 0, 2_000_000]),
+)
 def test_bursts_as_they_end_are_those_of_the_store(tmp_path_factory, parts, join):
     growing = Growing(tmp_path_factory.mktemp("live") / "store", NOW)
     definition = BurstDefinition(join_ns=join)
     live = LiveStore(growing.store)
-    watch = BurstWatch(live, definition)
+    watch = LiveBursts(live, definition)
     for length, wire in parts:
         growing.append([wire] * length, senders=("10.0.0.1", "10.0.0.2") if wire > 84 else ())
         settled(live, watch)
@@ -67,7 +69,7 @@ def test_a_wider_bin_is_judged_as_the_store_judges_it(tmp_path):
     growing = Growing(tmp_path / "store", NOW)
     live = LiveStore(growing.store)
     definition = BurstDefinition(bin_ns=10 * BIN, threshold=0.4)
-    watch = BurstWatch(live, definition)
+    watch = LiveBursts(live, definition)
     for i in range(8):
         growing.append([FULL] * i + [84] * (73 - i), senders=("10.0.0.1",))
         settled(live, watch)
@@ -83,7 +85,7 @@ def test_a_wider_bin_is_judged_as_the_store_judges_it(tmp_path):
 def known(tmp_path):
     """The report's store, with all of it in memory."""
     live = LiveStore(filled(tmp_path / "store"))
-    BurstWatch(live, BurstDefinition()).look()
+    LiveBursts(live, BurstDefinition()).look()
     yield live, History(live, BurstDefinition())
     live.close()
 
@@ -186,8 +188,11 @@ def test_a_recording_that_is_found_killed_does_not_end_the_one_that_goes_on(tmp_
     growing.append([84] * 10)
     live = LiveStore(growing.store)
     [lane] = live.lanes.values()
-    write(growing.store, "recordings", {
-        **lane.runs[RUN], "complete": False, "ended": "killed", "written_ns": time.time_ns() + SECOND})
+    write(
+        growing.store,
+        "recordings",
+        {**lane.runs[RUN], "complete": False, "ended": "killed", "written_ns": time.time_ns() + SECOND},
+    )
     live.poll()
     assert lane.recording and lane._recorded() == RUN + "-again"
     growing.end()
@@ -237,7 +242,7 @@ def test_a_lane_that_cannot_be_judged_keeps_no_other_from_it(tmp_path):
     live = LiveStore(growing.store)
     unfit, fit = sorted(live.lanes.values(), key=lambda lane: lane.bin_ns, reverse=True)
     live.lanes = {lane.key: lane for lane in (unfit, fit)}
-    watch = BurstWatch(live, BurstDefinition(bin_ns=250_000))
+    watch = LiveBursts(live, BurstDefinition(bin_ns=250_000))
     with pytest.raises(MburstError, match="not a multiple"):
         watch.look()
     assert not unfit.bursts
@@ -247,7 +252,7 @@ def test_a_lane_that_cannot_be_judged_keeps_no_other_from_it(tmp_path):
 
 
 def test_only_the_rack_that_was_asked_for(tmp_path):
-    store = Store.create(tmp_path / "store")
+    store = StoreFolder.create(tmp_path / "store")
     for rack in ("r1", "r2"):
         write(store, "recordings", {"recording_id": rack, "rack": rack, "start_ns": NOW, "end_ns": NOW + BIN})
         write(store, "bins", {"recording_id": rack, "rack": rack, "ts_ns": NOW, "wire_bytes": 84})

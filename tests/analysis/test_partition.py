@@ -20,7 +20,7 @@ from storelib import hot_logs, rows, sealed_files, write
 from mburst.analysis.bursts.find import COLUMNS, BurstDefinition, find_bursts
 from mburst.analysis.bursts.partition import find_bursts_in
 from mburst.errors import MburstError, UsageError
-from mburst.sql import Store, listed
+from mburst.sql import StoreFolder, listed
 from mburst.sql.format.filenames import SealedName
 
 MS, DAY = 10**6, 86_400 * 10**9
@@ -31,8 +31,9 @@ HOSTS = (("r1", "a"), ("r1", "b"), ("r2", "c"))
 # Runs of hot bins as (bins before it, its bins), of which some cross the midnight in the middle, and whether its
 # recording overlaps the host's other one. Each list of cuts says where segments end.
 hot = st.lists(st.tuples(st.integers(1, 12), st.integers(1, 9)), min_size=1, max_size=8)
-recordings = st.lists(st.tuples(st.sampled_from(HOSTS), hot, st.lists(st.integers(0, 80), max_size=2)), min_size=2,
-                      max_size=3)
+recordings = st.lists(
+    st.tuples(st.sampled_from(HOSTS), hot, st.lists(st.integers(0, 80), max_size=2)), min_size=2, max_size=3
+)
 
 
 def bins_of(host: str, rack: str, number: int, runs: list[tuple[int, int]]) -> list[dict[str, Any]]:
@@ -45,20 +46,41 @@ def bins_of(host: str, rack: str, number: int, runs: list[tuple[int, int]]) -> l
     return found
 
 
-def filled(folder: Path, given_: list[Any]) -> Store:
+def filled(folder: Path, given_: list[Any]) -> StoreFolder:
     """A store with these recordings, bins and senders in several segments each."""
-    store = Store.create(folder)
+    store = StoreFolder.create(folder)
     for number, ((rack, host), runs, cuts) in enumerate(given_):
         bins = bins_of(host, rack, number, runs)
         names = {"recording_id": f"{host}-{number}", "host": host, "rack": rack, "capture_id": f"{host}-{number}"}
-        write(store, "recordings", {**names, "writer_id": f"{number:012x}", "start_ns": bins[0]["ts_ns"],
-                                    "end_ns": bins[-1]["ts_ns"], "written_ns": MIDNIGHT})
+        write(
+            store,
+            "recordings",
+            {
+                **names,
+                "writer_id": f"{number:012x}",
+                "start_ns": bins[0]["ts_ns"],
+                "end_ns": bins[-1]["ts_ns"],
+                "written_ns": MIDNIGHT,
+            },
+        )
         for low, high in zip([0, *sorted(cuts)], [*sorted(cuts), len(bins)], strict=True):
             if part := bins[low:high]:
                 write(store, "bins", *part)
-                write(store, "sources", *({
-                    **names, "ts_ns": row["ts_ns"], "source": f"10.0.0.{row['ts_ns'] // MS % 3}", "bytes": FULL - 24,
-                    "first_ns": row["ts_ns"], "last_ns": row["ts_ns"] + MS - 1} for row in part))
+                write(
+                    store,
+                    "sources",
+                    *(
+                        {
+                            **names,
+                            "ts_ns": row["ts_ns"],
+                            "source": f"10.0.0.{row['ts_ns'] // MS % 3}",
+                            "bytes": FULL - 24,
+                            "first_ns": row["ts_ns"],
+                            "last_ns": row["ts_ns"] + MS - 1,
+                        }
+                        for row in part
+                    ),
+                )
     return store
 
 
@@ -66,12 +88,12 @@ def plain(bursts: Any) -> list[str]:
     return sorted(json.dumps({name: burst[name] for name in COLUMNS}, sort_keys=True) for burst in bursts)
 
 
-def of_store(store: Store, definition: BurstDefinition | None = None) -> list[str]:
+def of_store(store: StoreFolder, definition: BurstDefinition | None = None) -> list[str]:
     with store.connect() as con:
         return plain(find_bursts(con, definition))
 
 
-def by_host(store: Store) -> list[dict[str, list[Path]]]:
+def by_host(store: StoreFolder) -> list[dict[str, list[Path]]]:
     """The files of each rack and host, as copies of them would be listed."""
     found: dict[tuple[str, str], dict[str, list[Path]]] = defaultdict(lambda: defaultdict(list))
     for table, paths in store.files().items():
@@ -82,21 +104,36 @@ def by_host(store: Store) -> list[dict[str, list[Path]]]:
     return list(found.values())
 
 
-@settings(max_examples=5, deadline=None)
-@given(recordings, st.sampled_from([None, BurstDefinition(threshold=0.9, join_ns=2 * MS),
-                                    BurstDefinition(bin_ns=4 * MS, threshold=0.7, release=0.3)]))
-def test_the_parts_of_a_store_have_its_bursts(tmp_path_factory: pytest.TempPathFactory, given_: list[Any],
-                                              definition: BurstDefinition | None) -> None:
+@settings(max_examples=3, deadline=None)
+@given(
+    recordings,
+    st.sampled_from(
+        [
+            None,
+            BurstDefinition(threshold=0.9, join_ns=2 * MS),
+            BurstDefinition(bin_ns=4 * MS, threshold=0.7, release=0.3),
+        ]
+    ),
+)
+def test_the_parts_of_a_store_have_its_bursts(
+    tmp_path_factory: pytest.TempPathFactory, given_: list[Any], definition: BurstDefinition | None
+) -> None:
     store = filled(tmp_path_factory.mktemp("parts") / "store", given_)
     whole = of_store(store, definition)
     for parts in (by_host(store), [store.files(rack) for rack in ("r1", "r2")]):
         found = [find_bursts_in(part, definition, threads=1) for part in parts]
         assert sorted(line for one in found for line in plain(one.bursts.to_pylist())) == whole
         assert not any(one.damaged for one in found)
-    days = [find_bursts_in(store.files(), definition, since_ns=MIDNIGHT + back - 2 * DAY, until_ns=MIDNIGHT + DAY)
-            .bursts.to_pylist() for back in (0, DAY)]  # each with a day of margin around it
-    kept = [[burst for burst in day if (burst["start_ns"] >= MIDNIGHT) == after] for day, after in zip(
-        days, (False, True), strict=True)]
+    days = [
+        find_bursts_in(
+            store.files(), definition, since_ns=MIDNIGHT + back - 2 * DAY, until_ns=MIDNIGHT + DAY
+        ).bursts.to_pylist()
+        for back in (0, DAY)
+    ]  # each with a day of margin around it
+    kept = [
+        [burst for burst in day if (burst["start_ns"] >= MIDNIGHT) == after]
+        for day, after in zip(days, (False, True), strict=True)
+    ]
     assert plain([burst for day in kept for burst in day]) == whole
 
 
@@ -110,16 +147,26 @@ def test_a_burst_goes_over_an_edge_of_segments_and_midnight(tmp_path: Path) -> N
 
 def test_another_process_reads_copies_in_one_folder(tmp_path: Path) -> None:
     store = filled(tmp_path / "store", [(("r1", "a"), [(5, 3), (9, 9)], [7]), (("r2", "c"), [(2, 2)], [])])
-    files = {table: [str(shutil.copy(path, tmp_path / path.name)) for path in paths]
-             for table, paths in store.files().items()}
+    files = {
+        table: [str(shutil.copy(path, tmp_path / path.name)) for path in paths]
+        for table, paths in store.files().items()
+    }
     before = sorted(path.name for path in tmp_path.iterdir())
     shutil.rmtree(store.path / "bins")
     answer = subprocess.run(
-        [sys.executable, "-c", "import json, sys; from pathlib import Path\n"
-         "from mburst.analysis.bursts.partition import find_bursts_in\n"
-         "files = {table: map(Path, paths) for table, paths in json.load(sys.stdin).items()}\n"
-         "print(json.dumps(find_bursts_in(files).bursts.to_pylist()))"],
-        input=json.dumps(files), capture_output=True, text=True, check=True)
+        [
+            sys.executable,
+            "-c",
+            "import json, sys; from pathlib import Path\n"
+            "from mburst.analysis.bursts.partition import find_bursts_in\n"
+            "files = {table: map(Path, paths) for table, paths in json.load(sys.stdin).items()}\n"
+            "print(json.dumps(find_bursts_in(files).bursts.to_pylist()))",
+        ],
+        input=json.dumps(files),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert len(json.loads(answer.stdout)) == 3
     assert sorted(path.name for path in tmp_path.iterdir()) == before  # nothing is written beside them
 
@@ -172,7 +219,7 @@ def test_hot_logs_are_files_too(tmp_path: Path) -> None:
 
 
 @contextmanager
-def written_anew(store: Store, bursts: list[tuple[int, int]]) -> Iterator[None]:
+def written_anew(store: StoreFolder, bursts: list[tuple[int, int]]) -> Iterator[None]:
     """The bins of host a in a log of a writer, while it lives, and sealed behind that."""
     shutil.rmtree(store.path / "bins")
     with store.writer("bins", "a", "r1") as writer:
@@ -216,5 +263,6 @@ def test_a_log_beside_its_sealed_files_counts_as_in_the_store(tmp_path: Path, lo
     with store.connect() as con, listed.connect(named) as alone:
         count, damage = "SELECT count(*), count(DISTINCT ts_ns) FROM bins", "FROM damaged_files ORDER BY path"
         assert alone.execute(count).fetchall() == con.execute(count).fetchall()
-        assert ([(row[0], row[2]) for row in alone.execute(damage).fetchall()]
-                == [(row[0], row[2]) for row in con.execute(damage).fetchall()])
+        assert [(row[0], row[2]) for row in alone.execute(damage).fetchall()] == [
+            (row[0], row[2]) for row in con.execute(damage).fetchall()
+        ]

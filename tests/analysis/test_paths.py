@@ -11,17 +11,26 @@ from hypothesis import strategies as st
 from storelib import write
 
 from mburst.analysis.answers import paths
-from mburst.analysis.answers.minutes import MINUTE_NS, persistence, rounds
-from mburst.analysis.answers.paths import MEASURES, Met, Selection, extremes, read_met, together
+from mburst.analysis.answers.minutes import MINUTE_NS, by_minute, persistence
+from mburst.analysis.answers.paths import MEASURES, PathProbes, ProbeSelection, extremes, read_met, together
 from mburst.analysis.model import distributions
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 START = 1_795_228_440_000_000_000  # a whole minute
 S, US, MS = 10**9, 1000, 10**6
 
 
-def exchanges(n: int = 2000, *, offset: float = 0, drift: float = 0, forward: int = 30 * US, back: int = 10 * US,
-              gap: int = 5 * MS, seed: int = 1, **columns: object) -> list[dict[str, object]]:
+def exchanges(
+    n: int = 2000,
+    *,
+    offset: float = 0,
+    drift: float = 0,
+    forward: int = 30 * US,
+    back: int = 10 * US,
+    gap: int = 5 * MS,
+    seed: int = 1,
+    **columns: object,
+) -> list[dict[str, object]]:
     """Probes whose delays have exponential parts; the reflector's clock is ahead by offset + drift × time."""
     rng = np.random.default_rng(seed)
     found = []
@@ -34,15 +43,25 @@ def exchanges(n: int = 2000, *, offset: float = 0, drift: float = 0, forward: in
         tx_there = rx_there + turn
         rx = tx_there + back + home
         ahead = int(offset + drift * (i * gap))
-        found.append({"seq": i, "app_send_ns": due, "tx_ns": tx, "remote_rx_ns": rx_there + ahead,
-                      "remote_tx_ns": tx_there + ahead, "rx_ns": rx, "app_recv_ns": rx + there, **columns})
+        found.append(
+            {
+                "seq": i,
+                "app_send_ns": due,
+                "tx_ns": tx,
+                "remote_rx_ns": rx_there + ahead,
+                "remote_tx_ns": tx_there + ahead,
+                "rx_ns": rx,
+                "app_recv_ns": rx + there,
+                **columns,
+            }
+        )
     return found
 
 
-def met_in(folder: Path, *rows: dict[str, object], **selection: object) -> list[Met]:
-    store = Store.create(folder / "store")
+def met_in(folder: Path, *rows: dict[str, object], **selection: object) -> list[PathProbes]:
+    store = StoreFolder.create(folder / "store")
     write(store, "probes", *rows)
-    return read_met(store.connect(), Selection(**selection))  # type: ignore[arg-type]
+    return read_met(store.connect(), ProbeSelection(**selection))  # type: ignore[arg-type]
 
 
 def test_what_is_measured_is_what_was_made(tmp_path):
@@ -57,7 +76,7 @@ def test_what_is_measured_is_what_was_made(tmp_path):
     assert np.allclose(met.values["host_there"], columns["remote_tx_ns"] - columns["remote_rx_ns"])
     assert met.measured["round_trip"].n == 2000 and met.measured["round_trip"].least == network.min()
     assert met.measured["round_trip"].levels[3] == np.sort(network)[1979]  # p99, nearest rank
-    assert met.measured["round_trip"].levels[5] is None  # 2,000 cannot tell p99.99 from the largest
+    assert met.measured["round_trip"].levels[5] is None  # 2,000 cannot separate p99.99 from the largest
 
 
 @pytest.mark.parametrize("offset, drift", [(0, 0), (37e9, 0), (-5e6, 40e-6), (1e5, -100e-6)])
@@ -96,8 +115,9 @@ def test_clocks_that_the_delays_contradict_or_that_know_less_are_not(tmp_path, o
 def test_without_the_reflectors_stamps_there_is_only_the_round_trip(tmp_path):
     [met] = met_in(tmp_path, *({**row, "remote_rx_ns": None, "remote_tx_ns": None} for row in exchanges(100)))
     assert met.clocks is None
-    assert [met.measured[name].n for name in ("application", "round_trip", "forward", "back", "host_here", "host_there")
-            ] == [100, 100, 0, 0, 100, 0]
+    assert [
+        met.measured[name].n for name in ("application", "round_trip", "forward", "back", "host_here", "host_there")
+    ] == [100, 100, 0, 0, 100, 0]
 
 
 def test_imported_round_trips_are_enough(tmp_path):
@@ -124,39 +144,54 @@ def test_of_many_probes_some_are_read_and_all_are_counted(tmp_path, monkeypatch)
 
 
 def test_paths_and_selections(tmp_path):
-    rows = [*exchanges(10, src="a", batch="one"), *exchanges(20, src="b", batch="two"),
-            *exchanges(30, src="b", protocol="tcp", batch="two")]
+    rows = [
+        *exchanges(10, src="a", batch="one"),
+        *exchanges(20, src="b", batch="two"),
+        *exchanges(30, src="b", protocol="tcp", batch="two"),
+    ]
     found = met_in(tmp_path, *rows)
     assert [(met.src, met.protocol, met.sent) for met in found] == [
-        ("a", "udp", 10), ("b", "tcp", 30), ("b", "udp", 20)]
-    con = Store.open(tmp_path / "store").connect()
-    assert [met.sent for met in read_met(con, Selection(batch="two", protocol="udp"))] == [20]
-    assert [met.sent for met in read_met(con, Selection(src="a", since_ns=START + 25 * MS))] == [5]
-    assert read_met(con, Selection(dst="nobody")) == []
+        ("a", "udp", 10),
+        ("b", "tcp", 30),
+        ("b", "udp", 20),
+    ]
+    con = StoreFolder.open(tmp_path / "store").connect()
+    assert [met.sent for met in read_met(con, ProbeSelection(batch="two", protocol="udp"))] == [20]
+    assert [met.sent for met in read_met(con, ProbeSelection(src="a", since_ns=START + 25 * MS))] == [5]
+    assert read_met(con, ProbeSelection(dst="nobody")) == []
 
 
 def minutes(p99s: list[int]) -> list[dict[str, object]]:
     """A minute for each: 200 probes of which some take that long."""
-    return [{"seq": i, "tx_ns": START + number * MINUTE_NS + i * 10 * MS,
-             "rx_ns": START + number * MINUTE_NS + i * 10 * MS + (p99 if i > 195 else 1000)}
-            for number, p99 in enumerate(p99s) for i in range(200)]
+    return [
+        {
+            "seq": i,
+            "tx_ns": START + number * MINUTE_NS + i * 10 * MS,
+            "rx_ns": START + number * MINUTE_NS + i * 10 * MS + (p99 if i > 195 else 1000),
+        }
+        for number, p99 in enumerate(p99s)
+        for i in range(200)
+    ]
 
 
-def test_rounds_are_minutes_of_the_clock(tmp_path):
+def test_minutes_are_those_of_the_clock(tmp_path):
     [met] = met_in(tmp_path, *minutes([5000, 7000, 9000]), {"seq": 9, "tx_ns": START + 2 * MINUTE_NS + S, "lost": True})
-    found = rounds(met)
+    found = by_minute(met)
     assert [entry.start_ns for entry in found] == [START, START + MINUTE_NS, START + 2 * MINUTE_NS]
     assert [(entry.n, entry.lost, entry.least, entry.p50, entry.p99) for entry in found] == [
-        (200, 0, 1000, 1000, 5000), (200, 0, 1000, 1000, 7000), (200, 1, 1000, 1000, 9000)]
+        (200, 0, 1000, 1000, 5000),
+        (200, 0, 1000, 1000, 7000),
+        (200, 1, 1000, 1000, 9000),
+    ]
     assert persistence(found) is None
 
 
 def test_a_slow_minute_after_a_slow_one_is_seen_and_alternation_too(tmp_path):
     slow = [10_000, 11_000, 12_000, 13_000, 50_000, 60_000, 55_000, 52_000, 9000, 9500, 9600, 9700]
     [met] = met_in(tmp_path / "recordings", *minutes(slow))
-    assert persistence(rounds(met)) > 0.5
+    assert persistence(by_minute(met)) > 0.5
     [met] = met_in(tmp_path / "turns", *minutes([10_000, 50_000] * 6))
-    assert persistence(rounds(met)) < -0.5
+    assert persistence(by_minute(met)) < -0.5
 
 
 @settings(deadline=None, max_examples=60)
@@ -182,7 +217,7 @@ def test_nines_count_what_is_larger(given_values):
     assert values[0] == ordered[0] and values[-1] == ordered[-1] and len(values) <= 101
     assert (np.diff(values) >= 0).all() and (np.diff(depth) >= 0).all()
     for value, nines in zip(values, depth, strict=True):
-        larger = 10 ** -nines * n
+        larger = 10**-nines * n
         assert larger == pytest.approx(0.5) or sum(v > value for v in ordered) <= round(larger, 6) <= n - 1
 
 
@@ -190,9 +225,14 @@ def test_paths_of_a_target_are_told_together(tmp_path):
     """Those from several ports of one host; not those of other hosts and targets, and not a path that is alone."""
     slow = exchanges(900, seed=2, gap=7 * MS, back=2 * MS, src="api:40002", dst="cache")
     slow[3] |= {"lost": True, "rx_ns": None, "app_recv_ns": None, "remote_rx_ns": None, "remote_tx_ns": None}
-    found = met_in(tmp_path, *exchanges(1000, src="api:40001", dst="cache"), *slow,
-                   *exchanges(10, src="api:40001", dst="other"), *exchanges(10, src="db:40001", dst="cache"),
-                   *exchanges(10, src="plain", dst="cache"))
+    found = met_in(
+        tmp_path,
+        *exchanges(1000, src="api:40001", dst="cache"),
+        *slow,
+        *exchanges(10, src="api:40001", dst="other"),
+        *exchanges(10, src="db:40001", dst="cache"),
+        *exchanges(10, src="plain", dst="cache"),
+    )
     [met] = together(found)
     parts = [part for part in found if (part.src[:4], part.dst) == ("api:", "cache")]
     assert (met.src, met.dst, met.paths, met.sent, met.lost, met.stamps) == ("api", "cache", 2, 1900, 1, "sw")

@@ -61,7 +61,7 @@ def drop_free_queue(arrivals: list[float], link: float, size: int = 1538) -> lis
 @settings(deadline=None, max_examples=25)
 @given(st.integers(0, 10**6), st.sampled_from([1e9, 1e10, 1e8]))
 def test_waiting_implies_busy(seed: int, link: float) -> None:
-    """Whoever waited long enough for the bins to tell, waited while the link was full: never idle."""
+    """Whoever waited long enough for the bins to show it, waited while the link was full: never idle."""
     rng = np.random.default_rng(seed)
     frame = 1538 * 8e9 / link
     arrivals = [float(t) for t in rng.uniform(0, 400 * frame, 40)]

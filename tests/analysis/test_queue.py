@@ -7,7 +7,7 @@ import pytest
 
 from mburst.analysis.cause.arrivals import arrivals_of
 from mburst.analysis.cause.arriving import curve_of_senders, stretches_of
-from mburst.analysis.cause.evidence.switch import Queue
+from mburst.analysis.cause.evidence.switch import PortQueue
 from mburst.analysis.cause.port import port_from_bins
 from mburst.analysis.cause.predicted_queue import predicted
 
@@ -25,7 +25,7 @@ def test_senders_predict_the_queue_of_the_receiver() -> None:
     receiver = port_from_bins(("h", "eth0", "in"), LINK, bin_ns, [(times, received)], span)
     total = np.cumsum(2.0 * sent - 12_500)
     depth = total - np.minimum(0, np.minimum.accumulate(total))
-    windows = Queue("q", times[:-10:10], times[10::10], np.maximum.reduceat(depth, np.arange(0, n - 10, 10)))
+    windows = PortQueue("q", times[:-10:10], times[10::10], np.maximum.reduceat(depth, np.arange(0, n - 10, 10)))
     came = arrivals_of(receiver, [*senders, receiver])
     assert came is not None
     found = predicted(receiver, came, windows)

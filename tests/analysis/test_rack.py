@@ -1,4 +1,4 @@
-"""What a rack's report says, against what was put into the store and against slow and plain reckoning."""
+"""What a rack's report says, against what was put into the store and against a slow and plain computation."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from storelib import write
 from mburst.analysis.bursts.contention import Contention, contention
 from mburst.analysis.bursts.find import BurstDefinition, find_bursts
 from mburst.analysis.rack.report import slot_width
-from mburst.sql import Store, in_memory
+from mburst.sql import StoreFolder, in_memory
 
 
 @pytest.fixture
 def store(tmp_path):
-    return Store.create(tmp_path / "store")
+    return StoreFolder.create(tmp_path / "store")
 
 
 def test_hosts_hours_and_lengths(store):
@@ -83,7 +83,9 @@ def test_who_feeds_them(store):
     fill(store, {"c": [(500, 10)]}, senders=["10.0.0.2"])
     page = report(store)
     assert [(feeder.source, feeder.hosts, feeder.bursts) for feeder in page.feeders] == [
-        ("10.0.0.2", ["a", "b", "c"], 3), ("10.0.0.1", ["a", "b"], 2)]
+        ("10.0.0.2", ["a", "b", "c"], 3),
+        ("10.0.0.1", ["a", "b"], 2),
+    ]
     assert page.fed_bytes == sum(feeder.bytes for feeder in page.feeders) == pytest.approx(30 * 124_976, rel=1e-4)
 
 
@@ -119,8 +121,10 @@ def overlap(rows: list[tuple[str, str, int, int]]) -> Contention | None:
     with in_memory(1) as con:
         names = ("rack", "host", "start_ns", "end_ns")
         types = (pa.string(), pa.string(), pa.int64(), pa.int64())
-        con.register("host_bursts", pa.table({name: pa.array([row[i] for row in rows], types[i])
-                                              for i, name in enumerate(names)}))
+        con.register(
+            "host_bursts",
+            pa.table({name: pa.array([row[i] for row in rows], types[i]) for i, name in enumerate(names)}),
+        )
         return contention(con, pairs=100)
 
 
@@ -136,12 +140,16 @@ def test_contention_is_of_hosts_of_one_rack():
 spans = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 6)), max_size=6)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(st.lists(spans, min_size=2, max_size=4))
 def test_contention_is_what_counting_every_tick_says(hosts):
     ticks = [sorted({at for start, n in own for at in range(start, start + n)}) for own in hosts]
-    rows = [(f"h{i}", run[0], run[-1] + 1) for i, own in enumerate(ticks)
-            for run in np.split(own, np.flatnonzero(np.diff(own) > 1) + 1) if len(run)]
+    rows = [
+        (f"h{i}", run[0], run[-1] + 1)
+        for i, own in enumerate(ticks)
+        for run in np.split(own, np.flatnonzero(np.diff(own) > 1) + 1)
+        if len(run)
+    ]
     found = overlap([("r1", *row) for row in rows])
     bursting = [own for own in ticks if own]
     if len(bursting) < 2:
@@ -162,9 +170,21 @@ def test_probes_in_and_out_of_bursts(store):
     fill(store, {"a": [(50, 10)], "b": [(500, 10)]})
     rtt = {0: 1000, 49: 2 * MS, 55: 3 * MS, 60: 1000, 505: 1000, 700: None}
     for dst in ("a", "elsewhere"):
-        write(store, "probes", *({"seq": i, "src": "x", "dst": dst, "tx_ns": START + at * MS, "lost": length is None,
-                                  "rx_ns": None if length is None else START + at * MS + length}
-                                 for i, (at, length) in enumerate(rtt.items())))
+        write(
+            store,
+            "probes",
+            *(
+                {
+                    "seq": i,
+                    "src": "x",
+                    "dst": dst,
+                    "tx_ns": START + at * MS,
+                    "lost": length is None,
+                    "rx_ns": None if length is None else START + at * MS + length,
+                }
+                for i, (at, length) in enumerate(rtt.items())
+            ),
+        )
     page = report(store)
     [path] = page.paths
     assert (path.src, path.dst, page.unplaced_probes) == ("x", "a", 6)
@@ -174,16 +194,24 @@ def test_probes_in_and_out_of_bursts(store):
     assert path.met.p50_ns == 2 * MS and path.met.p99_ns is None
 
 
-@settings(deadline=None, max_examples=5)
+@settings(deadline=None, max_examples=3)
 @given(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 40)), min_size=1, max_size=30), spans, spans)
 def test_probes_are_placed_as_comparing_each_with_each_burst_does(tmp_path_factory, probes, here, there):
-    store = Store.create(tmp_path_factory.mktemp("probes") / "store")
+    store = StoreFolder.create(tmp_path_factory.mktemp("probes") / "store")
     fill(store, {"a": [(start * 7, n) for start, n in here], "x": [(start * 7, n) for start, n in there]})
-    write(store, "probes", *({"seq": i, "src": "x", "dst": "a", "tx_ns": START + at * MS,
-                              "rx_ns": START + at * MS + length * MS} for i, (at, length) in enumerate(probes)))
+    write(
+        store,
+        "probes",
+        *(
+            {"seq": i, "src": "x", "dst": "a", "tx_ns": START + at * MS, "rx_ns": START + at * MS + length * MS}
+            for i, (at, length) in enumerate(probes)
+        ),
+    )
     bursts = find_bursts(store.connect(), BurstDefinition(), until_ns=START + DAY)
-    met = sum(any(burst["start_ns"] <= START + (at + length) * MS and burst["end_ns"] > START + at * MS
-                  for burst in bursts) for at, length in probes)
+    met = sum(
+        any(burst["start_ns"] <= START + (at + length) * MS and burst["end_ns"] > START + at * MS for burst in bursts)
+        for at, length in probes
+    )
     [path] = report(store).paths
     assert (path.met.sent, path.clear.sent) == (met, len(probes) - met)
 
@@ -191,13 +219,31 @@ def test_probes_are_placed_as_comparing_each_with_each_burst_does(tmp_path_facto
 def test_queues_that_filled_or_dropped(store):
     fill(store, {"a": [(50, 10)]})
     window = {"semantics": "max-since-last"}
-    write(store, "queues", *({**window, "port": port, "window_start_ns": START + i * MS, "ts_ns": START + (i + 1) * MS,
-                              "max_bytes": size, "dropped_packets": drops}
-                             for port, sizes in (("p1", [(0, 0), (900, 0), (900, 0)]), ("p2", [(5, 0), (7, 3), (0, 0)]),
-                                                 ("p3", [(0, 0)] * 3)) for i, (size, drops) in enumerate(sizes)))
+    write(
+        store,
+        "queues",
+        *(
+            {
+                **window,
+                "port": port,
+                "window_start_ns": START + i * MS,
+                "ts_ns": START + (i + 1) * MS,
+                "max_bytes": size,
+                "dropped_packets": drops,
+            }
+            for port, sizes in (
+                ("p1", [(0, 0), (900, 0), (900, 0)]),
+                ("p2", [(5, 0), (7, 3), (0, 0)]),
+                ("p3", [(0, 0)] * 3),
+            )
+            for i, (size, drops) in enumerate(sizes)
+        ),
+    )
     page = report(store)
     assert [(queue.port, queue.max_bytes, queue.dropped, queue.dropping_windows) for queue in page.queues] == [
-        ("p2", 7, 3, 1), ("p1", 900, 0, 0)]
+        ("p2", 7, 3, 1),
+        ("p1", 900, 0, 0),
+    ]
     assert page.queues[1].max_at_ns == START + MS and page.queue_count == 3 and not page.queues_known
 
 
@@ -205,11 +251,21 @@ def test_links_tell_which_queues_are_the_racks(store):
     fill(store, {"a": [(50, 10)]})
     link = {"batch": "b", "queue": "", "origin": "lldp", "present": True, "interface": "eth0", "rack": ""}
     month = 30 * DAY
-    write(store, "links", {**link, "ts_ns": START - month, "host": "a", "device": "tor-1", "port": "p1"},
-          {**link, "ts_ns": START - month, "host": "z", "device": "tor-1", "port": "p2"},
-          {**link, "ts_ns": START + DAY + 1, "host": "a", "device": "tor-1", "port": "p1", "present": False})
-    write(store, "queues", *({"port": port, "window_start_ns": START, "ts_ns": START + MS, "max_bytes": 900}
-                             for port in ("p1", "p2", "p3")))
+    write(
+        store,
+        "links",
+        {**link, "ts_ns": START - month, "host": "a", "device": "tor-1", "port": "p1"},
+        {**link, "ts_ns": START - month, "host": "z", "device": "tor-1", "port": "p2"},
+        {**link, "ts_ns": START + DAY + 1, "host": "a", "device": "tor-1", "port": "p1", "present": False},
+    )
+    write(
+        store,
+        "queues",
+        *(
+            {"port": port, "window_start_ns": START, "ts_ns": START + MS, "max_bytes": 900}
+            for port in ("p1", "p2", "p3")
+        ),
+    )
     page = report(store)
     assert page.queues_known and page.queue_count == 1
     assert [(queue.port, queue.hosts) for queue in page.queues] == [("p1", ["a eth0"])]
@@ -217,21 +273,34 @@ def test_links_tell_which_queues_are_the_racks(store):
 
 def test_slots_follow_the_length_of_a_period():
     assert [slot_width(n) for n in (20 * 10**9, 30 * 60 * 10**9, DAY, 7 * DAY, 30 * DAY)] == [
-        10**9, 60 * 10**9, HOUR, HOUR, DAY]
+        10**9,
+        60 * 10**9,
+        HOUR,
+        HOUR,
+        DAY,
+    ]
 
 
 def test_the_same_period_gives_the_same_facts(store):
-    fill(store, {f"h{i}": [(i * 100 + j * 977, 3 + j % 7) for j in range(40)] for i in range(4)},
-         senders=[f"10.0.0.{i}" for i in range(9)])
+    fill(
+        store,
+        {f"h{i}": [(i * 100 + j * 977, 3 + j % 7) for j in range(40)] for i in range(4)},
+        senders=[f"10.0.0.{i}" for i in range(9)],
+    )
     first, second = (json.dumps(dataclasses.asdict(report(store)), sort_keys=True) for _ in range(2))
     assert first == second
 
 
-@settings(deadline=None, max_examples=5)
-@given(st.dictionaries(st.sampled_from(["a", "b", "c"]), st.lists(st.tuples(st.integers(0, 9000), st.integers(1, 30)),
-                                                                  max_size=8), min_size=1))
+@settings(deadline=None, max_examples=3)
+@given(
+    st.dictionaries(
+        st.sampled_from(["a", "b", "c"]),
+        st.lists(st.tuples(st.integers(0, 9000), st.integers(1, 30)), max_size=8),
+        min_size=1,
+    )
+)
 def test_sums_are_those_of_the_list_of_bursts(tmp_path_factory, hosts):
-    store = Store.create(tmp_path_factory.mktemp("sums") / "store")
+    store = StoreFolder.create(tmp_path_factory.mktemp("sums") / "store")
     fill(store, hosts)
     bursts = find_bursts(store.connect(), BurstDefinition())
     page = report(store)

@@ -8,7 +8,7 @@ from storelib import write
 
 from mburst.analysis.cause.port import Port, port_from_bins
 from mburst.analysis.cause.read import read_queues
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 START = 10**18
 IMPOSSIBLE = 1024
@@ -25,9 +25,16 @@ def window(at: int, port: str, **columns: int) -> dict[str, object]:
 
 @pytest.fixture
 def store(tmp_path):
-    store = Store.create(tmp_path / "store")
-    write(store, "queues", *(window(at * 1000, port, max_bytes=depth)
-                             for port, depth in (("Ethernet1", 10), ("Ethernet2", 20)) for at in range(5)))
+    store = StoreFolder.create(tmp_path / "store")
+    write(
+        store,
+        "queues",
+        *(
+            window(at * 1000, port, max_bytes=depth)
+            for port, depth in (("Ethernet1", 10), ("Ethernet2", 20))
+            for at in range(5)
+        ),
+    )
     return store
 
 
@@ -35,10 +42,22 @@ def test_an_inventory_tells_the_port_of_a_host(store):
     ports = [port_of("cache-1"), port_of("cache-2")]
     notes: list[str] = []
     assert read_queues(store.connect(), ports, START, notes) == {}
-    link = {"interface": "eth0", "rack": "r1", "link_bps": 10**9, "device": "tor-1", "queue": "", "origin": "lldp",
-            "present": True, "batch": "b"}
-    write(store, "links", {**link, "ts_ns": START, "host": "cache-1", "port": "Ethernet1"},
-          {**link, "ts_ns": START + 1, "host": "cache-1", "port": "Ethernet2"})
+    link = {
+        "interface": "eth0",
+        "rack": "r1",
+        "link_bps": 10**9,
+        "device": "tor-1",
+        "queue": "",
+        "origin": "lldp",
+        "present": True,
+        "batch": "b",
+    }
+    write(
+        store,
+        "links",
+        {**link, "ts_ns": START, "host": "cache-1", "port": "Ethernet1"},
+        {**link, "ts_ns": START + 1, "host": "cache-1", "port": "Ethernet2"},
+    )
     found = read_queues(store.connect(), ports, START, notes)
     assert list(found) == [id(ports[0])] and not notes
     assert found[id(ports[0])].max_bytes.tolist() == [20] * 5

@@ -7,7 +7,7 @@ from storelib import write
 
 from mburst.analysis.answers.host import Limits, detect, gather, lanes, worst_first
 from mburst.analysis.bursts.find import BurstDefinition
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 MS = 1_000_000
 START = 1_795_228_463_000 * MS
@@ -15,9 +15,10 @@ FULL = 125_000  # wire bytes of 1 ms at 1 Gb/s
 
 
 def bins(run: str, values: dict[int, int], **more):
-    return [{"recording_id": run, "ts_ns": START + at * MS, "wire_bytes": wire, "bytes": wire - 24, "packets": 2,
-             **more}
-            for at, wire in values.items()]
+    return [
+        {"recording_id": run, "ts_ns": START + at * MS, "wire_bytes": wire, "bytes": wire - 24, "packets": 2, **more}
+        for at, wire in values.items()
+    ]
 
 
 def run_row(run: str, first: int, last: int, **more):
@@ -26,7 +27,7 @@ def run_row(run: str, first: int, last: int, **more):
 
 @pytest.fixture
 def store(tmp_path):
-    return Store.create(tmp_path / "store")
+    return StoreFolder.create(tmp_path / "store")
 
 
 def reports_of(store, definition=None, since=None, until=None, limits=None, **which):
@@ -38,18 +39,36 @@ def reports_of(store, definition=None, since=None, until=None, limits=None, **wh
 def test_a_lane_in_numbers(store):
     write(store, "recordings", run_row("run-1", 0, 3000, packets=12, bytes=1))
     write(store, "bins", *bins("run-1", {10: FULL, 11: FULL // 2, 500: 1000, 1500: FULL, 1600: 700}, quality=2))
-    write(store, "sources", {"ts_ns": START + 10 * MS, "source": "10.0.0.9", "bytes": 90_000, "packets": 3,
-                             "first_ns": START + 10 * MS, "last_ns": START + 10 * MS + 900_000},
-          {"ts_ns": START + 500 * MS, "source": "10.0.0.8", "bytes": 91_000, "packets": 3,
-           "first_ns": START + 500 * MS, "last_ns": START + 500 * MS + 900_000})
+    write(
+        store,
+        "sources",
+        {
+            "ts_ns": START + 10 * MS,
+            "source": "10.0.0.9",
+            "bytes": 90_000,
+            "packets": 3,
+            "first_ns": START + 10 * MS,
+            "last_ns": START + 10 * MS + 900_000,
+        },
+        {
+            "ts_ns": START + 500 * MS,
+            "source": "10.0.0.8",
+            "bytes": 91_000,
+            "packets": 3,
+            "first_ns": START + 500 * MS,
+            "last_ns": START + 500 * MS + 900_000,
+        },
+    )
     (report,) = reports_of(store)
     assert [(b["start_ns"] - START, b["duration_ns"]) for b in report.bursts] == [(10 * MS, 2 * MS), (1500 * MS, MS)]
     assert report.busiest_bin.wire_bytes == FULL and report.busiest_bin.ts_ns == START + 10 * MS
     assert (report.busiest_second.ts_ns, report.busiest_second.wire_bytes) == (START, FULL + FULL // 2 + 1000)
     assert (report.recorded_ns, report.burst_ns, report.packets) == (3000 * MS, 3 * MS, 10)
     assert report.distributions["gap"] == [1488 * MS]
-    assert [(s.source, s.bytes, s.burst_bytes) for s in report.sources] == [("10.0.0.9", 90_000, 90_000),
-                                                                            ("10.0.0.8", 91_000, 0)]
+    assert [(s.source, s.bytes, s.burst_bytes) for s in report.sources] == [
+        ("10.0.0.9", 90_000, 90_000),
+        ("10.0.0.8", 91_000, 0),
+    ]
     assert [(q.name, q.bins, q.packets) for q in report.qualities] == [("sw", 5, 10)]
     assert worst_first(report.bursts)[0]["start_ns"] == START + 10 * MS
 
@@ -71,12 +90,22 @@ def test_pauses_and_overlaps_of_recordings(store):
 
 
 def test_lanes_are_apart_by_width_and_speed_and_may_have_none(store):
-    write(store, "recordings", run_row("run-1", 0, 10), run_row("run-2", 0, 10, link_bps=None, host="cache-2"),
-          run_row("run-3", 20, 30, bin_ns=10 * MS), run_row("run-4", 0, 10, rack="r2", host="cache-3"))
+    write(
+        store,
+        "recordings",
+        run_row("run-1", 0, 10),
+        run_row("run-2", 0, 10, link_bps=None, host="cache-2"),
+        run_row("run-3", 20, 30, bin_ns=10 * MS),
+        run_row("run-4", 0, 10, rack="r2", host="cache-3"),
+    )
     write(store, "bins", *bins("run-1", {5: FULL}), *bins("run-2", {5: FULL}, host="cache-2"))
     reports = reports_of(store)
     assert [(r.lane.host, r.lane.bin_ns, len(r.bursts)) for r in reports] == [
-        ("cache-1", MS, 1), ("cache-1", 10 * MS, 0), ("cache-2", MS, 0), ("cache-3", MS, 0)]
+        ("cache-1", MS, 1),
+        ("cache-1", 10 * MS, 0),
+        ("cache-2", MS, 0),
+        ("cache-3", MS, 0),
+    ]
     assert reports[2].lane.link_bps is None
     assert [r.lane.host for r in reports_of(store, rack="r2")] == ["cache-3"]
     (given,) = reports_of(store, BurstDefinition(link_bps=10**9), host="cache-2", link_bps=10**9)

@@ -18,7 +18,7 @@ from latency_store import ORIGIN, store_case
 from storelib import write
 
 from mburst.__main__ import main
-from mburst.analysis.cause.evidence.switch import Counts
+from mburst.analysis.cause.evidence.switch import CountedWindows
 from mburst.analysis.cause.evidence.switch_counts import marks_met, not_dropped
 from mburst.analysis.cause.gather import gather
 from mburst.analysis.cause.scene import Evidence
@@ -28,13 +28,13 @@ ROWS = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 20), st.integers(0, 
 SPANS = st.lists(st.tuples(st.integers(-5, 130), st.integers(0, 30)), max_size=7)
 
 
-def windows_of(rows: list[tuple[int, int, int]]) -> Counts:
+def windows_of(rows: list[tuple[int, int, int]]) -> CountedWindows:
     """From gap before, length and packets of each."""
     begin, found = 0, []
     for gap, length, packets in rows:
         found.append((begin + gap, begin + gap + length, packets))
         begin = found[-1][1]
-    return Counts("c", *(np.array(side, dtype=float) for side in zip(*found, strict=True)))
+    return CountedWindows("c", *(np.array(side, dtype=float) for side in zip(*found, strict=True)))
 
 
 def placed(choices: list[list[int]], left: list[int]) -> int:
@@ -68,7 +68,7 @@ def test_a_port_loses_no_more_than_its_switch_counts_in_any_window(
 @given(st.lists(st.tuples(st.integers(0, 100), st.integers(1, 30), st.integers(0, 9)), max_size=8))
 def test_windows_that_overlap_are_taken_together(rows: list[tuple[int, int, int]]) -> None:
     start, length, packets = (np.array([row[k] for row in rows], dtype=float) for k in range(3))
-    joined = Counts("c", start, start + length, packets).joined()
+    joined = CountedWindows("c", start, start + length, packets).joined()
     assert joined.packets.sum() == packets.sum()
     assert (joined.start[1:] >= joined.end[:-1]).all()
     for tick in range(140):
@@ -90,8 +90,10 @@ def test_the_counters_of_the_switch(kind: str) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "said"),
-    [("unmarked", "marks packets in shorter queues (ECN), but did in only 0 %"),
-     ("marked-before", "were marked (ECN CE) by a queue before this port")],
+    [
+        ("unmarked", "marks packets in shorter queues (ECN), but did in only 0 %"),
+        ("marked-before", "were marked (ECN CE) by a queue before this port"),
+    ],
 )
 def test_marks_lower_a_verdict_that_nothing_else_does(kind: str, said: str) -> None:
     case = cases.build(kind, 0, Setting(seconds=12))
@@ -117,7 +119,7 @@ def test_marks_that_come_with_the_waits_do_not_contradict() -> None:
     waited = evidence.delays.total[late]
     for width in (1, 10, 1000):
         edges = np.arange(0, 12e9 + 1, width * MS)
-        every = Counts("c", edges[:-1], edges[1:], np.ones(len(edges) - 1))
+        every = CountedWindows("c", edges[:-1], edges[1:], np.ones(len(edges) - 1))
         port = case.scene.crossings[0].port
         found = marks_met(every, port, evidence.met[late], waited, 1e5)
         assert found is not None and found.stretches is not None and found.stretches.value == found.usual == 1
@@ -127,8 +129,8 @@ def test_marks_that_come_with_the_waits_do_not_contradict() -> None:
 COLUMNS = {"batch": "g", "device": "tor", "port": "p1"}
 
 
-@pytest.mark.parametrize("told", ["ports", "queues"])
-def test_counters_of_a_store(told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("table", ["ports", "queues"])
+def test_counters_of_a_store(table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A port that dropped nothing, by its own counter or by those of its queues, did not drop the probes; and its marks
     are in the answer."""
     case = cases.build("drops", 3, Setting(seconds=8))
@@ -136,8 +138,8 @@ def test_counters_of_a_store(told: str, tmp_path: Path, capsys: pytest.CaptureFi
     for k in range(80):
         window = {**COLUMNS, "window_start_ns": ORIGIN + k * 10**8, "ts_ns": ORIGIN + (k + 1) * 10**8}
         write(store, "queues", {**window, "queue": "0", "semantics": "gauge", "ecn_marked_packets": 5,
-                                "dropped_packets": 0 if told == "queues" else None})  # fmt: skip
-        if told == "ports":
+                                "dropped_packets": 0 if table == "queues" else None})  # fmt: skip
+        if table == "ports":
             write(store, "ports", {**window, "out_discards": 0})
     write(store, "links", {"batch": "g", "ts_ns": ORIGIN, "host": "h", "interface": "eth0", "device": "tor",
                            "port": "p1", "origin": "lldp", "present": True})  # fmt: skip

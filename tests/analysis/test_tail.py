@@ -12,7 +12,7 @@ from storelib import rows
 from mburst.analysis.cause.tail import (
     MS,
     Probes,
-    Rule,
+    TailRule,
     clock_offset,
     episodes,
     established,
@@ -84,15 +84,26 @@ STAMPS = ("app_send", "tx", "remote_rx", "remote_tx", "rx", "app_recv", "rtt")
 @settings(deadline=None, max_examples=30)
 @given(st.lists(st.tuples(*[st.none() | st.integers(1, 10**6) for _ in STAMPS], st.booleans()), min_size=1, max_size=8))
 def test_the_measure_and_the_latency_are_those_of_the_store(exchanges):
-    given_rows = [{**{f"{name}_ns": value for name, value in zip(STAMPS, stamps, strict=True)}, "tx_ns": stamps[1] or 0,
-                   "seq": i, "lost": lost} for i, (*stamps, lost) in enumerate(exchanges)]
+    given_rows = [
+        {
+            **{f"{name}_ns": value for name, value in zip(STAMPS, stamps, strict=True)},
+            "tx_ns": stamps[1] or 0,
+            "seq": i,
+            "lost": lost,
+        }
+        for i, (*stamps, lost) in enumerate(exchanges)
+    ]
     with in_memory(1) as con:
         con.register("given_rows", rows("probes", *given_rows))
         assert con.execute("SELECT measure_names()").fetchall() == [(list(MEASURES),)]
-        found = con.execute("SELECT measure, latency_ns FROM measured_probes('given_rows', 0, 2000000, "
-                            "CAST(NULL AS VARCHAR)) ORDER BY seq").fetchall()
-    columns = {name: np.array([np.nan if row[f"{name}_ns"] is None else row[f"{name}_ns"] for row in given_rows])
-               for name in STAMPS}
+        found = con.execute(
+            "SELECT measure, latency_ns FROM measured_probes('given_rows', 0, 2000000, "
+            "CAST(NULL AS VARCHAR)) ORDER BY seq"
+        ).fetchall()
+    columns = {
+        name: np.array([np.nan if row[f"{name}_ns"] is None else row[f"{name}_ns"] for row in given_rows])
+        for name in STAMPS
+    }
     ours = measured(Probes("a", "b", "udp", **columns, lost=np.array([row["lost"] for row in given_rows])))
     assert {measure or "" for measure, _ in found} == {ours.measure}
     latencies = np.array([np.nan if took is None else took for _, took in found], dtype=float)
@@ -106,7 +117,7 @@ def test_a_tail_is_established_ruled_out_or_open() -> None:
     assert established(3, 100, (0.99, 0.999)) is None
     for n, late, present in ((10_000, 11, False), (10_000, 150, True), (200, 0, None), (2000, 0, False)):
         exchange = probes(n, np.random.default_rng(2), wait=np.where(np.arange(n) < late, 9 * MS, 0.0))
-        assert find_tail(exchange, latency(exchange), Rule(), np.zeros(n, dtype=bool)).present is present
+        assert find_tail(exchange, latency(exchange), TailRule(), np.zeros(n, dtype=bool)).present is present
 
 
 def test_lost_probes_count_only_where_the_full_port_lost_them() -> None:
@@ -115,14 +126,14 @@ def test_lost_probes_count_only_where_the_full_port_lost_them() -> None:
     exposed = np.repeat(rng.random(1000) < 0.1, 10)
     anywhere = rng.random(10_000) < 0.02
     exchange.lost[:] = anywhere
-    tail = find_tail(exchange, latency(exchange), Rule(), exposed)
+    tail = find_tail(exchange, latency(exchange), TailRule(), exposed)
     assert tail.lost == anywhere.sum() and not tail.late_losses.any() and tail.present is False
     outages = np.repeat(rng.random(500) < 0.05, 20)  # rows of losses at times of their own, some of them exposed
     exchange.lost[:] = outages
-    tail = find_tail(exchange, latency(exchange), Rule(), exposed)
+    tail = find_tail(exchange, latency(exchange), TailRule(), exposed)
     assert (outages & exposed).any() and not tail.late_losses.any() and tail.present is False
     exchange.lost[:] = exposed & (rng.random(10_000) < 0.3)
-    tail = find_tail(exchange, latency(exchange), Rule(), exposed)
+    tail = find_tail(exchange, latency(exchange), TailRule(), exposed)
     assert tail.present and tail.late_losses.sum() == exchange.lost.sum()
 
 
@@ -146,9 +157,9 @@ def test_episodes_end_with_two_probes_on_time(kinds: list[str]) -> None:
     [([], 1e6), ([1e8], 1e6), ([1e9], 1e6), ([25e9], 2e5), ([1e11, 25e9], 2e5), ([1e11], 1e5), ([4e11], 1e5)],
 )
 def test_what_is_late_scales_with_the_slowest_link_unless_it_is_said(links: list[float], excess: float) -> None:
-    assert Rule().on(links).excess == pytest.approx(excess, rel=1e-6)
-    assert Rule(excess_ns=3e6).on(links).excess == 3e6
-    assert Rule().on(links).threshold(30e3) == pytest.approx(max(150e3, 30e3 + excess), rel=1e-6)
+    assert TailRule().on(links).excess == pytest.approx(excess, rel=1e-6)
+    assert TailRule(excess_ns=3e6).on(links).excess == 3e6
+    assert TailRule().on(links).threshold(30e3) == pytest.approx(max(150e3, 30e3 + excess), rel=1e-6)
 
 
 @pytest.mark.parametrize("drift", [-5e-5, 0.0, 4e-5])

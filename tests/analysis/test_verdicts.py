@@ -50,8 +50,7 @@ def test_what_looks_like_bursts_is_told_from_bursts(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind",
-    ["neighbour", "misread-faster", "misread-twice", "lossy-hop", "trains-mixed", "proportional", "microbursts"],
+    "kind", ["neighbour", "misread-faster", "misread-twice", "lossy-hop", "trains-mixed", "proportional", "microbursts"]
 )
 def test_what_was_not_recorded_as_it_was_said(kind: str) -> None:
     case = {**variants.BURSTS, **variants.NEGATIVE}[kind](kind, 0, BASE)
@@ -196,12 +195,7 @@ def test_the_same_seed_gives_the_same_evidence() -> None:
 
 
 @settings(deadline=None, max_examples=60)
-@given(
-    st.integers(1, 40),
-    st.integers(0, 10**6),
-    st.sets(st.sampled_from(STAMPS)),
-    st.sampled_from(SIDES),
-)
+@given(st.integers(1, 40), st.integers(0, 10**6), st.sets(st.sampled_from(STAMPS)), st.sampled_from(SIDES))
 def test_any_stamps_may_be_missing(n: int, seed: int, gone: set[str], direction: str) -> None:
     """Few probes, holes in every stamp, probes beyond the recording: an answer, and every nanosecond accounted for."""
     rng = np.random.default_rng(seed)

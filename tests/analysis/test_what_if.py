@@ -18,10 +18,10 @@ from storelib import write
 
 from mburst.__main__ import main
 from mburst.analysis.cause.gather import gather
-from mburst.analysis.whatif.frames import Pieces, queued
+from mburst.analysis.whatif.frames import ByteSpans, queued
 from mburst.analysis.whatif.moved_senders import STILL, in_waves, staggered
-from mburst.analysis.whatif.replay import Change, Replay, calibrate, predict, usual_changes, what_if
-from mburst.sql import Store
+from mburst.analysis.whatif.replay import Replay, WhatIfChange, calibrate, predict, usual_changes, what_if
+from mburst.sql import StoreFolder
 
 QUICK = Setting(seconds=4.0, rate=1000.0, load=0.05)
 
@@ -44,7 +44,7 @@ def test_frames_leave_as_one_by_one(came: list[tuple[float, float]], limit: floa
         return
     at, size = (np.array(column) for column in zip(*came, strict=True))
     rows = np.arange(len(at))
-    found = queued(Pieces(rows, rows, at, np.zeros(len(at)), size), 0.125, limit)
+    found = queued(ByteSpans(rows, rows, at, np.zeros(len(at)), size), 0.125, limit)
     left = fifo(Traffic(at, size, rows, rows), 1e9, limit)
     assert found.dropped.tolist() == np.isnan(left).tolist()
     assert found.left[~found.dropped] == pytest.approx(left[~found.dropped])
@@ -64,7 +64,7 @@ def test_what_a_sender_sends_stays_together(rows: list[tuple[int, int, float, fl
                                             most: int) -> None:  # fmt: skip
     """Moved are starts of senders, all of one by the same; nobody before its time, what has no sender not at all."""
     columns = [np.array(column) for column in zip(*sorted(rows), strict=True)]
-    given_ = Pieces(*columns)
+    given_ = ByteSpans(*columns)
     for moved in (staggered(given_, over, None), in_waves(given_, most, (0.125, 0.01), None)):
         by = moved.start - given_.start
         assert (by >= 0).all() and (by[given_.sender == STILL] == 0).all()
@@ -85,7 +85,7 @@ def test_predictions_are_those_of_packets() -> None:
     for seed, kind in enumerate(KINDS):
         case = drawn(kind, 900 + seed, seconds=4.0)
         replay = model(case)
-        for outcome in what_if(replay, [Change("as is"), *usual_changes(replay)]):
+        for outcome in what_if(replay, [WhatIfChange("as is"), *usual_changes(replay)]):
             truth, predicted = case.p99(outcome.change), outcome.quantiles_ns[1]
             assert predicted is not None and outcome.p99_range is not None
             if not outcome.unsure:
@@ -99,15 +99,15 @@ def test_predictions_are_those_of_packets() -> None:
 def test_one_sender_cannot_be_staggered() -> None:
     case = case_of(Made(senders=1, setting=QUICK), 5)
     replay = model(case)
-    staggered_ = predict(replay, Change("", stagger_ns=5e7))
-    assert staggered_.quantiles_ns == predict(replay, Change("", fan_in=1)).quantiles_ns
+    staggered_ = predict(replay, WhatIfChange("", stagger_ns=5e7))
+    assert staggered_.quantiles_ns == predict(replay, WhatIfChange("", fan_in=1)).quantiles_ns
     assert staggered_.quantiles_ns[1] == pytest.approx(replay.modelled.quantiles_ns[1], rel=0.02)
-    assert staggered_.quantiles_ns[1] == pytest.approx(case.p99(Change("", stagger_ns=5e7)), rel=0.1)
+    assert staggered_.quantiles_ns[1] == pytest.approx(case.p99(WhatIfChange("", stagger_ns=5e7)), rel=0.1)
 
 
 def test_bursts_of_two_speeds_at_a_faster_link() -> None:
     case = case_of(Made(speeds=(1.5, 12.0), setting=QUICK), 6)
-    change = Change("", link_bps=2.5e9)
+    change = WhatIfChange("", link_bps=2.5e9)
     assert predict(model(case), change).quantiles_ns[1] == pytest.approx(case.p99(change), rel=0.15)
 
 
@@ -115,11 +115,11 @@ def test_unknown_senders_give_a_range() -> None:
     """Nobody knows who sent: from one sender that cannot be staggered to many that can."""
     case = case_of(Made(setting=QUICK), 7)
     replay = model(replace(case, rows=type(case.rows)(*(column[:0] for column in case.rows))))
-    outcome = predict(replay, Change("", stagger_ns=1e8))
+    outcome = predict(replay, WhatIfChange("", stagger_ns=1e8))
     assert "not known who sent" in outcome.unsure and outcome.p99_range is not None
     low, high = outcome.p99_range
-    assert low < case.p99(Change("", stagger_ns=1e8)) < high and high > 10 * low
-    assert not predict(replay, Change("", link_bps=1e10)).unsure
+    assert low < case.p99(WhatIfChange("", stagger_ns=1e8)) < high and high > 10 * low
+    assert not predict(replay, WhatIfChange("", link_bps=1e10)).unsure
 
 
 @pytest.mark.parametrize("seed", [8, 9])
@@ -129,10 +129,10 @@ def test_a_full_buffer_is_noticed_by_its_waits(seed: int) -> None:
     case = case_of(Made(buffer_ns=8e6, setting=setting), seed)
     replay = model(case)
     assert "one depth" in replay.lost_bytes
-    deeper = predict(replay, Change("", buffer_bytes=1e8))
+    deeper = predict(replay, WhatIfChange("", buffer_bytes=1e8))
     assert "not known how much came" in deeper.unsure and deeper.p99_range is not None
     assert np.isinf(deeper.p99_range[1])
-    for change in (Change("", link_bps=2.5e9), Change("", stagger_ns=1e7), Change("", fan_in=4)):
+    for change in (WhatIfChange("", link_bps=2.5e9), WhatIfChange("", stagger_ns=1e7), WhatIfChange("", fan_in=4)):
         outcome = predict(replay, change)
         assert outcome.p99_range is not None and outcome.p99_range[1] >= 0.9 * case.p99(change)
     assert not model(case_of(Made(setting=setting), seed)).lost_bytes
@@ -148,14 +148,14 @@ def test_what_tcp_repeated_is_in_the_model_and_in_the_measurement() -> None:
     measured, modelled = (outcome.quantiles_ns[1] for outcome in (replay.recorded, replay.modelled))
     assert measured is not None and measured > 1.5e8 and modelled == pytest.approx(measured, rel=0.1)
     assert len(replay.met) == np.isfinite(evidence.delays.total).sum()
-    faster = predict(replay, Change("", link_bps=2.5 * replay.link_bps))
+    faster = predict(replay, WhatIfChange("", link_bps=2.5 * replay.link_bps))
     assert faster.p99_range is not None and faster.p99_range[1] >= measured and "not known how much" in faster.unsure
-    assert (predict(replay, Change("", priority=True)).quantiles_ns[1] or 0) < 1e7
+    assert (predict(replay, WhatIfChange("", priority=True)).quantiles_ns[1] or 0) < 1e7
 
 
 def stored(folder: Path, case: PacketCase) -> Path:
     """The case as a recorder would have left it."""
-    store = Store.create(folder)
+    store = StoreFolder.create(folder)
     port, rows = case.scene.crossings[0].port, case.rows
     bytes_ = np.diff(port.carried)
     write(store, "recordings", {**LANE, "link_bps": int(port.link_bps), "bin_ns": port.bin_ns, "start_ns": ORIGIN,
@@ -180,7 +180,7 @@ def test_through_the_store_and_the_command_line(tmp_path: Path, capsys: pytest.C
     assert main([*arguments, "--json"]) == 0
     payload = json.loads(capsys.readouterr().out)
     assert payload["model"]["senders"] == 4 and payload["model"]["known_senders"] > 0.95
-    changes = [Change("", link_bps=2.5e9), Change("", stagger_ns=4e7), Change("", fan_in=2)]
+    changes = [WhatIfChange("", link_bps=2.5e9), WhatIfChange("", stagger_ns=4e7), WhatIfChange("", fan_in=2)]
     for change, outcome in zip(changes, payload["changes"], strict=False):
         assert outcome["p99_ns"] == pytest.approx(case.p99(change), rel=0.25), change
         assert outcome["p99_low_ns"] <= outcome["p99_ns"] <= outcome["p99_high_ns"]
@@ -188,9 +188,7 @@ def test_through_the_store_and_the_command_line(tmp_path: Path, capsys: pytest.C
     assert "Cannot be predicted" not in capsys.readouterr().out
 
 
-def test_what_cannot_be_predicted_is_said_with_its_range(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_predicted_is_said_with_its_range(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     case = case_of(Made(buffer_ns=8e6, setting=QUICK), 9)
     folder, page = str(stored(tmp_path / "s", case)), tmp_path / "page.html"
     assert main(["what-if", folder, "--buffer", "100MB"]) == 0

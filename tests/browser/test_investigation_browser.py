@@ -11,12 +11,12 @@ from latency_cases import Case, Setting, build
 from latency_store import LANE, ORIGIN, store_case
 from storelib import write
 
-from mburst.analysis.answers.investigate import Investigation, investigate
+from mburst.analysis.answers.investigate import InvestigationResult, investigate
 from mburst.analysis.bursts.find import BurstDefinition
 from mburst.analysis.cause.read import Question
 from mburst.dashboards.investigation.facts import facts
 from mburst.dashboards.investigation.page import write_page
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 HOSTILE = '<a href="https://evil.example/">x</a><img src=x onerror=alert(1)>`</script>'
 PLOT = """title => {
@@ -26,7 +26,7 @@ PLOT = """title => {
 }"""
 
 
-def add_requests(store: Store, case: Case) -> None:
+def add_requests(store: StoreFolder, case: Case) -> None:
     """Before each burst the host asks its eight senders."""
     rows = [
         {**LANE, "recording_id": "o", "direction": "out", "source": "10.9.9.9", "ts_ns": ORIGIN + int(begin) - 10**6,
@@ -39,7 +39,7 @@ def add_requests(store: Store, case: Case) -> None:
     write(store, "sources", *rows)
 
 
-def add_windows(store: Store, case: Case) -> None:
+def add_windows(store: StoreFolder, case: Case) -> None:
     """Queue windows of 10 ms, in bursts as deep as what is left of them once they have come."""
     starts, ends = case.scene.bursts[0]
     window = np.arange(int(case.setting.seconds * 100)) * 10**7
@@ -51,7 +51,7 @@ def add_windows(store: Store, case: Case) -> None:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Investigation, str]]:
+def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[InvestigationResult, str]]:
     """Investigations and their pages by name: `bursts`; `hostile`, whose names come from an attacker; `empty`, of a
     recording without probes."""
     folder, pages = tmp_path_factory.mktemp("investigations"), {}
@@ -62,7 +62,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Investigat
             seen = replace(case, scene=replace(case.scene, probes=replace(case.scene.probes, src=HOSTILE)))
         store = store_case(folder / name, seen)
         if name == "empty":
-            store = Store.create(folder / "nothing")
+            store = StoreFolder.create(folder / "nothing")
             write(store, "recordings", LANE)
             write(store, "bins", {**LANE, "ts_ns": ORIGIN, "wire_bytes": 84})
         add_requests(store, case)

@@ -12,7 +12,7 @@ from browserlib import Reader
 from livestore import RUN, SECOND, Growing, Server, filled
 from reportlib import BIN, FULL, SHORT, START
 
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 pytest.importorskip("uvicorn")
 
@@ -65,11 +65,16 @@ class LiveReader(Reader):
 
     def stand(self, start_ns, end_ns):
         """Go to a time by its link, and wait until its own cells are drawn."""
-        self.page.evaluate("([from, to]) => { location.hash = `lane=${view.lane.id}&from=${from}&to=${to}`; }",
-                           [iso(start_ns), iso(end_ns)])
-        self.wait("([a, b]) => view.still && view.range && Math.abs(view.range[0] - a) < 1000 && "
-                  "view.still.start <= a && view.still.end >= b && view.timeline.lane.base === view.still.base && "
-                  "!view.timeline.drawing", [start_ns - day_of(start_ns), end_ns - day_of(start_ns)])
+        self.page.evaluate(
+            "([from, to]) => { location.hash = `lane=${view.lane.id}&from=${from}&to=${to}`; }",
+            [iso(start_ns), iso(end_ns)],
+        )
+        self.wait(
+            "([a, b]) => view.still && view.range && Math.abs(view.range[0] - a) < 1000 && "
+            "view.still.start <= a && view.still.end >= b && view.timeline.lane.base === view.still.base && "
+            "!view.timeline.drawing",
+            [start_ns - day_of(start_ns), end_ns - day_of(start_ns)],
+        )
 
 
 def day_of(ns: int) -> int:
@@ -137,8 +142,10 @@ def test_a_page_of_another_size_is_drawn_anew(open_page, recorded):
     reader.stand(begin - 10 * BIN, begin + 10 * BIN)
     for size in ({"width": 700, "height": 900}, {"width": 1700, "height": 700}):
         reader.page.set_viewport_size(size)
-        reader.wait("view.steps === view.timeline.steps() && "
-                    "view.timeline.lines.canvas.width === view.timeline.place.clientWidth && !view.timeline.drawing")
+        reader.wait(
+            "view.steps === view.timeline.steps() && "
+            "view.timeline.lines.canvas.width === view.timeline.place.clientWidth && !view.timeline.drawing"
+        )
         assert reader.page.evaluate(INK, 75), size
         assert reader.page.evaluate("view.timeline.lines.canvas.height === view.timeline.place.clientHeight")
         reader.wait("""() => {
@@ -150,8 +157,10 @@ def test_a_page_without_a_width_keeps_its_drawing(open_page, recorded):
     reader = open_page(recorded.url)
     begin = START + SHORT * BIN
     reader.stand(begin - 10 * BIN, begin + 10 * BIN)
-    reader.page.evaluate("async () => { const body = document.querySelector('main'); body.style.display = 'none'; "
-                         "await view.draw(); await view.heat.refresh(); body.style.display = ''; }")
+    reader.page.evaluate(
+        "async () => { const body = document.querySelector('main'); body.style.display = 'none'; "
+        "await view.draw(); await view.heat.refresh(); body.style.display = ''; }"
+    )
     assert reader.page.evaluate(INK, 75)
     assert not reader.page.locator("#trouble").is_visible()
     assert reader.troubles == []
@@ -202,7 +211,7 @@ def test_new_bins_and_bursts_appear_by_themselves(open_page, growing):
 
 
 def test_a_page_that_came_first_begins_with_the_recording(browser, tmp_path):
-    server = Server(Store.create(tmp_path / "store").path)
+    server = Server(StoreFolder.create(tmp_path / "store").path)
     context = browser.new_context()
     try:
         page = context.new_page()
@@ -235,11 +244,15 @@ def test_it_survives_a_restart_of_the_server(open_page, growing):
     begin = store.burst()
     again = Server(store.store.path, port=server.port)
     try:
-        reader.wait("edge => view.tape.edge >= edge && document.documentElement.dataset.connected === 'true'",
-                    store.at - day_of(store.at))
-        reader.wait("([a, b]) => { const t = view.timeline.found.largest; "
-                    "return t.y.some((v, i) => v > 99 && t.x[i] < b && (t.x[i + 1] ?? b) > a); }",
-                    [seconds(begin), seconds(begin + 2 * BIN)])
+        reader.wait(
+            "edge => view.tape.edge >= edge && document.documentElement.dataset.connected === 'true'",
+            store.at - day_of(store.at),
+        )
+        reader.wait(
+            "([a, b]) => { const t = view.timeline.found.largest; "
+            "return t.y.some((v, i) => v > 99 && t.x[i] < b && (t.x[i + 1] ?? b) > a); }",
+            [seconds(begin), seconds(begin + 2 * BIN)],
+        )
         assert all("WebSocket" in trouble for trouble in reader.troubles)  # the browser's own words for the gap
     finally:
         again.stop()
@@ -327,9 +340,19 @@ def test_time_that_was_not_recorded_is_not_drawn_as_idle(open_page, growing):
     store.rest(10_000)
     store.append([0] * 4_000 + [FULL])
     end = store.at - day_of(store.at)
-    wanted = {-CELL_NS: "nothing", 0: "busy", CELL_NS: "idle", 2 * SECOND - CELL_NS: "idle", 2 * SECOND: "busy",
-              2 * SECOND + CELL_NS: "nothing", 3 * SECOND: "nothing", 4 * SECOND: "nothing",
-              4 * SECOND + SECOND // 2: "idle", end - begin - BIN: "busy", end - begin + CELL_NS: "nothing"}
+    wanted = {
+        -CELL_NS: "nothing",
+        0: "busy",
+        CELL_NS: "idle",
+        2 * SECOND - CELL_NS: "idle",
+        2 * SECOND: "busy",
+        2 * SECOND + CELL_NS: "nothing",
+        3 * SECOND: "nothing",
+        4 * SECOND: "nothing",
+        4 * SECOND + SECOND // 2: "idle",
+        end - begin - BIN: "busy",
+        end - begin + CELL_NS: "nothing",
+    }
     for _ in ("as it came", "all at once"):
         reader.wait(f"end => view.heat.shown && ({CELLS})([end - {BIN}])[0] === 'busy'", end)
         assert reader.page.evaluate(CELLS, [begin + at for at in wanted]) == list(wanted.values())
@@ -338,7 +361,13 @@ def test_time_that_was_not_recorded_is_not_drawn_as_idle(open_page, growing):
     reader.page.select_option("#by", "interface")
     reader.wait("view.heat.shown?.rows.length === 1")
     assert reader.page.evaluate(CELLS, [begin + second * SECOND for second in range(-1, 5)]) == [
-        "nothing", "busy", "idle", "busy", "nothing", "busy"]
+        "nothing",
+        "busy",
+        "idle",
+        "busy",
+        "nothing",
+        "busy",
+    ]
     assert reader.troubles == []
 
 
@@ -367,9 +396,11 @@ def test_nothing_leaves_and_nothing_complains(open_page, recorded):
     assert all(url.startswith((recorded.url, "data:")) for url in reader.requests), reader.requests
 
 
-@pytest.mark.parametrize("look", [{}, {"color_scheme": "dark"},
-                                  {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}],
-                         ids=["light", "dark", "phone"])
+@pytest.mark.parametrize(
+    "look",
+    [{}, {"color_scheme": "dark"}, {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}],
+    ids=["light", "dark", "phone"],
+)
 def test_axe_finds_nothing(open_page, recorded, look):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     reader = open_page(recorded.url, **look)

@@ -20,10 +20,20 @@ def page(page_with):
 @pytest.mark.parametrize("width", [10_000_000, 9_900_000, 9_600_000, 7_000_000, 300_000_000, 400_000_000, SECOND])
 def test_every_cell_is_in_its_second(page, width):
     first, count = 5 * SECOND // width, 7 * SECOND // width
-    columns = dict(page.evaluate(COLUMNS, {
-        "width": width, "bin": width, "from": first * width, "start": first * width, "cells": list(range(count)),
-        "largest": list(range(1, count + 1)),
-        "coverage": {"start": [first * width], "end": [(first + count) * width]}}))
+    columns = dict(
+        page.evaluate(
+            COLUMNS,
+            {
+                "width": width,
+                "bin": width,
+                "from": first * width,
+                "start": first * width,
+                "cells": list(range(count)),
+                "largest": list(range(1, count + 1)),
+                "coverage": {"start": [first * width], "end": [(first + count) * width]},
+            },
+        )
+    )
     begin = {number: (first + number - 1) * width for number in range(1, count + 1)}
     for second in range(6, 11):
         assert set(columns[second]) == {number for number, at in begin.items() if at // SECOND == second}

@@ -62,9 +62,21 @@ def expected(x, y, steps, filled):
 @given(st.lists(st.tuples(STEP, st.none() | PLACE), min_size=2, max_size=30), st.booleans(), st.booleans())
 def test_every_pixel_is_what_the_points_say(page, points, steps, filled):
     x, y = list(accumulate((step for step, _ in points), initial=Fraction(-2)))[1:], [place for _, place in points]
-    found = page.evaluate(DRAW, {
-        "x": [*map(float, x)], "y": [None if at is None else float(at) for at in y], "steps": steps, "filled": filled,
-        "width": WIDTH, "height": HEIGHT, "zero": ZERO})
-    wrong = [(row, column, found[row * WIDTH + column], wanted) for row, column, wanted in expected(x, y, steps, filled)
-             if found[row * WIDTH + column] != wanted]
+    found = page.evaluate(
+        DRAW,
+        {
+            "x": [*map(float, x)],
+            "y": [None if at is None else float(at) for at in y],
+            "steps": steps,
+            "filled": filled,
+            "width": WIDTH,
+            "height": HEIGHT,
+            "zero": ZERO,
+        },
+    )
+    wrong = [
+        (row, column, found[row * WIDTH + column], wanted)
+        for row, column, wanted in expected(x, y, steps, filled)
+        if found[row * WIDTH + column] != wanted
+    ]
     assert not wrong, (x, y, wrong[:5])

@@ -10,13 +10,13 @@ from browserlib import CHROMIUM, FLAGS
 from racklib import fill, report
 
 from mburst.dashboards.rack import page
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     root = tmp_path_factory.mktemp("rack-browser")
-    store = Store.create(root / "store")
+    store = StoreFolder.create(root / "store")
     hosts = {f"host-{i:02}": [(j * 3_600_000 + i * 977, 3 + (i + j) % 20) for j in range(i)] for i in range(12)}
     fill(store, hosts, senders=[f"10.0.0.{i}" for i in range(1, 6)])
     page.write(report(store), root / "out")
@@ -57,8 +57,18 @@ def test_it_prints(folder, tmp_path):
     if not CHROMIUM.exists() or not shutil.which("pdftotext"):
         pytest.skip("needs chromium and pdftotext (poppler-utils)")
     target = tmp_path / "report.pdf"
-    subprocess.run([CHROMIUM, *FLAGS, "--no-pdf-header-footer", f"--print-to-pdf={target}",
-                    f"file://{next(folder.glob('rack-*.html'))}"], check=True, capture_output=True, timeout=120)
+    subprocess.run(
+        [
+            CHROMIUM,
+            *FLAGS,
+            "--no-pdf-header-footer",
+            f"--print-to-pdf={target}",
+            f"file://{next(folder.glob('rack-*.html'))}",
+        ],
+        check=True,
+        capture_output=True,
+        timeout=120,
+    )
     text = subprocess.run(["pdftotext", "-layout", target, "-"], check=True, capture_output=True, text=True).stdout
     pages = text.count("\f")
     assert 2 <= pages <= 6

@@ -9,7 +9,7 @@ from browserlib import Reader
 from reportlib import BIN, LONG, PROBE, SHORT, START
 
 from mburst.analysis.answers.host import Limits
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 ZERO = START // 60_000_000_000 * 60_000_000_000
 
@@ -19,7 +19,7 @@ def pages(tmp_path_factory):
     """Reports by name: `plain`; `hostile`, whose names come from an attacker; `coarse`, with more bins than fit."""
     folder, made = tmp_path_factory.mktemp("browser"), {}
     for name in ("plain", "hostile"):
-        store = Store.create(folder / f"store-{name}")
+        store = StoreFolder.create(folder / f"store-{name}")
         reportlib.fill(store, hostile=name == "hostile")
         made[name] = reportlib.written(store, folder / name)
         if name == "plain":
@@ -95,8 +95,10 @@ def test_a_burst_of_200_us_is_seen_at_every_zoom(open_page):
     assert len(seconds) >= reportlib.SECONDS
     middle = at(SHORT + 1)
     for span in np.geomspace(20, 0.002, 12):
-        reader.page.evaluate("range => Plotly.relayout(document.querySelector('.timeline'), {'xaxis.range': range})",
-                             [middle - span / 2, middle + span / 2])
+        reader.page.evaluate(
+            "range => Plotly.relayout(document.querySelector('.timeline'), {'xaxis.range': range})",
+            [middle - span / 2, middle + span / 2],
+        )
         reader.page.wait_for_timeout(60)
         assert largest_between(reader, SHORT, SHORT + 2) == 100.0
     assert "every bin of 100 µs by itself" in reader.page.locator(".step").text_content()
@@ -236,11 +238,13 @@ def test_controls_and_regions_have_names(plain):
 def test_probed_paths_are_drawn_and_their_tail_is_in_the_figure(open_page):
     reader = open_page()
     drawn = reader.page.evaluate(
-        "() => [...document.querySelectorAll('[data-figure]')].map(place => [place.dataset.figure, place.data.length])")
+        "() => [...document.querySelectorAll('[data-figure]')].map(place => [place.dataset.figure, place.data.length])"
+    )
     assert [name for name, traces in drawn if traces] == ["distribution", "time"]
     x, y = reader.page.evaluate(
         "() => { const trace = document.querySelector('[data-figure=distribution]')._fullData[0];"
-        " return [[...trace.x], [...trace.y]]; }")
+        " return [[...trace.x], [...trace.y]]; }"
+    )
     slowest = max(20_000 + i % 7 - 3 + 10**7 * (i == 500) for i in range(2000))
     assert x[-1] == slowest and y == sorted(y) and y[-1] > 3
     assert reader.troubles == []

@@ -22,11 +22,7 @@ SHB, IDB, PB, SPB, NRB, ISB, EPB, DSB, CUSTOM = 0x0A0D0D0A, 1, 2, 3, 4, 5, 6, 10
 
 
 def pcap_header(
-    order: str = "<",
-    magic: int = MAGIC_NS,
-    linktype: int = 1,
-    snaplen: int = 65535,
-    version: tuple[int, int] = (2, 4),
+    order: str = "<", magic: int = MAGIC_NS, linktype: int = 1, snaplen: int = 65535, version: tuple[int, int] = (2, 4)
 ) -> bytes:
     extra = b"\0\0\0\0" if magic in (MAGIC_IXIA_HW, MAGIC_IXIA_SW) else b""
     return struct.pack(order + "IHHiIII", magic, *version, 0, 0, snaplen, linktype) + extra

@@ -107,8 +107,15 @@ class Driver:
         return [self.decoded() for _ in frames]
 
     def trains(
-        self, frames: list[Frame], linktype: int, *, fcs: int = 0, inner: bool = False, mtu: int = 0,
-        layout: Layout = "frames", widths: tuple[int, int] = (10_000, 1_000_000),
+        self,
+        frames: list[Frame],
+        linktype: int,
+        *,
+        fcs: int = 0,
+        inner: bool = False,
+        mtu: int = 0,
+        layout: Layout = "frames",
+        widths: tuple[int, int] = (10_000, 1_000_000),
     ) -> list[Train]:
         command = {"frames": b"T", "ns": b"N", "us": b"U"}[layout]
         self.send(command + struct.pack("<2q", *widths), frames, linktype, fcs, inner, mtu)

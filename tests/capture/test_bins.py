@@ -120,19 +120,27 @@ def test_bins_and_senders_agree_with_the_oracle(frames, bin_ns, source_bin_ns, w
     } == dict(oracle.bins)
     assert len(bins) == len(oracle.bins)
     expected = {
-        key: (sum(f.size for f in group), len(group), len({f.flow for f in group}), 1,
-              min(f.ts_ns for f in group), max(f.ts_ns for f in group))
+        key: (
+            sum(f.size for f in group),
+            len(group),
+            len({f.flow for f in group}),
+            1,
+            min(f.ts_ns for f in group),
+            max(f.ts_ns for f in group),
+        )
         for key, group in oracle.senders.items()
     }
     assert {
         (row["clock_epoch"], row["ts_ns"], row["source"]): tuple(
-            row[name] for name in ("bytes", "packets", "flows", "members", "first_ns", "last_ns"))
+            row[name] for name in ("bytes", "packets", "flows", "members", "first_ns", "last_ns")
+        )
         for row in senders
     } == expected
     assert len(senders) == len(expected)
     for row in senders:
-        ports = [1000 + flow
-                 for flow in {f.flow for f in oracle.senders[row["clock_epoch"], row["ts_ns"], row["source"]]}]
+        ports = [
+            1000 + flow for flow in {f.flow for f in oracle.senders[row["clock_epoch"], row["ts_ns"], row["source"]]}
+        ]
         assert row["destination_port"] == 11211 and row["source_port"] == (ports[0] if len(ports) == 1 else 0)
     [lane] = lanes
     assert (lane["late"], lane["late_bytes"]) == (len(oracle.late), sum(f.size for f in oracle.late))
@@ -180,13 +188,17 @@ def test_trains_count_like_single_frames(seed, jitter):
     stamps = START_NS + np.cumsum(random.integers(0, 9000, 600)) + random.integers(0, jitter + 1, 600)
     for ts in stamps:
         if not frames or random.random() < 0.15:
-            fixed = {"sender": int(random.integers(0, 3)), "flow": int(random.integers(0, 2)),
-                     "outgoing": bool(random.integers(0, 2))}
+            fixed = {
+                "sender": int(random.integers(0, 3)),
+                "flow": int(random.integers(0, 2)),
+                "outgoing": bool(random.integers(0, 2)),
+            }
             is_tcp = bool(random.integers(0, 2))
         size = int(random.choice([54, 60, 61, 200, 1514, 4000]))
         sequence = sequence + size - 54 if random.random() < 0.8 else max(0, sequence - int(random.choice(BACK)))
-        frames.append(Frame(int(ts), size=size, sequence=sequence if is_tcp else None, ce=bool(random.random() < 0.1),
-                            **fixed))
+        frames.append(
+            Frame(int(ts), size=size, sequence=sequence if is_tcp else None, ce=bool(random.random() < 0.1), **fixed)
+        )
     trains, singles = record(frames), record(frames, inner=True)  # which reads every frame on its own
     for part in range(4):
         assert trains[part] == singles[part]
@@ -230,8 +242,10 @@ def test_retransmits_are_sequences_that_went_back():
     sizes = 14 + 20 + 20 + 100
     sequences = [100, 200, 300, 200, 400, 300, 500, 0xFFFFFFC0]
     frames = [Frame(START_NS + i * 1000, 1, sizes, sequence=s) for i, s in enumerate(sequences)]
-    wrapping = [Frame(START_NS + 100_000 + i * 1000, 2, sizes, sequence=s)
-                for i, s in enumerate([0xFFFFFF00, 0xFFFFFF64, 0xFFFFFFC8, 0x2C, 0xFFFFFFC8])]
+    wrapping = [
+        Frame(START_NS + 100_000 + i * 1000, 2, sizes, sequence=s)
+        for i, s in enumerate([0xFFFFFF00, 0xFFFFFF64, 0xFFFFFFC8, 0x2C, 0xFFFFFFC8])
+    ]
     bins, _, [lane], _ = record(frames + wrapping, bin_ns=100_000)
     assert [row["retransmits"] for row in bins] == [3, 1]
     assert lane["retransmits"] == 4
@@ -266,7 +280,8 @@ def test_two_hosts_alone_are_told_apart_and_the_doubt_is_said():
 def test_of_two_hosts_that_received_as_much_it_is_always_the_same_one():
     frames = [Frame(START_NS + i * 1000, 1, 100, outgoing=bool(i % 2)) for i in range(100)]
     assert {record(frames)[3]["inferred"][:52] for _ in range(20)} == {
-        "both 02:00:00:00:00:01 and 02:00:00:00:ff:ff are in "}
+        "both 02:00:00:00:00:01 and 02:00:00:00:ff:ff are in "
+    }
 
 
 def test_a_mirror_port_is_one_direction_and_says_so():

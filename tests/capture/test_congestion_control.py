@@ -12,9 +12,10 @@ from capture_builder import pcap_header, pcap_record
 from capture_rows import read_rows
 from decode_tool import Frame, driver
 from decode_words import CE, CNP, PAUSE, TRUNCATED
+from flow_control_frames import CONTROL, by_class
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scapy.contrib.mac_control import MACControlClassBasedFlowControl, MACControlPause
+from scapy.contrib.mac_control import MACControlPause
 from scapy.contrib.roce import BTH, cnp
 from scapy.layers.inet import IP, UDP, IPOption_NOP
 from scapy.layers.inet6 import IPv6
@@ -24,13 +25,12 @@ from scapy.packet import Packet, Raw
 
 from mburst.__main__ import main
 from mburst.capture import Capture
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 START_NS = 1_700_000_000 * 10**9
 BIN_NS = 100_000
 ETHER = Ether(src="02:00:00:00:00:02", dst="02:00:00:00:00:01")
 ADDRESSES = {"src": "10.0.0.2", "dst": "10.0.0.1"}
-CONTROL = Ether(src="02:00:00:00:00:02", dst="01:80:c2:00:00:01", type=0x8808)
 NOTIFICATION = cnp(dqpn=7)
 DATA = BTH(opcode="RC_RDMA_WRITE_MIDDLE", dqpn=7) / Raw(bytes(1024))
 Times = dict[int, int]  # pause times by class
@@ -38,11 +38,6 @@ Times = dict[int, int]  # pause times by class
 
 def roce(inside: Packet, ip: Packet | None = None) -> Packet:
     return ETHER / (ip or IP(**ADDRESSES)) / UDP(sport=49152, dport=4791) / inside
-
-
-def by_class(times: Times) -> Packet:
-    fields = {f"c{i}_enabled": 1 for i in times} | {f"c{i}_pause_time": time for i, time in times.items()}
-    return CONTROL / MACControlClassBasedFlowControl(**fields)
 
 
 def marks(packet: Packet, linktype: int = 1, **options: Any) -> int:
@@ -58,12 +53,15 @@ def record(tmp_path: Path, packets: Iterable[tuple[int, Packet]]) -> Path:
     return path
 
 
-@pytest.mark.parametrize("packet", [
-    roce(NOTIFICATION),
-    roce(NOTIFICATION, IPv6(src="fd00::2", dst="fd00::1")),
-    roce(NOTIFICATION, IP(**ADDRESSES, options=[IPOption_NOP()] * 8)),
-    ETHER / Dot1Q(vlan=5) / roce(NOTIFICATION)[IP],
-])
+@pytest.mark.parametrize(
+    "packet",
+    [
+        roce(NOTIFICATION),
+        roce(NOTIFICATION, IPv6(src="fd00::2", dst="fd00::1")),
+        roce(NOTIFICATION, IP(**ADDRESSES, options=[IPOption_NOP()] * 8)),
+        ETHER / Dot1Q(vlan=5) / roce(NOTIFICATION)[IP],
+    ],
+)
 def test_congestion_notifications_are_marked(packet: Packet) -> None:
     assert marks(packet) == CNP
 
@@ -81,7 +79,8 @@ def test_notifications_in_a_tunnel_count_where_it_is_looked_into() -> None:
 
 
 @pytest.mark.parametrize(
-    "prefix", [CONTROL, Ether(dst="02:00:00:00:00:01", type=0x8808), CookedLinux(proto=0x8808, lladdrlen=6)])
+    "prefix", [CONTROL, Ether(dst="02:00:00:00:00:01", type=0x8808), CookedLinux(proto=0x8808, lladdrlen=6)]
+)
 def test_a_pause_of_the_link_is_of_all_classes(prefix: Packet) -> None:
     data = bytes(prefix / MACControlPause(pause_time=300))
     [packet] = driver().decode([Frame(data, len(data))], 1 if isinstance(prefix, Ether) else 113)
@@ -109,10 +108,16 @@ def test_what_is_cut_off_is_said_and_not_guessed() -> None:
 
 def test_each_is_counted_in_its_bin_and_as_bytes(tmp_path: Path) -> None:
     packets = [
-        (0, CONTROL / MACControlPause(pause_time=100)), (0, CONTROL / MACControlPause(pause_time=50)),
-        (1, by_class({3: 65535})), (1, by_class({4: 10, 3: 20})),
-        (2, by_class({3: 0})), (2, CONTROL / MACControlPause(pause_time=0)),
-        (3, roce(NOTIFICATION)), (3, roce(DATA)), (3, roce(NOTIFICATION)), (3, roce(NOTIFICATION)),
+        (0, CONTROL / MACControlPause(pause_time=100)),
+        (0, CONTROL / MACControlPause(pause_time=50)),
+        (1, by_class({3: 65535})),
+        (1, by_class({4: 10, 3: 20})),
+        (2, by_class({3: 0})),
+        (2, CONTROL / MACControlPause(pause_time=0)),
+        (3, roce(NOTIFICATION)),
+        (3, roce(DATA)),
+        (3, roce(NOTIFICATION)),
+        (3, roce(NOTIFICATION)),
         (4, CONTROL / Raw(b"\0\2" + bytes(44))),  # another MAC control frame
     ]
     path = record(tmp_path, packets)
@@ -120,7 +125,12 @@ def test_each_is_counted_in_its_bin_and_as_bytes(tmp_path: Path) -> None:
     bins, senders = read_rows(capture)
     names = ("cnp_packets", "pause_frames", "resume_frames", "pause_quanta", "pause_classes")
     assert [tuple(row[name] for name in names) for row in bins] == [
-        (0, 2, 0, 150, 0xFF), (0, 2, 0, 65555, 0b11000), (0, 0, 2, 0, 0), (3, 0, 0, 0, 0), (0, 0, 0, 0, 0)]
+        (0, 2, 0, 150, 0xFF),
+        (0, 2, 0, 65555, 0b11000),
+        (0, 0, 2, 0, 0),
+        (3, 0, 0, 0, 0),
+        (0, 0, 0, 0, 0),
+    ]
     assert sum(row["bytes"] for row in bins) == sum(len(bytes(packet)) for _, packet in packets)
     assert {"02:00:00:00:00:02", "10.0.0.2"} == {row["source"] for row in senders}
     [lane] = capture.lanes
@@ -140,8 +150,41 @@ def test_both_are_in_sql_and_the_recording_says_so(tmp_path: Path, capsys: pytes
     path = record(tmp_path, [(0, by_class({3: 65535})), (5, roce(NOTIFICATION)), (5, roce(NOTIFICATION))])
     assert main(["record", str(path), "-o", str(tmp_path / "s"), "--link", "10G"]) == 0
     said = capsys.readouterr().out
-    assert "1 pause frames ask" in said and "2 congestion notifications of RoCEv2" in said
-    answer = Store.open(tmp_path / "s").connect().execute(
-        "SELECT CAST(sum(cnp_packets) AS INT), CAST(sum(pause_frames) AS INT), bit_or(pause_classes), "
-        "sum(pause_ns(pause_quanta, link_bps)) FROM bins JOIN recordings USING (recording_id)").fetchone()
+    assert "in: 1 pause frame to stop the other end of the link" in said
+    assert "in: 2 congestion notifications of RoCEv2" in said
+    answer = (
+        StoreFolder.open(tmp_path / "s")
+        .connect()
+        .execute(
+            "SELECT CAST(sum(cnp_packets) AS INT), CAST(sum(pause_frames) AS INT), bit_or(pause_classes), "
+            "sum(pause_ns(pause_quanta, link_bps)) FROM bins JOIN recordings USING (recording_id)"
+        )
+        .fetchone()
+    )
     assert answer == (2, 1, 8, 65535 * 51.2)
+
+
+def test_who_notified_is_named_and_rdma_senders_have_their_addresses(tmp_path: Path) -> None:
+    """The source of a notification is the congested receiver. A data packet has the number of the receiver's queue pair
+    alone; senders are addresses, and each of their UDP source ports is a flow."""
+    asking = IP(src="10.0.0.3", dst="10.0.0.1")
+    packets: list[tuple[int, Packet]] = [(at, roce(DATA)) for at in range(4)]
+    packets += [(at, ETHER / IP(**ADDRESSES) / UDP(sport=50_000 + at, dport=4791) / DATA) for at in range(4)]
+    packets += [(5, roce(NOTIFICATION, asking)), (6, roce(NOTIFICATION, asking)), (7, roce(DATA, asking))]
+    packets += [(8, CONTROL / MACControlPause(pause_time=1))]
+    path = record(tmp_path, packets)
+    assert main(["record", str(path), "-o", str(tmp_path / "s"), "--link", "10G", "--max-sources", "9"]) == 0
+    query = """SELECT source, CAST(sum(packets) AS INT), CAST(sum(cnp_packets) AS INT), max(flows),
+                      max(destination_port) FROM sources GROUP BY source ORDER BY source"""
+    assert StoreFolder.open(tmp_path / "s").connect().execute(query).fetchall() == [
+        ("02:00:00:00:00:02", 1, 0, 1, 0),
+        ("10.0.0.2", 8, 0, 5, 4791),
+        ("10.0.0.3", 3, 2, 1, 4791),
+    ]
+
+
+def test_notifications_of_folded_senders_are_those_of_other(tmp_path: Path) -> None:
+    packets = [(0, roce(NOTIFICATION, IP(src=f"10.0.1.{k}", dst="10.0.0.1"))) for k in range(1, 40)]
+    _, senders = read_rows(Capture([str(record(tmp_path, packets))], bin_ns=BIN_NS, max_sources=3))
+    assert sum(row["cnp_packets"] for row in senders) == 39
+    assert {row["source"]: row["cnp_packets"] for row in senders}["other"] == 36

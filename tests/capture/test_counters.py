@@ -36,10 +36,15 @@ def test_the_list_is_what_bins_totals_and_the_store_have(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("counter", ["resume_frames", "pause_quanta", "pause_classes"])
 def test_a_counter_takes_two_places_and_the_counting(counter: str) -> None:
-    rooms = ("capture", "sql", "analysis", "dashboards", "mburst")
-    texts = {str(path.relative_to(ROOT)): path.read_text() for room in rooms for path in (ROOT / room).rglob("*")
-             if path.suffix in (".c", ".h", ".sql", ".py", ".pyi")}
-    of_bins = re.compile(rf"\bX\({counter},|\bbin->{counter}\b|^ +{counter} +[A-Z]+,? |[\"']{counter}[\"']",
-                         re.MULTILINE)
+    rooms = ("capture", "sql", "mburst")  # from the frame to `mburst sql`; who asks for it names it again
+    texts = {
+        str(path.relative_to(ROOT)): path.read_text()
+        for room in rooms
+        for path in (ROOT / room).rglob("*")
+        if path.suffix in (".c", ".h", ".sql", ".py", ".pyi")
+    }
+    of_bins = re.compile(
+        rf"\bX\({counter},|\bbin->{counter}\b|^ +{counter} +[A-Z]+,? |[\"']{counter}[\"']", re.MULTILINE
+    )
     places = {name: found for name, text in texts.items() if (found := len(of_bins.findall(text)))}
     assert places == {"capture/measure/bins.h": 1, "capture/measure/bins.c": 1, "sql/schema/bins.sql": 1}

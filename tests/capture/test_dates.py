@@ -75,4 +75,5 @@ def test_a_capture_from_before_the_clock_was_set_is_read_and_says_so(tmp_path):
     capture, bins = read(pcapng(tmp_path / "booted.pcapng", at_ns))
     assert pc.sum(bins["packets"]).as_py() == 20 and capture.facts["misdated"] == 0
     assert capture.facts["notice"] == (
-        "20 packets with a stamp before the year 2000, as of a clock that was not set: the bins are marked unsynced")
+        "20 packets with a stamp before the year 2000, as of a clock that was not set: the bins are marked unsynced"
+    )

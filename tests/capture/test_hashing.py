@@ -90,7 +90,8 @@ def texts_without_seed(addresses: np.ndarray) -> np.ndarray:
 def test_the_attack_knows_the_hashes():
     """The two functions above are those of the engine without a seed, or the rest would show nothing."""
     assert flows_without_seed(np.array([0xC0000201_C6336401], U64))[0] == python_mix(
-        0xC0000201_C6336401, 4 << 40 | 17 << 32 | PORTS)
+        0xC0000201_C6336401, 4 << 40 | 17 << 32 | PORTS
+    )
 
 
 def python_mix(addresses: int, tail: int) -> int:
@@ -175,4 +176,3 @@ def test_interfaces_told_of_again_and_again_cost_a_look_each(tmp_path, name):
     code, output = run(driver(), path, str(SECOND_NS))
     assert code == 0, output
     assert Cost(*map(int, output.split())).steps < 30 * count
-

@@ -39,10 +39,16 @@ def read(path: Path, **options: Any) -> tuple[Any, ...]:
     unit=st.sampled_from([1, 1000]),
     trouble=st.sampled_from([0.0, 0.05, 0.5]),
     cut=st.sampled_from([0, 1, 20, 70]),
-    options=st.fixed_dictionaries({
-        "bin_ns": st.sampled_from([10_000, 30_000, 1_000_000]), "source_bin_ns": st.sampled_from([70_000, 1_000_000]),
-        "window_ns": st.sampled_from([0, 2_000]), "inner": st.booleans(), "mtu": st.sampled_from([0, 600]),
-        "directions": st.sampled_from(["in", "both"])}),
+    options=st.fixed_dictionaries(
+        {
+            "bin_ns": st.sampled_from([10_000, 30_000, 1_000_000]),
+            "source_bin_ns": st.sampled_from([70_000, 1_000_000]),
+            "window_ns": st.sampled_from([0, 2_000]),
+            "inner": st.booleans(),
+            "mtu": st.sampled_from([0, 600]),
+            "directions": st.sampled_from(["in", "both"]),
+        }
+    ),
 )
 def test_counted_in_place_is_counted_as_read(seed: int, unit: int, trouble: float, cut: int, options: dict[str, Any]):
     """A file in the other machine's order is read. Both have the same records, some of them empty or enormous."""
@@ -58,7 +64,7 @@ def test_counted_in_place_is_counted_as_read(seed: int, unit: int, trouble: floa
         for order in "<>":
             magic = build.MAGIC_NS if unit == 1 else build.MAGIC_US
             data = build.pcap_header(order, magic, 1) + b"".join(record(frame, order, unit) for frame in frames)
-            path.write_bytes(data[:len(data) - cut])
+            path.write_bytes(data[: len(data) - cut])
             answers.append(read(path, **options))
     assert answers[0] == answers[1]
     assert answers[0][0] and answers[0][1]

@@ -12,7 +12,7 @@ from frames import START_NS, Frame, write_pcap
 from storelib import rows
 
 from mburst.__main__ import main
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 LARGEST, DAY_NS = 2**63 - 1, 86_400 * 10**9
 SAID = (2**64 - 1, 2**63, 2**63 - 1, 2**62 + 1)
@@ -37,34 +37,63 @@ def store(tmp_path):
     files = [capture(tmp_path / f"e{number}.pcapng", drops) for number, drops in enumerate(SAID)]
     for number, named in enumerate([*([file] for file in files), files]):
         assert ask("record", *named, "-o", tmp_path / "store", "--host", f"h{number % 2}", "--link", "10G") == 0
-    return Store.open(tmp_path / "store")
+    return StoreFolder.open(tmp_path / "store")
 
 
 def test_what_a_file_says_that_it_lost_is_at_most_what_a_row_can_hold(store, tmp_path):
     with store.connect() as con:
         assert {dropped for (dropped,) in con.execute("SELECT dropped FROM recordings").fetchall()} == {LARGEST}
         assert con.execute("SELECT max(dropped) FROM coverage").fetchone() == (LARGEST,)
-    for verb in (["bursts", store.path], ["investigate", store.path], ["report", store.path, "-o", tmp_path / "out"],
-                 ["report", store.path, "--rack", "unknown", "-o", tmp_path / "out"]):
+    for verb in (
+        ["bursts", store.path],
+        ["investigate", store.path],
+        ["report", store.path, "-o", tmp_path / "out"],
+        ["report", store.path, "--rack", "unknown", "-o", tmp_path / "out"],
+    ):
         assert ask(*verb) == 0, verb
 
 
 def test_what_no_queue_can_count_is_impossible_and_ends_no_question(store, tmp_path):
     """A window each: one of a queue, and such as no port has, by each of the figures."""
-    window = {"batch": "b", "device": "s", "port": "e1", "queue": "0", "semantics": "gauge", "max_bytes": 10,
-              "avg_bytes": 5, "transmit_bytes": 1000, "dropped_packets": 7, "ecn_marked_packets": 1, "quality": 0}
-    at = [{"window_start_ns": START_NS + i * 10**6, "ts_ns": START_NS + (i + 1) * 10**6,
-           "receive_ns": START_NS + (i + 1) * 10**6} for i in range(12)]
+    window = {
+        "batch": "b",
+        "device": "s",
+        "port": "e1",
+        "queue": "0",
+        "semantics": "gauge",
+        "max_bytes": 10,
+        "avg_bytes": 5,
+        "transmit_bytes": 1000,
+        "dropped_packets": 7,
+        "ecn_marked_packets": 1,
+        "quality": 0,
+    }
+    at = [
+        {
+            "window_start_ns": START_NS + i * 10**6,
+            "ts_ns": START_NS + (i + 1) * 10**6,
+            "receive_ns": START_NS + (i + 1) * 10**6,
+        }
+        for i in range(12)
+    ]
     invented = [{key: LARGEST} for key in window if key.endswith(("_bytes", "_packets"))]
     with store.writer("queues") as writer:
-        writer.append(rows("queues", *({**window, **when, **more} for when, more in zip(
-            at, [{}, *invented, *invented], strict=False))))
+        writer.append(
+            rows(
+                "queues",
+                *({**window, **when, **more} for when, more in zip(at, [{}, *invented, *invented], strict=False)),
+            )
+        )
     with store.connect() as con:
         assert con.execute("SELECT count(*), sum(dropped_packets) FROM queue_windows").fetchone() == (1, 7)
         assert con.execute("SELECT total(n) FROM (VALUES (NULL::BIGINT)) t(n)").fetchone() == (None,)
         assert con.execute("SELECT total(n) FROM (VALUES (3), (NULL), (-5)) t(n)").fetchone() == (-2,)
-    for verb in (["sql", store.path, "queue_depths"], ["report", store.path, "-o", tmp_path / "out"],
-                 ["report", store.path, "--rack", "unknown", "-o", tmp_path / "out"], ["investigate", store.path]):
+    for verb in (
+        ["sql", store.path, "queue_depths"],
+        ["report", store.path, "-o", tmp_path / "out"],
+        ["report", store.path, "--rack", "unknown", "-o", tmp_path / "out"],
+        ["investigate", store.path],
+    ):
         assert ask(*verb) == 0, verb
 
 

@@ -61,8 +61,11 @@ def test_every_frame_arrives_once(lab, live_driver, sender, backend, size):
     assert got.total["dropped"] == 0 and not got.losses
 
 
-@pytest.mark.parametrize("arguments", [["backend=afpacket"], ["backend=afpacket", "threads=2"], ["backend=libpcap"]],
-                         ids=["afpacket", "fanout", "libpcap"])
+@pytest.mark.parametrize(
+    "arguments",
+    [["backend=afpacket"], ["backend=afpacket", "threads=2"], ["backend=libpcap"]],
+    ids=["afpacket", "fanout", "libpcap"],
+)
 def test_a_million_a_second_without_loss(lab, fast_driver, sender, flood, arguments, record_property):
     """Offered, where the machine has the time for it; the rate that was reached is said."""
     count, aim, sent = 3_000_000, 1_000_000, {}
@@ -93,12 +96,16 @@ def test_a_million_a_second_without_loss(lab, fast_driver, sender, flood, argume
     Attempts(flooded, flooded).held(nothing_is_lost)
 
 
-@pytest.mark.parametrize("arguments", [["backend=afpacket"], ["backend=afpacket", "threads=2"], ["backend=libpcap"]],
-                         ids=["afpacket", "fanout", "libpcap"])
+@pytest.mark.parametrize(
+    "arguments",
+    [["backend=afpacket"], ["backend=afpacket", "threads=2"], ["backend=libpcap"]],
+    ids=["afpacket", "fanout", "libpcap"],
+)
 def test_drops_are_told_to_the_packet(lab, live_driver, sender, arguments):
     count = 50_000
-    got = capture(lab, live_driver, *arguments, "ring_bytes=131072", "pause_ms=2000",
-                  action=sending(lab, sender, count))
+    got = capture(
+        lab, live_driver, *arguments, "ring_bytes=131072", "pause_ms=2000", action=sending(lab, sender, count)
+    )
     total = got.total
     assert 0 < total["frames"] < count
     assert total["distinct"] == total["frames"]
@@ -119,8 +126,25 @@ def test_the_same_frames_by_each_source_and_tcpdump(lab, live_driver, sender, tm
     """Three captures at once of the same frames; stamps agree, as all are taken on receipt."""
     pcapng = tmp_path / "tcpdump.pcap"
     dumper = subprocess.Popen(
-        ["ip", "netns", "exec", lab.far, "tcpdump", "-i", lab.b, "--time-stamp-precision=nano", "-Z", "root",
-         "-Q", "in", "-w", str(pcapng)], stderr=subprocess.PIPE, text=True)
+        [
+            "ip",
+            "netns",
+            "exec",
+            lab.far,
+            "tcpdump",
+            "-i",
+            lab.b,
+            "--time-stamp-precision=nano",
+            "-Z",
+            "root",
+            "-Q",
+            "in",
+            "-w",
+            str(pcapng),
+        ],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     assert dumper.stderr
     try:
         while "listening on" not in dumper.stderr.readline():
@@ -130,22 +154,31 @@ def test_the_same_frames_by_each_source_and_tcpdump(lab, live_driver, sender, tm
         def inner(_process):
             frames = [numbered(i) for i in range(300)]
             frames += [numbered(300 + i, tag=struct.pack("!HH", 0x8100, 0x2000 | 5)) for i in range(50)]
-            captured["libpcap"] = capture(lab, live_driver, "backend=libpcap", "mode=dump", "direction=in",
-                                          action=lambda _: inject(lab, lab.near, lab.a, frames))
+            captured["libpcap"] = capture(
+                lab,
+                live_driver,
+                "backend=libpcap",
+                "mode=dump",
+                "direction=in",
+                action=lambda _: inject(lab, lab.near, lab.a, frames),
+            )
 
-        captured["afpacket"] = capture(lab, live_driver, "backend=afpacket", "mode=dump", "direction=in",
-                                       "seconds=3", action=inner)
+        captured["afpacket"] = capture(
+            lab, live_driver, "backend=afpacket", "mode=dump", "direction=in", "seconds=3", action=inner
+        )
         time.sleep(1.5)  # tcpdump reads once a second
     finally:
         dumper.send_signal(signal.SIGINT)
         dumper.wait()
-    afpacket, libpcap = ([(frame["len"], frame["data"]) for frame in captured[name].frames]
-                         for name in ("afpacket", "libpcap"))
+    afpacket, libpcap = (
+        [(frame["len"], frame["data"]) for frame in captured[name].frames] for name in ("afpacket", "libpcap")
+    )
     written = read_pcap(pcapng)
     assert len(afpacket) == 350
     assert afpacket == libpcap == [(length, data[:128].hex()) for _, length, data in written]
-    assert ([frame["ts_ns"] for frame in captured["afpacket"].frames]
-            == [frame["ts_ns"] for frame in captured["libpcap"].frames])
+    assert [frame["ts_ns"] for frame in captured["afpacket"].frames] == [
+        frame["ts_ns"] for frame in captured["libpcap"].frames
+    ]
 
 
 def read_pcap(path: Path) -> list[tuple[int, int, bytes]]:
@@ -161,8 +194,10 @@ def read_pcap(path: Path) -> list[tuple[int, int, bytes]]:
 
 
 def test_a_vlan_tag_is_put_back(lab, live_driver):
-    frames = [numbered(i, tag=struct.pack("!HH", kind, tci))
-              for i, (kind, tci) in enumerate([(0x8100, 0x6000 | 100), (0x88A8, 7), (0x8100, 0)])]
+    frames = [
+        numbered(i, tag=struct.pack("!HH", kind, tci))
+        for i, (kind, tci) in enumerate([(0x8100, 0x6000 | 100), (0x88A8, 7), (0x8100, 0)])
+    ]
     got = capture(lab, live_driver, "mode=dump", action=lambda _: inject(lab, lab.near, lab.a, frames))
     assert [bytes.fromhex(frame["data"]) for frame in got.frames] == frames
     assert [frame["len"] for frame in got.frames] == [len(frame) for frame in frames]
@@ -171,8 +206,9 @@ def test_a_vlan_tag_is_put_back(lab, live_driver):
 def test_a_vlan_tag_at_the_edge_of_the_snap_length(lab, live_driver):
     frame = numbered(0, tag=struct.pack("!HH", 0x8100, 5))
     for snaplen in (4, 12, 14, 64):
-        got = capture(lab, live_driver, "mode=dump", f"snaplen={snaplen}",
-                      action=lambda _: inject(lab, lab.near, lab.a, [frame]))
+        got = capture(
+            lab, live_driver, "mode=dump", f"snaplen={snaplen}", action=lambda _: inject(lab, lab.near, lab.a, [frame])
+        )
         [seen] = got.frames
         data = bytes.fromhex(seen["data"])
         assert seen["len"] == len(frame)
@@ -180,8 +216,9 @@ def test_a_vlan_tag_at_the_edge_of_the_snap_length(lab, live_driver):
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize(("direction", "seen"), [("in", {INCOMING: 30}), ("out", {OUTGOING: 20}),
-                                                 ("both", {INCOMING: 30, OUTGOING: 20})])
+@pytest.mark.parametrize(
+    ("direction", "seen"), [("in", {INCOMING: 30}), ("out", {OUTGOING: 20}), ("both", {INCOMING: 30, OUTGOING: 20})]
+)
 def test_directions(lab, live_driver, direction, seen, threads):
     def both_ways(_process):
         inject(lab, lab.near, lab.a, [numbered(i) for i in range(30)])
@@ -192,12 +229,21 @@ def test_directions(lab, live_driver, direction, seen, threads):
     assert {side: n for side, n in counted.items() if n} == seen
 
 
-@pytest.mark.parametrize("arguments", [["backend=afpacket"], ["backend=afpacket", "threads=2"], ["backend=libpcap"]],
-                         ids=["afpacket", "fanout", "libpcap"])
+@pytest.mark.parametrize(
+    "arguments",
+    [["backend=afpacket"], ["backend=afpacket", "threads=2"], ["backend=libpcap"]],
+    ids=["afpacket", "fanout", "libpcap"],
+)
 def test_a_filter(lab, live_driver, arguments):
     frames = [numbered(i, ethertype=b"\x88\xb5" if i % 3 else b"\x88\xb6") for i in range(90)]
-    got = capture(lab, live_driver, *arguments, "filter=ether proto 0x88b6", "snaplen=40",
-                  action=lambda _: inject(lab, lab.near, lab.a, frames))
+    got = capture(
+        lab,
+        live_driver,
+        *arguments,
+        "filter=ether proto 0x88b6",
+        "snaplen=40",
+        action=lambda _: inject(lab, lab.near, lab.a, frames),
+    )
     assert got.total["frames"] == 30
     assert got.total["captured"] == 30 * 40 and got.total["bytes"] == 30 * 60
 
@@ -205,8 +251,7 @@ def test_a_filter(lab, live_driver, arguments):
 @pytest.mark.parametrize("arguments", [[], ["direction=in"], ["direction=in", "threads=2"]])
 def test_a_filter_on_the_vlan_tag_that_the_kernel_took_out(lab, live_driver, arguments):
     frames = [numbered(i, tag=struct.pack("!HH", 0x8100, 5) if i % 4 == 0 else b"") for i in range(40)]
-    got = capture(lab, live_driver, "filter=vlan 5", *arguments,
-                  action=lambda _: inject(lab, lab.near, lab.a, frames))
+    got = capture(lab, live_driver, "filter=vlan 5", *arguments, action=lambda _: inject(lab, lab.near, lab.a, frames))
     assert got.total["frames"] == 10
 
 
@@ -225,6 +270,7 @@ def test_a_filter_too_long_for_the_kernel(lab, live_driver):
 
 def test_threads_share_the_frames_and_keep_their_order(lab, live_driver):
     """Frames land in all rings, and come out in the order of their stamps."""
+
     def send(_process):
         with lab.inside(lab.near):
             sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(32)]
@@ -240,11 +286,15 @@ def test_threads_share_the_frames_and_keep_their_order(lab, live_driver):
     assert got.total["backwards_ns"] < 2_000_000
 
 
-@pytest.mark.parametrize("arguments", [["backend=afpacket"], ["backend=afpacket", "threads=2"], ["backend=libpcap"]],
-                         ids=["afpacket", "fanout", "libpcap"])
+@pytest.mark.parametrize(
+    "arguments",
+    [["backend=afpacket"], ["backend=afpacket", "threads=2"], ["backend=libpcap"]],
+    ids=["afpacket", "fanout", "libpcap"],
+)
 @pytest.mark.parametrize(("end", "reason"), [("link del", "has vanished"), ("link set down", "was set down")])
 def test_the_interface_goes_away(lab, live_driver, arguments, end, reason):
     """What had arrived is kept; then the reason."""
+
     def send_and_end(_process):
         inject(lab, lab.near, lab.a, [numbered(i) for i in range(100)])
         livelab.sh(f"ip -n {lab.far} {end} {lab.b}" if end == "link del" else f"ip -n {lab.far} link set {lab.b} down")
@@ -268,17 +318,24 @@ def test_the_carrier_goes_away_and_returns(lab, live_driver):
     assert "the link went away during the capture (1 ×)" in got.total["notice"]
 
 
-@pytest.mark.parametrize("arguments", [["backend=afpacket"], ["backend=afpacket", "threads=2"], ["backend=libpcap"]],
-                         ids=["afpacket", "fanout", "libpcap"])
+@pytest.mark.parametrize(
+    "arguments",
+    [["backend=afpacket"], ["backend=afpacket", "threads=2"], ["backend=libpcap"]],
+    ids=["afpacket", "fanout", "libpcap"],
+)
 def test_stop(lab, live_driver, arguments):
     got = capture(lab, live_driver, *arguments, "idle_ms=0", action=lambda process: livelab.sh(f"kill {process.pid}"))
     assert got.total["status"] == 0
 
 
-@pytest.mark.parametrize("arguments", [["backend=afpacket"], ["backend=afpacket", "threads=2"], ["backend=libpcap"]],
-                         ids=["afpacket", "fanout", "libpcap"])
+@pytest.mark.parametrize(
+    "arguments",
+    [["backend=afpacket"], ["backend=afpacket", "threads=2"], ["backend=libpcap"]],
+    ids=["afpacket", "fanout", "libpcap"],
+)
 def test_a_stop_leaves_nothing_in_the_ring(lab, live_driver, sender, arguments):
-    """Frames come while nobody reads; it is told to stop before the first read, and yields them all."""
+    """Frames come while nobody reads; it is stopped before the first read, and yields them all."""
+
     def send_and_stop(process):
         sending(lab, sender, 30_000)(process)
         livelab.sh(f"kill {process.pid}")
@@ -293,22 +350,26 @@ def test_a_stop_tells_the_last_drops(lab, live_driver, sender):
         sending(lab, sender, 30_000)(process)
         livelab.sh(f"kill {process.pid}")
 
-    got = capture(lab, live_driver, "direction=in", "idle_ms=0", "pause_ms=20000", "ring_bytes=131072",
-                  action=send_and_stop)
+    got = capture(
+        lab, live_driver, "direction=in", "idle_ms=0", "pause_ms=20000", "ring_bytes=131072", action=send_and_stop
+    )
     assert 0 < got.total["frames"] < 30_000
     assert got.total["frames"] + got.total["dropped"] == 30_000
 
 
-@pytest.mark.parametrize(("arguments", "reason"), [
-    (["target=nosuch0", "backend=afpacket"], "nosuch0: no such interface"),
-    (["target=nosuch0"], "nosuch0: no such file or interface"),
-    (["snaplen=300000"], "at most 262144"),
-    (["threads=65"], "at most 64"),
-    (["backend=libpcap", "threads=2"], "--threads is for afpacket"),
-    (["stamps=hw"], "has no hardware stamps"),
-    (["stamps=hw", "backend=libpcap"], "has no hardware stamps"),
-    (["backend=quantum"], "no such backend"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["target=nosuch0", "backend=afpacket"], "nosuch0: no such interface"),
+        (["target=nosuch0"], "nosuch0: no such file or interface"),
+        (["snaplen=300000"], "at most 262144"),
+        (["threads=65"], "at most 64"),
+        (["backend=libpcap", "threads=2"], "--threads is for afpacket"),
+        (["stamps=hw"], "has no hardware stamps"),
+        (["stamps=hw", "backend=libpcap"], "has no hardware stamps"),
+        (["backend=quantum"], "no such backend"),
+    ],
+)
 def test_refusals(lab, live_driver, arguments, reason):
     command = ["ip", "netns", "exec", lab.far, str(live_driver), *arguments, f"target={lab.b}"]
     assert reason in livelab.run_driver(command).total["error"]
@@ -338,8 +399,14 @@ def test_raw_ip_of_a_tunnel(lab, live_driver):
     livelab.sh(f"ip -n {lab.far} link set tun7 up")
     packet = bytes.fromhex("4500001c000000004011 0000 0a4d0002 0a4d0001 0009 0009 0008 0000".replace(" ", ""))
     try:
-        got = capture(lab, live_driver, "target=tun7", "filter=udp port 9", "mode=dump",
-                      action=lambda _: [os.write(tunnel, packet) for _ in range(5)])
+        got = capture(
+            lab,
+            live_driver,
+            "target=tun7",
+            "filter=udp port 9",
+            "mode=dump",
+            action=lambda _: [os.write(tunnel, packet) for _ in range(5)],
+        )
     finally:
         os.close(tunnel)
     assert got.ready["ready"] == "afpacket" and got.ready["linktype"] == 101
@@ -348,43 +415,16 @@ def test_raw_ip_of_a_tunnel(lab, live_driver):
 
 
 def test_the_pseudo_device_any(lab, live_driver):
-    got = capture(lab, live_driver, "target=any", "filter=ether proto 0x88b5", "mode=dump",
-                  action=lambda _: inject(lab, lab.near, lab.a, [numbered(i) for i in range(10)]))
+    got = capture(
+        lab,
+        live_driver,
+        "target=any",
+        "filter=ether proto 0x88b5",
+        "mode=dump",
+        action=lambda _: inject(lab, lab.near, lab.a, [numbered(i) for i in range(10)]),
+    )
     assert got.ready["ready"] == "libpcap" and got.ready["linktype"] == 276
     assert len(got.frames) == 10
-
-
-def test_net_raw_alone_is_enough(lab, live_driver, sender):
-    command = ["ip", "netns", "exec", lab.far, "setpriv", "--bounding-set=-all,+net_raw", "--inh-caps=-all,+net_raw",
-               str(live_driver), f"target={lab.b}", "idle_ms=300", "filter=ether proto 0x88b5"]
-    for arguments in (["backend=afpacket"], ["backend=afpacket", "threads=2"], ["backend=libpcap"]):
-        got = livelab.run_driver([*command, *arguments], sending(lab, sender, 100))
-        assert got.total["frames"] == 100, got.total
-
-
-@pytest.mark.parametrize("backend", ["afpacket", "libpcap"])
-def test_without_privilege_the_error_says_how_to_get_it(lab, live_driver, backend):
-    command = ["ip", "netns", "exec", lab.far, "setpriv", "--bounding-set=-net_raw", "--inh-caps=-net_raw",
-               str(live_driver), f"target={lab.b}", f"backend={backend}"]
-    output = livelab.run_driver(command).total
-    assert "CAP_NET_RAW" in output["error"] and "setcap cap_net_raw+ep" in output["error"]
-    checked = livelab.run_driver([*command, "mode=check"]).total
-    assert checked["status"] == output["status"] < 0
-
-
-def test_promiscuous_mode_is_left_behind(lab, live_driver):
-    def look(_process):
-        assert "promiscuity 1" in sh_details(lab)
-
-    assert "promiscuity 0" in sh_details(lab)
-    capture(lab, live_driver, "idle_ms=0", "seconds=1", action=look)
-    assert "promiscuity 0" in sh_details(lab)
-    capture(lab, live_driver, "idle_ms=0", "seconds=1", "own_traffic=1",
-            action=lambda _: pytest.fail("promiscuous") if "promiscuity 1" in sh_details(lab) else None)
-
-
-def sh_details(lab):
-    return livelab.sh(f"ip -n {lab.far} -d link show {lab.b}")
 
 
 def segments_and_bytes(frame):
@@ -403,8 +443,14 @@ def segments_and_bytes(frame):
 def test_merged_frames_are_reckoned_to_what_the_wire_carried(lab, live_driver, state):
     lab.offloads(state)
     count, truth = 20_000_000, {}
-    got = capture(lab, live_driver, "mode=dump", "direction=in", "filter=tcp dst port 5201",
-                  action=lambda _: truth.update(segments=livelab.transfer(lab, count)))
+    got = capture(
+        lab,
+        live_driver,
+        "mode=dump",
+        "direction=in",
+        "filter=tcp dst port 5201",
+        action=lambda _: truth.update(segments=livelab.transfer(lab, count)),
+    )
     counted = [segments_and_bytes(frame) for frame in got.frames]
     segments, wire = (sum(column) for column in zip(*counted, strict=True))
     expected = count + truth["segments"] * (14 + 20 + 32 + 24)

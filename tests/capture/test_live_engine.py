@@ -1,4 +1,4 @@
-"""The engine on a live source: clocks that are set, losses told ahead, bins that close in silence. In a played time."""
+"""The engine on a live source: set clocks, losses reported ahead, bins that close in silence; in played time."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_what_may_be_slewing_is_no_step(play, step):
 
 
 def test_a_loss_from_before_the_first_packet(play):
-    """Told while nothing has come yet; the first frames come while it lasts."""
+    """Reported while nothing has come yet; the first frames come while it lasts."""
     rows = play(20, 0, 0, 1, 0, 8 * MS, 0, 5)
     assert [row["ts_ns"] // MS for row in rows if row["packets"]] == list(range(5, 20))
     assert {row["ts_ns"] // MS for row in rows if row["packets"] and row["quality"] & DROPS} == {5, 6, 7, 8}

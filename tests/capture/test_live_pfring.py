@@ -73,8 +73,9 @@ def test_a_direction(live_driver, library, packets, direction, kept):
 def test_a_filter(live_driver, library, packets):
     assert capture(live_driver, library, f"pcap:{packets}", "filter=ether proto 0x88b5").total["frames"] == COUNT // 2
     refused = capture(live_driver, library, f"pcap:{packets}", "filter=nonsense here").total
-    plain = livelab.run_driver([str(live_driver), "backend=file", f"target={packets}", "mode=dump",
-                                "filter=nonsense here"], environment={}).total
+    plain = livelab.run_driver(
+        [str(live_driver), "backend=file", f"target={packets}", "mode=dump", "filter=nonsense here"], environment={}
+    ).total
     assert refused["error"].startswith("filter 'nonsense here'") and "syntax error" in refused["error"]
     assert refused["error"] == plain["error"]  # libpcap's words, as without PF_RING
 
@@ -108,22 +109,30 @@ def test_a_file_that_is_cut(live_driver, library, packets):
 
 def test_no_such_device(live_driver, library, tmp_path):
     (tmp_path / "text.pcap").write_text("no capture")
-    for target, reason in (("lo", "PF_RING cannot open it: the kernel module pf_ring is not loaded"),
-                           ("nosuch0", "no such interface"),
-                           ("zc:nosuch0", "PF_RING cannot open it: the kernel module pf_ring is not loaded"),
-                           (f"{tmp_path}/text.pcap", f"a file is read as pcap:{tmp_path}/text.pcap"),
-                           (f"pcap:{tmp_path}/none.pcap", "neither a file that can be read nor an interface"),
-                           (f"pcap:{tmp_path}/text.pcap", "PF_RING cannot read it: it knows what libpcap knows")):
+    for target, reason in (
+        ("lo", "PF_RING cannot open it: the kernel module pf_ring is not loaded"),
+        ("nosuch0", "no such interface"),
+        ("zc:nosuch0", "PF_RING cannot open it: the kernel module pf_ring is not loaded"),
+        (f"{tmp_path}/text.pcap", f"a file is read as pcap:{tmp_path}/text.pcap"),
+        (f"pcap:{tmp_path}/none.pcap", "neither a file that can be read nor an interface"),
+        (f"pcap:{tmp_path}/text.pcap", "PF_RING cannot read it: it knows what libpcap knows"),
+    ):
         got = capture(live_driver, library, target).total
         assert got["status"] < 0 and got["error"].startswith(f"{target}: {reason}")
 
 
-@pytest.mark.parametrize(("name", "reason"), [("/nonexistent/libpfring.so", "not installed"),
-                                              ("libpcap.so.0.8", "has no pfring_open")])
+@pytest.mark.parametrize(
+    ("name", "reason"), [("/nonexistent/libpfring.so", "not installed"), ("libpcap.so.0.8", "has no pfring_open")]
+)
 def test_no_such_library(live_driver, packets, name, reason):
     for arguments in ([], ["mode=check"]):
-        got = capture(live_driver, name, f"pcap:{packets}", *arguments).total if not arguments else livelab.run_driver(
-            [str(live_driver), "backend=pfring", "mode=check"], environment={"MBURST_PFRING_LIB": name}).total
+        got = (
+            capture(live_driver, name, f"pcap:{packets}", *arguments).total
+            if not arguments
+            else livelab.run_driver(
+                [str(live_driver), "backend=pfring", "mode=check"], environment={"MBURST_PFRING_LIB": name}
+            ).total
+        )
         assert got["status"] < 0 and reason in got["error"]
 
 
@@ -144,7 +153,7 @@ def test_it_is_ready_with_its_module_alone(live_driver, library):
     environment = {"MBURST_PFRING_LIB": str(library)}
     without = check(live_driver, environment)
     assert without["status"] < 0 and "modprobe pf_ring" in without["error"]
-    mounted = "mount -t tmpfs none /sys/module && mkdir /sys/module/pf_ring && exec \"$@\""
+    mounted = 'mount -t tmpfs none /sys/module && mkdir /sys/module/pf_ring && exec "$@"'
     assert check(live_driver, environment, ["unshare", "--mount", "sh", "-c", mounted, "sh"])["status"] == 0
 
 

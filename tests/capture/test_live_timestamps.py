@@ -17,14 +17,20 @@ FEATURES = {"full": 2, "ptp": 1, "none": 0}
 
 @pytest.fixture(scope="module")
 def decide():
-    driver = linked(("tests/c/timestamp_driver.c", "capture/backend/timestamp.c", "capture/error.c"),
-                    link=tuple(f"-Wl,--wrap={name}" for name in WRAPPED))
+    driver = linked(
+        ("tests/c/timestamp_driver.c", "capture/backend/timestamp.c", "capture/error.c"),
+        link=tuple(f"-Wl,--wrap={name}" for name in WRAPPED),
+    )
 
     def run(wanted, **settings):
         if "features" in settings:
             settings["features"] = FEATURES[settings["features"]]
-        done = subprocess.run([driver, wanted, *(f"{key}={value}" for key, value in settings.items())],
-                              capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [driver, wanted, *(f"{key}={value}" for key, value in settings.items())],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         return json.loads(done.stdout)
 
     return run
@@ -61,8 +67,17 @@ def test_software_is_asked_for_on_the_socket_itself(decide):
         assert got["asked"] == RX_SOFTWARE | SOFTWARE and got["reported"] == SOFTWARE
 
 
-@pytest.mark.parametrize(("ahead_ns", "serves"), [(0, True), (500_000, True), (-500_000, True), (37_000_000_000, False),
-                                                  (-2_000_000_000, False), (5_000_000, False)])
+@pytest.mark.parametrize(
+    ("ahead_ns", "serves"),
+    [
+        (0, True),
+        (500_000, True),
+        (-500_000, True),
+        (37_000_000_000, False),
+        (-2_000_000_000, False),
+        (5_000_000, False),
+    ],
+)
 def test_a_clock_that_is_elsewhere(decide, ahead_ns, serves):
     got = decide("auto", ahead_ns=ahead_ns)
     assert got["hardware"] == serves
@@ -79,14 +94,17 @@ def test_a_clock_that_cannot_be_read(decide, settings):
     assert forced["hardware"] and not forced["synchronized"] and not forced["own_clock"]
 
 
-@pytest.mark.parametrize(("code", "reason"), [
-    (errno.EOPNOTSUPP, "eth7 has no hardware stamps"),
-    (errno.EINVAL, "eth7 has no hardware stamps"),
-    (errno.ERANGE, "eth7 stamps only frames of PTP in hardware"),
-    (errno.EPERM, "needs CAP_NET_ADMIN"),
-    (errno.EBUSY, "in use by another program"),
-    (errno.EIO, "Input/output error"),
-])
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (errno.EOPNOTSUPP, "eth7 has no hardware stamps"),
+        (errno.EINVAL, "eth7 has no hardware stamps"),
+        (errno.ERANGE, "eth7 stamps only frames of PTP in hardware"),
+        (errno.EPERM, "needs CAP_NET_ADMIN"),
+        (errno.EBUSY, "in use by another program"),
+        (errno.EIO, "Input/output error"),
+    ],
+)
 def test_a_refusal_is_explained(decide, code, reason):
     got = decide("hw", set_errno=code)
     assert got["status"] == -code and reason in got["error"]

@@ -19,8 +19,21 @@ pytestmark = pytest.mark.skipif(not hasattr(libc, "mallinfo2"), reason="needs ma
 class Heap(ctypes.Structure):
     """struct mallinfo2, mallinfo(3)."""
 
-    _fields_ = [(name, ctypes.c_size_t) for name in (
-        "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")]
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena",
+            "ordblks",
+            "smblks",
+            "hblks",
+            "hblkhd",
+            "usmblks",
+            "fsmblks",
+            "uordblks",
+            "fordblks",
+            "keepcost",
+        )
+    ]
 
 
 def heap_bytes() -> int:
@@ -33,8 +46,17 @@ def heap_bytes() -> int:
 @pytest.fixture(scope="module")
 def many_senders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """So many rows of senders that few of bins come with them, a thousand times."""
-    return make_capture(tmp_path_factory.mktemp("memory") / "many.pcap", "--packets", "1.5M", "--sources", "50000",
-                        "--train", "1", "--snaplen", "64")
+    return make_capture(
+        tmp_path_factory.mktemp("memory") / "many.pcap",
+        "--packets",
+        "1.5M",
+        "--sources",
+        "50000",
+        "--train",
+        "1",
+        "--snaplen",
+        "64",
+    )
 
 
 def test_rows_that_wait_take_no_more_room_than_they_need(many_senders):

@@ -90,7 +90,7 @@ def test_pcapng_interfaces_by_name(tmp_path: Path) -> None:
         name.write_bytes(data)
     made = dump(*names)
     assert [(one.name, one.linktype) for one in made.interfaces] == [
-        *(("eth0", 1), ("eth1", 1), ("eth0", 113), ("", 1), ("", 1), ("eth0", 1)),
+        *(("eth0", 1), ("eth1", 1), ("eth0", 113), ("", 1), ("", 1), ("eth0", 1))
     ]
     assert [frame.interface for frame in made.frames] == [0, 1, 1, 0, 2, 3, 0, 4, 0, 5]
 

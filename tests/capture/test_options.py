@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from capture_builder import pcap_header
 from places import ROOT
+from verb_parsers import parsers
 
+from mburst.api import asked
 from mburst.capture import Capture
 
 
 def documented() -> dict[str, Any]:
     """The options by name, with their defaults, as _engine.pyi has them."""
-    [stub] = [node for node in ast.parse((ROOT / "capture" / "_engine.pyi").read_text()).body
-              if isinstance(node, ast.ClassDef) and node.name == "Capture"]
+    [stub] = [
+        node
+        for node in ast.parse((ROOT / "capture" / "_engine.pyi").read_text()).body
+        if isinstance(node, ast.ClassDef) and node.name == "Capture"
+    ]
     [init] = [node for node in stub.body if isinstance(node, ast.FunctionDef) and node.name == "__init__"]
     defaults = [ast.literal_eval(default) for default in init.args.kw_defaults if default]
     return dict(zip((argument.arg for argument in init.args.kwonlyargs), defaults, strict=True))
@@ -40,18 +46,42 @@ def test_every_documented_option_is_taken_and_no_other(empty: str) -> None:
         Capture([empty], bins_ns=1)  # type: ignore[call-arg]
 
 
-@pytest.mark.parametrize("options", [
-    {"bin_ns": 0}, {"bin_ns": 2**63}, {"source_bin_ns": -1}, {"window_ns": -1}, {"max_sources": 0}, {"max_sources": -1},
-    {"max_sources": 2**32}, {"spread_bps": -1}, {"ring_bytes": 2**64}, {"threads": 2**32}, {"directions": "up"},
-    {"stamps": "best"}, {"local": ["here"]}, {"local": ["10.0.0.1"] * 65}, {"bin_ns": 1, "window_ns": 2**40},
-])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"bin_ns": 0},
+        {"bin_ns": 2**63},
+        {"source_bin_ns": -1},
+        {"window_ns": -1},
+        {"max_sources": 0},
+        {"max_sources": -1},
+        {"max_sources": 2**32},
+        {"spread_bps": -1},
+        {"ring_bytes": 2**64},
+        {"threads": 2**32},
+        {"directions": "up"},
+        {"stamps": "best"},
+        {"local": ["here"]},
+        {"local": ["10.0.0.1"] * 65},
+        {"bin_ns": 1, "window_ns": 2**40},
+    ],
+)
 def test_values_out_of_range_are_refused(empty: str, options: dict[str, Any]) -> None:
     with pytest.raises(ValueError):
         Capture([empty], **options)
 
 
 @pytest.mark.parametrize(
-    "options", [{"bin_ns": "1ms"}, {"filter": 7}, {"local": "10.0.0.1"}, {"stamps": None}, {"snaplen": 1.5}])
+    "options", [{"bin_ns": "1ms"}, {"filter": 7}, {"local": "10.0.0.1"}, {"stamps": None}, {"snaplen": 1.5}]
+)
 def test_values_of_another_type_are_refused(empty: str, options: dict[str, Any]) -> None:
     with pytest.raises(TypeError):
         Capture([empty], **options)
+
+
+def test_backends_are_those_of_the_engine_wherever_they_can_be_chosen() -> None:
+    [table] = re.findall(r"mb_backends\[\] = \{(.*?)NULL", (ROOT / "capture/backend/backend.c").read_text(), re.DOTALL)
+    engine = ["auto", *re.findall(r"&mb_backend_(\w+)", table)]
+    [option] = [action for action in parsers()["mburst record"]._actions if "--backend" in action.option_strings]
+    assert option.choices == engine
+    assert list(get_args(get_type_hints(asked.RecordOptions)["backend"])) == engine

@@ -123,7 +123,7 @@ def old_record(seconds: int, fraction: int, order: str = "<") -> bytes:
 
 
 def variants() -> dict[str, bytes]:
-    """Files that only Wireshark's heuristics or old version numbers tell apart."""
+    """Files that only Wireshark's heuristics or old version numbers separate."""
     return {
         "red hat 6.1": build.pcap_header(magic=build.MAGIC_US)
         + b"".join(record(9, n, extra=MODIFIED["<"]) for n in range(5)),

@@ -261,7 +261,7 @@ def test_stamp_outside_int64(described: Interface, raw: int) -> None:
 
 
 def test_losses_are_not_counted_twice() -> None:
-    """Packets tell 3 + 4 lost, statistics 5 of the same: 7, in the span between the packets' stamps."""
+    """Packets report 3 + 4 lost, statistics 5 of the same: 7, in the span between the packets' stamps."""
     data = build.section() + Interface(resolution=9).block()
     data += build.enhanced(0, 1000, b"a") + build.enhanced(0, 5000, b"b", drops=3) + build.enhanced(0, 9000, b"c")
     data += build.enhanced(0, 9500, b"d", drops=4) + build.statistics(0, 20000, [(2, 100), (3, 15000), (5, 5)])
@@ -350,8 +350,7 @@ def test_file_without_a_good_block_is_refused_when_opened(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("speeds", "link_bps"),
-    [({}, 0), ({8: 10}, 10), ({16: 3}, 3), ({16: 3, 17: 5}, 5), ({16: 3, 17: 5, 8: 7}, 7)],
+    ("speeds", "link_bps"), [({}, 0), ({8: 10}, 10), ({16: 3}, 3), ({16: 3, 17: 5}, 5), ({16: 3, 17: 5, 8: 7}, 7)]
 )
 def test_link_speed(speeds: dict[int, int], link_bps: int) -> None:
     """if_speed, else if_rxspeed, else if_txspeed."""

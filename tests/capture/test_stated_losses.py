@@ -13,7 +13,7 @@ import pytest
 from latency_store import ORIGIN, write_probes
 
 from mburst.__main__ import main
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 WIRE = 24  # bytes of a frame beyond those that a capture has: FCS, preamble, gap
 SETTING = cases.Setting(seconds=12, link_bps=1e8, bin_ns=1_000_000)
@@ -42,7 +42,7 @@ def test_drops_of_an_interface_reach_the_verdict(
     capture.write_bytes(as_pcapng(case, dropped))
     arguments = ["record", "-r", str(capture), "-o", str(folder), "--link", "100M", "--host", "h", "--bin", "1ms"]
     assert main(arguments) == 0
-    write_probes(Store(folder), case)
+    write_probes(StoreFolder(folder), case)
     capsys.readouterr()
     assert main(["investigate", str(folder), "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)

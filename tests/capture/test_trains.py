@@ -31,8 +31,9 @@ def check(frames: list[Frame], widths: tuple[int, int] = (70, 100), **options: i
             check_members(train, members, widths)
     earliest = min(made.ts_ns for made in frames)
     plain = [made._replace(gso=0, direction=0, ts_ns=made.ts_ns - earliest + SECOND) for made in frames if made.data]
-    in_memory, in_file = (driver().trains(plain, ETHERNET, widths=widths, layout=layout, **options)
-                          for layout in ("frames", "ns"))
+    in_memory, in_file = (
+        driver().trains(plain, ETHERNET, widths=widths, layout=layout, **options) for layout in ("frames", "ns")
+    )
     assert in_memory == in_file
     return trains
 
@@ -50,9 +51,16 @@ def check_members(train: Train, members: list[Decoded], widths: tuple[int, int])
     cell_ns = gcd(*widths)
     in_cells = [list(group) for _, group in groupby(members, lambda member: member.ts_ns // cell_ns)]
     assert train.amounts == [
-        Amount(sum(member.bytes for member in group), sum(max(60 - member.bytes, 0) for member in group),
-               group[0].ts_ns, group[-1].ts_ns, len(group), sum(member.marks & CE_MARK for member in group))
-        for group in in_cells]
+        Amount(
+            sum(member.bytes for member in group),
+            sum(max(60 - member.bytes, 0) for member in group),
+            group[0].ts_ns,
+            group[-1].ts_ns,
+            len(group),
+            sum(member.marks & CE_MARK for member in group),
+        )
+        for group in in_cells
+    ]
     if train.head.marks & TCP_MARK:
         ends = [(member.tcp_seq + member.tcp_len) % 2**32 for member in members]
         assert [member.tcp_seq for member in members[1:]] == ends[:-1]
@@ -80,7 +88,8 @@ def test_segments_of_a_flow_are_one_train(kind: tuple[int, int, tuple[int, ...]]
     widths=st.tuples(st.integers(1, 40), st.integers(1, 40)).map(lambda both: (both[0] * 50, both[1] * 50)),
     begin_ns=st.sampled_from([0, 1_700_000_000 * SECOND, -(2**62), 2**62 - SECOND]),
 )
-def test_trains_agree_with_the_decoder(seed: int, fcs: int, mtu: int, inner: bool, trouble: float,
-                                       widths: tuple[int, int], begin_ns: int):
+def test_trains_agree_with_the_decoder(
+    seed: int, fcs: int, mtu: int, inner: bool, trouble: float, widths: tuple[int, int], begin_ns: int
+):
     frames = random_frames(random.Random(seed), 80, trouble, begin_ns)
     check(frames, widths, fcs=fcs, mtu=mtu, inner=inner)

@@ -35,8 +35,11 @@ def test_random_flows(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     draw = random.Random(seed)
     frames = random_frames(draw, 3000, draw.choice([0.0, 0.02, 0.2]), START_NS)
     path = tmp_path / "flows.pcap"
-    records = (pcap_record(*divmod(made.ts_ns, 10**9), made.data, made.length)
-               for made in frames if made.data and made.length < 65_536)
+    records = (
+        pcap_record(*divmod(made.ts_ns, 10**9), made.data, made.length)
+        for made in frames
+        if made.data and made.length < 65_536
+    )
     path.write_bytes(pcap_header() + b"".join(records))
     bins, _, _ = check(path, monkeypatch, local=["02:00:00:00:00:02"], mtu=draw.choice([0, 600, 1500]))
     assert sum(row["packets"] for row in bins) > 1000
@@ -55,8 +58,8 @@ def test_segments_of_tcp_that_go_back(tmp_path: Path, monkeypatch: pytest.Monkey
     assert sum(row["retransmits"] for row in bins) > 100
 
 
-def test_recorded_captures(captures: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for path in sorted((captures / "wild").iterdir())[::20]:
+def test_odd_captures(odd_captures: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    for path in odd_captures[::20]:
         try:
             check(path, monkeypatch, local=["02:00:00:00:00:01"])
         except Exception as error:

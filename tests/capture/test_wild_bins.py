@@ -13,10 +13,9 @@ def total(tables: list[pa.Table], column: str) -> int:
     return sum(pc.sum(table.column(column)).as_py() or 0 for table in tables)
 
 
-def test_every_byte_of_every_capture_is_accounted_for(captures):
-    files = sorted((captures / "wild").iterdir())
+def test_every_byte_of_every_capture_is_accounted_for(odd_captures):
     refused, packets = [], 0
-    for path in files:
+    for path in odd_captures:
         bins, senders = [], []
         try:
             capture = Capture([str(path)])
@@ -41,4 +40,4 @@ def test_every_byte_of_every_capture_is_accounted_for(captures):
         assert 0 <= with_fcs <= 4 * facts["frames"], path
         packets += facts["frames"]
     assert all("\n" not in line and "wild/" in line for line in refused)
-    assert len(files) >= 830 and packets > 10_000 and len(refused) < 20
+    assert packets > 10_000 and len(refused) < 20

@@ -12,8 +12,16 @@ MARKS = [2, 2, 2, 2, 3, 1, 0]  # of ECN
 KINDS = [(is_ipv6, is_tcp, tags) for is_ipv6 in (0, 1) for is_tcp in (0, 1) for tags in ((), (0x8100,))]
 
 
-def frame(is_ipv6: bool, is_tcp: bool, tags: tuple[int, ...], payload: int, sequence: int, ts_ns: int,
-          traffic_class: int = 0, opcode: int | None = None) -> Frame:
+def frame(
+    is_ipv6: bool,
+    is_tcp: bool,
+    tags: tuple[int, ...],
+    payload: int,
+    sequence: int,
+    ts_ns: int,
+    traffic_class: int = 0,
+    opcode: int | None = None,
+) -> Frame:
     """OPCODE: of RoCEv2, where the frame is UDP; else it is of another service."""
     data = bytes([opcode or 0])[:payload] + bytes(max(payload - 1, 0))
     port = 80 if opcode is None else 4791

@@ -25,7 +25,7 @@ from mburst.agent.config import PARTS
 from mburst.analysis.canary.sensitivity import curves
 from mburst.errors import MburstError
 from mburst.services import canary
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 MBURST = [sys.executable, "-m", "mburst"]
 HERE = "127.0.0.1"
@@ -48,7 +48,8 @@ def test_a_plan_says_what_would_be_sent(capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().out.splitlines() == [
         "225 bursts from 127.0.0.1 to 127.0.0.1, UDP port 9: 25 kB, 250 kB, each back to back and over 1 ms, 75 times; "
         "22.9 MB in about 5.99 s, at most 5 % of 1 Gb/s in any second",
-        "left out, as the link carries no more: 250 kB over 1 ms"]
+        "left out, as the link carries no more: 250 kB over 1 ms",
+    ]
 
 
 def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -66,9 +67,30 @@ def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 def test_a_host_that_nobody_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What was sent is kept all the same."""
-    Store.create(tmp_path / "s")
-    assert main(["canary", HERE, "-o", str(tmp_path / "s"), "--sent", str(tmp_path / "sent"), "--link", "1G", "--size",
-                 "1kB", "--length", "0", "--count", "2", "--timeout", "1s"]) == 1
+    StoreFolder.create(tmp_path / "s")
+    assert (
+        main(
+            [
+                "canary",
+                HERE,
+                "-o",
+                str(tmp_path / "s"),
+                "--sent",
+                str(tmp_path / "sent"),
+                "--link",
+                "1G",
+                "--size",
+                "1kB",
+                "--length",
+                "0",
+                "--count",
+                "2",
+                "--timeout",
+                "1s",
+            ]
+        )
+        == 1
+    )
     assert "no packet of 127.0.0.1 was recorded within an hour of the canary bursts" in capsys.readouterr().err
     assert canary.load(tmp_path / "sent").source == HERE
 
@@ -98,7 +120,7 @@ def test_damaged_notes_are_refused_in_a_line(tmp_path_factory: pytest.TempPathFa
     elif place == "key":
         payload["bursts"][3].popitem()
     text = json.dumps(payload)
-    path.write_text(text[:data.draw(st.integers(0, len(text) - 1))] if place == "cut" else text)
+    path.write_text(text[: data.draw(st.integers(0, len(text) - 1))] if place == "cut" else text)
     try:
         assert len(canary.load(path).bursts) == len(run.bursts)  # the odd value is one that may be there
     except MburstError as error:
@@ -109,7 +131,7 @@ def test_what_was_sent_elsewhere_is_read_beside_the_recorder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, run = some_notes(tmp_path)
-    store = Store.create(tmp_path / "s")
+    store = StoreFolder.create(tmp_path / "s")
     record(store, run.bursts, lambda ns: ns + 1800 * MS)
     assert main(["import", "canary", str(path), "-o", str(tmp_path / "s")]) == 0
     out = capsys.readouterr().out.splitlines()
@@ -120,7 +142,8 @@ def test_what_was_sent_elsewhere_is_read_beside_the_recorder(
     [curve] = json.loads(capsys.readouterr().out)
     assert curve["bin_ns"] == MS and curve["points"][0]["n"] == 39 and curve["batch"] == run.batch
     assert "no packet of 10.1.1.1" in refused(
-        capsys, "import", "canary", str(path), "-o", str(tmp_path / "s"), "--sender", "10.1.1.1")
+        capsys, "import", "canary", str(path), "-o", str(tmp_path / "s"), "--sender", "10.1.1.1"
+    )
 
 
 # --- real packets -----------------------------------------------------------------------------------------------------
@@ -135,8 +158,10 @@ def line(lab: Lab, request: pytest.FixtureRequest) -> Lab:
         pytest.skip("a line of 1 Gb/s is made with tc, which is not installed")
     lab.offloads(request.param)
     lab.call(lab.far, f"ethtool -K {lab.b} rx-udp-gro-forwarding {request.param}")
-    lab.call(lab.near, f"tc qdisc add dev {lab.a} root handle 1: tbf rate 1gbit burst 5k limit 4000000 overhead 24 "
-             "linklayer ethernet")
+    lab.call(
+        lab.near,
+        f"tc qdisc add dev {lab.a} root handle 1: tbf rate 1gbit burst 5k limit 4000000 overhead 24 linklayer ethernet",
+    )
     return lab
 
 
@@ -150,16 +175,40 @@ def shared() -> Iterator[Path]:
 
 
 def run_in(namespace: str, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["ip", "netns", "exec", namespace, *arguments], capture_output=True, text=True,
-                          timeout=timeout, env={**os.environ, "LANG": "C.UTF-8"})
+    return subprocess.run(
+        ["ip", "netns", "exec", namespace, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env={**os.environ, "LANG": "C.UTF-8"},
+    )
 
 
 def test_the_recorder_sees_them(line: Lab, tmp_path: Path, shared: Path) -> None:
     """Once beside the recorder's store, and once by a user without rights, read when the recorder has ended."""
     store = tmp_path / "s"
     recorder = subprocess.Popen(
-        ["ip", "netns", "exec", line.far, *MBURST, "record", line.b, "-o", str(store), "--link", "1G", "--host", "far",
-         "--direction", "in"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        [
+            "ip",
+            "netns",
+            "exec",
+            line.far,
+            *MBURST,
+            "record",
+            line.b,
+            "-o",
+            str(store),
+            "--link",
+            "1G",
+            "--host",
+            "far",
+            "--direction",
+            "in",
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     try:
         for _ in range(600):
             if (store / "hot" / "recordings").is_dir() or recorder.poll() is not None:
@@ -167,30 +216,66 @@ def test_the_recorder_sees_them(line: Lab, tmp_path: Path, shared: Path) -> None
             time.sleep(0.05)
         first = run_in(line.near, *MBURST, "canary", "10.9.0.2", "-o", str(store), *SENDING)
         assert first.returncode == 0, first.stderr
-        second = run_in(line.near, "setpriv", "--reuid", "65534", "--clear-groups", "--bounding-set=-all", *MBURST,
-                        "canary", "10.9.0.2", "--sent", str(shared / "sent"), *SENDING)
+        second = run_in(
+            line.near,
+            "setpriv",
+            "--reuid",
+            "65534",
+            "--clear-groups",
+            "--bounding-set=-all",
+            *MBURST,
+            "canary",
+            "10.9.0.2",
+            "--sent",
+            str(shared / "sent"),
+            *SENDING,
+        )
         assert second.returncode == 0, second.stderr
     finally:
         recorder.send_signal(signal.SIGINT)
         recorder.communicate(timeout=60)
     assert main(["import", "canary", str(shared / "sent"), "-o", str(store)]) == 0
-    rows = Store.open(store).connect().execute("""
+    rows = (
+        StoreFolder.open(store)
+        .connect()
+        .execute("""
         SELECT batch, size_bytes, count(*) FILTER (excluded = ''), count(*) FILTER (detected), max(abs(offset_ns)),
                bool_and(seen_packets >= packets) FILTER (excluded = ''), any_value(source), any_value(interface)
-        FROM canary GROUP BY ALL ORDER BY ALL""").fetchall()
+        FROM canary GROUP BY ALL ORDER BY ALL""")
+        .fetchall()
+    )
     assert len(rows) == 4
     for _, size, counted, detected, offset, arrived, *where in rows:
         assert detected == (counted if size == 60_000 else 0) and where == ["10.9.0.1", line.b]
         assert offset < 50 * MS and (arrived or not counted)  # one clock
     assert sum(row[2] for row in rows) >= 20
-    assert {curve.setting["host"] for curve in curves(Store.open(store).connect())} == {"far"}
+    assert {curve.setting["host"] for curve in curves(StoreFolder.open(store).connect())} == {"far"}
 
 
 def test_an_interrupt_ends_it_at_once(lab: Lab, tmp_path: Path) -> None:
     sent = tmp_path / "sent"
     process = subprocess.Popen(
-        ["ip", "netns", "exec", lab.near, *MBURST, "canary", "10.9.0.2", "--sent", str(sent), "--link", "1G", "--size",
-         "1kB", "--count", "20000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        [
+            "ip",
+            "netns",
+            "exec",
+            lab.near,
+            *MBURST,
+            "canary",
+            "10.9.0.2",
+            "--sent",
+            str(sent),
+            "--link",
+            "1G",
+            "--size",
+            "1kB",
+            "--count",
+            "20000",
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     assert process.stdout and process.stdout.readline().startswith("40,000 bursts from 10.9.0.1 to 10.9.0.2")
     time.sleep(1)
     process.send_signal(signal.SIGINT)

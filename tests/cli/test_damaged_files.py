@@ -11,7 +11,7 @@ import pytest
 from places import ROOT
 
 from mburst.__main__ import main
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 from mburst.sql.damage import COLUMNS
 
 STORE = ROOT / "tests" / "data" / "stores" / "format-2" / "store"
@@ -39,10 +39,21 @@ def named(err: str, store: Path) -> bool:
     return len(lines) == 1 and "(missing: rows of sources of host cache-1 in rack r 1 from 2026-09-21" in lines[0]
 
 
-@pytest.mark.parametrize("argv", [
-    ["bursts", *BURSTS], ["bursts", *BURSTS, "--json"], ["bursts", "--since", "1h"], ["sql", "recordings"],
-    ["sql", "SELECT 1", "--json"], ["investigate", *BURSTS], ["investigate", "--json"], ["investigate", "--markdown"],
-    ["compare"], ["compare", "--json"]])
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["bursts", *BURSTS],
+        ["bursts", *BURSTS, "--json"],
+        ["bursts", "--since", "1h"],
+        ["sql", "recordings"],
+        ["sql", "SELECT 1", "--json"],
+        ["investigate", *BURSTS],
+        ["investigate", "--json"],
+        ["investigate", "--markdown"],
+        ["compare"],
+        ["compare", "--json"],
+    ],
+)
 def test_a_verb_answers_and_says_what_is_missing(store: Path, argv: list[str], capsys: Any) -> None:
     verb, *options = argv
     stores = [str(store)] * (2 if verb == "compare" else 1)
@@ -54,10 +65,12 @@ def test_a_verb_answers_and_says_what_is_missing(store: Path, argv: list[str], c
         assert list(file) == list(COLUMNS) and file["path"] == str(damaged_file(store)) and file["host"] == "cache-1"
 
 
-@pytest.mark.parametrize("options", [
-    [], ["--rack", "r 1", "--since", "2026-09-21T14:00", "--until", "2026-09-21T15:00"]])
-def test_reports_say_it_on_the_page_and_in_the_facts(store: Path, options: list[str], tmp_path: Path,
-                                                     capsys: Any) -> None:
+@pytest.mark.parametrize(
+    "options", [[], ["--rack", "r 1", "--since", "2026-09-21T14:00", "--until", "2026-09-21T15:00"]]
+)
+def test_reports_say_it_on_the_page_and_in_the_facts(
+    store: Path, options: list[str], tmp_path: Path, capsys: Any
+) -> None:
     assert main(["report", str(store), "-o", str(tmp_path / "out"), *options]) == 1
     assert named(capsys.readouterr().err, store)
     [facts] = (tmp_path / "out").glob("*.json")
@@ -110,7 +123,7 @@ def test_who_writes_has_done_its_work(store: Path, tmp_path: Path, capsys: Any) 
 def test_the_live_view_says_it(store: Path) -> None:
     from mburst.analysis.live.store import LiveStore
 
-    [line] = LiveStore(Store.open(store)).damage
+    [line] = LiveStore(StoreFolder.open(store)).damage
     assert str(damaged_file(store)) in line
 
 
@@ -120,11 +133,15 @@ def test_metrics_count_it_until_it_is_gone(store: Path) -> None:
     from mburst.agent.metrics.meter import Meter
     from mburst.analysis.bursts.find import BurstDefinition
 
-    exporter = Exporter(Meter(Store.open(store), BurstDefinition(), 0))
+    exporter = Exporter(Meter(StoreFolder.open(store), BurstDefinition(), 0))
 
     def samples(name: str) -> list[Any]:
-        return [(sample.labels, sample.value) for metric in exporter.collect() for sample in metric.samples
-                if sample.name == name]
+        return [
+            (sample.labels, sample.value)
+            for metric in exporter.collect()
+            for sample in metric.samples
+            if sample.name == name
+        ]
 
     assert samples("mburst_damaged_files") == [({}, 1)]
     ages = samples("mburst_oldest_hot_log_age_seconds")

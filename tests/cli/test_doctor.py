@@ -19,21 +19,42 @@ def run(lab, *arguments, before=()):
 
 
 def nic(**changed):
-    return {"name": "eth0", "driver": "mlx5_core", "mac": "02:00:00:00:00:01", "mtu": 1500, "arphrd": 1, "up": True,
-            "carrier": True, "loopback": False, "link_bps": 25 * 10**9, "rx_ring": 1024, "rx_ring_max": 1024,
-            "rx_queues": 8, "rx_usecs": 0, "rx_adaptive": False, "offloads": [], "missed": 0, "hardware_stamps": True,
-            "ptp_stamps": False, "phc_index": 0, **changed}
+    return {
+        "name": "eth0",
+        "driver": "mlx5_core",
+        "mac": "02:00:00:00:00:01",
+        "mtu": 1500,
+        "arphrd": 1,
+        "up": True,
+        "carrier": True,
+        "loopback": False,
+        "link_bps": 25 * 10**9,
+        "rx_ring": 1024,
+        "rx_ring_max": 1024,
+        "rx_queues": 8,
+        "rx_usecs": 0,
+        "rx_adaptive": False,
+        "offloads": [],
+        "missed": 0,
+        "hardware_stamps": True,
+        "ptp_stamps": False,
+        "phc_index": 0,
+        **changed,
+    }
 
 
-@pytest.mark.parametrize(("changed", "command"), [
-    ({"offloads": [("gro", True), ("lro", True)]}, "ethtool -K eth0 gro off lro off"),
-    ({"offloads": [("tso", False), ("gso", False)]}, "ethtool -K eth0 tso off gso off"),
-    ({"rx_adaptive": True}, "ethtool -C eth0 adaptive-rx off rx-usecs 0"),
-    ({"rx_usecs": 50}, "up to 50 µs"),
-    ({"rx_ring": 512, "rx_ring_max": 8192}, "ethtool -G eth0 rx 8192"),
-    ({"missed": 12}, "lost 12 frames"),
-    ({"link_bps": 0}, "--link"),
-])
+@pytest.mark.parametrize(
+    ("changed", "command"),
+    [
+        ({"offloads": [("gro", True), ("lro", True)]}, "ethtool -K eth0 gro off lro off"),
+        ({"offloads": [("tso", False), ("gso", False)]}, "ethtool -K eth0 tso off gso off"),
+        ({"rx_adaptive": True}, "ethtool -C eth0 adaptive-rx off rx-usecs 0"),
+        ({"rx_usecs": 50}, "up to 50 µs"),
+        ({"rx_ring": 512, "rx_ring_max": 8192}, "ethtool -G eth0 rx 8192"),
+        ({"missed": 12}, "lost 12 frames"),
+        ({"link_bps": 0}, "--link"),
+    ],
+)
 def test_advice(changed, command):
     [advice] = doctor.advice(nic(**changed))
     assert command in advice

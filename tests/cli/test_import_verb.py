@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from captures import CASES, RECORDED, SAMPLE, CacheServer
 from places import ROOT
 
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 from mburst.telemetry.csv_import import CsvFile, open_text
 
 NOW = 1_795_228_464_011_544_286
@@ -37,7 +38,7 @@ def probes_file(tmp_path: Path) -> Path:
 
 
 def stored(store: Path, question: str) -> Any:
-    with Store.open(store).connect() as connection:
+    with StoreFolder.open(store).connect() as connection:
         return connection.execute(question).fetchall()
 
 
@@ -67,7 +68,7 @@ def test_the_same_file_again_adds_nothing_and_says_so(probes_file: Path, tmp_pat
 
 def test_an_import_that_was_cut_short_is_completed(probes_file: Path, tmp_path: Path) -> None:
     store = tmp_path / "store"
-    with open_text(str(probes_file)) as file, Store.create(store).writer("probes") as writer:
+    with open_text(str(probes_file)) as file, StoreFolder.create(store).writer("probes") as writer:
         source = CsvFile(file, "probes", "probes.csv")
         [batch] = source.read(source.scan())
         writer.append(batch.slice(0, 37))
@@ -112,11 +113,23 @@ def test_an_exchange_that_ends_before_it_begins_is_told(tmp_path: Path) -> None:
     assert out.splitlines()[1] == "1 of them end before they begin: the clock may have stepped"
 
 
-def test_queues_are_imported(captures: Path, tmp_path: Path) -> None:
+QUEUES = [  # file, what is printed, and the largest depth
+    (SAMPLE, "queues-1ms.csv", "queues: 5,000 rows, 2026-09-21 14:13:20.000000 → ", 5000, 3_605_038),
+    (RECORDED, "queues-1s.csv", "queues: 22 rows, 2026-11-21 02:34:21.999062 → ", 22, 3_592_250),
+]
+
+
+@pytest.mark.parametrize(
+    ("case", "name", "printed", "rows", "largest"),
+    [pytest.param(*values, id=values[0].name) for values in QUEUES if values[0] in CASES],
+)
+def test_queues_are_imported(
+    case: CacheServer, name: str, printed: str, rows: int, largest: int, tmp_path: Path
+) -> None:
     store = tmp_path / "store"
-    code, out, _ = mburst("import", "queues", captures / "cache-server" / "queues-1s.csv", "-o", store)
+    code, out, _ = mburst("import", "queues", case.file(name), "-o", store)
     assert code == 0
-    assert out.startswith("queues: 22 rows, 2026-11-21 02:34:21.999062 → ")
+    assert out.startswith(printed)
     assert stored(store, "SELECT count(*), max(max_bytes), min(semantics) FROM queues") == [
-        (22, 3_592_250, "max-since-last")
+        (rows, largest, "max-since-last")
     ]

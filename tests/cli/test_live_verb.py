@@ -20,7 +20,7 @@ from livestore import Server, filled
 
 from mburst.__main__ import main
 from mburst.errors import MburstError
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 from mburst.web.address import where_of
 
 pytest.importorskip("uvicorn")
@@ -61,8 +61,12 @@ def test_options_that_do_not_belong_are_usage(store, tmp_path, capsys):
     assert "at least 16" in outcome(capsys, store, "--token-file", tmp_path / "short")[1]
     for name in ("cert", "key"):
         (tmp_path / name).write_text("no PEM")
-    assert "PEM" in outcome(capsys, store, "--listen", "127.0.0.1:0", "--tls-cert", tmp_path / "cert",
-                         "--tls-key", tmp_path / "key")[1]
+    assert (
+        "PEM"
+        in outcome(
+            capsys, store, "--listen", "127.0.0.1:0", "--tls-cert", tmp_path / "cert", "--tls-key", tmp_path / "key"
+        )[1]
+    )
 
 
 def where(listen, token_file=None, open_=False):
@@ -98,8 +102,16 @@ def ask(port, path="/", **headers):
 
 def upgrade(port, origin, **headers):
     """The status of a WebSocket that a page of ORIGIN asks for."""
-    return ask(port, "/live", Connection="Upgrade", Upgrade="websocket", Sec_WebSocket_Version="13",
-               Sec_WebSocket_Key="dGhlIHNhbXBsZSBub25jZQ==", Origin=origin, **headers)[0].status
+    return ask(
+        port,
+        "/live",
+        Connection="Upgrade",
+        Upgrade="websocket",
+        Sec_WebSocket_Version="13",
+        Sec_WebSocket_Key="dGhlIHNhbXBsZSBub25jZQ==",
+        Origin=origin,
+        **headers,
+    )[0].status
 
 
 @pytest.fixture(scope="module")
@@ -123,9 +135,13 @@ def test_it_answers_under_its_own_name_only(plain):
 
 def test_an_address_that_makes_no_sense_is_one_line(plain):
     lane = urllib.parse.quote(json.loads(ask(plain.port, "/lanes")[1])[0]["id"], safe="")
-    for path, status in (("/moment", 400), ("/lane?lane=none", 404),
-                         (f"/moment?lane={lane}&from=9&to=3&buckets=1&origin=0", 400),
-                         (f"/moment?lane={lane}&from=a&to=3&buckets=1&origin=0", 400), ("/nothing", 404)):
+    for path, status in (
+        ("/moment", 400),
+        ("/lane?lane=none", 404),
+        (f"/moment?lane={lane}&from=9&to=3&buckets=1&origin=0", 400),
+        (f"/moment?lane={lane}&from=a&to=3&buckets=1&origin=0", 400),
+        ("/nothing", 404),
+    ):
         answer, body = ask(plain.port, path)
         assert answer.status == status and b"Traceback" not in body and body.count(b"\n") <= 1, path
 
@@ -154,9 +170,28 @@ def test_https_with_a_certificate(store, tmp_path):
     if not shutil.which("openssl"):
         pytest.skip("makes its certificate with openssl, which is not installed")
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=127.0.0.1",
-                    "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate],
-                   check=True, capture_output=True)
+    subprocess.run(
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-days",
+            "1",
+            "-subj",
+            "/CN=127.0.0.1",
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+            "-keyout",
+            key,
+            "-out",
+            certificate,
+        ],
+        check=True,
+        capture_output=True,
+    )
     server = Server(store, "--tls-cert", str(certificate), "--tls-key", str(key))
     try:
         assert server.url.startswith("https://")
@@ -180,8 +215,19 @@ def test_it_ends_when_told(store, number, code):
 
 def test_an_interface_is_recorded_and_shown(lab, sender, tmp_path):
     folder = tmp_path / "store"
-    server = Server(lab.b, "-o", str(folder), "--link", "1G", "--host", "far", "--rack", "r7", "--open",
-                    prefix=("ip", "netns", "exec", lab.far))
+    server = Server(
+        lab.b,
+        "-o",
+        str(folder),
+        "--link",
+        "1G",
+        "--host",
+        "far",
+        "--rack",
+        "r7",
+        "--open",
+        prefix=("ip", "netns", "exec", lab.far),
+    )
     try:
         with lab.inside(lab.far):
             lanes, until = [], time.monotonic() + 60
@@ -197,5 +243,7 @@ def test_an_interface_is_recorded_and_shown(lab, sender, tmp_path):
         out, error = server.process.communicate(timeout=60)
     assert server.process.returncode == 0, error
     assert f"recorded into {folder}" in out
-    counted = Store.open(folder).connect().execute("SELECT sum(packets) FROM recordings WHERE complete").fetchall()
+    counted = (
+        StoreFolder.open(folder).connect().execute("SELECT sum(packets) FROM recordings WHERE complete").fetchall()
+    )
     assert counted[0][0] >= 10

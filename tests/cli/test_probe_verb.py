@@ -22,7 +22,7 @@ from mburst.__main__ import main
 from mburst.cli import probe as verb
 from mburst.errors import UsageError
 from mburst.services.prober import interface_of
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 MS = 1_000_000
 MBURST = [sys.executable, "-m", "mburst"]
@@ -33,8 +33,9 @@ class Reflecting:
 
     def __init__(self, *arguments: str) -> None:
         self.where = f"127.0.0.1:{free_port()}"
-        self.process = subprocess.Popen([*MBURST, "reflect", "--listen", self.where, *arguments],
-                                        stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            [*MBURST, "reflect", "--listen", self.where, *arguments], stdout=subprocess.PIPE, text=True
+        )
         assert self.process.stdout
         self.first = self.process.stdout.readline()
 
@@ -54,17 +55,43 @@ def reflector() -> Iterator[Reflecting]:
 
 def test_a_probe_is_a_row_and_a_line_of_the_table(reflector, tmp_path, capsys):
     store = tmp_path / "store"
-    assert main(["probe", reflector.where, "--count", "200", "--rate", "500", "-o", str(store), "--host", "api",
-                 "--source-ports", "2"]) == 0
+    assert (
+        main(
+            [
+                "probe",
+                reflector.where,
+                "--count",
+                "200",
+                "--rate",
+                "500",
+                "-o",
+                str(store),
+                "--host",
+                "api",
+                "--source-ports",
+                "2",
+            ]
+        )
+        == 0
+    )
     out = capsys.readouterr().out
     assert out.count(f" → {reflector.where} (udp): 100 probes") == 2 and "stamps by the kernel" in out
     assert [line.split("  ")[0] for line in out.splitlines() if line[:4] in ("roun", "this", "that", "appl")] == [
-        "application", "round trip", "this host", "that host"] * 3
+        "application",
+        "round trip",
+        "this host",
+        "that host",
+    ] * 3
     assert f" → {reflector.where} (udp, 2 paths): 200 probes" in out
-    rows = Store.open(store).connect().execute(
-        "SELECT src, dst, protocol, count(*), count(DISTINCT batch), bool_or(lost) FROM probes GROUP BY ALL").fetchall()
-    assert len(rows) == 2 and all(row[0].startswith("api:") and row[1:] == (reflector.where, "udp", 100, 1, False)
-                                  for row in rows)
+    rows = (
+        StoreFolder.open(store)
+        .connect()
+        .execute("SELECT src, dst, protocol, count(*), count(DISTINCT batch), bool_or(lost) FROM probes GROUP BY ALL")
+        .fetchall()
+    )
+    assert len(rows) == 2 and all(
+        row[0].startswith("api:") and row[1:] == (reflector.where, "udp", 100, 1, False) for row in rows
+    )
     code, message = reflector.end(signal.SIGTERM)
     assert (code, reflector.first) == (0, f"reflecting on {reflector.where}, UDP and TCP\n")
     assert message == "answered 200 probes in 2 sessions\n"
@@ -81,20 +108,25 @@ def test_json_has_every_measure(reflector, capsys):
 
 
 def test_an_interrupt_keeps_what_was_measured(reflector, tmp_path):
-    process = subprocess.Popen([*MBURST, "probe", reflector.where, "-o", str(tmp_path / "store")],
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*MBURST, "probe", reflector.where, "-o", str(tmp_path / "store")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     time.sleep(2.5)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 130 and "round trip" in out and err == ""
-    assert Store.open(tmp_path / "store").connect().execute("SELECT count(*) FROM probes").fetchall()[0][0] > 100
+    assert StoreFolder.open(tmp_path / "store").connect().execute("SELECT count(*) FROM probes").fetchall()[0][0] > 100
 
 
 def probed_while_stalling(where, pid=None):
     """Probe WHERE while process PID, or the prober, is stopped for 10 ms at random times; what it says at the end."""
     stop = threading.Event()
-    process = subprocess.Popen([*MBURST, "probe", where, "--duration", "3s", "--rate", "500", "--json"],
-                               stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*MBURST, "probe", where, "--duration", "3s", "--rate", "500", "--json"], stdout=subprocess.PIPE, text=True
+    )
 
     def stall(pid: int) -> None:
         rng = random.Random(1)
@@ -141,25 +173,43 @@ def test_hosts_that_do_not_answer_or_resolve(reflector, capsys):
     assert lines[2] == f"mburst: {closed}: no answer"
 
 
-@pytest.mark.parametrize("arguments, code, message", [
-    (["nosuch.invalid"], 1, "does not resolve"), (["127.0.0.1:x"], 2, "invalid port"), (["127.0.0.1:"], 2, "port"),
-    (["[::1"], 2, "invalid host"), (["h", "--rate", "6000/s"], 2, "--rate"), (["h", "--rate", "0"], 2, "--rate"),
-    (["h", "--size", "45"], 2, "44, or 48"), (["h", "--protocol", "tcp", "--size", "8"], 2, "16 to"),
-    (["h", "--dscp", "64"], 2, "--dscp"), (["h", "--source-ports", "1-2-3"], 2, "--source-ports"),
-    (["h", "--source-ports", "4", "--protocol", "icmp"], 2, "no ports"), (["h", "--timeout", "0s"], 2, "--timeout"),
-    (["h", "--count", "0"], 2, "--count"), (["127.0.0.1", "--source", "192.0.2.1", "--count", "1"], 1, "192.0.2.1"),
-    (["127.0.0.1", "--count", "1", "-o", "/proc/nowhere"], 1, "/proc/nowhere"),
-    (["127.0.0.1", "--source-ports", "1,1"], 2, "twice")])
+@pytest.mark.parametrize(
+    "arguments, code, message",
+    [
+        (["nosuch.invalid"], 1, "does not resolve"),
+        (["127.0.0.1:x"], 2, "invalid port"),
+        (["127.0.0.1:"], 2, "port"),
+        (["[::1"], 2, "invalid host"),
+        (["h", "--rate", "6000/s"], 2, "--rate"),
+        (["h", "--rate", "0"], 2, "--rate"),
+        (["h", "--size", "45"], 2, "44, or 48"),
+        (["h", "--protocol", "tcp", "--size", "8"], 2, "16 to"),
+        (["h", "--dscp", "64"], 2, "--dscp"),
+        (["h", "--source-ports", "1-2-3"], 2, "--source-ports"),
+        (["h", "--source-ports", "4", "--protocol", "icmp"], 2, "no ports"),
+        (["h", "--timeout", "0s"], 2, "--timeout"),
+        (["h", "--count", "0"], 2, "--count"),
+        (["127.0.0.1", "--source", "192.0.2.1", "--count", "1"], 1, "192.0.2.1"),
+        (["127.0.0.1", "--count", "1", "-o", "/proc/nowhere"], 1, "/proc/nowhere"),
+        (["127.0.0.1", "--source-ports", "1,1"], 2, "twice"),
+    ],
+)
 def test_faults_of_the_call_are_one_line(arguments, code, message):
     done = subprocess.run([*MBURST, "probe", *arguments], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (code, "") and message in done.stderr
     assert len(done.stderr.splitlines()) == 1 and "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("arguments, code, message", [
-    (["--listen", "127.0.0.1:0"], 2, "invalid port"), (["--listen", "nosuch.invalid"], 2, "not an address"),
-    (["--listen", "192.0.2.1"], 1, "cannot listen"), (["--delay", "x"], 2, "invalid delay"),
-    (["--delay", "file:/nowhere.csv"], 1, "/nowhere.csv")])
+@pytest.mark.parametrize(
+    "arguments, code, message",
+    [
+        (["--listen", "127.0.0.1:0"], 2, "invalid port"),
+        (["--listen", "nosuch.invalid"], 2, "not an address"),
+        (["--listen", "192.0.2.1"], 1, "cannot listen"),
+        (["--delay", "x"], 2, "invalid delay"),
+        (["--delay", "file:/nowhere.csv"], 1, "/nowhere.csv"),
+    ],
+)
 def test_faults_of_a_reflectors_call_are_one_line(arguments, code, message):
     done = subprocess.run([*MBURST, "reflect", *arguments], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (code, "") and message in done.stderr
@@ -171,8 +221,10 @@ def test_rates(text, rate):
     assert verb.parse_frequency(text) == rate
 
 
-@pytest.mark.parametrize("text, ports", [
-    (None, (0,)), ("3", (0, 0, 0)), ("40000-40002", (40000, 40001, 40002)), ("80,443", (80, 443)), ("65", (65,))])
+@pytest.mark.parametrize(
+    "text, ports",
+    [(None, (0,)), ("3", (0, 0, 0)), ("40000-40002", (40000, 40001, 40002)), ("80,443", (80, 443)), ("65", (65,))],
+)
 def test_source_ports(text, ports):
     assert verb.parse_ports(text, "udp") == ports
 
@@ -197,9 +249,14 @@ START = 1_795_228_440_000_000_000
 def stores(tmp_path: Path) -> tuple[str, str]:
     """Probes of 20 s, of 1 ms and of 3 ms and a tenth of them longer."""
     for name, took in (("a", MS), ("b", 3 * MS)):
-        write(Store.create(tmp_path / name), "probes", *(
-            {"seq": i, "tx_ns": START + i * 10 * MS, "rx_ns": START + i * 10 * MS + took + i % 100 * 1000}
-            for i in range(2000)))
+        write(
+            StoreFolder.create(tmp_path / name),
+            "probes",
+            *(
+                {"seq": i, "tx_ns": START + i * 10 * MS, "rx_ns": START + i * 10 * MS + took + i % 100 * 1000}
+                for i in range(2000)
+            ),
+        )
     return str(tmp_path / "a"), str(tmp_path / "b")
 
 
@@ -221,10 +278,16 @@ def test_times_of_one_store_are_compared(stores, capsys):
     assert payload["verdict"] == "alike"
 
 
-@pytest.mark.parametrize("more, code, message", [
-    (["--a", "dst=nobody"], 1, "nothing to compare: A"), (["--a", "color=red"], 2, "not KEY=VALUE"),
-    (["--b", "since=x"], 2, "invalid time"), (["--slow", "x"], 2, "duration"),
-    (["--a", "since=1s", "--a", "until=5s"], 2, "since is not before")])
+@pytest.mark.parametrize(
+    "more, code, message",
+    [
+        (["--a", "dst=nobody"], 1, "nothing to compare: A"),
+        (["--a", "color=red"], 2, "not KEY=VALUE"),
+        (["--b", "since=x"], 2, "invalid time"),
+        (["--slow", "x"], 2, "duration"),
+        (["--a", "since=1s", "--a", "until=5s"], 2, "since is not before"),
+    ],
+)
 def test_faults_of_a_comparison_are_one_line(stores, capsys, more, code, message):
     assert main(["compare", *stores, *more]) == code
     out, err = capsys.readouterr()

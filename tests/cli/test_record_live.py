@@ -1,4 +1,4 @@
-"""`mburst record INTERFACE` as its users run it: in a namespace, until it is told to end."""
+"""`mburst record INTERFACE` as its users run it: in a namespace, until a signal ends it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 from building import library
 
 import mburst
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 GRO = 64  # of quality
 
@@ -28,9 +28,25 @@ class Recording:
     def __init__(self, lab, store, *arguments, environment=None):
         self.store = store
         self.process = subprocess.Popen(
-            ["ip", "netns", "exec", lab.far, sys.executable, "-m", "mburst", "record", *arguments, "-o", str(store),
-             "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env={**os.environ, **(environment or {})})
+            [
+                "ip",
+                "netns",
+                "exec",
+                lab.far,
+                sys.executable,
+                "-m",
+                "mburst",
+                "record",
+                *arguments,
+                "-o",
+                str(store),
+                "--json",
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **(environment or {})},
+        )
         self.code: int | None = None
         self.error = ""
 
@@ -52,7 +68,7 @@ class Recording:
         return [json.loads(line) for line in out.splitlines()]
 
     def query(self, sql):
-        return Store.open(self.store).connect().execute(sql).fetchall()
+        return StoreFolder.open(self.store).connect().execute(sql).fetchall()
 
 
 def send(lab, sender, count, rate=0, size=500):
@@ -87,15 +103,22 @@ def test_a_file_by_pfring_is_the_file(tmp_path, store):
             frame = (b"\x02\0\0\0\0\xff" + mac + b"\x88\xb5").ljust(60 + i % 900, b"\0")
             out.write(struct.pack("=IIII", 1_700_000_000 + i // 1000, i % 1000 * 1000, len(frame), len(frame)) + frame)
     for name, arguments in (("file", [str(file)]), ("pfring", [f"pcap:{file}", "--backend", "pfring"])):
-        subprocess.run([sys.executable, "-m", "mburst", "record", *arguments, "-o", str(store / name), "--link", "1G"],
-                       check=True, capture_output=True, env={**os.environ, "MBURST_PFRING_LIB": str(pfring)})
-    stores = [Store.open(store / name).connect() for name in ("file", "pfring")]
-    for sql in ("SELECT ts_ns, direction, bytes, packets FROM bins ORDER BY ALL",
-                "SELECT ts_ns, source, bytes, packets FROM sources ORDER BY ALL"):
+        subprocess.run(
+            [sys.executable, "-m", "mburst", "record", *arguments, "-o", str(store / name), "--link", "1G"],
+            check=True,
+            capture_output=True,
+            env={**os.environ, "MBURST_PFRING_LIB": str(pfring)},
+        )
+    stores = [StoreFolder.open(store / name).connect() for name in ("file", "pfring")]
+    for sql in (
+        "SELECT ts_ns, direction, bytes, packets FROM bins ORDER BY ALL",
+        "SELECT ts_ns, source, bytes, packets FROM sources ORDER BY ALL",
+    ):
         by_file, by_pfring = [con.execute(sql).fetchall() for con in stores]
         assert by_file == by_pfring and by_file
     assert stores[1].execute("SELECT DISTINCT backend, clock FROM recordings").fetchall() == [
-        ("pfring", "file, 1 µs or coarser")]
+        ("pfring", "file, 1 µs or coarser")
+    ]
 
 
 def test_an_interface_by_python_until_an_event(lab, sender, store):
@@ -116,8 +139,9 @@ def test_an_interface_by_python_until_an_event(lab, sender, store):
     watching.start()
     try:
         with lab.inside(lab.far):
-            done = mburst.record(lab.b, store, filter="ether proto 0x88b5", stop=stop, link="1G", bin="1ms",
-                                 host="cache", rack="r1")
+            done = mburst.record(
+                lab.b, store, filter="ether proto 0x88b5", stop=stop, link="1G", bin="1ms", host="cache", rack="r1"
+            )
     finally:
         stop.set()
         watching.join()
@@ -159,8 +183,9 @@ def test_until_ctrl_c(lab, sender, store, backend):
 
 
 def test_for_a_while_with_a_filter_and_the_clock(lab, sender, store):
-    recording = Recording(lab, store, lab.b, "ether", "proto", "0x88b5", "--duration", "2500ms", "--direction", "in",
-                          "--threads", "2").begun(lab)
+    recording = Recording(
+        lab, store, lab.b, "ether", "proto", "0x88b5", "--duration", "2500ms", "--direction", "in", "--threads", "2"
+    ).begun(lab)
     send(lab, sender, 1000)
     [row] = recording.end()
     assert recording.code == 0
@@ -174,15 +199,18 @@ def test_for_a_while_with_a_filter_and_the_clock(lab, sender, store):
 def test_the_same_bins_by_each_source_and_from_tcpdumps_file(lab, sender, store, tmp_path):
     file = tmp_path / "tcpdump.pcap"
     tcpdump = ["tcpdump", "-i", lab.b, "--time-stamp-precision=nano", "-Z", "root", "-Q", "in", "-s", "128"]
-    dumper = subprocess.Popen(["ip", "netns", "exec", lab.far, *tcpdump, "-w", str(file)], stderr=subprocess.PIPE,
-                              text=True)
+    dumper = subprocess.Popen(
+        ["ip", "netns", "exec", lab.far, *tcpdump, "-w", str(file)], stderr=subprocess.PIPE, text=True
+    )
     assert dumper.stderr
     while "listening on" not in dumper.stderr.readline():
         assert dumper.poll() is None
     arguments = [lab.b, "--direction", "in", "--bin", "100us"]
     sources = {"afpacket": [], "threads": ["--threads", "2"], "libpcap": ["--backend", "libpcap"]}
-    live = {name: Recording(lab, store / name, *arguments, *source).begun(lab, others)
-            for others, (name, source) in enumerate(sources.items(), start=1)}
+    live = {
+        name: Recording(lab, store / name, *arguments, *source).begun(lab, others)
+        for others, (name, source) in enumerate(sources.items(), start=1)
+    }
     time.sleep(0.7)
     for size in (60, 500, 1514):
         send(lab, sender, 2000, rate=20_000, size=size)
@@ -192,12 +220,17 @@ def test_the_same_bins_by_each_source_and_from_tcpdumps_file(lab, sender, store,
     dumper.communicate()
     for recording in live.values():
         recording.end(signal.SIGINT)
-    subprocess.run([sys.executable, "-m", "mburst", "record", str(file), "--bin", "100us", "-o", str(store / "file")],
-                   check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-m", "mburst", "record", str(file), "--bin", "100us", "-o", str(store / "file")],
+        check=True,
+        capture_output=True,
+    )
     bins = "SELECT ts_ns, bytes, wire_bytes, packets FROM bins ORDER BY ts_ns"
     senders = "SELECT ts_ns, source, bytes, packets, first_ns, last_ns FROM sources ORDER BY ts_ns, source"
     for sql in (bins, senders):
-        by_file, *others = [Store.open(store / name).connect().execute(sql).fetchall() for name in ("file", *sources)]
+        by_file, *others = [
+            StoreFolder.open(store / name).connect().execute(sql).fetchall() for name in ("file", *sources)
+        ]
         assert len(by_file) > 100
         assert others == [by_file] * 3
 
@@ -253,14 +286,24 @@ def test_the_interface_vanishes(lab, sender, store):
 @pytest.mark.parametrize("threads", ["1", "2"])
 def test_the_kernel_runs_out_of_buffers(lab, sender, store, tmp_path, threads):
     no_buffers, flag = library("tests/c/no_buffers.c"), tmp_path / "now"
-    recording = Recording(lab, store, lab.b, "--direction", "in", "--threads", threads,
-                          environment={"LD_PRELOAD": str(no_buffers), "NO_BUFFERS": str(flag)}).begun(lab)
+    recording = Recording(
+        lab,
+        store,
+        lab.b,
+        "--direction",
+        "in",
+        "--threads",
+        threads,
+        environment={"LD_PRELOAD": str(no_buffers), "NO_BUFFERS": str(flag)},
+    ).begun(lab)
     send(lab, sender, 700)
     flag.touch()
     recording.end()
     assert recording.code == 1
-    assert recording.error == (f"mburst: {lab.b}: the capture broke off: No buffer space available "
-                               "(the 700 packets before that are recorded)\n")
+    assert recording.error == (
+        f"mburst: {lab.b}: the capture broke off: No buffer space available "
+        "(the 700 packets before that are recorded)\n"
+    )
     [(packets, complete, notes)] = recording.query("SELECT packets, complete, notes FROM recordings")
     assert (packets, complete) == (700, False) and "No buffer space available" in notes
 
@@ -288,6 +331,7 @@ def test_losses_lie_where_they_fell(lab, sender, store):
 
 def test_bins_finer_than_the_stamps_are_refused_unless_forced(lab, store):
     """What TCP sends over a veth has no stamp of receipt, only one of the ring."""
+
     def talk():
         with lab.inside(lab.far):
             listener = socket.create_server(("10.9.0.2", 5202))
@@ -310,14 +354,17 @@ def test_bins_finer_than_the_stamps_are_refused_unless_forced(lab, store):
     assert row["packets"] > 300 and "ring" in row["clock"]
 
 
-@pytest.mark.parametrize(("arguments", "code", "reason"), [
-    (["nosuch0"], 1, "nosuch0: no such file or interface"),
-    (["lo", "--duration", "soon"], 2, "invalid duration 'soon'"),
-    (["lo", "--ring", "big"], 2, "invalid size 'big'"),
-    (["lo", "--threads", "0"], 2, "at least one thread"),
-    (["lo", "--stamps", "hw"], 1, "has no hardware stamps"),
-    (["lo", "tcp", "prot", "80"], 1, "filter 'tcp prot 80'"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "code", "reason"),
+    [
+        (["nosuch0"], 1, "nosuch0: no such file or interface"),
+        (["lo", "--duration", "soon"], 2, "invalid duration 'soon'"),
+        (["lo", "--ring", "big"], 2, "invalid size 'big'"),
+        (["lo", "--threads", "0"], 2, "at least one thread"),
+        (["lo", "--stamps", "hw"], 1, "has no hardware stamps"),
+        (["lo", "tcp", "prot", "80"], 1, "filter 'tcp prot 80'"),
+    ],
+)
 def test_one_line_for_each_mistake(lab, store, arguments, code, reason):
     recording = Recording(lab, store, *arguments)
     recording.end()
@@ -345,10 +392,13 @@ def test_ctrl_c_before_anything_came(lab, store):
     assert all("ended by SIGINT" in row["notes"] for row in rows)
 
 
-@pytest.mark.parametrize("arguments", [["--backend", "afpacket"], ["--threads", "2"], ["--backend", "libpcap"]],
-                         ids=["afpacket", "fanout", "libpcap"])
+@pytest.mark.parametrize(
+    "arguments",
+    [["--backend", "afpacket"], ["--threads", "2"], ["--backend", "libpcap"]],
+    ids=["afpacket", "fanout", "libpcap"],
+)
 def test_what_is_in_the_ring_at_ctrl_c_is_recorded(lab, sender, store, arguments):
-    """The recorder stands still while frames come, and is told to end before it can read them."""
+    """The recorder stands still while frames come, and is signalled to end before it can read them."""
     recording = Recording(lab, store, lab.b, "--direction", "in", *arguments).begun(lab)
     recording.process.send_signal(signal.SIGSTOP)
     send(lab, sender, 20_000)
@@ -360,12 +410,16 @@ def test_what_is_in_the_ring_at_ctrl_c_is_recorded(lab, sender, store, arguments
     assert recording.query("SELECT sum(packets) FROM bins") == [(20_000,)]
 
 
-@pytest.mark.parametrize("arguments", [["--backend", "afpacket"], ["--threads", "2"], ["--backend", "libpcap"]],
-                         ids=["afpacket", "fanout", "libpcap"])
+@pytest.mark.parametrize(
+    "arguments",
+    [["--backend", "afpacket"], ["--threads", "2"], ["--backend", "libpcap"]],
+    ids=["afpacket", "fanout", "libpcap"],
+)
 def test_it_ends_while_frames_keep_coming(lab, sender, store, arguments):
     recording = Recording(lab, store, lab.b, "--direction", "in", *arguments).begun(lab)
-    sending = subprocess.Popen(["ip", "netns", "exec", lab.near, str(sender), lab.a, "4000000", "100000", "60"],
-                               stdout=subprocess.DEVNULL)
+    sending = subprocess.Popen(
+        ["ip", "netns", "exec", lab.near, str(sender), lab.a, "4000000", "100000", "60"], stdout=subprocess.DEVNULL
+    )
     try:
         time.sleep(0.5)
         [row] = recording.end(signal.SIGINT)

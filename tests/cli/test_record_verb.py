@@ -19,7 +19,7 @@ from frames import START_NS, Frame, pcap, write_pcap
 from mburst.__main__ import main
 from mburst.cli.inputs import inputs_of
 from mburst.services.record import recorder
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def capture(tmp_path: Path) -> Path:
 
 
 def total(store: Path, query: str) -> tuple:
-    return Store.open(store).connect().execute(query).fetchone()
+    return StoreFolder.open(store).connect().execute(query).fetchone()
 
 
 def test_json_is_a_row_of_runs_for_each_direction(capture, tmp_path, capsys):
@@ -41,7 +41,7 @@ def test_json_is_a_row_of_runs_for_each_direction(capture, tmp_path, capsys):
     for row in rows:
         assert (row["host"], row["rack"], row["interface"], row["link_bps"]) == ("h", "r", "eth0", 10**9)
         assert (row["bin_ns"], row["source_bin_ns"], row["complete"]) == (100_000, 1_000_000, True)
-    columns = [row[0] for row in Store.open(store).connect().execute("DESCRIBE recordings").fetchall()]
+    columns = [row[0] for row in StoreFolder.open(store).connect().execute("DESCRIBE recordings").fetchall()]
     assert list(rows[0]) == columns
 
 
@@ -127,8 +127,9 @@ def test_files_and_filters_as_tcpdump_has_them(capture, tmp_path, capsys):
         assert main(["record", "-o", str(store), *given, "--json"]) == 0
         rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         assert {row["filter"] for row in rows} == {"udp and src host 10.0.0.1"}
-        assert total(store, "SELECT count(DISTINCT source), max(ts_ns) >= ? FROM sources".replace(
-            "?", str(START_NS + 10**9))) == (1, True)
+        assert total(
+            store, "SELECT count(DISTINCT source), max(ts_ns) >= ? FROM sources".replace("?", str(START_NS + 10**9))
+        ) == (1, True)
 
 
 @pytest.mark.parametrize(
@@ -243,7 +244,7 @@ def _feed(process: subprocess.Popen[bytes], frames: int) -> bytes:
 def _wait_for_bins(store: Path, deadline_s: float = 60) -> int:
     end = time.monotonic() + deadline_s
     while time.monotonic() < end:
-        if (store / "mburst.json").exists() and not Store.open(store).is_empty("bins"):
+        if (store / "mburst.json").exists() and not StoreFolder.open(store).is_empty("bins"):
             return total(store, "SELECT count(*) FROM bins")[0]
         time.sleep(0.05)
     raise AssertionError("no bins were stored")
@@ -262,7 +263,7 @@ def test_a_killed_recording_loses_nothing_acknowledged_and_doubles_nothing(tmp_p
         count, distinct, packets = total(store, "SELECT count(*), count(DISTINCT ts_ns), sum(packets) FROM bins")
         assert count == distinct == packets >= seen
         assert total(store, "SELECT count(*), bool_or(complete) FROM recordings") == (1, False)
-        Store.open(store).seal()
+        StoreFolder.open(store).seal()
     bytes_, members = total(store, "SELECT sum(bytes), sum(packets) FROM sources")
     assert bytes_ == 100 * members
 
@@ -295,7 +296,8 @@ def test_an_interrupt_breaks_nothing_off(tmp_path, monkeypatch, capsys, number):
     assert main(["record", str(tmp_path / "cache.pcap"), "-o", str(tmp_path / "s")]) == 130
     assert signal.getsignal(number) is before
     assert capsys.readouterr().err.splitlines() == [
-        "mburst: interrupted (the 100 packets before that are recorded; the same command records all)"]
+        "mburst: interrupted (the 100 packets before that are recorded; the same command records all)"
+    ]
     notes, complete, packets = total(tmp_path / "s", "SELECT notes, complete, packets FROM recordings")
     assert (notes.splitlines()[-1], complete, packets) == ("the recording was interrupted", False, 100)
     assert total(tmp_path / "s", "SELECT sum(packets) FROM bins") == (100,)

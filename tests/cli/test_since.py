@@ -12,7 +12,7 @@ from storelib import write
 
 from mburst.__main__ import main
 from mburst.cli.definition import span_of
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 S = 10**9
 T0 = 1_800_000_000 * S
@@ -26,13 +26,13 @@ def rows(table: str, count: int) -> list[dict[str, Any]]:
     return [{name: T0 + n * S + shift for name, shift in shifts.items()} for n in range(count)]
 
 
-def span(store: Store, since: str | None = None, until: str | None = None) -> tuple[int | None, int | None]:
+def span(store: StoreFolder, since: str | None = None, until: str | None = None) -> tuple[int | None, int | None]:
     return span_of(store, argparse.Namespace(rack=None, since=since, until=until))
 
 
 @pytest.mark.parametrize("tables", [["bins"], ["probes"], ["queues"], ["bins", "probes"], ["bins", "queues"]])
 def test_durations_count_back_from_the_newest_data_of_any_kind(tables: list[str], tmp_path: Path) -> None:
-    store = Store.create(tmp_path / "s")
+    store = StoreFolder.create(tmp_path / "s")
     for count, table in enumerate(tables, 10):
         write(store, table, *rows(table, count))
     newest = T0 + (9 + len(tables) - 1) * S
@@ -40,12 +40,12 @@ def test_durations_count_back_from_the_newest_data_of_any_kind(tables: list[str]
 
 
 def test_nothing_is_left_out_of_an_empty_store(tmp_path: Path) -> None:
-    store = Store.create(tmp_path / "s")
+    store = StoreFolder.create(tmp_path / "s")
     assert span(store, "10m") == (None, None) and span(store, "2027-01-15T08:00", None) == (T0, None)
 
 
 def test_a_report_of_probes_alone_keeps_to_since(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write(Store.create(tmp_path / "s"), "probes", *rows("probes", 60))
+    write(StoreFolder.create(tmp_path / "s"), "probes", *rows("probes", 60))
     sent = []
     for name, words in (("all", []), ("some", ["--since", "10s"])):
         assert main(["report", str(tmp_path / "s"), *words, "-o", str(tmp_path / name)]) == 0

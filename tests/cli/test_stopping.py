@@ -25,7 +25,7 @@ def test_the_first_signal_stops_once_and_all_are_told(number):
 
 
 def test_a_signal_inside_of_stop_does_not_wait_for_its_locks():
-    """threading.Event.set() and Thread.start() hold some, and who ends a group often tells each of it twice."""
+    """threading.Event.set() and Thread.start() hold some, and who ends a group often signals each of it twice."""
     lock, held = threading.Lock(), []
 
     def stop() -> None:
@@ -72,18 +72,27 @@ sys.exit(__main__.command())
 """
 
 
-@pytest.mark.parametrize("error", [
-    "RuntimeError('Query interrupted')", "OSError('INTERRUPT Error: Interrupted!')", "KeyboardInterrupt",
-    "MemoryError", "__main__.MburstError('cannot read: INTERRUPT Error: Interrupted!')"])
+@pytest.mark.parametrize(
+    "error",
+    [
+        "RuntimeError('Query interrupted')",
+        "OSError('INTERRUPT Error: Interrupted!')",
+        "KeyboardInterrupt",
+        "MemoryError",
+        "__main__.MburstError('cannot read: INTERRUPT Error: Interrupted!')",
+    ],
+)
 def test_whatever_an_interruption_makes_fail_is_one_line(error):
     """DuckDB and Arrow turn the exception of the signal, or the interruption of a query, into others."""
-    done = subprocess.run([sys.executable, "-c", INTERRUPTED.format(error=error)], capture_output=True, text=True,
-                          timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED.format(error=error)], capture_output=True, text=True, timeout=60
+    )
     assert (done.returncode, done.stderr) == (130, "mburst: interrupted\n")
 
 
 def test_what_fails_of_itself_is_no_interruption():
     code = INTERRUPTED.replace("os.kill(os.getpid(), signal.SIGINT)", "raise KeyboardInterrupt").format(
-        error="__main__.MburstError('no such thing')")
+        error="__main__.MburstError('no such thing')"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (1, "mburst: no such thing\n")

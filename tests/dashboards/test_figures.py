@@ -9,12 +9,12 @@ from storelib import write
 
 from mburst.dashboards.common import figures
 from mburst.dashboards.common.palette import DARK, LIGHT
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
-    store = Store.create(tmp_path_factory.mktemp("figures") / "store")
+    store = StoreFolder.create(tmp_path_factory.mktemp("figures") / "store")
     reportlib.fill(store)
     return reportlib.gathered(store)[0]
 
@@ -56,7 +56,7 @@ def test_lines_are_svg_and_the_template_is_ours(report):
 
 
 def test_without_a_link_speed_rates_are_shown(tmp_path):
-    store = Store.create(tmp_path / "store")
+    store = StoreFolder.create(tmp_path / "store")
     reportlib.fill(store, link_bps=None)
     (report,) = reportlib.gathered(store)
     assert not report.bursts
@@ -68,7 +68,7 @@ def test_without_a_link_speed_rates_are_shown(tmp_path):
 
 
 def test_a_lane_without_probes_or_queues_has_one_panel(tmp_path):
-    store = Store.create(tmp_path / "store")
+    store = StoreFolder.create(tmp_path / "store")
     write(store, "recordings", {"start_ns": START, "end_ns": START + 10**9})
     write(store, "bins", {"ts_ns": START + 10**6, "wire_bytes": 100, "bytes": 76})
     figure = figures.timeline(reportlib.gathered(store)[0], 0.5)
@@ -103,6 +103,7 @@ def test_a_colour_means_one_thing_so_that_the_page_can_exchange_it():
 @pytest.mark.parametrize("name", ["ink", "muted", "mean", "loss", "good"])
 def test_text_stands_out_from_its_ground(palette, name):
     """WCAG 2.1, 1.4.3: a contrast of 4.5 or more."""
+
     def luminance(colour):
         parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
         linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]

@@ -56,17 +56,30 @@ def test_no_string_is_more_than_text(tmp_path):
 @pytest.mark.parametrize("name", NAMES)
 def test_each_kind_of_value_in_a_template_is_text(name):
     """Between tags, in an attribute, as a cell, a link, a term, by a macro."""
-    seen, plain = (Seen(page.render(
-        "rack/index.html", policy=each, css="", troubles=[each], count=each,
-        periods=[(each, PageTable(each, [each], [[LinkCell(each, each, each), each]]))])) for each in (name, "plain"))
+    seen, plain = (
+        Seen(
+            page.render(
+                "rack/index.html",
+                policy=each,
+                css="",
+                troubles=[each],
+                count=each,
+                periods=[(each, PageTable(each, [each], [[LinkCell(each, each, each), each]]))],
+            )
+        )
+        for each in (name, "plain")
+    )
     assert seen.elements == plain.elements
     assert seen.texts.count(shown(name)) == plain.texts.count("plain") == 11
 
 
 def test_html_is_in_templates_alone():
-    for path in (ROOT / "dashboards").rglob("*.py"):
-        strings = [node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)
-                   and isinstance(node.value, str)]
+    for path in [*(ROOT / "dashboards").rglob("*.py"), *(ROOT / "mburst" / "agent").rglob("*.py")]:
+        strings = [
+            node.value
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        ]
         assert not [text for text in strings if re.search(r"</?(?!br>|extra>)[a-z]+[ >]", text)], path
         assert "Markup" not in path.read_text() or path == ROOT / "dashboards" / "common" / "page.py", path
     for template in (ROOT / "dashboards" / "templates").rglob("*.html"):

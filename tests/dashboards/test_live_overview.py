@@ -9,7 +9,7 @@ from storelib import write
 
 from mburst.analysis.live.store import LiveStore
 from mburst.dashboards.live.overview import overview
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 NOW = 1_795_228_500_000_000_000
 QUIET = 0.67  # percent of a link that a bin of 84 bytes fills
@@ -51,7 +51,7 @@ def test_a_second_that_memory_has_lost_a_part_of_has_no_number(growing):
 
 
 def test_bins_that_do_not_divide_a_second_are_in_theirs(tmp_path):
-    store = Store.create(tmp_path / "store")
+    store = StoreFolder.create(tmp_path / "store")
     width = 300_000
     begin = NOW // width * width + width
     write(store, "recordings", {"bin_ns": width, "start_ns": begin, "end_ns": begin + 4 * SECOND})

@@ -1,4 +1,4 @@
-"""What the live view tells a browser that follows is what the store has, however it grows."""
+"""What the live view sends a browser that follows is what the store has, however it grows."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from reportlib import BIN, FULL
 from storelib import rows
 
 from mburst.analysis.bursts.find import BurstDefinition
-from mburst.analysis.live.bursts import BurstWatch
+from mburst.analysis.live.bursts import LiveBursts
 from mburst.analysis.live.store import LiveStore
 from mburst.dashboards.live.view import LiveView
 
 NOW = 1_795_228_500_000_000_000
 CELL = 10_000_000  # ns, of the heatmap
-WAKES = 30  # that a browser waits at most for what it is to be told
+WAKES = 30  # that a browser waits at most for what it is to be sent
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def growing(tmp_path):
 @pytest.fixture
 def view(growing):
     live = LiveStore(growing.store)
-    yield LiveView(live, BurstWatch(live, BurstDefinition()))
+    yield LiveView(live, LiveBursts(live, BurstDefinition()))
     live.close()
 
 
@@ -56,11 +56,21 @@ def test_silence_is_told_and_what_lies_between_recordings_is_not(growing, view):
 
 
 def test_a_path_is_told_by_one_measure(growing, view):
-    """Where another becomes that of most probes, what was told by the first is told anew."""
+    """Where another becomes that of most probes, what was sent by the first is sent again."""
+
     def probes(first, n, **stamps):
-        return rows("probes", *({"seq": i, "tx_ns": NOW + i * BIN, "rx_ns": NOW + i * BIN + 70_000,
-                                 **{name: NOW + i * BIN + ns for name, ns in stamps.items()}}
-                                for i in range(first, first + n)))
+        return rows(
+            "probes",
+            *(
+                {
+                    "seq": i,
+                    "tx_ns": NOW + i * BIN,
+                    "rx_ns": NOW + i * BIN + 70_000,
+                    **{name: NOW + i * BIN + ns for name, ns in stamps.items()},
+                }
+                for i in range(first, first + n)
+            ),
+        )
 
     with growing.store.writer("probes") as writer:
         writer.append(probes(0, 10, app_send_ns=-1000, app_recv_ns=75_000))
@@ -87,9 +97,15 @@ def cells_of(growing, view):
 
 def test_the_heatmap_knows_which_cells_were_recorded(growing, view):
     reader = Follower(view, SECOND, NOW)
-    for grow in (lambda: growing.append([0] * 25_050 + [FULL, 84]), lambda: growing.append([0] * 9_000),
-                 growing.tick, lambda: growing.rest(30_030), lambda: growing.burst(2),
-                 lambda: growing.append([0] * 12_345 + [84]), growing.tick):
+    for grow in (
+        lambda: growing.append([0] * 25_050 + [FULL, 84]),
+        lambda: growing.append([0] * 9_000),
+        growing.tick,
+        lambda: growing.rest(30_030),
+        lambda: growing.burst(2),
+        lambda: growing.append([0] * 12_345 + [84]),
+        growing.tick,
+    ):
         grow()
         reader.look()
         assert reader.cells == cells_of(growing, view) == Follower(view, SECOND, NOW).cells
@@ -103,13 +119,12 @@ def test_bursts_and_the_heatmap_are_told_whatever_span_is_followed(growing, view
     reader.look()
     assert [burst["start"] for burst in reader.received["bursts"]] == [begin - NOW]
     heat = reader.received["heat"]
-    assert [heat["start"] + cell * heat["width"] for cell in heat["cells"]] == list(
-        range(CELL, growing.at - NOW, CELL))
+    assert [heat["start"] + cell * heat["width"] for cell in heat["cells"]] == list(range(CELL, growing.at - NOW, CELL))
     assert heat["largest"][(begin - NOW) // CELL - 1] == FULL
 
 
 async def troubles(view: LiveView) -> AsyncIterator[list[str]]:
-    """What a browser is told of trouble, each time that it is told something."""
+    """What a browser is sent about trouble, each time that it is sent something."""
     waker = asyncio.Event()
     view.wakers.add(waker)
     reader = Follower(view, SECOND, NOW)
@@ -144,7 +159,7 @@ def test_trouble_is_told_until_the_store_can_be_read_again(growing, view):
 
 def test_bursts_that_cannot_be_judged_are_trouble_that_stays(growing):
     live = LiveStore(growing.store)
-    view = LiveView(live, BurstWatch(live, BurstDefinition(bin_ns=250_000)))
+    view = LiveView(live, LiveBursts(live, BurstDefinition(bin_ns=250_000)))
     growing.burst(2)
 
     async def follow() -> None:

@@ -15,19 +15,19 @@ from racklib import DAY, START, fill, report
 from mburst.dashboards.rack import page
 from mburst.dashboards.rack import pictures as rack_pictures
 from mburst.dashboards.rack import words as rack_words
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 HOSTILE = "</title><img src=x onerror=alert(1)>"
 
 
 @pytest.fixture
 def store(tmp_path):
-    return Store.create(tmp_path / "store")
+    return StoreFolder.create(tmp_path / "store")
 
 
 @pytest.fixture(scope="module")
 def full(tmp_path_factory):
-    store = Store.create(tmp_path_factory.mktemp("rack") / "store")
+    store = StoreFolder.create(tmp_path_factory.mktemp("rack") / "store")
     fill(store, {"a": [(50, 10)], "b": []}, start=START - DAY)
     fill(store, {"a": [(50, 10), (7_300_000, 30)], "b": [(55, 10)]}, senders=["10.0.0.1", "10.0.0.2", "10.0.0.3"])
     return store
@@ -80,9 +80,11 @@ def test_the_page_tells_what_happened(full):
     assert "New: 1 host and 2 senders" in html
     assert "10.0.0.2" in html and "No switch reported" in html
     hot = re.findall(r'class="hot"[^>]*><title>([^<]*)', html)
-    assert hot == ["a eth0, 2026-11-20 00:00: 1 bursts, 10 ms, 0.000278 % of the time",
-                   "a eth0, 2026-11-20 02:00: 1 bursts, 30 ms, 0.000833 % of the time",
-                   "b eth0, 2026-11-20 00:00: 1 bursts, 10 ms, 0.000278 % of the time"]
+    assert hot == [
+        "a eth0, 2026-11-20 00:00: 1 bursts, 10 ms, 0.000278 % of the time",
+        "a eth0, 2026-11-20 02:00: 1 bursts, 30 ms, 0.000833 % of the time",
+        "b eth0, 2026-11-20 00:00: 1 bursts, 10 ms, 0.000278 % of the time",
+    ]
 
 
 def test_names_are_text(store):
@@ -128,12 +130,15 @@ def test_the_index_has_every_report_newest_first(full, tmp_path):
     assert all((tmp_path / link).exists() for link in links) and "Report x was not delivered" in html
 
 
-@pytest.mark.parametrize(("run", "message"), [
-    ({"dropped": 5}, "Packets were lost while recording on a"),
-    ({"late": 2}, "2 packets came too late"),
-    ({"link_bps": None}, "The link speed is not known of a eth0 inbound"),
-    ({"end_ns": START + DAY // 2}, "Not all of the time was recorded: 1 of 1"),
-])
+@pytest.mark.parametrize(
+    ("run", "message"),
+    [
+        ({"dropped": 5}, "Packets were lost while recording on a"),
+        ({"late": 2}, "2 packets arrived outside the reorder window"),
+        ({"link_bps": None}, "The link speed is not known of a eth0 inbound"),
+        ({"end_ns": START + DAY // 2}, "Not all of the time was recorded: 1 of 1"),
+    ],
+)
 def test_doubts_are_said(store, run, message):
     fill(store, {"a": [(50, 10)]}, **run)
     assert any(statement.head.startswith(message) for statement in rack_words.statements(report(store)))
@@ -150,9 +155,18 @@ def test_stamps_that_cannot_carry_the_bins_are_said(store):
     assert not any("coarse" in head for head in heads)
 
 
-@pytest.mark.parametrize(("now", "then", "message"), [
-    (0, 0, "no"), (3, 0, "for the first time"), (0, 3, "no more"), (10, 4, "2.5 times as many"), (11, 10, "10 % more"),
-    (9, 10, "10 % fewer"), (10, 10, "as many")])
+@pytest.mark.parametrize(
+    ("now", "then", "message"),
+    [
+        (0, 0, "no"),
+        (3, 0, "for the first time"),
+        (0, 3, "no more"),
+        (10, 4, "2.5 times as many"),
+        (11, 10, "10 % more"),
+        (9, 10, "10 % fewer"),
+        (10, 10, "as many"),
+    ],
+)
 def test_a_change_in_words(now, then, message):
     assert rack_words.ratio(now, then) == message
 
@@ -190,15 +204,18 @@ def test_the_command(full, tmp_path):
     assert empty.returncode == 0 and "nothing of rack r7 was recorded" in empty.stdout
 
 
-@pytest.mark.parametrize(("arguments", "code", "message"), [
-    (["--all-racks"], 2, "--all-racks goes with --since"),
-    (["--all-racks", "--rack", "r1", "--last", "day"], 2, "--all-racks goes with"),
-    (["--last", "day"], 2, "--last is for reports of racks"),
-    (["--rack", "r1", "--last", "day", "--since", "1h"], 2, "--last excludes --since and --until"),
-    (["--rack", "r9", "--since", "24h"], 1, "no recording of rack r9"),
-    (["--rack", "r1", "--since", "2030-01-01"], 1, "the period ends before it begins"),
-    (["--rack", "r1", "--since", "2026-11-20", "--bin", "1500us"], 2, "not a multiple"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--all-racks"], 2, "--all-racks goes with --since"),
+        (["--all-racks", "--rack", "r1", "--last", "day"], 2, "--all-racks goes with"),
+        (["--last", "day"], 2, "--last is for reports of racks"),
+        (["--rack", "r1", "--last", "day", "--since", "1h"], 2, "--last excludes --since and --until"),
+        (["--rack", "r9", "--since", "24h"], 1, "no recording of rack r9"),
+        (["--rack", "r1", "--since", "2030-01-01"], 1, "the period ends before it begins"),
+        (["--rack", "r1", "--since", "2026-11-20", "--bin", "1500us"], 2, "not a multiple"),
+    ],
+)
 def test_what_a_user_can_get_wrong_is_one_line(full, tmp_path, arguments, code, message):
     done = mburst(full.path, *arguments, "-o", tmp_path)
     assert done.returncode == code and message in done.stderr and len(done.stderr.splitlines()) <= 1

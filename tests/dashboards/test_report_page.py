@@ -23,17 +23,17 @@ from mburst.dashboards.common import words
 from mburst.dashboards.common.packing import Pack, narrow
 from mburst.dashboards.report import page
 from mburst.dashboards.report.words import resolution, statements
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 
 @pytest.fixture
 def store(tmp_path):
-    return Store.create(tmp_path / "store")
+    return StoreFolder.create(tmp_path / "store")
 
 
 @pytest.fixture(scope="module")
 def full(tmp_path_factory):
-    store = Store.create(tmp_path_factory.mktemp("page") / "store")
+    store = StoreFolder.create(tmp_path_factory.mktemp("page") / "store")
     reportlib.fill(store)
     return store
 
@@ -71,8 +71,10 @@ def test_the_page_holds_what_the_store_holds(full):
 
     cells = lane["base"]["first"] + np.cumsum(read(lane["base"]["cells"]).astype(np.int64))
     starts = cells * lane["base"]["width"]
-    assert dict(zip(((starts - START) // BIN).tolist(), read(lane["base"]["largest"]).tolist(), strict=True)) == \
-        reportlib.wire()
+    assert (
+        dict(zip(((starts - START) // BIN).tolist(), read(lane["base"]["largest"]).tolist(), strict=True))
+        == reportlib.wire()
+    )
 
 
 def test_the_json_beside_has_every_burst(full, tmp_path):
@@ -95,8 +97,11 @@ def test_names_from_the_wire_are_text(store):
 
 def test_the_worst_bursts_are_shown_and_the_rest_counted(store):
     write(store, "recordings", {"start_ns": START, "end_ns": START + 10**10, "bin_ns": 10**6})
-    write(store, "bins", *({"ts_ns": START + i * 10**7, "wire_bytes": 70_000 + i, "bytes": 69_000 + i}
-                           for i in range(600)))
+    write(
+        store,
+        "bins",
+        *({"ts_ns": START + i * 10**7, "wire_bytes": 70_000 + i, "bytes": 69_000 + i} for i in range(600)),
+    )
     reports = reportlib.gathered(store)
     html = page.render(reports, BurstDefinition())
     assert "The 500 largest of 600 bursts" in html
@@ -107,10 +112,22 @@ def test_the_worst_bursts_are_shown_and_the_rest_counted(store):
 
 def test_many_lanes_have_an_overview_and_the_busiest_a_section(store):
     for i in range(30):
-        write(store, "recordings",
-              {"recording_id": f"r{i}", "host": f"h{i:02}", "start_ns": START, "end_ns": START + 10**9})
-        write(store, "bins", {"recording_id": f"r{i}", "host": f"h{i:02}", "ts_ns": START + 10**6,
-                              "wire_bytes": 125_000 if i > 20 else 900, "bytes": 876})
+        write(
+            store,
+            "recordings",
+            {"recording_id": f"r{i}", "host": f"h{i:02}", "start_ns": START, "end_ns": START + 10**9},
+        )
+        write(
+            store,
+            "bins",
+            {
+                "recording_id": f"r{i}",
+                "host": f"h{i:02}",
+                "ts_ns": START + 10**6,
+                "wire_bytes": 125_000 if i > 20 else 900,
+                "bytes": 876,
+            },
+        )
     reports = reportlib.gathered(store)
     html = page.render(reports, BurstDefinition())
     assert html.count('<section class="lane"') == page.LANES
@@ -119,36 +136,49 @@ def test_many_lanes_have_an_overview_and_the_busiest_a_section(store):
     assert {report.lane.host for report in page.drawn_lanes(reports)} >= {f"h{i}" for i in range(21, 30)}
 
 
-@pytest.mark.parametrize(("run", "message"), [
-    ({"dropped": 5, "backend": "afpacket"}, "5 packets were dropped before they were seen"),
-    ({"dropped": 1, "backend": "afpacket"}, "1 packet was dropped before they were seen"),
-    ({"backend": "afpacket"}, "No packet was dropped"),
-    ({}, "The capture file names no dropped packet"),
-    ({"late": 3, "late_bytes": 300}, "3 packets came too far out of order"),
-    ({"complete": False}, "The recording is not complete"),
-    ({"complete": False, "ended": "killed"}, "The recording is not complete"),
-    ({"unparsed": 7}, "7 packets counted by length alone"),
-    ({"unattributed_packets": 2, "unattributed_bytes": 90}, "2 packets without a sender"),
-    ({"clock_epochs": 3}, "The clock stepped 2 times"),
-    ({"link_bps": None}, "The link's speed is not known"),
-    ({"link_bps": 10**7}, "The bins are shorter than a frame"),
-    ({"link_bps": 10**6}, "A whole second reads"),
-    ({"filter": "udp"}, "Only part of the traffic was recorded"),
-    ({"notes": "a\nb"}, "The recorder noted"),
-    ({"offloads": "GRO is on."}, "Merged frames"),
-])
+@pytest.mark.parametrize(
+    ("run", "message"),
+    [
+        ({"dropped": 5, "backend": "afpacket"}, "5 packets were dropped before they were seen"),
+        ({"dropped": 1, "backend": "afpacket"}, "1 packet was dropped before they were seen"),
+        ({"backend": "afpacket"}, "No packet was dropped"),
+        ({}, "The capture file names no dropped packet"),
+        ({"late": 3, "late_bytes": 300}, "3 packets arrived outside the reorder window"),
+        ({"complete": False}, "The recording is not complete"),
+        ({"complete": False, "ended": "killed"}, "The recording is not complete"),
+        ({"unparsed": 7}, "7 packets counted by length alone"),
+        ({"unattributed_packets": 2, "unattributed_bytes": 90}, "2 packets without a sender"),
+        ({"clock_epochs": 3}, "The clock stepped 2 times"),
+        ({"link_bps": None}, "The link's speed is not known"),
+        ({"link_bps": 10**7}, "The bins are shorter than a frame"),
+        ({"link_bps": 10**6}, "A whole second reads"),
+        ({"filter": "udp"}, "Only part of the traffic was recorded"),
+        ({"notes": "a\nb"}, "The recorder noted"),
+        ({"offloads": "GRO is on."}, "Merged frames"),
+    ],
+)
 def test_loss_and_quality_are_said(store, run, message):
-    write(store, "recordings",
-          {"start_ns": START, "end_ns": START + 10**9, "bin_ns": BIN, "packets": 100, "bytes": 9000, **run})
+    write(
+        store,
+        "recordings",
+        {"start_ns": START, "end_ns": START + 10**9, "bin_ns": BIN, "packets": 100, "bytes": 9000, **run},
+    )
     write(store, "bins", *({"ts_ns": START + i * BIN, "wire_bytes": 1538, "bytes": 1514} for i in range(200)))
     assert any(head.startswith(message) for head in heads(reportlib.gathered(store)))
 
 
-@pytest.mark.parametrize(("quality", "message"), [
-    (2, "Packets were stamped by the kernel on receipt (100 % of bins)"), (0, "What stamped the packets is not known"),
-    (8, "The file's stamps resolve 1 µs or less finely"), (16, "The clock was not synchronized"),
-    (32, "Packets were lost while this was recorded"), (64, "100 % of bins hold merged frames (GRO or TSO)"),
-    (128, "The snap length cut headers")])
+@pytest.mark.parametrize(
+    ("quality", "message"),
+    [
+        (2, "Packets were stamped by the kernel on receipt (100 % of bins)"),
+        (0, "What stamped the packets is not known"),
+        (8, "The file's stamps resolve 1 µs or less finely"),
+        (16, "The clock was not synchronized"),
+        (32, "Packets were lost while this was recorded"),
+        (64, "100 % of bins hold merged frames (GRO or TSO)"),
+        (128, "The snap length cut headers"),
+    ],
+)
 def test_quality_bits_are_said(store, quality, message):
     write(store, "recordings", {"start_ns": START, "end_ns": START + 10**9, "bin_ns": 10**6})
     write(store, "bins", {"ts_ns": START, "wire_bytes": 100, "bytes": 76, "quality": quality})
@@ -164,8 +194,10 @@ def test_a_verdict_names_every_warning():
 def test_a_definition_is_one_sentence():
     definition = BurstDefinition(bin_ns=10**6, threshold=0.8, join_ns=5 * 10**6, release=0.4)
     payload = words.definition_words(definition, 10**5)
-    assert payload == ("Consecutive bins of 1 ms at or above 80 % of line rate, going on at 40 % or more, "
-                    "joined over gaps of up to 5 ms, lasting at least 1 ms.")
+    assert payload == (
+        "Consecutive bins of 1 ms at or above 80 % of line rate, going on at 40 % or more, "
+        "joined over gaps of up to 5 ms, lasting at least 1 ms."
+    )
     assert "five bins" in words.definition_words(BurstDefinition(), None)
     assert "without joining" in words.definition_words(BurstDefinition(join_ns=0), 10**5)
 
@@ -185,7 +217,14 @@ def test_an_empty_recording_has_a_page(store, tmp_path):
 
 def test_numbers_are_packed_in_the_smallest_type_and_aligned():
     assert [narrow(values).dtype.str for values in ([0, 255], [256], [65536], [2**32], [-1], [0.5], [])] == [
-        "|u1", "<u2", "<u4", "<f8", "<f8", "<f8", "<f8"]
+        "|u1",
+        "<u2",
+        "<u4",
+        "<f8",
+        "<f8",
+        "<f8",
+        "<f8",
+    ]
     pack = Pack()
     pack.add([1, 2, 3])
     entry = pack.add_ascending(np.array([10, 12, 2**40]))
@@ -206,18 +245,27 @@ def test_the_command_names_its_files(full, tmp_path):
     assert "2026-11-21 02:34:01.0" in Path(html).read_text()
 
 
-@pytest.mark.parametrize(("arguments", "code", "message"), [
-    (["-o", "out", "--rack", "nowhere"], 1, "no recording of rack nowhere"),
-    (["-o", "mburst.json"], 1, "the report cannot be written"),
-    (["-o", "out", "--bin", "3"], 2, "invalid duration '3'"),
-    (["-o", "out", "--bin", "150us"], 2, "not a multiple"),
-    (["-o", "out", "--since", "2026-11-22T00:00", "--until", "2026-11-21T00:00"], 2, "--since is not before --until"),
-    (["-o", "out", "--since", "2030-01-01"], 0, ""),
-    ([], 2, "-o"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["-o", "out", "--rack", "nowhere"], 1, "no recording of rack nowhere"),
+        (["-o", "mburst.json"], 1, "the report cannot be written"),
+        (["-o", "out", "--bin", "3"], 2, "invalid duration '3'"),
+        (["-o", "out", "--bin", "150us"], 2, "not a multiple"),
+        (
+            ["-o", "out", "--since", "2026-11-22T00:00", "--until", "2026-11-21T00:00"],
+            2,
+            "--since is not before --until",
+        ),
+        (["-o", "out", "--since", "2030-01-01"], 0, ""),
+        ([], 2, "-o"),
+    ],
+)
 def test_what_a_user_can_get_wrong_is_one_line(full, tmp_path, arguments, code, message):
-    arguments = [tmp_path / "out" if value == "out" else full.path / value if value == "mburst.json" else value
-                 for value in arguments]
+    arguments = [
+        tmp_path / "out" if value == "out" else full.path / value if value == "mburst.json" else value
+        for value in arguments
+    ]
     done = mburst(full.path, *arguments)
     assert done.returncode == code and message in done.stderr and "Traceback" not in done.stderr
     if code == 1:

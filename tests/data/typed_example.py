@@ -8,7 +8,7 @@ from pathlib import Path
 import mburst
 
 with mburst.open(Path("store")) as store:
-    wanted: mburst.asked.Bursts = {"bin": "1ms", "threshold": 0.8, "since": datetime(2026, 11, 20, tzinfo=UTC)}
+    wanted: mburst.asked.BurstOptions = {"bin": "1ms", "threshold": 0.8, "since": datetime(2026, 11, 20, tzinfo=UTC)}
     rows: int = store.bursts(**wanted).num_rows
     store.senders(**wanted)
     store.senders(host=["a", "b"])

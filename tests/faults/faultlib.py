@@ -21,8 +21,8 @@ from typing import Any
 import pyarrow as pa
 from waiting import wait_for
 
-from mburst.sql import Store
-from mburst.sql.follow import Tail
+from mburst.sql import StoreFolder
+from mburst.sql.follow import TableFollower
 from mburst.sql.repair.recovery import GRACE_S
 from mburst.sql.tables import arrow_schema
 
@@ -47,8 +47,9 @@ def chance(*seed: object) -> random.Random:
 
 def mburst(*words: object, prefix: tuple[str, ...] = (), **options: Any) -> subprocess.CompletedProcess[str]:
     """Run a command of mburst to its end. Never a traceback, never a crash."""
-    done = subprocess.run([*prefix, *MBURST, *map(str, words)], capture_output=True, text=True, timeout=LIMIT_S,
-                          check=False, **options)
+    done = subprocess.run(
+        [*prefix, *MBURST, *map(str, words)], capture_output=True, text=True, timeout=LIMIT_S, check=False, **options
+    )
     assert "Traceback" not in done.stderr and done.returncode >= 0, done
     return done
 
@@ -61,11 +62,13 @@ def succeed(*words: object, **options: Any) -> subprocess.CompletedProcess[str]:
 
 
 @contextmanager
-def started(*words: object, prefix: tuple[str, ...] = (), program: tuple[str, ...] = MBURST,
-            **options: Any) -> Iterator[subprocess.Popen[str]]:
+def started(
+    *words: object, prefix: tuple[str, ...] = (), program: tuple[str, ...] = MBURST, **options: Any
+) -> Iterator[subprocess.Popen[str]]:
     """A command of mburst that runs meanwhile; killed at the end unless it has ended."""
-    process = subprocess.Popen([*prefix, *program, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                               text=True, **options)
+    process = subprocess.Popen(
+        [*prefix, *program, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
+    )
     try:
         yield process
     finally:
@@ -119,12 +122,12 @@ def held(store: Path, table: str) -> list[pa.Table]:
 
 
 class Follower:
-    """Follows tables of a store by Tail, every 10 ms. `rows` has what came by table."""
+    """Follows tables of a store by TableFollower, every 10 ms. `rows` has what came by table."""
 
     def __init__(self, store: Path, *tables: str) -> None:
         self.rows: dict[str, list[pa.Table]] = {table: [] for table in tables}
         self.came: list[tuple[float, str, int]] = []  # monotonic time, table, rows
-        self._tails = {table: Tail(store, table) for table in tables}
+        self._tails = {table: TableFollower(store, table) for table in tables}
         self._failure: BaseException | None = None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -171,8 +174,10 @@ def hot_bytes(store: Path, table: str) -> int:
 def wait_for_rows(store: Path, table: str, process: subprocess.Popen[Any] | None = None) -> None:
     """Return when the hot logs of TABLE have grown, or PROCESS has ended."""
     before = hot_bytes(store, table)
-    wait_for(lambda: hot_bytes(store, table) > before or (process is not None and process.poll() is not None),
-             f"rows of {table}")
+    wait_for(
+        lambda: hot_bytes(store, table) > before or (process is not None and process.poll() is not None),
+        f"rows of {table}",
+    )
 
 
 # --- what is left ---------------------------------------------------------------------------------------------------
@@ -180,7 +185,7 @@ def wait_for_rows(store: Path, table: str, process: subprocess.Popen[Any] | None
 
 def query(store: Path, text: str) -> list[tuple[Any, ...]]:
     """The rows of an answer."""
-    with Store.open(store).connect() as connection:
+    with StoreFolder.open(store).connect() as connection:
         return connection.execute(text).fetchall()
 
 
@@ -190,12 +195,11 @@ def assert_kept(store: Path, table: str, acknowledged: list[pa.Table]) -> int:
     if not acknowledged:
         return 0
     names = ", ".join(arrow_schema(table).names)
-    with Store.open(store).connect() as connection:
+    with StoreFolder.open(store).connect() as connection:
         connection.register("acknowledged", pa.concat_tables(acknowledged))
         [(count,)] = connection.execute(f"SELECT count(*) FROM (SELECT DISTINCT {names} FROM acknowledged)").fetchall()
         lost = connection.execute(f"SELECT {names} FROM acknowledged EXCEPT SELECT {names} FROM {table}").fetchall()
-        doubled = connection.execute(
-            f"SELECT {names}, count(*) AS n FROM {table} GROUP BY ALL HAVING n > 1").fetchall()
+        doubled = connection.execute(f"SELECT {names}, count(*) AS n FROM {table} GROUP BY ALL HAVING n > 1").fetchall()
     assert (lost[:3], doubled[:3]) == ([], []), f"{table}: {len(lost)} of {count} rows lost, {len(doubled)} doubled"
     return int(count)
 
@@ -203,8 +207,12 @@ def assert_kept(store: Path, table: str, acknowledged: list[pa.Table]) -> int:
 def assert_sealed(store: Path) -> None:
     """All is sealed, nothing is damaged, and no leftover is there but drafts so young that somebody may be about to
     lock them."""
-    left = [str(path.relative_to(store)) for kind in ("*.log", "*.new", "*.tmp") for path in store.rglob(kind)
-            if kind != "*.new" or time.time() - path.stat().st_mtime > GRACE_S]
+    left = [
+        str(path.relative_to(store))
+        for kind in ("*.log", "*.new", "*.tmp")
+        for path in store.rglob(kind)
+        if kind != "*.new" or time.time() - path.stat().st_mtime > GRACE_S
+    ]
     assert (left, query(store, "SELECT path, reason FROM damaged_files")) == ([], [])
 
 
@@ -218,19 +226,25 @@ def sums(store: Path) -> dict[str, list[tuple[Any, ...]]]:
 
 def assert_totals(store: Path) -> None:
     """The totals of each recording are those of its bins."""
-    differing = query(store, """
+    differing = query(
+        store,
+        """
         SELECT recording_id, r.packets, r.bytes, b.packets, b.bytes
         FROM recordings r FULL JOIN (SELECT recording_id, sum(packets) AS packets, sum(bytes) AS bytes FROM bins
                                      GROUP BY ALL) b USING (recording_id)
-        WHERE r.packets <> coalesce(b.packets, 0) OR r.bytes <> coalesce(b.bytes, 0) OR r.packets IS NULL""")
+        WHERE r.packets <> coalesce(b.packets, 0) OR r.bytes <> coalesce(b.bytes, 0) OR r.packets IS NULL""",
+    )
     assert differing == []
 
 
 def assert_counted(store: Path, came: int) -> None:
     """All CAME packets of the interface's counter are in bins, dropped, late, or missed in a gap."""
-    [(counted, missed, unknown)] = query(store, """
+    [(counted, missed, unknown)] = query(
+        store,
+        """
         SELECT (SELECT sum(packets + dropped + late)::BIGINT FROM recordings), coalesce(sum(packets), 0)::BIGINT,
                count(*) FILTER (packets IS NULL)
-        FROM gaps WHERE reason NOT IN ('dropped', 'reader too slow')""")
+        FROM gaps WHERE reason NOT IN ('dropped', 'reader too slow')""",
+    )
     gaps = query(store, "SELECT reason, packets, detail FROM gaps")
     assert unknown == 0 and counted + missed == came, (came, counted, missed, gaps)

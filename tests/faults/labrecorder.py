@@ -33,13 +33,28 @@ def promiscuity(lab: Lab) -> int:
 
 
 @contextmanager
-def recording(lab: Lab, store: Path, *words: str, roll_s: float | None = None, prefix: tuple[str, ...] = (),
-              **options: Any) -> Iterator[subprocess.Popen[str]]:
+def recording(
+    lab: Lab, store: Path, *words: str, roll_s: float | None = None, prefix: tuple[str, ...] = (), **options: Any
+) -> Iterator[subprocess.Popen[str]]:
     """A live recording of what comes in, from when it captures."""
     program = MBURST if roll_s is None else (sys.executable, str(HERE / "rolling.py"), str(roll_s))
     before = promiscuity(lab)
-    with started("record", lab.b, "-o", store, "--direction", "in", "--host", "cache", "--rack", "r1", *words,
-                 prefix=(*inside(lab), *prefix), program=program, **options) as process:
+    with started(
+        "record",
+        lab.b,
+        "-o",
+        store,
+        "--direction",
+        "in",
+        "--host",
+        "cache",
+        "--rack",
+        "r1",
+        *words,
+        prefix=(*inside(lab), *prefix),
+        program=program,
+        **options,
+    ) as process:
         wait_for(lambda: promiscuity(lab) > before or process.poll() is not None, "the recording begins")
         if process.poll() is None:
             time.sleep(0.2)  # libpcap has more to do after that
@@ -72,8 +87,11 @@ def received(lab: Lab) -> int:
 def children(pid: int) -> list[int]:
     """The processes that process PID has started."""
     try:
-        return [int(child) for task in Path(f"/proc/{pid}/task").iterdir()
-                for child in (task / "children").read_text().split()]
+        return [
+            int(child)
+            for task in Path(f"/proc/{pid}/task").iterdir()
+            for child in (task / "children").read_text().split()
+        ]
     except OSError:
         return []
 
@@ -94,7 +112,8 @@ def running(lab: Lab, folder: Path, store: Path) -> Iterator[subprocess.Popen[by
     """`mburst run` in the far namespace, with a recording and metrics; its file and log are in FOLDER."""
     (folder / "mburst.toml").write_text(
         f'store = "{store}"\nrack = "r1"\n[record]\ninputs = ["{lab.b}"]\ndirection = "in"\nhost = "cache"\n'
-        '[metrics]\nlisten = "127.0.0.1:0"\n')
+        '[metrics]\nlisten = "127.0.0.1:0"\n'
+    )
     with (folder / "log").open("a") as log:
         process = subprocess.Popen([*inside(lab), *MBURST, "run"], cwd=folder, stdout=log, stderr=subprocess.STDOUT)
     try:

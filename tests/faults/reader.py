@@ -6,9 +6,9 @@ import sys
 import time
 from pathlib import Path
 
-from mburst.sql.follow import Tail
+from mburst.sql.follow import TableFollower
 
-tail, bins, packets = Tail(Path(sys.argv[1]), "bins"), 0, 0
+tail, bins, packets = TableFollower(Path(sys.argv[1]), "bins"), 0, 0
 print("follows", flush=True)
 ended, silent_since = False, 0.0
 waiting = selectors.DefaultSelector()

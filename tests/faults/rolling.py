@@ -3,8 +3,8 @@
 import sys
 
 from mburst.__main__ import main
-from mburst.sql.writer import Writer
+from mburst.sql.writer import TableWriter
 
-*defaults, _ = Writer.__init__.__defaults__ or ()
-Writer.__init__.__defaults__ = (*defaults, float(sys.argv[1]))  # roll_s
+*defaults, _ = TableWriter.__init__.__defaults__ or ()
+TableWriter.__init__.__defaults__ = (*defaults, float(sys.argv[1]))  # roll_s
 sys.exit(main(sys.argv[2:]))

@@ -16,7 +16,7 @@ from livelab import Lab
 from outcomes import outcome
 from waiting import wait_for
 
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 
 @pytest.fixture(scope="module")
@@ -33,10 +33,11 @@ def clock(stepped_clock: Path, tmp_path: Path) -> tuple[Path, dict[str, str]]:
 
 
 @pytest.mark.parametrize("step", [-3600, 3600, -3 * 86400])
-def test_the_clock_steps_while_recording(lab: Lab, tmp_path: Path, clock: tuple[Path, dict[str, str]],
-                                         step: int) -> None:
+def test_the_clock_steps_while_recording(
+    lab: Lab, tmp_path: Path, clock: tuple[Path, dict[str, str]], step: int
+) -> None:
     file, environment = clock
-    store = Store.create(tmp_path / "store").path
+    store = StoreFolder.create(tmp_path / "store").path
     follower = Follower(store, "bins")
     with sending(lab), recording(lab, store, roll_s=0.4, env=environment) as process:
         wait_for(lambda: follower.rows["bins"], "bins")
@@ -55,7 +56,7 @@ def test_the_clock_steps_while_recording(lab: Lab, tmp_path: Path, clock: tuple[
 def test_recording_again_under_an_earlier_clock(lab: Lab, tmp_path: Path, clock: tuple[Path, dict[str, str]]) -> None:
     """The clock goes back between a kill and the next start: what was recorded is sealed all the same."""
     file, environment = clock
-    store = Store.create(tmp_path / "store").path
+    store = StoreFolder.create(tmp_path / "store").path
     follower = Follower(store, "bins")
     with sending(lab):
         with recording(lab, store, env=environment) as process:

@@ -25,13 +25,13 @@ from outcomes import outcome
 from storelib import hot_logs, rows, sealed_files, write
 
 from mburst.errors import MburstError
-from mburst.sql import Store, segments, views
+from mburst.sql import StoreFolder, segments, views
 from mburst.sql.format import filenames
 from mburst.sql.format.hotlog import HotLog
 from mburst.sql.repair.checking import check
 from mburst.sql.repair.repair import repair
 
-TRIALS = int(os.environ.get("MBURST_FAULTS", "200"))
+TRIALS = int(os.environ.get("MBURST_FAULTS", "96"))
 SHARDS = 8
 TABLES = ("bins", "sources", "recordings", "probes")
 T0 = 1_700_000_000_000_000_000
@@ -65,9 +65,19 @@ def some(table: str, chance: random.Random, count: int, host: str) -> pa.Table:
     number = {"bins": "bytes", "sources": "bytes", "recordings": "bytes", "probes": "rtt_ns"}[table]
     time = {"probes": "tx_ns", "recordings": "written_ns"}.get(table, "ts_ns")
     names = {"recordings": "recording_id", "sources": "source", "probes": "src"}
-    return rows(table, *({number: chance.getrandbits(40), time: T0 + chance.getrandbits(50), "host": host, **(
-        {names[table]: f"name-{chance.getrandbits(30)}"} if table in names else {}), **(
-        {"first_ns": T0, "last_ns": T0} if table == "sources" else {})} for _ in range(count)))
+    return rows(
+        table,
+        *(
+            {
+                number: chance.getrandbits(40),
+                time: T0 + chance.getrandbits(50),
+                "host": host,
+                **({names[table]: f"name-{chance.getrandbits(30)}"} if table in names else {}),
+                **({"first_ns": T0, "last_ns": T0} if table == "sources" else {}),
+            }
+            for _ in range(count)
+        ),
+    )
 
 
 def encoded(table: pa.Table) -> pa.Table:
@@ -82,16 +92,27 @@ def encoded(table: pa.Table) -> pa.Table:
 def build(folder: Path) -> dict[str, dict[Row, str]]:
     """A store with every kind of file; for each row of each table, the file that has it."""
     chance = random.Random(1)
-    store = Store.create(folder)
+    store = StoreFolder.create(folder)
     for table in TABLES:
         for host in ("cache-1", "cache-2"):
             named = some(table, chance, 300, host)
-            write(store, table, *({k: v for k, v in row.items() if v is not None} | {"host": host}
-                                  if "host" in named.column_names else
-                                  {k: v for k, v in row.items() if v is not None} for row in named.to_pylist()))
+            write(
+                store,
+                table,
+                *(
+                    {k: v for k, v in row.items() if v is not None} | {"host": host}
+                    if "host" in named.column_names
+                    else {k: v for k, v in row.items() if v is not None}
+                    for row in named.to_pylist()
+                ),
+            )
         for form in (encoded, lambda rows: rows):
-            log = HotLog(folder, table, filenames.new_segment("cache-3", filenames.new_writer(), 0),
-                         "r1" if table != "probes" else "")
+            log = HotLog(
+                folder,
+                table,
+                filenames.new_segment("cache-3", filenames.new_writer(), 0),
+                "r1" if table != "probes" else "",
+            )
             for _ in range(4):
                 log.append(form(some(table, chance, 40, "cache-3")))
             log.leave()
@@ -99,14 +120,14 @@ def build(folder: Path) -> dict[str, dict[Row, str]]:
     return {table: owners(store, table) for table in TABLES}
 
 
-def owners(store: Store, table: str) -> dict[Row, str]:
+def owners(store: StoreFolder, table: str) -> dict[Row, str]:
     """Each row, and the path in the store of the file that has it."""
     found: dict[Row, str] = {}
     con = duckdb.connect()
     for path in sealed_files(store, table):
         for row in con.execute(f"FROM read_parquet('{path}', hive_partitioning = false)").fetchall():
             found[row] = str(path.relative_to(store.path))
-    for log in segments.snapshot(store.path, table, segments.Narrow()).logs:
+    for log in segments.snapshot(store.path, table, segments.FileSelection()).logs:
         for row in log.rows.to_pylist():
             found[tuple(row.values())] = str(log.path.relative_to(store.path))
     return found
@@ -117,8 +138,11 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, d
     folder = tmp_path_factory.mktemp("flips") / "store"
     yield folder, in_child(lambda: build(folder))
     for kind, tries in sorted(TRIED.items()):
-        outcome(f"damage to a file of the store: {kind}", f"{tries:,} files",
-                f"{tries - PASSED[kind]} with a wrong answer in silence, a crash or rows gone")
+        outcome(
+            f"damage to a file of the store: {kind}",
+            f"{tries:,} files",
+            f"{tries - PASSED[kind]} with a wrong answer in silence, a crash or rows gone",
+        )
 
 
 def harm(path: Path, chance: random.Random) -> str:
@@ -145,7 +169,7 @@ def harm(path: Path, chance: random.Random) -> str:
     return kind
 
 
-def read(store: Store) -> tuple[dict[str, Counter[Row]], set[str]]:
+def read(store: StoreFolder) -> tuple[dict[str, Counter[Row]], set[str]]:
     """The rows of each table, and the paths in the store of the files that are named as damaged."""
     con = store.connect()
     named = {os.path.relpath(row[0], store.path) for row in con.execute("SELECT path FROM damaged_files").fetchall()}
@@ -153,14 +177,21 @@ def read(store: Store) -> tuple[dict[str, Counter[Row]], set[str]]:
     return {table: Counter(con.execute(f"FROM {views[table]}").fetchall()) for table in TABLES}, named
 
 
-def take(store: Store) -> tuple[dict[str, Counter[Row]], set[str]]:
+def take(store: StoreFolder) -> tuple[dict[str, Counter[Row]], set[str]]:
     """The same of what the views of a query are made of: a tenth of the time of `read`."""
-    found = views.contents(store.path, segments.Narrow())
-    parts = {table: [*(pq.ParquetFile(file.path).read() for file in found[table].files),
-                     *(log.rows for log in found[table].logs)] for table in TABLES}
+    found = views.contents(store.path, segments.FileSelection())
+    parts = {
+        table: [
+            *(pq.ParquetFile(file.path).read() for file in found[table].files),
+            *(log.rows for log in found[table].logs),
+        ]
+        for table in TABLES
+    }
     named = {os.path.relpath(damaged.path, store.path) for snap in found.values() for damaged in snap.damage}
-    return {table: Counter(row for part in parts[table] for row in zip(*part.to_pydict().values(), strict=True))
-            for table in TABLES}, named
+    return {
+        table: Counter(row for part in parts[table] for row in zip(*part.to_pydict().values(), strict=True))
+        for table in TABLES
+    }, named
 
 
 def problems(store: Path, harmed: Path, kind: str, known: dict[str, dict[Row, str]], mends: bool) -> list[str]:
@@ -168,22 +199,25 @@ def problems(store: Path, harmed: Path, kind: str, known: dict[str, dict[Row, st
     queries, seals, checks and repairs."""
     name = str(harmed.relative_to(store))
     try:
-        opened = Store.open(store)
+        opened = StoreFolder.open(store)
     except MburstError as error:
         assert "\n" not in str(error) and harmed.name == "mburst.json"
         if "format" in str(error).replace('{"format"', ""):
             return []  # of another format, as its marker says
         assert not check(store).is_sound
         list(repair(store))
-        found, _ = read(Store.open(store))
-        return ["rows are missing after the marker was repaired"] if any(
-            found[table] != Counter(known[table].keys()) for table in TABLES) else []
+        found, _ = read(StoreFolder.open(store))
+        return (
+            ["rows are missing after the marker was repaired"]
+            if any(found[table] != Counter(known[table].keys()) for table in TABLES)
+            else []
+        )
     found, named = read(opened) if mends else take(opened)
     wrong = differences(found, named, known, name, kind)
     return wrong + (mended(opened, harmed, found, named) if mends else [])
 
 
-def mended(opened: Store, harmed: Path, found: dict[str, Counter[Row]], named: set[str]) -> list[str]:
+def mended(opened: StoreFolder, harmed: Path, found: dict[str, Counter[Row]], named: set[str]) -> list[str]:
     """What is wrong with what sealing, checking and repairing make of the damage that NAMED has."""
     wrong, store, name = [], opened.path, str(harmed.relative_to(opened.path))
     before = {path: path.read_bytes() for path in [*hot_logs(opened, "bins"), harmed] if path.exists()}
@@ -207,8 +241,9 @@ def mended(opened: Store, harmed: Path, found: dict[str, Counter[Row]], named: s
     return wrong
 
 
-def differences(found: dict[str, Counter[Row]], named: set[str], known: dict[str, dict[Row, str]], harmed: str,
-                kind: str) -> list[str]:
+def differences(
+    found: dict[str, Counter[Row]], named: set[str], known: dict[str, dict[Row, str]], harmed: str, kind: str
+) -> list[str]:
     """Rows that nobody wrote, rows that are missing without a word, files that are named and sound."""
     wrong = []
     for table in TABLES:
@@ -226,7 +261,7 @@ def differences(found: dict[str, Counter[Row]], named: set[str], known: dict[str
 
 
 def kinds(store: Path) -> dict[str, list[Path]]:
-    opened = Store(store)
+    opened = StoreFolder(store)
     return {
         "hot": [path for table in TABLES for path in hot_logs(opened, table)],
         "sealed": [path for table in TABLES for path in sealed_files(opened, table)],
@@ -236,8 +271,9 @@ def kinds(store: Path) -> dict[str, list[Path]]:
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))
-def test_damage_is_never_a_wrong_answer(shard: int, original: tuple[Path, dict[str, dict[Row, str]]],
-                                        tmp_path: Path) -> None:
+def test_damage_is_never_a_wrong_answer(
+    shard: int, original: tuple[Path, dict[str, dict[Row, str]]], tmp_path: Path
+) -> None:
     folder, known = original
     for trial in range(shard, TRIALS, SHARDS):
         chance = random.Random(trial)

@@ -23,11 +23,11 @@ from livelab import Lab, sh
 from outcomes import outcome
 from waiting import wait_for
 
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 
 def test_an_interface_goes_down_and_up(lab: Lab, tmp_path: Path) -> None:
-    store = Store.create(tmp_path / "store").path
+    store = StoreFolder.create(tmp_path / "store").path
     with sending(lab), running(lab, tmp_path, store) as process:
         wait_for(lambda: recorder(process.pid), "the recorder's start")
         wait_for_rows(store, "bins")
@@ -42,7 +42,7 @@ def test_an_interface_goes_down_and_up(lab: Lab, tmp_path: Path) -> None:
 
 
 def test_an_interface_vanishes_and_comes_back(lab: Lab, tmp_path: Path) -> None:
-    store = Store.create(tmp_path / "store").path
+    store = StoreFolder.create(tmp_path / "store").path
     with sending(lab), running(lab, tmp_path, store) as process:
         wait_for(lambda: recorder(process.pid), "the recorder's start")
         wait_for_rows(store, "bins")
@@ -61,7 +61,7 @@ def test_an_interface_vanishes_and_comes_back(lab: Lab, tmp_path: Path) -> None:
 
 
 def test_two_recorders_of_one_interface(lab: Lab, tmp_path: Path) -> None:
-    store = Store.create(tmp_path / "store").path
+    store = StoreFolder.create(tmp_path / "store").path
     with recording(lab, store) as one, recording(lab, store) as two:
         with sending(lab):
             time.sleep(0.7)
@@ -78,7 +78,7 @@ def test_two_recorders_of_one_interface(lab: Lab, tmp_path: Path) -> None:
 
 
 def test_the_store_is_moved_while_recording(lab: Lab, tmp_path: Path) -> None:
-    store, moved = Store.create(tmp_path / "store").path, tmp_path / "moved"
+    store, moved = StoreFolder.create(tmp_path / "store").path, tmp_path / "moved"
     follower = Follower(store, "bins")
     with sending(lab), recording(lab, store, roll_s=1.0) as process:
         follower.wait()
@@ -96,7 +96,7 @@ def test_the_store_is_moved_while_recording(lab: Lab, tmp_path: Path) -> None:
 
 
 def test_the_store_is_removed_while_recording(lab: Lab, tmp_path: Path) -> None:
-    store = Store.create(tmp_path / "store").path
+    store = StoreFolder.create(tmp_path / "store").path
     with sending(lab), recording(lab, store, roll_s=1.0) as process:
         wait_for_rows(store, "bins")
         sh(f"rm -rf {store}")

@@ -17,7 +17,7 @@ from faultlib import assert_sealed, assert_totals, chance, end, hot_bytes, kill,
 from outcomes import outcome
 from waiting import wait_for
 
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 
 @dataclass
@@ -85,13 +85,16 @@ def test_interrupted_then_again(case: Case, tmp_path: Path, number: int) -> None
             interrupted += end(process, number)[0] != 0
         check(case, store)
         shutil.rmtree(store)
-    outcome(f"record FILE, {signal.Signals(number).name}, again",
-            f"{len(times(1))} stores, {interrupted} in the middle", "sums of the file in all")
+    outcome(
+        f"record FILE, {signal.Signals(number).name}, again",
+        f"{len(times(1))} stores, {interrupted} in the middle",
+        "sums of the file in all",
+    )
 
 
 def test_two_of_one_file_at_once(case: Case, tmp_path: Path) -> None:
     for attempt in times(1):
-        store = Store.create(tmp_path / str(attempt)).path
+        store = StoreFolder.create(tmp_path / str(attempt)).path
         with started(*arguments(case.file, store)) as one, started(*arguments(case.file, store)) as two:
             codes = [end(process) for process in (one, two)]
         assert 0 in [code for code, _ in codes], codes
@@ -103,7 +106,7 @@ def test_two_of_one_file_at_once(case: Case, tmp_path: Path) -> None:
 
 def test_one_of_two_is_killed(case: Case, tmp_path: Path) -> None:
     for attempt in times(1):
-        store = Store.create(tmp_path / str(attempt)).path
+        store = StoreFolder.create(tmp_path / str(attempt)).path
         with started(*arguments(case.file, store)) as one, started(*arguments(case.file, store)) as two:
             at_a_moment(one, case, store, chance("one of two", attempt))
             kill(one)

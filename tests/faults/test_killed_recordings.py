@@ -26,7 +26,7 @@ from livelab import Lab
 from outcomes import outcome
 from waiting import wait_for
 
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 TABLES = ("bins", "sources", "clock")
 
@@ -50,7 +50,7 @@ def killed_once(lab: Lab, store: Path, when: str, wait_s: float, traffic: ExitSt
 
 @pytest.mark.parametrize("when", ["running", "rolling", "ending"])
 def test_a_live_recording_killed(lab: Lab, tmp_path: Path, when: str) -> None:
-    store, random = Store.create(tmp_path / "store").path, chance("killed", when)
+    store, random = StoreFolder.create(tmp_path / "store").path, chance("killed", when)
     acknowledged: dict[str, list] = {table: [] for table in TABLES}
     alive = 0
     with ExitStack() as traffic:

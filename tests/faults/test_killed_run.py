@@ -13,11 +13,11 @@ from livelab import Lab
 from outcomes import outcome
 from waiting import wait_for
 
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 
 def test_the_parent_is_killed(lab: Lab, tmp_path: Path) -> None:
-    store, acknowledged = Store.create(tmp_path / "store").path, {table: [] for table in TABLES}
+    store, acknowledged = StoreFolder.create(tmp_path / "store").path, {table: [] for table in TABLES}
     with sending(lab):
         for attempt in times(1):
             follower = Follower(store, *TABLES)
@@ -36,7 +36,7 @@ def test_the_parent_is_killed(lab: Lab, tmp_path: Path) -> None:
 
 
 def test_the_recording_part_is_killed(lab: Lab, tmp_path: Path) -> None:
-    store, acknowledged = Store.create(tmp_path / "store").path, {table: [] for table in TABLES}
+    store, acknowledged = StoreFolder.create(tmp_path / "store").path, {table: [] for table in TABLES}
     with sending(lab), running(lab, tmp_path, store) as process:
         for attempt in times(2):
             wait_for(lambda: recorder(process.pid), "the recorder's start")

@@ -7,24 +7,12 @@ import time
 from pathlib import Path
 
 import pytest
-from faultlib import (
-    assert_kept,
-    assert_sealed,
-    chance,
-    end,
-    held,
-    kill,
-    query,
-    started,
-    succeed,
-    times,
-    wait_for_rows,
-)
+from faultlib import assert_kept, assert_sealed, chance, end, held, kill, query, started, succeed, times, wait_for_rows
 from gnmilib import agent
 from outcomes import outcome
 from ports import free_port
 
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 ROWS = 200_000
 NOW = 1_795_228_464_011_544_286
@@ -32,10 +20,12 @@ NOW = 1_795_228_464_011_544_286
 
 def test_an_import_killed_then_again(tmp_path: Path) -> None:
     file, alive = tmp_path / "probes.csv", 0
-    file.write_text("src,dst,tx_ns,rx_ns\n" + "".join(
-        f"api,cache,{NOW + number * 10**5},{NOW + number * 10**5 + 5000}\n" for number in range(ROWS)))
+    file.write_text(
+        "src,dst,tx_ns,rx_ns\n"
+        + "".join(f"api,cache,{NOW + number * 10**5},{NOW + number * 10**5 + 5000}\n" for number in range(ROWS))
+    )
     for attempt in times(2):
-        store, random = Store.create(tmp_path / str(attempt)).path, chance("import", attempt)
+        store, random = StoreFolder.create(tmp_path / str(attempt)).path, chance("import", attempt)
         with started("import", "probes", file, "-o", store) as process:
             wait_for_rows(store, "probes", process)
             time.sleep(random.random() / 10)
@@ -49,7 +39,7 @@ def test_an_import_killed_then_again(tmp_path: Path) -> None:
 
 
 def test_a_prober_killed(tmp_path: Path) -> None:
-    store, port, kept, alive = Store.create(tmp_path / "store").path, free_port(), [], 0
+    store, port, kept, alive = StoreFolder.create(tmp_path / "store").path, free_port(), [], 0
     probing = ("probe", f"127.0.0.1:{port}", "-o", store, "--rate", "500")
     with started("reflect", "--listen", f"127.0.0.1:{port}"):
         for attempt in times(2):
@@ -67,11 +57,13 @@ def test_a_prober_killed(tmp_path: Path) -> None:
 
 def test_a_collector_killed(tmp_path: Path) -> None:
     pytest.importorskip("grpc", reason="collecting is tested with grpcio")
-    store, kept, alive = Store.create(tmp_path / "store").path, [], 0
+    store, kept, alive = StoreFolder.create(tmp_path / "store").path, [], 0
     config = tmp_path / "gnmi.yaml"
     with agent("lo") as (address, _):
-        config.write_text(f'targets: {{a: {{address: "{address}", insecure: true}}}}\n'
-                          "subscriptions: {c: {paths: [/interfaces], stream-mode: sample, sample-interval: 50ms}}\n")
+        config.write_text(
+            f'targets: {{a: {{address: "{address}", insecure: true}}}}\n'
+            "subscriptions: {c: {paths: [/interfaces], stream-mode: sample, sample-interval: 50ms}}\n"
+        )
         for attempt in times(2):
             with started("collect", config, "-o", store) as process:
                 wait_for_rows(store, "ports")

@@ -15,7 +15,7 @@ from outcomes import outcome
 from storelib import write
 from waiting import wait_for
 
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 
 def limited(what: str, number: int) -> tuple[str, ...]:
@@ -24,10 +24,24 @@ def limited(what: str, number: int) -> tuple[str, ...]:
 
 
 def test_a_file_may_not_grow(lab: Lab, tmp_path: Path) -> None:
-    store = Store.create(tmp_path / "store").path
+    store = StoreFolder.create(tmp_path / "store").path
     follower = Follower(store, *TABLES)
-    with sending(lab), started("record", lab.b, "-o", store, "--direction", "in", "--host", "cache", "--rack", "r1",
-                               prefix=(*limited("-f", 200), *inside(lab))) as process:
+    with (
+        sending(lab),
+        started(
+            "record",
+            lab.b,
+            "-o",
+            store,
+            "--direction",
+            "in",
+            "--host",
+            "cache",
+            "--rack",
+            "r1",
+            prefix=(*limited("-f", 200), *inside(lab)),
+        ) as process,
+    ):
         code, error = end(process)
     assert code == 1 and "File too large" in failure(error), error
     kept = {table: held(store, table) for table in TABLES}
@@ -38,9 +52,21 @@ def test_a_file_may_not_grow(lab: Lab, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("files", [16, 32])
 def test_few_files_while_recording(lab: Lab, tmp_path: Path, files: int) -> None:
-    store = Store.create(tmp_path / "store").path
-    with sending(lab), started("record", lab.b, "-o", store, "--direction", "in", "--duration", "1s",
-                               prefix=(*limited("-n", files), *inside(lab))) as process:
+    store = StoreFolder.create(tmp_path / "store").path
+    with (
+        sending(lab),
+        started(
+            "record",
+            lab.b,
+            "-o",
+            store,
+            "--direction",
+            "in",
+            "--duration",
+            "1s",
+            prefix=(*limited("-n", files), *inside(lab)),
+        ) as process,
+    ):
         code, error = end(process)
     if code:
         assert "Too many open files" in failure(error)
@@ -50,11 +76,21 @@ def test_few_files_while_recording(lab: Lab, tmp_path: Path, files: int) -> None
 
 
 def test_few_files_while_asking(tmp_path: Path) -> None:
-    store = Store.create(tmp_path / "store").path
+    store = StoreFolder.create(tmp_path / "store").path
     for number in range(12):
         for table in ("recordings", "bins"):
-            write(Store(store), table, {"recording_id": f"r{number}", "capture_id": f"c{number}", "host": f"h{number}",
-                                        "writer_id": f"{number:012x}", "start_ns": 10**18, "end_ns": 10**18 + 10**9})
+            write(
+                StoreFolder(store),
+                table,
+                {
+                    "recording_id": f"r{number}",
+                    "capture_id": f"c{number}",
+                    "host": f"h{number}",
+                    "writer_id": f"{number:012x}",
+                    "start_ns": 10**18,
+                    "end_ns": 10**18 + 10**9,
+                },
+            )
     done = mburst("bursts", store, prefix=limited("-n", 24))
     if done.returncode:
         assert "Too many open files" in failure(done.stderr)
@@ -67,10 +103,24 @@ def test_few_files_while_asking(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kibibytes", [400_000, 800_000, 1_600_000])
 def test_little_memory(lab: Lab, tmp_path: Path, kibibytes: int) -> None:
     """A refusal is a line, and rows that were acknowledged are kept, also where the process dies of it."""
-    store = Store.create(tmp_path / "store").path
+    store = StoreFolder.create(tmp_path / "store").path
     follower = Follower(store, *TABLES)
-    with sending(lab), started("record", lab.b, "-o", store, "--direction", "in", "--host", "cache", "--rack", "r1",
-                               prefix=(*limited("-v", kibibytes), *inside(lab))) as process:
+    with (
+        sending(lab),
+        started(
+            "record",
+            lab.b,
+            "-o",
+            store,
+            "--direction",
+            "in",
+            "--host",
+            "cache",
+            "--rack",
+            "r1",
+            prefix=(*limited("-v", kibibytes), *inside(lab)),
+        ) as process,
+    ):
         time.sleep(1.5)
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)

@@ -17,11 +17,11 @@ from storelib import rows
 from waiting import wait_for
 
 from mburst.services.record import recovery
-from mburst.sql import Store, locks
+from mburst.sql import StoreFolder, locks
 from mburst.sql.format import filenames
 from mburst.sql.format.hotlog import HotLog
-from mburst.sql.sealing import Parts
-from mburst.sql.writer import Writer
+from mburst.sql.sealing import SealedParts
+from mburst.sql.writer import TableWriter
 
 RECORDERS = 5
 PACKETS = 20_000
@@ -30,18 +30,19 @@ OLD_S = 3600.0
 
 
 def bins(host: str, first: int, count: int) -> pa.Table:
-    return rows("bins", *({"recording_id": f"{host}-0", "host": host, "ts_ns": T0 + at} for at in
-                          range(first, first + count)))
+    return rows(
+        "bins", *({"recording_id": f"{host}-0", "host": host, "ts_ns": T0 + at} for at in range(first, first + count))
+    )
 
 
-def leave_behind(store: Store, number: int) -> None:
+def leave_behind(store: StoreFolder, number: int) -> None:
     """What a dead writer leaves: a log, the half of its seal, and drafts."""
     log = HotLog(store.path, "bins", filenames.new_segment("dead", filenames.new_writer(), 0), "r1")
     log.append(bins("dead", number, 1))
-    half = Parts(store.path, "bins", "r1", log.segment)  # by the holder of the log: nobody else seals meanwhile
+    half = SealedParts(store.path, "bins", "r1", log.segment)  # by the holder of the log: nobody else seals meanwhile
     half.add(bins("dead", number, 1))
     log.leave()
-    other = Parts(store.path, "bins", "r1", filenames.new_segment("dead", filenames.new_writer(), 0))
+    other = SealedParts(store.path, "bins", "r1", filenames.new_segment("dead", filenames.new_writer(), 0))
     other.add(bins("dead", number, 1))
     draft = log.path.with_name(f"{filenames.new_segment('dead', filenames.new_writer(), 0)}.new")
     draft.write_bytes(b"half a header")
@@ -52,13 +53,17 @@ def leave_behind(store: Store, number: int) -> None:
 def test_recorders_that_begin_at_once_in_a_store_with_leftovers(tmp_path: Path) -> None:
     files = [write_capture(tmp_path / f"{number}.pcap", PACKETS, seed=number) for number in range(RECORDERS)]
     for attempt in times(1):
-        store = Store.create(tmp_path / f"store-{attempt}")
+        store = StoreFolder.create(tmp_path / f"store-{attempt}")
         for number in range(10):
             leave_behind(store, number)
-        own, written = Writer(store.path, "bins", "alive", "r1", roll_rows=30), 0
+        own, written = TableWriter(store.path, "bins", "alive", "r1", roll_rows=30), 0
         with ExitStack() as stack:
-            begun = [stack.enter_context(started("record", file, "-o", store.path, "--link", "10G", "--host", "cache",
-                                                 "--rack", "r1")) for file in files]
+            begun = [
+                stack.enter_context(
+                    started("record", file, "-o", store.path, "--link", "10G", "--host", "cache", "--rack", "r1")
+                )
+                for file in files
+            ]
             until = time.monotonic() + LIMIT_S
             while any(process.poll() is None for process in begun):  # this one rolls some hundred times meanwhile
                 own.append(bins("alive", written, 10))
@@ -75,19 +80,23 @@ def test_recorders_that_begin_at_once_in_a_store_with_leftovers(tmp_path: Path) 
         assert query(store.path, "SELECT count(DISTINCT ts_ns) FROM bins WHERE host = 'alive'") == [(written,)]
         for table in ("recordings", "bins", "sources"):
             assert query(store.path, f"SELECT sum(packets) FROM {table} WHERE host = 'cache'") == [
-                (PACKETS * RECORDERS,)]
-    outcome("recorders that begin at once, with leftovers", f"{len(times(1))} stores, {RECORDERS} each",
-            f"all whole; {written} rows of a writer beside them: 0 lost, 0 doubled; nothing left")
+                (PACKETS * RECORDERS,)
+            ]
+    outcome(
+        "recorders that begin at once, with leftovers",
+        f"{len(times(1))} stores, {RECORDERS} each",
+        f"all whole; {written} rows of a writer beside them: 0 lost, 0 doubled; nothing left",
+    )
 
 
 def test_recorders_that_live_tidy_on_behind_others_that_die(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three of them all the time, while writers come, roll and die. A seal that failed is tried again, said once."""
     monkeypatch.setattr(recovery, "TIDY_S", 0.02)
-    store, errors, dead = Store.create(tmp_path / "store"), [], 0
+    store, errors, dead = StoreFolder.create(tmp_path / "store"), [], 0
     with ExitStack() as stack:
         for _ in range(3):
             stack.enter_context(recovery.Housekeeping(store, errors.append))
-        own = stack.enter_context(Writer(store.path, "bins", "alive", "r1", roll_rows=2))
+        own = stack.enter_context(TableWriter(store.path, "bins", "alive", "r1", roll_rows=2))
         for dead in range(1, 21):
             leave_behind(store, dead)
             own.append(bins("alive", dead, 1))
@@ -108,13 +117,13 @@ def test_recorders_that_live_tidy_on_behind_others_that_die(tmp_path: Path, monk
 
 def test_what_is_being_made_is_no_leftover(tmp_path: Path) -> None:
     """A draft that somebody holds, or that is young; a log that is held; a seal that is under way."""
-    store = Store.create(tmp_path / "store")
+    store = StoreFolder.create(tmp_path / "store")
     own = store.writer("bins", "alive", "r1")
     own.append(bins("alive", 0, 1))
     young = store.path / "hot" / "bins" / f"{filenames.new_segment('young', filenames.new_writer(), 0)}.new"
     young.touch()
     [log] = (store.path / "hot" / "bins").glob("*.log")
-    part = Parts(store.path, "bins", "r1", filenames.Segment.parse(log.stem))
+    part = SealedParts(store.path, "bins", "r1", filenames.Segment.parse(log.stem))
     part.add(bins("alive", 0, 1))
     [draft] = store.path.glob("bins/date=*/rack=*/*.tmp")
     held = young.with_name(f"{filenames.new_segment('held', filenames.new_writer(), 0)}.new")

@@ -19,7 +19,7 @@ from outcomes import outcome
 
 from mburst import machine
 from mburst.services.record import recovery
-from mburst.sql import Store, locks
+from mburst.sql import StoreFolder, locks
 from mburst.sql.disk import SYNC_S
 from mburst.sql.repair.repair import repair
 
@@ -32,7 +32,7 @@ def record_on(disk: LoggedDisk, lab: Lab) -> tuple[float, float, Follower, float
     """Record from a store's beginning on, with rolls, and once more: (start, end, what was acknowledged when, for how
     many seconds rows were at risk, as the recorders said: SYNC_S where they said nothing)."""
     start, reported_s = time.monotonic(), SYNC_S
-    store = Store.create(disk.folder / "store").path
+    store = StoreFolder.create(disk.folder / "store").path
     follower = Follower(store, *TABLES)
     with sending(lab):
         for part in (RECORDED_S * 2 / 3, RECORDED_S / 3):
@@ -63,12 +63,14 @@ def missing_s(store: Path, moment: float, follower: Follower) -> float:
 
 def _first_missing(store: Path, table: str, rows: Any, moment: float, follower: Follower) -> float:
     same = "recording_id, interface, direction, ts_ns, packets, bytes" + ", source" * (table == "sources")
-    with Store.open(store).connect() as connection:
+    with StoreFolder.open(store).connect() as connection:
         connection.register("acknowledged", rows)
         [(number,)] = connection.execute(
-            f"SELECT min(came) FROM acknowledged ANTI JOIN {table} USING ({same})").fetchall()
+            f"SELECT min(came) FROM acknowledged ANTI JOIN {table} USING ({same})"
+        ).fetchall()
         [(doubled,)] = connection.execute(
-            f"SELECT count(*) FROM (SELECT *, count(*) AS n FROM {table} GROUP BY ALL HAVING n > 1)").fetchall()
+            f"SELECT count(*) FROM (SELECT *, count(*) AS n FROM {table} GROUP BY ALL HAVING n > 1)"
+        ).fetchall()
         damaged = connection.execute("SELECT path, reason FROM damaged_files").fetchall()
     assert (doubled, damaged) == (0, [])
     return moment if number is None else follower.came[number][0]
@@ -80,16 +82,22 @@ def is_explained(store: Path) -> int:
     broken = query(store, "SELECT recording_id FROM recordings WHERE ended = ''")
     silent = [] if broken else locks.names(store)  # nothing of it is stored, but that it began
     troubles: list[Exception] = []
-    recovery.tidy(Store.open(store), troubles.append)
+    recovery.tidy(StoreFolder.open(store), troubles.append)
     assert (troubles, locks.names(store)) == ([], [])
     assert query(store, "SELECT * FROM recordings WHERE ended NOT IN ('stopped', 'killed')") == []
-    found = query(store, """
+    found = query(
+        store,
+        """
         SELECT recording_id FROM gaps g JOIN recordings r USING (recording_id)
         WHERE reason = 'power' AND ended = 'killed' AND g.end_ns IS NULL AND g.start_ns = coalesce(
-            (SELECT max(ts_ns) + r.bin_ns FROM bins WHERE bins.recording_id = r.recording_id), r.begun_ns)""")
+            (SELECT max(ts_ns) + r.bin_ns FROM bins WHERE bins.recording_id = r.recording_id), r.begun_ns)""",
+    )
     assert len(found) == len(set(found)) and set(broken) <= set(found)
-    assert len(found) == query(store, f"SELECT count(*) FROM {BEHIND}")[0][0] == len(
-        query(store, "SELECT * FROM recordings WHERE ended = 'killed'"))
+    assert (
+        len(found)
+        == query(store, f"SELECT count(*) FROM {BEHIND}")[0][0]
+        == len(query(store, "SELECT * FROM recordings WHERE ended = 'killed'"))
+    )
     assert not silent or found or query(store, "SELECT * FROM recordings WHERE ended = 'stopped'")
     return len(found)
 
@@ -113,7 +121,7 @@ def goes_on(store: Path) -> None:
     """The store is sealed and written to as any other; what was there stays."""
     counts = {table: query(store, f"SELECT count(*) FROM {table}") for table in TABLES}
     assert list(repair(store)) == []
-    Store.open(store).seal()
+    StoreFolder.open(store).seal()
     assert {table: query(store, f"SELECT count(*) FROM {table}") for table in TABLES} == counts
     assert query(store, "SELECT path, reason FROM damaged_files") == []
 
@@ -126,13 +134,13 @@ def test_disks_cut_while_recording(lab: Lab, kind: str, monkeypatch: pytest.Monk
         random, missing, opened, explained = chance("power", kind), [], 0, 0
         (folder / "boot").write_text(BOOT + "\n")  # the machine has started again
         monkeypatch.setattr(machine, "BOOT_ID", folder / "boot")
-        moments = sorted(random.uniform(start, over) for _ in times(8))
+        moments = sorted(random.uniform(start, over) for _ in times(4))
         for number, (moment, image) in enumerate(disk.cuts(moments, kind)):
             with mounted(image, folder / "left", "-o", LEFT[kind]):
                 store = folder / "left" / "store"
                 if not (store / "mburst.json").exists():
                     assert follower.came == [] or follower.came[0][0] > moment
-                    Store.create(store)
+                    StoreFolder.create(store)
                 missing.append(missing_s(store, moment, follower))
                 opened += 1
                 if number % 25 == len(moments) // 2 % 25:
@@ -142,7 +150,10 @@ def test_disks_cut_while_recording(lab: Lab, kind: str, monkeypatch: pytest.Monk
                 goes_on(store)
                 if number % 25 == 0:
                     succeed("sql", store, "recordings")
-    outcome(f"power cut while recording, {kind}", f"{len(moments)} images",
-            f"{opened} open, up to {max(missing):.2f} s of acknowledged rows missing (up to {reported_s:.2f} s, as the "
-            f"recorder said), {explained} of them with a recording that was broken off: a gap each")
+    outcome(
+        f"power cut while recording, {kind}",
+        f"{len(moments)} images",
+        f"{opened} open, up to {max(missing):.2f} s of acknowledged rows missing (up to {reported_s:.2f} s, as the "
+        f"recorder said), {explained} of them with a recording that was broken off: a gap each",
+    )
     assert max(missing) <= reported_s + 0.01 and explained

@@ -14,12 +14,12 @@ from livelab import Lab
 from outcomes import outcome
 from waiting import wait_for
 
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 
 def test_a_recorder_stands_still(lab: Lab, tmp_path: Path) -> None:
     """More comes than its ring can hold: what is in bins and what was dropped are all that came."""
-    store = Store.create(tmp_path / "store").path
+    store = StoreFolder.create(tmp_path / "store").path
     for _ in times(1):
         before = received(lab)
         with recording(lab, store, "--ring", "256KiB") as process:
@@ -33,15 +33,19 @@ def test_a_recorder_stands_still(lab: Lab, tmp_path: Path) -> None:
             assert end(process, signal.SIGTERM)[0] == 0
         [(packets, dropped)] = query(store, "SELECT packets, dropped FROM recordings ORDER BY written_ns DESC LIMIT 1")
         assert dropped > 0 and packets + dropped == came
-    outcome("record live, stopped for 1 s (SIGSTOP)", len(times(1)),
-            f"bins and dropped are all {came:,} packets of the interface's counter")
+    outcome(
+        "record live, stopped for 1 s (SIGSTOP)",
+        len(times(1)),
+        f"bins and dropped are all {came:,} packets of the interface's counter",
+    )
 
 
 def test_a_reader_stands_still(lab: Lab, tmp_path: Path) -> None:
     """The writer rolls and seals meanwhile: the reader gets every row once when it goes on."""
-    store = Store.create(tmp_path / "store").path
-    reader = subprocess.Popen([sys.executable, str(HERE / "reader.py"), str(store)], stdout=subprocess.PIPE, text=True,
-                              stdin=subprocess.PIPE)
+    store = StoreFolder.create(tmp_path / "store").path
+    reader = subprocess.Popen(
+        [sys.executable, str(HERE / "reader.py"), str(store)], stdout=subprocess.PIPE, text=True, stdin=subprocess.PIPE
+    )
     assert reader.stdout and reader.stdin
     try:
         assert reader.stdout.readline() == "follows\n"
@@ -53,7 +57,7 @@ def test_a_reader_stands_still(lab: Lab, tmp_path: Path) -> None:
                 reader.send_signal(signal.SIGCONT)
                 time.sleep(0.2)
             assert end(process, signal.SIGTERM)[0] == 0
-        reader.stdin.close()  # it may end when all was told
+        reader.stdin.close()  # it may end when all was reported
         output = reader.stdout.read().split()
         assert reader.wait(60) == 0
     finally:
@@ -65,7 +69,7 @@ def test_a_reader_stands_still(lab: Lab, tmp_path: Path) -> None:
 
 
 def test_queries_beside_a_recorder_that_stands_still(lab: Lab, tmp_path: Path) -> None:
-    store = Store.create(tmp_path / "store").path
+    store = StoreFolder.create(tmp_path / "store").path
     with sending(lab), recording(lab, store) as process:
         wait_for(lambda: query(store, "SELECT count(*) > 0 FROM bins") == [(True,)], "bins")
         process.send_signal(signal.SIGSTOP)

@@ -9,16 +9,17 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from captures import CASES, RECORDED, SAMPLE, CacheServer
 from places import ROOT
 from storelib import write
 
 from mburst.__main__ import main
 from mburst.analysis.bursts.find import find_bursts
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 from mburst.sql.tables import MODEL, SCHEMA, columns, schema_sql
 
 MS = 1_000_000
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def tables(text: str) -> list[list[list[str]]]:
@@ -53,10 +54,15 @@ def test_schema_page_has_the_views_as_they_are(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "schema.md").read_text("utf-8")
     writer = runpy.run_path(str(ROOT / "docs" / "write_schema.py"))
     assert writer["written"](page) == page, "make docs"
-    con = Store.create(tmp_path / "store").connect()
+    con = StoreFolder.create(tmp_path / "store").connect()
     for view in MODEL:
         described = [row[:2] for row in con.execute(f"DESCRIBE {view}").fetchall()]
         assert described == [column[:2] for column in writer["columns"](view)], view
+
+
+def test_operations_page_has_the_deliveries_as_they_are() -> None:
+    page = (ROOT / "docs" / "operate.md").read_text("utf-8")
+    assert runpy.run_path(str(ROOT / "docs" / "write_deliveries.py"))["written"](page) == page, "make docs"
 
 
 def test_the_worked_example(tmp_path: Path) -> None:
@@ -64,17 +70,32 @@ def test_the_worked_example(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "bursts.md").read_text("utf-8")
     bins, senders, stated = tables(page)[-3:]
     second = int(bins[-1][0])
-    store = Store.create(tmp_path / "store")
+    store = StoreFolder.create(tmp_path / "store")
     write(store, "recordings", {})
     write(store, "bins", *({"ts_ns": int(at) * MS, "wire_bytes": int(number(sent))} for at, sent, *_ in bins))
     rows = []
     for source, sent, onset in senders:
         first = round(float(onset) * MS)
         starts = range(first // MS * MS, 5 * MS, MS)
-        rows += [{"ts_ns": start, "source": source, "bytes": int(number(sent)) // len(starts),
-                  "first_ns": max(start, first), "last_ns": start + MS - 1} for start in starts]
-    rows.append({"ts_ns": second * MS, "source": senders[0][0], "bytes": 98_000, "first_ns": second * MS,
-                 "last_ns": (second + 1) * MS - 1})
+        rows += [
+            {
+                "ts_ns": start,
+                "source": source,
+                "bytes": int(number(sent)) // len(starts),
+                "first_ns": max(start, first),
+                "last_ns": start + MS - 1,
+            }
+            for start in starts
+        ]
+    rows.append(
+        {
+            "ts_ns": second * MS,
+            "source": senders[0][0],
+            "bytes": 98_000,
+            "first_ns": second * MS,
+            "last_ns": (second + 1) * MS - 1,
+        }
+    )
     write(store, "sources", *rows)
     bursts = find_bursts(store.connect())
     assert [burst["start_ns"] for burst in bursts] == [int(bins[1][0]) * MS, second * MS]
@@ -88,14 +109,14 @@ def test_the_worked_example(tmp_path: Path) -> None:
 # --- what commands print ----------------------------------------------------------------------------------------------
 
 
-def blocks() -> list[str]:
-    """Blocks of the README that show commands with what they print, in order."""
-    return re.findall(r"^```console\n(.*?)^```", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
+def blocks(page: str = "README.md") -> list[str]:
+    """Blocks of a page that show commands with what they print, in order."""
+    return re.findall(r"^```console\n(.*?)^```", (ROOT / page).read_text("utf-8"), re.MULTILINE | re.DOTALL)
 
 
-def transcripts() -> list[tuple[str, str]]:
+def transcripts(page: str) -> list[tuple[str, str]]:
     """(command, what it prints) for each of those blocks, but of the demo's, which runs others itself."""
-    shown = "".join(block for block in blocks() if not block.startswith("$ mburst demo"))
+    shown = "".join(block for block in blocks(page) if not block.startswith("$ mburst demo"))
     return re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", shown, re.MULTILINE)
 
 
@@ -134,8 +155,9 @@ def test_what_the_live_demo_prints(
 
 
 def without_numbers(text: str) -> str:
-    """A text with each quantity as "#", whatever its unit."""
+    """A text with each quantity as "#", whatever its unit, and bursts as if there were several."""
     text = re.sub(r"mb-[\w-]+-(cache|api|tor)", r"mb-\1", text)
+    text = re.sub(r"\bburst\b", "bursts", text)
     text = re.sub(r"\d[\d.,]*\d|\d", "#", text)
     text = re.sub(r"# (?:ns|µs|ms|s|B|kB|MB|GB)\b", "#", text)
     return re.sub(r"# to #|# bursts?\b", "#", text)
@@ -146,13 +168,16 @@ def frame(picture: str) -> str:
     return re.sub(r' d="[^"]*"', "", picture)
 
 
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_what_the_investigation_prints(
-    captures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    case: CacheServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    for path in (captures / "cache-server").iterdir():
+    """The README's commands as they are in a clone; those of docs/recorded-case.md in the folder of the recording."""
+    page = {SAMPLE: "README.md", RECORDED: "docs/recorded-case.md"}[case]
+    for path in [ROOT / "examples"] if case == SAMPLE else case.folder.iterdir():
         (tmp_path / path.name).symlink_to(path.resolve())
     monkeypatch.chdir(tmp_path)
-    for command, output in transcripts():
+    for command, output in transcripts(page):
         assert main(shlex.split(command)[1:]) == 0
         printed = "".join(line.rstrip() + "\n" for line in capfd.readouterr().out.splitlines())
         assert matches(printed, output), f"{command} prints:\n{printed}"
@@ -160,10 +185,38 @@ def test_what_the_investigation_prints(
 
 def test_modules_that_pages_name_are_there() -> None:
     """By path from the root, or by the end of one; a page of the documentation may leave the room out."""
-    there = [f"/{name}" for name in subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True,
-                                                   check=True).stdout.split()]
+    there = [
+        f"/{name}"
+        for name in subprocess.run(
+            ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout.split()
+    ]
     named = re.compile(r"(?<![\w*<{./-])((?:[\w-]+/)*[a-z_]\w*\.(?:py|sql))\b(?!\()")
-    pages = [ROOT / "README.md", ROOT / "SECURITY.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-    lacking = [(page.name, name) for page in pages for name in named.findall(page.read_text("utf-8"))
-               if not any(path.endswith(f"/{name}") for path in there) and name != "mburst.sql"]
+    pages = [ROOT / "SECURITY.md", *(page for page in PAGES if page.name != "CHANGELOG.md")]
+    lacking = [
+        (page.name, name)
+        for page in pages
+        for name in named.findall(page.read_text("utf-8"))
+        if not any(path.endswith(f"/{name}") for path in there) and name != "mburst.sql"
+    ]
     assert lacking == []
+
+
+DECISIONS = ROOT / "docs" / "decisions"
+
+
+def test_decisions_have_their_parts_and_are_listed_by_their_titles() -> None:
+    """Context, decision, alternatives, and what follows with the test that holds it; each is a line of the index, and
+    architecture.md leads to it."""
+    architecture = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    titles = {}
+    for path in DECISIONS.glob("*.md"):
+        text = path.read_text("utf-8")
+        if path.name != "README.md":
+            titles[path.name] = text.split("\n", 1)[0].removeprefix("# ")
+            heads = re.findall(r"^## (.*)$", text, re.MULTILINE)
+            assert heads == ["Context", "Decision", "Alternatives", "Consequences"], path.name
+            assert re.search(r"test_\w+\.py|tests/rack/", text.split("## Consequences")[1]), path.name
+            assert f"(decisions/{path.name})" in architecture, path.name
+    listed = re.findall(r"^- \[(.*)\]\((.*)\)$", (DECISIONS / "README.md").read_text("utf-8"), re.MULTILINE)
+    assert len(listed) == len(titles) and {name: title for title, name in listed} == titles

@@ -1,5 +1,5 @@
 """docs/glossary.md has each table, column, quality bit and option; the words of the style sheet (CONTRIBUTING.md) hold
-in strings, comments, pages, help texts and identifiers."""
+in strings, comments, pages, help texts and identifiers; those of tests and of C included."""
 
 from __future__ import annotations
 
@@ -26,6 +26,9 @@ LATER = ()
 PRINTED: set[str] = set()
 CALLED: set[tuple[str, str]] = set()
 
+THINGS = "duration|link speed|size|time|share|host|port|address|number|text|table|TOML|YAML|JSON|CSV"
+NO_THING = rf"\b(is|are) no ({THINGS})\b"
+
 # What a text must not say, and what it says instead.
 WORDS = {
     r"\bjudg(e|es|ed|ing)\b": "test, detect, classify",
@@ -36,8 +39,7 @@ WORDS = {
     r"\bown(s|ed)? up\b": "report",
     r"\bso-manieth\b": "every Nth",
     r"\bhangs (on|at|off)\b": "is attached to",
-    r"\b(is|are) no (duration|link speed|size|time|share|host|port|address|number|text|table|TOML|YAML|JSON|CSV)\b":
-        "invalid X, not a X",
+    NO_THING: "invalid X, not a X",
     r"\bfor want of\b": "for lack of",
     r"\bsomebody must\b": "must",
 }
@@ -48,8 +50,9 @@ FOREIGN = {"tell"}
 
 def tracked(*patterns: str) -> list[Path]:
     """Files of the repository that match, without those of rooms that come later."""
-    names = subprocess.run(["git", "ls-files", "-z", "--", *patterns], cwd=ROOT, capture_output=True, text=True,
-                           check=True).stdout.split("\0")
+    names = subprocess.run(
+        ["git", "ls-files", "-z", "--", *patterns], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split("\0")
     return [ROOT / name for name in names if name and not name.startswith(LATER)]
 
 
@@ -57,10 +60,14 @@ def tracked(*patterns: str) -> list[Path]:
 def sections() -> dict[str, list[list[str]]]:
     """The rows of the tables of each section of the glossary, without backticks."""
     parts = re.split(r"^## ", (ROOT / "docs" / "glossary.md").read_text("utf-8"), flags=re.MULTILINE)[1:]
-    return {part.partition("\n")[0]: [
-        [cell.strip() for cell in row.replace("`", "").strip("|").split("|")]
-        for table in re.findall(r"(?:^\|.*\|\n)+", part, re.MULTILINE) for row in table.splitlines()[2:]
-    ] for part in parts}
+    return {
+        part.partition("\n")[0]: [
+            [cell.strip() for cell in row.replace("`", "").strip("|").split("|")]
+            for table in re.findall(r"(?:^\|.*\|\n)+", part, re.MULTILINE)
+            for row in table.splitlines()[2:]
+        ]
+        for part in parts
+    }
 
 
 def names(section: str) -> list[str]:
@@ -92,8 +99,13 @@ def test_every_quality_bit_is_in_it() -> None:
 
 
 def test_every_option_is_in_it() -> None:
-    in_use = {option for parser in parsers().values() for action in parser._actions for option in action.option_strings
-              if option.startswith("--") and not isinstance(action, argparse._HelpAction | argparse._VersionAction)}
+    in_use = {
+        option
+        for parser in parsers().values()
+        for action in parser._actions
+        for option in action.option_strings
+        if option.startswith("--") and not isinstance(action, argparse._HelpAction | argparse._VersionAction)
+    }
     assert set(names("Options")) == in_use
 
 
@@ -102,20 +114,29 @@ def test_every_option_is_in_it() -> None:
 
 def faults(text: str, where: str) -> list[str]:
     """A line for each forbidden word in TEXT, with the words to use."""
-    return [f"{where}: {match[0]!r}: {instead}" for pattern, instead in WORDS.items()
-            for match in re.finditer(pattern, text, re.IGNORECASE)]
+    return [
+        f"{where}: {match[0]!r}: {instead}"
+        for pattern, instead in WORDS.items()
+        for match in re.finditer(pattern, text, re.IGNORECASE)
+    ]
 
 
 def strings(path: Path) -> list[tuple[int, str]]:
     """The strings of a module that people can read, with their lines: those with a blank, docstrings too."""
     tree = ast.parse(path.read_text("utf-8"))
-    return [(node.lineno, node.value) for node in ast.walk(tree)
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value]
+    return [
+        (node.lineno, node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value
+    ]
 
 
 def comments(path: Path) -> list[tuple[int, str]]:
-    return [(token.start[0], token.string) for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline)
-            if token.type == tokenize.COMMENT]
+    return [
+        (token.start[0], token.string)
+        for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline)
+        if token.type == tokenize.COMMENT
+    ]
 
 
 MODULES = tracked("mburst/*.py", "telemetry/*.py", "sql/*.py", "analysis/*.py", "capture/*.py", "dashboards/*.py")
@@ -126,20 +147,42 @@ def test_modules_are_looked_at() -> None:
 
 
 def test_strings_and_comments_have_the_fields_words() -> None:
-    found = [fault for path in MODULES for line, text in strings(path) + comments(path)
-             for fault in faults(text, f"{path.relative_to(ROOT)}:{line}")]
+    found = [
+        fault
+        for path in MODULES
+        for line, text in strings(path) + comments(path)
+        for fault in faults(text, f"{path.relative_to(ROOT)}:{line}")
+    ]
+    assert not found, "\n".join(found)
+
+
+TESTS = tracked("tests/*.py", "bench/*.py", "docs/*.py", ":!tests/house/test_glossary.py")
+
+
+@pytest.mark.parametrize("path", TESTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_tests_have_the_fields_words(path: Path) -> None:
+    found = [fault for line, text in strings(path) + comments(path) for fault in faults(text, f"{path.name}:{line}")]
     assert not found, "\n".join(found)
 
 
 # The style sheet quotes the words; the changelog is history.
-PAGES = [path for path in tracked("*.md", "*.sql", "*.toml", "*.yml", "*.yaml", "*.service", ":!tests")
-         if str(path.relative_to(ROOT)) not in {"CONTRIBUTING.md", "CHANGELOG.md", *PRINTED}]
+PAGES = [
+    path
+    for path in tracked(
+        "*.md", "*.sql", "*.toml", "*.yml", "*.yaml", "*.service", "*.pyi", "*.js", "Makefile", ":!tests", ":!*plotly*"
+    )
+    + tracked("*.c", "*.h")
+    if str(path.relative_to(ROOT)) not in {"CONTRIBUTING.md", "CHANGELOG.md", *PRINTED}
+]
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_pages_have_the_fields_words(path: Path) -> None:
-    found = [fault for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
-             for fault in faults(line, f"{path.relative_to(ROOT)}:{number}")]
+    found = [
+        fault
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        for fault in faults(line, f"{path.relative_to(ROOT)}:{number}")
+    ]
     assert not found, "\n".join(found)
 
 
@@ -149,7 +192,10 @@ def test_help_texts_have_the_fields_words() -> None:
 
 
 def test_identifiers_name_the_thing() -> None:
-    found = {(str(path.relative_to(ROOT)), token.string) for path in MODULES
-             for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline)
-             if token.type == tokenize.NAME and token.string not in FOREIGN and NAMES.search(token.string)}
+    found = {
+        (str(path.relative_to(ROOT)), token.string)
+        for path in MODULES
+        for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline)
+        if token.type == tokenize.NAME and token.string not in FOREIGN and NAMES.search(token.string)
+    }
     assert found <= CALLED, "\n".join(f"{path}: {name}" for path, name in sorted(found - CALLED))

@@ -26,7 +26,7 @@ ALLOWED = {
     "files": {"errors"},
     "workers": {"errors"},
     "capture": {"errors", "units"},
-    "telemetry": {"errors", "quality", "sent_burst", "units"},
+    "telemetry": {"errors", "files", "quality", "sent_burst", "units"},
     "sql": {"errors", "files", "interrupting", "machine", "units"},
     "analysis": {"errors", "quality", "sent_burst", "units", "sql"},
     "dashboards": {"columns", "errors", "files", "names", "quality", "units", "workers", "sql", "analysis"},
@@ -63,9 +63,20 @@ def test_imports_go_one_way(room):
 # Who may ask the tables of measurements in SQL: the one reading room, and who follows the tables in memory. All others
 # ask these, or the views and queries of sql/.
 ASKED = re.compile(r"\b(?:FROM|JOIN)\s+(?:main\.)?(?:bins|sources|probes|queues)\b|\bFROM\s+\{table\}")
-READING = {f"analysis/{name}.py" for name in (
-    "read/bins", "read/canary", "read/probes", "read/rows", "read/sources", "cause/read", "cause/read_counters",
-    "model/utilization", "whatif/read_senders")}
+READING = {
+    f"analysis/{name}.py"
+    for name in (
+        "read/bins",
+        "read/canary",
+        "read/probes",
+        "read/rows",
+        "read/sources",
+        "cause/read",
+        "cause/read_counters",
+        "model/utilization",
+        "whatif/read_senders",
+    )
+}
 LIVE_TAIL = {"mburst/agent/metrics/meter.py"}
 
 
@@ -73,19 +84,32 @@ def texts(path: Path) -> str:
     """The strings of a module but for its docstrings, where SQL can be."""
     tree = ast.parse(path.read_text())
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    docstrings = {id(node.body[0].value) for node in ast.walk(tree)
-                  if isinstance(node, documented) and node.body and isinstance(node.body[0], ast.Expr)}
+    docstrings = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, documented) and node.body and isinstance(node.body[0], ast.Expr)
+    }
     joined = {id(part): part for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
     found = [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
-    found += [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)
-              and id(node) not in docstrings and id(node) not in joined]
+    found += [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and id(node) not in docstrings
+        and id(node) not in joined
+    ]
     return "\n".join(found)
 
 
 def test_tables_of_measurements_are_read_in_one_room():
     rooms = {*ROOMS, "mburst"} - {"sql"}
-    asking = {str(path.relative_to(ROOT)) for room in rooms for path in (ROOT / room).rglob("*.py")
-              if ASKED.search(texts(path))}
+    asking = {
+        str(path.relative_to(ROOT))
+        for room in rooms
+        for path in (ROOT / room).rglob("*.py")
+        if ASKED.search(texts(path))
+    }
     assert asking == READING | LIVE_TAIL
 
 
@@ -97,10 +121,16 @@ def test_the_links_name_the_rooms(room):
 
 def test_setup_maps_every_room():
     packages = subprocess.run(
-        [sys.executable, "-c",
-         "import setuptools; setuptools.setup = lambda **k: print(*k['packages'], *k['package_dir'].values());"
-         "exec(open('setup.py').read())"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
+        [
+            sys.executable,
+            "-c",
+            "import setuptools; setuptools.setup = lambda **k: print(*k['packages'], *k['package_dir'].values());"
+            "exec(open('setup.py').read())",
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout.split()
     assert {f"mburst.{room}" for room in ROOMS} <= set(packages)
     assert set(ROOMS) <= set(packages)
@@ -112,13 +142,33 @@ def test_setup_maps_every_room():
 
 def test_pages_know_what_is_common_and_no_other_page():
     for path in (ROOT / "dashboards").glob("*/*.py"):
-        beside = {node.module.split(".")[0] for node in ast.walk(ast.parse(path.read_text()))
-                  if isinstance(node, ast.ImportFrom) and node.level == 2 and node.module}
+        beside = {
+            node.module.split(".")[0]
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.ImportFrom) and node.level == 2 and node.module
+        }
         assert beside <= ({"common"} if path.parent.name != "common" else set()), path
 
 
-def test_ruff_has_nothing_to_say():
-    done = subprocess.run([sys.executable, "-m", "ruff", "check", "."], cwd=ROOT, capture_output=True, text=True)
+SOURCES = subprocess.run(
+    ["git", "ls-files", "*.c", "*.h"], cwd=ROOT, capture_output=True, text=True, check=True
+).stdout.split()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["ruff", "check", "."],
+        ["ruff", "format", "--check", "--diff", "."],
+        ["clang-format", "--dry-run", "--Werror", *SOURCES],
+        ["mypy"],
+    ],
+    ids=lambda command: " ".join(command[:2]),
+)
+def test_style_and_types(command):
+    """What `make lint` asks: `make format` mends the layout."""
+    program = Path(sys.executable).parent / command[0]
+    done = subprocess.run([program, *command[1:]], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -132,11 +182,26 @@ def test_only_the_binding_knows_python():
 
 
 def test_start_up_imports_nothing_heavy():
-    heavy = {"duckdb", "pyarrow", "numpy", "plotly", "scapy", "grpc", "google", "yaml", "uvloop", "starlette",
-             "uvicorn", "jinja2", "markupsafe"}
+    heavy = {
+        "duckdb",
+        "pyarrow",
+        "numpy",
+        "plotly",
+        "scapy",
+        "grpc",
+        "google",
+        "yaml",
+        "uvloop",
+        "starlette",
+        "uvicorn",
+        "jinja2",
+        "markupsafe",
+    }
     loaded = subprocess.run(
         [sys.executable, "-c", "import sys, mburst.cli; mburst.cli.build_parser(); print(*sys.modules)"],
-        capture_output=True, text=True, check=True,
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout.split()
     assert not heavy & set(loaded)
 
@@ -150,19 +215,51 @@ def test_quality_bits_are_the_same_in_c_python_and_sql():
     con = duckdb.connect()
     con.execute((ROOT / "sql" / "schema" / "quality.sql").read_text())
     names = dict(con.execute("SELECT name, bit FROM quality").fetchall())
-    in_c = {key[len("QUALITY_"):].lower().replace("file_us", "file-µs"): value
-            for key, value in vars(_engine).items() if key.startswith("QUALITY_")}
-    of_devices = {key[len("QUALITY_"):].lower(): value for key, value in vars(tables).items()
-                  if key.startswith("QUALITY_")}
+    in_c = {
+        key[len("QUALITY_") :].lower().replace("file_us", "file-µs"): value
+        for key, value in vars(_engine).items()
+        if key.startswith("QUALITY_")
+    }
+    of_devices = {
+        key[len("QUALITY_") :].lower(): value for key, value in vars(tables).items() if key.startswith("QUALITY_")
+    }
     assert names.pop("incomplete") == 16384  # which bursts.sql gives
     assert in_c | of_devices == names and not in_c.keys() & of_devices.keys()
 
 
 def test_benches_load():
     """A bench that names what is gone is found when it is gone, not when somebody measures."""
-    program = ("import runpy, sys\n"
-               "sys.path[:0] = ['bench']\n"
-               "for path in sys.argv[1:]: runpy.run_path(path, run_name='bench')")
+    program = (
+        "import runpy, sys\nsys.path[:0] = ['bench']\nfor path in sys.argv[1:]: runpy.run_path(path, run_name='bench')"
+    )
     benches = [str(path) for path in sorted((ROOT / "bench").glob("*.py"))]
     done = subprocess.run([sys.executable, "-c", program, *benches], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+# What there is one of, by text that only its modules have; everybody else calls these.
+ONE_OF = {
+    "a way to wait for a signal": (
+        r"signal\.signal\(|add_signal_handler",
+        {
+            "mburst/stopping.py",
+            "mburst/interrupting.py",  # Ctrl-C within a query of the database, and signals as such
+            "mburst/lab/rack/janitor.py",  # ignores them
+        },
+    ),
+    "a table printer": (r"\.ljust\(width|\.rjust\(width", {"mburst/columns.py"}),
+    "a writer of whole files": (r"src_dir_fd", {"mburst/files.py"}),
+    "a thread that stores rows beside the work": (r"SimpleQueue\(", {"mburst/services/background.py"}),
+}
+
+
+@pytest.mark.parametrize("what", ONE_OF)
+def test_there_is_one(what):
+    pattern, modules_of = ONE_OF[what]
+    found = {
+        str(path.relative_to(ROOT))
+        for room in {*ROOMS, "mburst"}
+        for path in (ROOT / room).rglob("*.py")
+        if re.search(pattern, path.read_text())
+    }
+    assert found == modules_of

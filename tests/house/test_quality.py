@@ -36,8 +36,11 @@ def test_the_macro_means_the_bit_impossible():
 @cache
 def code() -> list[tuple[str, ast.AST]]:
     """Every node of the product's Python, with its file."""
-    paths = [path for room in ("analysis", "dashboards", "sql", "telemetry", "mburst")
-             for path in (ROOT / room).rglob("*.py")]
+    paths = [
+        path
+        for room in ("analysis", "dashboards", "sql", "telemetry", "mburst")
+        for path in (ROOT / room).rglob("*.py")
+    ]
     return [(str(path.relative_to(ROOT)), node) for path in paths for node in ast.walk(ast.parse(path.read_text()))]
 
 
@@ -60,21 +63,34 @@ def test_a_burst_has_one_default_threshold_and_join() -> None:
         elif isinstance(node, ast.keyword) and node.arg == "threshold" and is_number(node.value):
             thresholds.append(path)
         elif isinstance(node, ast.arguments):
-            named = zip(node.args[len(node.args) - len(node.defaults):] + node.kwonlyargs,
-                        [*node.defaults, *node.kw_defaults], strict=True)
+            named = zip(
+                node.args[len(node.args) - len(node.defaults) :] + node.kwonlyargs,
+                [*node.defaults, *node.kw_defaults],
+                strict=True,
+            )
             thresholds += [path for name, default in named if "threshold" in name.arg and is_number(default)]
     assert (widths, thresholds) == ([], [])
     texts = {path.name: re.sub(r"--.*", "", path.read_text()) for path in (ROOT / "sql").rglob("*.sql")}
     assert [name for name, text in texts.items() if "getvariable('threshold')" in text or "5 * width_ns" in text] == [
-        "bursts.sql"]
+        "bursts.sql"
+    ]
     assert "THRESHOLD, JOINED_BINS = 0.5, 5" in Path(ROOT / "analysis" / "bursts" / "find.py").read_text()
 
 
 def test_bits_of_quality_have_names() -> None:
     """In Python; in SQL the macro `believable` and bursts.sql have one each, which are held above."""
-    bare = [path for path, node in code() if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd)
-            and "quality" in ast.unparse(node.left) and is_number(node.right)]
+    bare = [
+        path
+        for path, node in code()
+        if isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.BitAnd)
+        and "quality" in ast.unparse(node.left)
+        and is_number(node.right)
+    ]
     assert bare == []
-    written = [path for path, node in code() if isinstance(node, ast.Constant) and isinstance(node.value, str)
-               and re.search(r"quality\s*&\s*\d", node.value)]
+    written = [
+        path
+        for path, node in code()
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.search(r"quality\s*&\s*\d", node.value)
+    ]
     assert written == []

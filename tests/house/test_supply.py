@@ -43,10 +43,13 @@ def test_the_lock_has_all_that_is_asked_for_each_with_hashes_and_no_registry():
     assert "://" not in LOCK and "--index" not in LOCK and "--trusted" not in LOCK
 
 
-@pytest.mark.parametrize("requirement", [
-    *PROJECT["project"]["dependencies"],
-    *(text for texts in PROJECT["project"]["optional-dependencies"].values() for text in texts if "[" not in text),
-])
+@pytest.mark.parametrize(
+    "requirement",
+    [
+        *PROJECT["project"]["dependencies"],
+        *(text for texts in PROJECT["project"]["optional-dependencies"].values() for text in texts if "[" not in text),
+    ],
+)
 def test_the_lock_is_not_below_the_bounds(requirement):
     bound = re.search(r">=([\d.]+)", requirement)[1]
     for version in re.findall(rf"^{re.escape(name_of(requirement))}==([\d.]+)", LOCK, re.M):
@@ -59,15 +62,31 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not find_spec("setuptools") or not shutil.which("cc"):
         pytest.skip("needs setuptools and a compiler")
     folder = tmp_path_factory.mktemp("wheel")
-    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True,
-                            check=True).stdout.splitlines()
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
     for name in listed:
         source, copy = ROOT / name, folder / "tree" / name
         if source.is_file() or source.is_symlink():
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, copy, follow_symlinks=False)
-    done = subprocess.run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation",
-                           "--wheel-dir", folder, folder / "tree"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "wheel",
+            "--quiet",
+            "--no-deps",
+            "--no-build-isolation",
+            "--wheel-dir",
+            folder,
+            folder / "tree",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     [made] = folder.glob("*.whl")
     return made
@@ -89,8 +108,11 @@ def test_the_wheel_says_what_it_needs(wheel):
     required = {name_of(text) for text in PROJECT["project"]["dependencies"]}
     python = {ref.removeprefix("pkg:pypi/") for ref in components if ref.startswith("pkg:pypi/")}
     assert python == runtime | required
-    assert {ref.removeprefix("pkg:pypi/") for ref, part in components.items()
-            if part["scope"] == "required" and ref.startswith("pkg:")} == required
+    assert {
+        ref.removeprefix("pkg:pypi/")
+        for ref, part in components.items()
+        if part["scope"] == "required" and ref.startswith("pkg:")
+    } == required
     assert components["libpcap"]["name"] == "libpcap"
     assert "mburst/cli/record.py" in names and "mburst/sql/lockdown.py" in names
     assert {"mburst/dashboards/templates/report/page.html", "mburst/dashboards/static/live/page.js"} <= set(names)
@@ -104,11 +126,18 @@ def test_an_audit_that_reaches_nothing_says_so(tmp_path):
     assert (done.returncode, done.stdout) == (2, "") and "nothing was looked up" in done.stderr
 
 
-@pytest.mark.parametrize(("answer", "code", "message"), [
-    ('{"name": "a", "version": "1", "vulns": []}', 0, "1 packages, 0 known flaws"),
-    ('{"name": "a", "version": "1", "vulns": [{"id": "CVE-1", "fix_versions": ["2"]}]}', 1, "a 1: CVE-1, mended in 2"),
-    ('{"name": "a", "version": "1", "vulns": []}, {"name": "b", "skip_reason": "not found"}', 2, "not looked up"),
-])
+@pytest.mark.parametrize(
+    ("answer", "code", "message"),
+    [
+        ('{"name": "a", "version": "1", "vulns": []}', 0, "1 packages, 0 known flaws"),
+        (
+            '{"name": "a", "version": "1", "vulns": [{"id": "CVE-1", "fix_versions": ["2"]}]}',
+            1,
+            "a 1: CVE-1, mended in 2",
+        ),
+        ('{"name": "a", "version": "1", "vulns": []}, {"name": "b", "skip_reason": "not found"}', 2, "not looked up"),
+    ],
+)
 def test_an_audit_says_what_it_knows_and_what_not(tmp_path, answer, code, message):
     tool = tmp_path / "pip-audit"
     tool.write_text(f"#!/bin/sh\necho '{{\"dependencies\": [{answer}]}}'\n")

@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from simulated import SMALL, VARIANTS, G
 
 from mburst.errors import MburstError, UsageError
-from mburst.lab.simulate import Case, Kind, Scenario, simulate
+from mburst.lab.simulate import FrameKind, Scenario, SimulatedCase, simulate
 from mburst.lab.simulate.frames import FrameBuilder
 from mburst.lab.simulate.port import DROPPED, DropTailPort, Passage, carry, watermarks
 from mburst.lab.simulate.scenario import API, CACHE, FIRST_SENDER, wire_bytes, wire_ps
@@ -118,42 +119,14 @@ def test_watermarks_of_nothing() -> None:
 
 # --- the case -----------------------------------------------------------------------------------------------------
 
-SMALL: dict[str, Any] = {
-    "rounds": 3,
-    "senders": 6,
-    "bytes_per_sender": 20_000,
-    "period_ns": 20_000_000,
-    "reaction_jitter_ns": 100_000,
-}
-G = 10**9
-VARIANTS: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "ipv6": {"ip_version": 6},
-    "vlan, routed, whole frames": {"vlan": 42, "routed": True, "snaplen": 0},
-    "ipv6, vlan, snap length 64": {"ip_version": 6, "vlan": 4094, "snaplen": 64},
-    "snap length 14": {"snaplen": 14},
-    "drops": {"buffer_bytes": 40_000},
-    "tcp": {"protocol": "tcp", "snaplen": 0},
-    "tcp over ipv6 with drops": {"protocol": "tcp", "ip_version": 6, "buffer_bytes": 30_000, "rto_ns": 4_000_000},
-    "marks": {"ecn_threshold_bytes": 30_000, "snaplen": 0},
-    "marks on ipv6": {"ecn_threshold_bytes": 30_000, "ip_version": 6},
-    "100M": {"link_bps": G // 10},
-    "25G, jumbo": {"link_bps": 25 * G, "mtu": 9000, "bytes_per_sender": 10**6, "reaction_jitter_ns": 10_000},
-    "100G": {"link_bps": 100 * G, "sender_bps": 25 * G, "reaction_jitter_ns": 1000, "period_ns": 2_000_000},
-    "out of order": {"stamp_jitter_ns": 500_000},
-    "one direction": {"both_directions": False},
-    "tiny answers": {"bytes_per_sender": 3, "snaplen": 0},
-    "quiet": {"rounds": 0},
-}
-
 
 @pytest.fixture(scope="module", params=VARIANTS)
-def case(request: pytest.FixtureRequest) -> Case:
+def case(request: pytest.FixtureRequest) -> SimulatedCase:
     return simulate(Scenario(**SMALL | VARIANTS[request.param]))
 
 
 @pytest.fixture(scope="module")
-def written(case: Case, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def written(case: SimulatedCase, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return case.write(tmp_path_factory.mktemp("case"))
 
 
@@ -171,7 +144,7 @@ def read_pcap(path: Path) -> tuple[int, list[tuple[int, int, bytes]]]:
     return snaplen, records
 
 
-def test_the_file_holds_the_frames_that_the_case_tells_of(case: Case, written: dict[str, Path]) -> None:
+def test_the_file_holds_the_frames_that_the_case_tells_of(case: SimulatedCase, written: dict[str, Path]) -> None:
     snaplen, records = read_pcap(written["cache"])
     assert snaplen == (case.scenario.snaplen or 262_144)
     lines = list(zip(case.frames["ts_ns"].tolist(), case.frames["length"].tolist(), strict=True))
@@ -179,7 +152,7 @@ def test_the_file_holds_the_frames_that_the_case_tells_of(case: Case, written: d
     assert all(len(data) == min(length, snaplen) for _, length, data in records)
 
 
-def test_frames_are_what_scapy_makes_of_their_fields(case: Case) -> None:
+def test_frames_are_what_scapy_makes_of_their_fields(case: SimulatedCase) -> None:
     """Parsed, their checksums deleted, and built again by scapy, frames are the same to the byte."""
     from scapy.layers.inet import IP, TCP, UDP
     from scapy.layers.inet6 import IPv6
@@ -193,7 +166,11 @@ def test_frames_are_what_scapy_makes_of_their_fields(case: Case) -> None:
         length = int(some["length"][0])
         for frame, row in zip(some, builder.build(some, length), strict=True):
             packet = Ether(row.tobytes())
-            transport = TCP if scenario.protocol == "tcp" and kind in (Kind.ANSWER, Kind.SCATTER, Kind.ACK) else UDP
+            transport = (
+                TCP
+                if scenario.protocol == "tcp" and kind in (FrameKind.ANSWER, FrameKind.SCATTER, FrameKind.ACK)
+                else UDP
+            )
             network = packet[IP if scenario.ip_version == 4 else IPv6]
             assert (network.src, network.dst) == (hosts[frame["src"]].address, hosts[frame["dst"]].address)
             assert len(packet[transport].payload) == payload
@@ -213,7 +190,7 @@ def test_marks_are_on_the_frames_that_found_the_queue_long() -> None:
     from scapy.layers.l2 import Ether
 
     case = simulate(Scenario(**SMALL | VARIANTS["marks"]))
-    answers = case.frames[(case.frames["kind"] == Kind.ANSWER) & (case.frames["payload"] == 1472)]
+    answers = case.frames[(case.frames["kind"] == FrameKind.ANSWER) & (case.frames["payload"] == 1472)]
     assert 0 < np.count_nonzero(answers["ce"]) < len(answers)
     rows = FrameBuilder(case.scenario).build(answers, 64)
     codepoints = [Ether(row.tobytes())[IP].tos & 3 for row in rows]
@@ -221,7 +198,7 @@ def test_marks_are_on_the_frames_that_found_the_queue_long() -> None:
     assert not simulate(Scenario(**SMALL)).frames["ce"].any()
 
 
-def test_line_rate_is_never_exceeded_in_either_direction(case: Case) -> None:
+def test_line_rate_is_never_exceeded_in_either_direction(case: SimulatedCase) -> None:
     for outgoing in (False, True):
         frames = case.frames[(case.frames["src"] == CACHE) == outgoing]
         took = np.array([wire_ps(size, case.scenario.link_bps) for size in frames["length"].tolist()], np.int64) / 1000
@@ -229,12 +206,12 @@ def test_line_rate_is_never_exceeded_in_either_direction(case: Case) -> None:
         assert np.all(np.diff(frames["ts_ns"]) >= busy - 1 - case.scenario.stamp_jitter_ns)
 
 
-def test_truth_is_what_the_capture_holds(case: Case, written: dict[str, Path]) -> None:
+def test_truth_is_what_the_capture_holds(case: SimulatedCase, written: dict[str, Path]) -> None:
     scenario = case.scenario
     rows = list(csv.DictReader(written["truth"].open()))
     assert len(rows) == scenario.rounds
     for number, row in enumerate(rows):
-        answers = case.frames[(case.frames["kind"] == Kind.ANSWER) & (case.frames["round"] == number)]
+        answers = case.frames[(case.frames["kind"] == FrameKind.ANSWER) & (case.frames["round"] == number)]
         assert int(row["round"]) == number + 1
         assert int(row["t_first_ns"]) == answers["ts_ns"].min()
         assert int(row["t_last_ns"]) == answers["ts_ns"].max()
@@ -249,11 +226,11 @@ def test_truth_is_what_the_capture_holds(case: Case, written: dict[str, Path]) -
             assert int(row["dgrams_rx"]) + int(row["dropped"]) == int(row["dgrams_expected"])
 
 
-def test_probes_tell_the_delay_that_the_queue_gave_them(case: Case, written: dict[str, Path]) -> None:
+def test_probes_tell_the_delay_that_the_queue_gave_them(case: SimulatedCase, written: dict[str, Path]) -> None:
     rows = list(csv.DictReader(written["probes"].open()))
     stamps = ("app_send_ns", "tx_ns", "remote_rx_ns", "remote_tx_ns", "rx_ns", "app_recv_ns")
-    heard = {int(f["index"]): int(f["ts_ns"]) for f in case.frames if f["kind"] == Kind.PROBE}
-    replied = {int(f["index"]): int(f["ts_ns"]) for f in case.frames if f["kind"] == Kind.REPLY}
+    heard = {int(f["index"]): int(f["ts_ns"]) for f in case.frames if f["kind"] == FrameKind.PROBE}
+    replied = {int(f["index"]): int(f["ts_ns"]) for f in case.frames if f["kind"] == FrameKind.REPLY}
     assert [int(row["seq"]) for row in rows] == list(range(len(rows)))
     assert any(rows)
     for row in rows:
@@ -281,7 +258,7 @@ def test_probe_delay_is_queue_ahead_over_line_rate() -> None:
     assert delay.max() - still > 0.5 * queue["max_bytes"].max() * 8
 
 
-def test_queue_windows_cover_the_case_and_agree(case: Case, written: dict[str, Path]) -> None:
+def test_queue_windows_cover_the_case_and_agree(case: SimulatedCase, written: dict[str, Path]) -> None:
     fine, coarse = case.queues["1ms"], case.queues["1s"]
     for name, rows in case.queues.items():
         assert rows["window_start_ns"][0] == case.scenario.start_ns

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from mburst.__main__ import main
-from mburst.lab.simulate import Case, Kind, Scenario, simulate
+from mburst.lab.simulate import FrameKind, Scenario, SimulatedCase, simulate
 from mburst.lab.simulate.scenario import CACHE
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 G = 10**9
 US = 1000
@@ -38,7 +38,9 @@ CASES: dict[str, tuple[dict[str, Any], int]] = {
 
 
 @pytest.fixture(scope="module", params=CASES)
-def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Case, int, Path]:
+def recorded(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[SimulatedCase, int, Path]:
     """A case, the width of its bins, and the store with its capture."""
     how, width_ns = CASES[request.param]
     case = simulate(Scenario(**{"rounds": 4} | how))
@@ -49,26 +51,27 @@ def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     return case, width_ns, store
 
 
-def lanes(case: Case, store: Path) -> list[tuple[str, int, Any]]:
+def lanes(case: SimulatedCase, store: Path) -> list[tuple[str, int, Any]]:
     """Run, width of its bins and simulated frames of every direction that was recorded."""
-    with Store.open(store).connect() as connection:
+    with StoreFolder.open(store).connect() as connection:
         runs = connection.execute(
-            "SELECT recording_id, bin_ns, direction FROM recordings ORDER BY direction").fetchall()
+            "SELECT recording_id, bin_ns, direction FROM recordings ORDER BY direction"
+        ).fetchall()
     sides = {"in": case.incoming(), "out": case.frames[case.frames["src"] == CACHE]}
     assert [direction for *_, direction in runs] == [side for side in sides if len(sides[side])]
     return [(run, width, sides[direction]) for run, width, direction in runs]
 
 
-def test_bins_are_the_simulated_frames(recorded: tuple[Case, int, Path]) -> None:
+def test_bins_are_the_simulated_frames(recorded: tuple[SimulatedCase, int, Path]) -> None:
     case, _, store = recorded
     for run, width, frames in lanes(case, store):
         begins, of_bin = np.unique(frames["ts_ns"] // width * width, return_inverse=True)
         wire = np.maximum(frames["length"], 60) + 24
         columns = [begins, *(np.bincount(of_bin, weights) for weights in (frames["length"], wire, None, frames["ce"]))]
-        with Store.open(store).connect() as connection:
+        with StoreFolder.open(store).connect() as connection:
             found = connection.execute(
-                "SELECT ts_ns, bytes, wire_bytes, packets, ce_packets FROM bins "
-                "WHERE recording_id = ? ORDER BY ts_ns", [run]
+                "SELECT ts_ns, bytes, wire_bytes, packets, ce_packets FROM bins WHERE recording_id = ? ORDER BY ts_ns",
+                [run],
             ).fetchnumpy()
         if case.scenario.snaplen == 14:  # marks are not in the captured bytes
             columns[4] = np.zeros(len(begins))
@@ -76,20 +79,21 @@ def test_bins_are_the_simulated_frames(recorded: tuple[Case, int, Path]) -> None
             assert np.array_equal(found[name], expected.astype(np.int64)), name
 
 
-def test_sources_are_the_simulated_hosts(recorded: tuple[Case, int, Path]) -> None:
+def test_sources_are_the_simulated_hosts(recorded: tuple[SimulatedCase, int, Path]) -> None:
     case, _, store = recorded
     for run, _, frames in lanes(case, store):
         expected: dict[str, int] = {}
         for host in np.unique(frames["src"]).tolist():
             name = case.hosts[host].mac if case.scenario.snaplen == 14 else case.hosts[host].address
             expected[name] = int(frames["length"][frames["src"] == host].sum())
-        with Store.open(store).connect() as connection:
-            found = connection.execute("SELECT source, sum(bytes) FROM sources WHERE recording_id = ? GROUP BY source",
-                                       [run])
+        with StoreFolder.open(store).connect() as connection:
+            found = connection.execute(
+                "SELECT source, sum(bytes) FROM sources WHERE recording_id = ? GROUP BY source", [run]
+            )
             assert {source: int(total) for source, total in found.fetchall()} == expected
 
 
-def test_rounds_are_the_bursts(recorded: tuple[Case, int, Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_rounds_are_the_bursts(recorded: tuple[SimulatedCase, int, Path], capsys: pytest.CaptureFixture[str]) -> None:
     case, width, store = recorded
     us = width // US
     words = ["--bin", f"{us}us", "--threshold", "0.8", "--join", f"{5 * us}us", "--min-duration", f"{2 * us}us"]
@@ -111,9 +115,9 @@ def test_retransmits_are_the_segments_that_went_back(tmp_path: Path) -> None:
     )
     assert case.dropped > 100
     went_back = 0
-    for sender in np.unique(case.frames["src"][case.frames["kind"] == Kind.ANSWER]).tolist():
+    for sender in np.unique(case.frames["src"][case.frames["kind"] == FrameKind.ANSWER]).tolist():
         seq = case.frames["seq"][case.frames["src"] == sender]
         went_back += int(np.count_nonzero(seq < np.maximum.accumulate(seq)))
     assert main(["record", str(case.write(tmp_path)["cache"]), "-o", str(tmp_path / "store")]) == 0
-    with Store.open(tmp_path / "store").connect() as connection:
+    with StoreFolder.open(tmp_path / "store").connect() as connection:
         assert connection.execute("SELECT sum(retransmits) FROM bins").fetchall() == [(went_back,)]

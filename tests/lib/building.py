@@ -36,8 +36,12 @@ def program(*sources: str, flags: tuple[str, ...] = SANITIZE, link: tuple[str, .
 
 
 @functools.cache
-def linked(sources: tuple[str, ...], flags: tuple[str, ...] = SANITIZE, link: tuple[str, ...] = (),
-           libraries: tuple[str, ...] | None = None) -> Path:
+def linked(
+    sources: tuple[str, ...],
+    flags: tuple[str, ...] = SANITIZE,
+    link: tuple[str, ...] = (),
+    libraries: tuple[str, ...] | None = None,
+) -> Path:
     """The sources (paths below the root) as a program or library, for as long as this process lives."""
     with ThreadPoolExecutor(2) as pool:
         objects = list(pool.map(lambda name: compiled(ROOT / name, flags), sources))

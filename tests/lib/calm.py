@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import pytest
+from skips import LOAD
 
-from mburst.lab.rack.machine import Stolen
+from mburst.lab.rack.machine import StolenTime
 
 T = TypeVar("T")
 
@@ -36,7 +37,7 @@ class Taken(Generic[T]):
 
 def take(measure: Callable[[], T]) -> Taken[T]:
     """Measure, and watch the machine meanwhile."""
-    stolen = Stolen()
+    stolen = StolenTime()
     result = measure()
     share, load, reasons = stolen.share(), os.getloadavg()[0], []
     if share > _SPOILS:
@@ -92,7 +93,7 @@ def hold(check: Callable[[T], object], taken: Taken[T]) -> None:
         check(taken.result)
     except AssertionError as reason:
         if taken.trouble:
-            pytest.skip(f"cannot be told, {taken.trouble}: {str(reason)[:200]}")
+            pytest.skip(f"{LOAD}{taken.trouble}: {str(reason)[:200]}")
         raise
 
 
@@ -112,3 +113,9 @@ def _lost_share() -> float:
         lost += now - last if now - last > _GAP_S else 0
         last = now
     return lost / (last - begin)
+
+
+def beside_slow_disk(errors: str) -> str:
+    """What a process said on standard error but for a slow disk, which is about this machine.
+    tests/sql/test_syncing.py tests that it says so."""
+    return "".join(line for line in errors.splitlines(keepends=True) if ": the disk is slow: " not in line)

@@ -9,8 +9,8 @@ from typing import Any
 from storelib import write
 
 from mburst.sent_burst import SentBurst
-from mburst.services.canary import Run
-from mburst.sql import Store
+from mburst.services.canary import CanaryRun
+from mburst.sql import StoreFolder
 
 US, MS, SECOND = 10**3, 10**6, 10**9
 START = 1_795_132_800 * SECOND  # 2026-11-20
@@ -18,30 +18,46 @@ SENDER = "10.0.0.9"
 FRAME = 1514
 
 
-def sent_at(starts: Sequence[int], sizes: Sequence[int], link_bps: int = 10**9,
-            held_up: Sequence[int] = ()) -> list[SentBurst]:
+def sent_at(
+    starts: Sequence[int], sizes: Sequence[int], link_bps: int = 10**9, held_up: Sequence[int] = ()
+) -> list[SentBurst]:
     """Bursts back to back at line rate, of whole frames."""
     found = []
     for number, (start, size) in enumerate(zip(starts, sizes, strict=True), 1):
         packets = max(1, size // FRAME)
         length = (packets - 1) * (FRAME + 24) * 8 * SECOND // link_bps
-        found.append(SentBurst(number, size, 0, start, start + length, 1000, "sw", packets, packets * FRAME,
-                          number in held_up))
+        found.append(
+            SentBurst(number, size, 0, start, start + length, 1000, "sw", packets, packets * FRAME, number in held_up)
+        )
     return found
 
 
-def run_of(sent: Sequence[SentBurst], batch: str = "canary-0123456789abcdef", source: str = SENDER) -> Run:
-    return Run(batch, "cache-1", 9, source, 10**9, sent)
+def run_of(sent: Sequence[SentBurst], batch: str = "canary-0123456789abcdef", source: str = SENDER) -> CanaryRun:
+    return CanaryRun(batch, "cache-1", 9, source, 10**9, sent)
 
 
-def record(store: Store, sent: Sequence[SentBurst], arrival: Callable[[int], int], *, source: str = SENDER,
-           lost: Callable[[int, int], bool] = lambda number, place: False, others: Sequence[dict[str, Any]] = (),
-           epoch_of: Callable[[int], int] = lambda number: 0, until: int | None = None, bin_ns: int = 100 * US,
-           name: str = "run-1", **run: Any) -> None:
+def record(
+    store: StoreFolder,
+    sent: Sequence[SentBurst],
+    arrival: Callable[[int], int],
+    *,
+    source: str = SENDER,
+    lost: Callable[[int, int], bool] = lambda number, place: False,
+    others: Sequence[dict[str, Any]] = (),
+    epoch_of: Callable[[int], int] = lambda number: 0,
+    until: int | None = None,
+    bin_ns: int = 100 * US,
+    name: str = "run-1",
+    **run: Any,
+) -> None:
     """A recording of SENT by the recorder's clock, less what was LOST (number of the burst and place of the packet),
     and of OTHERS: dicts of at, bytes, source."""
-    frames = [(arrival(one.start_ns + i * 12_304), FRAME, source, epoch_of(one.number))
-              for one in sent for i in range(one.packets) if not lost(one.number, i)]
+    frames = [
+        (arrival(one.start_ns + i * 12_304), FRAME, source, epoch_of(one.number))
+        for one in sent
+        for i in range(one.packets)
+        if not lost(one.number, i)
+    ]
     frames += [(other["at"], other["bytes"], other["source"], 0) for other in others]
     frames = sorted(frame for frame in frames if until is None or frame[0] < until)
     bins: dict[tuple[int, int], list[int]] = {}
@@ -53,12 +69,52 @@ def record(store: Store, sent: Sequence[SentBurst], arrival: Callable[[int], int
         row = rows.setdefault((epoch, at // MS * MS, who), [0, 0, at, at])
         row[:] = row[0] + size, row[1] + 1, min(row[2], at), max(row[3], at)
     head = {"recording_id": name}
-    write(store, "bins", *({**head, "clock_epoch": epoch, "ts_ns": at, "bytes": size, "wire_bytes": size + 24 * packets,
-                            "packets": packets, "quality": 2} for (epoch, at), (size, packets) in bins.items()))
-    write(store, "sources", *({**head, "clock_epoch": epoch, "ts_ns": at, "source": who, "bytes": size,
-                               "packets": packets, "first_ns": first, "last_ns": last}
-                              for (epoch, at, who), (size, packets, first, last) in rows.items()))
+    write(
+        store,
+        "bins",
+        *(
+            {
+                **head,
+                "clock_epoch": epoch,
+                "ts_ns": at,
+                "bytes": size,
+                "wire_bytes": size + 24 * packets,
+                "packets": packets,
+                "quality": 2,
+            }
+            for (epoch, at), (size, packets) in bins.items()
+        ),
+    )
+    write(
+        store,
+        "sources",
+        *(
+            {
+                **head,
+                "clock_epoch": epoch,
+                "ts_ns": at,
+                "source": who,
+                "bytes": size,
+                "packets": packets,
+                "first_ns": first,
+                "last_ns": last,
+            }
+            for (epoch, at, who), (size, packets, first, last) in rows.items()
+        ),
+    )
     epochs = 1 + max(epoch for epoch, _ in bins)
-    write(store, "recordings", {
-        **head, "bin_ns": bin_ns, "start_ns": frames[0][0], "end_ns": frames[-1][0], "quality": 2,
-        "packets": len(frames), "clock_epochs": epochs, "backend": "afpacket", **run})
+    write(
+        store,
+        "recordings",
+        {
+            **head,
+            "bin_ns": bin_ns,
+            "start_ns": frames[0][0],
+            "end_ns": frames[-1][0],
+            "quality": 2,
+            "packets": len(frames),
+            "clock_epochs": epochs,
+            "backend": "afpacket",
+            **run,
+        },
+    )

@@ -19,11 +19,11 @@ from typing import Any
 
 from ports import free_port
 
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 from mburst.telemetry.gnmi import messages
-from mburst.telemetry.gnmi.decode import Device, Stream
+from mburst.telemetry.gnmi.decode import DeviceState, UpdateStream
 from mburst.telemetry.gnmi.path import as_message, parse
-from mburst.telemetry.gnmi.rows import Rows
+from mburst.telemetry.gnmi.rows import CollectedRows
 from mburst.telemetry.gnmi.vendors import Tables, built_in
 
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
@@ -80,9 +80,9 @@ class Fed:
     """A device that is fed notifications, and the rows that came of them."""
 
     def __init__(self, vendor: str = "", interval_ns: int = S, speeds: dict[str, int] | None = None) -> None:
-        self.rows = Rows()
-        self.device = Device("tor", self.rows, "b", Tables(built_in(), vendor), "r1", speeds)
-        self.stream = Stream(self.device, "s", interval_ns)
+        self.rows = CollectedRows()
+        self.device = DeviceState("tor", self.rows, "b", Tables(built_in(), vendor), "r1", speeds)
+        self.stream = UpdateStream(self.device, "s", interval_ns)
 
     def feed(self, *made: Any, late_ns: int = 1000) -> Fed:
         for one in made:
@@ -215,7 +215,7 @@ def collect(folder: Path, text: str, until: Callable[[Any], bool], timeout_s: fl
     lines: list[str] = []
 
     async def work() -> None:
-        collector = Collector(load(str(path)), Store.create(folder / "store"), lines.append)
+        collector = Collector(load(str(path)), StoreFolder.create(folder / "store"), lines.append)
         task = asyncio.create_task(collector.run())
         deadline = time.monotonic() + timeout_s
         while not until(collector) and not task.done():
@@ -243,7 +243,7 @@ def lines_so_far(collector: Any) -> list[str]:
 
 
 def query(folder: Path, text: str) -> list[tuple[Any, ...]]:
-    return Store.open(folder / "store").connect().execute(text).fetchall()
+    return StoreFolder.open(folder / "store").connect().execute(text).fetchall()
 
 
 # --- the agent as a process -----------------------------------------------------------------------------------------

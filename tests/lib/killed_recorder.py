@@ -17,7 +17,7 @@ from killing import Steps, serve
 from mburst.__main__ import main
 from mburst.capture import Capture
 from mburst.sql.format import hotlog
-from mburst.sql.writer import Writer
+from mburst.sql.writer import TableWriter
 
 assert duckdb and numpy  # loaded before the fork
 ROLL_ROWS = 300
@@ -44,8 +44,10 @@ class InPieces:
             if rows is None:
                 return None
             bins, sources = (pa.RecordBatchReader.from_stream(part).read_all().combine_chunks() for part in rows)
-            self._waiting = [(Piece(bins.slice(at, self.ROWS)), Piece(sources.slice(0 if at == 0 else len(sources))))
-                             for at in range(0, max(len(bins), 1), self.ROWS)]
+            self._waiting = [
+                (Piece(bins.slice(at, self.ROWS)), Piece(sources.slice(0 if at == 0 else len(sources))))
+                for at in range(0, max(len(bins), 1), self.ROWS)
+            ]
         return self._waiting.pop(0)
 
 
@@ -73,9 +75,9 @@ def worker(order: dict[str, Any], pipe: int) -> int:
     import mburst.capture
 
     mburst.capture.Capture = InPieces  # type: ignore[assignment,misc]
-    defaults = Writer.__init__.__defaults__
+    defaults = TableWriter.__init__.__defaults__
     assert defaults is not None
-    Writer.__init__.__defaults__ = (*defaults[:-2], ROLL_ROWS, defaults[-1])
+    TableWriter.__init__.__defaults__ = (*defaults[:-2], ROLL_ROWS, defaults[-1])
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     try:
         return main(["record", *order["arguments"]])

@@ -22,6 +22,8 @@ from typing import Any
 
 from places import ROOT
 
+from mburst.python import without_pandas
+
 
 class Steps:
     """Counts calls; the one that reaches `limit` is not made any more."""
@@ -50,6 +52,7 @@ class Steps:
 def serve(work: Callable[[dict[str, Any], int], int], answer: Callable[[bytes], dict[str, Any]]) -> None:
     """For each order, WORK in a fork: called with the order and a descriptor to say something through, it returns the
     exit code. An order with `seconds` is killed after them. ANSWER makes of what was said a part of the answer."""
+    without_pandas()
     for line in sys.stdin:
         order = json.loads(line)
         hear, write_end = os.pipe()
@@ -68,8 +71,12 @@ def serve(work: Callable[[dict[str, Any], int], int], answer: Callable[[bytes], 
         with os.fdopen(hear, "rb") as pipe:
             content = pipe.read()
         _, status = os.waitpid(child, 0)
-        print(json.dumps({"killed": os.WIFSIGNALED(status), "code": os.waitstatus_to_exitcode(status),
-                          **answer(content)}), flush=True)
+        print(
+            json.dumps(
+                {"killed": os.WIFSIGNALED(status), "code": os.waitstatus_to_exitcode(status), **answer(content)}
+            ),
+            flush=True,
+        )
 
 
 class Killer:
@@ -77,8 +84,13 @@ class Killer:
 
     def __init__(self, program: Path) -> None:
         path = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "lib")])
-        self.process = subprocess.Popen([sys.executable, str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        text=True, env={**os.environ, "PYTHONPATH": path})
+        self.process = subprocess.Popen(
+            [sys.executable, str(program)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": path},
+        )
 
     def order(self, **order: Any) -> dict[str, Any]:
         """Have it done; the answer."""

@@ -13,7 +13,7 @@ import latency_cases as cases
 import numpy as np
 from latency_cases import MS, Case, FluidPort, S, Setting, fluid, held, moments, scene_of, send
 
-from mburst.analysis.cause.evidence.switch import Counted, Counts, Queue
+from mburst.analysis.cause.evidence.switch import CountedWindows, PortQueue, SwitchCounts
 
 EITHER = frozenset({"undetermined", "elsewhere"})
 
@@ -124,15 +124,13 @@ def short_rhythm(kind: str, seed: int, setting: Setting) -> Case:
 # The switch's own word.
 
 
-def windows_of(
-    model: FluidPort, setting: Setting, width: float, scale: float = 1.0
-) -> Queue:
+def windows_of(model: FluidPort, setting: Setting, width: float, scale: float = 1.0) -> PortQueue:
     """The port's queue as its switch reports it: the largest depth of each window."""
     ratio = round(width / model.step)
     count = len(model.backlog) // ratio
     depth = model.backlog[: count * ratio].reshape(count, ratio).max(axis=1) * scale
     begin = np.arange(count) * ratio * model.step
-    return Queue("tor p queue 0", begin, begin + ratio * model.step, depth)
+    return PortQueue("tor p queue 0", begin, begin + ratio * model.step, depth)
 
 
 def shallow(kind: str, seed: int, setting: Setting) -> Case:
@@ -161,8 +159,8 @@ def undropped(kind: str, seed: int, setting: Setting) -> Case:
     lost = held(probes.tx - setting.skew_ns, starts, np.full(len(starts), setting.drain_ns)) > 0
     scene = scene_of(model, without(probes, lost), setting)
     queue = windows_of(model, setting, 100 * MS)
-    none = Counts(queue.name, queue.start, queue.end, np.zeros(len(queue.end)))
-    scene = replace(scene, queues=[queue], counted=[Counted(none, None)])
+    none = CountedWindows(queue.name, queue.start, queue.end, np.zeros(len(queue.end)))
+    scene = replace(scene, queues=[queue], counted=[SwitchCounts(none, None)])
     return case_of(kind, seed, setting, scene, "elsewhere", frozenset({"none", *EITHER}))
 
 

@@ -319,6 +319,19 @@ def slower_link(kind: str, seed: int, setting: Setting) -> Case:
     return Case(kind, scene_of(model, probes, named), "bursts", seed, named)
 
 
+def behind_pauses(arrivals: np.ndarray, silent: np.ndarray, room: float, step: float, setting: Setting) -> FluidPort:
+    """A port that sends nothing in the silent steps. Its backlog is that which delays by as much at line rate."""
+    served = np.where(silent, 0.0, room)
+    total = np.cumsum(arrivals - served)
+    backlog = total - np.minimum(0, np.minimum.accumulate(total))
+    departures = arrivals - np.diff(backlog, prepend=0.0)
+    count = len(arrivals)
+    work = np.concatenate(([0.0], np.cumsum(served)))  # what could leave until then
+    left = np.interp(work[1:] + backlog, work, np.arange(count + 1) * step)  # when what comes now has left
+    delay = np.maximum(left - (np.arange(count) + 1) * step, 0)
+    return FluidPort(step, delay * setting.link_bps / 8e9, np.zeros(count), departures)
+
+
 def pauses(kind: str, seed: int, setting: Setting) -> Case:
     """The receiver pauses the port (PFC): packets wait while the link is silent, then leave back to back."""
     rng = np.random.default_rng([seed, 6])
@@ -331,14 +344,7 @@ def pauses(kind: str, seed: int, setting: Setting) -> Case:
         starts := moments(rng, setting, setting.period_ns), rng.uniform(0.6, 1.4, len(starts)), strict=True
     ):
         silent[int(start / step) : int((start + length * setting.drain_ns) / step)] = True
-    served = np.where(silent, 0.0, room)
-    total = np.cumsum(arrivals - served)
-    backlog = total - np.minimum(0, np.minimum.accumulate(total))
-    departures = arrivals - np.diff(backlog, prepend=0.0)
-    work = np.concatenate(([0.0], np.cumsum(served)))  # what could leave until then
-    left = np.interp(work[1:] + backlog, work, np.arange(count + 1) * step)  # when what comes now has left
-    delay = np.maximum(left - (np.arange(count) + 1) * step, 0)
-    seen_as = FluidPort(step, delay * setting.link_bps / 8e9, np.zeros(count), departures)
+    seen_as = behind_pauses(arrivals, silent, room, step, setting)
     probes = send(rng, setting, seen_as, {})
     truth = "undetermined" if setting.stamps == "rtt" else "elsewhere"
     return Case(kind, scene_of(seen_as, probes, setting), truth, seed, setting)

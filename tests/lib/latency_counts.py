@@ -13,20 +13,20 @@ import numpy as np
 from latency_attacks import EITHER, Builder, case_of, generator, without
 from latency_cases import MS, Case, FluidPort, S, Setting, held, scene_of, send
 
-from mburst.analysis.cause.evidence.switch import Counted, Counts
+from mburst.analysis.cause.evidence.switch import CountedWindows, SwitchCounts
 from mburst.analysis.cause.scene import Scene
 
 INNOCENT = frozenset({"none", "host", *EITHER})
 
 
-def counts_of(times: np.ndarray, setting: Setting, width: float) -> Counts:
+def counts_of(times: np.ndarray, setting: Setting, width: float) -> CountedWindows:
     """Packets at these times, in windows of a width, as a switch counts them."""
     edges = np.arange(0, setting.seconds * S + width, width)
-    return Counts("tor p", edges[:-1], edges[1:], np.histogram(times, edges)[0].astype(float))
+    return CountedWindows("tor p", edges[:-1], edges[1:], np.histogram(times, edges)[0].astype(float))
 
 
-def with_counts(scene: Scene, drops: Counts | None, marks: Counts | None) -> Scene:
-    return replace(scene, counted=[Counted(drops, marks)])
+def with_counts(scene: Scene, drops: CountedWindows | None, marks: CountedWindows | None) -> Scene:
+    return replace(scene, counted=[SwitchCounts(drops, marks)])
 
 
 def marked_steps(model: FluidPort, setting: Setting, threshold_ns: float) -> np.ndarray:
@@ -83,13 +83,15 @@ def marked_elsewhere(kind: str, seed: int, setting: Setting) -> Case:
         deep = marked_steps(model, setting, 0.05 * setting.drain_ns)
         apart = deep[np.minimum(np.searchsorted(deep, short - 2 * width), len(deep) - 1)] - short
         short = short[np.abs(apart) > 2 * width]
-        return case_of(kind, seed, setting, with_counts(scene, None, counts_of(short, setting, width)),
-                       "elsewhere", INNOCENT)
+        return case_of(
+            kind, seed, setting, with_counts(scene, None, counts_of(short, setting, width)), "elsewhere", INNOCENT
+        )
     places = np.unique(np.floor(marked_steps(model, setting, 0.2 * setting.drain_ns) / setting.bin_ns))
     port = replace(crossing.port, marked=places[places < crossing.port.bins])
     scene = replace(scene, crossings=[crossing._replace(port=port)])
-    return case_of(kind, seed, setting, with_counts(scene, None, counts_of(np.zeros(0), setting, width)), "elsewhere",
-                   INNOCENT)
+    return case_of(
+        kind, seed, setting, with_counts(scene, None, counts_of(np.zeros(0), setting, width)), "elsewhere", INNOCENT
+    )
 
 
 NEGATIVE: dict[str, Builder] = {
@@ -98,7 +100,4 @@ NEGATIVE: dict[str, Builder] = {
 }
 BURSTS: dict[str, Builder] = dict.fromkeys(("counters-agree", "counters-drops"), counters_agree)
 cases.OTHERWISE.update(NEGATIVE | BURSTS)
-KINDS = {
-    "bursts": [*networks.KINDS["bursts"], *BURSTS],
-    "negative": [*networks.KINDS["negative"], *NEGATIVE],
-}
+KINDS = {"bursts": [*networks.KINDS["bursts"], *BURSTS], "negative": [*networks.KINDS["negative"], *NEGATIVE]}

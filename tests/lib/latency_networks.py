@@ -87,8 +87,9 @@ def same_trigger(kind: str, seed: int, setting: Setting) -> Case:
         starts = moments(rng, setting, setting.period_ns, float(rng.uniform(0, 0.5)) * setting.period_ns)
         full = paced(rng, setting, starts, float(rng.uniform(1, 2)))
         begin = starts + float(rng.uniform(0.0, 0.3)) * setting.drain_ns
-        return stalled(kind, seed, full, any_stage(rng, setting), (begin, np.full(len(begin), 0.5 * setting.drain_ns)),
-                       rng)
+        return stalled(
+            kind, seed, full, any_stage(rng, setting), (begin, np.full(len(begin), 0.5 * setting.drain_ns)), rng
+        )
     full = either(rng, setting, float(rng.uniform(1, 2.5)))
     starts, lengths, n = full.starts, full.lengths, len(full.starts)
     if kind == "request-pauses":
@@ -154,8 +155,9 @@ def restamped(rng: np.random.Generator, setting: Setting, there: FluidPort) -> c
     remote_rx = over(tx, setting.end == "src")
     remote_tx = remote_rx + jitter(rng, n, 6e3)
     rx = over(remote_tx, setting.end == "dst")
-    return cases.stamp(setting, (asked, tx, remote_rx, remote_tx, rx, rx + jitter(rng, n, 5e3)),
-                       rng.random(n) < setting.loss)
+    return cases.stamp(
+        setting, (asked, tx, remote_rx, remote_tx, rx, rx + jitter(rng, n, 5e3)), rng.random(n) < setting.loss
+    )
 
 
 # Delays of single probes.
@@ -230,14 +232,19 @@ def off_clocks(kind: str, seed: int, setting: Setting) -> Case:
     case = stalled(kind, seed, full, queue_stage(setting), (begin, stalls), rng)
     probes, size = case.scene.probes, float(rng.uniform(-1, 1))
     names = ("app_send", "tx", "remote_rx", "remote_tx", "rx", "app_recv")
-    off = {"unsynchronised": size * 50 * MS, "drifting": size * 2e-4 * probes.tx,
-           "stepping": size * 50 * MS * (probes.tx > np.median(probes.tx))}[kind]
+    off = {
+        "unsynchronised": size * 50 * MS,
+        "drifting": size * 2e-4 * probes.tx,
+        "stepping": size * 50 * MS * (probes.tx > np.median(probes.tx)),
+    }[kind]
     moved = {name: getattr(probes, name) + off for name in names}
     order = np.argsort(moved["tx"], kind="stable")
-    arrays = {name: value[order] for name, value in vars(replace(probes, **moved)).items()
-              if isinstance(value, np.ndarray)}
-    return case_of(kind, seed, case.setting, replace(case.scene, probes=replace(probes, **arrays)), "elsewhere",
-                   INNOCENT)
+    arrays = {
+        name: value[order] for name, value in vars(replace(probes, **moved)).items() if isinstance(value, np.ndarray)
+    }
+    return case_of(
+        kind, seed, case.setting, replace(case.scene, probes=replace(probes, **arrays)), "elsewhere", INNOCENT
+    )
 
 
 # Recordings that see something else.
@@ -289,8 +296,15 @@ def small_stalls(kind: str, seed: int, setting: Setting) -> Case:
     """At 25 or 100 Gb/s: the host handles each burst of 0.5 to 2 ms late by 0.2 to 0.6 ms."""
     rng = generator(kind, seed)
     drain = float(rng.uniform(0.5, 2)) * MS
-    setting = replace(setting, link_bps=float(rng.choice([25e9, 100e9])), bin_ns=20_000, drain_ns=drain, rate=2000.0,
-                      period_ns=drain * float(rng.uniform(10, 25)), seconds=8.0)
+    setting = replace(
+        setting,
+        link_bps=float(rng.choice([25e9, 100e9])),
+        bin_ns=20_000,
+        drain_ns=drain,
+        rate=2000.0,
+        period_ns=drain * float(rng.uniform(10, 25)),
+        seconds=8.0,
+    )
     full = either(rng, setting)
     n = len(full.starts)
     return stalled(kind, seed, full, any_stage(rng, setting), (full.starts, rng.uniform(0.2, 0.6, n) * MS), rng)
@@ -400,8 +414,12 @@ def shaped(kind: str, rng: np.random.Generator, setting: Setting) -> tuple[Setti
         "lossy-path": {"loss": 0.03},
         "far-drift": {"drift": float(rng.choice([-8e-5, 8e-5])), "seconds": 40.0},
         "seldom": {"drain_ns": 40 * MS, "period_ns": 2 * S, "seconds": 60.0, "load": min(setting.load, 0.2)},
-        "trickle": {"overload": float(rng.uniform(1.3, 2.5)), "load": float(rng.uniform(0.2, 0.4)),
-                    "period_ns": 2 * setting.period_ns, "seconds": 30.0},
+        "trickle": {
+            "overload": float(rng.uniform(1.3, 2.5)),
+            "load": float(rng.uniform(0.2, 0.4)),
+            "period_ns": 2 * setting.period_ns,
+            "seconds": 30.0,
+        },
         "some-stalls": {"stamps": "full"},
         "noisy-host": {"stamps": "full", "load": min(setting.load, 0.2)},
     }.get(kind, {})
@@ -449,8 +467,10 @@ def in_trains(kind: str, seed: int, setting: Setting) -> Case:
 
 
 NEGATIVE: dict[str, Builder] = {
-    **dict.fromkeys(("request-pauses", "gc-by-bytes", "interrupts", "stolen-time", "after-burst", "before-burst",
-                     "cut-short"), same_trigger),
+    **dict.fromkeys(
+        ("request-pauses", "gc-by-bytes", "interrupts", "stolen-time", "after-burst", "before-burst", "cut-short"),
+        same_trigger,
+    ),
     **dict.fromkeys(("two-hops-away", "balancer", "sibling", "reverse", "shaped-class"), other_queue),
     **dict.fromkeys(("wireless", "delayed-acks", "wake-ups"), scattered),
     **dict.fromkeys(("policer", "flaky"), dropped),
@@ -464,13 +484,12 @@ NEGATIVE: dict[str, Builder] = {
     "shallow-windows": shallow_windows,
 }
 BURSTS: dict[str, Builder] = {
-    **dict.fromkeys(("pareto", "rounds", "ramps", "noisy-host", "lossy-path", "far-drift", "seldom", "trickle",
-                     "some-stalls"), surrounded),
+    **dict.fromkeys(
+        ("pareto", "rounds", "ramps", "noisy-host", "lossy-path", "far-drift", "seldom", "trickle", "some-stalls"),
+        surrounded,
+    ),
     "in-trains": in_trains,
     "fast-repeated": fast_repeated,
 }
 cases.OTHERWISE.update(NEGATIVE | BURSTS)
-KINDS = {
-    "bursts": [*variants.KINDS["bursts"], *BURSTS],
-    "negative": [*variants.KINDS["negative"], *NEGATIVE],
-}
+KINDS = {"bursts": [*variants.KINDS["bursts"], *BURSTS], "negative": [*variants.KINDS["negative"], *NEGATIVE]}

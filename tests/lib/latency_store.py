@@ -9,7 +9,7 @@ import pyarrow as pa
 from latency_cases import Case
 from storelib import DEFAULTS, write
 
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 from mburst.sql.tables import arrow_schema as schema
 
 ORIGIN = 1_800_000_000_000_000_000
@@ -18,10 +18,10 @@ LANE = {"recording_id": "r", "host": "h", "rack": "a", "interface": "eth0", "dir
 
 def store_case(
     folder: Path, case: Case, columns: dict[str, np.ndarray] | None = None, **recording: object
-) -> Store:
+) -> StoreFolder:
     """A simulated case as rows; every burst comes from the same eight senders. columns: numbers of the bins in which a
     column counts one packet. recording: columns of its row."""
-    store = Store.create(folder)
+    store = StoreFolder.create(folder)
     port, probes = case.scene.crossings[0].port, case.scene.probes
     bytes_ = np.diff(port.carried)
     columns = columns or {}
@@ -47,8 +47,13 @@ def store_case(
     }
     numbers = ("packets", "ce_packets", "retransmits", "clock_epoch", "quality")
     with store.writer("bins", "h", "a") as writer:
-        table = pa.table({**rows, **{name: np.full(n, DEFAULTS[name]) for name in numbers},
-                          **{name: np.isin(used, at).astype(int) for name, at in columns.items()}})
+        table = pa.table(
+            {
+                **rows,
+                **{name: np.full(n, DEFAULTS[name]) for name in numbers},
+                **{name: np.isin(used, at).astype(int) for name, at in columns.items()},
+            }
+        )
         writer.append(table.cast(pa.schema([schema("bins").field(name) for name in table.column_names])))
     write(store, "sources", *burst_sources(case))
     write_probes(store, case)
@@ -78,7 +83,7 @@ def burst_sources(case: Case) -> list[dict[str, object]]:
     return found
 
 
-def write_probes(store: Store, case: Case) -> None:
+def write_probes(store: StoreFolder, case: Case) -> None:
     probes = case.scene.probes
     names = {
         "app_send_ns": probes.app_send,

@@ -157,8 +157,9 @@ def trains(kind: str, seed: int, setting: Setting) -> Case:
     stage = "turn" if how == "mixed" else queue_stage(setting)
     probes = send(rng, setting, None if how == "shared" else model, {stage: (holds, stalls)})
     truth = "bursts" if how == "incast" else "undetermined"
-    return case_of(kind, seed, setting, scene_of(model, probes, setting), truth,
-                   frozenset() if how == "incast" else INNOCENT)
+    return case_of(
+        kind, seed, setting, scene_of(model, probes, setting), truth, frozenset() if how == "incast" else INNOCENT
+    )
 
 
 def following(kind: str, seed: int, setting: Setting) -> Case:
@@ -239,7 +240,4 @@ BURSTS: dict[str, Builder] = {
     "two-sizes": two_sizes,
 }
 cases.OTHERWISE.update(NEGATIVE | BURSTS)
-KINDS = {
-    "bursts": [*attacks.KINDS["bursts"], *BURSTS],
-    "negative": [*attacks.KINDS["negative"], *NEGATIVE],
-}
+KINDS = {"bursts": [*attacks.KINDS["bursts"], *BURSTS], "negative": [*attacks.KINDS["negative"], *NEGATIVE]}

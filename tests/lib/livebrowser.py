@@ -1,4 +1,4 @@
-"""What a browser of the live view is told, and what it knows by that: the page's bookkeeping without a page."""
+"""What a browser of the live view is sent, and what it knows by that: the page's bookkeeping without a page."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from mburst.analysis.model.envelope import merge_intervals
-from mburst.dashboards.live.view import LiveView, Wish
+from mburst.dashboards.live.view import LiveView, ViewRequest
 
 
 def unpacked(message: bytes) -> dict[str, Any]:
     """A message with its arrays as lists."""
     length = int.from_bytes(message[:4], "little")
-    block = message[4 + length:]
+    block = message[4 + length :]
 
     def listed(entry: Any) -> Any:
         if isinstance(entry, list):
@@ -27,7 +27,7 @@ def unpacked(message: bytes) -> dict[str, Any]:
         values = np.frombuffer(block, f"<{entry['type']}", entry["n"], entry["at"]).tolist()
         return [entry["base"] + int(value) for value in accumulate(values)] if "base" in entry else values
 
-    found: dict[str, Any] = listed(json.loads(message[4:4 + length]))
+    found: dict[str, Any] = listed(json.loads(message[4 : 4 + length]))
     return found
 
 
@@ -42,21 +42,21 @@ class Follower:
     def __init__(self, view: LiveView, span_ns: int, origin_ns: int) -> None:
         self.view = view
         [lane] = view.live.lanes.values()
-        self.wish = Wish(lane.id, span_ns, 1400, origin_ns)
+        self.wish = ViewRequest(lane.id, span_ns, 1400, origin_ns)
         self.coverage: list[tuple[int, int]] = []
         self.cells: dict[int, int] = {}  # of the heatmap, by when they begin: wire bytes of the fullest bin
         message, self.position = view.start(self.wish)
         self._take(unpacked(message))
 
     def look(self) -> None:
-        """Have the view look at its store, and be told what came."""
+        """Have the view look at its store, and receive what came."""
         self.view.live.poll()
-        self.view.watch.look()
+        self.view.bursts.look()
         self.view.tick += 1
         self.hear()
 
     def hear(self) -> None:
-        """Be told what the view has come to know since the last time."""
+        """Receive what the view has come to know since the last time."""
         message, self.position = self.view.change(self.wish, self.position)
         self._take(unpacked(message))
 
@@ -67,5 +67,7 @@ class Follower:
         heat = received["heat"]
         self.cells = {at: largest for at, largest in self.cells.items() if at < heat["from"]}
         self.cells |= {at: 0 for start, end in pairs(heat["coverage"]) for at in range(start, end, heat["width"])}
-        self.cells |= {heat["start"] + cell * heat["width"]: largest
-                       for cell, largest in zip(heat["cells"], heat["largest"], strict=True)}
+        self.cells |= {
+            heat["start"] + cell * heat["width"]: largest
+            for cell, largest in zip(heat["cells"], heat["largest"], strict=True)
+        }

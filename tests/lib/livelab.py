@@ -76,8 +76,10 @@ def make_lab() -> Iterator[Lab]:
     try:
         for namespace in (made.near, made.far):
             sh(f"ip netns add {namespace}")
-            sh(f"ip netns exec {namespace} sysctl -qw net.ipv6.conf.all.disable_ipv6=1 "
-               "net.ipv6.conf.default.disable_ipv6=1")
+            sh(
+                f"ip netns exec {namespace} sysctl -qw net.ipv6.conf.all.disable_ipv6=1 "
+                "net.ipv6.conf.default.disable_ipv6=1"
+            )
             sh(f"ip -n {namespace} link set lo up")
         sh(f"ip link add {made.a} netns {made.near} type veth peer name {made.b} netns {made.far}")
         for namespace, name, host in ((made.near, made.a, 1), (made.far, made.b, 2)):
@@ -101,7 +103,7 @@ def transfer(lab: Lab, count: int) -> int:
         received = 0
         while received < count:
             if left:
-                out.send(block[:min(left, len(block))])
+                out.send(block[: min(left, len(block))])
                 left -= min(left, len(block))
             received += len(incoming.recv(1 << 20))
         info = out.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 512)
@@ -118,11 +120,15 @@ class Captured:
     losses: list[dict[str, int]] = field(default_factory=list)
 
 
-def run_driver(command: list[str], action: Callable[[subprocess.Popen[str]], None] | None = None,
-               environment: dict[str, str] | None = None) -> Captured:
-    """Run the driver; `action` runs once it captures. It ends by itself, or is told to after the action."""
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                               env={**os.environ, **(environment or {})})
+def run_driver(
+    command: list[str],
+    action: Callable[[subprocess.Popen[str]], None] | None = None,
+    environment: dict[str, str] | None = None,
+) -> Captured:
+    """Run the driver; `action` runs once it captures. It ends by itself, or is stopped after the action."""
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **(environment or {})}
+    )
     assert process.stdout and process.stderr
     first = process.stdout.readline()
     texts = {"out": first, "err": ""}
@@ -130,8 +136,7 @@ def run_driver(command: list[str], action: Callable[[subprocess.Popen[str]], Non
     def read(name: str, stream: Any) -> None:
         texts[name] += stream.read()
 
-    readers = [threading.Thread(target=read, args=pair) for pair in
-               (("out", process.stdout), ("err", process.stderr))]
+    readers = [threading.Thread(target=read, args=pair) for pair in (("out", process.stdout), ("err", process.stderr))]
     try:
         for reader in readers:
             reader.start()
@@ -149,8 +154,9 @@ def run_driver(command: list[str], action: Callable[[subprocess.Popen[str]], Non
     assert not texts["err"], texts["err"]
     lines = [json.loads(line) for line in texts["out"].splitlines()]
     ready = lines[0] if "ready" in lines[0] else {}
-    return Captured(ready, lines[-1], [line for line in lines if "data" in line],
-                    [line["loss"] for line in lines if "loss" in line])
+    return Captured(
+        ready, lines[-1], [line for line in lines if "data" in line], [line["loss"] for line in lines if "loss" in line]
+    )
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import reportlib
 from reportlib import BIN, FULL
 from storelib import rows
 
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 RUN = "live-run"
 SECOND = 10**9
@@ -20,43 +20,76 @@ SECOND = 10**9
 class Growing:
     """A recording of 1 Gb/s that goes on from `begin_ns`, a whole bin. `wire` has its bins by their start."""
 
-    def __init__(self, folder: Path, begin_ns: int, host: str = "cache-1", rack: str = "r1",
-                 run: str = RUN) -> None:
-        self.store = Store.create(folder)
+    def __init__(self, folder: Path, begin_ns: int, host: str = "cache-1", rack: str = "r1", run: str = RUN) -> None:
+        self.store = StoreFolder.create(folder)
         self.names = {"recording_id": run, "host": host, "rack": rack, "interface": "eth1"}
         self.at = begin_ns
         self.wire: dict[int, int] = {}
-        self.writers = {table: self.store.writer(table, host=host, rack=rack)
-                        for table in ("recordings", "bins", "sources", "clock")}
+        self.writers = {
+            table: self.store.writer(table, host=host, rack=rack)
+            for table in ("recordings", "bins", "sources", "clock")
+        }
         self.begin_ns = begin_ns
         self._write_run(begin_ns + BIN, complete=False)
 
     def _write_run(self, end_ns: int, complete: bool) -> None:
-        self.writers["recordings"].append(rows("recordings", {
-            **self.names, "bin_ns": BIN, "complete": complete, "begun_ns": self.begin_ns,
-            "clock": "software, ns", "quality": 2, "packets": 1,
-            "start_ns": self.begin_ns, "end_ns": end_ns, "written_ns": time.time_ns()}))
+        self.writers["recordings"].append(
+            rows(
+                "recordings",
+                {
+                    **self.names,
+                    "bin_ns": BIN,
+                    "complete": complete,
+                    "begun_ns": self.begin_ns,
+                    "clock": "software, ns",
+                    "quality": 2,
+                    "packets": 1,
+                    "start_ns": self.begin_ns,
+                    "end_ns": end_ns,
+                    "written_ns": time.time_ns(),
+                },
+            )
+        )
 
     def append(self, wire: list[int], quality: int = 2, senders: tuple[str, ...] = ()) -> None:
         """The next bins, 0 for one without a packet; who sent in this time, equally much each."""
         bins = {self.at + i * BIN: sent for i, sent in enumerate(wire) if sent}
         if bins:
-            self.writers["bins"].append(rows("bins", *(
-                {**self.names, "ts_ns": at, "wire_bytes": sent, "bytes": sent - 24, "quality": quality}
-                for at, sent in bins.items())))
+            self.writers["bins"].append(
+                rows(
+                    "bins",
+                    *(
+                        {**self.names, "ts_ns": at, "wire_bytes": sent, "bytes": sent - 24, "quality": quality}
+                        for at, sent in bins.items()
+                    ),
+                )
+            )
         if senders:
             first = self.at // 10**6 * 10**6
-            self.writers["sources"].append(rows("sources", *(
-                {**self.names, "ts_ns": first, "source": name, "bytes": sum(wire) // len(senders), "packets": 9,
-                 "first_ns": self.at, "last_ns": self.at + len(wire) * BIN - 1} for name in senders)))
+            self.writers["sources"].append(
+                rows(
+                    "sources",
+                    *(
+                        {
+                            **self.names,
+                            "ts_ns": first,
+                            "source": name,
+                            "bytes": sum(wire) // len(senders),
+                            "packets": 9,
+                            "first_ns": self.at,
+                            "last_ns": self.at + len(wire) * BIN - 1,
+                        }
+                        for name in senders
+                    ),
+                )
+            )
         self.wire |= bins
         self.at += len(wire) * BIN
 
     def tick(self) -> None:
         """The recorder says that it runs."""
         zeros = dict.fromkeys(("monotonic_raw_ns", "tai_offset_ns", "uncertainty_ns", "status", "max_error_ns"), 0)
-        self.writers["clock"].append(rows("clock", {
-            **self.names, "ts_ns": self.at, "synchronized": True, **zeros}))
+        self.writers["clock"].append(rows("clock", {**self.names, "ts_ns": self.at, "synchronized": True, **zeros}))
 
     def end(self) -> None:
         """End the recording, which is known up to its last packet."""
@@ -92,9 +125,21 @@ class Server:
 
     def __init__(self, store: Path, *arguments: str, port: int = 0, prefix: tuple[str, ...] = ()) -> None:
         self.process = subprocess.Popen(
-            [*prefix, sys.executable, "-m", "mburst", "live", str(store), "--listen", f"127.0.0.1:{port}",
-             *(arguments or ["--open"])],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            [
+                *prefix,
+                sys.executable,
+                "-m",
+                "mburst",
+                "live",
+                str(store),
+                "--listen",
+                f"127.0.0.1:{port}",
+                *(arguments or ["--open"]),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         assert self.process.stdout
         line = self.process.stdout.readline().strip()
         assert line, self.process.communicate()
@@ -107,8 +152,8 @@ class Server:
         return self.process.returncode
 
 
-def filled(folder: Path) -> Store:
+def filled(folder: Path) -> StoreFolder:
     """The store of the report's tests, in which nothing is recorded any more."""
-    store = Store.create(folder)
+    store = StoreFolder.create(folder)
     reportlib.fill(store)
     return store

@@ -74,8 +74,11 @@ class NoMachine(Exception):
 
 def _cgroups() -> Path:
     """The folder of this process in the hierarchy of cgroups, version 2."""
-    found = subprocess.run(["findmnt", "--noheadings", "--output", "TARGET", "--types", "cgroup2", "--first-only"],
-                           capture_output=True, text=True)
+    found = subprocess.run(
+        ["findmnt", "--noheadings", "--output", "TARGET", "--types", "cgroup2", "--first-only"],
+        capture_output=True,
+        text=True,
+    )
     own = next((line[3:] for line in Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::")), "")
     if found.returncode or not own:
         raise NoMachine("no cgroups of version 2 are mounted")
@@ -101,15 +104,37 @@ class Machine:
         return self
 
     def _start(self) -> None:
-        words = ["unshare", "--pid", "--fork", "--kill-child", "--mount", "--net", "--uts", "--ipc", "--cgroup",
-                 "sh", "-c", _BOOT, "sh", str(self.folder)]
-        places = {"TREE": str(ROOT), "BASE": sys.base_prefix, "SITE": sysconfig.get_path("purelib"),
-                  "SYSTEMD": str(SYSTEMD)}
+        words = [
+            "unshare",
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "--mount",
+            "--net",
+            "--uts",
+            "--ipc",
+            "--cgroup",
+            "sh",
+            "-c",
+            _BOOT,
+            "sh",
+            str(self.folder),
+        ]
+        places = {
+            "TREE": str(ROOT),
+            "BASE": sys.base_prefix,
+            "SITE": sysconfig.get_path("purelib"),
+            "SYSTEMD": str(SYSTEMD),
+        }
         group = str(self.group / "cgroup.procs")
         with (self.folder / "log").open("w") as log:
-            self._process = subprocess.Popen(["sh", "-c", f'echo $$ > {group}; exec "$@"', "sh", *words],
-                                             stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                             env={**os.environ, **places})
+            self._process = subprocess.Popen(
+                ["sh", "-c", f'echo $$ > {group}; exec "$@"', "sh", *words],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **places},
+            )
         self.wait(self._is_up, "systemd")
 
     def _is_up(self) -> bool:
@@ -139,8 +164,9 @@ class Machine:
         """A command in the machine, as root."""
         enter = ["nsenter", "--target", self._init, "--all", "--root", "--wd", "--"]
         environment = {"PATH": "/opt/mburst/bin:/usr/sbin:/usr/bin:/sbin:/bin", **variables}
-        return subprocess.run([*enter, *words], capture_output=True, text=True, env=environment, timeout=WAIT_S,
-                              stdin=subprocess.DEVNULL)
+        return subprocess.run(
+            [*enter, *words], capture_output=True, text=True, env=environment, timeout=WAIT_S, stdin=subprocess.DEVNULL
+        )
 
     def check(self, *words: str, **variables: str) -> str:
         """What a command prints that has to succeed."""

@@ -13,12 +13,13 @@ from onestore import END, MINUTE, MS, START
 
 import mburst
 from mburst.__main__ import main
-from mburst.agent.metrics.meter import LaneName, Meter
+from mburst.agent.metrics.counts import LaneName
+from mburst.agent.metrics.meter import Meter
 from mburst.analysis.bursts.find import BurstDefinition
-from mburst.analysis.live.bursts import BurstWatch
-from mburst.analysis.live.snapshot import History, Moment, read_moment
+from mburst.analysis.live.bursts import LiveBursts
+from mburst.analysis.live.snapshot import History, LaneSnapshot, read_moment
 from mburst.analysis.live.store import LiveStore
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 WHOLE = {"since": "2026-11-20", "until": "2026-11-21"}
 Lane = tuple[str, str, str]
@@ -34,7 +35,7 @@ def printed(*command: object) -> str:
 class Asked:
     """What each verb says of a store. Each is asked once."""
 
-    def __init__(self, store: Store, folder: Path) -> None:
+    def __init__(self, store: StoreFolder, folder: Path) -> None:
         self.store, self.path, self.folder = store, store.path, folder
         self.definition = BurstDefinition()
 
@@ -46,8 +47,14 @@ class Asked:
 
     @cached_property
     def racks(self) -> dict[str, dict[str, Any]]:
-        printed("report", self.path, "--all-racks", "-o", self.folder / "rack",
-                *(word for name, value in WHOLE.items() for word in (f"--{name}", value)))
+        printed(
+            "report",
+            self.path,
+            "--all-racks",
+            "-o",
+            self.folder / "rack",
+            *(word for name, value in WHOLE.items() for word in (f"--{name}", value)),
+        )
         pages = [json.loads(path.read_text()) for path in (self.folder / "rack").glob("rack-*.json")]
         return {one["rack"]: one for one in pages}
 
@@ -70,14 +77,18 @@ class Asked:
     def live(self) -> LiveStore:
         live = LiveStore(self.store)
         live.poll()
-        BurstWatch(live, self.definition).look()
+        LiveBursts(live, self.definition).look()
         return live
 
     @cached_property
-    def moments(self) -> dict[Lane, Moment]:
+    def moments(self) -> dict[Lane, LaneSnapshot]:
         history = History(self.live, self.definition)
-        return {(lane.named("rack"), lane.named("host"), lane.named("interface")):
-                read_moment(history, lane, START, END, MS) for lane in self.live.lanes.values()}
+        return {
+            (lane.named("rack"), lane.named("host"), lane.named("interface")): read_moment(
+                history, lane, START, END, MS
+            )
+            for lane in self.live.lanes.values()
+        }
 
     @cached_property
     def meter(self) -> Meter:

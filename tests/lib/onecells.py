@@ -13,8 +13,8 @@ import pytest
 from oneasked import Asked, Lane, printed
 from onestore import LANES, MS
 
-from mburst.agent.metrics.meter import LaneName
-from mburst.analysis.answers.compare import Bursts, read_bursts
+from mburst.agent.metrics.counts import LaneName
+from mburst.analysis.answers.compare import BurstSummary, read_bursts
 from mburst.analysis.answers.host import detect, gather, lanes
 from mburst.analysis.bursts.partition import find_bursts_in
 from mburst.cli.bursts import _recordings
@@ -28,8 +28,9 @@ def by_lane(rows: list[dict[str, Any]], value: Callable[[dict[str, Any]], Any]) 
 
 
 def rack_lanes(asked: Asked, value: Callable[[dict[str, Any]], Any]) -> dict[Lane, Any]:
-    return {(name, row["host"], row["interface"]): value(row) for name, rack in asked.racks.items()
-            for row in rack["lanes"]}
+    return {
+        (name, row["host"], row["interface"]): value(row) for name, rack in asked.racks.items() for row in rack["lanes"]
+    }
 
 
 def spans(given: Any) -> list[tuple[int, int]]:
@@ -41,9 +42,11 @@ CELLS: list[Any] = []
 
 def cell(fact: str) -> Callable[[Callable[[Asked], Any]], Callable[[Asked], Any]]:
     """Registers who answers a fact."""
+
     def registered(answer: Callable[[Asked], Any]) -> Callable[[Asked], Any]:
         CELLS.append(pytest.param(fact, answer, id=f"{fact}-{answer.__name__.split('_', 1)[0]}"))
         return answer
+
     return registered
 
 
@@ -54,8 +57,10 @@ def cell(fact: str) -> Callable[[Callable[[Asked], Any]], Callable[[Asked], Any]
 def report_recorded(asked: Asked) -> Any:
     con = asked.store.connect()
     chosen = lanes(con)
-    return {(one.lane.rack, one.lane.host, one.lane.interface): one.coverage
-            for one in gather(con, chosen, detect(con, chosen, asked.definition))}
+    return {
+        (one.lane.rack, one.lane.host, one.lane.interface): one.coverage
+        for one in gather(con, chosen, detect(con, chosen, asked.definition))
+    }
 
 
 @cell("recorded")
@@ -81,10 +86,23 @@ def reportjson_recorded(asked: Asked) -> Any:
     return by_lane(asked.report["lanes"], lambda row: row["recorded_ns"])
 
 
-def compared(asked: Asked, value: Callable[[Bursts], Any]) -> dict[Lane, Any]:
+def compared(asked: Asked, value: Callable[[BurstSummary], Any]) -> dict[Lane, Any]:
     with asked.store.connect() as con:
-        return {lane: value(read_bursts(con, asked.definition, hosts=[lane[1]], rack=lane[0], interface=lane[2],
-                                        direction=None, since_ns=None, until_ns=None)) for lane in LANES}
+        return {
+            lane: value(
+                read_bursts(
+                    con,
+                    asked.definition,
+                    hosts=[lane[1]],
+                    rack=lane[0],
+                    interface=lane[2],
+                    direction=None,
+                    since_ns=None,
+                    until_ns=None,
+                )
+            )
+            for lane in LANES
+        }
 
 
 @cell("recorded_ns")
@@ -211,8 +229,16 @@ def each(bursts: Any) -> dict[Lane, Any]:
     found: dict[Lane, Any] = {lane: [] for lane in LANES}
     for burst in bursts:
         found[burst["rack"], burst["host"], burst["interface"]].append(
-            (burst["start_ns"], burst["duration_ns"], burst["bytes"], burst["sources"], burst["fan_in"],
-             round(float(burst["mean_utilization"]), 9), round(float(burst["peak_utilization"]), 9)))
+            (
+                burst["start_ns"],
+                burst["duration_ns"],
+                burst["bytes"],
+                burst["sources"],
+                burst["fan_in"],
+                round(float(burst["mean_utilization"]), 9),
+                round(float(burst["peak_utilization"]), 9),
+            )
+        )
     return {lane: sorted(of) for lane, of in found.items()}
 
 
@@ -265,8 +291,10 @@ def metrics_fan_in(asked: Asked) -> Any:
 
 @cell("durations")
 def report_durations(asked: Asked) -> Any:
-    return by_lane(asked.report["lanes"], lambda row: tuple(row["distributions"]["duration"][level]
-                                                             for level in ("p50", "p90", "p99")))
+    return by_lane(
+        asked.report["lanes"],
+        lambda row: tuple(row["distributions"]["duration"][level] for level in ("p50", "p90", "p99")),
+    )
 
 
 @cell("durations")
@@ -284,14 +312,18 @@ def report_recordings(asked: Asked) -> Any:
 
 @cell("recordings")
 def live_recordings(asked: Asked) -> Any:
-    return {(lane.named("rack"), lane.named("host"), lane.named("interface")): len(lane.runs)
-            for lane in asked.live.lanes.values()}
+    return {
+        (lane.named("rack"), lane.named("host"), lane.named("interface")): len(lane.runs)
+        for lane in asked.live.lanes.values()
+    }
 
 
 @cell("recordings")
 def sql_recordings(asked: Asked) -> Any:
-    return by_lane(asked.sql("SELECT rack, host, interface, count(DISTINCT recording_id) AS n FROM recorded "
-                             "GROUP BY ALL"), lambda row: row["n"])
+    return by_lane(
+        asked.sql("SELECT rack, host, interface, count(DISTINCT recording_id) AS n FROM recorded GROUP BY ALL"),
+        lambda row: row["n"],
+    )
 
 
 @cell("dropped")
@@ -311,8 +343,10 @@ def metrics_dropped(asked: Asked) -> Any:
 
 @cell("dropped")
 def sql_dropped(asked: Asked) -> Any:
-    return by_lane(asked.sql("SELECT rack, host, interface, sum(dropped)::BIGINT AS n FROM coverage GROUP BY ALL"),
-                   lambda row: row["n"])
+    return by_lane(
+        asked.sql("SELECT rack, host, interface, sum(dropped)::BIGINT AS n FROM coverage GROUP BY ALL"),
+        lambda row: row["n"],
+    )
 
 
 @cell("dropped")
@@ -329,8 +363,13 @@ def bursts_dropped(asked: Asked) -> Any:
 
 @cell("losing")
 def sql_losing(asked: Asked) -> Any:
-    return by_lane(asked.sql(f"SELECT rack, host, interface, count(*) FILTER (quality & {Quality.DROPS:d} <> 0) AS n "
-                             "FROM bins GROUP BY ALL"), lambda row: row["n"])
+    return by_lane(
+        asked.sql(
+            f"SELECT rack, host, interface, count(*) FILTER (quality & {Quality.DROPS:d} <> 0) AS n "
+            "FROM bins GROUP BY ALL"
+        ),
+        lambda row: row["n"],
+    )
 
 
 @cell("gap")
@@ -351,14 +390,17 @@ def sql_gap(asked: Asked) -> Any:
 
 def missed(text: str) -> set[tuple[int, int]]:
     """(packets, ms) of the gaps that a text speaks of."""
-    return {(int(packets), int(ms)) for packets, ms in re.findall(
-        r"(\d+) packets? w\w+ missed in the (\d+) ms after that", text)}
+    return {
+        (int(packets), int(ms))
+        for packets, ms in re.findall(r"(\d+) packets? w\w+ missed in the (\d+) ms after that", text)
+    }
 
 
 @cell("losing")
 def report_losing(asked: Asked) -> Any:
-    return by_lane(asked.report["lanes"],
-                   lambda row: sum(of["bins"] for of in row["quality"] if of["bit"] == Quality.DROPS))
+    return by_lane(
+        asked.report["lanes"], lambda row: sum(of["bins"] for of in row["quality"] if of["bit"] == Quality.DROPS)
+    )
 
 
 @cell("losing")
@@ -393,8 +435,10 @@ def metrics_bytes(asked: Asked) -> Any:
 
 @cell("wire_bytes")
 def sql_bytes(asked: Asked) -> Any:
-    return by_lane(asked.sql("SELECT rack, host, interface, sum(wire_bytes)::BIGINT AS n FROM recordings GROUP BY ALL"),
-                   lambda row: row["n"])
+    return by_lane(
+        asked.sql("SELECT rack, host, interface, sum(wire_bytes)::BIGINT AS n FROM recordings GROUP BY ALL"),
+        lambda row: row["n"],
+    )
 
 
 @cell("utilization")
@@ -405,18 +449,24 @@ def report_mean(asked: Asked) -> Any:
 
 @cell("utilization")
 def sql_mean(asked: Asked) -> Any:
-    return of_once(asked.sql("""
+    return of_once(
+        asked.sql("""
         SELECT rack, host, interface, utilization(sum(wire_bytes), any_value(span_ns), any_value(link_bps)) AS share
         FROM bins JOIN (SELECT recording_id, sum(end_ns - start_ns) AS span_ns FROM recorded GROUP BY ALL)
             USING (recording_id)
         JOIN (SELECT recording_id, link_bps FROM recordings) USING (recording_id)
-        GROUP BY ALL"""), lambda row: row["share"])
+        GROUP BY ALL"""),
+        lambda row: row["share"],
+    )
 
 
 @cell("utilization")
 def live_mean(asked: Asked) -> Any:
-    return {lane: round(8 * float(moment.cells.total.sum()) / sum(end - start for start, end in moment.coverage), 12)
-            for lane, moment in asked.moments.items() if lane in ONCE}
+    return {
+        lane: round(8 * float(moment.cells.total.sum()) / sum(end - start for start, end in moment.coverage), 12)
+        for lane, moment in asked.moments.items()
+        if lane in ONCE
+    }
 
 
 def of_once(rows: Any, value: Callable[[dict[str, Any]], float]) -> dict[Lane, float]:
@@ -426,33 +476,3 @@ def of_once(rows: Any, value: Callable[[dict[str, Any]], float]) -> dict[Lane, f
 @cell("marks")
 def sql_marks(asked: Asked) -> Any:
     return asked.sql("SELECT count(*) FILTER (ce_packets > 0) AS n FROM bins WHERE recording_id = 'r1-a0'")[0]["n"]
-
-
-@cell("busiest_second")
-def report_busiest(asked: Asked) -> Any:
-    return by_lane(asked.report["lanes"], lambda row: row["busiest_second"]["wire_bytes"])
-
-
-@cell("busiest_second")
-def rack_busiest(asked: Asked) -> Any:
-    return rack_lanes(asked, lambda row: round(row["busiest_second"] / 8))
-
-
-@cell("busiest_whole_second")  # that is over
-def live_busiest(asked: Asked) -> Any:
-    return {lane: int(moment.seconds.total.max(initial=0)) for lane, moment in asked.moments.items()}
-
-
-@cell("busiest_bin")
-def report_fullest(asked: Asked) -> Any:
-    return by_lane(asked.report["lanes"], lambda row: row["busiest_bin"]["wire_bytes"])
-
-
-@cell("busiest_bin")
-def rack_fullest(asked: Asked) -> Any:
-    return rack_lanes(asked, lambda row: round(row["busiest_bin"] * MS / 8e9))
-
-
-@cell("busiest_bin")
-def live_fullest(asked: Asked) -> Any:
-    return {lane: int(moment.cells.largest.max(initial=0)) for lane, moment in asked.moments.items()}

@@ -32,8 +32,9 @@ def api_recorded_ns(asked: Asked) -> Any:
 @cell("recorded_once")
 def api_bins(asked: Asked) -> Any:
     found = dict.fromkeys(ONCE, 0)
-    for lane, row in api_lanes(asked.api.utilization().select(
-            ["rack", "host", "interface", "recorded_ns"]).to_pylist()):
+    for lane, row in api_lanes(
+        asked.api.utilization().select(["rack", "host", "interface", "recorded_ns"]).to_pylist()
+    ):
         if lane in found:
             found[lane] += row["recorded_ns"]
     return found
@@ -111,8 +112,10 @@ def api_time(asked: Asked) -> Any:
 
 @cell("latency")
 def api_latency(asked: Asked) -> Any:
-    return {row["src"]: fact(row["measure"], row["lost"], row["measured"], row["p50_ns"], row["p99_ns"], row["p999_ns"])
-            for row in asked.api.latency().to_pylist()}
+    return {
+        row["src"]: fact(row["measure"], row["lost"], row["measured"], row["p50_ns"], row["p99_ns"], row["p999_ns"])
+        for row in asked.api.latency().to_pylist()
+    }
 
 
 @cell("latency")
@@ -121,8 +124,12 @@ def apirows_latency(asked: Asked) -> Any:
     for src in PATHS:
         rows = asked.api.probes(src=src).to_pylist()
         took = sorted(row["latency_ns"] for row in rows if row["latency_ns"] is not None)
-        found[src] = fact(rows[0]["measure"], sum(row["lost"] for row in rows), len(took),
-                          *(nearest_rank(took, round(1000 * share)) for share in SHARES))
+        found[src] = fact(
+            rows[0]["measure"],
+            sum(row["lost"] for row in rows),
+            len(took),
+            *(nearest_rank(took, round(1000 * share)) for share in SHARES),
+        )
     return found
 
 
@@ -135,8 +142,10 @@ def api_deciding(asked: Asked) -> Any:
 
 @cell("queues")
 def api_queues(asked: Asked) -> Any:
-    return {(row["device"], row["port"], row["queue"]): (row["max_bytes"], row["dropped_packets"] or 0)
-            for row in asked.api.queues().to_pylist()}
+    return {
+        (row["device"], row["port"], row["queue"]): (row["max_bytes"], row["dropped_packets"] or 0)
+        for row in asked.api.queues().to_pylist()
+    }
 
 
 @cell("queues")

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 from oneasked import Asked
-from onecells import cell
-from onestore import PATHS, nearest_rank
+from onecells import by_lane, cell, rack_lanes
+from onestore import ASKING, PATHS, nearest_rank
 
 from mburst.analysis.answers.compare import read_latency
-from mburst.analysis.answers.paths import Selection
+from mburst.analysis.answers.paths import ProbeSelection
 from mburst.analysis.model.distributions import quantile
 from mburst.api.options import span_of, time_of
 
@@ -27,8 +27,10 @@ def fact(measure: Any, lost: int, n: int, *levels: Any) -> tuple[Any, ...]:
 @cell("latency")
 def report_latency(asked: Asked) -> Any:
     [lane, *_] = asked.report["lanes"]
-    return {row["src"]: fact(row["measure"], row["lost"], row["measured"], row["p50_ns"], row["p99_ns"], row["p999_ns"])
-            for row in lane["probes"]}
+    return {
+        row["src"]: fact(row["measure"], row["lost"], row["measured"], row["p50_ns"], row["p99_ns"], row["p999_ns"])
+        for row in lane["probes"]
+    }
 
 
 @cell("latency")
@@ -42,14 +44,20 @@ def reportpaths_latency(asked: Asked) -> Any:
 
 @cell("latency")
 def rack_latency(asked: Asked) -> Any:
-    return {path["src"]: fact(path["measure"], of["lost"], of["n"], of["p50_ns"], of["p99_ns"], of["p999_ns"])
-            for path in asked.racks["r1"]["paths"] for of in [path["every"]]}
+    return {
+        path["src"]: fact(path["measure"], of["lost"], of["n"], of["p50_ns"], of["p99_ns"], of["p999_ns"])
+        for path in asked.racks["r1"]["paths"]
+        for of in [path["every"]]
+    }
 
 
 @cell("latency")
 def investigate_latency(asked: Asked) -> Any:
-    return {path["src"]: fact(of["measure"], of["lost"], of["n"], of["p50_ns"], of["p99_ns"], of["p999_ns"])
-            for path in asked.investigation["paths"] for of in [path["tail"]]}
+    return {
+        path["src"]: fact(of["measure"], of["lost"], of["n"], of["p50_ns"], of["p99_ns"], of["p999_ns"])
+        for path in asked.investigation["paths"]
+        for of in [path["tail"]]
+    }
 
 
 @cell("latency")
@@ -57,7 +65,7 @@ def compare_latency(asked: Asked) -> Any:
     found = {}
     with asked.store.connect() as con:
         for src, (_, measure) in PATHS.items():
-            of = read_latency(con, Selection(src=src))
+            of = read_latency(con, ProbeSelection(src=src))
             ordered = np.sort(of.values)
             found[src] = fact(measure, of.lost, of.n, *(quantile(ordered, share) for share in SHARES))
     return found
@@ -83,8 +91,10 @@ def metrics_latency(asked: Asked) -> Any:
 
 @cell("latency")
 def sql_latency(asked: Asked) -> Any:
-    return {row["src"]: fact(row["measure"], row["lost"], row["measured"], row["p50_ns"], row["p99_ns"], row["p999_ns"])
-            for row in asked.sql("FROM path_latency")}
+    return {
+        row["src"]: fact(row["measure"], row["lost"], row["measured"], row["p50_ns"], row["p99_ns"], row["p999_ns"])
+        for row in asked.sql("FROM path_latency")
+    }
 
 
 @cell("latency")
@@ -93,8 +103,12 @@ def sqlrows_latency(asked: Asked) -> Any:
     for src in PATHS:
         rows = asked.sql(f"SELECT measure, lost, latency_ns FROM latency WHERE src = '{src}'")
         took = sorted(row["latency_ns"] for row in rows if row["latency_ns"] is not None)
-        found[src] = fact(rows[0]["measure"], sum(row["lost"] for row in rows), len(took),
-                          *(nearest_rank(took, round(1000 * share)) for share in SHARES))
+        found[src] = fact(
+            rows[0]["measure"],
+            sum(row["lost"] for row in rows),
+            len(took),
+            *(nearest_rank(took, round(1000 * share)) for share in SHARES),
+        )
     return found
 
 
@@ -111,26 +125,34 @@ def whatif_latency(asked: Asked) -> Any:
 
 @cell("queues")
 def report_queues(asked: Asked) -> Any:
-    return {(row["device"], row["port"], row["queue"]): (row["max_bytes"], row["dropped_packets"] or 0)
-            for row in asked.report["lanes"][0]["queues"]}
+    return {
+        (row["device"], row["port"], row["queue"]): (row["max_bytes"], row["dropped_packets"] or 0)
+        for row in asked.report["lanes"][0]["queues"]
+    }
 
 
 @cell("queues")
 def rack_queues(asked: Asked) -> Any:
-    return {(row["device"], row["port"], row["queue"]): (row["max_bytes"], row["dropped"])
-            for row in asked.racks["r1"]["queues"]}
+    return {
+        (row["device"], row["port"], row["queue"]): (row["max_bytes"], row["dropped"])
+        for row in asked.racks["r1"]["queues"]
+    }
 
 
 @cell("queues")
 def investigate_queues(asked: Asked) -> Any:
-    return {tuple(row["queue"].replace(" queue ", " ").split()): (row["max_bytes"], row["dropped_packets"] or 0)
-            for row in asked.investigation["queues"]["windows"]}
+    return {
+        tuple(row["queue"].replace(" queue ", " ").split()): (row["max_bytes"], row["dropped_packets"] or 0)
+        for row in asked.investigation["queues"]["windows"]
+    }
 
 
 @cell("queues")
 def live_queues(asked: Asked) -> Any:
-    return {(of.device, of.port, of.queue): (of.max_bytes, of.dropped_packets)
-            for of in asked.moments["r1", "a", "eth0"].queues}
+    return {
+        (of.device, of.port, of.queue): (of.max_bytes, of.dropped_packets)
+        for of in asked.moments["r1", "a", "eth0"].queues
+    }
 
 
 @cell("queues")
@@ -157,8 +179,12 @@ def investigate_marked(asked: Asked) -> Any:
 
 @cell("marked")
 def sql_marked(asked: Asked) -> Any:
-    return {row["port"]: row["n"] for row in asked.sql(
-        "SELECT port, coalesce(sum(ecn_marked_packets), 0)::BIGINT AS n FROM queue_windows GROUP BY port")}
+    return {
+        row["port"]: row["n"]
+        for row in asked.sql(
+            "SELECT port, coalesce(sum(ecn_marked_packets), 0)::BIGINT AS n FROM queue_windows GROUP BY port"
+        )
+    }
 
 
 @cell("impossible")
@@ -183,9 +209,43 @@ def live_impossible(asked: Asked) -> Any:
 
 @cell("impossible")
 def sql_impossible(asked: Asked) -> Any:
-    return {row["port"]: row["n"] for row in asked.sql(
-        "SELECT port, count(*) FILTER (NOT believed) AS n FROM reported_windows('queues', 0, 9223372036854775807) "
-        "GROUP BY port")}
+    return {
+        row["port"]: row["n"]
+        for row in asked.sql(
+            "SELECT port, count(*) FILTER (NOT believed) AS n FROM reported_windows('queues', 0, 9223372036854775807) "
+            "GROUP BY port"
+        )
+    }
+
+
+# --- pause frames and congestion notifications ------------------------------------------------------------------------
+
+
+def flow_control(of: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(of[name] for name in (*ASKING, "asked_ns", "uncounted"))
+
+
+@cell("flow_control")
+def reportjson_asked(asked: Asked) -> Any:
+    return by_lane(asked.report["lanes"], lambda row: flow_control(row["flow_control"]))
+
+
+@cell("flow_control")
+def rack_asked(asked: Asked) -> Any:
+    return rack_lanes(asked, lambda row: flow_control(row["flow_control"]))
+
+
+@cell("flow_control")
+def sql_asked(asked: Asked) -> Any:
+    rows = asked.sql(
+        """SELECT rack, host, interface, total(cnp_packets) AS cnp_packets, total(pause_frames) AS pause_frames,
+                  total(resume_frames) AS resume_frames, total(pause_quanta) AS pause_quanta,
+                  CAST(bit_or(pause_classes) AS BIGINT) AS bits, sum(asked_ns)::BIGINT AS asked_ns,
+                  count(*) FILTER (cnp_packets IS NULL) AS uncounted FROM flow_control GROUP BY ALL"""
+    )
+    for row in rows:
+        row["pause_classes"] = [number for number in range(8) if row["bits"] >> number & 1]
+    return by_lane(rows, flow_control)
 
 
 # --- contention -------------------------------------------------------------------------------------------------------

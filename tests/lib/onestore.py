@@ -15,7 +15,7 @@ from typing import Any
 
 from storelib import rows, write
 
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 MS = 10**6
 START = 1_795_132_800 * 10**9
@@ -40,8 +40,9 @@ class Recorded:
     quality: int = 1
     losing: tuple[int, ...] = ()
     row: dict[str, Any] = field(default_factory=dict)
-    quiet: tuple[int, ...] = ()  # bins that have a row, besides
+    quiet: tuple[int, ...] = ()  # other bins that have a row
     marked: tuple[int, ...] = ()  # bins with a packet that a switch marked: congestion experienced
+    asking: tuple[int, ...] | None = ()  # bins with ASKING; None: an mburst recorded them that did not count it
     step: tuple[int, int] | None = None  # its clock was set from the end of the one bin to the start of the other
 
     @property
@@ -50,7 +51,7 @@ class Recorded:
 
     @property
     def spans(self) -> list[tuple[int, int]]:
-        """When it counted: what a clock passed over is no time."""
+        """When it counted: what a clock passed over does not count."""
         start, end = self.span
         if self.step is None:
             return [(start, end)]
@@ -75,23 +76,65 @@ class Recorded:
         return [(START + first * MS, START + (first + n) * MS) for first, n in self.bursts]
 
 
-KILLED = {"complete": False, "ended": "", "start_ns": None, "end_ns": None, "packets": 0, "wire_bytes": 0,
-          "counted_segments": 0, "clock_epochs": 1}
+ASKING = {"cnp_packets": 3, "pause_frames": 2, "resume_frames": 1, "pause_quanta": 700, "pause_classes": 24}
+ASKED_CLASSES = [3, 4]
+KILLED = {
+    "complete": False,
+    "ended": "",
+    "start_ns": None,
+    "end_ns": None,
+    "packets": 0,
+    "wire_bytes": 0,
+    "counted_segments": 0,
+    "clock_epochs": 1,
+}
 BROKEN_OFF = {"complete": False, "ended": "killed"}
 CUT_OFF = {"complete": False, "ended": "", "end_ns": None}
 RECORDINGS = (
-    Recorded("r1-a0", "r1", "a", "eth0", 0, 999, ((100, 10), (300, 20)), quiet=(250, 699), marked=(104, 105, 300)),
-    Recorded("r1-a0-again", "r1", "a", "eth0", 250, 699, ((300, 20),)),
+    Recorded(
+        "r1-a0",
+        "r1",
+        "a",
+        "eth0",
+        0,
+        999,
+        ((100, 10), (300, 20)),
+        quiet=(250, 699),
+        marked=(104, 105, 300),
+        asking=(100, 250),
+    ),
+    Recorded("r1-a0-again", "r1", "a", "eth0", 250, 699, ((300, 20),), asking=None),
     Recorded("r1-a1", "r1", "a", "eth1", 0, 999, ((100, 5),), losing=(101, 400), row={"dropped": 7}),
     Recorded("r1-b0", "r1", "b", "eth0", 0, 899, ((105, 10),), row=KILLED),
-    Recorded("r2-c0", "r2", "c", "eth0", 0, 999, ((102, 10),), quality=8,
-             row={"clock": "file, 1 µs or coarser", **BROKEN_OFF}),
+    Recorded(
+        "r2-c0",
+        "r2",
+        "c",
+        "eth0",
+        0,
+        999,
+        ((102, 10),),
+        quality=8,
+        row={"clock": "file, 1 µs or coarser", **BROKEN_OFF},
+    ),
     Recorded("r2-d0", "r2", "d", "eth0", 3, 799, (), row=CUT_OFF),
-    Recorded("r2-e0", "r2", "e", "eth0", 0, 899, ((50, 10), (190, 10), (700, 5)), row={"clock_epochs": 2},
-             step=(199, 700)),
+    Recorded(
+        "r2-e0", "r2", "e", "eth0", 0, 899, ((50, 10), (190, 10), (700, 5)), row={"clock_epochs": 2}, step=(199, 700)
+    ),
 )
-GAP = {"recording_id": "r2-c0", "host": "c", "rack": "r2", "interface": "eth0", "direction": "in", "start_ns": END,
-       "end_ns": END + 50 * MS, "reason": "killed", "packets": 12, "bytes": 1200, "detail": ""}
+GAP = {
+    "recording_id": "r2-c0",
+    "host": "c",
+    "rack": "r2",
+    "interface": "eth0",
+    "direction": "in",
+    "start_ns": END,
+    "end_ns": END + 50 * MS,
+    "reason": "killed",
+    "packets": 12,
+    "bytes": 1200,
+    "detail": "",
+}
 LANES = sorted({(one.rack, one.host, one.interface) for one in RECORDINGS})
 
 
@@ -114,8 +157,11 @@ def merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
 # --- probes -----------------------------------------------------------------------------------------------------------
 
 PATHS = {  # to host a: protocol, and the measure of its probes
-    "api-1": ("udp", "application"), "api-2": ("udp", "network round trip"), "api-3": ("icmp", "round trip"),
-    "api-4": ("tcp", "reported round trip"), "api-5": ("udp", "application"),
+    "api-1": ("udp", "application"),
+    "api-2": ("udp", "network round trip"),
+    "api-3": ("icmp", "round trip"),
+    "api-4": ("tcp", "reported round trip"),
+    "api-5": ("udp", "application"),
 }
 
 
@@ -168,63 +214,141 @@ QUEUES = {("tor-1", "swp1", "0"): (99_000, 3), ("tor-1", "swp2", "0"): (500, 0)}
 def windows() -> Iterator[dict[str, Any]]:
     """Windows of 10 ms of both queues."""
     for i in range(100):
-        window = {"window_start_ns": START + i * 10 * MS, "ts_ns": START + (i + 1) * 10 * MS,
-                  "semantics": "max-since-last"}
-        yield {**window, "port": "swp1", "max_bytes": i * 1000, "dropped_packets": 3 if i == 50 else 0,
-               "ecn_marked_packets": 2 if i in (40, 50) else 0}
+        window = {
+            "window_start_ns": START + i * 10 * MS,
+            "ts_ns": START + (i + 1) * 10 * MS,
+            "semantics": "max-since-last",
+        }
+        yield {
+            **window,
+            "port": "swp1",
+            "max_bytes": i * 1000,
+            "dropped_packets": 3 if i == 50 else 0,
+            "ecn_marked_packets": 2 if i in (40, 50) else 0,
+        }
         yield {**window, "port": "swp2", "max_bytes": 500 if i == 7 else 0}
         if i == 50:  # collected twice
-            yield {**window, "port": "swp1", "max_bytes": i * 1000, "dropped_packets": 3, "ecn_marked_packets": 2,
-                   "batch": "batch-2"}
+            yield {
+                **window,
+                "port": "swp1",
+                "max_bytes": i * 1000,
+                "dropped_packets": 3,
+                "ecn_marked_packets": 2,
+                "batch": "batch-2",
+            }
         for batch in ("batch-1", "batch-2") if i == 60 else ():
-            yield {**window, "port": "swp1", "queue": "0", "max_bytes": 10**12, "dropped_packets": 10**9,
-                   "ts_ns": window["ts_ns"] + 1, "quality": IMPOSSIBLE, "batch": batch}
+            yield {
+                **window,
+                "port": "swp1",
+                "queue": "0",
+                "max_bytes": 10**12,
+                "dropped_packets": 10**9,
+                "ts_ns": window["ts_ns"] + 1,
+                "quality": IMPOSSIBLE,
+                "batch": batch,
+            }
 
 
 # --- the stores -------------------------------------------------------------------------------------------------------
 
 
-def _record(store: Store, one: Recorded) -> None:
+def _record(store: StoreFolder, one: Recorded) -> None:
     name = {"recording_id": one.name, "host": one.host, "rack": one.rack, "interface": one.interface}
     writer_id = f"{RECORDINGS.index(one):012x}"
     start, end = one.span
     hot, at = one.hot, one.stored
     epoch = {i: int(one.step is not None and i >= one.step[1]) for i in at}
-    bins = [{**name, "ts_ns": START + i * MS, "clock_epoch": epoch[i], "wire_bytes": FULL if i in hot else 100,
-             "bytes": FULL - 24 if i in hot else 76, "quality": one.quality | (32 if i in one.losing else 0),
-             "ce_packets": int(i in one.marked)} for i in at]
-    sent = [{**name, "ts_ns": START + i * MS, "clock_epoch": epoch[i], "source": sender,
-             "bytes": FULL // 2, "first_ns": START + i * MS, "last_ns": START + (i + 1) * MS - 1}
-            for i in sorted(hot) for sender in ("10.0.0.1", "10.0.0.2")]
-    row = {**name, "start_ns": start + 200_000, "end_ns": end - 300_000, "packets": len(bins), "written_ns": end,
-           "wire_bytes": one.wire_bytes,
-           "backend": "afpacket", "quality": one.quality, "ended": "finished", "writer_id": writer_id,
-           "capture_id": one.name, **one.row}
+    bins = [
+        {
+            **name,
+            "ts_ns": START + i * MS,
+            "clock_epoch": epoch[i],
+            "wire_bytes": FULL if i in hot else 100,
+            "bytes": FULL - 24 if i in hot else 76,
+            "quality": one.quality | (32 if i in one.losing else 0),
+            "ce_packets": int(i in one.marked),
+            **({} if one.asking is None else ASKING if i in one.asking else dict.fromkeys(ASKING, 0)),
+        }
+        for i in at
+    ]
+    sent = [
+        {
+            **name,
+            "ts_ns": START + i * MS,
+            "clock_epoch": epoch[i],
+            "source": sender,
+            "bytes": FULL // 2,
+            "first_ns": START + i * MS,
+            "last_ns": START + (i + 1) * MS - 1,
+        }
+        for i in sorted(hot)
+        for sender in ("10.0.0.1", "10.0.0.2")
+    ]
+    row = {
+        **name,
+        "start_ns": start + 200_000,
+        "end_ns": end - 300_000,
+        "packets": len(bins),
+        "written_ns": end,
+        "wire_bytes": one.wire_bytes,
+        "backend": "afpacket",
+        "quality": one.quality,
+        "ended": "finished",
+        "writer_id": writer_id,
+        "capture_id": one.name,
+        **one.row,
+    }
     for table, given in (("recordings", [row]), ("bins", bins), ("sources", sent)):
         if given:
             with store.writer(table, one.host, one.rack, writer_id) as writer:
                 writer.append(rows(table, *given))
 
 
-def rich(path: Path) -> Store:
+def rich(path: Path) -> StoreFolder:
     """The store of this page."""
-    store = Store.create(path)
+    store = StoreFolder.create(path)
     for one in RECORDINGS:
         _record(store, one)
     write(store, "probes", *(probe(src, k) for src in PATHS for k in range(PROBES)))
     write(store, "queues", *windows())
     write(store, "gaps", GAP)
-    write(store, "links", *({"ts_ns": START - 1, "host": host, "interface": "eth0", "rack": "r1", "port": port,
-                             "queue": "", "origin": "configuration", "present": True}
-                            for host, port in (("a", "swp1"), ("b", "swp2"))))
+    write(
+        store,
+        "links",
+        *(
+            {
+                "ts_ns": START - 1,
+                "host": host,
+                "interface": "eth0",
+                "rack": "r1",
+                "port": port,
+                "queue": "",
+                "origin": "configuration",
+                "present": True,
+            }
+            for host, port in (("a", "swp1"), ("b", "swp2"))
+        ),
+    )
     return store
 
 
-def without_bins(path: Path) -> Store:
+def without_bins(path: Path) -> StoreFolder:
     """Probes and queue windows of two times, 20 minutes apart, and no recording."""
-    store = Store.create(path)
+    store = StoreFolder.create(path)
     for back in (20 * MINUTE, 0):
-        write(store, "probes", *({"seq": k, "src": "x", "dst": "y", "tx_ns": START - back + k * MS,
-                                  "rx_ns": START - back + k * MS + 70_000 + k} for k in range(200)))
+        write(
+            store,
+            "probes",
+            *(
+                {
+                    "seq": k,
+                    "src": "x",
+                    "dst": "y",
+                    "tx_ns": START - back + k * MS,
+                    "rx_ns": START - back + k * MS + 70_000 + k,
+                }
+                for k in range(200)
+            ),
+        )
         write(store, "queues", {"window_start_ns": START - back, "ts_ns": START - back + MS, "max_bytes": 5000 + back})
     return store

@@ -19,7 +19,7 @@ from mburst.analysis.cause.scene import Evidence, Scene
 from mburst.analysis.cause.tail import find_tail, latency
 from mburst.analysis.model.stats import join_runs, runs
 from mburst.analysis.whatif.moved_senders import SenderRows
-from mburst.analysis.whatif.replay import Change
+from mburst.analysis.whatif.replay import WhatIfChange
 
 FRAME = 1538.0  # wire bytes
 BACKGROUND = 3  # senders of it; they are the first
@@ -103,7 +103,7 @@ def made(what: Made, rng: np.random.Generator) -> Traffic:
     return Traffic(time, np.full(len(time), FRAME), sender, burst).sorted()
 
 
-def changed(traffic: Traffic, change: Change, link_bps: float) -> Traffic:
+def changed(traffic: Traffic, change: WhatIfChange, link_bps: float) -> Traffic:
     """The frames with their senders changed: staggered starts, or waves of `fan_in` senders of which each begins when
     the one before has been carried."""
     time = traffic.time.copy()
@@ -143,7 +143,7 @@ class PacketCase:
     met: np.ndarray
     base: np.ndarray
 
-    def p99(self, change: Change) -> float:
+    def p99(self, change: WhatIfChange) -> float:
         """The true p99 under a change, ns."""
         setting = self.made.setting
         link = change.link_bps or setting.link_bps
@@ -250,7 +250,8 @@ KINDS = {
     "half-unknown": lambda what, rng: {"unknown": 0.5, "senders": max(4, what.senders)},
     "unknown": lambda what, rng: {"unknown": 1.0},
     "coarse": lambda what, rng: {
-        "source_bin_ns": 10_000_000, "setting": replace(what.setting, bin_ns=1_000_000, rate=500.0)
+        "source_bin_ns": 10_000_000,
+        "setting": replace(what.setting, bin_ns=1_000_000, rate=500.0),
     },
     "fine": lambda what, rng: {"setting": replace(what.setting, bin_ns=20_000)},
     "few-senders": lambda what, rng: {"senders": int(rng.integers(2, 5)), "uneven": float(rng.uniform(0, 1))},

@@ -10,7 +10,7 @@ from storelib import write
 
 from mburst.analysis.answers.host import detect, gather, lanes
 from mburst.analysis.answers.investigate import investigate
-from mburst.analysis.answers.paths import Selection, read_met
+from mburst.analysis.answers.paths import ProbeSelection, read_met
 from mburst.analysis.bursts.find import BurstDefinition
 from mburst.analysis.cause.read import Question
 from mburst.analysis.rack.period import Period
@@ -19,7 +19,7 @@ from mburst.dashboards.investigation.page import render as render_investigation
 from mburst.dashboards.rack import page as rack_page
 from mburst.dashboards.report import page as report_page
 from mburst.names import file_part
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 from mburst.sql.damage import DamagedFile
 from mburst.sql.tables import arrow_schema
 
@@ -38,24 +38,72 @@ def names_of(table: str, name: str) -> dict[str, str]:
     return {**texts, **{column: kept for column, kept in KEPT.items() if column in texts}}
 
 
-def filled(folder: Path, name: str) -> Store:
+def filled(folder: Path, name: str) -> StoreFolder:
     """A host with a burst of four senders each 100 ms, probes to it that wait for them, and its switch queue."""
-    store = Store.create(folder)
+    store = StoreFolder.create(folder)
     names = {table: names_of(table, name) for table in ("recordings", "bins", "sources", "probes", "queues")}
     bursts = [at * 100 * MS for at in range(SECONDS * 10)]
-    write(store, "recordings", {**names["recordings"], "start_ns": START, "end_ns": START + SECONDS * 1000 * MS,
-                                "bin_ns": BIN, "packets": 9, "written_ns": START + SECONDS * 1000 * MS})
-    write(store, "bins", *({**names["bins"], "ts_ns": START + at + i * BIN, "wire_bytes": 12_500, "bytes": 12_000}
-                           for at in bursts for i in range(100)))
-    write(store, "sources", *({**names["sources"], "source": f"{sender} {name}", "ts_ns": START + at + ms * MS,
-                               "bytes": 30_000, "packets": 20, "first_ns": START + at + ms * MS,
-                               "last_ns": START + at + (ms + 1) * MS - 1}
-                              for at in bursts for ms in range(10) for sender in range(4)))
-    write(store, "probes", *({**names["probes"], "dst": names["bins"]["host"], "seq": i, "tx_ns": START + i * MS,
-                              "rx_ns": START + i * MS + (8 * MS if i % 100 < 3 else 30_000)}
-                             for i in range(SECONDS * 1000)))
-    write(store, "queues", *({**names["queues"], "window_start_ns": START + at, "ts_ns": START + at + 10 * MS,
-                              "max_bytes": 900_000} for at in bursts))
+    write(
+        store,
+        "recordings",
+        {
+            **names["recordings"],
+            "start_ns": START,
+            "end_ns": START + SECONDS * 1000 * MS,
+            "bin_ns": BIN,
+            "packets": 9,
+            "written_ns": START + SECONDS * 1000 * MS,
+        },
+    )
+    write(
+        store,
+        "bins",
+        *(
+            {**names["bins"], "ts_ns": START + at + i * BIN, "wire_bytes": 12_500, "bytes": 12_000}
+            for at in bursts
+            for i in range(100)
+        ),
+    )
+    write(
+        store,
+        "sources",
+        *(
+            {
+                **names["sources"],
+                "source": f"{sender} {name}",
+                "ts_ns": START + at + ms * MS,
+                "bytes": 30_000,
+                "packets": 20,
+                "first_ns": START + at + ms * MS,
+                "last_ns": START + at + (ms + 1) * MS - 1,
+            }
+            for at in bursts
+            for ms in range(10)
+            for sender in range(4)
+        ),
+    )
+    write(
+        store,
+        "probes",
+        *(
+            {
+                **names["probes"],
+                "dst": names["bins"]["host"],
+                "seq": i,
+                "tx_ns": START + i * MS,
+                "rx_ns": START + i * MS + (8 * MS if i % 100 < 3 else 30_000),
+            }
+            for i in range(SECONDS * 1000)
+        ),
+    )
+    write(
+        store,
+        "queues",
+        *(
+            {**names["queues"], "window_start_ns": START + at, "ts_ns": START + at + 10 * MS, "max_bytes": 900_000}
+            for at in bursts
+        ),
+    )
     return store
 
 
@@ -70,7 +118,7 @@ def pages(folder: Path, name: str) -> dict[str, str]:
     _, facts = rack_page.write(rack, folder / "racks")
     [(_, summary)] = rack_page.summaries(facts.parent)
     return {
-        "report": report_page.render(found, definition, read_met(con, Selection()), damaged),
+        "report": report_page.render(found, definition, read_met(con, ProbeSelection()), damaged),
         "rack": rack_page.render(rack),
         "index": rack_page.render_index([(f"rack-{file_part(name)}", {**summary, "warnings": [name]})], [name]),
         "investigation": render_investigation(investigate(con, Question(definition))),

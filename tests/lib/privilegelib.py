@@ -29,9 +29,11 @@ def for_all(command: list[str]) -> list[str]:
     if not hidden:
         return command
     python, place = shlex.quote(sys.base_prefix), shlex.quote(hidden)
-    script = (f"set -e; mount --make-rprivate /; aside=$(mktemp -d); mount --bind {python} $aside; "
-              f"mount -t tmpfs -o mode=755 tmpfs {place}; mkdir -p {python}; mount --bind $aside {python}; "
-              'umount $aside; rmdir $aside; exec "$@"')
+    script = (
+        f"set -e; mount --make-rprivate /; aside=$(mktemp -d); mount --bind {python} $aside; "
+        f"mount -t tmpfs -o mode=755 tmpfs {place}; mkdir -p {python}; mount --bind $aside {python}; "
+        'umount $aside; rmdir $aside; exec "$@"'
+    )
     return ["unshare", "--mount", "sh", "-c", script, "sh", *command]
 
 
@@ -53,5 +55,6 @@ def threads(pid: int) -> list[dict[str, str]]:
 def run_python(script: str, *arguments: object, everywhere: bool = False) -> subprocess.CompletedProcess[str]:
     """A program of its own that imports mburst."""
     command = [sys.executable, "-P", "-c", script, *map(str, arguments)]
-    return subprocess.run(for_all(command) if everywhere else command, capture_output=True, text=True, timeout=60,
-                          check=False)
+    return subprocess.run(
+        for_all(command) if everywhere else command, capture_output=True, text=True, timeout=60, check=False
+    )

@@ -9,8 +9,8 @@ from storelib import write
 
 from mburst.analysis.bursts.find import BurstDefinition
 from mburst.analysis.rack.period import Period
-from mburst.analysis.rack.report import RackReport, gather
-from mburst.sql import Store
+from mburst.analysis.rack.report import RackFigures, gather
+from mburst.sql import StoreFolder
 
 MS = 10**6
 HOUR = 3600 * 10**9
@@ -20,24 +20,71 @@ FULL = 125_000  # wire bytes of a bin of 1 ms at 1 Gb/s
 Burst = tuple[int, int]  # first bin and how many, in ms since the start of the period
 
 
-def fill(store: Store, hosts: Mapping[str, Sequence[Burst]], *, start: int = START, length: int = DAY, rack: str = "r1",
-         senders: Sequence[str] = ("10.0.0.1",), **run: Any) -> None:
+def fill(
+    store: StoreFolder,
+    hosts: Mapping[str, Sequence[Burst]],
+    *,
+    start: int = START,
+    length: int = DAY,
+    rack: str = "r1",
+    senders: Sequence[str] = ("10.0.0.1",),
+    **run: Any,
+) -> None:
     """A recording of each host over LENGTH ns from START: bins of 1 ms, full in its bursts, and a quiet one each
     second of the first ten. Each burst is sent by SENDERS in equal parts."""
     for host, bursts in hosts.items():
         name = {"recording_id": f"{rack}-{host}-{start}", "host": host, "rack": rack}
         hot = {first + i for first, n in bursts for i in range(n)}
         bins = sorted(hot | set(range(0, 10_000, 1000)))
-        write(store, "recordings", {**name, "start_ns": start, "end_ns": start + length - 1, "packets": len(bins),
-                              "written_ns": start + length, "backend": "afpacket", **run})
-        write(store, "bins", *({**name, "ts_ns": start + i * MS, "wire_bytes": FULL if i in hot else 100,
-                                "bytes": FULL - 24 if i in hot else 76, "quality": 2} for i in bins))
+        write(
+            store,
+            "recordings",
+            {
+                **name,
+                "start_ns": start,
+                "end_ns": start + length - 1,
+                "packets": len(bins),
+                "written_ns": start + length,
+                "backend": "afpacket",
+                **run,
+            },
+        )
+        write(
+            store,
+            "bins",
+            *(
+                {
+                    **name,
+                    "ts_ns": start + i * MS,
+                    "wire_bytes": FULL if i in hot else 100,
+                    "bytes": FULL - 24 if i in hot else 76,
+                    "quality": 2,
+                }
+                for i in bins
+            ),
+        )
         part = (FULL - 24) // len(senders)
-        write(store, "sources", *({**name, "ts_ns": start + i * MS, "source": sender, "bytes": part, "packets": 5,
-                                   "first_ns": start + i * MS, "last_ns": start + (i + 1) * MS - 1}
-                                  for i in sorted(hot) for sender in senders))
+        write(
+            store,
+            "sources",
+            *(
+                {
+                    **name,
+                    "ts_ns": start + i * MS,
+                    "source": sender,
+                    "bytes": part,
+                    "packets": 5,
+                    "first_ns": start + i * MS,
+                    "last_ns": start + (i + 1) * MS - 1,
+                }
+                for i in sorted(hot)
+                for sender in senders
+            ),
+        )
 
 
-def report(store: Store, rack: str = "r1", start: int = START, length: int = DAY, **definition: Any) -> RackReport:
+def report(
+    store: StoreFolder, rack: str = "r1", start: int = START, length: int = DAY, **definition: Any
+) -> RackFigures:
     """The report of a period."""
     return gather(store, rack, Period(start, start + length), BurstDefinition(**definition))

@@ -7,10 +7,10 @@ from pathlib import Path
 from storelib import write
 
 from mburst.analysis.answers.host import LaneReport, Limits, detect, gather, lanes
-from mburst.analysis.answers.paths import Selection, read_met
+from mburst.analysis.answers.paths import ProbeSelection, read_met
 from mburst.analysis.bursts.find import BurstDefinition
 from mburst.dashboards.report import page
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 BIN = 100_000  # ns
 FULL = 12_500  # wire bytes of a bin at 1 Gb/s
@@ -29,37 +29,92 @@ def wire() -> dict[int, int]:
     return found | {SHORT: FULL, SHORT + 1: 9000}
 
 
-def fill(store: Store, hostile: bool = False, **run: object) -> None:
+def fill(store: StoreFolder, hostile: bool = False, **run: object) -> None:
     """20 s of quiet traffic with a burst of 30 ms from four senders and one of 200 µs from one; probes and a queue."""
     bins = wire()
     names = {"host": HOSTILE, "rack": HOSTILE, "interface": HOSTILE} if hostile else {}
     source = HOSTILE if hostile else "2001:db8::1"
-    write(store, "recordings",
-          {"start_ns": START, "end_ns": START + SECONDS * 10**9 - 1, "bin_ns": BIN, "packets": len(bins),
-                          "bytes": sum(bins.values()), "notes": HOSTILE if hostile else "", **names, **run})
-    write(store, "bins", *({"ts_ns": START + i * BIN, "wire_bytes": bytes_, "bytes": bytes_ - 24, "quality": 2, **names}
-                           for i, bytes_ in bins.items()))
+    write(
+        store,
+        "recordings",
+        {
+            "start_ns": START,
+            "end_ns": START + SECONDS * 10**9 - 1,
+            "bin_ns": BIN,
+            "packets": len(bins),
+            "bytes": sum(bins.values()),
+            "notes": HOSTILE if hostile else "",
+            **names,
+            **run,
+        },
+    )
+    write(
+        store,
+        "bins",
+        *(
+            {"ts_ns": START + i * BIN, "wire_bytes": bytes_, "bytes": bytes_ - 24, "quality": 2, **names}
+            for i, bytes_ in bins.items()
+        ),
+    )
     senders = [(LONG * BIN + ms * 10**6, f"10.0.0.{sender}", 31_000) for ms in range(30) for sender in range(1, 5)]
     senders.append((SHORT * BIN, source, 21_000))
-    write(store, "sources", *({"ts_ns": START + at, "source": name, "bytes": sent, "packets": 20, **names,
-                               "first_ns": START + at, "last_ns": START + at + 190_000} for at, name, sent in senders))
-    write(store, "probes", *({"seq": i, "src": source if hostile else "api", "dst": "cache-1", "lost": i == 1000,
-                              "tx_ns": START + i * PROBE + 3,
-                              "rx_ns": None if i == 1000 else START + i * PROBE + 20_000 + i % 7 + 10**7 * (i == 500)}
-                             for i in range(SECONDS * 100)))
-    write(store, "queues", *({"window_start_ns": START + i * 10**7, "ts_ns": START + (i + 1) * 10**7, **(
-        {"device": source} if hostile else {}), "max_bytes": 3_000_000 if i == 500 else 0,
-        "semantics": "max-since-last"} for i in range(SECONDS * 100)))
+    write(
+        store,
+        "sources",
+        *(
+            {
+                "ts_ns": START + at,
+                "source": name,
+                "bytes": sent,
+                "packets": 20,
+                **names,
+                "first_ns": START + at,
+                "last_ns": START + at + 190_000,
+            }
+            for at, name, sent in senders
+        ),
+    )
+    write(
+        store,
+        "probes",
+        *(
+            {
+                "seq": i,
+                "src": source if hostile else "api",
+                "dst": "cache-1",
+                "lost": i == 1000,
+                "tx_ns": START + i * PROBE + 3,
+                "rx_ns": None if i == 1000 else START + i * PROBE + 20_000 + i % 7 + 10**7 * (i == 500),
+            }
+            for i in range(SECONDS * 100)
+        ),
+    )
+    write(
+        store,
+        "queues",
+        *(
+            {
+                "window_start_ns": START + i * 10**7,
+                "ts_ns": START + (i + 1) * 10**7,
+                **({"device": source} if hostile else {}),
+                "max_bytes": 3_000_000 if i == 500 else 0,
+                "semantics": "max-since-last",
+            }
+            for i in range(SECONDS * 100)
+        ),
+    )
 
 
-def gathered(store: Store, definition: BurstDefinition | None = None, limits: Limits | None = None) -> list[LaneReport]:
+def gathered(
+    store: StoreFolder, definition: BurstDefinition | None = None, limits: Limits | None = None
+) -> list[LaneReport]:
     """The report of everything in a store."""
     con = store.connect()
     chosen = lanes(con)
     return gather(con, chosen, detect(con, chosen, definition or BurstDefinition()), limits=limits)
 
 
-def written(store: Store, folder: Path, limits: Limits | None = None) -> Path:
+def written(store: StoreFolder, folder: Path, limits: Limits | None = None) -> Path:
     """The page of everything in a store."""
-    probed = read_met(store.connect(), Selection())
+    probed = read_met(store.connect(), ProbeSelection())
     return page.write(gathered(store, limits=limits), BurstDefinition(), folder, probed)[0]

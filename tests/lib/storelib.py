@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from mburst.sql import Store, segments
+from mburst.sql import StoreFolder, segments
 from mburst.sql.tables import arrow_schema
 
 DEFAULTS: dict[str, Any] = {
@@ -75,14 +75,17 @@ def rows(table: str, *given: dict[str, Any]) -> pa.Table:
     ]
     if table == "recordings":
         full = [
-            {**row, "link_bps": wanted.get("link_bps", DEFAULTS["link_bps"]),
-             "ended": wanted.get("ended", DEFAULTS["ended"] if row["complete"] else "")}
+            {
+                **row,
+                "link_bps": wanted.get("link_bps", DEFAULTS["link_bps"]),
+                "ended": wanted.get("ended", DEFAULTS["ended"] if row["complete"] else ""),
+            }
             for row, wanted in zip(full, given, strict=True)
         ]
     return pa.Table.from_pylist(full, schema)
 
 
-def write(store: Store, table: str, *given: dict[str, Any]) -> None:
+def write(store: StoreFolder, table: str, *given: dict[str, Any]) -> None:
     """Append GIVEN to TABLE and seal, with a writer for each host and rack."""
     lanes: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in given:
@@ -92,11 +95,11 @@ def write(store: Store, table: str, *given: dict[str, Any]) -> None:
             writer.append(rows(table, *wanted))
 
 
-def hot_logs(store: Store, table: str) -> list[Path]:
+def hot_logs(store: StoreFolder, table: str) -> list[Path]:
     """The hot logs of TABLE."""
     return list(segments.list_hot(store.path, table).logs)
 
 
-def sealed_files(store: Store, table: str) -> list[Path]:
+def sealed_files(store: StoreFolder, table: str) -> list[Path]:
     """The sealed files of TABLE, whether they count or not."""
-    return [file.path for file in segments.list_sealed(store.path, table, segments.Narrow()).files]
+    return [file.path for file in segments.list_sealed(store.path, table, segments.FileSelection()).files]

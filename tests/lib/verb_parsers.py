@@ -8,6 +8,14 @@ from mburst.cli import build_parser
 
 
 def parsers() -> dict[str, argparse.ArgumentParser]:
-    parser = build_parser()
-    [choices] = [action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
-    return {"mburst": parser, **{f"mburst {name}": verb for name, verb in choices.items()}}
+    """Of verbs, and of what a verb has beneath it: `mburst fleet status`."""
+    return _with_its_own("mburst", build_parser())
+
+
+def _with_its_own(title: str, parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    found = {title: parser}
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, inner in action.choices.items():
+                found |= _with_its_own(f"{title} {name}", inner)
+    return found

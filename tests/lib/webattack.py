@@ -23,8 +23,22 @@ class Verb:
 
     def __init__(self, verb: str, store: Path, *options: str, descriptors: int = 1024) -> None:
         self.process = subprocess.Popen(
-            ["prlimit", f"--nofile={descriptors}", sys.executable, "-m", "mburst", verb, str(store), "--listen",
-             "127.0.0.1:0", *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            [
+                "prlimit",
+                f"--nofile={descriptors}",
+                sys.executable,
+                "-m",
+                "mburst",
+                verb,
+                str(store),
+                "--listen",
+                "127.0.0.1:0",
+                *options,
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         assert self.process.stdout
         line = self.process.stdout.readline().strip()
         assert line, self.process.communicate()
@@ -102,8 +116,13 @@ def until(holds: Callable[[], bool], patience_s: float = PATIENCE_S) -> bool:
 def frame(payload: bytes, opcode: int = 1, final: bool = True, reserved: int = 0, masked: bool = True) -> bytes:
     """A frame of a WebSocket client (RFC 6455, 5.2), which has to be masked. RESERVED are the bits RSV1 to RSV3."""
     size = len(payload)
-    length = bytes([128 | size]) if size < 126 else bytes([128 | 126]) + size.to_bytes(2, "big") if size < 65536 else (
-        bytes([128 | 127]) + size.to_bytes(8, "big"))
+    length = (
+        bytes([128 | size])
+        if size < 126
+        else bytes([128 | 126]) + size.to_bytes(2, "big")
+        if size < 65536
+        else (bytes([128 | 127]) + size.to_bytes(8, "big"))
+    )
     if not masked:
         length = bytes([length[0] & 127]) + length[1:]
     return bytes([(128 if final else 0) | reserved << 4 | opcode]) + length + (bytes(4) if masked else b"") + payload
@@ -125,7 +144,8 @@ def websocket(server: Verb, **headers: str) -> socket.socket:
     connection.sendall(
         f"GET /live HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nOrigin: http://127.0.0.1:{server.port}\r\n"
         "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
-        f"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{more}\r\n".encode())
+        f"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{more}\r\n".encode()
+    )
     head = b""
     while b"\r\n\r\n" not in head:
         head += connection.recv(1)

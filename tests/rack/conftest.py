@@ -5,13 +5,17 @@ from __future__ import annotations
 import pytest
 from calm import Attempts
 
-from mburst.lab.rack import Recording, record_rack
+from mburst.lab.rack import RecordedExperiment, record_rack
 
 SENDERS = 40
 
 
 @pytest.fixture(scope="session")
-def recorded_rack(can_build: None, tmp_path_factory: pytest.TempPathFactory) -> Attempts[Recording]:
+def recorded_rack(can_build: None, tmp_path_factory: pytest.TempPathFactory) -> Attempts[RecordedExperiment]:
     """The whole experiment, six seconds of it with probes enough for a p99: at 1 Gb/s, else at 100 Mb/s."""
-    return Attempts(*(lambda link=link: record_rack(tmp_path_factory.mktemp("rack"), 6, SENDERS, link, rate=1000)
-                      for link in ("1gbit", "100mbit")))
+    return Attempts(
+        *(
+            lambda link=link: record_rack(tmp_path_factory.mktemp("rack"), 6, SENDERS, link, rate=1000)
+            for link in ("1gbit", "100mbit")
+        )
+    )

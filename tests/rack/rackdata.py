@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mburst.lab.rack import Recording
+from mburst.lab.rack import RecordedExperiment
 
 RECORD = struct.Struct("<IIII")
 
@@ -33,7 +33,7 @@ def read_pcap(path: Path) -> Frames:
     rows, offset = [], 24
     while offset < len(data):
         seconds, nanoseconds, kept, length = RECORD.unpack_from(data, offset)
-        frame = data[offset + 16:offset + 16 + kept]
+        frame = data[offset + 16 : offset + 16 + kept]
         offset += 16 + kept
         row = [seconds * 10**9 + nanoseconds, length, 0, 0, 0]
         if frame[12:14] == b"\x08\x00":
@@ -92,7 +92,7 @@ class Probes:
     second: pa.Table
 
 
-def probes_of(recording: Recording) -> Probes:
+def probes_of(recording: RecordedExperiment) -> Probes:
     rows = stored(recording.store, "probes").sort_by("tx_ns")
     begin, end = recording.rounds[0].t_req_ns, recording.rounds[-1].t_last_ns
     tx_ns, dst = rows.column("tx_ns").to_numpy(), np.array(rows.column("dst").to_pylist())
@@ -103,7 +103,7 @@ def probes_of(recording: Recording) -> Probes:
 
 
 def depths_of(store: Path, device: str = "tor") -> list[np.ndarray]:
-    """(start, end, largest depth) of each window in which the depth of a queue was told, by time."""
+    """(start, end, largest depth) of each window in which the depth of a queue was reported, by time."""
     rows = stored(store, "queues").sort_by("ts_ns")
     found = columns_of(rows, "window_start_ns", "ts_ns", "max_bytes")
     chosen = (found[2] >= 0) & (np.array(rows.column("device").to_pylist()) == device)

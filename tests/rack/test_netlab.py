@@ -14,17 +14,18 @@ from pathlib import Path
 
 import pytest
 from calm import Attempts
+from places import ROOT
 from rackdata import columns_of, depths_of, stored
 
 from mburst.errors import UsageError
 from mburst.lab.rack import Rack, RackUnavailable, namespaces, read_truth, timers
 from mburst.lab.rack.errors import RackFailed
-from mburst.lab.rack.plan import Plan, mac
+from mburst.lab.rack.plan import RackPlan, mac
 from mburst.lab.rack.rack import _cpu_mask
-from mburst.lab.rack.respond import Answer, Senders, Sent
+from mburst.lab.rack.respond import PendingAnswer, Senders, SentTotals
 from mburst.lab.rack.role import Role
 from mburst.lab.rack.rounds import COLUMNS, DATAGRAM_BYTES, Round
-from mburst.lab.rack.verbs import Onlooker, Verb, measured, running
+from mburst.lab.rack.verbs import ExperimentObserver, Verb, measured, running
 
 AMPLE = 8_000_000  # bytes of a queue that never drops: a round has 4 MB
 OWNER = """
@@ -67,8 +68,9 @@ def owner(can_build: None):
     started = []
 
     def start() -> tuple[subprocess.Popen[str], str, int]:
-        process = subprocess.Popen([sys.executable, "-c", OWNER], stdout=subprocess.PIPE, text=True,
-                                   stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            [sys.executable, "-c", OWNER], stdout=subprocess.PIPE, text=True, stderr=subprocess.DEVNULL
+        )
         started.append(process)
         name, janitor = process.stdout.readline().split()
         return process, name, int(janitor)
@@ -170,7 +172,7 @@ def test_nonsense_is_refused(options, can_build):
 
 
 def test_addresses_are_unique():
-    nics = Plan("mb-1-1-0", 120, 10**9, 4_000_000, True, 1).nics
+    nics = RackPlan("mb-1-1-0", 120, 10**9, 4_000_000, True, 1).nics
     assert len({nic.address for nic in nics}) == len({mac(nic.address) for nic in nics}) == len(nics) == 123
     assert max(len(nic.port) for nic in nics) <= 15  # IFNAMSIZ
 
@@ -205,12 +207,14 @@ class OldKernelSocket:
 
 def test_a_kernel_that_cannot_segment_is_sent_single_datagrams():
     sock = OldKernelSocket()
-    senders = Senders({}, {}, chunk_bytes=16 * DATAGRAM_BYTES, sent={"s01": Sent()})
-    senders.under_way.append(Answer("s01", sock, ("198.18.0.1", 1), senders.payload(1, 2 * DATAGRAM_BYTES + 100)))
+    senders = Senders({}, {}, chunk_bytes=16 * DATAGRAM_BYTES, sent={"s01": SentTotals()})
+    senders.under_way.append(
+        PendingAnswer("s01", sock, ("198.18.0.1", 1), senders.payload(1, 2 * DATAGRAM_BYTES + 100))
+    )
     while senders.under_way:
         senders.send_chunk()
     assert sock.sizes == [DATAGRAM_BYTES, DATAGRAM_BYTES, 100]
-    assert senders.sent["s01"] == Sent(units=3, payload=2 * DATAGRAM_BYTES + 100)
+    assert senders.sent["s01"] == SentTotals(units=3, payload=2 * DATAGRAM_BYTES + 100)
 
 
 def test_a_program_that_fails_is_one_line():
@@ -240,26 +244,26 @@ def test_a_verb_that_fails_is_one_line_with_what_it_said(can_build, tmp_path):
         assert "\n" not in str(failure.value)
         ending = Verb("api", ["reflect", "--duration", "1ms"], lambda output: "reflecting" in output)
         gone = Verb("api", ["sql", str(tmp_path / "store")], lambda output: bool(output))
-        with running(rack, [ending], Onlooker()):
+        with running(rack, [ending], ExperimentObserver()):
             pass  # that it has ended by itself is no failure
         ends = pytest.raises(RackFailed, match=r"rack: mburst sql ended with exit code -?\d+: mburst: ")
-        with ends, running(rack, [gone], Onlooker()):
+        with ends, running(rack, [gone], ExperimentObserver()):
             pass
 
 
-def test_rounds_of_120_senders_are_written_as_the_recorded_case_is(can_build, tmp_path, captures):
+def test_rounds_of_120_senders_are_written_as_the_recorded_case_is(can_build, tmp_path):
     truth = tmp_path / "truth.csv"
     with Rack(120, limit_bytes=AMPLE) as rack:
         rounds = rack.run_rounds(2, truth=truth)
     assert [done.senders_complete for done in rounds] == [120, 120]
     assert read_truth(truth) == rounds
-    recorded = captures / "cache-server" / "truth.csv"
+    recorded = ROOT / "tests" / "data" / "recorded-truth.csv"
     assert truth.read_text().splitlines()[0] == recorded.read_text().splitlines()[0] == ",".join(COLUMNS)
     assert all(done.complete for done in read_truth(recorded))
 
 
 def test_what_a_full_queue_drops_is_counted_to_the_packet(can_build, tmp_path):
-    """By what senders and receiver wrote down, by `tc -s`, and by what the switch agent told."""
+    """By what senders and receiver wrote down, by `tc -s`, and by what the switch agent reported."""
     with Rack(8, "100mbit", limit_bytes=100_000, train=1) as rack:
         with measured(rack, tmp_path / "store"):
             rounds = rack.run_rounds(2, bytes_per_sender=50_000, truth=tmp_path / "truth.csv")

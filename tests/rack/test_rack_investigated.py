@@ -12,13 +12,13 @@ from pyarrow.csv import write_csv
 from rackdata import probes_of, stored
 
 from mburst.__main__ import main
-from mburst.lab.rack import Recording
+from mburst.lab.rack import RecordedExperiment
 
 SENDERS = 40
 WANTED = {"busy": "bursts", "second": "none", "quiet": "none"}
 
 
-def one_way(recording: Recording, which: str) -> Path:
+def one_way(recording: RecordedExperiment, which: str) -> Path:
     """The probes with no stamps but the kernel's on the way out: processes on a busy machine do stall, and a verdict
     that says so would be right."""
     kept = recording.truth.with_name(f"{which}.csv")
@@ -27,8 +27,8 @@ def one_way(recording: Recording, which: str) -> Path:
     return kept
 
 
-def depths(recording: Recording) -> Path:
-    """What the switch told of its queue."""
+def depths(recording: RecordedExperiment) -> Path:
+    """What the switch reported of its queue."""
     kept, rows = recording.truth.with_name("queues.csv"), stored(recording.store, "queues").sort_by("ts_ns")
     rows = rows.filter(rows.column("max_bytes").is_valid())
     names = ["device", "port", "queue", "window_start_ns", "ts_ns", "max_bytes", "semantics"]
@@ -36,7 +36,7 @@ def depths(recording: Recording) -> Path:
     return kept
 
 
-def investigated(recording: Recording, probes: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+def investigated(recording: RecordedExperiment, probes: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     """The answer about one file of probes, from the capture and the switch's windows. Rounds are 300 ms apart: a pause
     of some milliseconds, in which the machine that plays all hosts stood still, ends none."""
     capsys.readouterr()
@@ -48,7 +48,7 @@ def investigated(recording: Recording, probes: str, capsys: pytest.CaptureFixtur
     return answer
 
 
-def check(recording: Recording, probes: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+def check(recording: RecordedExperiment, probes: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     """The answer, when it is the true one."""
     answer = investigated(recording, probes, capsys)
     assert answer["cause"] == WANTED[probes], answer["summary"]
@@ -67,9 +67,9 @@ def check(recording: Recording, probes: str, capsys: pytest.CaptureFixture[str])
 
 @pytest.mark.parametrize("probes", list(WANTED))
 def test_the_cause_on_the_rack(
-    recorded_rack: Attempts[Recording], probes: str, capsys: pytest.CaptureFixture[str]
+    recorded_rack: Attempts[RecordedExperiment], probes: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def is_found(recording: Recording) -> None:
+    def is_found(recording: RecordedExperiment) -> None:
         check(recording, probes, capsys)
 
     recorded_rack.held(is_found)

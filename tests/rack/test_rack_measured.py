@@ -28,7 +28,7 @@ from rackdata import (
     utilization,
 )
 
-from mburst.lab.rack import Rack, Recording, Round
+from mburst.lab.rack import Rack, RecordedExperiment, Round
 from mburst.lab.rack.plan import API_IP
 
 MS = 1_000_000
@@ -43,7 +43,7 @@ class Measurement:
     frames: Frames
     bursts: list[tuple[int, int]]
     probes: Probes
-    recording: Recording
+    recording: RecordedExperiment
 
     @property
     def queue_bytes(self) -> int:
@@ -54,7 +54,7 @@ class Measurement:
 
 
 @cache
-def measured_from(recording: Recording) -> Measurement:
+def measured_from(recording: RecordedExperiment) -> Measurement:
     frames = read_pcap(recording.capture)
     found = bursts(frames, recording.link_bps)
     return Measurement(recording.link_bps, recording.rounds, frames, found, probes_of(recording), recording)
@@ -117,30 +117,35 @@ def delay_follows_the_watermark(m: Measurement) -> None:
 
 
 SPOILED_BY_LOAD = [
-    rounds_are_found, bursts_begin_and_end_with_their_rounds, bursts_last_as_long_as_the_queue_drains,
-    no_bin_is_over_line_rate, the_queue_fills, probes_wait_behind_bursts_only, delay_follows_the_burst_not_the_average,
+    rounds_are_found,
+    bursts_begin_and_end_with_their_rounds,
+    bursts_last_as_long_as_the_queue_drains,
+    no_bin_is_over_line_rate,
+    the_queue_fills,
+    probes_wait_behind_bursts_only,
+    delay_follows_the_burst_not_the_average,
     delay_follows_the_watermark,
 ]
 
 
-def all_bounds(recording: Recording) -> None:
+def all_bounds(recording: RecordedExperiment) -> None:
     for check in SPOILED_BY_LOAD:
         check(measured_from(recording))
 
 
 @pytest.fixture(scope="module")
-def bounded(recorded_rack: Attempts[Recording]) -> Taken[Recording]:
+def bounded(recorded_rack: Attempts[RecordedExperiment]) -> Taken[RecordedExperiment]:
     """What to hold against the bounds."""
     return recorded_rack.that_holds(all_bounds)
 
 
-def every_answer_came(recording: Recording) -> None:
+def every_answer_came(recording: RecordedExperiment) -> None:
     """A round just fits the port's queue, unless the machine stands still meanwhile."""
     assert all(done.complete and done.senders_seen == SENDERS for done in recording.rounds)
 
 
 @pytest.fixture(scope="module")
-def first(recorded_rack: Attempts[Recording]) -> Measurement:
+def first(recorded_rack: Attempts[RecordedExperiment]) -> Measurement:
     """The first recording in which nothing was lost."""
     return measured_from(recorded_rack.held(every_answer_came))
 
@@ -163,8 +168,9 @@ def test_every_round_is_in_the_capture_to_the_byte(first):
 
 def test_every_probe_is_answered_and_stamped(first):
     for probes in (first.probes.busy, first.probes.quiet, first.probes.second):
-        columns = columns_of(probes, "seq", "app_send_ns", "tx_ns", "remote_rx_ns", "remote_tx_ns", "rx_ns",
-                             "app_recv_ns", "lost")
+        columns = columns_of(
+            probes, "seq", "app_send_ns", "tx_ns", "remote_rx_ns", "remote_tx_ns", "rx_ns", "app_recv_ns", "lost"
+        )
         assert len(columns[0]) > 300 and (np.sort(columns[0]) == columns[0].min() + np.arange(len(columns[0]))).all()
         assert not columns[7].any()
         for earlier, later in pairwise(columns[1:7]):
@@ -172,7 +178,7 @@ def test_every_probe_is_answered_and_stamped(first):
 
 
 def test_probes_arrived_when_the_capture_has_them(first):
-    """tcpdump's stamps of the frames from the API host, against those that the reflector told in its answers."""
+    """tcpdump's stamps of the frames from the API host, against those that the reflector reported in its answers."""
     arrived = np.sort(columns_of(first.probes.busy, "remote_rx_ns")[0])
     captured = first.frames.ts_ns[first.frames.source == address(API_IP)]
     captured = captured[(captured >= arrived[0] - 10_000) & (captured <= arrived[-1] + 10_000)]

@@ -32,8 +32,25 @@ def probing(rack: Rack, target: str, source: str, store: Path, seconds: float) -
     payload: list[dict[str, Any]] = []
     process = rack.exec_in(
         rack.plan.namespace("api"),
-        [*MBURST, "probe", target, "--source", source, "--rate", "1000/s", "--duration", f"{seconds}s", "--host", "api",
-         "-o", str(store), "--json"], stdout=subprocess.PIPE, text=True)
+        [
+            *MBURST,
+            "probe",
+            target,
+            "--source",
+            source,
+            "--rate",
+            "1000/s",
+            "--duration",
+            f"{seconds}s",
+            "--host",
+            "api",
+            "-o",
+            str(store),
+            "--json",
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     yield payload
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 0, out
@@ -54,8 +71,10 @@ def measure(folder: Path, link: str) -> Probed:
         assert "reflecting" in reflector.stdout.readline()
         with probing(rack, CACHE_IP, API_IP, folder / "quiet", 2) as quiet:
             pass
-        with (probing(rack, CACHE_IP, API_IP, folder / "bursts", 4) as bursts,
-              probing(rack, CACHE2_IP, API2_IP, folder / "second", 4) as second):
+        with (
+            probing(rack, CACHE_IP, API_IP, folder / "bursts", 4) as bursts,
+            probing(rack, CACHE2_IP, API2_IP, folder / "second", 4) as second,
+        ):
             time.sleep(1)  # the probers are up
             rack.run_rounds(10)
         reflector.terminate()
@@ -75,8 +94,9 @@ def bounds(probed: Probed) -> None:
 
 @pytest.fixture(scope="module")
 def measured(can_build: None, tmp_path_factory: pytest.TempPathFactory) -> Taken[Probed]:
-    attempts = Attempts(*(lambda link=link: measure(tmp_path_factory.mktemp("probed"), link)
-                          for link in ("1gbit", "100mbit")))
+    attempts = Attempts(
+        *(lambda link=link: measure(tmp_path_factory.mktemp("probed"), link) for link in ("1gbit", "100mbit"))
+    )
     return attempts.that_holds(bounds)
 
 

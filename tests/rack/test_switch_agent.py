@@ -20,8 +20,8 @@ from waiting import beside
 
 from mburst.lab.rack import Rack, Round
 from mburst.lab.rack.plan import mac
-from mburst.lab.rack.verbs import Onlooker, Verb, collecting, hosts_file, probing, reflecting, running
-from mburst.sql import Store
+from mburst.lab.rack.verbs import ExperimentObserver, Verb, collecting, hosts_file, probing, reflecting, running
+from mburst.sql import StoreFolder
 
 MS = 1_000_000
 
@@ -56,7 +56,7 @@ class Collected:
     seen: list[Seen]
 
     def query(self, text: str) -> list[tuple]:
-        return Store.open(self.folder / "store").connect().execute(text).fetchall()
+        return StoreFolder.open(self.folder / "store").connect().execute(text).fetchall()
 
     def windows(self, device: str) -> list[np.ndarray]:
         """Start, end and largest depth of each window."""
@@ -77,8 +77,10 @@ def watched_by_tc(rack: Rack) -> Iterator[list[Seen]]:
             seen.append(Seen(begin_ns, time.time_ns(), queue["backlog"]))
 
     argv = ["tc", "-n", rack.plan.namespace("tor"), "-j", "-s", "-batch", "-"]
-    with (subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as tc,
-          beside(lambda ended: watch(tc, ended))):
+    with (
+        subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as tc,
+        beside(lambda ended: watch(tc, ended)),
+    ):
         yield seen
 
 
@@ -91,7 +93,7 @@ def measure(folder: Path, link: str) -> Collected:
         agent = Verb("tor", ["switch-agent", "--listen", f"unix:{socket}", "--link", link, "--ethers", str(ethers)],
                      lambda output: "serving" in output, real_time=True)  # fmt: skip
         asking = [collecting(folder / "store", config), probing(rack, folder / "store", hosts)]
-        with running(rack, [agent, reflecting()], Onlooker()), running(rack, asking, Onlooker()):
+        with running(rack, [agent, reflecting()], ExperimentObserver()), running(rack, asking, ExperimentObserver()):
             before = rack.port_counters()["p-cache"][1]
             with watched_by_tc(rack) as seen:
                 rounds = rack.run_rounds(8, truth=folder / "truth.csv")
@@ -109,8 +111,8 @@ def depth_explains_the_delay(found: Collected) -> None:
 
 
 def depths_are_those_of_tc(found: Collected) -> None:
-    """Whenever tc looked, the depth that it saw lies between those that the agent told from 2 ms before to 2 ms after,
-    but for a tenth of the queue."""
+    """Whenever tc looked, the depth that it saw lies between those that the agent reported from 2 ms before to 2 ms
+    after, but for a tenth of the queue."""
     start_ns, end_ns, depth = found.windows("fine")
     slack = depth.max() // 10
     deep = 0
@@ -142,8 +144,9 @@ def all_checks(found: Collected) -> None:
 
 @pytest.fixture(scope="module")
 def attempts(can_build: None, tmp_path_factory: pytest.TempPathFactory) -> Attempts[Collected]:
-    return Attempts(*(lambda link=link: measure(tmp_path_factory.mktemp("collected"), link)
-                      for link in ("1gbit", "100mbit")))
+    return Attempts(
+        *(lambda link=link: measure(tmp_path_factory.mktemp("collected"), link) for link in ("1gbit", "100mbit"))
+    )
 
 
 @pytest.fixture(scope="module")
@@ -188,7 +191,5 @@ def test_the_speed_is_told_and_nothing_is_impossible(first):
 
 def test_one_clock_has_no_offset_but_the_way(first):
     """Agent and collector share a clock, so the least lag is the way from one to the other."""
-    for least, offset, uncertainty in first.query(
-        "SELECT least_lag_ns, offset_ns, uncertainty_ns FROM device_clocks"
-    ):
+    for least, offset, uncertainty in first.query("SELECT least_lag_ns, offset_ns, uncertainty_ns FROM device_clocks"):
         assert 0 < least < 10**9 and abs(offset) <= least + uncertainty

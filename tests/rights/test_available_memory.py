@@ -11,10 +11,13 @@ from mburst import machine
 MB = 1 << 20
 
 
-@pytest.mark.parametrize("most, now, files, left", [
-    ("100", 60, 0, 40), ("100", 100, 30, 30), ("100", 110, 0, 0), ("max", 60, 0, None), (None, 0, 0, None)])
-def test_a_cgroup_leaves_what_it_has_not_taken_and_what_it_can_give_up(tmp_path: Path, monkeypatch, most, now, files,
-                                                                       left):
+@pytest.mark.parametrize(
+    "most, now, files, left",
+    [("100", 60, 0, 40), ("100", 100, 30, 30), ("100", 110, 0, 0), ("max", 60, 0, None), (None, 0, 0, None)],
+)
+def test_a_cgroup_leaves_what_it_has_not_taken_and_what_it_can_give_up(
+    tmp_path: Path, monkeypatch, most, now, files, left
+):
     """MB of a cgroup's bound, use, and use for files that can be dropped."""
     own = tmp_path / Path("/proc/self/cgroup").read_text().splitlines()[-1].rpartition(":")[2].strip("/")
     own.mkdir(parents=True, exist_ok=True)

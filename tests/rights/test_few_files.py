@@ -15,7 +15,7 @@ from ports import free_port
 from racklib import START, fill
 from storelib import write
 
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 LIMITS = (0, 4, 7)  # of descriptors; 0: no limit. Three are open, and the modules are loaded.
 SAME = {  # what is printed has to be the same
@@ -81,14 +81,16 @@ def place(tmp_path_factory) -> Path:
     """What the verbs read."""
     folder = tmp_path_factory.mktemp("few") / "given"
     folder.mkdir()
-    store = Store.create(folder / "store")
+    store = StoreFolder.create(folder / "store")
     fill(store, {"a": [(50, 10)], "b": [(55, 10)]})
     times = [START + number * 10**6 for number in range(300)]
     write(store, "probes", *({"seq": ns, "tx_ns": ns, "rx_ns": ns + 9000} for ns in times))
     (folder / "FILE.pcap").write_bytes(pcap([Frame(START_NS + i * 1000, 1, 100) for i in range(100)]))
     (folder / "FILE.csv").write_text("src,dst,tx_ns,rtt_ns\na,b,1790000000000000000,1000\n")
-    (folder / "FILE.yaml").write_text("insecure: true\ntargets: {sw: {address: '127.0.0.1:1'}}\n"
-                                      "subscriptions: {all: {paths: [/interfaces], mode: stream}}\n")
+    (folder / "FILE.yaml").write_text(
+        "insecure: true\ntargets: {sw: {address: '127.0.0.1:1'}}\n"
+        "subscriptions: {all: {paths: [/interfaces], mode: stream}}\n"
+    )
     (folder / "FILE.toml").write_text('store = "store"\n[[report]]\nname = "day"\noutput = "out"\n')
     return folder
 
@@ -101,12 +103,19 @@ def carried_out(place: Path) -> list[tuple[str, int, int, str, str]]:
             folder = place.parent / f"{name}-{limit}"
             shutil.copytree(place, folder)
             cases.append((folder, words.replace("PORT", str(free_port())).split(), limit, name in ENDLESS))
-    done = subprocess.run([sys.executable, "-c", HARNESS], capture_output=True, text=True, timeout=600,
-                          input=json.dumps(cases, default=str))
+    done = subprocess.run(
+        [sys.executable, "-c", HARNESS],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        input=json.dumps(cases, default=str),
+    )
     assert done.returncode == 0, done.stderr
     codes = map(int, done.stdout.split())
-    return [(folder.name.rpartition("-")[0], limit, code, *(Path(f"{folder}.{n}").read_text() for n in (1, 2)))
-            for (folder, _, limit, _), code in zip(cases, codes, strict=True)]
+    return [
+        (folder.name.rpartition("-")[0], limit, code, *(Path(f"{folder}.{n}").read_text() for n in (1, 2)))
+        for (folder, _, limit, _), code in zip(cases, codes, strict=True)
+    ]
 
 
 def test_each_verb_answers_as_ever_or_refuses(place):

@@ -13,11 +13,10 @@ import pytest
 from racklib import DAY, START, fill, report
 
 from mburst import files
-from mburst.agent.delivery import Digest, Ledger
-from mburst.agent.delivery.destinations import Delivery
+from mburst.agent.delivery import Delivery, DeliveryLedger, Digest
 from mburst.dashboards.rack import page
 from mburst.errors import MburstError
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 SAYS = "it", "do something else"
 PRECIOUS = "precious"
@@ -44,7 +43,7 @@ def folder(tmp_path):
 def reports(tmp_path_factory):
     """A folder with a report, and its digest."""
     root = tmp_path_factory.mktemp("reports")
-    store = Store.create(root / "store")
+    store = StoreFolder.create(root / "store")
     fill(store, {"a": [(50, 10)]})
     page.write(report(store), root / "out")
     return root / "out"
@@ -85,8 +84,15 @@ def test_nothing_is_left_of_what_cannot_be_written(folder):
     assert {path.name for path in folder.iterdir()} == {"x", "file"}
 
 
-@pytest.mark.parametrize("umask, mode, found", [(0o027, files.GROUP, 0o640), (0o077, files.GROUP, 0o600),
-                                                (0o002, files.PUBLIC, 0o644), (0o000, files.GROUP, 0o640)])
+@pytest.mark.parametrize(
+    "umask, mode, found",
+    [
+        (0o027, files.GROUP, 0o640),
+        (0o077, files.GROUP, 0o600),
+        (0o002, files.PUBLIC, 0o644),
+        (0o000, files.GROUP, 0o640),
+    ],
+)
 def test_modes(tmp_path, umask, mode, found):
     before = os.umask(umask)
     try:
@@ -138,16 +144,26 @@ def test_planted_reports_are_left_out_and_told_of(reports, tmp_path, precious):
     digest = Digest.read("daily", out, START, START + DAY, [])
     assert [entry.summary["rack"] for entry in digest.entries] == ["r1"]
     assert any(planted.stem in line and "left out" in line for line in digest.troubles)
-    from mburst.agent.delivery import files as copying
+    from mburst.agent.delivery.kinds import folder as copying
 
     copying.send(digest, Delivery("www", "folder", 1, 0, 0, "", "always", {"path": str(tmp_path / "www")}))
     assert not any("zz" in path.name for path in (tmp_path / "www").iterdir())
     assert PRECIOUS not in "".join(path.read_text() for path in (tmp_path / "www").iterdir())
 
 
-@pytest.mark.parametrize("first", [
-    b"", b"[", b"null", b'{"summary": 3,', b'{"summary": ' + b"[" * 100_000, b"\xff\xfe", b"x" * (3 << 20),
-    b'{"summary": {"rack": "x", "since_ns": 99999999999999999999999, "until_ns": 1e400}}'])
+@pytest.mark.parametrize(
+    "first",
+    [
+        b"",
+        b"[",
+        b"null",
+        b'{"summary": 3,',
+        b'{"summary": ' + b"[" * 100_000,
+        b"\xff\xfe",
+        b"x" * (3 << 20),
+        b'{"summary": {"rack": "x", "since_ns": 99999999999999999999999, "until_ns": 1e400}}',
+    ],
+)
 def test_an_index_takes_no_harm_from_what_lies_about(reports, tmp_path, first):
     out = tmp_path / "out"
     out.mkdir()
@@ -162,8 +178,12 @@ def test_an_index_takes_no_harm_from_what_lies_about(reports, tmp_path, first):
 
 def test_a_summary_with_odd_numbers_is_not_a_report(reports, tmp_path):
     [facts] = reports.glob("rack-*.json")
-    for was, becomes in ((b'"hosts": 1', b'"hosts": "<b>1</b>"'), (b'"hosts": 1', b'"hosts": true'),
-                         (b'"warnings": [', b'"warnings": [1, '), (b'"share": ', b'"share": "x", "y": ')):
+    for was, becomes in (
+        (b'"hosts": 1', b'"hosts": "<b>1</b>"'),
+        (b'"hosts": 1', b'"hosts": true'),
+        (b'"warnings": [', b'"warnings": [1, '),
+        (b'"share": ', b'"share": "x", "y": '),
+    ):
         text = facts.read_bytes()
         assert was in text
         (tmp_path / facts.name).write_bytes(text.replace(was, becomes, 1))
@@ -207,12 +227,18 @@ def test_a_lock_that_is_held_ends_in_a_line(folder):
 
 @pytest.mark.parametrize("kind", ["link", "fifo", "folder", "hard link"])
 def test_nothing_but_a_file_is_locked_or_appended_to(folder, precious, kind):
-    for name in (".lock", Ledger.NAME):
+    for name in (".lock", DeliveryLedger.NAME):
         path = folder / name
-        {"link": lambda path: path.symlink_to(precious), "fifo": os.mkfifo, "folder": os.mkdir,
-         "hard link": lambda path: os.link(precious, path)}[kind](path)
-        with pytest.raises(MburstError, match="cannot open"), files.locked(folder, 0.2) if name == ".lock" else Ledger(
-                path):
+        {
+            "link": lambda path: path.symlink_to(precious),
+            "fifo": os.mkfifo,
+            "folder": os.mkdir,
+            "hard link": lambda path: os.link(precious, path),
+        }[kind](path)
+        with (
+            pytest.raises(MburstError, match="cannot open"),
+            files.locked(folder, 0.2) if name == ".lock" else DeliveryLedger(path),
+        ):
             pass
 
 
@@ -238,9 +264,9 @@ def test_one_at_a_time(folder):
 
 
 def test_the_ledger_is_private(folder):
-    with Ledger(folder / "new" / Ledger.NAME):
+    with DeliveryLedger(folder / "new" / DeliveryLedger.NAME):
         pass
-    assert stat.S_IMODE((folder / "new" / Ledger.NAME).stat().st_mode) == 0o600
+    assert stat.S_IMODE((folder / "new" / DeliveryLedger.NAME).stat().st_mode) == 0o600
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="works as another user, which takes root")
@@ -250,6 +276,9 @@ def test_somebody_else_cannot_take_the_lock(folder):
         if parent.name.startswith(("pytest", "test")):
             parent.chmod(0o755)
     with files.locked(folder, 5):
-        done = subprocess.run(["setpriv", "--reuid=65534", "--clear-groups", "flock", "-n", folder / ".lock", "true"],
-                              capture_output=True, text=True)
+        done = subprocess.run(
+            ["setpriv", "--reuid=65534", "--clear-groups", "flock", "-n", folder / ".lock", "true"],
+            capture_output=True,
+            text=True,
+        )
         assert done.returncode != 0 and "Permission denied" in done.stderr

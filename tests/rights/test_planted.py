@@ -20,7 +20,7 @@ from mburst.agent.schedule import timers
 from mburst.errors import MburstError
 from mburst.lab import selftest
 from mburst.lab.rack.role import Role
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 # Modules of the standard library that mburst imports early, and one that only its own packages would be.
 PLANTED = ["json", "argparse", "ctypes", "socket", "mburst", "sitecustomize", "usercustomize"]
@@ -32,7 +32,8 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder, full of modules that leave a mark when they are imported."""
     for name in PLANTED:
         (tmp_path / f"{name}.py").write_text(
-            f'with open({str(tmp_path / "mark")!r}, "a") as file:\n    file.write("{name}\\n")\n')
+            f'with open({str(tmp_path / "mark")!r}, "a") as file:\n    file.write("{name}\\n")\n'
+        )
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
     return tmp_path
@@ -55,7 +56,7 @@ def test_the_one_command(planted):
 
 
 def test_parts_of_run(planted):
-    Store.create(planted / "store")
+    StoreFolder.create(planted / "store")
     (planted / "some.pcap").write_bytes(pcap([Frame(START_NS, 1, 100)]))
     (planted / "mburst.toml").write_text('store = "store"\n[record]\ninputs = ["some.pcap"]\n')
     done = subprocess.run([*SAFE, "run"], capture_output=True, text=True, timeout=60, check=False)
@@ -65,9 +66,10 @@ def test_parts_of_run(planted):
 
 @pytest.mark.parametrize("printed", ["systemd", "cron"])
 def test_what_schedulers_call(planted, printed):
-    Store.create(planted / "store")
+    StoreFolder.create(planted / "store")
     (planted / "mburst.toml").write_text(
-        'store = "store"\n[[report]]\nname = "daily"\nracks = ["r1"]\noutput = "out"\n')
+        'store = "store"\n[[report]]\nname = "daily"\nracks = ["r1"]\noutput = "out"\n'
+    )
     config = load(planted / "mburst.toml")
     if printed == "cron":
         line = timers.cron(config).splitlines()[-1].split(maxsplit=5)[5]
@@ -93,7 +95,7 @@ def test_programs_of_the_rack(planted):
     role = Role("gather", 10.0)
     try:
         with pytest.raises(Exception, match="gather"):
-            role.wait_ready()  # it is told nothing that it could work with
+            role.wait_ready()  # it gets nothing that it could work with
     finally:
         role.close()
     assert_unmarked(planted)

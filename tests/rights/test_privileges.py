@@ -61,8 +61,9 @@ def test_a_recording_works_as_the_owner_of_its_store(strangers):
     with Running(["record", "lo", "-o", str(store), "--threads", "2"], everywhere=True) as running:
         wait_for(lambda: list(store.glob("hot/clock/*")), "the recording")
         wait_for(lambda: status(running.pid)["NoNewPrivs"] == "1", "the end of privileges")
-        wait_for(lambda: all(thread["Uid"].split() == 4 * [str(STRANGER)] for thread in threads(running.pid)),
-                 "the user")
+        wait_for(
+            lambda: all(thread["Uid"].split() == 4 * [str(STRANGER)] for thread in threads(running.pid)), "the user"
+        )
         assert all(thread["Gid"].split() == 4 * [str(STRANGER)] for thread in threads(running.pid))
         assert all(nothing_left(thread) for thread in threads(running.pid))
         assert status(running.pid)["Groups"].split() == [str(STRANGER)]
@@ -75,8 +76,9 @@ def test_a_recording_works_as_the_owner_of_its_store(strangers):
 def test_a_recording_of_roots_keeps_no_capability(tmp_path):
     store = tmp_path / "store"
     with Running(["record", "lo", "-o", str(store)]) as running:
-        wait_for(lambda: list(store.glob("hot/clock/*")) and nothing_left(status(running.pid)),
-                 "the end of capabilities")
+        wait_for(
+            lambda: list(store.glob("hot/clock/*")) and nothing_left(status(running.pid)), "the end of capabilities"
+        )
         assert status(running.pid)["NoNewPrivs"] == "1"
     assert "recorded into" in running.output
 
@@ -86,16 +88,23 @@ def test_a_file_that_only_root_may_read_is_recorded_for_another(strangers, tmp_p
     path = tmp_path / "secret.pcap"
     path.write_bytes(pcap([Frame(START_NS + i * 10**6, i, 100) for i in range(20)]))
     path.chmod(0o600)
-    done = subprocess.run(for_all([*MBURST, "record", str(path), "-o", str(strangers / "store")]), capture_output=True,
-                          text=True, timeout=60, check=False)
+    done = subprocess.run(
+        for_all([*MBURST, "record", str(path), "-o", str(strangers / "store")]),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == 0 and "20 packets" in done.stdout, done.stderr
     assert (strangers / "store" / "recordings").stat().st_uid == STRANGER
 
 
 @needs_root
 def test_a_reflector_is_nobody(tmp_path):
-    with (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock,
-          Running(["reflect", "--listen", "127.0.0.1:1862"], everywhere=True) as running):
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock,
+        Running(["reflect", "--listen", "127.0.0.1:1862"], everywhere=True) as running,
+    ):
         wait_for(lambda: status(running.pid)["Uid"].split()[1] != "0", "another user")
         wait_for(lambda: all(nothing_left(thread) for thread in threads(running.pid)), "the end of capabilities")
         sock.settimeout(30)
@@ -118,8 +127,13 @@ def test_probes_are_sent_and_kept_as_the_owner_of_the_store(strangers):
 def test_wrong_users_are_said_in_one_line(tmp_path):
     path = tmp_path / "a.pcap"
     path.write_bytes(pcap([Frame(START_NS, 1, 100)]))
-    done = subprocess.run([*MBURST, "record", str(path), "-o", str(tmp_path / "store"), "--user", "no-such-user"],
-                          capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [*MBURST, "record", str(path), "-o", str(tmp_path / "store"), "--user", "no-such-user"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (2, "mburst: --user no-such-user: no such user\n")
 
 
@@ -127,8 +141,13 @@ def test_wrong_users_are_said_in_one_line(tmp_path):
 def test_a_user_who_cannot_read_mburst_is_refused_with_the_reason(strangers):
     if for_all([]) == []:
         pytest.skip("every user can read this Python")
-    done = subprocess.run([*MBURST, "record", "lo", "-o", str(strangers / "store")], capture_output=True, text=True,
-                          timeout=60, check=False)
+    done = subprocess.run(
+        [*MBURST, "record", "lo", "-o", str(strangers / "store")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == 1 and f"user {STRANGER}" in done.stderr and "--user root" in done.stderr
     assert done.stderr.count("\n") == 1
 
@@ -158,7 +177,8 @@ def test_what_is_confined_writes_nowhere_else_and_reads_little(tmp_path):
     for name in ("in", "out"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "there").write_text("x")
-    done = run_python("""
+    done = run_python(
+        """
 import os, subprocess, sys
 from mburst import privileges
 privileges.own_process()
@@ -188,25 +208,32 @@ thread = threading.Thread(target=lambda: seen.append(refused(lambda: open(outsid
 thread.start(); thread.join()
 assert seen == [True]
 print("confined")
-""", tmp_path / "in", tmp_path / "out")
+""",
+        tmp_path / "in",
+        tmp_path / "out",
+    )
     assert done.stdout == "confined\n", done.stderr
 
 
 def test_a_kernel_without_landlock_is_no_failure_and_said(tmp_path):
-    done = run_python("""
+    done = run_python(
+        """
 import sys
 from mburst import landlock, privileges
 landlock.version = lambda: 0
 privileges.own_process()
 privileges.confine([], [])
 open(sys.argv[1] + "/new", "w").write("y")
-""", tmp_path)
+""",
+        tmp_path,
+    )
     assert done.returncode == 0 and ("has no Landlock" in done.stderr) == (os.geteuid() == 0)
 
 
 @needs_root
 def test_the_signal_of_a_dead_supervisor_outlives_the_change_of_user(strangers):
-    done = run_python("""
+    done = run_python(
+        """
 import ctypes, os, sys
 from mburst import privileges
 libc, number = ctypes.CDLL(None), ctypes.c_int()
@@ -223,7 +250,11 @@ try:
     os.seteuid(0)
 except PermissionError:
     print("for good")
-""", strangers, STRANGER, everywhere=True)
+""",
+        strangers,
+        STRANGER,
+        everywhere=True,
+    )
     kept = f"{1 << privileges.NET_ADMIN:016x}"
     assert done.stdout == f"15 {(STRANGER, STRANGER, STRANGER)} {kept}\nfor good\n", done.stderr
 
@@ -231,7 +262,8 @@ except PermissionError:
 @needs_root
 def test_commands_that_share_a_process_leave_it_as_it_is(strangers):
     """Those of a demo run one after the other, and the last ones need what the first would have given up."""
-    done = run_python("""
+    done = run_python(
+        """
 import os, sys
 from mburst import privileges
 privileges.own_process()
@@ -239,7 +271,9 @@ with privileges.shared_process():
     privileges.lower(sys.argv[1]); privileges.confine([], []); privileges.drop()
 os.seteuid(0)
 open(sys.argv[1] + "/new", "w").close()
-""", strangers)
+""",
+        strangers,
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -250,7 +284,8 @@ def test_what_root_made_for_another_is_given_to_him_and_links_are_not_followed(s
     (strangers / "made" / "deep" / "file").write_text("x")
     (strangers / "made" / "link").symlink_to(tmp_path / "roots")
     (strangers / "a file").write_text("x")
-    done = run_python("""
+    done = run_python(
+        """
 import sys
 from pathlib import Path
 from mburst import privileges
@@ -262,24 +297,30 @@ for path in (folder / "none", folder / "a file" / "none"):
         privileges.give([path], owner)
     except OSError as error:
         print(error.filename)
-""", strangers)
+""",
+        strangers,
+    )
     assert done.stdout.split("\n") == [str(strangers / "none"), f"{strangers}/a file/none", ""], done.stderr
     assert (strangers / "a file").stat().st_uid == STRANGER
     assert {path.lstat().st_uid for path in (strangers / "made", *(strangers / "made").rglob("*"))} == {STRANGER}
     assert (tmp_path / "roots").stat().st_uid == 0
 
 
-@pytest.mark.parametrize(("before", "after"), [((64, 2048), (2048, 2048)), ((256, 256), (256, 256)),
-                                               ((100, 4096), (3000, 4096))])
+@pytest.mark.parametrize(
+    ("before", "after"), [((64, 2048), (2048, 2048)), ((256, 256), (256, 256)), ((100, 4096), (3000, 4096))]
+)
 def test_a_command_may_open_as_many_files_as_it_can_be_allowed_to(before, after):
-    done = run_python("""
+    done = run_python(
+        """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[2])))
 from mburst import privileges
 privileges.MOST_FILES = 3000
 privileges.own_process()
 print(resource.getrlimit(resource.RLIMIT_NOFILE))
-""", *before)
+""",
+        *before,
+    )
     assert done.stdout == f"{after}\n", done.stderr
 
 

@@ -16,7 +16,7 @@ from waiting import beside
 
 from mburst import files
 from mburst.errors import MburstError
-from mburst.sql import Store, disk, verified
+from mburst.sql import StoreFolder, disk, verified
 from mburst.sql.damage import readable
 
 PRECIOUS = "precious"
@@ -71,8 +71,12 @@ def test_a_file_that_becomes_a_link(tmp_path, precious, what):
             os.close(descriptor)
 
     calls: dict[str, Callable[[], object]] = {
-        "write": lambda: files.write(path, "new", "it", ""), "read": lambda: files.read_own(path),
-        "first line": lambda: files.first_line(path), "lock": lock, "regular": regular}
+        "write": lambda: files.write(path, "new", "it", ""),
+        "read": lambda: files.read_own(path),
+        "first line": lambda: files.first_line(path),
+        "lock": lock,
+        "regular": regular,
+    }
     found = []
     with changing(path, *states(precious)):
         for _ in range(TRIES):
@@ -82,7 +86,7 @@ def test_a_file_that_becomes_a_link(tmp_path, precious, what):
 
 
 def test_a_sealed_file_and_its_ledger_that_become_links(tmp_path, precious):
-    store = Store.create(tmp_path / "store")
+    store = StoreFolder.create(tmp_path / "store")
     write(store, "bins", {"ts_ns": 1_700_000_000_000_000_000})
     [path] = sealed_files(store, "bins")
     content, ledger = path.read_bytes(), path.parent.parent / verified.LEDGER

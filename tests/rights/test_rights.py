@@ -36,6 +36,7 @@ PARTS = {
     "probe": ("probe 127.0.0.1:PORT --rate 10/s -o STORE", OWNER),
     "import": ("import probes FILE.csv -o STORE", OWNER),
     "schedule": ("schedule --loop FILE.toml", OWNER),
+    "ship": ("ship STORE FILE-archive --every 1h", OWNER),
     "reflect": ("reflect --listen 127.0.0.1:PORT", NOBODY),
     "switch-agent": ("switch-agent lo --listen 127.0.0.1:0", NOBODY),
 }
@@ -89,17 +90,21 @@ def outside() -> Iterator[Path]:
 
 @contextmanager
 def place(uid: int) -> Iterator[Path]:
-    """A folder of a user's, with a store in it and what parts are told by."""
+    """A folder of a user's, with a store in it and what parts are configured by."""
     with tempfile.TemporaryDirectory(prefix="mburst-test-") as name:
         folder = Path(name)
         store = folder / "store"
         store.mkdir(mode=0o750)
         (store / "mburst.json").write_text('{"format": 2}\n')
-        (folder / "file.yaml").write_text("insecure: true\ntargets: {sw: {address: '127.0.0.1:1'}}\n"
-                                          "subscriptions: {all: {paths: [/interfaces], mode: stream}}\n")
+        (folder / "file.yaml").write_text(
+            "insecure: true\ntargets: {sw: {address: '127.0.0.1:1'}}\n"
+            "subscriptions: {all: {paths: [/interfaces], mode: stream}}\n"
+        )
         (folder / "file.csv").write_text("src,dst,tx_ns,rtt_ns\na,b,1790000000000000000,1000\n")
-        (folder / "file.toml").write_text(f'store = "{store}"\n[[report]]\nname = "day"\nevery = "day"\n'
-                                          f'output = "{folder / "reports"}"\nlink = "1G"\n')
+        (folder / "file.toml").write_text(
+            f'store = "{store}"\n[[report]]\nname = "day"\nevery = "day"\n'
+            f'output = "{folder / "reports"}"\nlink = "1G"\n'
+        )
         for path in (folder, store, store / "mburst.json"):
             os.chown(path, uid, uid)
         yield folder
@@ -112,20 +117,28 @@ def free_port() -> int:
 
 
 def has_given_up(thread: dict[str, str], uid: int) -> bool:
-    return (thread["Uid"].split() == 4 * [str(uid)] and thread["NoNewPrivs"].strip() == "1"
-            and all(int(thread[name], 16) == 0 for name in CAPABILITIES))
+    return (
+        thread["Uid"].split() == 4 * [str(uid)]
+        and thread["NoNewPrivs"].strip() == "1"
+        and all(int(thread[name], 16) == 0 for name in CAPABILITIES)
+    )
 
 
 class Part:
     """A part while it runs."""
 
     def __init__(self, line: str, folder: Path, outside: Path) -> None:
-        words = [word.replace("STORE", str(folder / "store")).replace("FILE", str(folder / "file"))
-                 .replace("PORT", str(free_port())) for word in line.split()]
+        words = [
+            word.replace("STORE", str(folder / "store"))
+            .replace("FILE", str(folder / "file"))
+            .replace("PORT", str(free_port()))
+            for word in line.split()
+        ]
         self.heard, write_end = os.pipe()
         command = [sys.executable, "-P", "-c", HARNESS, str(write_end), str(outside), *words]
-        self.process = subprocess.Popen(for_all(command), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                        pass_fds=[write_end])
+        self.process = subprocess.Popen(
+            for_all(command), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, pass_fds=[write_end]
+        )
         os.close(write_end)
 
     def report(self) -> dict:
@@ -145,8 +158,9 @@ class Part:
         while self.process.poll() is None:
             if all(has_given_up(thread, uid) for thread in threads(self.process.pid)):
                 return
-            assert time.monotonic() < end, [(one["Name"], one["Uid"], one["CapEff"], one["NoNewPrivs"])
-                                            for one in threads(self.process.pid)]
+            assert time.monotonic() < end, [
+                (one["Name"], one["Uid"], one["CapEff"], one["NoNewPrivs"]) for one in threads(self.process.pid)
+            ]
             time.sleep(0.05)
 
     def close(self, interrupt: bool) -> str:
@@ -182,12 +196,14 @@ def test_the_table_of_security_md_is_this_one():
     text = (ROOT / "SECURITY.md").read_text()
     rows = re.findall(r"^\| `([^`]+)`[^|]*\| ([^|]+?) \|", text, re.MULTILINE)
     assert {name: who for name, who in rows if name in PARTS} == {
-        name: "the store's owner" if who == OWNER else "nobody" for name, (_, who) in PARTS.items()}
+        name: "the store's owner" if who == OWNER else "nobody" for name, (_, who) in PARTS.items()
+    }
 
 
 @needs_root
 def test_threads_that_were_there_before_give_up_the_same(outside):
-    done = run_python("""
+    done = run_python(
+        """
 import os, signal, sys, threading
 from mburst import landlock, privileges
 go, seen = threading.Event(), []
@@ -225,5 +241,7 @@ for thread in before:
     thread.join()
 assert set(seen) == {"refused" if landlock.version() else "read"}, seen
 print("all")
-""", outside)
+""",
+        outside,
+    )
     assert done.stdout == "all\n", done.stderr

@@ -57,8 +57,9 @@ def stop(process: subprocess.Popen[str], number: int) -> tuple[int, float, float
 
 @contextmanager
 def part(*words: object) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen([sys.executable, "-m", "mburst", *map(str, words)], stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mburst", *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     try:
         yield process
     finally:
@@ -73,6 +74,7 @@ def part(*words: object) -> Iterator[subprocess.Popen[str]]:
 @contextmanager
 def flooding(*floods: Callable[[], object]) -> Iterator[None]:
     """Each of FLOODS again and again, in a thread of its own, until the end."""
+
     def run(flood: Callable[[], object], ended: threading.Event) -> None:
         while not ended.is_set():
             with suppress(OSError, AssertionError, ValueError):
@@ -116,8 +118,10 @@ def recording(folder: Path) -> Started:
 
 @contextmanager
 def served(folder: Path, verb: str, *floods: Callable[[Verb], object]) -> Started:
-    with serving(verb, filled(folder / "store").path, "--open") as server, flooding(
-            *(lambda flood=flood: flood(server) for flood in floods)):  # type: ignore[misc]
+    with (
+        serving(verb, filled(folder / "store").path, "--open") as server,
+        flooding(*(lambda flood=flood: flood(server) for flood in floods)),
+    ):  # type: ignore[misc]
         yield server.process, working(server.process)
 
 
@@ -161,8 +165,10 @@ def reflecting(folder: Path) -> Started:
             for _ in range(100):
                 stack.enter_context(socket.create_connection(("127.0.0.1", port))).sendall(bytes(9000))
 
-    with part("reflect", "--listen", f"127.0.0.1:{port}", "--delay", "constant:30s") as process, flooding(
-            datagrams, connections):
+    with (
+        part("reflect", "--listen", f"127.0.0.1:{port}", "--delay", "constant:30s") as process,
+        flooding(datagrams, connections),
+    ):
         assert process.stdout and process.stdout.readline()
         yield process, working(process)
 
@@ -179,8 +185,12 @@ def probing(folder: Path) -> Started:
             for number in range(50):
                 hostile.sendto(bytes([asked[0] ^ number & 1]) + asked[1:] if number % 3 else os.urandom(200), peer)
 
-        with part("probe", f"127.0.0.1:{hostile.getsockname()[1]}", "--rate", "1000/s", "-o", folder / "store") as (
-                process), flooding(answer):
+        with (
+            part("probe", f"127.0.0.1:{hostile.getsockname()[1]}", "--rate", "1000/s", "-o", folder / "store") as (
+                process
+            ),
+            flooding(answer),
+        ):
             yield process, working(process)
 
 
@@ -192,8 +202,15 @@ def reading(folder: Path) -> Started:
         out.write(struct.pack("<IHHIIII", 0xA1B23C4D, 2, 4, 0, 0, 96, 1))
         frames = random_senders(50_000)
         for _ in range(15):
-            out.write(b"".join(struct.pack("<IIII", *divmod(next(stamps), 10**9), len(one), len(one)) + one[:22]
-                               + random.randbytes(16) + one[38:] for one in frames))
+            out.write(
+                b"".join(
+                    struct.pack("<IIII", *divmod(next(stamps), 10**9), len(one), len(one))
+                    + one[:22]
+                    + random.randbytes(16)
+                    + one[38:]
+                    for one in frames
+                )
+            )
     with part("record", path, "-o", folder / "store") as process:
         yield process, lambda: list(folder.glob("store/hot/bins/*"))
 
@@ -232,7 +249,7 @@ def serving_ports(folder: Path) -> Started:
             process.wait()
 
 
-# What is flooded, by which signal it is told, and what exit codes say that it heard.
+# What is flooded, by which signal it is stopped, and what exit codes say that it was.
 PARTS: dict[str, tuple[Callable[[Path], object], int, tuple[int, ...]]] = {
     "record of an interface, by senders that there are once": (recording, signal.SIGTERM, (0,)),
     "record of a file of such": (reading, signal.SIGTERM, (130,)),

@@ -18,14 +18,35 @@ FULL = LINK_BPS * BIN_NS // 8 // 10**9
 
 def run_row():
     row = {field.name: "" if pa.types.is_string(field.type) else 0 for field in arrow_schema("recordings")}
-    return {**row, "recording_id": "r-0", "link_bps": LINK_BPS, "bin_ns": BIN_NS, "source_bin_ns": 1_000_000,
-            "complete": False}
+    return {
+        **row,
+        "recording_id": "r-0",
+        "link_bps": LINK_BPS,
+        "bin_ns": BIN_NS,
+        "source_bin_ns": 1_000_000,
+        "complete": False,
+    }
 
 
 def bins(numbers):
-    rows = [{"recording_id": "r-0", "host": "h", "rack": "k", "interface": "e", "direction": "in", "clock_epoch": 0,
-             "ts_ns": START_NS + number * BIN_NS, "bytes": FULL, "wire_bytes": FULL, "packets": 10, "ce_packets": 0,
-             "retransmits": 0, "quality": 2} for number in numbers]
+    rows = [
+        {
+            "recording_id": "r-0",
+            "host": "h",
+            "rack": "k",
+            "interface": "e",
+            "direction": "in",
+            "clock_epoch": 0,
+            "ts_ns": START_NS + number * BIN_NS,
+            "bytes": FULL,
+            "wire_bytes": FULL,
+            "packets": 10,
+            "ce_packets": 0,
+            "retransmits": 0,
+            "quality": 2,
+        }
+        for number in numbers
+    ]
     return pa.Table.from_pylist(rows, schema=arrow_schema("bins")).to_batches()[0]
 
 
@@ -41,7 +62,6 @@ def test_bursts_are_counted_once_as_they_end(seed):
         count.add([bins(numbers[begin:end])], [run_row()])
     count.add([bins([at + 1000])], [run_row()])
     con = in_memory()
-    con.execute("CREATE VIEW sources AS FROM defined.sources")
     con.register("bins", pa.Table.from_batches([bins(numbers)]))
     con.register("recordings", pa.Table.from_pylist([run_row()], schema=arrow_schema("recordings")))
     assert count.count == len(find_bursts(con))

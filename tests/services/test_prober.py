@@ -6,23 +6,23 @@ import threading
 from array import array
 
 from mburst.services import prober
-from mburst.sql import Store
-from mburst.telemetry.probe.exchanges import Settled
+from mburst.sql import StoreFolder
+from mburst.telemetry.probe.exchanges import SettledProbes
 
 NAMES = {"batch": "b", "src": "a", "dst": "b", "protocol": "udp"}
 
 
-def settled(first: int, count: int) -> Settled:
+def settled(first: int, count: int) -> SettledProbes:
     """COUNT answered probes."""
     stamps = [array("q", [1_790_000_000_000_000_000 + i * 1000 for i in range(first, first + count)])] * 7
-    return Settled(first, *stamps, array("q", [0] * count), array("b", [1] * count), array("b", [1] * count))
+    return SettledProbes(first, *stamps, array("q", [0] * count), array("b", [1] * count), array("b", [1] * count))
 
 
 def test_what_waits_for_the_disk_is_bounded_and_the_rest_counted(tmp_path, monkeypatch):
     monkeypatch.setattr(prober, "MOST_WAITING", 100)
     monkeypatch.setattr(prober, "_GATHER_S", 0.01)
-    store = Store.create(tmp_path / "store")
-    keeper = prober.Keeper(store, lambda: None)
+    store = StoreFolder.create(tmp_path / "store")
+    keeper = prober.ProbeKeeper(store, lambda: None)
     stalled, go, append = threading.Event(), threading.Event(), keeper._writer.append
 
     def slow(rows):

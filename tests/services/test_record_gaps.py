@@ -17,8 +17,9 @@ import livelab
 import pytest
 from livelab import Lab
 from outcomes import outcome
+from waiting import wait_for
 
-from mburst.sql import Store, locks
+from mburst.sql import StoreFolder, locks
 
 KILLS = int(os.environ.get("MBURST_FAULTS", "6") or 6)  # `make faults` asks for 100
 
@@ -33,9 +34,30 @@ class Recorder:
     def __init__(self, lab: Lab, store: Path, *arguments: str, what: Sequence[str] = ()) -> None:
         self.lab, self.store = lab, store
         self.process = subprocess.Popen(
-            ["ip", "netns", "exec", lab.far, sys.executable, "-m", "mburst", "record", *(what or [lab.b]), "-o",
-             str(store), "--direction", "in", "--host", "cache", "--bin", "1ms", *arguments],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            [
+                "ip",
+                "netns",
+                "exec",
+                lab.far,
+                sys.executable,
+                "-m",
+                "mburst",
+                "record",
+                *(what or [lab.b]),
+                "-o",
+                str(store),
+                "--direction",
+                "in",
+                "--host",
+                "cache",
+                "--bin",
+                "1ms",
+                *arguments,
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
 
     def begun(self) -> Recorder:
         """Wait until it captures and has noted that it does."""
@@ -46,9 +68,12 @@ class Recorder:
 
     def stored(self, packets: int = 1) -> Recorder:
         """Wait until it has stored bins with that many packets."""
-        while query(self.store, "SELECT coalesce(sum(packets), 0) FROM bins")[0][0] < packets:
+
+        def has_them() -> bool:
             assert self.process.poll() is None, self.process.communicate()
-            time.sleep(0.05)
+            return bool(query(self.store, "SELECT coalesce(sum(packets), 0) FROM bins")[0][0] >= packets)
+
+        wait_for(has_them, "bins")
         return self
 
     def end(self, number: signal.Signals | None) -> str:
@@ -58,7 +83,7 @@ class Recorder:
 
 
 def query(store: Path, sql: str) -> list[tuple]:
-    return Store.open(store).connect().execute(sql).fetchall()
+    return StoreFolder.open(store).connect().execute(sql).fetchall()
 
 
 @contextmanager
@@ -77,15 +102,18 @@ def explained(store: Path) -> tuple[int, int]:
     """Packets and bytes in bins, plus those in gaps that no recording has."""
     [(packets, octets)] = query(store, "SELECT sum(packets), sum(bytes) FROM bins")
     [(dropped, late)] = query(store, "SELECT sum(dropped), sum(late) FROM recordings")
-    [(missed, missed_bytes)] = query(store, """
+    [(missed, missed_bytes)] = query(
+        store,
+        """
         SELECT coalesce(sum(packets), 0), coalesce(sum(bytes), 0) FROM gaps
-        WHERE reason NOT IN ('dropped', 'reader too slow')""")
+        WHERE reason NOT IN ('dropped', 'reader too slow')""",
+    )
     return packets + dropped + late + missed, octets + missed_bytes
 
 
 def test_bins_and_gaps_are_the_counter_through_kills(lab: Lab, sender: Path, tmp_path: Path) -> None:
     """A recorder that is killed at any moment, again and again, while somebody sends. The last one begins and ends in
-    silence: what comes in the microseconds in which a recording begins cannot be told from what came before."""
+    silence: what comes in the microseconds in which a recording begins cannot be separated from what came before."""
     store, chooser = tmp_path / "store", random.Random(KILLS)
     before = counter(lab), counter(lab, "rx_bytes")
     recorder = Recorder(lab, store).begun()
@@ -115,10 +143,14 @@ def test_bins_and_gaps_are_the_counter_through_kills(lab: Lab, sender: Path, tmp
     assert explained(store) == moved
     totals = "SELECT recording_id, packets, bytes FROM recordings WHERE packets > 0 ORDER BY ALL"
     assert query(store, totals) == query(
-        store, "SELECT recording_id, sum(packets), sum(bytes) FROM bins GROUP BY ALL ORDER BY ALL")
+        store, "SELECT recording_id, sum(packets), sum(bytes) FROM bins GROUP BY ALL ORDER BY ALL"
+    )
     assert locks.names(store) == []
-    outcome("record live, killed and begun again", f"{KILLS} kills",
-            f"bins and gaps are all {moved[0]:,} packets and {moved[1]:,} bytes of the interface's counter")
+    outcome(
+        "record live, killed and begun again",
+        f"{KILLS} kills",
+        f"bins and gaps are all {moved[0]:,} packets and {moved[1]:,} bytes of the interface's counter",
+    )
 
 
 def test_a_gap_is_open_until_the_interface_is_recorded_again(lab: Lab, sender: Path, tmp_path: Path) -> None:
@@ -129,12 +161,14 @@ def test_a_gap_is_open_until_the_interface_is_recorded_again(lab: Lab, sender: P
     assert query(store, "SELECT ended, complete, packets FROM recordings") == [("", False, 500)]
     other = tmp_path / "other.pcap"  # a recorder of something else finds it
     other.write_bytes(bytes.fromhex("d4c3b2a1020004000000000000000000ffff000001000000"))
-    subprocess.run([sys.executable, "-m", "mburst", "record", str(other), "-o", str(store)], check=True,
-                   capture_output=True)
+    subprocess.run(
+        [sys.executable, "-m", "mburst", "record", str(other), "-o", str(store)], check=True, capture_output=True
+    )
     assert query(store, "SELECT ended, complete, packets, bytes FROM recordings") == [("killed", False, 500, 150_000)]
     [(end,)] = query(store, "SELECT max(ts_ns) + 1_000_000 FROM bins")
     assert query(store, "SELECT host, interface, direction, start_ns, end_ns, reason, packets FROM gaps") == [
-        ("cache", lab.b, "in", end, None, "killed", None)]
+        ("cache", lab.b, "in", end, None, "killed", None)
+    ]
     lab.call(lab.near, f"{sender} {lab.a} 77 0 300")
     recorder = Recorder(lab, store).begun()
     lab.call(lab.near, f"{sender} {lab.a} 5 0 300")

@@ -1,7 +1,7 @@
 """A process for test_kill.py that forks workers which write to stores and are killed at a chosen step.
 
 Reads orders (killing.py): {"store": PATH, "work": "write" | "seal" | "endless", "step": N or null}, and answers
-{"acknowledged": rows, "killed": bool, "code": exit code}. What was acknowledged is told through a pipe as it happens.
+{"acknowledged": rows, "killed": bool, "code": exit code}. What was acknowledged goes through a pipe as it happens.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 from killing import Steps, serve
 from storelib import rows
 
-from mburst.sql import Store, sealing
+from mburst.sql import StoreFolder, sealing
 from mburst.sql.format.hotlog import HotLog
-from mburst.sql.writer import Writer
+from mburst.sql.writer import TableWriter
 
 DAY = 86_400 * 10**9
 T0 = 1_700_000_000_000_000_000 // DAY * DAY
@@ -31,8 +31,8 @@ def batch(number: int) -> Any:
     return rows("bins", *({"ts_ns": T0 + (at == late) * DAY + at, "bytes": at} for at in range(first, first + BATCH)))
 
 
-def write(store: Store, pipe: int, batches: int) -> None:
-    writer = Writer(store.path, "bins", "cache-1", "r1", roll_rows=3 * BATCH)
+def write(store: StoreFolder, pipe: int, batches: int) -> None:
+    writer = TableWriter(store.path, "bins", "cache-1", "r1", roll_rows=3 * BATCH)
     for number in range(batches):
         writer.append(batch(number))
         os.write(pipe, b".")
@@ -45,7 +45,7 @@ def worker(order: dict[str, Any], pipe: int) -> int:
     steps.watch(os, "rename", "unlink", "fsync", "mkdir", "writev")
     steps.watch(pq.ParquetWriter, "__init__", "write_table", "close")
     steps.watch(HotLog, "append", "_write")
-    store = Store.open(Path(order["store"]))
+    store = StoreFolder.open(Path(order["store"]))
     if order["work"] == "seal":
         store.seal()
     else:

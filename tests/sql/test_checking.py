@@ -12,7 +12,7 @@ import pytest
 from storelib import hot_logs, rows, sealed_files, write
 
 from mburst.__main__ import main
-from mburst.sql import Store, verified
+from mburst.sql import StoreFolder, verified
 from mburst.sql.format import filenames
 from mburst.sql.format.hotlog import HotLog
 from mburst.sql.repair.checking import Findings, check
@@ -22,11 +22,15 @@ DAY = 86_400 * 10**9
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
+def store(tmp_path: Path) -> StoreFolder:
     """Two hosts, two racks, two days; a recording whose totals are those of its bins and senders."""
-    made = Store.create(tmp_path / "store")
-    write(made, "bins", *({"ts_ns": T0 + at * DAY, "bytes": 10, "wire_bytes": 20, "packets": 1} for at in (0, 1)),
-          {"host": "cache-2", "rack": "r2", "recording_id": "run-2", "ts_ns": T0, "bytes": 5})
+    made = StoreFolder.create(tmp_path / "store")
+    write(
+        made,
+        "bins",
+        *({"ts_ns": T0 + at * DAY, "bytes": 10, "wire_bytes": 20, "packets": 1} for at in (0, 1)),
+        {"host": "cache-2", "rack": "r2", "recording_id": "run-2", "ts_ns": T0, "bytes": 5},
+    )
     write(made, "sources", {"ts_ns": T0, "bytes": 20, "packets": 2, "first_ns": T0, "last_ns": T0})
     write(made, "recordings", {"packets": 2, "bytes": 20, "wire_bytes": 40, "start_ns": T0, "end_ns": T0 + DAY})
     return made
@@ -42,7 +46,7 @@ def flip(path: Path, at: int, bit: int = 0) -> None:
     path.write_bytes(content)
 
 
-def left_hot(store: Store, batches: int = 3, host: str = "cache-1") -> Path:
+def left_hot(store: StoreFolder, batches: int = 3, host: str = "cache-1") -> Path:
     """The log of a writer that was killed after so many batches."""
     segment = filenames.new_segment(host, filenames.new_writer(), 0)
     log = HotLog(store.path, "bins", segment, "r1")
@@ -52,7 +56,7 @@ def left_hot(store: Store, batches: int = 3, host: str = "cache-1") -> Path:
     return log.path
 
 
-def test_a_sound_store_is_sound_and_counted(store: Store, capsys: Any) -> None:
+def test_a_sound_store_is_sound_and_counted(store: StoreFolder, capsys: Any) -> None:
     assert main(["check", str(store.path), "--json"]) == 0
     payload = json.loads(capsys.readouterr().out)
     files = [path for table in ("bins", "sources", "recordings") for path in sealed_files(store, table)]
@@ -61,7 +65,7 @@ def test_a_sound_store_is_sound_and_counted(store: Store, capsys: Any) -> None:
 
 
 @pytest.mark.parametrize("table", ["bins", "sources", "recordings"])
-def test_a_flipped_bit_is_found_with_what_is_missing(store: Store, table: str, capsys: Any) -> None:
+def test_a_flipped_bit_is_found_with_what_is_missing(store: StoreFolder, table: str, capsys: Any) -> None:
     path = sealed_files(store, table)[0]
     flip(path, 100)
     assert main(["check", str(store.path)]) == 1
@@ -71,7 +75,7 @@ def test_a_flipped_bit_is_found_with_what_is_missing(store: Store, table: str, c
     assert summary.endswith("1 damaged file")
 
 
-def test_rot_that_leaves_the_times_alone_is_found_and_readers_know_it_then(store: Store) -> None:
+def test_rot_that_leaves_the_times_alone_is_found_and_readers_know_it_then(store: StoreFolder) -> None:
     path = sealed_files(store, "sources")[0]
     flip(path, 100)
     verified.remember(path)  # as the ledger would be, had the disk changed the byte
@@ -80,7 +84,7 @@ def test_rot_that_leaves_the_times_alone_is_found_and_readers_know_it_then(store
     assert [row[0] for row in store.connect().execute("FROM damaged_files").fetchall()] == [str(path)]
 
 
-def test_a_file_that_is_being_written_is_no_damage(store: Store) -> None:
+def test_a_file_that_is_being_written_is_no_damage(store: StoreFolder) -> None:
     with store.writer("bins", "cache-1", "r1") as writer:
         writer.append(rows("bins", {"ts_ns": T0}))
         [log] = hot_logs(store, "bins")
@@ -90,27 +94,33 @@ def test_a_file_that_is_being_written_is_no_damage(store: Store) -> None:
         assert found.is_sound and found.remarks == []
 
 
-def test_a_torn_end_is_harmless_and_said(store: Store) -> None:
+def test_a_torn_end_is_harmless_and_said(store: StoreFolder) -> None:
     log = left_hot(store)
     os.truncate(log, log.stat().st_size - 8)
     found = check(store.path)
     assert found.is_sound and [remark.path for remark in found.remarks] == [str(log)]
 
 
-def test_a_batch_that_changed_is_damage_of_the_log(store: Store) -> None:
+def test_a_batch_that_changed_is_damage_of_the_log(store: StoreFolder) -> None:
     log = left_hot(store)
     flip(log, log.stat().st_size // 2)
     [(name, reason)] = damaged(check(store.path))
     assert name == log.name and "batch" in reason
 
 
-@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero"),
-                                  lambda path: path.symlink_to(path)])
+@pytest.mark.parametrize(
+    "make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero"), lambda path: path.symlink_to(path)]
+)
 @pytest.mark.parametrize("where", ["sealed", "hot", "marker", "ledger", "foreign", "folder"])
-def test_what_is_no_file_is_seen_before_it_is_opened(store: Store, make: Any, where: str) -> None:
-    path = {"sealed": sealed_files(store, "bins")[0], "hot": left_hot(store), "marker": store.path / "mburst.json",
-            "ledger": sealed_files(store, "bins")[0].parents[1] / ".verified", "foreign": store.path / "hot" / "x",
-            "folder": sealed_files(store, "bins")[0].parent}[where]
+def test_what_is_no_file_is_seen_before_it_is_opened(store: StoreFolder, make: Any, where: str) -> None:
+    path = {
+        "sealed": sealed_files(store, "bins")[0],
+        "hot": left_hot(store),
+        "marker": store.path / "mburst.json",
+        "ledger": sealed_files(store, "bins")[0].parents[1] / ".verified",
+        "foreign": store.path / "hot" / "x",
+        "folder": sealed_files(store, "bins")[0].parent,
+    }[where]
     if path.is_dir():
         shutil.rmtree(path)
     path.unlink(missing_ok=True)
@@ -121,11 +131,15 @@ def test_what_is_no_file_is_seen_before_it_is_opened(store: Store, make: Any, wh
     assert harmless or any(file.path == str(path) for file in found.damaged)
 
 
-@pytest.mark.parametrize(("folder", "reason"), [
-    ("bins/date=2023-11-15/rack=r1", "the date of its folder is not that of its rows"),
-    ("bins/date=2023-11-14/rack=r9", "the rack of its folder is not that of its rows"),
-    ("sources/date=2023-11-14/rack=r1", "the rows are not of table sources")])
-def test_a_file_in_the_wrong_folder_is_found(store: Store, folder: str, reason: str) -> None:
+@pytest.mark.parametrize(
+    ("folder", "reason"),
+    [
+        ("bins/date=2023-11-15/rack=r1", "the date of its folder is not that of its rows"),
+        ("bins/date=2023-11-14/rack=r9", "the rack of its folder is not that of its rows"),
+        ("sources/date=2023-11-14/rack=r1", "the rows are not of table sources"),
+    ],
+)
+def test_a_file_in_the_wrong_folder_is_found(store: StoreFolder, folder: str, reason: str) -> None:
     path = next(path for path in sealed_files(store, "bins") if path.parent.parent.name == "date=2023-11-14")
     target = store.path / folder
     target.mkdir(parents=True, exist_ok=True)
@@ -135,7 +149,7 @@ def test_a_file_in_the_wrong_folder_is_found(store: Store, folder: str, reason: 
     assert missing == [(reason,)], "who reads does without it, too"
 
 
-def test_a_log_in_the_folder_of_another_table_is_found(store: Store) -> None:
+def test_a_log_in_the_folder_of_another_table_is_found(store: StoreFolder) -> None:
     log = left_hot(store)
     target = store.path / "hot" / "sources" / log.name
     target.parent.mkdir(exist_ok=True)
@@ -146,7 +160,7 @@ def test_a_log_in_the_folder_of_another_table_is_found(store: Store) -> None:
     assert connection.execute("SELECT count(*) FROM sources").fetchall() == [(1,)]
 
 
-def test_a_second_copy_of_a_file_is_found(store: Store) -> None:
+def test_a_second_copy_of_a_file_is_found(store: StoreFolder) -> None:
     path = sealed_files(store, "bins")[0]
     name = filenames.SealedName.parse(path.name)
     assert name
@@ -155,11 +169,15 @@ def test_a_second_copy_of_a_file_is_found(store: Store) -> None:
     assert {reason for _, reason in damaged(check(store.path))} & {"a second copy of the same part of a segment"}
 
 
-def test_leftovers_and_foreign_files_are_named_and_harmless(store: Store) -> None:
+def test_leftovers_and_foreign_files_are_named_and_harmless(store: StoreFolder) -> None:
     segment = f"cache-1-{T0:020d}-0123456789ab-0"
-    leftovers = [store.path / "hot" / "bins" / f"{segment}.new", store.path / ".mburst.json.0123",
-                 sealed_files(store, "bins")[0].parent / f"{segment}.0.tmp", store.path / "README",
-                 store.path / "hot" / "bins" / "x.txt"]
+    leftovers = [
+        store.path / "hot" / "bins" / f"{segment}.new",
+        store.path / ".mburst.json.0123",
+        sealed_files(store, "bins")[0].parent / f"{segment}.0.tmp",
+        store.path / "README",
+        store.path / "hot" / "bins" / "x.txt",
+    ]
     for path in leftovers:
         path.parent.mkdir(exist_ok=True)
         path.write_text("x")
@@ -169,11 +187,11 @@ def test_leftovers_and_foreign_files_are_named_and_harmless(store: Store) -> Non
         (store.path / folder / "x").write_text("x")
     found = check(store.path)
     assert found.is_sound and {remark.path for remark in found.remarks} == {str(path) for path in leftovers}
-    Store.open(store.path).connect()
+    StoreFolder.open(store.path).connect()
 
 
 @pytest.mark.parametrize("marker", [b"", b"{}", b"\xff\xff", b"{" * 5000])
-def test_a_damaged_marker_of_a_store_is_damage(store: Store, marker: bytes) -> None:
+def test_a_damaged_marker_of_a_store_is_damage(store: StoreFolder, marker: bytes) -> None:
     (store.path / "mburst.json").write_bytes(marker)
     assert [name for name, _ in damaged(check(store.path))] == ["mburst.json"]
 
@@ -186,7 +204,7 @@ def test_what_is_no_store_is_said(tmp_path: Path, capsys: Any) -> None:
     assert "format 99" in capsys.readouterr().err
 
 
-def test_deep_compares_sums_with_totals(store: Store, capsys: Any) -> None:
+def test_deep_compares_sums_with_totals(store: StoreFolder, capsys: Any) -> None:
     assert main(["check", str(store.path), "--deep", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["recordings_compared"] == 1
     write(store, "bins", {"ts_ns": T0 + 5, "bytes": 1, "packets": 0})
@@ -194,7 +212,7 @@ def test_deep_compares_sums_with_totals(store: Store, capsys: Any) -> None:
     assert "recording run-1 of host cache-1: 21 bytes in bins, and the recording says 20" in capsys.readouterr().out
 
 
-def test_deep_does_not_hold_missing_files_against_the_sums(store: Store, capsys: Any) -> None:
+def test_deep_does_not_hold_missing_files_against_the_sums(store: StoreFolder, capsys: Any) -> None:
     flip(next(path for path in sealed_files(store, "bins") if "cache-1" in path.name), 50)
     assert main(["check", str(store.path), "--deep", "--json"]) == 1
     payload = json.loads(capsys.readouterr().out)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from storelib import hot_logs, rows, sealed_files
 
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 from mburst.sql.format import filenames
 from mburst.sql.format.hotlog import HotLog
 from mburst.sql.repair.checking import check
@@ -20,7 +20,7 @@ T0 = 1_700_000_000_000_000_000
 BATCHES, ROWS = 4, 5
 
 
-def dead_log(store: Store) -> tuple[Path, list[int]]:
+def dead_log(store: StoreFolder) -> tuple[Path, list[int]]:
     """The log of a writer that died; where each of its frames ends."""
     log = HotLog(store.path, "bins", filenames.new_segment("cache-1", filenames.new_writer(), 0), "r1")
     ends = [log.path.stat().st_size]
@@ -31,7 +31,7 @@ def dead_log(store: Store) -> tuple[Path, list[int]]:
     return log.path, ends
 
 
-def counted(store: Store, since_ns: int | None = None) -> tuple[int, int, list[str]]:
+def counted(store: StoreFolder, since_ns: int | None = None) -> tuple[int, int, list[str]]:
     """Rows, distinct rows, and reasons of what is damaged."""
     with store.connect(since_ns=since_ns) as connection:
         [(count, distinct)] = connection.execute("SELECT count(*), count(DISTINCT ts_ns) FROM bins").fetchall()
@@ -41,7 +41,7 @@ def counted(store: Store, since_ns: int | None = None) -> tuple[int, int, list[s
 @pytest.mark.parametrize("batches", [-1, 0, 2, BATCHES])
 def test_a_log_that_comes_back_takes_nothing_from_its_sealed_files(tmp_path: Path, batches: int) -> None:
     """As a copy has it that was made while the segment was sealed: the log of before, the sealed files of after."""
-    store = Store.create(tmp_path / "store")
+    store = StoreFolder.create(tmp_path / "store")
     path, ends = dead_log(store)
     content = path.read_bytes()
     assert store.seal() == 1 and len(sealed_files(store, "bins")) > 1
@@ -56,7 +56,7 @@ def test_a_log_that_comes_back_takes_nothing_from_its_sealed_files(tmp_path: Pat
 
 
 def test_a_damaged_log_that_comes_back_is_named_and_takes_nothing_either(tmp_path: Path) -> None:
-    store = Store.create(tmp_path / "store")
+    store = StoreFolder.create(tmp_path / "store")
     path, ends = dead_log(store)
     content = bytearray(path.read_bytes())
     store.seal()
@@ -71,7 +71,7 @@ def test_a_damaged_log_that_comes_back_is_named_and_takes_nothing_either(tmp_pat
 
 def test_sealed_files_of_a_seal_that_was_cut_short_do_not_count(tmp_path: Path) -> None:
     """One of its files has its name, another has not yet, or is damaged."""
-    store = Store.create(tmp_path / "store")
+    store = StoreFolder.create(tmp_path / "store")
     path, _ = dead_log(store)
     content = path.read_bytes()
     store.seal()
@@ -88,7 +88,7 @@ def test_sealed_files_of_a_seal_that_was_cut_short_do_not_count(tmp_path: Path) 
 
 
 def test_a_file_that_is_there_twice_counts_once_and_is_named(tmp_path: Path) -> None:
-    store = Store.create(tmp_path / "store")
+    store = StoreFolder.create(tmp_path / "store")
     dead_log(store)
     store.seal()
     [file, *_] = sealed_files(store, "bins")
@@ -102,10 +102,12 @@ def test_a_file_that_is_there_twice_counts_once_and_is_named(tmp_path: Path) -> 
     assert counted(store) == (BATCHES * ROWS, BATCHES * ROWS, [])
 
 
-@pytest.mark.parametrize(("name", "twin"), [("st?re", "stare"), ("st*re", "stare"), ("st[or]e", "stoe"),
-                                            ("st\nre 'x' \"y\"", "stare"), ("**", "stare")])
+@pytest.mark.parametrize(
+    ("name", "twin"),
+    [("st?re", "stare"), ("st*re", "stare"), ("st[or]e", "stoe"), ("st\nre 'x' \"y\"", "stare"), ("**", "stare")],
+)
 def test_the_name_of_a_folder_is_no_pattern(tmp_path: Path, name: str, twin: str) -> None:
-    store = Store.create(tmp_path / name)
+    store = StoreFolder.create(tmp_path / name)
     dead_log(store)
     store.seal()
     shutil.copytree(store.path, tmp_path / twin)
@@ -114,7 +116,7 @@ def test_the_name_of_a_folder_is_no_pattern(tmp_path: Path, name: str, twin: str
 
 
 def test_a_name_with_numbers_that_no_time_has_is_none_that_mburst_gives(tmp_path: Path) -> None:
-    store = Store.create(tmp_path / "store")
+    store = StoreFolder.create(tmp_path / "store")
     path, _ = dead_log(store)
     path.rename(path.with_name(f"cache-1-{'9' * 20}-0123456789ab-0.log"))
     dead_log(store)

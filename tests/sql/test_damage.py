@@ -10,7 +10,7 @@ import pytest
 from storelib import rows, sealed_files, write
 
 from mburst.errors import MburstError
-from mburst.sql import Store, verified
+from mburst.sql import StoreFolder, verified
 from mburst.sql.format import filenames
 from mburst.sql.format.hotlog import HotLog
 
@@ -18,7 +18,7 @@ T0 = 1_700_000_000_000_000_000
 SEGMENT = "cache-1-01700000000000000000-0123456789ab-0"
 
 
-def damage_hot(store: Store, change: Any) -> Path:
+def damage_hot(store: StoreFolder, change: Any) -> Path:
     """The log of a writer that died, after CHANGE of its bytes."""
     segment = filenames.new_segment("cache-1", filenames.new_writer(), 0)
     log = HotLog(store.path, "bins", segment, "r1")
@@ -34,21 +34,25 @@ def flipped(content: bytearray, at: int) -> bytearray:
     return content
 
 
-@pytest.mark.parametrize(("change", "left"), [
-    (lambda content: flipped(content, len(content) - 9), 2),
-    (lambda content: flipped(content, len(content) // 2), 2),
-    (lambda content: flipped(content, 12), 3),  # a length: the frame is found again behind it
-    (lambda content: content[: len(content) // 2] + bytes(len(content) - len(content) // 2), 1),
-    (lambda content: b"x" * len(content), 0),
-])
+@pytest.mark.parametrize(
+    ("change", "left"),
+    [
+        (lambda content: flipped(content, len(content) - 9), 2),
+        (lambda content: flipped(content, len(content) // 2), 2),
+        (lambda content: flipped(content, 12), 3),  # a length: the frame is found again behind it
+        (lambda content: content[: len(content) // 2] + bytes(len(content) - len(content) // 2), 1),
+        (lambda content: b"x" * len(content), 0),
+    ],
+)
 def test_a_damaged_hot_log_costs_its_bad_batches_and_is_kept(tmp_path: Path, change: Any, left: int) -> None:
-    store = Store.create(tmp_path / "store")
+    store = StoreFolder.create(tmp_path / "store")
     path = damage_hot(store, change)
     content = path.read_bytes()
     connection = store.connect()
     assert connection.execute("SELECT count(*) FROM bins").fetchall() == [(left,)]
     assert connection.execute("SELECT path, table_name, host FROM damaged_files").fetchall() == [
-        (str(path), "bins", "cache-1")]
+        (str(path), "bins", "cache-1")
+    ]
     with pytest.raises(MburstError) as caught:
         store.seal()
     assert str(path) in str(caught.value) and "\n" not in str(caught.value) and caught.value.hint
@@ -58,7 +62,7 @@ def test_a_damaged_hot_log_costs_its_bad_batches_and_is_kept(tmp_path: Path, cha
 
 
 def test_an_empty_log_is_an_empty_log(tmp_path: Path) -> None:
-    store = Store.create(tmp_path / "store")
+    store = StoreFolder.create(tmp_path / "store")
     path = damage_hot(store, lambda content: b"")
     counts = store.connect().execute("SELECT (SELECT count(*) FROM bins), count(*) FROM damaged_files")
     assert counts.fetchall() == [(0, 0)]
@@ -67,7 +71,7 @@ def test_an_empty_log_is_an_empty_log(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("keep", [0, 3, 100, -1])
 def test_a_damaged_sealed_file_costs_itself(tmp_path: Path, keep: int) -> None:
-    store = Store.create(tmp_path)
+    store = StoreFolder.create(tmp_path)
     write(store, "bins", {"ts_ns": T0})
     write(store, "bins", {"ts_ns": T0 + 1})
     path = sealed_files(store, "bins")[1]
@@ -75,13 +79,14 @@ def test_a_damaged_sealed_file_costs_itself(tmp_path: Path, keep: int) -> None:
     connection = store.connect()
     assert connection.execute("SELECT ts_ns FROM bins").fetchall() == [(T0,)]
     assert connection.execute("SELECT path, rack, host, first_ns, last_ns FROM damaged_files").fetchall() == [
-        (str(path), "r1", "cache-1", T0 + 1, T0 + 1)]
+        (str(path), "r1", "cache-1", T0 + 1, T0 + 1)
+    ]
 
 
 def test_a_sealed_file_is_verified_once_and_again_when_it_has_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = Store.create(tmp_path)
+    store = StoreFolder.create(tmp_path)
     write(store, "bins", {"ts_ns": T0})
     [path] = sealed_files(store, "bins")
     looked: list[Path] = []
@@ -97,18 +102,21 @@ def test_a_sealed_file_is_verified_once_and_again_when_it_has_changed(
     assert looked == [path, path]
 
 
-@pytest.mark.parametrize("make", [
-    os.mkfifo,
-    lambda path: os.symlink("/dev/zero", path),
-    lambda path: path.mkdir(),
-])
-@pytest.mark.parametrize("place", [
-    f"hot/bins/{SEGMENT}.log", f"bins/date=2023-11-14/rack=r1/{SEGMENT}.0.c13.1-2.0123456789abcdef.parquet",
-    "bins/date=2023-11-14/rack=r1/stranger.parquet", "hot/bins/stranger.log", "bins/date=2023-11-14/rack=r2", "probes",
-    f"bins/date=2023-11-14/{verified.LEDGER}",
-])
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: os.symlink("/dev/zero", path), lambda path: path.mkdir()])
+@pytest.mark.parametrize(
+    "place",
+    [
+        f"hot/bins/{SEGMENT}.log",
+        f"bins/date=2023-11-14/rack=r1/{SEGMENT}.0.c13.1-2.0123456789abcdef.parquet",
+        "bins/date=2023-11-14/rack=r1/stranger.parquet",
+        "hot/bins/stranger.log",
+        "bins/date=2023-11-14/rack=r2",
+        "probes",
+        f"bins/date=2023-11-14/{verified.LEDGER}",
+    ],
+)
 def test_what_is_no_file_is_seen_before_it_is_opened(tmp_path: Path, make: Any, place: str) -> None:
-    store = Store.create(tmp_path)
+    store = StoreFolder.create(tmp_path)
     write(store, "bins", {"ts_ns": T0})
     with store.writer("bins", host="cache-1", rack="r1") as writer:
         writer.append(rows("bins", {"ts_ns": T0 + 1}))
@@ -123,19 +131,20 @@ def test_what_is_no_file_is_seen_before_it_is_opened(tmp_path: Path, make: Any, 
         assert damaged == (0 if is_folder_in_place or place.endswith(verified.LEDGER) else 1)
 
 
-@pytest.mark.parametrize("marker", [
-    b"", b"{", b"\xff\xfe", b"[" * 4000, b'{"format": "2"}', b'{"format": true}', b"[2]", b"9" * 4096])
+@pytest.mark.parametrize(
+    "marker", [b"", b"{", b"\xff\xfe", b"[" * 4000, b'{"format": "2"}', b'{"format": true}', b"[2]", b"9" * 4096]
+)
 def test_a_marker_that_does_not_say_is_named(tmp_path: Path, marker: bytes) -> None:
     (tmp_path / "mburst.json").write_bytes(marker)
     with pytest.raises(MburstError, match=r"mburst\.json: damaged") as caught:
-        Store.open(tmp_path)
+        StoreFolder.open(tmp_path)
     assert caught.value.hint
 
 
 @pytest.mark.parametrize(("version", "hint"), [(1, "mburst migrate"), (3, "a newer one")])
 def test_another_format_is_refused_in_a_sentence(tmp_path: Path, version: int, hint: str) -> None:
     (tmp_path / "mburst.json").write_text(f'{{"format": {version}}}')
-    for open_ in (Store.open, Store.create):
+    for open_ in (StoreFolder.open, StoreFolder.create):
         with pytest.raises(MburstError, match=f"a store of format {version}") as caught:
             open_(tmp_path)
         assert hint in caught.value.hint

@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from storelib import rows
 
-from mburst.sql import Store
-from mburst.sql.follow import Tail
-from mburst.sql.writer import Writer
+from mburst.sql import StoreFolder
+from mburst.sql.follow import TableFollower
+from mburst.sql.writer import TableWriter
 
 SEGMENT = "bad-01700000000000000000-0123456789ab-0"
 STEPS = st.lists(st.sampled_from(["append", "other", "close", "poll"]), min_size=1, max_size=25)
 
 
-def followed(tail: Tail) -> list[int]:
+def followed(tail: TableFollower) -> list[int]:
     return [at for table in tail.poll() for at in table.column("ts_ns").to_pylist()]
 
 
@@ -27,20 +27,21 @@ def followed(tail: Tail) -> list[int]:
 @given(before=st.integers(0, 4), steps=STEPS)
 def test_every_row_is_told_once(before, steps):
     with TemporaryDirectory() as folder:
-        store = Store.create(Path(folder, "store"))
+        store = StoreFolder.create(Path(folder, "store"))
         writers = {}
         written, now = 0, time.time_ns()  # sealed files of former days are no news
 
         def append(name):
             nonlocal written
-            writer = writers.setdefault(name, Writer(store.path, "bins", "cache-1", "r1", roll_rows=3))
-            writer.append(rows("bins", {"ts_ns": now + written},
-                               {"ts_ns": now + written + 1, "recording_id": f"run-{written}"}))
+            writer = writers.setdefault(name, TableWriter(store.path, "bins", "cache-1", "r1", roll_rows=3))
+            writer.append(
+                rows("bins", {"ts_ns": now + written}, {"ts_ns": now + written + 1, "recording_id": f"run-{written}"})
+            )
             written += 2
 
         for _ in range(before):
             append("append")
-        known, tail = written, Tail(store.path, "bins", look_for_sealed_s=0)
+        known, tail = written, TableFollower(store.path, "bins", look_for_sealed_s=0)
         found = []
         for step in steps:
             if step == "poll":
@@ -60,8 +61,8 @@ def test_every_row_is_told_once(before, steps):
 
 
 def test_a_torn_batch_waits_for_its_rest(tmp_path):
-    store = Store.create(tmp_path / "store")
-    tail = Tail(store.path, "bins")
+    store = StoreFolder.create(tmp_path / "store")
+    tail = TableFollower(store.path, "bins")
     writer = store.writer("bins", "cache-1", "r1")
     writer.append(rows("bins", {"ts_ns": 1}))
     [log] = (store.path / "hot" / "bins").iterdir()
@@ -79,8 +80,8 @@ def test_a_torn_batch_waits_for_its_rest(tmp_path):
 
 
 def test_damage_is_said_and_the_rest_goes_on(tmp_path):
-    store = Store.create(tmp_path / "store")
-    tail = Tail(store.path, "bins")
+    store = StoreFolder.create(tmp_path / "store")
+    tail = TableFollower(store.path, "bins")
     folder = store.path / "hot" / "bins"
     folder.mkdir(parents=True)
     (folder / f"{SEGMENT}.log").write_bytes(b"no frame at all, and longer than a header is")
@@ -92,8 +93,8 @@ def test_damage_is_said_and_the_rest_goes_on(tmp_path):
 
 @pytest.mark.parametrize("rack, wanted", [("r1", [1]), ("r2", [2]), (None, [1, 2])])
 def test_a_rack_by_itself(tmp_path, rack, wanted):
-    store = Store.create(tmp_path / "store")
-    tail = Tail(store.path, "bins", rack)
+    store = StoreFolder.create(tmp_path / "store")
+    tail = TableFollower(store.path, "bins", rack)
     for at, name in ((1, "r1"), (2, "r2")):
         writer = store.writer("bins", "cache-1", name)
         writer.append(rows("bins", {"ts_ns": at, "rack": name}))

@@ -12,11 +12,13 @@ PAYLOADS = st.lists(st.binary(max_size=60), min_size=1, max_size=6)
 
 
 def log(payloads: list[bytes], seed: int = SEED) -> bytes:
-    return b"".join(frames.header(number, payload, seed) + payload + frames.padding(len(payload))
-                    for number, payload in enumerate(payloads))
+    return b"".join(
+        frames.header(number, payload, seed) + payload + frames.padding(len(payload))
+        for number, payload in enumerate(payloads)
+    )
 
 
-def read(data: bytes) -> tuple[list[bytes], frames.Scan]:
+def read(data: bytes) -> tuple[list[bytes], frames.LogScan]:
     scan = frames.scan(data, SEED)
     return [bytes(scan.payloads[number]) for number in sorted(scan.payloads)], scan
 
@@ -59,7 +61,7 @@ def test_a_flipped_bit_costs_one_frame_and_is_found(payloads: list[bytes], data:
         if bit // 8 < at:
             break
     in_padding = bit // 8 >= at - len(frames.padding(len(payloads[hit])))
-    assert got == (payloads if in_padding else payloads[:hit] + payloads[hit + 1:])
+    assert got == (payloads if in_padding else payloads[:hit] + payloads[hit + 1 :])
     assert in_padding or scan.damage or scan.torn_bytes
 
 
@@ -68,7 +70,7 @@ def test_zeros_and_noise_are_damage_and_what_is_behind_is_found(payloads: list[b
     content = log(payloads)
     start = data.draw(st.integers(0, len(content) - 1))
     noise = data.draw(st.binary(min_size=1, max_size=200) | st.integers(1, 200).map(bytes))
-    changed = content[:start] + noise[: len(content) - start] + content[start + len(noise):]
+    changed = content[:start] + noise[: len(content) - start] + content[start + len(noise) :]
     got, scan = read(changed)
     kept = [payload for payload in payloads if payload in got]
     assert all(payload in payloads for payload in got) and len(got) <= len(payloads)
@@ -86,7 +88,7 @@ def test_frames_of_another_log_do_not_pass_for_ones_of_this(payloads: list[bytes
 def test_a_frame_that_is_missing_as_a_whole_is_damage(payloads: list[bytes]) -> None:
     lengths = [frames.HEADER + len(payload) + len(frames.padding(len(payload))) for payload in payloads]
     content = log(payloads)
-    got, scan = read(content[: lengths[0]] + content[lengths[0] + lengths[1]:])
+    got, scan = read(content[: lengths[0]] + content[lengths[0] + lengths[1] :])
     assert got == [payloads[0], *payloads[2:]] and "missing" in scan.damage[0].reason
 
 
@@ -109,7 +111,8 @@ def test_an_end_that_was_never_written_is_torn(payloads: list[bytes], data: st.D
     whole = [end for end in ends if changed[:end] == content[:end]]
     assert not scan.damage and [bytes(each) for each in scan.payloads.values()] == payloads[: len(whole)]
     assert (scan.end, scan.torn_bytes, scan.next_number) == (
-        (max(whole, default=0), length - max(whole, default=0), len(whole)))
+        (max(whole, default=0), length - max(whole, default=0), len(whole))
+    )
 
 
 @settings(max_examples=100)
@@ -123,5 +126,6 @@ def test_other_damage_is_no_end_that_was_never_written(payloads: list[bytes], da
     plain, after = frames.scan(changed, SEED), frames.scan_after_cut(changed, SEED)
     assert after.payloads == plain.payloads
     assert after.damage == [damage for damage in plain.damage if "never written" not in damage.reason] or (
-        after.damage == plain.damage)
+        after.damage == plain.damage
+    )
     assert len(after.payloads) == len(payloads) or after.damage or plain.torn_bytes

@@ -11,7 +11,7 @@ import pytest
 from storelib import hot_logs, rows
 
 from mburst.errors import MburstError
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 ROWS = 1000
 
@@ -42,7 +42,7 @@ def batch(number: int) -> pa.Table:
     return rows("bins", *given)
 
 
-def seen(store: Store) -> int:
+def seen(store: StoreFolder) -> int:
     ((count, distinct, last),) = (
         store.connect().execute("SELECT count(*), count(DISTINCT bytes), max(bytes) FROM bins").fetchall()
     )
@@ -63,7 +63,7 @@ def check_message(error: MburstError, folder: Path, reason: str) -> None:
 
 def test_appends_until_the_disk_is_full(disk: Callable[[str], Path]) -> None:
     folder = disk("size=3m")
-    store = Store.create(folder / "store")
+    store = StoreFolder.create(folder / "store")
     writer = store.writer("bins", host="cache-1", rack="r1")
     acknowledged = 0
     with pytest.raises(MburstError) as caught:
@@ -86,7 +86,7 @@ def test_appends_until_the_disk_is_full(disk: Callable[[str], Path]) -> None:
 
 def test_the_disk_fills_up_before_the_seal(disk: Callable[[str], Path]) -> None:
     folder = disk("size=3m")
-    store = Store.create(folder / "store")
+    store = StoreFolder.create(folder / "store")
     writer = store.writer("bins", host="cache-1", rack="r1")
     for number in range(5):  # less than a row group: nothing is sealed before the end
         writer.append(batch(number))
@@ -103,15 +103,15 @@ def test_the_disk_fills_up_before_the_seal(disk: Callable[[str], Path]) -> None:
 
 def test_a_store_that_is_mounted_read_only(disk: Callable[[str], Path]) -> None:
     folder = disk("size=3m")
-    store = Store.create(folder / "store")
+    store = StoreFolder.create(folder / "store")
     with store.writer("bins", host="cache-1", rack="r1") as writer:
         writer.append(batch(0))
     subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
-    assert seen(Store.open(folder / "store")) == ROWS
+    assert seen(StoreFolder.open(folder / "store")) == ROWS
     with pytest.raises(MburstError) as caught:
-        Store.create(folder / "other")
+        StoreFolder.create(folder / "other")
     check_message(caught.value, folder, "Read-only file system")
-    writing = Store.create(folder / "store").writer("bins", host="cache-1", rack="r1")
+    writing = StoreFolder.create(folder / "store").writer("bins", host="cache-1", rack="r1")
     with writing as writer, pytest.raises(MburstError) as caught:
         writer.append(batch(1))
     check_message(caught.value, folder, "Read-only file system")
@@ -121,5 +121,5 @@ def test_a_disk_with_no_room_at_all(disk: Callable[[str], Path]) -> None:
     folder = disk("size=4k")
     (folder / "filler").write_bytes(b"x" * 4096)
     with pytest.raises(MburstError) as caught:
-        Store.create(folder / "store")
+        StoreFolder.create(folder / "store")
     check_message(caught.value, folder, "No space left on device")

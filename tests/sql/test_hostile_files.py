@@ -15,8 +15,8 @@ import pytest
 from storelib import rows, write
 
 from mburst.__main__ import main
-from mburst.sql import Store, verified
-from mburst.sql.follow import Tail
+from mburst.sql import StoreFolder, verified
+from mburst.sql.follow import TableFollower
 from mburst.sql.format import frames
 from mburst.sql.format.filenames import (
     NS_PER_DAY,
@@ -37,8 +37,8 @@ COUNT = "SELECT count(*) AS n, max(interface) AS i, max(rack) AS r FROM bins"
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    made = Store.create(tmp_path / "store")
+def store(tmp_path: Path) -> StoreFolder:
+    made = StoreFolder.create(tmp_path / "store")
     write(made, "recordings", {"start_ns": T, "end_ns": T + 10**9})
     write(made, "bins", *({"ts_ns": T + i * 10**6, "wire_bytes": 100} for i in range(SOUND)))
     return made
@@ -81,17 +81,22 @@ def offsets(end: int) -> bytes:
 
 
 def header(**changed: Any) -> bytes:
-    return json.dumps({"format": 2, "table": "bins", "host": "cache-1", "rack": "r1",
-                       "columns": len(arrow_schema("bins")), **changed}).encode()
+    return json.dumps(
+        {"format": 2, "table": "bins", "host": "cache-1", "rack": "r1", "columns": len(arrow_schema("bins")), **changed}
+    ).encode()
 
 
-def put_log(store: Store, payloads: list[bytes], about: bytes) -> Path:
+def put_log(store: StoreFolder, payloads: list[bytes], about: bytes) -> Path:
     segment = new_segment("cache-1", new_writer(), 0)
     path = hot_path(store.path, "bins", segment)
     path.parent.mkdir(parents=True, exist_ok=True)
     seed = frames.seed_of(segment.name)
-    path.write_bytes(b"".join(frames.header(number, payload, seed) + payload + frames.padding(len(payload))
-                              for number, payload in enumerate([about, *payloads])))
+    path.write_bytes(
+        b"".join(
+            frames.header(number, payload, seed) + payload + frames.padding(len(payload))
+            for number, payload in enumerate([about, *payloads])
+        )
+    )
     return path
 
 
@@ -111,19 +116,27 @@ BATCHES: dict[str, Callable[[], list[bytes]]] = {
     "no column": lambda: [stream(one().drop_columns(["bytes"]))],
     "no columns": lambda: [stream(pa.table({}))],
     "no time": lambda: [stream(replaced("ts_ns", pa.nulls(1, pa.int64())))],
-    "a column twice": lambda: [stream(pa.Table.from_arrays([*one().columns, one().column(0)],
-                                                           names=[*one().column_names, "recording_id"]))],
+    "a column twice": lambda: [
+        stream(pa.Table.from_arrays([*one().columns, one().column(0)], names=[*one().column_names, "recording_id"]))
+    ],
     "a nested column of a newer mburst": lambda: [stream(one().append_column("new", pa.array([[1]])))],
     "two schemas": lambda: [stream(one()), stream(replaced("host", pa.array(["cache-1"]).dictionary_encode()))],
     "compressed": lambda: [stream(of_one_value(1_000_000), compression="zstd")],
-    "a compressed dictionary": lambda: [stream(replaced("direction", pa.array(["z" * 10**8]).dictionary_encode()),
-                                               compression="lz4")],
+    "a compressed dictionary": lambda: [
+        stream(replaced("direction", pa.array(["z" * 10**8]).dictionary_encode()), compression="lz4")
+    ],
 }
 HEADERS = {
-    "no JSON": b"{", "a list": b"[]", "deep": b"[" * 100_000, "no table of ours": header(table="nope"),
-    "a table that is no text": header(table={}), "a rack that is no text": header(rack=3),
-    "a rack too long": header(rack="x" * 5000), "columns that are no number": header(columns=None),
-    "half a letter": header(host=chr(0xD800)), "another table": header(table="sources"),
+    "no JSON": b"{",
+    "a list": b"[]",
+    "deep": b"[" * 100_000,
+    "no table of ours": header(table="nope"),
+    "a table that is not a text": header(table={}),
+    "a rack that is not a text": header(rack=3),
+    "a rack too long": header(rack="x" * 5000),
+    "columns that are not a number": header(columns=None),
+    "half a letter": header(host=chr(0xD800)),
+    "another table": header(table="sources"),
 }
 
 
@@ -133,8 +146,8 @@ def named(err: str, path: Path) -> bool:
     return sum(str(path) in line for line in lines) == 1 and all(line.startswith("mburst: ") for line in lines)
 
 
-def count(store: Store, capsys: Any) -> tuple[int, str]:
-    """Rows of bins as `mburst sql` has them, and what it said besides."""
+def count(store: StoreFolder, capsys: Any) -> tuple[int, str]:
+    """Rows of bins as `mburst sql` has them, and what else it printed."""
     assert main(["sql", str(store.path), COUNT, "--json"]) in (0, 1)
     printed = capsys.readouterr()
     [row] = json.loads(printed.out)
@@ -142,7 +155,7 @@ def count(store: Store, capsys: Any) -> tuple[int, str]:
     return row["n"], printed.err
 
 
-def every_verb_names(store: Store, paths: list[Path], capsys: Any, sound: int) -> None:
+def every_verb_names(store: StoreFolder, paths: list[Path], capsys: Any, sound: int) -> None:
     """What asks and checks names all of PATHS and goes on; after a repair, nobody speaks of them any more."""
     pool = pa.default_memory_pool()
     before = pool.bytes_allocated()
@@ -159,8 +172,8 @@ def every_verb_names(store: Store, paths: list[Path], capsys: Any, sound: int) -
     assert main(["check", str(store.path)]) == 0
 
 
-def test_logs_that_hold_something_else(store: Store, capsys: Any) -> None:
-    tail = Tail(store.path, "bins")
+def test_logs_that_hold_something_else(store: StoreFolder, capsys: Any) -> None:
+    tail = TableFollower(store.path, "bins")
     paths = {case: put_log(store, make(), header()) for case, make in BATCHES.items()}
     paths |= {case: put_log(store, [], text) for case, text in HEADERS.items()}
     paths["longer than any"] = put_log(store, [], header())
@@ -173,7 +186,7 @@ def test_logs_that_hold_something_else(store: Store, capsys: Any) -> None:
     every_verb_names(store, list(paths.values()), capsys, SOUND + 1)
 
 
-def test_columns_of_a_newer_mburst_are_passed_over_whatever_they_are_called(store: Store, capsys: Any) -> None:
+def test_columns_of_a_newer_mburst_are_passed_over_whatever_they_are_called(store: StoreFolder, capsys: Any) -> None:
     put_log(store, [stream(one().append_column("x\"; COPY (SELECT 1) TO 'x'; --", pa.array([1])))], header())
     assert count(store, capsys) == (SOUND + 1, "")
 
@@ -181,7 +194,7 @@ def test_columns_of_a_newer_mburst_are_passed_over_whatever_they_are_called(stor
 # --- sealed files -----------------------------------------------------------------------------------------------------
 
 
-def put_sealed(store: Store, content: pa.Table | bytes, **options: Any) -> Path:
+def put_sealed(store: StoreFolder, content: pa.Table | bytes, **options: Any) -> Path:
     folder = store.path / "bins" / date_folder(T // NS_PER_DAY) / rack_folder("r1")
     draft = folder / "draft"
     if isinstance(content, bytes):
@@ -207,7 +220,7 @@ SEALED: dict[str, Callable[[], tuple[Any, dict[str, Any]]]] = {
 }
 
 
-def test_sealed_files_that_hold_something_else(store: Store, capsys: Any) -> None:
+def test_sealed_files_that_hold_something_else(store: StoreFolder, capsys: Any) -> None:
     paths = []
     for make in SEALED.values():
         content, options = make()
@@ -217,7 +230,7 @@ def test_sealed_files_that_hold_something_else(store: Store, capsys: Any) -> Non
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives a ledger to another user, which takes root")
-def test_nobody_else_says_to_root_that_a_file_was_verified(store: Store, capsys: Any) -> None:
+def test_nobody_else_says_to_root_that_a_file_was_verified(store: StoreFolder, capsys: Any) -> None:
     path = put_sealed(store, one(rack="r2"))
     verified.remember(path)
     os.chown(path.parent.parent / verified.LEDGER, 64_999, 64_999)
@@ -234,7 +247,7 @@ def page_header_lost() -> bytes:
 
 
 @pytest.mark.parametrize("content", [SEALED["no Parquet"]()[0], page_header_lost()], ids=["no Parquet", "a page lost"])
-def test_what_only_the_database_finds_is_named(store: Store, content: bytes, capsys: Any) -> None:
+def test_what_only_the_database_finds_is_named(store: StoreFolder, content: bytes, capsys: Any) -> None:
     """As of who owns the store: the ledger says that the file was verified."""
     path = put_sealed(store, content)
     verified.remember(path)

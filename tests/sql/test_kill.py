@@ -11,7 +11,7 @@ import pytest
 from killing import Killer, memory_folder, serving
 from storelib import hot_logs, rows
 
-from mburst.sql import Store, segments
+from mburst.sql import StoreFolder, segments
 from mburst.sql.format import filenames
 from mburst.sql.format.hotlog import HotLog
 
@@ -31,15 +31,15 @@ def in_memory() -> Iterator[Path]:
         yield folder
 
 
-def seen(store: Store) -> list[int]:
+def seen(store: StoreFolder) -> list[int]:
     """`bytes` of all rows, sorted, by way of what `connect` reads."""
-    found = segments.snapshot(store.path, "bins", segments.Narrow())
+    found = segments.snapshot(store.path, "bins", segments.FileSelection())
     assert found.damage == []
     tables = [*(log.rows for log in found.logs), *(pq.ParquetFile(file.path).read() for file in found.files)]
     return sorted(at for table in tables for at in table.column("bytes").to_pylist())
 
 
-def check(store: Store, acknowledged: int) -> None:
+def check(store: StoreFolder, acknowledged: int) -> None:
     """Readers see what was acknowledged (and at most one batch that was just being), as it is and when it is sealed."""
     found = seen(store)
     assert found == list(range(len(found))) and acknowledged <= len(found) <= acknowledged + 7
@@ -53,7 +53,7 @@ def test_a_writer_killed_at_every_step(killer: Killer, in_memory: Path) -> None:
     step = 0
     while True:
         step += 1
-        store = Store.create(in_memory / str(step))
+        store = StoreFolder.create(in_memory / str(step))
         answer = killer.order(store=str(store.path), work="write", step=step)
         check(store, answer["acknowledged"])
         shutil.rmtree(store.path)
@@ -64,7 +64,7 @@ def test_a_writer_killed_at_every_step(killer: Killer, in_memory: Path) -> None:
 
 
 def test_a_seal_killed_at_every_step(killer: Killer, in_memory: Path) -> None:
-    source = Store.create(in_memory / "source")
+    source = StoreFolder.create(in_memory / "source")
     for log in range(2):
         kept = HotLog(source.path, "bins", filenames.new_segment("cache-1", filenames.new_writer(), 0), "r1")
         mine = range(log * TOTAL // 2, (log + 1) * TOTAL // 2)
@@ -74,7 +74,7 @@ def test_a_seal_killed_at_every_step(killer: Killer, in_memory: Path) -> None:
     while True:
         step += 1
         shutil.copytree(source.path, in_memory / str(step))
-        store = Store.open(in_memory / str(step))
+        store = StoreFolder.open(in_memory / str(step))
         killed = killer.order(store=str(store.path), work="seal", step=step)["killed"]
         assert seen(store) == list(range(TOTAL))
         again = killer.order(store=str(store.path), work="seal", step=step // 2 + 1)["killed"]
@@ -87,17 +87,17 @@ def test_a_seal_killed_at_every_step(killer: Killer, in_memory: Path) -> None:
 
 def test_a_writer_killed_at_any_time(killer: Killer, tmp_path: Path) -> None:
     for attempt in range(8):
-        store = Store.create(tmp_path / str(attempt))
+        store = StoreFolder.create(tmp_path / str(attempt))
         answer = killer.order(store=str(store.path), work="endless", seconds=0.05 + 0.03 * attempt)
         assert answer["killed"]
         check(store, answer["acknowledged"])
 
 
 def test_the_log_of_a_writer_that_lives_is_left_alone(tmp_path: Path) -> None:
-    store = Store.create(tmp_path)
+    store = StoreFolder.create(tmp_path)
     with store.writer("bins", host="cache-1", rack="r1") as writer:
         writer.append(rows("bins", {"bytes": 0}))
-        assert Store.open(tmp_path).seal() == 0
+        assert StoreFolder.open(tmp_path).seal() == 0
         with store.writer("bins", host="cache-1", rack="r1") as other:
             other.append(rows("bins", {"bytes": 1}))
         writer.append(rows("bins", {"bytes": 2}))
@@ -106,7 +106,7 @@ def test_the_log_of_a_writer_that_lives_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_the_next_writer_seals_what_a_dead_one_left(killer: Killer, tmp_path: Path) -> None:
-    store = Store.create(tmp_path)
+    store = StoreFolder.create(tmp_path)
     answer = killer.order(store=str(store.path), work="endless", seconds=0.1)
     with store.writer("bins", host="cache-2", rack="r2") as writer:
         writer.append(rows("bins", {"host": "cache-2", "rack": "r2", "bytes": 10**9}))

@@ -20,7 +20,7 @@ from places import ROOT
 from mburst.__main__ import main
 from mburst.errors import MburstError
 from mburst.services.record import recovery
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 from mburst.sql.repair import format1
 from mburst.sql.repair.checking import check
 from mburst.sql.repair.migration import migrate
@@ -47,8 +47,10 @@ def content(folder: Path) -> dict[Path, bytes]:
 def expected(name: str) -> dict[str, dict[str, int]]:
     """What the old mburst read in its store, under the names of now, and as a store of now counts it."""
     stated = json.loads((STORES / name / "expected.json").read_text())
-    stated = {format1.TABLES.get(table, table): {format1.COLUMNS.get(column, column): value
-                                               for column, value in sums.items()} for table, sums in stated.items()}
+    stated = {
+        format1.TABLES.get(table, table): {format1.COLUMNS.get(column, column): value for column, value in sums.items()}
+        for table, sums in stated.items()
+    }
     stated |= {"gaps": {"rows": 0}, "canary": {"rows": 0}}
     stated["sources"] = {"source_port": 0, "destination_port": 0, **stated["sources"]}
     stated["probes"] = {"clock_error_ns": 0, **stated["probes"]}
@@ -65,7 +67,7 @@ def test_a_store_of_format_1_keeps_every_row(name: str, tmp_path: Path, capsys: 
     assert main(["migrate", str(STORES / name / "store"), str(tmp_path / "new")]) == 0
     assert content(STORES / name) == before, "the old store is only read"
     assert "bins: 43 rows, 377,050 bytes, the same before and after" in capsys.readouterr().out
-    found, wanted = make.expected(Store.open(tmp_path / "new")), expected(name)
+    found, wanted = make.expected(StoreFolder.open(tmp_path / "new")), expected(name)
     # The recording that was killed has its totals from its bins: 4 packets, where its row counted the first 5 bytes.
     assert found["recordings"].pop("counted_segments") == 0 and found["recordings"].pop("begun_ns") > 0
     for column, of_row, of_bins in (("packets", 5, 4), ("bytes", 5, 424), ("wire_bytes", 5, 514), ("end_ns", 0, 0)):
@@ -81,7 +83,7 @@ def test_a_store_of_format_1_keeps_every_row(name: str, tmp_path: Path, capsys: 
 def test_a_store_of_this_format_is_read_as_it_was(name: str, tmp_path: Path) -> None:
     shutil.copytree(STORES / name / "store", tmp_path / "store")
     wanted = json.loads((STORES / name / "expected.json").read_text())
-    found = make.expected(Store.open(tmp_path / "store"))
+    found = make.expected(StoreFolder.open(tmp_path / "store"))
     assert {table: {column: found[table][column] for column in sums} for table, sums in wanted.items()} == wanted
     assert check(tmp_path / "store").is_sound
 
@@ -90,7 +92,7 @@ def test_recordings_that_are_older_than_their_columns_are_put_in_order_all_the_s
     """What says how they ended came later: the older columns say it. The next recorder finds the one that was
     killed."""
     shutil.copytree(STORES / "format-2" / "store", tmp_path / "store")
-    store = Store.open(tmp_path / "store")
+    store = StoreFolder.open(tmp_path / "store")
     ends = "SELECT host, ended, complete, begun_ns > 0 FROM recordings ORDER BY 1"
     whole = ("cache-1", "finished", True, True)
     assert store.connect().execute(ends).fetchall() == [whole, ("cache-2", "", False, True)]
@@ -117,20 +119,29 @@ def test_an_attempt_that_was_killed_does_not_count_beside_the_complete_one(old: 
         again = path.with_name(earlier)
         pq.write_table(rows, again)
     migrate(old, tmp_path / "new")
-    [(packets, bins)] = Store.open(tmp_path / "new").connect().execute(
-        "SELECT (SELECT sum(packets) FROM recordings WHERE host = 'cache-1'), "
-        "(SELECT sum(packets) FROM bins WHERE host = 'cache-1')").fetchall()
+    [(packets, bins)] = (
+        StoreFolder.open(tmp_path / "new")
+        .connect()
+        .execute(
+            "SELECT (SELECT sum(packets) FROM recordings WHERE host = 'cache-1'), "
+            "(SELECT sum(packets) FROM bins WHERE host = 'cache-1')"
+        )
+        .fetchall()
+    )
     assert packets == bins == 309
 
 
-@pytest.mark.parametrize(("backend", "note", "ended", "complete"), [
-    ("file", "", "finished", True),
-    ("file", "12 packets were dropped\nthe recording was interrupted", "interrupted", False),
-    ("file", "the input ended early: a.pcap: cut off\n12 packets", "failed", False),
-    ("afpacket", "ended by SIGTERM", "stopped", True),
-    ("afpacket", "", "stopped", True),
-    ("libpcap", "the input ended early: eth0 has vanished", "failed", False),
-])
+@pytest.mark.parametrize(
+    ("backend", "note", "ended", "complete"),
+    [
+        ("file", "", "finished", True),
+        ("file", "12 packets were dropped\nthe recording was interrupted", "interrupted", False),
+        ("file", "the input ended early: a.pcap: cut off\n12 packets", "failed", False),
+        ("afpacket", "ended by SIGTERM", "stopped", True),
+        ("afpacket", "", "stopped", True),
+        ("libpcap", "the input ended early: eth0 has vanished", "failed", False),
+    ],
+)
 def test_a_recording_that_was_broken_off_is_not_complete(
     old: Path, tmp_path: Path, backend: str, note: str, ended: str, complete: bool
 ) -> None:
@@ -142,9 +153,9 @@ def test_a_recording_that_was_broken_off_is_not_complete(
     pq.write_table(rows, path)
     before = rows.filter(rows["complete"])["packets"].to_pylist()
     migrate(old, tmp_path / "new")
-    assert Store.open(tmp_path / "new").connect().execute(
-        "SELECT ended, complete, counted_segments, packets FROM recordings WHERE host = 'cache-1'").fetchall() == [
-            (ended, complete, None, *before)]
+    assert StoreFolder.open(tmp_path / "new").connect().execute(
+        "SELECT ended, complete, counted_segments, packets FROM recordings WHERE host = 'cache-1'"
+    ).fetchall() == [(ended, complete, None, *before)]
 
 
 def test_a_store_that_is_being_written_is_refused(old: Path, tmp_path: Path) -> None:
@@ -162,7 +173,7 @@ def test_a_folder_with_something_in_it_is_refused(old: Path, tmp_path: Path) -> 
         migrate(old, tmp_path / "new")
     with pytest.raises(MburstError, match="old: not empty"):
         migrate(old, old)
-    store = Store.create(tmp_path / "other")
+    store = StoreFolder.create(tmp_path / "other")
     with pytest.raises(MburstError, match="other: not empty"):
         migrate(old, store.path)
     with pytest.raises(MburstError, match="a store of format 2; only one of format 1 is migrated"):
@@ -171,8 +182,11 @@ def test_a_folder_with_something_in_it_is_refused(old: Path, tmp_path: Path) -> 
 
 def test_an_interrupted_migration_begins_again(old: Path, tmp_path: Path) -> None:
     migrate(old, tmp_path / "whole")
-    whole = {path.relative_to(tmp_path / "whole"): data for path, data in content(tmp_path / "whole").items()
-             if path.name != ".verified"}
+    whole = {
+        path.relative_to(tmp_path / "whole"): data
+        for path, data in content(tmp_path / "whole").items()
+        if path.name != ".verified"
+    }
     for files in (0, 1, 10, 21):
         new = tmp_path / str(files)
         if (child := fork()) == 0:
@@ -180,16 +194,16 @@ def test_an_interrupted_migration_begins_again(old: Path, tmp_path: Path) -> Non
             os._exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
         with pytest.raises(MburstError, match="not an mburst store"):
-            Store.open(new)
+            StoreFolder.open(new)
         migrate(old, new)
-        assert {path.relative_to(new): data for path, data in content(new).items()
-                if path.name != ".verified"} == whole
+        assert {path.relative_to(new): data for path, data in content(new).items() if path.name != ".verified"} == whole
 
 
 @pytest.mark.parametrize("damage", ["truncated", "garbage", "fifo", "empty"])
 @pytest.mark.parametrize("table", ["bins", "runs", "ports"])
-def test_a_damaged_file_is_named_and_the_others_are_migrated(old: Path, tmp_path: Path, table: str, damage: str,
-                                                             capsys: Any) -> None:
+def test_a_damaged_file_is_named_and_the_others_are_migrated(
+    old: Path, tmp_path: Path, table: str, damage: str, capsys: Any
+) -> None:
     path = next((old / table).rglob("*.parquet"))
     data = path.read_bytes()
     path.unlink()
@@ -201,7 +215,7 @@ def test_a_damaged_file_is_named_and_the_others_are_migrated(old: Path, tmp_path
     errors = capsys.readouterr().err.splitlines()
     assert len(errors) == 1 and errors[0].startswith(f"mburst: {path}: damaged: ")
     assert check(tmp_path / "new").is_sound
-    assert Store.open(tmp_path / "new").connect().execute("SELECT count(*) FROM probes").fetchall() == [(57,)]
+    assert StoreFolder.open(tmp_path / "new").connect().execute("SELECT count(*) FROM probes").fetchall() == [(57,)]
 
 
 def test_what_an_unknown_table_or_column_holds_is_said(old: Path, tmp_path: Path, capsys: Any) -> None:

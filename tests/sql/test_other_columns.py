@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from storelib import rows, write
 
-from mburst.sql import Store, sealing, tables
+from mburst.sql import StoreFolder, sealing, tables
 from mburst.sql.format import filenames
 from mburst.sql.format.hotlog import HotLog
 from mburst.sql.repair.checking import check
@@ -23,7 +23,7 @@ COLUMNS = [column.name for column in tables.columns("sources")]
 
 def older() -> pa.Table:
     """As an mburst wrote it that knew neither ports nor when a sender's last packet came."""
-    return rows("sources", {**SENDER, "source": "older", "bytes": 5}).select(COLUMNS[:-2])
+    return rows("sources", {**SENDER, "source": "older", "bytes": 5}).select(COLUMNS[: COLUMNS.index("source_port")])
 
 
 def newer() -> pa.Table:
@@ -32,44 +32,46 @@ def newer() -> pa.Table:
     return table.append_column("colour", pa.array(["red"]))
 
 
-def keep(store: Store, table: pa.Table, form: str) -> None:
+def keep(store: StoreFolder, table: pa.Table, form: str) -> None:
     segment = filenames.new_segment("cache-1", filenames.new_writer(), 0)
     if form == "hot":
         log = HotLog(store.path, "sources", segment, "r1")
         log.append(table)
         log.leave()
     else:
-        parts = sealing.Parts(store.path, "sources", "r1", segment)
+        parts = sealing.SealedParts(store.path, "sources", "r1", segment)
         parts.add(table)
         parts.publish()
 
 
 @pytest.fixture(params=["hot", "sealed"])
-def store(request: Any, tmp_path: Path) -> Store:
-    made = Store.create(tmp_path)
+def store(request: Any, tmp_path: Path) -> StoreFolder:
+    made = StoreFolder.create(tmp_path)
     write(made, "sources", {**SENDER, "source": "now", "bytes": 6})
     keep(made, older(), request.param)
     keep(made, newer(), request.param)
     return made
 
 
-def test_all_are_read_and_what_was_not_known_is_null(store: Store) -> None:
+def test_all_are_read_and_what_was_not_known_is_null(store: StoreFolder) -> None:
     found = store.connect().execute("SELECT source, bytes, source_port FROM sources ORDER BY bytes").fetchall()
     assert found == [("older", 5, None), ("now", 6, 80), ("newer", 7, 80)]
     described = store.connect().execute("DESCRIBE sources").fetchall()
     assert [row[0] for row in described] == COLUMNS
 
 
-def test_what_was_not_known_is_its_default_where_it_has_one(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_not_known_is_its_default_where_it_has_one(
+    store: StoreFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     known = tables.columns("sources")
-    with_default = (*known[:-1], replace(known[-1], default="7"))
+    with_default = tuple(replace(one, default="7") if one.name == "destination_port" else one for one in known)
     now = tables.columns
     monkeypatch.setattr(tables, "columns", lambda table: with_default if table == "sources" else now(table))
     found = store.connect().execute("SELECT destination_port FROM sources ORDER BY bytes").fetchall()
     assert found == [(7,), (443,), (443,)]
 
 
-def test_neither_is_damage_and_both_can_be_sealed(store: Store) -> None:
+def test_neither_is_damage_and_both_can_be_sealed(store: StoreFolder) -> None:
     assert check(store.path).is_sound and list(repair(store.path)) == []
     store.seal()
     assert store.connect().execute("SELECT CAST(sum(bytes) AS BIGINT) FROM sources").fetchall() == [(18,)]

@@ -14,10 +14,10 @@ from storelib import hot_logs, rows, sealed_files, write
 from mburst import machine
 from mburst.errors import MburstError
 from mburst.services.record import gaps, recovery
-from mburst.sql import Store, locks, verified
-from mburst.sql.follow import Tail
+from mburst.sql import StoreFolder, locks, verified
+from mburst.sql.follow import TableFollower
 from mburst.sql.format import filenames
-from mburst.sql.format.hotlog import About, HotLog
+from mburst.sql.format.hotlog import HotLog, LogHeader
 from mburst.sql.repair.checking import check
 
 T0 = 1_700_000_000_000_000_000
@@ -28,13 +28,15 @@ SECTOR = 512
 @pytest.fixture
 def restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Starts the machine again: its boot id is another one from then on."""
+
     def restarted() -> None:
         (tmp_path / "boot").write_text("00000000-0000-4000-8000-000000000000\n")
         monkeypatch.setattr(machine, "BOOT_ID", tmp_path / "boot")
+
     return restarted
 
 
-def dead_log(store: Store) -> tuple[Path, list[int]]:
+def dead_log(store: StoreFolder) -> tuple[Path, list[int]]:
     """The log of a writer that died; where each of its frames ends."""
     log = HotLog(store.path, "bins", filenames.new_segment("cache-1", filenames.new_writer(), 0), "r1")
     ends = [log.path.stat().st_size]
@@ -54,11 +56,15 @@ def cuts(ends: list[int]) -> list[tuple[int, int, int]]:
     size = ends[-1]
     sectors = [at for at in range(SECTOR, size, SECTOR) if at > ends[0]]
     places = {*ends, sectors[0], sectors[len(sectors) // 2], sectors[-1], size // 4096 * 4096}
-    return [(cut, length, sum(end <= cut for end in ends) - 1)
-            for cut in sorted(places) for length in (size, size + 4096) if length - cut >= 32]
+    return [
+        (cut, length, sum(end <= cut for end in ends) - 1)
+        for cut in sorted(places)
+        for length in (size, size + 4096)
+        if length - cut >= 32
+    ]
 
 
-def counted(store: Store) -> tuple[int, list[str]]:
+def counted(store: StoreFolder) -> tuple[int, list[str]]:
     """Rows, and reasons of what is damaged."""
     with store.connect() as connection:
         [(count,)] = connection.execute("SELECT count(*) FROM bins").fetchall()
@@ -66,10 +72,11 @@ def counted(store: Store) -> tuple[int, list[str]]:
 
 
 def test_an_end_that_was_never_written_is_damage_until_the_machine_has_started_again(
-        tmp_path: Path, restart: Callable[[], None]) -> None:
+    tmp_path: Path, restart: Callable[[], None]
+) -> None:
     cases = []
-    for cut, length, whole in cuts(dead_log(Store.create(tmp_path / "measured"))[1]):
-        store = Store.create(tmp_path / f"{cut}-{length}")
+    for cut, length, whole in cuts(dead_log(StoreFolder.create(tmp_path / "measured"))[1]):
+        store = StoreFolder.create(tmp_path / f"{cut}-{length}")
         path, ends = dead_log(store)
         assert ends[0] <= cut  # the header is on the disk before the log has its name
         unwritten(path, cut, length)
@@ -90,8 +97,8 @@ def test_an_end_that_was_never_written_is_damage_until_the_machine_has_started_a
 
 
 def test_it_is_read_and_followed_as_a_torn_end(tmp_path: Path, restart: Callable[[], None]) -> None:
-    store = Store.create(tmp_path / "store")
-    tail = Tail(store.path, "bins")
+    store = StoreFolder.create(tmp_path / "store")
+    tail = TableFollower(store.path, "bins")
     path, ends = dead_log(store)
     unwritten(path, ends[3], ends[-1])
     restart()
@@ -100,15 +107,19 @@ def test_it_is_read_and_followed_as_a_torn_end(tmp_path: Path, restart: Callable
     tail.close()
 
 
-@pytest.mark.parametrize("change", [
-    lambda content, ends: content[: ends[2]] + bytes(ends[3] - ends[2]) + content[ends[3] :],  # a batch behind it
-    lambda content, ends: content[: ends[2] + 40] + b"\1" + content[ends[2] + 41 : ends[3]] + bytes(4096),  # a bit
-    lambda content, ends: bytes(ends[0]) + content[ends[0] :],  # the header
-    lambda content, ends: bytes(len(content)),
-])
-def test_other_damage_stays_damage(tmp_path: Path, restart: Callable[[], None],
-                                   change: Callable[[bytes, list[int]], bytes]) -> None:
-    store = Store.create(tmp_path / "store")
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda content, ends: content[: ends[2]] + bytes(ends[3] - ends[2]) + content[ends[3] :],  # a batch behind it
+        lambda content, ends: content[: ends[2] + 40] + b"\1" + content[ends[2] + 41 : ends[3]] + bytes(4096),  # a bit
+        lambda content, ends: bytes(ends[0]) + content[ends[0] :],  # the header
+        lambda content, ends: bytes(len(content)),
+    ],
+)
+def test_other_damage_stays_damage(
+    tmp_path: Path, restart: Callable[[], None], change: Callable[[bytes, list[int]], bytes]
+) -> None:
+    store = StoreFolder.create(tmp_path / "store")
     path, ends = dead_log(store)
     path.write_bytes(change(path.read_bytes(), ends))
     restart()
@@ -117,12 +128,13 @@ def test_other_damage_stays_damage(tmp_path: Path, restart: Callable[[], None],
     assert path.exists()
 
 
-def test_a_log_that_does_not_say_its_boot_stays_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                                                        restart: Callable[[], None]) -> None:
+def test_a_log_that_does_not_say_its_boot_stays_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restart: Callable[[], None]
+) -> None:
     """As older versions wrote it, and where the kernel's boot id is hidden: then, and now."""
-    assert About.from_json(b'{"columns": 1, "format": 2, "host": "a", "rack": "r", "table": "bins"}').boot == ""
+    assert LogHeader.from_json(b'{"columns": 1, "format": 2, "host": "a", "rack": "r", "table": "bins"}').boot == ""
     for hidden_before in (True, False):
-        store = Store.create(tmp_path / f"store-{hidden_before}")
+        store = StoreFolder.create(tmp_path / f"store-{hidden_before}")
         with monkeypatch.context() as patch:
             patch.setattr(machine, "BOOT_ID", tmp_path / ("hidden" if hidden_before else "former"))
             (tmp_path / "former").write_text("former\n")
@@ -137,14 +149,16 @@ def test_a_log_that_does_not_say_its_boot_stays_damaged(tmp_path: Path, monkeypa
 
 def test_what_else_may_be_blank_harms_nothing(tmp_path: Path, restart: Callable[[], None]) -> None:
     """An empty log, drafts, a ledger and a lock of zeros."""
-    store = Store.create(tmp_path / "store")
+    store = StoreFolder.create(tmp_path / "store")
     write(store, "bins", {"ts_ns": T0})
     [sealed] = sealed_files(store, "bins")
     empty, _ = dead_log(store)
     empty.write_bytes(b"")
-    drafts = [store.path / "hot" / "bins" / f"{filenames.new_segment('a', filenames.new_writer(), 0)}.new",
-              sealed.with_name(f"{filenames.new_segment('a', filenames.new_writer(), 0)}.0.tmp"),
-              store.path / ".mburst.json.0123"]
+    drafts = [
+        store.path / "hot" / "bins" / f"{filenames.new_segment('a', filenames.new_writer(), 0)}.new",
+        sealed.with_name(f"{filenames.new_segment('a', filenames.new_writer(), 0)}.0.tmp"),
+        store.path / ".mburst.json.0123",
+    ]
     for draft in drafts:
         draft.write_bytes(bytes(4096))
         os.utime(draft, (0, 0))
@@ -163,14 +177,30 @@ def test_what_else_may_be_blank_harms_nothing(tmp_path: Path, restart: Callable[
     assert verified.unverified([sealed]) == {}
 
 
-def test_a_hidden_boot_id_is_no_power_cut_and_compares_with_nothing(tmp_path: Path,
-                                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hidden_boot_id_is_no_power_cut_and_compares_with_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert (gaps.cause("another", ""), gaps.cause(machine.boot_id(), ""), gaps.cause(None, "failed")) == (
-        "power", "killed", "failed")
+        "power",
+        "killed",
+        "failed",
+    )
     monkeypatch.setattr(machine, "BOOT_ID", tmp_path / "hidden")
     assert (machine.boot_id(), gaps.cause("another", ""), gaps.cause("", "")) == ("", "killed", "killed")
-    row = {"boot_id": "", "interface_id": "1/1", "begun_packets": 5, "begun_bytes": 5, "packets": 1, "bytes": 1,
-           "dropped": 0, "late": 0, "late_bytes": 0, "backend": "libpcap", "filter": "", "quality": 0}
+    row = {
+        "boot_id": "",
+        "interface_id": "1/1",
+        "begun_packets": 5,
+        "begun_bytes": 5,
+        "packets": 1,
+        "bytes": 1,
+        "dropped": 0,
+        "late": 0,
+        "late_bytes": 0,
+        "backend": "libpcap",
+        "filter": "",
+        "quality": 0,
+    }
     packets, _, why = gaps.missed(row, row | {"begun_packets": 9}, 1)
     assert packets is None and "does not report whether it was restarted" in why
     assert gaps.missed(row | {"boot_id": "a"}, row | {"boot_id": "a", "begun_packets": 9}, 1)[0] == 3

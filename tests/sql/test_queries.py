@@ -15,7 +15,7 @@ from storelib import write
 
 from mburst.__main__ import main
 from mburst.errors import UsageError
-from mburst.sql import Store, names, text
+from mburst.sql import StoreFolder, names, text
 from mburst.sql.named import FOLDER, about
 
 MS = 1_000_000
@@ -34,9 +34,9 @@ def ask(capsys: pytest.CaptureFixture[str]) -> Ask:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
+def store(tmp_path: Path) -> StoreFolder:
     """10 ms at 1 Gb/s in bins of 100 µs, of which three carry something; two senders and `other`."""
-    store = Store.create(tmp_path / "store")
+    store = StoreFolder.create(tmp_path / "store")
     write(
         store,
         "recordings",
@@ -84,14 +84,14 @@ def store(tmp_path: Path) -> Store:
     return store
 
 
-def answer(store: Store, name: str) -> list[dict[str, Any]]:
+def answer(store: StoreFolder, name: str) -> list[dict[str, Any]]:
     result = store.connect().execute(text(name))
     return [dict(zip([column[0] for column in result.description], row, strict=True)) for row in result.fetchall()]
 
 
 def test_every_file_is_a_query_that_runs_on_an_empty_store_and_says_what_it_answers(tmp_path: Path) -> None:
-    store = Store.create(tmp_path)
-    assert names() == sorted(path.stem for path in FOLDER.iterdir())
+    store = StoreFolder.create(tmp_path)
+    assert names() == sorted(path.stem for path in FOLDER.glob("*.sql"))
     for name in names():
         assert answer(store, name) == []
         assert re.fullmatch(r"[A-Z].{20,}[^.]\.", about(name))
@@ -100,7 +100,7 @@ def test_every_file_is_a_query_that_runs_on_an_empty_store_and_says_what_it_answ
     assert "senders" in caught.value.hint
 
 
-def test_runs(store: Store) -> None:
+def test_runs(store: StoreFolder) -> None:
     (run,) = answer(store, "recordings")
     assert run["utilization"] == pytest.approx(20_700 * 8 / 0.009999994 / 1e9)
     assert (run["quality"], run["dropped"], run["complete"]) == (["hw", "drops"], 3, True)
@@ -108,13 +108,13 @@ def test_runs(store: Store) -> None:
 
 
 def test_runs_that_have_not_begun(tmp_path: Path) -> None:
-    store = Store.create(tmp_path)
+    store = StoreFolder.create(tmp_path)
     write(store, "recordings", {"complete": False, "link_bps": None})
     (run,) = answer(store, "recordings")
     assert (run["start"], run["seconds"], run["utilization"], run["complete"]) == (None, None, None, False)
 
 
-def test_senders(store: Store) -> None:
+def test_senders(store: StoreFolder) -> None:
     found = answer(store, "senders")
     assert [(row["source"], row["bytes"], row["packets"], row["members"]) for row in found] == [
         ("a", 15_000, 2, 1),
@@ -125,7 +125,7 @@ def test_senders(store: Store) -> None:
     assert (found[0]["first_ns"], found[0]["last_ns"]) == (T0 + 1, T0 + MS + 9)
 
 
-def test_utilization(store: Store) -> None:
+def test_utilization(store: StoreFolder) -> None:
     assert [
         (row["start_ns"], row["utilization"], row["bytes"], row["packets"], row["quality"])
         for row in answer(store, "utilization")
@@ -135,7 +135,7 @@ def test_utilization(store: Store) -> None:
     ]
 
 
-def test_distribution(store: Store) -> None:
+def test_distribution(store: StoreFolder) -> None:
     """Of 100 bins one is full (12,500 bytes in 100 µs at 1 Gb/s), one is half full, one carries 15 %, 97 are empty."""
     assert [(row["from_utilization"], row["bins"], row["share_of_time"]) for row in answer(store, "distribution")] == [
         (0.0, 97, 0.97),
@@ -148,23 +148,19 @@ def test_distribution(store: Store) -> None:
 # --- mburst sql -----------------------------------------------------------------------------------------------------
 
 
-def test_without_a_query_the_names_are_listed(ask: Ask, store: Store) -> None:
+def test_without_a_query_the_names_are_listed(ask: Ask, store: StoreFolder) -> None:
     code, out, err = ask("sql", store.path)
     assert (code, err) == (0, "")
     assert all(re.search(rf"^{name} +{re.escape(about(name))}$", out, re.MULTILINE) for name in names())
 
 
-def test_a_name_a_select_and_several_statements(ask: Ask, store: Store) -> None:
+def test_a_name_a_select_and_several_statements(ask: Ask, store: StoreFolder) -> None:
     assert ask("sql", store.path, "senders")[1].splitlines()[1].split()[3:6] == ["a", "15000", "2"]
     assert ask("sql", store.path, "SELECT sum(bytes) AS n FROM bins") == (0, "    n\n20400\n", "")
-    assert ask("sql", store.path, "SET VARIABLE x = 7; SELECT getvariable('x') AS x") == (
-        0,
-        "x\n7\n",
-        "",
-    )
+    assert ask("sql", store.path, "SET VARIABLE x = 7; SELECT getvariable('x') AS x") == (0, "x\n7\n", "")
 
 
-def test_formats(ask: Ask, store: Store) -> None:
+def test_formats(ask: Ask, store: StoreFolder) -> None:
     values = "NULL AS nothing, 1.5 AS d, [1, 2] AS l, 'a,b\"' AS t"
     query = f"SELECT source, bytes, {values} FROM sources ORDER BY bytes DESC LIMIT 2"
     wanted = [
@@ -181,14 +177,14 @@ def test_formats(ask: Ask, store: Store) -> None:
     assert table[1:] == ['a       10000  -        1.5  1, 2  a,b"', 'a        5000  -        1.5  1, 2  a,b"']
 
 
-def test_a_result_without_rows(ask: Ask, store: Store) -> None:
+def test_a_result_without_rows(ask: Ask, store: StoreFolder) -> None:
     query = "SELECT ts_ns, bytes FROM bins WHERE false"
     assert ask("sql", store.path, query) == (0, "ts_ns  bytes\n", "")
     assert ask("sql", store.path, query, "--csv") == (0, "ts_ns,bytes\n", "")
     assert json.loads(ask("sql", store.path, query, "--json")[1]) == []
 
 
-def test_many_rows_come_in_pieces(ask: Ask, store: Store) -> None:
+def test_many_rows_come_in_pieces(ask: Ask, store: StoreFolder) -> None:
     lines = ask("sql", store.path, "SELECT i, i * 1000 AS k FROM range(25000) AS t(i)")[1].splitlines()
     assert len(lines) == 25_001 and lines[-1].split() == ["24999", "24999000"]
 
@@ -211,7 +207,7 @@ def test_many_rows_come_in_pieces(ask: Ask, store: Store) -> None:
     ],
 )
 def test_what_fails_fails_in_one_line(
-    ask: Ask, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str, code: int, words: str
+    ask: Ask, store: StoreFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str, code: int, words: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     got, out, err = ask("sql", store.path, query)

@@ -13,27 +13,30 @@ from storelib import hot_logs, rows, sealed_files, write
 from test_checking import T0, flip, left_hot
 
 from mburst.__main__ import main
-from mburst.sql import Store, disk, sealing
+from mburst.sql import StoreFolder, disk, sealing
 from mburst.sql.format import frames
 from mburst.sql.repair.checking import check
 from mburst.sql.repair.repair import repair
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    made = Store.create(tmp_path / "store")
+def store(tmp_path: Path) -> StoreFolder:
+    made = StoreFolder.create(tmp_path / "store")
     write(made, "bins", {"ts_ns": T0, "bytes": 7_000_000}, {"host": "cache-2", "ts_ns": T0, "bytes": 9_000_000})
     return made
 
 
-def total(store: Store) -> int:
+def total(store: StoreFolder) -> int:
     return store.connect().execute("SELECT CAST(coalesce(sum(bytes), 0) AS BIGINT) FROM bins").fetchall()[0][0]
 
 
 def content(folder: Path) -> dict[str, bytes]:
     """Every file but the ledgers, which anybody may write."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*")
-            if path.is_file() and path.name != ".verified"}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != ".verified"
+    }
 
 
 def frame_at(log: Path, number: int) -> int:
@@ -46,7 +49,7 @@ def frame_at(log: Path, number: int) -> int:
 
 
 @pytest.mark.parametrize(("number", "saved"), [(1, 110), (2, 101), (3, 11), (0, 111)])
-def test_the_good_batches_of_a_damaged_log_are_saved(store: Store, number: int, saved: int, capsys: Any) -> None:
+def test_the_good_batches_of_a_damaged_log_are_saved(store: StoreFolder, number: int, saved: int, capsys: Any) -> None:
     log = left_hot(store)
     flip(log, frame_at(log, number) + 3)
     before = log.read_bytes()
@@ -59,7 +62,7 @@ def test_the_good_batches_of_a_damaged_log_are_saved(store: Store, number: int, 
     assert store.connect().execute("SELECT DISTINCT rack FROM bins").fetchall() == [("r1",)]
 
 
-def test_a_sealed_file_is_moved_and_its_neighbours_stay(store: Store, capsys: Any) -> None:
+def test_a_sealed_file_is_moved_and_its_neighbours_stay(store: StoreFolder, capsys: Any) -> None:
     path, other = sorted(sealed_files(store, "bins"))
     flip(path, 30)
     before = path.read_bytes()
@@ -72,7 +75,7 @@ def test_a_sealed_file_is_moved_and_its_neighbours_stay(store: Store, capsys: An
     assert main(["repair", str(store.path)]) == 0 and "nothing is damaged" in capsys.readouterr().out
 
 
-def test_nothing_that_was_set_aside_is_overwritten(store: Store) -> None:
+def test_nothing_that_was_set_aside_is_overwritten(store: StoreFolder) -> None:
     path = sorted(sealed_files(store, "bins"))[0]
     aside = store.path / "damaged" / path.relative_to(store.path)
     aside.parent.mkdir(parents=True)
@@ -83,7 +86,7 @@ def test_nothing_that_was_set_aside_is_overwritten(store: Store) -> None:
     assert aside.read_text() == "an earlier one" and aside.with_name(f"{aside.name}.2").read_bytes() == before
 
 
-def test_the_log_of_a_live_writer_is_left_alone(store: Store, capsys: Any) -> None:
+def test_the_log_of_a_live_writer_is_left_alone(store: StoreFolder, capsys: Any) -> None:
     with store.writer("bins", "cache-1", "r1") as writer:
         writer.append(rows("bins", {"ts_ns": T0}))
         [log] = hot_logs(store, "bins")
@@ -94,29 +97,36 @@ def test_the_log_of_a_live_writer_is_left_alone(store: Store, capsys: Any) -> No
 
 
 @pytest.mark.parametrize("marker", [b"", b"\xff", b"[]"])
-def test_a_damaged_marker_is_kept_and_replaced(store: Store, marker: bytes) -> None:
+def test_a_damaged_marker_is_kept_and_replaced(store: StoreFolder, marker: bytes) -> None:
     (store.path / "mburst.json").write_bytes(marker)
     list(repair(store.path))
-    assert total(Store.open(store.path)) == 16_000_000 and check(store.path).is_sound
+    assert total(StoreFolder.open(store.path)) == 16_000_000 and check(store.path).is_sound
     assert len(list((store.path / "damaged").iterdir())) == 1
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero")])
 @pytest.mark.parametrize("where", ["sealed", "hot", "marker"])
-def test_what_is_no_file_is_moved_without_being_opened(store: Store, make: Any, where: str) -> None:
-    path = {"sealed": sealed_files(store, "bins")[0], "hot": left_hot(store),
-            "marker": store.path / "mburst.json"}[where]
+def test_what_is_no_file_is_moved_without_being_opened(store: StoreFolder, make: Any, where: str) -> None:
+    path = {"sealed": sealed_files(store, "bins")[0], "hot": left_hot(store), "marker": store.path / "mburst.json"}[
+        where
+    ]
     path.unlink()
     make(path)
     list(repair(store.path))
     assert check(store.path).is_sound
-    Store.open(store.path).connect()
+    StoreFolder.open(store.path).connect()
 
 
 # --- killed at any step -----------------------------------------------------------------------------------------------
 
-STEPS: list[tuple[Any, str]] = [(os, "rename"), (os, "fsync"), (os, "mkdir"), (os, "unlink"), (disk, "sync"),
-                                (sealing, "publish_log")]
+STEPS: list[tuple[Any, str]] = [
+    (os, "rename"),
+    (os, "fsync"),
+    (os, "mkdir"),
+    (os, "unlink"),
+    (disk, "sync"),
+    (sealing, "publish_log"),
+]
 
 
 def killed_after(steps: int, work: Callable[[], object]) -> bool:
@@ -144,7 +154,7 @@ def killed_after(steps: int, work: Callable[[], object]) -> bool:
 
 def test_a_repair_that_is_killed_at_any_step_is_finished_by_the_next(tmp_path: Path) -> None:
     for steps in range(60):
-        store = Store.create(tmp_path / str(steps))
+        store = StoreFolder.create(tmp_path / str(steps))
         write(store, "bins", {"ts_ns": T0, "bytes": 7_000_000}, {"host": "cache-2", "ts_ns": T0, "bytes": 9_000_000})
         log, path = left_hot(store), sorted(sealed_files(store, "bins"))[0]
         flip(log, frame_at(log, 2) + 3)

@@ -17,9 +17,9 @@ from mburst.agent.metrics.exporter import Exporter
 from mburst.agent.metrics.meter import Meter
 from mburst.analysis.bursts.find import BurstDefinition
 from mburst.errors import MburstError
-from mburst.sql import Store, writer
+from mburst.sql import StoreFolder, writer
 from mburst.sql.format import filenames
-from mburst.sql.sealing import Parts
+from mburst.sql.sealing import SealedParts
 from mburst.sql.tables import ORDER, arrow_schema
 
 sys.path.insert(0, str(ROOT / "tests" / "data" / "stores"))
@@ -30,25 +30,31 @@ SAID_S = 10.0  # within which it is promised
 
 def row(table: str) -> pa.Table:
     """A row with something in every column."""
-    return pa.Table.from_pylist([make.row(table, 0) | {"host": "cache-1", "rack": "r 1"}]).select(
-        arrow_schema(table).names).cast(arrow_schema(table))
+    return (
+        pa.Table.from_pylist([make.row(table, 0) | {"host": "cache-1", "rack": "r 1"}])
+        .select(arrow_schema(table).names)
+        .cast(arrow_schema(table))
+    )
 
 
-def oldest_hot_logs(store: Store) -> dict[str, float]:
+def oldest_hot_logs(store: StoreFolder) -> dict[str, float]:
     """What the metrics say of tables that are not sealed."""
-    [waiting] = [metric for metric in Exporter(Meter(store, BurstDefinition())).collect()
-                 if metric.name == "mburst_oldest_hot_log_age_seconds"]
+    [waiting] = [
+        metric
+        for metric in Exporter(Meter(store, BurstDefinition())).collect()
+        if metric.name == "mburst_oldest_hot_log_age_seconds"
+    ]
     return {sample.labels["table"]: sample.value for sample in waiting.samples}
 
 
 def test_every_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
     assert writer.RETRY_S < SAID_S
     monkeypatch.setattr(writer, "RETRY_S", 0.05)
-    store = Store.create(tmp_path / "store")
+    store = StoreFolder.create(tmp_path / "store")
     writers = {}
     for table in ORDER:
         (store.path / table).write_text("in the way")
-        writers[table] = writer.Writer(store.path, table, "cache-1", "r 1", roll_rows=1)
+        writers[table] = writer.TableWriter(store.path, table, "cache-1", "r 1", roll_rows=1)
         writers[table].append(row(table))
     reported: list[str] = []
 
@@ -76,9 +82,10 @@ def test_every_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
 
 def test_a_log_of_a_dead_writer_that_cannot_be_sealed_is_said(tmp_path: Path, capfd: Any) -> None:
     """By the writer that tries as it ends; its own rows are of another rack, and are sealed."""
-    store = Store.create(tmp_path / "store")
-    left = writer.HotLog(store.path, "bins", writer.filenames.new_segment("cache-2", writer.filenames.new_writer(), 0),
-                         "r2")
+    store = StoreFolder.create(tmp_path / "store")
+    left = writer.HotLog(
+        store.path, "bins", writer.filenames.new_segment("cache-2", writer.filenames.new_writer(), 0), "r2"
+    )
     left.append(row("bins").set_column(2, "rack", pa.array(["r2"])))
     left.leave()
     day = make.T0 // (86_400 * 10**9)
@@ -97,7 +104,7 @@ def test_a_log_of_a_dead_writer_that_cannot_be_sealed_is_said(tmp_path: Path, ca
 
 
 def test_what_is_left_is_raised_at_the_end(tmp_path: Path) -> None:
-    store, reported = Store.create(tmp_path / "store"), list[MburstError]()
+    store, reported = StoreFolder.create(tmp_path / "store"), list[MburstError]()
     own = store.writer("gnmi_events", on_trouble=reported.append)
     own.append(row("gnmi_events"))
     (store.path / "gnmi_events").write_text("in the way")
@@ -111,9 +118,9 @@ def test_what_is_left_is_raised_at_the_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["link", "file", "draft of another"])
 def test_a_draft_that_is_there_is_not_written(tmp_path: Path, kind: str) -> None:
     """Two who seal one segment, or a link in the way: an error, and what is there stays as it is."""
-    store = Store.create(tmp_path / "store")
+    store = StoreFolder.create(tmp_path / "store")
     segment = filenames.new_segment("cache-1", filenames.new_writer(), 0)
-    first, second = (Parts(store.path, "bins", "r 1", segment) for _ in range(2))
+    first, second = (SealedParts(store.path, "bins", "r 1", segment) for _ in range(2))
     elsewhere = tmp_path / "elsewhere"
     elsewhere.write_text("kept")
     first.add(row("bins"))
@@ -128,5 +135,6 @@ def test_a_draft_that_is_there_is_not_written(tmp_path: Path, kind: str) -> None
     if kind == "draft of another":
         first.publish()
         with store.connect() as connection:
-            assert connection.execute("SELECT (SELECT count(*) FROM bins), (SELECT count(*) FROM damaged_files)"
-                                      ).fetchall() == [(1, 0)]
+            assert connection.execute(
+                "SELECT (SELECT count(*) FROM bins), (SELECT count(*) FROM damaged_files)"
+            ).fetchall() == [(1, 0)]

@@ -13,7 +13,7 @@ from storelib import rows
 from waiting import wait_for
 
 from mburst.errors import MburstError
-from mburst.sql import Store, disk
+from mburst.sql import StoreFolder, disk
 from mburst.units import parse_duration
 
 SENDER = {"first_ns": 1, "last_ns": 2}
@@ -50,7 +50,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
 
 
 def test_a_log_does_not_wait_for_another(tmp_path: Path, slow: Disk) -> None:
-    store, slow.slow = Store.create(tmp_path / "store"), {"sources"}
+    store, slow.slow = StoreFolder.create(tmp_path / "store"), {"sources"}
     reported: list[MburstError] = []
     with store.writer("sources", on_trouble=reported.append) as waiting, store.writer("bins", rack="r1") as writer:
         waiting.append(rows("sources", {**SENDER, "rack": ""}))
@@ -63,10 +63,12 @@ def test_a_log_does_not_wait_for_another(tmp_path: Path, slow: Disk) -> None:
 
 
 def test_rows_at_risk_are_said_while_they_are_and_how_long_it_was_in_the_end(tmp_path: Path, slow: Disk) -> None:
-    store, slow.slow = Store.create(tmp_path / "store"), {"bins", "sources"}
+    store, slow.slow = StoreFolder.create(tmp_path / "store"), {"bins", "sources"}
     reported: list[MburstError] = []
-    with store.writer("bins", rack="r1", on_trouble=reported.append) as bins, \
-            store.writer("sources", rack="r1", on_trouble=reported.append) as sources:
+    with (
+        store.writer("bins", rack="r1", on_trouble=reported.append) as bins,
+        store.writer("sources", rack="r1", on_trouble=reported.append) as sources,
+    ):
         begun = time.monotonic()
         bins.append(rows("bins", {}))
         sources.append(rows("sources", SENDER))
@@ -74,8 +76,9 @@ def test_rows_at_risk_are_said_while_they_are_and_how_long_it_was_in_the_end(tmp
         slow.let.set()
         wait_for(lambda: len(slow.synced) >= 2)
         passed = time.monotonic() - begun
-    seconds = [parse_duration(str(error).split(" rows of ")[1].split(",")[0].replace(" ", "")) / 1e9 
-               for error in reported]
+    seconds = [
+        parse_duration(str(error).split(" rows of ")[1].split(",")[0].replace(" ", "")) / 1e9 for error in reported
+    ]
     assert seconds == sorted(seconds) and seconds[0] >= disk.SYNC_S and seconds[-1] <= passed + 0.01
     assert len(seconds) <= 4 + passed / disk.SYNC_S  # both logs are one spell
     assert all(str(store.path) in str(error) and "power cut" in str(error) and error.hint for error in reported)
@@ -84,7 +87,7 @@ def test_rows_at_risk_are_said_while_they_are_and_how_long_it_was_in_the_end(tmp
 def test_a_disk_in_time_is_not_mentioned(tmp_path: Path, slow: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk, "SYNC_S", 60.0)
     reported: list[MburstError] = []
-    with Store.create(tmp_path / "store").writer("bins", rack="r1", on_trouble=reported.append) as writer:
+    with StoreFolder.create(tmp_path / "store").writer("bins", rack="r1", on_trouble=reported.append) as writer:
         for count in range(1, 4):
             writer.append(rows("bins", {}))
             wait_for(lambda: len(slow.synced) >= count)  # noqa: B023
@@ -92,7 +95,7 @@ def test_a_disk_in_time_is_not_mentioned(tmp_path: Path, slow: Disk, monkeypatch
 
 
 def test_a_sync_that_fails_ends_the_writer(tmp_path: Path, slow: Disk) -> None:
-    store, slow.broken = Store.create(tmp_path / "store"), {"bins"}
+    store, slow.broken = StoreFolder.create(tmp_path / "store"), {"bins"}
     writer = store.writer("bins", rack="r1", on_trouble=lambda error: None)
     with pytest.raises(MburstError, match="Input/output error"):
         for _ in range(1000):
@@ -104,7 +107,7 @@ def test_a_sync_that_fails_ends_the_writer(tmp_path: Path, slow: Disk) -> None:
 
 def test_logs_that_end_leave_no_thread(tmp_path: Path, slow: Disk) -> None:
     before = threading.active_count()
-    store = Store.create(tmp_path / "store")
+    store = StoreFolder.create(tmp_path / "store")
     for _ in range(20):
         with store.writer("bins", rack="r1") as writer:
             writer.append(rows("bins", {}))

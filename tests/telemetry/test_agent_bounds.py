@@ -45,10 +45,12 @@ def test_clients_that_read_nothing_hold_up_nobody():
 
 
 @contextlib.asynccontextmanager
-async def serving(lines: list[str]) -> AsyncIterator[tuple[str, server.Agent]]:
+async def serving(lines: list[str]) -> AsyncIterator[tuple[str, server.TargetServer]]:
     """An agent in this process: (address, agent)."""
     watermarks = Watermarks(["lo"])
-    made = server.Agent(Tree(["lo"], watermarks, {}, None), server.Entry(Address("127.0.0.1", 0)), lines.append)
+    made = server.TargetServer(
+        Tree(["lo"], watermarks, {}, None), server.Endpoint(Address("127.0.0.1", 0)), lines.append
+    )
     address = await made.start()
     watermarks.start()
     task = asyncio.create_task(made.serve())
@@ -66,7 +68,7 @@ def test_a_client_that_takes_nothing_is_given_up(monkeypatch):
     waiting = 0
     most = 0
 
-    class Counted(writer.Writer):
+    class Counted(writer.MessageWriter):
         async def send(self, message: Any) -> None:
             nonlocal waiting, most
             waiting += 1
@@ -76,7 +78,7 @@ def test_a_client_that_takes_nothing_is_given_up(monkeypatch):
             finally:
                 waiting -= 1
 
-    monkeypatch.setattr(server, "Writer", Counted)
+    monkeypatch.setattr(server, "MessageWriter", Counted)
     lines: list[str] = []
     asked = request(**fast())
     for _ in range(99):
@@ -228,7 +230,7 @@ def test_queues_that_cannot_be_read_end_the_agent(monkeypatch):
 
     async def work() -> None:
         watermarks = Watermarks(["lo"])
-        made = server.Agent(Tree(["lo"], watermarks, {}, None), server.Entry(Address("127.0.0.1", 0)), print)
+        made = server.TargetServer(Tree(["lo"], watermarks, {}, None), server.Endpoint(Address("127.0.0.1", 0)), print)
         watermarks.failed = made.fail
         monkeypatch.setattr(watermarks, "_read_on", lambda: 1 / 0)
         await made.start()
@@ -244,7 +246,7 @@ def test_an_agent_whose_service_or_door_ends_says_so(monkeypatch):
 
     async def work(break_it: Any) -> None:
         watermarks = Watermarks(["lo"])
-        made = server.Agent(Tree(["lo"], watermarks, {}, None), server.Entry(Address("127.0.0.1", 0)), print)
+        made = server.TargetServer(Tree(["lo"], watermarks, {}, None), server.Endpoint(Address("127.0.0.1", 0)), print)
         await made.start()
         watermarks.start()
         try:
@@ -253,16 +255,16 @@ def test_an_agent_whose_service_or_door_ends_says_so(monkeypatch):
         finally:
             watermarks.close()
 
-    def end_service(made: server.Agent) -> None:
+    def end_service(made: server.TargetServer) -> None:
         made.ending = asyncio.ensure_future(made._server.stop(None))  # type: ignore[attr-defined]
 
     with pytest.raises(MburstError, match="has stopped serving"):
         asyncio.run(work(end_service))
 
-    async def broken(self: door.Door) -> None:
+    async def broken(self: door.ConnectionRelay) -> None:
         raise RuntimeError("no more")
 
-    monkeypatch.setattr(door.Door, "serve", broken)
+    monkeypatch.setattr(door.ConnectionRelay, "serve", broken)
     with pytest.raises(RuntimeError, match="no more"):
         asyncio.run(work(lambda made: None))
 
@@ -293,7 +295,7 @@ def test_a_failure_inside_ends_the_call_with_a_status(monkeypatch):
 
 
 def test_what_a_client_sends_at_once_is_relayed(tmp_path):
-    """Python 3.11.2 reads on although it was told to pause as the connection was made."""
+    """Python 3.11.2 reads on although it was asked to pause as the connection was made."""
 
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(await reader.readexactly(5))
@@ -301,7 +303,7 @@ def test_what_a_client_sends_at_once_is_relayed(tmp_path):
 
     async def answers() -> list[bytes]:
         inner = await asyncio.start_unix_server(echo, tmp_path / "inner")
-        way_in = door.Door(server.listen(Address("127.0.0.1", 0)), None, print)
+        way_in = door.ConnectionRelay(server.listen(Address("127.0.0.1", 0)), None, print)
         way_in.inner = str(tmp_path / "inner")
         serving = asyncio.create_task(way_in.serve())
         came = []

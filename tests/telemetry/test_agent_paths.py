@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mburst.gnmi_target import changes, requests, schema
-from mburst.gnmi_target.changes import Changes
+from mburst.gnmi_target.changes import DepthChanges
 from mburst.gnmi_target.encoding import subtree, typed
 from mburst.gnmi_target.log import LINES, Log
-from mburst.gnmi_target.schema import COUNTER, Refused, checked_path, matched
-from mburst.gnmi_target.tree import Leaf
+from mburst.gnmi_target.schema import COUNTER, RequestRefused, checked_path, matched
+from mburst.gnmi_target.tree import ServedLeaf
 from mburst.telemetry.gnmi import messages
 from mburst.telemetry.gnmi.path import PathName, Steps, as_message, parse
 from mburst.telemetry.gnmi.values import leaves
@@ -89,14 +89,14 @@ def test_origins_and_modules(text, origin):
      ("/" + "/".join(["*"] * 40), "steps"), ("/".join(["...", "*"] * 16), "not supported")],
 )  # fmt: skip
 def test_what_is_not_served_is_refused_by_name(text, word):
-    with pytest.raises(Refused, match=re.escape(word)) as caught:
+    with pytest.raises(RequestRefused, match=re.escape(word)) as caught:
         checked(text)
     assert caught.value.code == "INVALID_ARGUMENT"
 
 
 def test_prefix_and_path_are_one_and_have_one_origin():
     assert checked("interface[name=x]", "/interfaces") == checked("/interfaces/interface[name=x]")
-    with pytest.raises(Refused, match="different origins"):
+    with pytest.raises(RequestRefused, match="different origins"):
         checked("openconfig:/interface", "cli:/interfaces")
 
 
@@ -111,7 +111,7 @@ def test_any_request_is_refused_or_understood(data):
             continue
         try:
             read(request)
-        except Refused as refusal:
+        except RequestRefused as refusal:
             assert str(refusal) and refusal.code in ("INVALID_ARGUMENT", "UNIMPLEMENTED", "RESOURCE_EXHAUSTED")
 
 
@@ -119,7 +119,7 @@ def test_any_request_is_refused_or_understood(data):
 def test_numbers_that_gnmi_does_not_have(field):
     asked = messages.SubscriptionList(**{"encoding": 2, field: 77})
     asked.subscription.add()
-    with pytest.raises(Refused, match="77"):
+    with pytest.raises(RequestRefused, match="77"):
         requests.subscription(asked)
 
 
@@ -144,7 +144,7 @@ def test_a_tree_of_json_has_all_its_leaves_again(values, depth, encoding):
     below = {steps: value for steps, value in values.items() if steps[: len(top)] == top}
     if next(iter(values)) == top:
         below = {top: below[top]}
-    made = subtree(top, [(Leaf(steps, COUNTER, lambda: None), value) for steps, value in below.items()], encoding)
+    made = subtree(top, [(ServedLeaf(steps, COUNTER, lambda: None), value) for steps, value in below.items()], encoding)
     document = json.loads(made.json_val if encoding == "JSON" else made.json_ietf_val)
     if top in below:
         assert document == (below[top] if encoding == "JSON" else str(below[top]))
@@ -172,7 +172,7 @@ QUEUES = [("p1", "0"), ("p2", "0")]
 
 async def taken(readings: list[tuple[int, int]], **options: Any) -> list[changes.Depth]:
     """What comes of readings (queue, depth), one a nanosecond."""
-    made = Changes(QUEUES, asyncio.get_running_loop(), **options)
+    made = DepthChanges(QUEUES, asyncio.get_running_loop(), **options)
     for ts_ns, (queue, depth) in enumerate(readings, 1):
         made.add(QUEUES[queue], ts_ns, depth)
     made._ready.set()

@@ -13,26 +13,40 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mburst.errors import UsageError
+from mburst.sent_burst import SentBurst
 from mburst.telemetry.canary import plan as canary_plan
 from mburst.telemetry.canary import sender as canary_sender
-from mburst.telemetry.canary.plan import SECOND, Cell, Frames, Pace, Plan, planned
+from mburst.telemetry.canary.plan import SECOND, BurstShape, CanaryPlan, Frames, Pace, planned
 from mburst.telemetry.probe.targets import resolve
 
 FRAMES = Frames.of(1500, 4)
 RUN = bytes(range(8))
 
 
-def plan_of(cells: list[Cell], count: int = 1, link_bps: int = 10**9, **changed: object) -> Plan:
-    return Plan(**{"cells": tuple(cells), "count": count, "link_bps": link_bps, "share": 0.05, "gap_ns": 10**6,
-                   "frames": FRAMES, **changed})  # type: ignore[arg-type]
+def plan_of(cells: list[BurstShape], count: int = 1, link_bps: int = 10**9, **changed: object) -> CanaryPlan:
+    return CanaryPlan(
+        **{
+            "cells": tuple(cells),
+            "count": count,
+            "link_bps": link_bps,
+            "share": 0.05,
+            "gap_ns": 10**6,
+            "frames": FRAMES,
+            **changed,
+        }
+    )  # type: ignore[arg-type]
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.lists(st.integers(100, 400_000), min_size=1, max_size=60), st.floats(0.01, 0.25), st.integers(0, 10**7),
-       st.integers(0, 2**32))
+@given(
+    st.lists(st.integers(100, 400_000), min_size=1, max_size=60),
+    st.floats(0.01, 0.25),
+    st.integers(0, 10**7),
+    st.integers(0, 2**32),
+)
 def test_no_second_has_more_than_the_share(sizes: list[int], share: float, took: int, seed: int) -> None:
     """Against a sum over every second that begins or ends with a burst."""
-    plan = plan_of([Cell(100, 0)], share=share)
+    plan = plan_of([BurstShape(100, 0)], share=share)
     sizes = [size for size in sizes if FRAMES.wire_bytes(size) <= plan.budget] or [100]
     pace, now, sent = Pace(plan, random.Random(seed)), 10**12, []
     for size in sizes:
@@ -59,16 +73,27 @@ def test_packets_are_full_but_the_last(size: int, mtu: int, version: int) -> Non
     assert canary_sender.MARK.size == canary_plan.MARK_BYTES
 
 
-@pytest.mark.parametrize(("wrong", "message"), [
-    ({"sizes": [10_000_000]}, "a burst of 10 MB alone is more than 5 % of a second of 1 Gb/s (6.25 MB)"),
-    ({"share": 0.3}, "at most 25 % of the link"),
-    ({"count": 40_000}, "80,000 bursts are more than the 50,000 of a run"),
-    ({"count": 0}, "nothing to send"),
-    ({"sizes": [1_000_000], "lengths": [10**6]}, "no burst of 1 MB fits into 1 ms at 1 Gb/s"),
-])
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"sizes": [10_000_000]}, "a burst of 10 MB alone is more than 5 % of a second of 1 Gb/s (6.25 MB)"),
+        ({"share": 0.3}, "at most 25 % of the link"),
+        ({"count": 40_000}, "80,000 bursts are more than the 50,000 of a run"),
+        ({"count": 0}, "nothing to send"),
+        ({"sizes": [1_000_000], "lengths": [10**6]}, "no burst of 1 MB fits into 1 ms at 1 Gb/s"),
+    ],
+)
 def test_what_is_refused(wrong: dict[str, object], message: str) -> None:
-    asked = {"sizes": [10_000, 20_000], "lengths": [0], "count": 10, "link_bps": 10**9, "share": 0.05,
-             "gap_ns": 10**7, "frames": FRAMES, **wrong}
+    asked = {
+        "sizes": [10_000, 20_000],
+        "lengths": [0],
+        "count": 10,
+        "link_bps": 10**9,
+        "share": 0.05,
+        "gap_ns": 10**7,
+        "frames": FRAMES,
+        **wrong,
+    }
     with pytest.raises(UsageError) as refused:
         planned(**asked)  # type: ignore[arg-type]
     assert message in str(refused.value)
@@ -76,8 +101,8 @@ def test_what_is_refused(wrong: dict[str, object], message: str) -> None:
 
 def test_what_no_link_carries_is_left_out() -> None:
     plan, left_out = planned([50_000, 500_000], [0, 10**6], 3, 10**9, 0.1, 10**7, FRAMES)
-    assert plan.cells == (Cell(50_000, 0), Cell(500_000, 0), Cell(50_000, 10**6)) and plan.bursts == 9
-    assert left_out == [Cell(500_000, 10**6)]
+    assert plan.cells == (BurstShape(50_000, 0), BurstShape(500_000, 0), BurstShape(50_000, 10**6)) and plan.bursts == 9
+    assert left_out == [BurstShape(500_000, 10**6)]
     assert canary_plan.default_sizes(10**9) == (6200, 12_000, 25_000, 62_000, 120_000, 250_000)
 
 
@@ -105,7 +130,9 @@ def receiver(request: pytest.FixtureRequest):
 def test_a_burst_is_what_its_marks_say(receiver, link_bps: int) -> None:
     sock, sender = receiver
     frames = Frames.of(sender.mtu, 4 if sock.family == socket.AF_INET else 6)
-    plan = plan_of([Cell(20_000, 0), Cell(100, 0), Cell(5_000, 2 * 10**6)], 2, link_bps, frames=frames)
+    plan = plan_of(
+        [BurstShape(20_000, 0), BurstShape(100, 0), BurstShape(5_000, 2 * 10**6)], 2, link_bps, frames=frames
+    )
     before = time.time_ns()
     sent = list(canary_sender.bursts(sender, plan, random.Random(1), threading.Event()))
     after = time.time_ns()
@@ -124,17 +151,41 @@ def test_a_burst_is_what_its_marks_say(receiver, link_bps: int) -> None:
         assert abs(burst.bytes - burst.size_bytes) <= frames.headers + canary_sender.MARK.size
         assert before - 10**6 <= burst.start_ns <= burst.end_ns <= after + 10**6
         assert burst.stamps in ("sw", "app") and burst.error_ns >= 0
-        if burst.length_ns and burst.packets > 1:  # spread: not sooner than asked
+        if burst.length_ns and burst.packets > 1 and not burst.held_up:  # spread: not sooner than asked
             assert burst.end_ns - burst.start_ns > burst.length_ns * (burst.packets - 1) // burst.packets - 500_000
     assert all(a.end_ns + plan.gap_ns - 10**6 <= b.start_ns for a, b in itertools.pairwise(sent))
+
+
+@pytest.mark.parametrize("held", [None, 0, 1])
+def test_a_spread_burst_that_catches_up_was_held_up(receiver, monkeypatch, held: int | None) -> None:
+    """What waits for the packet before it leaves closer together than asked: the whole takes no longer. The machine
+    may hold up any burst, but not all of them."""
+    _, sender = receiver
+    shape, send = BurstShape(5_000, 40 * 10**6), sender._send
+    plan = plan_of([shape], frames=Frames.of(1500, 4))
+
+    def burst() -> SentBurst:
+        calls = itertools.count()
+
+        def late(*args: object) -> None:
+            if next(calls) == held:
+                time.sleep(0.02)
+            send(*args)
+
+        monkeypatch.setattr(sender, "_send", late)
+        return sender.send(1, shape, plan, threading.Event())
+
+    bursts = [burst() for _ in range(1 if held is not None else 20)]
+    assert {one.packets for one in bursts} == {4}
+    assert all(one.held_up for one in bursts) == (held is not None)
 
 
 def test_a_stop_ends_it_within_the_burst(receiver) -> None:
     _, sender = receiver
     stop = threading.Event()
-    sending = canary_sender.bursts(sender, plan_of([Cell(2_000, 0)], 1000), random.Random(1), stop)
+    sending = canary_sender.bursts(sender, plan_of([BurstShape(2_000, 0)], 1000), random.Random(1), stop)
     assert next(sending).packets == 2
     stop.set()
     assert list(sending) == []
-    cut = sender.send(7, Cell(2_000, 0), plan_of([Cell(2_000, 0)]), stop)
+    cut = sender.send(7, BurstShape(2_000, 0), plan_of([BurstShape(2_000, 0)]), stop)
     assert (cut.packets, cut.held_up) == (0, True)

@@ -44,8 +44,11 @@ def test_a_clock_of_an_interface_that_cannot_be_opened_is_left_out():
 def test_a_clock_of_an_interface_is_told_as_its_offset(monkeypatch):
     real, opened = time.clock_gettime_ns, os.open
     monkeypatch.setattr(clock.os, "open", lambda path, flags: opened(os.devnull if "ptp" in path else path, flags))
-    monkeypatch.setattr(clock.time, "clock_gettime_ns",
-                        lambda which: real(time.CLOCK_REALTIME) + 37_000_000_000 if which < 0 else real(which))
+    monkeypatch.setattr(
+        clock.time,
+        "clock_gettime_ns",
+        lambda which: real(time.CLOCK_REALTIME) + 37_000_000_000 if which < 0 else real(which),
+    )
     with Clocks(phc_index=0) as clocks:
         reading = clocks.read()
     assert abs(reading.phc_offset_ns - 37_000_000_000) <= reading.uncertainty_ns

@@ -75,16 +75,40 @@ def test_the_same_seed_gives_the_same():
     assert [first() for _ in range(9)] == [second() for _ in range(9)] != [other() for _ in range(9)]
 
 
-@pytest.mark.parametrize("text", ["", "uniform", "uniform:1us", "uniform:2us:1us", "gamma:1us:2us", "normal:1:2",
-                                  "pareto:1us:0", "pareto:1us:x", "constant:2m", "file:", "uniform:1us:2us:3us"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "uniform",
+        "uniform:1us",
+        "uniform:2us:1us",
+        "gamma:1us:2us",
+        "normal:1:2",
+        "pareto:1us:0",
+        "pareto:1us:x",
+        "constant:2m",
+        "file:",
+        "uniform:1us:2us:3us",
+    ],
+)
 def test_what_is_no_delay_is_refused(text):
     with pytest.raises(UsageError):
         delays.parse(text)
 
 
-@pytest.mark.parametrize("text, message", [
-    ("", "missing"), ("10us,0.5\n", "0.5"), ("10us,0.5\n5us,1\n", "line 2"), ("10us,0.5\n20us,0.4\n", "line 2"),
-    ("10us,x\n", "line 1"), ("10us\n", "line 1"), ("10us,2\n", "line 1"), ("abc,def\n10us,1\nxx,1\n", "line 3")])
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("", "missing"),
+        ("10us,0.5\n", "0.5"),
+        ("10us,0.5\n5us,1\n", "line 2"),
+        ("10us,0.5\n20us,0.4\n", "line 2"),
+        ("10us,x\n", "line 1"),
+        ("10us\n", "line 1"),
+        ("10us,2\n", "line 1"),
+        ("abc,def\n10us,1\nxx,1\n", "line 3"),
+    ],
+)
 def test_a_file_that_is_no_distribution_says_where(tmp_path: Path, text, message):
     path = tmp_path / "cdf.csv"
     path.write_text(text)

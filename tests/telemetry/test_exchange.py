@@ -44,8 +44,10 @@ class Note(NamedTuple):
 @pytest.fixture(scope="module", autouse=True)
 def stamped() -> Iterator[None]:
     """The kernel stamps arrivals. It begins a while after the first socket asks for it, and ends with the last."""
-    with (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asks,
-          socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender):
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asks,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender,
+    ):
         asks.bind((LOCAL, 0))
         timestamping.enable(asks)
 
@@ -69,8 +71,12 @@ def test_any_exchange_keeps_what_exchange_h_promises(tmp_path: Path):
     rng = random.Random(1)
     for number in range(400):
         head = bytes([rng.randrange(16), 0, rng.choice([0, 96, 200]), *rng.randbytes(4), rng.choice([0, 3, 5, 64])])
-        steps = b"".join(bytes([kind]) + (length := rng.choice([0, 1, 96, 200])).to_bytes(2, "big") + (
-            rng.randbytes(length) if kind == 0 else b"") for kind in rng.choices(range(5), [3, 6, 2, 1, 4], k=24))
+        steps = b"".join(
+            bytes([kind])
+            + (length := rng.choice([0, 1, 96, 200])).to_bytes(2, "big")
+            + (rng.randbytes(length) if kind == 0 else b"")
+            for kind in rng.choices(range(5), [3, 6, 2, 1, 4], k=24)
+        )
         (tmp_path / f"{number}").write_bytes(head + steps)
     inputs = [str(tmp_path / f"{number}") for number in range(400)]
     done = subprocess.run([program, *inputs], capture_output=True, text=True, timeout=120)
@@ -78,13 +84,27 @@ def test_any_exchange_keeps_what_exchange_h_promises(tmp_path: Path):
     assert done.stdout.splitlines()[-1] == "400 files, 0 of them too long"
 
 
-def exchanged(driver: Path, sock: socket.socket, flags: int, size: int, *, number: tuple[int, int] = (0, 8),
-              short_at: int = 0, time_at: int = 8, count: int = 40, room: int = 64) -> list[Note]:
+def exchanged(
+    driver: Path,
+    sock: socket.socket,
+    flags: int,
+    size: int,
+    *,
+    number: tuple[int, int] = (0, 8),
+    short_at: int = 0,
+    time_at: int = 8,
+    count: int = 40,
+    room: int = 64,
+) -> list[Note]:
     """The notes of `count` probes through a connected socket."""
     timestamping.enable(sock)
     sock.setblocking(False)
-    done = subprocess.run([driver, *map(str, (sock.fileno(), flags, size, *number, short_at, time_at, count, GAP_NS,
-                                              room))], pass_fds=[sock.fileno()], capture_output=True, timeout=60)
+    done = subprocess.run(
+        [driver, *map(str, (sock.fileno(), flags, size, *number, short_at, time_at, count, GAP_NS, room))],
+        pass_fds=[sock.fileno()],
+        capture_output=True,
+        timeout=60,
+    )
     assert done.returncode == 0, done.stderr.decode()
     return [Note(*fields) for fields in _NOTE.iter_unpack(done.stdout)]
 
@@ -92,8 +112,10 @@ def exchanged(driver: Path, sock: socket.socket, flags: int, size: int, *, numbe
 @contextmanager
 def datagrams() -> Iterator[socket.socket]:
     """A socket whose datagrams are echoed."""
-    with (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock,
-          socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer):
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer,
+    ):
         peer.bind((LOCAL, 0))
         sock.connect(peer.getsockname())
         stop = threading.Event()
@@ -140,7 +162,7 @@ def check_probes(notes: list[Note], count: int, size: int, message: Callable[[No
     assert all(note.stamp <= note.now for note in sent)
     gaps = [after.stamp - before.stamp for before, after in pairwise(sent)]
     assert sorted(gaps)[count // 2] == pytest.approx(GAP_NS, abs=GAP_NS / 20)
-    assert [note.data[:size] for note in answers] == [message(note)[:c.HEAD_BYTES] for note in sent]
+    assert [note.data[:size] for note in answers] == [message(note)[: c.HEAD_BYTES] for note in sent]
     assert {note.value for note in answers} == {size}
     for before, after in zip(sent, answers, strict=True):
         assert before.now <= after.stamp <= after.now and not after.hardware
@@ -156,15 +178,23 @@ def test_datagrams(driver, layout, size, ntp, room):
 
     def message(note: Note) -> bytes:
         made = bytearray(size)
-        made[number_at:number_at + width] = (note.number % 256**width).to_bytes(width, "big")
+        made[number_at : number_at + width] = (note.number % 256**width).to_bytes(width, "big")
         if short_at:
-            made[short_at:short_at + 2] = (note.number % 65536).to_bytes(2, "big")
-        made[time_at:time_at + 8] = (stamp.to_ntp(note.now) if ntp else note.now).to_bytes(8, "big")
+            made[short_at : short_at + 2] = (note.number % 65536).to_bytes(2, "big")
+        made[time_at : time_at + 8] = (stamp.to_ntp(note.now) if ntp else note.now).to_bytes(8, "big")
         return bytes(made)
 
     with datagrams() as sock:
-        notes = exchanged(driver, sock, c.TAKES | c.SENDS | (c.NTP if ntp else 0), size, number=(number_at, width),
-                          short_at=short_at, time_at=time_at, room=room)
+        notes = exchanged(
+            driver,
+            sock,
+            c.TAKES | c.SENDS | (c.NTP if ntp else 0),
+            size,
+            number=(number_at, width),
+            short_at=short_at,
+            time_at=time_at,
+            room=room,
+        )
     check_probes(notes, 40, size, message)
     sent, left = of(notes, c.SENT), of(notes, c.LEFT)
     assert [note.number for note in left] == list(range(40))
@@ -181,8 +211,9 @@ def test_messages_of_a_stream_are_put_together(driver, size, chunk):
     with connection(serve) as sock:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         notes = exchanged(driver, sock, c.TAKES | c.SENDS | c.STREAM, size)
-    check_probes(notes, 40, size, lambda note: (note.number.to_bytes(8, "big") + note.now.to_bytes(8, "big")).ljust(
-        size, b"\0"))
+    check_probes(
+        notes, 40, size, lambda note: (note.number.to_bytes(8, "big") + note.now.to_bytes(8, "big")).ljust(size, b"\0")
+    )
     left = {note.number // size for note in of(notes, c.LEFT)}
     assert left <= set(range(40)) and max(left) >= 38  # what leaves in one segment has one stamp, on a busy machine
 
@@ -242,8 +273,15 @@ def test_without_room_nothing_is_done(room):
     try:
         assert c.exchange(timer, timer, bytearray(), b"", b"", bytearray(room * c.NOTE_BYTES), 2**62) == (0, 0)
         with pytest.raises(IndexError, match="no path 7"):
-            c.exchange(timer, timer, bytearray(7 * c.PATH_BYTES), b"", bytes(8) + (7).to_bytes(8, "little"),
-                       bytearray(99 * c.NOTE_BYTES), 0)
+            c.exchange(
+                timer,
+                timer,
+                bytearray(7 * c.PATH_BYTES),
+                b"",
+                bytes(8) + (7).to_bytes(8, "little"),
+                bytearray(99 * c.NOTE_BYTES),
+                0,
+            )
         with pytest.raises(OSError):
             c.exchange(timer, timer, bytearray(), b"", b"", bytearray(99 * c.NOTE_BYTES), 2**62)
     finally:

@@ -149,8 +149,9 @@ BAD = {
     "mburst: unknown key 'rack'": S + T + "mburst: {rack: r1}",
     "mburst.racks: unknown target b": S + T + "mburst: {racks: {b: r1}}",
     "mburst.links[0]: host is missing": S + T + "mburst: {links: [{device: a, port: p}]}",
-    "mburst.links[0]: invalid link speed 'fast'": S + T +
-    "mburst: {links: [{device: a, port: p, host: h, link: fast}]}",
+    "mburst.links[0]: invalid link speed 'fast'": S
+    + T
+    + "mburst: {links: [{device: a, port: p, host: h, link: fast}]}",
     "mburst.buffer: invalid size 'much'": S + T + "mburst: {buffer: much}",
     "mburst.message: 1G is not between 64KiB and 512MiB": S + T + "mburst: {message: 1G}",
     "mburst.paths: '0' is not a whole number": S + T + "mburst: {paths: 0}",

@@ -39,7 +39,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 class Driven:
-    """The reference target, and what it is told."""
+    """The reference target, and what it is sent."""
 
     def __init__(self, process: subprocess.Popen[str], address: str) -> None:
         self.process, self.address = process, address
@@ -79,7 +79,7 @@ def configured(address: str, more: str = "insecure: true") -> str:
 
 
 def test_the_reference_target_streams_updates_deletes_and_atomics(tmp_path, built):
-    lines: list[tuple[int, list[Any]]] = [  # (values that must have come before, what the target is told then)
+    lines: list[tuple[int, list[Any]]] = [  # (values that must have come before, what the target is sent then)
         (0, [note({Q + "max-queue-len": 5000, Q + "dropped-pkts": 3}),
              note({N + "/state/system-name": "cache-1", N + "/state/port-id": "eth0"}), "sync"]),
         (4, [note({Q + "max-queue-len": 7000, Q + "dropped-pkts": 10})]),
@@ -98,7 +98,7 @@ def test_the_reference_target_streams_updates_deletes_and_atomics(tmp_path, buil
         collect(tmp_path, text, until)
     assert query(tmp_path, "SELECT max_bytes, dropped_packets FROM queues ORDER BY ts_ns")[-1] in [(7000, 7), (None, 7)]
     assert query(tmp_path, "SELECT max(max_bytes), sum(dropped_packets) FROM queues") == [(7000, 7)]
-    # The target tells each leaf by itself: on a slow machine a neighbour has its name for a while before its port.
+    # The target sends each leaf by itself: on a slow machine a neighbour has its name for a while before its port.
     links = query(tmp_path, "SELECT host, interface, present FROM links WHERE interface <> '' ORDER BY ts_ns")
     assert links == [("cache-1", "eth0", True), ("cache-1", "eth0", False)]
     assert query(tmp_path, "SELECT value, deleted FROM gnmi_values WHERE path <> '/end' ORDER BY receive_ns") == [
@@ -116,8 +116,9 @@ def test_the_reference_target_with_certificates_and_password(tmp_path, built, au
         driven.say(note({Q + "max-queue-len": 5000}), "sync")
         text = configured(driven.address, f"{trust}, password: right").replace("a: {", "a: {", 1)
         text = text.replace("targets: {", f'targets: {{b: {{address: "{driven.address}", {trust}, password: wrong}}, ')
-        printed = collect(tmp_path, text,
-                          lambda collector: heard(collector, "a") >= 1 and lines_so_far(collector) != [])
+        printed = collect(
+            tmp_path, text, lambda collector: heard(collector, "a") >= 1 and lines_so_far(collector) != []
+        )
     assert printed == ["b: user or password is refused: wrong password"]
     assert query(tmp_path, "SELECT device, max_bytes FROM queues") == [("a", 5000)]
 

@@ -144,17 +144,37 @@ def test_what_is_wrong_with_a_notification_is_its_own_trouble(wrong):
 
 def wire(depth: int = 3) -> Any:
     """Bytes that look like protobuf, more or less."""
-    leaf = st.one_of(st.integers(0, 2**64 - 1), st.binary(max_size=12),
-                     st.sampled_from([path_bytes(DEPTH), OCTETS, SPEED, path_bytes(LANZ), b"a[b", b"[", NINES.encode(),
-                                      json.dumps({"timestamp": NINES, "intfName": "e"}).encode()]))
+    leaf = st.one_of(
+        st.integers(0, 2**64 - 1),
+        st.binary(max_size=12),
+        st.sampled_from(
+            [
+                path_bytes(DEPTH),
+                OCTETS,
+                SPEED,
+                path_bytes(LANZ),
+                b"a[b",
+                b"[",
+                NINES.encode(),
+                json.dumps({"timestamp": NINES, "intfName": "e"}).encode(),
+            ]
+        ),
+    )
     inner = leaf if not depth else st.one_of(leaf, wire(depth - 1))
     return st.lists(st.tuples(st.integers(1, 14), inner), max_size=4).map(
-        lambda fields: b"".join(field(number, value) for number, value in fields))
+        lambda fields: b"".join(field(number, value) for number, value in fields)
+    )
 
 
-RAW = st.one_of(st.binary(max_size=40), wire(), st.tuples(
-    wire(1), st.lists(st.one_of(st.sampled_from([*SHAPES.values()][:24]), wire(2)), max_size=3),
-    st.sampled_from([T0, T0 + S, 0])).map(lambda parts: note_bytes(*parts[1], ts_ns=parts[2], prefix=parts[0])))
+RAW = st.one_of(
+    st.binary(max_size=40),
+    wire(),
+    st.tuples(
+        wire(1),
+        st.lists(st.one_of(st.sampled_from([*SHAPES.values()][:24]), wire(2)), max_size=3),
+        st.sampled_from([T0, T0 + S, 0]),
+    ).map(lambda parts: note_bytes(*parts[1], ts_ns=parts[2], prefix=parts[0])),
+)
 
 
 @settings(deadline=None, max_examples=400, suppress_health_check=[HealthCheck.too_slow])
@@ -189,7 +209,7 @@ def test_no_changed_bytes_make_it_fail():
         for _ in range(rng.randrange(1, 6)):
             made[rng.randrange(len(made))] = rng.choice([0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)])
         if rng.random() < 0.3:
-            made = made[:rng.randrange(len(made))] + rng.choice(seeds)[rng.randrange(20):]
+            made = made[: rng.randrange(len(made))] + rng.choice(seeds)[rng.randrange(20) :]
         try:
             notification_ = messages.ReadNotification.FromString(bytes(made))
         except DecodeError:
@@ -202,8 +222,17 @@ def test_no_changed_bytes_make_it_fail():
 
 
 @settings(deadline=None, max_examples=300)
-@given(st.one_of(st.text(max_size=80), st.integers(), st.floats(), st.none(), st.booleans(),
-                 st.decimals(allow_nan=False), st.text("0123456789.kKMGTB_SPED", max_size=80)))
+@given(
+    st.one_of(
+        st.text(max_size=80),
+        st.integers(),
+        st.floats(),
+        st.none(),
+        st.booleans(),
+        st.decimals(allow_nan=False),
+        st.text("0123456789.kKMGTB_SPED", max_size=80),
+    )
+)
 def test_a_number_is_one_that_a_row_can_hold_or_none(value):
     number, speed = values.as_integer(value), parse_speed(value)
     assert number is None or (type(number) is int and -(2**63) <= number < 2**64)
@@ -217,24 +246,27 @@ def test_a_long_run_of_digits_is_no_work():
     assert time.process_time() - begun < 5
 
 
-STEP = st.tuples(st.sampled_from(["a", "b", "m:a", "*"]),
-                 st.dictionaries(st.sampled_from("kl"), st.sampled_from("12*"), max_size=2).map(
-                     lambda keys: tuple(sorted(keys.items()))))
+STEP = st.tuples(
+    st.sampled_from(["a", "b", "m:a", "*"]),
+    st.dictionaries(st.sampled_from("kl"), st.sampled_from("12*"), max_size=2).map(
+        lambda keys: tuple(sorted(keys.items()))
+    ),
+)
 STEPS = st.lists(STEP, max_size=4).map(tuple)
 
 
 @settings(deadline=None, max_examples=500)
 @given(st.lists(STEPS, max_size=6), STEPS)
 def test_deletes_are_looked_up_as_if_each_were_compared(deletes, steps):
-    steps = tuple((name.replace("*", "c"), tuple((key, value.replace("*", "3")) for key, value in keys))
-                  for name, keys in steps)
+    steps = tuple(
+        (name.replace("*", "c"), tuple((key, value.replace("*", "3")) for key, value in keys)) for name, keys in steps
+    )
     assert Branches(deletes).cover(steps) == any(covers(path, steps) for path in deletes)
 
 
 def test_deletes_of_too_many_shapes_are_counted():
     names = [f"k{number}" for number in range(200)]
-    fed = Fed().feed(notification(T0, {"/a": 1}),
-                     notification(T0 + 1, {}, deletes=[f"/a[{name}=1]" for name in names]))
+    fed = Fed().feed(notification(T0, {"/a": 1}), notification(T0 + 1, {}, deletes=[f"/a[{name}=1]" for name in names]))
     [event] = fed.take()["gnmi_events"]
     assert event["event"] == "dropped" and event["amount"] == 200 - limits.DELETE_SHAPES
 
@@ -305,27 +337,35 @@ def test_asked_once_each_target_is_its_own_trouble(tmp_path, capsys):
 
 def test_a_fault_of_ours_in_one_session_ends_no_other(tmp_path, monkeypatch):
     """Whatever a target can bring about that nobody foresaw: it is said, and tried again."""
-    from mburst.telemetry.gnmi.session import Session
+    from mburst.telemetry.gnmi.session import DeviceSession
 
-    capabilities = Session.capabilities
+    capabilities = DeviceSession.capabilities
 
     async def broken(self: Any, channel: Any) -> None:
         if self.target.name == "bad":
             raise ZeroDivisionError("of what the target said")
         await capabilities(self, channel)
 
-    monkeypatch.setattr(Session, "capabilities", broken)
+    monkeypatch.setattr(DeviceSession, "capabilities", broken)
     with Target(steady) as target:
         texts = config(bad=plain(target.port), good=plain(target.port))
         printed = collect(tmp_path, texts, lambda collector: heard(collector, "good") > 100)
     assert printed == ["bad: internal error: ZeroDivisionError"]
 
 
-@pytest.mark.parametrize("answer", [
-    field(1, b"") * 500_000, field(2, b"\x01" * 3_000_000), varint(2 << 3) + varint(2**64 - 5),
-    field(1, field(1, b"x" * 10**6)) * 5, b""])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        field(1, b"") * 500_000,
+        field(2, b"\x01" * 3_000_000),
+        varint(2 << 3) + varint(2**64 - 5),
+        field(1, field(1, b"x" * 10**6)) * 5,
+        b"",
+    ],
+)
 def test_capabilities_of_any_kind_are_survived(tmp_path, answer):
     with Target(steady, encodings=["PROTO"]) as bad, Target(steady) as good:
+
         async def capable(request: Any, context: Any) -> Any:
             return type("Answer", (), {"SerializeToString": lambda self: answer})()
 

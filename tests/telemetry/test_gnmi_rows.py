@@ -23,8 +23,9 @@ C = "/interfaces/interface[name=Ethernet1]/state/counters/"
 N = "/lldp/interfaces/interface[name=Ethernet1]/neighbors/neighbor[id=1]"
 
 
-@pytest.mark.parametrize("table",
-                         ["queues", "ports", "buffers", "links", "gnmi_values", "gnmi_events", "device_clocks"])
+@pytest.mark.parametrize(
+    "table", ["queues", "ports", "buffers", "links", "gnmi_values", "gnmi_events", "device_clocks"]
+)
 def test_tables_are_those_of_the_store(table):
     mine, stored = getattr(tables, table.upper()), arrow_schema(table)
     assert [(field.name, field.type) for field in mine] == [(field.name, field.type) for field in stored]
@@ -115,7 +116,7 @@ def test_a_reset_is_told_by_boot_time_last_clear_and_size():
 
 
 def test_what_a_port_cannot_do_is_kept_and_flagged():
-    """SONiC builds have been seen to tell 458 Gb/s of a port of 100 Gb/s."""
+    """SONiC builds have been seen to report 458 Gb/s for a port of 100 Gb/s."""
     speed = "/interfaces/interface[name=Ethernet1]/ethernet/state/port-speed"
     second = 100 * 10**9 // 8
     fed = Fed().feed(
@@ -163,8 +164,9 @@ def test_duplicates_are_counted_and_flagged():
 
 
 def test_unknown_paths_are_names_and_values():
-    rows = Fed().feed(notification(T0,
-                                   {"/x/y[k=a/b]/z": "hello", "/x/w": {"a": [1, 2], "b": None}})).take()["gnmi_values"]
+    rows = (
+        Fed().feed(notification(T0, {"/x/y[k=a/b]/z": "hello", "/x/w": {"a": [1, 2], "b": None}})).take()["gnmi_values"]
+    )
     found = {row["path"]: (row["value"], row["kind"]) for row in rows}
     assert found == {"/x/y[k=a/b]/z": ("hello", "string"), "/x/w/a": ("[1, 2]", "list"), "/x/w/b": ("", "none")}
 
@@ -260,9 +262,7 @@ def test_the_clock_is_estimated_and_applied_nowhere():
 def test_chip_buffers():
     memory = "/components/component[name=chip]/integrated-circuit/pipeline-counters/packet/queueing-block/state/"
     [row] = (
-        Fed()
-        .feed(notification(T0, {memory + "queue-memory-used": 90, memory + "queue-memory": 80}))
-        .take()["buffers"]
+        Fed().feed(notification(T0, {memory + "queue-memory-used": 90, memory + "queue-memory": 80})).take()["buffers"]
     )
     assert (row["component"], row["resource"]) == ("chip", "queue-memory")
     assert (row["used_bytes"], row["limit_bytes"]) == (90, 80)

@@ -175,7 +175,7 @@ def test_many_targets_are_read_at_once(tmp_path):
 def test_pauses_grow_and_are_jittered(monkeypatch):
     """To `retry`, each by chance up to a half shorter, so that collectors do not come back in step."""
     from mburst.telemetry.gnmi import session as module
-    from mburst.telemetry.gnmi.config import Target as Configured
+    from mburst.telemetry.gnmi.config import GnmiTarget as Configured
 
     jittered = module._jittered
     shown = {jittered(4.0) for _ in range(50)}
@@ -192,19 +192,19 @@ def test_pauses_grow_and_are_jittered(monkeypatch):
         return 0.0
 
     async def lost(self: Any) -> Any:
-        return module.Ended("lost")
+        return module.StreamEnd("lost")
 
     monkeypatch.setattr(module, "_jittered", note)
-    monkeypatch.setattr(module.Session, "_connection", lost)
+    monkeypatch.setattr(module.DeviceSession, "_connection", lost)
     wanted = Configured("a", "127.0.0.1:1", (), insecure=True, retry_s=5.0)
     with pytest.raises(Enough):
-        asyncio.run(module.Session(wanted, None, (), print).run())
+        asyncio.run(module.DeviceSession(wanted, None, (), print).run())
     assert pauses == [0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
 
 
 @pytest.mark.parametrize(("text", "expected"), [("", None), (", grpc-keepalive: {time: 30s}", 30_000)])
 def test_keepalive_is_off_unless_it_is_asked_for(tmp_path, monkeypatch, text, expected):
-    """Servers in Go end a connection that pings more often than every five minutes, unless told otherwise."""
+    """Servers in Go end a connection that pings more often than every five minutes, unless configured otherwise."""
     import grpc
 
     opened: list[dict[str, Any]] = []
@@ -317,16 +317,17 @@ def test_a_message_beyond_the_limit_is_said_with_what_to_do(tmp_path):
 
 def test_a_stalled_store_drops_counts_and_bounds(tmp_path, monkeypatch):
     """The disk takes nothing for a while: the stream is read on, what does not fit is counted, and it goes on after."""
-    from mburst.sql.writer import Writer
+    from mburst.sql.writer import TableWriter
 
-    append, stalled = Writer.append, {"until": 0.0}
+    append, stalled = TableWriter.append, {"until": 0.0}
 
     def slow(self: Any, batch: Any) -> None:
         if self._table == "gnmi_values":
             time.sleep(max(0.0, stalled["until"] - time.monotonic()))
         append(self, batch)
 
-    monkeypatch.setattr(Writer, "append", slow)
+    monkeypatch.setattr(TableWriter, "append", slow)
+
     async def script(request: Any, context: Any) -> AsyncIterator[Any]:
         yield SYNC
         while True:
@@ -339,7 +340,7 @@ def test_a_stalled_store_drops_counts_and_bounds(tmp_path, monkeypatch):
 
     def until(collector: Any) -> bool:
         writing = collector.writing
-        state["waiting"] = max(state.get("waiting", 0), writing._waiting_bytes)
+        state["waiting"] = max(state.get("waiting", 0), writing.waiting_bytes)
         state["collector"] = collector
         return time.monotonic() > started + 4
 
@@ -355,11 +356,11 @@ def test_a_stalled_store_drops_counts_and_bounds(tmp_path, monkeypatch):
 
 def test_a_store_that_cannot_be_written_ends_it_in_one_line(tmp_path, monkeypatch):
     from mburst.errors import MburstError
-    from mburst.sql.writer import Writer
+    from mburst.sql.writer import TableWriter
 
     def full(self: Any, batch: Any) -> None:
         raise MburstError("store/hot: cannot write: No space left on device")
 
-    monkeypatch.setattr(Writer, "append", full)
+    monkeypatch.setattr(TableWriter, "append", full)
     with Target(forever) as target, pytest.raises(MburstError, match="No space left"):
         collect(tmp_path, config(a=plain(target.port)), lambda collector: False)

@@ -13,7 +13,7 @@ from places import ROOT
 from mburst.errors import UsageError
 from mburst.telemetry.gnmi import messages
 from mburst.telemetry.gnmi.path import parse
-from mburst.telemetry.gnmi.vendors import COLUMNS, Rule, Tables, built_in, load
+from mburst.telemetry.gnmi.vendors import COLUMNS, Tables, VendorRule, built_in, load
 from mburst.telemetry.tables import QUALITY_GUESSED
 
 
@@ -335,7 +335,7 @@ def test_junipers_drops_are_those_of_the_tail_and_of_every_colour():
 
 def test_a_sensor_brings_what_comes_under_other_paths():
     found = list(Tables(built_in(), "juniper").meanings(parse("/junos/system/linecard/qmon-sw/").steps))
-    assert any(isinstance(rule, Rule) and rule.pattern.text.startswith("/cos") for rule in found)
+    assert any(isinstance(rule, VendorRule) and rule.pattern.text.startswith("/cos") for rule in found)
 
 
 QUEUE = '[[rows]]\ntable = "queues"\npath = "/a/{port}/{queue}"\n'

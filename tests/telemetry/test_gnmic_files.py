@@ -24,7 +24,8 @@ SUBSCRIPTIONS = "subscriptions: {s: {paths: [/interfaces]}}\n"
 
 # name → (file, what --check prints, what it warns of)
 FILES: dict[str, tuple[str, list[str], list[str]]] = {
-    "one address, credentials at the top": ("""
+    "one address, credentials at the top": (
+        """
 address: "10.0.0.1:57400"
 username: admin
 password: NokiaSrl1!
@@ -36,25 +37,39 @@ subscriptions:
     stream-mode: sample
     sample-interval: 5s
     encoding: json_ietf
-""", ["10.0.0.1:57400: 10.0.0.1:57400, without TLS, user admin", "SAMPLE every 5 s"],
-     ["not used by mburst: log-file", "in the clear"]),
-    "a list of addresses": ("""
+""",
+        ["10.0.0.1:57400: 10.0.0.1:57400, without TLS, user admin", "SAMPLE every 5 s"],
+        ["not used by mburst: log-file", "in the clear"],
+    ),
+    "a list of addresses": (
+        """
 address:
   - router1.example
   - router2.example:50051
 port: 6030
 skip-verify: true
-""" + SUBSCRIPTIONS,
-     ["router1.example: router1.example:6030, TLS, trust", "router2.example:50051: router2.example:50051, T"],
-     []),
-    "addresses in one text": ("address: 192.0.2.1:57400,192.0.2.2\n" + SUBSCRIPTIONS,
-                              ["192.0.2.1:57400: 192.0.2.1:57400", "192.0.2.2: 192.0.2.2:57400"], []),
-    "a device with two addresses": ("""
+"""
+        + SUBSCRIPTIONS,
+        ["router1.example: router1.example:6030, TLS, trust", "router2.example:50051: router2.example:50051, T"],
+        [],
+    ),
+    "addresses in one text": (
+        "address: 192.0.2.1:57400,192.0.2.2\n" + SUBSCRIPTIONS,
+        ["192.0.2.1:57400: 192.0.2.1:57400", "192.0.2.2: 192.0.2.2:57400"],
+        [],
+    ),
+    "a device with two addresses": (
+        """
 targets:
   leaf1:
     address: 192.0.2.1,192.0.2.2:57400
-""" + SUBSCRIPTIONS, ["leaf1: 192.0.2.1:57400 or 192.0.2.2:57400, TLS"], []),
-    "every key of a target": ("""
+"""
+        + SUBSCRIPTIONS,
+        ["leaf1: 192.0.2.1:57400 or 192.0.2.2:57400, TLS"],
+        [],
+    ),
+    "every key of a target": (
+        """
 targets:
   leaf1:
     name: leaf1
@@ -97,10 +112,20 @@ targets:
     grpc-window-size: 65536
     grpc-static-conn-window-size: 65536
     grpc-static-stream-window-size: 65536
-""" + SUBSCRIPTIONS, ["leaf1: leaf1.example:57400, TLS, CA /etc/ca.pem, user admin"],
-     ["targets: not used by mburst: tls-min-version", "proxy (mburst connects directly)", "grpc-window-size",
-      "tunnel-target-type (targets that dial out through a tunnel are not collected)", "cipher-suites", "event-tags"]),
-    "every key of a subscription": ("""
+"""
+        + SUBSCRIPTIONS,
+        ["leaf1: leaf1.example:57400, TLS, CA /etc/ca.pem, user admin"],
+        [
+            "targets: not used by mburst: tls-min-version",
+            "proxy (mburst connects directly)",
+            "grpc-window-size",
+            "tunnel-target-type (targets that dial out through a tunnel are not collected)",
+            "cipher-suites",
+            "event-tags",
+        ],
+    ),
+    "every key of a subscription": (
+        """
 targets: {leaf1: }
 subscriptions:
   s:
@@ -121,9 +146,12 @@ subscriptions:
     outputs: [prom]
     history: {snapshot: "", start: , end: }
     depth: 2
-""", ["/interface/state  ON_CHANGE\n", "s: STREAM, JSON, target leaf"],
-     ["subscriptions: not used by mburst: outputs, depth (the answer is as deep as the target makes it)"]),
-    "several stream modes in one stream": ("""
+""",
+        ["/interface/state  ON_CHANGE\n", "s: STREAM, JSON, target leaf"],
+        ["subscriptions: not used by mburst: outputs, depth (the answer is as deep as the target makes it)"],
+    ),
+    "several stream modes in one stream": (
+        """
 targets: {leaf1: }
 subscriptions:
   sub1:
@@ -134,8 +162,12 @@ subscriptions:
         stream-mode: sample
         sample-interval: 10s
     encoding: bytes
-""", ["/configure/system/name  ON_CHANGE", "/state/port/statistics  SAMPLE every 10 s"], []),
-    "a pipeline with all around it": ("""
+""",
+        ["/configure/system/name  ON_CHANGE", "/state/port/statistics  SAMPLE every 10 s"],
+        [],
+    ),
+    "a pipeline with all around it": (
+        """
 username: admin
 password: NokiaSrl1!
 skip-verify: true
@@ -158,9 +190,12 @@ inputs: {nats: {type: nats, address: "localhost:4222"}}
 processors: {trim: {event-strings: {value-names: [".*"]}}}
 actions: {a: {type: http, url: "http://x"}}
 tunnel-server: {address: ":57401"}
-""", ["srl1: srl1:57400, TLS, trust on first use, user admin", "SAMPLE every 10 s"],
-     ["api-server, clustering, gnmi-server, outputs, inputs, processors, actions, tunnel-server (targets that dial"]),
-    "gnmic subscribe's options": ("""
+""",
+        ["srl1: srl1:57400, TLS, trust on first use, user admin", "SAMPLE every 10 s"],
+        ["api-server, clustering, gnmi-server, outputs, inputs, processors, actions, tunnel-server (targets that dial"],
+    ),
+    "gnmic subscribe's options": (
+        """
 address: [leaf1]
 insecure: true
 subscribe-path: [/qos, /lldp]
@@ -169,46 +204,78 @@ subscribe-stream-mode: sample
 subscribe-sample-interval: 1s
 subscribe-quiet: true
 get-path: /configure/system/name
-""", ["default: STREAM", "/qos  SAMPLE every 1 s", "/lldp  SAMPLE every 1 s"],
-     ["not used by mburst: subscribe-quiet, get-path"]),
-    "two of the subscriptions": ("""
+""",
+        ["default: STREAM", "/qos  SAMPLE every 1 s", "/lldp  SAMPLE every 1 s"],
+        ["not used by mburst: subscribe-quiet, get-path"],
+    ),
+    "two of the subscriptions": (
+        """
 address: leaf1
 subscribe-name: [a, c]
 subscriptions: {a: {paths: [/a]}, b: {paths: [/b]}, c: {paths: [/c]}}
-""", ["  a: STREAM", "  c: STREAM"], []),
-    "modes without a stream": ("""
+""",
+        ["  a: STREAM", "  c: STREAM"],
+        [],
+    ),
+    "modes without a stream": (
+        """
 targets: {leaf1: }
 max-msg-size: 536870912
 subscriptions:
   asked: {paths: [/lldp], mode: poll}
   often: {paths: [/interfaces], mode: poll, stream-mode: sample, sample-interval: 2s}
   first: {paths: [/system], mode: once, sample-interval: 2s}
-""", ["  asked: POLL every 10 s, PROTO", "  often: POLL every 2 s, PROTO", "  first: ONCE, PROTO", "/system\n"],
-     ["subscriptions.asked.mode: poll: asked every 10 s", "subscriptions.often.mode: poll: asked every 2 s"]),
-    "gnmic subscribe's options, polling": ("""
+""",
+        ["  asked: POLL every 10 s, PROTO", "  often: POLL every 2 s, PROTO", "  first: ONCE, PROTO", "/system\n"],
+        ["subscriptions.asked.mode: poll: asked every 10 s", "subscriptions.often.mode: poll: asked every 2 s"],
+    ),
+    "gnmic subscribe's options, polling": (
+        """
 address: leaf1
 subscribe-path: /lldp
 subscribe-mode: poll
-""", ["default: POLL every 10 s"], ["poll: asked every 10 s (sample-interval), since there is no prompt here"]),
-    "words in other cases": ("""
+""",
+        ["default: POLL every 10 s"],
+        ["poll: asked every 10 s (sample-interval), since there is no prompt here"],
+    ),
+    "words in other cases": (
+        """
 Targets: {Leaf1: {Address: leaf1, Insecure: true, Subscriptions: [Counters]}}
 Subscriptions: {Counters: {Paths: [/interfaces], Mode: Stream, Stream-Mode: Sample, Sample-Interval: 1s}}
-""", ["Leaf1: leaf1:57400, without TLS", "SAMPLE every 1 s"], []),
-    "targets in one text": ("targets: leaf1 leaf2:6030\n" + SUBSCRIPTIONS,
-                            ["leaf1: leaf1:57400", "leaf2:6030: leaf2:6030"], []),
-    "anchors": ("""
+""",
+        ["Leaf1: leaf1:57400, without TLS", "SAMPLE every 1 s"],
+        [],
+    ),
+    "targets in one text": (
+        "targets: leaf1 leaf2:6030\n" + SUBSCRIPTIONS,
+        ["leaf1: leaf1:57400", "leaf2:6030: leaf2:6030"],
+        [],
+    ),
+    "anchors": (
+        """
 x-defaults: &defaults {insecure: true, timeout: 5s}
 targets:
   leaf1: {<<: *defaults}
   leaf2: {<<: *defaults, timeout: 1s}
-""" + SUBSCRIPTIONS, ["leaf1: leaf1:57400, without TLS", "leaf2: leaf2:57400, without TLS"],
-     ["not used by mburst: x-defaults (unknown key)"]),
-    "addresses of version 6": ('targets: {"2001:db8::1": , "[2001:db8::2]:6030": }\n' + SUBSCRIPTIONS,
-                               ["2001:db8::1: [2001:db8::1]:57400", "[2001:db8::2]:6030: [2001:db8::2]:6030"], []),
-    "a target that consul finds, beside one in the file": ("""
+"""
+        + SUBSCRIPTIONS,
+        ["leaf1: leaf1:57400, without TLS", "leaf2: leaf2:57400, without TLS"],
+        ["not used by mburst: x-defaults (unknown key)"],
+    ),
+    "addresses of version 6": (
+        'targets: {"2001:db8::1": , "[2001:db8::2]:6030": }\n' + SUBSCRIPTIONS,
+        ["2001:db8::1: [2001:db8::1]:57400", "[2001:db8::2]:6030: [2001:db8::2]:6030"],
+        [],
+    ),
+    "a target that consul finds, beside one in the file": (
+        """
 loader: {type: consul, address: "consul:8500", services: [{name: gnmi}], actions: []}
 targets: {leaf1: }
-""" + SUBSCRIPTIONS, ["leaf1: leaf1:57400"], ["loader: not used by mburst: targets that type consul finds are not"]),
+"""
+        + SUBSCRIPTIONS,
+        ["leaf1: leaf1:57400"],
+        ["loader: not used by mburst: targets that type consul finds are not"],
+    ),
 }
 
 
@@ -233,10 +300,12 @@ def test_a_file_of_gnmic_is_understood(name, tmp_path, capsys):
 
 
 def test_the_same_in_json_and_toml(tmp_path):
-    content = {"targets": {"leaf1": {"insecure": True, "timeout": 5_000_000_000}}, "port": 6030,
-               "subscriptions": {"s": {"paths": ["/a"], "qos": 7}}}
-    toml = ('port = 6030\n[targets.leaf1]\ninsecure = true\ntimeout = "5s"\n'
-            '[subscriptions.s]\npaths = ["/a"]\nqos = 7\n')
+    content = {
+        "targets": {"leaf1": {"insecure": True, "timeout": 5_000_000_000}},
+        "port": 6030,
+        "subscriptions": {"s": {"paths": ["/a"], "qos": 7}},
+    }
+    toml = 'port = 6030\n[targets.leaf1]\ninsecure = true\ntimeout = "5s"\n[subscriptions.s]\npaths = ["/a"]\nqos = 7\n'
     one = load(written(tmp_path, json.dumps(content, indent="\t"), "g.json"), {})
     two = load(written(tmp_path, toml, "g.toml"), {})
     assert one.targets == two.targets and one.targets[0].timeout_s == 5 and one.targets[0].address == "leaf1:6030"
@@ -283,7 +352,9 @@ def test_targets_of_a_file(tmp_path, capsys):
         text = f"loader: {{type: file, path: ./targets.{name}, interval: 30s, enable-metrics: false, on-add: [x]}}\n"
         found = load(written(tmp_path, text + SUBSCRIPTIONS), {})
         assert [(target.address, target.insecure) for target in found.targets] == [
-            ("10.0.0.1:57400", True), ("10.0.0.2:57400", False)]
+            ("10.0.0.1:57400", True),
+            ("10.0.0.2:57400", False),
+        ]
         assert any("on-add" in line for line in found.warnings)
     found = load(written(tmp_path, "targets-file: targets.yaml\ntargets: {b: }\n" + SUBSCRIPTIONS), {})
     assert [target.name for target in found.targets] == ["b", "10.0.0.1", "10.0.0.2"]
@@ -321,18 +392,45 @@ def test_no_rows_of_the_past(tmp_path):
         load(written(tmp_path, text), {})
 
 
-KEYS = st.sampled_from(sorted({*gnmic_words.TOP, *gnmic_words.TARGET, *gnmic_words.SUBSCRIPTION, *gnmic_words.SUBSCRIBE,
-                               *gnmic_words.TOP_UNUSED, *gnmic_words.TARGET_UNUSED, *gnmic_words.LOADER, "racks",
-                               "links", "vendors", "buffer", "tables", "device", "port", "host"})) | st.text(max_size=6)
+KEYS = st.sampled_from(
+    sorted(
+        {
+            *gnmic_words.TOP,
+            *gnmic_words.TARGET,
+            *gnmic_words.SUBSCRIPTION,
+            *gnmic_words.SUBSCRIBE,
+            *gnmic_words.TOP_UNUSED,
+            *gnmic_words.TARGET_UNUSED,
+            *gnmic_words.LOADER,
+            "racks",
+            "links",
+            "vendors",
+            "buffer",
+            "tables",
+            "device",
+            "port",
+            "host",
+        }
+    )
+) | st.text(max_size=6)
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.dates()
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=8)
+    | st.dates()
     | st.sampled_from(["s", "a", "/a[b=c]", "1s", "$X", "stream", "file", "10.0.0.1:1", "[::1]:1", "once"]),
-    lambda below: st.lists(below, max_size=3) | st.dictionaries(KEYS, below, max_size=4), max_leaves=12)
+    lambda below: st.lists(below, max_size=3) | st.dictionaries(KEYS, below, max_size=4),
+    max_leaves=12,
+)
 WHOLE = st.fixed_dictionaries(
-    {"targets": st.dictionaries(st.text(min_size=1, max_size=4), VALUES, max_size=2) | VALUES,
-     "subscriptions": st.dictionaries(st.text(min_size=1, max_size=4), VALUES, max_size=2) | VALUES},
-    optional={"address": VALUES, "loader": VALUES, "mburst": VALUES}).flatmap(
-        lambda base: st.dictionaries(KEYS, VALUES, max_size=3).map(lambda more: {**more, **base}))
+    {
+        "targets": st.dictionaries(st.text(min_size=1, max_size=4), VALUES, max_size=2) | VALUES,
+        "subscriptions": st.dictionaries(st.text(min_size=1, max_size=4), VALUES, max_size=2) | VALUES,
+    },
+    optional={"address": VALUES, "loader": VALUES, "mburst": VALUES},
+).flatmap(lambda base: st.dictionaries(KEYS, VALUES, max_size=3).map(lambda more: {**more, **base}))
 
 
 @settings(deadline=None, max_examples=300)
@@ -360,9 +458,16 @@ def test_any_bytes_are_a_line(tmp_path_factory, content):
 
 
 @settings(deadline=None, max_examples=100)
-@given(st.text(min_size=1, max_size=12), st.sampled_from(["targets: {a: {%s: 1}}\nsubscriptions: {s: {paths: [/a]}}",
-                                                          "targets: {a: }\nsubscriptions: {s: {paths: [/a], %s: 1}}",
-                                                          "targets: {a: }\nsubscriptions: {s: {paths: [/a]}}\n%s: 1"]))
+@given(
+    st.text(min_size=1, max_size=12),
+    st.sampled_from(
+        [
+            "targets: {a: {%s: 1}}\nsubscriptions: {s: {paths: [/a]}}",
+            "targets: {a: }\nsubscriptions: {s: {paths: [/a], %s: 1}}",
+            "targets: {a: }\nsubscriptions: {s: {paths: [/a]}}\n%s: 1",
+        ]
+    ),
+)
 def test_an_unknown_key_is_a_line_or_a_warning(tmp_path_factory, key, frame):
     path = tmp_path_factory.mktemp("key") / "key.yaml"
     path.write_text(frame % json.dumps(key))

@@ -21,10 +21,10 @@ from waiting import beside
 
 from mburst.errors import MburstError
 from mburst.telemetry.probe import delays, stamp
-from mburst.telemetry.probe.exchanges import Counts
+from mburst.telemetry.probe.exchanges import ProbeCounts
 from mburst.telemetry.probe.pacer import Pacer
 from mburst.telemetry.probe.path_tcp import TcpPath
-from mburst.telemetry.probe.prober import Plan, Prober, kind_of
+from mburst.telemetry.probe.prober import ProbePlan, Prober, kind_of
 from mburst.telemetry.probe.reflector import Reflector
 from mburst.telemetry.probe.targets import resolve
 from mburst.telemetry.tables import PROBES
@@ -52,8 +52,18 @@ def reflector(delay: str | None = None, address: str = LOCAL) -> Iterator[int]:
 def reflecting(delay: str) -> Iterator[int]:
     """`mburst reflect` in a process of its own; its port."""
     port = free_port()
-    command = [sys.executable, "-m", "mburst", "reflect", "--listen", f"{LOCAL}:{port}", "--delay", delay,
-               "--seed", "1"]
+    command = [
+        sys.executable,
+        "-m",
+        "mburst",
+        "reflect",
+        "--listen",
+        f"{LOCAL}:{port}",
+        "--delay",
+        delay,
+        "--seed",
+        "1",
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout and "reflecting" in process.stdout.readline()
@@ -85,10 +95,10 @@ def reply_to(data: bytes, number: int | None = None) -> bytearray:
     return packet
 
 
-def probed(port: int, host: str = LOCAL, **plan: object) -> tuple[pa.Table, Counts, list[str]]:
-    """(rows, counts, lines told) of probing one port."""
+def probed(port: int, host: str = LOCAL, **plan: object) -> tuple[pa.Table, ProbeCounts, list[str]]:
+    """(rows, counts, lines reported) of probing one port."""
     lines: list[str] = []
-    wanted = Plan(**{"rate": 500.0, "count": 100, "timeout_ns": 300 * MS, "seed": 1, **plan})  # type: ignore[arg-type]
+    wanted = ProbePlan(**{"rate": 500.0, "count": 100, "timeout_ns": 300 * MS, "seed": 1, **plan})  # type: ignore[arg-type]
     target = resolve(f"{host}:{port}", 1, kind_of(wanted.protocol), socket.AF_UNSPEC)
     prober = Prober([target], wanted, host="here", batch="b", report=lines.append)
     batches: list[pa.RecordBatch] = []
@@ -112,8 +122,11 @@ def test_each_probe_has_its_stamps_in_their_order(protocol):
         rows, counts, lines = probed(port, protocol=protocol)
     assert (counts.sent, counts.answered, counts.lost, lines) == (100, 100, 0, [])
     assert rows["seq"].to_pylist() == list(range(100)) and set(rows["stamp_kind"].to_pylist()) == {"sw"}
-    names = ["app_send", "tx", "remote_rx", "remote_tx", "rx", "app_recv"] if protocol == "udp" else [
-        "app_send", "tx", "rx", "app_recv"]
+    names = (
+        ["app_send", "tx", "remote_rx", "remote_tx", "rx", "app_recv"]
+        if protocol == "udp"
+        else ["app_send", "tx", "rx", "app_recv"]
+    )
     for before, after in pairwise(names):
         assert (ns(rows, after) - ns(rows, before) >= 0).all(), (before, after)
     if protocol == "tcp":
@@ -209,7 +222,8 @@ def test_doubled_reordered_late_and_strange_answers():
     assert [line.partition("invalid answers: ")[2] for line in lines] == [
         "shorter than the 38 bytes of a reply of STAMP or TWAMP Light (this one has 12 bytes)",
         "its sender timestamp does not match the probe (this one has 64 bytes)",
-        "to a probe that was not sent (this one has 64 bytes)"]
+        "to a probe that was not sent (this one has 64 bytes)",
+    ]
     assert [seq for seq, lost in enumerate(rows["lost"].to_pylist()) if lost] == [30]
 
 
@@ -245,8 +259,16 @@ def scapys(sock: socket.socket, data: bytes, peer: tuple[str, int]) -> None:
     came = time.time() + stamp.NTP_UNIX_S
     asked = layer.STAMPSessionSenderTestUnauthenticated(data)
     answer = layer.STAMPSessionReflectorTestUnauthenticated(
-        seq=asked.seq, ts=time.time() + stamp.NTP_UNIX_S, err_estimate=asked.err_estimate, ssid=asked.ssid, ts_rx=came,
-        seq_sender=asked.seq, ts_sender=asked.ts, err_estimate_sender=asked.err_estimate, ttl_sender=64)
+        seq=asked.seq,
+        ts=time.time() + stamp.NTP_UNIX_S,
+        err_estimate=asked.err_estimate,
+        ssid=asked.ssid,
+        ts_rx=came,
+        seq_sender=asked.seq,
+        ts_sender=asked.ts,
+        err_estimate_sender=asked.err_estimate,
+        ttl_sender=64,
+    )
     sock.sendto(bytes(answer), peer)
 
 

@@ -84,7 +84,8 @@ def test_a_clock_that_says_it_may_be_wrong_by_millennia_is_a_row():
         path.answered(bytes(answer).ljust(HEAD, b"\0"), 64, NOW + 5, 0, NOW + 9)
         settled = path.exchanges.settle(2**63 - 1)
         assert settled.rows(dict.fromkeys(("batch", "src", "dst", "protocol"), "x"))["clock_error_ns"][0].as_py() == (
-            2**63 - 1)
+            2**63 - 1
+        )
     finally:
         path.close()
         path.pacer.close()

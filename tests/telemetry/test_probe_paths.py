@@ -111,8 +111,9 @@ def test_a_stalled_prober_leaves_nothing_out():
             f"sys.path[:0] = {sys.path!r}\n"
             "from test_probe import probed, ns\n"
             "print('go', flush=True)\n"
-            f"rows, counts, _ = probed({port}, rate=1000.0, count=1500, poisson=False)\n"
-            "print(counts.sent, *(ns(rows, 'app_recv') - ns(rows, 'app_send')), flush=True)\n")
+            f"rows, counts, _ = probed({port}, rate=1000.0, count=1500, poisson=False, timeout_ns=5 * 10**9)\n"
+            "print(counts.sent, *(ns(rows, 'app_recv') - ns(rows, 'app_send')), flush=True)\n"
+        )
         child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
         try:
             assert child.stdout and child.stdout.readline() == "go\n"
@@ -138,15 +139,19 @@ def pareto_normal(mean: float, deviation: float) -> Callable[[float], float]:
     return lambda share: float(np.quantile(mixed, share))
 
 
-@pytest.mark.parametrize("spec, true, highest", [
-    ("constant:3ms", lambda share: 3 * MS, 0.99),
-    ("uniform:1ms:9ms", lambda share: MS + share * 8 * MS, 0.99),
-    ("uniform:0:20us", lambda share: share * 20_000, 0.9),  # beyond, the shortest delays are the machine's
-    ("normal:5ms:1ms", NormalDist(5 * MS, MS).inv_cdf, 0.99),
-    ("pareto:500us:3", lambda share: 500_000 * (1 - share) ** (-1 / 3), 0.99),
-    ("pareto-normal:5ms:1ms", pareto_normal(5 * MS, MS), 0.99),
-    ("file:cdf.csv", lambda share: float(np.interp(share, [0.25, 0.75, 1], [MS, 3 * MS, 20 * MS])), 0.99),
-], ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    "spec, true, highest",
+    [
+        ("constant:3ms", lambda share: 3 * MS, 0.99),
+        ("uniform:1ms:9ms", lambda share: MS + share * 8 * MS, 0.99),
+        ("uniform:0:20us", lambda share: share * 20_000, 0.9),  # beyond, the shortest delays are the machine's
+        ("normal:5ms:1ms", NormalDist(5 * MS, MS).inv_cdf, 0.99),
+        ("pareto:500us:3", lambda share: 500_000 * (1 - share) ** (-1 / 3), 0.99),
+        ("pareto-normal:5ms:1ms", pareto_normal(5 * MS, MS), 0.99),
+        ("file:cdf.csv", lambda share: float(np.interp(share, [0.25, 0.75, 1], [MS, 3 * MS, 20 * MS])), 0.99),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
 def test_injected_delays_are_recovered(spec, true, highest, tmp_path, monkeypatch):
     """Every percentile up to p99 within 5 % or 20 µs."""
     monkeypatch.chdir(tmp_path)
@@ -158,9 +163,13 @@ def test_injected_delays_are_recovered(spec, true, highest, tmp_path, monkeypatc
         return ns(rows, "rx") - ns(rows, "remote_tx")
 
     def is_as_injected(back: np.ndarray) -> None:
-        assert not [(share, got, true(share)) for share in (0.1, 0.5, 0.9, 0.95, 0.99) if share <= highest
-                    and abs((got := float(np.quantile(back, share))) - true(share)) > max(0.05 * true(share), 20_000)
-                    + 4 * _error(true, share, len(back))]
+        assert not [
+            (share, got, true(share))
+            for share in (0.1, 0.5, 0.9, 0.95, 0.99)
+            if share <= highest
+            and abs((got := float(np.quantile(back, share))) - true(share))
+            > max(0.05 * true(share), 20_000) + 4 * _error(true, share, len(back))
+        ]
 
     Attempts(returned, returned).held(is_as_injected)
 

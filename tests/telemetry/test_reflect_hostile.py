@@ -176,8 +176,9 @@ def answered_of(sent: int, how: dict[str, object], addresses: list[str]) -> tupl
 def test_answers_to_one_peer_and_to_all_are_limited():
     answered, limited, took = answered_of(200, {"admission": Admission(peer_rate=20)}, [LOCAL])
     assert answered + limited == 200 and 20 <= answered <= 21 + 20 * took
-    answered, limited, took = answered_of(40, {"admission": Admission(peer_rate=20, rate=30)},
-                                          ["127.0.0.2", "127.0.0.3", "127.0.0.4"])
+    answered, limited, took = answered_of(
+        40, {"admission": Admission(peer_rate=20, rate=30)}, ["127.0.0.2", "127.0.0.3", "127.0.0.4"]
+    )
     assert answered + limited == 120 and 30 <= answered <= 31 + 30 * took
 
 
@@ -218,7 +219,7 @@ def test_any_datagrams_are_answered_or_counted():
         for number in range(1500):
             made = rng.randbytes(rng.choice([0, 1, 13, 14, 15, 38, 44, 48, 64, 100, 1400]))
             if number % 3 == 0:
-                made = asked()[:rng.randrange(44)] + made
+                made = asked()[: rng.randrange(44)] + made
             sock.sendto(made, address)
             if number % 50 == 0:
                 wait_for(lambda sent=number + 1: reflector.answered + reflector.ignored >= sent, "all")

@@ -76,8 +76,13 @@ def test_the_senders_packet_by_the_figure_of_the_rfc():
     # figure 9, follow-up telemetry: flags with U set by the sender, type 7, length 16, zeros
     at = 946_684_800 * 10**9 + 500_000_000  # 2000-01-01 00:00:00.5, 3,155,673,600 s after 1900
     assert asked(64, 0xDEADBEEF, 0xCAFE, 0x8A05, at) == (
-        bytes.fromhex("deadbeef") + struct.pack("!II", 3_155_673_600, 0x80000000) + bytes.fromhex("8a05cafe")
-        + bytes(28) + bytes.fromhex("80070010") + bytes(16))
+        bytes.fromhex("deadbeef")
+        + struct.pack("!II", 3_155_673_600, 0x80000000)
+        + bytes.fromhex("8a05cafe")
+        + bytes(28)
+        + bytes.fromhex("80070010")
+        + bytes(16)
+    )
 
 
 @pytest.mark.parametrize("size", [44, 48, 50, 63, 64, 65, 67, 68, 69, 1000])
@@ -101,9 +106,14 @@ def test_sizes_that_the_format_has_not_are_refused(size):
 
 @settings(deadline=None, max_examples=60)
 @given(
-    number=st.integers(0, 2**32 - 1), session=st.integers(0, 2**16 - 1), at=times,
+    number=st.integers(0, 2**32 - 1),
+    session=st.integers(0, 2**16 - 1),
+    at=times,
     error=st.integers(0, 2**16 - 1).filter(lambda error: ~error & 0x4000),
-    later=st.integers(0, 10**9), more=st.integers(0, 10**9), ttl=st.integers(0, 255))
+    later=st.integers(0, 10**9),
+    more=st.integers(0, 10**9),
+    ttl=st.integers(0, 255),
+)
 def test_scapy_reads_both_packets_as_they_were_meant(number, session, at, error, later, more, ttl):
     request = asked(64, number, session, error, at)
     read = scapy_stamp.STAMPSessionSenderTestUnauthenticated(request)
@@ -116,7 +126,8 @@ def test_scapy_reads_both_packets_as_they_were_meant(number, session, at, error,
     assert (back.seq, back.ssid, back.seq_sender, back.ttl_sender) == ((number + 5) % 2**32, session, number, ttl)
     assert bytes(back.err_estimate_sender)[:2] == struct.pack("!H", error)
     assert (bytes(back)[4:12], bytes(back)[16:24], bytes(back)[28:36]) == tuple(
-        struct.pack("!Q", stamp.to_ntp(ns)) for ns in (at + later + more, at + later, at))
+        struct.pack("!Q", stamp.to_ntp(ns)) for ns in (at + later + more, at + later, at)
+    )
     mine = stamp.parse_reply(answer, at)
     assert mine is not None and mine.follow_up is None
     assert (mine.sequence, mine.session, mine.sender_sequence) == ((number + 5) % 2**32, session, number)
@@ -132,11 +143,23 @@ def test_wireshark_reads_the_packets_as_twamp(tmp_path: Path):
     stamp.stamp_reply(answer, NOW + 2 * 10**6)
     head = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02") / IP(src="10.0.0.1", dst="10.0.0.2")
     wrpcap(str(tmp_path / "stamp.pcap"), [head / UDP(sport=862, dport=862) / bytes(answer)])
-    fields = ["seq_number", "error_estimate", "receive_timestamp", "timestamp", "sender_seq_number",
-              "sender_timestamp", "sender_ttl"]
+    fields = [
+        "seq_number",
+        "error_estimate",
+        "receive_timestamp",
+        "timestamp",
+        "sender_seq_number",
+        "sender_timestamp",
+        "sender_ttl",
+    ]
     wanted = [word for name in fields for word in ("-e", f"twamp.test.{name}")]
-    parsed = subprocess.run(["tshark", "-r", tmp_path / "stamp.pcap", "-d", "udp.port==862,twamp.test", "-T", "fields",
-                           *wanted], capture_output=True, text=True, check=True, env={"TZ": "UTC", "PATH": "/usr/bin"})
+    parsed = subprocess.run(
+        ["tshark", "-r", tmp_path / "stamp.pcap", "-d", "udp.port==862,twamp.test", "-T", "fields", *wanted],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"TZ": "UTC", "PATH": "/usr/bin"},
+    )
     number, error, rx, tx, sender, sent, ttl = parsed.stdout.rstrip("\n").split("\t")
     assert (int(number), int(error, 0), int(sender), int(ttl)) == (4, 0x0A07, 9, 61)
     for field, wanted in ((rx, "02:34:00.124456"), (tx, "02:34:00.125456"), (sent, "02:34:00.123456")):

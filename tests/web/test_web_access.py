@@ -20,15 +20,37 @@ from mburst.errors import MburstError
 from mburst.web.address import is_loopback, resolved, split, where_of
 
 pytest.importorskip("uvicorn")
-from mburst.web.gate import Names, host_of
+from mburst.web.gate import ServerNames, host_of
 
 VERBS = ("live", "metrics")
 TOKEN = "a-token-of-some-length"
 CROSS = {"Sec-Fetch-Site": "cross-site"}
-FOREIGN_HOSTS = ["evil.example", "localhost.evil.example", "127.0.0.1.nip.io", "127.example.com", "0.0.0.0",
-                 "2130706433", "127.1", "192.0.2.1", "[::2]", "[::ffff:192.0.2.1]", "localhost@evil.example"]
-BAD_HOSTS = ["", "[::1", "::1", "[::1:2", "a b", "localhost:99999", "localhost:x", "[zz]", "localhost/x", "ho\tst",
-             "\xff"]
+FOREIGN_HOSTS = [
+    "evil.example",
+    "localhost.evil.example",
+    "127.0.0.1.nip.io",
+    "127.example.com",
+    "0.0.0.0",
+    "2130706433",
+    "127.1",
+    "192.0.2.1",
+    "[::2]",
+    "[::ffff:192.0.2.1]",
+    "localhost@evil.example",
+]
+BAD_HOSTS = [
+    "",
+    "[::1",
+    "::1",
+    "[::1:2",
+    "a b",
+    "localhost:99999",
+    "localhost:x",
+    "[zz]",
+    "localhost/x",
+    "ho\tst",
+    "\xff",
+]
 
 
 @pytest.fixture(scope="module")
@@ -53,17 +75,33 @@ def guarded(request, store, tmp_path_factory):
 # --- where it listens -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("address, here", [
-    ("127.0.0.1", True), ("127.255.0.9", True), ("::1", True), ("::ffff:127.0.0.1", True), ("0.0.0.0", False),
-    ("::", False), ("::1:2", False), ("::10", False), ("128.0.0.1", False), ("::ffff:10.0.0.1", False),
-    ("fe80::1%lo", False)])
+@pytest.mark.parametrize(
+    "address, here",
+    [
+        ("127.0.0.1", True),
+        ("127.255.0.9", True),
+        ("::1", True),
+        ("::ffff:127.0.0.1", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("::1:2", False),
+        ("::10", False),
+        ("128.0.0.1", False),
+        ("::ffff:10.0.0.1", False),
+        ("fe80::1%lo", False),
+    ],
+)
 def test_loopback_is_an_address(address, here):
     assert is_loopback(address) is here
 
 
 def test_names_are_resolved_before_they_are_trusted(monkeypatch):
-    known = {"localhost.example.com": ["192.0.2.9"], "127.example.com": ["192.0.2.1"],
-             "localhost": ["::1", "127.0.0.1"], "both.example.com": ["127.0.0.1", "192.0.2.1"]}
+    known = {
+        "localhost.example.com": ["192.0.2.9"],
+        "127.example.com": ["192.0.2.1"],
+        "localhost": ["::1", "127.0.0.1"],
+        "both.example.com": ["127.0.0.1", "192.0.2.1"],
+    }
 
     def answer(host, port, type):
         return [(0, 0, 0, "", (address, port)) for address in known.get(host, [host])]
@@ -90,10 +128,10 @@ def test_any_address_is_understood_or_refused(text):
 def test_only_names_of_this_server_are_its_names(header):
     host = host_of(header)
     here = where_of("127.0.0.1:1", 1, None, None, None, True)
-    if host is not None and Names(here).has(host):
+    if host is not None and ServerNames(here).has(host):
         assert host == "localhost" or is_loopback(host)
     proxied = replace(here, names=("Mburst.Example.",))
-    assert Names(proxied).has("mburst.example") and not Names(here).has("mburst.example")
+    assert ServerNames(proxied).has("mburst.example") and not ServerNames(here).has("mburst.example")
 
 
 # --- what it answers --------------------------------------------------------------------------------------------------
@@ -120,9 +158,16 @@ def test_own_names_are_answered(server, host):
 
 
 def test_requests_of_other_sites_are_refused(server):
-    for headers in (CROSS, {"Sec-Fetch-Site": "same-site"}, {"Origin": "http://evil.example"}, {"Origin": "null"},
-                    {"Origin": "http://["}, {"Origin": f"http://127.0.0.1:{server.port + 1}"},
-                    {**CROSS, "Sec-Fetch-Mode": "no-cors"}, {**CROSS, "Sec-Fetch-Mode": "navigate"}):
+    for headers in (
+        CROSS,
+        {"Sec-Fetch-Site": "same-site"},
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://["},
+        {"Origin": f"http://127.0.0.1:{server.port + 1}"},
+        {**CROSS, "Sec-Fetch-Mode": "no-cors"},
+        {**CROSS, "Sec-Fetch-Mode": "navigate"},
+    ):
         for path in ("/", "/lanes", "/metrics"):
             assert server.ask(path, **headers)[0] == 403, headers
     assert server.ask(**{"Sec-Fetch-Site": "same-origin"})[0] == server.ask(**{"Sec-Fetch-Site": "none"})[0] == 200
@@ -145,10 +190,16 @@ def test_the_token_lets_in(guarded):
     assert TOKEN not in guarded.url
     cookie = f"mburst-{guarded.port}={TOKEN}"
     assert guarded.ask(path, Cookie=cookie)[0] == 200
-    for headers in ({}, {"Authorization": f"Bearer {TOKEN}x"}, {"Authorization": f"Basic {TOKEN}"},
-                    {"Authorization": "Bearer"}, {"Cookie": f"mburst-1={TOKEN}"}, {"Cookie": cookie + "\xff"},
-                    {"Authorization": f"Bearer {TOKEN}", "Host": "evil.example"},
-                    {"Authorization": f"Bearer {TOKEN}", **CROSS}):
+    for headers in (
+        {},
+        {"Authorization": f"Bearer {TOKEN}x"},
+        {"Authorization": f"Basic {TOKEN}"},
+        {"Authorization": "Bearer"},
+        {"Cookie": f"mburst-1={TOKEN}"},
+        {"Cookie": cookie + "\xff"},
+        {"Authorization": f"Bearer {TOKEN}", "Host": "evil.example"},
+        {"Authorization": f"Bearer {TOKEN}", **CROSS},
+    ):
         status, body = guarded.ask(path, **headers)
         assert status == 403 and b"cache-1" not in body and TOKEN.encode() not in body, headers
     assert guarded.ask(f"/?token={TOKEN}")[0] == 303
@@ -191,8 +242,23 @@ def live(store):
         yield made
 
 
-ODD = ["", "x", "-1", "1.5", "1e3", "NaN", "Infinity", str(10**26), "9" * 5000, "1_0", "٣", "%00", "0x10", " 1",
-       str(2**63)]
+ODD = [
+    "",
+    "x",
+    "-1",
+    "1.5",
+    "1e3",
+    "NaN",
+    "Infinity",
+    str(10**26),
+    "9" * 5000,
+    "1_0",
+    "٣",
+    "%00",
+    "0x10",
+    " 1",
+    str(2**63),
+]
 
 
 @pytest.mark.parametrize("odd", ODD)
@@ -205,10 +271,18 @@ def test_numbers_that_make_no_sense_are_400(live, name, odd):
 
 
 def test_odd_questions_are_answered_in_a_line(live):
-    for path, status in (("/lane", 400), ("/lane?lane=", 400), ("/lane?lane=%1b%5d0;x", 404),
-                         ("/lane?lane=" + "x" * 5000, 400), ("/overview?seconds=x", 400),
-                         ("/overview?rack=%00&seconds=9", 200), ("/moment?lane=x", 400),
-                         ("/%2e%2e/etc/passwd", 404), ("//evil.example/", 404), ("/?x=" + "y" * 8000, 200)):
+    for path, status in (
+        ("/lane", 400),
+        ("/lane?lane=", 400),
+        ("/lane?lane=%1b%5d0;x", 404),
+        ("/lane?lane=" + "x" * 5000, 400),
+        ("/overview?seconds=x", 400),
+        ("/overview?rack=%00&seconds=9", 200),
+        ("/moment?lane=x", 400),
+        ("/%2e%2e/etc/passwd", 404),
+        ("//evil.example/", 404),
+        ("/?x=" + "y" * 8000, 200),
+    ):
         found, body = live.ask(path)
         assert found == status and b"Traceback" not in body and b"\x1b" not in body, (path, found)
         assert status == 200 or body.count(b"\n") <= 1

@@ -8,13 +8,15 @@ import socket
 import subprocess
 import time
 import zlib
-from contextlib import suppress
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from livestore import filled
-from webattack import closed, frame, held, lane_of, serving, until, websocket, wish
+from webattack import Verb, closed, frame, held, lane_of, serving, until, websocket, wish
 
 pytest.importorskip("uvicorn")
 if not shutil.which("prlimit"):
@@ -24,7 +26,7 @@ VERBS = ("live", "metrics")
 HALF = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 BODILESS = b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99\r\n\r\n"
 REQUESTS = 300  # beyond what may wait
-SLACK = 50  # descriptors besides connections
+SLACK = 50  # descriptors other than connections
 
 
 @pytest.fixture(scope="module")
@@ -32,23 +34,44 @@ def store(tmp_path_factory):
     return filled(tmp_path_factory.mktemp("web") / "store").path
 
 
+@pytest.fixture(scope="module")
+def servers(store) -> Iterator[dict[str, Verb]]:
+    """One of each verb, which survives what the tests of this file do to it: the last one ends it."""
+    with ExitStack() as stack:
+        yield {verb: stack.enter_context(serving(verb, store, "--open")) for verb in VERBS}
+
+
 @pytest.fixture(params=VERBS)
-def server(request, store):
-    with serving(request.param, store, "--open") as made:
-        yield made
+def server(request, servers):
+    return servers[request.param]
+
+
+@pytest.fixture
+def shared(servers):
+    return servers["live"]
 
 
 @pytest.fixture
 def live(store):
+    """A server that the test ends."""
     with serving("live", store, "--open") as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def fuzzed(store):
-    with serving("live", store, "--open") as made:
-        made.lane = lane_of(made)
-        yield made
+def fuzzed(servers):
+    made = servers["live"]
+    made.lane = lane_of(made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def ends(servers) -> Iterator[dict[tuple[str, str], Future[None]]]:
+    """What waits for the servers to lose patience, by its name and the verb: all of it at once."""
+    with ThreadPoolExecutor() as pool:
+        yield {
+            (what.__name__, verb): pool.submit(what, made) for what in (half, trickle) for verb, made in servers.items()
+        }
 
 
 def ends_quietly(server):
@@ -56,16 +79,27 @@ def ends_quietly(server):
     assert code == 0 and "Traceback" not in error and error in ("", "Ctrl-C ends it.\n"), error
 
 
-@pytest.mark.parametrize("first", [b"", b"G", HALF, BODILESS])
+FIRSTS = (b"", b"G", HALF, BODILESS)
+
+
+@pytest.mark.parametrize("first", FIRSTS)
 def test_half_requests_are_bounded_and_others_are_answered(server, first):
     before = server.descriptors()
     with held(server, REQUESTS, first):
         assert server.ask()[0] == 200
         assert server.descriptors() < before + 256 + SLACK
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_stop_is_heard_among_half_requests(store, verb):
+    with serving(verb, store, "--open") as server, ExitStack() as stack:
+        for first in FIRSTS:
+            stack.enter_context(held(server, REQUESTS // len(FIRSTS), first))
+        assert server.ask()[0] == 200
         ends_quietly(server)
 
 
-def test_half_requests_end_by_themselves(server):
+def half(server: Verb) -> None:
     with held(server, 20, HALF) as connections:
         for connection in connections:
             connection.settimeout(60)
@@ -73,13 +107,23 @@ def test_half_requests_end_by_themselves(server):
                 assert connection.recv(1) == b""
 
 
-def test_a_request_that_trickles_in_ends_too(server):
+def trickle(server: Verb) -> None:
     begun = time.monotonic()
     with server.open() as connection, pytest.raises(OSError):
         while time.monotonic() - begun < 60:
             connection.sendall(b"X")
             time.sleep(0.2)
     assert time.monotonic() - begun < 59
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_half_requests_end_by_themselves(ends, verb):
+    ends["half", verb].result()
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_request_that_trickles_in_ends_too(ends, verb):
+    ends["trickle", verb].result()
 
 
 def test_few_descriptors_are_enough(store):
@@ -93,15 +137,36 @@ def test_tls_handshakes_that_do_not_end(store, tmp_path):
     if not shutil.which("openssl"):
         pytest.skip("makes its certificate with openssl, which is not installed")
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
-                    "-days", "1", "-subj", "/CN=127.0.0.1", "-keyout", key, "-out", certificate],
-                   check=True, capture_output=True)
-    with serving("metrics", store, "--open", "--tls-cert", str(certificate), "--tls-key", str(key),
-                 descriptors=200) as server:
+    subprocess.run(
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-nodes",
+            "-days",
+            "1",
+            "-subj",
+            "/CN=127.0.0.1",
+            "-keyout",
+            key,
+            "-out",
+            certificate,
+        ],
+        check=True,
+        capture_output=True,
+    )
+    with serving(
+        "metrics", store, "--open", "--tls-cert", str(certificate), "--tls-key", str(key), descriptors=200
+    ) as server:
         for first in (b"", b"\x16\x03\x01\x02\x00\x01", b"GET / HTTP/1.1\r\n\r\n"):
             with held(server, REQUESTS, first):
-                done = subprocess.run(["curl", "-sk", "--max-time", "30", f"https://127.0.0.1:{server.port}/"],
-                                      capture_output=True)
+                done = subprocess.run(
+                    ["curl", "-sk", "--max-time", "30", f"https://127.0.0.1:{server.port}/"], capture_output=True
+                )
                 assert b"/metrics" in done.stdout, done
         ends_quietly(server)
 
@@ -116,30 +181,31 @@ def test_who_does_not_read_costs_little(live):
         ends_quietly(live)
 
 
-def test_wishes_are_the_newest_and_not_a_queue(live):
-    lane = lane_of(live)
-    with websocket(live) as flooding:
-        before = live.resident()
+def test_wishes_are_the_newest_and_not_a_queue(shared):
+    lane = lane_of(shared)
+    with websocket(shared) as flooding:
+        before = shared.resident()
         with suppress(OSError):
             for i in range(2000):
                 flooding.sendall(frame(wish(lane, span=10**9 + i)))
-        assert live.ask("/lanes")[0] == 200
-        assert live.resident() - before < 150 << 20
-    ends_quietly(live)
+        assert shared.ask("/lanes")[0] == 200
+        assert shared.resident() - before < 150 << 20
 
 
-@pytest.mark.parametrize("flood", [frame(b"x" * 125, 9), frame(b"", 0, False), frame(b"y" * 5000), frame(b"", 2)],
-                         ids=["pings", "empty fragments", "large", "empty binary"])
-def test_floods_of_frames_end_the_client(live, flood):
-    with websocket(live) as connection:
-        before = live.resident()
+@pytest.mark.parametrize(
+    "flood",
+    [frame(b"x" * 125, 9), frame(b"", 0, False), frame(b"y" * 5000), frame(b"", 2)],
+    ids=["pings", "empty fragments", "large", "empty binary"],
+)
+def test_floods_of_frames_end_the_client(shared, flood):
+    with websocket(shared) as connection:
+        before = shared.resident()
         connection.sendall(frame(b"{", 1, False))
         with pytest.raises(OSError):
             for _ in range(300_000):
                 connection.sendall(flood)
-        assert live.resident() - before < 50 << 20
-    assert live.ask("/lanes")[0] == 200
-    ends_quietly(live)
+        assert shared.resident() - before < 50 << 20
+    assert shared.ask("/lanes")[0] == 200
 
 
 BOMB = zlib.compressobj(9, wbits=-15)
@@ -167,31 +233,29 @@ WRONG = {  # what RFC 6455 forbids, and what was not agreed on
 }
 
 
-def test_wrong_frames_end_their_socket_alone(live):
+def test_wrong_frames_end_their_socket_alone(shared):
     """A compression that a client offers is not agreed to."""
-    lane = lane_of(live)
-    with websocket(live) as honest:
+    lane = lane_of(shared)
+    with websocket(shared) as honest:
         honest.sendall(frame(wish(lane)))
-        before = live.resident()
+        before = shared.resident()
         for case, wrong in WRONG.items():
-            with websocket(live, **{"Sec-WebSocket-Extensions": "permessage-deflate; client_max_window_bits"}) as one:
+            with websocket(shared, **{"Sec-WebSocket-Extensions": "permessage-deflate; client_max_window_bits"}) as one:
                 with suppress(ConnectionError):
                     one.sendall(wrong)
                 assert closed(one), case
-        assert live.resident() - before < 50 << 20
+        assert shared.resident() - before < 50 << 20
         assert honest.recv(2)
-    ends_quietly(live)
 
 
-def test_a_fragment_that_never_ends_is_bounded(live):
+def test_a_fragment_that_never_ends_is_bounded(shared):
     """Pieces of a byte, with a ping between each: neither counts as a new message."""
-    with websocket(live) as connection, suppress(ConnectionError):
-        before = live.resident()
+    with websocket(shared) as connection, suppress(ConnectionError):
+        before = shared.resident()
         connection.sendall(frame(b"{", 1, False))
         for _ in range(20_000):
             connection.sendall(frame(b" ", 0, False) + frame(b"", 9))
-    assert live.resident() - before < 50 << 20 and live.ask("/lanes")[0] == 200
-    ends_quietly(live)
+    assert shared.resident() - before < 50 << 20 and shared.ask("/lanes")[0] == 200
 
 
 def test_who_follows_and_does_not_read_costs_little(live):
@@ -244,7 +308,6 @@ def test_a_client_that_leaves_at_once(server):
             connection.sendall(HALF + b"\r\n")
     assert server.ask()[0] == 200
     assert until(lambda: server.descriptors() < SLACK)
-    ends_quietly(server)
 
 
 BODY = b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\n"
@@ -279,21 +342,75 @@ def test_what_may_be_read_as_two_requests_ends_its_connection(server):
                     content += more
                 assert content.count(b"HTTP/1.1 ") <= 1 and b"HTTP/1.1 200" not in content, (case, content[:200])
     assert server.ask()[0] == 200
-    ends_quietly(server)
 
 
-LINES = st.one_of(st.binary(max_size=300), st.builds(
-    lambda method, path, version, headers: b" ".join([method, path, version]) + b"\r\n" + b"".join(
-        name + b": " + value + b"\r\n" for name, value in headers) + b"\r\n",
-    st.sampled_from([b"GET", b"HEAD", b"POST", b"TRACE", b"OPTIONS", b"PRI", b"get", b""]),
-    st.one_of(st.sampled_from([b"/", b"/lanes", b"/metrics", b"*", b"//", b"/../../etc/passwd", b"/%2e%2e/", b"/%00",
-                               b"http://evil/", b"/lane?lane=%ff%fe", b"/moment?from=9" * 50]), st.binary(max_size=60)),
-    st.sampled_from([b"HTTP/1.1", b"HTTP/1.0", b"HTTP/2.0", b"HTTP/9.9", b""]),
-    st.lists(st.tuples(st.sampled_from([b"Host", b"Origin", b"Cookie", b"Authorization", b"Connection", b"Upgrade",
-                                        b"Content-Length", b"Transfer-Encoding", b"Expect", b"Sec-Fetch-Site"]),
-                       st.one_of(st.sampled_from([b"127.0.0.1", b"[::1", b"chunked", b"websocket", b"-1", b"1e9",
-                                                  b"Upgrade", b"100-continue", b"http://[", b"\xff"]),
-                                 st.binary(max_size=40))), max_size=6)))
+LINES = st.one_of(
+    st.binary(max_size=300),
+    st.builds(
+        lambda method, path, version, headers: (
+            b" ".join([method, path, version])
+            + b"\r\n"
+            + b"".join(name + b": " + value + b"\r\n" for name, value in headers)
+            + b"\r\n"
+        ),
+        st.sampled_from([b"GET", b"HEAD", b"POST", b"TRACE", b"OPTIONS", b"PRI", b"get", b""]),
+        st.one_of(
+            st.sampled_from(
+                [
+                    b"/",
+                    b"/lanes",
+                    b"/metrics",
+                    b"*",
+                    b"//",
+                    b"/../../etc/passwd",
+                    b"/%2e%2e/",
+                    b"/%00",
+                    b"http://evil/",
+                    b"/lane?lane=%ff%fe",
+                    b"/moment?from=9" * 50,
+                ]
+            ),
+            st.binary(max_size=60),
+        ),
+        st.sampled_from([b"HTTP/1.1", b"HTTP/1.0", b"HTTP/2.0", b"HTTP/9.9", b""]),
+        st.lists(
+            st.tuples(
+                st.sampled_from(
+                    [
+                        b"Host",
+                        b"Origin",
+                        b"Cookie",
+                        b"Authorization",
+                        b"Connection",
+                        b"Upgrade",
+                        b"Content-Length",
+                        b"Transfer-Encoding",
+                        b"Expect",
+                        b"Sec-Fetch-Site",
+                    ]
+                ),
+                st.one_of(
+                    st.sampled_from(
+                        [
+                            b"127.0.0.1",
+                            b"[::1",
+                            b"chunked",
+                            b"websocket",
+                            b"-1",
+                            b"1e9",
+                            b"Upgrade",
+                            b"100-continue",
+                            b"http://[",
+                            b"\xff",
+                        ]
+                    ),
+                    st.binary(max_size=40),
+                ),
+            ),
+            max_size=6,
+        ),
+    ),
+)
 
 
 @settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -308,14 +425,26 @@ def test_any_request_gets_an_answer_or_none_and_no_traceback(fuzzed, request_):
     assert fuzzed.process.poll() is None
 
 
-NUMBERS = st.one_of(st.integers(), st.floats(), st.text(max_size=30), st.none(), st.booleans(),
-                    st.sampled_from([10**26, -1, 2**62, 2**63, "Infinity", "9" * 5000, "1_0", "٣", float("inf")]))
+NUMBERS = st.one_of(
+    st.integers(),
+    st.floats(),
+    st.text(max_size=30),
+    st.none(),
+    st.booleans(),
+    st.sampled_from([10**26, -1, 2**62, 2**63, "Infinity", "9" * 5000, "1_0", "٣", float("inf")]),
+)
 
 
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.one_of(st.binary(max_size=500), st.text(max_size=200).map(str.encode), st.just(b"[" * 4000),
-                 st.builds(wish, st.sampled_from(["LANE", "none", "", "x" * 5000]), NUMBERS, NUMBERS, NUMBERS)),
-       st.sampled_from([1, 2]))
+@given(
+    st.one_of(
+        st.binary(max_size=500),
+        st.text(max_size=200).map(str.encode),
+        st.just(b"[" * 4000),
+        st.builds(wish, st.sampled_from(["LANE", "none", "", "x" * 5000]), NUMBERS, NUMBERS, NUMBERS),
+    ),
+    st.sampled_from([1, 2]),
+)
 def test_any_message_is_answered_or_ends_its_socket_alone(fuzzed, message, opcode):
     with websocket(fuzzed) as connection:
         connection.sendall(frame(message.replace(b'"LANE"', b'"%s"' % fuzzed.lane.encode()), opcode))
@@ -324,7 +453,7 @@ def test_any_message_is_answered_or_ends_its_socket_alone(fuzzed, message, opcod
     assert fuzzed.process.poll() is None
 
 
-def test_after_all_that_it_ends_quietly(fuzzed):
-    assert fuzzed.ask("/lanes")[0] == 200
-    os.kill(fuzzed.process.pid, 0)
-    ends_quietly(fuzzed)
+def test_after_all_that_it_ends_quietly(server):
+    assert server.ask()[0] == 200
+    os.kill(server.process.pid, 0)
+    ends_quietly(server)

@@ -3,6 +3,7 @@
 const PATTERNS = {
   "single-source": "One sender made it.", incast: "Incast: their first frames fall together.",
   "many-sources": "Several senders that did not begin together.", unknown: "No sender of it is known.",
+  canary: "mburst canary sent it to measure what is detected.",
 };
 
 function element(tag, name, text) {

@@ -56,10 +56,10 @@ class Timeline {
     this.place.on("plotly_relayout", (change) => this.moved(change));
     this.place.on("plotly_hover", (event) => {
       this.pointed = event.xvals[0];
-      this.tell(this.pointed * 1e9);
+      this.readOut(this.pointed * 1e9);
     });
     this.place.on("plotly_click", (event) => this.pick(this.pointed ?? event.points[0].x));
-    this.place.onmouseleave = () => this.tell(null);
+    this.place.onmouseleave = () => this.readOut(null);
     await this.refresh();
   }
 
@@ -131,11 +131,11 @@ class Timeline {
     this.section.querySelector(".step").textContent = bins > 1
       ? `Shown: ${duration(b - a)} in steps of ${duration(this.view.width)}, each the largest and the mean of ${bins.toLocaleString("en")} bins.`
       : `Shown: ${duration(b - a)}, every bin of ${duration(this.view.width)} by itself.`;
-    this.tell(null);
+    this.readOut(null);
   }
 
   // What stands at `ns`, in words below the figure.
-  tell(ns) {
+  readOut(ns) {
     const out = this.section.querySelector(".readout");
     if (ns === null) {
       out.textContent = matchMedia("(pointer: coarse)").matches ? "Touch the figure to read it."

@@ -1,7 +1,7 @@
 // Bursts as they end, the newest first, and who sent the chosen one. Names come from the wire: they are only set as text.
 
 const SHOWN_BURSTS = 100;
-const PATTERN_WORDS = { "single-source": "single source", "many-sources": "many sources", incast: "incast", unknown: "sender not known" };
+const PATTERN_WORDS = { "single-source": "single source", "many-sources": "many sources", incast: "incast", canary: "canary", unknown: "sender not known" };
 
 class BurstList {
   constructor(section, onChoose, onShow) {

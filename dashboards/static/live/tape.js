@@ -83,7 +83,7 @@ class Tape {
     this.bursts = [...this.bursts, ...this.fresh].sort((p, q) => p.start - q.start);
   }
 
-  // A message tells the coverage of its own time: what was known before it stays, and joins where they touch.
+  // A message has the coverage of its own time: what was known before it stays, and joins where they touch.
   keepCoverage(found, message) {
     const put = (start, end) => {
       const last = found.end.length - 1;

@@ -50,8 +50,8 @@ class LiveTimeline extends Timeline {
   }
 
   wire() {
-    this.place.onpointermove = (event) => this.tell(this.timeAt(event));
-    this.place.onpointerleave = () => this.tell(null);
+    this.place.onpointermove = (event) => this.readOut(this.timeAt(event));
+    this.place.onpointerleave = () => this.readOut(null);
     this.place.onclick = (event) => this.pick(this.timeAt(event) / 1e9);
   }
 
@@ -145,17 +145,17 @@ class LiveTimeline extends Timeline {
     this.section.querySelector(".step").textContent = bins > 1
       ? `Shown: ${duration(b - a)} in steps of ${duration(this.view.width)}, each the largest and the mean of ${bins.toLocaleString("en")} bins.`
       : `Shown: ${duration(b - a)}, every bin of ${duration(this.view.width)} by itself.`;
-    if (this.pointed === undefined) this.tell(null);
+    if (this.pointed === undefined) this.readOut(null);
     await drawn;
   }
 
-  tell(ns) {
+  readOut(ns) {
     this.pointed = ns ?? undefined;
     const spike = this.section.querySelector(".spike"), [a, b] = this.range;
     spike.hidden = ns === null;
     if (ns !== null) {
       spike.style.left = `${this.empty.layout.margin.l + this.width() * (ns - a) / (b - a)}px`;
-      return super.tell(ns);
+      return super.readOut(ns);
     }
     this.section.querySelector(".readout").textContent = matchMedia("(pointer: coarse)").matches
       ? "Touch the figure to read it." : "Point at the figure to read it, drag across it to zoom, double-click to follow.";

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from ... import __version__
 from ...errors import MburstError
 from ...names import say, shown
-from .meter import QUANTILES, Histogram, LaneName, Meter
+from .counts import Histogram, LaneName
+from .meter import QUANTILES, Meter
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from ...web.address import Where
+    from ...web.address import ListenAddress
 
 LANE = LaneName._fields
 FOLLOW_S = 10.0  # how often the store is looked at where nobody asks
@@ -36,8 +37,9 @@ def require() -> None:
 
     for name in ("prometheus_client", "starlette", "uvicorn"):
         if importlib.util.find_spec(name) is None:
-            raise MburstError(f"metrics need the extra `metrics`: {name} is not installed",
-                              "pip install 'mburst[metrics]'")
+            raise MburstError(
+                f"metrics need the extra `metrics`: {name} is not installed", "pip install 'mburst[metrics]'"
+            )
 
 
 class Exporter:
@@ -69,10 +71,16 @@ class Exporter:
     def _store(self) -> Iterator[Metric]:
         from prometheus_client.core import GaugeMetricFamily
 
-        yield GaugeMetricFamily("mburst_damaged_files", "Damaged files that were found and are still in the store.",
-                                self.meter.damaged_files())
-        waiting = GaugeMetricFamily("mburst_oldest_hot_log_age_seconds", "For how long the oldest log of a table that "
-                                    "is not sealed has been there.", labels=["table"])
+        yield GaugeMetricFamily(
+            "mburst_damaged_files",
+            "Damaged files that were found and are still in the store.",
+            self.meter.damaged_files(),
+        )
+        waiting = GaugeMetricFamily(
+            "mburst_oldest_hot_log_age_seconds",
+            "For how long the oldest log of a table that is not sealed has been there.",
+            labels=["table"],
+        )
         for table, age in self.meter.unsealed_s().items():
             waiting.add_metric([table], age)
         yield waiting
@@ -84,36 +92,53 @@ class Exporter:
         peak = GaugeMetricFamily(
             "mburst_peak_utilization_ratio",
             "Utilization of the fullest window of this width since this scraper's last scrape.",
-            labels=[*LANE, "width"])
+            labels=[*LANE, "width"],
+        )
         for name, of in peaks.items():
             for width, share in of.items():
                 peak.add_metric([*name, width], share)
         yield peak
         stamped = CounterMetricFamily(
-            "mburst_stamped_bins", "Bins by what stamped their packets: the interface (hw), the kernel on receipt (sw) "
-            "or when copied (ring); file_us: stamps of 1 µs or coarser.", labels=[*LANE, "kind"])
+            "mburst_stamped_bins",
+            "Bins by what stamped their packets: the interface (hw), the kernel on receipt (sw) "
+            "or when copied (ring); file_us: stamps of 1 µs or coarser.",
+            labels=[*LANE, "kind"],
+        )
         for name, lane in lanes.items():
             for kind, count in lane.stamped.items():
                 stamped.add_metric([*name, kind], count)
         yield stamped
         for metric, about, values in (
-            ("wire_bytes", "Bytes on the wire, with FCS, preamble and gap.",
-             {name: lane.wire_bytes for name, lane in lanes.items()}),
+            (
+                "wire_bytes",
+                "Bytes on the wire, with FCS, preamble and gap.",
+                {name: lane.wire_bytes for name, lane in lanes.items()},
+            ),
             ("packets", "Packets.", {name: lane.packets for name, lane in lanes.items()}),
-            ("bins_with_drops", "Bins in which packets were dropped while recording: counts are lower bounds there.",
-             {name: lane.bins_with_drops for name, lane in lanes.items()}),
-            ("dropped_packets", "Packets dropped before they were captured, as reported by recordings when they ended.",
-             {name: lost for name, (lost, _) in self.meter.lost.items()}),
-            ("late_packets", "Packets outside the reorder window, as reported by recordings when they ended.",
-             {name: late for name, (_, late) in self.meter.lost.items()}),
+            (
+                "bins_with_drops",
+                "Bins in which packets were dropped while recording: counts are lower bounds there.",
+                {name: lane.bins_with_drops for name, lane in lanes.items()},
+            ),
+            (
+                "dropped_packets",
+                "Packets dropped before they were captured, as reported by recordings when they ended.",
+                {name: lost for name, (lost, _) in self.meter.lost.items()},
+            ),
+            (
+                "late_packets",
+                "Packets outside the reorder window, as reported by recordings when they ended.",
+                {name: late for name, (_, late) in self.meter.lost.items()},
+            ),
         ):
             counter = CounterMetricFamily(f"mburst_{metric}", about, labels=LANE)
             for name, value in values.items():
                 counter.add_metric(name, value)
             yield counter
         newest = GaugeMetricFamily("mburst_newest_bin_timestamp_seconds", "Start of the newest bin.", labels=LANE)
-        speed = GaugeMetricFamily("mburst_link_speed_bytes", "Line rate of one direction in bytes per second.",
-                                  labels=LANE)
+        speed = GaugeMetricFamily(
+            "mburst_link_speed_bytes", "Line rate of one direction in bytes per second.", labels=LANE
+        )
         for name, lane in lanes.items():
             if lane.newest_ns:
                 newest.add_metric(name, lane.newest_ns / 1e9)
@@ -128,8 +153,9 @@ class Exporter:
         bursts = CounterMetricFamily("mburst_bursts", "Bursts that have ended.", labels=[*LANE, "pattern"])
         seconds = CounterMetricFamily("mburst_burst_seconds", "Time in bursts that have ended.", labels=LANE)
         durations = HistogramMetricFamily("mburst_burst_duration_seconds", "Durations of bursts.", labels=LANE)
-        fan_ins = HistogramMetricFamily("mburst_burst_fan_in", "Senders with at least half an equal share of a burst.",
-                                        labels=LANE)
+        fan_ins = HistogramMetricFamily(
+            "mburst_burst_fan_in", "Senders with at least half an equal share of a burst.", labels=LANE
+        )
         for name, lane in self.meter.lanes.items():
             if not lane.link_bps:
                 continue
@@ -146,8 +172,11 @@ class Exporter:
         path = ("src", "dst", "protocol")
         sent = CounterMetricFamily("mburst_probes", "Probes sent.", labels=path)
         lost = CounterMetricFamily("mburst_probes_lost", "Probes without an answer.", labels=path)
-        latency = GaugeMetricFamily("mburst_probe_latency_seconds", "Quantiles of the probes since the last scrape.",
-                                    labels=[*path, "measure", "level"])
+        latency = GaugeMetricFamily(
+            "mburst_probe_latency_seconds",
+            "Quantiles of the probes since the last scrape.",
+            labels=[*path, "measure", "level"],
+        )
         for name, counts in self.meter.paths.items():
             sent.add_metric(name, counts.sent)
             lost.add_metric(name, counts.lost)
@@ -155,21 +184,26 @@ class Exporter:
                 if value is not None:
                     latency.add_metric([*name, counts.measure, str(level)], value)
         queue = ("device", "port", "queue")
-        dropped = CounterMetricFamily("mburst_queue_dropped_packets", "Packets that a switch queue dropped.",
-                                      labels=queue)
-        fullest = GaugeMetricFamily("mburst_queue_max_bytes", "Largest depth in the newest windows of a switch queue.",
-                                    labels=queue)
+        dropped = CounterMetricFamily(
+            "mburst_queue_dropped_packets", "Packets that a switch queue dropped.", labels=queue
+        )
+        fullest = GaugeMetricFamily(
+            "mburst_queue_max_bytes", "Largest depth in the newest windows of a switch queue.", labels=queue
+        )
         for name, of in self.meter.queues.items():
             dropped.add_metric(name, of.dropped)
             if of.max_bytes is not None:
                 fullest.add_metric(name, of.max_bytes)
         impossible = CounterMetricFamily(
-            "mburst_queue_impossible_windows", "Windows of a switch queue with impossible values, left out.",
-            labels=queue)
+            "mburst_queue_impossible_windows",
+            "Windows of a switch queue with impossible values, left out.",
+            labels=queue,
+        )
         for name, of in self.meter.queues.items():
             impossible.add_metric(name, of.impossible)
-        up = GaugeMetricFamily("mburst_gnmi_target_up", "Whether the gNMI subscription to a switch is established.",
-                               labels=["device"])
+        up = GaugeMetricFamily(
+            "mburst_gnmi_target_up", "Whether the gNMI subscription to a switch is established.", labels=["device"]
+        )
         for device, stands in self.meter.targets.items():
             up.add_metric([device], float(stands))
         yield from (sent, lost, latency, dropped, fullest, impossible, up)
@@ -246,10 +280,10 @@ class Scrapes:
         self.workers.close(self.meter.interrupt)
 
 
-class Service:
+class MetricsService:
     """The web server of a meter. Raises MburstError where it cannot listen."""
 
-    def __init__(self, meter: Meter, where: Where) -> None:
+    def __init__(self, meter: Meter, where: ListenAddress) -> None:
         from starlette.applications import Starlette
         from starlette.routing import Route
 

@@ -10,17 +10,16 @@ from __future__ import annotations
 
 import os
 import time
-from bisect import bisect_left
 from collections import defaultdict
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...analysis.bursts.follower import BIN_COLUMNS, SENDER_COLUMNS, Follower
 from ...analysis.read.columns import joined, table_of
 from ...quality import Quality
-from .since import MOST_VALUES, Known, Largest, Newest
+from .counts import STAMPS, LaneCounts, LaneName, PathCounts, QueueCounts
+from .since import MOST_VALUES, Largest, Newest, RecentNames
 
 if TYPE_CHECKING:
     import duckdb
@@ -29,14 +28,11 @@ if TYPE_CHECKING:
 
     from ...analysis.bursts.find import BurstDefinition
     from ...analysis.model.envelope import Interval
-    from ...sql import Store
+    from ...sql import StoreFolder
 
 FORGOTTEN_NS = 3600 * 10**9  # a window of a recording without newer bins is over
 WIDTHS_NS = {"10us": 10_000, "100us": 100_000, "1ms": 1_000_000}
-STAMPS = {flag.name.lower(): flag for flag in (Quality.HW, Quality.SW, Quality.RING, Quality.FILE_US) if flag.name}
-DURATIONS_S = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.2, 0.5, 1.0)
 MOST_SPANS = 1024  # newest bursts of a lane, to which another recording's may add nothing
-FAN_INS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 QUANTILES = (0.5, 0.9, 0.99, 0.999)
 STANDING = {"connect": True, "sync": True, "disconnect": False, "refused": False}  # events of a gNMI target
 
@@ -44,14 +40,61 @@ STANDING = {"connect": True, "sync": True, "disconnect": False, "refused": False
 FOLLOWED = {
     "bins": (BIN_COLUMNS, "ts_ns"),
     "sources": (SENDER_COLUMNS, "ts_ns"),
-    "probes": (("batch", "src", "dst", "protocol", "app_send_ns", "tx_ns", "remote_rx_ns", "remote_tx_ns", "rx_ns",
-                "app_recv_ns", "rtt_ns", "lost"), "tx_ns"),
-    "queues": (("batch", "device", "port", "queue", "window_start_ns", "ts_ns", "max_bytes", "avg_bytes",
-                "transmit_bytes", "dropped_packets", "ecn_marked_packets", "semantics", "quality"), "ts_ns"),
+    "probes": (
+        (
+            "batch",
+            "src",
+            "dst",
+            "protocol",
+            "app_send_ns",
+            "tx_ns",
+            "remote_rx_ns",
+            "remote_tx_ns",
+            "rx_ns",
+            "app_recv_ns",
+            "rtt_ns",
+            "lost",
+        ),
+        "tx_ns",
+    ),
+    "queues": (
+        (
+            "batch",
+            "device",
+            "port",
+            "queue",
+            "window_start_ns",
+            "ts_ns",
+            "max_bytes",
+            "avg_bytes",
+            "transmit_bytes",
+            "dropped_packets",
+            "ecn_marked_packets",
+            "semantics",
+            "quality",
+        ),
+        "ts_ns",
+    ),
     "gnmi_events": (("device", "ts_ns", "event"), "ts_ns"),
     "clock": (("host", "interface", "ts_ns"), "ts_ns"),
-    "recordings": (("recording_id", "rack", "host", "interface", "direction", "link_bps", "bin_ns", "source_bin_ns",
-                    "dropped", "late", "end_ns", "ended", "written_ns"), "written_ns"),
+    "recordings": (
+        (
+            "recording_id",
+            "rack",
+            "host",
+            "interface",
+            "direction",
+            "link_bps",
+            "bin_ns",
+            "source_bin_ns",
+            "dropped",
+            "late",
+            "end_ns",
+            "ended",
+            "written_ns",
+        ),
+        "written_ns",
+    ),
 }
 
 _BINS = f"""
@@ -66,19 +109,25 @@ WITH windows AS (
     SELECT recording_id, ts_ns, wire_bytes, true AS fresh FROM bins WHERE ts_ns >= $since
     UNION ALL SELECT recording_id, ts_ns, wire_bytes, false FROM carried
 )"""
-_PEAKS = _WINDOWS + """
+_PEAKS = (
+    _WINDOWS
+    + """
 SELECT recording_id, max(filled) AS filled FROM (
     SELECT recording_id, sum(wire_bytes) AS filled
     FROM windows JOIN (SELECT recording_id FROM known WHERE link_bps > 0 AND $width % bin_ns = 0) USING (recording_id)
     GROUP BY recording_id, ts_ns // $width HAVING bool_or(fresh))
 GROUP BY recording_id
 """
-_CARRIED = _WINDOWS + """
+)
+_CARRIED = (
+    _WINDOWS
+    + """
 SELECT recording_id, ts_ns, wire_bytes
 FROM windows JOIN (SELECT recording_id, max(ts_ns) // $widest * $widest AS least_ns FROM windows
                    GROUP BY recording_id) USING (recording_id)
 WHERE ts_ns >= least_ns AND least_ns >= (SELECT max(ts_ns) FROM windows) - $forgotten
 """
+)
 _PROBES = """
 SELECT src, dst, protocol, sent, lost, [application, network, round_trip, reported, to_application, one_way] AS known
 FROM known_measures('probes', $since, 9223372036854775807, CAST(NULL AS VARCHAR)) ORDER BY ALL
@@ -107,82 +156,18 @@ SELECT device, max(ts_ns) AS ts_ns, arg_max(event, ts_ns) AS event FROM gnmi_eve
 WHERE event IN {tuple(STANDING)} GROUP BY device ORDER BY device
 """
 _RECORDINGS = f"""
-SELECT {', '.join(FOLLOWED['recordings'][0])} FROM recordings
+SELECT {", ".join(FOLLOWED["recordings"][0])} FROM recordings
 WHERE ended = '' OR end_ns >= $since ORDER BY recording_id
 """
-
-
-class LaneName(NamedTuple):
-    """The labels of a lane."""
-
-    rack: str
-    host: str
-    interface: str
-    direction: str
-
-
-@dataclass
-class Histogram:
-    """Counts by bucket, each up to and with its bound, the last one without."""
-
-    bounds: tuple[float, ...]
-    counts: list[int] = field(default_factory=list)
-    total: float = 0.0
-
-    def __post_init__(self) -> None:
-        self.counts = [0] * (len(self.bounds) + 1)
-
-    def add(self, value: float) -> None:
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.total += value
-
-
-@dataclass
-class LaneCounts:
-    """What one lane did since the meter was made."""
-
-    link_bps: int = 0
-    newest_ns: int = 0
-    wire_bytes: int = 0
-    packets: int = 0
-    bins_with_drops: int = 0
-    stamped: dict[str, int] = field(default_factory=lambda: dict.fromkeys(STAMPS, 0))
-    bursts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    burst_ns: int = 0
-    newest_bursts: list[Interval] = field(default_factory=list)  # disjoint, ascending
-    durations: Histogram = field(default_factory=lambda: Histogram(DURATIONS_S))
-    fan_ins: Histogram = field(default_factory=lambda: Histogram(tuple(map(float, FAN_INS))))
-
-
-class PathCounts(NamedTuple):
-    """Probes of a path since the meter was made, and the quantiles (seconds) of those since the scraper's last look,
-    as far as there are enough. `measure` is by what they are measured, '' where nothing was; `known` is how many
-    answers know each measure, and `measured` how many latencies were taken."""
-
-    sent: int
-    lost: int
-    quantiles: tuple[float | None, ...]
-    measure: str = ""
-    known: tuple[int, ...] = ()
-    measured: int = 0
-
-
-class QueueCounts(NamedTuple):
-    """Drops of a switch queue since the meter was made, and the fullest window since the scraper's last look (where
-    there was none, the one before). `impossible` windows are not to be believed, and in neither."""
-
-    dropped: int
-    max_bytes: int | None
-    impossible: int = 0
 
 
 class Meter:
     """Counts what comes into a store from SINCE_NS on (Unix ns; None: from now on). One thread at a time. Raises
     MburstError where the store cannot be read; a file that cannot be followed is known to sql.damage.FOUND."""
 
-    def __init__(self, store: Store, definition: BurstDefinition, since_ns: int | None = None) -> None:
+    def __init__(self, store: StoreFolder, definition: BurstDefinition, since_ns: int | None = None) -> None:
         from ...sql import in_memory
-        from ...sql.follow import Tail
+        from ...sql.follow import TableFollower
 
         self.store = store
         self.since_ns = time.time_ns() if since_ns is None else since_ns
@@ -196,11 +181,11 @@ class Meter:
         self._events: dict[str, tuple[int, bool]] = {}  # of each gNMI target, when it was last reported up or down
         self._peaks: Largest[tuple[LaneName, str]] = Largest()
         self._fullest: Largest[tuple[str, str, str]] = Largest()
-        self._windows = Known()  # of switch queues, which several collections may bring
+        self._windows = RecentNames()  # of switch queues, which several collections may bring
         self._latencies: Newest[tuple[str, str, str, str]] = Newest()  # by path and measure
         self._bursts = Follower(definition, self.since_ns)
         self._con = in_memory(threads=1)  # for a few rows, more cost more
-        self._tails = {table: Tail(store.path, table) for table in FOLLOWED}
+        self._tails = {table: TableFollower(store.path, table) for table in FOLLOWED}
         self._carried = table_of("bins", ("recording_id", "ts_ns", "wire_bytes"))  # of windows that are not over
         self._begin(store)
 
@@ -264,7 +249,7 @@ class Meter:
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
-    def _begin(self, store: Store) -> None:
+    def _begin(self, store: StoreFolder) -> None:
         """Count what is stored of SINCE_NS and later. Rows that the tails return a second time are left out."""
         from ...analysis.model.context import dicts
         from ...sql.damage import readable
@@ -360,8 +345,13 @@ class Meter:
             known = tuple(map(sum, zip(before.known or (0,) * len(row["known"]), row["known"], strict=True)))
             [(measure,)] = con.execute("SELECT chosen_measure($1)", [list(known)]).fetchall()
             self.paths[path] = PathCounts(
-                before.sent + row["sent"], before.lost + row["lost"], (), measure or "", known,
-                before.measured if before.measure == measure else 0)
+                before.sent + row["sent"],
+                before.lost + row["lost"],
+                (),
+                measure or "",
+                known,
+                before.measured if before.measure == measure else 0,
+            )
         self._take_latencies(con)
 
     def _take_latencies(self, con: duckdb.DuckDBPyConnection) -> None:
@@ -371,9 +361,13 @@ class Meter:
         from ...analysis.model.context import dicts
 
         names = ("src", "dst", "protocol", "measure")
-        con.register("measures", pa.Table.from_pylist(
-            [dict(zip(names, (*path, counts.measure), strict=True)) for path, counts in self.paths.items()],
-            pa.schema([(name, pa.string()) for name in names])))
+        con.register(
+            "measures",
+            pa.Table.from_pylist(
+                [dict(zip(names, (*path, counts.measure), strict=True)) for path, counts in self.paths.items()],
+                pa.schema([(name, pa.string()) for name in names]),
+            ),
+        )
         for row in dicts(con, _LATENCIES, {"since": self.since_ns}):
             path = row["src"], row["dst"], row["protocol"]
             counts = self.paths[path]
@@ -389,8 +383,9 @@ class Meter:
         for row in dicts(con, _QUEUES, {}):
             name = row["device"], row["port"], row["queue"]
             before = self.queues.get(name, QueueCounts(0, None))
-            self.queues[name] = before._replace(dropped=before.dropped + row["dropped"],
-                                                impossible=before.impossible + row["impossible"])
+            self.queues[name] = before._replace(
+                dropped=before.dropped + row["dropped"], impossible=before.impossible + row["impossible"]
+            )
             if row["max_bytes"] is not None:
                 self._fullest.add(name, row["max_bytes"])
         con.unregister("new_windows")
@@ -440,8 +435,10 @@ def _without_stored(con: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) 
         return rows
     con.register("fresh", rows)
     listed = ", ".join(names)
-    found = con.sql(f"SELECT {listed} FROM fresh EXCEPT ALL SELECT {listed} FROM {table} "
-                    f"WHERE {time_name} >= (SELECT min({time_name}) FROM fresh) ORDER BY {time_name}").to_arrow_table()
+    found = con.sql(
+        f"SELECT {listed} FROM fresh EXCEPT ALL SELECT {listed} FROM {table} "
+        f"WHERE {time_name} >= (SELECT min({time_name}) FROM fresh) ORDER BY {time_name}"
+    ).to_arrow_table()
     con.unregister("fresh")
     return joined(table, names, [found])
 

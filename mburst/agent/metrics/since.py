@@ -62,7 +62,7 @@ class Newest(Generic[Key]):
         return {key: np.concatenate(parts)[-MOST_VALUES:] for key, parts in fresh.items() if parts}
 
 
-class Known:
+class RecentNames:
     """What was seen already, by names of 64 bits, of which the newest MOST_NAMES are remembered."""
 
     def __init__(self) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from ...errors import MburstError
 from ...names import say
 from ...units import NS_PER_S
-from ..config import Config, Report
-from ..delivery import Digest, Ledger, deliver
+from ..config import RunConfig, ScheduledReport
+from ..delivery import DeliveryLedger, Digest, deliver
 from .reports import LENGTH_NS, known_racks, last_period, write_racks
 
 if TYPE_CHECKING:
@@ -20,17 +20,17 @@ RETRY_NS = 7 * 86_400 * 10**9  # reports of older periods are not delivered any 
 LOOK_S = 30.0  # how often the loop looks whether something is due
 
 
-def due_period(report: Report, now_ns: int) -> Period:
+def due_period(report: ScheduledReport, now_ns: int) -> Period:
     """The last period whose end is longer ago than the report's delay."""
     return last_period(report.every, now_ns - report.delay_ns)
 
 
-def make(report: Report, period: Period, show: Callable[[str], None]) -> bool:
+def make(report: ScheduledReport, period: Period, show: Callable[[str], None]) -> bool:
     """Write what is missing of a report's pages for a period; whether there was anything to write."""
     from ...dashboards.rack import page
-    from ...sql import Store
+    from ...sql import StoreFolder
 
-    store = Store.open(report.store)
+    store = StoreFolder.open(report.store)
     racks = known_racks(store) if report.racks is None else report.racks
     found = page.summaries(report.output, (period.since_ns, period.until_ns), own=True)
     have = {summary["rack"] for _, summary in found}
@@ -40,14 +40,14 @@ def make(report: Report, period: Period, show: Callable[[str], None]) -> bool:
     return bool(missing)
 
 
-def carry_out(config: Config, report: Report, now_ns: int, show: Callable[[str], None]) -> int:
+def carry_out(config: RunConfig, report: ScheduledReport, now_ns: int, show: Callable[[str], None]) -> int:
     """Write the report that is due, and deliver it and what earlier deliveries left. How many deliveries failed."""
     from ...dashboards.rack import page
 
     period = due_period(report, now_ns)
     make(report, period, show)
     failed = 0
-    with Ledger(report.output / Ledger.NAME, config.secrets) as ledger:
+    with DeliveryLedger(report.output / DeliveryLedger.NAME, config.secrets) as ledger:
         for name in report.deliver:
             to = config.deliveries[name]
             troubles = ledger.troubles(name)
@@ -59,14 +59,17 @@ def carry_out(config: Config, report: Report, now_ns: int, show: Callable[[str],
     return failed
 
 
-def _periods(report: Report, newest: Period, ledger: Ledger, to: str) -> Sequence[tuple[int, int]]:
+def _periods(report: ScheduledReport, newest: Period, ledger: DeliveryLedger, to: str) -> Sequence[tuple[int, int]]:
     """The periods to deliver: the failed ones that are not too old, then the newest."""
-    old = [(since, until) for since, until in ledger.failed(report.name, to)
-           if until > newest.until_ns - RETRY_NS and since != newest.since_ns]
+    old = [
+        (since, until)
+        for since, until in ledger.failed(report.name, to)
+        if until > newest.until_ns - RETRY_NS and since != newest.since_ns
+    ]
     return [*sorted(old), (newest.since_ns, newest.until_ns)]
 
 
-def loop(config: Config, stopped: Callable[[float], bool], show: Callable[[str], None]) -> int:
+def loop(config: RunConfig, stopped: Callable[[float], bool], show: Callable[[str], None]) -> int:
     """Carry out every report when it is due, and what failed again after a quarter of its period (an hour at most),
     until STOPPED(seconds), which waits, says so."""
     next_ns = {report.name: 0 for report in config.reports}

@@ -14,7 +14,7 @@ from ...errors import MburstError
 if TYPE_CHECKING:
     from ...analysis.bursts.find import BurstDefinition
     from ...analysis.rack.period import Period
-    from ...sql import Store
+    from ...sql import StoreFolder
 
 EVERY = ("hour", "day", "week")
 HOUR_NS, DAY_NS = 3600 * 10**9, 86_400 * 10**9
@@ -22,7 +22,7 @@ LENGTH_NS = {"hour": HOUR_NS, "day": DAY_NS, "week": 7 * DAY_NS}
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenReport:
     """A report that was written: where, and what an index says of it."""
 
     rack: str
@@ -40,7 +40,7 @@ class Written:
         return self.page.stem
 
 
-def known_racks(store: Store) -> list[str]:
+def known_racks(store: StoreFolder) -> list[str]:
     """The racks that the store has recordings of, sorted."""
     with store.connect() as con:
         return [row[0] for row in con.execute("SELECT DISTINCT rack FROM recordings ORDER BY rack").fetchall()]
@@ -59,17 +59,20 @@ def last_period(every: str, now_ns: int | None = None) -> Period:
     return Period(until - LENGTH_NS[every], until)
 
 
-def period_of(store: Store, since_ns: int | None, until_ns: int | None, rack: str | None) -> Period:
+def period_of(store: StoreFolder, since_ns: int | None, until_ns: int | None, rack: str | None) -> Period:
     """The period with its open ends closed: by when the rack, or any, was recorded. Raises MburstError
     where it was not."""
     from ...analysis.rack.period import Period
 
     with store.connect(rack) as con:
         oldest, newest = con.execute(
-            "SELECT min(start_ns), max(end_ns) FROM recorded WHERE coalesce(rack = $1, true)", [rack]).fetchall()[0]
+            "SELECT min(start_ns), max(end_ns) FROM recorded WHERE coalesce(rack = $1, true)", [rack]
+        ).fetchall()[0]
     if oldest is None and (since_ns is None or until_ns is None):
-        raise MburstError(f"{store.path}: no recording" + (f" of rack {rack}" if rack else ""),
-                          "give both --since and --until, or --last, for a report that says so")
+        raise MburstError(
+            f"{store.path}: no recording" + (f" of rack {rack}" if rack else ""),
+            "give both --since and --until, or --last, for a report that says so",
+        )
     since = oldest if since_ns is None else since_ns
     until = newest if until_ns is None else until_ns
     if since >= until:
@@ -77,8 +80,9 @@ def period_of(store: Store, since_ns: int | None, until_ns: int | None, rack: st
     return Period(since, until)
 
 
-def write_racks(store: Store, racks: Sequence[str], period: Period, definition: BurstDefinition,
-                folder: Path) -> Iterator[Written]:
+def write_racks(
+    store: StoreFolder, racks: Sequence[str], period: Period, definition: BurstDefinition, folder: Path
+) -> Iterator[WrittenReport]:
     """Write a report for each rack, and the index when the last one has been taken. Raises MburstError."""
     from ...analysis.rack.report import gather
     from ...dashboards.rack import page
@@ -86,5 +90,5 @@ def write_racks(store: Store, racks: Sequence[str], period: Period, definition: 
 
     for rack in racks:
         report = gather(store, rack, period, definition)
-        yield Written(rack, *page.write(report, folder), summary(report))
+        yield WrittenReport(rack, *page.write(report, folder), summary(report))
     page.write_index(folder)

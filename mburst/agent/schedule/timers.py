@@ -14,13 +14,17 @@ import subprocess
 import unicodedata
 from pathlib import Path
 
-from ... import privileges, python
+from ... import files, privileges, python
 from ...errors import MburstError, UsageError
-from ..config import Config, Report
+from ..config import RunConfig, ScheduledReport
+from ..delivery import folders_of
 
 SPREAD_S = 120  # RandomizedDelaySec: so that many hosts do not begin in the same second
-_WHEN = {"hour": "*-*-* *:{m:02}:{s:02} UTC", "day": "*-*-* {h:02}:{m:02}:{s:02} UTC",
-         "week": "{day} *-*-* {h:02}:{m:02}:{s:02} UTC"}
+_WHEN = {
+    "hour": "*-*-* *:{m:02}:{s:02} UTC",
+    "day": "*-*-* {h:02}:{m:02}:{s:02} UTC",
+    "week": "{day} *-*-* {h:02}:{m:02}:{s:02} UTC",
+}
 # Of a service of the system that reads a store, writes pages, and speaks to servers (systemd.exec(5)).
 _CONFINED = """UMask=0027
 CapabilityBoundingSet=
@@ -54,12 +58,12 @@ SystemCallErrorNumber=EPERM
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
-def command(config: Config, report: Report) -> list[str]:
+def command(config: RunConfig, report: ScheduledReport) -> list[str]:
     """What is called when a report is due."""
     return python.command("mburst", "schedule", "--once", report.name, "--", str(config.path.resolve()))
 
 
-def _delay(report: Report) -> dict[str, int | str]:
+def _delay(report: ScheduledReport) -> dict[str, int | str]:
     """A delay as the days, hours, minutes and seconds of a calendar."""
     minutes, seconds = divmod(report.delay_ns // 10**9, 60)
     hours, minutes = divmod(minutes, 60)
@@ -67,12 +71,12 @@ def _delay(report: Report) -> dict[str, int | str]:
     return {"day": _DAYS[days], "h": hours, "m": minutes, "s": seconds}
 
 
-def calendar(report: Report) -> str:
+def calendar(report: ScheduledReport) -> str:
     """OnCalendar of systemd.time(7)."""
     return _WHEN[report.every].format(**_delay(report))
 
 
-def units(config: Config, system: bool) -> dict[str, str]:
+def units(config: RunConfig, system: bool) -> dict[str, str]:
     """Unit files by name: a service and a timer for each report."""
     made = {}
     for report in config.reports:
@@ -83,37 +87,44 @@ def units(config: Config, system: bool) -> dict[str, str]:
             f"[Service]\nType=oneshot\nWorkingDirectory={_bare(str(Path.cwd()))}\n"
             f"ExecStart={called}\n"
             "Environment=PYTHONSAFEPATH=1\nNice=10\nIOSchedulingClass=idle\n"
-            + (_confined(config, report) if system else "UMask=0027\nNoNewPrivileges=yes\n"))
+            + (_confined(config, report) if system else "UMask=0027\nNoNewPrivileges=yes\n")
+        )
         made[f"mburst-report-{report.name}.timer"] = (
             f"[Unit]\nDescription={about}, every {report.every}\n\n[Timer]\nOnCalendar={calendar(report)}\n"
-            f"Persistent=true\nRandomizedDelaySec={SPREAD_S}\n\n[Install]\nWantedBy=timers.target\n")
+            f"Persistent=true\nRandomizedDelaySec={SPREAD_S}\n\n[Install]\nWantedBy=timers.target\n"
+        )
     return made
 
 
-def _confined(config: Config, report: Report) -> str:
+def _confined(config: RunConfig, report: ScheduledReport) -> str:
     """Who the service is, and what it may do: the owner of the store, who writes reports and into folders of deliveries
     and nowhere else."""
     paths = dict.fromkeys([report.store.resolve(), *folders(config, report)])
     return f"User={owner_of(report.store)}\n" + _CONFINED.format(
-        paths=" ".join("-" + _escaped(_path(path)) for path in paths))
+        paths=" ".join("-" + _escaped(_path(path)) for path in paths)
+    )
 
 
-def folders(config: Config, report: Report) -> list[Path]:
+def folders(config: RunConfig, report: ScheduledReport) -> list[Path]:
     """Where a report is written to, and delivered to on this machine; but for those that ${NAME} is in, which only who
     delivers reads."""
-    deliveries = [config.deliveries[name] for name in report.deliver]
-    paths = [str(report.output), *(to.settings["path"] for to in deliveries if to.kind == "folder")]
-    return list(dict.fromkeys(Path(path).resolve() for path in paths if "${" not in path))
+    delivered = [path for name in report.deliver for path in folders_of(config.deliveries[name])]
+    paths = [report.output, *(path for path in delivered if "${" not in str(path))]
+    return list(dict.fromkeys(path.resolve() for path in paths))
 
 
-def missing(config: Config) -> dict[Path, str]:
+def missing(config: RunConfig) -> dict[Path, str]:
     """Those of the folders that there are not, with who writes into them: a service of the system may write into a
     folder, and cannot make it."""
-    return {folder: owner_of(report.store) for report in config.reports for folder in folders(config, report)
-            if not folder.exists()}
+    return {
+        folder: owner_of(report.store)
+        for report in config.reports
+        for folder in folders(config, report)
+        if not folder.exists()
+    }
 
 
-def make_folders(config: Config) -> dict[Path, str]:
+def make_folders(config: RunConfig) -> dict[Path, str]:
     """Make them, as who writes into them; those that he could not make."""
     for report in config.reports:
         owner = privileges.owner_of(report.store)
@@ -161,17 +172,21 @@ def _one_line(text: str) -> str:
     """TEXT, which a unit or a crontab can have in a line of it. Raises UsageError: whoever named a folder so would
     write the lines behind it."""
     if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in text):
-        raise UsageError(f"{text!r}: a name with control characters, or that is not UTF-8, cannot be scheduled",
-                         "rename the file or folder, or run it from another folder")
+        raise UsageError(
+            f"{text!r}: a name with control characters, or that is not UTF-8, cannot be scheduled",
+            "rename the file or folder, or run it from another folder",
+        )
     return text
 
 
-def cron(config: Config) -> str:
+def cron(config: RunConfig) -> str:
     """Lines for a crontab: every hour, since cron goes by the machine's zone and reports by UTC; what is not due is not
     done."""
     owners = ", ".join(sorted({owner_of(report.store) for report in config.reports}))
-    lines = ["# Reports of mburst. Called every hour: what is not due yet, or done, costs a moment.",
-             f"# For the crontab of who owns the store: crontab -u {owners} -e"]
+    lines = [
+        "# Reports of mburst. Called every hour: what is not due yet, or done, costs a moment.",
+        f"# For the crontab of who owns the store: crontab -u {owners} -e",
+    ]
     for report in config.reports:
         minute = report.delay_ns // (60 * 10**9) % 60
         called = _one_line(shlex.join(["cd", str(Path.cwd())]) + " && " + shlex.join(command(config, report)))
@@ -179,7 +194,7 @@ def cron(config: Config) -> str:
     return "\n".join(lines) + "\n"
 
 
-def kubernetes(config: Config) -> str:
+def kubernetes(config: RunConfig) -> str:
     """CronJobs (batch/v1), one a report. The configuration comes from the ConfigMap `mburst`, secrets from the Secret
     `mburst`, store and reports are on the claim `mburst`; the paths in the file have to lead below its mount."""
     documents = []
@@ -187,9 +202,16 @@ def kubernetes(config: Config) -> str:
         at = _delay(report)
         day = _DAYS.index(str(at["day"])) + 1 if report.every == "week" else "*"
         hour = "*" if report.every == "hour" else at["h"]
-        documents.append(_CRON_JOB.format(
-            name=re.sub(r"[^a-z0-9-]+", "-", f"mburst-report-{report.name}".lower())[:52].strip("-"), minute=at["m"],
-            hour=hour, day=day, report=report.name, file=json.dumps(f"/etc/mburst/{config.path.name}")))
+        documents.append(
+            _CRON_JOB.format(
+                name=re.sub(r"[^a-z0-9-]+", "-", f"mburst-report-{report.name}".lower())[:52].strip("-"),
+                minute=at["m"],
+                hour=hour,
+                day=day,
+                report=report.name,
+                file=json.dumps(f"/etc/mburst/{config.path.name}"),
+            )
+        )
     return "---\n".join(documents)
 
 
@@ -246,18 +268,14 @@ def install(made: dict[str, str], system: bool) -> list[Path]:
     """Write the units that were MADE, and start the timers. Raises MburstError where either fails."""
     folder = unit_folder(system)
     for name, text in made.items():
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise MburstError(f"{folder / name}: cannot write: {error.strerror}",
-                              "--user installs for you alone, --print shows the units") from error
+        hint = "--user installs for you alone, --print shows the units"
+        files.write(folder / name, text, f"the unit {name}", hint, files.PUBLIC)
     _systemctl(system, "daemon-reload")
     _systemctl(system, "enable", "--now", *(name for name in made if name.endswith(".timer")))
     return [folder / name for name in made]
 
 
-def remove(config: Config, system: bool) -> list[Path]:
+def remove(config: RunConfig, system: bool) -> list[Path]:
     """Stop the timers of the reports, and remove their units; those that there were. Raises MburstError."""
     folder = unit_folder(system)
     there = [folder / name for name in units(config, system) if (folder / name).exists()]
@@ -274,9 +292,11 @@ def _systemctl(system: bool, *words: str) -> None:
     try:
         done = subprocess.run(call, capture_output=True, text=True)
     except FileNotFoundError:
-        raise MburstError("systemctl was not found",
-                          "--print cron or --print kubernetes, or let `mburst run` keep the schedule") from None
+        raise MburstError(
+            "systemctl was not found", "--print cron or --print kubernetes, or let `mburst run` keep the schedule"
+        ) from None
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise MburstError(f"{' '.join(call[:3])}: {reason}",
-                          "the units are written; without systemd, `mburst run` keeps the schedule")
+        raise MburstError(
+            f"{' '.join(call[:3])}: {reason}", "the units are written; without systemd, `mburst run` keeps the schedule"
+        )

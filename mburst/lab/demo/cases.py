@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...api.asked import Recorded as Options
+from ...api.asked import RecordOptions
 from ...units import format_bytes, format_duration, format_rate
-from ..rack.verbs import Onlooker
+from ..rack.verbs import ExperimentObserver
 from .commands import call, show
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ SENDERS = 40
 
 
 @dataclass(frozen=True)
-class Case:
+class DemoCase:
     """A cache server's incast in a store, the truth about it, and what is still to be imported."""
 
     senders: int
@@ -30,20 +30,22 @@ class Case:
     stolen: float = 0.0  # share of the processors' time that a hypervisor took
 
 
-RECORD: Options = {"link": "1G", "host": "cache", "rack": "r1"}  # how the demo records, whatever it records from
+RECORD: RecordOptions = {"link": "1G", "host": "cache", "rack": "r1"}  # how the demo records, whatever it records from
 RECORD_WORDS = [word for name, value in RECORD.items() for word in (f"--{name}", str(value))]
 
 
-class Narrator(Onlooker):
+class Narrator(ExperimentObserver):
     """Prints how the experiment goes."""
 
     def built(self, rack: Rack) -> None:
         plan = rack.plan
-        print(f"A rack in a box: {plan.senders} databases, a switch, a cache server and an API host, each in a\n"
-              "network namespace of this machine. Again and again, all databases answer the cache server with\n"
-              f"{format_bytes(rack.bytes_per_sender)} at once, through a switch port of {format_rate(plan.link_bps)} "
-              f"with {format_bytes(plan.limit_bytes)} of buffer: real packets, a real queue.\n"
-              "On the cache server (cache), the switch (tor) and the API host (api) run:")
+        print(
+            f"A rack in a box: {plan.senders} databases, a switch, a cache server and an API host, each in a\n"
+            "network namespace of this machine. Again and again, all databases answer the cache server with\n"
+            f"{format_bytes(rack.bytes_per_sender)} at once, through a switch port of {format_rate(plan.link_bps)} "
+            f"with {format_bytes(plan.limit_bytes)} of buffer: real packets, a real queue.\n"
+            "On the cache server (cache), the switch (tor) and the API host (api) run:"
+        )
 
     def starts(self, rack: Rack, verb: Verb) -> None:
         show(["ip", "netns", "exec", rack.plan.namespace(verb.host), "mburst", *verb.words])
@@ -52,7 +54,7 @@ class Narrator(Onlooker):
         print(f"\n# mburst {verb.words[0]} printed:\n{output.rstrip()}")
 
 
-def live(folder: Path, seconds: float, seed: int) -> Case:
+def live(folder: Path, seconds: float, seed: int) -> DemoCase:
     """Build a rack in a box, and record, probe and read it live into FOLDER/store. Raises RackUnavailable where there
     can be none."""
     from ..rack import record_rack
@@ -65,35 +67,37 @@ def live(folder: Path, seconds: float, seed: int) -> Case:
     print(f"Before they began: {quiet}.")
     print(f"To the server's second interface, meanwhile: {second}. Why?")
     rounds = tuple((done.t_first_ns, done.t_last_ns) for done in recorded.rounds)
-    return Case(SENDERS, rounds, round_ns=recorded.round_ns, stolen=recorded.stolen)
+    return DemoCase(SENDERS, rounds, round_ns=recorded.round_ns, stolen=recorded.stolen)
 
 
-def simulated(folder: Path, seed: int) -> Case:
+def simulated(folder: Path, seed: int) -> DemoCase:
     """Simulate the case and record its capture file into FOLDER/store."""
     from ..simulate import Scenario, simulate
 
     scenario = Scenario(seed=seed, senders=SENDERS)
     case = simulate(scenario)
     paths = case.write(folder)
-    print(f"Simulated with seed {seed}: {scenario.rounds} rounds in {format_duration(scenario.length_ns())}; in each, "
-          f"{scenario.senders} databases answer\n"
-          f"one cache server with {format_bytes(scenario.bytes_per_sender)} at once, through a switch port of "
-          f"{format_rate(scenario.link_bps)} with {format_bytes(scenario.buffer_bytes)} of buffer.\n"
-          f"Probes through that port: {_round_trips(paths['probes'])}. Why?\n"
-          f"{paths['cache']} has the {len(case.frames):,} frames that the cache server received and sent.")
+    print(
+        f"Simulated with seed {seed}: {scenario.rounds} rounds in {format_duration(scenario.length_ns())}; in each, "
+        f"{scenario.senders} databases answer\n"
+        f"one cache server with {format_bytes(scenario.bytes_per_sender)} at once, through a switch port of "
+        f"{format_rate(scenario.link_bps)} with {format_bytes(scenario.buffer_bytes)} of buffer.\n"
+        f"Probes through that port: {_round_trips(paths['probes'])}. Why?\n"
+        f"{paths['cache']} has the {len(case.frames):,} frames that the cache server received and sent."
+    )
     call(["record", str(paths["cache"]), "-o", str(folder / "store"), *RECORD_WORDS])
     rounds = tuple((int(row["t_first_ns"]), int(row["t_last_ns"])) for row in case.rounds)
     imports = (["probes", str(paths["probes"]), "--protocol", "udp"], ["queues", str(paths["queues-1ms"])])
-    return Case(scenario.senders, rounds, imports)
+    return DemoCase(scenario.senders, rounds, imports)
 
 
 def _met(store: Path, to: str, since_ns: int, until_ns: int | None = None) -> str:
     """What the probes to an interface met that were sent in a stretch of time."""
-    from ...analysis.answers.paths import LEVELS, Selection, read_met
-    from ...sql import Store
+    from ...analysis.answers.paths import LEVELS, ProbeSelection, read_met
+    from ...sql import StoreFolder
 
-    with Store.open(store).connect() as con:
-        [met] = read_met(con, Selection(dst=to, since_ns=since_ns, until_ns=until_ns))
+    with StoreFolder.open(store).connect() as con:
+        [met] = read_met(con, ProbeSelection(dst=to, since_ns=since_ns, until_ns=until_ns))
     levels = dict(zip(LEVELS, met.measured["round_trip"].levels, strict=True))
     return _round_trip(levels[0.5], levels[0.99], met.lost, met.sent)
 

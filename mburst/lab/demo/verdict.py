@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...units import format_count, format_duration, format_share
-from .cases import Case
+from .cases import DemoCase
 
 TOLERANCE_NS = 3_000_000  # bins of 1 ms, and a first and a last one that are too empty to be hot
 STOLEN = 0.005  # of the processors' time: below, nobody would notice
@@ -14,7 +14,7 @@ Edges = tuple[int, int]  # first and last frame of a round, Unix ns
 Burst = dict[str, Any]
 
 
-def verdict(case: Case, bursts: list[Burst]) -> list[str]:
+def verdict(case: DemoCase, bursts: list[Burst]) -> list[str]:
     """Lines that say how many rounds were found, how exactly, and with how many senders; and what the machine that
     played all hosts did to the rounds."""
     incoming = [burst for burst in bursts if burst["direction"] != "out"]
@@ -35,7 +35,7 @@ def verdict(case: Case, bursts: list[Burst]) -> list[str]:
     return lines
 
 
-def disturbed(case: Case, found: set[Edges], others: list[Burst]) -> list[str]:
+def disturbed(case: DemoCase, found: set[Edges], others: list[Burst]) -> list[str]:
     """Lines that say how this machine disturbed the rounds, by what the cache server and the kernel wrote down: a round
     that lasted longer than its bytes take at line rate had pauses, and is several bursts."""
     lines = []

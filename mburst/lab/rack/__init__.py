@@ -16,15 +16,7 @@ down what they sent and received, the kernel counts at the port (`tc -s`), tcpdu
 
 from .errors import RackUnavailable
 from .rack import Rack
-from .record import Recording, check_seconds, record_rack
+from .record import RecordedExperiment, check_seconds, record_rack
 from .rounds import Round, read_truth
 
-__all__ = [
-    "Rack",
-    "RackUnavailable",
-    "Recording",
-    "Round",
-    "check_seconds",
-    "read_truth",
-    "record_rack",
-]
+__all__ = ["Rack", "RackUnavailable", "RecordedExperiment", "Round", "check_seconds", "read_truth", "record_rack"]

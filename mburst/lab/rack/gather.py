@@ -27,7 +27,7 @@ _CONTROL_SPACE = socket.CMSG_SPACE(_TIMESPEC.size)
 
 
 @dataclass
-class Tally:
+class RoundTally:
     """What has arrived of a round."""
 
     received: Counter[str] = field(default_factory=Counter)
@@ -51,7 +51,7 @@ class Gatherer(Protocol):
     def ask(self, order: list[str], number: int, wanted: int) -> None:
         """Send round `number`'s request for `wanted` bytes to the senders, in that order."""
 
-    def collect(self, tally: Tally, number: int) -> None:
+    def collect(self, tally: RoundTally, number: int) -> None:
         """Add what has come of the round, after waiting for about a millisecond."""
 
 
@@ -76,7 +76,7 @@ class UdpGatherer:
         for name in order:
             self._sock.sendto(request, (self._addresses[name], SENDER_PORT))
 
-    def collect(self, tally: Tally, number: int) -> None:
+    def collect(self, tally: RoundTally, number: int) -> None:
         time.sleep(0.001)
         while True:
             try:
@@ -115,7 +115,7 @@ class TcpGatherer:
         for name in order:
             self._sockets[name].send(request)
 
-    def collect(self, tally: Tally, number: int) -> None:
+    def collect(self, tally: RoundTally, number: int) -> None:
         for descriptor, _ in self._poll.poll(0.001):
             name = self._names[descriptor]
             data = self._sockets[name].recv(1 << 18)
@@ -124,7 +124,7 @@ class TcpGatherer:
             tally.received[name] += len(data)
         self._read_tap(tally)
 
-    def _read_tap(self, tally: Tally) -> None:
+    def _read_tap(self, tally: RoundTally) -> None:
         while True:
             try:
                 _, control, _, peer = self._tap.recvmsg_into([self._head], _CONTROL_SPACE, socket.MSG_TRUNC)
@@ -139,7 +139,7 @@ def run_round(gatherer: Gatherer, config: dict[str, Any], number: int, rng: rand
     """Ask all senders, in a random order, and wait for the last byte or `timeout_s`."""
     senders, wanted, udp = list(config["addresses"]), config["bytes_per_sender"], config["protocol"] == "udp"
     rng.shuffle(senders)
-    tally = Tally()
+    tally = RoundTally()
     deadline = time.monotonic() + config["timeout_s"]
     asked_ns = time.time_ns()
     gatherer.ask(senders, number, wanted)
@@ -147,12 +147,21 @@ def run_round(gatherer: Gatherer, config: dict[str, Any], number: int, rng: rand
     while tally.received.total() < expected and time.monotonic() < deadline:
         gatherer.collect(tally, number)
     return Round(
-        round=number, proto=config["protocol"], n_senders=len(senders), bytes_per_sender=wanted, t_req_ns=asked_ns,
-        t_first_ns=tally.first_ns, t_last_ns=tally.last_ns, bytes_expected=expected,
-        bytes_rx=tally.received.total(), senders_seen=len(tally.received),
-        senders_complete=sum(count == wanted for count in tally.received.values()), dgrams_rx=tally.datagrams,
+        round=number,
+        proto=config["protocol"],
+        n_senders=len(senders),
+        bytes_per_sender=wanted,
+        t_req_ns=asked_ns,
+        t_first_ns=tally.first_ns,
+        t_last_ns=tally.last_ns,
+        bytes_expected=expected,
+        bytes_rx=tally.received.total(),
+        senders_seen=len(tally.received),
+        senders_complete=sum(count == wanted for count in tally.received.values()),
+        dgrams_rx=tally.datagrams,
         dgrams_expected=len(senders) * -(-wanted // DATAGRAM_BYTES) if udp else 0,
-        timed_out=int(tally.received.total() < expected))
+        timed_out=int(tally.received.total() < expected),
+    )
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 _STAT = Path("/proc/stat")
 
 
-class Stolen:
+class StolenTime:
     """Counts from when it is made."""
 
     def __init__(self) -> None:

@@ -29,7 +29,7 @@ class Nic:
 
 
 @dataclass(frozen=True)
-class Plan:
+class RackPlan:
     """A rack before it is built. link_bps and limit_bytes are the rate and the queue of the ports to the cache;
     so many full frames as `train` leave such a port at one instant, and then the time that they take."""
 

@@ -20,7 +20,7 @@ from ... import units
 from ...errors import UsageError
 from . import namespaces
 from .errors import RackFailed, RackUnavailable
-from .plan import CACHE_PORT, MAX_SENDERS, MIN_SENDERS, Plan
+from .plan import CACHE_PORT, MAX_SENDERS, MIN_SENDERS, RackPlan
 from .role import Role, python_command, python_environment
 from .rounds import DATAGRAM, Round
 from .timers import LONGEST_TRAIN, train_for
@@ -29,7 +29,7 @@ _TCPDUMP_READS_S = 1.5  # it reads a part-filled block after 1 s, and forgets it
 _QUEUE_S = 0.032  # the queue's depth in time at line rate: 4 MB at 1 Gb/s
 
 
-class Counters(NamedTuple):
+class PortCounters(NamedTuple):
     """What the kernel says of a port's queue: what it counted since it was made, and what waits there now."""
 
     bytes: int
@@ -64,8 +64,17 @@ class Rack:
     Building it first removes what dead racks left behind. Raises RackUnavailable where it cannot be built.
     """
 
-    def __init__(self, senders: int = 40, link: str = "1gbit", *, second_nic: bool = False, offloads: bool = False,
-                 limit_bytes: int | None = None, train: int | None = None, limit_s: float = 300) -> None:
+    def __init__(
+        self,
+        senders: int = 40,
+        link: str = "1gbit",
+        *,
+        second_nic: bool = False,
+        offloads: bool = False,
+        limit_bytes: int | None = None,
+        train: int | None = None,
+        limit_s: float = 300,
+    ) -> None:
         if not MIN_SENDERS <= senders <= MAX_SENDERS:
             raise UsageError(f"a rack has {MIN_SENDERS} to {MAX_SENDERS} senders, not {senders}")
         require()
@@ -73,8 +82,9 @@ class Rack:
             raise UsageError(f"a train has 1 to {LONGEST_TRAIN} frames, not {train}")
         link_bps = units.parse_rate(link)
         queue = limit_bytes if limit_bytes is not None else int(link_bps / 8 * _QUEUE_S)
-        self.plan = Plan(namespaces.rack_name(next(_serials)), senders, link_bps, queue, second_nic,
-                         train or train_for(link_bps))
+        self.plan = RackPlan(
+            namespaces.rack_name(next(_serials)), senders, link_bps, queue, second_nic, train or train_for(link_bps)
+        )
         self.sent: dict[str, tuple[int, int]] = {}
         self._offloads = offloads
         self._cpus = sorted(os.sched_getaffinity(0))
@@ -86,8 +96,11 @@ class Rack:
         for name in namespaces.dead_racks():
             namespaces.remove(name)
         self._janitor = subprocess.Popen(
-            python_command("janitor", self.plan.name, str(self._limit_s)), env=python_environment(),
-            stdin=subprocess.PIPE, start_new_session=True)
+            python_command("janitor", self.plan.name, str(self._limit_s)),
+            env=python_environment(),
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+        )
         try:
             self._build()
         except BaseException:
@@ -123,8 +136,11 @@ class Rack:
 
     def _build(self) -> None:
         plan, tor = self.plan, self.plan.namespace("tor")
-        namespaces.run_batch(["ip"], [f"netns add {name}" for name in plan.namespaces],
-                             "network namespaces need CAP_SYS_ADMIN, which a container may lack even as root")
+        namespaces.run_batch(
+            ["ip"],
+            [f"netns add {name}" for name in plan.namespaces],
+            "network namespaces need CAP_SYS_ADMIN, which a container may lack even as root",
+        )
         for name in plan.namespaces:
             with namespaces.inside(name):
                 namespaces.set_sysctl("ipv6/conf/default/disable_ipv6", 1)
@@ -178,14 +194,22 @@ class Rack:
         links = json.loads(subprocess.run(argv, capture_output=True, check=True).stdout)
         return {link["ifname"]: (link["stats64"]["rx"]["bytes"], link["stats64"]["tx"]["bytes"]) for link in links}
 
-    def queue_counters(self) -> Counters:
+    def queue_counters(self) -> PortCounters:
         """The queue of the port to the cache server, as `tc -s` has it."""
         argv = ["tc", "-n", self.plan.namespace("tor"), "-j", "-s", "qdisc", "show", "dev", CACHE_PORT, "root"]
         [queue] = json.loads(subprocess.run(argv, capture_output=True, check=True).stdout)
-        return Counters(queue["bytes"], queue["packets"], queue["drops"], queue["backlog"])
+        return PortCounters(queue["bytes"], queue["packets"], queue["drops"], queue["backlog"])
 
-    def run_rounds(self, count: int, *, protocol: str = "udp", bytes_per_sender: int | None = None,
-                   gap_s: tuple[float, float] = (0.15, 0.35), seed: int = 1, truth: Path | None = None) -> list[Round]:
+    def run_rounds(
+        self,
+        count: int,
+        *,
+        protocol: str = "udp",
+        bytes_per_sender: int | None = None,
+        gap_s: tuple[float, float] = (0.15, 0.35),
+        seed: int = 1,
+        truth: Path | None = None,
+    ) -> list[Round]:
         """Run scatter/gather rounds that begin at random `gap_s` apart; write them to `truth` as they end.
 
         Afterwards `sent` says for each sender what it handed to its kernel: (datagrams or writes, payload bytes).
@@ -196,17 +220,40 @@ class Rack:
         addresses = {name: plan.address(name) for name in plan.sender_names}
         timeout_s = 1 + 3 * wanted * plan.senders * 8 / plan.link_bps
         limit_s = 10 + count * (gap_s[1] + timeout_s)
-        responders = [{"name": name, "namespace": plan.namespace(name), "address": address}
-                      for name, address in addresses.items()]
+        responders = [
+            {"name": name, "namespace": plan.namespace(name), "address": address} for name, address in addresses.items()
+        ]
         with contextlib.ExitStack() as stack:
-            respond = stack.enter_context(contextlib.closing(
-                Role("respond", limit_s, protocol=protocol, senders=responders,
-                     chunk_datagrams=plan.train if plan.train > 1 else 16, cpu=self._cpus[0])))
+            respond = stack.enter_context(
+                contextlib.closing(
+                    Role(
+                        "respond",
+                        limit_s,
+                        protocol=protocol,
+                        senders=responders,
+                        chunk_datagrams=plan.train if plan.train > 1 else 16,
+                        cpu=self._cpus[0],
+                    )
+                )
+            )
             respond.wait_ready()
-            gather = stack.enter_context(contextlib.closing(
-                Role("gather", limit_s, namespace=plan.namespace("cache"), addresses=addresses, protocol=protocol,
-                     bytes_per_sender=wanted, rounds=count, gap_s=gap_s, seed=seed, timeout_s=timeout_s,
-                     truth=str(truth.resolve()) if truth else None)))
+            gather = stack.enter_context(
+                contextlib.closing(
+                    Role(
+                        "gather",
+                        limit_s,
+                        namespace=plan.namespace("cache"),
+                        addresses=addresses,
+                        protocol=protocol,
+                        bytes_per_sender=wanted,
+                        rounds=count,
+                        gap_s=gap_s,
+                        seed=seed,
+                        timeout_s=timeout_s,
+                        truth=str(truth.resolve()) if truth else None,
+                    )
+                )
+            )
             gather.wait_ready()
             rounds = [Round(**row) for row in gather.results()]
             (sent,) = respond.stop()
@@ -219,8 +266,23 @@ class Rack:
         namespace, interface = self.capture_interface
         if not shutil.which("tcpdump"):
             raise RackUnavailable("recording the rack needs tcpdump", "apt install tcpdump")
-        argv = ["tcpdump", "-i", interface, "-Q", "in", "--time-stamp-precision=nano", "-s", str(snaplen),
-                "-B", "65536", "-n", "-Z", "root", "-w", str(path.resolve())]
+        argv = [
+            "tcpdump",
+            "-i",
+            interface,
+            "-Q",
+            "in",
+            "--time-stamp-precision=nano",
+            "-s",
+            str(snaplen),
+            "-B",
+            "65536",
+            "-n",
+            "-Z",
+            "root",
+            "-w",
+            str(path.resolve()),
+        ]
         process = self.exec_in(namespace, argv, stderr=subprocess.PIPE, text=True, start_new_session=True)
         assert process.stderr
         with process.stderr as words:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import UsageError
-from .machine import Stolen
-from .rack import Counters, Rack
+from .machine import StolenTime
+from .rack import PortCounters, Rack
 from .rounds import Round, wire_bytes
-from .verbs import RATE, Onlooker, measured, require
+from .verbs import RATE, ExperimentObserver, measured, require
 
 _QUIET_SHARE = 0.2  # of the time, before the rounds: what the probes see without bursts
 _COUNTERS_S = 0.3  # after which the switch has reported its counters
@@ -19,7 +19,7 @@ _ROUND_S = 0.25  # a round on average: its gap, of which it takes 33 ms
 
 
 @dataclass(frozen=True)
-class Recording:
+class RecordedExperiment:
     """The files of a recorded experiment, its rounds, and what the kernel counted at the port to the cache server."""
 
     link_bps: int
@@ -28,7 +28,7 @@ class Recording:
     truth: Path
     rounds: tuple[Round, ...]
     quiet_from_ns: int  # Unix; until the first round begins, there are only probes
-    port: Counters
+    port: PortCounters
     sent_bytes: int  # of payload, by the senders' own count
     stolen: float  # share of the processors' time that a hypervisor took meanwhile
 
@@ -45,8 +45,17 @@ def check_seconds(seconds: float) -> None:
         raise UsageError(f"the rack is recorded for 2 to 600 seconds, not {seconds:g}")
 
 
-def record_rack(folder: Path, seconds: float = 20, senders: int = 40, link: str = "1gbit", *, seed: int = 1,
-                rate: int = RATE, record: list[str] | None = None, onlooker: Onlooker | None = None) -> Recording:
+def record_rack(
+    folder: Path,
+    seconds: float = 20,
+    senders: int = 40,
+    link: str = "1gbit",
+    *,
+    seed: int = 1,
+    rate: int = RATE,
+    record: list[str] | None = None,
+    onlooker: ExperimentObserver | None = None,
+) -> RecordedExperiment:
     """Run the experiment for some `seconds`, and record it in `folder`, which is made where it is missing.
 
     RECORD are options of `mburst record`, which then records live; None has tcpdump write a capture. The onlooker is
@@ -59,13 +68,17 @@ def record_rack(folder: Path, seconds: float = 20, senders: int = 40, link: str 
     store, capture, truth = folder / "store", folder / "cache.pcap", folder / "truth.csv"
     with Rack(senders, link, second_nic=True, limit_s=4 * seconds + 120) as rack:
         folder.mkdir(parents=True, exist_ok=True)
-        (onlooker or Onlooker()).built(rack)
-        with (rack.record_pcap(capture) if record is None else nullcontext(),
-              measured(rack, store, record, rate=rate, seed=seed, onlooker=onlooker)):
-            quiet_from_ns, stolen = time.time_ns(), Stolen()
+        (onlooker or ExperimentObserver()).built(rack)
+        with (
+            rack.record_pcap(capture) if record is None else nullcontext(),
+            measured(rack, store, record, rate=rate, seed=seed, onlooker=onlooker),
+        ):
+            quiet_from_ns, stolen = time.time_ns(), StolenTime()
             time.sleep(quiet_s)
             rounds = rack.run_rounds(count, seed=seed, truth=truth)
             share, port = stolen.share(), rack.queue_counters()
             time.sleep(_COUNTERS_S)
     sent_bytes = sum(payload for _, payload in rack.sent.values())
-    return Recording(rack.plan.link_bps, store, capture, truth, tuple(rounds), quiet_from_ns, port, sent_bytes, share)
+    return RecordedExperiment(
+        rack.plan.link_bps, store, capture, truth, tuple(rounds), quiet_from_ns, port, sent_bytes, share
+    )

@@ -25,7 +25,7 @@ _SERVICE_S = 0.0005  # what a look-up takes: when the first answer begins, all r
 
 
 @dataclass
-class Answer:
+class PendingAnswer:
     """What a sender still has to send. `peer` is None on a connected (TCP) socket."""
 
     sender: str
@@ -35,7 +35,7 @@ class Answer:
 
 
 @dataclass
-class Sent:
+class SentTotals:
     """What a sender has handed to its kernel."""
 
     units: int = 0
@@ -50,9 +50,9 @@ class Senders:
     sockets: dict[int, socket.socket]
     chunk_bytes: int
     poll: select.epoll = field(default_factory=select.epoll)
-    under_way: deque[Answer] = field(default_factory=deque)
-    blocked: dict[int, Answer] = field(default_factory=dict)
-    sent: dict[str, Sent] = field(default_factory=dict)
+    under_way: deque[PendingAnswer] = field(default_factory=deque)
+    blocked: dict[int, PendingAnswer] = field(default_factory=dict)
+    sent: dict[str, SentTotals] = field(default_factory=dict)
     segmented: bool = True
     _key: tuple[int, int] = (0, 0)
     _payload: memoryview = field(default_factory=lambda: memoryview(b""))
@@ -84,7 +84,7 @@ class Senders:
             self.poll.unregister(descriptor)
             return
         answer = self.payload(*REQUEST.unpack(data))
-        self.under_way.append(Answer(self.names[descriptor], sock, None if stream else peer, answer))
+        self.under_way.append(PendingAnswer(self.names[descriptor], sock, None if stream else peer, answer))
 
     def send_chunk(self) -> None:
         """The next chunk of the answer whose turn it is."""
@@ -102,12 +102,12 @@ class Senders:
         if answer.data:
             self.under_way.append(answer)
 
-    def _send(self, answer: Answer) -> int:
+    def _send(self, answer: PendingAnswer) -> int:
         if answer.peer is None:
-            return answer.sock.send(answer.data[:self.chunk_bytes])
+            return answer.sock.send(answer.data[: self.chunk_bytes])
         if self.segmented:
             try:
-                return answer.sock.sendto(answer.data[:self.chunk_bytes], answer.peer)
+                return answer.sock.sendto(answer.data[: self.chunk_bytes], answer.peer)
             except OSError as error:
                 if error.errno not in (errno.EIO, errno.EINVAL):
                     raise
@@ -165,7 +165,7 @@ def main() -> None:
         sock = open_socket(config["protocol"], sender["address"])
         names[sock.fileno()], sockets[sock.fileno()] = sender["name"], sock
     senders = Senders(names, sockets, config["chunk_datagrams"] * DATAGRAM_BYTES)
-    senders.sent = {name: Sent() for name in names.values()}
+    senders.sent = {name: SentTotals() for name in names.values()}
     for descriptor in sockets:
         senders.poll.register(descriptor, select.EPOLLIN)
     listening = set(sockets) if config["protocol"] == "tcp" else set()

@@ -43,8 +43,14 @@ class Role:
     def __init__(self, module: str, limit_s: float, **config: Any) -> None:
         self.module = module
         self._process = subprocess.Popen(
-            python_command(module, json.dumps({**config, "limit_s": limit_s})), env=python_environment(), text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+            python_command(module, json.dumps({**config, "limit_s": limit_s})),
+            env=python_environment(),
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
 
     def wait_ready(self) -> None:
         """Wait until the program is at its work. Raises RackFailed where it ended before."""

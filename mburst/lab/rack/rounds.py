@@ -52,5 +52,7 @@ COLUMNS = [field.name for field in fields(Round)]
 def read_truth(path: Path) -> list[Round]:
     """The rounds of a truth.csv."""
     with open(path, newline="") as file:
-        return [Round(**{key: text if key == "proto" else int(text) for key, text in row.items()})  # type: ignore[arg-type]
-                for row in csv.DictReader(file)]
+        return [
+            Round(**{key: text if key == "proto" else int(text) for key, text in row.items()})  # type: ignore[arg-type]
+            for row in csv.DictReader(file)
+        ]

@@ -133,7 +133,7 @@ class Running:
         return RackFailed(": ".join([f"rack: mburst {self.verb.words[0]} {how}", *last]))
 
 
-class Onlooker:
+class ExperimentObserver:
     """Receives the steps of an experiment; this one ignores them."""
 
     def built(self, rack: Rack) -> None:
@@ -147,7 +147,7 @@ class Onlooker:
 
 
 @contextlib.contextmanager
-def running(rack: Rack, verbs: list[Verb], onlooker: Onlooker) -> Iterator[None]:
+def running(rack: Rack, verbs: list[Verb], onlooker: ExperimentObserver) -> Iterator[None]:
     """Meanwhile, run the verbs, from when all are at work. Raises RackFailed if one does not begin or end well."""
     with contextlib.ExitStack() as stack:
         started = []
@@ -166,8 +166,15 @@ def running(rack: Rack, verbs: list[Verb], onlooker: Onlooker) -> Iterator[None]
 
 
 @contextlib.contextmanager
-def measured(rack: Rack, store: Path, record: list[str] | None = None, *, rate: int = RATE, seed: int = 1,
-             onlooker: Onlooker | None = None) -> Iterator[None]:
+def measured(
+    rack: Rack,
+    store: Path,
+    record: list[str] | None = None,
+    *,
+    rate: int = RATE,
+    seed: int = 1,
+    onlooker: ExperimentObserver | None = None,
+) -> Iterator[None]:
     """Meanwhile, probe the cache server from the API host and read the switch's port to it, into `store`; and record
     what the cache server receives, with the options RECORD of `mburst record`, unless they are None.
 
@@ -180,7 +187,7 @@ def measured(rack: Rack, store: Path, record: list[str] | None = None, *, rate: 
                   probing(rack, store, _written(Path(folder, "hosts"), hosts_file()), rate, seed)]  # fmt: skip
         if record is not None:
             listening.insert(0, recording(store, record))
-        onlooker = onlooker or Onlooker()
+        onlooker = onlooker or ExperimentObserver()
         with running(rack, listening, onlooker), running(rack, asking, onlooker):
             yield
 
@@ -244,6 +251,6 @@ def collecting(store: Path, config: Path) -> Verb:
 
 def _has(store: Path, table: str) -> bool:
     """Whether a writer has stored rows of the table, or is about to."""
-    from ...sql import Store
+    from ...sql import StoreFolder
 
-    return not Store(store).is_empty(table)
+    return not StoreFolder(store).is_empty(table)

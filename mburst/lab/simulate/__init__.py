@@ -7,7 +7,7 @@ numpy draws the times, scapy builds one frame of each kind. The same scenario gi
 release of numpy.
 """
 
-from .case import Case, simulate
-from .scenario import Kind, Scenario
+from .case import SimulatedCase, simulate
+from .scenario import FrameKind, Scenario
 
-__all__ = ["Case", "Kind", "Scenario", "simulate"]
+__all__ = ["FrameKind", "Scenario", "SimulatedCase", "simulate"]

@@ -15,7 +15,7 @@ from . import traffic
 from .frames import FrameBuilder
 from .pcap import write_pcap
 from .port import DROPPED, DropTailPort, Passage, carry, watermarks
-from .scenario import CACHE, FIRST_SENDER, HOP_NS, PS_PER_NS, Host, Kind, Scenario, wire_ps
+from .scenario import CACHE, FIRST_SENDER, HOP_NS, PS_PER_NS, FrameKind, Host, Scenario, wire_ps
 from .traffic import Frames
 
 Rows = npt.NDArray[Any]
@@ -52,7 +52,7 @@ ROUND = np.dtype(
 
 
 @dataclass(frozen=True)
-class Case:
+class SimulatedCase:
     """What a scenario led to. The arrays have the dtypes FRAME (of traffic), PROBE, QUEUE and ROUND."""
 
     scenario: Scenario
@@ -110,7 +110,7 @@ def _write_csv(path: Path, rows: Rows, constants: dict[str, str], columns: Seque
         writer.writerows(zip(*fields, strict=True))
 
 
-def simulate(scenario: Scenario) -> Case:
+def simulate(scenario: Scenario) -> SimulatedCase:
     """Carry a scenario out."""
     streams = np.random.SeedSequence(scenario.seed).spawn(7)
     rngs = dict(zip(("times", "gather", "background", "probes", "replies", "apps", "stamps"),
@@ -131,16 +131,18 @@ def simulate(scenario: Scenario) -> Case:
     received["ts_ns"] = scenario.start_ns + received_ps // PS_PER_NS
     received["ce"] = took.level - received["length"] > (scenario.ecn_threshold_bytes or UNBOUNDED)
 
-    probed = received["kind"] == Kind.PROBE
+    probed = received["kind"] == FrameKind.PROBE
     sent = [requests, traffic.replies(received[probed], received_ps[probed], rngs["replies"])]
     if scenario.protocol == "tcp":
-        answered = received["kind"] == Kind.ANSWER
+        answered = received["kind"] == FrameKind.ANSWER
         sent.append(traffic.acknowledge(scenario, requests, received[answered], received_ps[answered]))
     outgoing = _back(scenario, np.concatenate(sent))
 
-    exchanged = _exchanges(scenario, offered[offered["kind"] == Kind.PROBE], received[probed], outgoing, rngs["apps"])
+    exchanged = _exchanges(
+        scenario, offered[offered["kind"] == FrameKind.PROBE], received[probed], outgoing, rngs["apps"]
+    )
     frames = _captured(scenario, received, outgoing, rngs["stamps"])
-    return Case(
+    return SimulatedCase(
         scenario,
         scenario.hosts(),
         frames,
@@ -156,7 +158,7 @@ def _through_the_port(scenario: Scenario, offered: Frames) -> Passage:
     port = DropTailPort(scenario.link_bps, scenario.buffer_bytes)
     if scenario.protocol == "udp":
         return carry(port, offered["at_ps"], offered["length"])
-    answers = (offered["kind"] == Kind.ANSWER).tolist()
+    answers = (offered["kind"] == FrameKind.ANSWER).tolist()
     rto_ps = scenario.rto_ns * PS_PER_NS
     return carry(port, offered["at_ps"], offered["length"], answers.__getitem__, rto_ps)
 
@@ -179,7 +181,7 @@ def _exchanges(scenario: Scenario, asked: Frames, received: Frames, outgoing: Fr
     rows["tx_ns"] = scenario.start_ns + asked["at_ps"] // PS_PER_NS - flight
     rows["app_send_ns"] = rows["tx_ns"] - traffic.host_delay(rng, len(rows), median_ns=2_000).astype(np.int64)
     rows["lost"] = 1
-    answered = outgoing[outgoing["kind"] == Kind.REPLY]
+    answered = outgoing[outgoing["kind"] == FrameKind.REPLY]
     back = answered["index"]
     rows["remote_rx_ns"][received["index"]] = received["ts_ns"]
     rows["remote_tx_ns"][back] = answered["ts_ns"]
@@ -218,7 +220,7 @@ def _truth(scenario: Scenario, requests: Frames, frames: Frames, offered: Frames
     rows["bytes_expected"] = scenario.senders * scenario.bytes_per_sender
     rows["dgrams_expected"] = scenario.senders * scenario.segments()
 
-    answers = frames[frames["kind"] == Kind.ANSWER]
+    answers = frames[frames["kind"] == FrameKind.ANSWER]
     of_round = answers["round"]
     np.add.at(rows["bytes_rx"], of_round, answers["payload"])
     np.add.at(rows["frame_bytes_rx"], of_round, answers["length"])
@@ -234,5 +236,5 @@ def _truth(scenario: Scenario, requests: Frames, frames: Frames, offered: Frames
     rows["senders_complete"] = np.count_nonzero(arrived == scenario.bytes_per_sender, axis=1)
 
     lost = offered[passage.frame[passage.begin_ps == DROPPED]]
-    np.add.at(rows["dropped"], lost["round"][lost["kind"] == Kind.ANSWER], 1)
+    np.add.at(rows["dropped"], lost["round"][lost["kind"] == FrameKind.ANSWER], 1)
     return rows

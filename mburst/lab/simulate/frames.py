@@ -10,17 +10,17 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import MburstError
-from .scenario import CACHE, GATEWAY, HEADER_BYTES, TRANSPORT_BYTES, Kind, Scenario
+from .scenario import CACHE, GATEWAY, HEADER_BYTES, TRANSPORT_BYTES, FrameKind, Scenario
 from .traffic import Frames
 
 Bytes = npt.NDArray[np.uint8]
 Words = npt.NDArray[Any]
 
 PORTS = {  # source and destination of each kind
-    Kind.ANSWER: (9000, 32768), Kind.SCATTER: (32768, 9000), Kind.ACK: (32768, 9000),
-    Kind.BACKGROUND: (40001, 11211), Kind.PROBE: (40000, 7000), Kind.REPLY: (7000, 40000),
+    FrameKind.ANSWER: (9000, 32768), FrameKind.SCATTER: (32768, 9000), FrameKind.ACK: (32768, 9000),
+    FrameKind.BACKGROUND: (40001, 11211), FrameKind.PROBE: (40000, 7000), FrameKind.REPLY: (7000, 40000),
 }  # fmt: skip
-ALWAYS_UDP = {Kind.BACKGROUND, Kind.PROBE, Kind.REPLY}  # the others: as the scenario says
+ALWAYS_UDP = {FrameKind.BACKGROUND, FrameKind.PROBE, FrameKind.REPLY}  # the others: as the scenario says
 STAMP_BYTES = 8  # of a datagram's payload: round and number
 ECT_0, CE, ACK, PUSH = 2, 3, 0x10, 0x08
 INITIAL_SEQUENCE = {True: 0x1000_0000, False: 0x2000_0000}  # by whether the cache server sends
@@ -55,7 +55,7 @@ class FrameBuilder:
 
     def build(self, frames: Frames, width: int) -> Bytes:
         """The first `width` bytes of frames that have one kind and one payload size: a row a frame."""
-        kind, payload = Kind(frames["kind"][0]), int(frames["payload"][0])
+        kind, payload = FrameKind(frames["kind"][0]), int(frames["payload"][0])
         if (kind, payload) not in self._templates:
             self._templates[kind, payload] = build_template(self._scenario, kind, payload)
         template = self._templates[kind, payload]
@@ -131,7 +131,7 @@ class Sheet:
         self._words[:, offset // 2] = 0xFFFF - np.where(total == 0, 0xFFFF, total)
 
 
-def build_template(scenario: Scenario, kind: Kind, payload: int) -> Template:
+def build_template(scenario: Scenario, kind: FrameKind, payload: int) -> Template:
     """The frame of a kind and size with the gateway's addresses, by scapy."""
     from scapy.layers.inet import IP, TCP, UDP
     from scapy.layers.inet6 import IPv6

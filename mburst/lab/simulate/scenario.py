@@ -22,7 +22,7 @@ BACKGROUND_MIX = ((64, 0.5), (512, 0.2), (None, 0.3))  # payload bytes (None: th
 HOP_NS = 1_000  # cable, switch and stack of one hop, without queueing
 
 
-class Kind(IntEnum):
+class FrameKind(IntEnum):
     """What a frame is."""
 
     ANSWER = 0  # database to cache: a part of an answer
@@ -86,8 +86,9 @@ class Scenario:
             if not low <= getattr(self, name) <= high:
                 raise UsageError(f"{name} {getattr(self, name)} is not between {low} and {high}")
         if self.ip_version not in HEADER_BYTES or self.protocol not in TRANSPORT_BYTES:
-            raise UsageError(f"unsupported scenario: {self.protocol} over IPv{self.ip_version}",
-                             "udp or tcp over 4 or 6")
+            raise UsageError(
+                f"unsupported scenario: {self.protocol} over IPv{self.ip_version}", "udp or tcp over 4 or 6"
+            )
         if self.snaplen != 0 and not 14 <= self.snaplen <= 262_144:
             raise UsageError(f"snaplen {self.snaplen} is neither 0 nor between 14 and 262144")
         if 0 < self.duration_ns < self.rounds * self.period_ns:

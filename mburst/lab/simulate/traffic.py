@@ -8,18 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .port import DROPPED, Ints, Passage
-from .scenario import (
-    API,
-    CACHE,
-    CLIENTS,
-    FIRST_SENDER,
-    HOP_NS,
-    PS_PER_NS,
-    REQUEST_BYTES,
-    Kind,
-    Scenario,
-    wire_ps,
-)
+from .scenario import API, CACHE, CLIENTS, FIRST_SENDER, HOP_NS, PS_PER_NS, REQUEST_BYTES, FrameKind, Scenario, wire_ps
 
 Frames = npt.NDArray[Any]  # of dtype FRAME
 
@@ -42,7 +31,7 @@ FRAME = np.dtype(
 )
 
 
-def blank(count: int, kind: Kind, **columns: Any) -> Frames:
+def blank(count: int, kind: FrameKind, **columns: Any) -> Frames:
     """`count` frames of a kind with the columns given; of no round, and the rest 0."""
     frames = np.zeros(count, FRAME)
     frames["kind"] = kind
@@ -64,7 +53,8 @@ def scatter(scenario: Scenario, asked_ps: Ints) -> Frames:
     turn = np.arange(senders) * wire_ps(length, scenario.link_bps)
     number = np.repeat(np.arange(rounds), senders)
     return blank(
-        rounds * senders, Kind.SCATTER, at_ps=(asked_ps[:, None] + turn).ravel(), length=length, payload=REQUEST_BYTES,
+        rounds * senders, FrameKind.SCATTER, at_ps=(asked_ps[:, None] + turn).ravel(), length=length,
+        payload=REQUEST_BYTES,
         src=CACHE, dst=np.tile(np.arange(senders) + FIRST_SENDER, rounds), round=number, index=number,
         seq=number * REQUEST_BYTES, push=True,
     )  # fmt: skip
@@ -90,7 +80,7 @@ def gather(scenario: Scenario, requests: Frames, rng: np.random.Generator) -> Fr
 
     number, sender, part = (grid.ravel() for grid in np.indices((rounds, senders, segments)))
     return blank(
-        number.size, Kind.ANSWER, at_ps=(ready[:, :, None] + sent + hop).ravel(), length=length[part],
+        number.size, FrameKind.ANSWER, at_ps=(ready[:, :, None] + sent + hop).ravel(), length=length[part],
         payload=payload[part], src=sender + FIRST_SENDER, dst=CACHE, round=number, index=number * segments + part,
         seq=number * scenario.bytes_per_sender + part * scenario.segment_bytes(), ack=(number + 1) * REQUEST_BYTES,
         push=part == segments - 1,
@@ -104,7 +94,7 @@ def background(scenario: Scenario, rng: np.random.Generator) -> Frames:
     sizes, shares = zip(*scenario.background_mix(), strict=True)
     payload = rng.choice(sizes, count, p=shares)
     return blank(
-        count, Kind.BACKGROUND, at_ps=np.sort(rng.integers(0, scenario.length_ns() * PS_PER_NS, count)),
+        count, FrameKind.BACKGROUND, at_ps=np.sort(rng.integers(0, scenario.length_ns() * PS_PER_NS, count)),
         length=payload + scenario.header_bytes("udp"), payload=payload, dst=CACHE, index=np.arange(count),
         src=FIRST_SENDER + scenario.senders + rng.integers(0, CLIENTS, count),
     )  # fmt: skip
@@ -114,7 +104,7 @@ def probes(scenario: Scenario, rng: np.random.Generator) -> Frames:
     """Probe requests as they reach the port, Poisson; `index` is the probe's number."""
     count = int(rng.poisson(scenario.probe_rate * scenario.length_ns() / 10**9))
     return blank(
-        count, Kind.PROBE, at_ps=np.sort(rng.integers(0, scenario.length_ns() * PS_PER_NS, count)),
+        count, FrameKind.PROBE, at_ps=np.sort(rng.integers(0, scenario.length_ns() * PS_PER_NS, count)),
         length=scenario.header_bytes("udp") + REQUEST_BYTES, payload=REQUEST_BYTES, src=API, dst=CACHE,
         index=np.arange(count),
     )  # fmt: skip
@@ -124,7 +114,7 @@ def replies(requests: Frames, received_ps: Ints, rng: np.random.Generator) -> Fr
     """What the cache server answers to the probes that it received."""
     thinking = (host_delay(rng, len(requests), median_ns=8_000) * PS_PER_NS).astype(np.int64)
     answer = requests.copy()
-    answer["kind"], answer["src"], answer["dst"] = Kind.REPLY, CACHE, API
+    answer["kind"], answer["src"], answer["dst"] = FrameKind.REPLY, CACHE, API
     answer["at_ps"] = received_ps + thinking
     return answer
 
@@ -176,7 +166,7 @@ def acknowledge(scenario: Scenario, requests: Frames, answers: Frames, received_
             acks.append((at, src, connection.asked, connection.edge))
     at_ps, database, asked, edge = np.array(acks, np.int64).reshape(-1, 4).T
     return blank(
-        len(acks), Kind.ACK, at_ps=at_ps, length=scenario.header_bytes("tcp"), src=CACHE, dst=database, seq=asked,
+        len(acks), FrameKind.ACK, at_ps=at_ps, length=scenario.header_bytes("tcp"), src=CACHE, dst=database, seq=asked,
         ack=edge, index=np.arange(len(acks)),
     )  # fmt: skip
 

@@ -17,7 +17,7 @@ from ...units import NS_PER_S, format_duration
 from .recording import Row
 
 if TYPE_CHECKING:
-    from ...sql import Store
+    from ...sql import StoreFolder
 
 COMPARABLE = ("afpacket", "libpcap")  # backends that see each packet which the interface counts
 LOST = ("dropped", "reader too slow")  # reasons of gaps whose packets the recording counts as dropped
@@ -28,15 +28,22 @@ _LONGEST_NS = 10 * NS_PER_S  # of a gap that goes on: then another row begins
 def opened(row: Row, reason: str, detail: str = "") -> Row:
     """The gap behind the recording whose last row is ROW."""
     start_ns = row["begun_ns"] if row["end_ns"] is None else row["end_ns"]
-    return {**_place(row), "start_ns": start_ns, "end_ns": None, "reason": reason, "packets": None, "bytes": None,
-            "detail": detail}
+    return {
+        **_place(row),
+        "start_ns": start_ns,
+        "end_ns": None,
+        "reason": reason,
+        "packets": None,
+        "bytes": None,
+        "detail": detail,
+    }
 
 
 def _place(row: Row) -> Row:
     return {name: row[name] for name in ("recording_id", "host", "rack", "interface", "direction")}
 
 
-def append(store: Store, rows: list[Row]) -> None:
+def append(store: StoreFolder, rows: list[Row]) -> None:
     """Store gaps of one host and rack, durably. Raises MburstError."""
     import pyarrow as pa
 
@@ -48,7 +55,7 @@ def append(store: Store, rows: list[Row]) -> None:
 # --- by the next recorder --------------------------------------------------------------------------------------------
 
 
-def close(store: Store, host: str, interface: str) -> None:
+def close(store: StoreFolder, host: str, interface: str) -> None:
     """End the gaps of an interface behind which it is recorded again. May be done any number of times. Raises
     MburstError."""
     from ...sql.repair.recovery import rows_of
@@ -60,8 +67,9 @@ def close(store: Store, host: str, interface: str) -> None:
     waiting = {_identity(gap): gap for gap in gaps if _identity(gap) not in over}
     if not waiting:
         return
-    recordings = newest(rows_of(store.path, "recordings", "host = ? AND interface = ? AND boot_id IS NOT NULL",
-                                [host, interface]))
+    recordings = newest(
+        rows_of(store.path, "recordings", "host = ? AND interface = ? AND boot_id IS NOT NULL", [host, interface])
+    )
     closed = [row for gap in waiting.values() if (row := _closed(gap, recordings)) is not None]
     for rack in sorted({row["rack"] for row in closed}):
         append(store, [row for row in closed if row["rack"] == rack])
@@ -135,10 +143,10 @@ def _incomparable(before: Row, after: Row | None, directions: int) -> str:
 # --- while it is recorded --------------------------------------------------------------------------------------------
 
 
-class Losses:
+class GapWriter:
     """Gathers the losses of one capture into gaps, and appends them to the store as they end."""
 
-    def __init__(self, store: Store, host: str, rack: str, writer_id: str) -> None:
+    def __init__(self, store: StoreFolder, host: str, rack: str, writer_id: str) -> None:
         self._writer = store.writer("gaps", host, rack, writer_id)
         self._gap: Row | None = None
         self._looked = time.monotonic_ns()
@@ -159,14 +167,25 @@ class Losses:
         stall = next((stall for stall in self._stalls if stall[0] <= last_ns and first_ns <= stall[1]), None)
         reason = "reader too slow" if stall else "dropped"
         gap = self._gap
-        if gap and (gap["reason"] != reason or not gap["start_ns"] <= first_ns <= gap["end_ns"] + _JOIN_NS
-                    or last_ns - gap["start_ns"] > _LONGEST_NS):
+        if gap and (
+            gap["reason"] != reason
+            or not gap["start_ns"] <= first_ns <= gap["end_ns"] + _JOIN_NS
+            or last_ns - gap["start_ns"] > _LONGEST_NS
+        ):
             self._flush()
         if self._gap is None:
             detail = f"the recorder did not read for {format_duration(stall[1] - stall[0])}" if stall else ""
             both = {"direction": "both"} if len(rows) > 1 else {}
-            self._gap = {**_place(rows[0]), **both, "start_ns": first_ns, "end_ns": last_ns, "reason": reason,
-                         "packets": packets, "bytes": None, "detail": detail}
+            self._gap = {
+                **_place(rows[0]),
+                **both,
+                "start_ns": first_ns,
+                "end_ns": last_ns,
+                "reason": reason,
+                "packets": packets,
+                "bytes": None,
+                "detail": detail,
+            }
         else:
             self._gap["end_ns"] = max(last_ns, self._gap["end_ns"])
             self._gap["packets"] += packets

@@ -12,31 +12,35 @@ COUNT_AS_CAPTURED = {"veth"}
 
 
 @dataclass(frozen=True)
-class Counters:
+class InterfaceCounters:
     """The counters of an interface at one moment. BOOT and INTERFACE name what they count since: they are worth
     comparing while both are the same."""
 
     boot: str | None = None
     interface: str | None = None
     packets: dict[str, int] | None = None  # by direction, "in" and "out"
-    bytes: dict[str, int] | None = None    # None where the driver counts otherwise
+    bytes: dict[str, int] | None = None  # None where the driver counts otherwise
 
     def of(self, direction: str) -> tuple[int | None, int | None]:
         """Packets and bytes of a direction; None where they are not known."""
         return (self.packets or {}).get(direction), (self.bytes or {}).get(direction)
 
 
-def read(name: str, counted: tuple[int, int, int, int] | None = None) -> Counters:
+def read(name: str, counted: tuple[int, int, int, int] | None = None) -> InterfaceCounters:
     """The counters of the interface called NAME in this network namespace, now or as they were COUNTED before
     (rx_packets, rx_bytes, tx_packets, tx_bytes)."""
     from ...capture import device
 
     found = device(name)
     if found is None:  # as `any`
-        return Counters(boot_id())
+        return InterfaceCounters(boot_id())
     rx, rx_bytes, tx, tx_bytes = counted or (
-        found["rx_packets"], found["rx_bytes"], found["tx_packets"], found["tx_bytes"])
-    return Counters(
+        found["rx_packets"],
+        found["rx_bytes"],
+        found["tx_packets"],
+        found["tx_bytes"],
+    )
+    return InterfaceCounters(
         boot_id(),
         f"{os.stat('/proc/thread-self/ns/net').st_ino}/{found['index']}",
         {"in": rx, "out": tx},

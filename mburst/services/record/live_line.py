@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ...analysis.bursts.follower import Follower
-    from .recording import Progress, Recording, Row
+    from .recording import RecordProgress, RecordSettings, Row
 
 EVERY_S = 0.5
 
@@ -20,7 +20,7 @@ EVERY_S = 0.5
 class LiveLine:
     """Shows the state of one recording on standard error, twice a second."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: RecordSettings) -> None:
         self.recording = recording
         self.bursts = BurstCount()
         self.batches: list[pa.RecordBatch] = []
@@ -28,7 +28,7 @@ class LiveLine:
         self.shown = 0.0
         self.wire_bytes = 0
 
-    def show(self, progress: Progress) -> None:
+    def show(self, progress: RecordProgress) -> None:
         if progress.bins is not None:
             self.batches.append(progress.bins)
             self.bins += len(progress.bins)
@@ -38,7 +38,7 @@ class LiveLine:
         print(f"\r\033[K{self._text(progress, now)}", end="", file=sys.stderr, flush=True)
         self.shown = now
 
-    def _text(self, progress: Progress, now: float) -> str:
+    def _text(self, progress: RecordProgress, now: float) -> str:
         from .rows import stamped_by
 
         wire = sum(lane["wire_bytes"] for lane in progress.lanes)

@@ -15,10 +15,19 @@ from ...errors import Interrupted, MburstError, print_trouble
 from ...stopping import stopping
 from ...units import format_bytes
 from . import gaps, interface_counters, recovery
-from .recording import Progress, Recording, Row, fingerprint, is_live, is_repeatable, merged_beyond, own_addresses
-from .rows import Attempt, State, describe, silent_lanes
-from .tally import Tally
-from .watch import Watch
+from .recording import (
+    RecordProgress,
+    RecordSettings,
+    Row,
+    fingerprint,
+    is_live,
+    is_repeatable,
+    merged_beyond,
+    own_addresses,
+)
+from .rows import Attempt, RecordState, describe, silent_lanes
+from .tally import BinTally
+from .watch import InterfaceMonitor
 
 if TYPE_CHECKING:
     import signal
@@ -26,7 +35,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ...capture import Capture, Lane, Rows
-    from ...sql import Store
+    from ...sql import StoreFolder
     from ...sql.locks import Lock
     from ...sql.repair.recovery import Totals
     from .recovery import Housekeeping
@@ -37,7 +46,7 @@ _LOCK_S = 10.0  # that the lock of a dead recorder may be held by who puts its r
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordResult:
     """What record() did: the rows of recordings, whether they are NEW, and a sentence where there is more to say."""
 
     rows: list[Row]
@@ -46,9 +55,11 @@ class Recorded:
 
 
 def record(
-    store: Store, recording: Recording, progress: Callable[[Progress], None] | None = None,
+    store: StoreFolder,
+    recording: RecordSettings,
+    progress: Callable[[RecordProgress], None] | None = None,
     until: Until = stopping,
-) -> Recorded:
+) -> RecordResult:
     """Record into `store`: a row of recordings for each interface and direction. UNTIL calls what it is given when the
     recording shall end: the default on SIGINT and SIGTERM.
 
@@ -64,14 +75,14 @@ def record(
         if kept := recovery.complete_attempt(earlier):
             recovery.remove_replaced(store, earlier, kept)
             recovery.tidy(store, print_trouble)
-            return Recorded(earlier[kept], False, "already recorded: nothing added")
+            return RecordResult(earlier[kept], False, "already recorded: nothing added")
         recorder = _Recorder(store, recording, capture_id, lock)
         with recovery.Housekeeping(store, recorder.trouble) as housekeeping:
             rows = recorder.run(progress, housekeeping, until)
-        return Recorded(rows, True, _replace(store, earlier, recorder.attempt.writer_id) if earlier else "")
+        return RecordResult(rows, True, _replace(store, earlier, recorder.attempt.writer_id) if earlier else "")
 
 
-def _replace(store: Store, earlier: dict[str, list[Row]], kept: str) -> str:
+def _replace(store: StoreFolder, earlier: dict[str, list[Row]], kept: str) -> str:
     """Remove the attempts that KEPT makes up for; a sentence about it. Raises MburstError."""
     held = sum(row["bytes"] for rows in earlier.values() for row in rows)
     recovery.remove_replaced(store, earlier, kept)
@@ -80,7 +91,7 @@ def _replace(store: Store, earlier: dict[str, list[Row]], kept: str) -> str:
 
 
 @contextmanager
-def _locked(store: Store, capture_id: str, recording: Recording) -> Iterator[Lock]:
+def _locked(store: StoreFolder, capture_id: str, recording: RecordSettings) -> Iterator[Lock]:
     """The lock of a capture. Its file is left where the recording was begun and its end could not be stored. Raises
     MburstError when somebody else has it."""
     lock = _lock(store, capture_id, recording)
@@ -92,7 +103,7 @@ def _locked(store: Store, capture_id: str, recording: Recording) -> Iterator[Loc
     lock.end()
 
 
-def _lock(store: Store, capture_id: str, recording: Recording) -> Lock:
+def _lock(store: StoreFolder, capture_id: str, recording: RecordSettings) -> Lock:
     from ...sql import locks
 
     deadline = time.monotonic() + _LOCK_S
@@ -100,8 +111,11 @@ def _lock(store: Store, capture_id: str, recording: Recording) -> Lock:
         pid = locks.holder(store.path, capture_id)
         if time.monotonic() > deadline or (pid is not None and os.path.exists(f"/proc/{pid}")):
             which = f"process {pid}" if pid else "another process"
-            raise MburstError(f"{' '.join(recording.targets)}: {which} is recording it into {store.path} with the same "
-                              "settings: nothing added", "wait until it has ended")
+            raise MburstError(
+                f"{' '.join(recording.targets)}: {which} is recording it into {store.path} with the same "
+                "settings: nothing added",
+                "wait until it has ended",
+            )
         time.sleep(0.1)
     return lock
 
@@ -109,7 +123,7 @@ def _lock(store: Store, capture_id: str, recording: Recording) -> Lock:
 class _Recorder:
     """One call of record(): the engine, the store's writers, and the lanes seen so far."""
 
-    def __init__(self, store: Store, recording: Recording, capture_id: str, lock: Lock) -> None:
+    def __init__(self, store: StoreFolder, recording: RecordSettings, capture_id: str, lock: Lock) -> None:
         from ...sql import new_writer
 
         self.store = store
@@ -124,18 +138,26 @@ class _Recorder:
         self.sources = store.writer("sources", *names)
         with privileges.raised():
             self.repeatable, live = is_repeatable(recording), is_live(recording)
-        before = interface_counters.read(recording.targets[0]) if live else interface_counters.Counters()
+        before = interface_counters.read(recording.targets[0]) if live else interface_counters.InterfaceCounters()
         self.capture = _open(recording)
         live, begun = self.capture.facts["live"], self.capture.facts["begun"]
         self.attempt = Attempt(
-            recording, capture_id, writer_id, time.time_ns(), live,
-            interface_counters.read(recording.targets[0], begun) if begun else
-            before if live else interface_counters.Counters())
+            recording,
+            capture_id,
+            writer_id,
+            time.time_ns(),
+            live,
+            interface_counters.read(recording.targets[0], begun)
+            if begun
+            else before
+            if live
+            else interface_counters.InterfaceCounters(),
+        )
         lock.begin({"rows": self._silent_rows() if live else []})
-        self.watch = Watch(store, recording, writer_id, self.trouble) if live else None
+        self.monitor = InterfaceMonitor(store, recording, writer_id, self.trouble) if live else None
         self.lanes: list[Lane] = []
         self.rows: list[Row] = []  # the newest of each lane
-        self.tally = Tally()
+        self.tally = BinTally()
         self.held: dict[str, Totals] = {}  # what the first `counted` segments of bins hold
         self.counted = 0
         self.row_due = time.monotonic() + ROWS_EVERY_S
@@ -150,7 +172,7 @@ class _Recorder:
             print_trouble(error)
 
     def run(
-        self, progress: Callable[[Progress], None] | None, housekeeping: Housekeeping, until: Until = stopping
+        self, progress: Callable[[RecordProgress], None] | None, housekeeping: Housekeeping, until: Until = stopping
     ) -> list[Row]:
         with until(self.capture.stop) as self.ended_by:
             try:
@@ -164,13 +186,17 @@ class _Recorder:
                 self.capture.close()
         if failure:
             raise failure
-        if self.ended_by and not self.watch:
-            raise Interrupted("interrupted", f"the {self._packets():,} packets before that are recorded; the same "
-                                             "command records all" if self.repeatable else "")
+        if self.ended_by and not self.monitor:
+            raise Interrupted(
+                "interrupted",
+                f"the {self._packets():,} packets before that are recorded; the same command records all"
+                if self.repeatable
+                else "",
+            )
         return rows
 
     def _read_all(
-        self, progress: Callable[[Progress], None] | None, housekeeping: Housekeeping
+        self, progress: Callable[[RecordProgress], None] | None, housekeeping: Housekeeping
     ) -> MburstError | None:
         """Record to the end of the input; how it failed."""
         while True:
@@ -181,32 +207,34 @@ class _Recorder:
             if rows is None:
                 return None
             bins = self._append(*rows)
-            if self.watch:
-                self.watch.look(self.capture, self.rows)
+            if self.monitor:
+                self.monitor.look(self.capture, self.rows)
                 self._report(housekeeping)
             if progress:
                 progress(self._progress(bins))
 
     def _report(self, housekeeping: Housekeeping) -> None:
         """The interface is recorded again, as far as there are rows of it."""
-        if self.watch and self.rows:
+        if self.monitor and self.rows:
             housekeeping.recorded(self.recording.host, self.rows[0]["interface"])
 
     def _packets(self) -> int:
         return sum(lane["packets"] for lane in self.lanes)
 
-    def _progress(self, bins: pa.RecordBatch | None) -> Progress:
+    def _progress(self, bins: pa.RecordBatch | None) -> RecordProgress:
         end_ns = max((lane["end_ns"] for lane in self.lanes if lane["packets"]), default=0)
-        return Progress(self._packets(), end_ns, self.lanes, self.capture.facts, bins, self.rows)
+        return RecordProgress(self._packets(), end_ns, self.lanes, self.capture.facts, bins, self.rows)
 
     def _append(self, bins: Rows, sources: Rows) -> pa.RecordBatch | None:
         known = len(self.lanes)
         self.lanes = self.capture.lanes
         named = self._name_lanes(bins) if len(bins) else None
-        if self.watch and named is not None:
-            self.watch.check_stamps(named)
+        if self.monitor and named is not None:
+            self.monitor.check_stamps(named)
         if len(self.lanes) > known:
             self._append_rows()
+            if self.monitor:  # its bins are shipped while it runs, and their rows with them: those must be sealed
+                self.runs.roll()
         if named is not None:
             self._append_bins(named)
         if len(sources):
@@ -228,9 +256,11 @@ class _Recorder:
         """Whether packets were lost, or something failed, that no row has; looked at every ROWS_EVERY_S."""
         self.row_due = time.monotonic() + ROWS_EVERY_S
         dropped, notes = self.capture.facts["dropped"], "\n".join(self.troubles)
-        return any((row["notes"], row["dropped"], row["late"], row["unparsed"])
-                   != (notes, dropped, lane["late"], lane["unparsed"])
-                   for row, lane in zip(self.rows, self.lanes, strict=True))
+        return any(
+            (row["notes"], row["dropped"], row["late"], row["unparsed"])
+            != (notes, dropped, lane["late"], lane["unparsed"])
+            for row, lane in zip(self.rows, self.lanes, strict=True)
+        )
 
     def _name_lanes(self, rows: Rows) -> pa.RecordBatch:
         """The engine's rows with the text columns of the store in place of the lane's number."""
@@ -257,16 +287,16 @@ class _Recorder:
 
     def _append_rows(self) -> None:
         """Store the rows of all lanes as of now, while it runs."""
-        self.rows = self._rows(State(self.held, self.counted, self._counters(), notes=tuple(self.troubles)))
+        self.rows = self._rows(RecordState(self.held, self.counted, self._counters(), notes=tuple(self.troubles)))
         self._store_rows()
 
-    def _rows(self, state: State) -> list[Row]:
+    def _rows(self, state: RecordState) -> list[Row]:
         facts = self.capture.facts
         return [self.attempt.row(index, lane, facts, state) for index, lane in enumerate(self.lanes)]
 
     def _silent_rows(self) -> list[Row]:
         """The rows of a recording from an interface on which nothing came."""
-        state = State({}, 0, self.attempt.begun)
+        state = RecordState({}, 0, self.attempt.begun)
         lanes = silent_lanes(self.recording)
         return [self.attempt.row(index, lane, self.capture.facts, state) for index, lane in enumerate(lanes)]
 
@@ -276,30 +306,34 @@ class _Recorder:
         if self.rows:
             self.runs.append(pa.Table.from_pylist(self.rows))
 
-    def _counters(self) -> interface_counters.Counters:
-        return interface_counters.read(self.recording.targets[0]) if self.watch else interface_counters.Counters()
+    def _counters(self) -> interface_counters.InterfaceCounters:
+        return (
+            interface_counters.read(self.recording.targets[0])
+            if self.monitor
+            else interface_counters.InterfaceCounters()
+        )
 
     # --- how it ends ---
 
     def _finish(self, failure: MburstError | None) -> list[Row]:
         """Store the last rows, when all that they refer to is on the disk. Raises MburstError."""
         self.lanes = self.capture.lanes
-        if self.watch:
-            self.watch.look(self.capture, self.rows)
-            self.watch.close()
+        if self.monitor:
+            self.monitor.look(self.capture, self.rows)
+            self.monitor.close()
         self.sources.close()
         self.bins.close()
         self._check_totals()
         notes = self._notes(failure)
-        ended = "failed" if failure else "stopped" if self.watch else "interrupted"
+        ended = "failed" if failure else "stopped" if self.monitor else "interrupted"
         self._end(ended if failure or self.ended_by else "finished", notes)
         return self.rows
 
     def _end(self, ended: str, notes: list[str], reason: str = "failed") -> None:
         """Store the last rows, and the gap behind a recording from an interface that failed. Raises MburstError."""
-        state = State(self.tally.totals, self.counted, self._counters(), ended, tuple([*notes, *self.troubles]))
+        state = RecordState(self.tally.totals, self.counted, self._counters(), ended, tuple([*notes, *self.troubles]))
         self.rows = self._rows(state)
-        if ended == "failed" and self.watch:
+        if ended == "failed" and self.monitor:
             gaps.append(self.store, [gaps.opened(row, reason) for row in self.rows])
         self._store_rows()
         self.runs.close()
@@ -312,8 +346,11 @@ class _Recorder:
             stored = (held.packets, held.bytes, held.wire_bytes) if held else (0, 0, 0)
             counted = (lane["packets"], lane["bytes"], lane["wire_bytes"])
             if stored != counted:
-                raise MburstError(f"internal error: bins hold {stored[0]:,} packets and {stored[1]:,} bytes, and "
-                                  f"{counted[0]:,} and {counted[1]:,} were counted", "please report this")
+                raise MburstError(
+                    f"internal error: bins hold {stored[0]:,} packets and {stored[1]:,} bytes, and "
+                    f"{counted[0]:,} and {counted[1]:,} were counted",
+                    "please report this",
+                )
 
     def _notes(self, failure: MburstError | None) -> list[str]:
         notes = describe(self.capture, self.lanes)
@@ -321,8 +358,8 @@ class _Recorder:
             notes.append(f"the input ended early: {failure}")
             if self._packets() and not failure.hint:
                 failure.hint = f"the {self._packets():,} packets before that are recorded"
-        if self.watch:
-            notes += self.watch.notes(self._packets(), self.ended_by)
+        if self.monitor:
+            notes += self.monitor.notes(self._packets(), self.ended_by)
         elif self.ended_by:
             notes.append("the recording was interrupted")
         return notes
@@ -336,7 +373,7 @@ class _Recorder:
         reason = "disk full" if full else "failed"
         with suppress(OSError):
             self.lock.give_reason(reason)
-        for writer in (self.sources, self.bins, self.watch):
+        for writer in (self.sources, self.bins, self.monitor):
             with suppress(MburstError, OSError):
                 if writer:
                     writer.close()
@@ -346,7 +383,7 @@ class _Recorder:
             self.lock.is_begun = False
 
 
-def _open(recording: Recording) -> Capture:
+def _open(recording: RecordSettings) -> Capture:
     """The engine on what is to be recorded. Raises MburstError and ValueError."""
     from ...capture import Capture
 

@@ -21,7 +21,7 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Recording:
+class RecordSettings:
     """What to record, and how. Times in nanoseconds, rates in bits a second.
 
     The names of the fields are part of the fingerprint: another name records every file of an existing store again."""
@@ -42,11 +42,11 @@ class Recording:
     spread: bool = False  # --split-merged
     backend: str = "auto"
     filter: str = ""
-    live: Live = field(default_factory=lambda: Live())
+    live: InterfaceSettings = field(default_factory=lambda: InterfaceSettings())
 
 
 @dataclass(frozen=True)
-class Live:
+class InterfaceSettings:
     """What holds for interfaces only."""
 
     duration_ns: int | None = None  # None: until somebody ends it
@@ -60,7 +60,7 @@ class Live:
 
 
 @dataclass
-class Progress:
+class RecordProgress:
     """Where a recording is: the packets that are in closed bins, and the newest stamp; what is new in the store."""
 
     packets: int
@@ -71,7 +71,7 @@ class Progress:
     runs: list[Row]
 
 
-def fingerprint(recording: Recording) -> str:
+def fingerprint(recording: RecordSettings) -> str:
     """An identity of capture files and settings, so that recording them again adds nothing.
 
     Of each file all bytes count: two captures may differ in one. What cannot be read twice (a pipe) gets a random
@@ -93,22 +93,24 @@ def fingerprint(recording: Recording) -> str:
     return digest.hexdigest()
 
 
-def is_repeatable(recording: Recording) -> bool:
+def is_repeatable(recording: RecordSettings) -> bool:
     """Whether the same input can be recorded again: files, but no pipe and no interface."""
     return all(Path(name).is_file() for name in recording.targets)
 
 
-def is_live(recording: Recording) -> bool:
+def is_live(recording: RecordSettings) -> bool:
     """Whether the target is an interface rather than a file."""
     from ...capture import device
 
     [name, *more] = recording.targets
-    return not more and recording.backend != "file" and (
-        recording.backend != "auto" or name == "any" or (device(name) is not None and not Path(name).exists())
+    return (
+        not more
+        and recording.backend != "file"
+        and (recording.backend != "auto" or name == "any" or (device(name) is not None and not Path(name).exists()))
     )
 
 
-def merged_beyond(recording: Recording) -> int:
+def merged_beyond(recording: RecordSettings) -> int:
     """The size of IP packets beyond which a frame is a merged one: an interface says it, a file's is inferred."""
     from ...capture import device
 
@@ -118,7 +120,7 @@ def merged_beyond(recording: Recording) -> int:
     return found["mtu"] if found else -1
 
 
-def own_addresses(recording: Recording) -> list[str]:
+def own_addresses(recording: RecordSettings) -> list[str]:
     """--local, or else the address of the interface: libpcap does not report the direction."""
     from ...capture import device
 

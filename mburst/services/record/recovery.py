@@ -18,14 +18,14 @@ from . import gaps
 from .recording import Row
 
 if TYPE_CHECKING:
-    from ...sql import Store
+    from ...sql import StoreFolder
     from ...sql.locks import Lock
     from ...sql.repair.recovery import Totals
 
 TIDY_S = 900.0  # as often as a segment is whole
 
 
-def attempts(store: Store, capture_id: str) -> dict[str, list[Row]]:
+def attempts(store: StoreFolder, capture_id: str) -> dict[str, list[Row]]:
     """The newest rows of all attempts at one capture, by writer_id, the first attempt first. Raises MburstError."""
     from ...sql.repair.recovery import rows_of
 
@@ -43,7 +43,7 @@ def complete_attempt(found: dict[str, list[Row]]) -> str | None:
     return next((writer for writer, rows in found.items() if all(row["complete"] for row in rows)), None)
 
 
-def ended_attempts(store: Store, capture_id: str, lock: Lock) -> dict[str, list[Row]]:
+def ended_attempts(store: StoreFolder, capture_id: str, lock: Lock) -> dict[str, list[Row]]:
     """The same, for the holder of the capture's LOCK: those whose recorder died are given their last rows. Raises
     MburstError."""
     found = attempts(store, capture_id)
@@ -54,7 +54,7 @@ def ended_attempts(store: Store, capture_id: str, lock: Lock) -> dict[str, list[
     return attempts(store, capture_id)
 
 
-def remove_replaced(store: Store, found: dict[str, list[Row]], kept: str) -> None:
+def remove_replaced(store: StoreFolder, found: dict[str, list[Row]], kept: str) -> None:
     """Remove all attempts but KEPT, once that one is on the disk. Raises MburstError."""
     from ...sql.repair.recovery import make_durable, remove_writers
 
@@ -64,7 +64,7 @@ def remove_replaced(store: Store, found: dict[str, list[Row]], kept: str) -> Non
         remove_writers(store.path, others)
 
 
-def recover(store: Store, capture_id: str, lock: Lock) -> None:
+def recover(store: StoreFolder, capture_id: str, lock: Lock) -> None:
     """End what the dead holder of LOCK began. Raises MburstError; the lock's file is then left."""
     try:
         found = ended_attempts(store, capture_id, lock)
@@ -95,7 +95,7 @@ def _never_stored(note: dict[str, Any]) -> dict[str, list[Row]]:
     return {rows[0]["writer_id"]: rows}
 
 
-def end_killed(store: Store, writer_id: str, rows: list[Row], reason: str) -> None:
+def end_killed(store: StoreFolder, writer_id: str, rows: list[Row], reason: str) -> None:
     """Give the recordings of a dead writer their last row, and the gap behind them. Raises MburstError."""
     from ...sql.repair.recovery import totals
 
@@ -109,7 +109,7 @@ def end_killed(store: Store, writer_id: str, rows: list[Row], reason: str) -> No
     append_rows(store, writer_id, ended)
 
 
-def append_rows(store: Store, writer_id: str, rows: list[Row]) -> None:
+def append_rows(store: StoreFolder, writer_id: str, rows: list[Row]) -> None:
     """Store rows of recordings of one attempt, durably. Raises MburstError."""
     import pyarrow as pa
 
@@ -120,9 +120,14 @@ def append_rows(store: Store, writer_id: str, rows: list[Row]) -> None:
 def _ended(row: Row, held: Totals | None, reason: str) -> Row:
     """The last row of a recording that was broken off: its totals are those of its bins."""
     note = f"the recorder ended early ({reason}): totals are those of its bins"
-    ended = {**row, "ended": "failed" if reason in ("failed", "disk full") else "killed", "complete": False,
-             "counted_segments": None, "notes": "\n".join([*row["notes"].splitlines(), note]),
-             "written_ns": max(time.time_ns(), row["written_ns"] + 1)}
+    ended = {
+        **row,
+        "ended": "failed" if reason in ("failed", "disk full") else "killed",
+        "complete": False,
+        "counted_segments": None,
+        "notes": "\n".join([*row["notes"].splitlines(), note]),
+        "written_ns": max(time.time_ns(), row["written_ns"] + 1),
+    }
     if held:
         end_ns = held.last_ns + row["bin_ns"]
         ended["start_ns"] = held.first_ns if row["start_ns"] is None else row["start_ns"]
@@ -133,7 +138,7 @@ def _ended(row: Row, held: Totals | None, reason: str) -> Row:
     return ended
 
 
-def tidy(store: Store, failed: Callable[[MburstError], None]) -> None:
+def tidy(store: StoreFolder, failed: Callable[[MburstError], None]) -> None:
     """Put in order what dead writers left: their files, and the recordings that they did not end."""
     from ...sql import locks
     from ...sql.repair.recovery import clean
@@ -154,7 +159,7 @@ class Housekeeping:
     a seal that failed may work later. It closes gaps of the recorder's interface once that has rows there. FAILED
     hears what could not be done, once."""
 
-    def __init__(self, store: Store, failed: Callable[[MburstError], None]) -> None:
+    def __init__(self, store: StoreFolder, failed: Callable[[MburstError], None]) -> None:
         self._store = store
         self._failed = failed
         self._reported: set[str] = set()

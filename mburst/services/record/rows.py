@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Literal
 from ... import __version__
 from ...quality import Quality
 from ...sql.tables import COMPLETE
-from ...units import NS_PER_S
-from .interface_counters import Counters
-from .recording import Recording, Row
+from ...units import NS_PER_S, format_count
+from .interface_counters import InterfaceCounters
+from .recording import RecordSettings, Row
 
 if TYPE_CHECKING:
     from ...capture import Capture, Facts, Lane
@@ -25,12 +25,12 @@ STAMP_KINDS = ((Quality.HW, "hardware"), (Quality.SW, "software"), (Quality.RING
 class Attempt:
     """What all rows have that one call of record() writes."""
 
-    recording: Recording
+    recording: RecordSettings
     capture_id: str
     writer_id: str
     begun_ns: int
     live: bool
-    begun: Counters  # of its interface, at begun_ns
+    begun: InterfaceCounters  # of its interface, at begun_ns
 
     def recording_id(self, lane: int) -> str:
         """Of the lane of this number."""
@@ -41,7 +41,7 @@ class Attempt:
         unnamed = f"{Path(self.recording.targets[0]).name.split('.')[0]}:{lane['index']}"
         return self.recording.interface or lane["interface"] or unnamed
 
-    def row(self, index: int, lane: Lane, facts: Facts, state: State) -> Row:
+    def row(self, index: int, lane: Lane, facts: Facts, state: RecordState) -> Row:
         """The row of the lane of number INDEX."""
         recording, totals = self.recording, state.totals.get(self.recording_id(index))
         begun_packets, begun_bytes = self.begun.of(lane["direction"])
@@ -94,13 +94,13 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class State:
+class RecordState:
     """What differs from row to row of a recording. TOTALS are those of its first COUNTED_SEGMENTS segments of bins, or
     of all once it has ENDED, by recording_id."""
 
     totals: dict[str, Totals]
     counted_segments: int
-    counters: Counters
+    counters: InterfaceCounters
     ended: str = ""
     notes: tuple[str, ...] = ()
 
@@ -112,19 +112,41 @@ def _end_ns(lane: Lane, totals: Totals | None, bin_ns: int, is_complete: bool) -
     return lane["end_ns"] if is_complete else totals.last_ns + bin_ns
 
 
-def silent_lanes(recording: Recording) -> list[Lane]:
+def silent_lanes(recording: RecordSettings) -> list[Lane]:
     """The lanes of an interface on which nothing came yet."""
     from ...capture import device
 
     found = device(recording.targets[0])
     sides: tuple[Literal["in", "out"], ...] = ("in", "out")
-    return [{
-        "interface": recording.targets[0], "index": 0, "linktype": 1, "snaplen": recording.live.snaplen,
-        "link_bps": found["link_bps"] if found else 0, "direction": side, "start_ns": 0, "end_ns": 0,
-        "packets": 0, "bytes": 0, "wire_bytes": 0, "unattributed_packets": 0, "unattributed_bytes": 0,
-        "late": 0, "late_bytes": 0, "unparsed": 0, "merged": 0, "ce_packets": 0, "retransmits": 0,
-        "cnp_packets": 0, "pause_frames": 0, "quality": 0, "clock_epochs": 1,
-    } for side in sides if recording.direction in (side, "both")]
+    return [
+        {
+            "interface": recording.targets[0],
+            "index": 0,
+            "linktype": 1,
+            "snaplen": recording.live.snaplen,
+            "link_bps": found["link_bps"] if found else 0,
+            "direction": side,
+            "start_ns": 0,
+            "end_ns": 0,
+            "packets": 0,
+            "bytes": 0,
+            "wire_bytes": 0,
+            "unattributed_packets": 0,
+            "unattributed_bytes": 0,
+            "late": 0,
+            "late_bytes": 0,
+            "unparsed": 0,
+            "merged": 0,
+            "ce_packets": 0,
+            "retransmits": 0,
+            "cnp_packets": 0,
+            "pause_frames": 0,
+            "quality": 0,
+            "clock_epochs": 1,
+        }
+        for side in sides
+        if recording.direction in (side, "both")
+    ]
 
 
 def stamped_by(quality: int, live: bool) -> str:
@@ -139,8 +161,10 @@ def stamped_by(quality: int, live: bool) -> str:
 def _merged(count: int, mtu: int) -> str:
     if not count:
         return ""
-    return (f"{count:,} frames are larger than an MTU of {mtu:,}: merged by GRO or TSO; their wire bytes are "
-            "estimated from the segments, their timing inside is not known")
+    return (
+        f"{count:,} frames are larger than an MTU of {mtu:,}: merged by GRO or TSO; their wire bytes are "
+        "estimated from the segments, their timing inside is not known"
+    )
 
 
 def describe(capture: Capture, lanes: list[Lane]) -> list[str]:
@@ -150,26 +174,34 @@ def describe(capture: Capture, lanes: list[Lane]) -> list[str]:
     notes += facts["notice"].splitlines() if facts["notice"] else []
     if facts["foreign_packets"] > 0.05 * facts["ethernet_packets"]:
         share = 100 * facts["foreign_packets"] / facts["ethernet_packets"]
-        notes.append(f"{share:.3g} % of the frames are neither from nor to the address assumed to be this host: "
-                     "override with --local")
+        notes.append(
+            f"{share:.3g} % of the frames are neither from nor to the address assumed to be this host: "
+            "override with --local"
+        )
     if facts["excluded_packets"]:
         notes.append(f"{facts['excluded_packets']:,} packets of the other direction were left out (--direction)")
     if facts["dropped"]:
-        notes.append(f"{facts['dropped']:,} packets were dropped before the capture was written: "
-                     "all counts are lower bounds")
+        notes.append(
+            f"{facts['dropped']:,} packets were dropped before the capture was written: all counts are lower bounds"
+        )
     late = sum(lane["late"] for lane in lanes) - facts["misdated"]
     if late:
         notes.append(f"{late:,} packets arrived outside the reorder window and are in no bin; raise --reorder-window")
     steps = sum(lane["clock_epochs"] - 1 for lane in lanes)
     if steps:
         notes.append(f"the clock stepped backwards {steps:,} times: a new clock epoch begins at each step")
-    if pauses := sum(lane["pause_frames"] for lane in lanes):
-        notes.append(f"{pauses:,} pause frames ask the other end of the link to stop sending")
-    if notified := sum(lane["cnp_packets"] for lane in lanes):
-        notes.append(f"{notified:,} congestion notifications of RoCEv2")
+    for lane in lanes:
+        if lane["pause_frames"]:
+            frames = format_count(lane["pause_frames"], "pause frame")
+            notes.append(f"{lane['direction']}: {frames} to stop the other end of the link")
+        if lane["cnp_packets"]:
+            packets = format_count(lane["cnp_packets"], "congestion notification")
+            notes.append(f"{lane['direction']}: {packets} of RoCEv2")
     if facts["folded_bins"]:
-        notes.append(f"in {facts['folded_bins']:,} source bins there were more senders than fit in memory: "
-                     "`other` may count one of them more than once")
+        notes.append(
+            f"in {facts['folded_bins']:,} source bins there were more senders than fit in memory: "
+            "`other` may count one of them more than once"
+        )
     if facts["flows_unseen"]:
         notes.append("there were more flows than fit in memory: counts of flows are lower bounds")
     return notes

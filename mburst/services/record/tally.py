@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ...sql.repair.recovery import Totals
 
 
-class Tally:
+class BinTally:
     """Sums up rows of bins. `totals` has what was added so far, by recording_id."""
 
     def __init__(self) -> None:
@@ -23,8 +23,9 @@ class Tally:
 
         names = bins.column("recording_id")
         codes = names.indices.to_numpy()
-        columns = {name: bins.column(name).to_numpy()
-                   for name in ("ts_ns", "packets", "bytes", "wire_bytes", "quality")}
+        columns = {
+            name: bins.column(name).to_numpy() for name in ("ts_ns", "packets", "bytes", "wire_bytes", "quality")
+        }
         for code in np.unique(codes):
             chosen = {name: column[codes == code] for name, column in columns.items()}
             self._add(names.dictionary[int(code)].as_py(), chosen)

@@ -12,26 +12,26 @@ from ... import privileges
 from ...analysis.model.coarse import FINE_NS, too_coarse
 from ...quality import COARSE_STAMPS
 from ...units import NS_PER_S, format_duration
-from .gaps import Losses
+from .gaps import GapWriter
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from ...capture import Capture
     from ...errors import MburstError
-    from ...sql import Store
+    from ...sql import StoreFolder
     from ...telemetry.probe.clock import Reading
-    from .recording import Recording, Row
+    from .recording import RecordSettings, Row
 
 LEAST_JUMP_NS = 1_000_000  # below, NTP may have slewed: 500 ppm
 CHECKED_BINS = 100
 
 
-class Watch:
+class InterfaceMonitor:
     """Watches over one recording from an interface."""
 
     def __init__(
-        self, store: Store, recording: Recording, writer_id: str, on_trouble: Callable[[MburstError], None]
+        self, store: StoreFolder, recording: RecordSettings, writer_id: str, on_trouble: Callable[[MburstError], None]
     ) -> None:
         from ...capture import device
         from ...telemetry.probe.clock import Clocks
@@ -42,7 +42,7 @@ class Watch:
         with privileges.raised():
             self.clocks = Clocks(found["phc_index"] if found else -1)
         self.writer = store.writer("clock", recording.host, recording.rack, writer_id, on_trouble)
-        self.losses = Losses(store, recording.host, recording.rack, writer_id)
+        self.losses = GapWriter(store, recording.host, recording.rack, writer_id)
         self.last: Reading | None = None
         self.jumps: list[str] = []
         self.begun = time.monotonic_ns()

@@ -22,12 +22,20 @@ import pyarrow as pa
 
 from mburst.__main__ import main
 from mburst.lab.simulate import Scenario, simulate
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 from mburst.sql.tables import ORDER, arrow_schema
 
 T0 = 1_790_000_000 * 10**9
-SCENARIO = Scenario(seed=3, start_ns=T0, rounds=3, period_ns=20_000_000, senders=6, bytes_per_sender=20_000,
-                    background=0.0, both_directions=False)
+SCENARIO = Scenario(
+    seed=3,
+    start_ns=T0,
+    rounds=3,
+    period_ns=20_000_000,
+    senders=6,
+    bytes_per_sender=20_000,
+    background=0.0,
+    both_directions=False,
+)
 KILLED = {"host": "cache-2"}
 TORN_BYTES = 40  # that are cut off the end of a hot log, in the middle of its last batch
 
@@ -37,18 +45,44 @@ def make(folder: Path) -> None:
     store = folder / "store"
     with tempfile.TemporaryDirectory() as scratch:
         case = simulate(SCENARIO).write(Path(scratch))
-        run(["record", str(case["cache"]), "-o", str(store), "--link", "1G", "--bin", "1ms", "--host", "cache-1",
-             "--rack", "r 1"])
+        run(
+            [
+                "record",
+                str(case["cache"]),
+                "-o",
+                str(store),
+                "--link",
+                "1G",
+                "--bin",
+                "1ms",
+                "--host",
+                "cache-1",
+                "--rack",
+                "r 1",
+            ]
+        )
         run(["import", "probes", str(case["probes"]), "-o", str(store)])
         run(["import", "queues", str(case["queues-1ms"]), "-o", str(store)])
     for table in ORDER:
-        if table in ("ports", "buffers", "links", "leaves", "collection", "gnmi_values", "gnmi_events",
-                     "device_clocks", "clock", "gaps"):
+        if table in (
+            "ports",
+            "buffers",
+            "links",
+            "leaves",
+            "collection",
+            "gnmi_values",
+            "gnmi_events",
+            "device_clocks",
+            "clock",
+            "gaps",
+        ):
             rack = "r 1" if table in ("links", "clock", "gaps") else ""
-            with Store.open(store).writer(table, host="cache-1", rack=rack) as writer:
+            with StoreFolder.open(store).writer(table, host="cache-1", rack=rack) as writer:
                 writer.append(pa.Table.from_pylist([row(table, at) for at in (0, 86_400 * 10**9)], arrow_schema(table)))
     killed(store)
-    (folder / "expected.json").write_text(json.dumps(expected(Store.open(store)), indent=1, sort_keys=True) + "\n")
+    (folder / "expected.json").write_text(
+        json.dumps(expected(StoreFolder.open(store)), indent=1, sort_keys=True) + "\n"
+    )
 
 
 def run(argv: list[str]) -> None:
@@ -61,8 +95,10 @@ def row(table: str, later_ns: int) -> dict[str, Any]:
     """A row with something in every column."""
     values: dict[str, Any] = {"string": "x", "bool": True, "int64": 7, "uint32": 7, "uint16": 7}
     known = {"host": "cache-1", "rack": "r 1"}
-    return {field.name: known.get(field.name, T0 + later_ns if field.name.endswith("_ns") else values[str(field.type)])
-            for field in arrow_schema(table)}
+    return {
+        field.name: known.get(field.name, T0 + later_ns if field.name.endswith("_ns") else values[str(field.type)])
+        for field in arrow_schema(table)
+    }
 
 
 def killed(store: Path) -> None:
@@ -70,11 +106,11 @@ def killed(store: Path) -> None:
     second of which is torn, and sources."""
     runs = "runs" if "runs" in ORDER else "recordings"
     tables = {}
-    with Store.open(store).connect() as con:
+    with StoreFolder.open(store).connect() as con:
         for table in (runs, "bins", "sources"):
             tables[table] = [changed(one) for one in con.sql(f"FROM {table}").to_arrow_table().to_pylist()]
     if os.fork() == 0:
-        opened = Store.open(store)
+        opened = StoreFolder.open(store)
         ids = {"writer_id": tables[runs][0]["writer_id"]} if "writer_id" in tables[runs][0] else {}
         for table, rows in tables.items():
             writer = opened.writer(table, host="cache-2", rack="r 1", **ids)
@@ -89,14 +125,24 @@ def killed(store: Path) -> None:
 def changed(row: dict[str, Any]) -> dict[str, Any]:
     """The row as one of the recording that is killed."""
     ids = {name: f"killed-{row[name]}" for name in ("run", "recording_id", "capture", "capture_id") if name in row}
-    new = {"complete": False, "packets": 5, "bytes": 5, "wire_bytes": 5, "writer_id": "0123456789ab",
-           "counted_segments": 0} if "complete" in row else {}
+    new = (
+        {
+            "complete": False,
+            "packets": 5,
+            "bytes": 5,
+            "wire_bytes": 5,
+            "writer_id": "0123456789ab",
+            "counted_segments": 0,
+        }
+        if "complete" in row
+        else {}
+    )
     if "writer_id" in row:
         new |= dict.fromkeys(("packets", "bytes", "wire_bytes"), 0)
     return row | ids | KILLED | {name: value for name, value in new.items() if name in row}
 
 
-def expected(store: Store) -> dict[str, dict[str, int]]:
+def expected(store: StoreFolder) -> dict[str, dict[str, int]]:
     """Of each table, how many rows it has and the sum of each column of integers."""
     found = {}
     with store.connect() as con:

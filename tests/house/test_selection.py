@@ -1,0 +1,132 @@
+"""Which tests run where; that skips because of load are printed, and that many of them fail CI."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import selection
+from places import ROOT
+from skips import HANDFUL, LOAD
+
+SKIPPING = """
+import pytest
+
+@pytest.mark.parametrize("number", range({count}))
+def test_measured(number):
+    pytest.skip("{reason}a hypervisor took 50 %")
+"""
+GIVEN = """
+from hypothesis import given, settings, strategies as st
+
+seen = []
+
+@settings(max_examples=7, database=None)
+@given(st.integers())
+def test_own(number):
+    seen.append(number)
+
+def test_how_many():
+    print("examples:", len(seen))
+"""
+
+
+def run(folder: Path, text: str, *options: str, **environment: str) -> tuple[int, str]:
+    """Exit code and output of a run of one file of tests."""
+    (folder / "test_some.py").write_text(text)
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-ra", "-p", "skips", "-p", "profiles", *options, folder]
+    others = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "CI", "HYPOTHESIS"))}
+    everything = {**others, "PYTHONPATH": str(ROOT / "tests" / "lib"), **environment}
+    done = subprocess.run(command, cwd=folder, env=everything, capture_output=True, text=True, timeout=120)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("count", "ci", "workers", "code"),
+    [
+        (HANDFUL, "true", "0", 0),
+        (HANDFUL + 1, "true", "0", 1),
+        (HANDFUL + 1, "true", "2", 1),
+        (HANDFUL + 1, "", "0", 0),
+    ],
+)
+def test_more_skips_for_load_than_a_handful_fail_ci(
+    tmp_path: Path, count: int, ci: str, workers: str, code: int
+) -> None:
+    returned, printed = run(tmp_path, SKIPPING.format(count=count, reason=LOAD), "-n", workers, CI=ci)
+    assert returned == code, printed
+    assert f"{count} tests, of at most {HANDFUL}" in printed
+    assert printed.count(f"{LOAD}a hypervisor took 50 %") >= count  # each with its reason
+
+
+def test_other_skips_are_printed_and_fail_nothing(tmp_path: Path) -> None:
+    returned, printed = run(tmp_path, SKIPPING.format(count=9, reason="no room: "), CI="true")
+    assert returned == 0
+    assert "no room: a hypervisor took 50 %" in printed and "because of load" not in printed
+
+
+@pytest.mark.parametrize(("profile", "examples"), [("ci", 7), ("nightly", 70)])
+def test_a_profile_multiplies_the_examples(tmp_path: Path, profile: str, examples: int) -> None:
+    returned, printed = run(tmp_path, GIVEN, "-s", HYPOTHESIS_PROFILE=profile)
+    assert returned == 0, printed
+    assert f"examples: {examples}" in printed
+
+
+def test_an_unknown_profile_is_one_line(tmp_path: Path) -> None:
+    returned, printed = run(tmp_path, GIVEN, HYPOTHESIS_PROFILE="often")
+    assert returned == 4 and "unknown HYPOTHESIS_PROFILE 'often' (there are ci, nightly)" in printed
+
+
+@pytest.mark.parametrize(
+    ("name", "test", "fixtures", "marks"),
+    [
+        ("analysis/test_new.py", "test_sums", set(), {"fast"}),
+        ("analysis/test_new.py", "test_sums", {"lab"}, {"root"}),
+        ("browser/test_new.py", "test_a_page", {"browser"}, {"browser"}),
+        ("rack/test_new.py", "test_rates", {"can_build"}, {"alone", "root"}),
+        ("lab/test_demo.py", "test_real_packets", {"can_build"}, {"alone", "root"}),
+        ("lab/test_demo.py", "test_wrong_usage_touches_nothing[soon]", set(), {"fast"}),
+    ],
+)
+def test_a_test_is_marked_by_its_place_and_its_fixtures(
+    name: str, test: str, fixtures: set[str], marks: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selection, "costs", dict)
+    assert selection.marks_of(name, test, fixtures) == marks
+
+
+def test_costs_are_of_files_that_are_there_and_decide_who_is_slow() -> None:
+    assert [name for name in selection.costs() if not (ROOT / "tests" / name).exists()] == []
+    costliest = max(selection.costs(), key=selection.costs().__getitem__)
+    assert "slow" in selection.marks_of(costliest, "", set())
+
+
+@pytest.mark.parametrize(
+    ("name", "alone", "fast"),
+    [("lab/test_demo.py", True, True), ("rack/test_netlab.py", True, False), ("analysis/test_new.py", False, True)],
+)
+def test_a_file_is_imported_where_a_test_of_it_can_be_wanted(
+    name: str, alone: bool, fast: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selection, "costs", dict)
+    assert (selection.can_have(name, "alone"), selection.can_have(name, "fast")) == (alone, fast)
+
+
+def test_every_test_is_run_once() -> None:
+    """`make test` runs `not alone`, then `alone`, where files are left out before they are imported."""
+    parts = [collected("-m", "alone"), collected("-m", "not alone")]
+    assert not parts[0] & parts[1] and parts[0] | parts[1] == collected()
+
+
+def collected(*options: str) -> set[str]:
+    """The tests of the files that can have some that run alone."""
+    files = [
+        path for path in (ROOT / "tests").rglob("test_*.py") if selection.can_have(selection.name_of(path), "alone")
+    ]
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", *options, *files]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=True)
+    return {line for line in done.stdout.splitlines() if "::" in line}

@@ -1,0 +1,89 @@
+"""Which tests run where, and in which order.
+
+Each test is marked by where it is and what it uses: `alone`, `root`, `browser`, `slow`, or `fast` where it is none of
+these. tests/costs.txt has what each file costs; the costliest begin first where several workers run tests, so that none
+of them runs on when the others are done.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from pathlib import Path
+
+import pytest
+from places import ROOT
+
+# Tests that hold times and rates against bounds, or change what the whole machine shares: they run one after the other,
+# with the machine to themselves. All others bear tests beside them.
+ALONE = re.compile(
+    r"rack/|cli/test_(collect_verb|doctor|probe_verb|record_live)\.py|lab/test_demo\.py"
+    r"|capture/test_live_afpacket\.py|faults/test_killed_recordings\.py"
+    r"|telemetry/test_(exchange|probe|probe_paths)\.py"
+)
+# Tests of such files that do neither: calls that are refused, and answers about what is given.
+BESIDE = re.compile(
+    r"lab/test_demo\.py::(?!test_(real_packets|whatever_ends_it_nothing_is_left_running)\b)"
+    r"|cli/test_doctor\.py::test_(advice|no_advice_\w+)\b"
+    r"|cli/test_collect_verb\.py::test_(check_says_\w+|once_\w+|wrong_calls_are_one_line|without_the_libraries_\w+)\b"
+    r"|cli/test_probe_verb\.py::test_(faults_of_\w+|rates|source_ports|classes|compare_says_\w+|times_of_one_store_\w+"
+    r"|a_report_of_probes_alone)\b"
+)
+# Tests that need root: they make namespaces, mount file systems, or become other users.
+ROOT_FILES = re.compile(
+    r"(faults|rights|services)/|capture/test_live_(engine|pfring|rights)\.py|sql/test_(full_disk|power_cut)\.py"
+)
+ROOT_FIXTURES = {"lab", "can_build"}
+BROWSER = re.compile(r"browser/")
+SLOW_S = 2.0  # processor time of all tests of a file
+
+COSTS = ROOT / "tests" / "costs.txt"
+
+
+@functools.cache
+def costs() -> dict[str, float]:
+    """Processor seconds of each file below tests/; those of a new file are not known."""
+    lines = (line.split() for line in COSTS.read_text().splitlines() if not line.startswith("#"))
+    return {name: float(seconds) for seconds, name in lines}
+
+
+def marks_of(name: str, test: str, fixtures: set[str]) -> set[str]:
+    """The marks of a test, by its file's path below tests/, its own name and the names of its fixtures."""
+    marks = {
+        "alone": bool(ALONE.match(name)) and not BESIDE.match(f"{name}::{test}"),
+        "root": bool(ROOT_FILES.match(name) or fixtures & ROOT_FIXTURES),
+        "browser": bool(BROWSER.match(name) or "browser" in fixtures),
+        "slow": costs().get(name, 0) > SLOW_S,
+    }
+    return {mark for mark, given in marks.items() if given} or {"fast"}
+
+
+def name_of(path: Path) -> str:
+    """A file's path below tests/."""
+    return path.relative_to(ROOT / "tests").as_posix() if path.is_relative_to(ROOT / "tests") else path.name
+
+
+def can_have(name: str, mark: str) -> bool:
+    """Whether any test of a file can have the mark `alone` or `fast`."""
+    if mark == "alone":
+        return bool(ALONE.match(name))
+    some_beside = re.escape(name) in BESIDE.pattern
+    return marks_of(name, "", set()) <= ({"fast", "alone"} if some_beside else {"fast"})
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import files of which `-m alone` or `-m fast` would leave nothing."""
+    wanted = config.option.markexpr
+    if wanted in ("alone", "fast") and collection_path.name.startswith("test_"):
+        return None if can_have(name_of(collection_path), wanted) else True
+    return None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark each test; order them by what their files cost where workers share them."""
+    for item in items:
+        for mark in marks_of(name_of(item.path), item.name, set(getattr(item, "fixturenames", ()))):
+            item.add_marker(mark)
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=lambda item: -costs().get(name_of(item.path), 0))
