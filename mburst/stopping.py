@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -38,6 +39,20 @@ def stopping(
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def reloading(reload: Callable[[], object]) -> Iterator[None]:
+    """SIGHUP calls `reload` while this lasts, as `stopping` calls `stop`. Where a terminal is watched, SIGHUP says that
+    it is gone, and ends the process as before."""
+    if threading.current_thread() is not threading.main_thread() or os.isatty(0):
+        yield
+        return
+    before = signal.signal(signal.SIGHUP, lambda _number, _frame: reload())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 @contextmanager

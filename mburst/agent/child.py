@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 
-from .. import privileges, python
+from .. import alive, privileges, python
 from ..__main__ import main
 
 PR_SET_PDEATHSIG = 1  # prctl(2)
@@ -17,6 +17,7 @@ if __name__ == "__main__":
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     if os.getppid() != supervisor:  # it died before we asked for the signal
         sys.exit(1)
+    alive.begin()
     privileges.own_process()
     python.without_pandas()
     sys.exit(main(sys.argv[2:]))

@@ -7,10 +7,14 @@ this module knows no option of any verb; it asks the verb's own parser.
 from __future__ import annotations
 
 import argparse
+import hashlib
+import os
 import re
+import stat
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +35,8 @@ if TYPE_CHECKING:
 PARTS = ("record", "probe", "reflect", "collect", "live", "metrics", "ship")
 SHARED = ("store", "host", "rack")  # keys at the top that every part takes which has such an option
 READERS = {"live": {"store": "inputs"}}  # verbs whose --store is another: what the shared keys mean to them
+FROM_ENVIRONMENT = ("collect", "ship")  # verbs that take secrets from the environment
+SCHEDULE = "report"  # the part that keeps the schedule of all [[report]]
 LEFT_OUT = ("help", "json", "csv", "check", "once")  # options that have no place in a service
 DEFINITION = {
     name.replace("_", "-"): name for name in DefinitionOptions.__optional_keys__
@@ -40,10 +46,11 @@ REPORT_KEYS = ("name", "store", "racks", "every", "delay", "output", "deliver", 
 
 @dataclass(frozen=True)
 class RunPart:
-    """Something to run: the command line of a verb."""
+    """Something to run: the command line of a verb. `made_of`: a digest of what it reads when it begins."""
 
     name: str
     argv: list[str]
+    made_of: str = ""
 
 
 @dataclass(frozen=True)
@@ -71,6 +78,12 @@ class RunConfig:
     environment: Environment
 
     @property
+    def schedule(self) -> list[RunPart]:
+        """The part that writes and delivers the reports, where there are any."""
+        made_of = _digest(self.reports, self.deliveries, sorted(self.environment.values.items()))
+        return [RunPart(SCHEDULE, ["schedule", "--loop", "--", str(self.path)], made_of)] if self.reports else []
+
+    @property
     def secrets(self) -> Secrets:
         """Those of all deliveries."""
         return Secrets(value for one in self.deliveries.values() for value in one.secrets.values)
@@ -91,7 +104,11 @@ def load(path: Path, fill: bool = True) -> RunConfig:
     shared = {key: text(path, "the file", key, content[key]) for key in SHARED if key in content}
     deliveries = _named(path, "deliver", content, lambda where, table: delivery_of(path, where, table, secrets))
     reports = _named(path, "report", content, lambda where, table: _report(path, where, table, shared, deliveries))
-    parts = [part for verb in known for part in _parts(path, verb, content.get(verb, []), shared, known[verb])]
+    parts = [
+        replace(part, made_of=_digest(_files(part), sorted(secrets.values.items()) if verb in FROM_ENVIRONMENT else ""))
+        for verb in known
+        for part in _parts(path, verb, content.get(verb, []), shared, known[verb])
+    ]
     names = [part.name for part in parts]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UsageError(f"{path}: duplicate part name {twice!r}", "give each a unique name")
@@ -154,6 +171,22 @@ def _arguments(path: Path, where: str, given: Mapping[str, Any], keys: Mapping[s
         else:
             options += [f"--{key}={one}" for one in texts(path, where, key, value)]
     return [*options, *(["--", *positional] if positional else [])]
+
+
+def _files(part: RunPart) -> list[tuple[str, int, int, int]]:
+    """The files that the part's command line names, and what shows that they were written to."""
+    found = []
+    for word in part.argv[1:]:
+        name = word.partition("=")[2] if word.startswith("--") else word
+        with suppress(OSError, ValueError):
+            facts = os.stat(name)
+            if stat.S_ISREG(facts.st_mode):
+                found.append((name, facts.st_ino, facts.st_size, facts.st_mtime_ns))
+    return found
+
+
+def _digest(*facts: object) -> str:
+    return hashlib.sha256(repr(facts).encode()).hexdigest()
 
 
 def _try(path: Path, where: str, argv: Sequence[str]) -> None:

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from ..agent.config import RunConfig, RunPart
 
 DESCRIPTION = """Run the parts that a file names (recordings, probes and so on, metrics, reports that are due) as
-processes under one supervisor, until SIGTERM or Ctrl-C ends all of them in good order. A part that fails is
-started again. The tables of the file have the names of verbs, and their keys those of the verbs' options."""
-SCHEDULE = "report"
+processes under one supervisor, until SIGTERM or Ctrl-C ends all of them in good order. A part that fails or
+hangs is started again. SIGHUP reads the file again and restarts what changed. The tables of the file have the
+names of verbs, and their keys those of the verbs' options."""
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -56,21 +56,21 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     if not parts:
         raise UsageError(f"{path}: nothing to run", "it has no part such as [record] or [[report]]")
-    from ..agent.supervise import Supervisor
+    from ..agent.supervise import Reading, Supervisor
+
+    def reread() -> Reading:
+        again = load(path)
+        return chosen(again, arguments.only), again.environment.merged()
 
     async def work() -> int:
-        return await Supervisor(parts, environment=config.environment.merged()).run()
+        return await Supervisor(parts, environment=config.environment.merged(), reread=reread).run()
 
     return asyncio.run(work())
 
 
 def chosen(config: RunConfig, only: list[str]) -> list[RunPart]:
     """The parts to run: those of the file, and one for its reports. Raises UsageError for a name that none has."""
-    from ..agent.config import RunPart
-
-    parts = [*config.parts]
-    if config.reports:
-        parts.append(RunPart(SCHEDULE, ["schedule", "--loop", "--", str(config.path)]))
+    parts = [*config.parts, *config.schedule]
     for name in only:
         if not any(name in (part.name, part.name.split()[0]) for part in parts):
             raise UsageError(

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from .. import alive
 from ..errors import MburstError
 from ..stopping import stopping
 from .background import BackgroundWriter
@@ -214,6 +215,7 @@ class Collector:
         reported = clock = time.monotonic()
         while self.writing.failure is None:
             await asyncio.sleep(0.05)
+            alive.beat()
             now = time.monotonic()
             if now - self._flushed >= FLUSH_S or self.rows.waiting >= FULL_ROWS:
                 self._flush()

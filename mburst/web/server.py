@@ -27,7 +27,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from .. import privileges
+from .. import alive, privileges
 from ..errors import MburstError
 from .address import ListenAddress
 
@@ -268,6 +268,7 @@ class WebServer(uvicorn.Server):
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(WATCH_S)
+            alive.beat()
             self.connections.watch()
 
     async def _accept(self) -> None:

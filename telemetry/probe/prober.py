@@ -15,6 +15,7 @@ from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ... import alive
 from ...errors import MburstError
 from ...units import NS_PER_S
 from . import stamp
@@ -193,6 +194,7 @@ class Prober:
         due = array("q")
         look = begin
         while (schedule.more or due) and not self._stopping:
+            alive.beat()
             now = time.monotonic_ns()
             if known < now + _AHEAD_NS:
                 known = now + 2 * _AHEAD_NS

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Any
 
+from ... import alive
 from ...errors import MburstError
 from ...units import NS_PER_S
 from . import stamp, timestamping
@@ -171,6 +172,7 @@ class Reflector:
         """Answer until stopped, or until a time of CLOCK_MONOTONIC."""
         wake_promptly()
         while not self._stopping:
+            alive.beat()
             now = time.monotonic_ns()
             if until_ns is not None and now >= until_ns:
                 return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -15,6 +16,7 @@ from waiting import wait_for
 
 from mburst.agent.config import RunPart
 from mburst.agent.supervise import Supervisor
+from mburst.agent.watchdog import Watchdog
 from mburst.sql import StoreFolder
 
 MBURST = [sys.executable, "-m", "mburst"]
@@ -171,3 +173,142 @@ def packet_socket():
         socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0).close()
     except (OSError, AttributeError):
         pytest.skip("needs the right to open packet sockets (root, or CAP_NET_RAW)")
+
+
+# --- hung parts ---
+
+
+def test_a_part_that_hangs_is_killed_and_started_again(tmp_path, capfd, monkeypatch):
+    """One that has never given a sign may begin as slowly as it likes; so may this process itself be stopped."""
+    monkeypatch.setattr("mburst.agent.watchdog.SILENT_S", 3.0)
+    StoreFolder.create(tmp_path / "store")
+
+    async def hang() -> None:
+        supervisor = Supervisor([RunPart("metrics", ["metrics", "--listen=127.0.0.1:0", str(tmp_path / "store")])])
+        running = asyncio.create_task(supervisor.run())
+        said = ""
+        for _ in range(600):
+            await asyncio.sleep(0.1)
+            said += capfd.readouterr().out
+            if said.count("metrics of") == 1 and supervisor.running["metrics"].process and "stopped" not in said:
+                await asyncio.sleep(1.5)  # for the first sign
+                os.kill(supervisor.running["metrics"].process.pid, signal.SIGSTOP)
+                said += "stopped"
+            if said.count("metrics of") == 2:
+                break
+        assert said.count("metrics of") == 2
+        supervisor._stop()
+        assert await running == 0
+
+    asyncio.run(hang())
+
+
+@pytest.mark.parametrize(("seconds", "looks"), [(30.0, 7), (1.0, 10)])
+def test_silence_is_what_was_looked_at(monkeypatch, seconds, looks):
+    """A machine that slept between two looks is no fault of the part."""
+    now = 100.0
+    monkeypatch.setattr("mburst.agent.watchdog.time.monotonic", lambda: now)
+    watchdog = Watchdog()
+    try:
+        assert not watchdog.is_hung()
+        for _ in range(20):  # it begins slowly
+            now += 1.0
+            assert not watchdog.is_hung()
+        watchdog.given.send(b"1")
+        assert not watchdog.is_hung()
+        found = []
+        for _ in range(12):
+            now += seconds
+            found.append(watchdog.is_hung())
+        assert found.index(True) == looks - 1  # of at most 1.5 s each
+        watchdog.given.send(b"1")
+        assert not watchdog.is_hung()
+    finally:
+        watchdog.close()
+
+
+# --- systemd ---
+
+
+def test_systemd_hears_of_ready_status_signs_and_the_end(tmp_path):
+    store = StoreFolder.create(tmp_path / "store")
+    (tmp_path / "mburst.toml").write_text(f'store = "{store.path}"\n[metrics]\nlisten = "127.0.0.1:0"\n')
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(30)
+        environment = {**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "3000000"}
+        process = subprocess.Popen(
+            [*MBURST, "run"], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        try:
+            said = [manager.recv(4096).decode()]
+            assert said == ["READY=1"]
+            while said.count("WATCHDOG=1") < 2 or "STATUS=1 of 1 parts run" not in said:
+                said.append(manager.recv(4096).decode())
+            [part] = children(process.pid)
+            given = Path(f"/proc/{part}/environ").read_text()
+            assert "NOTIFY_SOCKET" not in given and "WATCHDOG_USEC" not in given
+            process.send_signal(signal.SIGHUP)
+            while said[-1] != "READY=1":
+                said.append(manager.recv(4096).decode())
+            assert re.fullmatch(r"RELOADING=1\nMONOTONIC_USEC=\d+", said[-2])
+            process.terminate()
+            while said[-1] != "STOPPING=1":
+                said.append(manager.recv(4096).decode())
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
+            process.communicate()
+
+
+# --- the file is read again ---
+
+
+def test_a_reload_restarts_what_changed_alone(tmp_path):
+    store = StoreFolder.create(tmp_path / "store")
+
+    def write(*tables: str) -> None:
+        (tmp_path / "mburst.toml").write_text("\n".join([f'store = "{store.path}"', *tables]))
+
+    def metrics(name: str, more: str = "") -> str:
+        return f'[[metrics]]\nname = "{name}"\nlisten = "127.0.0.1:0"\n{more}'
+
+    token = tmp_path / "token"
+    token.write_text("a" * 32)
+    token.chmod(0o600)
+    secret = f'token-file = "{token}"\n'
+    write(metrics("same"), metrics("changed"), metrics("gone"), metrics("secret", secret))
+    with (tmp_path / "log").open("w") as file:
+        process = subprocess.Popen([*MBURST, "run"], cwd=tmp_path, stdout=file, stderr=subprocess.STDOUT)
+
+    def log() -> str:
+        return (tmp_path / "log").read_text()
+
+    def started(*names: str) -> dict[str, int]:
+        wait_for(lambda: all(log().count(f"metrics {name}: metrics of") for name in names), f"{names} in {log()}")
+        return {name: log().count(f"metrics {name}: metrics of") for name in names}
+
+    def reload(expected: str) -> None:
+        count = log().count(expected)
+        process.send_signal(signal.SIGHUP)
+        wait_for(lambda: log().count(expected) == count + 1, f"{expected} in {log()}")
+
+    try:
+        assert set(started("same", "changed", "gone", "secret").values()) == {1}
+        reload("mburst: reloaded: nothing changed\n")
+        write(metrics("same"), metrics("changed", 'link = "25G"\n'))
+        (tmp_path / "mburst.toml").write_text("nonsense")
+        reload("mburst: not reloaded, all parts continue: mburst.toml: invalid TOML")
+        token.write_text("b" * 32)
+        write(metrics("same"), metrics("changed", 'since = "1h"\n'), metrics("new"), metrics("secret", secret))
+        reload("mburst: reloaded: ended metrics gone; restarted metrics changed, metrics secret; started metrics new\n")
+        wait_for(lambda: log().count("metrics secret: metrics of") == 2, "the second start")
+        wait_for(lambda: log().count("metrics changed: metrics of") == 2, "the second start")
+        started("new")
+        wait_for(lambda: len(children(process.pid)) == 4, "four parts")
+        assert started("same", "gone") == {"same": 1, "gone": 1} and "restarting" not in log()
+        process.terminate()
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()

@@ -15,6 +15,7 @@ ROOMS = ["capture", "telemetry", "sql", "analysis", "dashboards"]
 
 # What each room may import of the others.
 ALLOWED = {
+    "alive": set(),
     "columns": set(),
     "errors": set(),
     "machine": set(),
@@ -26,7 +27,7 @@ ALLOWED = {
     "files": {"errors"},
     "workers": {"errors"},
     "capture": {"errors", "units"},
-    "telemetry": {"errors", "files", "quality", "sent_burst", "units"},
+    "telemetry": {"alive", "errors", "files", "quality", "sent_burst", "units"},
     "sql": {"errors", "files", "interrupting", "machine", "units"},
     "analysis": {"errors", "quality", "sent_burst", "units", "sql"},
     "dashboards": {"columns", "errors", "files", "names", "quality", "units", "workers", "sql", "analysis"},

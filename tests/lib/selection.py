@@ -18,15 +18,14 @@ from places import ROOT
 # Tests that hold times and rates against bounds, or change what the whole machine shares: they run one after the other,
 # with the machine to themselves. All others bear tests beside them.
 ALONE = re.compile(
-    r"rack/|cli/test_(collect_verb|doctor|probe_verb|record_live)\.py|lab/test_demo\.py"
+    r"rack/test_(netlab|rack_canary|rack_investigated|rack_probes)\.py|cli/test_probe_verb\.py|lab/test_demo\.py"
     r"|capture/test_live_afpacket\.py|faults/test_killed_recordings\.py"
     r"|telemetry/test_(exchange|probe|probe_paths)\.py"
 )
 # Tests of such files that do neither: calls that are refused, and answers about what is given.
 BESIDE = re.compile(
     r"lab/test_demo\.py::(?!test_(real_packets|whatever_ends_it_nothing_is_left_running)\b)"
-    r"|cli/test_doctor\.py::test_(advice|no_advice_\w+)\b"
-    r"|cli/test_collect_verb\.py::test_(check_says_\w+|once_\w+|wrong_calls_are_one_line|without_the_libraries_\w+)\b"
+    r"|capture/test_live_afpacket\.py::(?!test_a_million_a_second_without_loss\b)"
     r"|cli/test_probe_verb\.py::test_(faults_of_\w+|rates|source_ports|classes|compare_says_\w+|times_of_one_store_\w+"
     r"|a_report_of_probes_alone)\b"
 )

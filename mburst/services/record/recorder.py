@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from errno import EDQUOT, ENOSPC
 from typing import TYPE_CHECKING, Any
 
-from ... import privileges
+from ... import alive, privileges
 from ...errors import Interrupted, MburstError, print_trouble
 from ...stopping import stopping
 from ...units import format_bytes
@@ -200,6 +200,7 @@ class _Recorder:
     ) -> MburstError | None:
         """Record to the end of the input; how it failed."""
         while True:
+            alive.beat()
             try:
                 rows = self.capture.read()
             except MburstError as failure:

@@ -1,0 +1,122 @@
+"""One part of `mburst run` as a child process, which is started again when it fails or hangs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TextIO
+
+from ..alive import DESCRIPTOR
+from ..names import say, shown
+from ..python import command
+from .config import RunPart
+from .watchdog import SILENT_S, Watchdog
+
+FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0  # before a part that failed is started again
+STEADY_S = 60.0  # after which a part counts as having run
+USAGE = 2
+
+
+class PartProcess:
+    """A part and, while it runs, its process. `ended` is set when it is done for good."""
+
+    def __init__(self, part: RunPart, environment: Mapping[str, str]) -> None:
+        self.part = part
+        self.environment = environment
+        self.process: asyncio.subprocess.Process | None = None
+        self.ending, self.ended = asyncio.Event(), asyncio.Event()
+        self._watchdog: Watchdog | None = None
+
+    async def keep(self) -> int:
+        """Run until it is done, or told to end: 0; USAGE where it was called wrongly; else with what it failed when it
+        was told to end."""
+        try:
+            return await self._keep()
+        finally:
+            self.ended.set()
+
+    def end(self) -> None:
+        """SIGTERM. Whatever it ends with, it is not started again."""
+        self.ending.set()
+        if self.process:
+            with suppress(ProcessLookupError):
+                self.process.terminate()
+
+    def kill(self) -> None:
+        """SIGKILL, where it still runs."""
+        if self.process:
+            with suppress(ProcessLookupError):
+                self.process.kill()
+
+    def look(self) -> None:
+        """Kill a process that hangs. To be called each second."""
+        if self._watchdog and self._watchdog.is_hung() and not self.ending.is_set():
+            say(f"{self.part.name} has hung for {SILENT_S:g} s: killed")
+            self.kill()
+
+    async def _keep(self) -> int:
+        wait = FIRST_WAIT_S
+        while not self.ending.is_set():
+            begun = time.monotonic()
+            code = await self._once()
+            if self.ending.is_set() or code in (0, 130):
+                if code not in (0, 130, -signal.SIGTERM):
+                    say(f"{self.part.name} ended with {code}")
+                    return code
+                return 0
+            if code == USAGE:  # it will not get better
+                say(f"{self.part.name} ended ({code}) and is not restarted; the other parts continue")
+                return code
+            wait = FIRST_WAIT_S if time.monotonic() - begun > STEADY_S else wait
+            ended = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"failed ({code})"
+            say(f"{self.part.name} {ended}: restarting in {wait:g} s")
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self.ending.wait(), wait)
+            wait = min(2 * wait, LONGEST_WAIT_S)
+        return 0
+
+    async def _once(self) -> int:
+        """One process, from its begin to its end; its exit code."""
+        self._watchdog = Watchdog()
+        try:
+            return await self._process(self._watchdog)
+        finally:
+            self._watchdog.close()
+            self.process = self._watchdog = None
+
+    async def _process(self, watchdog: Watchdog) -> int:
+        given = watchdog.given.fileno()
+        # In a group of its own: a terminal's Ctrl-C is for us, who then signal each part.
+        self.process = child = await asyncio.create_subprocess_exec(
+            *command("mburst.agent.child", str(os.getpid()), *self.part.argv),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={**self.environment, "PYTHONUNBUFFERED": "1", DESCRIPTOR: str(given)},
+            pass_fds=[given],
+            process_group=0,
+        )
+        if self.ending.is_set():  # while it was being started
+            child.terminate()
+        assert child.stdout is not None and child.stderr is not None
+        await asyncio.gather(
+            _pass_on(self.part.name, child.stdout, sys.stdout), _pass_on(self.part.name, child.stderr, sys.stderr)
+        )
+        return await child.wait()
+
+
+async def _pass_on(name: str, source: asyncio.StreamReader, to: TextIO) -> None:
+    """Each line of a part, with the part's name before it."""
+    while True:
+        try:
+            line = await source.readline()
+        except ValueError:  # longer than any line should be: readline has dropped it
+            line = b"(a line that is too long)\n"
+        if not line:
+            return
+        print(f"{name}: {shown(line.decode(errors='replace').rstrip())}", file=to, flush=True)

@@ -1,0 +1,34 @@
+"""Signs of life that a part of `mburst run` gives it: the loop that does the work sends one each second."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from contextlib import suppress
+
+DESCRIPTOR = "MBURST_ALIVE"  # the variable with the number of a datagram socket, whose other end listens
+EVERY_S = 1.0  # at most one sign in this time
+
+
+class _Sign:
+    """Of this process; there is one."""
+
+    to: socket.socket | None = None
+    due = 0.0
+
+
+def begin() -> None:
+    """From here on `beat` tells who started this process."""
+    if number := os.environ.pop(DESCRIPTOR, ""):
+        _Sign.to = socket.socket(fileno=int(number))
+        _Sign.to.setblocking(False)
+        _Sign.to.set_inheritable(False)
+
+
+def beat() -> None:
+    """This process does its work. To be called by the loop that does it, not by a thread beside it, at any rate."""
+    if _Sign.to and (now := time.monotonic()) >= _Sign.due:
+        _Sign.due = now + EVERY_S
+        with suppress(OSError):  # the listener is slow, which has signs enough then, or gone
+            _Sign.to.send(b"1")
