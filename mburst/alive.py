@@ -19,7 +19,7 @@ class _Sign:
 
 
 def begin() -> None:
-    """From here on `beat` tells who started this process."""
+    """From here on `beat` reaches the process that started this one."""
     if number := os.environ.pop(DESCRIPTOR, ""):
         _Sign.to = socket.socket(fileno=int(number))
         _Sign.to.setblocking(False)

@@ -33,8 +33,8 @@ class PartProcess:
         self._watchdog: Watchdog | None = None
 
     async def keep(self) -> int:
-        """Run until it is done, or told to end: 0; USAGE where it was called wrongly; else with what it failed when it
-        was told to end."""
+        """Run until it is done, or is to end: 0; USAGE where it was called wrongly; else the code of a failure on the
+        way to its end."""
         try:
             return await self._keep()
         finally:

@@ -1,4 +1,4 @@
-"""What systemd is told (sd_notify(3), Type=notify): ready, reloading, stopping, alive, and a status."""
+"""What systemd hears (sd_notify(3), Type=notify): ready, reloading, stopping, alive, and a status."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ServiceManager:
         self._send(RELOADING=1, MONOTONIC_USEC=time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000)
 
     def stopping(self) -> None:
-        """All parts were told to end."""
+        """All parts are to end."""
         self._send(STOPPING=1)
 
     def status(self, line: str) -> None:

@@ -59,7 +59,7 @@ def machine() -> Iterator[Machine]:
         with Machine() as made:
             made.write(f"/etc/systemd/system/{UNIT}", (ROOT / "examples" / UNIT).read_text())
             # Where its lines go to, and so that the test does not wait: all else is as it is given away.
-            for name, more in ((UNIT, "RestartSec=100ms\n"), ("mburst-report-.service", "")):
+            for name, more in ((UNIT, "RestartSec=100ms\nWatchdogSec=3\n"), ("mburst-report-.service", "")):
                 made.write(
                     f"/etc/systemd/system/{name}.d/test.conf",
                     f"[Service]\nStandardOutput=append:{LOG}\nStandardError=inherit\n{more}",
@@ -116,6 +116,19 @@ def test_the_unit_runs_confined_is_restarted_and_ends_in_good_order(machine):
         machine.wait(lambda name=name: processes(machine).get(name, before[name]) != before[name], f"another {name}")
         machine.wait(lambda: works(machine), "all parts again")
     assert machine.shown(UNIT, "NRestarts") == {"NRestarts": "1"}
+
+    before = processes(machine)  # what changed in the file is restarted alone
+    machine.write("/etc/mburst/mburst.toml", CONFIGURATION.replace(":9620", ":9621"))
+    machine.check("systemctl", "reload", UNIT)
+    machine.wait(lambda: processes(machine).get("metrics", before["metrics"]) != before["metrics"], "other metrics")
+    machine.wait(lambda: works(machine), "all parts after a reload")
+    assert {part for part, pid in processes(machine).items() if pid != before[part]} == {"metrics"}
+    assert machine.shown(UNIT, "StatusText") == {"StatusText": "5 of 5 parts run"}
+
+    machine.check("kill", "-STOP", status(before["run"])["NSpid"].split()[-1])  # systemd hears of nothing any more
+    machine.wait(lambda: processes(machine).get("run", before["run"]) != before["run"], "another run")
+    machine.wait(lambda: works(machine), "all parts again")
+    assert machine.shown(UNIT, "NRestarts") == {"NRestarts": "2"}
 
     machine.check("systemctl", "stop", UNIT)
     assert machine.shown(UNIT, "Result", "ExecMainStatus", "ActiveState") == {

@@ -18,7 +18,7 @@ from places import ROOT
 # Tests that hold times and rates against bounds, or change what the whole machine shares: they run one after the other,
 # with the machine to themselves. All others bear tests beside them.
 ALONE = re.compile(
-    r"rack/test_(netlab|rack_canary|rack_investigated|rack_probes)\.py|cli/test_probe_verb\.py|lab/test_demo\.py"
+    r"rack/(?!test_(rack_measured|switch_agent)\.py)|cli/test_probe_verb\.py|lab/test_demo\.py"
     r"|capture/test_live_afpacket\.py|faults/test_killed_recordings\.py"
     r"|telemetry/test_(exchange|probe|probe_paths)\.py"
 )
