@@ -82,8 +82,14 @@ class StoreFolder:
 
     def unsealed(self) -> dict[str, int]:
         """When the oldest hot log of each table that has one was begun, in Unix nanoseconds."""
-        logs = {table: segments.list_hot(self.path, table).logs.values() for table in tables.ORDER}
-        return {table: min(segment.start_ns for segment in found) for table, found in logs.items() if found}
+        return {table: min(found.values()) for table, found in self.hot_logs().items() if found}
+
+    def hot_logs(self) -> dict[str, dict[Path, int]]:
+        """By table, its hot logs and when each was begun, in Unix nanoseconds."""
+        return {
+            table: {path: segment.start_ns for path, segment in segments.list_hot(self.path, table).logs.items()}
+            for table in tables.ORDER
+        }
 
     def seal(self) -> int:
         """Seal every hot log whose writer has died; how many there were. Raises MburstError for the first that could

@@ -84,6 +84,15 @@ class RunConfig:
         return [RunPart(SCHEDULE, ["schedule", "--loop", "--", str(self.path)], made_of)] if self.reports else []
 
     @property
+    def stores(self) -> list[str]:
+        """The stores that parts and reports name, each once."""
+        from ..cli import build_parser
+
+        asked = (build_parser(part.argv[0]).parse_args(part.argv) for part in self.parts)
+        named = [*(getattr(one, "store", None) for one in asked), *(str(report.store) for report in self.reports)]
+        return [name for name in dict.fromkeys(named) if name]
+
+    @property
     def secrets(self) -> Secrets:
         """Those of all deliveries."""
         return Secrets(value for one in self.deliveries.values() for value in one.secrets.values)

@@ -34,6 +34,7 @@ VERBS = [
     "report",
     "schedule",
     "run",
+    "status",
     "metrics",
     "investigate",
     "what_if",

@@ -58,15 +58,27 @@ class DeliveryLedger:
             raise
         if text and not text.endswith("\n"):  # a line that was cut by a crash
             os.write(self._file, b"\n")
+        self._take(text)
+        for key, state in self._last().items():
+            if state["state"] == SENDING:
+                self.say(key, UNSURE, "it was being sent when mburst ended: it may have arrived, and is not sent again")
+        return self
+
+    @classmethod
+    def seen(cls, path: Path, secrets: Secrets) -> DeliveryLedger:
+        """The ledger as it is now, to be asked alone: nothing is locked or written. Raises MburstError where there is
+        one that cannot be read."""
+        ledger = cls(path, secrets)
+        if os.path.lexists(path):
+            ledger._take(files.read_own(path).decode("utf-8", "replace"))
+        return ledger
+
+    def _take(self, text: str) -> None:
         for line in text.splitlines():
             try:
                 self.lines.append(_line(json.loads(line)))
             except (ValueError, KeyError, TypeError, RecursionError):  # a cut line has nothing that was acknowledged
                 continue
-        for key, state in self._last().items():
-            if state["state"] == SENDING:
-                self.say(key, UNSURE, "it was being sent when mburst ended: it may have arrived, and is not sent again")
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

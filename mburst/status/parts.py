@@ -1,0 +1,100 @@
+"""Which parts of a mburst.toml run on this machine, by its processes (proc(5)), which cannot be out of date."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..agent.config import RunConfig
+from ..errors import MburstError
+from ..units import NS_PER_S
+
+PROC = Path("/proc")
+CHILD, RUN = "mburst.agent.child", "run"
+CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class PartStatus:
+    """A part and its process; `process` and `age_ns` are None where it does not run."""
+
+    name: str
+    process: int | None
+    age_ns: int | None
+
+
+@dataclass(frozen=True)
+class PartsStatus:
+    """All parts of a file. `supervisor`: the process of `mburst run`, None where none is visible to this user."""
+
+    config: str
+    supervisor: int | None
+    parts: list[PartStatus]
+
+    def unwell(self) -> list[str]:
+        """What is not well, in sentences."""
+        if not self.parts:
+            return []
+        if self.supervisor is None:
+            return [f"no process of `mburst run {self.config}` runs that user {os.geteuid()} can see"]
+        return [f"{part.name} does not run" for part in self.parts if part.process is None]
+
+    def facts(self) -> dict[str, Any]:
+        """For programs."""
+        return {"config": self.config, "supervisor": self.supervisor, "parts": [vars(part) for part in self.parts]}
+
+
+def read(config: RunConfig) -> PartsStatus:
+    """Look at the processes of this machine. Parts that `--only` leaves out are not expected to run."""
+    from ..cli.run import chosen
+
+    for supervisor, children in _supervisors():
+        given = _given(supervisor)
+        if given and given[0] == config.path.resolve():
+            wanted = chosen(config, given[1])
+            parts = [PartStatus(part.name, *children.get(tuple(part.argv), (None, None))) for part in wanted]
+            return PartsStatus(str(config.path), supervisor, parts)
+    return PartsStatus(str(config.path), None, [PartStatus(part.name, None, None) for part in chosen(config, [])])
+
+
+def _supervisors() -> Iterator[tuple[int, dict[tuple[str, ...], tuple[int, int]]]]:
+    """Each process of `mburst run`, with the command lines, ids and ages of its parts."""
+    found: dict[int, dict[tuple[str, ...], tuple[int, int]]] = {}
+    for folder in PROC.iterdir():
+        words = _words(int(folder.name)) if folder.name.isdecimal() else []
+        if CHILD in words:
+            supervisor, *argv = words[words.index(CHILD) + 1 :]
+            with suppress(OSError, ValueError):
+                found.setdefault(int(supervisor), {})[tuple(argv)] = int(folder.name), _age_ns(folder)
+        elif RUN in words and any(Path(word).name == "mburst" for word in words[: words.index(RUN)]):
+            found.setdefault(int(folder.name), {})
+    yield from found.items()
+
+
+def _words(process: int) -> list[str]:
+    with suppress(OSError):
+        return (PROC / str(process) / "cmdline").read_bytes().decode(errors="surrogateescape").split("\0")[:-1]
+    return []
+
+
+def _age_ns(folder: Path) -> int:
+    """How long a process runs. Raises OSError and ValueError where it has ended meanwhile."""
+    began = int((folder / "stat").read_text().rpartition(")")[2].split()[19]) / CLOCK_TICKS
+    return round((time.clock_gettime(time.CLOCK_BOOTTIME) - began) * NS_PER_S)
+
+
+def _given(supervisor: int) -> tuple[Path, list[str]] | None:
+    """The file and the parts that a `mburst run` was given, by its command line and current folder."""
+    from ..cli import build_parser
+
+    words = _words(supervisor)
+    with suppress(OSError, ValueError, MburstError):  # it has ended, or its command line is another's
+        given = build_parser(RUN).parse_args(words[words.index(RUN) :])
+        folder = os.readlink(PROC / str(supervisor) / "cwd")
+        return Path(os.path.realpath(os.path.join(folder, given.config))), given.only
+    return None

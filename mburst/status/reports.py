@@ -1,0 +1,66 @@
+"""Whether the reports of a mburst.toml are written and delivered."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..errors import MburstError
+from ..units import NS_PER_S, format_time
+
+if TYPE_CHECKING:
+    from ..agent.config import RunConfig, ScheduledReport
+
+LATE_NS = 3600 * NS_PER_S  # after a report was due, it is there
+
+
+@dataclass(frozen=True)
+class ReportStatus:
+    """A report of the period that is due: [since_ns, until_ns)."""
+
+    name: str
+    since_ns: int
+    until_ns: int
+    written: list[str]  # racks
+    is_late: bool  # nothing is written though it was due more than LATE_NS ago
+    troubles: list[str]  # deliveries that failed, or that may not have arrived
+
+    def unwell(self) -> list[str]:
+        """What is not well, in sentences."""
+        until = format_time(self.until_ns)[:19]
+        late = [f"report {self.name}: none is written of the period until {until} UTC"] if self.is_late else []
+        return [*late, *self.troubles]
+
+
+def read(config: RunConfig) -> list[ReportStatus]:
+    """Look into the folders of reports. Raises MburstError where the ledger of deliveries cannot be read."""
+    return [_status(config, report) for report in config.reports]
+
+
+def _status(config: RunConfig, report: ScheduledReport) -> ReportStatus:
+    from ..agent.delivery import DeliveryLedger
+    from ..agent.schedule.due import due_period
+    from ..dashboards.rack import page
+
+    now = time.time_ns()
+    period = due_period(report, now)
+    found = page.summaries(report.output, (period.since_ns, period.until_ns))
+    written = sorted(summary["rack"] for _, summary in found)
+    late = now > period.until_ns + report.delay_ns + LATE_NS and not _expected(report, period.until_ns) <= set(written)
+    try:
+        troubles = DeliveryLedger.seen(report.output / DeliveryLedger.NAME, config.secrets).open_failures()
+    except MburstError as error:
+        troubles = [str(error)]
+    return ReportStatus(report.name, period.since_ns, period.until_ns, written, late, troubles)
+
+
+def _expected(report: ScheduledReport, until_ns: int) -> set[str]:
+    """The racks of a report: those that it names, or that were recorded before the period's end. Raises MburstError."""
+    from ..sql import StoreFolder
+
+    if report.racks is not None:
+        return set(report.racks)
+    with StoreFolder.open(report.store).connect() as con:
+        rows = con.execute("SELECT DISTINCT rack FROM recordings WHERE begun_ns < $1", [until_ns]).fetchall()
+    return {row[0] for row in rows}

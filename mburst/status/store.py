@@ -1,0 +1,165 @@
+"""How a store is: what is recorded, how it grows, and whether the disk bears it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..units import format_bytes, format_count, format_duration
+
+if TYPE_CHECKING:
+    from ..sql import StoreFolder
+
+DAY_NS = 86_400 * 10**9
+STALE_NS = 60 * 10**9  # after which a recording that is said to run has data, or its recorder is dead or hangs
+UNSEALED_NS = 2 * 900 * 10**9  # twice the time after which a writer seals (sql/writer.py): what it appends to is older
+LEAST_DAYS = 3.0  # until the disk is full
+LEAST_FREE = 0.02  # of the disk
+
+
+class InterfaceState(NamedTuple):
+    """A direction of an interface: a row of sql/queries/interfaces.sql, since a day ago."""
+
+    rack: str
+    host: str
+    interface: str
+    direction: str
+    link_bps: int | None
+    ended: str
+    newest_ns: int | None
+    gaps: int
+    missed_packets: int
+
+
+class DiskUse(NamedTuple):
+    """Of the store and its file system, in bytes. `day_bytes` is what was written in the last day and is still there;
+    None where the store is younger than that, and the time in `age_ns` counts in its place."""
+
+    files: int
+    store_bytes: int
+    day_bytes: int
+    age_ns: int
+    free_bytes: int
+    disk_bytes: int
+
+    @property
+    def full_in_days(self) -> float | None:
+        """At the rate of the last day, or of the store's age; None where that is less than an hour."""
+        span = min(self.age_ns, DAY_NS)
+        if span < DAY_NS // 24 or not self.day_bytes:
+            return None
+        return self.free_bytes / (self.day_bytes * DAY_NS / span)
+
+
+@dataclass(frozen=True)
+class StoreStatus:
+    """All of it. Times are Unix nanoseconds; `newest` is of probes and switch queues, where there are any."""
+
+    store: str
+    now_ns: int
+    interfaces: list[InterfaceState]
+    newest: dict[str, int]
+    disk: DiskUse
+    sealed_ns: int | None  # when the newest sealed file was written
+    unsealed: dict[str, int]  # table: when the oldest hot log was begun that is still written to after UNSEALED_NS
+    damaged: list[str]
+
+    def unwell(self) -> list[str]:
+        """What is not well, in sentences."""
+        return [*self._recordings(), *self._files(), *self._space()]
+
+    def _recordings(self) -> Iterator[str]:
+        for one in self.interfaces:
+            name = f"{one.host} {one.interface} {one.direction}"
+            behind = self.now_ns - (one.newest_ns or 0)
+            if not one.ended and one.newest_ns is not None and behind > STALE_NS:
+                yield f"{name}: the recording has not ended, and has no data for {format_duration(behind)}"
+            elif not one.ended and behind < -STALE_NS:
+                yield f"{name}: the newest data is {format_duration(-behind)} ahead of the clock here"
+            if one.ended in ("failed", "killed") and behind < DAY_NS:
+                yield f"{name}: the recording broke off ({one.ended}) {format_duration(behind)} ago"
+
+    def _files(self) -> Iterator[str]:
+        for table, begun_ns in self.unsealed.items():
+            yield f"{table}: rows are not sealed since {format_duration(self.now_ns - begun_ns)}"
+        if self.damaged:
+            yield f"{format_count(len(self.damaged), 'damaged file')}: `mburst check {self.store}` names them"
+
+    def _space(self) -> Iterator[str]:
+        disk = self.disk
+        if disk.free_bytes < LEAST_FREE * disk.disk_bytes:
+            yield f"the disk has {format_bytes(disk.free_bytes)} of {format_bytes(disk.disk_bytes)} left"
+        elif disk.full_in_days is not None and disk.full_in_days < LEAST_DAYS:
+            yield f"the disk is full in {disk.full_in_days:.1f} days, as the store grows"
+
+    def facts(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "store": self.store,
+            "interfaces": [one._asdict() for one in self.interfaces],
+            "newest_ns": self.newest,
+            "disk": {**self.disk._asdict(), "full_in_days": self.disk.full_in_days},
+            "sealed_ns": self.sealed_ns,
+            "unsealed_since_ns": self.unsealed,
+            "damaged_files": self.damaged,
+        }
+
+
+def read(store: StoreFolder, now_ns: int | None = None) -> StoreStatus:
+    """Ask the store, by its files of the last day. Raises MburstError."""
+    from ..sql.named import prepare, set_variables
+
+    now = time.time_ns() if now_ns is None else now_ns
+    since = now - DAY_NS
+    with store.connect(since_ns=since) as con:
+        set_variables(con, since_ns=since)
+        rows = con.execute(prepare(con, "interfaces")).fetchall()
+        newest = dict(con.execute("SELECT table_name, ts_ns FROM newest WHERE table_name <> 'bins'").fetchall())
+        damaged = [row[0] for row in con.execute("SELECT path FROM damaged_files ORDER BY path").fetchall()]
+    disk, sealed_ns = _disk(store, now)
+    interfaces = [InterfaceState(*row) for row in rows]
+    return StoreStatus(str(store.path), now, interfaces, newest, disk, sealed_ns, _unsealed(store), damaged)
+
+
+def _disk(store: StoreFolder, now_ns: int) -> tuple[DiskUse, int | None]:
+    """What the store takes, and when the newest sealed file was written."""
+    count = size = day = 0
+    first_ns, sealed_ns = now_ns, None
+    for facts, sealed in _files(store):
+        count += 1
+        size += facts.st_size
+        first_ns = min(first_ns, facts.st_mtime_ns)
+        if facts.st_mtime_ns > now_ns - DAY_NS:
+            day += facts.st_size
+        if sealed:
+            sealed_ns = max(sealed_ns or 0, facts.st_mtime_ns)
+    return DiskUse(count, size, day, now_ns - first_ns, *_file_system(store)), sealed_ns
+
+
+def _file_system(store: StoreFolder) -> tuple[int, int]:
+    """Bytes that this user may still write, and all."""
+    found = os.statvfs(store.path)
+    return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
+
+
+def _files(store: StoreFolder) -> Iterator[tuple[os.stat_result, bool]]:
+    """Each regular file of the store, and whether it is a sealed one."""
+    for folder, _, names in os.walk(store.path):
+        for name in names:
+            with suppress(OSError):  # sealed or replaced meanwhile
+                yield os.lstat(os.path.join(folder, name)), name.endswith(".parquet")
+
+
+def _unsealed(store: StoreFolder) -> dict[str, int]:
+    """Tables of which a hot log is written to for longer than a writer keeps one."""
+    found: dict[str, int] = {}
+    for table, logs in store.hot_logs().items():
+        for path, begun_ns in logs.items():
+            with suppress(OSError):
+                if path.stat().st_mtime_ns - begun_ns > UNSEALED_NS:
+                    found[table] = min(begun_ns, found.get(table, begun_ns))
+    return found

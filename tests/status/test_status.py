@@ -1,0 +1,258 @@
+"""`mburst status`: what is not well is said, with exit code 1, and nothing else is."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from storelib import hot_logs, rows, sealed_files, write
+from waiting import wait_for
+
+from mburst.__main__ import main
+from mburst.agent.delivery.ledger import FAILED, DeliveryKey, DeliveryLedger
+from mburst.sql import StoreFolder
+from mburst.status import store as status_of_store
+
+SECOND, DAY = 10**9, 86_400 * 10**9
+NOW = time.time_ns()
+Asked = Callable[..., tuple[int, dict[str, Any], str]]
+
+
+@pytest.fixture(autouse=True)
+def now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time stands still: a test may begin long after this file was imported."""
+    monkeypatch.setattr(time, "time_ns", lambda: NOW)
+
+
+@pytest.fixture
+def ask(capsys: pytest.CaptureFixture[str]) -> Asked:
+    """Exit code, JSON and text of `mburst status`, which agree."""
+
+    def run(*words: object) -> tuple[int, dict[str, Any], str]:
+        codes = [main(["status", *map(str, words)])]
+        text = capsys.readouterr().out
+        codes.append(main(["status", "--json", *map(str, words)]))
+        facts = json.loads(capsys.readouterr().out)
+        assert codes == [1 if facts["unwell"] else 0] * 2 and facts["well"] == (codes[0] == 0)
+        assert [line[8:] for line in text.splitlines() if line.startswith("unwell: ")] == facts["unwell"]
+        assert text.endswith("\nwell\n") == facts["well"]
+        return codes[0], facts, text
+
+    return run
+
+
+def recording(**more: Any) -> dict[str, Any]:
+    """A row of a recording of an interface that began an hour ago, and runs."""
+    begun = {"begun_ns": NOW - 3600 * SECOND, "start_ns": NOW - 3600 * SECOND, "written_ns": NOW - 3600 * SECOND}
+    return {**begun, "boot_id": "", "complete": False, "ended": "", **more}
+
+
+def store_of(folder: Path, *recordings: dict[str, Any], newest_ns: int = NOW) -> StoreFolder:
+    """A store whose interfaces all have a bin of NEWEST_NS."""
+    store = StoreFolder.create(folder / "store")
+    write(store, "recordings", *({"end_ns": newest_ns, **row} for row in recordings))
+    bins = ({"recording_id": row.get("recording_id", "run-1"), "ts_ns": newest_ns} for row in recordings)
+    write(store, "bins", *bins)
+    return store
+
+
+def test_an_empty_store_is_well(tmp_path: Path, ask: Asked) -> None:
+    _, facts, text = ask(StoreFolder.create(tmp_path / "store").path)
+    assert facts["well"] and facts["stores"][0]["interfaces"] == [] and "last sealed: never" in text
+
+
+def test_what_is_recorded_is_well(tmp_path: Path, ask: Asked) -> None:
+    store = store_of(tmp_path, recording(), recording(recording_id="run-2", direction="out"))
+    write(
+        store,
+        "gaps",
+        *(
+            {
+                "start_ns": end - SECOND,
+                "end_ns": end,
+                "reason": "dropped",
+                "packets": packets,
+                "bytes": None,
+                "detail": "",
+            }
+            for end, packets in ((NOW - 2 * DAY, 1000), (NOW - DAY // 2, 5), (NOW - SECOND, 2))
+        ),
+    )
+    write(store, "probes", {"tx_ns": NOW - 7 * SECOND})
+    code, facts, text = ask(store.path)
+    assert code == 0
+    into, out = facts["stores"][0]["interfaces"]
+    assert (into["direction"], into["gaps"], into["missed_packets"], into["ended"]) == ("in", 2, 7, "")
+    assert (out["direction"], out["gaps"], out["missed_packets"]) == ("out", 0, 0)
+    assert facts["stores"][0]["newest_ns"] == {"probes": NOW - 7 * SECOND}
+    assert "recording" in text and "newest of probes: " in text
+
+
+@pytest.mark.parametrize(
+    ("row", "newest_s", "expected"),
+    [
+        ({}, -20, None),
+        ({}, -400, "cache-1 eth0 in: the recording has not ended, and has no data for 6.67 min"),
+        ({}, 400, "cache-1 eth0 in: the newest data is "),
+        ({"ended": "killed"}, -400, "cache-1 eth0 in: the recording broke off (killed) "),
+        ({"ended": "failed"}, -400, "cache-1 eth0 in: the recording broke off (failed) "),
+        ({"ended": "failed"}, -2 * 86_400, None),
+        ({"ended": "stopped", "complete": True, "end_ns": NOW - 400 * SECOND}, -400, None),
+        ({"boot_id": None}, -400, None),  # of a file
+    ],
+)
+def test_recordings(tmp_path: Path, ask: Asked, row: dict[str, Any], newest_s: int, expected: str | None) -> None:
+    newest_ns = NOW + newest_s * SECOND
+    _, facts, _ = ask(store_of(tmp_path, recording(**row), newest_ns=newest_ns).path)
+    assert len(facts["unwell"]) == (expected is not None)
+    if expected:
+        assert facts["unwell"][0].startswith(expected)
+
+
+def test_an_interface_without_packets_is_recorded_all_the_same(tmp_path: Path, ask: Asked) -> None:
+    store = store_of(tmp_path, recording(), newest_ns=NOW - 3600 * SECOND)
+    assert ask(store.path)[0] == 1
+    clock = dict.fromkeys(("monotonic_raw_ns", "tai_offset_ns", "uncertainty_ns", "status", "max_error_ns"), 0)
+    write(store, "clock", {"ts_ns": NOW, "synchronized": True, **clock})
+    assert ask(store.path)[0] == 0
+
+
+def test_the_newest_recording_counts(tmp_path: Path, ask: Asked) -> None:
+    begun = NOW - 30 * SECOND
+    again = recording(recording_id="run-2", begun_ns=begun, start_ns=begun, written_ns=begun)
+    assert ask(store_of(tmp_path, recording(ended="killed"), again).path)[0] == 0
+
+
+def test_damage(tmp_path: Path, ask: Asked) -> None:
+    store = store_of(tmp_path, recording())
+    [file] = sealed_files(store, "bins")
+    file.write_bytes(file.read_bytes()[:-9])
+    _, facts, _ = ask(store.path)
+    assert facts["stores"][0]["damaged_files"] == [str(file)]
+    assert f"1 damaged file: `mburst check {store.path}` names them" in facts["unwell"]
+
+
+def test_rows_that_are_not_sealed(tmp_path: Path, ask: Asked) -> None:
+    """A log that a writer appends to for longer than it keeps one; not one whose writer died, or writes little."""
+    store = StoreFolder.create(tmp_path / "store")
+    with store.writer("probes") as writer:
+        writer.append(rows("probes", {"tx_ns": NOW}))
+        [log] = hot_logs(store, "probes")
+        [begun_ns] = store.hot_logs()["probes"].values()
+        later = begun_ns + 1801 * SECOND
+        assert status_of_store.read(store, later).unwell() == []
+        os.utime(log, ns=(later, later))
+        assert status_of_store.read(store, later).unwell() == ["probes: rows are not sealed since 30 min"]
+
+
+@pytest.mark.parametrize(
+    ("free", "age_days", "full_in_days", "expected"),
+    [
+        (100.0, 2.0, 100.0, ""),
+        (2.5, 2.0, 2.5, "the disk is full in 2.5 days, as the store grows"),
+        (2.5, 0.5, 1.25, "the disk is full in 1.2 days, as the store grows"),  # in half a day as much as in one
+        (2.5, 0.01, None, ""),  # too young to say
+        (1.0, 2.0, 1.0, "the disk has 1 MB of 100 MB left"),
+    ],
+)
+def test_the_disk(
+    tmp_path: Path,
+    ask: Asked,
+    monkeypatch: pytest.MonkeyPatch,
+    free: float,
+    age_days: float,
+    full_in_days: Any,
+    expected: str,
+) -> None:
+    """A store that got 1 MB in the last day, or in its life."""
+    store = StoreFolder.create(tmp_path / "store")
+    old, new = store.path / "mburst.json", store.path / "shipped"
+    new.write_bytes(bytes(10**6 - (0 if age_days > 1 else old.stat().st_size)))
+    os.utime(old, ns=(NOW - int(age_days * DAY), NOW - int(age_days * DAY)))
+    os.utime(new, ns=(NOW, NOW))
+    monkeypatch.setattr(status_of_store, "_file_system", lambda store: (int(free * 10**6), 10**8))
+    _, facts, _ = ask(store.path)
+    disk = facts["stores"][0]["disk"]
+    assert disk["day_bytes"] == 10**6 and disk["files"] == 2
+    assert disk["full_in_days"] == (full_in_days and pytest.approx(full_in_days))
+    assert facts["unwell"] == ([expected] if expected else [])
+
+
+# --- of a mburst.toml ---
+
+
+def configuration(folder: Path, *tables: str) -> Path:
+    path = folder / "mburst.toml"
+    path.write_text("\n".join([f'store = "{folder / "store"}"', *tables]))
+    return path
+
+
+METRICS = '[metrics]\nlisten = "127.0.0.1:0"'
+REPORT = '[[report]]\nname = "daily"\nracks = ["r1"]\noutput = "{}"'
+
+
+def test_the_parts_of_a_file(tmp_path: Path, ask: Asked) -> None:
+    """Of the real processes; a file that is called the same elsewhere is another."""
+    StoreFolder.create(tmp_path / "store")
+    path = configuration(tmp_path, METRICS, '[reflect]\nlisten = "127.0.0.1:0"')
+    (tmp_path / "other").mkdir()
+    other = configuration(tmp_path / "other", METRICS)
+    StoreFolder.create(tmp_path / "other" / "store")
+    command = [sys.executable, "-m", "mburst", "run", "mburst.toml", "--only", "metrics"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None and "metrics of" in process.stdout.readline()
+        code, facts, text = ask(path)
+        assert (code, facts["run"]["supervisor"]) == (0, process.pid)
+        [part] = facts["run"]["parts"]
+        assert part["name"] == "metrics" and 0 < part["age_ns"] < 60 * SECOND
+        assert "metrics: runs for " in text
+        os.kill(part["process"], signal.SIGSTOP)  # it is killed once it is not seen any more
+        os.kill(part["process"], signal.SIGKILL)
+        wait_for(lambda: ask(path)[1]["unwell"] == ["metrics does not run"], "a part that does not run")
+        assert ask(other)[1]["unwell"] == [f"no process of `mburst run {other}` runs that user {os.geteuid()} can see"]
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_file_without_parts_and_a_store_that_is_none(tmp_path: Path, ask: Asked) -> None:
+    path = configuration(tmp_path, REPORT.format(tmp_path / "reports"))
+    _, facts, _ = ask(path)
+    assert f"{tmp_path / 'store'}: not an mburst store" in facts["unwell"]
+    assert main(["status", str(tmp_path / "nothing.toml")]) == 1
+
+
+@pytest.mark.parametrize("begun_days", [0, 10])
+def test_a_report_that_is_not_written(tmp_path: Path, ask: Asked, begun_days: int) -> None:
+    """Of all racks: those that were recorded before its period ended."""
+    begun = NOW - begun_days * DAY
+    over = recording(begun_ns=begun, start_ns=begun, ended="stopped", complete=True, end_ns=begun + SECOND)
+    store_of(tmp_path, over, newest_ns=begun)
+    path = configuration(tmp_path, REPORT.format(tmp_path / "reports").replace('["r1"]', '"all"'))
+    late = [line for line in ask(path)[1]["unwell"] if line.startswith("report")]
+    now = time.gmtime(NOW // SECOND)
+    is_due = now.tm_hour * 60 + now.tm_min > 70  # ten minutes and an hour after midnight
+    assert bool(late) == (begun_days > 0) or not is_due
+    if late:
+        assert main(["schedule", "--once", "daily", str(path)]) == 0
+        assert [line for line in ask(path)[1]["unwell"] if line.startswith("report")] == []
+
+
+def test_deliveries_that_failed(tmp_path: Path, ask: Asked) -> None:
+    StoreFolder.create(tmp_path / "store")
+    (tmp_path / "reports").mkdir()
+    path = configuration(tmp_path, REPORT.format(tmp_path / "reports"))
+    with DeliveryLedger(tmp_path / "reports" / DeliveryLedger.NAME) as ledger:
+        ledger.say(DeliveryKey("daily", NOW - DAY, NOW, "ops"), FAILED, "no route to host")
+        _, facts, _ = ask(path)  # while somebody delivers
+    [trouble] = [line for line in facts["unwell"] if "delivered" in line]
+    assert "was not delivered to ops" in trouble and "no route to host" in trouble
