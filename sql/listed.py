@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import MburstError, UsageError
-from . import verified, views
+from . import lockdown, verified, views
 from .damage import DamagedFile
 from .format.filenames import SealedName, Segment
 from .segments import (
@@ -30,16 +30,25 @@ _THREADS = 4
 
 
 def connect(
-    files: Mapping[str, Iterable[Path]], *, threads: int | None = None, memory: str | None = None
+    files: Mapping[str, Iterable[Path]],
+    *,
+    threads: int | None = None,
+    memory: str | None = None,
+    scratch: Path | None = None,
 ) -> duckdb.DuckDBPyConnection:
     """What Store.connect gives, over FILES alone: by table, sealed files and hot logs, in whatever folders, under the
     names that the store gave them. Nothing is written beside them. A file that is missing or damaged is left out, and
-    in the table damaged_files. THREADS and MEMORY ("1GB") bound DuckDB. Raises UsageError for files of no table, and
+    in the table damaged_files. THREADS and MEMORY ("1GB") bound DuckDB, which puts what memory has no room for below
+    SCRATCH (None: the current folder). Raises UsageError for files of no table, and
     MburstError where bins have no row of `recordings`: without it, no burst of them would be found."""
     if unknown := sorted(set(files) - set(LISTING)):
         raise UsageError(f"unknown table {unknown[0]!r}", f"there are {', '.join(LISTING)}")
     found = {table: _contents(table, files.get(table, ())) for table in LISTING}
-    settings = {"threads": None if threads is None else str(threads), "memory_limit": memory}
+    settings = {
+        "threads": None if threads is None else str(threads),
+        "memory_limit": memory,
+        "temp_directory": None if scratch is None else str(scratch / lockdown.temporary()),
+    }
     connection = views.over(
         found, lambda: found["bins"].files, {name: value for name, value in settings.items() if value is not None}
     )

@@ -54,17 +54,18 @@ def detect(
     after_ns: int = AFTER_NS,
     threads: int = 1,
     memory: str = MEMORY,
+    scratch: Path | None = None,
 ) -> PartitionTables:
     """The bursts of FILES that begin in [SINCE_NS, UNTIL_NS), their senders, and what the hours of that time add up to.
     FILES are those of whole hosts, by table: `bins` and `sources` of that time and of HELD_NS before and behind it
     (None: all that there are), and `recordings` and `canary`, whose rows are of whatever date. `contention` counts the
     hosts that FILES have. AFTER_NS: how long behind a burst retransmissions and marks are counted. With THREADS of 1,
-    the same files give the same bytes. Raises UsageError for an empty span, BurstBeyond where what is held is not
-    enough, and MburstError where a file is damaged or missing, where bins have no row of `recordings`, and as
-    find_bursts does."""
+    the same files give the same bytes. SCRATCH: as in sql/listed.py. Raises UsageError for an empty span, BurstBeyond
+    where what is held is not enough, and MburstError where a file is damaged or missing, where bins have no row of
+    `recordings`, and as find_bursts does."""
     if until_ns <= since_ns or after_ns < 0:
         raise UsageError(f"invalid span of {until_ns - since_ns} ns, {after_ns} ns after a burst")
-    with listed.connect(files, threads=threads, memory=memory) as con:
+    with listed.connect(files, threads=threads, memory=memory, scratch=scratch) as con:
         _check_whole(con)
         set_variables(con, span_since_ns=since_ns, span_until_ns=until_ns, after_ns=after_ns)
         _detect_within(con, definition, since_ns, until_ns, held_ns)

@@ -18,7 +18,7 @@ from ..fleet import LEVELS
 from ..names import print_lines, say
 from ..stopping import stopping
 from ..units import NS_PER_S, format_bytes, format_count, format_time, parse_duration
-from . import record
+from . import definition, record
 from .output import write_json_value
 
 if TYPE_CHECKING:
@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """Copy the sealed files of a store to TARGET, each once and under its path in the store, and write a
 receipt for each host: which files, with their SHA-256, and until when nothing is missing. Nothing at the target is ever
-replaced: an object with other bytes is an error. It can be broken off and called again at any time. Credentials come
-from the environment (docs/fleet.md). Needs the extra `ship`, but for a folder."""
+replaced: an object with other bytes is an error. Of the level `bursts`, detect the bursts of each complete day (UTC)
+here, and ship them alone: TARGET is then a place of results, as `mburst fleet detect` writes them. It can be broken off
+and called again at any time. Credentials come from the environment (docs/fleet.md). Needs the extra `ship`, but for a
+folder."""
 LEAST_WAIT_S = 60.0  # after a call that failed, doubled each time up to --every
 SPREAD = 0.1  # of --every, by which hosts that were started together ship apart
 # Files that the environment names and libraries read while they run: tokens that are replaced now and then.
@@ -45,7 +47,10 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "target", metavar="TARGET", help="s3://bucket/prefix, gs://bucket/prefix, az://container/prefix or a folder"
     )
     parser.add_argument(
-        "--level", choices=LEVELS, default=LEVELS[0], help="what is shipped: all rows (default: %(default)s)"
+        "--level",
+        choices=LEVELS,
+        default=LEVELS[0],
+        help="what is shipped: all rows, or the bursts of complete days (default: %(default)s)",
     )
     parser.add_argument(
         "--tables", metavar="NAMES", help="these tables, such as bins,sources, and always recordings (default: all)"
@@ -55,6 +60,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser.add_argument("--rack", help="rack of files that name none (default: the store's only one)")
     parser.add_argument("--json", action="store_true", help="print what was shipped as JSON")
     record.add_user_option(parser)
+    definition.add_burst_options(parser)
     parser.set_defaults(run=run, as_part=as_part)
 
 
@@ -67,10 +73,16 @@ def as_part(arguments: argparse.Namespace) -> None:
 
 def settings_of(arguments: argparse.Namespace) -> ShipSettings:
     """What the command line asks for. Raises UsageError."""
+    from ..analysis.bursts.find import BurstDefinition
     from ..fleet.sealed import HostName
     from ..fleet.ship import ShipSettings
     from ..sql.tables import LISTING
 
+    bursts = definition.definition_of(arguments)
+    if arguments.level == "bursts" and arguments.tables:
+        raise UsageError("--tables is of the level all: bursts are detected in those that they need")
+    if arguments.level != "bursts" and bursts != BurstDefinition():
+        raise UsageError("the definition of a burst is of the level bursts", "add --level bursts, or leave it out")
     if arguments.every and arguments.json:
         raise UsageError("--json is of one call: it does not go with --every")
     every = parse_duration(arguments.every) if arguments.every else None
@@ -80,7 +92,7 @@ def settings_of(arguments: argparse.Namespace) -> ShipSettings:
     if unknown := next((name for name in tables if name not in LISTING), None):
         raise UsageError(f"unknown table {unknown!r}", f"there are {', '.join(LISTING)}")
     chosen = tuple(name for name in LISTING if name in tables or name == "recordings")
-    return ShipSettings(arguments.level, chosen, HostName(arguments.rack or "", arguments.host or ""), every)
+    return ShipSettings(arguments.level, chosen, HostName(arguments.rack or "", arguments.host or ""), every, bursts)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -103,6 +115,17 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if shipped.troubles else 0
 
 
+def shipper(settings: ShipSettings) -> Callable[..., Shipped]:
+    """What ships the level that is asked for: (store, target, settings, report)."""
+    if settings.level == "bursts":
+        from ..fleet.ship_bursts import ship_bursts
+
+        return ship_bursts
+    from ..fleet.ship import ship
+
+    return ship
+
+
 def settle(store: StoreFolder, target: FleetTarget) -> None:
     """Give up all rights but to write the store and the target's folder, and to read what connections need."""
     named = [os.environ[name] for name in (*TOKENS, *CERTIFICATES) if os.environ.get(name)]
@@ -116,7 +139,7 @@ def settle(store: StoreFolder, target: FleetTarget) -> None:
 
 def once(store: StoreFolder, target: FleetTarget, settings: ShipSettings) -> Shipped:
     """Ship; a signal breaks it off at once. Raises MburstError and Interrupted."""
-    from ..fleet.ship import ship
+    ship = shipper(settings)
 
     done: list[Shipped] = []
     show = _show if sys.stderr.isatty() else lambda shipped: None
@@ -129,7 +152,7 @@ def once(store: StoreFolder, target: FleetTarget, settings: ShipSettings) -> Shi
 
 def keep(store: StoreFolder, target: FleetTarget, settings: ShipSettings) -> int:
     """Ship each `every_ns` until a signal, and earlier after what failed."""
-    from ..fleet.ship import ship
+    ship = shipper(settings)
 
     assert settings.every_ns is not None
     every_s = settings.every_ns / NS_PER_S

@@ -22,6 +22,7 @@ from .. import __version__
 from ..analysis.bursts.find import BurstDefinition
 from ..errors import MburstError, UsageError
 from ..sql.format.filenames import SealedName
+from . import LEVELS
 from .receipts import DamagedReceipt, Receipt, ReceiptName, ShippedFile, files_of, list_receipts, read_receipt
 from .results import PartitionName, list_records
 from .target import FleetTarget
@@ -207,31 +208,45 @@ class _RackDay:
 
     def partition(self, host: str | None) -> PartitionPlan:
         """That of a host, or of all."""
-        since, until = start_of(self.date), start_of(self.date) + DAY_NS
         hosts = self.hosts if host is None else [host]
         files = [file for file in self.shipped.files.values() if _host_of(file) in hosts]
-        near = _near(files, since, until)
-        chosen = {file.key for file in near}
         newest = {of: self.shipped.newest.get(of) for of in hosts}
-        return PartitionPlan(
+        whole_ns = start_of(self.date) + DAY_NS + NEAR_NS
+        return planned(
             PartitionName(self.date, self.rack, host),
             self.definition,
-            since,
-            until,
-            tuple(sorted(near, key=lambda file: file.key)),
-            tuple(sorted((file for file in files if file.key not in chosen), key=lambda file: file.key)),
+            files,
             {
                 of: receipt.until_ns if receipt else None
                 for of, receipt in newest.items()
-                if receipt is None or receipt.until_ns < until + NEAR_NS
+                if receipt is None or receipt.until_ns < whole_ns
             },
-            tuple(sorted({reason for receipt in newest.values() if receipt for reason in _missing(receipt)})),
+            {reason for receipt in newest.values() if receipt for reason in _missing(receipt)},
         )
+
+
+def planned(
+    name: PartitionName,
+    definition: BurstDefinition,
+    files: Iterable[ShippedFile],
+    behind: Mapping[str, int | None],
+    missing: Iterable[str],
+) -> PartitionPlan:
+    """The plan of a partition whose hosts have FILES, of whatever days."""
+    since, until = start_of(name.date), start_of(name.date) + DAY_NS
+    ordered = sorted(files, key=lambda file: file.key)
+    near = _near(ordered, since, until)
+    chosen = {file.key for file in near}
+    near.sort(key=lambda file: file.key)
+    further = tuple(file for file in ordered if file.key not in chosen)
+    return PartitionPlan(name, definition, since, until, tuple(near), further, behind, tuple(sorted({*missing})))
 
 
 def _missing(receipt: Receipt) -> Iterator[str]:
     """What a host's newest receipt says that it could not ship, or does not."""
     yield from receipt.missing
+    if receipt.level != LEVELS[0]:
+        yield f"host {receipt.host} ships no rows: its level is {receipt.level}"
     for table in {*MEASURED, *STATED} - {*receipt.tables}:
         yield f"host {receipt.host} does not ship the table {table}"
 

@@ -140,6 +140,15 @@ def definition_of(results: FleetTarget) -> BurstDefinition:
         raise MburstError(f"{results.place(MARKER)}: damaged, or of a newer mburst") from None
 
 
+def is_results(target: FleetTarget) -> bool:
+    """Whether TARGET has results. What cannot be read is none: whatever is done there says why."""
+    try:
+        definition_of(target)
+    except MburstError:
+        return False
+    return True
+
+
 def definition_text(definition: BurstDefinition) -> str:
     """A definition in a line: what differs from the defaults."""
     given = {name: value for name, value in asdict(definition).items() if value != getattr(BurstDefinition(), name)}

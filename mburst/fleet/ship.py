@@ -10,14 +10,15 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import xxhash
 
 from .. import __version__
-from ..errors import MburstError
+from ..analysis.bursts.find import BurstDefinition
+from ..errors import MburstError, UsageError
 from ..sql import StoreFolder, damage, disk, verified
 from ..sql.segments import damaged_file
 from ..sql.store import MARKER
@@ -25,6 +26,7 @@ from ..sql.tables import LISTING, STORE_FORMAT
 from . import LEVELS, receipts
 from .ledger import ShipLedger
 from .receipts import DamagedReceipt, Receipt, ReceiptName, ShippedFile
+from .results import is_results
 from .sealed import MEASURED, NO_NAME, UNNAMED, HostFiles, HostName, SealedTableFile, key_of, list_hosts
 from .target import FleetTarget, TargetError
 
@@ -34,12 +36,14 @@ BEAT_NS = 3600 * 10**9  # after which a receipt is due though nothing is new; of
 
 @dataclass(frozen=True)
 class ShipSettings:
-    """What is shipped. `own`: sealed.list_hosts. `every_ns`: how often, None: when it is called."""
+    """What is shipped. `own`: sealed.list_hosts. `every_ns`: how often, None: when it is called. `definition`: of
+    bursts, where these are shipped."""
 
     level: str = LEVELS[0]
     tables: tuple[str, ...] = tuple(LISTING)
     own: HostName = NO_NAME
     every_ns: int | None = None
+    definition: BurstDefinition = field(default_factory=BurstDefinition)
 
 
 @dataclass
@@ -99,19 +103,27 @@ def ship(store: StoreFolder, target: FleetTarget, settings: ShipSettings, report
     files are of no host (sealed.list_hosts)."""
     _check_marker(target)
     done = Shipped()
-    _seal(store, done)
-    hosts = list_hosts(store.path, {*settings.tables, "recordings"}, settings.own)
     ledger = ShipLedger(store.path, target.name)
-    for name, found in sorted(hosts.items()):
-        if UNNAMED in name:
-            done.troubles.append(_unnamed(found))
-            continue
+    for found in named_hosts(store, settings, done):
         _HostShipping(target, settings, ledger, found, done).run(report)
     return done
 
 
+def named_hosts(store: StoreFolder, settings: ShipSettings, done: Shipped) -> Iterator[HostFiles]:
+    """What STORE has of each host that may be shipped, once what dead writers left is sealed. Raises as `ship`."""
+    _seal(store, done)
+    for name, found in sorted(list_hosts(store.path, {*settings.tables, "recordings"}, settings.own).items()):
+        if UNNAMED in name:
+            done.troubles.append(_unnamed(found))
+        else:
+            yield found
+
+
 def _check_marker(target: FleetTarget) -> None:
-    """Make TARGET a store of this format, and see that it creates objects without replacing any. Raises TargetError."""
+    """Make TARGET a store of this format, and see that it creates objects without replacing any. Raises UsageError
+    where it has results, and TargetError."""
+    if is_results(target):
+        raise UsageError(f"{target.name}: has results, and no rows of stores", "name another place, or --level bursts")
     marker = (json.dumps({"format": STORE_FORMAT}) + "\n").encode()
     if target.put_new(MARKER, marker) and target.put_new(MARKER, marker):
         raise TargetError(

@@ -8,12 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from ..units import format_duration
+from .plan import DAY_NS, NEAR_NS
 from .receipts import DamagedReceipt, Receipt, ReceiptName, list_receipts, read_receipt
 from .ship import BEAT_NS
 from .target import FleetTarget
 
 INTERVALS = 2  # by which a host that ships may be behind
 AHEAD_NS = 600 * 10**9  # by which a host's clock may be ahead of ours: beyond, its watermark says nothing
+WHOLE_DAY_NS = DAY_NS + NEAR_NS  # after which a day begins to be shipped of which bursts are shipped alone
 _THREADS = 16  # that read receipts
 
 
@@ -78,7 +80,7 @@ def _status(receipt: Receipt, count: int, now_ns: int) -> HostStatus:
         silent = f"its clock is {format_duration(-unheard)} ahead"
     elif unheard > most:
         silent = f"no receipt for {format_duration(unheard)}"
-    elif behind > most:
+    elif behind > most + (WHOLE_DAY_NS if receipt.level == "bursts" else 0):
         silent = f"nothing new for {format_duration(behind)}"
     return HostStatus(
         receipt.rack,

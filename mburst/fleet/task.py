@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -53,7 +53,7 @@ def carry_out(target_address: str, results_address: str, plan_key: str, scratch:
     try:
         with tempfile.TemporaryDirectory(prefix="mburst-fleet-", dir=scratch) as folder:
             tables = _detect(target, plan, Path(folder))
-        record = _put(results, plan, tables, time.process_time() - used)
+        record = put(results, plan, tables, time.process_time() - used)
     except MburstError as failure:
         error = f"{failure}" + (f" ({failure.hint})" if failure.hint else "")
     except Exception as failure:  # of a library, of whatever kind: the other partitions do not need this one
@@ -84,14 +84,21 @@ def _read_plan(results: FleetTarget, key: str) -> PartitionPlan:
 def _detect(target: FleetTarget, plan: PartitionPlan, folder: Path) -> PartitionTables:
     """The tables of a partition; of all the files that are known where its bursts go on beyond the near ones. Raises
     MburstError."""
+    return detected(plan, lambda files: fetch(target, files, folder), folder)
+
+
+def detected(
+    plan: PartitionPlan, fetched: Callable[[Iterable[ShippedFile]], dict[str, list[Path]]], scratch: Path
+) -> PartitionTables:
+    """The same of files that FETCHED gives the paths of, by table. Raises MburstError."""
     since, until = plan.since_ns, plan.until_ns
-    files = fetch(target, plan.near, folder)
+    files = fetched(plan.near)
     try:
-        return detect(files, plan.definition, since_ns=since, until_ns=until, held_ns=NEAR_NS)
+        return detect(files, plan.definition, since_ns=since, until_ns=until, held_ns=NEAR_NS, scratch=scratch)
     except BurstBeyond:
-        for table, more in fetch(target, plan.further, folder).items():
+        for table, more in fetched(plan.further).items():
             files.setdefault(table, []).extend(more)
-        return detect(files, plan.definition, since_ns=since, until_ns=until)
+        return detect(files, plan.definition, since_ns=since, until_ns=until, scratch=scratch)
 
 
 def fetch(target: FleetTarget, files: Iterable[ShippedFile], folder: Path) -> dict[str, list[Path]]:
@@ -134,7 +141,7 @@ def _free(folder: Path) -> str:
     return f"{shutil.disk_usage(with_room).free >> 20:,} MB in {os.fspath(with_room)}"
 
 
-def _put(results: FleetTarget, plan: PartitionPlan, tables: PartitionTables, cpu_s: float) -> PartitionRecord:
+def put(results: FleetTarget, plan: PartitionPlan, tables: PartitionTables, cpu_s: float) -> PartitionRecord:
     """Write the tables, and then the record that says that they are there. Raises TargetError."""
     by_name = {**tables._asdict(), "incomplete": _incomplete(plan)}
     if plan.name.host is not None:  # of one host alone, it would read as a rack's

@@ -1,0 +1,193 @@
+"""Ships the bursts of a store and no rows: each host's day is detected where it was recorded, once it is complete.
+
+What arrives is what `mburst fleet detect --split host` writes of a target that has the rows, to the byte. So the place
+that hosts ship to is one of results (results.py): what is asked of a fleet is asked there, whichever way a host took.
+A day that is detected again, since older captures were recorded into the store, replaces its files."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from .. import __version__
+from ..errors import MburstError, UsageError
+from ..sql import StoreFolder
+from ..sql.store import MARKER as STORE_MARKER
+from . import receipts
+from .ledger import ShipLedger
+from .plan import DAY_NS, MEASURED, NEAR_NS, STATED, PartitionPlan, date_of, planned, start_of
+from .receipts import Receipt, ReceiptName, ShippedFile
+from .results import PartitionName, PartitionRecord, list_records, open_results, read_record
+from .sealed import HostFiles, SealedTableFile, key_of
+from .ship import BEAT_NS, HostShipped, Report, Shipped, ShipSettings, named_hosts
+from .target import FleetTarget
+from .task import detected, put
+
+LEVEL = "bursts"
+TABLES = (*MEASURED, *STATED)  # that bursts are detected in
+
+
+def ship_bursts(
+    store: StoreFolder, target: FleetTarget, settings: ShipSettings, report: Report = lambda _: None
+) -> Shipped:
+    """Detect and ship the complete days of STORE that TARGET does not have. REPORT hears after each. Raises TargetError
+    where the target cannot be read or written now: the next call goes on from there. Raises UsageError where the target
+    has rows of stores, or results of another definition, and as ship.ship."""
+    if target.holds(STORE_MARKER, b"") is not None:
+        raise UsageError(f"{target.name}: has rows of stores, and no results", "name another place for bursts")
+    open_results(target, settings.definition)
+    done, ledger = Shipped(), ShipLedger(store.path, target.name)
+    for found in named_hosts(store, replace(settings, tables=TABLES), done):
+        _HostBursts(store, target, settings, ledger, found, done).run(report)
+    return done
+
+
+class _HostBursts:
+    """The days of one host on their way."""
+
+    def __init__(
+        self,
+        store: StoreFolder,
+        target: FleetTarget,
+        settings: ShipSettings,
+        ledger: ShipLedger,
+        found: HostFiles,
+        done: Shipped,
+    ) -> None:
+        self._store = store
+        self._target = target
+        self._settings = settings
+        self._ledger = ledger
+        self._found = found
+        self._done = done
+        until = start_of(date_of(found.until_ns() - NEAR_NS)) if found.until_ns() > NEAR_NS else 0
+        self._result = HostShipped(found.name, until)
+        self._new: list[ShippedFile] = []
+        self._days: set[str] = set()  # in this call's receipt, as the ledger notes them
+        done.hosts.append(self._result)
+
+    def run(self, report: Report) -> None:
+        """Ship them. Raises TargetError."""
+        known = list(receipts.list_receipts(self._target, *self._found.name))
+        plans = list(self._plans())
+        self._ledger.keep(
+            {name.key for name in known}, {_noted(plan) for plan in plans}, receipts.folder_of(*self._found.name)
+        )
+        arrived = {day for name in known for day in self._ledger.receipts.get(name.key, ())}
+        for plan in plans:
+            if _noted(plan) not in arrived and not self._is_there(plan):
+                self._ship(plan)
+                report(self._done)
+        self._finish(known)
+
+    def _plans(self) -> Iterator[PartitionPlan]:
+        """Of each complete day that has bins, in their order."""
+        files = [self._local(of) for of in self._found.files if of.table in TABLES]
+        missing = [f"{key_of(Path(one.path))}: {one.reason}" for one in self._found.damaged]
+        for date in sorted({date for file in files if file.table == "bins" for date in _dates(file)}):
+            if start_of(date) + DAY_NS <= self._result.until_ns:
+                name = PartitionName(date, *self._found.name)
+                yield planned(name, self._settings.definition, files, {}, missing)
+
+    def _local(self, of: SealedTableFile) -> ShippedFile:
+        """A file as a plan lists it. It is not read for that: its name has a checksum, which is verified when it is."""
+        name = of.file.name
+        size = 0
+        with suppress(OSError):  # removed since it was listed, which is found when it is read
+            size = of.file.path.stat().st_size
+        return ShippedFile(of.table, of.key, size, f"xxh3:{name.digest}", 0, name.first_ns, name.last_ns)
+
+    def _is_there(self, plan: PartitionPlan) -> bool:
+        """Whether the target has what this plan gives, though the ledger was lost."""
+        record = read_record(self._target, plan.name)
+        if record is None or record.digest != plan.digest:
+            return False
+        self._note(plan, record)
+        self._result.there += len(record.rows)
+        return True
+
+    def _ship(self, plan: PartitionPlan) -> None:
+        """Detect a day and put what it gives. What goes wrong with its files costs this day alone."""
+        name, used = plan.name, time.process_time()
+        if any(one.host is None for one in list_records(self._target, name.date, name.rack)):
+            self._miss(
+                plan,
+                MburstError(
+                    f"{self._target.name}: rack {name.rack} of {name.date} is not divided by host",
+                    "detect it with `mburst fleet detect --split host` into a place of its own",
+                ),
+            )
+            return
+        self._target.replace(name.plan_key, plan.to_json())
+        try:
+            tables = detected(plan, self._paths, self._store.path)
+        except MburstError as error:
+            self._miss(plan, error)
+            return
+        record = put(self._target, plan, tables, time.process_time() - used)
+        self._note(plan, record)
+        self._result.sent += len(record.rows)
+        self._result.sent_bytes += sum(file.bytes for file in self._new[-len(record.rows) :])
+
+    def _paths(self, files: Iterable[ShippedFile]) -> dict[str, list[Path]]:
+        """Where the files of a plan are, by table."""
+        found: dict[str, list[Path]] = defaultdict(list)
+        for file in files:
+            found[file.table].append(self._store.path / file.key)
+        return dict(found)
+
+    def _note(self, plan: PartitionPlan, record: PartitionRecord) -> None:
+        self._days.add(_noted(plan))
+        for table, digest in record.sha256.items():
+            key = plan.name.key(table)
+            size = len(self._target.get(key))
+            self._new.append(
+                ShippedFile(table, key, size, digest, record.rows[table], plan.since_ns, plan.until_ns - 1)
+            )
+
+    def _miss(self, plan: PartitionPlan, error: MburstError) -> None:
+        self._done.troubles.append(error)
+        self._result.missing.append(f"{plan.name.date}: {error}")
+
+    def _finish(self, known: list[ReceiptName]) -> None:
+        """A receipt of what is new, or that nothing is."""
+        newest_ns = max((name.written_ns for name in known), default=0)
+        beat_ns = self._settings.every_ns or BEAT_NS
+        if self._new or time.time_ns() - newest_ns > beat_ns // 2:
+            receipt = self._receipt()
+            key = receipts.write_receipt(self._target, receipt)
+            self._result.receipts.append(key)
+            self._ledger.add(key, self._days)
+        self._ledger.write()
+
+    def _receipt(self) -> Receipt:
+        return Receipt(
+            *self._found.name,
+            level=LEVEL,
+            tables=TABLES,
+            definition=asdict(self._settings.definition),
+            since_ns=min((file.min_ns for file in self._new), default=self._result.until_ns),
+            until_ns=self._result.until_ns,
+            written_ns=time.time_ns(),
+            every_ns=self._settings.every_ns,
+            version=__version__,
+            files=tuple(self._new),
+            missing=tuple(self._result.missing),
+        )
+
+
+def _noted(plan: PartitionPlan) -> str:
+    """A day and the measurements that it was detected from, as the ledger has it. Rows about recordings are not in it:
+    a recorder that goes on writes more of them each 15 minutes, and its past days stay as they are."""
+    measured = tuple(file for file in plan.near if file.table in MEASURED)
+    return f"{plan.name.date} {replace(plan, near=measured).digest}"
+
+
+def _dates(file: ShippedFile) -> Iterator[str]:
+    """The dates (UTC) that a file's rows may be of."""
+    for day in range(file.min_ns // DAY_NS, file.max_ns // DAY_NS + 1):
+        yield date_of(day * DAY_NS)

@@ -1,0 +1,209 @@
+"""Level bursts: a host ships what is detected of its complete days, and a fleet of such hosts answers as one that ships
+all rows."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import fleetlib
+import pytest
+from fleetlib import DATES, HOSTS, detected, files, of_whole, plain, rows, shipped
+from racklib import DAY, HOUR, START, fill
+from s3lib import BUCKET
+from storelib import sealed_files
+
+from mburst.__main__ import main
+from mburst.analysis.bursts.find import BurstDefinition
+from mburst.errors import UsageError
+from mburst.fleet.receipts import read_receipts
+from mburst.fleet.ship import Shipped, ShipSettings, ship
+from mburst.fleet.ship_bursts import ship_bursts
+from mburst.fleet.status import status
+from mburst.fleet.target import FleetTarget, TargetError, open_target
+from mburst.sql import StoreFolder
+from mburst.sql.format.filenames import SealedName
+
+SETTINGS = ShipSettings("bursts")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fleetlib.filled(tmp_path_factory.mktemp("whole") / "store").path
+
+
+@pytest.fixture
+def store(whole: Path, tmp_path: Path) -> StoreFolder:
+    shutil.copytree(whole, tmp_path / "store")
+    return StoreFolder.open(tmp_path / "store")
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> StoreFolder:
+    """Two hosts, of which a day is complete."""
+    store = StoreFolder.create(tmp_path / "small")
+    fill(store, {"a": [(50, 10)], "b": [(52, 10)]})
+    fill(store, {"a": [], "b": []}, start=START + DAY + HOUR, length=HOUR)
+    return store
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> FleetTarget:
+    return open_target(tmp_path / "results")
+
+
+def sent(done: Shipped) -> int:
+    assert done.troubles == []
+    return sum(host.sent for host in done.hosts)
+
+
+def test_results_are_those_of_a_fleet_that_ships_all(store: StoreFolder, tmp_path: Path, target: FleetTarget) -> None:
+    """To the byte; and to the row those of one database: midnight, a burst of 90 s, names of any letters."""
+    assert sent(ship_bursts(store, target, SETTINGS)) > 0
+    for date in DATES:
+        detected(shipped(store, tmp_path / "all"), tmp_path / "detected", date, split="host")
+    assert files(tmp_path / "results") == files(tmp_path / "detected")
+    assert plain(rows(tmp_path / "results", "bursts")) == of_whole(store)
+
+
+def test_a_second_call_ships_what_is_new(store: StoreFolder, target: FleetTarget) -> None:
+    first = sent(ship_bursts(store, target, SETTINGS))
+    again = ship_bursts(store, target, SETTINGS)
+    assert sent(again) == 0 and not any(host.receipts for host in again.hosts)
+    fill(store, {"a": [(10, 5)]}, start=START + 2 * DAY + 3 * HOUR, length=HOUR)
+    fill(store, {"a": []}, start=START + 3 * DAY + HOUR, length=HOUR)  # another day is complete
+    more = ship_bursts(store, target, SETTINGS)
+    assert sent(more) == 7 and {str(host.name) for host in more.hosts if host.sent} == {"host a in rack r1"}
+    assert plain(rows(Path(target.name), "bursts")) == of_whole(store)
+    shutil.rmtree(store.path / "shipped")  # a lost ledger costs a comparison
+    lost = ship_bursts(store, target, SETTINGS)
+    assert sum(host.sent + host.there for host in lost.hosts) == first + 7
+    assert {str(host.name) for host in lost.hosts if host.sent} == {"host a in rack r1"}  # which has more recordings
+
+
+def test_an_incomplete_day_waits(store: StoreFolder, tmp_path: Path, target: FleetTarget) -> None:
+    """Until its end and 20 minutes more are sealed."""
+    early = StoreFolder.create(tmp_path / "early")
+    fill(early, {"h": [(50, 10)]}, start=START, length=DAY)
+    [host] = ship_bursts(early, target, SETTINGS).hosts
+    assert (host.sent, host.until_ns) == (0, START - DAY)  # its newest bin is of its tenth second
+    fill(early, {"h": []}, start=START + DAY, length=HOUR)
+    [host] = ship_bursts(early, target, SETTINGS).hosts
+    assert (host.sent, host.until_ns) == (0, START)
+    fill(early, {"h": []}, start=START + DAY + HOUR, length=HOUR)
+    [host] = ship_bursts(early, target, SETTINGS).hosts
+    assert (host.sent, host.until_ns) == (7, START + DAY)
+
+
+def test_receipts_state_what_arrived(store: StoreFolder, target: FleetTarget) -> None:
+    ship_bursts(store, target, SETTINGS)
+    found = list(read_receipts(target))
+    assert {(receipt.rack, receipt.host) for receipt in found} == set(HOSTS)
+    for receipt in found:
+        assert receipt.level == "bursts" and receipt.definition is not None and receipt.missing == ()
+        for file in receipt.files:
+            assert len(target.get(file.key)) == file.bytes and target.holds(file.key, target.get(file.key))
+    assert all(receipt.until_ns == START + 2 * DAY for receipt in found)
+
+
+def test_status_knows_that_days_come_late(small: StoreFolder, target: FleetTarget) -> None:
+    ship_bursts(small, target, ShipSettings("bursts", every_ns=HOUR))
+    [receipt, *_] = read_receipts(target)
+    for late, silent in ((DAY, False), (DAY + 2 * HOUR, False), (DAY + 3 * HOUR, True)):
+        now = receipt.until_ns + late
+        found = [of for of in status(target, now_ns=now) if not of.silent.startswith(("its clock", "no receipt"))]
+        assert all(bool(of.silent) == silent for of in found)
+    assert {of.level for of in status(target)} == {"bursts"}
+
+
+def test_a_damaged_file_costs_its_days(store: StoreFolder, target: FleetTarget) -> None:
+    victim = next(path for path in sealed_files(store, "bins") if "rack=r2" in str(path))
+    victim.write_bytes(victim.read_bytes()[:-9])
+    done = ship_bursts(store, target, SETTINGS)
+    assert done.troubles and all(str(victim) in str(trouble) for trouble in done.troubles)
+    assert {row["rack"] for row in rows(Path(target.name), "bursts")} == {"r1", "r /3"}
+    [receipt] = [receipt for receipt in read_receipts(target) if receipt.rack == "r2"]
+    assert receipt.files == () and all(str(victim) in line for line in receipt.missing)
+
+
+@pytest.mark.parametrize("after", range(0, 18, 4))
+def test_broken_off_at_any_request(
+    small: StoreFolder, target: FleetTarget, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    """The next call goes on: what arrives is what one call ships."""
+    store = small
+    left = iter(range(after))
+
+    def replace(self: Any, key: str, content: bytes) -> None:
+        if next(left, None) is None:
+            raise TargetError(f"{key}: no route to host")
+        real(self, key, content)
+
+    real = type(target).replace
+    with monkeypatch.context() as broken:
+        broken.setattr(type(target), "replace", replace)
+        with pytest.raises(TargetError):
+            ship_bursts(store, target, SETTINGS)
+    ship_bursts(store, target, SETTINGS)
+    assert plain(rows(Path(target.name), "bursts")) == of_whole(store)
+    assert sent(ship_bursts(store, target, SETTINGS)) == 0
+
+
+def test_places_of_another_kind_are_refused(small: StoreFolder, tmp_path: Path, target: FleetTarget) -> None:
+    store = small
+    shipped(store, tmp_path / "all")
+    with pytest.raises(UsageError, match="has rows of stores, and no results"):
+        ship_bursts(store, open_target(tmp_path / "all"), SETTINGS)
+    ship_bursts(store, target, SETTINGS)
+    with pytest.raises(UsageError, match="has results, and no rows of stores"):
+        ship(store, target, ShipSettings())
+    with pytest.raises(UsageError, match="of another definition of bursts"):
+        ship_bursts(store, target, ShipSettings("bursts", definition=BurstDefinition(threshold=0.9)))
+
+
+def test_a_rack_that_was_detected_whole_is_left(store: StoreFolder, tmp_path: Path, target: FleetTarget) -> None:
+    detected(shipped(store, tmp_path / "all"), tmp_path / "results", DATES[0], split="rack")
+    before = files(tmp_path / "results")
+    done = ship_bursts(store, target, SETTINGS)
+    assert any("is not divided by host" in str(trouble) for trouble in done.troubles)
+    assert files(tmp_path / "results").items() >= before.items()
+
+
+def test_both_levels_in_one_place(store: StoreFolder, tmp_path: Path, target: FleetTarget) -> None:
+    """Some hosts ship bursts to the results of the others."""
+    half = StoreFolder.create(tmp_path / "half")
+    for path in store.path.rglob("*.parquet"):
+        if (name := SealedName.parse(path.name)) and name.segment.host == "b":
+            (half.path / path.relative_to(store.path)).parent.mkdir(parents=True, exist_ok=True)
+            path.rename(half.path / path.relative_to(store.path))
+    assert sealed_files(half, "bins")
+    everything = of_whole(store) + of_whole(half)
+    detected(shipped(store, tmp_path / "all"), tmp_path / "results", *DATES, split="host")
+    assert sent(ship_bursts(half, target, SETTINGS)) > 0
+    assert plain(rows(tmp_path / "results", "bursts")) == everything
+
+
+def test_to_a_bucket(small: StoreFolder, s3: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = small
+    assert main(["ship", str(store.path), f"s3://{BUCKET}/bursts", "--level", "bursts", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["level"] == "bursts"
+    there = open_target(f"s3://{BUCKET}/bursts")
+    ship_bursts(store, open_target(tmp_path / "results"), SETTINGS)
+    assert {key: there.get(key) for key in files(tmp_path / "results")} == files(tmp_path / "results")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--level", "bursts", "--tables", "bins"], "--tables is of the level all"),
+        (["--threshold", "0.9"], "the definition of a burst is of the level bursts (add --level bursts"),
+        (["--level", "some"], "invalid choice: 'some'"),
+    ],
+)
+def test_wrong_calls_are_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], expected: str
+) -> None:
+    assert main(["ship", str(tmp_path), str(tmp_path / "t"), *words]) == 2
+    assert expected in capsys.readouterr().err
