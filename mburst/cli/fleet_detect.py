@@ -118,7 +118,7 @@ class _Progress:
     def __call__(self, outcome: PartitionOutcome) -> None:
         self._ended += 1
         host = f" host {outcome.host}" if outcome.host else ""
-        what = outcome.error or f"{outcome.bursts:,} bursts in {format_duration(round(outcome.seconds * 1e9))}"
+        what = outcome.error or f"{outcome.bursts:,} bursts, {format_duration(round(outcome.cpu_s * 1e9))} of CPU"
         say(f"{outcome.date} rack {outcome.rack}{host}: {what} ({self._ended} of {self._of})")
 
 

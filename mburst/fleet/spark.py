@@ -11,6 +11,7 @@ from ..errors import MburstError, UsageError
 from ..python import interpreter, with_pandas
 from .detect import Engine, Progress
 from .task import PartitionOutcome, carry_out
+from .watching import watched
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,12 +51,14 @@ def on_spark(master: str, settings: Mapping[str, str], scratch: str | None = Non
     def run(target: str, results: str, keys: list[str], progress: Progress) -> list[PartitionOutcome]:
         session = _session(master, settings)
         try:
-            rows = _run(session, target, results, keys, scratch)
+            with watched(results, keys, progress) as seen:
+                rows = _run(session, target, results, keys, scratch)
         finally:
             session.stop()
         outcomes = [PartitionOutcome(**row.asDict()) for row in rows]
         for outcome in outcomes:
-            progress(outcome)
+            if outcome.name not in seen:
+                progress(outcome)
         return outcomes
 
     return run

@@ -18,7 +18,7 @@ from ..analysis.partition.detect import BurstBeyond, PartitionTables, detect
 from ..errors import MburstError
 from .plan import NEAR_NS, PartitionPlan
 from .receipts import ShippedFile
-from .results import PartitionRecord, put_tables
+from .results import PartitionName, PartitionRecord, put_tables
 from .target import FleetTarget, TargetError, open_target
 
 if TYPE_CHECKING:
@@ -40,6 +40,11 @@ class PartitionOutcome(NamedTuple):
     size: int
     cpu_s: float
     seconds: float
+
+    @property
+    def name(self) -> PartitionName:
+        """Which partition it is of."""
+        return PartitionName(self.date, self.rack, self.host or None)
 
 
 def carry_out(target_address: str, results_address: str, plan_key: str, scratch: str | None = None) -> PartitionOutcome:
