@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 from fleetlib import DATES, HOSTS, detected, files, filled, of_whole, plain, rows, shipped
 from racklib import DAY, START, fill
+from s3lib import BUCKET
 from waiting import wait_for
 
 from mburst.__main__ import main
@@ -168,13 +169,27 @@ def test_who_is_behind_is_stated(target: Path, tmp_path: Path) -> None:
     assert names == {""}
 
 
+def test_from_a_bucket_into_a_bucket(done: Path, target: Path, s3: None, tmp_path: Path) -> None:
+    """The same bytes; a second call detects nothing again."""
+    there, into = open_target(f"s3://{BUCKET}/rows"), open_target(f"s3://{BUCKET}/results")
+    for stored in open_target(target).list():
+        there.put_new(stored.key, open_target(target).get(stored.key))
+    words = ["fleet", "detect", there.name, "-o", into.name, "--rack", "r1", "--jobs", "1", "--scratch", str(tmp_path)]
+    for date in DATES:
+        assert main([*words, "--day", date]) == 0
+        assert main([*words, "--day", date]) == 0
+    expected = {key: content for key, content in files(done).items() if "/rack=r1/" in key}
+    assert expected and {key: into.get(key) for key in expected} == expected
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_inventory_is_a_csv_file(tmp_path: Path, capfd: pytest.CaptureFixture[str], target: Path) -> None:
     with (tmp_path / "hosts.csv").open("w", newline="") as file:
         csv.writer(file).writerows([["host", "service", "rack"], ["a", "cache", "r1"], ["x", "db", "r1"]])
     words = ["fleet", "detect", target, "--day", DATES[0], "-o", tmp_path / "results", "--rack", "r1", "--jobs", "1"]
     assert main([*map(str, words), "--inventory", str(tmp_path / "hosts.csv")]) == 0
     out, err = capfd.readouterr()
-    assert "1 are incomplete, since not all has arrived" in out and "2026-11-20 rack r1: 4 bursts in" in err
+    assert "1 are incomplete, since not all has arrived" in out and "2026-11-20 rack r1: 4 bursts, " in err
     (tmp_path / "hosts.csv").write_text("rack;host\n")
     assert main([*map(str, words), "--inventory", str(tmp_path / "hosts.csv")]) == 2
     assert "hosts.csv: no columns rack and host" in capfd.readouterr().err
