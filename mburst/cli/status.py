@@ -127,7 +127,7 @@ def _print_store(store: StoreStatus) -> None:
         f"store {store.store}: {format_bytes(disk.store_bytes)} in {format_count(disk.files, 'file')}, "
         f"{format_bytes(disk.day_bytes)} of the last day; {_space(store)}"
     )
-    print_lines(f"last sealed: {format_duration(now - store.sealed_ns) + ' ago' if store.sealed_ns else 'never'}")
+    print_lines(f"last sealed: {_ago(now, disk.sealed_ns) if disk.sealed_ns else 'never'}")
     for table, newest_ns in sorted(store.newest.items()):
         print_lines(f"newest of {table}: {_ago(now, newest_ns)}")
     rows = sorted(store.interfaces, key=lambda one: one.newest_ns or 0)

@@ -37,7 +37,7 @@ class InterfaceState(NamedTuple):
 
 class DiskUse(NamedTuple):
     """Of the store and its file system, in bytes. `day_bytes` is what was written in the last day and is still there;
-    None where the store is younger than that, and the time in `age_ns` counts in its place."""
+    of a store that is younger, since `age_ns` ago. `sealed_ns`: when the newest sealed file was written."""
 
     files: int
     store_bytes: int
@@ -45,6 +45,7 @@ class DiskUse(NamedTuple):
     age_ns: int
     free_bytes: int
     disk_bytes: int
+    sealed_ns: int | None
 
     @property
     def full_in_days(self) -> float | None:
@@ -64,7 +65,6 @@ class StoreStatus:
     interfaces: list[InterfaceState]
     newest: dict[str, int]
     disk: DiskUse
-    sealed_ns: int | None  # when the newest sealed file was written
     unsealed: dict[str, int]  # table: when the oldest hot log was begun that is still written to after UNSEALED_NS
     damaged: list[str]
 
@@ -103,7 +103,6 @@ class StoreStatus:
             "interfaces": [one._asdict() for one in self.interfaces],
             "newest_ns": self.newest,
             "disk": {**self.disk._asdict(), "full_in_days": self.disk.full_in_days},
-            "sealed_ns": self.sealed_ns,
             "unsealed_since_ns": self.unsealed,
             "damaged_files": self.damaged,
         }
@@ -120,13 +119,13 @@ def read(store: StoreFolder, now_ns: int | None = None) -> StoreStatus:
         rows = con.execute(prepare(con, "interfaces")).fetchall()
         newest = dict(con.execute("SELECT table_name, ts_ns FROM newest WHERE table_name <> 'bins'").fetchall())
         damaged = [row[0] for row in con.execute("SELECT path FROM damaged_files ORDER BY path").fetchall()]
-    disk, sealed_ns = _disk(store, now)
+    disk = disk_use(store, now)
     interfaces = [InterfaceState(*row) for row in rows]
-    return StoreStatus(str(store.path), now, interfaces, newest, disk, sealed_ns, _unsealed(store), damaged)
+    return StoreStatus(str(store.path), now, interfaces, newest, disk, _unsealed(store), damaged)
 
 
-def _disk(store: StoreFolder, now_ns: int) -> tuple[DiskUse, int | None]:
-    """What the store takes, and when the newest sealed file was written."""
+def disk_use(store: StoreFolder, now_ns: int) -> DiskUse:
+    """What the store takes, by a look at each of its files."""
     count = size = day = 0
     first_ns, sealed_ns = now_ns, None
     for facts, sealed in _files(store):
@@ -137,7 +136,7 @@ def _disk(store: StoreFolder, now_ns: int) -> tuple[DiskUse, int | None]:
             day += facts.st_size
         if sealed:
             sealed_ns = max(sealed_ns or 0, facts.st_mtime_ns)
-    return DiskUse(count, size, day, now_ns - first_ns, *_file_system(store)), sealed_ns
+    return DiskUse(count, size, day, now_ns - first_ns, *_file_system(store), sealed_ns)
 
 
 def _file_system(store: StoreFolder) -> tuple[int, int]:

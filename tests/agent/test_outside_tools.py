@@ -15,7 +15,7 @@ import pytest
 from places import ROOT
 from prometheus_client import CollectorRegistry, generate_latest
 from racklib import FULL, HOUR, MS, START, fill
-from storelib import write
+from storelib import rows, write
 
 from mburst.agent.config import load
 from mburst.agent.metrics.exporter import Exporter
@@ -51,19 +51,23 @@ def scraped(tmp_path_factory) -> str:
         "gnmi_events",
         {"device": "tor-1", "subscription": "", "ts_ns": START, "event": "sync", "detail": "", "batch": "b"},
     )
+    hot = store.writer("bins", "cache-1", "r1")  # a hot log, while it is open
+    hot.append(rows("bins", {"ts_ns": START + 10 * MS}))
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Exporter(Meter(store, BurstDefinition(), START)))
-    return generate_latest(registry).decode()
+    text = generate_latest(registry).decode()
+    hot.close()
+    return text
 
 
 def labels_of(scraped: str) -> dict[str, set[str]]:
-    """The labels of each metric of a scrape, by the name of its samples."""
+    """The labels of each metric of a scrape, by the name of its samples; Prometheus adds whom it scraped."""
     from prometheus_client.parser import text_string_to_metric_families
 
     found: dict[str, set[str]] = {}
     for family in text_string_to_metric_families(scraped):
         for sample in family.samples:
-            found.setdefault(sample.name, set()).update(sample.labels)
+            found.setdefault(sample.name, {"instance"}).update(sample.labels)
     return found
 
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +185,22 @@ def test_the_disk(
     assert disk["day_bytes"] == 10**6 and disk["files"] == 2
     assert disk["full_in_days"] == (full_in_days and pytest.approx(full_in_days))
     assert facts["unwell"] == ([expected] if expected else [])
+
+
+def test_metrics_are_the_same_facts(tmp_path: Path, ask: Asked) -> None:
+    pytest.importorskip("prometheus_client")
+    from mburst.agent.metrics.exporter import Exporter
+    from mburst.agent.metrics.meter import Meter
+    from mburst.analysis.bursts.find import BurstDefinition
+
+    store = store_of(tmp_path, recording())
+    disk = ask(store.path)[1]["stores"][0]["disk"]
+    with closing(Meter(store, BurstDefinition(), 0)) as meter:
+        found = {sample.name: sample.value for metric in Exporter(meter).collect() for sample in metric.samples}
+    names = {"store_bytes": "store_bytes", "store_files": "files"}
+    names |= {"store_day_bytes": "day_bytes", "disk_size_bytes": "disk_bytes"}
+    assert {name: found[f"mburst_{name}"] for name in names} == {name: disk[fact] for name, fact in names.items()}
+    assert found["mburst_disk_free_bytes"] == pytest.approx(disk["free_bytes"], rel=0.05)
 
 
 # --- of a mburst.toml ---

@@ -84,6 +84,15 @@ class Exporter:
         for table, age in self.meter.unsealed_s().items():
             waiting.add_metric([table], age)
         yield waiting
+        disk = self.meter.disk_use()
+        for name, about, value in (
+            ("store_bytes", "Bytes of the files of the store.", disk.store_bytes),
+            ("store_files", "Files of the store.", disk.files),
+            ("store_day_bytes", "Bytes that came to the store in the last day and are still there.", disk.day_bytes),
+            ("disk_free_bytes", "Bytes that may still be written to the file system of the store.", disk.free_bytes),
+            ("disk_size_bytes", "Bytes of the file system of the store.", disk.disk_bytes),
+        ):
+            yield GaugeMetricFamily(f"mburst_{name}", about, value)
 
     def _lanes(self, peaks: dict[LaneName, dict[str, float]]) -> Iterator[Metric]:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
