@@ -22,7 +22,7 @@ from ..common.blocks import LinkCell, PageTable, Paragraph
 from . import pictures, tables
 from . import words as rack_words
 
-STYLE = ("common/page.css", "rack/page.css")
+STYLE = ("common/page.css", "common/paper.css")
 
 
 def _tiles(report: RackFigures) -> list[tuple[str, str, str]]:

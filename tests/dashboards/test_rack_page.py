@@ -12,8 +12,8 @@ from html.parser import HTMLParser
 import pytest
 from racklib import DAY, START, fill, report
 
+from mburst.dashboards.common import heatmap
 from mburst.dashboards.rack import page
-from mburst.dashboards.rack import pictures as rack_pictures
 from mburst.dashboards.rack import words as rack_words
 from mburst.sql import StoreFolder
 
@@ -173,8 +173,8 @@ def test_a_change_in_words(now, then, message):
 
 def test_labels_of_an_axis_do_not_crowd():
     hour = 3600 * 10**9
-    assert rack_pictures.label_every(24, hour) == 3 and rack_pictures.label_every(168, hour) == 24
-    assert rack_pictures.label_every(21, 10**9) == 2
+    assert heatmap.label_every(24, hour) == 3 and heatmap.label_every(168, hour) == 24
+    assert heatmap.label_every(21, 10**9) == 2
 
 
 def mburst(*arguments: object) -> subprocess.CompletedProcess[str]:

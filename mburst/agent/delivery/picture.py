@@ -6,8 +6,9 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ...dashboards.common.heatmap import OPACITY
 from ...dashboards.common.palette import LIGHT
-from ...dashboards.rack.pictures import OPACITY, STEPS
+from ...dashboards.rack.pictures import STEPS
 from ...names import short
 
 if TYPE_CHECKING:

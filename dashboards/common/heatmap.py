@@ -1,0 +1,137 @@
+"""Rows against slots of time, as SVG without a script, so that it prints and can be mailed. Lengths are in pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+WIDTH, LABELS, ROW, TOP = 1160, 200, 20, 22  # pixels
+OPACITY = (1.0, 0.86, 0.72, 0.6, 0.48, 0.37, 0.27, 0.18, 0.1)  # of the steps, the largest first
+UNSEEN = -1  # the step of a slot that was not recorded
+MOST_LABELS, MOST_CHARACTERS = 12, 28
+SECOND_NS, HOUR_NS, DAY_NS = 10**9, 3600 * 10**9, 86_400 * 10**9
+
+
+class SlotAxis(NamedTuple):
+    """Slots of equal length; the first one begins at FIRST_NS (Unix ns)."""
+
+    first_ns: int
+    slot_ns: int
+    slots: int
+
+    def start_of(self, slot: int) -> int:
+        """When a slot begins."""
+        return self.first_ns + slot * self.slot_ns
+
+
+class SlotShade(NamedTuple):
+    """A slot of a row: the index of its step; None where there is nothing, UNSEEN where it was not recorded. TITLE is
+    what is read of it, '' for nothing."""
+
+    step: int | None
+    title: str
+
+
+class HeatLine(NamedTuple):
+    """A row of a heatmap; its name is a link where there is HREF."""
+
+    name: str
+    shades: Sequence[SlotShade]
+    href: str = ""
+
+
+@dataclass(frozen=True)
+class HeatCell:
+    """A slot of time of a row: KIND is its CSS class; OPACITY is None where there is nothing."""
+
+    x: float
+    kind: str
+    opacity: float | None
+    title: str
+
+
+@dataclass(frozen=True)
+class HeatRow:
+    """A row: a host, or a rack."""
+
+    top: int
+    name: str
+    cells: Sequence[HeatCell]
+    href: str
+
+
+@dataclass(frozen=True)
+class HeatWords:
+    """What a heatmap shows, its REGION in three or four words, and what its LEGEND begins with."""
+
+    label: str
+    region: str
+    legend: str
+
+
+@dataclass(frozen=True)
+class Heatmap:
+    """Rows against time. No row where nothing is shown."""
+
+    words: HeatWords
+    steps: Sequence[tuple[float, str]]
+    labels: Sequence[tuple[float, str]]
+    rows_of_cells: Sequence[HeatRow]
+    cell_width: float
+    template = "common/heatmap.html"
+    width = WIDTH
+    names_x = LABELS - 8
+    cell_height = ROW - 2
+
+    @property
+    def height(self) -> int:
+        """Of the picture."""
+        return TOP + ROW * len(self.rows_of_cells) + 4
+
+
+def heatmap(words: HeatWords, steps: Sequence[str], axis: SlotAxis, lines: Sequence[HeatLine]) -> Heatmap:
+    """LINES by time; STEPS are the names of the steps of shade, the largest first."""
+    width = (WIDTH - LABELS) / axis.slots
+    return Heatmap(
+        words,
+        tuple(zip(OPACITY[: len(steps)], steps, strict=True)),
+        _labels(axis, width),
+        [_row(TOP + i * ROW, line, width) for i, line in enumerate(lines)],
+        max(width - 1, 0.6),
+    )
+
+
+def slot_label(ts_ns: int, slot_ns: int) -> str:
+    """How a slot's beginning is written on the axis."""
+    form = "%m-%d" if slot_ns >= DAY_NS else "%H:%M" if slot_ns >= 60 * SECOND_NS else "%H:%M:%S"
+    return datetime.fromtimestamp(ts_ns // SECOND_NS, UTC).strftime(form)
+
+
+def label_every(slots: int, slot_ns: int) -> int:
+    """How many slots from one label to the next."""
+    steps = (1, 3, 6, 12, 24, 48) if slot_ns == HOUR_NS else (1, 2, 5, 10, 30, 60, 120)
+    return next((step for step in steps if slots / step <= MOST_LABELS), slots)
+
+
+def _labels(axis: SlotAxis, width: float) -> list[tuple[float, str]]:
+    every = label_every(axis.slots, axis.slot_ns)
+    return [
+        (LABELS + i * width, slot_label(axis.start_of(i), axis.slot_ns))
+        for i in range(axis.slots)
+        if (axis.start_of(i) // axis.slot_ns) % every == 0 and LABELS + i * width < WIDTH - 50
+    ]
+
+
+def _row(top: int, line: HeatLine, width: float) -> HeatRow:
+    name = line.name if len(line.name) <= MOST_CHARACTERS else line.name[: MOST_CHARACTERS - 1] + "…"
+    return HeatRow(top, name, [_cell(shade, LABELS + i * width) for i, shade in enumerate(line.shades)], line.href)
+
+
+def _cell(shade: SlotShade, x: float) -> HeatCell:
+    if shade.step is None:
+        return HeatCell(x, "calm", None, shade.title)
+    if shade.step == UNSEEN:
+        return HeatCell(x, "unseen-cell", None, shade.title)
+    return HeatCell(x, "hot", OPACITY[shade.step], shade.title)
