@@ -184,6 +184,7 @@ setup(
             "partition/*.sql",
             "queries/*.sql",
             "queries/fleet/*.sql",
+            "queries/fleet_report/*.sql",
         ],
         "mburst.dashboards": ["static/*/*", "templates/*/*"],
     },

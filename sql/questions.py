@@ -1,7 +1,9 @@
 """The questions to the results of a fleet: queries/fleet/NN_NAME.sql, which DuckDB, Spark SQL and Trino all run.
 
 They ask the tables of results (docs/fleet.md) and two more: `asked` has one row, since_ns and until_ns; `inventory` has
-the rack, host, service and address of hosts, each host once, or no row."""
+the rack, host, service and address of hosts, each host once, or no row.
+
+What pictures of a report need beside them is in queries/fleet_report: statements of DuckDB that nobody else asks."""
 
 from __future__ import annotations
 
@@ -25,6 +27,11 @@ def text(name: str) -> str:
         if name in (known, word, number, number.lstrip("0")):
             return (FOLDER / f"{known}.sql").read_text(encoding="utf-8")
     raise UsageError(f"unknown question {name!r}", f"there are {', '.join(names())}")
+
+
+def for_report(name: str) -> str:
+    """The SQL of what a report asks beside the questions: one SELECT."""
+    return (FOLDER.parent / "fleet_report" / f"{name}.sql").read_text(encoding="utf-8")
 
 
 def about(name: str) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -34,9 +35,14 @@ def connect(
     (rack, host, service, address: VARCHAR; each host once). Of the DIVIDED dates and racks, the files of `contention`
     have no row: it is worked out from `bursts` and `coverage`. The database reads FILES and nothing else."""
     connection = views.unlocked({})
-    connection.execute("CREATE TABLE defined.result_files (path VARCHAR, date VARCHAR, rack VARCHAR)")
+    connection.execute("CREATE TABLE defined.result_files (name VARCHAR, path VARCHAR, date VARCHAR, rack VARCHAR)")
     for table, found in files.items():
-        _create(connection, "defined.contention" if table == "contention" else table, found)
+        columns = [list(map(str, column)) for column in zip(*found, strict=True)]
+        connection.execute(
+            "INSERT INTO defined.result_files SELECT $1, unnest($2), unnest($3), unnest($4)", [table, *columns]
+        )
+        view = "defined.contention" if table == "contention" else table
+        connection.execute(f"CREATE VIEW {view} AS {_rows_of(columns[0])}")
     _create_contention(connection, sorted(divided))
     connection.execute("CREATE TABLE asked (since_ns BIGINT, until_ns BIGINT)")
     connection.execute("INSERT INTO asked VALUES ($1, $2)", list(asked))
@@ -47,16 +53,45 @@ def connect(
     return connection
 
 
-def _create(connection: duckdb.DuckDBPyConnection, view: str, files: Sequence[ResultFile]) -> None:
-    """The view VIEW: the rows of FILES, with date and rack. They come from FILES and not from the path, since folders
-    above it may look like places of rows, too."""
-    columns = [list(map(str, column)) for column in zip(*files, strict=True)]
-    connection.execute("INSERT INTO defined.result_files SELECT unnest($1), unnest($2), unnest($3)", columns)
-    listed = ", ".join("'" + glob.escape(path).replace("'", "''") + "'" for path in columns[0])
-    connection.execute(
-        f"CREATE VIEW {view} AS SELECT date, rack, rows.* EXCLUDE (filename) "
+@contextmanager
+def of_rack(connection: duckdb.DuckDBPyConnection, rack: str) -> Iterator[None]:
+    """Meanwhile the tables of a database of `connect` have the rows of RACK alone: a question is answered as if there
+    were no other rack. RACK has files, and `inventory` stays whole."""
+    set_variables(connection, only_rack=rack)
+    connection.execute("CREATE SCHEMA narrowed")
+    try:
+        listed = connection.execute(
+            "SELECT name, list(path) FROM defined.result_files WHERE rack = getvariable('only_rack') GROUP BY name"
+        ).fetchall()
+        for table, paths in listed:
+            rows = _rows_of(paths)
+            if table == "contention":
+                rows = f"FROM ({_contention(f'({rows})')}) WHERE rack = getvariable('only_rack')"
+            connection.execute(f"CREATE TABLE narrowed.{table} AS {rows}")
+        connection.execute("USE narrowed")
+        yield
+    finally:
+        connection.execute("USE main")
+        connection.execute("DROP SCHEMA narrowed CASCADE")
+
+
+def _rows_of(paths: Iterable[str]) -> str:
+    """A SELECT: the rows of files of PATHS, with date and rack. They come from the table result_files and not from the
+    path, since folders above it may look like places of rows, too."""
+    listed = ", ".join("'" + glob.escape(path).replace("'", "''") + "'" for path in paths)
+    return (
+        "SELECT date, rack, rows.* EXCLUDE (filename) "
         f"FROM read_parquet([{listed}], hive_partitioning = false, filename = true, union_by_name = true) AS rows "
         "JOIN defined.result_files ON path = filename"
+    )
+
+
+def _contention(of_files: str) -> str:
+    """A SELECT: the rows of contention in OF_FILES, and those of racks that are divided by host."""
+    return (
+        f"FROM {of_files} UNION ALL BY NAME "
+        "SELECT strftime(make_timestamp_ns(hour_ns), '%Y-%m-%d') AS date, of.* FROM defined.divided_contention AS of "
+        "SEMI JOIN divided.days ON of.rack = days.rack AND strftime(make_timestamp_ns(hour_ns), '%Y-%m-%d') = days.date"
     )
 
 
@@ -73,8 +108,4 @@ def _create_contention(connection: duckdb.DuckDBPyConnection, divided: list[tupl
     connection.execute("USE divided")
     connection.execute(f"CREATE TABLE defined.divided_contention AS {partition_sql('contention')}")
     connection.execute("USE main")
-    connection.execute(
-        "CREATE VIEW contention AS FROM defined.contention UNION ALL BY NAME "
-        "SELECT strftime(make_timestamp_ns(hour_ns), '%Y-%m-%d') AS date, of.* FROM defined.divided_contention AS of "
-        "SEMI JOIN divided.days ON of.rack = days.rack AND strftime(make_timestamp_ns(hour_ns), '%Y-%m-%d') = days.date"
-    )
+    connection.execute(f"CREATE VIEW contention AS {_contention('defined.contention')}")

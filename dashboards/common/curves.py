@@ -16,7 +16,7 @@ LINES = ("line", "line b", "line c", "line d", "line e")  # CSS classes: a colou
 SHARES = (0.0, 0.5, 0.9, 1.0)
 
 
-class Distribution(NamedTuple):
+class DurationShares(NamedTuple):
     """Values, ascending, each with the SHARE of all that is not larger. NAME is in the legend of several."""
 
     name: str
@@ -45,9 +45,9 @@ class StepCurve:
     width, height, left, right, bottom = WIDTH, HEIGHT, LEFT, RIGHT, BOTTOM
 
 
-def of_durations(label: str, found: Sequence[Distribution], quantiles: Sequence[tuple[str, str]] = ()) -> StepCurve:
-    """Distributions of durations (ns), at most as many as LINES, none of them empty, on one logarithmic axis."""
-    ends = [distribution.values[at] for distribution in found for at in (0, -1)]
+def of_durations(label: str, found: Sequence[DurationShares], quantiles: Sequence[tuple[str, str]] = ()) -> StepCurve:
+    """DurationSharess of durations (ns), at most as many as LINES, none of them empty, on one logarithmic axis."""
+    ends = [each.values[at] for each in found for at in (0, -1)]
     low, high = math.log10(min(ends) / AROUND), math.log10(max(ends) * AROUND)
 
     def x(value: float) -> float:
@@ -68,7 +68,7 @@ def of_durations(label: str, found: Sequence[Distribution], quantiles: Sequence[
     )
 
 
-def _path(found: Distribution, x: Callable[[float], float], y: Callable[[float], float]) -> str:
+def _path(found: DurationShares, x: Callable[[float], float], y: Callable[[float], float]) -> str:
     line = [f"M{LEFT},{y(0):.1f}H{x(found.values[0]):.1f}"]
     line += [
         f"V{y(share):.1f}" + (f"H{x(after):.1f}" if after else f"H{RIGHT}")

@@ -8,7 +8,17 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 WIDTH, LABELS, ROW, TOP = 1160, 200, 20, 22  # pixels
-OPACITY = (1.0, 0.86, 0.72, 0.6, 0.48, 0.37, 0.27, 0.18, 0.1)  # of the steps, the largest first
+OPACITY = (
+    1.0,
+    0.86,
+    0.72,
+    0.6,
+    0.48,
+    0.37,
+    0.27,
+    0.18,
+    0.1,
+)  # of nine steps, the largest first; of fewer steps, some of these
 UNSEEN = -1  # the step of a slot that was not recorded
 MOST_LABELS, MOST_CHARACTERS = 12, 28
 SECOND_NS, HOUR_NS, DAY_NS = 10**9, 3600 * 10**9, 86_400 * 10**9
@@ -93,12 +103,13 @@ class Heatmap:
 
 def heatmap(words: HeatWords, steps: Sequence[str], axis: SlotAxis, lines: Sequence[HeatLine]) -> Heatmap:
     """LINES by time; STEPS are the names of the steps of shade, the largest first."""
-    width = (WIDTH - LABELS) / axis.slots
+    width, last = (WIDTH - LABELS) / axis.slots, max(len(steps) - 1, 1)
+    opacities = [OPACITY[round(i * (len(OPACITY) - 1) / last)] for i in range(len(steps))]
     return Heatmap(
         words,
-        tuple(zip(OPACITY[: len(steps)], steps, strict=True)),
+        tuple(zip(opacities, steps, strict=True)),
         _labels(axis, width),
-        [_row(TOP + i * ROW, line, width) for i, line in enumerate(lines)],
+        [_row(TOP + i * ROW, line, width, opacities) for i, line in enumerate(lines)],
         max(width - 1, 0.6),
     )
 
@@ -124,14 +135,15 @@ def _labels(axis: SlotAxis, width: float) -> list[tuple[float, str]]:
     ]
 
 
-def _row(top: int, line: HeatLine, width: float) -> HeatRow:
+def _row(top: int, line: HeatLine, width: float, opacities: Sequence[float]) -> HeatRow:
     name = line.name if len(line.name) <= MOST_CHARACTERS else line.name[: MOST_CHARACTERS - 1] + "…"
-    return HeatRow(top, name, [_cell(shade, LABELS + i * width) for i, shade in enumerate(line.shades)], line.href)
+    cells = [_cell(shade, LABELS + i * width, opacities) for i, shade in enumerate(line.shades)]
+    return HeatRow(top, name, cells, line.href)
 
 
-def _cell(shade: SlotShade, x: float) -> HeatCell:
+def _cell(shade: SlotShade, x: float, opacities: Sequence[float]) -> HeatCell:
     if shade.step is None:
         return HeatCell(x, "calm", None, shade.title)
     if shade.step == UNSEEN:
         return HeatCell(x, "unseen-cell", None, shade.title)
-    return HeatCell(x, "hot", OPACITY[shade.step], shade.title)
+    return HeatCell(x, "hot", opacities[shade.step], shade.title)

@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 
 GOOD, NOTE, WARNING = "good", "note", "warning"
 DIRECTIONS = {"in": "inbound", "out": "outbound", "mirror": "mirror port, one direction"}
+PATTERN_NAMES = {
+    "single-source": "single source",
+    "incast": "incast",
+    "many-sources": "many sources",
+    "canary": "canary",
+    "unknown": "not known",
+}
 
 
 @dataclass(frozen=True)
@@ -67,6 +74,22 @@ def period(start_ns: int, end_ns: int) -> str:
     """From when to when, in UTC; the date once where it is one day."""
     later = "" if date(start_ns) == date(end_ns) else f"{date(end_ns)} "
     return f"{date(start_ns)} {clock(start_ns, 3)} – {later}{clock(end_ns, 3)} UTC"
+
+
+def moment(ts_ns: int) -> str:
+    """ "2026-11-21 02:34" in UTC, with seconds where it has some."""
+    when = datetime.fromtimestamp(ts_ns // 10**9, UTC)
+    return when.strftime("%Y-%m-%d %H:%M" + (":%S" if when.second else ""))
+
+
+def long(ns: float) -> str:
+    """A duration of recording or of time in bursts: hours and days too."""
+    hours = ns / 3600e9
+    if hours >= 24_000:
+        return f"{hours / 24:,.0f} days"
+    if hours >= 48:
+        return f"{hours / 24:.3g} days"
+    return f"{hours:.3g} h" if hours >= 1 else format_duration(ns)
 
 
 def impossible_windows(queues: Sequence[context.QueueWindows | rack_beside.RackQueue]) -> Iterator[Statement]:

@@ -10,7 +10,8 @@ from ...units import format_duration, format_share
 from ..common import curves
 from ..common.heatmap import UNSEEN, HeatLine, Heatmap, HeatWords, SlotAxis, SlotShade
 from ..common.heatmap import heatmap as drawn
-from .words import lane_name, moment
+from ..common.words import moment
+from .words import lane_name
 
 STEPS = (
     (0.1, "10 %"),
@@ -64,7 +65,7 @@ def _shade(cell: SlotCounts, where: str) -> SlotShade:
 
 def durations(report: RackFigures) -> curves.StepCurve:
     """The empirical distribution of the durations of inbound bursts, of a report with a burst."""
-    found = curves.Distribution("", report.durations_ns, report.fractions)
+    found = curves.DurationShares("", report.durations_ns, report.fractions)
     return curves.of_durations("Distribution of the durations of bursts", [found], _quantiles(report))
 
 

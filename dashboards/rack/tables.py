@@ -11,15 +11,9 @@ from ...analysis.rack.report import RackFigures
 from ...units import format_bytes, format_duration, format_rate, format_share
 from ..common import words
 from ..common.blocks import BarCell, PageTable, Paragraph
-from .words import lane_name, long, moment, rates, ratio
+from ..common.words import PATTERN_NAMES, long, moment
+from .words import lane_name, rates, ratio
 
-PATTERN_NAMES = {
-    "single-source": "single source",
-    "incast": "incast",
-    "many-sources": "many sources",
-    "canary": "canary",
-    "unknown": "not known",
-}
 Blocks = list[PageTable | Paragraph]
 
 

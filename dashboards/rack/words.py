@@ -12,19 +12,13 @@ from ...analysis.rack.change import RackChange, Rates
 from ...analysis.rack.period import RackLane
 from ...analysis.rack.report import RackFigures
 from ...quality import COARSE_STAMPS, Quality
-from ...units import format_duration, format_share
+from ...units import format_share
 from ..common.flow_control_words import about_words, head_words
 from ..common.sensitivity_words import seen_words
-from ..common.words import DIRECTIONS, NOTE, WARNING, Statement, count, impossible_windows, missing_files
+from ..common.words import DIRECTIONS, NOTE, WARNING, Statement, count, impossible_windows, long, missing_files, moment
 
 DAY_NS = 86_400 * 10**9
 MOST_ASKED = 5  # directions whose pause frames and congestion notifications are named
-
-
-def moment(ts_ns: int) -> str:
-    """ "2026-11-21 02:34" in UTC, with seconds where it has some."""
-    when = datetime.fromtimestamp(ts_ns // 10**9, UTC)
-    return when.strftime("%Y-%m-%d %H:%M" + (":%S" if when.second else ""))
 
 
 def period(since_ns: int, until_ns: int) -> str:
@@ -38,14 +32,6 @@ def lane_name(lane: RackLane | Any, alone: bool = False) -> str:
     """ "h03 eth0 outbound"; the usual direction needs no word where there is no other."""
     direction = "" if alone and lane.direction == "in" else DIRECTIONS.get(lane.direction, lane.direction)
     return " ".join(part for part in (lane.host or "unnamed host", lane.interface, direction) if part)
-
-
-def long(ns: float) -> str:
-    """A duration of recording or of time in bursts: hours and days too."""
-    hours = ns / 3600e9
-    if hours >= 48:
-        return f"{hours / 24:.3g} days"
-    return f"{hours:.3g} h" if hours >= 1 else format_duration(ns)
 
 
 def verdict(report: RackFigures) -> str:

@@ -6,7 +6,7 @@ import argparse
 import importlib
 
 DESCRIPTION = """Ask about all stores that `mburst ship` has copied to one target."""
-QUESTIONS = ("status", "detect", "ask")
+QUESTIONS = ("status", "detect", "ask", "report")
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -31,9 +31,12 @@ def add_parser(questions: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def add_days(parser: argparse.ArgumentParser) -> None:
     """Which days of results are meant, and the inventory."""
-    parser.add_argument("--day", default="last", metavar="DAY", help="last (the last whole day, default) or 2026-11-20")
+    parser.add_argument("--day", metavar="DAY", help="last (the last whole day, default) or 2026-11-20")
+    parser.add_argument("--days", type=int, metavar="N", help="this many days, of which DAY is the last (default: 1)")
     parser.add_argument(
-        "--days", type=int, default=1, metavar="N", help="this many days, of which DAY is the last (default: 1)"
+        "--last",
+        metavar="SPAN",
+        help="instead: the last whole day, week (from Monday), or as many days as 7d has; in UTC",
     )
     parser.add_argument(
         "--inventory",
@@ -47,13 +50,15 @@ def add_days(parser: argparse.ArgumentParser) -> None:
 
 def days_of(arguments: argparse.Namespace) -> AskedDays:
     """The days that are meant. Raises UsageError."""
-    from ..fleet.asking import AskedDays
-    from ..fleet.plan import DAY_NS, day_of, start_of
+    from ..fleet.asking import AskedDays, last_days
+    from ..fleet.plan import day_of
 
-    if not 1 <= arguments.days <= 366:
-        raise UsageError(f"invalid number of days {arguments.days}", "1 to 366")
-    until = start_of(day_of(arguments.day, time.time_ns())) + DAY_NS
-    return AskedDays(until - arguments.days * DAY_NS, until)
+    if arguments.last is not None:
+        if arguments.day is not None or arguments.days is not None:
+            raise UsageError("--last excludes --day and --days", "leave them out")
+        return last_days(arguments.last, time.time_ns())
+    days = 1 if arguments.days is None else arguments.days
+    return AskedDays.until_day(day_of(arguments.day or "last", time.time_ns()), days)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -75,8 +80,8 @@ def run(arguments: argparse.Namespace) -> int:
     days = days_of(arguments)
     inventory = read_inventory(Path(arguments.inventory)) if arguments.inventory else set()
     with opened(open_target(arguments.results), days, inventory, arguments.scratch) as found, readable(found.con):
-        for line in found.damaged:
-            say(line)
+        for partition in found.damaged:
+            say(str(partition))
         statements = check(found.con, query)
         if len(statements) != 1:
             raise UsageError("not one statement of SQL", "`mburst fleet ask RESULTS` lists the questions")

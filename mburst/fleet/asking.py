@@ -13,9 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..errors import MburstError
+from ..agent.schedule.reports import last_period
+from ..errors import MburstError, UsageError
 from ..sql import resulting
-from .plan import DAY_NS, HostOf, date_of
+from .plan import DAY_NS, HostOf, date_of, day_of, start_of
 from .results import TABLES, PartitionName, PartitionRecord, list_plans, list_records, read_record
 from .target import FleetTarget, NoSuchObject
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
+MOST_DAYS = 366  # that are asked about at once
 BACK_DAYS = 7  # before the days that are asked about: what they are compared with
 _THREADS = 16
 
@@ -32,6 +34,14 @@ class AskedDays(NamedTuple):
 
     since_ns: int
     until_ns: int
+
+    @classmethod
+    def until_day(cls, date: str, days: int) -> AskedDays:
+        """As many DAYS, of which DATE is the last. Raises UsageError."""
+        if not 1 <= days <= MOST_DAYS:
+            raise UsageError(f"invalid number of days {days}", f"1 to {MOST_DAYS}")
+        until = start_of(date) + DAY_NS
+        return cls(until - days * DAY_NS, until)
 
     @property
     def dates(self) -> list[str]:
@@ -44,14 +54,34 @@ class AskedDays(NamedTuple):
         return [date_of(at) for at in range(self.since_ns - BACK_DAYS * DAY_NS, self.until_ns, DAY_NS)]
 
 
+class DamagedPartition(NamedTuple):
+    """A partition that is left out, and a line that says why."""
+
+    name: PartitionName
+    reason: str
+
+    def __str__(self) -> str:
+        return self.reason
+
+
 class FleetDatabase(NamedTuple):
     """A database, and what it is over: `records` of the partitions that are read, those of the days before included;
-    `undetected` partitions of the days that are asked about; `damaged`, a line for each partition that is left out."""
+    `undetected` partitions of the days that are asked about; `damaged`, the partitions that are left out."""
 
     con: duckdb.DuckDBPyConnection
     records: list[PartitionRecord]
     undetected: list[PartitionName]
-    damaged: list[str]
+    damaged: list[DamagedPartition]
+
+
+def last_days(span: str, now_ns: int) -> AskedDays:
+    """The last whole days (UTC): `day`, `week` (from Monday), or their number: `7d`. Raises UsageError."""
+    if span in ("day", "week"):
+        period = last_period(span, now_ns)
+        return AskedDays(period.since_ns, period.until_ns)
+    if not (span.endswith("d") and span[:-1].isascii() and span[:-1].isdigit() and len(span) < 5):
+        raise UsageError(f"invalid --last {span!r}", "examples: day, week, 7d")
+    return AskedDays.until_day(day_of("last", now_ns), int(span[:-1]))
 
 
 @contextmanager
@@ -80,7 +110,11 @@ def opened(
         divided = {(record.date, record.rack) for record, _ in sound if record.host is not None}
         con = resulting.connect(tables, (days.since_ns, days.until_ns), _table(inventory), divided)
         with con:
-            damaged = [of for of in found if isinstance(of, str)]
+            damaged = [
+                DamagedPartition(record.name, of)
+                for record, of in zip(records, found, strict=True)
+                if isinstance(of, str)
+            ]
             yield FleetDatabase(con, [record for record, _ in sound], undetected, damaged)
 
 

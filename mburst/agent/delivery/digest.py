@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from ... import files
 from ...dashboards.common.page import render
-from ...dashboards.common.words import count
+from ...dashboards.common.words import count, moment
 from ...dashboards.rack import page
 from ...dashboards.rack import words as rack_words
 from ...names import short, shown
@@ -123,7 +123,7 @@ class Digest:
             if not inbound:
                 continue
             slots = range(len(inbound[0][1]))
-            labels = [rack_words.moment((facts["first_slot"] + i) * facts["slot_ns"])[5:] for i in slots]
+            labels = [moment((facts["first_slot"] + i) * facts["slot_ns"])[5:] for i in slots]
             if len(self.entries) == 1:
                 rows += [
                     (shown(f"{lane['host']} {lane['interface']}"), [_share([cell]) for cell in cells])

@@ -139,7 +139,8 @@ def _line(entry: dict[str, Any]) -> dict[str, Any]:
 
 def sentence(line: dict[str, Any]) -> str:
     """A failure in a sentence."""
-    from ...dashboards.rack.words import moment, period
+    from ...dashboards.common.words import moment
+    from ...dashboards.rack.words import period
 
     verb = "was not delivered" if line["state"] == FAILED else "may not have been delivered"
     return (

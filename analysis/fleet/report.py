@@ -1,0 +1,213 @@
+"""A fleet, and each of its racks, over some whole days: what a report shows. All of it is asked of a database over
+results (sql/resulting.py); nothing is read but its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from ...sql import questions, resulting
+from ...sql.damage import readable
+from ...sql.named import set_variables
+from ..bursts.find import BurstDefinition
+from .answers import HOURS, BurstAnswers, Row, WorstRows, answers, asked, worst
+
+if TYPE_CHECKING:
+    import duckdb
+
+RACKS, HOSTS, LACKING = 30, 60, 30  # most rows of pictures and of what has not arrived
+HOUR_NS, DAY_NS = 3600 * 10**9, 86_400 * 10**9
+SLOTS = ((62 * DAY_NS, 7 * DAY_NS), (8 * DAY_NS, DAY_NS))  # beyond this length, slots of that; else of an hour
+
+
+@dataclass(frozen=True)
+class LackingPart:
+    """What there is no result of: a partition of a rack, in words."""
+
+    rack: str
+    text: str
+
+
+@dataclass(frozen=True)
+class FleetPeriod:
+    """Whole days (UTC) in Unix ns, and the DEFINITION of all bursts. What is missing: DATES without any result,
+    partitions that were not detected (UNDETECTED), and those whose files are DAMAGED, of the days before that are
+    compared with, too."""
+
+    since_ns: int
+    until_ns: int
+    definition: BurstDefinition
+    dates: list[str] = field(default_factory=list)
+    undetected: list[LackingPart] = field(default_factory=list)
+    damaged: list[LackingPart] = field(default_factory=list)
+
+    @property
+    def slot_ns(self) -> int:
+        """The length of a slot of its pictures."""
+        length = self.until_ns - self.since_ns
+        return next((slot for beyond, slot in SLOTS if length > beyond), HOUR_NS)
+
+    @property
+    def slots(self) -> int:
+        """How many there are; the last one may end later."""
+        return -((self.since_ns - self.until_ns) // self.slot_ns)
+
+    def of_rack(self, rack: str) -> FleetPeriod:
+        """The same, with what is missing of RACK alone."""
+        undetected, damaged = (
+            [part for part in parts if part.rack == rack] for parts in (self.undetected, self.damaged)
+        )
+        return replace(self, undetected=undetected, damaged=damaged)
+
+
+@dataclass(frozen=True)
+class SlotLine:
+    """Bursts that a host, a rack or all receive, and for how long it was recorded, in each slot."""
+
+    name: str
+    bursts: list[int]
+    recorded_ns: list[int]
+
+
+@dataclass(frozen=True)
+class RackSums:
+    """A rack: question 1 over all days (hosts are counted for each day; the least complete one counts for the rest),
+    what its hosts received, and for how long (ns) how many of its hosts were in a burst at once (question 8)."""
+
+    rack: str
+    hosts_expected: int = 0
+    hosts_recorded: int = 0
+    recorded_share: float = 0.0
+    losing_share: float | None = None
+    behind_ns: int = 0
+    missing: int = 0
+    hosts: int = 0
+    bursting_hosts: int = 0
+    bursts: int = 0
+    burst_ns: int = 0
+    recorded_ns: int = 0
+    retransmits: int = 0
+    wire_bytes: int = 0
+    known_ns: int = 0
+    shared_ns: int = 0
+    most_at_once: int | None = None
+
+    @property
+    def burst_share(self) -> float:
+        """Of recorded time."""
+        return self.burst_ns / self.recorded_ns if self.recorded_ns else 0.0
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing of it is missing."""
+        return not self.behind_ns and not self.missing and self.hosts_recorded == self.hosts_expected
+
+
+@dataclass(frozen=True)
+class FleetFigures:
+    """A fleet. racks: all, the worst first; lines: of all of them together and of the worst, by slots."""
+
+    period: FleetPeriod
+    racks: list[RackSums]
+    lines: list[SlotLine]
+    answers: BurstAnswers
+
+
+@dataclass(frozen=True)
+class FleetRackFigures:
+    """A rack of a fleet. lines: its worst hosts by slots, of `hosts` that were recorded; hours: question 10, the hours
+    of most bursts in their order; lacking: what has not arrived, by host or as a reason."""
+
+    period: FleetPeriod
+    sums: RackSums
+    lines: list[SlotLine]
+    hosts: int
+    hours: WorstRows
+    lacking: WorstRows
+    answers: BurstAnswers
+
+
+def gather_fleet(con: duckdb.DuckDBPyConnection, period: FleetPeriod, racks_of_results: Iterable[str]) -> FleetFigures:
+    """The whole fleet, with the RACKS_OF_RESULTS whether they recorded anything or not. Raises MburstError."""
+    with readable(con):
+        racks = _racks(con, racks_of_results)
+        chosen = [rack.rack for rack in racks[:RACKS] if rack.recorded_ns]
+        slots = _slots(con, period)
+        sums = "slot_ns, sum(bursts) AS bursts, sum(recorded_ns) AS recorded_ns"
+        total = f"SELECT '' AS name, {sums} FROM ({slots}) GROUP BY ALL"
+        each = f"SELECT rack AS name, {sums} FROM ({slots}) WHERE list_contains($1, rack) GROUP BY ALL"
+        lines = [*_lines(asked(con, total), [""], period), *_lines(asked(con, each, chosen), chosen, period)]
+        return FleetFigures(period, racks, lines, answers(con))
+
+
+def gather_rack(con: duckdb.DuckDBPyConnection, period: FleetPeriod, sums: RackSums) -> FleetRackFigures:
+    """One rack that has results. Raises MburstError."""
+    with readable(con), resulting.of_rack(con, sums.rack):
+        found = answers(con)
+        slots = _slots(con, period)
+        names = [
+            row["host"]
+            for row in asked(con, f"SELECT host, sum(bursts) AS n FROM ({slots}) GROUP BY host ORDER BY n DESC, host")
+        ]
+        rows = asked(
+            con,
+            f"SELECT host AS name, slot_ns, bursts, recorded_ns FROM ({slots}) WHERE list_contains($1, host)",
+            names[:HOSTS],
+        )
+        hours = worst(con, f"({questions.text('hours_of_day')})", "bursts_per_h DESC, hour_ns", HOURS)
+        hours.rows.sort(key=lambda row: int(row["hour_ns"]))
+        lacking = (
+            "(SELECT day_ns, host, behind_ns, reason FROM incomplete CROSS JOIN asked "
+            "WHERE day_ns >= since_ns AND day_ns < until_ns)"
+        )
+        missing = worst(con, lacking, "host IS NULL, behind_ns DESC NULLS FIRST, host, day_ns, reason", LACKING)
+        return FleetRackFigures(
+            period.of_rack(sums.rack),
+            sums,
+            list(_lines(rows, names[:HOSTS], period)),
+            len(names),
+            hours,
+            missing,
+            found,
+        )
+
+
+def _racks(con: duckdb.DuckDBPyConnection, racks_of_results: Iterable[str]) -> list[RackSums]:
+    """All racks: of most time in bursts first."""
+    covered = asked(
+        con,
+        f"""SELECT rack, CAST(sum(hosts_expected) AS BIGINT) AS hosts_expected,
+                CAST(sum(hosts_recorded) AS BIGINT) AS hosts_recorded,
+                coalesce(sum(recorded_share * hosts_expected) / nullif(sum(hosts_expected), 0), 0e0) AS recorded_share,
+                max(losing_share) AS losing_share, max(behind_ns) AS behind_ns, CAST(sum(missing) AS BIGINT) AS missing
+            FROM ({questions.text("coverage")}) GROUP BY rack""",
+    )
+    shared = asked(
+        con,
+        f"""SELECT rack, CAST(sum(ns) AS BIGINT) AS known_ns,
+                CAST(coalesce(sum(ns) FILTER (hosts_at_once >= 2), 0) AS BIGINT) AS shared_ns,
+                max(hosts_at_once) AS most_at_once
+            FROM ({questions.text("contention")}) GROUP BY rack""",
+    )
+    found: dict[str, Row] = {rack: {"rack": rack} for rack in racks_of_results}
+    for row in [*covered, *asked(con, questions.for_report("racks")), *shared]:
+        found.setdefault(row["rack"], {}).update(row)
+    racks = [RackSums(**row) for row in found.values()]
+    return sorted(racks, key=lambda rack: (-rack.burst_share, -rack.bursts, not rack.recorded_ns, rack.rack))
+
+
+def _slots(con: duckdb.DuckDBPyConnection, period: FleetPeriod) -> str:
+    """What to ask for slots of the period's length."""
+    set_variables(con, slot_ns=period.slot_ns)
+    return questions.for_report("slots")
+
+
+def _lines(rows: Iterable[Row], names: Iterable[str], period: FleetPeriod) -> Iterator[SlotLine]:
+    """A line for each of NAMES, of the rows of that name."""
+    lines = {name: SlotLine(name, [0] * period.slots, [0] * period.slots) for name in names}
+    for row in rows:
+        slot = (row["slot_ns"] - period.since_ns) // period.slot_ns
+        lines[row["name"]].bursts[slot] += int(row["bursts"])
+        lines[row["name"]].recorded_ns[slot] += int(row["recorded_ns"])
+    yield from lines.values()

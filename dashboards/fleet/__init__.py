@@ -1,0 +1,1 @@
+"""The report of a fleet: a page for all racks, and one for each."""

@@ -1,0 +1,125 @@
+"""Pictures of a fleet's report, which templates draw as SVG."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from ...analysis.fleet.answers import BurstAnswers
+from ...analysis.fleet.report import FleetPeriod, SlotLine
+from ...units import format_duration
+from ..common import curves, heatmap
+from ..common.blocks import Paragraph
+from ..common.words import count, long, moment
+from .words import at_once_ns, class_name
+
+HOUR_NS = 3600 * 10**9
+LADDER, STEPS = (1, 3), 7  # bursts an hour from which a slot has its shade: 1, 3, 10, 30, …
+X_TICKS = 10
+Y_TICKS = (1, 10**3, 10**6, 10**9, 60 * 10**9, HOUR_NS, 48 * HOUR_NS, 4800 * HOUR_NS)
+
+
+def over_time(
+    lines: Sequence[SlotLine], period: FleetPeriod, who: str, links: Mapping[str, str], names: Mapping[str, str]
+) -> heatmap.Heatmap:
+    """LINES of racks or hosts (WHO) by time: bursts for each recorded hour. NAMES are shown in place of others."""
+    axis, steps = heatmap.SlotAxis(period.since_ns, period.slot_ns, period.slots), rates(lines)
+    words = heatmap.HeatWords(
+        f"Bursts an hour of {count(len(lines), who)} in {period.slots} slots of time; the tables have the sums.",
+        f"Bursts by {who} and time",
+        "Bursts received an hour, from",
+    )
+    return heatmap.heatmap(
+        words,
+        [*(f"{step:,g}" for step in steps[:-1]), "fewer"],
+        axis,
+        [_line(line, axis, names.get(line.name, line.name), links.get(line.name, ""), steps) for line in lines],
+    )
+
+
+def rates(lines: Sequence[SlotLine]) -> list[float]:
+    """The steps of shade, the largest first: bursts an hour. The last is 0; the first is at most the largest rate."""
+    found = [
+        bursts * HOUR_NS / recorded_ns
+        for line in lines
+        for bursts, recorded_ns in zip(line.bursts, line.recorded_ns, strict=True)
+        if bursts and recorded_ns
+    ]
+    ladder = [step * 10.0**power for power in range(-6, 16) for step in LADDER]
+    below = [step for step in ladder if step <= max(found, default=1.0)]
+    return [*reversed(below[-(STEPS - 1) :]), 0.0]
+
+
+def _line(line: SlotLine, axis: heatmap.SlotAxis, name: str, href: str, steps: Sequence[float]) -> heatmap.HeatLine:
+    shades = []
+    for slot, (bursts, recorded_ns) in enumerate(zip(line.bursts, line.recorded_ns, strict=True)):
+        where = f"{name}, {moment(axis.start_of(slot))}"
+        if not recorded_ns:
+            shades.append(heatmap.SlotShade(heatmap.UNSEEN, f"{where}: not recorded"))
+        elif not bursts:
+            shades.append(heatmap.SlotShade(None, ""))
+        else:
+            rate = bursts * HOUR_NS / recorded_ns
+            step = next(i for i, least in enumerate(steps) if rate >= least)
+            text = f"{where}: {count(bursts, 'burst')} in {long(recorded_ns)}, {rate:,.3g} an hour"
+            shades.append(heatmap.SlotShade(step, text))
+    return heatmap.HeatLine(name, shades, href)
+
+
+def durations(answers: BurstAnswers) -> curves.StepCurve | Paragraph:
+    """The curves of the classes of most bursts."""
+    if not answers.curves:
+        return Paragraph("No burst was received.")
+    found = [
+        curves.DurationShares(f"{class_name(curve.of_class)} ({curve.bursts:,})", curve.durations_ns, curve.shares)
+        for curve in answers.curves
+    ]
+    return curves.of_durations("Share of bursts that last at most so long", found, _quantiles(answers))
+
+
+def _quantiles(answers: BurstAnswers) -> list[tuple[str, str]]:
+    """Of the only class, else of which classes there is a curve."""
+    shown = len(answers.curves)
+    if answers.received_classes > 1:
+        return [
+            ("classes", f"{shown:,} of {answers.received_classes:,}, with most bursts"),
+            ("n", f"{answers.bursts:,}"),
+        ]
+    of_class = answers.curves[0].of_class
+    rows = [row for row in answers.classes.rows if all(row[name] == value for name, value in of_class.items())]
+    found = [(name, row[f"{name}_ns"]) for row in rows for name in ("p50", "p90", "p99", "longest")]
+    return [("n", f"{answers.bursts:,}")] + [
+        (name, format_duration(value)) for name, value in found if value is not None
+    ]
+
+
+def at_once(answers: BurstAnswers) -> curves.StepCurve | Paragraph:
+    """For how long at least how many hosts of a rack were in a burst at once, on a logarithmic axis."""
+    most = max((row["hosts_at_once"] for row in answers.at_once), default=0)
+    if not answers.at_once:
+        return Paragraph("It is not known when hosts of a rack were recorded together.")
+    if not most:
+        return Paragraph("No host was receiving a burst.")
+    times = [at_once_ns(answers, hosts) for hosts in range(most + 1)]
+    low, high = math.log10(times[-1] / 2), math.log10(times[0])
+
+    def x(hosts: float) -> float:
+        return curves.LEFT + hosts / most * (curves.RIGHT - curves.LEFT)
+
+    def y(ns: float) -> float:
+        return curves.BOTTOM - (math.log10(ns) - low) / (high - low) * (curves.BOTTOM - curves.TOP)
+
+    path = f"M{curves.LEFT},{y(times[1]):.1f}"
+    path += "".join(f"V{y(ns):.1f}H{x(hosts):.1f}" for hosts, ns in enumerate(times) if hosts)
+    every = max(1, math.ceil(most / X_TICKS))
+    return curves.StepCurve(
+        "For how long at least so many hosts of a rack were in a burst at once, on a logarithmic axis",
+        [(y(ns), long(ns)) for ns in Y_TICKS if low <= math.log10(ns) <= high],
+        [(x(hosts - 0.5), f"≥ {hosts}") for hosts in range(1, most + 1, every)],
+        [curves.CurveLine("line", path, "")],
+        [
+            ("recorded", long(times[0])),
+            *((f"≥ {hosts}", long(times[hosts])) for hosts in (1, 2, 4, 8) if hosts <= most),
+            ("most", count(most, "host")),
+        ],
+    )

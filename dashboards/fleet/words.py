@@ -1,0 +1,225 @@
+"""A fleet's report in words: what happened, and what to know before the figures are believed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+from ...analysis.fleet.answers import BurstAnswers, Row
+from ...analysis.fleet.report import DAY_NS, FleetFigures, FleetPeriod, FleetRackFigures, RackSums
+from ...analysis.partition.detect import AFTER_NS
+from ...units import format_duration, format_rate, format_share
+from ..common.words import DIRECTIONS, GOOD, NOTE, WARNING, Statement, count, date, definitions, long
+
+NAMED = 20  # partitions and dates that a statement names
+FEW_LOSING = 0.001  # of the bins of a rack: a share from which dropped packets are a warning
+WHOLE = 0.995  # of the time of expected hosts: a share from which it is not stated that they recorded less
+AFTER = format_duration(AFTER_NS)
+Tile = tuple[str, str, str]
+
+
+def days(period: FleetPeriod) -> str:
+    """ "Friday 2026-11-20, UTC", or the first day and the last one."""
+    if period.until_ns - period.since_ns == DAY_NS:
+        return f"{datetime.fromtimestamp(period.since_ns // 10**9, UTC):%A %Y-%m-%d}, UTC"
+    number = (period.until_ns - period.since_ns) // DAY_NS
+    return f"{date(period.since_ns)} to {date(period.until_ns - 1)}, {number} days, UTC"
+
+
+def class_name(of_class: Row) -> str:
+    """ "cache, inbound, 25 Gb/s, bins of 1 ms": what durations and gaps are counted by."""
+    direction = DIRECTIONS.get(of_class["direction"], of_class["direction"])
+    speeds = f"{format_rate(of_class['link_bps'])}, bins of {format_duration(of_class['bin_ns'])}"
+    return ", ".join(part for part in (of_class["service"], direction, speeds) if part)
+
+
+def range_name(least: int, following: int | None, unit: str = "") -> str:
+    """The whole numbers from LEAST to before FOLLOWING (None: and more)."""
+    if following is None:
+        return f"{least} {unit}and more".replace("  ", " ") if unit else f"{least} and more"
+    return f"{least}" if following == least + 1 else f"{least} – {following - 1}"
+
+
+def at_once_ns(answers: BurstAnswers, hosts: int) -> int:
+    """For how long racks had HOSTS or more in a burst at once; for 0: for how long that is known."""
+    return sum(row["ns"] for row in answers.at_once if row["hosts_at_once"] >= hosts)
+
+
+def lossy(answers: BurstAnswers) -> tuple[int, int]:
+    """Bursts with retransmissions in them or after them, and all that were received."""
+    return sum(row["lossy"] for row in answers.loss), sum(row["bursts"] for row in answers.loss)
+
+
+def total(racks: Sequence[RackSums]) -> RackSums:
+    """The sums of all racks that add up."""
+    names = ("hosts_expected", "hosts_recorded", "hosts", "bursting_hosts", "bursts", "burst_ns", "recorded_ns")
+    return RackSums("", **{name: sum(getattr(rack, name) for rack in racks) for name in names})
+
+
+def verdict(sums: RackSums, answers: BurstAnswers, where: str = "") -> str:
+    """A fleet or a rack in a few sentences."""
+    if not sums.recorded_ns:
+        return "Nothing was recorded in this time."
+    if not sums.bursts:
+        return f"No burst reached any of the {count(sums.hosts, 'host')} recorded{where}."
+    parts = [
+        f"{sums.bursting_hosts:,} of {count(sums.hosts, 'host')}{where} received {count(sums.bursts, 'burst')}, "
+        f"{format_share(sums.burst_share)} of the time that was recorded"
+    ]
+    if shared := at_once_ns(answers, 2):
+        parts.append(f"Two or more hosts of a rack were in a burst at once for {long(shared)}")
+    losing, of = lossy(answers)
+    parts.append(
+        f"{losing:,} of {of:,} bursts have retransmissions in them or soon after"
+        if losing
+        else "No burst has retransmissions in it or soon after"
+    )
+    return ". ".join(parts) + "."
+
+
+def tiles(sums: RackSums, answers: BurstAnswers, recorded_share: float, several: bool) -> list[Tile]:
+    """The numbers above the pictures."""
+    known, (losing, of) = at_once_ns(answers, 0), lossy(answers)
+    most = max((row["hosts_at_once"] for row in answers.at_once), default=0)
+    return [
+        ("Bursts received", f"{sums.bursts:,}", f"by {count(sums.bursting_hosts, 'host')}"),
+        ("Time in bursts", format_share(sums.burst_share), f"of {long(sums.recorded_ns)} recorded"),
+        ("Longest burst", "–" if answers.longest_ns is None else format_duration(answers.longest_ns), "received"),
+        (
+            "Two or more at once",
+            long(at_once_ns(answers, 2)) if known else "–",
+            f"of {long(known)}; at most {count(most, 'host')}" if known else "not known",
+        ),
+        ("Bursts with loss", format_share(losing / of) if of else "–", f"{losing:,} of {of:,}"),
+        (
+            "Recorded",
+            format_share(recorded_share),
+            f"{sums.hosts_recorded:,} of {count(sums.hosts_expected, 'host')}" + (" a day, summed" if several else ""),
+        ),
+    ]
+
+
+def recorded_share(racks: Sequence[RackSums]) -> float:
+    """Recorded time of all expected hosts."""
+    expected = sum(rack.hosts_expected for rack in racks)
+    return sum(rack.recorded_share * rack.hosts_expected for rack in racks) / expected if expected else 0.0
+
+
+def statements(figures: FleetFigures) -> list[Statement]:
+    """What to know of a fleet before the figures are believed."""
+    lacking = [rack for rack in figures.racks if not rack.is_complete]
+    found = [*_missing(figures.period)]
+    if lacking:
+        found.append(
+            Statement(
+                WARNING,
+                f"{len(lacking):,} of {count(len(figures.racks), 'rack')} incomplete",
+                f"{_lacking(lacking)} The table of incomplete racks names them. Counts are lower bounds.",
+            )
+        )
+    losing = [rack for rack in figures.racks if rack.losing_share]
+    if losing:
+        worst = max(losing, key=lambda rack: rack.losing_share or 0)
+        found.append(_losing(worst, f"{count(len(losing), 'rack')} lost packets", f", of rack {worst.rack}"))
+    return [*(found or [_complete()]), *_partly(recorded_share(figures.racks))]
+
+
+def rack_statements(figures: FleetRackFigures) -> list[Statement]:
+    """What to know of a rack before the figures are believed."""
+    found, sums = [*_missing(figures.period)], figures.sums
+    if not sums.recorded_ns:
+        found.append(Statement(NOTE, "Nothing was recorded", "No host of this rack recorded what it receives."))
+    if not sums.is_complete:
+        found.append(Statement(WARNING, "The rack is incomplete", f"{_lacking([sums])} Counts are lower bounds."))
+    if sums.losing_share:
+        found.append(_losing(sums, "Packets were dropped before they were counted", ""))
+    return [*(found or [_complete()]), *_partly(sums.recorded_share)]
+
+
+def _partly(share: float) -> Iterator[Statement]:
+    """Where hosts were recorded for less than the whole time."""
+    if share < WHOLE:
+        yield Statement(
+            NOTE,
+            "Not all of the time was recorded",
+            f"Expected hosts were recorded for {format_share(share)} of it. Shares and rates are of recorded time.",
+        )
+
+
+def _lacking(racks: Sequence[RackSums]) -> str:
+    """What is missing of incomplete racks."""
+    silent = sum(rack.hosts_expected - rack.hosts_recorded for rack in racks)
+    behind_ns, missing = max(rack.behind_ns for rack in racks), sum(rack.missing for rack in racks)
+    parts = [
+        *([f"{count(silent, 'expected host')} recorded nothing"] if silent else []),
+        *([f"of the host that is furthest behind, {long(behind_ns)} have not arrived"] if behind_ns else []),
+        *([f"{count(missing, 'file')} or tables could not be shipped"] if missing else []),
+    ]
+    text = "; ".join(parts) + "."
+    return text[0].upper() + text[1:]
+
+
+def _complete() -> Statement:
+    return Statement(
+        GOOD,
+        "All has arrived",
+        "Of every expected host; every file is sound, and no packet was dropped before it was counted.",
+    )
+
+
+def _losing(worst: RackSums, head: str, where: str) -> Statement:
+    share = worst.losing_share or 0.0
+    return Statement(
+        WARNING if share >= FEW_LOSING else NOTE,
+        head,
+        f"Packets were dropped in up to {format_share(share)} of the bins{where}. Their counts are lower bounds.",
+    )
+
+
+def _missing(period: FleetPeriod) -> Iterator[Statement]:
+    if period.damaged:
+        texts = [part.text for part in period.damaged]
+        yield Statement(WARNING, f"{count(len(texts), 'partition')} damaged and left out", _named(texts))
+    if period.undetected:
+        texts = [part.text for part in period.undetected]
+        yield Statement(
+            WARNING,
+            f"{count(len(texts), 'partition')} not detected",
+            f"{_named(texts)} `mburst fleet detect` detects them.",
+        )
+    if period.dates:
+        yield Statement(WARNING, f"No results of {count(len(period.dates), 'day')}", _named(period.dates))
+
+
+def _named(texts: Sequence[str]) -> str:
+    more = f"; and {len(texts) - NAMED:,} more" if len(texts) > NAMED else ""
+    return "; ".join(texts[:NAMED]) + more + "."
+
+
+def meanings(figures: FleetFigures | FleetRackFigures) -> list[tuple[str, str]]:
+    """What the words of the page mean: (word, meaning)."""
+    widths = {row["bin_ns"] for row in figures.answers.classes.rows}
+    shared = definitions(figures.period.definition, next(iter(widths)) if len(widths) == 1 else None)
+    return [entry for entry in shared if entry[0] in ("Utilization", "Burst", "Fan-in", "Quantiles")] + [
+        ("Time in bursts", "of the recorded time of interfaces, inbound. A burst counts where it begins, whole."),
+        (
+            "KS distance",
+            "of the gaps between bursts of a recording from an exponential distribution, which they have where bursts "
+            "come independently of each other; p is an upper bound of its probability then.",
+        ),
+        (
+            "Hot",
+            "a bin at or above the threshold. Listed is how many bins are hot after a hot bin, and after another one.",
+        ),
+        ("At once", "hosts of one rack that were receiving a burst at the same time."),
+        (
+            "Lossy",
+            f"of a burst: retransmissions were seen in it, or in the {AFTER} after it and before the next one. "
+            "The 95 % interval is Wilson's, as if bursts were independent of each other.",
+        ),
+        (
+            "Recorded",
+            "hosts of the inventory, and those that recorded or have ever shipped and are behind, are expected. "
+            "Of several interfaces of a host, the one recorded for longest counts.",
+        ),
+    ]

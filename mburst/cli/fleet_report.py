@@ -1,0 +1,63 @@
+"""`mburst fleet report`: a page for a fleet, and one for each of its racks."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from .. import interrupting
+from ..names import print_lines, say
+from .fleet_ask import add_days, days_of
+
+DESCRIPTION = """Write a report of the results of `mburst fleet detect`: one HTML page for the fleet (who receives
+bursts, when, how long, with whom at once, and what is lost), one for each rack, and the same facts as JSON. Each file
+is verified by its SHA-256 before it is read; what is damaged is named and left out, and what has not arrived or was not
+detected is stated. The same results give the same files. Exit code 0: nothing is damaged or undetected; 1: something
+is."""
+EVERY = 100  # racks between two lines of progress
+
+
+def add_parser(questions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the question."""
+    parser = questions.add_parser("report", help="pages for the fleet and for each rack", description=DESCRIPTION)
+    parser.add_argument("results", metavar="RESULTS", help="bucket or folder that `mburst fleet detect` wrote")
+    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="folder for it; made where missing")
+    add_days(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Gather, draw, write, and name the files."""
+    with interrupting.interruptible():
+        return _run(arguments)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from ..fleet.asking import opened
+    from ..fleet.plan import read_inventory
+    from ..fleet.reporting import write_report
+    from ..fleet.target import open_target
+
+    days = days_of(arguments)
+    inventory = read_inventory(Path(arguments.inventory)) if arguments.inventory else set()
+    results, folder = open_target(arguments.results), Path(arguments.output)
+    with opened(results, days, inventory, arguments.scratch) as found:
+        for partition in found.damaged:
+            say(str(partition))
+        written = write_report(results, days, found, folder, _progress)
+        for line in written.lacks:
+            say(line)
+        print_lines(
+            f"report: {written.page}", f"facts: {written.facts}", f"racks: {written.racks:,} in {_folder(written.page)}"
+        )
+    return 1 if found.damaged or found.undetected else 0
+
+
+def _folder(page: Path) -> Path:
+    """That of the pages of racks."""
+    return page.with_suffix("")
+
+
+def _progress(done: int, total: int) -> None:
+    if done % EVERY == 0 and done < total:
+        say(f"{done:,} of {total:,} racks")

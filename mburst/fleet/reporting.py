@@ -1,0 +1,54 @@
+"""The report of a fleet: a page for each rack that has results, and one for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from ..analysis.fleet.report import FleetPeriod, LackingPart, gather_fleet, gather_rack
+from ..dashboards.fleet import page
+from .asking import AskedDays, FleetDatabase
+from .results import definition_of
+from .target import FleetTarget
+
+
+class WrittenFleet(NamedTuple):
+    """What was written: the page of the fleet, its facts, and how many racks have a page. `lacks`: what there is no
+    result of, a line each."""
+
+    page: Path
+    facts: Path
+    racks: int
+    lacks: list[str]
+
+
+def write_report(
+    results: FleetTarget, days: AskedDays, found: FleetDatabase, folder: Path, progress: Callable[[int, int], None]
+) -> WrittenFleet:
+    """Write all pages into FOLDER, that of the fleet last. PROGRESS hears of how many racks are done, and of how many.
+    Raises MburstError, and UsageError where RESULTS are none."""
+    period = _period(results, days, found)
+    dates = {*days.dates}
+    with_results = {record.rack for record in found.records if record.date in dates}
+    figures = gather_fleet(found.con, period, with_results)
+    racks = [sums for sums in figures.racks if sums.rack in with_results]
+    for number, sums in enumerate(racks, 1):
+        page.write_rack(gather_rack(found.con, period, sums), folder)
+        progress(number, len(racks))
+    written = page.write_fleet(figures, folder, [sums.rack for sums in racks])
+    lacks = [*(part.text for part in period.undetected), *(f"no results of {date}" for date in period.dates)]
+    return WrittenFleet(*written, len(racks), lacks)
+
+
+def _period(results: FleetTarget, days: AskedDays, found: FleetDatabase) -> FleetPeriod:
+    there = {record.date for record in found.records} | {name.date for name in found.undetected}
+    there |= {partition.name.date for partition in found.damaged}
+    return FleetPeriod(
+        days.since_ns,
+        days.until_ns,
+        definition_of(results),
+        [date for date in days.dates if date not in there],
+        [LackingPart(name.rack, f"{name}: not detected") for name in found.undetected],
+        [LackingPart(partition.name.rack, partition.reason) for partition in found.damaged],
+    )

@@ -1,0 +1,298 @@
+"""`mburst fleet report`: each figure of its pages is what the questions answer, over real results."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import time
+from urllib.parse import unquote
+
+import pyarrow.parquet as pq
+import pytest
+from fleetlib import DATES, HOSTS, START, detected, filled, shipped
+from fleettables import INVENTORY, arrow, tables
+from hostile import HOSTILE
+from racklib import DAY, HOUR, fill
+
+from mburst.__main__ import main
+from mburst.analysis.bursts.find import BurstDefinition
+from mburst.analysis.fleet.report import FleetPeriod, gather_fleet, gather_rack
+from mburst.dashboards.fleet import page, pictures, words
+from mburst.dashboards.fleet import tables as page_tables
+from mburst.fleet.asking import last_days
+from mburst.fleet.plan import read_inventory
+from mburst.fleet.results import PartitionName
+from mburst.sql import StoreFolder, resulting
+
+ATTACK = "</title></style></script><img src=x onerror=a()>\"onload='a()'\x1b[2J\u202e&lt;{{x}}"
+NAMES = [name for name in HOSTILE.values() if "\0" not in name and name not in (".", "..")]
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+    return shipped(filled(folder / "store"), folder / "target")
+
+
+@pytest.fixture(scope="module")
+def done(target, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report-results") / "results"
+    detected(target, folder, *DATES)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def written(done, tmp_path_factory):
+    """The report of two days."""
+    folder = tmp_path_factory.mktemp("report-pages")
+    assert main(["fleet", "report", str(done), "--day", DATES[1], "--days", "2", "-o", str(folder)]) == 0
+    return folder
+
+
+STEM = f"fleet-{DATES[0]}-to-{DATES[1]}"
+
+
+def ask(capfd, results, question, *options):
+    """The rows of an answer: of the two days, unless OPTIONS say otherwise."""
+    capfd.readouterr()
+    days = options or ("--day", DATES[1], "--days", "2")
+    assert main(["fleet", "ask", str(results), question, *days, "--json"]) == 0
+    return json.loads(capfd.readouterr().out)
+
+
+def facts(path):
+    return json.loads(path.with_suffix(".json").read_text("utf-8"))
+
+
+def cells(text, head):
+    """The rows of texts of the tables in the section of that HEAD."""
+    [section] = re.findall(rf"<h2[^>]*>{re.escape(head)}</h2>(.*?)</section>", text, re.DOTALL)
+    rows = re.findall(r"<tr>(.*?)</tr>", section, re.DOTALL)
+    found = [re.findall(r"<td[^>]*>(.*?)</td>", row, re.DOTALL) for row in rows]
+    return [[html.unescape(re.sub(r"<[^>]*>", "", cell)).strip() for cell in row] for row in found if row]
+
+
+def test_there_is_a_page_and_its_facts_for_the_fleet_and_for_each_rack(written):
+    racks = {rack for rack, _ in HOSTS}
+    assert {path.name for path in written.iterdir()} == {STEM, f"{STEM}.html", f"{STEM}.json"}
+    fleet = (written / f"{STEM}.html").read_text("utf-8")
+    links = {html.unescape(link) for link in re.findall(r'href="([^"#]+\.html)"', fleet)}
+    assert {(written / unquote(link)).is_file() for link in links} == {True} and len(links) == len(racks)
+    for link in links:
+        path = written / unquote(link)
+        assert facts(path)["sums"]["rack"] in racks
+        assert f'href="../{STEM}.html"' in path.read_text("utf-8")
+
+
+def test_the_figures_of_the_fleet_are_the_answers(written, done, capfd):
+    found, text = facts(written / STEM), (written / f"{STEM}.html").read_text("utf-8")
+    answers = found["answers"]
+    hosts = ask(capfd, done, "worst_hosts")
+    assert answers["hosts"] == {"rows": hosts, "count": len(hosts)}
+    shown = cells(text, "Hosts")
+    assert [(row[0], row[1]) for row in shown] == [(row["host"], row["rack"]) for row in hosts]
+    assert [float(row[4]) for row in shown] == [pytest.approx(row["bursts_per_h"], rel=5e-3) for row in hosts]
+    assert answers["loss"] == ask(capfd, done, "loss")
+    assert answers["senders"]["rows"] == ask(capfd, done, "aggressors")
+    [curve], durations = answers["curves"], ask(capfd, done, "durations")
+    assert curve["durations_ns"] == [row["duration_ns"] for row in durations]
+    assert curve["shares"] == [row["share"] for row in durations]
+    assert answers["bursts"] == durations[-1]["bursts_at_most"]
+    assert answers["longest_ns"] == durations[-1]["duration_ns"]
+    [group] = answers["classes"]["rows"]
+    [gap], [markov] = ([gap for gap in ask(capfd, done, "gaps") if gap["share"] >= 0.5][:1], ask(capfd, done, "markov"))
+    assert group["p50_gap_ns"] == gap["gap_ns"] and {name: group[name] for name in markov} == markov
+    assert group["p50_ns"] == next(row["duration_ns"] for row in durations if row["share"] >= 0.5)
+    assert group["share_of_bytes"] == ask(capfd, done, "utilization")[0]["share_of_bytes"]
+    times = ask(capfd, done, "contention")
+    assert {row["hosts_at_once"]: row["ns"] for row in answers["at_once"]} == {
+        n: sum(row["ns"] for row in times if row["hosts_at_once"] == n) for n in {row["hosts_at_once"] for row in times}
+    }
+    senders = ask(capfd, done, "fan_in")
+    assert [(row["least"], row["bursts"]) for row in answers["fan_ins"]] == [(2, sum(row["bursts"] for row in senders))]
+
+
+def test_the_racks_of_the_fleet_are_the_answers(written, done, capfd):
+    found, text = facts(written / STEM), (written / f"{STEM}.html").read_text("utf-8")
+    racks = {rack["rack"]: rack for rack in found["racks"]}
+    coverage = ask(capfd, done, "coverage")
+    for name, rack in racks.items():
+        own = [row for row in coverage if row["rack"] == name]
+        assert rack["hosts_expected"] == sum(row["hosts_expected"] for row in own)
+        assert rack["recorded_share"] == pytest.approx(sum(row["recorded_share"] for row in own) / len(own))
+    [alone] = [row for row in ask(capfd, done, "worst_hosts") if row["rack"] == "r2"]  # its only host
+    assert racks["r2"]["burst_ns"] / racks["r2"]["recorded_ns"] == alone["burst_share"]
+    assert racks["r2"]["bursts"] * HOUR / racks["r2"]["recorded_ns"] == pytest.approx(alone["bursts_per_h"])
+    hours = {(row["rack"], row["hour_ns"]): row["bursts_per_h"] for row in ask(capfd, done, "hours_of_day")}
+    lines = {line["name"]: line for line in found["lines"]}
+    rates = {
+        (name, START + slot * HOUR): bursts * HOUR / recorded
+        for name, line in lines.items()
+        for slot, (bursts, recorded) in enumerate(zip(line["bursts"], line["recorded_ns"], strict=True))
+        if recorded and name
+    }
+    assert rates == pytest.approx(hours)
+    bursts = sum(rack["bursts"] for rack in racks.values())
+    assert (
+        sum(lines[""]["bursts"])
+        == bursts
+        == found["answers"]["bursts"]
+        == ask(capfd, done, "SELECT count(*) AS n FROM bursts WHERE direction <> 'out'")[0]["n"]
+    )
+    assert f"4 of 4 hosts in 3 racks received {bursts} bursts" in text
+    assert [row[0] for row in cells(text, "Racks")] == [rack["rack"] for rack in found["racks"]]
+
+
+@pytest.mark.parametrize("split", ["rack", "host"])
+def test_the_figures_of_a_rack_are_the_answers_where_there_is_no_other(target, tmp_path, capfd, split):
+    """Also of a rack that is divided by host."""
+    all_racks, alone = tmp_path / "all", tmp_path / "alone"
+    detected(target, all_racks, DATES[0], split=split)
+    detected(target, alone, DATES[0], rack="r1")
+    assert main(["fleet", "report", str(all_racks), "--day", DATES[0], "-o", str(tmp_path / "out")]) == 0
+    found = facts(tmp_path / "out" / f"fleet-{DATES[0]}" / "r1.html")
+    for name, question in (("hosts", "worst_hosts"), ("senders", "aggressors")):
+        assert found["answers"][name]["rows"] == ask(capfd, alone, question, "--day", DATES[0])
+    assert found["answers"]["loss"] == ask(capfd, alone, "loss", "--day", DATES[0])
+    assert found["hours"]["rows"] == ask(capfd, alone, "hours_of_day", "--day", DATES[0])
+    assert {row["hosts_at_once"] for row in found["answers"]["at_once"]} == {0, 1, 2}
+    assert [line["name"] for line in found["lines"]] == ["a", "b"] and found["hosts"] == 2
+
+
+def test_the_same_results_give_the_same_files(done, tmp_path):
+    for folder in ("x", "y"):
+        assert main(["fleet", "report", str(done), "--day", DATES[0], "-o", str(tmp_path / folder)]) == 0
+    first, second = (
+        {path.relative_to(root): path.read_bytes() for path in root.rglob("*.*ml") if path.is_file()}
+        for root in (tmp_path / "x", tmp_path / "y")
+    )
+    assert len(first) == 4 and first == second
+
+
+def test_a_day_without_bursts(tmp_path):
+    store = StoreFolder.create(tmp_path / "store")
+    fill(store, {"a": []}, rack="r1")
+    fill(store, {"a": []}, start=START + DAY, rack="r1")
+    detected(shipped(store, tmp_path / "target"), tmp_path / "results", DATES[0])
+    assert main(["fleet", "report", str(tmp_path / "results"), "--day", DATES[0], "-o", str(tmp_path / "out")]) == 0
+    for path in (tmp_path / "out" / f"fleet-{DATES[0]}.html", tmp_path / "out" / f"fleet-{DATES[0]}" / "r1.html"):
+        text = path.read_text("utf-8")
+        assert "No burst reached any of the 1 host recorded" in text and "All has arrived" in text
+        assert "No host received a burst." in text and "No host was receiving a burst." in text
+
+
+def test_what_has_no_result_is_stated(target, tmp_path, capfd):
+    results, inventory = tmp_path / "results", tmp_path / "hosts.csv"
+    inventory.write_text("rack,host\nr1,a\nr1,gone\nr9,x\n")
+    detected(target, results, DATES[0], inventory=read_inventory(inventory))
+    (results / PartitionName(DATES[0], "r2", None).record_key).unlink()
+    [path] = (results / "hours" / f"date={DATES[0]}" / "rack=r%20%2F3").glob("*.parquet")
+    path.write_bytes(path.read_bytes()[:-1])
+    options = ("--day", DATES[0], "--days", "3", "--inventory", str(inventory), "-o", str(tmp_path / "out"))
+    assert main(["fleet", "report", str(results), *options]) == 1
+    err = capfd.readouterr().err.splitlines()
+    assert len(err) == 4 and str(path) in err[0] and f"{DATES[0]} rack r2: not detected" in err[1]
+    assert "no results of 2026-11-18" in err[2] and "no results of 2026-11-19" in err[3]
+    fleet = (tmp_path / "out" / f"fleet-2026-11-18-to-{DATES[0]}.html").read_text("utf-8")
+    for line in ("1 partition damaged and left out", "1 partition not detected", "No results of 2 days"):
+        assert line in fleet
+    assert html.escape(str(path), quote=True) in fleet
+    lacking = {row[0].removesuffix(" !"): row[1:4] for row in cells(fleet, "Incomplete racks")}
+    assert lacking["r1"][:1] == ["2 of 3"] and lacking["r1"][2] == "24 h" and lacking["r9"][0].startswith("0 of ")
+    r1 = (tmp_path / "out" / f"fleet-2026-11-18-to-{DATES[0]}" / "r1.html").read_text("utf-8")
+    assert cells(r1, "What has not arrived") == [["gone", DATES[0], "never shipped"]]
+    assert "damaged and left out" not in r1 and "not detected" not in r1, "that is of other racks"
+
+
+def test_hostile_names_are_text_in_pages_and_files(tmp_path):
+    pages = {}
+    for name in ("plain", ATTACK):
+        found = tables(7, racks=1, hosts=2, bursts=30)
+        for rows in found.values():
+            for row in rows:
+                row["rack"] = name
+                row.update({key: f"{row[key]} {name}" for key in ("host", "source", "reason") if row.get(key)})
+        fleet, rack = figures(tmp_path / name[:2].strip("</"), found, name)
+        pages[name] = page.render_fleet(fleet, [name]), page.render_rack(rack)
+        for path in (*page.write_fleet(fleet, tmp_path / "out", [name]), *page.write_rack(rack, tmp_path / "out")):
+            assert path.is_file() and path.resolve().is_relative_to(tmp_path / "out")
+    for plain, hostile in zip(pages["plain"], pages[ATTACK], strict=True):
+        tags = [re.findall(r"<(/?[a-zA-Z]+)", of.partition("</style>")[2]) for of in (plain, hostile)]
+        assert tags[0] == tags[1] and len(tags[0]) > 100
+        assert "\x1b" not in hostile and "\u202e" not in hostile and "<img" not in hostile and "img src=x" in hostile
+    parts = {page.rack_file(name) for name in NAMES}
+    assert len(parts) == len(NAMES) and not [part for part in parts if "/" in part or part.startswith(".")]
+
+
+def figures(folder, found, rack):
+    """A fleet and a rack of rows."""
+    files = {}
+    for table, rows in found.items():
+        (folder / table).mkdir(parents=True)
+        for date in sorted({row["date"] for row in found["hours"]}):
+            path = folder / table / f"{date}.parquet"
+            pq.write_table(arrow(table, [row for row in rows if row["date"] == date]), path)
+            files.setdefault(table, []).append(resulting.ResultFile(path, date, rack))
+    inventory = INVENTORY.empty_table()
+    period = FleetPeriod(START, START + DAY, BurstDefinition())
+    with resulting.connect(files, (START, START + DAY), inventory) as con:
+        fleet = gather_fleet(con, period, [rack])
+        return fleet, gather_rack(con, period, fleet.racks[0])
+
+
+def test_what_many_racks_have_is_cut_and_counted(tmp_path):
+    """A picture of 30 racks, tables of 20, and a link to each of all."""
+    found = tables(3, racks=1, hosts=1, bursts=4)
+    fleet, _ = figures(tmp_path, found, "r1")
+    many = [type(fleet.racks[0])(f"rack-{i:04}", hosts=1, recorded_ns=HOUR, burst_ns=9999 - i) for i in range(1000)]
+    text = page.render_fleet(type(fleet)(fleet.period, many, fleet.lines, fleet.answers), [rack.rack for rack in many])
+    assert "20 of 1,000 racks, by time in bursts; and 980 more" in text and len(text) < 1_000_000
+    assert all(f"/rack-{i:04}.html" in text for i in range(1000)) and len(cells(text, "Racks")) == 20
+
+
+def test_days():
+    now = START + 5 * HOUR  # a Friday
+    assert last_days("day", now) == (START - DAY, START) == last_days("1d", now)
+    assert last_days("7d", now) == (START - 7 * DAY, START)
+    assert last_days("week", now) == (START - 11 * DAY, START - 4 * DAY), "from Monday"
+    assert words.days(FleetPeriod(START, START + DAY, BurstDefinition())) == "Friday 2026-11-20, UTC"
+
+
+def test_the_last_day_is_yesterday(done, capfd, monkeypatch, tmp_path):
+    monkeypatch.setattr(time, "time_ns", lambda: START + DAY + HOUR)
+    assert main(["fleet", "report", str(done), "--last", "day", "-o", str(tmp_path)]) == 0
+    assert capfd.readouterr().out.splitlines()[0] == f"report: {tmp_path}/fleet-{DATES[0]}.html"
+    assert ask(capfd, done, "coverage", "--last", "day") == ask(capfd, done, "coverage", "--day", DATES[0])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--day", "2026-01-01"], "no results of 2026-01-01"),
+        (["--last", "0d"], "invalid number of days 0"),
+        (["--last", "month"], "invalid --last 'month'"),
+        (["--last", "day", "--days", "2"], "--last excludes --day and --days"),
+    ],
+)
+def test_wrong_calls_of_a_report_are_one_line(done, capfd, tmp_path, arguments, message):
+    assert main(["fleet", "report", str(done), *arguments, "-o", str(tmp_path / "out")]) in (1, 2)
+    out, err = capfd.readouterr()
+    assert message in err and err.count("\n") == 1 and not out and not (tmp_path / "out").exists()
+
+
+def test_slots_are_longer_for_more_days():
+    periods = [FleetPeriod(0, days * DAY, BurstDefinition()) for days in (1, 8, 9, 62, 63, 366)]
+    slots = [(of.slot_ns // HOUR, of.slots) for of in periods]
+    assert slots == [(1, 24), (1, 192), (24, 9), (24, 62), (168, 9), (168, 53)]
+
+
+def test_classes_have_names():
+    assert [page_tables.class_text("length_class", ns) for ns in (0, 10**5, 10**8)] == [
+        "below 100 µs",
+        "100 µs – 1 ms",
+        "100 ms and longer",
+    ]
+    fan_ins = [page_tables.class_text("fan_in_class", n) for n in (0, 1, 2, 64)]
+    assert fan_ins == ["not known", "1", "2 – 3", "64 and more"]
+    assert pictures.rates([]) and pictures.rates([])[-1] == 0
