@@ -46,7 +46,7 @@ class Watched:
         assert self.set_off == [] and all(url.startswith((own, "data:", "blob:")) for url in self.requests)
         assert self.page.evaluate(SEEN) == []
         links = self.page.evaluate(LINKS)
-        assert all(link.startswith(("#", "index.html", "rack-")) for link in links), links
+        assert all(link.startswith(("#", "index.html", "rack-", "fleet-", "../fleet-")) for link in links), links
         made_by_names = "img:not([src^='data:']), body iframe, body form, [onerror], [onload], [onmouseover]"
         assert self.page.locator(made_by_names).count() == 0
 

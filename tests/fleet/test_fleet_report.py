@@ -8,24 +8,23 @@ import re
 import time
 from urllib.parse import unquote
 
-import pyarrow.parquet as pq
 import pytest
 from fleetlib import DATES, HOSTS, START, detected, filled, shipped
-from fleettables import INVENTORY, arrow, tables
+from fleettables import tables
 from hostile import HOSTILE
+from pagelib import ATTACK, fleet_figures, named
 from racklib import DAY, HOUR, fill
 
 from mburst.__main__ import main
 from mburst.analysis.bursts.find import BurstDefinition
-from mburst.analysis.fleet.report import FleetPeriod, gather_fleet, gather_rack
+from mburst.analysis.fleet.report import FleetPeriod
 from mburst.dashboards.fleet import page, pictures, words
 from mburst.dashboards.fleet import tables as page_tables
 from mburst.fleet.asking import last_days
 from mburst.fleet.plan import read_inventory
 from mburst.fleet.results import PartitionName
-from mburst.sql import StoreFolder, resulting
+from mburst.sql import StoreFolder
 
-ATTACK = "</title></style></script><img src=x onerror=a()>\"onload='a()'\x1b[2J\u202e&lt;{{x}}"
 NAMES = [name for name in HOSTILE.values() if "\0" not in name and name not in (".", "..")]
 
 
@@ -205,46 +204,22 @@ def test_what_has_no_result_is_stated(target, tmp_path, capfd):
     assert "damaged and left out" not in r1 and "not detected" not in r1, "that is of other racks"
 
 
-def test_hostile_names_are_text_in_pages_and_files(tmp_path):
-    pages = {}
-    for name in ("plain", ATTACK):
-        found = tables(7, racks=1, hosts=2, bursts=30)
-        for rows in found.values():
-            for row in rows:
-                row["rack"] = name
-                row.update({key: f"{row[key]} {name}" for key in ("host", "source", "reason") if row.get(key)})
-        fleet, rack = figures(tmp_path / name[:2].strip("</"), found, name)
-        pages[name] = page.render_fleet(fleet, [name]), page.render_rack(rack)
-        for path in (*page.write_fleet(fleet, tmp_path / "out", [name]), *page.write_rack(rack, tmp_path / "out")):
-            assert path.is_file() and path.resolve().is_relative_to(tmp_path / "out")
-    for plain, hostile in zip(pages["plain"], pages[ATTACK], strict=True):
-        tags = [re.findall(r"<(/?[a-zA-Z]+)", of.partition("</style>")[2]) for of in (plain, hostile)]
-        assert tags[0] == tags[1] and len(tags[0]) > 100
-        assert "\x1b" not in hostile and "\u202e" not in hostile and "<img" not in hostile and "img src=x" in hostile
+def test_hostile_names_of_racks_are_no_paths(tmp_path):
+    """That they are text on the pages: tests/dashboards/test_hostile_pages.py."""
+    for number, name in enumerate(("../../up", "..", "/etc", "a/b", ATTACK)):
+        fleet, [rack] = fleet_figures(tmp_path / f"{number}", named(tables(7, racks=1, hosts=1), name), name)
+        written = (*page.write_fleet(fleet, tmp_path / "out", [name]), *page.write_rack(rack, tmp_path / "out"))
+        assert all(path.is_file() and path.resolve().is_relative_to(tmp_path / "out") for path in written)
+        links = re.findall(r'href="([^"#]+)"', written[0].read_text("utf-8"))
+        assert links and {written[0].parent / unquote(html.unescape(link)) for link in links} == {written[2]}
     parts = {page.rack_file(name) for name in NAMES}
     assert len(parts) == len(NAMES) and not [part for part in parts if "/" in part or part.startswith(".")]
-
-
-def figures(folder, found, rack):
-    """A fleet and a rack of rows."""
-    files = {}
-    for table, rows in found.items():
-        (folder / table).mkdir(parents=True)
-        for date in sorted({row["date"] for row in found["hours"]}):
-            path = folder / table / f"{date}.parquet"
-            pq.write_table(arrow(table, [row for row in rows if row["date"] == date]), path)
-            files.setdefault(table, []).append(resulting.ResultFile(path, date, rack))
-    inventory = INVENTORY.empty_table()
-    period = FleetPeriod(START, START + DAY, BurstDefinition())
-    with resulting.connect(files, (START, START + DAY), inventory) as con:
-        fleet = gather_fleet(con, period, [rack])
-        return fleet, gather_rack(con, period, fleet.racks[0])
 
 
 def test_what_many_racks_have_is_cut_and_counted(tmp_path):
     """A picture of 30 racks, tables of 20, and a link to each of all."""
     found = tables(3, racks=1, hosts=1, bursts=4)
-    fleet, _ = figures(tmp_path, found, "r1")
+    fleet, _ = fleet_figures(tmp_path, found, "")
     many = [type(fleet.racks[0])(f"rack-{i:04}", hosts=1, recorded_ns=HOUR, burst_ns=9999 - i) for i in range(1000)]
     text = page.render_fleet(type(fleet)(fleet.period, many, fleet.lines, fleet.answers), [rack.rack for rack in many])
     assert "20 of 1,000 racks, by time in bursts; and 980 more" in text and len(text) < 1_000_000

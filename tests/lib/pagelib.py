@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import racklib
+from fleettables import DAY, INVENTORY, Tables, arrow, tables
 from storelib import write
 
 from mburst.analysis.answers.host import detect, gather, lanes
@@ -13,13 +15,22 @@ from mburst.analysis.answers.investigate import investigate
 from mburst.analysis.answers.paths import ProbeSelection, read_met
 from mburst.analysis.bursts.find import BurstDefinition
 from mburst.analysis.cause.read import Question
+from mburst.analysis.fleet.report import (
+    FleetFigures,
+    FleetPeriod,
+    FleetRackFigures,
+    LackingPart,
+    gather_fleet,
+    gather_rack,
+)
 from mburst.analysis.rack.period import Period
 from mburst.dashboards.common import page
+from mburst.dashboards.fleet import page as fleet_page
 from mburst.dashboards.investigation.page import render as render_investigation
 from mburst.dashboards.rack import page as rack_page
 from mburst.dashboards.report import page as report_page
 from mburst.names import file_part
-from mburst.sql import StoreFolder
+from mburst.sql import StoreFolder, resulting
 from mburst.sql.damage import DamagedFile
 from mburst.sql.tables import arrow_schema
 
@@ -107,6 +118,34 @@ def filled(folder: Path, name: str) -> StoreFolder:
     return store
 
 
+def named(found: Tables, name: str) -> Tables:
+    """Results of a fleet with NAME in each string; the rack is NAME alone."""
+    for rows in found.values():
+        for row in rows:
+            texts = {key: f"{row[key]} {name}" for key in ("host", "source", "reason", "pattern") if row.get(key)}
+            row.update(texts, rack=name)
+    return found
+
+
+def fleet_figures(folder: Path, found: Tables, text: str) -> tuple[FleetFigures, list[FleetRackFigures]]:
+    """The reports of the results FOUND, of the last of their days: of the fleet, and of each rack. TEXT is in what is
+    missing."""
+    files: dict[str, list[resulting.ResultFile]] = {}
+    for table, rows in found.items():
+        places = sorted({(row["date"], row["rack"]) for row in found["hours"]})
+        for number, place in enumerate(places):
+            path = folder / f"{table}-{number}.parquet"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            pq.write_table(arrow(table, [row for row in rows if (row["date"], row["rack"]) == place]), path)
+            files.setdefault(table, []).append(resulting.ResultFile(path, *place))
+    span, racks = (racklib.START, racklib.START + DAY), sorted({row["rack"] for row in found["hours"]})
+    parts = [LackingPart(rack, text) for rack in racks]
+    period = FleetPeriod(*span, BurstDefinition(), [text], parts, parts)
+    with resulting.connect(files, span, INVENTORY.empty_table()) as con:
+        fleet = gather_fleet(con, period, racks)
+        return fleet, [gather_rack(con, period, sums) for sums in fleet.racks]
+
+
 def pages(folder: Path, name: str) -> dict[str, str]:
     """Every page, with NAME in each string."""
     store = filled(folder / "store", name)
@@ -117,7 +156,10 @@ def pages(folder: Path, name: str) -> dict[str, str]:
     rack = racklib.gather(store, found[0].lane.rack, Period(START, START + racklib.HOUR), definition)
     _, facts = rack_page.write(rack, folder / "racks")
     [(_, summary)] = rack_page.summaries(facts.parent)
+    fleet, [fleet_rack] = fleet_figures(folder / "results", named(tables(7, racks=1, hosts=2, bursts=30), name), name)
     return {
+        "fleet": fleet_page.render_fleet(fleet, [name]),
+        "rack of a fleet": fleet_page.render_rack(fleet_rack),
         "report": report_page.render(found, definition, read_met(con, ProbeSelection()), damaged),
         "rack": rack_page.render(rack),
         "index": rack_page.render_index([(f"rack-{file_part(name)}", {**summary, "warnings": [name]})], [name]),

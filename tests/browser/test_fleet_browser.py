@@ -1,0 +1,72 @@
+"""A fleet's report as a reader meets it, and as paper has it: Debian's Chromium opens the files, without a network."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+from browserlib import CHROMIUM, FLAGS
+from fleettables import tables
+from pagelib import fleet_figures
+
+from mburst.dashboards.fleet import page
+
+LONG = "rack with a long name " * 6
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    root = tmp_path_factory.mktemp("fleet-browser")
+    fleet, racks = fleet_figures(root / "results", tables(5, racks=4, hosts=12, bursts=300), LONG)
+    for rack in racks:
+        page.write_rack(rack, root / "out")
+    page.write_fleet(fleet, root / "out", [rack.sums.rack for rack in racks])
+    return root / "out"
+
+
+@pytest.mark.parametrize("width", [1280, 768, 390])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_fleet_and_racks_open_without_a_request_or_a_complaint(browser, folder, width, scheme):
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    opened, requests, troubles = context.new_page(), [], []
+    context.on("request", lambda request: requests.append(request.url))
+    opened.on("console", lambda message: troubles.append(message.text))
+    opened.on("pageerror", lambda error: troubles.append(str(error)))
+    opened.goto(f"file://{folder}/fleet-2026-11-20.html")
+    assert opened.evaluate("document.documentElement.scrollWidth") <= width
+    assert opened.locator("svg.heat rect.hot").count() and opened.locator("svg.ecdf").count() == 2
+    opened.click("ul.names a:has-text('r4')")
+    opened.wait_for_selector("h1:has-text('Rack r4')")
+    assert opened.evaluate("document.documentElement.scrollWidth") <= width
+    opened.click("text=the whole fleet")
+    opened.wait_for_selector("h1:has-text('Fleet of')")
+    opened.click("svg.heat a >> nth=0")
+    opened.wait_for_selector("h1:has-text('Rack')")
+    assert troubles == [] and len(requests) == 4 and all(url.startswith("file://") for url in requests)
+    context.close()
+
+
+def test_headings_and_pictures_of_a_fleet_have_names(browser, folder):
+    for path in [folder / "fleet-2026-11-20.html", *(folder / "fleet-2026-11-20").glob("*.html")]:
+        opened = browser.new_page()
+        opened.goto(f"file://{path}")
+        levels = opened.evaluate("[...document.querySelectorAll('h1, h2, h3')].map(e => +e.tagName[1])")
+        assert levels[0] == 1 and set(levels[1:]) == {2}
+        assert opened.evaluate("[...document.querySelectorAll('svg:not([aria-hidden])')].every(e => e.ariaLabel)")
+        assert opened.evaluate("[...document.querySelectorAll('table')].every(t => t.caption && t.tHead)")
+        texts = "[...document.querySelectorAll('svg.ecdf')].every(s => s.getBoundingClientRect().left > 0)"
+        assert opened.evaluate(texts)
+        opened.close()
+
+
+def test_a_fleet_prints(folder, tmp_path):
+    if not CHROMIUM.exists() or not shutil.which("pdftotext"):
+        pytest.skip("needs chromium and pdftotext (poppler-utils)")
+    target, source = tmp_path / "report.pdf", f"file://{folder}/fleet-2026-11-20.html"
+    command = [CHROMIUM, *FLAGS, "--no-pdf-header-footer", f"--print-to-pdf={target}", source]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    text = subprocess.run(["pdftotext", "-layout", target, "-"], check=True, capture_output=True, text=True).stdout
+    assert 2 <= text.count("\f") <= 8
+    for wanted in ("Fleet of", "Who receives bursts", "What is lost", "Durations, gaps and bins", "All racks"):
+        assert wanted in text
