@@ -16,7 +16,14 @@ from .words import at_once_ns, class_name
 HOUR_NS = 3600 * 10**9
 LADDER, STEPS = (1, 3), 7  # bursts an hour from which a slot has its shade: 1, 3, 10, 30, …
 X_TICKS = 10
-Y_TICKS = (1, 10**3, 10**6, 10**9, 60 * 10**9, HOUR_NS, 48 * HOUR_NS, 4800 * HOUR_NS)
+Y_TICKS = 6
+MINUTE_NS, DAY_NS = 60 * 10**9, 24 * HOUR_NS
+TIMES = (
+    *(step * 10**power for power in range(11) for step in (1, 2, 5) if step * 10**power < MINUTE_NS),
+    *(step * MINUTE_NS for step in (1, 2, 5, 10, 20, 30)),
+    *(step * HOUR_NS for step in (1, 2, 5, 10, 24)),
+    *(step * 10**power * DAY_NS for power in range(6) for step in (2, 5, 10)),
+)
 
 
 def over_time(
@@ -93,6 +100,12 @@ def _quantiles(answers: BurstAnswers) -> list[tuple[str, str]]:
     ]
 
 
+def time_ticks(low_ns: float, high_ns: float) -> list[int]:
+    """Round times from LOW_NS to HIGH_NS for a logarithmic axis."""
+    found = [ns for ns in TIMES if low_ns <= ns <= high_ns]
+    return found[:: max(1, math.ceil(len(found) / Y_TICKS))]
+
+
 def at_once(answers: BurstAnswers) -> curves.StepCurve | Paragraph:
     """For how long at least how many hosts of a rack were in a burst at once, on a logarithmic axis."""
     most = max((row["hosts_at_once"] for row in answers.at_once), default=0)
@@ -101,7 +114,7 @@ def at_once(answers: BurstAnswers) -> curves.StepCurve | Paragraph:
     if not most:
         return Paragraph("No host was receiving a burst.")
     times = [at_once_ns(answers, hosts) for hosts in range(most + 1)]
-    low, high = math.log10(times[-1] / 2), math.log10(times[0])
+    low, high = math.log10(min(times[-1] / 2, times[0] / 10)), math.log10(times[0])
 
     def x(hosts: float) -> float:
         return curves.LEFT + hosts / most * (curves.RIGHT - curves.LEFT)
@@ -114,7 +127,7 @@ def at_once(answers: BurstAnswers) -> curves.StepCurve | Paragraph:
     every = max(1, math.ceil(most / X_TICKS))
     return curves.StepCurve(
         "For how long at least so many hosts of a rack were in a burst at once, on a logarithmic axis",
-        [(y(ns), long(ns)) for ns in Y_TICKS if low <= math.log10(ns) <= high],
+        [(y(ns), long(ns)) for ns in time_ticks(10**low, 10**high)],
         [(x(hosts - 0.5), f"≥ {hosts}") for hosts in range(1, most + 1, every)],
         [curves.CurveLine("line", path, "")],
         [

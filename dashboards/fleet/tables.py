@@ -330,4 +330,5 @@ def hours(figures: FleetRackFigures) -> Block:
     if not rows:
         return Paragraph("Nothing was recorded.")
     heads = ["Hour, UTC", "Bursts an hour", "Median fan-in", "Hosts at once, p90", "r with the day before"]
-    return PageTable(of_many(len(rows), figures.hours.count, "hour", "those of most bursts"), heads, rows)
+    order = "those of most bursts" if figures.hours.count > len(rows) else "in their order"
+    return PageTable(of_many(len(rows), figures.hours.count, "hour", order), heads, rows)

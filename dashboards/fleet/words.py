@@ -67,7 +67,7 @@ def verdict(sums: RackSums, answers: BurstAnswers, where: str = "") -> str:
         f"{format_share(sums.burst_share)} of the time that was recorded"
     ]
     if shared := at_once_ns(answers, 2):
-        parts.append(f"Two or more hosts of a rack were in a burst at once for {long(shared)}")
+        parts.append(f"Two or more hosts{' of a rack' if where else ''} were in a burst at once for {long(shared)}")
     losing, of = lossy(answers)
     parts.append(
         f"{losing:,} of {of:,} bursts have retransmissions in them or soon after"
@@ -150,10 +150,11 @@ def _lacking(racks: Sequence[RackSums]) -> str:
     """What is missing of incomplete racks."""
     silent = sum(rack.hosts_expected - rack.hosts_recorded for rack in racks)
     behind_ns, missing = max(rack.behind_ns for rack in racks), sum(rack.missing for rack in racks)
+    noun = "file or table" if missing == 1 else "files or tables"
     parts = [
         *([f"{count(silent, 'expected host')} recorded nothing"] if silent else []),
         *([f"of the host that is furthest behind, {long(behind_ns)} have not arrived"] if behind_ns else []),
-        *([f"{count(missing, 'file')} or tables could not be shipped"] if missing else []),
+        *([f"{missing:,} {noun} could not be shipped"] if missing else []),
     ]
     text = "; ".join(parts) + "."
     return text[0].upper() + text[1:]
@@ -185,7 +186,7 @@ def _missing(period: FleetPeriod) -> Iterator[Statement]:
         yield Statement(
             WARNING,
             f"{count(len(texts), 'partition')} not detected",
-            f"{_named(texts)} `mburst fleet detect` detects them.",
+            f"{_named(texts)} mburst fleet detect detects them.",
         )
     if period.dates:
         yield Statement(WARNING, f"No results of {count(len(period.dates), 'day')}", _named(period.dates))

@@ -271,3 +271,9 @@ def test_classes_have_names():
     fan_ins = [page_tables.class_text("fan_in_class", n) for n in (0, 1, 2, 64)]
     assert fan_ins == ["not known", "1", "2 – 3", "64 and more"]
     assert pictures.rates([]) and pictures.rates([])[-1] == 0
+
+
+@pytest.mark.parametrize(("low", "high"), [(1, 10**15), (10**9, 10**10), (2 * 10**12, 2 * 10**13), (10**3, 10**4)])
+def test_an_axis_of_times_has_a_few_ticks(low, high):
+    ticks = pictures.time_ticks(low, high)
+    assert 2 <= len(ticks) <= pictures.Y_TICKS and ticks == sorted(ticks) and low <= ticks[0] and ticks[-1] <= high
