@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from ... import __version__
 from ...analysis.fleet.answers import BurstAnswers
-from ...analysis.fleet.report import DAY_NS, FleetFigures, FleetPeriod, FleetRackFigures
+from ...analysis.fleet.report import FleetFigures, FleetPeriod, FleetRackFigures
 from ...names import file_part
 from ..common import page
 from ..common.blocks import LinkCell, Paragraph
@@ -56,7 +56,6 @@ def render_fleet(figures: FleetFigures, written: Iterable[str]) -> str:
     """The page of all racks, with links to the pages of those that are WRITTEN."""
     links = {rack: _folder_link(figures.period, rack) for rack in written}
     sums, answers = fleet_words.total(figures.racks), figures.answers
-    several = figures.period.until_ns - figures.period.since_ns > DAY_NS
     racks = [LinkCell(rack.rack, links[rack.rack]) for rack in figures.racks if rack.rack in links]
     return page.render(
         "fleet/page.html",
@@ -66,7 +65,7 @@ def render_fleet(figures: FleetFigures, written: Iterable[str]) -> str:
         up="",
         period=fleet_words.days(figures.period),
         verdict=fleet_words.verdict(sums, answers, f" in {count(len(figures.racks), 'rack')}"),
-        tiles=fleet_words.tiles(sums, answers, fleet_words.recorded_share(figures.racks), several),
+        tiles=fleet_words.tiles(sums, answers, fleet_words.recorded_share(figures.racks), figures.period),
         statements=fleet_words.statements(figures),
         sections=_fleet_sections(figures, links),
         racks=sorted(racks, key=lambda rack: rack.text),
@@ -85,7 +84,7 @@ def _fleet_sections(figures: FleetFigures, links: Mapping[str, str]) -> list[Pag
         PageSection("Racks", [tables.racks(racks, links)]),
         PageSection("Hosts", [tables.hosts(answers, links)]),
         *_tables(answers),
-        PageSection("Incomplete racks", [tables.incomplete(racks, links)]),
+        PageSection("Incomplete racks", [tables.incomplete(figures, links)]),
     ]
 
 
@@ -136,9 +135,7 @@ def render_rack(figures: FleetRackFigures) -> str:
         up=f"../{quote(stem(figures.period))}.html",
         period=fleet_words.days(figures.period),
         verdict=fleet_words.verdict(sums, answers),
-        tiles=fleet_words.tiles(
-            sums, answers, sums.recorded_share, figures.period.until_ns - figures.period.since_ns > DAY_NS
-        ),
+        tiles=fleet_words.tiles(sums, answers, sums.recorded_share, figures.period),
         statements=fleet_words.rack_statements(figures),
         sections=_rack_sections(figures),
         racks=[],

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ...analysis.fleet.answers import CELLS, BurstAnswers, Row
-from ...analysis.fleet.report import LACKING, FleetRackFigures, RackSums
+from ...analysis.fleet.report import LACKING, FleetFigures, FleetRackFigures, RackSums
 from ...units import format_bytes, format_duration, format_share
 from ..common.blocks import BarCell, LinkCell, PageTable, Paragraph
 from ..common.words import PATTERN_NAMES, count, date, long, moment
-from .words import class_name, range_name
+from .words import class_name, counted, range_name
 
 AT_ONCE, TABLED = 12, 20  # rows of tables: of hosts at once, and of racks
 Cells = Sequence[str | BarCell | LinkCell]
@@ -274,13 +274,13 @@ def class_text(name: str, least: int) -> str:
 # --- what is there ----------------------------------------------------------------------------------------------------
 
 
-def incomplete(found: Sequence[RackSums], links: Mapping[str, str]) -> Block:
+def incomplete(figures: FleetFigures, links: Mapping[str, str]) -> Block:
     """The racks of which something is missing, the least recorded first."""
     lacking = sorted(
-        (rack for rack in found if not rack.is_complete), key=lambda rack: (rack.recorded_share, rack.rack)
+        (rack for rack in figures.racks if not rack.is_complete), key=lambda rack: (rack.recorded_share, rack.rack)
     )
     if not lacking:
-        return Paragraph(f"All has arrived of {count(len(found), 'rack')}.")
+        return Paragraph(f"All has arrived of {count(len(figures.racks), 'rack')}.")
     rows: list[Cells] = [
         [
             _linked(rack, links),
@@ -292,7 +292,15 @@ def incomplete(found: Sequence[RackSums], links: Mapping[str, str]) -> Block:
         ]
         for rack in lacking[:LACKING]
     ]
-    heads = ["Rack", "Hosts recorded", "Of their time", "Furthest behind", "Files or tables missing", "Bins with drops"]
+    unit = counted(figures.period).capitalize()
+    heads = [
+        "Rack",
+        f"{unit}s recorded",
+        "Of their time",
+        "Furthest behind",
+        "Files or tables missing",
+        "Bins with drops",
+    ]
     return PageTable(of_many(len(rows), len(lacking), "incomplete rack", "the least recorded first"), heads, rows)
 
 

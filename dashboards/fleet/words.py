@@ -26,6 +26,11 @@ def days(period: FleetPeriod) -> str:
     return f"{date(period.since_ns)} to {date(period.until_ns - 1)}, {number} days, UTC"
 
 
+def counted(period: FleetPeriod) -> str:
+    """What is counted of what was recorded: hosts, once for each day."""
+    return "host" if period.until_ns - period.since_ns == DAY_NS else "host-day"
+
+
 def class_name(of_class: Row) -> str:
     """ "cache, inbound, 25 Gb/s, bins of 1 ms": what durations and gaps are counted by."""
     direction = DIRECTIONS.get(of_class["direction"], of_class["direction"])
@@ -77,7 +82,7 @@ def verdict(sums: RackSums, answers: BurstAnswers, where: str = "") -> str:
     return ". ".join(parts) + "."
 
 
-def tiles(sums: RackSums, answers: BurstAnswers, recorded_share: float, several: bool) -> list[Tile]:
+def tiles(sums: RackSums, answers: BurstAnswers, recorded_share: float, period: FleetPeriod) -> list[Tile]:
     """The numbers above the pictures."""
     known, (losing, of) = at_once_ns(answers, 0), lossy(answers)
     most = max((row["hosts_at_once"] for row in answers.at_once), default=0)
@@ -90,11 +95,11 @@ def tiles(sums: RackSums, answers: BurstAnswers, recorded_share: float, several:
             long(at_once_ns(answers, 2)) if known else "–",
             f"of {long(known)}; at most {count(most, 'host')}" if known else "not known",
         ),
-        ("Bursts with loss", format_share(losing / of) if of else "–", f"{losing:,} of {of:,}"),
+        ("Lossy bursts", format_share(losing / of) if of else "–", f"{losing:,} of {of:,}"),
         (
             "Recorded",
             format_share(recorded_share),
-            f"{sums.hosts_recorded:,} of {count(sums.hosts_expected, 'host')}" + (" a day, summed" if several else ""),
+            f"{sums.hosts_recorded:,} of {count(sums.hosts_expected, counted(period))}",
         ),
     ]
 
@@ -114,13 +119,14 @@ def statements(figures: FleetFigures) -> list[Statement]:
             Statement(
                 WARNING,
                 f"{len(lacking):,} of {count(len(figures.racks), 'rack')} incomplete",
-                f"{_lacking(lacking)} The table of incomplete racks names them. Counts are lower bounds.",
+                f"{_lacking(lacking, figures.period)} The table of incomplete racks has them. Counts are lower bounds.",
             )
         )
     losing = [rack for rack in figures.racks if rack.losing_share]
     if losing:
         worst = max(losing, key=lambda rack: rack.losing_share or 0)
-        found.append(_losing(worst, f"{count(len(losing), 'rack')} lost packets", f", of rack {worst.rack}"))
+        head = f"Packets were dropped in {count(len(losing), 'rack')}"
+        found.append(_losing(worst, head, f", of rack {worst.rack}"))
     return [*(found or [_complete()]), *_partly(recorded_share(figures.racks))]
 
 
@@ -130,7 +136,9 @@ def rack_statements(figures: FleetRackFigures) -> list[Statement]:
     if not sums.recorded_ns:
         found.append(Statement(NOTE, "Nothing was recorded", "No host of this rack recorded what it receives."))
     if not sums.is_complete:
-        found.append(Statement(WARNING, "The rack is incomplete", f"{_lacking([sums])} Counts are lower bounds."))
+        found.append(
+            Statement(WARNING, "The rack is incomplete", f"{_lacking([sums], figures.period)} Counts are lower bounds.")
+        )
     if sums.losing_share:
         found.append(_losing(sums, "Packets were dropped before they were counted", ""))
     return [*(found or [_complete()]), *_partly(sums.recorded_share)]
@@ -146,13 +154,13 @@ def _partly(share: float) -> Iterator[Statement]:
         )
 
 
-def _lacking(racks: Sequence[RackSums]) -> str:
+def _lacking(racks: Sequence[RackSums], period: FleetPeriod) -> str:
     """What is missing of incomplete racks."""
     silent = sum(rack.hosts_expected - rack.hosts_recorded for rack in racks)
     behind_ns, missing = max(rack.behind_ns for rack in racks), sum(rack.missing for rack in racks)
     noun = "file or table" if missing == 1 else "files or tables"
     parts = [
-        *([f"{count(silent, 'expected host')} recorded nothing"] if silent else []),
+        *([f"{count(silent, 'expected ' + counted(period))} without a recording"] if silent else []),
         *([f"of the host that is furthest behind, {long(behind_ns)} have not arrived"] if behind_ns else []),
         *([f"{missing:,} {noun} could not be shipped"] if missing else []),
     ]

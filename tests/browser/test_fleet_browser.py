@@ -25,8 +25,7 @@ def folder(tmp_path_factory):
     return root / "out"
 
 
-@pytest.mark.parametrize("width", [1280, 768, 390])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (768, "light"), (390, "dark")])
 def test_fleet_and_racks_open_without_a_request_or_a_complaint(browser, folder, width, scheme):
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
     opened, requests, troubles = context.new_page(), [], []
