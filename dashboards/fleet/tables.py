@@ -220,8 +220,8 @@ def loss(answers: BurstAnswers) -> list[Block]:
         return [Paragraph("No burst was received.")]
     return [
         _lossy(answers.loss, "length_class", "Lossy bursts by duration", "Duration"),
-        _lossy(answers.loss, "contention_class", "by hosts of the rack in a burst when it begins", "Hosts at once"),
-        _lossy(answers.loss, "fan_in_class", "by fan-in", "Fan-in"),
+        _lossy(answers.loss, "contention_class", "By hosts of the rack in a burst when it begins", "Hosts at once"),
+        _lossy(answers.loss, "fan_in_class", "By fan-in", "Fan-in"),
     ]
 
 
@@ -240,7 +240,7 @@ def loss_cells(answers: BurstAnswers) -> Block:
         ]
         for cell in shown
     ]
-    heads = ["Duration", "Hosts at once", "Fan-in", "Lossy", "Share", "95 % interval"]
+    heads = ["Duration", "At once", "Fan-in", "Lossy", "Share", "95 % interval"]
     return PageTable(of_many(len(shown), len(cells), "combination", "by lossy bursts"), heads, rows, 3)
 
 
