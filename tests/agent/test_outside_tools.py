@@ -87,7 +87,7 @@ def test_the_unit_finds_the_command_by_its_path(tmp_path):
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "mburst").symlink_to(Path(sys.executable).with_name("mburst"))
     environment = {"PATH": where.replace("/opt/mburst", str(tmp_path))}
-    for command in (value for name, value in settings if name.startswith("Exec")):
+    for command in (value for name, value in settings if name.startswith("ExecStart")):
         program, *words = command.split()
         assert program == "/usr/bin/env" and words[:2] == ["mburst", "run"]
         done = subprocess.run([program, "mburst", "run", "--help"], env=environment, capture_output=True, text=True)
