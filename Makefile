@@ -5,11 +5,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 PROCESSORS := $(shell nproc)
 WORKERS := $(shell echo $$(($(PROCESSORS) + 2)))
-ENGINE := $(wildcard capture/*.[ch] capture/*/*.[ch] telemetry/probe/*.[ch])
+ENGINE := $(wildcard capture/*.[ch] capture/*/*.[ch] capture/*/*/*.[ch] telemetry/probe/*.[ch])
 
 # What has to be on the machine in addition to Python. Installed by apt where that is possible.
-BUILD_PACKAGES := gcc libc6-dev libpcap-dev zlib1g-dev libzstd-dev liblzma-dev
-TEST_PACKAGES := tshark tcpdump clang chromium iproute2 ethtool zstd xz-utils poppler-utils e2fsprogs xfsprogs libfuse3-3 openjdk-17-jre-headless
+BUILD_PACKAGES := gcc libc6-dev libpcap-dev zlib1g-dev libzstd-dev liblzma-dev libbpf-dev clang
+TEST_PACKAGES := tshark tcpdump chromium iproute2 ethtool zstd xz-utils poppler-utils e2fsprogs xfsprogs libfuse3-3 openjdk-17-jre-headless
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo gallery test test-fast lint format asan docs fuzz faults bench lock audit clean

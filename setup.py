@@ -53,6 +53,18 @@ class BuildEngine(build_ext):
                 ext.libraries.append(library)
             else:
                 print(f"note: building without {library}: apt install {package}")
+        self.add_kernel_program(ext)
+
+    def add_kernel_program(self, ext: Extension) -> None:
+        """What --backend ebpf loads into the kernel: clang makes it, libbpf loads it."""
+        program = Path(self.build_temp, "count.bpf.o").absolute()
+        program.parent.mkdir(parents=True, exist_ok=True)
+        made = self.has("bpf", "bpf/libbpf.h") and compiled_for_kernel(program)
+        if made:
+            ext.define_macros.append(("MB_EBPF_OBJECT", f'"{program}"'))
+            ext.libraries.append("bpf")
+        else:
+            print("note: building without --backend ebpf: apt install clang libbpf-dev")
 
     def has(self, library: str, header: str) -> bool:
         with tempfile.TemporaryDirectory() as folder:
@@ -113,6 +125,14 @@ class BuildWheel(bdist_wheel):
         }
 
 
+def compiled_for_kernel(program: Path) -> bool:
+    """Whether clang could compile the program that counts in the kernel, into PROGRAM."""
+    try:
+        return subprocess.run(["sh", "capture/backend/ebpf/build", str(program)]).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
 def package(requirement: str, scope: str) -> dict:
     """A component for a requirement of a Python package, whose version is chosen when it is installed."""
     name = re.match(r"[\w.-]+", requirement)[0]
@@ -128,7 +148,7 @@ def package(requirement: str, scope: str) -> dict:
 
 def linked_library(name: str) -> dict:
     """A component for a shared library, of the version whose headers were compiled with."""
-    known = {"pcap": "libpcap", "z": "zlib", "zstd": "libzstd", "lzma": "liblzma"}
+    known = {"pcap": "libpcap", "z": "zlib", "zstd": "libzstd", "lzma": "liblzma", "bpf": "libbpf"}
     component = {
         "type": "library",
         "bom-ref": f"lib{name}",
@@ -148,7 +168,7 @@ def extension(name: str, room: str, libraries: list[str]) -> Extension:
     return Extension(
         name,
         sorted(str(path) for path in Path(room).rglob("*.c")),
-        depends=[str(path) for path in Path(room).rglob("*.h")],
+        depends=[str(path) for path in [*Path(room).rglob("*.h"), *Path(room).rglob("build")]],
         include_dirs=[room],
         define_macros=[("Py_LIMITED_API", "0x030B0000"), ("_GNU_SOURCE", None)],
         extra_compile_args=["-std=gnu11", "-O3", "-fvisibility=hidden", "-Wall", "-Wextra", *HARDENED],

@@ -66,16 +66,6 @@ static int read_device(struct mb_device *device, const char *target, struct mb_e
 	return 0;
 }
 
-static int join_promiscuously(int fd, const struct mb_device *device, struct mb_error *error)
-{
-	/* The kernel takes this back when the socket is closed, however the process ends. */
-	struct packet_mreq request = { .mr_ifindex = (int)device->index, .mr_type = PACKET_MR_PROMISC };
-
-	if (setsockopt(fd, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &request, sizeof(request)))
-		return mb_fail_errno(error, errno, "%s: promiscuous mode", device->name);
-	return 0;
-}
-
 /* On the loopback every frame passes twice, leaving and arriving: it is taken once. */
 static enum mb_direction direction_to_keep(struct afpacket *state, const struct mb_backend_options *options)
 {
@@ -144,7 +134,7 @@ static int arm(struct afpacket *state, const struct mb_backend_options *options,
 		status = mb_ring_bind(&state->rings[i], &state->device, error);
 	}
 	if (!status && !options->own_traffic)
-		status = join_promiscuously(state->rings[0].fd, &state->device, error);
+		status = mb_device_promiscuous(&state->device, state->rings[0].fd, error);
 	if (status || state->ring_count == 1)
 		return status;
 	status = mb_fanout_join(state->rings, state->ring_count, &state->device, direction, error);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 const struct mb_backend_ops *const mb_backends[] = {
-	&mb_backend_file, &mb_backend_afpacket, &mb_backend_libpcap, &mb_backend_pfring, NULL,
+	&mb_backend_file, &mb_backend_afpacket, &mb_backend_libpcap, &mb_backend_pfring, &mb_backend_ebpf, NULL,
 };
 
 static bool is_auto(const char *backend)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The contract of a backend: what frames come from, a file or a kind of interface. A backend is one file of this folder that fills a
- * struct mb_backend_ops; backend.c holds the table of them and nothing else.
+ * struct mb_backend_ops; backend.c holds the table of them and nothing else. There are two kinds: most yield frames
+ * (read); one that counts by itself yields closed bins and their senders (read_counts).
  *
  * Life: open → read … read → close. One thread at a time; mb_backend_stop() alone may be
  * called from another thread or a signal handler.
@@ -13,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "backend/counts.h"
 #include "error.h"
 #include "frame.h"
 #include "frame_view.h"
@@ -41,6 +43,11 @@ struct mb_backend_options {
 	uint8_t direction;       /* enum mb_direction: frames of this one alone; UNKNOWN: both */
 	bool own_traffic;        /* leave promiscuous mode off: frames to and from this host alone */
 	uint32_t cluster;        /* pfring: share the load with other processes of this id; 0: alone */
+
+	/* What the engine is to make of the frames, for a backend that counts by itself. */
+	int64_t bin_ns, source_bin_ns;
+	bool inner;          /* senders are those of the innermost IP header */
+	bool splits_merged;  /* bytes of merged frames are to be spread over time */
 };
 
 #define MB_LIVE_SNAPLEN 128
@@ -91,6 +98,10 @@ struct mb_backend_ops {
 	 * the error comes on a call of its own and stays (further calls repeat it).
 	 * Frames stay valid until the next call on this backend. */
 	int (*read)(struct mb_backend *backend, struct mb_batch *batch, int timeout_ms, struct mb_error *error);
+	/* As read(), of a live backend that counts by itself and has no read(): fill COUNTS and return how many there
+	 * are. NULL for a backend that yields frames. */
+	int (*read_counts)(struct mb_backend *backend, struct mb_counts *counts, int timeout_ms,
+			   struct mb_error *error);
 	/* Where the next frames lie in memory, so that read() would only copy them out: set VIEW to
 	 * frames of the first interface, one at least, that stay there until the next call on this
 	 * backend. False when they do not: read() them. NULL: never. */
@@ -138,6 +149,7 @@ extern const struct mb_backend_ops mb_backend_file;
 extern const struct mb_backend_ops mb_backend_afpacket;
 extern const struct mb_backend_ops mb_backend_libpcap;
 extern const struct mb_backend_ops mb_backend_pfring;
+extern const struct mb_backend_ops mb_backend_ebpf;
 
 /* Open OPTIONS->target with the named backend or the first that accepts it. 0, or a negative errno with ERROR filled. */
 int mb_backend_open(struct mb_backend *backend, const struct mb_backend_options *options, struct mb_error *error);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <linux/ethtool.h>
+#include <linux/if_packet.h>
 #include <linux/rtnetlink.h>
 #include <linux/sockios.h>
 #include <net/if_arp.h>
@@ -199,6 +200,15 @@ void mb_device_count(uint32_t index, struct mb_device_counts *counts)
 		else if (attribute->rta_type == IFLA_CARRIER_DOWN_COUNT)
 			memcpy(&counts->carrier_lost, RTA_DATA(attribute), sizeof(counts->carrier_lost));
 	}
+}
+
+int mb_device_promiscuous(const struct mb_device *device, int fd, struct mb_error *error)
+{
+	struct packet_mreq request = { .mr_ifindex = (int)device->index, .mr_type = PACKET_MR_PROMISC };
+
+	if (setsockopt(fd, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &request, sizeof(request)))
+		return mb_fail_errno(error, errno, "%s: promiscuous mode", device->name);
+	return 0;
 }
 
 int mb_device_linktype(uint16_t arphrd)

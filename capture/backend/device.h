@@ -55,6 +55,9 @@ struct mb_device_counts {
 
 void mb_device_count(uint32_t index, struct mb_device_counts *counts);
 
+/* Have DEVICE take in frames for other hosts, too, until FD, a packet socket, is closed, however the process ends. */
+int mb_device_promiscuous(const struct mb_device *device, int fd, struct mb_error *error);
+
 /* LINKTYPE_ of the frames that a raw packet socket sees on such a device, or -1 where
  * only libpcap's cooked mode makes sense of them. */
 int mb_device_linktype(uint16_t arphrd);

@@ -401,6 +401,18 @@ int mb_lane_add(struct mb_lane *lane, const struct mb_packet *packet)
 	return add_packet(lane, lane->newest, lane->newest_senders, packet);
 }
 
+int mb_lane_reach(struct mb_lane *lane, int64_t ts_ns)
+{
+	int error;
+
+	if (lane->newest && ts_ns < lane->newest_ns)
+		return -ERANGE;
+	error = reach(lane, ts_ns);
+	if (!error)
+		lane->newest_ns = ts_ns;
+	return error;
+}
+
 void mb_lane_misdate(struct mb_lane *lane, const struct mb_packet *packet)
 {
 	lane->totals.late++;

@@ -120,6 +120,10 @@ void mb_lane_deinit(struct mb_lane *lane);
 /* Count a packet of this lane. 0, -ENOMEM, or -ERANGE when its stamp is not a date: mb_lane_misdate() counts it then. */
 int mb_lane_add(struct mb_lane *lane, const struct mb_packet *packet);
 
+/* Have the newest bins of both widths hold TS_NS, for a caller that adds to them himself. 0, -ENOMEM, or -ERANGE when
+ * the lane is past it or it is not a date. */
+int mb_lane_reach(struct mb_lane *lane, int64_t ts_ns);
+
 /* Count a packet as one that belongs in no bin. */
 void mb_lane_misdate(struct mb_lane *lane, const struct mb_packet *packet);
 

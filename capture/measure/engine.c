@@ -8,6 +8,7 @@
 #include "cleanup.h"
 #include "clock.h"
 #include "linktype.h"
+#include "measure/counted.h"
 #include "measure/live.h"
 #include "measure/lookahead.h"
 
@@ -16,6 +17,9 @@
 #define SENDERS_ALL_BINS 262144  /* room in all open bins together: 64 B and two slots each */
 #define FLOWS_ALL_BINS 1048576   /* 16 B each */
 #define DIRECTIONS 3 /* enum mb_direction */
+
+static int run_live(struct mb_engine *engine);
+static int run_file(struct mb_engine *engine);
 
 static bool has_no_trains(void)
 {
@@ -40,6 +44,7 @@ struct mb_engine *mb_engine_create(const struct mb_engine_options *options, stru
 	engine->limits.flows_left = FLOWS_ALL_BINS;
 	mb_seed_init(&engine->limits.seed);
 	engine->options.decode.seed = engine->limits.seed;
+	engine->run = backend->ops->read_counts ? mb_counted_run : backend->live ? run_live : run_file;
 	engine->sequences = calloc(1, sizeof(*engine->sequences));
 	engine->bin_rows = mb_table_create(mb_bin_columns, MB_BIN_COLUMNS, &engine->limits.seed);
 	engine->sender_rows = mb_table_create(mb_sender_columns, MB_SENDER_COLUMNS, &engine->limits.seed);
@@ -62,6 +67,7 @@ void mb_engine_destroy(struct mb_engine *engine)
 	free(engine->lanes);
 	free(engine->numbers);
 	free(engine->sequences);
+	free(engine->counts);
 	mb_table_release(engine->bin_rows);
 	mb_table_release(engine->sender_rows);
 	mb_lookahead_drop(engine);
@@ -127,9 +133,8 @@ static uint16_t *number_of_lane(struct mb_engine *engine, uint16_t interface, ui
 	return &engine->numbers[interface * DIRECTIONS + direction];
 }
 
-/* The lane of INTERFACE and DIRECTION, made when it is new. NULL with ERROR filled. */
-static struct mb_engine_lane *find_lane(struct mb_engine *engine, uint16_t interface, uint8_t direction,
-					struct mb_error *error)
+struct mb_engine_lane *mb_engine_find_lane(struct mb_engine *engine, uint16_t interface, uint8_t direction,
+					   struct mb_error *error)
 {
 	uint16_t *number = number_of_lane(engine, interface, direction);
 
@@ -200,7 +205,7 @@ static int find_lanes(struct mb_engine *engine, const struct mb_interface *inter
 
 			if (side != MB_DIRECTION_UNKNOWN && !(engine->options.directions & 1u << side))
 				continue;
-			lane = find_lane(engine, number, side, error);
+			lane = mb_engine_find_lane(engine, number, side, error);
 			if (!lane)
 				return -ENOMEM;
 			lanes[side] = &lane->lane;
@@ -376,7 +381,7 @@ int mb_engine_run(struct mb_engine *engine, uint32_t batches, struct mb_error *e
 			return more > 0 ? 1 : mb_fail(error, ENOMEM, "out of memory");
 	}
 	for (; batches && !engine->finished && !is_full(engine); batches--) {
-		int n = live ? run_live(engine) : run_file(engine);
+		int n = engine->run(engine);
 
 		if (n >= 0 && ((live && n == 0) || mb_clock_ns(CLOCK_MONOTONIC) >= deadline_ns))
 			return 1;

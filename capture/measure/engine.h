@@ -80,6 +80,8 @@ struct mb_engine {
 	bool finished;
 	struct mb_error failure; /* why the backend ended early */
 	int failed;
+	int (*run)(struct mb_engine *engine); /* the next batch, by kind of backend; as mb_backend_ops.read */
+	struct mb_counts *counts; /* of a backend that counts by itself */
 	struct mb_batch batch;
 	struct mb_trains trains;
 };
@@ -87,6 +89,10 @@ struct mb_engine {
 /* BACKEND stays the caller's and must outlive the engine. NULL when memory is out. */
 struct mb_engine *mb_engine_create(const struct mb_engine_options *options, struct mb_backend *backend);
 void mb_engine_destroy(struct mb_engine *engine);
+
+/* The lane of INTERFACE and DIRECTION, made when it is new. NULL with ERROR filled. */
+struct mb_engine_lane *mb_engine_find_lane(struct mb_engine *engine, uint16_t interface, uint8_t direction,
+					   struct mb_error *error);
 
 /* Work for at most BATCHES batches, or a tenth of a second, so that the caller hears of a stop, or until a table
  * holds some 64 Ki rows. 1: there is more; 0: the

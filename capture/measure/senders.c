@@ -110,7 +110,7 @@ static int by_bytes(const void *left, const void *right)
 	return a->address.lo < b->address.lo ? -1 : a->address.lo > b->address.lo;
 }
 
-static void fold_into_other(struct mb_senders *senders, const struct mb_sender *sender)
+static void fold_into_other(struct mb_senders *senders, const struct mb_sender *sender, uint64_t members)
 {
 	struct mb_sender *other = &senders->other;
 
@@ -126,7 +126,14 @@ static void fold_into_other(struct mb_senders *senders, const struct mb_sender *
 	other->packets += sender->packets;
 	other->flows += sender->flows;
 	other->cnp_packets += sender->cnp_packets;
-	senders->other_members++;
+	senders->other_members += members;
+}
+
+void mb_senders_fold(struct mb_senders *senders, const struct mb_sender *sums, uint64_t members)
+{
+	senders->limits->folded_early += !senders->folded;
+	senders->folded = true;
+	fold_into_other(senders, sums, members);
 }
 
 static void fold_smallest(struct mb_senders *senders, uint32_t keep)
@@ -135,7 +142,7 @@ static void fold_smallest(struct mb_senders *senders, uint32_t keep)
 		return;
 	qsort(senders->list, senders->count, sizeof(*senders->list), by_bytes);
 	for (uint32_t i = keep; i < senders->count; i++)
-		fold_into_other(senders, &senders->list[i]);
+		fold_into_other(senders, &senders->list[i], 1);
 	senders->count = keep;
 }
 

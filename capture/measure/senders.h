@@ -91,6 +91,9 @@ static inline void mb_sender_add(struct mb_sender *sender, const struct mb_subto
 	sender->first_ns = subtotal->first_ns < sender->first_ns ? subtotal->first_ns : sender->first_ns;
 }
 
+/* Add the sums of MEMBERS senders, at most, to `other`. */
+void mb_senders_fold(struct mb_senders *senders, const struct mb_sender *sums, uint64_t members);
+
 /* Columns of mb_senders_close()'s rows. */
 #define MB_SENDER_COLUMNS 13
 extern const struct mb_column mb_sender_columns[MB_SENDER_COLUMNS];

@@ -205,5 +205,9 @@ int mb_options_read(struct mb_capture_options *options, PyObject *keywords)
 	while (keywords && PyDict_Next(keywords, &at, &name, &value))
 		if (read_option(options, name, value))
 			return -1;
+	options->backend.bin_ns = options->engine.bins.bin_ns;
+	options->backend.source_bin_ns = options->engine.bins.source_bin_ns;
+	options->backend.inner = options->engine.decode.inner;
+	options->backend.splits_merged = options->engine.bins.spread_bps;
 	return 0;
 }

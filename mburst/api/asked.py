@@ -152,7 +152,7 @@ class RecordOptions(TypedDict, total=False):
     inner_ip: bool  # senders are the innermost addresses of tunnels
     mtu: int  # larger IP packets count as merged frames: inferred; 0: none are
     split_merged: bool  # spread merged frames over their transmission time at line rate
-    backend: Literal["auto", "file", "afpacket", "libpcap", "pfring"]
+    backend: Literal["auto", "file", "afpacket", "libpcap", "pfring", "ebpf"]
     duration: Duration | None  # of an interface: how long
     stamps: Literal["auto", "hw", "sw"]
     threads: int  # rings that share the load

@@ -105,7 +105,7 @@ def add_live_options(parser: argparse.ArgumentParser) -> None:
     live.add_argument("--duration", metavar="TIME", help="duration, such as 60s (default: until Ctrl-C)")
     live.add_argument(
         "--backend",
-        choices=["auto", "file", "afpacket", "libpcap", "pfring"],
+        choices=["auto", "file", "afpacket", "libpcap", "pfring", "ebpf"],
         default="auto",
         help="how to capture; `mburst doctor` says which can run here (default: %(default)s)",
     )

@@ -10,6 +10,7 @@ import fcntl
 import functools
 import hashlib
 import os
+import shutil
 import subprocess
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -68,6 +69,8 @@ def sources_of(room: str) -> tuple[str, ...]:
 def compiled(source: Path, flags: tuple[str, ...]) -> Path:
     """The object of a source. Who asks while another process makes it waits for that one."""
     macros = tuple(f"-D{macro}=1" for header, macro, _ in _LIBRARIES if header in decompressors())
+    if source.name == "kernel.c" and (program := kernel_program()):
+        macros += (f'-DMB_EBPF_OBJECT="{program}"',)
     command = (CC, *_ALWAYS, *macros, *flags, source)
     others = [flag for flag in flags if flag[:2] not in ("-D", "-U")]  # those are in the preprocessed source
     made_of = _run(*command, "-E") + repr((_version(), others)).encode()
@@ -83,7 +86,25 @@ def compiled(source: Path, flags: tuple[str, ...]) -> Path:
 
 def _engine_libraries() -> tuple[str, ...]:
     of_files = (library for header, _, library in _LIBRARIES if header in decompressors())
-    return (*of_files, "-lpcap", "-lpthread", "-lm")
+    of_kernel = ("-lbpf",) if kernel_program() else ()
+    return (*of_files, *of_kernel, "-lpcap", "-lpthread", "-lm")
+
+
+@functools.cache
+def kernel_program() -> Path | None:
+    """What --backend ebpf loads into the kernel, compiled; None where clang or libbpf's headers are missing. Its name
+    has its content, since it is part of an object that is."""
+    if not shutil.which("clang") or not _has("bpf/libbpf.h"):
+        return None
+    made = Path(_folder().name) / "count.bpf.o"
+    _run("sh", ROOT / "capture" / "backend" / "ebpf" / "build", made)
+    content = made.read_bytes()
+    out = _OBJECTS / f"count-{hashlib.sha256(content).hexdigest()[:16]}.bpf.o"
+    _OBJECTS.mkdir(parents=True, exist_ok=True)
+    part = out.with_suffix(f".{os.getpid()}")
+    part.write_bytes(content)
+    part.rename(out)
+    return out
 
 
 @functools.cache

@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Bins counted in the kernel, at tcx: no frame is copied to this process.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <net/if.h>
+
+#include "backend/backend.h"
+#include "backend/device.h"
+#include "backend/ebpf/kernel.h"
+#include "backend/ebpf/reader.h"
+#include "backend/rx_counters.h"
+#include "backend/timestamp.h"
+#include "cleanup.h"
+#include "clock.h"
+#include "linktype.h"
+
+#define NARROWEST_NS 1000
+#define WIDEST_NS 4000000000
+#define PERIOD_MS 50         /* between two looks at what was counted */
+#define SETTLE_NS 20000000   /* a packet is in its bin so long after its stamp; what comes later is a counted loss */
+#define LEAST_STEP_NS 1000   /* of system time against CLOCK_MONOTONIC, which nothing but setting it moves */
+#define CLOCK_READINGS 5
+
+struct ebpf {
+	struct mb_rx_counters rx; /* first: its functions are among the ops */
+	struct mb_device device;
+	struct mb_device_counts counts;
+	struct mb_ebpf_kernel kernel;
+	struct mb_ebpf_reader reader;
+	int socket;               /* in the interface's namespace */
+	int64_t chunk_ns;         /* the wider of both widths: a multiple of the other */
+	int64_t offset_ns;        /* system time less CLOCK_MONOTONIC */
+	int64_t due_ns;           /* CLOCK_MONOTONIC of the next look */
+	uint64_t step_at_ns;      /* the clock was set: bins from here on, in the kernel's time … */
+	int64_t step_base_ns;     /* … have this base */
+	bool stepping, stepped;
+	bool reading;             /* not all that was collected was yielded */
+	int ending;               /* why nothing more is counted: MB_BACKEND_END or a negative errno */
+	bool ended;               /* and all that was is yielded */
+	struct mb_error failure;
+	char notice[2 * MB_ERROR_LENGTH];
+};
+
+static bool ebpf_accepts(const char *target)
+{
+	(void)target;
+	return false; /* asked for by its name alone */
+}
+
+/* System time less CLOCK_MONOTONIC, by the reading that took the shortest. How long that took. */
+static int64_t read_offset(int64_t *offset_ns)
+{
+	int64_t shortest = INT64_MAX;
+
+	for (int i = 0; i < CLOCK_READINGS; i++) {
+		int64_t before = mb_clock_ns(CLOCK_MONOTONIC);
+		int64_t real = mb_clock_ns(CLOCK_REALTIME);
+		int64_t took = mb_clock_ns(CLOCK_MONOTONIC) - before;
+
+		if (took >= shortest)
+			continue;
+		shortest = took;
+		*offset_ns = real - (before + took / 2);
+	}
+	return shortest;
+}
+
+static int64_t modulo(int64_t value, int64_t width)
+{
+	int64_t rest = value % width;
+
+	return rest < 0 ? rest + width : rest;
+}
+
+/* Now, in the kernel's time. */
+static uint64_t kernel_now(const struct ebpf *state)
+{
+	return (uint64_t)mb_clock_ns(CLOCK_MONOTONIC) + *state->kernel.phase;
+}
+
+static int refuse_options(const struct mb_backend_options *options, struct mb_error *error)
+{
+	const int64_t wide = options->bin_ns > options->source_bin_ns ? options->bin_ns : options->source_bin_ns;
+	const int64_t narrow = options->bin_ns > options->source_bin_ns ? options->source_bin_ns : options->bin_ns;
+
+	if (options->filter)
+		return mb_fail(error, EOPNOTSUPP, "%s: --backend ebpf has no --filter: it counts every frame",
+			       options->target);
+	if (options->inner)
+		return mb_fail(error, EOPNOTSUPP,
+			       "%s: --backend ebpf has no --inner-ip: it counts for the outermost address",
+			       options->target);
+	if (options->splits_merged)
+		return mb_fail(
+			error, EOPNOTSUPP,
+			"%s: --backend ebpf has no --split-merged: a merged frame counts in the bin of its stamp",
+			options->target);
+	if (options->stamps == MB_STAMPS_HW)
+		return mb_fail(error, EOPNOTSUPP,
+			       "%s: --backend ebpf has no hardware stamps: it counts by the kernel's clock",
+			       options->target);
+	if (narrow < NARROWEST_NS || wide > WIDEST_NS)
+		return mb_fail(error, EINVAL, "%s: --backend ebpf has bins of 1 µs to 4 s", options->target);
+	if (wide % narrow)
+		return mb_fail(
+			error, EINVAL,
+			"%s: --backend ebpf: of the widths of bins and of bins of senders, one must be a multiple "
+			"of the other",
+			options->target);
+	return 0;
+}
+
+static int read_device(struct ebpf *state, const char *target, struct mb_error *error)
+{
+	struct mb_device *device = &state->device;
+	int status = mb_device_read(device, target, error);
+
+	if (status)
+		return status;
+	if (mb_device_linktype(device->arphrd) != MB_LINKTYPE_ETHERNET)
+		return mb_fail(error, EOPNOTSUPP,
+			       "%s: --backend ebpf counts at interfaces of Ethernet alone: use --backend afpacket",
+			       target);
+	if (!device->up)
+		return mb_fail(error, ENETDOWN, "%s: the interface is down: ip link set %s up", target, target);
+	return 0;
+}
+
+/* On the loopback every frame passes twice, leaving and arriving: it is counted once. */
+static bool wants(const struct ebpf *state, const struct mb_backend_options *options, int side)
+{
+	const uint8_t direction = side ? MB_DIRECTION_OUT : MB_DIRECTION_IN;
+
+	if (state->device.loopback && options->direction != MB_DIRECTION_OUT)
+		return direction == MB_DIRECTION_IN;
+	return options->direction == MB_DIRECTION_UNKNOWN || options->direction == direction;
+}
+
+static int attach(struct ebpf *state, const struct mb_backend_options *options, struct mb_error *error)
+{
+	int status = 0;
+
+	mb_device_count(state->device.index, &state->counts);
+	for (int side = 0; side < MB_EBPF_SIDES && !status; side++)
+		if (wants(state, options, side))
+			status = mb_ebpf_attach(&state->kernel, side, state->device.index, options->target, error);
+	return status;
+}
+
+static void begin_clock(struct ebpf *state)
+{
+	uint64_t phase;
+
+	read_offset(&state->offset_ns);
+	/* A chunk more, so that no bin has the number 0. */
+	phase = (uint64_t)(modulo(state->offset_ns, state->chunk_ns) + state->chunk_ns);
+	*state->kernel.phase = phase;
+	state->reader.base_ns = state->offset_ns - (int64_t)phase;
+}
+
+static int count_from_here(struct ebpf *state, const struct mb_backend_options *options, struct mb_error *error)
+{
+	int status = mb_ebpf_load(&state->kernel, options->bin_ns, options->source_bin_ns, options->target, error);
+
+	if (status)
+		return status;
+	if (mb_ebpf_reader_init(&state->reader, &state->kernel, 0))
+		return mb_fail_errno(error, ENOMEM, "%s", options->target);
+	begin_clock(state);
+	state->reader.begun_ns = kernel_now(state);
+	return attach(state, options, error);
+}
+
+static void say(struct ebpf *state)
+{
+	snprintf(
+		state->notice, sizeof(state->notice),
+		"counted in the kernel: no retransmits and no pause frames; what leaves, before the queueing discipline%s",
+		state->device.loopback ?
+			"\non the loopback every frame leaves and arrives: it is recorded once, as arriving" :
+			"");
+}
+
+/* A socket in the interface's namespace, on which nothing arrives. */
+static int make_socket(struct ebpf *state, const struct mb_backend_options *options, struct mb_error *error)
+{
+	state->socket = socket(options->own_traffic ? AF_INET : AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (state->socket < 0)
+		return errno == EPERM ? mb_device_forbidden(options->target, error) :
+					mb_fail_errno(error, errno, "%s", options->target);
+	return options->own_traffic ? 0 : mb_device_promiscuous(&state->device, state->socket, error);
+}
+
+static int ebpf_open(struct mb_backend *backend, const struct mb_backend_options *options, struct mb_error *error)
+{
+	struct ebpf *state = backend->state;
+	int status = refuse_options(options, error);
+
+	backend->live = true;
+	state->kernel = MB_EBPF_KERNEL_NONE;
+	state->socket = -1;
+	if (!status)
+		status = read_device(state, options->target, error);
+	if (!status)
+		status = mb_rx_counters_init(&state->rx, options, error);
+	if (status)
+		return status;
+	state->rx.interface.linktype = MB_LINKTYPE_ETHERNET;
+	state->rx.interface.link_bps = state->device.link_bps;
+	state->rx.interface.quality = mb_clock_synchronized() ? 0 : MB_QUALITY_UNSYNCED;
+	state->chunk_ns = options->bin_ns > options->source_bin_ns ? options->bin_ns : options->source_bin_ns;
+	status = make_socket(state, options, error);
+	if (!status)
+		status = count_from_here(state, options, error);
+	say(state);
+	return status;
+}
+
+/* The system's clock was set: bins go on in the kernel's time, and from the next chunk on they have another base. The
+ * phase only grows, so that the kernel's time does not go back. */
+static void check_clock(struct ebpf *state)
+{
+	int64_t offset_ns, step_ns, took_ns = read_offset(&offset_ns);
+	uint64_t now;
+
+	step_ns = offset_ns - state->offset_ns;
+	if (state->stepping || (step_ns <= LEAST_STEP_NS + took_ns && step_ns >= -LEAST_STEP_NS - took_ns))
+		return;
+	state->offset_ns = offset_ns;
+	now = kernel_now(state);
+	*state->kernel.phase += (uint64_t)modulo(step_ns, state->chunk_ns);
+	state->step_at_ns = (now / (uint64_t)state->chunk_ns + 1) * (uint64_t)state->chunk_ns;
+	state->step_base_ns = offset_ns - (int64_t)*state->kernel.phase;
+	state->stepping = true;
+}
+
+/* Whether the interface is still there and up; else counting ends. */
+static void check_device(struct ebpf *state)
+{
+	struct ifreq request = { .ifr_ifindex = (int)state->device.index };
+	int code = 0;
+
+	if (ioctl(state->socket, SIOCGIFNAME, &request) || ioctl(state->socket, SIOCGIFFLAGS, &request))
+		code = ENODEV;
+	else if (!(request.ifr_flags & IFF_UP))
+		code = ENETDOWN;
+	if (code)
+		state->ending = mb_device_lost(state->device.name, code, &state->failure);
+}
+
+/* Collect what can no longer change. */
+static int collect(struct ebpf *state, struct mb_error *error)
+{
+	const uint64_t now = kernel_now(state), chunk = (uint64_t)state->chunk_ns;
+	const uint64_t settled_ns = state->ending ? (now / chunk + 2) * chunk : now - SETTLE_NS;
+	uint64_t until_ns = settled_ns / chunk * chunk;
+
+	if (state->stepping && until_ns > state->step_at_ns)
+		until_ns = state->step_at_ns;
+	if (until_ns < state->reader.until_ns)
+		until_ns = state->reader.until_ns;
+	if (mb_ebpf_reader_collect(&state->reader, settled_ns, until_ns, &state->rx.drops))
+		return mb_fail(error, ENOMEM, "out of memory");
+	state->reading = true;
+	return 0;
+}
+
+/* Wait for the time of the next look, TIMEOUT_MS at most. False when it is not there yet. */
+static bool wait_for_look(struct ebpf *state, int timeout_ms)
+{
+	int64_t now_ns = mb_clock_ns(CLOCK_MONOTONIC), left_ms = (state->due_ns - now_ns + 999999) / 1000000;
+
+	if (left_ms > 0)
+		poll(NULL, 0, left_ms < timeout_ms ? (int)left_ms : timeout_ms);
+	now_ns = mb_clock_ns(CLOCK_MONOTONIC);
+	if (now_ns < state->due_ns)
+		return false;
+	state->due_ns = now_ns + PERIOD_MS * 1000000ll;
+	return true;
+}
+
+/* Count no more, and wait until the program runs nowhere. */
+static void shut(struct ebpf *state)
+{
+	mb_ebpf_detach(&state->kernel);
+	poll(NULL, 0, SETTLE_NS / 1000000 + 1);
+}
+
+/* All that was collected is yielded: time has passed up to there. */
+static void finish_look(struct ebpf *state, struct mb_counts *counts)
+{
+	state->reading = false;
+	counts->passed_ns = (int64_t)state->reader.until_ns + state->reader.base_ns;
+	if (state->stepping && state->reader.until_ns >= state->step_at_ns) {
+		state->reader.base_ns = state->step_base_ns;
+		state->stepping = false;
+		state->stepped = true;
+	} else if (state->ending) {
+		state->ended = true;
+	}
+}
+
+static int end(const struct ebpf *state, struct mb_error *error)
+{
+	if (error && state->ending != MB_BACKEND_END)
+		*error = state->failure;
+	return state->ending;
+}
+
+/* Begin the next look, when it is time. 1; 0 when it is not; or a negative errno. */
+static int look(struct mb_backend *backend, int timeout_ms, struct mb_error *error)
+{
+	struct ebpf *state = backend->state;
+	int status;
+
+	if (!state->ending) {
+		if (!backend->stop && !wait_for_look(state, timeout_ms))
+			return 0;
+		check_clock(state);
+		check_device(state);
+		if (!state->ending && backend->stop)
+			state->ending = MB_BACKEND_END;
+		if (state->ending)
+			shut(state);
+	}
+	status = collect(state, error);
+	return status ? status : 1;
+}
+
+static int ebpf_read_counts(struct mb_backend *backend, struct mb_counts *counts, int timeout_ms,
+			    struct mb_error *error)
+{
+	struct ebpf *state = backend->state;
+	int status;
+
+	if (state->ended)
+		return end(state, error);
+	if (!state->reading) {
+		status = look(backend, timeout_ms, error);
+		if (status <= 0)
+			return status;
+	}
+	counts->stepped = state->stepped;
+	state->stepped = false;
+	if (!mb_ebpf_reader_fill(&state->reader, counts))
+		finish_look(state, counts);
+	backend->starved = !counts->count;
+	state->rx.frames = state->reader.packets;
+	state->rx.bytes = state->reader.bytes;
+	return (int)counts->count;
+}
+
+static int ebpf_check(const char *target, struct mb_error *error)
+{
+	struct ebpf state = { 0 };
+	mb_auto_close int fd = socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, 0); /* as without --no-promiscuous */
+	int status = target ? read_device(&state, target, error) : 0;
+
+	if (!status && fd < 0)
+		status = errno == EPERM ? mb_device_forbidden(target ? target : "packet sockets", error) :
+					  mb_fail_errno(error, errno, "packet sockets");
+	return status ? status : mb_ebpf_check(target, error);
+}
+
+static const char *ebpf_notice(const struct mb_backend *backend)
+{
+	const struct ebpf *state = backend->state;
+
+	return state->notice;
+}
+
+static const struct mb_device_counts *ebpf_begun(const struct mb_backend *backend)
+{
+	const struct ebpf *state = backend->state;
+
+	return &state->counts;
+}
+
+static void ebpf_close(struct mb_backend *backend)
+{
+	struct ebpf *state = backend->state;
+
+	mb_ebpf_reader_deinit(&state->reader);
+	mb_ebpf_unload(&state->kernel);
+	if (state->socket >= 0)
+		close(state->socket);
+}
+
+const struct mb_backend_ops mb_backend_ebpf = {
+	.name = "ebpf",
+	.description = "bins counted in the kernel by eBPF, no frames copied",
+	.accepts = ebpf_accepts,
+	.state_size = sizeof(struct ebpf),
+	.open = ebpf_open,
+	.read_counts = ebpf_read_counts,
+	.interfaces = mb_rx_counters_interfaces,
+	.stats = mb_rx_counters_stats,
+	.loss = mb_rx_counters_loss,
+	.check = ebpf_check,
+	.notice = ebpf_notice,
+	.begun = ebpf_begun,
+	.close = ebpf_close,
+};

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "backend/ebpf/kernel.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#ifdef MB_EBPF_OBJECT
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "seed.h"
+
+/* Of linux/bpf.h since Linux 6.6. */
+#define TCX_INGRESS 46
+#define TCX_EGRESS 47
+
+/* Without a reader, bins of so much time are kept, within these limits. */
+#define KEPT_NS 300000000
+#define LEAST_SLOTS 1024
+#define MOST_SLOTS (1u << 17)
+/* Flows of a direction, on all processors together where there are many; and on one of them. */
+#define FLOWS_ALL (1u << 20)
+#define MOST_FLOWS (1u << 16)
+#define LEAST_FLOWS (1u << 13)
+
+/* The program, as clang made it. */
+asm(".pushsection .rodata\n"
+    ".balign 8\n"
+    "mb_ebpf_object: .incbin \"" MB_EBPF_OBJECT "\"\n"
+    "mb_ebpf_object_end: .byte 0\n"
+    ".popsection\n");
+extern const char mb_ebpf_object[] __attribute__((visibility("hidden")));
+extern const char mb_ebpf_object_end[] __attribute__((visibility("hidden")));
+
+static const struct {
+	const char *name;
+	size_t size;
+	bool shared; /* with this process */
+} rings[MB_EBPF_RINGS] = {
+	[MB_EBPF_CURSORS] = { "cursors", sizeof(struct mb_ebpf_cursor), true },
+	[MB_EBPF_SLOTS] = { "slots", sizeof(struct mb_ebpf_slot), true },
+	[MB_EBPF_OTHERS] = { "others", sizeof(struct mb_ebpf_slot), true },
+	[MB_EBPF_FLOWS] = { "flows", sizeof(struct mb_ebpf_flow), true },
+	[MB_EBPF_PLACES] = { "places", sizeof(struct mb_ebpf_index), false },
+};
+
+static int say_nothing(enum libbpf_print_level level, const char *format, va_list arguments)
+{
+	(void)level, (void)format, (void)arguments;
+	return 0;
+}
+
+static uint32_t slots_for(int64_t width_ns)
+{
+	uint32_t slots = LEAST_SLOTS;
+
+	while (slots < MOST_SLOTS && slots * width_ns < KEPT_NS)
+		slots *= 2;
+	return slots;
+}
+
+static uint32_t flows_for(uint32_t n_cursors)
+{
+	uint32_t flows = MOST_FLOWS;
+
+	while (flows > LEAST_FLOWS && (uint64_t)flows * n_cursors > MB_EBPF_SIDES * FLOWS_ALL)
+		flows /= 2;
+	return flows;
+}
+
+static struct bpf_map *find_section(const struct bpf_object *object, const char *suffix)
+{
+	struct bpf_map *map;
+
+	bpf_object__for_each_map(map, object)
+	{
+		const char *dot = strrchr(bpf_map__name(map), '.');
+
+		if (dot && !strcmp(dot, suffix))
+			return map;
+	}
+	return NULL;
+}
+
+static int set_constants(const struct mb_ebpf_kernel *kernel)
+{
+	struct bpf_map *map = find_section(kernel->object, ".rodata");
+	struct mb_ebpf_constants *constants;
+	struct mb_seed seed;
+	size_t size = 0;
+
+	constants = map ? (void *)bpf_map__initial_value(map, &size) : NULL;
+	if (!constants || size < sizeof(*constants))
+		return -EPROTO;
+	mb_seed_init(&seed);
+	*constants = (struct mb_ebpf_constants){
+		.bin_ns = (uint64_t)kernel->bin_ns,
+		.source_bin_ns = (uint64_t)kernel->source_bin_ns,
+		.slots_mask = kernel->entries[MB_EBPF_SLOTS] - 1,
+		.others_mask = kernel->entries[MB_EBPF_OTHERS] - 1,
+		.flows_mask = kernel->entries[MB_EBPF_FLOWS] - 1,
+		.places_mask = kernel->entries[MB_EBPF_PLACES] - 1,
+		.seed = seed.words[0],
+		.factor = seed.words[1] | 1,
+	};
+	return 0;
+}
+
+static int set_sizes(struct mb_ebpf_kernel *kernel)
+{
+	const int processors = libbpf_num_possible_cpus();
+	int status = 0;
+
+	if (processors < 1)
+		return -EPROTO;
+	kernel->n_cursors = (uint32_t)processors * MB_EBPF_SIDES;
+	kernel->entries[MB_EBPF_CURSORS] = 1;
+	kernel->entries[MB_EBPF_SLOTS] = slots_for(kernel->bin_ns);
+	kernel->entries[MB_EBPF_OTHERS] = slots_for(kernel->source_bin_ns);
+	kernel->entries[MB_EBPF_FLOWS] = flows_for(kernel->n_cursors);
+	kernel->entries[MB_EBPF_PLACES] = kernel->entries[MB_EBPF_FLOWS];
+	for (int i = 0; i < MB_EBPF_RINGS && !status; i++) {
+		struct bpf_map *map = bpf_object__find_map_by_name(kernel->object, rings[i].name);
+
+		status = map ? bpf_map__set_max_entries(map, kernel->n_cursors * kernel->entries[i]) : -EPROTO;
+	}
+	return status;
+}
+
+static size_t size_of(const struct mb_ebpf_kernel *kernel, int ring)
+{
+	return (size_t)kernel->n_cursors * kernel->entries[ring] * rings[ring].size;
+}
+
+static void *map_shared(int fd, size_t size)
+{
+	void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	return memory == MAP_FAILED ? NULL : memory;
+}
+
+static int map_memory(struct mb_ebpf_kernel *kernel)
+{
+	const struct bpf_map *variables = find_section(kernel->object, ".bss");
+
+	if (!variables || bpf_map__value_size(variables) != sizeof(*kernel->phase))
+		return -EPROTO;
+	for (int i = 0; i < MB_EBPF_RINGS; i++) {
+		const int fd = bpf_object__find_map_fd_by_name(kernel->object, rings[i].name);
+
+		if (!rings[i].shared)
+			continue;
+		kernel->memory[i] = map_shared(fd, size_of(kernel, i));
+		if (!kernel->memory[i])
+			return -errno;
+	}
+	kernel->phase = map_shared(bpf_map__fd(variables), sizeof(*kernel->phase));
+	return kernel->phase ? 0 : -errno;
+}
+
+static int forbidden(const char *name, struct mb_error *error)
+{
+	return mb_fail(error, EPERM,
+		       "%s: counting in the kernel is not allowed: run as root, or with the capabilities CAP_BPF, "
+		       "CAP_PERFMON and CAP_NET_ADMIN",
+		       name);
+}
+
+static int refused(const char *name, int status, struct mb_error *error)
+{
+	return status == -EPERM || status == -EACCES ?
+		       forbidden(name, error) :
+		       mb_fail_errno(error, -status, "%s: this kernel does not load the program that counts", name);
+}
+
+int mb_ebpf_load(struct mb_ebpf_kernel *kernel, int64_t bin_ns, int64_t source_bin_ns, const char *name,
+		 struct mb_error *error)
+{
+	int status;
+
+	*kernel = MB_EBPF_KERNEL_NONE;
+	kernel->bin_ns = bin_ns;
+	kernel->source_bin_ns = source_bin_ns;
+	libbpf_set_print(say_nothing);
+	kernel->object = bpf_object__open_mem(mb_ebpf_object, (size_t)(mb_ebpf_object_end - mb_ebpf_object), NULL);
+	if (!kernel->object)
+		return mb_fail_errno(error, errno, "%s: the program that counts", name);
+	status = set_sizes(kernel);
+	if (!status)
+		status = set_constants(kernel);
+	if (!status)
+		status = bpf_object__load(kernel->object);
+	if (!status)
+		status = map_memory(kernel);
+	return status ? refused(name, status, error) : 0;
+}
+
+int mb_ebpf_attach(struct mb_ebpf_kernel *kernel, int side, uint32_t index, const char *name, struct mb_error *error)
+{
+	static const char *const programs[] = { "count_arriving", "count_leaving" };
+	static const int places[] = { TCX_INGRESS, TCX_EGRESS };
+	struct bpf_program *program = bpf_object__find_program_by_name(kernel->object, programs[side]);
+	int link = bpf_link_create(bpf_program__fd(program), (int)index, (enum bpf_attach_type)places[side], NULL);
+
+	if (link == -EPERM || link == -EACCES)
+		return forbidden(name, error);
+	if (link == -EINVAL)
+		return mb_fail(error, EOPNOTSUPP,
+			       "%s: this kernel cannot count at interfaces: it needs Linux 6.6 or newer, built with "
+			       "CONFIG_NET_XGRESS",
+			       name);
+	if (link < 0)
+		return mb_fail_errno(error, -link, "%s: attaching the program that counts", name);
+	kernel->links[side] = link;
+	return 0;
+}
+
+void mb_ebpf_detach(struct mb_ebpf_kernel *kernel)
+{
+	for (int side = 0; side < MB_EBPF_SIDES; side++) {
+		if (kernel->links[side] >= 0)
+			close(kernel->links[side]);
+		kernel->links[side] = -1;
+	}
+}
+
+void mb_ebpf_unload(struct mb_ebpf_kernel *kernel)
+{
+	mb_ebpf_detach(kernel);
+	for (int i = 0; i < MB_EBPF_RINGS; i++)
+		if (kernel->memory[i])
+			munmap(kernel->memory[i], size_of(kernel, i));
+	if (kernel->phase)
+		munmap((void *)(uintptr_t)kernel->phase, sizeof(*kernel->phase));
+	bpf_object__close(kernel->object);
+	*kernel = MB_EBPF_KERNEL_NONE;
+}
+
+int mb_ebpf_check(const char *name, struct mb_error *error)
+{
+	struct mb_ebpf_kernel kernel;
+	int status = mb_ebpf_load(&kernel, 1000000000, 1000000000, name ? name : "ebpf", error);
+
+	mb_ebpf_unload(&kernel);
+	return status;
+}
+
+#else
+
+static int missing(const char *name, struct mb_error *error)
+{
+	return mb_fail(
+		error, EOPNOTSUPP,
+		"%s: mburst was built without the program that counts in the kernel: apt install clang libbpf-dev, "
+		"and build it again",
+		name ? name : "ebpf");
+}
+
+int mb_ebpf_load(struct mb_ebpf_kernel *kernel, int64_t bin_ns, int64_t source_bin_ns, const char *name,
+		 struct mb_error *error)
+{
+	(void)kernel, (void)bin_ns, (void)source_bin_ns;
+	return missing(name, error);
+}
+
+int mb_ebpf_attach(struct mb_ebpf_kernel *kernel, int side, uint32_t index, const char *name, struct mb_error *error)
+{
+	(void)kernel, (void)side, (void)index;
+	return missing(name, error);
+}
+
+void mb_ebpf_detach(struct mb_ebpf_kernel *kernel)
+{
+	(void)kernel;
+}
+
+void mb_ebpf_unload(struct mb_ebpf_kernel *kernel)
+{
+	(void)kernel;
+}
+
+int mb_ebpf_check(const char *name, struct mb_error *error)
+{
+	return missing(name, error);
+}
+
+#endif

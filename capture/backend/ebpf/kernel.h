@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The program that counts, loaded and attached to an interface, and the memory that it shares with this process. The
+ * kernel takes it off the interface when the process ends, however it ends.
+ */
+#ifndef MB_EBPF_KERNEL_H
+#define MB_EBPF_KERNEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "backend/ebpf/layout.h"
+#include "error.h"
+
+struct bpf_object;
+
+enum mb_ebpf_ring {
+	MB_EBPF_CURSORS,
+	MB_EBPF_SLOTS,
+	MB_EBPF_OTHERS,
+	MB_EBPF_FLOWS,
+	MB_EBPF_PLACES,
+	MB_EBPF_RINGS,
+};
+
+struct mb_ebpf_kernel {
+	int64_t bin_ns, source_bin_ns;
+	uint32_t n_cursors;                  /* possible processors × MB_EBPF_SIDES */
+	uint32_t entries[MB_EBPF_RINGS];     /* of each cursor: a power of two */
+	void *memory[MB_EBPF_RINGS];         /* n_cursors × entries; NULL where it is not mapped here */
+	volatile uint64_t *phase;            /* of the numbers of bins (layout.h) */
+	struct bpf_object *object;
+	int links[MB_EBPF_SIDES];            /* descriptors, or -1 */
+};
+
+/* What deinit() finds nothing to do on. */
+#define MB_EBPF_KERNEL_NONE ((struct mb_ebpf_kernel){ .links = { -1, -1 } })
+
+/* Load the program for bins of these widths: at least 1 us wide, less than 4 s. NAME is that of the interface, for
+ * errors. */
+int mb_ebpf_load(struct mb_ebpf_kernel *kernel, int64_t bin_ns, int64_t source_bin_ns, const char *name,
+		 struct mb_error *error);
+/* Let it count the frames of interface INDEX that arrive (side 0) or leave (side 1). */
+int mb_ebpf_attach(struct mb_ebpf_kernel *kernel, int side, uint32_t index, const char *name, struct mb_error *error);
+/* Count no more. What was counted stays. */
+void mb_ebpf_detach(struct mb_ebpf_kernel *kernel);
+/* Detach and give all memory back. Harmless when called twice. */
+void mb_ebpf_unload(struct mb_ebpf_kernel *kernel);
+
+/* Whether the program was built in, and this kernel and this process may run it. NAME: of the interface, or NULL. */
+int mb_ebpf_check(const char *name, struct mb_error *error);
+
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+ *
+ * The memory that the program in the kernel (count.bpf.h) writes and user space (ebpf.c) reads, and never stops. Each
+ * processor has a cursor for each direction, and parts of the rings of its own, so that nothing needs a lock.
+ *
+ * Numbers of bins are (CLOCK_MONOTONIC + phase) / width, where the phase makes bins begin at multiples of their width in
+ * system time. They only grow, whatever happens to system time.
+ */
+#ifndef MB_EBPF_LAYOUT_H
+#define MB_EBPF_LAYOUT_H
+
+#include <linux/types.h>
+
+#define MB_EBPF_SIDES 2 /* of an interface: arriving, leaving */
+
+/* Set before the program is loaded. */
+struct mb_ebpf_constants {
+	__u64 bin_ns, source_bin_ns;
+	__u64 seed, factor; /* secret: of the fingerprints of flows */
+	__u32 slots_mask, others_mask, flows_mask, places_mask; /* entries of a cursor in each ring, less 1 */
+};
+
+/* A bin of one cursor. It lies at NUMBER modulo the size of the cursor's ring. */
+struct mb_ebpf_slot {
+	__u64 number;     /* 0 while it is being begun */
+	__u64 previous;   /* number of the bin of this cursor before it */
+	__u64 before;     /* packets in all bins of this cursor before it: a gap in this is a counted loss */
+	__u64 bytes, wire_bytes;
+	__u32 packets, ce_packets;
+	__u32 merged, cnp_packets;
+	__u32 first, last; /* stamps, in ns from the start of the bin */
+};
+
+/* Packets of one flow within one bin of sources. A flow may have several entries in a bin. */
+struct mb_ebpf_flow {
+	__u64 number;     /* of the bin */
+	__u64 flow;       /* fingerprint, never 0; of what is not IP: the sender's */
+	__u64 hi, lo;     /* address of the sender, as in struct mb_address */
+	__u64 bytes;
+	__u32 packets;
+	__u32 first, last;
+	__u32 ports;      /* as in struct mb_packet */
+	__u32 family;     /* enum mb_family */
+	__u32 cnp_packets;
+};
+
+/* Where a processor is. */
+struct mb_ebpf_cursor {
+	__u64 bin, source_bin, other; /* numbers of the newest of each ring; 0: none yet */
+	__u64 before;                 /* packets in bins before `bin` */
+	__u64 others_before;
+	__u64 logged;                 /* entries of flows since the start */
+	__u64 unused[2];
+	__u64 taken;                  /* of these, user space has read: what lies behind them may be written over */
+	__u64 padding[7];
+};
+
+/* Where the newest entry of a flow of this hash is. */
+struct mb_ebpf_index {
+	__u32 bin; /* its bin's number, cut off */
+	__u32 at;  /* its position, cut off */
+};
+
+#endif

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "backend/ebpf/reader.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A slot is not trusted any more when so small a share of the ring is left before it is written over. */
+#define GUARD 16
+#define FIRST_CAPACITY 256
+
+int mb_ebpf_reader_init(struct mb_ebpf_reader *reader, struct mb_ebpf_kernel *kernel, uint64_t begun_ns)
+{
+	*reader = (struct mb_ebpf_reader){ .kernel = kernel, .begun_ns = begun_ns };
+	reader->parts = calloc(kernel->n_cursors, sizeof(*reader->parts));
+	return reader->parts ? 0 : -ENOMEM;
+}
+
+void mb_ebpf_reader_deinit(struct mb_ebpf_reader *reader)
+{
+	for (uint32_t i = 0; reader->parts && i < reader->kernel->n_cursors; i++) {
+		free(reader->parts[i].bins.slots);
+		free(reader->parts[i].others.slots);
+	}
+	free(reader->parts);
+	reader->parts = NULL;
+}
+
+static volatile struct mb_ebpf_cursor *cursor_of(const struct mb_ebpf_reader *reader, uint32_t part)
+{
+	return (volatile struct mb_ebpf_cursor *)reader->kernel->memory[MB_EBPF_CURSORS] + part;
+}
+
+/* A ring of bins: what of it there is in which memory. */
+struct ring {
+	const struct mb_ebpf_slot *slots; /* of one cursor */
+	volatile __u64 *newest;
+	uint64_t size;
+	int64_t width_ns;
+};
+
+static struct ring ring_of(const struct mb_ebpf_reader *reader, enum mb_ebpf_ring which, uint32_t part)
+{
+	const struct mb_ebpf_kernel *kernel = reader->kernel;
+	volatile struct mb_ebpf_cursor *cursor = cursor_of(reader, part);
+	const bool is_bins = which == MB_EBPF_SLOTS;
+	const uint64_t size = kernel->entries[which];
+
+	return (struct ring){
+		.slots = (const struct mb_ebpf_slot *)kernel->memory[which] + part * size,
+		.newest = is_bins ? &cursor->bin : &cursor->other,
+		.size = size,
+		.width_ns = is_bins ? kernel->bin_ns : kernel->source_bin_ns,
+	};
+}
+
+static bool is_intact(const struct ring *ring, uint64_t number, uint64_t newest)
+{
+	return number + ring->size - ring->size / GUARD > newest;
+}
+
+static int push(struct mb_ebpf_run *run, const struct mb_ebpf_slot *slot)
+{
+	if (run->count == run->capacity) {
+		uint32_t capacity = run->capacity ? 2 * run->capacity : FIRST_CAPACITY;
+		struct mb_ebpf_slot *slots = realloc(run->slots, capacity * sizeof(*slots));
+
+		if (!slots)
+			return -ENOMEM;
+		run->slots = slots;
+		run->capacity = capacity;
+	}
+	run->slots[run->count++] = *slot;
+	return 0;
+}
+
+/* The slots from FIRST on, in the other order. */
+static void turn_round(struct mb_ebpf_run *run, uint32_t first)
+{
+	for (uint32_t i = first, j = run->count; i + 1 < j; i++) {
+		struct mb_ebpf_slot slot = run->slots[i];
+
+		run->slots[i] = run->slots[--j];
+		run->slots[j] = slot;
+	}
+}
+
+static void forget_yielded(struct mb_ebpf_run *run)
+{
+	if (!run->next)
+		return;
+	run->count -= run->next;
+	memmove(run->slots, run->slots + run->next, run->count * sizeof(*run->slots));
+	run->next = 0;
+}
+
+/* Copy the bins that end by SETTLED_NS, from the newest back to those that RUN has had. The program may be writing over
+ * the oldest of them: of what was copied only that counts which is intact afterwards. Returns the position of the first in
+ * RUN, or -ENOMEM. */
+static int64_t copy(struct mb_ebpf_run *run, const struct ring *ring, uint64_t settled_ns)
+{
+	uint64_t number = *ring->newest, newest = number;
+	uint32_t first;
+
+	forget_yielded(run);
+	first = run->count;
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	while (number > run->taken && is_intact(ring, number, newest)) {
+		struct mb_ebpf_slot slot = ring->slots[number & (ring->size - 1)];
+
+		if (slot.number != number)
+			break;
+		if ((number + 1) * (uint64_t)ring->width_ns <= settled_ns && push(run, &slot))
+			return -ENOMEM;
+		number = slot.previous;
+	}
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	newest = *ring->newest;
+	while (run->count > first && !is_intact(ring, run->slots[run->count - 1].number, newest))
+		run->count--;
+	turn_round(run, first);
+	return first;
+}
+
+/* Every slot says how many packets came before it: those from FIRST on say what was lost, in a span from the bin before
+ * to the one behind. DROPS is NULL for what was counted elsewhere, too. */
+static void note_losses(struct mb_ebpf_reader *reader, struct mb_ebpf_run *run, uint32_t first, const struct ring *ring,
+			struct mb_drop_queue *drops)
+{
+	const uint64_t width = (uint64_t)ring->width_ns;
+
+	for (uint32_t i = first; i < run->count; i++) {
+		const struct mb_ebpf_slot *slot = &run->slots[i];
+		const uint64_t lost = slot->before - run->packets;
+		const uint64_t from = run->taken ? run->taken * width : reader->begun_ns;
+
+		if (lost && drops)
+			mb_drop_queue_add(drops, &(struct mb_loss){ .first_ns = (int64_t)from + reader->base_ns,
+								    .last_ns = (int64_t)(slot->number * width) - 1 +
+									       reader->base_ns,
+								    .packets = lost });
+		reader->unseen += drops ? 0 : lost;
+		run->packets = slot->before + slot->packets;
+		run->taken = slot->number;
+	}
+}
+
+static int collect_ring(struct mb_ebpf_reader *reader, struct mb_ebpf_run *run, const struct ring *ring,
+			uint64_t settled_ns, struct mb_drop_queue *drops)
+{
+	const int64_t first = copy(run, ring, settled_ns);
+
+	if (first < 0)
+		return -ENOMEM;
+	note_losses(reader, run, (uint32_t)first, ring, drops);
+	return 0;
+}
+
+static int collect_part(struct mb_ebpf_reader *reader, uint32_t part, uint64_t settled_ns, struct mb_drop_queue *drops)
+{
+	struct mb_ebpf_part *own = &reader->parts[part];
+	const struct ring bins = ring_of(reader, MB_EBPF_SLOTS, part), others = ring_of(reader, MB_EBPF_OTHERS, part);
+
+	own->end = cursor_of(reader, part)->logged;
+	return collect_ring(reader, &own->bins, &bins, settled_ns, drops) ||
+			       collect_ring(reader, &own->others, &others, settled_ns, NULL) ?
+		       -ENOMEM :
+		       0;
+}
+
+int mb_ebpf_reader_collect(struct mb_ebpf_reader *reader, uint64_t settled_ns, uint64_t until_ns,
+			   struct mb_drop_queue *drops)
+{
+	reader->until_ns = until_ns;
+	for (uint32_t i = 0; i < reader->kernel->n_cursors; i++)
+		if (collect_part(reader, i, settled_ns, drops))
+			return -ENOMEM;
+	return 0;
+}
+
+static const struct mb_ebpf_flow *flow_at(const struct mb_ebpf_reader *reader, uint32_t part, uint64_t position)
+{
+	const uint64_t size = reader->kernel->entries[MB_EBPF_FLOWS];
+
+	return (const struct mb_ebpf_flow *)reader->kernel->memory[MB_EBPF_FLOWS] + part * size +
+	       (position & (size - 1));
+}
+
+/* What is next: the earliest, and of what begins at once the widest. */
+struct next {
+	uint64_t start_ns;
+	int64_t width_ns;
+	uint32_t part;
+	enum mb_count_kind kind;
+};
+
+static void offer(struct next *next, uint64_t number, int64_t width_ns, uint32_t part, enum mb_count_kind kind)
+{
+	const uint64_t start_ns = number * (uint64_t)width_ns;
+
+	if (start_ns < next->start_ns || (start_ns == next->start_ns && width_ns > next->width_ns))
+		*next = (struct next){ start_ns, width_ns, part, kind };
+}
+
+static struct next find_next(const struct mb_ebpf_reader *reader)
+{
+	const struct mb_ebpf_kernel *kernel = reader->kernel;
+	struct next next = { .start_ns = reader->until_ns };
+
+	for (uint32_t i = 0; i < kernel->n_cursors; i++) {
+		const struct mb_ebpf_part *part = &reader->parts[i];
+
+		if (part->at < part->end)
+			offer(&next, flow_at(reader, i, part->at)->number, kernel->source_bin_ns, i, MB_COUNT_SENDER);
+		if (part->others.next < part->others.count)
+			offer(&next, part->others.slots[part->others.next].number, kernel->source_bin_ns, i,
+			      MB_COUNT_OTHERS);
+		if (part->bins.next < part->bins.count)
+			offer(&next, part->bins.slots[part->bins.next].number, kernel->bin_ns, i, MB_COUNT_BIN);
+	}
+	return next;
+}
+
+static struct mb_count begin_count(const struct mb_ebpf_reader *reader, const struct next *next)
+{
+	return (struct mb_count){
+		.start_ns = (int64_t)next->start_ns + reader->base_ns,
+		.first_ns = INT64_MAX,
+		.last_ns = INT64_MIN,
+		.quality = MB_QUALITY_SW,
+		.kind = (uint8_t)next->kind,
+		.direction = next->part % MB_EBPF_SIDES ? MB_DIRECTION_OUT : MB_DIRECTION_IN,
+	};
+}
+
+static void span(struct mb_count *count, uint32_t first, uint32_t last)
+{
+	const int64_t first_ns = count->start_ns + first, last_ns = count->start_ns + last;
+
+	count->first_ns = first_ns < count->first_ns ? first_ns : count->first_ns;
+	count->last_ns = last_ns > count->last_ns ? last_ns : count->last_ns;
+}
+
+static void add_slot(struct mb_count *count, const struct mb_ebpf_slot *slot)
+{
+	span(count, slot->first, slot->last);
+	count->bytes += slot->bytes;
+	count->wire_bytes += slot->wire_bytes;
+	count->packets += slot->packets;
+	count->ce_packets += slot->ce_packets;
+	count->cnp_packets += slot->cnp_packets;
+	count->merged += slot->merged;
+	count->quality |= slot->merged ? MB_QUALITY_GRO : 0;
+}
+
+/* The bin of all processors of that direction. */
+static void fill_bin(struct mb_ebpf_reader *reader, const struct next *next, struct mb_counts *counts)
+{
+	const uint64_t number = next->start_ns / (uint64_t)reader->kernel->bin_ns;
+	struct mb_count *count = &counts->counts[counts->count];
+
+	*count = begin_count(reader, next);
+	for (uint32_t i = next->part % MB_EBPF_SIDES; i < reader->kernel->n_cursors; i += MB_EBPF_SIDES) {
+		struct mb_ebpf_run *run = &reader->parts[i].bins;
+
+		if (run->next < run->count && run->slots[run->next].number == number)
+			add_slot(count, &run->slots[run->next++]);
+	}
+	reader->packets += count->packets;
+	reader->bytes += count->bytes;
+	counts->count += count->packets != 0;
+}
+
+static void fill_others(struct mb_ebpf_reader *reader, const struct next *next, struct mb_counts *counts)
+{
+	struct mb_ebpf_run *run = &reader->parts[next->part].others;
+	struct mb_count *count = &counts->counts[counts->count++];
+
+	*count = begin_count(reader, next);
+	add_slot(count, &run->slots[run->next++]);
+}
+
+/* All flows of that processor's bin, as far as there is room. */
+static void fill_flows(struct mb_ebpf_reader *reader, const struct next *next, struct mb_counts *counts)
+{
+	struct mb_ebpf_part *part = &reader->parts[next->part];
+	const uint64_t number = next->start_ns / (uint64_t)reader->kernel->source_bin_ns;
+
+	for (; part->at < part->end && counts->count < MB_COUNTS; part->at++) {
+		const struct mb_ebpf_flow *flow = flow_at(reader, next->part, part->at);
+		struct mb_count *count = &counts->counts[counts->count];
+
+		if (flow->number != number)
+			break;
+		*count = begin_count(reader, next);
+		span(count, flow->first, flow->last);
+		count->bytes = flow->bytes;
+		count->packets = flow->packets;
+		count->cnp_packets = flow->cnp_packets;
+		count->source = (struct mb_address){ flow->hi, flow->lo, flow->family };
+		count->flow = flow->family == MB_FAMILY_MAC ? 0 : flow->flow;
+		count->ports = flow->ports;
+		counts->count++;
+	}
+	__atomic_store_n(&((struct mb_ebpf_cursor *)cursor_of(reader, next->part))->taken, part->at, __ATOMIC_RELEASE);
+}
+
+int mb_ebpf_reader_fill(struct mb_ebpf_reader *reader, struct mb_counts *counts)
+{
+	struct next next;
+
+	counts->count = 0;
+	while (counts->count < MB_COUNTS) {
+		next = find_next(reader);
+		if (next.start_ns >= reader->until_ns)
+			break;
+		if (next.kind == MB_COUNT_BIN)
+			fill_bin(reader, &next, counts);
+		else if (next.kind == MB_COUNT_OTHERS)
+			fill_others(reader, &next, counts);
+		else
+			fill_flows(reader, &next, counts);
+	}
+	return (int)counts->count;
+}
