@@ -2,109 +2,24 @@
 
 from __future__ import annotations
 
-import ctypes
-import json
 import os
 import random
 import signal
-import socket
-import struct
 import subprocess
-import sys
-import threading
 import time
 from collections import Counter
 from contextlib import contextmanager
-from pathlib import Path
 
 import frame_builder as fb
 import livelab
 import pytest
 from capture_rows import read_rows
+from kernel_bins import MS, Reading, both, many_senders, pair, raw_socket
 
-from mburst.capture import Capture, sources
-from mburst.errors import MburstError
+from mburst.capture import Capture
 
-MS = 1_000_000
+__all__ = ["pair"]
 DROPS, GRO = 32, 64
-SUMS = ("packets", "bytes", "wire_bytes", "ce_packets", "cnp_packets")
-TCX_INGRESS, TCX_EGRESS = 46, 47
-
-
-def why_not():
-    """Why nothing can be counted in the kernel here, or nothing."""
-    [state] = [state for state in sources(None) if state["name"] == "ebpf"]
-    return state["reason"]
-
-
-@pytest.fixture(scope="module")
-def pair():
-    if os.geteuid() != 0:
-        pytest.skip("counting in the kernel is tested in network namespaces of its own, which only root can make")
-    if reason := why_not():
-        pytest.skip(f"this machine cannot count in the kernel: {reason}")
-    with livelab.make_lab() as made:
-        for namespace, name in ((made.near, made.a), (made.far, made.b)):
-            livelab.sh(f"ip -n {namespace} link set {name} mtu 9000")
-        yield made
-
-
-class Reading:
-    """What one backend makes of interface `b`, until it is stopped."""
-
-    def __init__(self, lab, backend, **options):
-        self.lab = lab
-        with lab.inside(lab.far):
-            self.capture = Capture([lab.b], backend=backend, **options)
-        self.bins, self.senders, self.losses = [], [], []
-        self.error = ""
-        self.thread = threading.Thread(target=self.read)
-
-    def start(self):
-        self.thread.start()
-        return self
-
-    def read(self):
-        try:
-            with self.lab.inside(self.lab.far):
-                self.bins, self.senders = read_rows(self.capture)
-        except MburstError as error:
-            self.error = str(error)
-        self.losses = self.capture.losses()
-
-    def stop(self):
-        self.capture.stop()
-        if self.thread.ident is None:
-            self.thread.start()
-        self.thread.join(60)
-        assert not self.thread.is_alive()
-        self.lanes = {lane["direction"]: lane for lane in self.capture.lanes}
-        self.numbers = {lane["direction"]: number for number, lane in enumerate(self.capture.lanes)}
-        self.facts = self.capture.facts
-        self.capture.close()
-
-    def sums(self, direction):
-        return {name: self.lanes[direction][name] for name in SUMS} if direction in self.lanes else {}
-
-    def by_sender(self, direction):
-        found = Counter()
-        for row in self.senders:
-            if row["lane"] == self.numbers[direction]:
-                found[row["source"], "bytes"] += row["bytes"]
-                found[row["source"], "packets"] += row["packets"]
-        return found
-
-
-@contextmanager
-def both(lab, **options):
-    """Both backends on the same frames."""
-    readings = [Reading(lab, backend, **options).start() for backend in ("ebpf", "afpacket")]
-    try:
-        yield readings
-        time.sleep(0.1)
-    finally:
-        for reading in readings:
-            reading.stop()
 
 
 @contextmanager
@@ -120,14 +35,6 @@ def tcpdump(lab, path):
     finally:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=30)
-
-
-def raw_socket(lab, namespace, name):
-    with lab.inside(namespace):
-        made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 24)
-    made.bind((name, 0))
-    return made
 
 
 def odd_frames():
@@ -291,15 +198,6 @@ def test_packets_are_in_the_bins_of_their_time(pair):
     assert not ebpf.losses and ebpf.facts["dropped"] == 0
 
 
-def many_senders(lab, count):
-    with raw_socket(lab, lab.near, lab.a) as sender:
-        udp = fb.udp(b"x" * 60, (1, 9))
-        frame = bytearray(fb.ethernet(fb.ipv4(udp, fb.UDP, 0, 0x0A090002), 0x0800, sender=77))
-        for number in range(count):
-            struct.pack_into(">I", frame, 26, 0x0B000000 + number)
-            sender.send(frame)
-
-
 def test_ten_thousand_senders(pair):
     with both(pair, source_bin_ns=1000 * MS, bin_ns=MS, max_sources=20_000) as (ebpf, afpacket):
         many_senders(pair, 10_000)
@@ -358,100 +256,3 @@ def test_what_a_late_reader_misses_is_a_counted_loss(pair, pause):
     for first_ns, last_ns, _ in reading.losses:
         within = [row for row in reading.bins if first_ns <= row["ts_ns"] < last_ns - 10_000]
         assert not sum(row["packets"] for row in within if not row["quality"] & DROPS)
-
-
-def attached(lab, place):
-    """How many programs are at that place of `b`, as the kernel says (BPF_PROG_QUERY)."""
-    attributes = ctypes.create_string_buffer(128)
-    with lab.inside(lab.far):
-        struct.pack_into("=II", attributes, 0, socket.if_nametoindex(lab.b), place)
-        assert not ctypes.CDLL(None, use_errno=True).syscall(321, 16, attributes, 64), os.strerror(ctypes.get_errno())
-    return struct.unpack_from("=I", attributes, 24)[0]
-
-
-def test_several_count_at_once_and_leave_nothing_behind(pair):
-    first = Reading(pair, "ebpf").start()
-    second = Reading(pair, "ebpf", directions="in").start()
-    assert (attached(pair, TCX_INGRESS), attached(pair, TCX_EGRESS)) == (2, 1)
-    many_senders(pair, 500)
-    first.stop()
-    assert (attached(pair, TCX_INGRESS), attached(pair, TCX_EGRESS)) == (1, 0)
-    many_senders(pair, 500)
-    second.stop()
-    assert first.lanes["in"]["packets"] == 500 and second.lanes["in"]["packets"] == 1000
-    assert (attached(pair, TCX_INGRESS), attached(pair, TCX_EGRESS)) == (0, 0)
-
-
-RECORD = [sys.executable, "-m", "mburst", "record", "--backend", "ebpf", "--json"]
-
-
-def begin(lab, *arguments, wrapper=()):
-    command = ["ip", "netns", "exec", lab.far, *wrapper, *RECORD, "-i", lab.b, *arguments]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    for _ in range(600):
-        if attached(lab, TCX_INGRESS) and attached(lab, TCX_EGRESS):
-            return process
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.02)
-    raise AssertionError("it does not attach")
-
-
-def capabilities(process):
-    status = Path(f"/proc/{process.pid}/status").read_text()
-    return {line.split()[0]: int(line.split()[1], 16) for line in status.splitlines() if line.startswith("Cap")}
-
-
-def test_recorded_without_privileges_and_killed(pair, tmp_path):
-    """What it may do ends once it is attached, and what is attached ends with it."""
-    process = begin(pair, "-o", str(tmp_path / "store"), "--duration", "60s")
-    for _ in range(200):
-        if not capabilities(process)["CapPrm:"]:
-            break
-        time.sleep(0.02)
-    assert not capabilities(process)["CapPrm:"]
-    process.kill()
-    process.communicate()
-    for _ in range(100):
-        if not attached(pair, TCX_INGRESS) + attached(pair, TCX_EGRESS):
-            return
-        time.sleep(0.02)
-    raise AssertionError("programs are left on the interface")
-
-
-def test_three_capabilities_are_enough(pair, tmp_path):
-    needed = "+bpf,+perfmon,+net_admin"
-    wrapper = ["setpriv", f"--bounding-set=-all,{needed}", f"--inh-caps=-all,{needed}"]
-    process = begin(pair, "-o", str(tmp_path), "--no-promiscuous", "--user", "root", wrapper=wrapper)
-    many_senders(pair, 300)
-    time.sleep(0.3)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
-    assert process.returncode == 130, err
-    [recorded] = [row for row in map(json.loads, out.splitlines()) if row["direction"] == "in"]
-    assert recorded["packets"] == 300
-
-
-def test_what_it_cannot_do_is_refused(pair):
-    for options, words in (
-        ({"filter": "udp"}, "no --filter"),
-        ({"inner": True}, "no --inner-ip"),
-        ({"spread_bps": 10**9}, "no --split-merged"),
-        ({"stamps": "hw"}, "no hardware stamps"),
-        ({"bin_ns": 100}, "1 µs to 4 s"),
-        ({"bin_ns": 300_000}, "multiple"),
-    ):
-        with pytest.raises(MburstError, match=words):
-            Reading(pair, "ebpf", **options)
-
-
-def test_an_interface_that_goes_down_ends_it():
-    if os.geteuid() != 0 or why_not():
-        pytest.skip("needs root, and a kernel that counts")
-    with livelab.make_lab() as lab:
-        reading = Reading(lab, "ebpf").start()
-        many_senders(lab, 100)
-        livelab.sh(f"ip -n {lab.far} link set {lab.b} down")
-        reading.thread.join(10)
-        assert "down" in reading.error
-        reading.stop()
-        assert reading.lanes["in"]["packets"] == 100

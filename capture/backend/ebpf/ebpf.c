@@ -294,18 +294,18 @@ static void shut(struct ebpf *state)
 	poll(NULL, 0, SETTLE_NS / 1000000 + 1);
 }
 
-/* All that was collected is yielded: time has passed up to there. */
+/* All that was collected is yielded: time has passed up to there, or a new epoch begins behind it. */
 static void finish_look(struct ebpf *state, struct mb_counts *counts)
 {
 	state->reading = false;
-	counts->passed_ns = (int64_t)state->reader.until_ns + state->reader.base_ns;
 	if (state->stepping && state->reader.until_ns >= state->step_at_ns) {
 		state->reader.base_ns = state->step_base_ns;
 		state->stepping = false;
 		state->stepped = true;
-	} else if (state->ending) {
-		state->ended = true;
+		return;
 	}
+	counts->passed_ns = (int64_t)state->reader.until_ns + state->reader.base_ns;
+	state->ended = state->ending;
 }
 
 static int end(const struct ebpf *state, struct mb_error *error)

@@ -9,6 +9,7 @@
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -177,12 +178,47 @@ static int refused(const char *name, int status, struct mb_error *error)
 		       mb_fail_errno(error, -status, "%s: this kernel does not load the program that counts", name);
 }
 
+/* The first number in a file of the kernel, 0 where there is none. WORD: on the line that begins with it. */
+static long long read_number(const char *path, const char *word)
+{
+	FILE *file = fopen(path, "re");
+	char line[128];
+	long long number = 0;
+
+	while (file && fgets(line, sizeof(line), file))
+		if (!strncmp(line, word, strlen(word)) && (number = strtoll(line + strlen(word), NULL, 10)))
+			break;
+	if (file)
+		fclose(file);
+	return number;
+}
+
+/* What would make bins wrong. */
+static int refuse_host(const char *name, struct mb_error *error)
+{
+	if (read_number("/sys/kernel/realtime", ""))
+		return mb_fail(
+			error, EOPNOTSUPP,
+			"%s: this kernel (PREEMPT_RT) may interrupt the program that counts by itself: use --backend "
+			"afpacket",
+			name);
+	if (read_number("/proc/self/timens_offsets", "monotonic"))
+		return mb_fail(
+			error, EOPNOTSUPP,
+			"%s: this process has a time namespace, whose clock is not that of the program that counts: "
+			"use --backend afpacket",
+			name);
+	return 0;
+}
+
 int mb_ebpf_load(struct mb_ebpf_kernel *kernel, int64_t bin_ns, int64_t source_bin_ns, const char *name,
 		 struct mb_error *error)
 {
-	int status;
+	int status = refuse_host(name, error);
 
 	*kernel = MB_EBPF_KERNEL_NONE;
+	if (status)
+		return status;
 	kernel->bin_ns = bin_ns;
 	kernel->source_bin_ns = source_bin_ns;
 	libbpf_set_print(say_nothing);

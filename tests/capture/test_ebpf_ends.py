@@ -1,0 +1,172 @@
+"""What bins counted in the kernel leave behind, may do, refuse, and make of a clock that is set."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import livelab
+import pytest
+from building import library
+from kernel_bins import MS, Reading, many_senders, pair, why_not
+
+from mburst.errors import MburstError
+
+__all__ = ["pair"]
+STEPPED_BIT = 256
+TCX_INGRESS, TCX_EGRESS = 46, 47
+
+
+def attached(lab, place):
+    """How many programs are at that place of `b`, as the kernel says (BPF_PROG_QUERY)."""
+    attributes = ctypes.create_string_buffer(128)
+    with lab.inside(lab.far):
+        struct.pack_into("=II", attributes, 0, socket.if_nametoindex(lab.b), place)
+        assert not ctypes.CDLL(None, use_errno=True).syscall(321, 16, attributes, 64), os.strerror(ctypes.get_errno())
+    return struct.unpack_from("=I", attributes, 24)[0]
+
+
+def test_several_count_at_once_and_leave_nothing_behind(pair):
+    first = Reading(pair, "ebpf").start()
+    second = Reading(pair, "ebpf", directions="in").start()
+    assert (attached(pair, TCX_INGRESS), attached(pair, TCX_EGRESS)) == (2, 1)
+    many_senders(pair, 500)
+    first.stop()
+    assert (attached(pair, TCX_INGRESS), attached(pair, TCX_EGRESS)) == (1, 0)
+    many_senders(pair, 500)
+    second.stop()
+    assert first.lanes["in"]["packets"] == 500 and second.lanes["in"]["packets"] == 1000
+    assert (attached(pair, TCX_INGRESS), attached(pair, TCX_EGRESS)) == (0, 0)
+
+
+STEPPED = """
+import json, sys
+sys.path[:0] = sys.argv[2:]
+from capture_rows import read_rows
+from mburst.capture import Capture
+import threading
+capture = Capture([sys.argv[1]], backend="ebpf", directions="in", bin_ns=300_000_000, source_bin_ns=300_000_000)
+print("ready", flush=True)
+threading.Thread(target=lambda: (sys.stdin.read(), capture.stop())).start()
+bins, senders = read_rows(capture)
+print(json.dumps([bins, senders, capture.losses()]))
+"""
+
+
+@pytest.mark.parametrize("step_s", [7, -7])
+def test_a_clock_that_is_set_begins_an_epoch(pair, tmp_path, step_s):
+    """By no multiple of the bins' width: they still begin at multiples of it in the new time, and no packet is lost."""
+    offset = tmp_path / "offset"
+    offset.write_text("0")
+    preload = {"LD_PRELOAD": str(library("tests/c/stepped_clock.c")), "CLOCK_OFFSET": str(offset)}
+    command = ["ip", "netns", "exec", pair.far, sys.executable, "-c", STEPPED, pair.b, *sys.path]
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **preload}
+    )
+    assert process.stdout and process.stdout.readline() == "ready\n"
+    for seconds in (0, step_s):
+        offset.write_text(str(seconds))
+        for _ in range(20):
+            many_senders(pair, 50)
+            time.sleep(0.05)
+    out, _ = process.communicate("")
+    bins, senders, losses = json.loads(out)
+    width, step = 300 * MS, step_s * 1000 * MS
+    assert not losses and all(row["ts_ns"] % width == 0 for row in bins + senders)
+    assert sum(row["packets"] for row in bins) == sum(row["packets"] for row in senders) == 2000
+    before, after = ([row for row in bins if row["clock_epoch"] == epoch] for epoch in (0, 1))
+    assert len(before) + len(after) == len(bins)
+    assert before[-1]["quality"] & STEPPED_BIT and after[0]["quality"] & STEPPED_BIT
+    assert 0 <= after[0]["ts_ns"] - before[-1]["ts_ns"] - step <= 2 * width
+    assert 600 < sum(row["packets"] for row in before) < 1500
+
+
+RECORD = [sys.executable, "-m", "mburst", "record", "--backend", "ebpf", "--json"]
+
+
+def begin(lab, *arguments, wrapper=()):
+    command = ["ip", "netns", "exec", lab.far, *wrapper, *RECORD, "-i", lab.b, *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    for _ in range(600):
+        if attached(lab, TCX_INGRESS) and attached(lab, TCX_EGRESS):
+            return process
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+    raise AssertionError("it does not attach")
+
+
+def capabilities(process):
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    return {line.split()[0]: int(line.split()[1], 16) for line in status.splitlines() if line.startswith("Cap")}
+
+
+def test_recorded_without_privileges_and_killed(pair, tmp_path):
+    """What it may do ends once it is attached, and what is attached ends with it."""
+    process = begin(pair, "-o", str(tmp_path / "store"), "--duration", "60s")
+    for _ in range(200):
+        if not capabilities(process)["CapPrm:"]:
+            break
+        time.sleep(0.02)
+    assert not capabilities(process)["CapPrm:"]
+    process.kill()
+    process.communicate()
+    for _ in range(100):
+        if not attached(pair, TCX_INGRESS) + attached(pair, TCX_EGRESS):
+            return
+        time.sleep(0.02)
+    raise AssertionError("programs are left on the interface")
+
+
+def test_three_capabilities_are_enough(pair, tmp_path):
+    needed = "+bpf,+perfmon,+net_admin"
+    wrapper = ["setpriv", f"--bounding-set=-all,{needed}", f"--inh-caps=-all,{needed}"]
+    process = begin(pair, "-o", str(tmp_path), "--no-promiscuous", "--user", "root", wrapper=wrapper)
+    many_senders(pair, 300)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130, err
+    [recorded] = [row for row in map(json.loads, out.splitlines()) if row["direction"] == "in"]
+    assert recorded["packets"] == 300
+
+
+def test_what_it_cannot_do_is_refused(pair):
+    for options, words in (
+        ({"filter": "udp"}, "no --filter"),
+        ({"inner": True}, "no --inner-ip"),
+        ({"spread_bps": 10**9}, "no --split-merged"),
+        ({"stamps": "hw"}, "no hardware stamps"),
+        ({"bin_ns": 100}, "1 µs to 4 s"),
+        ({"bin_ns": 300_000}, "multiple"),
+    ):
+        with pytest.raises(MburstError, match=words):
+            Reading(pair, "ebpf", **options)
+
+
+def test_a_time_namespace_is_refused(pair, tmp_path):
+    """Its CLOCK_MONOTONIC is not the program's: bins would be at another time."""
+    wrapper = ["unshare", "--time", "--fork", "--monotonic", "1000", "ip", "netns", "exec", pair.far]
+    command = [*wrapper, *RECORD, "-i", pair.b, "-o", "store", "--duration", "1s"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 1 and "time namespace" in done.stderr, done
+
+
+def test_an_interface_that_goes_down_ends_it():
+    if os.geteuid() != 0 or why_not():
+        pytest.skip("needs root, and a kernel that counts")
+    with livelab.make_lab() as lab:
+        reading = Reading(lab, "ebpf").start()
+        many_senders(lab, 100)
+        livelab.sh(f"ip -n {lab.far} link set {lab.b} down")
+        reading.thread.join(10)
+        assert "down" in reading.error
+        reading.stop()
+        assert reading.lanes["in"]["packets"] == 100
