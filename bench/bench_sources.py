@@ -49,6 +49,8 @@ def readers(lab: livelab.Lab, driver: Path, store: Path) -> Iterator[tuple[str, 
     record = [sys.executable, "-m", "mburst", "record", lab.b, "--direction", "in", "--json", "-o"]
     yield "record, 100 µs bins", [*record, str(store / "100us")]
     yield "record, 10 µs bins", [*record, str(store / "10us"), "--bin", "10us"]
+    yield "record by ebpf, 100 µs bins", [*record, str(store / "ebpf-100us"), "--backend", "ebpf"]
+    yield "record by ebpf, 10 µs bins", [*record, str(store / "ebpf-10us"), "--backend", "ebpf", "--bin", "10us"]
     if shutil.which("tcpdump"):
         options = ["-Z", "root", "-s", "128", "-B", "65536"]
         yield "tcpdump -w /dev/null", ["tcpdump", "-i", lab.b, *options, "-w", "/dev/null"]

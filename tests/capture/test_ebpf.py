@@ -230,9 +230,9 @@ def test_where_senders_have_no_room_they_are_others(pair):
         assert by_bin == by_sender
 
 
-@pytest.mark.parametrize("pause", [0.1, 1.0])
+@pytest.mark.parametrize("pause", [0.1, 3.0])
 def test_what_a_late_reader_misses_is_a_counted_loss(pair, pause):
-    """Bins of 10 µs are kept for 300 ms; those that were written over are in losses, to the packet."""
+    """Bins of 10 µs are kept for a second; those that were written over are in losses, to the packet."""
     reading = Reading(pair, "ebpf", bin_ns=10_000)
     frame = fb.ethernet(fb.ipv4(fb.udp(b"x" * 60, (1, 9)), fb.UDP, 0x0A010001, 0x0A090002), 0x0800, sender=77)
     sent, end = 0, time.monotonic() + pause
@@ -250,7 +250,7 @@ def test_what_a_late_reader_misses_is_a_counted_loss(pair, pause):
     lost = sum(loss[2] for loss in reading.losses)
     assert reading.lanes["in"]["packets"] + lost == sent + 1000
     assert reading.facts["dropped"] == lost
-    assert bool(lost) == (pause > 0.3)
+    assert bool(lost) == (pause > 1)
     marked = [row for row in reading.bins if row["quality"] & DROPS]
     assert bool(marked) == bool(lost)
     for first_ns, last_ns, _ in reading.losses:

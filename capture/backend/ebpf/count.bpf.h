@@ -55,8 +55,8 @@ enum {
 
 const volatile struct mb_ebpf_constants constants;
 
-/* Set by user space at any time; it only grows. */
-volatile __u64 phase;
+/* Set by user space at any time. */
+volatile struct mb_ebpf_variables variables;
 
 #define RING(name, what)                           \
 	struct {                                   \
@@ -157,6 +157,13 @@ inlined __u32 read_pppoe(struct walk *walk)
 	return load16(header + 6) == PPP_IPV4 ? TYPE_IPV4 : load16(header + 6) == PPP_IPV6 ? TYPE_IPV6 : 0;
 }
 
+/* The verifier follows every way that a frame can be read in, unless it has seen one as general: make it forget where
+ * exactly reading is, or it takes a second. */
+inlined void forget_position(struct walk *walk)
+{
+	walk->at = (walk->at + variables.zero) & 0xff;
+}
+
 /* Step over tags, labels and shims. Returns the Ethernet type behind them, 0 where none is known. */
 inlined __u32 read_tags(struct walk *walk, __u32 type)
 {
@@ -178,6 +185,7 @@ inlined __u32 read_tags(struct walk *walk, __u32 type)
 		} else {
 			break;
 		}
+		forget_position(walk);
 	}
 	return type;
 }
@@ -262,6 +270,10 @@ inlined __u32 skip_extensions(struct walk *walk, __u32 protocol, bool *fragment)
 			continue;
 		}
 		walk->at += protocol == PROTOCOL_AH ? header[1] * 4u + 8 : header[1] * 8u + 8;
+		if (walk->at > HEADERS) {
+			*fragment = true; /* behind what is looked at, likewise */
+			break;
+		}
 		protocol = header[0];
 	}
 	return protocol;
@@ -496,7 +508,7 @@ inlined int count(struct __sk_buff *skb, __u32 side)
 	struct mb_ebpf_cursor *cursor = bpf_map_lookup_elem(&cursors, &at);
 	struct packet packet = { 0 };
 	struct mb_ebpf_slot *slot;
-	__u64 stamp = bpf_ktime_get_ns() + phase;
+	__u64 stamp = bpf_ktime_get_ns() + variables.phase;
 	__u32 offset;
 
 	if (!cursor || !read_packet(skb, &packet))

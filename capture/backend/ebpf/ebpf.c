@@ -83,7 +83,7 @@ static int64_t modulo(int64_t value, int64_t width)
 /* Now, in the kernel's time. */
 static uint64_t kernel_now(const struct ebpf *state)
 {
-	return (uint64_t)mb_clock_ns(CLOCK_MONOTONIC) + *state->kernel.phase;
+	return (uint64_t)mb_clock_ns(CLOCK_MONOTONIC) + state->kernel.variables->phase;
 }
 
 static int refuse_options(const struct mb_backend_options *options, struct mb_error *error)
@@ -162,7 +162,7 @@ static void begin_clock(struct ebpf *state)
 	read_offset(&state->offset_ns);
 	/* A chunk more, so that no bin has the number 0. */
 	phase = (uint64_t)(modulo(state->offset_ns, state->chunk_ns) + state->chunk_ns);
-	*state->kernel.phase = phase;
+	state->kernel.variables->phase = phase;
 	state->reader.base_ns = state->offset_ns - (int64_t)phase;
 }
 
@@ -189,14 +189,14 @@ static void say(struct ebpf *state)
 			"");
 }
 
-/* A socket in the interface's namespace, on which nothing arrives. */
+/* A socket in the interface's namespace, on which nothing arrives: to ask it, and to have it take frames for others. */
 static int make_socket(struct ebpf *state, const struct mb_backend_options *options, struct mb_error *error)
 {
 	state->socket = socket(options->own_traffic ? AF_INET : AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (state->socket < 0)
-		return errno == EPERM ? mb_device_forbidden(options->target, error) :
-					mb_fail_errno(error, errno, "%s", options->target);
-	return options->own_traffic ? 0 : mb_device_promiscuous(&state->device, state->socket, error);
+	if (state->socket >= 0)
+		return 0;
+	return errno == EPERM ? mb_device_forbidden(options->target, error) :
+				mb_fail_errno(error, errno, "%s", options->target);
 }
 
 static int ebpf_open(struct mb_backend *backend, const struct mb_backend_options *options, struct mb_error *error)
@@ -220,6 +220,8 @@ static int ebpf_open(struct mb_backend *backend, const struct mb_backend_options
 	status = make_socket(state, options, error);
 	if (!status)
 		status = count_from_here(state, options, error);
+	if (!status && !options->own_traffic)
+		status = mb_device_promiscuous(&state->device, state->socket, error);
 	say(state);
 	return status;
 }
@@ -236,9 +238,9 @@ static void check_clock(struct ebpf *state)
 		return;
 	state->offset_ns = offset_ns;
 	now = kernel_now(state);
-	*state->kernel.phase += (uint64_t)modulo(step_ns, state->chunk_ns);
+	state->kernel.variables->phase += (uint64_t)modulo(step_ns, state->chunk_ns);
 	state->step_at_ns = (now / (uint64_t)state->chunk_ns + 1) * (uint64_t)state->chunk_ns;
-	state->step_base_ns = offset_ns - (int64_t)*state->kernel.phase;
+	state->step_base_ns = offset_ns - (int64_t)state->kernel.variables->phase;
 	state->stepping = true;
 }
 

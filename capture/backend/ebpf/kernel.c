@@ -19,8 +19,10 @@
 #define TCX_INGRESS 46
 #define TCX_EGRESS 47
 
-/* Without a reader, bins of so much time are kept, within these limits. */
-#define KEPT_NS 300000000
+/* Without a reader, bins of so much time are kept, or on many processors at least of so much, within these limits. */
+#define KEPT_NS 1200000000
+#define LEAST_KEPT_NS 300000000
+#define SLOTS_ALL (1u << 21)
 #define LEAST_SLOTS 1024
 #define MOST_SLOTS (1u << 17)
 /* Flows of a direction, on all processors together where there are many; and on one of them. */
@@ -55,11 +57,12 @@ static int say_nothing(enum libbpf_print_level level, const char *format, va_lis
 	return 0;
 }
 
-static uint32_t slots_for(int64_t width_ns)
+static uint32_t slots_for(int64_t width_ns, uint32_t n_cursors)
 {
 	uint32_t slots = LEAST_SLOTS;
 
-	while (slots < MOST_SLOTS && slots * width_ns < KEPT_NS)
+	while (slots < MOST_SLOTS &&
+	       slots * width_ns < ((uint64_t)2 * slots * n_cursors <= SLOTS_ALL ? KEPT_NS : LEAST_KEPT_NS))
 		slots *= 2;
 	return slots;
 }
@@ -120,8 +123,8 @@ static int set_sizes(struct mb_ebpf_kernel *kernel)
 		return -EPROTO;
 	kernel->n_cursors = (uint32_t)processors * MB_EBPF_SIDES;
 	kernel->entries[MB_EBPF_CURSORS] = 1;
-	kernel->entries[MB_EBPF_SLOTS] = slots_for(kernel->bin_ns);
-	kernel->entries[MB_EBPF_OTHERS] = slots_for(kernel->source_bin_ns);
+	kernel->entries[MB_EBPF_SLOTS] = slots_for(kernel->bin_ns, kernel->n_cursors);
+	kernel->entries[MB_EBPF_OTHERS] = slots_for(kernel->source_bin_ns, kernel->n_cursors);
 	kernel->entries[MB_EBPF_FLOWS] = flows_for(kernel->n_cursors);
 	kernel->entries[MB_EBPF_PLACES] = kernel->entries[MB_EBPF_FLOWS];
 	for (int i = 0; i < MB_EBPF_RINGS && !status; i++) {
@@ -148,7 +151,7 @@ static int map_memory(struct mb_ebpf_kernel *kernel)
 {
 	const struct bpf_map *variables = find_section(kernel->object, ".bss");
 
-	if (!variables || bpf_map__value_size(variables) != sizeof(*kernel->phase))
+	if (!variables || bpf_map__value_size(variables) != sizeof(*kernel->variables))
 		return -EPROTO;
 	for (int i = 0; i < MB_EBPF_RINGS; i++) {
 		const int fd = bpf_object__find_map_fd_by_name(kernel->object, rings[i].name);
@@ -159,8 +162,8 @@ static int map_memory(struct mb_ebpf_kernel *kernel)
 		if (!kernel->memory[i])
 			return -errno;
 	}
-	kernel->phase = map_shared(bpf_map__fd(variables), sizeof(*kernel->phase));
-	return kernel->phase ? 0 : -errno;
+	kernel->variables = map_shared(bpf_map__fd(variables), sizeof(*kernel->variables));
+	return kernel->variables ? 0 : -errno;
 }
 
 static int forbidden(const char *name, struct mb_error *error)
@@ -270,8 +273,8 @@ void mb_ebpf_unload(struct mb_ebpf_kernel *kernel)
 	for (int i = 0; i < MB_EBPF_RINGS; i++)
 		if (kernel->memory[i])
 			munmap(kernel->memory[i], size_of(kernel, i));
-	if (kernel->phase)
-		munmap((void *)(uintptr_t)kernel->phase, sizeof(*kernel->phase));
+	if (kernel->variables)
+		munmap((void *)(uintptr_t)kernel->variables, sizeof(*kernel->variables));
 	bpf_object__close(kernel->object);
 	*kernel = MB_EBPF_KERNEL_NONE;
 }

@@ -29,7 +29,7 @@ struct mb_ebpf_kernel {
 	uint32_t n_cursors;                  /* possible processors × MB_EBPF_SIDES */
 	uint32_t entries[MB_EBPF_RINGS];     /* of each cursor: a power of two */
 	void *memory[MB_EBPF_RINGS];         /* n_cursors × entries; NULL where it is not mapped here */
-	volatile uint64_t *phase;            /* of the numbers of bins (layout.h) */
+	volatile struct mb_ebpf_variables *variables;
 	struct bpf_object *object;
 	int links[MB_EBPF_SIDES];            /* descriptors, or -1 */
 };

@@ -20,6 +20,12 @@ struct mb_ebpf_constants {
 	__u32 slots_mask, others_mask, flows_mask, places_mask; /* entries of a cursor in each ring, less 1 */
 };
 
+/* Set at any time. */
+struct mb_ebpf_variables {
+	__u64 phase; /* it only grows */
+	__u64 zero;
+};
+
 /* A bin of one cursor. It lies at NUMBER modulo the size of the cursor's ring. */
 struct mb_ebpf_slot {
 	__u64 number;     /* 0 while it is being begun */
