@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import subprocess
+import threading
 import time
 from collections import Counter
 from contextlib import contextmanager
@@ -24,7 +25,8 @@ DROPS, GRO = 32, 64
 
 @contextmanager
 def tcpdump(lab, path):
-    command = ["ip", "netns", "exec", lab.far, "tcpdump", "-i", lab.b, "-s", "200", "-U", "--nano", "-w", str(path)]
+    options = ["-s", "200", "-U", "--immediate-mode", "--nano"]
+    command = ["ip", "netns", "exec", lab.far, "tcpdump", "-i", lab.b, *options, "-w", str(path)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr
     while "listening" not in process.stderr.readline():
@@ -203,6 +205,27 @@ def test_ten_thousand_senders(pair):
         many_senders(pair, 10_000)
     assert ebpf.by_sender("in") == afpacket.by_sender("in")
     assert len(ebpf.by_sender("in")) == 20_000  # bytes and packets of each
+
+
+def test_what_two_processors_count_is_one_bin_and_one_flow(pair):
+    """Both send the same flows at once; veth has a frame counted where it was sent."""
+    processors = sorted(os.sched_getaffinity(0))[:2]
+
+    def send(processor):
+        os.sched_setaffinity(0, {processor})  # of this thread
+        many_senders(pair, 3000)
+
+    with both(pair, source_bin_ns=4_000 * MS, bin_ns=MS) as (ebpf, afpacket):
+        while time.time() % 4 > 3:  # all in one bin of senders
+            time.sleep(0.05)
+        threads = [threading.Thread(target=send, args=(processor,)) for processor in processors]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert ebpf.by_sender("in") == afpacket.by_sender("in")
+    assert len({row["ts_ns"] for row in ebpf.bins}) == len(ebpf.bins)
+    assert {(row["flows"], row["packets"]) for row in ebpf.senders} == {(1, len(processors))}
 
 
 def test_where_senders_have_no_room_they_are_others(pair):
