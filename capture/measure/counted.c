@@ -140,9 +140,13 @@ int mb_counted_run(struct mb_engine *engine)
 	if (counts->stepped)
 		code = for_all_lanes(engine, true, 0);
 	mb_live_mark_losses(engine);
-	for (int i = 0; i < n && !code; i++)
+	for (int i = 0; i < n && !code; i++) {
+		const bool is_first = !engine->n_lanes;
+
 		code = add(engine, &counts->counts[i]);
-	mb_live_mark_losses(engine); /* from before the first lane */
+		if (is_first) /* losses from before it wait for a lane, whose bins may close with the next count */
+			mb_live_mark_losses(engine);
+	}
 	if (!code && counts->passed_ns)
 		code = for_all_lanes(engine, false, counts->passed_ns);
 	return code ? code : n;

@@ -175,7 +175,7 @@ static int count_from_here(struct ebpf *state, const struct mb_backend_options *
 	if (mb_ebpf_reader_init(&state->reader, &state->kernel, 0))
 		return mb_fail_errno(error, ENOMEM, "%s", options->target);
 	begin_clock(state);
-	state->reader.begun_ns = kernel_now(state);
+	state->reader.read_ns = kernel_now(state);
 	return attach(state, options, error);
 }
 

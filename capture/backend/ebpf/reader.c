@@ -11,7 +11,7 @@
 
 int mb_ebpf_reader_init(struct mb_ebpf_reader *reader, struct mb_ebpf_kernel *kernel, uint64_t begun_ns)
 {
-	*reader = (struct mb_ebpf_reader){ .kernel = kernel, .begun_ns = begun_ns };
+	*reader = (struct mb_ebpf_reader){ .kernel = kernel, .read_ns = begun_ns };
 	reader->parts = calloc(kernel->n_cursors, sizeof(*reader->parts));
 	return reader->parts ? 0 : -ENOMEM;
 }
@@ -122,8 +122,8 @@ static int64_t copy(struct mb_ebpf_run *run, const struct ring *ring, uint64_t s
 	return first;
 }
 
-/* Every slot says how many packets came before it: those from FIRST on say what was lost, in a span from the bin before
- * to the one behind. DROPS is NULL for what was counted elsewhere, too. */
+/* Every slot says how many packets came before it: those from FIRST on say what was lost, in a span from the bin before,
+ * or from what was read the last time, to the one behind. DROPS is NULL for what was counted elsewhere, too. */
 static void note_losses(struct mb_ebpf_reader *reader, struct mb_ebpf_run *run, uint32_t first, const struct ring *ring,
 			struct mb_drop_queue *drops)
 {
@@ -132,7 +132,8 @@ static void note_losses(struct mb_ebpf_reader *reader, struct mb_ebpf_run *run, 
 	for (uint32_t i = first; i < run->count; i++) {
 		const struct mb_ebpf_slot *slot = &run->slots[i];
 		const uint64_t lost = slot->before - run->packets;
-		const uint64_t from = run->taken ? run->taken * width : reader->begun_ns;
+		const uint64_t before = run->taken * width, read = reader->read_ns / width * width;
+		const uint64_t from = before > read ? before : read;
 
 		if (lost && drops)
 			mb_drop_queue_add(drops, &(struct mb_loss){ .first_ns = (int64_t)from + reader->base_ns,
@@ -175,6 +176,8 @@ int mb_ebpf_reader_collect(struct mb_ebpf_reader *reader, uint64_t settled_ns, u
 	for (uint32_t i = 0; i < reader->kernel->n_cursors; i++)
 		if (collect_part(reader, i, settled_ns, drops))
 			return -ENOMEM;
+	if (settled_ns > reader->read_ns)
+		reader->read_ns = settled_ns;
 	return 0;
 }
 

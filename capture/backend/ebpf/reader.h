@@ -27,7 +27,8 @@ struct mb_ebpf_reader {
 	struct mb_ebpf_kernel *kernel;
 	struct mb_ebpf_part *parts; /* one for each cursor */
 	int64_t base_ns;            /* system time less the kernel's, whose bins have numbers */
-	uint64_t begun_ns, until_ns; /* in the kernel's time */
+	uint64_t read_ns;           /* bins that end by it were read, in the kernel's time */
+	uint64_t until_ns;
 	uint64_t packets, bytes;    /* that were yielded */
 	uint64_t unseen;            /* packets that were counted, but whose senders were written over */
 };
