@@ -42,6 +42,7 @@ class PartitionTables(NamedTuple):
     histograms: pa.Table
     contention: pa.Table
     coverage: pa.Table
+    queue_drops: pa.Table
 
 
 def detect(
@@ -58,11 +59,11 @@ def detect(
 ) -> PartitionTables:
     """The bursts of FILES that begin in [SINCE_NS, UNTIL_NS), their senders, and what the hours of that time add up to.
     FILES are those of whole hosts, by table: `bins` and `sources` of that time and of HELD_NS before and behind it
-    (None: all that there are), and `recordings` and `canary`, whose rows are of whatever date. `contention` counts the
-    hosts that FILES have. AFTER_NS: how long behind a burst retransmissions and marks are counted. With THREADS of 1,
-    the same files give the same bytes. SCRATCH: as in sql/listed.py. Raises UsageError for an empty span, BurstBeyond
-    where what is held is not enough, and MburstError where a file is damaged or missing, where bins have no row of
-    `recordings`, and as find_bursts does."""
+    (None: all that there are), and `recordings` and `canary`, whose rows are of whatever date; `queues` of that time,
+    and `links`, where `queue_drops` is to have rows. `contention` counts the hosts that FILES have. AFTER_NS: how long
+    behind a burst retransmissions and marks are counted. With THREADS of 1, the same files give the same bytes.
+    SCRATCH: as in sql/listed.py. Raises UsageError for an empty span, BurstBeyond where what is held is not enough, and
+    MburstError where a file is damaged or missing, where bins have no row of `recordings`, and as find_bursts does."""
     if until_ns <= since_ns or after_ns < 0:
         raise UsageError(f"invalid span of {until_ns - since_ns} ns, {after_ns} ns after a burst")
     with listed.connect(files, threads=threads, memory=memory, scratch=scratch) as con:

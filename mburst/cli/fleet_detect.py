@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from ..fleet.task import PartitionOutcome
 
 DESCRIPTION = """Detect the bursts of a day (UTC) of all hosts that have shipped to TARGET, rack by rack, and write them
-to RESULTS as Parquet files: bursts, their senders, what each hour adds up to, contention, and coverage. Each file is
-verified by its SHA-256 before it is read. A second call detects only what is new; a partition that fails, for a damaged
-file say, is named, and the others are done. Exit code 0: all partitions are done; 1: some failed."""
+to RESULTS as Parquet files: bursts, their senders, what each hour adds up to, contention, coverage, and drops of
+switch queues. Each file is verified by its SHA-256 before it is read. A second call detects only what is new; a
+partition that fails, for a damaged file say, is named, and the others are done. Exit code 0: all partitions are done;
+1: some failed."""
 COLUMNS = ("rack", "host", "bursts", "files", "MB", "CPU s", "result")
 
 

@@ -33,6 +33,7 @@ SKEW_NS = DAY_NS  # by which the clock that dates a receipt may be behind that o
 LARGE_BYTES = 2 << 30  # of a rack's day, above which it is divided by host
 SPLITS = ("auto", "rack", "host")
 MEASURED, STATED = ("bins", "sources"), ("recordings", "canary")  # tables that bursts are detected in
+SWITCH, LINKS = "queues", "links"  # of switches: what they dropped beside bursts of the hosts that links name
 _THREADS = 16  # that read receipts
 
 
@@ -209,7 +210,9 @@ class _RackDay:
     def partition(self, host: str | None) -> PartitionPlan:
         """That of a host, or of all."""
         hosts = self.hosts if host is None else [host]
-        files = [file for file in self.shipped.files.values() if _host_of(file) in hosts]
+        files = [
+            file for file in self.shipped.files.values() if _host_of(file) in hosts or file.table in (SWITCH, LINKS)
+        ]
         newest = {of: self.shipped.newest.get(of) for of in hosts}
         whole_ns = start_of(self.date) + DAY_NS + NEAR_NS
         return planned(
@@ -262,8 +265,9 @@ def _writer_of(file: ShippedFile) -> str | None:
 
 
 def _near(files: Iterable[ShippedFile], since_ns: int, until_ns: int) -> list[ShippedFile]:
-    """Bins and senders of the span and of NEAR_NS around it; and rows about recordings that were written within two
-    days of it, or by the same writers: a recorder writes one with each of its segments."""
+    """Bins and senders of the span and of NEAR_NS around it, and windows of queues where links are known; rows about
+    recordings that were written within two days of it, or by the same writers: a recorder writes one with each of its
+    segments; and links of two days: a collector writes them each hour."""
     files = list(files)
 
     def reach(file: ShippedFile, by_ns: int) -> bool:
@@ -272,7 +276,10 @@ def _near(files: Iterable[ShippedFile], since_ns: int, until_ns: int) -> list[Sh
     measured = [file for file in files if file.table in MEASURED and reach(file, NEAR_NS)]
     writers = {_writer_of(file) for file in measured}
     stated = [file for file in files if file.table in STATED]
-    return measured + [file for file in stated if reach(file, 2 * DAY_NS) or _writer_of(file) in writers]
+    links = [file for file in files if file.table == LINKS and reach(file, 2 * DAY_NS)]
+    queues = [file for file in files if links and file.table == SWITCH and reach(file, NEAR_NS)]
+    about = [file for file in stated if reach(file, 2 * DAY_NS) or _writer_of(file) in writers]
+    return [*measured, *about, *links, *queues]
 
 
 def _divided(day: _RackDay, results: FleetTarget, split: str) -> Iterator[PartitionPlan]:

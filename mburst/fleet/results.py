@@ -2,7 +2,7 @@
 
     mburst-results.json                                 the definition of bursts that all of them have
     TABLE/date=DATE/rack=RACK/PARTITION.parquet         TABLE: bursts, senders, hours, histograms, contention, coverage,
-                                                        incomplete
+                                                        queue_drops, incomplete
     partitions/date=DATE/rack=RACK/PARTITION.plan.json  what was to be detected (plan.py)
     partitions/date=DATE/rack=RACK/PARTITION.json       what was: written last, so that the tables are there
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MARKER, FORMAT = "mburst-results.json", 1
-TABLES = ("bursts", "senders", "hours", "histograms", "contention", "coverage", "incomplete")
+TABLES = ("bursts", "senders", "hours", "histograms", "contention", "coverage", "queue_drops", "incomplete")
 PARTITIONS = "partitions"
 WHOLE_RACK = "rack"  # the name of a partition of all hosts of a rack
 _PLAN = ".plan.json"

@@ -121,6 +121,19 @@ def list_hosts(store: Path, tables: Collection[str], own: HostName) -> dict[Host
     return hosts.by_name
 
 
+def list_switch_files(store: Path, rack: str, own: HostName) -> tuple[list[SealedTableFile], list[DamagedFile]]:
+    """The links of RACK that the store at STORE has, and the queues of its switches, as far as they can no longer
+    change; and what is damaged of them. OWN as in list_hosts: switch queues are of its rack. Raises MburstError."""
+    with failing_as_one_line(store, "read"):
+        links, queues = _list(store, "links"), _list(store, "queues")
+    racks = {file.rack for file in links.files}
+    if (own.rack or (racks.pop() if len(racks) == 1 else "")) != rack:
+        return [], []
+    files = [SealedTableFile("links", file) for file in links.files if file.rack == rack]
+    files += [SealedTableFile("queues", file) for file in queues.files]
+    return files, [*(of for of in links.damaged if of.rack in ("", rack)), *queues.damaged]
+
+
 def _list(store: Path, table: str) -> _TableFiles:
     """As segments.snapshot lists, but what a log hides is left out whatever the log has."""
     before = list_hot(store, table)

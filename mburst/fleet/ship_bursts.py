@@ -19,10 +19,10 @@ from ..sql import StoreFolder
 from ..sql.store import MARKER as STORE_MARKER
 from . import receipts
 from .ledger import ShipLedger
-from .plan import DAY_NS, MEASURED, NEAR_NS, STATED, PartitionPlan, date_of, planned, start_of
+from .plan import DAY_NS, MEASURED, NEAR_NS, STATED, SWITCH, PartitionPlan, date_of, planned, start_of
 from .receipts import Receipt, ReceiptName, ShippedFile
 from .results import PartitionName, PartitionRecord, list_records, open_results, read_record
-from .sealed import HostFiles, SealedTableFile, key_of
+from .sealed import HostFiles, SealedTableFile, key_of, list_switch_files
 from .ship import BEAT_NS, HostShipped, Report, Shipped, ShipSettings, named_hosts
 from .target import FleetTarget
 from .task import detected, put
@@ -86,8 +86,10 @@ class _HostBursts:
 
     def _plans(self) -> Iterator[PartitionPlan]:
         """Of each complete day that has bins, in their order."""
+        of_switches, damaged = list_switch_files(self._store.path, self._found.name.rack, self._settings.own)
         files = [self._local(of) for of in self._found.files if of.table in TABLES]
-        missing = [f"{key_of(Path(one.path))}: {one.reason}" for one in self._found.damaged]
+        files += [self._local(of) for of in of_switches]
+        missing = [f"{key_of(Path(one.path))}: {one.reason}" for one in [*self._found.damaged, *damaged]]
         for date in sorted({date for file in files if file.table == "bins" for date in _dates(file)}):
             if start_of(date) + DAY_NS <= self._result.until_ns:
                 name = PartitionName(date, *self._found.name)
@@ -183,7 +185,7 @@ class _HostBursts:
 def _noted(plan: PartitionPlan) -> str:
     """A day and the measurements that it was detected from, as the ledger has it. Rows about recordings are not in it:
     a recorder that goes on writes more of them each 15 minutes, and its past days stay as they are."""
-    measured = tuple(file for file in plan.near if file.table in MEASURED)
+    measured = tuple(file for file in plan.near if file.table in (*MEASURED, SWITCH))
     return f"{plan.name.date} {replace(plan, near=measured).digest}"
 
 

@@ -34,6 +34,7 @@ FULL_ROWS = 65_536  # rows that are handed on without waiting for FLUSH_S
 CLOCK_S = 10.0
 COUNTS_S = 5.0  # from one telling of what was counted to the next
 REPORT_S = 1.0
+LINKS_S = 3600.0  # from one row of each configured link to the next, which seals the one before
 TELLING = ("gnmi_events", "device_clocks")  # tables that say how it goes: a device has some rows a second at most
 
 
@@ -159,17 +160,20 @@ class Collector:
             for target in config.targets
         ]
         self.writing = CollectWriter(store, config.buffer_bytes)
-        self._inventory(f"gnmi-{batch}")
+        self._batch = f"gnmi-{batch}"
+        self._inventory()
         self._seen = (time.monotonic(), 0)
         self._flushed = self._counted = 0.0
         self.stopped = asyncio.Event()
         self.interrupted = False  # by SIGINT
 
-    def _inventory(self, batch: str) -> None:
+    def _inventory(self) -> None:
+        """Rows of the configured links. They are repeated: a part of a store that has windows has their links, too."""
+        self._stated = time.monotonic()
         for link in self.config.links:
             self.rows.add(
                 "links",
-                batch=batch,
+                batch=self._batch,
                 ts_ns=time.time_ns(),
                 host=link.host,
                 interface=link.interface,
@@ -219,6 +223,9 @@ class Collector:
             now = time.monotonic()
             if now - self._flushed >= FLUSH_S or self.rows.waiting >= FULL_ROWS:
                 self._flush()
+            if now - self._stated >= LINKS_S:
+                with self.rows.lock:
+                    self._inventory()
             if now - clock >= CLOCK_S:
                 clock = now
                 with self.rows.lock:

@@ -62,6 +62,19 @@ def test_contention_of_a_rack_that_is_divided_by_host_is_that_of_the_rack(done, 
     assert at_once == {"0", "1", "2"}
 
 
+def test_drops_of_switch_queues_are_beside_the_bursts_of_their_host(done, target, tmp_path, capfd):
+    """Of the ten windows, the first touches the burst, and four have drops; also where a rack is divided by host."""
+    answer, _ = ask(capfd, done, "switch_drops", "--day", DATES[0])
+    assert [(row["device"], row["port"], row["rack"], row["host"]) for row in answer] == [
+        ("tor-1", "a", "r1", "a"), ("tor-1", "b", "r1", "b")
+    ]  # fmt: skip
+    for row in answer:
+        assert (row["windows"], row["drops"]) == ("10", "28")
+        assert float(row["drops_in_burst_share"]) == 0.25 and float(row["relative_risk"]) == pytest.approx(3)
+    detected(target, tmp_path, *DATES, split="host")
+    assert ask(capfd, tmp_path, "switch_drops", "--day", DATES[0])[0] == answer
+
+
 def test_an_inventory_names_services_and_who_is_expected(done, capfd, tmp_path):
     with (tmp_path / "hosts.csv").open("w", newline="") as file:
         rows = [["rack", "host", "service", "address"], ["r1", "a", "cache", "10.0.0.9"], ["r9", "x", "db", "10.0.0.2"]]
@@ -95,7 +108,7 @@ def test_what_is_damaged_is_named_and_left_out(done, capfd, tmp_path, harm):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["12"], "unknown question '12'"),
+        (["13"], "unknown question '13'"),
         (["1", "--day", "2026-01-01"], "no results of 2026-01-01"),
         (["1", "--days", "0"], "invalid number of days 0"),
         (["COPY bursts TO 'x'", "--day", DATES[0]], "COPY is not allowed"),

@@ -264,6 +264,20 @@ class Fleet:
                 answer.append((source, services.get(source), *counts, first, new))
         return sorted(answer, key=lambda row: (-row[2], -row[3], -row[4], row[0]))
 
+    def switch_drops(self) -> Answer:
+        queues = ("device", "port", "queue", "rack", "host", "interface")
+        answer = []
+        for of, rows in grouped(self._asked("queue_drops", "hour_ns"), lambda row: [row[name] for name in queues]):
+            ways = [(-total(found, "windows"), way) for way, found in grouped(rows, lambda row: row["semantics"])]
+            way = min(ways)[1]
+            kept = [row for row in rows if row["semantics"] == way]
+            names = ("windows", "lossy_windows", "drops", "burst_windows", "lossy_burst_windows", "burst_drops")
+            windows, lossy, drops, burst, lossy_burst, burst_drops = (total(kept, name) for name in names)
+            in_bursts, elsewhere = divided(lossy_burst, burst), divided(lossy - lossy_burst, windows - burst)
+            risk = None if in_bursts is None or not elsewhere else in_bursts / elsewhere
+            answer.append((*of, way, windows, drops, divided(burst_drops, drops), risk))
+        return sorted(answer, key=lambda row: (-row[8], row[:6]))
+
 
 def _burst(row: Row) -> tuple[Any, ...]:
     return tuple(row[name] for name in ("rack", "host", "recording_id", "clock_epoch", "start_ns"))

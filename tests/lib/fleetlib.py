@@ -9,15 +9,18 @@ from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 from racklib import DAY, HOUR, MS, START, fill
+from storelib import rows as rows_of
 
 from mburst.analysis.bursts.find import BurstDefinition, find_bursts
 from mburst.fleet.detect import DayDetected, Engine, detect_day
 from mburst.fleet.plan import plan
 from mburst.fleet.results import TABLES, open_results
+from mburst.fleet.sealed import HostName
 from mburst.fleet.ship import ShipSettings, ship
 from mburst.fleet.target import open_target
 from mburst.sql import StoreFolder
 
+SHIPPED = ShipSettings(own=HostName("r1", "a"))  # whose are the rows of switches
 DATES = ("2026-11-20", "2026-11-21")
 NOON = START + DAY // 2
 MIDNIGHT_MS = (START + DAY - NOON) // MS  # after noon
@@ -36,7 +39,22 @@ def filled(folder: Path) -> StoreFolder:
     for (rack, host), bursts in HOSTS.items():
         fill(store, {host: bursts}, start=NOON, rack=rack, senders=("10.0.0.1", "10.0.0.2", "10.0.0.3"))
         fill(store, {host: []}, start=START + 2 * DAY + HOUR, rack=rack, length=HOUR)  # the watermark goes on
+    _add_switch(store)
     return store
+
+
+def _add_switch(store: StoreFolder) -> None:
+    """Queues of the ports of hosts a and b of rack r1: windows of 1 s, each third with drops, in files of no host."""
+    links = [{"ts_ns": NOON - HOUR, "host": host, "rack": "r1", "port": host, "queue": ""} for host in ("a", "b")]
+    with store.writer("links", rack="r1") as writer:
+        writer.append(rows_of("links", *({**link, "origin": "configuration", "present": True} for link in links)))
+    windows = [
+        {"window_start_ns": at, "ts_ns": at + 10**9, "port": port, "dropped_packets": 7 * (number % 3 == 0)}
+        for number, at in enumerate(range(NOON, NOON + 10 * 10**9, 10**9))
+        for port in ("a", "b", "c")
+    ]
+    with store.writer("queues") as writer:
+        writer.append(rows_of("queues", *windows))
 
 
 def detected(
@@ -61,7 +79,7 @@ def inside(target: str, results: str, keys: list[str], progress: Any) -> Any:
 
 def shipped(store: StoreFolder, target: Path) -> Path:
     """TARGET, when STORE is shipped there."""
-    for of in ship(store, open_target(target), ShipSettings()).troubles:
+    for of in ship(store, open_target(target), SHIPPED).troubles:
         raise of
     return target
 

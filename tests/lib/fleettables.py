@@ -48,6 +48,11 @@ SCHEMAS: Mapping[str, Mapping[str, pa.DataType]] = {
         **{**_LANE, "link_bps": _BIG, "bin_ns": _BIG, "start_ns": _BIG, "end_ns": _BIG, "complete": _IS},
         **{"dropped": _BIG, "late": _BIG},
     },
+    "queue_drops": {
+        **dict.fromkeys(("host", "interface", "device", "port", "queue", "semantics"), _TEXT),
+        **dict.fromkeys(("hour_ns", "windows", "lossy_windows", "drops"), _BIG),
+        **dict.fromkeys(("burst_windows", "lossy_burst_windows", "burst_drops"), _BIG),
+    },
     "incomplete": {"host": _TEXT, "day_ns": _BIG, "behind_ns": _BIG, "reason": _TEXT},
 }
 INVENTORY = pa.schema({"rack": _TEXT, "host": _TEXT, "service": _TEXT, "address": _TEXT})
@@ -72,6 +77,7 @@ def tables(seed: int, racks: int = 2, hosts: int = 3, bursts: int = 12) -> Table
                     found["contention"].append({**of, **row})
             if random.random() < 0.5:
                 found["incomplete"].append(_incomplete(random, of, day_ns))
+            found["queue_drops"] += _queue_drops(random, of, day_ns)
     return found
 
 
@@ -79,6 +85,25 @@ def _incomplete(random: Random, of: Row, day_ns: int) -> Row:
     behind = {"host": random.choice(["h0", "silent"]), "behind_ns": random.choice([None, 5, HOUR]), "reason": None}
     missing = {"host": None, "behind_ns": None, "reason": "damaged: bins/…"}
     return {**of, "day_ns": day_ns, **random.choice([behind, missing])}
+
+
+def _queue_drops(random: Random, of: Row, day_ns: int) -> list[Row]:
+    """Of some queues of two hosts, reported in one way or two, which may have equally many windows."""
+    found = []
+    for host in ("h0", "h1"):
+        for queue in random.sample("012", random.randint(0, 3)):
+            for semantics in random.choice([("gauge",), ("event", "gauge")]):
+                name = {"host": host, "interface": "", "device": "tor'1", "port": f"p-{host}", "queue": queue}
+                for hour in random.sample(range(24), 2):
+                    counts = {name: random.randint(0, 3) for name in ("lossy_burst_windows", "lossy_other_windows")}
+                    burst = counts["lossy_burst_windows"] + random.choice([0, 7])
+                    other = counts["lossy_other_windows"] + random.choice([0, 9])
+                    lossy = sum(counts.values())
+                    sums = {"windows": burst + other, "lossy_windows": lossy, "burst_windows": burst}
+                    drops = {"drops": 5 * lossy, "burst_drops": 5 * counts["lossy_burst_windows"]}
+                    row = {"semantics": semantics, "hour_ns": day_ns + hour * HOUR, **sums, **drops}
+                    found.append({**of, **name, **row, "lossy_burst_windows": counts["lossy_burst_windows"]})
+    return found
 
 
 def _add_host(random: Random, found: Tables, host: Row, day_ns: int, bursts: int) -> None:

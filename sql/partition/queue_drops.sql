@@ -1,0 +1,61 @@
+-- What the queue of each switch port that a link ties to a host dropped in each hour of the span, in windows that touch a
+-- burst which the host received, and in all: rows that add up. Asked of the tables that bursts.sql left.
+--
+-- A window counts in the hour in which it starts, where the host was recorded for all of it and the device reported the
+-- drops. Times are those that the device and the host stamped: a device whose clock differs by more than a window has its
+-- drops beside the bursts. A link with no interface stands for all interfaces of the host.
+WITH periods AS (  -- from when until when each link holds: until the next report of it
+    SELECT host, interface, rack, device, port, queue, origin, present, ts_ns AS since_ns,
+           coalesce(lead(ts_ns) OVER following, 9223372036854775807) AS until_ns
+    FROM links WINDOW following AS (PARTITION BY device, port, host, interface, origin ORDER BY ts_ns, present)
+), heard AS (
+    SELECT rack, host, interface, start_ns, end_ns FROM recorded
+    WHERE direction <> 'out' AND recording_id IN (SELECT recording_id FROM lanes)
+), attached AS (  -- the time of each of these recordings in which a link of its host holds
+    SELECT DISTINCT heard.rack, heard.host, periods.interface, device, port, queue AS link_queue, origin,
+           greatest(start_ns, since_ns) AS since_ns, least(end_ns, until_ns) AS until_ns
+    FROM periods JOIN heard ON periods.host = heard.host AND periods.rack IN ('', heard.rack)
+        AND periods.interface IN ('', heard.interface)
+    WHERE present AND since_ns < end_ns AND until_ns > start_ns
+), counting AS (  -- where configuration and LLDP both name a link, as in queries/links.sql
+    SELECT * FROM attached WHERE origin = 'configuration' OR NOT EXISTS (
+        FROM attached AS other WHERE other.origin = 'configuration' AND other.rack = attached.rack AND other.host = attached.host
+            AND other.device = attached.device AND other.port = attached.port)
+), windows AS (
+    SELECT DISTINCT rack, host, interface, device, port, windows.queue, semantics, window_start_ns, ts_ns,
+           CAST(dropped_packets AS HUGEINT) AS dropped_packets
+    FROM believable_windows('queues', getvariable('span_since_ns'), getvariable('span_until_ns')) AS windows
+    JOIN counting USING (device, port)
+    WHERE link_queue IN ('', windows.queue) AND dropped_packets IS NOT NULL AND window_start_ns < ts_ns
+      AND window_start_ns >= since_ns AND ts_ns <= until_ns
+      AND window_start_ns >= getvariable('span_since_ns') AND window_start_ns < getvariable('span_until_ns')
+), received AS (
+    SELECT DISTINCT counting.rack, counting.host, counting.interface, start_ns, end_ns
+    FROM bursts JOIN counting ON bursts.rack = counting.rack AND bursts.host = counting.host
+        AND counting.interface IN ('', bursts.interface)
+    WHERE direction <> 'out'
+), reached AS (  -- when the last of the bursts that began until then is over
+    SELECT rack, host, interface, start_ns, max(end_ns) OVER (
+        PARTITION BY rack, host, interface ORDER BY start_ns, end_ns ROWS UNBOUNDED PRECEDING) AS reached_ns
+    FROM received
+    QUALIFY lead(start_ns) OVER (PARTITION BY rack, host, interface ORDER BY start_ns, end_ns) IS DISTINCT FROM start_ns
+), met AS (
+    SELECT windows.*, coalesce(reached_ns > window_start_ns, false) AS in_burst
+    FROM windows ASOF LEFT JOIN reached ON windows.rack = reached.rack AND windows.host = reached.host
+        AND windows.interface = reached.interface AND windows.ts_ns > reached.start_ns
+)
+SELECT rack,                                                   -- VARCHAR: of the host
+       host,                                                   -- VARCHAR: that the link names
+       interface,                                              -- VARCHAR: likewise; '' for all of the host's
+       device,                                                 -- VARCHAR: as in `queues`
+       port,                                                   -- VARCHAR: as in `queues`
+       queue,                                                  -- VARCHAR: as in `queues`
+       semantics,                                              -- VARCHAR: as in `queues`
+       bin_start(window_start_ns, 3600000000000) AS hour_ns,   -- BIGINT: when the hour begins
+       count(*) AS windows,                                    -- BIGINT: windows that start in the hour
+       count(*) FILTER (dropped_packets > 0) AS lossy_windows, -- BIGINT: of these, with drops
+       total(dropped_packets) AS drops,                        -- BIGINT: packets that were dropped in them
+       count(*) FILTER (in_burst) AS burst_windows,            -- BIGINT: windows that touch a burst of the host
+       count(*) FILTER (in_burst AND dropped_packets > 0) AS lossy_burst_windows,    -- BIGINT: of these, with drops
+       coalesce(total(CASE WHEN in_burst THEN dropped_packets END), 0) AS burst_drops -- BIGINT: packets that were dropped in them
+FROM met GROUP BY ALL ORDER BY hour_ns, device, port, queue, semantics, rack, host, interface;

@@ -1,0 +1,159 @@
+"""What switch queues dropped beside the bursts of the hosts on their ports, counted window by window in Python."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from storelib import write
+
+from mburst.analysis.bursts.find import find_bursts
+from mburst.analysis.partition.detect import detect
+from mburst.sql import StoreFolder
+
+S = 10**9
+HOUR = 3600 * S
+START = 1_795_132_800 * S
+FULL = 125_000_000  # wire bytes of 1 s at 1 Gb/s
+LENGTH = 40
+HOSTS = (("r1", "a", "eth0"), ("r1", "a", "eth1"), ("r1", "b", "eth0"), ("r2", "a", "eth0"))
+COUNTS = ("windows", "lossy_windows", "drops", "burst_windows", "lossy_burst_windows", "burst_drops")
+NAMES = ("rack", "host", "interface", "device", "port", "queue", "semantics")
+
+hot = st.lists(st.sets(st.integers(0, LENGTH - 1), max_size=12), min_size=len(HOSTS), max_size=len(HOSTS))
+links = st.lists(
+    st.fixed_dictionaries(
+        {
+            "ts_ns": st.sampled_from([-S, 9 * S, 20 * S + 1]),
+            "host": st.sampled_from("ab"),
+            "interface": st.sampled_from(["", "eth0", "eth1"]),
+            "rack": st.sampled_from(["", "r1", "r2"]),
+            "port": st.sampled_from(["p1", "p2"]),
+            "queue": st.sampled_from(["", "0"]),
+            "origin": st.sampled_from(["configuration", "lldp"]),
+            "present": st.sampled_from([True, True, False]),
+        }
+    ),
+    max_size=6,
+    unique_by=lambda of: (of["ts_ns"], of["host"], of["interface"], of["port"], of["origin"]),
+)
+windows = st.lists(
+    st.fixed_dictionaries(
+        {
+            "window_start_ns": st.integers(-2, LENGTH).map(lambda at: at * S + S // 3),
+            "length": st.sampled_from([S // 4, S, 3 * S]),
+            "port": st.sampled_from(["p1", "p2"]),
+            "queue": st.sampled_from("01"),
+            "semantics": st.sampled_from(["gauge", "periodic-max"]),
+            "dropped_packets": st.sampled_from([0, 0, 5, None]),
+            "quality": st.sampled_from([0, 0, 0, 1024]),
+        }
+    ),
+    max_size=60,
+    unique_by=lambda of: (of["window_start_ns"], of["length"], of["port"], of["queue"], of["semantics"]),
+)
+
+
+def filled(folder: Path, hot_bins: list[set[int]], linked: list[Any], seen: list[Any]) -> StoreFolder:
+    """LENGTH seconds of each of HOSTS; times are from START on."""
+    store = StoreFolder.create(folder)
+    for (rack, host, interface), bins in zip(HOSTS, hot_bins, strict=True):
+        of = {"recording_id": f"{rack}-{host}-{interface}", "rack": rack, "host": host, "interface": interface}
+        times = {"start_ns": START, "end_ns": START + LENGTH * S - 1, "bin_ns": S, "source_bin_ns": S}
+        write(store, "recordings", {**of, **times, "capture_id": of["recording_id"]})
+        rows = [{**of, "ts_ns": START + at * S, "wire_bytes": FULL, "bytes": FULL - 24} for at in sorted(bins)]
+        if rows:
+            write(store, "bins", *rows)
+    for row in linked:
+        write(store, "links", {**row, "ts_ns": START + row["ts_ns"], "link_bps": 10**9})
+    if seen:
+        write(store, "queues", *(timed(row) for row in seen))
+    return store
+
+
+def timed(row: dict[str, Any]) -> dict[str, Any]:
+    """A window, from START on."""
+    start = START + row["window_start_ns"]
+    rest = {name: value for name, value in row.items() if name != "length"}
+    return {**rest, "window_start_ns": start, "ts_ns": start + row["length"]}
+
+
+def holding(linked: list[Any], rack: str, host: str, interface: str, window: Any) -> set[str]:
+    """The interfaces of the links that tie a window to an interface for all of its time."""
+    found: dict[bool, set[str]] = {True: set(), False: set()}
+    for of in linked:
+        if (of["host"], of["port"]) != (host, window["port"]) or of["rack"] not in ("", rack):
+            continue
+        later = [
+            other["ts_ns"]
+            for other in linked
+            if all(other[name] == of[name] for name in ("host", "interface", "port", "origin"))
+            and other["ts_ns"] > of["ts_ns"]
+        ]
+        begun, ended = START + of["ts_ns"], START + min(later, default=10**18)
+        holds = of["present"] and begun <= window["window_start_ns"] and window["ts_ns"] <= ended
+        if holds and of["interface"] in ("", interface) and of["queue"] in ("", window["queue"]):
+            found[of["origin"] == "configuration"].add(of["interface"])
+    return found
+
+
+def counted(store: StoreFolder, linked: list[Any], seen: list[Any], since: int, until: int) -> Counter[Any]:
+    """As queue_drops.sql lists it."""
+    with store.connect() as con:
+        bursts = find_bursts(con)
+    rows: set[Any] = set()
+    for window in map(timed, seen):
+        recorded = window["window_start_ns"] >= START and window["ts_ns"] <= START + LENGTH * S
+        drops = window["dropped_packets"]
+        if not recorded or drops is None or window["quality"] or not since <= window["window_start_ns"] < until:
+            continue
+        for rack, host, interface in HOSTS:
+            ties = holding(linked, rack, host, interface, window)
+            configured = any(
+                of["origin"] == "configuration" and of["present"] and of["rack"] in ("", rack)
+                and of["interface"] in ("", *(name for r, h, name in HOSTS if (r, h) == (rack, host)))
+                and (of["host"], of["port"]) == (host, window["port"]) and of["ts_ns"] < LENGTH * S
+                for of in linked
+            )  # fmt: skip
+            for name in ties[True] | (set() if configured else ties[False]):
+                met = any(
+                    (burst["rack"], burst["host"]) == (rack, host)
+                    and name in ("", burst["interface"])
+                    and burst["start_ns"] < window["ts_ns"]
+                    and burst["end_ns"] > window["window_start_ns"]
+                    for burst in bursts
+                )
+                key = (rack, host, name, "tor-1", window["port"], window["queue"], window["semantics"])
+                rows.add((*key, window["window_start_ns"], window["ts_ns"], drops, met))
+    found: Counter[Any] = Counter()
+    for *key, start, _, drops, met in rows:
+        of = (*key, start // HOUR * HOUR)
+        found.update({(of, "windows"): 1, (of, "lossy_windows"): drops > 0, (of, "drops"): drops})
+        found.update(
+            {
+                (of, "burst_windows"): met,
+                (of, "lossy_burst_windows"): met and drops > 0,
+                (of, "burst_drops"): met * drops,
+            }
+        )
+    return +found
+
+
+@settings(max_examples=12, deadline=None)
+@given(hot, links, windows, st.integers(1, LENGTH - 1))
+def test_windows_beside_bursts_are_counted_once_however_it_is_divided(
+    tmp_path_factory: pytest.TempPathFactory, hot_bins: list[Any], linked: list[Any], seen: list[Any], cut: int
+) -> None:
+    store = filled(tmp_path_factory.mktemp("drops") / "store", hot_bins, linked, seen)
+    edges = [START - HOUR, START + cut * S, START + HOUR]
+    found: Counter[Any] = Counter()
+    for since, until in pairwise(edges):
+        for row in detect(store.files(), since_ns=since, until_ns=until).queue_drops.to_pylist():
+            of = (*(row[name] for name in NAMES), row["hour_ns"])
+            found.update({(of, name): row[name] for name in COUNTS})
+    assert +found == counted(store, linked, seen, edges[0], edges[-1])
