@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `mburst fleet detect` takes for a day of racks, beside one database over everything.
 
-Each rack is filled as bench_report.py does. The store is shipped to a
-folder. Rounds: `mburst bursts` of the whole store; fleet detect in one process, rack by rack; in processes of this
-machine; on Spark (`--spark`, local[*]). Peak is the largest process; for Spark that of Python.
+Each rack is filled as bench_report.py does. The store is shipped to a folder: all rows, and the bursts alone. Rounds:
+`mburst bursts` of the whole store; fleet detect in one process, rack by rack; in processes of this machine; on Spark
+(`--spark`, local[*]). Peak is the largest process; for Spark that of Python.
 
     python bench/bench_fleet.py --racks 2 --hosts 20
 """
@@ -45,8 +45,12 @@ def measure(folder: Path, options: argparse.Namespace) -> None:
         for rack in range(options.racks)
         for host in range(options.hosts)
     )
+    for rack in range(options.racks):  # a day is complete once there are measurements of the next
+        for host in range(options.hosts):
+            fill_host(store, f"r{rack}", f"h{rack}-{host}", 1, argparse.Namespace(bursts=20, rate=0), host)
     shipped = run([*MBURST, "ship", store.path, target])
-    size = sum(path.stat().st_size for path in target.rglob("*.parquet"))
+    size = bytes_of(target)
+    own = run([*MBURST, "ship", store.path, folder / "own", "--level", "bursts"])
     date = datetime.fromtimestamp(START / 1e9, UTC).strftime("%Y-%m-%d")
     print(f"{machine()}\n{options.racks} racks of {options.hosts} hosts, a day: {bins:,} bins, {size / 1e6:,.0f} MB\n")
     detect = [*MBURST, "fleet", "detect", target, "--day", date, "-o"]
@@ -59,13 +63,21 @@ def measure(folder: Path, options: argparse.Namespace) -> None:
         rounds["fleet detect, Spark local[*]"] = [*detect, folder / "spark", "--master", "local[*]"]
     print(f"{'':32} {'wall s':>8} {'CPU s':>8} {'peak MB':>8}")
     show("ship", shipped)
+    show("ship --level bursts", own)
     for name, command in rounds.items():
         show(name, run(command))
     again = run([*detect, folder / "one", "--jobs", "1"])
     show("again: nothing is new", again)
     records = [json.loads(path.read_text()) for path in (folder / "one").rglob("rack.json")]
     cpu_s = sum(record["cpu_s"] for record in records)
+    hosts = options.racks * options.hosts
     print(f"\n{sum(record['rows']['bursts'] for record in records):,} bursts; CPU of tasks: {cpu_s:.1f} s")
+    rows, bursts = size / hosts, bytes_of(folder / "own") / hosts
+    print(f"a host and day: {rows / 1e3:,.0f} kB of rows, {bursts / 1e3:,.0f} kB of bursts")
+
+
+def bytes_of(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*.parquet"))
 
 
 def show(name: str, cost: Cost) -> None:
