@@ -1,9 +1,12 @@
 -- The bursts that begin in [span_since_ns, span_until_ns): the columns of bursts.sql, and what says of loss. `after` a
 -- burst is after_ns from its end, but not beyond the start of the next one of its recording: nothing counts twice. Asked
 -- of the tables that bursts.sql left.
-WITH marked AS (
-    SELECT recording_id, clock_epoch, ts_ns, CAST(retransmits AS BIGINT) AS retransmits, CAST(ce_packets AS BIGINT) AS ce_packets
-    FROM bins WHERE (retransmits > 0 OR ce_packets > 0) AND ts_ns >= getvariable('span_since_ns')
+WITH marked AS (  -- few bins: a condition on one column is tried before the other columns are read
+    SELECT recording_id, clock_epoch, ts_ns, CAST(retransmits AS BIGINT) AS retransmits, CAST(0 AS BIGINT) AS ce_packets
+    FROM bins WHERE retransmits > 0 AND ts_ns >= getvariable('span_since_ns')
+    UNION ALL
+    SELECT recording_id, clock_epoch, ts_ns, 0, CAST(ce_packets AS BIGINT)
+    FROM bins WHERE ce_packets > 0 AND ts_ns >= getvariable('span_since_ns')
 ), losses AS (
     SELECT bursts.recording_id, bursts.clock_epoch, bursts.start_ns,
            sum(retransmits) FILTER (ts_ns < end_ns) AS retransmits, sum(ce_packets) FILTER (ts_ns < end_ns) AS ce_packets,
