@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -172,18 +173,42 @@ def test_a_rack_that_was_detected_whole_is_left(store: StoreFolder, tmp_path: Pa
     assert files(tmp_path / "results").items() >= before.items()
 
 
-def test_both_levels_in_one_place(store: StoreFolder, tmp_path: Path, target: FleetTarget) -> None:
-    """Some hosts ship bursts to the results of the others."""
+def test_both_levels_in_one_place(
+    store: StoreFolder, tmp_path: Path, target: FleetTarget, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Some hosts ship bursts to the results of the others: what is asked of them, contention too, is what is asked of
+    racks of which all hosts ship all. Switch rows are in the store of the others."""
+    detected(shipped(store, tmp_path / "alike"), tmp_path / "whole", *DATES, split="rack")
     half = StoreFolder.create(tmp_path / "half")
     for path in store.path.rglob("*.parquet"):
         if (name := SealedName.parse(path.name)) and name.segment.host == "b":
             (half.path / path.relative_to(store.path)).parent.mkdir(parents=True, exist_ok=True)
             path.rename(half.path / path.relative_to(store.path))
     assert sealed_files(half, "bins")
-    everything = of_whole(store) + of_whole(half)
-    detected(shipped(store, tmp_path / "all"), tmp_path / "results", *DATES, split="host")
     assert sent(ship_bursts(half, target, SETTINGS)) > 0
-    assert plain(rows(tmp_path / "results", "bursts")) == everything
+    detected(shipped(store, tmp_path / "all"), tmp_path / "results", *DATES)
+    assert plain(rows(tmp_path / "results", "bursts")) == of_whole(store) + of_whole(half)
+    for table in set(TABLES) - {"contention", "queue_drops"}:
+        found, wanted = (sorted(map(repr, rows(tmp_path / of, table))) for of in ("results", "whole"))
+        assert found == wanted, table
+    answers = []
+    for place in ("results", "whole"):
+        assert main(["fleet", "ask", str(tmp_path / place), "contention", "--day", DATES[0], "--csv"]) == 0
+        answers.append(capfd.readouterr().out)
+    assert answers[0] == answers[1] and ",2," in answers[0]
+
+
+def test_two_at_once(small: StoreFolder, tmp_path: Path, target: FleetTarget) -> None:
+    """Each ships all or leaves to the other; what arrives is what one ships."""
+    ship_bursts(small, open_target(tmp_path / "alone"), SETTINGS)
+    shutil.rmtree(small.path / "shipped")
+    with ThreadPoolExecutor(2) as pool:
+        done = list(pool.map(lambda _: ship_bursts(small, open_target(target.name), SETTINGS), range(2)))
+    assert sum(map(sent, done)) >= 2 * len(TABLES)
+    assert files(Path(target.name)) == files(tmp_path / "alone")
+    for receipt in read_receipts(target):
+        assert all(target.sha256(file.key) == file.sha256 for file in receipt.files)
+    assert sent(ship_bursts(small, target, SETTINGS)) == 0
 
 
 def test_to_a_bucket(small: StoreFolder, s3: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
