@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `mburst fleet detect` takes for a day of racks, beside one database over everything.
+"""What `mburst fleet detect` takes for a day of racks, beside one database over everything, and what a fleet takes.
 
-Each rack is filled as bench_report.py does. The store is shipped to a folder: all rows, and the bursts alone. Rounds:
+Each rack is filled as bench_report.py does. The store is shipped to a folder at the levels all and bursts. Rounds:
 `mburst bursts` of the whole store; fleet detect in one process, rack by rack; in processes of this machine; on Spark
-(`--spark`, local[*]). Peak is the largest process; for Spark that of Python.
+(`--spark`, local[*]). Peak is that of the first process of a command, not of those that it starts.
+
+Then a fleet of --fleet hosts is extrapolated from these figures, by the formula that is printed with it.
 
     python bench/bench_fleet.py --racks 2 --hosts 20
 """
@@ -14,6 +16,7 @@ import argparse
 import json
 import sys
 import tempfile
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -24,6 +27,8 @@ from mburst.sql import StoreFolder
 
 HERE = Path(__file__).parent
 MBURST = [sys.executable, "-m", "mburst"]
+SEALED = 96  # files of bins, of senders and of recordings that a recorder seals in a day: each 15 minutes
+RECEIPTS = 24  # of a host and day: each hour
 
 
 def main() -> None:
@@ -33,51 +38,93 @@ def main() -> None:
     parser.add_argument("--bursts", type=int, default=200, help="a day and host, on average")
     parser.add_argument("--rate", type=int, default=10, help="quiet bins a second")
     parser.add_argument("--spark", action="store_true", help="also on Spark of this machine")
+    parser.add_argument("--fleet", type=int, default=40_000, help="hosts of the fleet (1,000 racks of 40)")
+    prices = parser.add_argument_group("prices", "list prices of us-east-1, in dollars")
+    prices.add_argument("--core-hour", type=float, default=0.0408, help="half an m7g.large on demand")
+    prices.add_argument("--gb-month", type=float, default=0.023, help="S3 Standard")
+    prices.add_argument("--put-million", type=float, default=5.0, help="S3 Standard, PUT")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="mburst-bench-") as folder:
         measure(Path(folder), options)
 
 
+@dataclass(frozen=True)
+class LevelCost:
+    """What a level takes of a host and day: bytes and objects that arrive, and CPU seconds there and on the host."""
+
+    bytes: float
+    objects: int
+    central_s: float
+    host_s: float
+
+
 def measure(folder: Path, options: argparse.Namespace) -> None:
     store, target = StoreFolder.create(folder / "store"), folder / "target"
-    bins = sum(
-        fill_host(store, f"r{rack}", f"h{rack}-{host}", 0, options, rack * 1000 + host)
-        for rack in range(options.racks)
-        for host in range(options.hosts)
-    )
-    for rack in range(options.racks):  # a day is complete once there are measurements of the next
-        for host in range(options.hosts):
-            fill_host(store, f"r{rack}", f"h{rack}-{host}", 1, argparse.Namespace(bursts=20, rate=0), host)
+    hosts = [(f"r{rack}", f"h{rack}-{host}") for rack in range(options.racks) for host in range(options.hosts)]
+    bins = sum(fill_host(store, *host, 0, options, seed) for seed, host in enumerate(hosts))
     shipped = run([*MBURST, "ship", store.path, target])
-    size = bytes_of(target)
-    own = run([*MBURST, "ship", store.path, folder / "own", "--level", "bursts"])
-    date = datetime.fromtimestamp(START / 1e9, UTC).strftime("%Y-%m-%d")
+    size = size_of(target, "*.parquet")
     print(f"{machine()}\n{options.racks} racks of {options.hosts} hosts, a day: {bins:,} bins, {size / 1e6:,.0f} MB\n")
-    detect = [*MBURST, "fleet", "detect", target, "--day", date, "-o"]
+    print(f"{'':32} {'wall s':>8} {'CPU s':>8} {'peak MB':>8}")
+    show("ship", shipped)
+    detection = detect_day(folder, store, options.spark)
+    records = [json.loads(path.read_text()) for path in (folder / "one").rglob("rack.json")]
+    for seed, host in enumerate(hosts):  # a day is complete when what comes after it is sealed
+        fill_host(store, *host, 1, argparse.Namespace(bursts=20, rate=0), seed)
+    by_hosts = run([*MBURST, "ship", store.path, folder / "results", "--level", "bursts"])
+    show("ship --level bursts", by_hosts)
+    cpu_s = sum(record["cpu_s"] for record in records)
+    print(f"\n{sum(record['rows']['bursts'] for record in records):,} bursts; CPU of tasks: {cpu_s:.1f} s")
+    n, tables = len(hosts), len(records[0]["rows"])
+    levels = {
+        "all": LevelCost(size / n, 3 * SEALED + RECEIPTS, detection.cpu_s / n, shipped.cpu_s / n),
+        "bursts": LevelCost(size_of(folder / "results", "*") / n, tables + 2 + RECEIPTS, 0.0, by_hosts.cpu_s / n),
+    }
+    extrapolate(levels, options)
+
+
+def detect_day(folder: Path, store: StoreFolder, spark: bool) -> Cost:
+    """Detect the first day in each way; what one process took."""
+    date = datetime.fromtimestamp(START / 1e9, UTC).strftime("%Y-%m-%d")
+    detect = [*MBURST, "fleet", "detect", folder / "target", "--day", date, "-o"]
     rounds: dict[str, list[str | Path]] = {
         "one database over everything": [*MBURST, "bursts", store.path, "--csv"],
         "fleet detect, one process": [*detect, folder / "one", "--jobs", "1"],
         "fleet detect, processes": [*detect, folder / "several"],
     }
-    if options.spark:
+    if spark:
         rounds["fleet detect, Spark local[*]"] = [*detect, folder / "spark", "--master", "local[*]"]
-    print(f"{'':32} {'wall s':>8} {'CPU s':>8} {'peak MB':>8}")
-    show("ship", shipped)
-    show("ship --level bursts", own)
+    rounds["again: nothing is new"] = [*detect, folder / "one", "--jobs", "1"]
+    costs = {}
     for name, command in rounds.items():
-        show(name, run(command))
-    again = run([*detect, folder / "one", "--jobs", "1"])
-    show("again: nothing is new", again)
-    records = [json.loads(path.read_text()) for path in (folder / "one").rglob("rack.json")]
-    cpu_s = sum(record["cpu_s"] for record in records)
-    hosts = options.racks * options.hosts
-    print(f"\n{sum(record['rows']['bursts'] for record in records):,} bursts; CPU of tasks: {cpu_s:.1f} s")
-    rows, bursts = size / hosts, bytes_of(folder / "own") / hosts
-    print(f"a host and day: {rows / 1e3:,.0f} kB of rows, {bursts / 1e3:,.0f} kB of bursts")
+        costs[name] = run(command)
+        show(name, costs[name])
+    return costs["fleet detect, one process"]
 
 
-def bytes_of(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*.parquet"))
+def size_of(folder: Path, pattern: str) -> int:
+    """Bytes of the files below FOLDER."""
+    return sum(path.stat().st_size for path in folder.rglob(pattern) if path.is_file())
+
+
+def extrapolate(levels: dict[str, LevelCost], options: argparse.Namespace) -> None:
+    """What a day of --fleet hosts takes, by level."""
+    print(f"\nA day of {options.fleet:,} hosts = {options.fleet:,} × what a host took here:")
+    print(f"{'level':8} {'kB a host':>10} {'GB':>8} {'objects':>12} {'core-h':>7} {'on hosts':>9} {'$ a day':>8}")
+    for name, of in levels.items():
+        gb, objects = of.bytes * options.fleet / 1e9, of.objects * options.fleet
+        core_h = of.central_s * options.fleet / 3600
+        dollars = core_h * options.core_hour + gb * options.gb_month + objects / 1e6 * options.put_million
+        on_hosts = of.host_s * options.fleet / 3600
+        print(
+            f"{name:8} {of.bytes / 1e3:10,.0f} {gb:8,.1f} {objects:12,} {core_h:7,.1f} {on_hosts:9,.1f} {dollars:8,.2f}"
+        )
+    print(
+        f"$ a day = core-h × {options.core_hour} + GB × {options.gb_month} (kept for a month) "
+        f"+ objects / 1,000,000 × {options.put_million}; what hosts do is not bought.\n"
+        f"Objects of a host: all: 3 tables × {SEALED} files + {RECEIPTS} receipts; bursts: a file a table, "
+        f"plan and record, and {RECEIPTS} receipts."
+    )
 
 
 def show(name: str, cost: Cost) -> None:
