@@ -267,7 +267,7 @@ def _writer_of(file: ShippedFile) -> str | None:
 def _near(files: Iterable[ShippedFile], since_ns: int, until_ns: int) -> list[ShippedFile]:
     """Bins and senders of the span and of NEAR_NS around it, and windows of queues where links are known; rows about
     recordings that were written within two days of it, or by the same writers: a recorder writes one with each of its
-    segments; and links of two days: a collector writes them each hour."""
+    segments; and links of the day and two days before it: a collector writes them each hour."""
     files = list(files)
 
     def reach(file: ShippedFile, by_ns: int) -> bool:
@@ -276,7 +276,7 @@ def _near(files: Iterable[ShippedFile], since_ns: int, until_ns: int) -> list[Sh
     measured = [file for file in files if file.table in MEASURED and reach(file, NEAR_NS)]
     writers = {_writer_of(file) for file in measured}
     stated = [file for file in files if file.table in STATED]
-    links = [file for file in files if file.table == LINKS and reach(file, 2 * DAY_NS)]
+    links = [file for file in files if file.table == LINKS and reach(file, 2 * DAY_NS) and file.min_ns < until_ns]
     queues = [file for file in files if links and file.table == SWITCH and reach(file, NEAR_NS)]
     about = [file for file in stated if reach(file, 2 * DAY_NS) or _writer_of(file) in writers]
     return [*measured, *about, *links, *queues]
