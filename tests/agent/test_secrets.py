@@ -273,7 +273,7 @@ class Mail(socketserver.StreamRequestHandler):
             for line in self.rfile:
                 if self.wrong == "hang up":
                     return
-                command = line.split()[0].upper().decode(errors="replace")
+                command = (line.split() or [b""])[0].upper().decode(errors="replace")  # a TLS hello may have any bytes
                 if command == self.wrong:
                     message = base64.b64decode(line.split()[-1] + b"===") if command == "AUTH" else b""
                     self.wfile.write(b"535 bad " + line.strip() + b" " + message.replace(b"\0", b" ") + b"\r\n")
