@@ -19,6 +19,7 @@ import (
 	"github.com/openconfig/gnmi/proto/gnmi"
 	"github.com/openconfig/gnmic/pkg/api"
 	"github.com/openconfig/gnmic/pkg/api/target"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -129,7 +130,8 @@ func subscribe(ctx context.Context, to *target.Target) error {
 	}
 	for {
 		response, err := stream.Recv()
-		if err == io.EOF || (err != nil && ctx.Err() != nil) {
+		// The target knows the deadline too, and may end the stream a moment before it passes here.
+		if err == io.EOF || (err != nil && ctx.Err() != nil) || status.Code(err) == codes.DeadlineExceeded {
 			return nil
 		}
 		if err != nil {
