@@ -59,7 +59,7 @@ def machine() -> Iterator[Machine]:
         with Machine() as made:
             made.write(f"/etc/systemd/system/{UNIT}", (ROOT / "examples" / UNIT).read_text())
             # Where its lines go to, and so that the test does not wait: all else is as it is given away.
-            for name, more in ((UNIT, "RestartSec=100ms\nWatchdogSec=3\n"), ("mburst-report-.service", "")):
+            for name, more in ((UNIT, "RestartSec=100ms\nWatchdogSec=10\n"), ("mburst-report-.service", "")):
                 made.write(
                     f"/etc/systemd/system/{name}.d/test.conf",
                     f"[Service]\nStandardOutput=append:{LOG}\nStandardError=inherit\n{more}",
