@@ -123,7 +123,8 @@ def test_the_unit_runs_confined_is_restarted_and_ends_in_good_order(machine):
     machine.wait(lambda: processes(machine).get("metrics", before["metrics"]) != before["metrics"], "other metrics")
     machine.wait(lambda: works(machine), "all parts after a reload")
     assert {part for part, pid in processes(machine).items() if pid != before[part]} == {"metrics"}
-    assert machine.shown(UNIT, "StatusText") == {"StatusText": "5 of 5 parts run"}
+    everything = {"StatusText": "5 of 5 parts run"}
+    machine.wait(lambda: machine.shown(UNIT, "StatusText") == everything, "the status of all parts")
 
     machine.check("kill", "-STOP", status(before["run"])["NSpid"].split()[-1])  # systemd hears of nothing any more
     machine.wait(lambda: processes(machine).get("run", before["run"]) != before["run"], "another run")
