@@ -35,7 +35,8 @@ def of_the_program(cost: Path) -> None:
     print(f"  a program that does nothing {empty:4}, of which the test itself is most")
     print(f"  reading the clock           {clock:4}")
     print(f"  counting                    {found['counts'] - empty - clock:4}")
-    print(f"  in all                      {found['counts']:4}\n")
+    print(f"  in all                      {found['counts']:4}")
+    print(f"  in all, at XDP              {found['xdp']:4}\n")
 
 
 def under_traffic(lab: livelab.Lab, cost: Path, sender: Path, rate: int, seconds: int) -> None:

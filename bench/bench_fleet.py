@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `mburst fleet detect` takes for a day of racks, beside one database over everything, and what a fleet takes.
 
-Each rack is filled as bench_report.py does. The store is shipped to a folder at the levels all and bursts. Rounds:
+Each rack is filled as bench_report.py does. The store is shipped to a folder, and its first rack (hard links to its
+files) at the level bursts, too: hosts do that for themselves, one like the other. Rounds:
 `mburst bursts` of the whole store; fleet detect in one process, rack by rack; in processes of this machine; on Spark
 (`--spark`, local[*]). Peak is that of the first process of a command, not of those that it starts.
 
@@ -16,6 +17,7 @@ import argparse
 import json
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,6 +30,7 @@ from mburst.sql import StoreFolder
 HERE = Path(__file__).parent
 MBURST = [sys.executable, "-m", "mburst"]
 SEALED = 96  # files of bins, of senders and of recordings that a recorder seals in a day: each 15 minutes
+FILLING = 4  # hosts at once
 RECEIPTS = 24  # of a host and day: each hour
 
 
@@ -61,7 +64,8 @@ class LevelCost:
 def measure(folder: Path, options: argparse.Namespace) -> None:
     store, target = StoreFolder.create(folder / "store"), folder / "target"
     hosts = [(f"r{rack}", f"h{rack}-{host}") for rack in range(options.racks) for host in range(options.hosts)]
-    bins = sum(fill_host(store, *host, 0, options, seed) for seed, host in enumerate(hosts))
+    with ThreadPoolExecutor(FILLING) as pool:  # most of it is waiting for the disk
+        bins = sum(pool.map(lambda seed: fill_host(store, *hosts[seed], 0, options, seed), range(len(hosts))))
     shipped = run([*MBURST, "ship", store.path, target])
     size = size_of(target, "*.parquet")
     print(f"{machine()}\n{options.racks} racks of {options.hosts} hosts, a day: {bins:,} bins, {size / 1e6:,.0f} MB\n")
@@ -69,18 +73,30 @@ def measure(folder: Path, options: argparse.Namespace) -> None:
     show("ship", shipped)
     detection = detect_day(folder, store, options.spark)
     records = [json.loads(path.read_text()) for path in (folder / "one").rglob("rack.json")]
-    for seed, host in enumerate(hosts):  # a day is complete when what comes after it is sealed
-        fill_host(store, *host, 1, argparse.Namespace(bursts=20, rate=0), seed)
-    by_hosts = run([*MBURST, "ship", store.path, folder / "results", "--level", "bursts"])
-    show("ship --level bursts", by_hosts)
+    first = rack_alone(store.path, StoreFolder.create(folder / "first"), "r0")
+    for seed, host in enumerate(hosts[: options.hosts]):  # a day is complete when what comes after it is sealed
+        fill_host(first, *host, 1, argparse.Namespace(bursts=20, rate=0), seed)
+    by_hosts = run([*MBURST, "ship", first.path, folder / "results", "--level", "bursts"])
+    show("ship --level bursts, a rack", by_hosts)
     cpu_s = sum(record["cpu_s"] for record in records)
     print(f"\n{sum(record['rows']['bursts'] for record in records):,} bursts; CPU of tasks: {cpu_s:.1f} s")
     n, tables = len(hosts), len(records[0]["rows"])
     levels = {
         "all": LevelCost(size / n, 3 * SEALED + RECEIPTS, detection.cpu_s / n, shipped.cpu_s / n),
-        "bursts": LevelCost(size_of(folder / "results", "*") / n, tables + 2 + RECEIPTS, 0.0, by_hosts.cpu_s / n),
+        "bursts": LevelCost(
+            size_of(folder / "results", "*") / options.hosts, tables + 2 + RECEIPTS, 0.0, by_hosts.cpu_s / options.hosts
+        ),
     }
     extrapolate(levels, options)
+
+
+def rack_alone(whole: Path, store: StoreFolder, rack: str) -> StoreFolder:
+    """STORE, with the files that the store WHOLE has of RACK."""
+    for path in whole.glob(f"*/date=*/rack={rack}/*.parquet"):
+        link = store.path / path.relative_to(whole)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.hardlink_to(path)
+    return store
 
 
 def detect_day(folder: Path, store: StoreFolder, spark: bool) -> Cost:

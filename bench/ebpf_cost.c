@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the program of --backend ebpf costs, a JSON object a line:
- *   ebpf_cost               each of a program that does nothing, one that reads the clock and the one that counts,
- *                           run on one frame again and again (BPF_PROG_TEST_RUN)
+ *   ebpf_cost               each of a program that does nothing, one that reads the clock and those that count at tcx and
+ *                           at XDP, run on one frame again and again (BPF_PROG_TEST_RUN)
  *   ebpf_cost IFACE SECONDS attached to an interface, as the kernel measures it (BPF_ENABLE_STATS)
  */
 #include <bpf/bpf.h>
@@ -49,7 +49,17 @@ static int print_cost(const char *name, int program)
 	return 0;
 }
 
-static int print_costs(void)
+static int load(enum mb_hook hook, struct mb_error *error)
+{
+	const struct mb_backend_options options = { .bin_ns = 10000, .source_bin_ns = 1000000, .hook = hook };
+	int status = mb_ebpf_load(&kernel, &options, "bench", error);
+
+	if (!status)
+		kernel.variables->phase = 1000000; /* no bin has the number 0 */
+	return status;
+}
+
+static int print_costs(struct mb_error *error)
 {
 	const struct bpf_insn leave[] = {
 		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .imm = -1 },
@@ -62,7 +72,8 @@ static int print_costs(void)
 	};
 
 	return print_cost("empty", load_instructions(leave, 2)) || print_cost("clock", load_instructions(clock, 3)) ||
-	       print_cost("counts", counting("count_arriving"));
+	       print_cost("counts", counting("count_arriving")) ||
+	       (mb_ebpf_unload(&kernel), load(MB_HOOK_XDP, error)) || print_cost("xdp", counting("count_received"));
 }
 
 static int print_real(const char *interface, unsigned seconds, struct mb_error *error)
@@ -87,12 +98,10 @@ static int print_real(const char *interface, unsigned seconds, struct mb_error *
 int main(int argc, char **argv)
 {
 	struct mb_error error = { "" };
-	int status = mb_ebpf_load(&kernel, 10000, 1000000, "bench", &error);
+	int status = load(MB_HOOK_TC, &error);
 
-	if (!status) {
-		kernel.variables->phase = 1000000; /* no bin has the number 0 */
-		status = argc > 2 ? print_real(argv[1], (unsigned)atoi(argv[2]), &error) : print_costs();
-	}
+	if (!status)
+		status = argc > 2 ? print_real(argv[1], (unsigned)atoi(argv[2]), &error) : print_costs(&error);
 	if (status)
 		fprintf(stderr, "%s\n", *error.message ? error.message : "this kernel does not run or measure it");
 	mb_ebpf_unload(&kernel);

@@ -20,6 +20,7 @@ class Lane(TypedDict):
     At its end a capture from an interface on which nothing came has those that it was to count.
 
     It has a total for each counter of bins (MB_BIN_COUNTERS in measure/bins.h); those that Python uses are listed here.
+    None: the source does not count it, and the column of bins is NULL.
     Packets and bytes (link layer, without FCS) are those in closed bins; late ones are in none.
     start_ns and end_ns hold once packets > 0. `interface` is the name that the capture gives, or
     empty; `index` separates interfaces without a name.
@@ -40,14 +41,16 @@ class Lane(TypedDict):
     unattributed_bytes: int
     late: int
     late_bytes: int
-    unparsed: int
+    unparsed: int | None
     merged: int
     ce_packets: int
-    retransmits: int
+    retransmits: int | None
     cnp_packets: int
-    pause_frames: int
+    pause_frames: int | None
     quality: int
     clock_epochs: int
+    busy: bool
+    """Whether senders are kept near busy bins alone."""
 
 class Facts(TypedDict):
     """What holds for the capture as a whole, so far."""
@@ -155,6 +158,9 @@ class Capture:
     directions: "in", "out" or "both"; a mirror port has no direction and is always counted.
     local: this host's IP or MAC addresses; none: inferred where the source does not report directions.
     max_sources: senders in a bin that get a row of their own; the smallest beyond are `other`.
+    sources_above_ppb: keep senders only near bins with so many billionths of what the link carries, and sum up others
+        as `other` (measure/busy.h); 0, or where nobody knows the speed of the link: keep all.
+    link_bps: speed of the link, 0 for what the source says.
     inner: attribute to the innermost IP header of a tunnel.
     mtu: largest IP packet of a wire frame, -1 to infer it, 0 to take no frame as merged.
     spread_bps: line rate at which merged frames are laid back over time, 0 not to.
@@ -168,6 +174,7 @@ class Capture:
     stamps: "auto", "hw" (the interface's, or fail) or "sw" (the kernel's).
     promiscuous: also frames that are not for this host.
     cluster: id under which PF_RING shares the load among processes, 0 for none.
+    hook: where the kernel counts what arrives (ebpf): behind the driver, in it, or in it or else behind it.
 
     Raises MburstError when a target cannot be read, ValueError for options out of range.
     """
@@ -182,6 +189,8 @@ class Capture:
         directions: Literal["in", "out", "both"] = "both",
         local: list[str] = ...,
         max_sources: int = 4096,
+        sources_above_ppb: int = 0,
+        link_bps: int = 0,
         inner: bool = False,
         mtu: int = -1,
         spread_bps: int = 0,
@@ -193,6 +202,7 @@ class Capture:
         stamps: Literal["auto", "hw", "sw"] = "auto",
         promiscuous: bool = True,
         cluster: int = 0,
+        hook: Literal["tc", "xdp", "xdp-generic"] = "tc",
     ) -> None: ...
     @property
     def lanes(self) -> list[Lane]: ...

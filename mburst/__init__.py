@@ -14,7 +14,7 @@ from .quality import Quality
 if TYPE_CHECKING:
     from .api import asked
     from .api.comparing import Compared
-    from .api.damage import DamagedFileWarning
+    from .api.damage import CompactedWarning, DamagedFileWarning
     from .api.importing import Imported
     from .api.investigating import Investigation, WhatIf
     from .api.recording import Demo, Recorded, demo, import_csv, record
@@ -24,13 +24,14 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
-    "Compared", "DamagedFileWarning", "Demo", "Imported", "Investigation", "MburstError", "Quality", "RackReport",
-    "Recorded", "Report", "Sensitivity", "Store", "UsageError", "WhatIf", "asked", "demo", "import_csv", "open",
-    "record",
+    "CompactedWarning", "Compared", "DamagedFileWarning", "Demo", "Imported", "Investigation", "MburstError", "Quality",
+    "RackReport", "Recorded", "Report", "Sensitivity", "Store", "UsageError", "WhatIf", "asked", "demo",
+    "import_csv", "open", "record",
 ]  # fmt: skip
 
 _PLACES = {
-    "asked": "api.asked", "Compared": "api.comparing", "DamagedFileWarning": "api.damage", "Imported": "api.importing",
+    "asked": "api.asked", "Compared": "api.comparing", "CompactedWarning": "api.damage",
+    "DamagedFileWarning": "api.damage", "Imported": "api.importing",
     "Investigation": "api.investigating", "WhatIf": "api.investigating", "Demo": "api.recording",
     "Recorded": "api.recording", "demo": "api.recording", "import_csv": "api.recording", "record": "api.recording",
     "RackReport": "api.reporting", "Report": "api.reporting", "Sensitivity": "api.sensing",

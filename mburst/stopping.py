@@ -76,3 +76,28 @@ def stopping_by(event: threading.Event | None, stop: Callable[[], object]) -> It
     finally:
         over.set()
         waiting.join()
+
+
+def until_stopped(work: Callable[[threading.Event], object]) -> list[signal.Signals]:
+    """WORK in a thread of its own, which a signal leaves where it is: it may wait for a server for minutes, and can be
+    broken off anywhere. The signals that came. Raises what WORK raises."""
+    over, stopped = threading.Event(), threading.Event()
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work(stopped)
+        except BaseException as error:
+            failures.append(error)
+        over.set()
+
+    def stop() -> None:
+        stopped.set()
+        over.set()
+
+    with stopping(threading.Thread(target=stop).start) as ended_by:
+        threading.Thread(target=run, name="mburst-work", daemon=True).start()
+        over.wait()
+    if failures and not ended_by:
+        raise failures[0]
+    return ended_by

@@ -68,9 +68,10 @@ class TableFollower:
             self._read(path)
 
     def _sealed(self) -> list[segments.SealedFile]:
-        """Sealed files whose rows may be of these days: older ones are no news."""
+        """Sealed files whose rows may be of these days: older ones are no news, nor is what compaction wrote."""
         yesterday = time.time_ns() - 24 * 3600 * 10**9
-        return segments.list_sealed(self._store, self._table, segments.FileSelection(self._rack, yesterday)).files
+        listing = segments.list_sealed(self._store, self._table, segments.FileSelection(self._rack, yesterday))
+        return [file for file in listing.files if not file.name.segment.compacted]
 
     def _open_new(self, logs: dict[Path, Segment]) -> None:
         for path, segment in logs.items():

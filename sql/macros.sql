@@ -5,7 +5,7 @@ CREATE MACRO utilization(wire_bytes, span_ns, link_bps) AS wire_bytes * 8e9 / sp
 CREATE MACRO pause_ns(pause_quanta, link_bps) AS pause_quanta * 512e9 / link_bps;
 
 -- What asked senders to slow down or to stop, of each recording in [since_ns, until_ns): its bins, summed up. `bin_rows`
--- names a table of the columns of `bins`. NULL: the mburst that recorded them did not count these frames.
+-- names a table of the columns of `bins`. NULL: the mburst or the backend that recorded them did not count these frames.
 CREATE MACRO flow_controls(bin_rows, since_ns, until_ns) AS TABLE
 SELECT recording_id, total(cnp_packets) AS cnp_packets, total(pause_frames) AS pause_frames,
        total(resume_frames) AS resume_frames, total(pause_quanta) AS pause_quanta, bit_or(pause_classes) AS pause_classes

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
 from .lockdown import check
+from .parsed import parsed
 
 if TYPE_CHECKING:
     import duckdb
@@ -51,7 +52,7 @@ def prepare(connection: duckdb.DuckDBPyConnection, query: str, alone: bool = Fal
     """Run all but the last statement of a named query (ALONE as for `text`), or of SQL that only reads; the last one,
     which answers. Raises UsageError for others."""
     is_name = query.replace("_", "").isalnum()
-    statements = connection.extract_statements(text(query, alone)) if is_name else check(connection, query)
+    statements = parsed(connection, text(query, alone)) if is_name else check(connection, query)
     if not statements:
         raise UsageError("the query is empty", "`mburst sql STORE` lists queries that have a name")
     *steps, last = statements

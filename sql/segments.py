@@ -12,6 +12,8 @@ durable, and removes the hot file: that one unlink is the commit, and a crash an
 is sealed again from the start. Readers list the hot files before the sealed ones and once more after them. (A log with
 fewer rows than its sealed files is no such one: it came from a copy that was made while it was written.)
 
+Sealed files are replaced by others as sql/replacing.py says: of both, either the old or the new ones are listed.
+
 Only regular files are opened; what else stands where a file is expected is damage.
 """
 
@@ -24,7 +26,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import disk, verified
+from . import disk, replacing, verified
 from .damage import DamagedFile
 from .format.filenames import (
     HOT,
@@ -130,11 +132,21 @@ def list_hot(store: Path, table: str) -> Listing:
 
 
 def list_sealed(store: Path, table: str, narrow: FileSelection) -> Listing:
-    """The sealed files of TABLE whether they count or not, sorted by date, rack and name."""
+    """The sealed files of TABLE, sorted by date, rack and name: also those that a hot log hides, none that compaction
+    replaced."""
+    while True:
+        hidden = replacing.hidden(store)
+        listing = _list_sealed(store, table, narrow, hidden)
+        if replacing.hidden(store).state == hidden.state:
+            return listing
+
+
+def _list_sealed(store: Path, table: str, narrow: FileSelection, hidden: replacing.Hidden) -> Listing:
     listing = Listing()
     if not _is_folder(store / table, table, listing.damage):
         return listing
     for folder in _folders(store / table, table, narrow, listing.damage):
+        place = folder.relative_to(store).as_posix()
         for entry in _entries(folder):
             path = folder / entry.name
             name = SealedName.parse(entry.name)
@@ -142,7 +154,7 @@ def list_sealed(store: Path, table: str, narrow: FileSelection) -> Listing:
                 listing.unfinished.append(path)
             elif path.suffix == ".parquet" and (name is None or not entry.is_file(follow_symlinks=False)):
                 listing.damage.append(_misplaced(path, table, name.segment if name else None, rack_of(folder.name)))
-            elif name is not None and narrow.takes(name):
+            elif name is not None and narrow.takes(name) and not hidden.has(place, name):
                 listing.files.append(SealedFile(path, name))
     return listing
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import MburstError
-from . import disk, segments, tables, views
+from . import disk, replacing, segments, tables, views
 from .tables import STORE_FORMAT
 from .writer import TableWriter, seal_abandoned
 
@@ -38,6 +38,7 @@ class StoreFolder:
             if any(not name.startswith((MARKER, f".{MARKER}.")) for name in os.listdir(folder)):
                 raise MburstError(f"{folder}: not empty, and not an mburst store", "name a new folder")
             disk.write_durably(folder / MARKER, json.dumps({"format": STORE_FORMAT}) + "\n")
+            replacing.prepare(folder, is_new=True)
         return cls(folder)
 
     @classmethod

@@ -20,11 +20,11 @@ COMPLETE = ("finished", "stopped")  # `ended` of a recording that came to its en
 # Recordings come last: a row is written before its bins, so no reader sees bins without their recording.
 LISTING = [
     "bins", "sources", "queues", "ports", "buffers", "links", "gnmi_values", "gnmi_events", "device_clocks", "probes",
-    "clock", "gaps", "canary", "recordings",
+    "clock", "gaps", "canary", "steps", "kept", "thinned", "recordings",
 ]  # fmt: skip
 
 # The views of model/*.sql, each after those that it asks.
-MODEL = ("recorded", "coverage", "latency", "path_latency", "queue_windows", "flow_control", "newest")
+MODEL = ("counts", "recorded", "coverage", "latency", "path_latency", "queue_windows", "flow_control", "newest")
 
 # How the rows of a sealed file are ordered. The last column is the time that decides a row's date.
 ORDER = {
@@ -36,6 +36,9 @@ ORDER = {
     "clock": ("interface", "ts_ns"),
     "gaps": ("interface", "start_ns"),
     "canary": ("interface", "start_ns"),
+    "steps": ("interface", "direction", "ts_ns"),
+    "kept": ("interface", "start_ns"),
+    "thinned": ("interface", "start_ns"),
     "ports": ("device", "port", "ts_ns"),
     "buffers": ("device", "component", "resource", "ts_ns"),
     "links": ("device", "port", "ts_ns"),

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
+import os
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import interrupting
-from . import damage, lockdown, tables, verified
+from . import damage, lockdown, replacing, tables, verified
 from .disk import failing_as_one_line
 from .format.filenames import Segment
+from .parsed import run
 from .segments import FileSelection, SealedFile, TableSnapshot, list_sealed, segment_of, snapshot
 from .tables import LISTING
 
@@ -61,7 +65,14 @@ QUALIFY rank() OVER (
     PARTITION BY batch, recording_id, bin_ns, link_bps, threshold_ppb, release_ppb, join_ns, min_duration_ns
     ORDER BY read_ns DESC) = 1
 """
-_NEWEST = {"gaps": _GAPS, "canary": _CANARY}  # tables of which not every row counts: the views over `defined.all_…`
+
+# A day may be thinned again; the newest row says what is left of it.
+_THINNED = """
+CREATE VIEW thinned AS FROM defined.all_thinned
+QUALIFY row_number() OVER (PARTITION BY recording_id, start_ns ORDER BY threshold_ppb NULLS FIRST, written_ns DESC) = 1
+"""
+# Tables of which not every row counts: the views over `defined.all_…`.
+_NEWEST = {"gaps": _GAPS, "canary": _CANARY, "thinned": _THINNED}
 
 
 def in_memory(threads: int | None = None) -> duckdb.DuckDBPyConnection:
@@ -97,19 +108,29 @@ def unlocked(settings: Mapping[str, str]) -> duckdb.DuckDBPyConnection:
         if name not in settings:  # set, since DuckDB 2.0 ignores a size of disk that it begins with
             connection.execute(f"SET {name} = '{value}'")
     interrupting.watch(connection)
-    connection.execute(tables.schema_sql("quality"))
+    run(connection, tables.schema_sql("quality"))
     damage.create_table(connection)
-    connection.execute("CREATE SCHEMA defined; USE defined; CREATE TABLE files (path VARCHAR)")
+    run(connection, "CREATE SCHEMA defined; USE defined; CREATE TABLE files (path VARCHAR)")
     for table in LISTING:
-        connection.execute(tables.schema_sql(table))
+        run(connection, tables.schema_sql(table))
     connection.execute("USE main")
-    connection.execute(MACROS.read_text(encoding="utf-8"))
+    run(connection, MACROS.read_text(encoding="utf-8"))
     return connection
 
 
 def connect(store: Path, narrow: FileSelection) -> duckdb.DuckDBPyConnection:
     """See Store.connect."""
-    return over(contents(store, narrow), lambda: list_sealed(store, "bins", FileSelection()).files)
+    reading = replacing.begin_reading(store)
+    done = contextlib.ExitStack()
+    if reading is not None:
+        done.callback(os.close, reading)
+    try:
+        connection = over(contents(store, narrow), lambda: list_sealed(store, "bins", FileSelection()).files)
+    except BaseException:
+        done.close()
+        raise
+    weakref.finalize(connection, done.close)  # until then compaction removes none of these files
+    return connection
 
 
 def over(
@@ -123,13 +144,13 @@ def over(
     connection = unlocked(settings or {})
     create(connection, "defined.all_recordings", "recordings", found["recordings"])
     with damage.readable(connection):
-        connection.execute(f"CREATE TABLE defined.replaced_writers AS {_REPLACED}")
+        run(connection, f"CREATE TABLE defined.replaced_writers AS {_REPLACED}")
     replaced = {row[0] for row in connection.execute("FROM defined.replaced_writers").fetchall()}
     for table in LISTING[:-1]:
         view = f"defined.all_{table}" if table in _NEWEST else table
         create(connection, view, table, found[table].without(replaced))
     for newest in _NEWEST.values():
-        connection.execute(newest)
+        run(connection, newest)
     _create_recordings(connection, found["bins"], every_bins_file)
     create_model(connection)
     every = [damaged for snap in found.values() for damaged in snap.damage]
@@ -144,19 +165,22 @@ def create_model(connection: duckdb.DuckDBPyConnection) -> None:
     """The views of sql/model over the tables of CONNECTION: what a question asks of them is defined there alone."""
     with damage.readable(connection):
         for name in tables.MODEL:
-            connection.execute(tables.model_sql(name))
+            run(connection, tables.model_sql(name))
 
 
 def contents(store: Path, narrow: FileSelection) -> dict[str, TableSnapshot]:
-    """All tables at one moment: no recording began or ended while the others were listed. Raises MburstError."""
+    """All tables at one moment: no recording began or ended while the others were listed, and nothing was compacted.
+    Raises MburstError."""
     with failing_as_one_line(store, "read"):
+        replaced = replacing.hidden(store).state
         recordings = snapshot(store, "recordings", FileSelection(narrow.rack))
         for _ in range(_ATTEMPTS):
             found = {table: snapshot(store, table, _narrow_for(table, narrow)) for table in LISTING[:-1]}
             after = snapshot(store, "recordings", FileSelection(narrow.rack))
-            if after.signature() == recordings.signature():
+            replaced_after = replacing.hidden(store).state
+            if (after.signature(), replaced_after) == (recordings.signature(), replaced):
                 break
-            recordings = after
+            recordings, replaced = after, replaced_after
         return {**found, "recordings": recordings}
 
 
@@ -207,7 +231,7 @@ def _create_recordings(
         "CREATE TABLE defined.recording_totals (recording_id VARCHAR, first_ns BIGINT, last_ns BIGINT, packets BIGINT, "
         "bytes BIGINT, wire_bytes BIGINT, quality BIGINT)"
     )
-    connection.execute(_RECORDINGS)
+    run(connection, _RECORDINGS)
     counted = dict(
         connection.execute(
             "SELECT writer_id, min(counted_segments) FROM recordings WHERE counted_segments IS NOT NULL GROUP BY ALL"

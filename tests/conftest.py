@@ -8,7 +8,7 @@ import pytest
 
 from mburst.sql import disk
 
-pytest_plugins = ["livelab", "netlab", "profiles", "s3lib", "selection", "skips"]
+pytest_plugins = ["forked_commands", "livelab", "netlab", "profiles", "s3lib", "selection", "skips"]
 
 # A shell ignores SIGINT in what it starts in the background, and all programs that tests interrupt would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -69,8 +69,8 @@ class ReportLane:
     runs: Sequence[Mapping[str, Any]]
 
     def total(self, column: str) -> int:
-        """The sum of a column of `recordings` over the lane's recordings."""
-        return sum(int(run[column]) for run in self.runs)
+        """The sum of a column of `recordings` over those of the lane's recordings that counted it."""
+        return sum(int(run[column] or 0) for run in self.runs)
 
     def distinct(self, column: str) -> list[Any]:
         """The values of a column of `recordings`, in the order of the recordings, empty ones left out."""

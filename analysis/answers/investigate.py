@@ -43,6 +43,7 @@ from ..cause.read_counters import counted_packets
 from ..cause.scene import Evidence, Scene
 from ..cause.tail import LatencyTail, Probes, TailRule, find_tail, latency
 from ..cause.verdict import Verdict, decide
+from ..model.kept import unkept_senders
 from ..model.stats import Floats, benjamini_hochberg
 from ..whatif.read_senders import senders_while_full
 from ..whatif.replay import PredictedLatency, Replay, calibrate, usual_changes, what_if
@@ -140,6 +141,7 @@ def investigate(con: duckdb.DuckDBPyConnection, question: Question) -> Investiga
     if not paths:
         answer.missing.append("probes of this time (`mburst probe`, `mburst import probes`)")
     if answer.bursts:
+        answer.notes.extend(unkept_senders(con))
         answer.groups = fanin.groups(con, answer.main_bursts, addresses)
         answer.onsets = read_onsets(con, answer.main_bursts)
         answer.contention = contention(con, MOST_PAIRS)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ...sql import text
+from ...sql.named import prepare
 from ..model.context import dicts
 
 if TYPE_CHECKING:
@@ -63,9 +63,7 @@ class HostBursts:
 def contention(con: duckdb.DuckDBPyConnection, pairs: int) -> Contention | None:
     """From the view host_bursts, which detect_bursts leaves in CON; None where no rack has two hosts that received
     bursts. Of several racks, hosts, bursts and times are added up."""
-    *steps, last = con.extract_statements(text("contention", alone=True))
-    for step in steps:
-        con.execute(step)
+    last = prepare(con, "contention", alone=True)
     racks = {row["rack"]: row for row in dicts(con, last.query, {})}
     if not racks:
         return None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import UsageError
 from ...sql.damage import readable
+from ...sql.limits import note_answerable
 from ...sql.named import prepare, set_variables
 
 if TYPE_CHECKING:
@@ -145,6 +146,7 @@ def detect_bursts(
     with readable(con):
         set_variables(con, **settings)
         prepare(con, "bursts")
+        note_answerable(con)
 
 
 def overlapping_runs(con: duckdb.DuckDBPyConnection) -> list[tuple[str, str]]:

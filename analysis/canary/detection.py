@@ -106,6 +106,7 @@ def read_lane(
             for one, row in zip(sent, placed, strict=True)
         ],
     )
+    summed = read_canary.summed(con, recording["recording_id"], recording["source_bin_ns"])
     beside = {
         **{name: recording[name] for name in OF_RECORDING},
         **settings,
@@ -114,6 +115,7 @@ def read_lane(
     rows = []
     for i, (one, row) in enumerate(zip(sent, placed, strict=True)):
         quality = qualities.get(one.number, 0)
+        seen = None if one.number in summed else seen_of(row, came, quiet)
         met = met_by(row, found, settings["bin_ns"] + row["slack_ns"], quiet)
         near = _nearest(sent, i) <= settings["join_ns"] + 2 * settings["bin_ns"]
         rows.append(
@@ -122,7 +124,7 @@ def read_lane(
                 **{name: row[name] for name in OF_PLACE},
                 **beside,
                 "quality": quality,
-                **_found(one, row, seen_of(row, came, quiet), quality, near, met),
+                **_found(one, row, seen, quality, near, met),
             }
         )
     return LaneDetections(recording, clocks, rows)

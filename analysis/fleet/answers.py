@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]  # by column
 CLASS = ("service", "direction", "link_bps", "bin_ns")  # what durations and gaps are counted by
-HOSTS, CLASSES, CURVES, SENDERS, CELLS, HOURS = 20, 20, 5, 20, 10, 24  # most rows of each
+HOSTS, CLASSES, CURVES, SENDERS, CELLS, HOURS, QUEUES = 20, 20, 5, 20, 10, 24, 20  # most rows of each
 POINTS = 120  # of a curve in each decade of durations
 _CLASS = ", ".join(CLASS)
 
@@ -42,8 +42,10 @@ class BurstAnswers:
 
     hosts: the worst (question 2), `bursting_hosts` of which received a burst. bursts, longest_ns: of those that hosts
     received (3). classes: of questions 3 to 6, those of most bursts first; curves: of classes that hosts receive,
-    likewise, of `received_classes`. at_once: for how long (ns) how many hosts of a rack were in a burst at once (8).
-    fan_ins: received bursts by fan-in (a power of two or 0 is the least of a row) and pattern (7). loss: question 9.
+    likewise, of `received_classes`. losses: of time, retransmissions, CE marks and drops of switch queues, how many are
+    in bursts, after them and elsewhere (queries/fleet_report/losses.sql); switch_drops: question 12. at_once: for how
+    long (ns) how many hosts of a rack were in a burst at once (8). fan_ins: received bursts by fan-in (a power of two
+    or 0 is the least of a row) and pattern (7). loss: question 9.
     senders: question 11."""
 
     hosts: WorstRows
@@ -57,6 +59,8 @@ class BurstAnswers:
     fan_ins: list[Row]
     loss: list[Row]
     senders: WorstRows
+    losses: list[Row]
+    switch_drops: WorstRows
 
 
 def answers(con: duckdb.DuckDBPyConnection) -> BurstAnswers:
@@ -64,6 +68,7 @@ def answers(con: duckdb.DuckDBPyConnection) -> BurstAnswers:
     _keep(con, "worst_hosts")
     _keep(con, "durations")
     _keep(con, "aggressors")
+    _keep(con, "switch_drops")
     [bursting] = asked(con, "SELECT count(*) AS n FROM answer_worst_hosts WHERE bursts_per_h > 0")
     [total] = asked(
         con,
@@ -94,8 +99,11 @@ def answers(con: duckdb.DuckDBPyConnection) -> BurstAnswers:
         ),
         asked(con, questions.text("loss")),
         worst(con, "answer_aggressors", "racks DESC, hosts DESC, bursts DESC, source", SENDERS),
+        asked(con, questions.for_report("losses")),
+        worst(con, "answer_switch_drops", "drops DESC, device, port, queue, rack, host, interface", QUEUES),
     )
-    con.execute("DROP TABLE answer_worst_hosts; DROP TABLE answer_durations; DROP TABLE answer_aggressors")
+    for question in ("worst_hosts", "durations", "aggressors", "switch_drops"):
+        con.execute(f"DROP TABLE answer_{question}")
     return found
 
 

@@ -63,11 +63,12 @@ class FleetPeriod:
 
 @dataclass(frozen=True)
 class SlotLine:
-    """Bursts that a host, a rack or all receive, and for how long it was recorded, in each slot."""
+    """Bursts that a host, a rack or all receive, for how long it was recorded, and in bursts, in each slot."""
 
     name: str
     bursts: list[int]
     recorded_ns: list[int]
+    burst_ns: list[int]
 
 
 @dataclass(frozen=True)
@@ -87,8 +88,8 @@ class RackSums:
     bursts: int = 0
     burst_ns: int = 0
     recorded_ns: int = 0
-    retransmits: int = 0
-    wire_bytes: int = 0
+    retransmits: int | None = 0  # and wire_bytes: where they were counted
+    wire_bytes: int | None = 0
     known_ns: int = 0
     shared_ns: int = 0
     most_at_once: int | None = None
@@ -97,6 +98,11 @@ class RackSums:
     def burst_share(self) -> float:
         """Of recorded time."""
         return self.burst_ns / self.recorded_ns if self.recorded_ns else 0.0
+
+    @property
+    def retransmits_per_gb(self) -> float | None:
+        """For each 10^9 bytes on the wire; None where retransmissions were not counted."""
+        return self.retransmits * 1e9 / self.wire_bytes if self.retransmits is not None and self.wire_bytes else None
 
     @property
     def is_complete(self) -> bool:
@@ -134,7 +140,7 @@ def gather_fleet(con: duckdb.DuckDBPyConnection, period: FleetPeriod, racks_of_r
         racks = _racks(con, racks_of_results)
         chosen = [rack.rack for rack in racks[:RACKS] if rack.recorded_ns]
         slots = _slots(con, period)
-        sums = "slot_ns, sum(bursts) AS bursts, sum(recorded_ns) AS recorded_ns"
+        sums = "slot_ns, sum(bursts) AS bursts, sum(burst_ns) AS burst_ns, sum(recorded_ns) AS recorded_ns"
         total = f"SELECT '' AS name, {sums} FROM ({slots}) GROUP BY ALL"
         each = f"SELECT rack AS name, {sums} FROM ({slots}) WHERE list_contains($1, rack) GROUP BY ALL"
         lines = [*_lines(asked(con, total), [""], period), *_lines(asked(con, each, chosen), chosen, period)]
@@ -152,7 +158,7 @@ def gather_rack(con: duckdb.DuckDBPyConnection, period: FleetPeriod, sums: RackS
         ]
         rows = asked(
             con,
-            f"SELECT host AS name, slot_ns, bursts, recorded_ns FROM ({slots}) WHERE list_contains($1, host)",
+            f"SELECT host AS name, slot_ns, bursts, burst_ns, recorded_ns FROM ({slots}) WHERE list_contains($1, host)",
             names[:HOSTS],
         )
         hours = worst(con, f"({questions.text('hours_of_day')})", "bursts_per_h DESC, hour_ns", HOURS)
@@ -205,9 +211,10 @@ def _slots(con: duckdb.DuckDBPyConnection, period: FleetPeriod) -> str:
 
 def _lines(rows: Iterable[Row], names: Iterable[str], period: FleetPeriod) -> Iterator[SlotLine]:
     """A line for each of NAMES, of the rows of that name."""
-    lines = {name: SlotLine(name, [0] * period.slots, [0] * period.slots) for name in names}
+    lines = {name: SlotLine(name, *([0] * period.slots for _ in range(3))) for name in names}
     for row in rows:
         slot = (row["slot_ns"] - period.since_ns) // period.slot_ns
         lines[row["name"]].bursts[slot] += int(row["bursts"])
         lines[row["name"]].recorded_ns[slot] += int(row["recorded_ns"])
+        lines[row["name"]].burst_ns[slot] += int(row["burst_ns"])
     yield from lines.values()

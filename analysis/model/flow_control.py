@@ -21,8 +21,8 @@ class FlowControl:
     """None: no recording counted these frames. pause_classes: those that were asked to stop, sorted; 802.3x asks all.
 
     asked_ns: time that was asked for, each frame by itself: the most that the link stopped, for a frame replaces what
-    is left of the one before. None also where the link's speed is not known. uncounted: recordings that an mburst made
-    which did not count these frames.
+    is left of the one before. None also where the link's speed is not known. uncounted: recordings that did not
+    count all of these frames: an older mburst made them, or the kernel counted (--backend ebpf).
     """
 
     cnp_packets: int | None = None
@@ -62,17 +62,22 @@ def of_recordings(
 
 def summed(rows: Iterable[Mapping[str, Any]]) -> FlowControl:
     """The sums of several recordings of one port direction."""
-    known, uncounted = [], 0
-    for row in rows:
-        known += [row] if row["cnp_packets"] is not None else []
-        uncounted += row["cnp_packets"] is None
-    if not known:
-        return FlowControl(uncounted=uncounted)
+    all_rows = list(rows)
+    uncounted = sum(any(row[name] is None for name in SUMS) for row in all_rows)
+    sums: dict[str, Any] = {name: _sum(row[name] for row in all_rows) for name in SUMS}
+    paused = [row for row in all_rows if row["pause_quanta"] is not None]
+    if not paused:
+        return FlowControl(**sums, uncounted=uncounted)
     bits, asked = 0, 0.0
-    for row in known:
+    for row in paused:
         bits |= row["pause_classes"]
         asked += row["asked_ns"] or 0.0
-    timed = all(row["asked_ns"] is not None or not row["pause_quanta"] for row in known)
-    sums = {name: sum(int(row[name]) for row in known) for name in SUMS}
+    timed = all(row["asked_ns"] is not None or not row["pause_quanta"] for row in paused)
     asked_ns = round(asked) if timed else None
     return FlowControl(**sums, pause_classes=classes_of(bits), asked_ns=asked_ns, uncounted=uncounted)
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    """Of those that are known; None where none is."""
+    known = [int(count) for count in counts if count is not None]
+    return sum(known) if known else None

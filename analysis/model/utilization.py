@@ -8,6 +8,7 @@ from ...errors import MburstError, UsageError
 from ...sql.damage import readable
 from ...units import format_duration
 from .context import dicts
+from .whole import whole_since
 
 if TYPE_CHECKING:
     import duckdb
@@ -59,7 +60,9 @@ def bins_of(
     keywords of detect_bursts) was recorded. CON keeps the table `chosen`, which it asks. Raises UsageError when the
     width does not fit the recording, and MburstError when there are more than MOST_BINS."""
     names = ("hosts", "rack", "interface", "direction", "recording")
-    span = {name: where[name] for name in ("since_ns", "until_ns")}
+    scope = {name: where[name] for name in ("rack", "hosts")}
+    since_ns = whole_since(con, "utilization over time", where["since_ns"], where["until_ns"], **scope)
+    span = {"since_ns": since_ns, "until_ns": where["until_ns"]}
     with readable(con):
         con.execute(_CHOSEN, {"bin_ns": bin_ns, "link_bps": link_bps, **{name: where[name] for name in names}})
         chosen = dicts(con, "SELECT * FROM chosen ORDER BY recording_id", {})

@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import MburstError, UsageError
 from ...sql import listed
+from ...sql.compaction.rules import Detail
 from ...sql.damage import HINT, damaged_files, readable
+from ...sql.format.filenames import SealedName
 from ...sql.named import set_variables
+from ...sql.parsed import parsed, run
 from ...sql.tables import partition_sql
 from ...units import format_duration
 from ..bursts.find import BurstDefinition, detect_bursts
@@ -45,6 +48,14 @@ class PartitionTables(NamedTuple):
     queue_drops: pa.Table
 
 
+class DetectedPartition(NamedTuple):
+    """What was detected, and the writers of recordings of which another row may change it: none of whose end is known,
+    or lies behind the span."""
+
+    tables: PartitionTables
+    unsettled: tuple[str, ...]
+
+
 def detect(
     files: Mapping[str, Iterable[Path]],
     definition: BurstDefinition | None = None,
@@ -56,7 +67,7 @@ def detect(
     threads: int = 1,
     memory: str = MEMORY,
     scratch: Path | None = None,
-) -> PartitionTables:
+) -> DetectedPartition:
     """The bursts of FILES that begin in [SINCE_NS, UNTIL_NS), their senders, and what the hours of that time add up to.
     FILES are those of whole hosts, by table: `bins` and `sources` of that time and of HELD_NS before and behind it
     (None: all that there are), and `recordings` and `canary`, whose rows are of whatever date; `queues` of that time,
@@ -66,13 +77,29 @@ def detect(
     MburstError where a file is damaged or missing, where bins have no row of `recordings`, and as find_bursts does."""
     if until_ns <= since_ns or after_ns < 0:
         raise UsageError(f"invalid span of {until_ns - since_ns} ns, {after_ns} ns after a burst")
+    files = {table: [*paths] for table, paths in files.items()}
+    _check_not_thinned(path for paths in files.values() for path in paths)
     with listed.connect(files, threads=threads, memory=memory, scratch=scratch) as con:
         _check_whole(con)
         set_variables(con, span_since_ns=since_ns, span_until_ns=until_ns, after_ns=after_ns)
         _detect_within(con, definition, since_ns, until_ns, held_ns)
         with readable(con):
-            con.execute(partition_sql("cells"))
-            return PartitionTables(*(con.sql(partition_sql(name)).to_arrow_table() for name in PartitionTables._fields))
+            run(con, partition_sql("cells"))
+            answers = (parsed(con, partition_sql(name)) for name in PartitionTables._fields)
+            tables = PartitionTables(*(con.sql(answer).to_arrow_table() for [answer] in answers))
+            unsettled = con.execute(partition_sql("unsettled")).fetchall()
+            return DetectedPartition(tables, tuple(writer for (writer,) in unsettled))
+
+
+def _check_not_thinned(paths: Iterable[Path]) -> None:
+    """Raises MburstError where a file has a part of a day's bins, by its name: what hours add up to would be too
+    little."""
+    for path in paths:
+        name = SealedName.parse(Path(path).name)
+        if name and name.segment.compacted >= Detail.BURSTS:
+            raise MburstError(
+                f"{path}: was compacted: not every bin of its day is kept", "name the files that the recorder wrote"
+            )
 
 
 def _check_whole(con: duckdb.DuckDBPyConnection) -> None:
@@ -104,7 +131,8 @@ def _detect_within(
                 until_ns=None if late is None else until_ns + late,
             )
             with readable(con):
-                [(goes_before, goes_on)] = con.execute(partition_sql("reaching")).fetchall()
+                [reaching] = parsed(con, partition_sql("reaching"))
+                [(goes_before, goes_on)] = con.execute(reaching).fetchall()
             if not goes_before and not goes_on:
                 return
             early = next(before) if goes_before else early

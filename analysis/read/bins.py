@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...quality import Quality
 from .rows import dicts
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ WHERE recording_id IN (SELECT unnest($ids)) AND ts_ns >= $since AND ts_ns < $unt
 """
 _FLOW_CONTROLS = """
 SELECT sums.*, pause_ns(pause_quanta, link_bps) AS asked_ns
-FROM (FROM flow_controls('bins', $since, $until) WHERE list_contains($ids, recording_id)) AS sums
+FROM (FROM flow_controls('counts', $since, $until) WHERE list_contains($ids, recording_id)) AS sums
 JOIN (SELECT unnest($ids) AS recording_id, CAST(unnest($links) AS BIGINT) AS link_bps) USING (recording_id)
 """
 _MOSTLY_COARSE = """
@@ -59,17 +58,16 @@ WHERE ts_ns >= coalesce($since_ns, ts_ns) AND ts_ns <= coalesce($until_ns - 1, t
 GROUP BY ALL
 HAVING 2 * count(*) FILTER (bins.quality & $coarse <> 0) > count(*)
 ORDER BY ALL"""
-_RACK = f"""
+_RACK = """
 CREATE TEMP TABLE rack_totals AS
 SELECT number, max(wire_bytes) AS busiest_second, CAST(sum(wire_bytes) AS BIGINT) AS wire_bytes,
        max(largest) AS largest,
        CAST(sum(packets) AS BIGINT) AS packets,
        bit_or(quality) AS quality, CAST(sum(losing_bins) AS BIGINT) AS losing_bins
 FROM (
-    SELECT number, CAST(sum(wire_bytes) AS BIGINT) AS wire_bytes, max(wire_bytes) AS largest,
-           CAST(sum(packets) AS BIGINT) AS packets,
-           bit_or(quality) AS quality, count(*) FILTER (quality & {Quality.DROPS:d} <> 0) AS losing_bins
-    FROM bins JOIN (SELECT recording_id, number FROM rack_runs) USING (recording_id)
+    SELECT number, CAST(sum(wire_bytes) AS BIGINT) AS wire_bytes, max(peak_bytes) AS largest,
+           CAST(sum(packets) AS BIGINT) AS packets, bit_or(quality) AS quality, sum(losing_bins) AS losing_bins
+    FROM counts JOIN (SELECT recording_id, number FROM rack_runs) USING (recording_id)
     WHERE ts_ns >= $since AND ts_ns < $until GROUP BY number, ts_ns // 1000000000)
 GROUP BY number
 """

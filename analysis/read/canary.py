@@ -32,6 +32,13 @@ WHERE recording_id = $recording AND ts_ns < (SELECT max(end_ns) FROM canary_span
   AND ts_ns + $bin > (SELECT min(start_ns) FROM canary_spans)
 GROUP BY number
 """
+_SUMMED = """
+SELECT DISTINCT number
+FROM sources JOIN canary_spans
+    ON sources.clock_epoch = canary_spans.clock_epoch AND ts_ns < end_ns AND ts_ns + $source_bin > start_ns
+WHERE recording_id = $recording AND source = 'other' AND ts_ns < (SELECT max(end_ns) FROM canary_spans)
+  AND ts_ns + $source_bin > (SELECT min(start_ns) FROM canary_spans)
+"""
 _FOUND = """
 SELECT b.clock_epoch, b.start_ns, b.end_ns, b.quality, CAST(round(coalesce(s.bytes, 0)) AS BIGINT) AS bytes,
        coalesce(s.share, 0) AS share
@@ -71,6 +78,13 @@ def qualities(
         [list(column) for column in zip(*spans, strict=True)] if spans else [[], [], [], []],
     )
     return {row["number"]: row["quality"] for row in dicts(con, _QUALITY, {"recording": recording, "bin": bin_ns})}
+
+
+def summed(con: duckdb.DuckDBPyConnection, recording: str, source_bin_ns: int) -> set[int]:
+    """The numbers of the spans that qualities() was asked for in which senders were summed up as `other`, which the
+    sender of canary bursts may be one of."""
+    rows = dicts(con, _SUMMED, {"recording": recording, "source_bin": source_bin_ns})
+    return {row["number"] for row in rows}
 
 
 def found(con: duckdb.DuckDBPyConnection, source: str) -> list[dict[str, Any]]:

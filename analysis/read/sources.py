@@ -21,14 +21,14 @@ SELECT sent.*, coalesce(burst.bytes, 0) AS burst_bytes, count(*) OVER () AS send
     CAST(sum(sent.bytes) OVER () AS BIGINT) AS all_bytes
 FROM sent LEFT JOIN burst USING (source) ORDER BY burst_bytes DESC, sent.bytes DESC, source LIMIT $limit
 """
-_OUT = "host = $host AND interface = $interface AND direction = 'out' AND source <> 'other'"
+_OUT = "host = $host AND interface = $interface AND direction = 'out'"
 _SPAN = f"""
 SELECT min(first_ns), max(last_ns), (SELECT max(source_bin_ns) FROM recordings WHERE host = $host) FROM sources
 WHERE {_OUT}
 """
 _FAN_OUTS = f"""
-SELECT first_ns, flows, coalesce(destination_port, 0) AS port FROM sources WHERE {_OUT} AND flows >= $least
-ORDER BY first_ns
+SELECT first_ns, flows, coalesce(destination_port, 0) AS port FROM sources
+WHERE {_OUT} AND source <> 'other' AND flows >= $least ORDER BY first_ns
 """
 _PORTS = """
 SELECT number, arg_max(port, bytes) FILTER (port > 0), max(bytes) FILTER (port > 0) * 2 > sum(bytes)
@@ -46,8 +46,8 @@ def most_in_bursts(con: duckdb.DuckDBPyConnection, where: dict[str, Any], limit:
 
 
 def sent_span(con: duckdb.DuckDBPyConnection, host: str, interface: str) -> tuple[int, int, int] | None:
-    """The first and last packet that a host sent on an interface by known addresses, and the width of its source bins;
-    None where its outgoing direction is not recorded."""
+    """The first and last packet that a host sent on an interface, and the width of its source bins; None where its
+    outgoing direction is not recorded."""
     [(first, last, width)] = con.execute(_SPAN, {"host": host, "interface": interface}).fetchall()
     return None if first is None else (first, last, width)
 

@@ -82,6 +82,8 @@ int mb_arrow_schema(const struct mb_table *table, struct ArrowSchema *schema)
 			release_schema(schema);
 			return ENOMEM;
 		}
+		if (table->nulls >> i & 1)
+			node->children[i].flags = ARROW_FLAG_NULLABLE;
 	}
 	return 0;
 }
@@ -142,6 +144,10 @@ static int make_column(struct ArrowArray *array, struct mb_table *table, uint32_
 	if (!node)
 		return ENOMEM;
 	node->buffers[1] = table->data[i];
+	if (table->nulls >> i & 1) {
+		node->buffers[0] = table->data[i]; /* its zeros are more than a bit a row, and none is set */
+		array->null_count = array->length;
+	}
 	if (!table->columns[i].dictionary)
 		return 0;
 	array->dictionary = &node->dictionary;

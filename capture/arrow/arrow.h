@@ -58,7 +58,7 @@ struct ArrowArrayStream {
 
 #endif
 
-/* The schema of TABLE: a struct of its columns, none nullable. 0 or ENOMEM. */
+/* The schema of TABLE: a struct of its columns, none nullable but those that are NULL. 0 or ENOMEM. */
 int mb_arrow_schema(const struct mb_table *table, struct ArrowSchema *schema);
 
 /* A fresh stream over TABLE, of which it takes a reference of its own. 0 or ENOMEM. */

@@ -54,6 +54,7 @@ struct mb_table {
 	uint32_t n_columns;
 	size_t count, capacity;
 	void *data[MB_TABLE_COLUMNS];
+	uint32_t nulls; /* bit i: column i is NULL in every row; its data is 0 all the same */
 	struct mb_texts texts;
 	struct mb_interned *interned;
 	struct mb_seed seed;

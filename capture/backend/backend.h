@@ -29,6 +29,13 @@ enum mb_stamps {
 	MB_STAMPS_SW,       /* the kernel's */
 };
 
+/* Where the kernel counts frames that arrive (ebpf). */
+enum mb_hook {
+	MB_HOOK_TC = 0,      /* behind the driver and GRO */
+	MB_HOOK_XDP,         /* in the driver, or fail */
+	MB_HOOK_XDP_GENERIC, /* there, or else behind it */
+};
+
 struct mb_backend_options {
 	const char *target;  /* file name, "-" for standard input, or interface name */
 	const char *backend; /* name of an entry of the table, or NULL / "auto" */
@@ -48,6 +55,7 @@ struct mb_backend_options {
 	int64_t bin_ns, source_bin_ns;
 	bool inner;          /* senders are those of the innermost IP header */
 	bool splits_merged;  /* bytes of merged frames are to be spread over time */
+	enum mb_hook hook;
 };
 
 #define MB_LIVE_SNAPLEN 128

@@ -14,8 +14,8 @@ static uint64_t elapsed(int64_t from, int64_t to)
 }
 
 int mb_lane_init(struct mb_lane *lane, int16_t index, const struct mb_bins_options *options,
-		 struct mb_senders_limits *limits, struct mb_sequences *sequences, struct mb_table **bin_rows,
-		 struct mb_table **sender_rows)
+		 const struct mb_busy_rule *busy, struct mb_senders_limits *limits, struct mb_sequences *sequences,
+		 struct mb_table **bin_rows, struct mb_table **sender_rows)
 {
 	struct mb_span *bins = &lane->bin_span, *senders = &lane->sender_span;
 
@@ -25,6 +25,7 @@ int mb_lane_init(struct mb_lane *lane, int16_t index, const struct mb_bins_optio
 	lane->sequences = sequences;
 	lane->bin_rows = bin_rows;
 	lane->sender_rows = sender_rows;
+	mb_busy_init(&lane->busy, busy);
 	mb_span_init(bins, options->bin_ns, options->window_ns);
 	mb_span_init(senders, options->source_bin_ns, options->window_ns);
 	lane->bins = calloc(bins->mask + 1, sizeof(*lane->bins));
@@ -46,6 +47,7 @@ void mb_lane_deinit(struct mb_lane *lane)
 {
 	for (uint64_t i = 0; lane->senders && i <= lane->sender_span.mask; i++)
 		mb_senders_deinit(&lane->senders[i]);
+	mb_busy_deinit(&lane->busy);
 	free(lane->senders);
 	free(lane->bins);
 	free(lane->pending);
@@ -68,18 +70,23 @@ static int close_bin(struct mb_lane *lane, int64_t number)
 		return -ENOMEM;
 	mb_bin_append(rows, lane, number, bin);
 	mb_lane_totals_add(&lane->totals, bin);
+	if (mb_busy_mark(&lane->busy, number * lane->options->bin_ns, (uint64_t)bin->wire_bytes))
+		return -ENOMEM;
 	*bin = (struct mb_bin){ 0 };
 	return 0;
+}
+
+static struct mb_sender_rows sender_rows_of(const struct mb_lane *lane)
+{
+	return (struct mb_sender_rows){ .rows = *lane->sender_rows, .lane = lane->index, .epoch = lane->epoch };
 }
 
 static int close_senders_of(struct mb_lane *lane, int64_t number)
 {
 	struct mb_senders *senders = &lane->senders[(uint64_t)number & lane->sender_span.mask];
+	const struct mb_sender_rows to = sender_rows_of(lane);
 
-	if (!senders->count && !senders->other_members)
-		return 0;
-	return mb_senders_close(senders, *lane->sender_rows, lane->index, lane->epoch,
-				number * lane->options->source_bin_ns);
+	return mb_senders_has_any(senders) ? mb_busy_take(&lane->busy, senders, number, &to) : 0;
 }
 
 static int close_bins(struct mb_lane *lane, int64_t number, int64_t end)
@@ -102,9 +109,12 @@ static int close_senders(struct mb_lane *lane, int64_t number, int64_t end)
 
 static int close_all(struct mb_lane *lane)
 {
+	const struct mb_sender_rows to = sender_rows_of(lane);
 	int error = close_bins(lane, lane->bin_span.oldest, lane->bin_span.newest + 1);
 
-	return error ? error : close_senders(lane, lane->sender_span.oldest, lane->sender_span.newest + 1);
+	if (!error)
+		error = close_senders(lane, lane->sender_span.oldest, lane->sender_span.newest + 1);
+	return error ? error : mb_busy_finish(&lane->busy, &to);
 }
 
 /* Bins NUMBER to END, in which no packet came: rows where some were drop_spans. */
@@ -337,9 +347,13 @@ static int move_senders(struct mb_lane *lane, int64_t ts_ns)
 
 static int leave_behind(struct mb_lane *lane, int64_t ts_ns)
 {
+	const struct mb_sender_rows to = sender_rows_of(lane);
+
 	if (ts_ns >= lane->bin_span.due_ns && move_bins(lane, ts_ns))
 		return -ENOMEM;
-	return ts_ns >= lane->sender_span.due_ns ? move_senders(lane, ts_ns) : 0;
+	if (ts_ns >= lane->sender_span.due_ns && move_senders(lane, ts_ns))
+		return -ENOMEM;
+	return mb_busy_settle(&lane->busy, lane->bin_span.oldest * lane->options->bin_ns, &to);
 }
 
 /* The first packet of an epoch, or one that moves the newest bin on. */

@@ -17,6 +17,7 @@
 #include "arrow/table.h"
 #include "dates.h"
 #include "decode/decode.h"
+#include "measure/busy.h"
 #include "measure/drop_spans.h"
 #include "measure/senders.h"
 #include "measure/sequences.h"
@@ -97,6 +98,7 @@ struct mb_lane {
 	struct mb_sequences *sequences;
 	struct mb_bin *bins;        /* rings of open bins */
 	struct mb_senders *senders;
+	struct mb_busy busy;        /* which of them are kept */
 	int16_t index;
 	uint16_t epoch;
 	bool stepped;           /* the next bin is the first of an epoch */
@@ -111,10 +113,10 @@ struct mb_lane {
 void mb_bin_append(struct mb_table *rows, const struct mb_lane *lane, int64_t number, const struct mb_bin *bin);
 void mb_lane_totals_add(struct mb_lane_totals *totals, const struct mb_bin *bin);
 
-/* ROWS and what they point to must outlive the lane. 0 or -ENOMEM. */
+/* Rows of senders are as BUSY says. ROWS and what they point to must outlive the lane. 0 or -ENOMEM. */
 int mb_lane_init(struct mb_lane *lane, int16_t index, const struct mb_bins_options *options,
-		 struct mb_senders_limits *limits, struct mb_sequences *sequences, struct mb_table **bin_rows,
-		 struct mb_table **sender_rows);
+		 const struct mb_busy_rule *busy, struct mb_senders_limits *limits, struct mb_sequences *sequences,
+		 struct mb_table **bin_rows, struct mb_table **sender_rows);
 void mb_lane_deinit(struct mb_lane *lane);
 
 /* Count a packet of this lane. 0, -ENOMEM, or -ERANGE when its stamp is not a date: mb_lane_misdate() counts it then. */

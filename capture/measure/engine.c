@@ -28,6 +28,15 @@ static bool has_no_trains(void)
 	return word && !strcmp(word, "off");
 }
 
+static struct mb_table *make_bin_rows(const struct mb_engine *engine)
+{
+	struct mb_table *rows = mb_table_create(mb_bin_columns, MB_BIN_COLUMNS, &engine->limits.seed);
+
+	if (rows)
+		rows->nulls = engine->uncounted;
+	return rows;
+}
+
 struct mb_engine *mb_engine_create(const struct mb_engine_options *options, struct mb_backend *backend)
 {
 	struct mb_engine *engine = calloc(1, sizeof(*engine));
@@ -44,9 +53,10 @@ struct mb_engine *mb_engine_create(const struct mb_engine_options *options, stru
 	engine->limits.flows_left = FLOWS_ALL_BINS;
 	mb_seed_init(&engine->limits.seed);
 	engine->options.decode.seed = engine->limits.seed;
+	engine->uncounted = backend->ops->read_counts ? MB_UNCOUNTED : 0;
 	engine->run = backend->ops->read_counts ? mb_counted_run : backend->live ? run_live : run_file;
 	engine->sequences = calloc(1, sizeof(*engine->sequences));
-	engine->bin_rows = mb_table_create(mb_bin_columns, MB_BIN_COLUMNS, &engine->limits.seed);
+	engine->bin_rows = make_bin_rows(engine);
 	engine->sender_rows = mb_table_create(mb_sender_columns, MB_SENDER_COLUMNS, &engine->limits.seed);
 	if (!engine->sequences || !engine->bin_rows || !engine->sender_rows) {
 		mb_engine_destroy(engine);
@@ -93,9 +103,27 @@ static int next_batch(struct mb_engine *engine)
 	return mb_backend_read(engine->backend, &engine->batch, MB_READ_TIMEOUT_MS, &engine->failure);
 }
 
+/* Which rows of senders a lane keeps: all where nobody knows the speed of its link. */
+static struct mb_busy_rule busy_rule(const struct mb_engine *engine, uint16_t interface, uint8_t direction)
+{
+	const struct mb_engine_options *options = &engine->options;
+	size_t n_interfaces;
+	uint64_t link_bps = options->link_bps;
+
+	if (!link_bps)
+		link_bps = mb_backend_interfaces(engine->backend, &n_interfaces)[interface].link_bps;
+	return (struct mb_busy_rule){
+		.least_bytes = mb_busy_least_bytes(options->sources_above_ppb, options->bins.bin_ns, link_bps),
+		.least_flows = direction == MB_DIRECTION_OUT ? MB_FAN_OUT_FLOWS : UINT32_MAX,
+		.bin_ns = options->bins.bin_ns,
+		.source_bin_ns = options->bins.source_bin_ns,
+	};
+}
+
 static int add_lane(struct mb_engine *engine, uint16_t interface, uint8_t direction)
 {
 	struct mb_engine_lane **lanes = realloc(engine->lanes, (engine->n_lanes + 1) * sizeof(*engine->lanes));
+	const struct mb_busy_rule busy = busy_rule(engine, interface, direction);
 	struct mb_engine_lane *lane;
 
 	if (!lanes)
@@ -106,7 +134,7 @@ static int add_lane(struct mb_engine *engine, uint16_t interface, uint8_t direct
 		return -ENOMEM;
 	lane->interface = interface;
 	lane->direction = direction;
-	if (mb_lane_init(&lane->lane, (int16_t)engine->n_lanes, &engine->options.bins, &engine->limits,
+	if (mb_lane_init(&lane->lane, (int16_t)engine->n_lanes, &engine->options.bins, &busy, &engine->limits,
 			 engine->sequences, &engine->bin_rows, &engine->sender_rows)) {
 		free(lane);
 		return -ENOMEM;
@@ -400,7 +428,7 @@ int mb_engine_run(struct mb_engine *engine, uint32_t batches, struct mb_error *e
 
 int mb_engine_take(struct mb_engine *engine, struct mb_table **bin_rows, struct mb_table **sender_rows)
 {
-	struct mb_table *next_bins = mb_table_create(mb_bin_columns, MB_BIN_COLUMNS, &engine->limits.seed);
+	struct mb_table *next_bins = make_bin_rows(engine);
 	struct mb_table *next_senders = mb_table_create(mb_sender_columns, MB_SENDER_COLUMNS, &engine->limits.seed);
 
 	if (!next_bins || !next_senders) {

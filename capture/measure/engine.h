@@ -32,6 +32,8 @@ struct mb_engine_options {
 	bool infer_mtu;         /* take decode.mtu from the first frames */
 	uint32_t directions;    /* MB_LANE_IN | MB_LANE_OUT */
 	uint32_t max_sources;   /* rows of their own for senders in a bin */
+	uint64_t sources_above_ppb; /* keep senders near bins with this share of the link's speed alone; 0: all */
+	uint64_t link_bps;      /* 0: as each interface says */
 	uint32_t n_locals;      /* 0: infer this host's address where the backend does not say directions */
 	struct mb_address locals[MB_LOCALS];
 };
@@ -59,6 +61,7 @@ struct mb_engine {
 	struct mb_live_clock clock;
 	struct mb_drop_queue losses; /* of a live backend, marked in bins and not yet taken by the caller */
 	struct mb_table *bin_rows, *sender_rows;
+	uint32_t uncounted; /* counters of bins that the backend does not count: bits of enum mb_bin_column */
 	struct mb_engine_lane **lanes;
 	uint32_t n_lanes;
 	uint16_t *numbers; /* of lanes, plus 1, by interface and direction; 0: it has none */

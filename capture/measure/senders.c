@@ -17,8 +17,8 @@ struct mb_sender_slot {
 
 /* Columns of the rows: X(name, type, value). */
 #define SENDER_COLUMNS(X)                                                                \
-	X(lane, int16_t, lane)                                                           \
-	X(clock_epoch, uint16_t, epoch)                                                  \
+	X(lane, int16_t, to->lane)                                                       \
+	X(clock_epoch, uint16_t, to->epoch)                                              \
 	X(ts_ns, int64_t, ts_ns)                                                         \
 	X(source, mb_text, text)                                                         \
 	X(bytes, int64_t, sender->bytes)                                                 \
@@ -57,10 +57,10 @@ static void drop_tables(struct mb_senders *senders)
 {
 	senders->limits->senders_left += senders->capacity;
 	senders->limits->flows_left += senders->flow_capacity;
-	free(senders->list);
+	free(senders->sent.list);
 	free(senders->slots);
 	free(senders->flows);
-	senders->list = NULL;
+	senders->sent.list = NULL;
 	senders->slots = NULL;
 	senders->flows = NULL;
 	senders->capacity = senders->flow_capacity = 0;
@@ -79,7 +79,7 @@ static struct mb_sender_slot *find_slot(const struct mb_senders *senders, const 
 
 	mb_hash_step();
 	while (senders->slots[i].generation == senders->generation &&
-	       !mb_address_equal(&senders->list[senders->slots[i].index].address, address)) {
+	       !mb_address_equal(&senders->sent.list[senders->slots[i].index].address, address)) {
 		i = (i + 1) & mask;
 		mb_hash_step();
 	}
@@ -88,8 +88,8 @@ static struct mb_sender_slot *find_slot(const struct mb_senders *senders, const 
 
 static void index_senders(struct mb_senders *senders)
 {
-	for (uint32_t i = 0; i < senders->count; i++) {
-		struct mb_sender_slot *slot = find_slot(senders, &senders->list[i].address);
+	for (uint32_t i = 0; i < senders->sent.count; i++) {
+		struct mb_sender_slot *slot = find_slot(senders, &senders->sent.list[i].address);
 
 		slot->generation = senders->generation;
 		slot->index = i;
@@ -110,9 +110,9 @@ static int by_bytes(const void *left, const void *right)
 	return a->address.lo < b->address.lo ? -1 : a->address.lo > b->address.lo;
 }
 
-static void fold_into_other(struct mb_senders *senders, const struct mb_sender *sender, uint64_t members)
+static void fold_into_other(struct mb_sent *sent, const struct mb_sender *sender, uint64_t members)
 {
-	struct mb_sender *other = &senders->other;
+	struct mb_sender *other = &sent->other;
 
 	if (!other->packets) {
 		other->first_ns = sender->first_ns;
@@ -126,24 +126,24 @@ static void fold_into_other(struct mb_senders *senders, const struct mb_sender *
 	other->packets += sender->packets;
 	other->flows += sender->flows;
 	other->cnp_packets += sender->cnp_packets;
-	senders->other_members += members;
+	sent->other_members += members;
 }
 
 void mb_senders_fold(struct mb_senders *senders, const struct mb_sender *sums, uint64_t members)
 {
 	senders->limits->folded_early += !senders->folded;
 	senders->folded = true;
-	fold_into_other(senders, sums, members);
+	fold_into_other(&senders->sent, sums, members);
 }
 
-static void fold_smallest(struct mb_senders *senders, uint32_t keep)
+static void fold_smallest(struct mb_sent *sent, uint32_t keep)
 {
-	if (senders->count <= keep)
+	if (sent->count <= keep)
 		return;
-	qsort(senders->list, senders->count, sizeof(*senders->list), by_bytes);
-	for (uint32_t i = keep; i < senders->count; i++)
-		fold_into_other(senders, &senders->list[i], 1);
-	senders->count = keep;
+	qsort(sent->list, sent->count, sizeof(*sent->list), by_bytes);
+	for (uint32_t i = keep; i < sent->count; i++)
+		fold_into_other(sent, &sent->list[i], 1);
+	sent->count = keep;
 }
 
 /* Flows are forgotten with the order of the list that they point into: those that go on count
@@ -154,7 +154,7 @@ static void fold_half(struct mb_senders *senders)
 	if (senders->flows)
 		memset(senders->flows, 0, senders->flow_capacity * sizeof(*senders->flows));
 	senders->n_flows = 0;
-	fold_smallest(senders, senders->capacity / 2);
+	fold_smallest(&senders->sent, senders->capacity / 2);
 	index_senders(senders);
 }
 
@@ -172,10 +172,10 @@ static int make_room(struct mb_senders *senders)
 		fold_half(senders);
 		return 0;
 	}
-	list = realloc(senders->list, capacity * sizeof(*list));
+	list = realloc(senders->sent.list, capacity * sizeof(*list));
 	if (!list)
 		return -ENOMEM;
-	senders->list = list;
+	senders->sent.list = list;
 	slots = calloc(2 * (size_t)capacity, sizeof(*slots));
 	if (!slots)
 		return -ENOMEM;
@@ -234,14 +234,14 @@ static struct mb_sender *add_sender(struct mb_senders *senders, const struct mb_
 	struct mb_sender_slot *slot;
 	struct mb_sender *sender;
 
-	if (senders->count == senders->capacity && make_room(senders))
+	if (senders->sent.count == senders->capacity && make_room(senders))
 		return NULL;
 	slot = find_slot(senders, &packet->source);
 	if (slot->generation == senders->generation)
-		return &senders->list[slot->index];
+		return &senders->sent.list[slot->index];
 	slot->generation = senders->generation;
-	slot->index = senders->count;
-	sender = &senders->list[senders->count++];
+	slot->index = senders->sent.count;
+	sender = &senders->sent.list[senders->sent.count++];
 	*sender = (struct mb_sender){
 		.address = packet->source,
 		.first_ns = INT64_MAX,
@@ -289,7 +289,7 @@ static __attribute__((noinline)) struct mb_sender *add_flow(struct mb_senders *s
 	*flow = (struct mb_flow){
 		.fingerprint = fingerprint_of(senders, packet),
 		.generation = senders->generation,
-		.sender = (uint32_t)(sender - senders->list),
+		.sender = (uint32_t)(sender - senders->sent.list),
 	};
 	senders->n_flows++;
 	sender->flows++;
@@ -304,14 +304,34 @@ struct mb_sender *mb_senders_find(struct mb_senders *senders, const struct mb_pa
 		const struct mb_flow *flow = find_flow(senders, fingerprint_of(senders, packet));
 
 		if (flow->generation == senders->generation)
-			return &senders->list[flow->sender];
+			return &senders->sent.list[flow->sender];
 	}
 	return add_flow(senders, packet);
 }
 
-static int append_row(const struct mb_sender *sender, uint32_t members, struct mb_table *rows, int16_t lane,
-		      uint16_t epoch, int64_t ts_ns)
+const struct mb_sent *mb_senders_end(struct mb_senders *senders)
 {
+	fold_smallest(&senders->sent, senders->limits->max_rows);
+	return &senders->sent;
+}
+
+void mb_senders_begin(struct mb_senders *senders)
+{
+	senders->n_flows = 0;
+	senders->sent = (struct mb_sent){ .list = senders->sent.list };
+	senders->folded = false;
+	/* Give much memory back, and do not let stamps of 2^32 bins ago look like this one's. */
+	if (senders->capacity > KEPT_CAPACITY || senders->flow_capacity > 4 * KEPT_CAPACITY ||
+	    senders->generation == UINT32_MAX) {
+		drop_tables(senders);
+		senders->generation = 0;
+	}
+	senders->generation++;
+}
+
+static int append_row(const struct mb_sender *sender, uint32_t members, const struct mb_sender_rows *to, int64_t ts_ns)
+{
+	struct mb_table *rows = to->rows;
 	const size_t i = rows->count;
 	const mb_text text = mb_table_intern(rows, &sender->address);
 
@@ -324,34 +344,43 @@ static int append_row(const struct mb_sender *sender, uint32_t members, struct m
 	return 0;
 }
 
-static void begin_anew(struct mb_senders *senders)
+int mb_sent_append(const struct mb_sent *sent, const struct mb_sender_rows *to, int64_t ts_ns)
 {
-	senders->count = senders->n_flows = 0;
-	senders->other = (struct mb_sender){ 0 };
-	senders->other_members = 0;
-	senders->folded = false;
-	/* Give much memory back, and do not let stamps of 2^32 bins ago look like this one's. */
-	if (senders->capacity > KEPT_CAPACITY || senders->flow_capacity > 4 * KEPT_CAPACITY ||
-	    senders->generation == UINT32_MAX) {
-		drop_tables(senders);
-		senders->generation = 0;
-	}
-	senders->generation++;
-}
-
-int mb_senders_close(struct mb_senders *senders, struct mb_table *rows, int16_t lane, uint16_t epoch, int64_t ts_ns)
-{
+	const uint32_t members = sent->other_members > UINT32_MAX ? UINT32_MAX : (uint32_t)sent->other_members;
 	int error = 0;
 
-	fold_smallest(senders, senders->limits->max_rows);
-	if (mb_table_reserve(rows, senders->count + 1))
+	if (mb_table_reserve(to->rows, sent->count + 1))
 		return -ENOMEM;
-	for (uint32_t i = 0; i < senders->count && !error; i++)
-		error = append_row(&senders->list[i], 1, rows, lane, epoch, ts_ns);
-	if (senders->other_members && !error)
-		error = append_row(&senders->other,
-				   senders->other_members > UINT32_MAX ? UINT32_MAX : (uint32_t)senders->other_members,
-				   rows, lane, epoch, ts_ns);
-	begin_anew(senders);
-	return error;
+	for (uint32_t i = 0; i < sent->count && !error; i++)
+		error = append_row(&sent->list[i], 1, to, ts_ns);
+	return sent->other_members && !error ? append_row(&sent->other, members, to, ts_ns) : error;
+}
+
+int mb_sent_copy(struct mb_sent *copy, const struct mb_sent *sent)
+{
+	*copy = *sent;
+	copy->list = sent->count ? malloc(sent->count * sizeof(*sent->list)) : NULL;
+	if (!sent->count)
+		return 0;
+	if (!copy->list)
+		return -ENOMEM;
+	memcpy(copy->list, sent->list, sent->count * sizeof(*sent->list));
+	return 0;
+}
+
+void mb_sent_sum_up(struct mb_sent *sent, uint32_t least_flows)
+{
+	uint32_t fewer = 0, kept = 0;
+
+	for (uint32_t i = 0; i < sent->count; i++)
+		fewer += sent->list[i].flows < least_flows;
+	if (fewer + sent->other_members <= 1)
+		return;
+	for (uint32_t i = 0; i < sent->count; i++) {
+		if (sent->list[i].flows < least_flows)
+			fold_into_other(sent, &sent->list[i], 1);
+		else
+			sent->list[kept++] = sent->list[i];
+	}
+	sent->count = kept;
 }

@@ -42,6 +42,14 @@ struct mb_sender {
 	uint32_t cnp_packets; /* congestion notifications of RoCEv2 */
 };
 
+/* Who sent what in a bin. */
+struct mb_sent {
+	struct mb_sender *list; /* in order of appearance, until some were folded */
+	uint32_t count;
+	struct mb_sender other; /* packets == 0: none was folded */
+	uint64_t other_members;
+};
+
 struct mb_flow {
 	uint64_t fingerprint;
 	uint32_t generation; /* slots of another generation are free */
@@ -50,14 +58,12 @@ struct mb_flow {
 
 struct mb_senders {
 	struct mb_senders_limits *limits;
-	struct mb_sender *list; /* in order of appearance */
-	uint32_t count, capacity;
+	struct mb_sent sent;
+	uint32_t capacity; /* of its list */
 	uint32_t generation;
 	struct mb_sender_slot *slots; /* 2 × capacity: address → index */
 	struct mb_flow *flows;        /* a hash table: most packets find their sender by their flow */
 	uint32_t n_flows, flow_capacity;
-	struct mb_sender other; /* packets == 0: none was folded */
-	uint64_t other_members;
 	bool folded;
 };
 
@@ -94,11 +100,34 @@ static inline void mb_sender_add(struct mb_sender *sender, const struct mb_subto
 /* Add the sums of MEMBERS senders, at most, to `other`. */
 void mb_senders_fold(struct mb_senders *senders, const struct mb_sender *sums, uint64_t members);
 
-/* Columns of mb_senders_close()'s rows. */
+static inline bool mb_senders_has_any(const struct mb_senders *senders)
+{
+	return senders->sent.count || senders->sent.other_members;
+}
+
+/* The bin is over: who sent in it, with the smallest folded where they are too many for rows. Good until the bin that
+ * mb_senders_begin() begins. */
+const struct mb_sent *mb_senders_end(struct mb_senders *senders);
+void mb_senders_begin(struct mb_senders *senders);
+
+/* Columns of the rows of senders. */
 #define MB_SENDER_COLUMNS 13
 extern const struct mb_column mb_sender_columns[MB_SENDER_COLUMNS];
 
-/* Append a row for each sender to ROWS, then `other`, and begin anew. 0 or -ENOMEM. */
-int mb_senders_close(struct mb_senders *senders, struct mb_table *rows, int16_t lane, uint16_t epoch, int64_t ts_ns);
+/* Where rows go, and what is the same in all of a bin. */
+struct mb_sender_rows {
+	struct mb_table *rows;
+	int16_t lane;
+	uint16_t epoch;
+};
+
+/* Append a row for each sender of the bin at TS_NS, then `other`. 0 or -ENOMEM. */
+int mb_sent_append(const struct mb_sent *sent, const struct mb_sender_rows *to, int64_t ts_ns);
+
+/* A copy, whose list the caller frees. 0 or -ENOMEM. */
+int mb_sent_copy(struct mb_sent *copy, const struct mb_sent *sent);
+
+/* Fold all senders that have fewer flows than LEAST_FLOWS into `other`, unless that saves no row. */
+void mb_sent_sum_up(struct mb_sent *sent, uint32_t least_flows);
 
 #endif

@@ -72,6 +72,10 @@ static int check_options(const struct mb_engine_options *options)
 		PyErr_SetString(PyExc_ValueError, "the window holds too many bins open");
 		return -1;
 	}
+	if (options->sources_above_ppb > 1000000000) {
+		PyErr_SetString(PyExc_ValueError, "sources_above_ppb is a share of at most 1");
+		return -1;
+	}
 	return 0;
 }
 
@@ -184,21 +188,28 @@ static PyObject *capture_read(PyObject *object, PyTypeObject *type, PyObject *co
 	return PyTuple_Pack(2, bin_rows, sender_rows);
 }
 
+/* VALUE, or None where the backend does not count it. */
+static PyObject *describe_count(uint64_t value, bool is_counted)
+{
+	return is_counted ? PyLong_FromUnsignedLongLong(value) : Py_NewRef(Py_None);
+}
+
 /* Add the totals of the counters of bins, by their names. -1 with an exception set. */
-static int add_totals(PyObject *description, const struct mb_lane_totals *totals)
+static int add_totals(PyObject *description, const struct mb_engine *engine, const struct mb_lane_totals *totals)
 {
 	static const struct {
 		const char *name;
 		size_t offset;
+		uint32_t bit;
 	} counters[] = {
-#define COUNTER(name, ...) { #name, offsetof(struct mb_lane_totals, name) },
+#define COUNTER(name, ...) { #name, offsetof(struct mb_lane_totals, name), 1u << MB_BIN_##name },
 		MB_BIN_COUNTERS(COUNTER)
 #undef COUNTER
 	};
 
 	for (size_t i = 0; i < sizeof(counters) / sizeof(*counters); i++) {
-		py_auto *total =
-			PyLong_FromUnsignedLongLong(*(const uint64_t *)((const char *)totals + counters[i].offset));
+		py_auto *total = describe_count(*(const uint64_t *)((const char *)totals + counters[i].offset),
+						!(engine->uncounted & counters[i].bit));
 
 		if (!total || PyDict_SetItemString(description, counters[i].name, total))
 			return -1;
@@ -216,14 +227,15 @@ static PyObject *describe_lane(const struct mb_engine *engine, const struct mb_e
 
 	interface = &mb_backend_interfaces(engine->backend, &n_interfaces)[lane->interface];
 	description = Py_BuildValue(
-		"{s:s,s:I,s:I,s:I,s:K,s:s,s:L,s:L,s:K,s:K,s:K,s:K,s:K,s:K,s:I}", "interface", interface->name, "index",
-		(unsigned int)lane->interface, "linktype", interface->linktype, "snaplen", interface->snaplen,
+		"{s:s,s:I,s:I,s:I,s:K,s:s,s:L,s:L,s:K,s:K,s:K,s:K,s:N,s:K,s:I,s:O}", "interface", interface->name,
+		"index", (unsigned int)lane->interface, "linktype", interface->linktype, "snaplen", interface->snaplen,
 		"link_bps", (unsigned long long)interface->link_bps, "direction", directions[lane->direction],
 		"start_ns", (long long)totals->first_ns, "end_ns", (long long)totals->last_ns, "unattributed_packets",
 		totals->unattributed_packets, "unattributed_bytes", totals->unattributed_bytes, "late", totals->late,
-		"late_bytes", totals->late_bytes, "unparsed", totals->unparsed, "merged", totals->merged,
-		"clock_epochs", totals->epochs);
-	return description && !add_totals(description, totals) ? Py_NewRef(description) : NULL;
+		"late_bytes", totals->late_bytes, "unparsed", describe_count(totals->unparsed, !engine->uncounted),
+		"merged", totals->merged, "clock_epochs", totals->epochs, "busy",
+		lane->lane.busy.rule.least_bytes ? Py_True : Py_False);
+	return description && !add_totals(description, engine, totals) ? Py_NewRef(description) : NULL;
 }
 
 static PyObject *capture_lanes(PyObject *object, void *closure)

@@ -83,6 +83,15 @@ static int read_stamps(PyObject *value, void *field)
 	return choice < 0 ? -1 : 0;
 }
 
+static int read_hook(PyObject *value, void *field)
+{
+	static const char *const choices[] = { "tc", "xdp", "xdp-generic", NULL }; /* enum mb_hook */
+	int choice = read_choice(value, choices);
+
+	*(enum mb_hook *)field = (enum mb_hook)choice;
+	return choice < 0 ? -1 : 0;
+}
+
 /* For the engine, which counts directions, and for the backend, which can leave one out; FIELD has both. */
 static int read_directions(PyObject *value, void *field)
 {
@@ -151,6 +160,8 @@ static const struct option {
 	{ "directions", read_directions, 0 },
 	{ "local", read_local, offsetof(struct mb_capture_options, engine) },
 	{ "max_sources", read_uint32, ENGINE(max_sources) },
+	{ "sources_above_ppb", read_uint64, ENGINE(sources_above_ppb) },
+	{ "link_bps", read_uint64, ENGINE(link_bps) },
 	{ "inner", read_bool, ENGINE(decode.inner) },
 	{ "mtu", read_mtu, offsetof(struct mb_capture_options, engine) },
 	{ "spread_bps", read_uint64, ENGINE(bins.spread_bps) },
@@ -162,6 +173,7 @@ static const struct option {
 	{ "stamps", read_stamps, BACKEND(stamps) },
 	{ "promiscuous", read_not, BACKEND(own_traffic) },
 	{ "cluster", read_uint32, BACKEND(cluster) },
+	{ "hook", read_hook, BACKEND(hook) },
 };
 
 static const struct option *find_option(PyObject *name)

@@ -42,6 +42,7 @@ def about_words(found: FlowControl, direction: str) -> str:
         sentences.append(NOTIFIED.get(direction, "Receivers of RDMA traffic asked its senders to send slower") + ".")
     if found.uncounted:
         sentences.append(
-            f"Not counted in {format_count(found.uncounted, 'recording')} by an older mburst: these are lower bounds."
+            f"Not all counted in {format_count(found.uncounted, 'recording')} (by an older mburst, or in the kernel): "
+            "these are lower bounds."
         )
     return " ".join(sentences)

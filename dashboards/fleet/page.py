@@ -18,8 +18,9 @@ from ...analysis.fleet.report import FleetFigures, FleetPeriod, FleetRackFigures
 from ...names import file_part
 from ..common import page
 from ..common.blocks import LinkCell, Paragraph
-from ..common.words import count, date
-from . import pictures, tables
+from ..common.summaries import fleet_stem, with_summary
+from ..common.words import count
+from . import losses, pictures, tables
 from . import words as fleet_words
 
 STYLE = ("common/page.css", "common/paper.css", "fleet/page.css")
@@ -39,8 +40,7 @@ class PageSection:
 
 def stem(period: FleetPeriod) -> str:
     """The name of a report's page, and of the folder of its racks' pages: the days."""
-    first, last = date(period.since_ns), date(period.until_ns - 1)
-    return f"fleet-{first}" + ("" if first == last else f"-to-{last}")
+    return fleet_stem(period.since_ns, period.until_ns)
 
 
 def rack_file(rack: str) -> str:
@@ -83,7 +83,7 @@ def _fleet_sections(figures: FleetFigures, links: Mapping[str, str]) -> list[Pag
         *_pictures(answers),
         PageSection("Racks", [tables.racks(racks, links)]),
         PageSection("Hosts", [tables.hosts(answers, links)]),
-        *_tables(answers),
+        *_tables(answers, links),
         PageSection("Incomplete racks", [tables.incomplete(figures, links)]),
     ]
 
@@ -99,7 +99,7 @@ def _rack_sections(figures: FleetRackFigures) -> list[PageSection]:
         *_pictures(answers),
         PageSection("Hosts", [tables.hosts(answers, None)]),
         PageSection("Hours", [tables.hours(figures)]),
-        *_tables(answers),
+        *_tables(answers, None),
         PageSection("What has not arrived", [tables.lacking_of(figures)]),
     ]
 
@@ -111,16 +111,18 @@ def _pictures(answers: BurstAnswers) -> list[PageSection]:
         PageSection("How many hosts at once", [Paragraph(AT_ONCE, quiet=True), pictures.at_once(answers)], half=True),
         PageSection("How many senders", [tables.fan_ins(answers)], half=True),
         PageSection("What is lost", tables.loss(answers), half=True),
+        PageSection("Where it is lost", losses.places(answers)),
     ]
 
 
-def _tables(answers: BurstAnswers) -> list[PageSection]:
-    """The tables that both have."""
+def _tables(answers: BurstAnswers, links: Mapping[str, str] | None) -> list[PageSection]:
+    """The tables that both have; racks are named where there are LINKS to their pages."""
     return [
         PageSection("Durations, gaps and bins", [tables.classes(answers)]),
         PageSection("Senders", [tables.senders(answers)]),
         PageSection("Hosts at once", [tables.at_once(answers)], half=True),
         PageSection("Loss", [tables.loss_cells(answers)], half=True),
+        PageSection("Drops of switch queues", losses.queues(answers, links)),
     ]
 
 
@@ -146,15 +148,18 @@ def render_rack(figures: FleetRackFigures) -> str:
 def write_fleet(figures: FleetFigures, folder: Path, written: Iterable[str]) -> tuple[Path, Path]:
     """Write the page of all racks and its JSON; their paths. Raises MburstError where the folder cannot be written."""
     base = folder / stem(figures.period)
-    return page.write_with_facts(base, render_fleet(figures, written), _facts(figures, "fleet"))
+    facts = with_summary(fleet_words.summary(figures), _facts(figures, "fleet"))
+    return page.write_with_facts(base, render_fleet(figures, written), facts)
 
 
 def write_rack(figures: FleetRackFigures, folder: Path) -> tuple[Path, Path]:
     """Write the page of a rack and its JSON; their paths. Raises MburstError where the folder cannot be written."""
     base = folder / stem(figures.period) / rack_file(figures.sums.rack)
-    return page.write_with_facts(base, render_rack(figures), _facts(figures, "rack of a fleet"))
+    facts = json.dumps(
+        _facts(figures, "rack of a fleet"), ensure_ascii=False, sort_keys=True, indent=1, allow_nan=False
+    )
+    return page.write_with_facts(base, render_rack(figures), facts + "\n")
 
 
-def _facts(figures: FleetFigures | FleetRackFigures, kind: str) -> str:
-    found = {**asdict(figures), "mburst": __version__, "kind": kind}
-    return json.dumps(found, ensure_ascii=False, sort_keys=True, indent=1, allow_nan=False) + "\n"
+def _facts(figures: FleetFigures | FleetRackFigures, kind: str) -> dict[str, Any]:
+    return {**asdict(figures), "slot_ns": figures.period.slot_ns, "mburst": __version__, "kind": kind}

@@ -9,7 +9,7 @@ from ...analysis.fleet.report import LACKING, FleetFigures, FleetRackFigures, Ra
 from ...units import format_bytes, format_duration, format_share
 from ..common.blocks import BarCell, LinkCell, PageTable, Paragraph
 from ..common.words import PATTERN_NAMES, count, date, long, moment
-from .words import class_name, counted, range_name
+from .words import class_name, counted, lossy, lossy_words, range_name
 
 AT_ONCE, TABLED = 12, 20  # rows of tables: of hosts at once, and of racks
 Cells = Sequence[str | BarCell | LinkCell]
@@ -27,7 +27,7 @@ def _duration(ns: float | None) -> str:
     return "–" if ns is None else format_duration(ns)
 
 
-def _number(value: float | None) -> str:
+def number(value: float | None) -> str:
     return "–" if value is None else f"{value:,.3g}" if abs(value) < 999.5 else f"{value:,.0f}"
 
 
@@ -40,7 +40,7 @@ def _time(ns: int) -> str:
     return long(ns) if ns else "0"
 
 
-def _share(value: float | None) -> str:
+def share(value: float | None) -> str:
     return "–" if value is None else format_share(value)
 
 
@@ -59,7 +59,7 @@ def racks(found: Sequence[RackSums], links: Mapping[str, str]) -> Block:
             f"{rack.bursting_hosts:,} of {rack.hosts:,}",
             _time(rack.shared_ns) if rack.known_ns else "–",
             "–" if rack.most_at_once is None else f"{rack.most_at_once:,}",
-            _number(rack.retransmits * 1e9 / rack.wire_bytes if rack.wire_bytes else None),
+            number(rack.retransmits_per_gb),
             long(rack.recorded_ns),
         ]
         for rack in shown
@@ -93,10 +93,10 @@ def hosts(answers: BurstAnswers, links: Mapping[str, str] | None) -> Block:
             ),
             _bar(row["burst_share"], most),
             format_share(row["burst_share"]),
-            _number(row["bursts_per_h"]),
+            number(row["bursts_per_h"]),
             _duration(row["p99_ns"]),
             "–" if row["max_fan_in"] is None else f"{row['max_fan_in']:,}",
-            _number(row["retransmits_per_gb"]),
+            number(row["retransmits_per_gb"]),
             "–" if row["rank_last_week"] is None else f"{row['rank_last_week']:,}",
         ]
         for row in shown
@@ -118,8 +118,8 @@ def classes(answers: BurstAnswers) -> Block:
             f"{row['bursts']:,}",
             *(_duration(row.get(name)) for name in ("p50_ns", "p90_ns", "p99_ns", "longest_ns", "p50_gap_ns")),
             "–" if row.get("ks_d") is None else f"{row['ks_d']:.3g}{_p_value(row['p_value'])}",
-            *(_share(row.get(name)) for name in ("p_hot_after_hot", "p_hot_after_cold", "share_of_bytes")),
-            " / ".join(_number(row.get(name)) for name in ("mean_in", "mean_out")),
+            *(share(row.get(name)) for name in ("p_hot_after_hot", "p_hot_after_cold", "share_of_bytes")),
+            " / ".join(number(row.get(name)) for name in ("mean_in", "mean_out")),
         ]
         for row in answers.classes.rows
     ]
@@ -217,8 +217,9 @@ _ENDS: dict[str, tuple[int, ...]] = {
 def loss(answers: BurstAnswers) -> list[Block]:
     """Which bursts have retransmissions: by duration, by hosts at once and by fan-in."""
     if not answers.loss:
-        return [Paragraph("No burst was received.")]
+        return [Paragraph("Retransmissions were not counted." if answers.bursts else "No burst was received.")]
     return [
+        *([Paragraph(f"{lossy_words(answers)}.", quiet=True)] if lossy(answers)[1] < answers.bursts else []),
         _lossy(answers.loss, "length_class", "Lossy bursts by duration", "Duration"),
         _lossy(answers.loss, "contention_class", "By hosts of the rack in a burst when it begins", "Hosts at once"),
         _lossy(answers.loss, "fan_in_class", "By fan-in", "Fan-in"),
@@ -229,7 +230,7 @@ def loss_cells(answers: BurstAnswers) -> Block:
     """The combinations of these with most lossy bursts."""
     cells = [row for row in answers.loss if row["lossy"]]
     if not cells:
-        return Paragraph("No burst has retransmissions in it or soon after.")
+        return Paragraph(f"{lossy_words(answers)}.")
     shown = sorted(cells, key=lambda cell: -cell["lossy"])[:CELLS]
     rows = [
         [
@@ -288,7 +289,7 @@ def incomplete(figures: FleetFigures, links: Mapping[str, str]) -> Block:
             format_share(rack.recorded_share),
             long(rack.behind_ns) if rack.behind_ns else "–",
             f"{rack.missing:,}",
-            _share(rack.losing_share),
+            share(rack.losing_share),
         ]
         for rack in lacking[:LACKING]
     ]
@@ -328,9 +329,9 @@ def hours(figures: FleetRackFigures) -> Block:
     rows = [
         [
             moment(row["hour_ns"]),
-            _number(row["bursts_per_h"]),
-            _number(row["p50_fan_in"]),
-            _number(row["contention_p90"]),
+            number(row["bursts_per_h"]),
+            number(row["p50_fan_in"]),
+            number(row["contention_p90"]),
             "–" if row["r_with_day_before"] is None else f"{row['r_with_day_before']:.2f}",
         ]
         for row in figures.hours.rows

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from ...analysis.fleet.answers import BurstAnswers, Row
 from ...analysis.fleet.report import DAY_NS, FleetFigures, FleetPeriod, FleetRackFigures, RackSums
 from ...analysis.partition.detect import AFTER_NS
 from ...units import format_duration, format_rate, format_share
+from ..common.summaries import FLEET
 from ..common.words import DIRECTIONS, GOOD, NOTE, WARNING, Statement, count, date, definitions, long
 
 NAMED = 20  # partitions and dates that a statement names
@@ -51,7 +53,7 @@ def at_once_ns(answers: BurstAnswers, hosts: int) -> int:
 
 
 def lossy(answers: BurstAnswers) -> tuple[int, int]:
-    """Bursts with retransmissions in them or after them, and all that were received."""
+    """Bursts with retransmissions in them or after them, and all whose retransmissions were counted."""
     return sum(row["lossy"] for row in answers.loss), sum(row["bursts"] for row in answers.loss)
 
 
@@ -73,13 +75,53 @@ def verdict(sums: RackSums, answers: BurstAnswers, where: str = "") -> str:
     ]
     if shared := at_once_ns(answers, 2):
         parts.append(f"Two or more hosts{' of a rack' if where else ''} were in a burst at once for {long(shared)}")
-    losing, of = lossy(answers)
-    parts.append(
-        f"{losing:,} of {of:,} bursts have retransmissions in them or soon after"
-        if losing
-        else "No burst has retransmissions in it or soon after"
-    )
+    parts.append(lossy_words(answers))
     return ". ".join(parts) + "."
+
+
+def lossy_words(answers: BurstAnswers) -> str:
+    """How many of the bursts that were received are lossy, as far as that was counted."""
+    losing, of = lossy(answers)
+    if answers.bursts and not of:
+        return "Retransmissions were not counted"
+    counted_ones = " whose retransmissions were counted" if of < answers.bursts else ""
+    if not losing:
+        return f"No burst{counted_ones} has retransmissions in it or soon after"
+    return f"{losing:,} of {of:,} bursts{counted_ones} have retransmissions in them or soon after"
+
+
+def summary(figures: FleetFigures) -> dict[str, Any]:
+    """This report in an index of reports, a mail or an alert."""
+    sums, answers = total(figures.racks), figures.answers
+    worst = next((row for row in answers.hosts.rows if row["bursts_per_h"]), None)
+    drops = [row["in_bursts"] + row["elsewhere"] for row in answers.losses if row["measure"] == "drops"]
+    return {
+        "rack": FLEET,
+        "since_ns": figures.period.since_ns,
+        "until_ns": figures.period.until_ns,
+        "recorded": sums.recorded_ns > 0,
+        "verdict": verdict(sums, answers, f" in {count(len(figures.racks), 'rack')}"),
+        "hosts": sums.hosts,
+        "bursting_hosts": sums.bursting_hosts,
+        "bursts": sums.bursts,
+        "burst_ns": sums.burst_ns,
+        "share": sums.burst_share,
+        "longest_ns": answers.longest_ns or 0,
+        "worst_host": f"{worst['host']} in rack {worst['rack']}" if worst else "",
+        "queue_drops": drops[0] if drops else None,
+        "dropped": None,
+        "previous_per_hour": None,
+        "per_hour": None,
+        "new": None,
+        "warnings": [statement.head for statement in statements(figures) if statement.level == WARNING],
+    }
+
+
+def _of_counted(losing: int, of: int, bursts: int) -> str:
+    """LOSING bursts, OF those of all BURSTS whose retransmissions were counted."""
+    if bursts and not of:
+        return "not counted"
+    return f"{losing:,} of {of:,}" + (" that were counted" if of < bursts else "")
 
 
 def tiles(sums: RackSums, answers: BurstAnswers, recorded_share: float, period: FleetPeriod) -> list[Tile]:
@@ -95,7 +137,7 @@ def tiles(sums: RackSums, answers: BurstAnswers, recorded_share: float, period: 
             long(at_once_ns(answers, 2)) if known else "–",
             f"of {long(known)}; at most {count(most, 'host')}" if known else "not known",
         ),
-        ("Lossy bursts", format_share(losing / of) if of else "–", f"{losing:,} of {of:,}"),
+        ("Lossy bursts", format_share(losing / of) if of else "–", _of_counted(losing, of, answers.bursts)),
         (
             "Recorded",
             format_share(recorded_share),
@@ -210,7 +252,11 @@ def meanings(figures: FleetFigures | FleetRackFigures) -> list[tuple[str, str]]:
     widths = {row["bin_ns"] for row in figures.answers.classes.rows}
     shared = definitions(figures.period.definition, next(iter(widths)) if len(widths) == 1 else None)
     return [entry for entry in shared if entry[0] in ("Utilization", "Burst", "Fan-in", "Quantiles")] + [
-        ("Time in bursts", "of the recorded time of interfaces, inbound. A burst counts where it begins, whole."),
+        (
+            "Time in bursts",
+            "of the recorded time of interfaces, inbound. A burst counts in the hour in which it begins, its time "
+            "and its bytes in the hours that have them.",
+        ),
         (
             "KS distance",
             "of the gaps between bursts of a recording from an exponential distribution, which they have where bursts "
@@ -225,6 +271,10 @@ def meanings(figures: FleetFigures | FleetRackFigures) -> list[tuple[str, str]]:
             "Lossy",
             f"of a burst: retransmissions were seen in it, or in the {AFTER} after it and before the next one. "
             "The 95 % interval is Wilson's, as if bursts were independent of each other.",
+        ),
+        (
+            "Relative risk",
+            "of a switch queue: how many times as often a window has drops if it touches a burst of the host.",
         ),
         (
             "Recorded",

@@ -5,7 +5,6 @@ The same report gives the same bytes. No file is ever half written, and its name
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -14,11 +13,10 @@ from urllib.parse import quote
 
 from ... import __version__, files
 from ...analysis.rack.report import RackFigures
-from ...errors import MburstError
-from ...names import file_part
 from ...units import format_duration, format_share
 from ..common import page, words
 from ..common.blocks import LinkCell, PageTable, Paragraph
+from ..common.summaries import rack_stem, summaries, with_summary
 from . import pictures, tables
 from . import words as rack_words
 
@@ -113,54 +111,17 @@ def facts(report: RackFigures) -> dict[str, Any]:
 
 def stem(report: RackFigures) -> str:
     """The name of a report's files: rack and period."""
-    return f"rack-{file_part(report.rack)}-{_stamp(report.since_ns)}-{_stamp(report.until_ns)}"
-
-
-def _stamp(ts_ns: int) -> str:
-    return f"{words.date(ts_ns)}T{words.clock(ts_ns, 0)}Z".replace("-", "").replace(":", "")
+    return rack_stem(report.rack, report.since_ns, report.until_ns)
 
 
 def write(report: RackFigures, folder: Path) -> tuple[Path, Path]:
     """Write page and JSON into `folder`, which is made where it is missing; their paths. The JSON's first line is its
     summary, for who reads many. Raises MburstError where the folder cannot be written."""
-    rest = json.dumps(facts(report), ensure_ascii=False, sort_keys=True, indent=1, allow_nan=False)
-    summary = json.dumps(rack_words.summary(report), ensure_ascii=False, sort_keys=True, allow_nan=False)
-    return page.write_with_facts(folder / stem(report), render(report), f'{{"summary": {summary},{rest[1:]}\n')
+    found = with_summary(rack_words.summary(report), facts(report))
+    return page.write_with_facts(folder / stem(report), render(report), found)
 
 
 # --- the index --------------------------------------------------------------------------------------------------------
-
-
-def summaries(
-    folder: Path, period: tuple[int, int] | None = None, own: bool = False
-) -> list[tuple[str, dict[str, Any]]]:
-    """(name, summary) of every rack report in a folder, or of those of one period: the newest first, then by rack. Of
-    OWN ones, page and facts are this user's regular files, as what is sent and copied has to be."""
-    wanted = f"rack-*-{_stamp(period[0])}-{_stamp(period[1])}" if period else "rack-*"
-    found = []
-    for path in sorted(folder.glob(f"{wanted}.json")):
-        if own and not (files.is_own(path) and files.is_own(path.with_suffix(".html"))):
-            continue
-        if (summary := _summary(path)) is not None:
-            found.append((path.stem, summary))
-    return sorted(found, key=lambda entry: (-entry[1]["until_ns"], -entry[1]["since_ns"], entry[1]["rack"]))
-
-
-def _summary(path: Path) -> dict[str, Any] | None:
-    """The summary in the first line of a report's JSON; None for what is somebody else's file."""
-    try:
-        first = files.first_line(path).strip()
-        stored = json.loads(first.removeprefix('{"summary": ').removesuffix(","))
-        summary = {name: _checked(stored[name], kind) for name, kind in rack_words.SUMMARY.items()}
-        return summary if 0 <= summary["since_ns"] < summary["until_ns"] < 2**62 else None
-    except (MburstError, ValueError, KeyError, TypeError, RecursionError):
-        return None
-
-
-def _checked(value: Any, kinds: tuple[type, ...]) -> Any:
-    if type(value) not in kinds or (isinstance(value, list) and not all(isinstance(one, str) for one in value)):
-        raise TypeError(type(value))
-    return value
 
 
 def write_index(folder: Path, troubles: list[str] | None = None, mode: int = files.GROUP) -> Path:
@@ -183,7 +144,7 @@ _CELLS: tuple[tuple[str, Callable[[Mapping[str, Any]], str]], ...] = (
         ),
     ),
     ("New", lambda s: "–" if s["new"] is None else f"{s['new']:,}"),
-    ("Dropped by the switch", lambda s: f"{s['queue_drops']:,}"),
+    ("Dropped by the switch", lambda s: "–" if s["queue_drops"] is None else f"{s['queue_drops']:,}"),
 )
 
 

@@ -263,29 +263,6 @@ def _baseline(report: RackFigures) -> Iterator[Statement]:
             )
 
 
-_NUMBER, _PERHAPS = (int, float), (int, float, type(None))
-SUMMARY: dict[str, tuple[type, ...]] = {  # what a summary has, and of which kind
-    "rack": (str,),
-    "since_ns": (int,),
-    "until_ns": (int,),
-    "recorded": (bool,),
-    "verdict": (str,),
-    "hosts": (int,),
-    "bursting_hosts": (int,),
-    "bursts": (int,),
-    "burst_ns": (int,),
-    "share": _NUMBER,
-    "longest_ns": _NUMBER,
-    "worst_host": (str,),
-    "queue_drops": (int,),
-    "dropped": (int,),
-    "previous_per_hour": _PERHAPS,
-    "per_hour": _PERHAPS,
-    "new": _PERHAPS,
-    "warnings": (list,),
-}
-
-
 def summary(report: RackFigures) -> dict[str, Any]:
     """This report in an index of reports, a mail or an alert."""
     inbound = report.inbound

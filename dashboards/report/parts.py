@@ -9,6 +9,7 @@ from typing import Any
 
 from ...analysis.answers.host import LaneReport
 from ...analysis.model import distributions
+from ...analysis.model.kept import kept_words
 from ...units import format_bytes, format_duration, format_rate, format_share
 from ..common import words
 from . import words as report_words
@@ -147,7 +148,8 @@ def senders_caption(report: LaneReport) -> str:
         if left > 0
         else words.count(report.source_count, "sender")
     )
-    return f"{number}, by bytes in bursts"
+    kept = "".join(f"; senders are {kept_words(above)}" for above in report.lane.distinct("sources_above_ppb"))
+    return f"{number}, by bytes in bursts{kept}"
 
 
 @dataclass(frozen=True)

@@ -32,16 +32,19 @@ from .secrets import Secrets
 if TYPE_CHECKING:
     from ..analysis.bursts.find import BurstDefinition
 
-PARTS = ("record", "probe", "reflect", "collect", "live", "metrics", "ship")
+PARTS = ("record", "probe", "reflect", "collect", "live", "metrics", "ship", "compact")
+NAMED = {"compact": "keep"}  # parts whose table has another name than their verb
 SHARED = ("store", "host", "rack")  # keys at the top that every part takes which has such an option
 READERS = {"live": {"store": "inputs"}}  # verbs whose --store is another: what the shared keys mean to them
 FROM_ENVIRONMENT = ("collect", "ship")  # verbs that take secrets from the environment
 SCHEDULE = "report"  # the part that keeps the schedule of all [[report]]
-LEFT_OUT = ("help", "json", "csv", "check", "once")  # options that have no place in a service
+LEFT_OUT = ("help", "json", "csv", "check", "once", "dry-run")  # options that have no place in a service
 DEFINITION = {
     name.replace("_", "-"): name for name in DefinitionOptions.__optional_keys__
 }  # key: option of definition_of
-REPORT_KEYS = ("name", "store", "racks", "every", "delay", "output", "deliver", *DEFINITION)
+REPORT_KEYS = ("name", "store", "racks", "every", "delay", "output", "deliver", "results", "inventory", *DEFINITION)
+OF_STORES = ("store", "racks", *DEFINITION)  # keys of a report of racks that one of a fleet's results does not take
+DELAYS = {"store": "10m", "results": "4h"}  # what results are of is detected after the day
 
 
 @dataclass(frozen=True)
@@ -54,17 +57,38 @@ class RunPart:
 
 
 @dataclass(frozen=True)
+class ReportSource:
+    """What a report is of: a store, or the `results` of a fleet, a folder or the address of a bucket."""
+
+    store: Path | None
+    results: str = ""
+    inventory: Path | None = None
+
+    @property
+    def folder(self) -> Path | None:
+        """That of the store or of the results; None: a bucket."""
+        return self.store or (None if "://" in self.results else Path(self.results))
+
+
+@dataclass(frozen=True)
 class ScheduledReport:
-    """A report that is due regularly. `racks` None: all that the store knows. delay_ns: after the period's end."""
+    """A report that is due regularly, of the racks of a store or of the results of a fleet. `racks` None: all that the
+    store knows. delay_ns: after the period's end. inventory: the file that lists the hosts of the fleet."""
 
     name: str
-    store: Path
+    source: ReportSource
     racks: list[str] | None
     every: str
     delay_ns: int
     output: Path
     deliver: list[str]
     definition: BurstDefinition
+
+    @property
+    def place(self) -> Path:
+        """The folder whose owner writes the report: the store or the results, or where these are in a bucket, that of
+        the report."""
+        return self.source.folder or self.output
 
 
 @dataclass(frozen=True)
@@ -89,8 +113,18 @@ class RunConfig:
         from ..cli import build_parser
 
         asked = (build_parser(part.argv[0]).parse_args(part.argv) for part in self.parts)
-        named = [*(getattr(one, "store", None) for one in asked), *(str(report.store) for report in self.reports)]
+        of_reports = (str(report.source.store or "") for report in self.reports)
+        named = [*(getattr(one, "store", None) for one in asked), *of_reports]
         return [name for name in dict.fromkeys(named) if name]
+
+    @property
+    def store_sizes(self) -> dict[str, int]:
+        """What each store may take, in bytes, where [keep] has a size."""
+        from ..cli import build_parser
+        from ..units import parse_size
+
+        asked = (build_parser("compact").parse_args(part.argv) for part in self.parts if part.argv[0] == "compact")
+        return {one.store: parse_size(one.size) for one in asked if one.size}
 
     @property
     def secrets(self) -> Secrets:
@@ -109,14 +143,15 @@ def load(path: Path, fill: bool = True) -> RunConfig:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{path}: invalid TOML: {error}") from error
     known = _runnable()
-    only(path, "the file", content, [*SHARED, *known, "report", "deliver"])
+    only(path, "the file", content, [*SHARED, *(NAMED.get(verb, verb) for verb in known), "report", "deliver"])
     shared = {key: text(path, "the file", key, content[key]) for key in SHARED if key in content}
     deliveries = _named(path, "deliver", content, lambda where, table: delivery_of(path, where, table, secrets))
     reports = _named(path, "report", content, lambda where, table: _report(path, where, table, shared, deliveries))
+    _check_outputs(path, list(reports.values()))
     parts = [
         replace(part, made_of=_digest(_files(part), sorted(secrets.values.items()) if verb in FROM_ENVIRONMENT else ""))
         for verb in known
-        for part in _parts(path, verb, content.get(verb, []), shared, known[verb])
+        for part in _parts(path, verb, content.get(NAMED.get(verb, verb), []), shared, known[verb])
     ]
     names = [part.name for part in parts]
     if twice := next((name for name in names if names.count(name) > 1), None):
@@ -149,10 +184,11 @@ def _keys(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
 def _parts(
     path: Path, verb: str, value: Any, shared: Mapping[str, str], parser: argparse.ArgumentParser
 ) -> list[RunPart]:
-    keys, found = _keys(parser), tables(path, verb, value)
+    title = NAMED.get(verb, verb)
+    keys, found = _keys(parser), tables(path, title, value)
     parts = []
     for number, table in enumerate(found, 1):
-        where = f"[{verb}]" if len(found) == 1 else f"[[{verb}]] number {number}"
+        where = f"[{title}]" if len(found) == 1 else f"[[{title}]] number {number}"
         only(path, where, table, ["name", *keys])
         label = table.get("name", "" if len(found) == 1 else str(number))
         own = {key: value for key, value in table.items() if key != "name"}
@@ -160,7 +196,7 @@ def _parts(
         given = {**{key: meaning[key] for key in meaning if key in keys}, **own}
         argv = [verb, *_arguments(path, where, given, keys)]
         _try(path, where, argv)
-        parts.append(RunPart(f"{verb} {label}".strip(), argv))
+        parts.append(RunPart(f"{title} {label}".strip(), argv))
     return parts
 
 
@@ -227,13 +263,15 @@ def _report(
     path: Path, where: str, table: Mapping[str, Any], shared: Mapping[str, str], deliveries: Mapping[str, Delivery]
 ) -> ScheduledReport:
     only(path, where, table, REPORT_KEYS)
-    store, every = table.get("store", shared.get("store")), table.get("every", "day")
-    if store is None or "output" not in table:
-        raise UsageError(f"{path}: {where} needs " + ("a store" if store is None else "an output, a folder"))
-    if every not in EVERY:
-        raise UsageError(f"{path}: {where}: invalid every {every!r}", f"valid are {', '.join(EVERY)}")
+    every = table.get("every", "day")
+    source = _source(path, where, table, shared)
+    if "output" not in table:
+        raise UsageError(f"{path}: {where} needs an output, a folder")
+    periods = EVERY if source.store else tuple(one for one in EVERY if LENGTH_NS[one] >= LENGTH_NS["day"])
+    if every not in periods:
+        raise UsageError(f"{path}: {where}: invalid every {every!r}", f"valid are {', '.join(periods)}")
     given = {key: text(path, where, key, table[key]) for key in DEFINITION if key in table}
-    after = text(path, where, "delay", table.get("delay", "10m"))
+    after = text(path, where, "delay", table.get("delay", DELAYS["store" if source.store else "results"]))
     with naming(path, where):
         delay = duration_ns(after)
         definition = definition_of(**{DEFINITION[key]: value for key, value in given.items()})
@@ -247,7 +285,7 @@ def _report(
     racks = table.get("racks", "all")
     return ScheduledReport(
         table["name"],
-        Path(text(path, where, "store", store)),
+        source,
         None if racks == "all" else texts(path, where, "racks", racks),
         every,
         delay,
@@ -255,3 +293,24 @@ def _report(
         to,
         definition,
     )
+
+
+def _check_outputs(path: Path, reports: Sequence[ScheduledReport]) -> None:
+    """Raises UsageError where reports of a fleet share a folder with others: what is in it is delivered."""
+    for one in reports:
+        if one.source.results and any(one.output == other.output for other in reports if other is not one):
+            raise UsageError(f"{path}: [[report]] {one.name}: a fleet's report needs an output of its own")
+
+
+def _source(path: Path, where: str, table: Mapping[str, Any], shared: Mapping[str, str]) -> ReportSource:
+    """Raises UsageError where a report is of no store and of no results, or of both."""
+    if "results" not in table:
+        if "inventory" in table:
+            raise UsageError(f"{path}: {where}: inventory is of the results of a fleet", "add results")
+        if (store := table.get("store", shared.get("store"))) is None:
+            raise UsageError(f"{path}: {where} needs a store, or results of a fleet")
+        return ReportSource(Path(text(path, where, "store", store)))
+    if other := next((key for key in OF_STORES if key in table), None):
+        raise UsageError(f"{path}: {where}: {other} and results exclude each other", "results have a definition")
+    inventory = Path(text(path, where, "inventory", table["inventory"])) if "inventory" in table else None
+    return ReportSource(None, text(path, where, "results", table["results"]), inventory)

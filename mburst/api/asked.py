@@ -148,6 +148,8 @@ class RecordOptions(TypedDict, total=False):
     direction: Literal["in", "out", "both"]
     local: Names  # addresses of this host, which separate in from out
     max_sources: int  # most senders that are counted separately in a bin: 4096
+    sources: Literal["busy", "all"] | None  # where senders are kept: of an interface busy, of files all
+    sources_above: Share | None  # with busy: near bins of this share of line rate: 10 %
     reorder_window: Duration  # how far out of order packets may be; others are in no bin: 2 ms
     inner_ip: bool  # senders are the innermost addresses of tunnels
     mtu: int  # larger IP packets count as merged frames: inferred; 0: none are
@@ -155,12 +157,14 @@ class RecordOptions(TypedDict, total=False):
     backend: Literal["auto", "file", "afpacket", "libpcap", "pfring", "ebpf"]
     duration: Duration | None  # of an interface: how long
     stamps: Literal["auto", "hw", "sw"]
+    hook: Literal["tc", "xdp"]  # of ebpf: where frames that arrive are counted
     threads: int  # rings that share the load
     ring: Size | None  # kernel buffer of each ring: 64 MiB
     snaplen: int  # captured bytes of each frame: 128
     promiscuous: bool  # not only frames for this host
     cluster: int  # PF_RING's
     force: bool  # record fine bins even if the timestamps are too coarse for them
+    reserve: Size | None  # of an interface: free bytes of the disk below which senders are summed up
 
 
 def takes(kind: type[Any]) -> Callable[[F], F]:
@@ -175,7 +179,14 @@ def takes(kind: type[Any]) -> Callable[[F], F]:
         def checked(*arguments: Any, **options: Any) -> Any:
             if unknown := sorted(options.keys() - known):
                 raise TypeError(f"{method.__name__}() has no option {unknown[0]!r}; there are {', '.join(hints)}")
-            return method(*arguments, **options)
+            from ..sql.limits import noting
+            from .damage import warn_of_limits
+
+            left_out: list[str] = []
+            with noting(left_out.append):
+                answer = method(*arguments, **options)
+            warn_of_limits(left_out)
+            return answer
 
         shown = [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint)

@@ -182,11 +182,14 @@ def _bursts(
     con: duckdb.DuckDBPyConnection, side: ComparisonSide, wanted: BurstDefinition, since: int | None, until: int | None
 ) -> BurstSummary | None:
     from ..analysis.answers.compare import read_bursts
+    from ..analysis.model.whole import whole_since
 
+    hosts = None if side.host is None else [side.host]
+    since = whole_since(con, "a comparison of bursts", since, until, rack=side.rack, hosts=hosts)
     return read_bursts(
         con,
         wanted,
-        hosts=None if side.host is None else [side.host],
+        hosts=hosts,
         rack=side.rack,
         interface=side.interface,
         direction=side.direction,

@@ -1,11 +1,12 @@
-"""What an answer had to do without, as files of the store are damaged: a Python warning for each."""
+"""What an answer had to do without, as files of the store are damaged or days were compacted: a Python warning for
+each."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,10 +24,23 @@ class DamagedFileWarning(UserWarning):
         self.damaged = damaged
 
 
+class CompactedWarning(UserWarning):
+    """Older days of the store were compacted, and the answer leaves them out."""
+
+
 def warn(files: Iterable[DamagedFile]) -> None:
     """Warn of each, at the line that asked from outside of this package."""
+    _warn([DamagedFileWarning(file) for file in files])
+
+
+def warn_of_limits(sentences: Iterable[str]) -> None:
+    """Likewise, of what was left out."""
+    _warn([CompactedWarning(sentence) for sentence in sentences])
+
+
+def _warn(found: Sequence[UserWarning]) -> None:
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_code.co_filename.startswith((HERE, contextlib.__file__)):
         level, frame = level + 1, frame.f_back
-    for file in files:
-        warnings.warn(DamagedFileWarning(file), stacklevel=level)
+    for one in found:
+        warnings.warn(one, stacklevel=level)

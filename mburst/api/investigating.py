@@ -44,12 +44,14 @@ def investigated(
     from ..analysis.answers.investigate import investigate
     from ..analysis.cause.read import Question
     from ..analysis.cause.tail import TailRule
+    from ..analysis.model.whole import whole_since
 
     if tail_factor < 1:
         raise UsageError(f"--tail-factor {tail_factor} is below the median", "write 1 or more")
     rule = TailRule(tail_factor, None if tail is None else float(duration_ns(tail)))
     since_ns, until_ns = span_of(store, since, until, rack)
     with store.connect(rack, since_ns, until_ns) as con:
+        since_ns = whole_since(con, "an investigation", since_ns, until_ns, rack=rack)
         return investigate(
             con, Question(wanted, rule, wanted.link_bps, tuple(hosts), tuple(alias), since_ns, until_ns, seed)
         )

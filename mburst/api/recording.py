@@ -15,17 +15,18 @@ from ..errors import UsageError
 from . import importing
 from .asked import RecordOptions, takes
 from .importing import Imported
-from .options import Duration, Names, Rate, Size, duration_ns, names, rate_bps, size_bytes
+from .options import Duration, Names, Rate, Share, Size, duration_ns, names, rate_bps, share_of, size_bytes
 from .store import Store
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from ..services.record.recorder import RecordResult, Until
-    from ..services.record.recording import Direction, InterfaceSettings, RecordProgress, RecordSettings, Stamps
+    from ..services.record.recording import Direction, Hook, InterfaceSettings, RecordProgress, RecordSettings, Stamps
     from ..sql import StoreFolder
 
 NARROWEST_NS, WIDEST_NS = 10_000, 1_000_000_000
+SOURCES_ABOVE = 0.1
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,8 @@ def recording_of(
     direction: Direction = "both",
     local: Names = (),
     max_sources: int = 4096,
+    sources: Literal["busy", "all"] | None = None,
+    sources_above: Share | None = None,
     reorder_window: Duration = "2ms",
     inner_ip: bool = False,
     mtu: int = -1,
@@ -124,6 +127,8 @@ def recording_of(
     Raises UsageError."""
     from ..services.record.recording import RecordSettings, is_live
 
+    if live.get("hook", "tc") != "tc" and backend != "ebpf":
+        raise UsageError("--hook is for --backend ebpf")
     link_bps = None if link is None else rate_bps(link)
     if split_merged and not link_bps:
         raise UsageError("--split-merged needs the link speed", "set it with --link")
@@ -135,7 +140,6 @@ def recording_of(
         bin_ns=_width(bin, "--bin"),
         source_bin_ns=_width(source_bin, "--source-bin"),
         window_ns=duration_ns(reorder_window),
-        host=host or "unknown",
         rack=rack,
         interface=interface,
         direction=direction,
@@ -151,7 +155,24 @@ def recording_of(
     is_interface = is_live(recording)
     if not is_interface and recording.live.duration_ns is not None:
         raise UsageError(f"--duration is for interfaces, and {targets[0]} is not one")
-    return replace(recording, host=socket.gethostname()) if is_interface and not host else recording
+    return replace(
+        recording,
+        host=host or (socket.gethostname() if is_interface else "unknown"),
+        sources_above_ppb=_sources_above_ppb(sources or ("busy" if is_interface else "all"), sources_above),
+        live=recording.live if is_interface else replace(recording.live, reserve_bytes=0),
+    )
+
+
+def _sources_above_ppb(sources: str, above: Share | None) -> int | None:
+    """The least share of line rate, in billionths, of bins near which senders are kept; None: everywhere."""
+    if sources == "all":
+        if above is not None:
+            raise UsageError("--sources-above is for --sources busy, and here all senders are kept")
+        return None
+    share = SOURCES_ABOVE if above is None else share_of(above)
+    if not 0 < share <= 1:
+        raise UsageError(f"invalid --sources-above {above}: not a share of line rate", "examples: 0.1, 10%")
+    return max(1, round(share * 1e9))
 
 
 def _width(value: Duration, what: str) -> int:
@@ -164,12 +185,14 @@ def _width(value: Duration, what: str) -> int:
 def _live(
     duration: Duration | None = None,
     stamps: Stamps = "auto",
+    hook: Hook = "tc",
     threads: int = 1,
     ring: Size | None = None,
     snaplen: int = 0,
     promiscuous: bool = True,
     cluster: int = 0,
     force: bool = False,
+    reserve: Size | None = None,
 ) -> InterfaceSettings:
     from ..services.record.recording import InterfaceSettings
 
@@ -181,9 +204,11 @@ def _live(
         threads=threads,
         ring_bytes=0 if ring is None else size_bytes(ring),
         stamps=stamps,
+        hook=hook,
         promiscuous=promiscuous,
         cluster=cluster,
         force=force,
+        reserve_bytes=None if reserve is None else size_bytes(reserve),
     )
 
 

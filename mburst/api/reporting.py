@@ -120,9 +120,12 @@ def report_of(
     """The report of all that is stored, or of one rack or host. Raises MburstError where there is nothing of it."""
     from ..analysis.answers.host import detect, gather, lanes
     from ..analysis.answers.paths import ProbeSelection, read_met
+    from ..analysis.model.whole import whole_since
     from ..sql.damage import damaged_files
 
     with store.connect(rack, since_ns, until_ns) as con:
+        hosts = [host] if host else None
+        since_ns = whole_since(con, "a report of hosts", since_ns, until_ns, rack=rack, hosts=hosts)
         chosen = lanes(con, rack, host, wanted.link_bps)
         probed = read_met(con, ProbeSelection(since_ns=since_ns, until_ns=until_ns))
         if not chosen and (not probed or rack or host):

@@ -42,6 +42,7 @@ VERBS = [
     "check",
     "repair",
     "migrate",
+    "compact",
     "ship",
     "fleet",
     "demo",
@@ -83,17 +84,29 @@ def carry_out(arguments: argparse.Namespace) -> int:
     """Run the verb. A damaged file that it meets is named on standard error at once, each file once. An answer that
     lacks such a file's rows is not exit code 0, but 1."""
     from ..sql.damage import FOUND
+    from ..sql.limits import noting
 
     FOUND.files.clear()  # of a verb that this process ran before
     FOUND.listeners.append(name_damage)
     try:
-        code: int = arguments.run(arguments)
+        with noting(name_limit):
+            code: int = arguments.run(arguments)
     finally:
         FOUND.listeners.remove(name_damage)
     return 1 if code == 0 and FOUND.files and arguments.verb not in WRITERS else code
 
 
 def name_damage(damaged: DamagedFile) -> None:
-    """A line on standard error, clear of a progress line."""
+    """A line on standard error."""
+    _print_beside(str(damaged))
+
+
+def name_limit(sentence: str) -> None:
+    """Likewise."""
+    _print_beside(f"note: {sentence}")
+
+
+def _print_beside(line: str) -> None:
+    """Clear of a progress line."""
     clear = "\r\033[K" if sys.stderr.isatty() else ""
-    print(f"{clear}mburst: {damaged}", file=sys.stderr, flush=True)
+    print(f"{clear}mburst: {line}", file=sys.stderr, flush=True)

@@ -45,6 +45,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 def run(arguments: argparse.Namespace) -> int:
     """Find and print."""
     from ..analysis.bursts.find import COLUMNS, listed, listed_json, overlapping_runs
+    from ..analysis.model.kept import unkept_senders
     from ..api.bursts import detected
     from ..sql import StoreFolder
 
@@ -65,6 +66,8 @@ def run(arguments: argparse.Namespace) -> int:
         _print(_recordings(connection, since, until), list(listed(connection)), wanted, gaps_behind(connection))
     else:
         output.write("csv", COLUMNS, (list(burst.values()) for burst in listed(connection)))
+    for sentence in unkept_senders(connection):
+        say(sentence)
     for first, second in overlapping_runs(connection):
         say(
             f"recordings {first} and {second} recorded the same interface and time: bursts are listed for each "
@@ -77,8 +80,9 @@ def _recordings(connection: duckdb.DuckDBPyConnection, since: int | None, until:
     """The recordings that were looked at, with how (columns of the table `lanes`) and `span_ns`, for how long."""
     from ..analysis.model import coverage
     from ..analysis.model.context import dicts
+    from ..sql.limits import answered_since
 
-    known = coverage.recorded(connection, since, until)
+    known = coverage.recorded(connection, answered_since(connection, since), until)
     rows = dicts(
         connection,
         """

@@ -72,6 +72,17 @@ def add_recording_options(parser: argparse.ArgumentParser) -> None:
         help="most senders that are counted separately in a bin (default: %(default)s)",
     )
     parser.add_argument(
+        "--sources",
+        choices=["busy", "all"],
+        help="keep senders only near bins that are busy, and sum up all others as `other`, or keep all (default: busy "
+        "from an interface, all from files)",
+    )
+    parser.add_argument(
+        "--sources-above",
+        metavar="SHARE",
+        help="a bin is busy from this share of line rate on, such as 10%% (default: 10%%)",
+    )
+    parser.add_argument(
         "--reorder-window",
         default="2ms",
         metavar="TIME",
@@ -116,6 +127,13 @@ def add_live_options(parser: argparse.ArgumentParser) -> None:
         help="source of timestamps: interface, kernel, or the better of both (default: %(default)s)",
     )
     live.add_argument(
+        "--hook",
+        choices=["tc", "xdp"],
+        default="tc",
+        help="with --backend ebpf, where frames that arrive are counted: behind the driver and GRO, or in the driver "
+        "(default: %(default)s)",
+    )
+    live.add_argument(
         "--threads",
         type=int,
         default=1,
@@ -129,7 +147,16 @@ def add_live_options(parser: argparse.ArgumentParser) -> None:
     live.add_argument("--no-promiscuous", action="store_true", help="only frames for this host")
     live.add_argument("--cluster", type=int, default=0, metavar="ID", help="PF_RING cluster id for sharing the load")
     live.add_argument(
-        "--force", action="store_true", help="record fine bins even if the timestamps are too coarse for them"
+        "--reserve",
+        metavar="BYTES",
+        help="free bytes of the disk below which senders are summed up as `other`, so that bins go on "
+        "(default: 1G, or 5%% of the disk where that is less)",
+    )
+    live.add_argument(
+        "--force",
+        action="store_true",
+        help="record fine bins even if the timestamps are too coarse for them; with --hook xdp, count behind a driver "
+        "that has no XDP",
     )
 
 

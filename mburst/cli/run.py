@@ -85,7 +85,9 @@ def check(config: RunConfig, parts: list[RunPart]) -> None:
         print_lines(f"{part.name}: mburst {shlex.join(part.argv)}")
     for report in config.reports:
         racks = (
-            "all racks"
+            f"the fleet of {report.source.results}"
+            if report.source.results
+            else "all racks"
             if report.racks is None
             else f"rack{'s' if len(report.racks) > 1 else ''} " + ", ".join(report.racks)
         )

@@ -63,6 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"{config.path}: no [[report]]", "`mburst run --init` writes an example")
     system = os.geteuid() == 0 if arguments.system is None else arguments.system
     if delivers:
+        os.environ.update(config.environment.merged())  # credentials of the bucket of a fleet's results
         settle(config)
     if arguments.once:
         return once(config, arguments.once)
@@ -103,7 +104,7 @@ def settle(config: RunConfig) -> None:
     root, with stores of several users, be root still, with the right to their files alone."""
     from ..agent.delivery import folders_of
 
-    stores = {report.store: privileges.owner_of(report.store).uid for report in config.reports}
+    stores = {report.place: privileges.owner_of(report.place).uid for report in config.reports}
     is_one = len(set(stores.values())) == 1
     if is_one:
         privileges.lower(next(iter(stores)))
@@ -113,6 +114,7 @@ def settle(config: RunConfig) -> None:
         with suppress(OSError):  # which is reported where it is written to
             folder.mkdir(mode=0o750, parents=True, exist_ok=True)
     trusted = [path for path in ssl.get_default_verify_paths()[:2] if path]
+    trusted += [str(of.source.inventory) for of in config.reports if of.source.inventory]
     privileges.confine(trusted, [*stores, *folders])
     privileges.drop(keep=[] if is_one else [privileges.DAC_OVERRIDE, privileges.DAC_READ_SEARCH])
 

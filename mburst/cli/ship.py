@@ -16,7 +16,7 @@ from .. import privileges
 from ..errors import Interrupted, MburstError, UsageError
 from ..fleet import LEVELS
 from ..names import print_lines, say
-from ..stopping import stopping
+from ..stopping import until_stopped
 from ..units import NS_PER_S, format_bytes, format_count, format_time, parse_duration
 from . import definition, record
 from .output import write_json_value
@@ -143,7 +143,7 @@ def once(store: StoreFolder, target: FleetTarget, settings: ShipSettings) -> Shi
 
     done: list[Shipped] = []
     show = _show if sys.stderr.isatty() else lambda shipped: None
-    ended_by = _until_stopped(lambda stopped: done.append(ship(store, target, settings, show)))
+    ended_by = until_stopped(lambda stopped: done.append(ship(store, target, settings, show)))
     _clear()
     if ended_by:
         raise Interrupted("interrupted", "what has arrived stays; the same command ships the rest")
@@ -171,32 +171,7 @@ def keep(store: StoreFolder, target: FleetTarget, settings: ShipSettings) -> int
             wait = min(every_s, LEAST_WAIT_S * 2 ** (failed - 1)) if failed else every_s
             stopped.wait(wait * (1 - SPREAD * secrets.SystemRandom().random()))
 
-    return 130 if signal.SIGINT in _until_stopped(work) else 0
-
-
-def _until_stopped(work: Callable[[threading.Event], object]) -> list[signal.Signals]:
-    """WORK in a thread of its own, which a signal leaves where it is: it may wait for a server for minutes, and can be
-    broken off anywhere. The signals that came. Raises what WORK raises."""
-    over, stopped = threading.Event(), threading.Event()
-    failures: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            work(stopped)
-        except BaseException as error:
-            failures.append(error)
-        over.set()
-
-    def stop() -> None:
-        stopped.set()
-        over.set()
-
-    with stopping(threading.Thread(target=stop).start) as ended_by:
-        threading.Thread(target=run, name="mburst-ship", daemon=True).start()
-        over.wait()
-    if failures and not ended_by:
-        raise failures[0]
-    return ended_by
+    return 130 if signal.SIGINT in until_stopped(work) else 0
 
 
 # --- what was done ----------------------------------------------------------------------------------------------------

@@ -83,9 +83,10 @@ def _of_config(path: Path) -> _Found:
 
     config = load(path, fill=False)
     found = _Found(parts=parts.read(config), reports=reports.read(config))
+    sizes = config.store_sizes
     for name in config.stores:
         try:
-            found.stores.append(store.read(StoreFolder.open(name)))
+            found.stores.append(store.read(StoreFolder.open(name), size_limit=sizes.get(name)))
         except MburstError as error:
             found.errors.append(str(error))
     return found
@@ -142,6 +143,8 @@ def _print_store(store: StoreStatus) -> None:
 def _space(store: StoreStatus) -> str:
     disk = store.disk
     left = f"{format_bytes(disk.free_bytes)} of {format_bytes(disk.disk_bytes)} free"
+    if store.size_limit is not None:
+        left = f"at most {format_bytes(store.size_limit)}; {left}"
     return left if disk.full_in_days is None else f"{left}, full in {disk.full_in_days:,.1f} days"
 
 

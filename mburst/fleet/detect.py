@@ -50,7 +50,7 @@ def detect_day(
         if plan.behind or plan.missing:
             incomplete.append(plan.name)
         record = read_record(results, plan.name)
-        if record is not None and record.digest == plan.digest:
+        if record is not None and plan.is_done(record):
             done.append(plan.name)
         else:
             results.replace(plan.name.plan_key, plan.to_json())

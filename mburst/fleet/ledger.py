@@ -6,7 +6,6 @@ lost, torn or of another target, the receipts are read and the files compared ag
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Collection
 from contextlib import suppress
@@ -15,18 +14,18 @@ from pathlib import Path
 from .. import files
 from ..sql import disk
 from ..sql.format.filenames import SHIPPED
-
-_MOST_BYTES = 1 << 28
+from ..sql.shipped import ledger_text, read_ledger
 
 
 class ShipLedger:
     """The ledger of the store at STORE for the target called TARGET: the keys that each receipt states, once each file
-    of them that the store has was found to be at the target, equal."""
+    of them that the store has was found to be at the target, equal. `is_new`: nothing was ever shipped there."""
 
     def __init__(self, store: Path, target: str) -> None:
         name = hashlib.sha256(target.encode(errors="surrogateescape")).hexdigest()[:16]
         self.path = store / SHIPPED / f"{name}.json"
-        self.receipts: dict[str, set[str]] = _read(self.path)
+        self.is_new = not self.path.exists()
+        self.receipts: dict[str, set[str]] = read_ledger(self.path)
 
     def add(self, receipt: str, keys: Collection[str]) -> None:
         """Note that the files KEYS of a receipt have arrived."""
@@ -42,26 +41,10 @@ class ShipLedger:
 
     def write(self) -> None:
         """Where that cannot be written, more is compared the next time."""
-        text = json.dumps({name: sorted(keys) for name, keys in sorted(self.receipts.items())}, indent=0)
         with suppress(OSError):
             disk.make_folder(self.path.parent, self.path.parents[1])
             folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
-                files.put(folder, self.path.name, f"{_check(text)}\n{text}\n".encode(), files.GROUP)
+                files.put(folder, self.path.name, ledger_text(self.receipts).encode(), files.GROUP)
             finally:
                 os.close(folder)
-
-
-def _read(path: Path) -> dict[str, set[str]]:
-    """What was noted; nothing where that is not what was written."""
-    try:
-        check, _, text = files.read_text(path, _MOST_BYTES)[0].partition("\n")
-        if check != _check(text.removesuffix("\n")):
-            return {}
-        return {name: set(keys) for name, keys in json.loads(text).items()}
-    except (OSError, UnicodeDecodeError, ValueError, TypeError, AttributeError, RecursionError):
-        return {}
-
-
-def _check(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()

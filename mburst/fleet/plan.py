@@ -3,7 +3,8 @@ it takes. Files come from receipts, so that nothing is listed but those.
 
 A partition's plan is an object of the results. Its digest is over all that decides the result: the definition, the
 files with their SHA-256, what is missing, and the version of mburst. A partition whose record has this digest is
-done."""
+done. A recorder writes a row about its recording each 15 minutes for as long as it runs: files of such rows decide only
+while the end of a recording may still come to lie in the day or behind it."""
 
 from __future__ import annotations
 
@@ -11,9 +12,9 @@ import csv
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +25,7 @@ from ..errors import MburstError, UsageError
 from ..sql.format.filenames import SealedName
 from . import LEVELS
 from .receipts import DamagedReceipt, Receipt, ReceiptName, ShippedFile, files_of, list_receipts, read_receipt
-from .results import PartitionName, list_records
+from .results import PartitionName, PartitionRecord, list_records
 from .target import FleetTarget
 
 DAY_NS = 86_400 * 10**9
@@ -66,12 +67,16 @@ class PartitionPlan:
         """Bytes of `near`."""
         return sum(file.bytes for file in self.near)
 
-    @property
-    def digest(self) -> str:
-        """Of all that decides the result."""
-        facts = self._facts()
+    def digest(self, unsettled: Collection[str]) -> str:
+        """Of all that decides the result, when rows about recordings of the writers UNSETTLED alone can change it."""
+        decides = [file for file in self.near if file.table != "recordings" or _writer_of(file) in unsettled]
+        facts = replace(self, near=tuple(decides))._facts()
         facts.pop("further")
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+    def is_done(self, record: PartitionRecord) -> bool:
+        """Whether RECORD is of what this plan gives."""
+        return record.digest == self.digest(record.unsettled)
 
     def _facts(self) -> dict[str, Any]:
         return {
@@ -235,14 +240,29 @@ def planned(
     behind: Mapping[str, int | None],
     missing: Iterable[str],
 ) -> PartitionPlan:
-    """The plan of a partition whose hosts have FILES, of whatever days."""
+    """The plan of a partition whose hosts have FILES, of whatever days, and all but what is MISSING: lines that say so,
+    each with a reason, which begin with the key of a file if it is one."""
     since, until = start_of(name.date), start_of(name.date) + DAY_NS
     ordered = sorted(files, key=lambda file: file.key)
-    near = _near(ordered, since, until)
-    chosen = {file.key for file in near}
-    near.sort(key=lambda file: file.key)
-    further = tuple(file for file in ordered if file.key not in chosen)
-    return PartitionPlan(name, definition, since, until, tuple(near), further, behind, tuple(sorted({*missing})))
+    lacking = {line: _lacking_file(line) for line in missing}
+    near = {file.key: file for file in _near([*ordered, *(file for file in lacking.values() if file)], since, until)}
+    return PartitionPlan(
+        name,
+        definition,
+        since,
+        until,
+        near=tuple(file for file in ordered if file.key in near),
+        further=tuple(file for file in ordered if file.key not in near),
+        behind=behind,
+        missing=tuple(sorted(line for line, file in lacking.items() if file is None or file.key in near)),
+    )
+
+
+def _lacking_file(line: str) -> ShippedFile | None:
+    """The file that a line of what is missing begins with. Its bytes are not known."""
+    key = line.partition(": ")[0]
+    name = SealedName.parse(key.rpartition("/")[2])
+    return ShippedFile(key.partition("/")[0], key, 0, "", 0, name.first_ns, name.last_ns) if name else None
 
 
 def _missing(receipt: Receipt) -> Iterator[str]:
@@ -267,15 +287,16 @@ def _writer_of(file: ShippedFile) -> str | None:
 def _near(files: Iterable[ShippedFile], since_ns: int, until_ns: int) -> list[ShippedFile]:
     """Bins and senders of the span and of NEAR_NS around it, and windows of queues where links are known; rows about
     recordings that were written within two days of it, or by the same writers: a recorder writes one with each of its
-    segments; and links of the day and two days before it: a collector writes them each hour."""
+    segments; canary bursts of that time; and links of the day and two days before it: a collector writes them each
+    hour."""
     files = list(files)
 
     def reach(file: ShippedFile, by_ns: int) -> bool:
         return file.min_ns < until_ns + by_ns and file.max_ns >= since_ns - by_ns
 
-    measured = [file for file in files if file.table in MEASURED and reach(file, NEAR_NS)]
+    measured = [file for file in files if file.table in (*MEASURED, "canary") and reach(file, NEAR_NS)]
     writers = {_writer_of(file) for file in measured}
-    stated = [file for file in files if file.table in STATED]
+    stated = [file for file in files if file.table == "recordings"]
     links = [file for file in files if file.table == LINKS and reach(file, 2 * DAY_NS) and file.min_ns < until_ns]
     queues = [file for file in files if links and file.table == SWITCH and reach(file, NEAR_NS)]
     about = [file for file in stated if reach(file, 2 * DAY_NS) or _writer_of(file) in writers]

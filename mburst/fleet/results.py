@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, unquote
@@ -70,7 +70,8 @@ class PartitionName(NamedTuple):
 
 
 class PartitionRecord(NamedTuple):
-    """What was detected of a partition. digest: of the plan, by which a second run knows that it is done. complete:
+    """What was detected of a partition. digest: of the plan, by which a second run knows that it is done. unsettled:
+    writers of recordings of which another row may change what was detected. complete:
     whether every host had shipped all of the day; `behind` are those that had not, each with the time until which it
     had (None: never), `missing` what was never shipped, such as damaged files. size: bytes of `files`. rows, sha256: of
     each table."""
@@ -88,6 +89,7 @@ class PartitionRecord(NamedTuple):
     rows: dict[str, int]
     sha256: dict[str, str]
     cpu_s: float
+    unsettled: Sequence[str] = ()
 
     @property
     def name(self) -> PartitionName:

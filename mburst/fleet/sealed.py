@@ -141,7 +141,11 @@ def _list(store: Path, table: str) -> _TableFiles:
     after = list_hot(store, table)
     logs = {**before.logs, **after.logs}
     hidden = {segment.name for segment in logs.values()}
-    files = [file for file in sealed.files if file.name.segment.name not in hidden]
+    files = [
+        file
+        for file in sealed.files
+        if file.name.segment.name not in hidden and not file.name.segment.compacted  # which was shipped before
+    ]
     second = second_copies(files)
     copies = [damaged_file(file, table, SECOND_COPY) for file in second]
     return _TableFiles([file for file in files if file not in second], logs, [*_damage(sealed, before), *copies])

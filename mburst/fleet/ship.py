@@ -20,7 +20,7 @@ from .. import __version__
 from ..analysis.bursts.find import BurstDefinition
 from ..errors import MburstError, UsageError
 from ..sql import StoreFolder, damage, disk, verified
-from ..sql.segments import damaged_file
+from ..sql.segments import FileSelection, damaged_file, list_sealed
 from ..sql.store import MARKER
 from ..sql.tables import LISTING, STORE_FORMAT
 from . import LEVELS, receipts
@@ -104,9 +104,25 @@ def ship(store: StoreFolder, target: FleetTarget, settings: ShipSettings, report
     _check_marker(target)
     done = Shipped()
     ledger = ShipLedger(store.path, target.name)
+    name_compacted(store, ledger, done)
     for found in named_hosts(store, settings, done):
         _HostShipping(target, settings, ledger, found, done).run(report)
+    ledger.write()
     return done
+
+
+def name_compacted(store: StoreFolder, ledger: ShipLedger, done: Shipped) -> None:
+    """Of a store that was never shipped to this target: say in DONE which days were compacted before. Later on,
+    compaction waits for what is shipped."""
+    files = list_sealed(store.path, "thinned", FileSelection()).files
+    if files and ledger.is_new:
+        newest = max(file.path.parent.parent.name for file in files).removeprefix("date=")
+        done.troubles.append(
+            MburstError(
+                f"{store.path}: days until {newest} were compacted: what had not been shipped of them is not",
+                "it is said once; from now on compaction waits for what is shipped",
+            )
+        )
 
 
 def named_hosts(store: StoreFolder, settings: ShipSettings, done: Shipped) -> Iterator[HostFiles]:

@@ -16,14 +16,15 @@ from pathlib import Path
 from .. import __version__
 from ..errors import MburstError, UsageError
 from ..sql import StoreFolder
+from ..sql.segments import FileSelection, list_sealed
 from ..sql.store import MARKER as STORE_MARKER
 from . import receipts
 from .ledger import ShipLedger
-from .plan import DAY_NS, MEASURED, NEAR_NS, STATED, SWITCH, PartitionPlan, date_of, planned, start_of
+from .plan import DAY_NS, MEASURED, NEAR_NS, STATED, PartitionPlan, date_of, planned, start_of
 from .receipts import Receipt, ReceiptName, ShippedFile
 from .results import PartitionName, PartitionRecord, list_records, open_results, read_record
 from .sealed import HostFiles, SealedTableFile, key_of, list_switch_files
-from .ship import BEAT_NS, HostShipped, Report, Shipped, ShipSettings, named_hosts
+from .ship import BEAT_NS, HostShipped, Report, Shipped, ShipSettings, name_compacted, named_hosts
 from .target import FleetTarget
 from .task import detected, put
 
@@ -41,6 +42,7 @@ def ship_bursts(
         raise UsageError(f"{target.name}: has rows of stores, and no results", "name another place for bursts")
     open_results(target, settings.definition)
     done, ledger = Shipped(), ShipLedger(store.path, target.name)
+    name_compacted(store, ledger, done)
     for found in named_hosts(store, replace(settings, tables=TABLES), done):
         _HostBursts(store, target, settings, ledger, found, done).run(report)
     return done
@@ -74,15 +76,29 @@ class _HostBursts:
         """Ship them. Raises TargetError."""
         known = list(receipts.list_receipts(self._target, *self._found.name))
         plans = list(self._plans())
+        noted = {day for name in known for day in self._ledger.receipts.get(name.key, ())}
+        compacted = self._compacted()
+        arrived = {
+            plan.name.date: {
+                day
+                for day in noted
+                if _is_of(day, plan) or (plan.name.date in compacted and day.startswith(f"{plan.name.date} "))
+            }
+            for plan in plans
+        }
         self._ledger.keep(
-            {name.key for name in known}, {_noted(plan) for plan in plans}, receipts.folder_of(*self._found.name)
+            {name.key for name in known}, set().union(*arrived.values()), receipts.folder_of(*self._found.name)
         )
-        arrived = {day for name in known for day in self._ledger.receipts.get(name.key, ())}
         for plan in plans:
-            if _noted(plan) not in arrived and not self._is_there(plan):
+            if not arrived[plan.name.date] and not self._is_there(plan):
                 self._ship(plan)
                 report(self._done)
         self._finish(known)
+
+    def _compacted(self) -> set[str]:
+        """The days of which compaction has removed bins. It waited for them; what is left is not asked again."""
+        of_rack = list_sealed(self._store.path, "thinned", FileSelection(self._found.name.rack)).files
+        return {file.path.parent.parent.name.removeprefix("date=") for file in of_rack}
 
     def _plans(self) -> Iterator[PartitionPlan]:
         """Of each complete day that has bins, in their order."""
@@ -106,7 +122,7 @@ class _HostBursts:
     def _is_there(self, plan: PartitionPlan) -> bool:
         """Whether the target has what this plan gives, though the ledger was lost."""
         record = read_record(self._target, plan.name)
-        if record is None or record.digest != plan.digest:
+        if record is None or not plan.is_done(record):
             return False
         self._note(plan, record)
         self._result.there += len(record.rows)
@@ -126,11 +142,11 @@ class _HostBursts:
             return
         self._target.replace(name.plan_key, plan.to_json())
         try:
-            tables = detected(plan, self._paths, self._store.path)
+            found = detected(plan, self._paths, self._store.path)
         except MburstError as error:
             self._miss(plan, error)
             return
-        record = put(self._target, plan, tables, time.process_time() - used)
+        record = put(self._target, plan, found, time.process_time() - used)
         self._note(plan, record)
         self._result.sent += len(record.rows)
         self._result.sent_bytes += sum(file.bytes for file in self._new[-len(record.rows) :])
@@ -143,7 +159,7 @@ class _HostBursts:
         return dict(found)
 
     def _note(self, plan: PartitionPlan, record: PartitionRecord) -> None:
-        self._days.add(_noted(plan))
+        self._days.add(" ".join([plan.name.date, record.digest, *record.unsettled]))
         for table, digest in record.sha256.items():
             key = plan.name.key(table)
             size = len(self._target.get(key))
@@ -182,11 +198,11 @@ class _HostBursts:
         )
 
 
-def _noted(plan: PartitionPlan) -> str:
-    """A day and the measurements that it was detected from, as the ledger has it. Rows about recordings are not in it:
-    a recorder that goes on writes more of them each 15 minutes, and its past days stay as they are."""
-    measured = tuple(file for file in plan.near if file.table in (*MEASURED, SWITCH))
-    return f"{plan.name.date} {replace(plan, near=measured).digest}"
+def _is_of(noted: str, plan: PartitionPlan) -> bool:
+    """Whether a day that the ledger notes (its date, its digest, and the unsettled writers) is that of PLAN."""
+    date, _, rest = noted.partition(" ")
+    digest, *unsettled = rest.split(" ")
+    return date == plan.name.date and digest == plan.digest(unsettled)
 
 
 def _dates(file: ShippedFile) -> Iterator[str]:

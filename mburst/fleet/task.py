@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..analysis.partition.detect import BurstBeyond, PartitionTables, detect
+from ..analysis.partition.detect import BurstBeyond, DetectedPartition, detect
 from ..errors import MburstError
 from .plan import NEAR_NS, PartitionPlan
 from .receipts import ShippedFile
@@ -57,8 +57,8 @@ def carry_out(target_address: str, results_address: str, plan_key: str, scratch:
     error, record = "", None
     try:
         with tempfile.TemporaryDirectory(prefix="mburst-fleet-", dir=scratch) as folder:
-            tables = _detect(target, plan, Path(folder))
-        record = put(results, plan, tables, time.process_time() - used)
+            found = _detect(target, plan, Path(folder))
+        record = put(results, plan, found, time.process_time() - used)
     except MburstError as failure:
         error = f"{failure}" + (f" ({failure.hint})" if failure.hint else "")
     except Exception as failure:  # of a library, of whatever kind: the other partitions do not need this one
@@ -86,15 +86,15 @@ def _read_plan(results: FleetTarget, key: str) -> PartitionPlan:
         raise MburstError(f"{results.place(key)}: damaged: not the plan of a partition", "detect again") from error
 
 
-def _detect(target: FleetTarget, plan: PartitionPlan, folder: Path) -> PartitionTables:
-    """The tables of a partition; of all the files that are known where its bursts go on beyond the near ones. Raises
+def _detect(target: FleetTarget, plan: PartitionPlan, folder: Path) -> DetectedPartition:
+    """What there is in a partition; of all the files that are known where its bursts go on beyond the near ones. Raises
     MburstError."""
     return detected(plan, lambda files: fetch(target, files, folder), folder)
 
 
 def detected(
     plan: PartitionPlan, fetched: Callable[[Iterable[ShippedFile]], dict[str, list[Path]]], scratch: Path
-) -> PartitionTables:
+) -> DetectedPartition:
     """The same of files that FETCHED gives the paths of, by table. Raises MburstError."""
     since, until = plan.since_ns, plan.until_ns
     files = fetched(plan.near)
@@ -146,14 +146,14 @@ def _free(folder: Path) -> str:
     return f"{shutil.disk_usage(with_room).free >> 20:,} MB in {os.fspath(with_room)}"
 
 
-def put(results: FleetTarget, plan: PartitionPlan, tables: PartitionTables, cpu_s: float) -> PartitionRecord:
+def put(results: FleetTarget, plan: PartitionPlan, found: DetectedPartition, cpu_s: float) -> PartitionRecord:
     """Write the tables, and then the record that says that they are there. Raises TargetError."""
-    by_name = {**tables._asdict(), "incomplete": _incomplete(plan)}
+    by_name = {**found.tables._asdict(), "incomplete": _incomplete(plan)}
     if plan.name.host is not None:  # of one host alone, it would read as a rack's
-        by_name["contention"] = tables.contention.slice(0, 0)
+        by_name["contention"] = found.tables.contention.slice(0, 0)
     record = PartitionRecord(
         *plan.name,
-        digest=plan.digest,
+        digest=plan.digest(found.unsettled),
         version=plan.version,
         complete=not plan.behind and not plan.missing,
         behind=dict(plan.behind),
@@ -163,6 +163,7 @@ def put(results: FleetTarget, plan: PartitionPlan, tables: PartitionTables, cpu_
         rows={table: rows.num_rows for table, rows in by_name.items()},
         sha256=put_tables(results, plan.name, by_name),
         cpu_s=round(cpu_s, 3),
+        unsettled=found.unsettled,
     )
     results.replace(plan.name.record_key, record.to_json())
     return record

@@ -53,7 +53,7 @@ def _new(results: FleetTarget, left: dict[PartitionName, PartitionPlan]) -> list
     """The records of partitions that are LEFT and done: of an older plan, they are not."""
     there = {name for date in {name.date for name in left} for name in list_records(results, date)} & left.keys()
     records = (read_record(results, name) for name in sorted(there, key=str))
-    return [record for record in records if record is not None and record.digest == left[record.name].digest]
+    return [record for record in records if record is not None and left[record.name].is_done(record)]
 
 
 def _outcome(record: PartitionRecord) -> PartitionOutcome:

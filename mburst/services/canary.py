@@ -113,7 +113,12 @@ def _in_order(bursts: Sequence[Any]) -> bool:
 
 def connected(store: StoreFolder, run: CanaryRun) -> duckdb.DuckDBPyConnection:
     """The store around the run's time, by whichever of the clocks. Raises MburstError."""
-    return store.connect(None, run.bursts[0].start_ns - AROUND_NS, run.bursts[-1].end_ns + AROUND_NS)
+    from ..analysis.model.whole import whole_since
+
+    span = run.bursts[0].start_ns - AROUND_NS, run.bursts[-1].end_ns + AROUND_NS
+    con = store.connect(None, *span)
+    whole_since(con, "the detection of canary bursts", *span)
+    return con
 
 
 def interface_of(address: str) -> str:

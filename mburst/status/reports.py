@@ -41,11 +41,11 @@ def read(config: RunConfig) -> list[ReportStatus]:
 def _status(config: RunConfig, report: ScheduledReport) -> ReportStatus:
     from ..agent.delivery import DeliveryLedger
     from ..agent.schedule.due import due_period
-    from ..dashboards.rack import page
+    from ..dashboards.common.summaries import summaries
 
     now = time.time_ns()
     period = due_period(report, now)
-    found = page.summaries(report.output, (period.since_ns, period.until_ns))
+    found = summaries(report.output, (period.since_ns, period.until_ns))
     written = sorted(summary["rack"] for _, summary in found)
     late = now > period.until_ns + report.delay_ns + LATE_NS and not _expected(report, period.until_ns) <= set(written)
     try:
@@ -56,11 +56,15 @@ def _status(config: RunConfig, report: ScheduledReport) -> ReportStatus:
 
 
 def _expected(report: ScheduledReport, until_ns: int) -> set[str]:
-    """The racks of a report: those that it names, or that were recorded before the period's end. Raises MburstError."""
+    """The racks of a report: those that it names, or that were recorded before the period's end; of a fleet's, its
+    name. Raises MburstError."""
+    from ..dashboards.common.summaries import FLEET
     from ..sql import StoreFolder
 
+    if report.source.store is None:
+        return {FLEET}
     if report.racks is not None:
         return set(report.racks)
-    with StoreFolder.open(report.store).connect() as con:
+    with StoreFolder.open(report.source.store).connect() as con:
         rows = con.execute("SELECT DISTINCT rack FROM recordings WHERE begun_ns < $1", [until_ns]).fetchall()
     return {row[0] for row in rows}

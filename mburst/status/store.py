@@ -67,6 +67,7 @@ class StoreStatus:
     disk: DiskUse
     unsealed: dict[str, int]  # table: when the oldest hot log was begun that is still written to after UNSEALED_NS
     damaged: list[str]
+    size_limit: int | None = None  # bytes that the store may take, as far as its configuration says so
 
     def unwell(self) -> list[str]:
         """What is not well, in sentences."""
@@ -91,6 +92,9 @@ class StoreStatus:
 
     def _space(self) -> Iterator[str]:
         disk = self.disk
+        if self.size_limit is not None and disk.store_bytes > self.size_limit:
+            may = format_bytes(self.size_limit)
+            yield f"the store takes {format_bytes(disk.store_bytes)}, more than the {may} that [keep] gives it"
         if disk.free_bytes < LEAST_FREE * disk.disk_bytes:
             yield f"the disk has {format_bytes(disk.free_bytes)} of {format_bytes(disk.disk_bytes)} left"
         elif disk.full_in_days is not None and disk.full_in_days < LEAST_DAYS:
@@ -102,14 +106,14 @@ class StoreStatus:
             "store": self.store,
             "interfaces": [one._asdict() for one in self.interfaces],
             "newest_ns": self.newest,
-            "disk": {**self.disk._asdict(), "full_in_days": self.disk.full_in_days},
+            "disk": {**self.disk._asdict(), "full_in_days": self.disk.full_in_days, "size_limit": self.size_limit},
             "unsealed_since_ns": self.unsealed,
             "damaged_files": self.damaged,
         }
 
 
-def read(store: StoreFolder, now_ns: int | None = None) -> StoreStatus:
-    """Ask the store, by its files of the last day. Raises MburstError."""
+def read(store: StoreFolder, now_ns: int | None = None, size_limit: int | None = None) -> StoreStatus:
+    """Ask the store, by its files of the last day. SIZE_LIMIT: bytes that it may take. Raises MburstError."""
     from ..sql.named import prepare, set_variables
 
     now = time.time_ns() if now_ns is None else now_ns
@@ -121,7 +125,7 @@ def read(store: StoreFolder, now_ns: int | None = None) -> StoreStatus:
         damaged = [row[0] for row in con.execute("SELECT path FROM damaged_files ORDER BY path").fetchall()]
     disk = disk_use(store, now)
     interfaces = [InterfaceState(*row) for row in rows]
-    return StoreStatus(str(store.path), now, interfaces, newest, disk, _unsealed(store), damaged)
+    return StoreStatus(str(store.path), now, interfaces, newest, disk, _unsealed(store), damaged, size_limit)
 
 
 def disk_use(store: StoreFolder, now_ns: int) -> DiskUse:

@@ -6,7 +6,9 @@
 - its hot form: `hot/TABLE/SEGMENT.log`, and `SEGMENT.new` until its header is on the disk;
 - its sealed form: `TABLE/date=YYYY-MM-DD/rack=RACK/SEGMENT.PART.cCOLUMNS.FIRST-LAST.DIGEST.parquet`: how many columns
   the table had then, the first and last time of its rows, and XXH3-64 of the file; `SEGMENT.PART.tmp` until it is
-  whole. Rows of many days that are few a day are in `date=mixed`.
+  whole. Rows of many days that are few a day are in `date=mixed`;
+- a segment that compaction wrote from others (sql/compaction) has rows of any host, so the host is ''; its number,
+  divided by COMPACTED, is how far: 1 all rows, 2 those around bursts, 3 one-second sums.
 """
 
 from __future__ import annotations
@@ -23,9 +25,11 @@ from ...errors import UsageError
 
 HOT = "hot"
 MIXED = "date=mixed"
+REPLACED = "replaced"  # the folder of what compaction replaces (sql/replacing.py): no rows are read from it
 SHIPPED = "shipped"  # the folder of receipts, and of what a store remembers of them: no rows are read from it
 NS_PER_DAY = 86_400 * 10**9
 EARLIEST_NS, LATEST_NS = -(2**63), 2**63 - 1  # that a row can have
+COMPACTED = 10**9  # segments of that number and above are compaction's: no recorder gets there
 LONGEST = 255  # bytes of a name, on the file systems that Linux has
 
 _SEGMENT = re.compile(r"(?P<host>[^/]*)-(?P<start>\d{20})-(?P<writer>[0-9a-f]{12})-(?P<number>\d+)", re.ASCII)
@@ -45,6 +49,11 @@ class Segment:
     start_ns: int
     writer: str
     number: int
+
+    @property
+    def compacted(self) -> int:
+        """How far it was compacted (above); 0: it is as its writer wrote it."""
+        return self.number // COMPACTED
 
     @property
     def name(self) -> str:

@@ -1,6 +1,6 @@
 -- What asked senders to slow down (RoCEv2 congestion notifications) or to stop (pause frames, 802.3x and PFC), of each
 -- recording with bins. What travels in one direction is about the traffic of the other one: `out` asks who sends to this
--- host, `in` asks this host. For a part of the time, flow_controls('bins', since_ns, until_ns) has the same sums.
+-- host, `in` asks this host. For a part of the time, flow_controls('counts', since_ns, until_ns) has the same sums.
 CREATE VIEW flow_control AS
 SELECT recording_id,   -- VARCHAR: see `recordings`
        rack,           -- VARCHAR: as in `recordings`
@@ -13,4 +13,4 @@ SELECT recording_id,   -- VARCHAR: see `recordings`
        pause_quanta,   -- BIGINT: time asked for, of each pause frame its longest, in 512 bit times
        pause_classes,  -- USMALLINT: bit i: priority class i was asked to stop; 802.3x asks all eight
        pause_ns(pause_quanta, link_bps) AS asked_ns  -- DOUBLE: the same time in ns, the most that the link stopped; NULL without its speed
-FROM flow_controls('bins', -9223372036854775808, 9223372036854775807) JOIN recordings USING (recording_id);
+FROM flow_controls('counts', -9223372036854775808, 9223372036854775807) JOIN recordings USING (recording_id);

@@ -2,9 +2,9 @@
 CREATE VIEW recorded AS
 WITH known AS (
     SELECT *, coalesce(clock_epochs = 1 AND start_ns IS NOT NULL AND end_ns IS NOT NULL, false) AS is_known FROM main.recordings
-), binned AS (  -- of the few others, from the bins
-    SELECT recording_id, clock_epoch, min(ts_ns) AS first_ns, max(ts_ns) AS last_ns
-    FROM main.bins WHERE recording_id IN (SELECT recording_id FROM known WHERE NOT is_known AND (packets > 0 OR NOT complete))
+), binned AS (  -- of the few others, from the bins and their sums
+    SELECT recording_id, clock_epoch, min(first_ns) AS first_ns, max(last_ns) AS last_ns
+    FROM counts WHERE recording_id IN (SELECT recording_id FROM known WHERE NOT is_known AND (packets > 0 OR NOT complete))
     GROUP BY recording_id, clock_epoch
 )
 SELECT recording_id,                         -- VARCHAR: see `recordings`

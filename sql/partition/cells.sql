@@ -1,5 +1,5 @@
--- What the bins of each hour of the span add up to, by utilization; and when each recording counted in it. Asked of the
--- tables that bursts.sql left, for hours.sql, histograms.sql and coverage.sql. An hour begins at a multiple of 3,600 s.
+-- What the bins of each hour of the span add up to, by utilization and in bursts; and when each recording counted in it. Asked
+-- of the tables that bursts.sql left, for the other files of this folder. An hour begins at a multiple of 3,600 s.
 --
 -- A bin (of the width in which bursts are detected) counts in the hour in which it starts.
 SET VARIABLE base_ns = bin_start(CAST(getvariable('span_since_ns') AS BIGINT), 3600000000000);
@@ -42,14 +42,82 @@ WITH within AS (
                         end_ns, 3600000000000)) AS hour_ns
     FROM within
 )
-SELECT lane, clock_epoch, hour_ns,
-       greatest(least(end_ns, hour_ns + 3600000000000) - greatest(start_ns, hour_ns), 0) AS recorded_ns,
+SELECT lane, clock_epoch, hour_ns, greatest(start_ns, hour_ns) AS from_ns,
+       greatest(least(end_ns, hour_ns + 3600000000000) - from_ns, 0) AS recorded_ns,
        -- the bins that start in it, and of these, those behind another one of the recording
        bin_number(least(end_ns, hour_ns + 3600000000000) - 1, bin_ns)
            - bin_number(greatest(first_ns, getvariable('span_since_ns'), hour_ns) - 1, bin_ns) AS bins,
        bins - CASE WHEN first_ns >= greatest(hour_ns, getvariable('span_since_ns')) AND first_ns < hour_ns + 3600000000000
               THEN 1 ELSE 0 END AS pairs
 FROM hours;
+
+-- The bins and the time of bursts, where they are: a burst across an hour's end, or an edge of the span, counts on both sides,
+-- each with its part. So no hour has more of them than it has of all. Bins are asked again for such bursts alone, by slots.
+CREATE OR REPLACE TEMP TABLE divided AS
+SELECT recording_id, lane, clock_epoch, start_ns, end_ns, factor
+FROM bursts JOIN (SELECT recording_id, lane, factor FROM lanes) USING (recording_id)
+WHERE end_ns > getvariable('span_since_ns') AND start_ns < getvariable('span_until_ns')
+  AND (bin_start(start_ns, 3600000000000) <> bin_start(end_ns - bin_ns, 3600000000000)
+       OR start_ns < getvariable('span_since_ns') OR end_ns - bin_ns >= getvariable('span_until_ns'));
+
+SET VARIABLE slot_bits = (SELECT slot_bits(max(stored_ns), sum(end_ns - start_ns)) FROM divided JOIN lanes USING (lane));
+
+CREATE OR REPLACE TEMP TABLE burst_hours AS
+WITH slots AS MATERIALIZED (
+    SELECT recording_id, lane, clock_epoch, start_ns, end_ns, unnest(range(
+        start_ns >> getvariable('slot_bits'), ((end_ns - 1) >> getvariable('slot_bits')) + 1)) AS slot
+    FROM divided WHERE factor = 1
+), near AS (
+    SELECT *, ts_ns >> getvariable('slot_bits') AS slot FROM bins WHERE slot IN (SELECT slot FROM slots)
+), inside AS (
+    SELECT lane, clock_epoch, ts_ns, bytes, packets FROM near JOIN slots USING (slot, clock_epoch, recording_id)
+    WHERE ts_ns >= start_ns AND ts_ns < end_ns
+    UNION ALL
+    SELECT filled.lane, filled.clock_epoch, ts_ns, bytes, packets FROM filled ASOF JOIN divided
+        ON filled.lane = divided.lane AND filled.clock_epoch = divided.clock_epoch AND filled.ts_ns >= divided.start_ns
+    WHERE ts_ns < end_ns
+    UNION ALL
+    SELECT lane, clock_epoch, start_ns, bytes, packets
+    FROM bursts JOIN (SELECT recording_id, lane FROM lanes) USING (recording_id)
+    ANTI JOIN divided USING (lane, clock_epoch, start_ns)
+), sent AS (
+    SELECT lane, clock_epoch, bin_start(ts_ns, 3600000000000) AS hour_ns, sum(bytes) AS bytes, sum(packets) AS packets
+    FROM inside WHERE ts_ns >= getvariable('span_since_ns') AND ts_ns < getvariable('span_until_ns')
+    GROUP BY lane, clock_epoch, hour_ns
+), parts AS (
+    SELECT recording_id, clock_epoch, start_ns, end_ns,
+           unnest(range(bin_start(start_ns, 3600000000000), end_ns, 3600000000000)) AS hour_ns
+    FROM bursts
+), lasting AS (
+    SELECT lane, clock_epoch, hour_ns, sum(greatest(least(end_ns, from_ns + recorded_ns) - greatest(start_ns, from_ns), 0)) AS ns
+    FROM parts JOIN (SELECT recording_id, lane FROM lanes) USING (recording_id)
+    JOIN recorded_hours USING (lane, clock_epoch, hour_ns)
+    GROUP BY lane, clock_epoch, hour_ns
+)
+SELECT lane, clock_epoch, hour_ns, sent.bytes, sent.packets, lasting.ns FROM sent FULL JOIN lasting USING (lane, clock_epoch, hour_ns);
+
+-- Retransmissions and CE marks in each burst and `after` it: after_ns from its end, but not beyond the start of the next one of
+-- its recording, so that nothing counts twice; by the hour in which they are (NULL: beyond the span).
+CREATE OR REPLACE TEMP TABLE losses AS
+WITH marked AS (  -- few bins: a condition on one column is tried before the other columns are read
+    SELECT recording_id, clock_epoch, ts_ns, CAST(retransmits AS BIGINT) AS retransmits, CAST(0 AS BIGINT) AS ce_packets
+    FROM bins WHERE retransmits > 0 AND ts_ns >= getvariable('span_since_ns')
+    UNION ALL
+    SELECT recording_id, clock_epoch, ts_ns, 0, CAST(ce_packets AS BIGINT)
+    FROM bins WHERE ce_packets > 0 AND ts_ns >= getvariable('span_since_ns')
+), met AS (  -- the last burst that began before the bin: no bin counts for two
+    SELECT bursts.recording_id, bursts.clock_epoch, bursts.start_ns, bin_start(ts_ns, bin_ns) AS bin_start_ns,
+           retransmits, ce_packets, ts_ns < end_ns AS inside
+    FROM marked ASOF JOIN bursts ON marked.recording_id = bursts.recording_id AND marked.clock_epoch = bursts.clock_epoch
+        AND marked.ts_ns >= bursts.start_ns
+    WHERE ts_ns < end_ns + getvariable('after_ns')
+)
+SELECT recording_id, clock_epoch, start_ns,
+       CASE WHEN bin_start_ns >= getvariable('span_since_ns') AND bin_start_ns < getvariable('span_until_ns')
+            THEN bin_start(bin_start_ns, 3600000000000) END AS hour_ns,
+       sum(retransmits) FILTER (inside) AS retransmits, sum(ce_packets) FILTER (inside) AS ce_packets,
+       sum(retransmits) FILTER (NOT inside) AS retransmits_after, sum(ce_packets) FILTER (NOT inside) AS ce_packets_after
+FROM met GROUP BY ALL;
 
 -- The largest power of two that is not above a whole number; 0 of 0.
 CREATE OR REPLACE TEMP MACRO power_below(value) AS

@@ -25,12 +25,15 @@ WITH hot AS (
     GROUP BY lane, clock_epoch, hour_ns
 ), sent AS (
     SELECT lane, clock_epoch, hour_ns, sum(bytes) AS bytes, sum(wire_bytes) AS wire_bytes, sum(packets) AS packets,
-           sum(retransmits) AS retransmits,
+           sum(retransmits) AS retransmits, count(retransmits) < count(*) AS is_uncounted,
            sum(ce_packets) AS ce_packets, sum(losing_bins) AS losing_bins, bit_or(quality) AS quality
     FROM cells GROUP BY lane, clock_epoch, hour_ns
+), lost AS (
+    SELECT lane, clock_epoch, hour_ns, sum(retransmits) AS retransmits, sum(ce_packets) AS ce_packets,
+           sum(retransmits_after) AS retransmits_after, sum(ce_packets_after) AS ce_packets_after
+    FROM losses JOIN (SELECT lane, recording_id FROM lanes) USING (recording_id) GROUP BY lane, clock_epoch, hour_ns
 ), begun AS (
-    SELECT lane, clock_epoch, bin_start(start_ns, 3600000000000) AS hour_ns, count(*) AS bursts, sum(bytes) AS burst_bytes,
-           sum(packets) AS burst_packets, sum(duration_ns) AS burst_ns
+    SELECT lane, clock_epoch, bin_start(start_ns, 3600000000000) AS hour_ns, count(*) AS bursts
     FROM bursts JOIN (SELECT lane, recording_id FROM lanes) USING (recording_id)
     WHERE start_ns >= getvariable('span_since_ns') AND start_ns < getvariable('span_until_ns')
     GROUP BY lane, clock_epoch, hour_ns
@@ -51,18 +54,23 @@ SELECT rack,                                         -- VARCHAR: as in `recordin
        CAST(coalesce(hot_hot, 0) AS BIGINT) AS hot_hot,             -- BIGINT: hot bins behind a hot one
        CAST(coalesce(cold_hot, 0) AS BIGINT) AS cold_hot,           -- BIGINT: hot bins behind another one
        CAST(coalesce(hot_cold, 0) AS BIGINT) AS hot_cold,           -- BIGINT: other bins behind a hot one; what is left of `pairs` is neither
-       CAST(coalesce(bytes, 0) AS BIGINT) AS bytes,                 -- BIGINT: as in `bins`
+       CAST(coalesce(sent.bytes, 0) AS BIGINT) AS bytes,            -- BIGINT: as in `bins`
        CAST(coalesce(wire_bytes, 0) AS BIGINT) AS wire_bytes,       -- BIGINT: likewise
-       CAST(coalesce(packets, 0) AS BIGINT) AS packets,             -- BIGINT: likewise
-       CAST(coalesce(retransmits, 0) AS BIGINT) AS retransmits,     -- BIGINT: likewise
-       CAST(coalesce(ce_packets, 0) AS BIGINT) AS ce_packets,       -- BIGINT: likewise
+       CAST(coalesce(sent.packets, 0) AS BIGINT) AS packets,        -- BIGINT: likewise
+       CAST(CASE WHEN is_uncounted THEN NULL ELSE coalesce(sent.retransmits, 0) END AS BIGINT) AS retransmits, -- BIGINT: likewise; NULL: not counted
+       CAST(coalesce(sent.ce_packets, 0) AS BIGINT) AS ce_packets,       -- BIGINT: likewise
        CAST(coalesce(losing_bins, 0) AS BIGINT) AS losing_bins,     -- BIGINT: bins in which packets were dropped: their counts are lower bounds
        CAST(coalesce(quality, 0) AS INTEGER) AS quality,            -- INTEGER: bit set of the bins, see `quality`
        CAST(coalesce(bursts, 0) AS BIGINT) AS bursts,               -- BIGINT: that begin in the hour
-       CAST(coalesce(burst_bytes, 0) AS BIGINT) AS burst_bytes,     -- BIGINT: of these, whole; link layer without FCS
-       CAST(coalesce(burst_packets, 0) AS BIGINT) AS burst_packets, -- BIGINT: likewise
-       CAST(coalesce(burst_ns, 0) AS BIGINT) AS burst_ns            -- BIGINT: likewise
+       CAST(coalesce(burst_hours.bytes, 0) AS BIGINT) AS burst_bytes,     -- BIGINT: of `bytes`, those in bursts, whenever they began
+       CAST(coalesce(burst_hours.packets, 0) AS BIGINT) AS burst_packets, -- BIGINT: of `packets`, likewise
+       CAST(coalesce(burst_hours.ns, 0) AS BIGINT) AS burst_ns,           -- BIGINT: of `recorded_ns`, likewise
+       CAST(CASE WHEN is_uncounted THEN NULL ELSE coalesce(lost.retransmits, 0) END AS BIGINT) AS burst_retransmits, -- BIGINT: of `retransmits`, likewise
+       CAST(coalesce(lost.ce_packets, 0) AS BIGINT) AS burst_ce_packets,   -- BIGINT: of `ce_packets`, likewise
+       CAST(CASE WHEN is_uncounted THEN NULL ELSE coalesce(retransmits_after, 0) END AS BIGINT) AS retransmits_after, -- BIGINT: of `retransmits`, those after a burst
+       CAST(coalesce(ce_packets_after, 0) AS BIGINT) AS ce_packets_after    -- BIGINT: of `ce_packets`, likewise
 FROM recorded_hours JOIN lanes USING (lane)
 LEFT JOIN following USING (lane, clock_epoch, hour_ns) LEFT JOIN leaving USING (lane, clock_epoch, hour_ns)
 LEFT JOIN sent USING (lane, clock_epoch, hour_ns) LEFT JOIN begun USING (lane, clock_epoch, hour_ns)
+LEFT JOIN burst_hours USING (lane, clock_epoch, hour_ns) LEFT JOIN lost USING (lane, clock_epoch, hour_ns)
 ORDER BY hour_ns, recording_id, clock_epoch;

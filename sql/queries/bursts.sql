@@ -54,8 +54,39 @@ SELECT CAST(row_number() OVER (ORDER BY recording_id) AS INTEGER) AS lane, recor
        (warm_bytes + factor - 1) // factor AS peak_bytes  -- that the fullest of the stored bins in a warm bin must have
 FROM checked;
 
+-- Days on which a store was compacted (`thinned`), if not every such burst is found in what was kept: see
+-- sql/compaction/spans.sql. No day is, where all of the time that is asked for was kept (`kept`).
+CREATE OR REPLACE TEMP TABLE lacking AS
+WITH days AS (
+    SELECT recording_id, end_ns AS day_end_ns,
+           greatest(start_ns, coalesce(CAST(getvariable('since_ns') AS BIGINT), start_ns)) AS start_ns,
+           least(end_ns, coalesce(CAST(getvariable('until_ns') AS BIGINT), end_ns)) AS end_ns,
+           coalesce(least_bytes(threshold_ppb / 1e9, bin_ns, thinned.link_bps) <= least(hot_bytes, warm_bytes)
+               AND (bin_ns <= around_ns AND 2 * bin_ns + join_ns <= 2 * around_ns
+                    OR (factor = 1 OR bin_ns IN (20000000, 50000000, 100000000, 200000000, 500000000, 1000000000))
+                        AND join_ns <= 5 * bin_ns), false) AS is_found
+    FROM thinned JOIN (SELECT recording_id, bin_ns, factor, join_ns, hot_bytes, warm_bytes FROM lanes) USING (recording_id)
+), whole AS (
+    SELECT recording_id, start_ns, max(kept_ns) AS kept_ns
+    FROM (SELECT recording_id, days.start_ns,
+                 sum(least(days.end_ns, kept.end_ns) - greatest(days.start_ns, kept.start_ns)) AS kept_ns
+          FROM days JOIN kept USING (recording_id)
+          WHERE NOT is_found AND kept.start_ns < days.end_ns AND kept.end_ns > days.start_ns
+          GROUP BY recording_id, days.start_ns, clock_epoch)
+    GROUP BY recording_id, start_ns
+)
+SELECT recording_id, day_end_ns FROM days LEFT JOIN whole USING (recording_id, start_ns)
+WHERE NOT is_found AND start_ns < end_ns AND coalesce(kept_ns < end_ns - start_ns, true);
+
+-- From when on every burst is found. Without `since_ns` the answer begins there; what is asked for is never left out.
+SET VARIABLE answerable_ns = (SELECT max(day_end_ns) FROM lacking);
+
+SELECT CASE WHEN getvariable('since_ns') < getvariable('answerable_ns') THEN error(
+    'usage: before ' || utc(getvariable('answerable_ns')) || ' UTC this store was compacted, and not every burst of this '
+    || 'definition is kept: choose a later --since, or a higher --threshold') END;
+
 SET VARIABLE peak_bytes = (SELECT coalesce(min(peak_bytes), 0) FROM lanes);
-SET VARIABLE first_ns = coalesce(CAST(getvariable('since_ns') AS BIGINT), -9223372036854775808);
+SET VARIABLE first_ns = coalesce(CAST(getvariable('since_ns') AS BIGINT), getvariable('answerable_ns'), -9223372036854775808);
 SET VARIABLE beyond_ns = coalesce(CAST(getvariable('until_ns') AS BIGINT), 9223372036854775807);
 
 -- Bins at or above release. Of the stored width:

@@ -1,4 +1,5 @@
 -- Senders by bytes, for each interface and direction.
+-- Of days that were compacted (`thinned`), those in the time that was kept (`kept`).
 -- `other` are those beyond --max-sources in some bins; `members` is the most that it counted at once.
 SELECT host, interface, direction, source, sum(bytes) AS bytes, sum(packets) AS packets,
        sum(bytes) / sum(sum(bytes)) OVER (PARTITION BY host, interface, direction) AS share,

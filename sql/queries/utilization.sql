@@ -1,4 +1,5 @@
--- Utilization of each millisecond, or of each bin where bins are longer. Without a packet there is no row.
+-- Utilization of each millisecond, or of each bin where bins are longer. Without a packet there is no row, nor
+-- for what compaction removed (of days in `thinned`, what is not in `kept`: its one-second sums are in `steps`).
 SELECT host, interface, direction, recording_id, clock_epoch, start_ns, utilization(sum(wire_bytes), span_ns, link_bps) AS utilization,
        sum(bytes) AS bytes, sum(packets) AS packets, quality_names(bit_or(quality)) AS quality
 FROM (SELECT *, bin_start(ts_ns, span_ns) AS start_ns

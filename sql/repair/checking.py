@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...errors import MburstError
-from .. import disk, verified
+from .. import disk, replacing, verified
 from ..damage import DamagedFile
 from ..disk import failing_as_one_line
-from ..format.filenames import HOT, SHIPPED, Segment
+from ..format.filenames import HOT, REPLACED, SHIPPED, Segment
 from ..format.hotlog import LogReader, is_regular
 from ..segments import (
     SECOND_COPY,
@@ -34,7 +34,7 @@ from ..store import MARKER, format_of
 from ..tables import ORDER, STORE_FORMAT
 
 ASIDE = "damaged"  # the folder of a store that `mburst repair` moves files into
-NO_ROWS = (ASIDE, SHIPPED, "locks")  # folders of a store that no rows are read from
+NO_ROWS = (ASIDE, REPLACED, SHIPPED, "locks")  # folders of a store that no rows are read from
 _FRESH_S = 60.0  # a file without its name that is no older may be about to get it
 
 
@@ -128,7 +128,7 @@ def looks_like_store(store: Path) -> bool:
 
 def _tasks(store: Path, found: Findings) -> Iterator[_Task]:
     """What is to be read, table by table. What names alone show goes into FOUND."""
-    known = {store / MARKER}
+    known = {store / MARKER, *(store / path for path in replacing.hidden(store).paths)}
     for table in ORDER:
         hot, sealed = list_hot(store, table), list_sealed(store, table, FileSelection())
         found.damaged += [*hot.damage, *sealed.damage, *_doubled(sealed, hot, table)]

@@ -58,9 +58,11 @@ def _remove_draft(path: Path) -> None:
 
 
 def _sealed_drafts(folder: Path) -> Iterator[Path]:
-    """The drafts among the sealed files of a table."""
+    """The drafts among the sealed files of a table. Those of compaction are its own (sql/replacing.py)."""
     for path in folder.glob("date=*/rack=*/*.tmp"):
-        if unfinished_segment(path.name):
+        name = unfinished_segment(path.name)
+        segment = Segment.parse(name) if name else None
+        if name and not (segment and segment.compacted):
             yield path
 
 

@@ -12,11 +12,11 @@ CREATE TABLE bins (
     wire_bytes           BIGINT NOT NULL,    -- Ethernet: max(bytes, 60) + 24 a frame
     packets              UINTEGER NOT NULL,
     ce_packets           UINTEGER NOT NULL,  -- with the IP ECN mark CE (congestion experienced)
-    retransmits          UINTEGER NOT NULL,  -- TCP segments with a repeated sequence number; a lower bound
+    retransmits          UINTEGER,           -- TCP segments with a repeated sequence number; a lower bound; NULL: not counted (--backend ebpf)
     quality              USMALLINT NOT NULL, -- bit set, see quality.sql
     cnp_packets          UINTEGER,           -- RoCEv2 congestion notifications; NULL: written by an mburst that did not count them
-    pause_frames         UINTEGER,           -- pause frames (802.3x, PFC) that ask the other end to stop; NULL as of cnp_packets
-    resume_frames        UINTEGER,           -- pause frames whose times are all 0: they end a pause; NULL as of cnp_packets
+    pause_frames         UINTEGER,           -- pause frames (802.3x, PFC) that ask the other end to stop; NULL as of cnp_packets, or not counted (--backend ebpf)
+    resume_frames        UINTEGER,           -- pause frames whose times are all 0: they end a pause; NULL as of pause_frames
     pause_quanta         BIGINT,             -- time asked for, of each frame its longest, in 512 bit times; an upper bound, as frames replace each other
-    pause_classes        USMALLINT           -- bit i: priority class i was asked to stop; 802.3x: all eight; NULL as of cnp_packets
+    pause_classes        USMALLINT           -- bit i: priority class i was asked to stop; 802.3x: all eight; NULL as of pause_frames
 );

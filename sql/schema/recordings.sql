@@ -27,7 +27,7 @@ CREATE TABLE recordings (
     dropped              BIGINT NOT NULL,    -- packets dropped before they were captured
     late                 BIGINT NOT NULL,    -- packets outside the reorder window: in no bin
     late_bytes           BIGINT NOT NULL,
-    unparsed             BIGINT NOT NULL,    -- packets counted by length alone
+    unparsed             BIGINT,             -- packets counted by length alone; NULL: not counted
     quality              BIGINT NOT NULL,    -- bit set over the whole recording, see quality.sql
     version              VARCHAR NOT NULL,   -- of mburst
     complete             BOOLEAN NOT NULL,   -- false while it runs, and where it did not end normally
@@ -41,5 +41,6 @@ CREATE TABLE recordings (
     begun_packets        BIGINT,             -- the interface's counter of this direction at begun_ns; NULL: not known
     begun_bytes          BIGINT,             -- likewise; NULL where the driver counts bytes differently from `bytes`
     counter_packets      BIGINT,             -- that counter when this row was written
-    counter_bytes        BIGINT
+    counter_bytes        BIGINT,
+    sources_above_ppb    BIGINT              -- senders are kept near bins of this share of line rate; elsewhere they are summed up as 'other'; NULL: kept everywhere
 );

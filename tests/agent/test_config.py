@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from places import ROOT
 
-from mburst.agent.config import PARTS, load
+from mburst.agent.config import NAMED, PARTS, load
 from mburst.analysis.bursts.find import BurstDefinition
 from mburst.cli import VERBS
 from mburst.cli.definition import add_burst_options, definition_of
@@ -257,7 +257,7 @@ def test_the_example_is_right_with_and_without_its_comments(read, monkeypatch):
     text = (ROOT / "examples" / "mburst.toml").read_text()
     assert [part.name for part in read(text).parts] == ["record"]
     config = read(uncommented(text))
-    assert [part.name for part in config.parts] == [verb for verb in PARTS if verb in VERBS]
+    assert [part.name for part in config.parts] == [NAMED.get(verb, verb) for verb in PARTS if verb in VERBS]
     assert {delivery.kind for delivery in config.deliveries.values()} == {"smtp", "webhook", "alertmanager", "folder"}
 
 

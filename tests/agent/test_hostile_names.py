@@ -18,6 +18,7 @@ from mburst.agent.delivery import Delivery, Digest
 from mburst.agent.delivery.digest import DigestEntry
 from mburst.agent.delivery.kinds import KINDS, alertmanager, smtp, webhook
 from mburst.agent.delivery.picture import png
+from mburst.dashboards.common.summaries import summaries
 from mburst.dashboards.rack import page
 from mburst.sql import StoreFolder
 
@@ -142,16 +143,14 @@ def test_a_report_is_text(folder_of_reports):
 
 def test_the_index_is_text(folder_of_reports):
     _, folder = folder_of_reports
-    summaries = [
-        (
-            f"rack-{names.file_part(name)}",
-            {**page.summaries(folder)[0][1], "rack": name, "worst_host": name, "warnings": [name]},
-        )
+    [(_, summary)] = summaries(folder)
+    listed = [
+        (f"rack-{names.file_part(name)}", {**summary, "rack": name, "worst_host": name, "warnings": [name]})
         for name in NAMED
     ]
-    text = is_text(page.render_index(summaries, NAMED))
+    text = is_text(page.render_index(listed, NAMED))
     assert all(names.shown(name) in text for name in NAMED)
-    assert len({name for name, _ in summaries}) == len(NAMED)
+    assert len({name for name, _ in listed}) == len(NAMED)
 
 
 def test_a_mail_is_text(digest):

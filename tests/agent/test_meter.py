@@ -221,6 +221,7 @@ def test_targets_of_gnmi_stand_until_they_say_otherwise(store):
     assert of.targets == {"tor-1": False, "tor-2": False}
 
 
+@pytest.mark.costly
 @settings(deadline=None, max_examples=4)
 @given(st.lists(st.sampled_from([0, 100, FULL]), min_size=1, max_size=60), st.lists(st.integers(1, 20), max_size=6))
 def test_any_cuts_give_the_same_counts(tmp_path_factory, sizes, cuts):

@@ -107,6 +107,7 @@ DEFINITIONS = st.builds(
 )
 
 
+@pytest.mark.costly
 @settings(deadline=None, max_examples=25)
 @given(
     st.lists(st.tuples(RUN_BINS, st.sampled_from([0, 0, 1])), min_size=1, max_size=4),

@@ -161,6 +161,17 @@ def test_what_says_nothing_of_the_recorder_does_not_count(tmp_path: Path) -> Non
     assert sum(point.n for point in curve.points) == 80 - 14
 
 
+def test_a_burst_whose_sender_was_summed_up_with_others_is_not_lost(tmp_path: Path) -> None:
+    """As `--sources busy` does with small ones: they count as not detected."""
+    store, sent = StoreFolder.create(tmp_path / "s"), alternating(80)
+    small = {at // MS * MS for one in sent if one.size_bytes == SMALL for at in (one.start_ns, one.end_ns)}
+    others = [{"at": at + 1, "bytes": 100, "source": "10.0.0.5"} for at in small]
+    record(store, sent, lambda ns: ns, others=others, summed=small.__contains__)
+    assert excluded(store, sent) == {}
+    [curve] = sensitivity.curves(store.connect())
+    assert [(point.size_bytes, point.detected, point.n) for point in curve.points] == [(SMALL, 0, 40), (BIG, 40, 40)]
+
+
 def test_bursts_that_the_definition_joins_do_not_count(tmp_path: Path) -> None:
     store, sent = StoreFolder.create(tmp_path / "s"), alternating(40)
     record(store, sent, lambda ns: ns)
@@ -260,6 +271,7 @@ def test_a_report_and_a_list_name_canaries_and_say_what_would_have_been_seen(
     assert quiet.startswith("How small a burst is detected was measured on 2026-11-20, but not by this definition")
 
 
+@pytest.mark.costly
 @settings(deadline=None, max_examples=6)
 @given(st.data())
 def test_the_pattern_says_which_bursts_were_sent_by_mburst(

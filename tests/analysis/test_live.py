@@ -43,6 +43,7 @@ def settled(live: LiveStore, watch: LiveBursts) -> None:
     watch.look()
 
 
+@pytest.mark.costly
 @settings(deadline=None, max_examples=6)
 @given(
     parts=st.lists(st.tuples(st.integers(1, 30), st.sampled_from([0, 84, 6000, 6250, FULL])), min_size=1, max_size=12),

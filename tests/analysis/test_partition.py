@@ -104,6 +104,7 @@ def by_host(store: StoreFolder) -> list[dict[str, list[Path]]]:
     return list(found.values())
 
 
+@pytest.mark.costly
 @settings(max_examples=3, deadline=None)
 @given(
     recordings,

@@ -130,6 +130,7 @@ def files_of(store: StoreFolder, *, by_host: bool) -> list[dict[str, list[Path]]
     return list(found.values())
 
 
+@pytest.mark.costly
 @settings(max_examples=5, deadline=None)
 @given(recordings, definitions, st.lists(st.integers(-20, 10), min_size=2, max_size=2, unique=True), st.booleans())
 def test_partitions_together_have_the_bursts_of_the_whole(
@@ -144,16 +145,20 @@ def test_partitions_together_have_the_bursts_of_the_whole(
     store = filled(folder / "store", [(*of, [*some, (0.9, 1, 1)]) for *of, some in given_])
     edges = sorted({MIDNIGHT - DAY, MIDNIGHT, MIDNIGHT + DAY, *(MIDNIGHT + cut * BIN + 7 for cut in cuts)})
     parts = [
-        detect(files, definition, since_ns=since, until_ns=until, after_ns=AFTER)
+        detect(files, definition, since_ns=since, until_ns=until, after_ns=AFTER).tables
         for files in files_of(store, by_host=by_host)
         for since, until in pairwise(edges)
     ]
     bursts, senders = whole(store, definition)
     assert sum((plain(part.bursts.to_pylist()) for part in parts), Counter()) == bursts
     assert sum((plain(part.senders.to_pylist()) for part in parts), Counter()) == senders
-    wanted = Hours(store, definition, edges)
+    wanted = Hours(store, definition, edges, AFTER)
     summed = summed_hours(part.hours for part in parts)
     assert {key: +amounts for key, amounts in summed.items()} == {key: +of for key, of in wanted.amounts.items()}
+    for row in (row for part in parts for row in part.hours.to_pylist()):
+        for of in ("bytes", "packets", "retransmits", "ce_packets"):
+            assert row[f"burst_{of}"] + row.get(f"{of}_after", 0) <= row[of], of
+        assert row["burst_ns"] <= row["recorded_ns"]
     assert summed_sizes(part.histograms for part in parts) == wanted.sizes
     hosts = {(of["rack"], of["host"]) for of in wanted.recorded}
     groups = [{host} for host in hosts] if by_host else [{of for of in hosts if of[0] == rack} for rack in ("r1", "r2")]
@@ -172,7 +177,7 @@ def test_a_burst_across_midnight_counts_once_and_whole(tmp_path: Path, bins_each
     length = 2 * bins_each_side
     store = filled(tmp_path / "store", [(("r1", "a"), -bins_each_side, [(0.9, 1, 0)] * length)])
     before, after = (
-        detect(store.files(), since_ns=since, until_ns=since + DAY) for since in (MIDNIGHT - DAY, MIDNIGHT)
+        detect(store.files(), since_ns=since, until_ns=since + DAY).tables for since in (MIDNIGHT - DAY, MIDNIGHT)
     )
     [burst] = before.bursts.to_pylist()
     assert (burst["start_ns"], burst["duration_ns"]) == (MIDNIGHT - bins_each_side * BIN, length * BIN)
@@ -182,13 +187,36 @@ def test_a_burst_across_midnight_counts_once_and_whole(tmp_path: Path, bins_each
         detect(store.files(), since_ns=MIDNIGHT - DAY, until_ns=MIDNIGHT, held_ns=min(bins_each_side, 1) * BIN)
 
 
+def test_retransmissions_that_nobody_counted_are_null(tmp_path: Path) -> None:
+    """Not 0: `--backend ebpf` does not count them. An hour without a packet has none. CE marks are counted in each."""
+    late = [(0.0, 0, 0)] * 800
+    of = [((rack, host), 0, [(0.9, counted, 1)] * 3 + [(0.1, counted, 1)] + late + [(0.1, counted, 0)])
+          for (rack, host), counted in ((HOSTS[0], None), (HOSTS[1], 0), (HOSTS[2], 2))]  # fmt: skip
+    files = filled(tmp_path / "store", of).files()
+    found = detect(files, since_ns=MIDNIGHT, until_ns=MIDNIGHT + DAY, after_ns=AFTER).tables
+    names = ("retransmits", "retransmits_after", "ce_packets", "ce_packets_after")
+    assert {row["recording_id"]: [row[name] for name in names] for row in found.bursts.to_pylist()} == {
+        "r1-a-0": [None, None, 3, 1], "r1-b-1": [0, 0, 3, 1], "r2-a-2": [6, 2, 3, 1],
+    }  # fmt: skip
+    names = ("retransmits", "burst_retransmits", "retransmits_after", "burst_ce_packets", "ce_packets_after")
+    hours: dict[str, list[Any]] = {}
+    for row in found.hours.to_pylist():
+        hours.setdefault(row["recording_id"], []).append([row[name] for name in names])
+    none = [0, 0, 0, 0, 0]
+    assert hours == {
+        "r1-a-0": [[None, None, None, 3, 1], none, [None, None, None, 0, 0]],
+        "r1-b-1": [[0, 0, 0, 3, 1], none, none],
+        "r2-a-2": [[8, 6, 2, 3, 1], none, [2, 0, 0, 0, 0]],
+    }
+
+
 def test_results_have_signed_types_and_the_same_bytes_again(tmp_path: Path) -> None:
     store = filled(tmp_path / "store", [(host, -9, [(0.9, 1, 1), (0.0, 0, 0)] * 9) for host in HOSTS])
-    first, second = (detect(store.files(), since_ns=MIDNIGHT - DAY, until_ns=MIDNIGHT + DAY) for _ in range(2))
+    first, second = (detect(store.files(), since_ns=MIDNIGHT - DAY, until_ns=MIDNIGHT + DAY).tables for _ in range(2))
     assert first == second and len(first.bursts) and len(first.senders)
     for table in first:
         assert not any(pa.types.is_unsigned_integer(field.type) for field in table.schema)
-    empty = detect(store.files(), since_ns=0, until_ns=1)
+    empty = detect(store.files(), since_ns=0, until_ns=1).tables
     assert [table.schema for table in empty] == [table.schema for table in first] and not len(empty.bursts)
 
 

@@ -144,6 +144,7 @@ def counted(store: StoreFolder, linked: list[Any], seen: list[Any], since: int, 
     return +found
 
 
+@pytest.mark.costly
 @settings(max_examples=12, deadline=None)
 @given(hot, links, windows, st.integers(1, LENGTH - 1))
 def test_windows_beside_bursts_are_counted_once_however_it_is_divided(
@@ -153,7 +154,7 @@ def test_windows_beside_bursts_are_counted_once_however_it_is_divided(
     edges = [START - HOUR, START + cut * S, START + HOUR]
     found: Counter[Any] = Counter()
     for since, until in pairwise(edges):
-        for row in detect(store.files(), since_ns=since, until_ns=until).queue_drops.to_pylist():
+        for row in detect(store.files(), since_ns=since, until_ns=until).tables.queue_drops.to_pylist():
             of = (*(row[name] for name in NAMES), row["hour_ns"])
             found.update({(of, name): row[name] for name in COUNTS})
     assert +found == counted(store, linked, seen, edges[0], edges[-1])

@@ -140,6 +140,7 @@ def test_contention_is_of_hosts_of_one_rack():
 spans = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 6)), max_size=6)
 
 
+@pytest.mark.costly
 @settings(deadline=None, max_examples=25)
 @given(st.lists(spans, min_size=2, max_size=4))
 def test_contention_is_what_counting_every_tick_says(hosts):
@@ -194,6 +195,7 @@ def test_probes_in_and_out_of_bursts(store):
     assert path.met.p50_ns == 2 * MS and path.met.p99_ns is None
 
 
+@pytest.mark.costly
 @settings(deadline=None, max_examples=3)
 @given(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 40)), min_size=1, max_size=30), spans, spans)
 def test_probes_are_placed_as_comparing_each_with_each_burst_does(tmp_path_factory, probes, here, there):
@@ -291,6 +293,7 @@ def test_the_same_period_gives_the_same_facts(store):
     assert first == second
 
 
+@pytest.mark.costly
 @settings(deadline=None, max_examples=3)
 @given(
     st.dictionaries(

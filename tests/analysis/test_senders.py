@@ -103,6 +103,7 @@ BINS = st.lists(
 )
 
 
+@pytest.mark.costly
 @settings(deadline=None, max_examples=30)
 @given(BINS, SENDERS, st.sampled_from([0, 1, 5, 30]))
 def test_agrees_with_the_oracle(tmp_path_factory: pytest.TempPathFactory, bins: Any, sent: Any, join: int) -> None:

@@ -81,6 +81,7 @@ def test_what_the_tail_is_judged_on() -> None:
 STAMPS = ("app_send", "tx", "remote_rx", "remote_tx", "rx", "app_recv", "rtt")
 
 
+@pytest.mark.costly
 @settings(deadline=None, max_examples=30)
 @given(st.lists(st.tuples(*[st.none() | st.integers(1, 10**6) for _ in STAMPS], st.booleans()), min_size=1, max_size=8))
 def test_the_measure_and_the_latency_are_those_of_the_store(exchanges):

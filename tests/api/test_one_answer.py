@@ -164,6 +164,7 @@ def test_a_rack_up_to_its_newest_data_has_its_last_bins(asked: Asked, tmp_path: 
     assert stated == {lane[1] + lane[2]: spans for lane, spans in TRUTH["recorded"]().items() if lane[0] == "r1"}
 
 
+@pytest.mark.costly
 @settings(max_examples=30, deadline=None)
 @given(
     bursts=st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), max_size=6),

@@ -87,6 +87,7 @@ ASKED = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.costly
 @settings(max_examples=8, deadline=None, derandomize=True)
 @given(given=ASKED)
 def test_bursts_are_those_of_the_command_line(rich: mburst.Store, given: dict[str, Any]) -> None:
@@ -184,6 +185,7 @@ def test_the_senders_of_a_burst_are_those_of_all(rich: mburst.Store) -> None:
             assert sum(row["members"] for row in senders if row["counted"]) == burst["fan_in"]
 
 
+@pytest.mark.costly
 @settings(max_examples=12, deadline=None, derandomize=True)
 @given(
     bins=st.dictionaries(st.integers(3, 40), st.integers(1, 125_000), min_size=2, max_size=12),

@@ -34,7 +34,7 @@ def test_fleet_and_racks_open_without_a_request_or_a_complaint(browser, folder, 
     opened.on("pageerror", lambda error: troubles.append(str(error)))
     opened.goto(f"file://{folder}/fleet-2026-11-20.html")
     assert opened.evaluate("document.documentElement.scrollWidth") <= width
-    assert opened.locator("svg.heat rect.hot").count() and opened.locator("svg.ecdf").count() == 2
+    assert opened.locator("svg.heat rect.hot").count() and opened.locator("svg.ecdf").count() == 3
     opened.click("ul.names a:has-text('r4')")
     opened.wait_for_selector("h1:has-text('Rack r4')")
     assert opened.evaluate("document.documentElement.scrollWidth") <= width

@@ -115,3 +115,64 @@ def many_senders(lab, count):
         for number in range(count):
             struct.pack_into(">I", frame, 26, 0x0B000000 + number)
             sender.send(frame)
+
+
+def odd_frames():
+    """Every header that comes before a port, each frame with an address of its own."""
+    numbers = iter(range(1, 1 << 20))
+
+    def v4(payload, protocol=fb.UDP, **options):
+        return fb.ipv4(payload, protocol, 0x0A010000 + next(numbers), 0x0A090002, **options)
+
+    def v6(payload, protocol=fb.UDP, **options):
+        return fb.ipv6(payload, protocol, (0xFD << 120) + next(numbers), (0xFD << 120) + 2, **options)
+
+    def mac():
+        return 0x020000000000 + next(numbers)
+
+    def frame(payload, kind, **options):
+        return fb.ethernet(payload, kind, sender=mac(), receiver=0x02FFFFFFFFFF, **options)
+
+    datagram, segment = fb.udp(b"x" * 40, (5, 6)), fb.tcp(b"y" * 100, (7, 8), 1)
+    notification = fb.udp(bytes([0x81]) + bytes(27), (9, 4791))
+    for size in (0, 18, 46, 500, 1472, 8900):
+        yield frame(v4(fb.udp(b"s" * size, (1, 2))), 0x0800)
+        yield frame(v6(fb.udp(b"s" * max(0, size - 20), (1, 2))), 0x86DD)
+    for tags in ((0x8100,), (0x88A8, 0x8100), (0x9100, 0x8100), (0x8100, 0x8100, 0x8100)):
+        yield frame(v4(datagram, tos=3), 0x0800, tags=tags)
+        yield frame(v6(segment, fb.TCP, traffic_class=3), 0x86DD, tags=tags)
+    for labels in (1, 3):
+        yield frame(fb.mpls(v4(datagram), labels), 0x8847)
+        yield frame(fb.mpls(v6(datagram), labels), 0x8848)
+    yield frame(fb.mpls(b"\0" * 60), 0x8847)
+    yield frame(fb.snap(v4(datagram), 0x0800), None)
+    yield frame(fb.snap(v6(datagram), 0x86DD, b"\0\0\xf8"), None)
+    yield frame(fb.snap(v4(datagram), 0x0800, b"\1\2\3"), None)
+    yield frame(b"\x42\x42\x03" + bytes(50), None)
+    yield frame(fb.pppoe(v4(datagram), 0x21), 0x8864)
+    yield frame(fb.pppoe(v6(datagram), 0x57), 0x8864)
+    yield frame(fb.pppoe(bytes(40), 0xC021), 0x8864)
+    yield frame(v4(segment, fb.TCP, options=bytes([1] * 8)), 0x0800)
+    yield frame(v4(datagram, more=True), 0x0800)
+    yield frame(v4(b"f" * 300, offset=20), 0x0800)
+    yield frame(v4(b"z" * 20, 89), 0x0800)
+    yield frame(v4(notification), 0x0800)
+    yield frame(v6(notification), 0x86DD)
+    yield frame(v4(fb.udp(b"", (9, 4791))), 0x0800)
+    for chain in (
+        ((0, fb.extension(1)),),
+        ((0, fb.extension(2)), (60, fb.extension(1)), (43, fb.extension(3))),
+        ((44, fb.fragment(0, True)),),
+        ((44, fb.fragment(8, False)),),
+        ((51, fb.authentication()),),
+    ):
+        yield frame(v6(datagram, extensions=chain), 0x86DD)
+        yield frame(v6(segment, fb.TCP, extensions=chain), 0x86DD)
+    yield frame(v4(fb.udp(fb.vxlan(fb.ethernet(v4(datagram), 0x0800)), (3, 4789))), 0x0800)
+    yield frame(v4(v4(datagram), 4), 0x0800)
+    yield frame(v4(datagram, total=5000), 0x0800)
+    yield frame(bytes(46), 0x0806)
+    yield frame(bytes(46), 0x88B5)
+    yield frame(b"\x45" + bytes(10), 0x0800)
+    yield frame(b"\x65" + bytes(50), 0x0800)
+    yield frame(b"\x45" + bytes(50), 0x86DD)

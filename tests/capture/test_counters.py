@@ -47,4 +47,5 @@ def test_a_counter_takes_two_places_and_the_counting(counter: str) -> None:
         rf"\bX\({counter},|\bbin->{counter}\b|^ +{counter} +[A-Z]+,? |[\"']{counter}[\"']", re.MULTILINE
     )
     places = {name: found for name, text in texts.items() if (found := len(of_bins.findall(text)))}
+    places.pop("sql/schema/steps.sql", None)  # which counters are summed up for older days is another choice
     assert places == {"capture/measure/bins.h": 1, "capture/measure/bins.c": 1, "sql/schema/bins.sql": 1}

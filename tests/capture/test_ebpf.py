@@ -15,7 +15,7 @@ import frame_builder as fb
 import livelab
 import pytest
 from capture_rows import read_rows
-from kernel_bins import MS, Reading, both, many_senders, pair, raw_socket
+from kernel_bins import MS, Reading, both, many_senders, odd_frames, pair, raw_socket
 
 from mburst.capture import Capture
 
@@ -37,67 +37,6 @@ def tcpdump(lab, path):
     finally:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=30)
-
-
-def odd_frames():
-    """Every header that comes before a port, each frame with an address of its own."""
-    numbers = iter(range(1, 1 << 20))
-
-    def v4(payload, protocol=fb.UDP, **options):
-        return fb.ipv4(payload, protocol, 0x0A010000 + next(numbers), 0x0A090002, **options)
-
-    def v6(payload, protocol=fb.UDP, **options):
-        return fb.ipv6(payload, protocol, (0xFD << 120) + next(numbers), (0xFD << 120) + 2, **options)
-
-    def mac():
-        return 0x020000000000 + next(numbers)
-
-    def frame(payload, kind, **options):
-        return fb.ethernet(payload, kind, sender=mac(), receiver=0x02FFFFFFFFFF, **options)
-
-    datagram, segment = fb.udp(b"x" * 40, (5, 6)), fb.tcp(b"y" * 100, (7, 8), 1)
-    notification = fb.udp(bytes([0x81]) + bytes(27), (9, 4791))
-    for size in (0, 18, 46, 500, 1472, 8900):
-        yield frame(v4(fb.udp(b"s" * size, (1, 2))), 0x0800)
-        yield frame(v6(fb.udp(b"s" * max(0, size - 20), (1, 2))), 0x86DD)
-    for tags in ((0x8100,), (0x88A8, 0x8100), (0x9100, 0x8100), (0x8100, 0x8100, 0x8100)):
-        yield frame(v4(datagram, tos=3), 0x0800, tags=tags)
-        yield frame(v6(segment, fb.TCP, traffic_class=3), 0x86DD, tags=tags)
-    for labels in (1, 3):
-        yield frame(fb.mpls(v4(datagram), labels), 0x8847)
-        yield frame(fb.mpls(v6(datagram), labels), 0x8848)
-    yield frame(fb.mpls(b"\0" * 60), 0x8847)
-    yield frame(fb.snap(v4(datagram), 0x0800), None)
-    yield frame(fb.snap(v6(datagram), 0x86DD, b"\0\0\xf8"), None)
-    yield frame(fb.snap(v4(datagram), 0x0800, b"\1\2\3"), None)
-    yield frame(b"\x42\x42\x03" + bytes(50), None)
-    yield frame(fb.pppoe(v4(datagram), 0x21), 0x8864)
-    yield frame(fb.pppoe(v6(datagram), 0x57), 0x8864)
-    yield frame(fb.pppoe(bytes(40), 0xC021), 0x8864)
-    yield frame(v4(segment, fb.TCP, options=bytes([1] * 8)), 0x0800)
-    yield frame(v4(datagram, more=True), 0x0800)
-    yield frame(v4(b"f" * 300, offset=20), 0x0800)
-    yield frame(v4(b"z" * 20, 89), 0x0800)
-    yield frame(v4(notification), 0x0800)
-    yield frame(v6(notification), 0x86DD)
-    yield frame(v4(fb.udp(b"", (9, 4791))), 0x0800)
-    for chain in (
-        ((0, fb.extension(1)),),
-        ((0, fb.extension(2)), (60, fb.extension(1)), (43, fb.extension(3))),
-        ((44, fb.fragment(0, True)),),
-        ((44, fb.fragment(8, False)),),
-        ((51, fb.authentication()),),
-    ):
-        yield frame(v6(datagram, extensions=chain), 0x86DD)
-        yield frame(v6(segment, fb.TCP, extensions=chain), 0x86DD)
-    yield frame(v4(fb.udp(fb.vxlan(fb.ethernet(v4(datagram), 0x0800)), (3, 4789))), 0x0800)
-    yield frame(v4(v4(datagram), 4), 0x0800)
-    yield frame(v4(datagram, total=5000), 0x0800)
-    yield frame(bytes(46), 0x0806)
-    yield frame(bytes(46), 0x88B5)
-    yield frame(b"\x45" + bytes(10), 0x0800)
-    yield frame(b"\x65" + bytes(50), 0x0800)
-    yield frame(b"\x45" + bytes(50), 0x86DD)
 
 
 def test_every_kind_of_frame_counts_as_with_a_packet_socket(pair, tmp_path):
@@ -126,6 +65,20 @@ def test_every_kind_of_frame_counts_as_with_a_packet_socket(pair, tmp_path):
         mine[row["source"]] += row["bytes"]
     assert mine == totals
     assert sum(lane["wire_bytes"] for lane in file.lanes) == sum(lane["wire_bytes"] for lane in ebpf.lanes.values())
+
+
+def test_what_the_program_does_not_count_is_null(pair):
+    """And no 0; packet sockets count it."""
+    names = ("retransmits", "pause_frames", "resume_frames", "pause_quanta", "pause_classes")
+    with both(pair) as (ebpf, afpacket):
+        many_senders(pair, 100)
+    for reading, counted in ((ebpf, False), (afpacket, True)):
+        assert reading.bins and reading.sums("in")["packets"] == 100
+        for name in names:
+            assert {row[name] for row in reading.bins} == ({0} if counted else {None}), name
+            assert reading.lanes["in"][name] == (0 if counted else None)
+        assert reading.lanes["in"]["unparsed"] == (0 if counted else None)
+        assert all(row["ce_packets"] == 0 for row in reading.bins)
 
 
 def flows_of(rows):
@@ -226,6 +179,40 @@ def test_what_two_processors_count_is_one_bin_and_one_flow(pair):
     assert ebpf.by_sender("in") == afpacket.by_sender("in")
     assert len({row["ts_ns"] for row in ebpf.bins}) == len(ebpf.bins)
     assert {(row["flows"], row["packets"]) for row in ebpf.senders} == {(1, len(processors))}
+
+
+def by_source_bin(reading, rows):
+    """Rows of the way in, by the ms that they are of."""
+    found = {}
+    for row in rows:
+        if row["lane"] == reading.numbers["in"]:
+            found.setdefault(row["ts_ns"] // MS, []).append(row)
+    return found
+
+
+@pytest.mark.parametrize("backend", ["ebpf", "afpacket"])
+def test_senders_are_kept_near_busy_bins(pair, backend):
+    least, reach = 1250, 4  # bytes of a busy bin of 100 µs at 1 Gb/s; ms
+    reading = Reading(pair, backend, sources_above_ppb=100_000_000, link_bps=10**9).start()
+    for _ in range(3):
+        for _ in range(10):
+            many_senders(pair, 3)
+            time.sleep(0.002)
+        many_senders(pair, 200)
+    reading.stop()
+    bins, senders = by_source_bin(reading, reading.bins), by_source_bin(reading, reading.senders)
+    assert bins.keys() == senders.keys()
+    busy = {row["ts_ns"] // 100_000 for rows in bins.values() for row in rows if row["wire_bytes"] >= least}
+    summed = 0
+    for ms, rows in senders.items():
+        for name in ("bytes", "packets"):
+            assert sum(row[name] for row in rows) == sum(row[name] for row in bins[ms])
+        near = any(at < (ms + 1 + reach) * 10 and at + 1 > (ms - reach) * 10 for at in busy)
+        members = sum(row["members"] for row in rows)
+        assert len(rows) == (members if near else 1)
+        assert (rows[-1]["source"] == "other") == (not near and members > 1)
+        summed += rows[-1]["source"] == "other"
+    assert len(busy) >= 3 and summed >= 3
 
 
 def test_where_senders_have_no_room_they_are_others(pair):

@@ -205,7 +205,7 @@ def test_the_same_bins_by_each_source_and_from_tcpdumps_file(lab, sender, store,
     assert dumper.stderr
     while "listening on" not in dumper.stderr.readline():
         assert dumper.poll() is None
-    arguments = [lab.b, "--direction", "in", "--bin", "100us"]
+    arguments = [lab.b, "--direction", "in", "--bin", "100us", "--sources", "all"]
     sources = {"afpacket": [], "threads": ["--threads", "2"], "libpcap": ["--backend", "libpcap"]}
     live = {
         name: Recording(lab, store / name, *arguments, *source).begun(lab, others)

@@ -113,7 +113,9 @@ def test_counts_beside_older_recordings_are_lower_bounds(older: StoreFolder, tmp
     write(older, "recordings", {**again, "start_ns": START_NS + 10**9, "end_ns": START_NS + 2 * 10**9, "packets": 1})
     write(older, "bins", {**again, "ts_ns": START_NS + 10**9, "wire_bytes": 100, **COUNTS})
     text, facts = reported(older.path, tmp_path / "r")
-    assert "2 pause frames" in text and "Not counted in 1 recording by an older mburst: these are lower bounds." in text
+    assert (
+        "2 pause frames" in text and "Not all counted in 1 recording (by an older mburst, or in the kernel): " in text
+    )
     assert facts["lanes"][0]["flow_control"]["uncounted"] == 1
 
 
@@ -123,6 +125,10 @@ def test_sums_of_recordings() -> None:
     assert both == FlowControl(1, 4, 0, 20, (0, 3), 1024, 1)
     assert summed([ROW, {**ROW, "asked_ns": None}]).asked_ns is None
     assert summed([{**ROW, "pause_quanta": 0, "asked_ns": None}]).asked_ns == 0
+    in_kernel = {**OLD, "cnp_packets": 5}
+    assert summed([in_kernel]) == FlowControl(cnp_packets=5, uncounted=1)
+    both = summed([ROW, in_kernel])
+    assert (both.cnp_packets, both.pause_frames, both.uncounted) == (ROW["cnp_packets"] + 5, ROW["pause_frames"], 1)
 
 
 def test_the_rack_names_the_same(tmp_path: Path) -> None:

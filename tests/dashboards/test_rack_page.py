@@ -13,6 +13,7 @@ import pytest
 from racklib import DAY, START, fill, report
 
 from mburst.dashboards.common import heatmap
+from mburst.dashboards.common.summaries import summaries
 from mburst.dashboards.rack import page
 from mburst.dashboards.rack import words as rack_words
 from mburst.sql import StoreFolder
@@ -112,13 +113,13 @@ def test_a_rack_without_data_says_so(store, tmp_path):
 def test_the_json_has_its_summary_in_the_first_line(full, tmp_path):
     _, path = page.write(report(full), tmp_path)
     payload = json.loads(path.read_text())
-    [(name, summary)] = page.summaries(tmp_path)
+    [(name, summary)] = summaries(tmp_path)
     assert summary == payload["summary"] and name == path.stem
     assert summary["bursts"] == 3 and summary["worst_host"] == "a" and summary["new"] == 3
     assert [lane["bursts"] for lane in payload["lanes"]] == [2, 1]
     (tmp_path / "rack-somebody.json").write_text("not ours")
-    assert len(page.summaries(tmp_path)) == 1
-    assert page.summaries(tmp_path, (START, START + DAY)) and not page.summaries(tmp_path, (START - DAY, START))
+    assert len(summaries(tmp_path)) == 1
+    assert summaries(tmp_path, (START, START + DAY)) and not summaries(tmp_path, (START - DAY, START))
 
 
 def test_the_index_has_every_report_newest_first(full, tmp_path):

@@ -52,6 +52,17 @@ def test_the_rows_are_of_the_days_asked_for(done, capfd):
     assert bursts == [{"n": "8"}], "what is compared with is there, too"
 
 
+@pytest.mark.parametrize("date", DATES)
+def test_no_share_is_above_1(done, capfd, date):
+    """Where a burst goes on over midnight, a day has the bytes and the time of its part."""
+    shares = []
+    for question in questions.names():
+        for row in ask(capfd, done, question, "--day", date)[0]:
+            shares += [(question, name, value) for name, value in row.items() if "share" in name and value]
+    assert {name for _, name, _ in shares} >= {"share_of_bytes", "burst_share", "recorded_share", "share_of_bins"}
+    assert [of for of in shares if not 0 <= float(of[2]) <= 1] == []
+
+
 def test_contention_of_a_rack_that_is_divided_by_host_is_that_of_the_rack(done, target, tmp_path, capfd):
     detected(target, tmp_path, *DATES, split="host")
     for question in ("contention", "hours_of_day"):

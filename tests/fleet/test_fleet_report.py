@@ -6,6 +6,7 @@ import html
 import json
 import re
 import time
+from types import SimpleNamespace
 from urllib.parse import unquote
 
 import pytest
@@ -18,7 +19,7 @@ from racklib import DAY, HOUR, fill
 from mburst.__main__ import main
 from mburst.analysis.bursts.find import BurstDefinition
 from mburst.analysis.fleet.report import FleetPeriod
-from mburst.dashboards.fleet import page, pictures, words
+from mburst.dashboards.fleet import losses, page, pictures, words
 from mburst.dashboards.fleet import tables as page_tables
 from mburst.fleet.asking import last_days
 from mburst.fleet.plan import read_inventory
@@ -110,6 +111,40 @@ def test_the_figures_of_the_fleet_are_the_answers(written, done, capfd):
     }
     senders = ask(capfd, done, "fan_in")
     assert [(row["least"], row["bursts"]) for row in answers["fan_ins"]] == [(2, sum(row["bursts"] for row in senders))]
+
+
+def test_where_losses_are_is_what_the_results_add_up_to(written, done, capfd):
+    fleet = facts(written / STEM)["answers"]
+    parts = {row["measure"]: [row["in_bursts"], row["after"], row["elsewhere"]] for row in fleet["losses"]}
+    queues = ask(capfd, done, "switch_drops")
+    assert fleet["switch_drops"] == {"rows": queues, "count": 2}
+    assert parts["drops"] == [sum(row["drops_in_bursts"] for row in queues), None, 42] == [14, None, 42]
+    query = "SELECT sum(burst_ns) AS n, sum(recorded_ns) AS recorded FROM hours WHERE direction <> 'out'"
+    [times] = ask(capfd, done, query)
+    assert parts["time"] == [times["n"], None, times["recorded"] - times["n"]]
+    query = "SELECT sum(retransmits) AS n, sum(retransmits_after) AS a, sum(ce_packets) AS c FROM bursts"
+    [lost] = ask(capfd, done, query)
+    assert parts["retransmits"][:2] == [lost["n"], lost["a"]] and parts["ce_packets"][0] == lost["c"]
+    text = (written / f"{STEM}.html").read_text("utf-8")
+    assert [(row[0], row[2], row[3], row[4]) for row in cells(text, "Drops of switch queues")] == [
+        (host, f"tor-1 {host} 0", "28", "25 %") for host in ("a", "b")
+    ]
+    assert losses.NOT_ASKED in html.unescape(text) and losses.NO_QUEUE not in html.unescape(text)
+    other = html.unescape((written / STEM / "r2.html").read_text("utf-8"))
+    assert losses.NO_QUEUE in other and losses.NOT_ASKED not in other, "no switch of that rack ships"
+
+
+@pytest.mark.parametrize("after", [None, 0, 5])
+def test_bars_are_divided_as_what_they_count(after):
+    row = {"measure": "retransmits", "in_bursts": 30, "after": after, "elsewhere": 65, "uncounted_ns": 0}
+    marks = {"measure": "ce_packets", "in_bursts": 0, "after": 0, "elsewhere": 0, "uncounted_ns": 0}
+    answers = SimpleNamespace(losses=[row, marks])
+    _, bars, *rest = losses.places(answers)
+    [bar] = bars.bars
+    assert sum(part.width for part in bar.parts) == pytest.approx(losses.WIDTH - losses.LEFT)
+    assert [part.kind for part in bar.parts] == [kind for kind in losses.PARTS if row[kind]]
+    assert bar.parts[0].width / bar.parts[-1].width == pytest.approx(30 / 65)
+    assert [part.text for part in rest] == ["None in this time: CE marks.", losses.NO_QUEUE]
 
 
 def test_the_racks_of_the_fleet_are_the_answers(written, done, capfd):

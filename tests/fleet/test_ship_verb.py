@@ -150,7 +150,7 @@ def test_what_fails_is_reported_and_tried_again(store, tmp_path, monkeypatch):
 
     monkeypatch.setattr(ship, "LEAST_WAIT_S", 0.01)
     monkeypatch.setattr(ship, "_name", lambda *troubles: report(*troubles) if troubles else None)
-    monkeypatch.setattr(ship, "_until_stopped", lambda work: work(stopped) or [])
+    monkeypatch.setattr(ship, "until_stopped", lambda work: work(stopped) or [])
     monkeypatch.setattr(ship, "print_lines", lambda *lines: stopped.set())
     given = ship.settings_of(parsed(str(store), str(archive), "--every", "1s"))
     assert ship.keep(StoreFolder.open(store), open_target(archive), given) == 0

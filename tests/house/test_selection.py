@@ -20,6 +20,7 @@ def test_measured(number):
     pytest.skip("{reason}a hypervisor took 50 %")
 """
 GIVEN = """
+import pytest
 from hypothesis import given, settings, strategies as st
 
 seen = []
@@ -31,6 +32,16 @@ def test_own(number):
 
 def test_how_many():
     print("examples:", len(seen))
+    seen.clear()
+
+@pytest.mark.costly
+@settings(max_examples=7, database=None)
+@given(st.integers())
+def test_costly(number):
+    seen.append(number)
+
+def test_how_many_of_the_costly():
+    print("costly:", len(seen))
 """
 
 
@@ -69,11 +80,11 @@ def test_other_skips_are_printed_and_fail_nothing(tmp_path: Path) -> None:
     assert "no room: a hypervisor took 50 %" in printed and "because of load" not in printed
 
 
-@pytest.mark.parametrize(("profile", "examples"), [("ci", 7), ("nightly", 70)])
-def test_a_profile_multiplies_the_examples(tmp_path: Path, profile: str, examples: int) -> None:
+@pytest.mark.parametrize(("profile", "examples", "costly"), [("ci", 7, 3), ("nightly", 70, 70)])
+def test_a_profile_multiplies_the_examples(tmp_path: Path, profile: str, examples: int, costly: int) -> None:
     returned, printed = run(tmp_path, GIVEN, "-s", HYPOTHESIS_PROFILE=profile)
     assert returned == 0, printed
-    assert f"examples: {examples}" in printed
+    assert f"examples: {examples}\n" in printed and f"costly: {costly}\n" in printed
 
 
 def test_an_unknown_profile_is_one_line(tmp_path: Path) -> None:

@@ -45,13 +45,14 @@ def record(
     lost: Callable[[int, int], bool] = lambda number, place: False,
     others: Sequence[dict[str, Any]] = (),
     epoch_of: Callable[[int], int] = lambda number: 0,
+    summed: Callable[[int], bool] = lambda at: False,
     until: int | None = None,
     bin_ns: int = 100 * US,
     name: str = "run-1",
     **run: Any,
 ) -> None:
     """A recording of SENT by the recorder's clock, less what was LOST (number of the burst and place of the packet),
-    and of OTHERS: dicts of at, bytes, source."""
+    and of OTHERS: dicts of at, bytes, source. Senders of the ms that are SUMMED have one row."""
     frames = [
         (arrival(one.start_ns + i * 12_304), FRAME, source, epoch_of(one.number))
         for one in sent
@@ -66,7 +67,8 @@ def record(
         one = bins.setdefault((epoch, at // bin_ns * bin_ns), [0, 0])
         one[0] += size
         one[1] += 1
-        row = rows.setdefault((epoch, at // MS * MS, who), [0, 0, at, at])
+        listed = "other" if summed(at // MS * MS) else who
+        row = rows.setdefault((epoch, at // MS * MS, listed), [0, 0, at, at])
         row[:] = row[0] + size, row[1] + 1, min(row[2], at), max(row[3], at)
     head = {"recording_id": name}
     write(

@@ -93,7 +93,7 @@ class Fleet:
             host: (
                 total(rows, "bursts") / (total(rows, "recorded_ns") / HOUR),
                 total(rows, "burst_ns") / total(rows, "recorded_ns"),
-                divided(total(rows, "retransmits") * 1e9, total(rows, "wire_bytes")),
+                _per_gb([row for row in rows if row["retransmits"] is not None]),
             )
             for host, rows in grouped(hours, lambda row: (row["rack"], row["host"]))
         }
@@ -199,7 +199,8 @@ class Fleet:
                 _class_of(len(hosts), (1, 2, 4, 8, 16)),
                 _class_of(burst["fan_in"], (0, 1, 2, 4, 8, 16, 32, 64)),
             )
-            counts[of].append(burst["retransmits"] + burst["retransmits_after"] > 0)
+            if burst["retransmits"] is not None:
+                counts[of].append(burst["retransmits"] + burst["retransmits_after"] > 0)
         return [
             (*of, len(lossy), sum(lossy), sum(lossy) / len(lossy), *wilson(sum(lossy), len(lossy)))
             for of, lossy in sorted(counts.items())
@@ -275,7 +276,7 @@ class Fleet:
             windows, lossy, drops, burst, lossy_burst, burst_drops = (total(kept, name) for name in names)
             in_bursts, elsewhere = divided(lossy_burst, burst), divided(lossy - lossy_burst, windows - burst)
             risk = None if in_bursts is None or not elsewhere else in_bursts / elsewhere
-            answer.append((*of, way, windows, drops, divided(burst_drops, drops), risk))
+            answer.append((*of, way, windows, drops, burst_drops, divided(burst_drops, drops), risk))
         return sorted(answer, key=lambda row: (-row[8], row[:6]))
 
 
@@ -294,6 +295,11 @@ def _p90(rows: list[Row]) -> Any:
         if 10 * sum(row["ns"] for row in rows if row["bursting"] <= bursting) >= 9 * total(rows, "ns"):
             return bursting
     raise AssertionError
+
+
+def _per_gb(rows: list[Row]) -> float | None:
+    """Retransmissions, of rows that counted them."""
+    return divided(total(rows, "retransmits") * 1e9, total(rows, "wire_bytes"))
 
 
 def _class_of(value: int, edges: Sequence[int]) -> int:

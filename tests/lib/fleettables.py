@@ -23,6 +23,7 @@ _LANE = {"host": _TEXT, "interface": _TEXT, "direction": _TEXT, "recording_id": 
 SUMS = (
     *("recorded_ns", "bins", "hot_bins", "pairs", "hot_hot", "cold_hot", "hot_cold", "bytes", "wire_bytes", "packets"),
     *("retransmits", "ce_packets", "losing_bins", "bursts", "burst_bytes", "burst_packets", "burst_ns"),
+    *("burst_retransmits", "burst_ce_packets", "retransmits_after", "ce_packets_after"),
 )
 SCHEMAS: Mapping[str, Mapping[str, pa.DataType]] = {
     "bursts": {
@@ -142,6 +143,12 @@ def _sums(random: Random) -> Row:
     row["burst_bytes"] = row["burst_packets"] * random.randint(60, 700)
     row["bursts"], row["retransmits"] = random.randint(0, 50), random.choice([0, random.randint(0, 99)])
     row["burst_ns"] = random.randint(0, row["recorded_ns"])
+    row["ce_packets"] = random.choice([0, random.randint(0, 99)])
+    for name in ("retransmits", "ce_packets"):
+        row[f"burst_{name}"] = random.randint(0, row[name])
+        row[f"{name}_after"] = random.randint(0, row[name] - row[f"burst_{name}"])
+    if row["packets"] % 5 == 4:  # not counted
+        row |= dict.fromkeys(("retransmits", "burst_retransmits", "retransmits_after"))
     return row
 
 
@@ -157,6 +164,8 @@ def _bursts(random: Random, lane: Row, speeds: Row, day_ns: int, n: int) -> list
         effective = random.choice([None, 1.0, 2.5, fan_in / 2])
         pattern = random.choice(["incast", "single-source", "unknown"])
         loss = {"retransmits": random.choice([0, 0, 3]), "retransmits_after": random.choice([0, 0, 1])}
+        if at // speeds["bin_ns"] % 5 == 4:
+            loss = dict.fromkeys(loss, None)  # not counted
         times = {"start_ns": at, "end_ns": at + duration, "duration_ns": duration}
         more = {"fan_in": fan_in, "effective_sources": effective, "pattern": pattern}
         found.append({**row, **lane, **speeds, **times, **more, **loss})

@@ -25,6 +25,7 @@ from mburst.analysis.fleet.report import (
 )
 from mburst.analysis.rack.period import Period
 from mburst.dashboards.common import page
+from mburst.dashboards.common.summaries import summaries
 from mburst.dashboards.fleet import page as fleet_page
 from mburst.dashboards.investigation.page import render as render_investigation
 from mburst.dashboards.rack import page as rack_page
@@ -118,11 +119,14 @@ def filled(folder: Path, name: str) -> StoreFolder:
     return store
 
 
+TEXTS = ("host", "source", "reason", "pattern", "device", "port", "queue")
+
+
 def named(found: Tables, name: str) -> Tables:
     """Results of a fleet with NAME in each string; the rack is NAME alone."""
     for rows in found.values():
         for row in rows:
-            texts = {key: f"{row[key]} {name}" for key in ("host", "source", "reason", "pattern") if row.get(key)}
+            texts = {key: f"{row[key]} {name}" for key in TEXTS if row.get(key)}
             row.update(texts, rack=name)
     return found
 
@@ -155,7 +159,7 @@ def pages(folder: Path, name: str) -> dict[str, str]:
     damaged = [DamagedFile(name, "bins", name, name, name, START, START + MS)]
     rack = racklib.gather(store, found[0].lane.rack, Period(START, START + racklib.HOUR), definition)
     _, facts = rack_page.write(rack, folder / "racks")
-    [(_, summary)] = rack_page.summaries(facts.parent)
+    [(_, summary)] = summaries(facts.parent)
     fleet, [fleet_rack] = fleet_figures(folder / "results", named(tables(7, racks=1, hosts=2, bursts=30), name), name)
     return {
         "fleet": fleet_page.render_fleet(fleet, [name]),

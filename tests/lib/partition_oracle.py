@@ -18,10 +18,10 @@ Amounts = dict[tuple[Any, ...], Counter[str]]
 class Hours:
     """Of a store: `amounts` as hours.sql has them, `sizes` as histograms.sql, over the spans between EDGES."""
 
-    def __init__(self, store: StoreFolder, definition: BurstDefinition, edges: list[int]) -> None:
+    def __init__(self, store: StoreFolder, definition: BurstDefinition, edges: list[int], after_ns: int) -> None:
         self.amounts: Amounts = defaultdict(Counter)
         self.sizes: Counter[Any] = Counter()
-        self._spans = list(pairwise(edges))
+        self._spans, self._after_ns = list(pairwise(edges)), after_ns
         with store.connect() as con:
             self.bursts = find_bursts(con, definition)
             columns = "recording_id, clock_epoch, rack, host, direction, start_ns, end_ns, bin_ns, link_bps"
@@ -31,7 +31,9 @@ class Hours:
             of = (recording["recording_id"], recording["clock_epoch"])
             rows = [row for row in bins if (row["recording_id"], row["clock_epoch"]) == of]
             self._count_bins(of, recording, definition, rows)
-            self._count_bursts(of, [b for b in self.bursts if (b["recording_id"], b["clock_epoch"]) == of])
+            bursts = [b for b in self.bursts if (b["recording_id"], b["clock_epoch"]) == of]
+            self._count_bursts(of, bursts)
+            self._count_within(of, recording, definition, rows, bursts)
 
     def _count_bins(self, of: Any, recording: Any, definition: BurstDefinition, rows: list[Any]) -> None:
         width, link_bps = definition.width_ns(recording["bin_ns"]), recording["link_bps"]
@@ -63,15 +65,33 @@ class Hours:
             last_ns = None
             for burst in (burst for burst in bursts if since <= burst["start_ns"] < until):
                 hour = burst["start_ns"] // HOUR * HOUR
-                self.amounts[(*of, hour)].update(
-                    bursts=1, burst_bytes=burst["bytes"], burst_packets=burst["packets"], burst_ns=burst["duration_ns"]
-                )
+                self.amounts[(*of, hour)]["bursts"] += 1
                 sizes = {"duration": burst["duration_ns"], "fan_in": burst["fan_in"]}
                 if last_ns is not None:
                     sizes["gap"] = burst["start_ns"] - last_ns
                 for measure, size in sizes.items():
                     self.sizes[(*of, hour, measure, 1 << size.bit_length() - 1 if size else 0)] += 1
                 last_ns = burst["end_ns"]
+
+    def _count_within(self, of: Any, recording: Any, definition: BurstDefinition, rows: Any, bursts: Any) -> None:
+        """The bins, the losses and the time of bursts, where they are."""
+        width = definition.width_ns(recording["bin_ns"])
+        for row in rows:
+            at = row["ts_ns"] // width * width
+            if any(burst["start_ns"] <= at < burst["end_ns"] for burst in bursts):
+                amounts = self.amounts[(*of, at // HOUR * HOUR)]
+                amounts.update(burst_bytes=row["bytes"], burst_packets=row["packets"])
+            before = [burst for burst in bursts if burst["start_ns"] <= row["ts_ns"]]
+            after = row["ts_ns"] - before[-1]["end_ns"] if before else self._after_ns
+            if after < self._after_ns:
+                names = "burst_{}" if after < 0 else "{}_after"
+                amounts = self.amounts[(*of, at // HOUR * HOUR)]
+                amounts.update({names.format(name): row[name] for name in ("retransmits", "ce_packets")})
+        for start, end in self._within([recording]):
+            for hour in range(start // HOUR * HOUR, end, HOUR):
+                for burst in bursts:
+                    ns = min(end, hour + HOUR, burst["end_ns"]) - max(start, hour, burst["start_ns"])
+                    self.amounts[(*of, hour)]["burst_ns"] += max(ns, 0)
 
     def _within(self, times: Iterable[Any]) -> list[tuple[int, int]]:
         """The parts of TIMES in each span."""

@@ -1,4 +1,5 @@
-"""How many examples hypothesis tries: HYPOTHESIS_PROFILE=nightly tries ten times as many of each test as CI does.
+"""How many examples hypothesis tries: as many as a test states, and a third of them in tests marked `costly`, whose
+examples each make databases. HYPOTHESIS_PROFILE=nightly tries ten times as many as each test states.
 
 No test fails because an example took long: that is the machine's load.
 """
@@ -14,22 +15,32 @@ settings.register_profile("untimed", settings.default, deadline=None)
 settings.load_profile("untimed")
 
 TIMES = {"ci": 1, "nightly": 10}
+COSTLY = {"ci": 3}  # of so many examples that a costly test states, one is tried
 _SETTINGS = "_hypothesis_internal_use_settings"  # where hypothesis's own plugin for pytest finds and changes them too
+
+
+def profile() -> str:
+    """The one that is asked for. Raises UsageError."""
+    name = os.environ.get("HYPOTHESIS_PROFILE", "ci")
+    if name not in TIMES:
+        raise pytest.UsageError(f"unknown HYPOTHESIS_PROFILE {name!r} (there are {', '.join(TIMES)})")
+    return name
 
 
 def times() -> int:
     """How often the number of examples that a test states is taken."""
-    name = os.environ.get("HYPOTHESIS_PROFILE", "ci")
-    if name not in TIMES:
-        raise pytest.UsageError(f"unknown HYPOTHESIS_PROFILE {name!r} (there are {', '.join(TIMES)})")
-    return TIMES[name]
+    return TIMES[profile()]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give each hypothesis test its number of examples."""
-    if (factor := times()) == 1:
-        return
-    tests = {test for item in items if is_hypothesis_test(test := getattr(item, "obj", None))}
-    for test in tests:
+    name = profile()
+    tests = {
+        test: item.get_closest_marker("costly") is not None
+        for item in items
+        if is_hypothesis_test(test := getattr(item, "obj", None))
+    }
+    for test, costly in tests.items():
         own = getattr(test, _SETTINGS, settings.default)
-        setattr(test, _SETTINGS, settings(own, max_examples=own.max_examples * factor))
+        examples = -(-own.max_examples * times() // (COSTLY.get(name, 1) if costly else 1))
+        setattr(test, _SETTINGS, settings(own, max_examples=examples))

@@ -59,6 +59,7 @@ def fill(
                     "wire_bytes": FULL if i in hot else 100,
                     "bytes": FULL - 24 if i in hot else 76,
                     "quality": 2,
+                    "retransmits": 0,
                 }
                 for i in bins
             ),

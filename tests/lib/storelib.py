@@ -70,19 +70,19 @@ DEFAULTS: dict[str, Any] = {
 def rows(table: str, *given: dict[str, Any]) -> pa.Table:
     """GIVEN as rows of TABLE, other columns by default (nullable ones NULL)."""
     schema = arrow_schema(table)
-    full = [
-        {field.name: None if field.nullable else DEFAULTS.get(field.name) for field in schema} | row for row in given
-    ]
+    usual = {field.name: None if field.nullable else DEFAULTS.get(field.name) for field in schema}
     if table == "recordings":
-        full = [
-            {
-                **row,
-                "link_bps": wanted.get("link_bps", DEFAULTS["link_bps"]),
-                "ended": wanted.get("ended", DEFAULTS["ended"] if row["complete"] else ""),
-            }
-            for row, wanted in zip(full, given, strict=True)
-        ]
-    return pa.Table.from_pylist(full, schema)
+        given = tuple({**_of_recording(row), **row} for row in given)
+    columns = [
+        pa.array([row.get(name, other) for row in given], schema.field(name).type) for name, other in usual.items()
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _of_recording(row: dict[str, Any]) -> dict[str, Any]:
+    """What a recording has where ROW does not say: its link's speed, and how it ended."""
+    ended = DEFAULTS["ended"] if row.get("complete", DEFAULTS["complete"]) else ""
+    return {"link_bps": DEFAULTS["link_bps"], "ended": ended}
 
 
 def write(store: StoreFolder, table: str, *given: dict[str, Any]) -> None:

@@ -14,6 +14,7 @@ from racklib import DAY, START, fill, report
 
 from mburst import files
 from mburst.agent.delivery import Delivery, DeliveryLedger, Digest
+from mburst.dashboards.common.summaries import summaries
 from mburst.dashboards.rack import page
 from mburst.errors import MburstError
 from mburst.sql import StoreFolder
@@ -172,7 +173,7 @@ def test_an_index_takes_no_harm_from_what_lies_about(reports, tmp_path, first):
     (out / "rack-planted-20261120T000000Z-20261121T000000Z.json").write_bytes(first)
     os.mkfifo(out / "rack-fifo-20261120T000000Z-20261121T000000Z.json")
     (out / "rack-loop.json").symlink_to(out / "rack-loop.json")
-    assert [summary["rack"] for _, summary in page.summaries(out)] == ["r1"]
+    assert [summary["rack"] for _, summary in summaries(out)] == ["r1"]
     assert "1 report" in page.write_index(out).read_text()
 
 
@@ -187,7 +188,7 @@ def test_a_summary_with_odd_numbers_is_not_a_report(reports, tmp_path):
         text = facts.read_bytes()
         assert was in text
         (tmp_path / facts.name).write_bytes(text.replace(was, becomes, 1))
-        assert page.summaries(tmp_path) == []
+        assert summaries(tmp_path) == []
 
 
 # --- locks ------------------------------------------------------------------------------------------------------------

@@ -222,7 +222,7 @@ def test_a_full_disk_while_recording(lab: Lab, sender: Path, tmp_path: Path) -> 
         pytest.skip(f"cannot mount a tmpfs: {mounted.stderr.decode().strip()}")
     try:
         before = counter(lab)
-        recorder = Recorder(lab, disk / "s").begun()
+        recorder = Recorder(lab, disk / "s", "--reserve", "1").begun()
         with sending(lab, sender):
             error = recorder.end(None)
             assert recorder.process.returncode == 1 and error.count("\n") == 1 and "No space left" in error

@@ -177,12 +177,13 @@ def test_the_disk(
     store = StoreFolder.create(tmp_path / "store")
     old, new = store.path / "mburst.json", store.path / "shipped"
     new.write_bytes(bytes(10**6 - (0 if age_days > 1 else old.stat().st_size)))
-    os.utime(old, ns=(NOW - int(age_days * DAY), NOW - int(age_days * DAY)))
+    for path in (old, store.path / "replaced" / "readers"):
+        os.utime(path, ns=(NOW - int(age_days * DAY), NOW - int(age_days * DAY)))
     os.utime(new, ns=(NOW, NOW))
     monkeypatch.setattr(status_of_store, "_file_system", lambda store: (int(free * 10**6), 10**8))
     _, facts, _ = ask(store.path)
     disk = facts["stores"][0]["disk"]
-    assert disk["day_bytes"] == 10**6 and disk["files"] == 2
+    assert disk["day_bytes"] == 10**6 and disk["files"] == 3
     assert disk["full_in_days"] == (full_in_days and pytest.approx(full_in_days))
     assert facts["unwell"] == ([expected] if expected else [])
 
@@ -216,7 +217,14 @@ METRICS = '[metrics]\nlisten = "127.0.0.1:0"'
 REPORT = '[[report]]\nname = "daily"\nracks = ["r1"]\noutput = "{}"'
 
 
-def test_the_parts_of_a_file(tmp_path: Path, ask: Asked) -> None:
+def unwell(path: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """Asked once: a part that is started again may run the second time."""
+    main(["status", "--json", str(path)])
+    found: list[str] = json.loads(capsys.readouterr().out)["unwell"]
+    return found
+
+
+def test_the_parts_of_a_file(tmp_path: Path, ask: Asked, capsys: pytest.CaptureFixture[str]) -> None:
     """Of the real processes; a file that is called the same elsewhere is another."""
     StoreFolder.create(tmp_path / "store")
     path = configuration(tmp_path, METRICS, '[reflect]\nlisten = "127.0.0.1:0"')
@@ -234,7 +242,7 @@ def test_the_parts_of_a_file(tmp_path: Path, ask: Asked) -> None:
         assert "metrics: runs for " in text
         os.kill(part["process"], signal.SIGSTOP)  # it is killed once it is not seen any more
         os.kill(part["process"], signal.SIGKILL)
-        wait_for(lambda: ask(path)[1]["unwell"] == ["metrics does not run"], "a part that does not run")
+        wait_for(lambda: unwell(path, capsys) == ["metrics does not run"], "a part that does not run")
         assert ask(other)[1]["unwell"] == [f"no process of `mburst run {other}` runs that user {os.geteuid()} can see"]
     finally:
         process.kill()
@@ -273,3 +281,13 @@ def test_deliveries_that_failed(tmp_path: Path, ask: Asked) -> None:
         _, facts, _ = ask(path)  # while somebody delivers
     [trouble] = [line for line in facts["unwell"] if "delivered" in line]
     assert "was not delivered to ops" in trouble and "no route to host" in trouble
+
+
+@pytest.mark.parametrize(("size", "is_over"), [("1k", True), ("1G", False)])
+def test_a_store_that_is_larger_than_it_may_be(tmp_path: Path, ask: Asked, size: str, is_over: bool) -> None:
+    store = store_of(tmp_path / "store", recording())
+    path = configuration(tmp_path, f'[keep]\nstore = "{store.path}"\nevery = "1h"\nsize = "{size}"')
+    _, facts, text = ask(path)
+    [found] = facts["stores"]
+    assert found["disk"]["size_limit"] == (1000 if is_over else 10**9) and "at most" in text
+    assert any("more than the 1 kB that [keep] gives it" in sentence for sentence in facts["unwell"]) == is_over

@@ -73,6 +73,14 @@ RING(others, struct mb_ebpf_slot); /* what found no entry, by bin of sources */
 RING(flows, struct mb_ebpf_flow);
 RING(places, struct mb_ebpf_index);
 
+/* A frame at either hook: what of it can be read, and what is not in it. */
+struct frame {
+	const __u8 *data, *end;
+	__u32 length;
+	__u32 tag;      /* bytes of a tag that was taken out */
+	__u32 gso_size; /* of a merged frame */
+};
+
 struct packet {
 	__u64 hi, lo, flow;
 	__u32 bytes, wire_bytes, ports, family;
@@ -330,17 +338,13 @@ inlined void divide(struct packet *packet, __u32 offset, __u32 size)
 }
 
 /* False for what is no frame of Ethernet. */
-inlined bool read_packet(struct __sk_buff *skb, struct packet *packet)
+inlined bool read_packet(const struct frame *frame, struct packet *packet)
 {
-	const __u32 tag = skb->vlan_present ? 4 : 0; /* taken out of the frame */
-	struct walk walk = { 0 };
+	struct walk walk = { .data = frame->data, .end = frame->end };
 	const __u8 *header;
 	__u32 type, payload = 0;
 
-	reach_headers(skb);
-	walk.data = (const __u8 *)(long)skb->data;
-	walk.end = (const __u8 *)(long)skb->data_end;
-	packet->bytes = skb->len + tag;
+	packet->bytes = frame->length + frame->tag;
 	packet->wire_bytes = wire_bytes(packet->bytes);
 	header = peek(&walk, ETHERNET);
 	if (!header)
@@ -356,8 +360,8 @@ inlined bool read_packet(struct __sk_buff *skb, struct packet *packet)
 	if (!packet->flow)
 		packet->flow = mix(mix(constants.seed, packet->lo), FAMILY_MAC);
 	packet->flow += !packet->flow;
-	if (unlikely(skb->gso_size))
-		divide(packet, payload ? payload + tag : 0, skb->gso_size);
+	if (unlikely(frame->gso_size))
+		divide(packet, payload ? payload + frame->tag : 0, frame->gso_size);
 	return true;
 }
 
@@ -502,34 +506,68 @@ inlined void add_to_sources(struct mb_ebpf_cursor *cursor, __u32 at, const struc
 		add_to_slot(other, packet, offset);
 }
 
-inlined int count(struct __sk_buff *skb, __u32 side)
+inlined __u64 now(void)
+{
+	return bpf_ktime_get_ns() + variables.phase;
+}
+
+inlined void count(const struct frame *frame, __u32 side, __u64 stamp)
 {
 	const __u32 at = bpf_get_smp_processor_id() * MB_EBPF_SIDES + side;
 	struct mb_ebpf_cursor *cursor = bpf_map_lookup_elem(&cursors, &at);
 	struct packet packet = { 0 };
 	struct mb_ebpf_slot *slot;
-	__u64 stamp = bpf_ktime_get_ns() + variables.phase;
 	__u32 offset;
 
-	if (!cursor || !read_packet(skb, &packet))
-		return NEXT_PROGRAM;
+	if (!cursor || !read_packet(frame, &packet))
+		return;
 	slot = reach(&slots, at, constants.slots_mask, &cursor->bin, &cursor->before, stamp, constants.bin_ns, &offset);
 	if (slot)
 		add_to_slot(slot, &packet, offset);
 	add_to_sources(cursor, at, &packet, stamp);
+}
+
+inlined int count_buffer(struct __sk_buff *skb, __u32 side)
+{
+	const __u64 stamp = now();
+	struct frame frame;
+
+	reach_headers(skb);
+	frame = (struct frame){
+		.data = (const __u8 *)(long)skb->data,
+		.end = (const __u8 *)(long)skb->data_end,
+		.length = skb->len,
+		.tag = skb->vlan_present ? 4 : 0,
+		.gso_size = skb->gso_size,
+	};
+	count(&frame, side, stamp);
 	return NEXT_PROGRAM;
 }
 
 SEC("tc")
 int count_arriving(struct __sk_buff *skb)
 {
-	return count(skb, 0);
+	return count_buffer(skb, 0);
 }
 
 SEC("tc")
 int count_leaving(struct __sk_buff *skb)
 {
-	return count(skb, 1);
+	return count_buffer(skb, 1);
+}
+
+/* Before there is a buffer: as the frame came, not merged. */
+SEC("xdp.frags")
+int count_received(struct xdp_md *context)
+{
+	const struct frame frame = {
+		.data = (const __u8 *)(long)context->data,
+		.end = (const __u8 *)(long)context->data_end,
+		.length = (__u32)bpf_xdp_get_buff_len(context),
+	};
+
+	count(&frame, 0, now());
+	return XDP_PASS;
 }
 
 char _license[] SEC("license") = "GPL";

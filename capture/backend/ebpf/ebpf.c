@@ -168,7 +168,7 @@ static void begin_clock(struct ebpf *state)
 
 static int count_from_here(struct ebpf *state, const struct mb_backend_options *options, struct mb_error *error)
 {
-	int status = mb_ebpf_load(&state->kernel, options->bin_ns, options->source_bin_ns, options->target, error);
+	int status = mb_ebpf_load(&state->kernel, options, options->target, error);
 
 	if (status)
 		return status;

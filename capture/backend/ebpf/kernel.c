@@ -9,6 +9,8 @@
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include <linux/if_link.h>
+#include <net/if.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -214,7 +216,28 @@ static int refuse_host(const char *name, struct mb_error *error)
 	return 0;
 }
 
-int mb_ebpf_load(struct mb_ebpf_kernel *kernel, int64_t bin_ns, int64_t source_bin_ns, const char *name,
+/* The program of SIDE, and what the kernel calls its hook. */
+static struct bpf_program *program_of(const struct mb_ebpf_kernel *kernel, int side, int *place)
+{
+	const bool at_driver = !side && kernel->hook != MB_HOOK_TC;
+
+	*place = at_driver ? BPF_XDP : side ? TCX_EGRESS : TCX_INGRESS;
+	return bpf_object__find_program_by_name(kernel->object, at_driver ? "count_received" :
+								side      ? "count_leaving" :
+									    "count_arriving");
+}
+
+static void choose_programs(const struct mb_ebpf_kernel *kernel)
+{
+	struct bpf_program *program;
+	int place;
+
+	bpf_object__for_each_program(program, kernel->object) bpf_program__set_autoload(program, false);
+	for (int side = 0; side < MB_EBPF_SIDES; side++)
+		bpf_program__set_autoload(program_of(kernel, side, &place), true);
+}
+
+int mb_ebpf_load(struct mb_ebpf_kernel *kernel, const struct mb_backend_options *options, const char *name,
 		 struct mb_error *error)
 {
 	int status = refuse_host(name, error);
@@ -222,12 +245,14 @@ int mb_ebpf_load(struct mb_ebpf_kernel *kernel, int64_t bin_ns, int64_t source_b
 	*kernel = MB_EBPF_KERNEL_NONE;
 	if (status)
 		return status;
-	kernel->bin_ns = bin_ns;
-	kernel->source_bin_ns = source_bin_ns;
+	kernel->bin_ns = options->bin_ns;
+	kernel->source_bin_ns = options->source_bin_ns;
+	kernel->hook = options->hook;
 	libbpf_set_print(say_nothing);
 	kernel->object = bpf_object__open_mem(mb_ebpf_object, (size_t)(mb_ebpf_object_end - mb_ebpf_object), NULL);
 	if (!kernel->object)
 		return mb_fail_errno(error, errno, "%s: the program that counts", name);
+	choose_programs(kernel);
 	status = set_sizes(kernel);
 	if (!status)
 		status = set_constants(kernel);
@@ -238,15 +263,42 @@ int mb_ebpf_load(struct mb_ebpf_kernel *kernel, int64_t bin_ns, int64_t source_b
 	return status ? refused(name, status, error) : 0;
 }
 
+/* A link of XDP: in the driver, or behind it where that is asked for and the driver has none. */
+static int link_at_driver(const struct mb_ebpf_kernel *kernel, int program, int index)
+{
+	LIBBPF_OPTS(bpf_link_create_opts, native, .flags = XDP_FLAGS_DRV_MODE);
+	LIBBPF_OPTS(bpf_link_create_opts, generic, .flags = XDP_FLAGS_SKB_MODE);
+	int link = bpf_link_create(program, index, BPF_XDP, &native);
+
+	return link == -EOPNOTSUPP && kernel->hook == MB_HOOK_XDP_GENERIC ?
+		       bpf_link_create(program, index, BPF_XDP, &generic) :
+		       link;
+}
+
+static int refuse_driver(int status, const char *name, struct mb_error *error)
+{
+	if (status == -EOPNOTSUPP)
+		return mb_fail(
+			error, EOPNOTSUPP,
+			"%s: its driver has no XDP: use --hook tc, or --force to count behind the driver (generic "
+			"XDP), which costs more than tc",
+			name);
+	if (status == -EBUSY)
+		return mb_fail(error, EBUSY, "%s: another program is at XDP, which takes one: use --hook tc", name);
+	return mb_fail_errno(error, -status, "%s: attaching the program that counts to XDP (try --hook tc)", name);
+}
+
 int mb_ebpf_attach(struct mb_ebpf_kernel *kernel, int side, uint32_t index, const char *name, struct mb_error *error)
 {
-	static const char *const programs[] = { "count_arriving", "count_leaving" };
-	static const int places[] = { TCX_INGRESS, TCX_EGRESS };
-	struct bpf_program *program = bpf_object__find_program_by_name(kernel->object, programs[side]);
-	int link = bpf_link_create(bpf_program__fd(program), (int)index, (enum bpf_attach_type)places[side], NULL);
+	int place;
+	const int program = bpf_program__fd(program_of(kernel, side, &place));
+	const int link = place == BPF_XDP ? link_at_driver(kernel, program, (int)index) :
+					    bpf_link_create(program, (int)index, (enum bpf_attach_type)place, NULL);
 
 	if (link == -EPERM || link == -EACCES)
 		return forbidden(name, error);
+	if (link < 0 && place == BPF_XDP)
+		return refuse_driver(link, name, error);
 	if (link == -EINVAL)
 		return mb_fail(error, EOPNOTSUPP,
 			       "%s: this kernel cannot count at interfaces: it needs Linux 6.6 or newer, built with "
@@ -279,11 +331,18 @@ void mb_ebpf_unload(struct mb_ebpf_kernel *kernel)
 	*kernel = MB_EBPF_KERNEL_NONE;
 }
 
+/* Whether the kernel has the hook is seen at the loopback, which every namespace has. */
 int mb_ebpf_check(const char *name, struct mb_error *error)
 {
+	const struct mb_backend_options options = { .bin_ns = 1000000000, .source_bin_ns = 1000000000 };
 	struct mb_ebpf_kernel kernel;
-	int status = mb_ebpf_load(&kernel, 1000000000, 1000000000, name ? name : "ebpf", error);
+	const unsigned int loopback = if_nametoindex("lo");
+	int status;
 
+	name = name ? name : "ebpf";
+	status = mb_ebpf_load(&kernel, &options, name, error);
+	if (!status && loopback)
+		status = mb_ebpf_attach(&kernel, 0, loopback, name, error);
 	mb_ebpf_unload(&kernel);
 	return status;
 }
@@ -299,10 +358,10 @@ static int missing(const char *name, struct mb_error *error)
 		name ? name : "ebpf");
 }
 
-int mb_ebpf_load(struct mb_ebpf_kernel *kernel, int64_t bin_ns, int64_t source_bin_ns, const char *name,
+int mb_ebpf_load(struct mb_ebpf_kernel *kernel, const struct mb_backend_options *options, const char *name,
 		 struct mb_error *error)
 {
-	(void)kernel, (void)bin_ns, (void)source_bin_ns;
+	(void)kernel, (void)options;
 	return missing(name, error);
 }
 

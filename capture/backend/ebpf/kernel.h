@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "backend/backend.h"
 #include "backend/ebpf/layout.h"
 #include "error.h"
 
@@ -32,14 +33,15 @@ struct mb_ebpf_kernel {
 	volatile struct mb_ebpf_variables *variables;
 	struct bpf_object *object;
 	int links[MB_EBPF_SIDES];            /* descriptors, or -1 */
+	enum mb_hook hook;                   /* of what arrives */
 };
 
 /* What deinit() finds nothing to do on. */
 #define MB_EBPF_KERNEL_NONE ((struct mb_ebpf_kernel){ .links = { -1, -1 } })
 
-/* Load the program for bins of these widths: at least 1 us wide, less than 4 s. NAME is that of the interface, for
- * errors. */
-int mb_ebpf_load(struct mb_ebpf_kernel *kernel, int64_t bin_ns, int64_t source_bin_ns, const char *name,
+/* Load the program for the bins and the hook of OPTIONS: bins are at least 1 us wide, less than 4 s. NAME is that of the
+ * interface, for errors. */
+int mb_ebpf_load(struct mb_ebpf_kernel *kernel, const struct mb_backend_options *options, const char *name,
 		 struct mb_error *error);
 /* Let it count the frames of interface INDEX that arrive (side 0) or leave (side 1). */
 int mb_ebpf_attach(struct mb_ebpf_kernel *kernel, int side, uint32_t index, const char *name, struct mb_error *error);

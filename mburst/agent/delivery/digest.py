@@ -11,8 +11,8 @@ from urllib.parse import quote
 
 from ... import files
 from ...dashboards.common.page import render
+from ...dashboards.common.summaries import is_fleet, summaries
 from ...dashboards.common.words import count, moment
-from ...dashboards.rack import page
 from ...dashboards.rack import words as rack_words
 from ...names import short, shown
 from ...units import format_duration, format_share
@@ -26,11 +26,21 @@ HEADS = ("Hosts in bursts", "Bursts", "Of the time", "Longest", "Dropped by the 
 
 @dataclass(frozen=True)
 class DigestEntry:
-    """A rack's report: its files and its summary."""
+    """A report of a rack, or of a fleet: its files and its summary."""
 
     page: Path
     facts: Path
     summary: dict[str, Any]
+
+    @property
+    def is_fleet(self) -> bool:
+        """Whether it is the report of a fleet, and of no rack."""
+        return is_fleet(self.page.name)
+
+    @property
+    def more(self) -> list[Path]:
+        """The pages and facts of the racks of a fleet."""
+        return sorted(self.page.with_suffix("").glob("*")) if self.is_fleet else []
 
 
 @dataclass(frozen=True)
@@ -48,10 +58,10 @@ class Digest:
     def read(cls, report: str, folder: Path, since_ns: int, until_ns: int, troubles: Sequence[str]) -> Digest:
         """The digest of this user's own reports in a folder, those with most of the time in bursts first. A file that
         somebody else put there is a trouble."""
-        own = page.summaries(folder, (since_ns, until_ns), own=True)
+        own = summaries(folder, (since_ns, until_ns), own=True)
         found = [DigestEntry(folder / f"{name}.html", folder / f"{name}.json", summary) for name, summary in own]
         found.sort(key=lambda entry: (-entry.summary["share"], entry.summary["rack"]))
-        foreign = {name for name, _ in page.summaries(folder, (since_ns, until_ns))} - {name for name, _ in own}
+        foreign = {name for name, _ in summaries(folder, (since_ns, until_ns))} - {name for name, _ in own}
         left_out = [
             f"{short(name, MOST_NAME)} is left out: not a regular file of this user"
             for name in sorted(foreign)[:MOST_LEFT_OUT]
@@ -74,7 +84,8 @@ class Digest:
         """The subject of a message."""
         if len(self.entries) == 1:
             [entry] = self.entries
-            head = f"rack {_rack(entry)}: {count(entry.summary['bursts'], 'burst')}"
+            kind = "" if entry.is_fleet else "rack "
+            head = f"{kind}{_rack(entry)}: {count(entry.summary['bursts'], 'burst')}"
         else:
             bursts = sum(entry.summary["bursts"] for entry in self.entries)
             head = f"{count(bursts, 'burst')} in {len(self.bursting)} of {count(len(self.entries), 'rack')}"
@@ -115,6 +126,9 @@ class Digest:
         labels: list[str] = []
         for entry in self.entries[:MOST_RACKS]:
             facts = json.loads(files.read_own(entry.facts))
+            if entry.is_fleet:
+                labels, rows = _of_fleet(facts)
+                break
             inbound = [
                 (lane, cells)
                 for lane, cells in zip(facts["lanes"], facts["cells"], strict=True)
@@ -132,6 +146,24 @@ class Digest:
             else:
                 rows.append((shown(facts["rack"]), [_share([cells[i] for _, cells in inbound]) for i in slots]))
         return [name for name, _ in rows], [shares for _, shares in rows], labels
+
+
+def _of_fleet(facts: dict[str, Any]) -> tuple[list[str], list[tuple[str, list[float | None]]]]:
+    """Labels of slots, and of each rack that a fleet's page has over time, its shares of time in bursts."""
+    period, lines = facts["period"], [line for line in facts["lines"] if line["name"]]
+    since_ns, slot_ns = period["since_ns"], facts["slot_ns"]
+    labels = [moment(since_ns + i * slot_ns)[5:] for i in range(len(lines[0]["bursts"]) if lines else 0)]
+    rows: list[tuple[str, list[float | None]]] = [
+        (
+            shown(line["name"]),
+            [
+                of / recorded if recorded else None
+                for of, recorded in zip(line["burst_ns"], line["recorded_ns"], strict=True)
+            ],
+        )
+        for line in lines[:MOST_RACKS]
+    ]
+    return labels, rows
 
 
 def _rack(entry: DigestEntry) -> str:
@@ -155,7 +187,7 @@ def _cells(entry: DigestEntry) -> list[str]:
         f"{summary['bursts']:,}",
         format_share(summary["share"]),
         format_duration(summary["longest_ns"]) if summary["longest_ns"] else "–",
-        f"{summary['queue_drops']:,}",
+        "–" if summary["queue_drops"] is None else f"{summary['queue_drops']:,}",
         _words(" ".join([summary["verdict"], *(f"({warning}.)" for warning in summary["warnings"])])),
     ]
 

@@ -163,6 +163,19 @@ WHERE ended = '' OR end_ns >= $since ORDER BY recording_id
 """
 
 
+def _whole_since(store: StoreFolder, since_ns: int) -> int:
+    """SINCE_NS, or, where the store has less than every bin from then on, a later time. Raises MburstError."""
+    from ...analysis.model.whole import whole_from
+    from ...sql.limits import midnight, note
+
+    with store.connect(None, since_ns) as con:
+        whole_ns = whole_from(con, since_ns)
+    if whole_ns is None:
+        return since_ns
+    note(f"metrics leave out the time before {midnight(whole_ns)}: the store was compacted")
+    return whole_ns
+
+
 class Meter:
     """Counts what comes into a store from SINCE_NS on (Unix ns; None: from now on). One thread at a time. Raises
     MburstError where the store cannot be read; a file that cannot be followed is known to sql.damage.FOUND."""
@@ -172,7 +185,7 @@ class Meter:
         from ...sql.follow import TableFollower
 
         self.store = store
-        self.since_ns = time.time_ns() if since_ns is None else since_ns
+        self.since_ns = time.time_ns() if since_ns is None else _whole_since(store, since_ns)
         self.lanes: dict[LaneName, LaneCounts] = defaultdict(LaneCounts)
         self.lost: dict[LaneName, tuple[int, int]] = {}  # packets dropped unseen, and too late for a bin
         self.paths: dict[tuple[str, str, str], PathCounts] = {}

@@ -27,17 +27,38 @@ def due_period(report: ScheduledReport, now_ns: int) -> Period:
 
 def make(report: ScheduledReport, period: Period, show: Callable[[str], None]) -> bool:
     """Write what is missing of a report's pages for a period; whether there was anything to write."""
-    from ...dashboards.rack import page
+    from ...dashboards.common.summaries import FLEET, summaries
     from ...sql import StoreFolder
 
-    store = StoreFolder.open(report.store)
-    racks = known_racks(store) if report.racks is None else report.racks
-    found = page.summaries(report.output, (period.since_ns, period.until_ns), own=True)
+    found = summaries(report.output, (period.since_ns, period.until_ns), own=True)
     have = {summary["rack"] for _, summary in found}
+    if report.source.store is None:
+        if FLEET not in have:
+            _make_fleet(report, period, show)
+        return FLEET not in have
+    store = StoreFolder.open(report.source.store)
+    racks = known_racks(store) if report.racks is None else report.racks
     missing = [rack for rack in racks if rack not in have]
     for written in write_racks(store, missing, period, report.definition, report.output):
         show(f"report: {written.page}")
     return bool(missing)
+
+
+def _make_fleet(report: ScheduledReport, period: Period, show: Callable[[str], None]) -> None:
+    """Write the pages of a fleet and of its racks. Raises MburstError, as where nothing of the period is detected."""
+    from ...fleet.asking import AskedDays, opened
+    from ...fleet.plan import read_inventory
+    from ...fleet.reporting import write_report
+    from ...fleet.target import open_target
+
+    days, results = AskedDays(period.since_ns, period.until_ns), open_target(report.source.results)
+    inventory = read_inventory(report.source.inventory) if report.source.inventory else set()
+    report.output.mkdir(mode=0o750, parents=True, exist_ok=True)
+    with opened(results, days, inventory, str(report.output)) as found:
+        written = write_report(results, days, found, report.output, lambda done, total: None)
+        for line in [*map(str, found.damaged), *written.lacks]:
+            say(line)
+    show(f"report: {written.page}")
 
 
 def carry_out(config: RunConfig, report: ScheduledReport, now_ns: int, show: Callable[[str], None]) -> int:

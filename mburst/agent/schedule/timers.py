@@ -99,8 +99,8 @@ def units(config: RunConfig, system: bool) -> dict[str, str]:
 def _confined(config: RunConfig, report: ScheduledReport) -> str:
     """Who the service is, and what it may do: the owner of the store, who writes reports and into folders of deliveries
     and nowhere else."""
-    paths = dict.fromkeys([report.store.resolve(), *folders(config, report)])
-    return f"User={owner_of(report.store)}\n" + _CONFINED.format(
+    paths = dict.fromkeys([report.place.resolve(), *folders(config, report)])
+    return f"User={owner_of(report.place)}\n" + _CONFINED.format(
         paths=" ".join("-" + _escaped(_path(path)) for path in paths)
     )
 
@@ -117,7 +117,7 @@ def missing(config: RunConfig) -> dict[Path, str]:
     """Those of the folders that there are not, with who writes into them: a service of the system may write into a
     folder, and cannot make it."""
     return {
-        folder: owner_of(report.store)
+        folder: owner_of(report.place)
         for report in config.reports
         for folder in folders(config, report)
         if not folder.exists()
@@ -127,7 +127,7 @@ def missing(config: RunConfig) -> dict[Path, str]:
 def make_folders(config: RunConfig) -> dict[Path, str]:
     """Make them, as who writes into them; those that he could not make."""
     for report in config.reports:
-        owner = privileges.owner_of(report.store)
+        owner = privileges.owner_of(report.place)
         who = {"user": owner.uid, "group": owner.gid, "extra_groups": []} if os.geteuid() == 0 else {}
         for folder in folders(config, report):
             call = ["mkdir", "--parents", "--mode=0750", "--", str(folder)]
@@ -182,7 +182,7 @@ def _one_line(text: str) -> str:
 def cron(config: RunConfig) -> str:
     """Lines for a crontab: every hour, since cron goes by the machine's zone and reports by UTC; what is not due is not
     done."""
-    owners = ", ".join(sorted({owner_of(report.store) for report in config.reports}))
+    owners = ", ".join(sorted({owner_of(report.place) for report in config.reports}))
     lines = [
         "# Reports of mburst. Called every hour: what is not due yet, or done, costs a moment.",
         f"# For the crontab of who owns the store: crontab -u {owners} -e",

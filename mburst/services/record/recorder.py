@@ -25,6 +25,7 @@ from .recording import (
     merged_beyond,
     own_addresses,
 )
+from .reserve import DiskReserve
 from .rows import Attempt, RecordState, describe, silent_lanes
 from .tally import BinTally
 from .watch import InterfaceMonitor
@@ -136,6 +137,7 @@ class _Recorder:
         self.runs = store.writer("recordings", *names)
         self.bins = store.writer("bins", *names)
         self.sources = store.writer("sources", *names)
+        self.reserve = DiskReserve(store.path, recording.live.reserve_bytes, self.trouble)
         with privileges.raised():
             self.repeatable, live = is_repeatable(recording), is_live(recording)
         before = interface_counters.read(recording.targets[0]) if live else interface_counters.InterfaceCounters()
@@ -239,7 +241,7 @@ class _Recorder:
         if named is not None:
             self._append_bins(named)
         if len(sources):
-            self.sources.append(self._name_lanes(sources))
+            self.sources.append(self.reserve.within(self._name_lanes(sources)))
         if time.monotonic() > self.row_due and self._has_news():
             self._append_rows()
         return named
@@ -354,7 +356,7 @@ class _Recorder:
                 )
 
     def _notes(self, failure: MburstError | None) -> list[str]:
-        notes = describe(self.capture, self.lanes)
+        notes = [*describe(self.recording, self.capture, self.lanes), *self.reserve.notes()]
         if failure:
             notes.append(f"the input ended early: {failure}")
             if self._packets() and not failure.hint:
@@ -398,6 +400,8 @@ def _open(recording: RecordSettings) -> Capture:
             directions=recording.direction,
             local=own_addresses(recording),
             max_sources=recording.max_sources,
+            sources_above_ppb=recording.sources_above_ppb or 0,
+            link_bps=recording.link_bps or 0,
             inner=recording.inner,
             mtu=merged_beyond(recording),
             spread_bps=(recording.link_bps or 0) if recording.spread else 0,
@@ -407,6 +411,7 @@ def _open(recording: RecordSettings) -> Capture:
             threads=live.threads,
             ring_bytes=live.ring_bytes,
             stamps=live.stamps,
+            hook="xdp-generic" if live.hook == "xdp" and live.force else live.hook,
             promiscuous=live.promiscuous,
             cluster=live.cluster,
         )

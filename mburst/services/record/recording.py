@@ -17,14 +17,19 @@ if TYPE_CHECKING:
 
 Direction = Literal["in", "out", "both"]
 Stamps = Literal["auto", "hw", "sw"]
+Hook = Literal["tc", "xdp"]
 Row = dict[str, Any]
+
+
+NEWER = ("sources_above_ppb",)  # settings that stores of before know nothing of
 
 
 @dataclass(frozen=True)
 class RecordSettings:
     """What to record, and how. Times in nanoseconds, rates in bits a second.
 
-    The names of the fields are part of the fingerprint: another name records every file of an existing store again."""
+    The names of the fields are part of the fingerprint: another name records every file of an existing store again.
+    Those of NEWER are part of it where they are given."""
 
     targets: list[str]
     link_bps: int | None = None
@@ -37,6 +42,7 @@ class RecordSettings:
     direction: Direction = "both"
     local: list[str] = field(default_factory=list)
     max_sources: int = 4096
+    sources_above_ppb: int | None = None  # --sources-above; None: --sources all
     inner: bool = False  # --inner-ip
     mtu: int = -1
     spread: bool = False  # --split-merged
@@ -54,9 +60,11 @@ class InterfaceSettings:
     threads: int = 0
     ring_bytes: int = 0
     stamps: Stamps = "auto"
+    hook: Hook = "tc"
     promiscuous: bool = True
     cluster: int = 0
     force: bool = False  # record bins that the stamps are too coarse for
+    reserve_bytes: int | None = 0  # free bytes below which senders are summed up; None: by the size of the disk
 
 
 @dataclass
@@ -88,7 +96,11 @@ def fingerprint(recording: RecordSettings) -> str:
             digest.update(verified.digest(path.resolve()).encode())
         except OSError as error:
             raise MburstError(f"{path}: cannot read: {error.strerror}") from error
-    settings = {name: value for name, value in vars(recording).items() if name not in ("targets", "live")}
+    settings = {
+        name: value
+        for name, value in vars(recording).items()
+        if name not in ("targets", "live") and (name not in NEWER or value is not None)
+    }
     digest.update(repr(sorted(settings.items())).encode())
     return digest.hexdigest()
 

@@ -90,6 +90,7 @@ class Attempt:
             "begun_bytes": begun_bytes,
             "counter_packets": counter_packets,
             "counter_bytes": counter_bytes,
+            "sources_above_ppb": recording.sources_above_ppb if lane["busy"] else None,
         }
 
 
@@ -125,6 +126,7 @@ def silent_lanes(recording: RecordSettings) -> list[Lane]:
             "linktype": 1,
             "snaplen": recording.live.snaplen,
             "link_bps": found["link_bps"] if found else 0,
+            "busy": bool(recording.sources_above_ppb and (recording.link_bps or (found and found["link_bps"]))),
             "direction": side,
             "start_ns": 0,
             "end_ns": 0,
@@ -167,7 +169,7 @@ def _merged(count: int, mtu: int) -> str:
     )
 
 
-def describe(capture: Capture, lanes: list[Lane]) -> list[str]:
+def describe(recording: RecordSettings, capture: Capture, lanes: list[Lane]) -> list[str]:
     """What was inferred, and what a reader of the figures should know: one sentence each."""
     facts = capture.facts
     notes = [facts["inferred"]] if facts["inferred"] else []
@@ -184,6 +186,8 @@ def describe(capture: Capture, lanes: list[Lane]) -> list[str]:
         notes.append(
             f"{facts['dropped']:,} packets were dropped before the capture was written: all counts are lower bounds"
         )
+    if recording.sources_above_ppb and not all(lane["busy"] for lane in lanes):
+        notes.append("all senders are kept, as the speed of the link is not known (--sources busy needs it: --link)")
     late = sum(lane["late"] for lane in lanes) - facts["misdated"]
     if late:
         notes.append(f"{late:,} packets arrived outside the reorder window and are in no bin; raise --reorder-window")

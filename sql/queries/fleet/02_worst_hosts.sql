@@ -3,7 +3,7 @@
 --   bursts_per_h        bursts for each hour that an interface was recorded
 --   burst_share         of the recorded time of the interfaces
 --   p99_ns, max_fan_in  of the durations (nearest rank) and fan-ins of its bursts
---   retransmits_per_gb  for each 10^9 bytes on the wire, in bursts or not
+--   retransmits_per_gb  for each 10^9 bytes on the wire, in bursts or not, where they were counted
 --   rank                by burst_share, then by bursts_per_h; rank_last_week is of the same time seven days before
 WITH weeks AS (
     SELECT 0 AS week, since_ns, until_ns FROM asked
@@ -11,7 +11,8 @@ WITH weeks AS (
 ), sums AS (
     SELECT week, rack, host, CAST(SUM(bursts) AS DOUBLE) / (CAST(SUM(recorded_ns) AS DOUBLE) / 3600e9) AS bursts_per_h,
            CAST(SUM(burst_ns) AS DOUBLE) / CAST(SUM(recorded_ns) AS DOUBLE) AS burst_share,
-           CAST(SUM(retransmits) AS DOUBLE) * 1e9 / CAST(NULLIF(SUM(wire_bytes), 0) AS DOUBLE) AS retransmits_per_gb
+           CAST(SUM(retransmits) AS DOUBLE) * 1e9
+               / CAST(NULLIF(SUM(CASE WHEN retransmits IS NOT NULL THEN wire_bytes END), 0) AS DOUBLE) AS retransmits_per_gb
     FROM hours JOIN weeks ON hour_ns >= since_ns AND hour_ns < until_ns
     WHERE direction <> 'out' GROUP BY week, rack, host HAVING SUM(recorded_ns) > 0
 ), ranked AS (

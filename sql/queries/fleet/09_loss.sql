@@ -3,7 +3,8 @@
 --   length_class      the shortest burst of the class, ns: 0, 100 µs, 1 ms, 10 ms, 100 ms
 --   contention_class  the fewest hosts of the rack in a burst when it begins, itself included: 1, 2, 4, 8, 16
 --   fan_in_class      the fewest senders: 0 (not known), 1, 2, 4, 8, 16, 32, 64
---   lossy             bursts with retransmissions in their bins, or after their end (retransmits_after)
+--   bursts            whose retransmissions were counted
+--   lossy             those with some in their bins, or after their end (retransmits_after)
 --   low, high         of lossy_share: 95 %, by Wilson's score, as if bursts were independent of each other
 WITH received AS (
     SELECT rack, host, start_ns, end_ns, duration_ns, fan_in, retransmits + retransmits_after AS lost
@@ -37,6 +38,7 @@ WITH received AS (
                 WHEN fan_in >= 4 THEN 4 WHEN fan_in >= 2 THEN 2 WHEN fan_in >= 1 THEN 1 ELSE 0 END AS fan_in_class,
            CASE WHEN lost > 0 THEN 1 ELSE 0 END AS is_lossy
     FROM received JOIN bursting ON received.rack = bursting.rack AND received.start_ns = bursting.at_ns
+    WHERE lost IS NOT NULL
 ), counted AS (
     SELECT length_class, contention_class, fan_in_class, COUNT(*) AS bursts, SUM(is_lossy) AS lossy,
            CAST(COUNT(*) AS DOUBLE) AS n, CAST(SUM(is_lossy) AS DOUBLE) / CAST(COUNT(*) AS DOUBLE) AS p, 1.959963985e0 AS z

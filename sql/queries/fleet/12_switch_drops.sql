@@ -3,7 +3,7 @@
 --   semantics             of a queue's windows: of several kinds, the one with the most windows
 --   windows               windows of the queue in which the host was recorded and the device reported drops
 --   drops                 packets that were dropped in them
---   drops_in_burst_share  of these, in windows that touch a burst which the host received
+--   drops_in_bursts       of these, in windows that touch a burst which the host received; drops_in_burst_share is their share
 --   relative_risk         how many times as often a window has drops if it touches a burst; NULL where no window touches one,
 --                         all do, or no other window has drops
 WITH sums AS (
@@ -26,6 +26,7 @@ SELECT device,
        semantics,
        CAST(windows AS BIGINT) AS windows,
        CAST(drops AS BIGINT) AS drops,
+       CAST(burst_drops AS BIGINT) AS drops_in_bursts,
        CAST(burst_drops AS DOUBLE) / CAST(NULLIF(drops, 0) AS DOUBLE) AS drops_in_burst_share,
        CAST(lossy_burst_windows AS DOUBLE) * CAST(other_windows AS DOUBLE)
            / (CAST(NULLIF(burst_windows, 0) AS DOUBLE) * CAST(NULLIF(lossy_other_windows, 0) AS DOUBLE)) AS relative_risk

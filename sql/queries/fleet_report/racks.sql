@@ -1,6 +1,7 @@
 -- Racks: what the hosts of each rack receive, as sums of `hours`.
 --
 --   hosts, bursting_hosts  that were recorded, and those of them that received a burst
+--   retransmits, wire_bytes  of hours with packets whose retransmissions were counted; NULL: there is none
 --   burst_ns, recorded_ns  summed over interfaces: burst_ns / recorded_ns is the burst_share of the question worst_hosts
 SELECT rack,
        COUNT(DISTINCT host) AS hosts,
@@ -8,8 +9,8 @@ SELECT rack,
        CAST(SUM(bursts) AS BIGINT) AS bursts,
        CAST(SUM(burst_ns) AS BIGINT) AS burst_ns,
        CAST(SUM(recorded_ns) AS BIGINT) AS recorded_ns,
-       CAST(SUM(retransmits) AS BIGINT) AS retransmits,
-       CAST(SUM(wire_bytes) AS BIGINT) AS wire_bytes
+       CAST(SUM(CASE WHEN packets > 0 THEN retransmits END) AS BIGINT) AS retransmits,
+       CAST(SUM(CASE WHEN packets > 0 AND retransmits IS NOT NULL THEN wire_bytes END) AS BIGINT) AS wire_bytes
 FROM hours CROSS JOIN asked
 WHERE hour_ns >= since_ns AND hour_ns < until_ns AND direction <> 'out' AND recorded_ns > 0
 GROUP BY rack

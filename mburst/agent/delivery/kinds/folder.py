@@ -16,9 +16,10 @@ def send(digest: Digest, to: Delivery) -> None:
     """Copy pages and facts, and write the folder's own index. Raises MburstError where it cannot be written."""
     folder = Path(to.settings["path"])
     for entry in digest.entries:
-        for path in (entry.facts, entry.page):
+        for path in (*entry.more, entry.facts, entry.page):
             content = files.read_own(path).decode("utf-8", "replace")
-            files.write(folder / path.name, content, "the copy", "name another path", files.PUBLIC)
+            copy = folder / path.relative_to(digest.folder)
+            files.write(copy, content, "the copy", "name another path", files.PUBLIC)
     page.write_index(folder, list(digest.troubles), files.PUBLIC)
 
 

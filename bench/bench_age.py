@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What does a store cost as it gets older: in files and bytes, before and after compaction, and for each question?
+
+Writes --days days of --hosts hosts, a segment each 15 minutes, with bursts in one second of a hundred, and asks: the
+bursts of the last minute, those of all days, and the report of a rack over the last hour. Then compacts, and asks
+again. Figures are CPU seconds of the command as a whole, the median of --repeat.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from side_by_side import machine, run, spread
+
+from mburst.sql import StoreFolder
+from mburst.sql.tables import arrow_schema
+
+MBURST = Path(sys.executable).parent / "mburst"
+S, DAY_NS, BIN_NS = 10**9, 86_400 * 10**9, 100_000
+SEGMENTS = 96  # a day
+LINK = 10**9
+
+
+def bins(host: str, times: np.ndarray, random: np.random.Generator) -> pa.Table:
+    """Bins at TIMES: 1 % of line rate, and full ones in each hundredth second."""
+    wire = random.integers(84, 200, len(times))
+    full = times // S % 100 == 0
+    wire[full] = random.integers(4000, 12_500, int(full.sum()))
+    return rows("bins", host, ts_ns=times, bytes=wire - 20, wire_bytes=wire, packets=np.ones(len(times), np.uint32))
+
+
+def rows(table: str, host: str, **columns: object) -> pa.Table:
+    """Rows of TABLE with COLUMNS, and 0 or what is the same for all in the others."""
+    count = len(columns["ts_ns"])  # type: ignore[arg-type]
+    fixed = {"recording_id": host, "host": host, "rack": "r1", "interface": "eth0", "direction": "in"}
+    arrays = []
+    for field in arrow_schema(table):
+        if field.name in columns:
+            arrays.append(pa.array(columns[field.name]).cast(field.type))
+        elif field.nullable:
+            arrays.append(pa.nulls(count, field.type))
+        else:
+            arrays.append(pa.array([fixed.get(field.name, 0)] * count, field.type))
+    return pa.Table.from_arrays(arrays, schema=arrow_schema(table))
+
+
+def fill(store: StoreFolder, hosts: int, days: int, rate: int) -> int:
+    """Write the days before today; the end of the last."""
+    random = np.random.default_rng(1)
+    end_ns = time.time_ns() // DAY_NS * DAY_NS
+    first_ns = end_ns - days * DAY_NS
+    for number in range(hosts):
+        host, writer = f"h{number:03}", f"{number + 1:012x}"
+        total = np.zeros(3, np.int64)
+        with store.writer("bins", host, "r1", writer) as to, store.writer("sources", host, "r1", writer) as senders:
+            for segment in range(days * SEGMENTS):
+                span = DAY_NS // SEGMENTS
+                begin = (first_ns + segment * span) // BIN_NS
+                chosen = random.choice(span // BIN_NS, rate * span // S, replace=False)
+                table = bins(host, (begin + np.sort(chosen)) * BIN_NS, random)
+                to.append(table)
+                to.roll()
+                times = table.column("ts_ns").to_numpy()
+                sent = {"first_ns": times, "last_ns": times + 1, "bytes": table.column("bytes").to_numpy()}
+                names = np.char.add("10.0.0.", random.integers(0, 200, len(times)).astype(str))
+                ones = dict.fromkeys(("packets", "flows", "members"), np.ones(len(times), np.uint32))
+                senders.append(rows("sources", host, ts_ns=times // 10**6 * 10**6, source=names, **ones, **sent))
+                senders.roll()
+                total += [table.num_rows, sum(sent["bytes"]), int(table.column("wire_bytes").to_numpy().sum())]
+        fields = {field.name: field for field in arrow_schema("recordings")}
+        texts = {"host": host, "rack": "r1", "interface": "eth0", "direction": "in", "recording_id": host}
+        given = {name: 0 if field.type == pa.int64() else "" for name, field in fields.items() if not field.nullable}
+        given |= texts | {"capture_id": host, "writer_id": writer, "link_bps": LINK, "bin_ns": BIN_NS, "boot_id": "b"}
+        given |= {"source_bin_ns": 10**6, "clock_epochs": 1, "complete": True, "ended": "finished"}
+        given |= {"start_ns": first_ns, "end_ns": end_ns - 1, "written_ns": end_ns, "begun_ns": first_ns}
+        given |= dict(zip(("packets", "bytes", "wire_bytes"), map(int, total), strict=True))
+        with store.writer("recordings", host, "r1", writer) as to:
+            to.append(pa.Table.from_pylist([given], arrow_schema("recordings")))
+    return end_ns
+
+
+def describe(store: StoreFolder, repeat: int) -> None:
+    """Files, bytes, and what each question costs."""
+    files = list(store.path.rglob("*.parquet"))
+    print(f"  {len(files):,} files, {sum(file.stat().st_size for file in files) / 1e6:,.0f} MB")
+    with tempfile.TemporaryDirectory() as folder:
+        questions = {
+            "bursts of the last minute": ["bursts", store.path, "--since", "1m", "--json"],
+            "bursts of all days": ["bursts", store.path, "--json"],
+            "report of the rack, last hour": ["report", store.path, "--rack", "r1", "--since", "1h", "-o", folder],
+        }
+        for name, words in questions.items():
+            costs = [run([MBURST, *words]) for _ in range(repeat)]
+            print(f"  {name:30} {spread([cost.cpu_s for cost in costs])} CPU s")
+
+
+def main() -> None:
+    """Write, ask, compact, ask."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--hosts", type=int, default=30)
+    parser.add_argument("--days", type=int, default=7)
+    parser.add_argument("--rate", type=int, default=20, help="bins a second of each host (default: %(default)s)")
+    parser.add_argument("--repeat", type=int, default=3)
+    given = parser.parse_args()
+    print(machine())
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        store = StoreFolder.create(Path(folder) / "store")
+        fill(store, given.hosts, given.days, given.rate)
+        print(f"{given.hosts} hosts, {given.days} days, {given.hosts * given.days * SEGMENTS:,} segments a table:")
+        describe(store, given.repeat)
+        cost = run([MBURST, "compact", store.path, "--json"])
+        total = given.hosts * given.days * 86_400 * given.rate
+        rate = f"{total / cost.cpu_s / 1e6:.2f} M bins a CPU s"
+        print(f"compacted in {cost.cpu_s:.1f} CPU s, {cost.peak_bytes / 1e6:.0f} MB: {rate}")
+        describe(store, given.repeat)
+
+
+if __name__ == "__main__":
+    main()

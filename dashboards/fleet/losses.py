@@ -1,0 +1,141 @@
+"""Where losses are: in bursts, soon after them or elsewhere; and what switch queues dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ...analysis.fleet.answers import BurstAnswers, Row
+from ...units import format_share
+from ..common.blocks import LinkCell, PageTable, Paragraph
+from ..common.words import count, long
+from .tables import Cells, number, of_many, share
+from .words import AFTER
+
+MEASURES = {
+    "time": "Recorded time",
+    "retransmits": "Retransmissions",
+    "ce_packets": "CE marks",
+    "drops": "Switch drops",
+}
+PARTS = {"in_bursts": "in bursts", "after": f"in the {AFTER} after a burst", "elsewhere": "elsewhere"}
+TIMES = "The first bar is how much of the time was in bursts: losses that come at any time are divided as it is."
+NOT_ASKED = (
+    "Cause and share of the excess latency: not asked. They need probes beside bins, which the results of a fleet do "
+    "not have; mburst investigate answers for the store of a host."
+)
+NO_QUEUE = "Switch drops: not known, since no link ties a switch queue to a host that was recorded."
+LEFT, WIDTH, ROW, BAR = 130, 620, 34, 20  # of the picture, in pixels
+
+
+@dataclass(frozen=True)
+class PartOfBar:
+    """A part of a bar: its CSS class, its place, and its text."""
+
+    kind: str
+    x: float
+    width: float
+    text: str
+
+
+@dataclass(frozen=True)
+class DividedBar:
+    """A bar, divided into its parts, and what to read beside it."""
+
+    name: str
+    y: int
+    parts: Sequence[PartOfBar]
+    text: str
+
+
+@dataclass(frozen=True)
+class DividedBars:
+    """Bars of equal length, each of which is all of what it counts. `legend`: CSS class and name of each part."""
+
+    label: str
+    legend: Sequence[tuple[str, str]]
+    bars: Sequence[DividedBar]
+    template = "fleet/bars.html"
+    left, width, bar = LEFT, WIDTH, BAR
+
+    @property
+    def height(self) -> int:
+        """Of the picture."""
+        return ROW * len(self.bars)
+
+
+def places(answers: BurstAnswers) -> list[DividedBars | Paragraph]:
+    """The picture of where losses are, and what it does not have."""
+    counted = [row for row in answers.losses if _total(row)]
+    none = [MEASURES[row["measure"]] for row in answers.losses if not _total(row) and not row["uncounted_ns"]]
+    if not counted:
+        return [Paragraph("Nothing was recorded.")]
+    bars = [_bar(row, at) for at, row in enumerate(counted)]
+    label = "Shares of time, of retransmissions, of CE marks and of switch drops in bursts, after them and elsewhere"
+    found: list[DividedBars | Paragraph] = [
+        Paragraph(TIMES, quiet=True),
+        DividedBars(label, [(name, text) for name, text in PARTS.items()], bars),
+    ]
+    if none:
+        found.append(Paragraph(f"None in this time: {', '.join(none)}.", quiet=True))
+    found += [_uncounted(row) for row in answers.losses if row["uncounted_ns"]]
+    if not any(row["measure"] == "drops" for row in answers.losses):
+        found.append(Paragraph(NO_QUEUE, quiet=True))
+    return found
+
+
+def _total(row: Row) -> int:
+    return sum(row[part] or 0 for part in PARTS)
+
+
+def _uncounted(row: Row) -> Paragraph:
+    unknown = f"{MEASURES[row['measure']]}: not counted in {long(row['uncounted_ns'])} of the recorded time"
+    return Paragraph(f"{unknown} (--backend ebpf).", quiet=True)
+
+
+def _bar(row: Row, at: int) -> DividedBar:
+    """The bar of a measure, which has at least one part."""
+    whole, x, parts, texts = _total(row), float(LEFT), [], []
+    for part, name in PARTS.items():
+        amount = row[part]
+        if amount is None:
+            continue
+        width = (WIDTH - LEFT) * amount / whole
+        text = f"{format_share(amount / whole)} {name}"
+        texts.append(text)
+        if amount:
+            parts.append(PartOfBar(part, x, width, f"{MEASURES[row['measure']]}: {text}"))
+        x += width
+    amount_text = long(whole) if row["measure"] == "time" else f"{whole:,}"
+    return DividedBar(MEASURES[row["measure"]], at * ROW, parts, f"{amount_text}: {', '.join(texts)}")
+
+
+def queues(answers: BurstAnswers, links: Mapping[str, str] | None) -> list[PageTable | Paragraph]:
+    """The switch queues of most drops."""
+    if not answers.switch_drops.count:
+        return [Paragraph(NO_QUEUE)]
+    shown = [row for row in answers.switch_drops.rows if row["drops"]]
+    if not shown:
+        return [Paragraph(f"No packet was dropped by {count(answers.switch_drops.count, 'switch queue')} of hosts.")]
+    rows: list[Cells] = [
+        [
+            row["host"],
+            *([] if links is None else [_rack(row["rack"], links)]),
+            " ".join(part for part in (row["device"], row["port"], row["queue"]) if part),
+            f"{row['drops']:,}",
+            share(row["drops_in_burst_share"]),
+            number(row["relative_risk"]),
+            f"{row['windows']:,}",
+        ]
+        for row in shown
+    ]
+    heads = [
+        *(["Host"] if links is None else ["Host", "Rack"]),
+        *("Switch, port, queue", "Drops", "In bursts", "Relative risk", "Windows"),
+    ]
+    caption = of_many(len(shown), answers.switch_drops.count, "switch queue", "by drops")
+    return [PageTable(caption, heads, rows, 2 if links is None else 3), Paragraph(NOT_ASKED, quiet=True)]
+
+
+def _rack(rack: str, links: Mapping[str, str]) -> str | LinkCell:
+    return LinkCell(rack, links[rack]) if rack in links else rack

@@ -1,0 +1,205 @@
+"""`mburst compact`: a store keeps less of older days."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import threading
+from typing import TYPE_CHECKING, Any
+
+from .. import privileges
+from ..errors import Interrupted, MburstError, UsageError
+from ..names import print_lines, say
+from ..stopping import until_stopped
+from ..units import NS_PER_S, format_bytes, format_count, format_share, parse_duration, parse_fraction, parse_size
+from . import record
+from .output import write_json_value
+
+if TYPE_CHECKING:
+    from ..sql import StoreFolder
+    from ..sql.compaction.compact import Compacted, DayCompacted
+    from ..sql.compaction.rules import KeepRules
+
+DESCRIPTION = """Make a store smaller as it gets older. Of a day (UTC) that is over for longer than --everything, bins
+and senders are kept around whatever may be a burst (--threshold, 50 ms before and after), and one-second sums of all
+bins; the same bursts are found in it as before, by every definition with that threshold or a higher one. After
+--bursts only the sums are kept, and after --steps only the rows about recordings. With --size, the oldest detail goes
+first until the store is no larger. Many small files become few. Recorders and readers go on meanwhile; it can be
+broken off and called again at any time."""
+LEAST_EVERY_NS = 60 * NS_PER_S
+NS_PER_DAY = 86_400 * NS_PER_S
+
+
+def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the verb."""
+    parser = verbs.add_parser("compact", help="keep less of older days of a store", description=DESCRIPTION)
+    parser.add_argument("store", metavar="STORE", help="folder that `mburst record` writes")
+    parser.add_argument("--dry-run", action="store_true", help="print what would be done, and write nothing")
+    what = parser.add_argument_group("what is kept")
+    for name, days, help in (
+        ("everything", 1, "every row of a day that is over for less than this"),
+        ("bursts", 90, "bins and senders around bursts, for this long"),
+        ("steps", 730, "one-second sums, for this long"),
+    ):
+        what.add_argument(f"--{name}", metavar="TIME", default=f"{days}d", help=f"{help} (default: %(default)s)")
+    what.add_argument(
+        "--threshold",
+        metavar="SHARE",
+        default="25%",
+        help="utilization of a bin from which on it may be a burst (default: 25%%)",
+    )
+    what.add_argument("--size", metavar="BYTES", help="what the store may take, such as 20G (default: any size)")
+    parser.add_argument("--every", metavar="TIME", help="compact again each TIME, such as 1h, until Ctrl-C")
+    parser.add_argument("--json", action="store_true", help="print what was done as JSON")
+    record.add_user_option(parser)
+    parser.set_defaults(run=run, as_part=as_part)
+
+
+def as_part(arguments: argparse.Namespace) -> None:
+    """What `mburst run` has to know of such a part before it starts it. Raises UsageError."""
+    if not arguments.every:
+        raise UsageError("no every: the part would compact once and end", 'write every = "1h"')
+    rules_of(arguments)
+
+
+def rules_of(arguments: argparse.Namespace) -> KeepRules:
+    """What the command line asks for. Raises UsageError."""
+    from ..sql.compaction.rules import KeepRules
+
+    ages = {name: parse_duration(getattr(arguments, name)) for name in ("everything", "bursts", "steps")}
+    if ages["everything"] < NS_PER_DAY:
+        raise UsageError(f"invalid --everything {arguments.everything!r}: less than a day", "write 1d or more")
+    if not ages["everything"] <= ages["bursts"] <= ages["steps"]:
+        raise UsageError("--everything, --bursts and --steps must not get shorter", "what is kept gets less with age")
+    threshold = parse_fraction(arguments.threshold)
+    if not 0 < threshold <= 1:
+        raise UsageError(f"invalid --threshold {arguments.threshold!r}: not a share of line rate", "example: 25%")
+    if arguments.every and (arguments.json or arguments.dry_run):
+        raise UsageError("--json and --dry-run are of one call: they do not go with --every")
+    if arguments.every and parse_duration(arguments.every) < LEAST_EVERY_NS:
+        raise UsageError(f"invalid --every {arguments.every!r}: less than a minute")
+    return KeepRules(
+        everything_ns=ages["everything"],
+        bursts_ns=ages["bursts"],
+        steps_ns=ages["steps"],
+        threshold=threshold,
+        size=None if arguments.size is None else parse_size(arguments.size),
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Compact, once or until a signal; 1 where days were left as they are."""
+    from ..sql import StoreFolder
+
+    rules = rules_of(arguments)
+    privileges.lower(arguments.store, arguments.user)
+    store = StoreFolder.open(arguments.store)
+    privileges.confine([], [store.path])
+    privileges.drop()
+    if arguments.every:
+        return keep(store, rules, parse_duration(arguments.every) / NS_PER_S)
+    done = once(store, rules, arguments.dry_run)
+    if arguments.json:
+        write_json_value(facts(store, done))
+    else:
+        describe(done, rules, arguments.dry_run)
+    return 1 if done.troubles else 0
+
+
+def once(store: StoreFolder, rules: KeepRules, dry_run: bool) -> Compacted:
+    """Compact; a signal breaks it off at once. Raises MburstError and Interrupted."""
+    from ..sql.compaction.compact import compact
+
+    done: list[Compacted] = []
+    if until_stopped(lambda stopped: done.append(compact(store, rules, dry_run=dry_run))):
+        raise Interrupted("interrupted", "the days that are done stay; the same command does the rest")
+    return done[0]
+
+
+def keep(store: StoreFolder, rules: KeepRules, every_s: float) -> int:
+    """Compact each EVERY_S until a signal."""
+    from ..sql.compaction.compact import compact
+
+    def work(stopped: threading.Event) -> None:
+        named: set[str] = set()
+        while not stopped.is_set():
+            try:
+                done = compact(store, rules, report=lambda day: print_lines(line(day, rules)))
+                _name(sorted({*done.troubles} - named))
+                named |= {*done.troubles}
+                _warn_of_size(done, rules)
+            except MburstError as error:
+                say(f"{error}" + (f" ({error.hint})" if error.hint else ""))
+            stopped.wait(every_s)
+
+    return 130 if signal.SIGINT in until_stopped(work) else 0
+
+
+# --- what was done ----------------------------------------------------------------------------------------------------
+
+
+def describe(done: Compacted, rules: KeepRules, dry_run: bool) -> None:
+    """Print what was done, and on standard error what was not."""
+    if done.is_busy:
+        print_lines("another compaction of this store is running: nothing was done")
+        return
+    print_lines(*(line(day, rules) for day in done.days))
+    _name(done.troubles)
+    _warn_of_size(done, rules)
+    waiting = f"; {format_count(done.waiting, 'replaced file')} will be removed when no reader holds them"
+    if not dry_run:
+        print_lines(f"the store takes {format_bytes(done.bytes)}" + (waiting if done.waiting else ""))
+
+
+def line(day: DayCompacted, rules: KeepRules) -> str:
+    """ "2026-11-21 rack r1: 288 files, 3.2 GB → 5 files, 41 MB: …" """
+    from ..sql.compaction.rules import Detail
+    from ..sql.format.filenames import date_of
+
+    kept = {
+        Detail.ALL: "every row",
+        Detail.BURSTS: f"bins and senders around bursts of {format_share(rules.threshold)} and more, one-second sums",
+        Detail.STEPS: "one-second sums",
+        Detail.NONE: "rows about recordings",
+    }[day.detail]
+    sizes = f"{format_count(day.files, 'file')}, {format_bytes(day.bytes)}"
+    if day.after_files is not None:
+        sizes += f" → {format_count(day.after_files, 'file')}, {format_bytes(day.after_bytes or 0)}"
+    reason = " (the store is larger than --size)" if day.for_size else ""
+    return f"{date_of(day.name.day)} rack {day.name.rack}: {sizes}: {kept}{reason}"
+
+
+def _name(troubles: list[str]) -> None:
+    for trouble in troubles:
+        say(trouble)
+
+
+def _warn_of_size(done: Compacted, rules: KeepRules) -> None:
+    if rules.size is not None and done.bytes > rules.size:
+        say(
+            f"the store takes {format_bytes(done.bytes)}, more than the {format_bytes(rules.size)} that it may: "
+            "what is left is of today, or cannot be replaced yet"
+        )
+
+
+def facts(store: StoreFolder, done: Compacted) -> dict[str, Any]:
+    """For programs."""
+    from ..sql.format.filenames import date_of
+
+    days = [
+        {
+            "date": date_of(day.name.day),
+            "rack": day.name.rack,
+            "kept": day.detail.name.lower(),
+            **{name: getattr(day, name) for name in ("files", "bytes", "after_files", "after_bytes", "for_size")},
+        }
+        for day in done.days
+    ]
+    return {
+        "store": str(store.path),
+        "busy": done.is_busy,
+        "days": days,
+        "bytes": done.bytes,
+        "waiting_files": done.waiting,
+        "troubles": done.troubles,
+    }

@@ -1,0 +1,270 @@
+"""Compacts a store, day by day, the oldest first; each day of a rack is replaced in one step (sql/replacing.py)."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .. import replacing
+from ..damage import readable
+from ..disk import failing_as_one_line
+from ..format.filenames import COMPACTED, Segment
+from ..segments import FileSelection, SealedFile, snapshot
+from ..store import StoreFolder
+from . import rewriting, thinning
+from .files import RECORDED, DayFiles, DayName, compactable, size_of, writers
+from .rules import Detail, KeepRules
+
+if TYPE_CHECKING:
+    import duckdb
+
+SMALL = 128 << 20  # bytes: larger files are not made larger
+WAIT_S = 2.0  # for readers, before what was replaced is left to the next run
+MEASURED = ("kept", "queues", "ports", "buffers", "gnmi_values", "device_clocks", "probes", "clock")
+KEPT_FOR_EVER = ("recordings", "links", "canary", "thinned")
+# Of the rows about a recording the last counts (views.py).
+_ROWS = {
+    "recordings": "FROM day_recordings "
+    "QUALIFY row_number() OVER (PARTITION BY recording_id ORDER BY complete DESC, written_ns DESC) = 1"
+}
+
+
+@dataclass(frozen=True)
+class DayCompacted:
+    """What became, or would become, of a day of a rack. `after_…` are None of what was not done."""
+
+    name: DayName
+    detail: Detail
+    files: int
+    bytes: int
+    after_files: int | None = None
+    after_bytes: int | None = None
+    for_size: bool = False
+
+
+@dataclass
+class Compacted:
+    """What one call did. `waiting`: replaced files that a reader holds; `troubles`: what was left as it is, and why;
+    `is_busy`: another call is at it, so that nothing was done."""
+
+    days: list[DayCompacted] = field(default_factory=list)
+    waiting: int = 0
+    troubles: list[str] = field(default_factory=list)
+    bytes: int = 0
+    is_busy: bool = False
+
+
+Report = Callable[[DayCompacted], None]
+
+
+def compact(
+    store: StoreFolder,
+    rules: KeepRules,
+    *,
+    dry_run: bool = False,
+    now_ns: int | None = None,
+    report: Report = lambda _: None,
+) -> Compacted:
+    """Compact STORE by RULES, beside its writers and readers. REPORT hears of each day; ages are those at NOW_NS (None:
+    now). It may be broken off at any instant: nothing is lost or counted twice. Raises MburstError where files cannot
+    be read or written: the days before are done."""
+    run = _Run(store, rules, dry_run, time.time_ns() if now_ns is None else now_ns, report)
+    if dry_run:
+        run.all()
+        return run.done
+    with replacing.exclusively(store.path) as is_free:
+        if not is_free:
+            return Compacted(is_busy=True)
+        replacing.finish(store.path)
+        run.all()
+        run.done.waiting = replacing.finish(store.path, WAIT_S)
+        return run.done
+
+
+class _Run:
+    """One call."""
+
+    def __init__(self, store: StoreFolder, rules: KeepRules, dry_run: bool, now_ns: int, report: Report) -> None:
+        self.done = Compacted()
+        self._store = store
+        self._rules = rules
+        self._dry_run = dry_run
+        self._report = report
+        self._now_ns = now_ns
+
+    def all(self) -> None:
+        """Bring every day to what its age calls for, and then to what the store's size does."""
+        self._by_age()
+        self._by_size()
+
+    def _by_age(self) -> None:
+        for name, day in self._days().items():
+            self.done.troubles += [f"{line}: its day stays as it is" for line in day.damaged]
+            self._bring(name, day, self._rules.detail(max(name.end_ns, day.newest_ns), self._now_ns))
+
+    def _by_size(self) -> None:
+        """Remove detail, the oldest first, then sums, until the store is no larger than it may be."""
+        total = _size(self._store.path) - self._replaced_bytes()
+        if self._rules.size is not None:
+            for detail in (Detail.STEPS, Detail.NONE):
+                for name, day in self._days().items() if total > self._rules.size else ():
+                    if total > self._rules.size and (made := self._bring(name, day, detail, for_size=True)):
+                        total += (made.after_bytes or 0) - made.bytes
+        self.done.bytes = total
+
+    def _replaced_bytes(self) -> int:
+        """What the replaced files that are still there take."""
+        hidden = replacing.hidden(self._store.path)
+        return sum(size_of(self._store.path / path) for path in hidden.paths)
+
+    def _days(self) -> dict[DayName, DayFiles]:
+        with self._store.connect(since_ns=0, until_ns=0) as con, readable(con):  # rows about recordings alone
+            self._lanes = thinning.lanes(con)
+            known = writers(con)
+        with failing_as_one_line(self._store.path, "read"):
+            return compactable(self._store.path, known, self._now_ns)
+
+    def _bring(self, name: DayName, day: DayFiles, detail: Detail, for_size: bool = False) -> DayCompacted | None:
+        """Bring a day to DETAIL, unless nothing is to be done."""
+        files = {table: _due(table, files, detail) for table, files in day.files.items()}
+        files = {table: of for table, of in files.items() if of}
+        if not files:
+            return None
+        made = DayCompacted(
+            name,
+            detail,
+            sum(map(len, files.values())),
+            sum(size_of(file.path) for of in files.values() for file in of),
+            for_size=for_size,
+        )
+        if not self._dry_run:
+            made = self._replace(made, files, day)
+        self.done.days.append(made)
+        self._report(made)
+        return made
+
+    def _replace(self, made: DayCompacted, files: dict[str, list[SealedFile]], day: DayFiles) -> DayCompacted:
+        replacement = replacing.Replacement(self._store.path)
+        try:
+            begun_ns = day.newest_ns or made.name.start_ns
+            segment = Segment("", begun_ns, replacement.writer, COMPACTED * made.detail)
+            new = rewriting.NewFiles(self._store.path, made.name.rack, segment)
+            _Day(self._store.path, made, files, day, self._lanes, self._rules).write(new)
+            new.publish()
+            after = replacement.files()
+            replacement.commit(file.path for of in files.values() for file in of)
+        except BaseException:
+            replacement.take_back()
+            raise
+        return replace(made, after_files=len(after), after_bytes=sum(map(size_of, after)))
+
+
+def _is_gone(table: str, detail: Detail) -> bool:
+    """Whether DETAIL has no rows of a table, but for bins and senders, which are thinned."""
+    if detail is Detail.NONE:
+        return table not in (*KEPT_FOR_EVER, *RECORDED)
+    return detail is Detail.STEPS and table in MEASURED
+
+
+def _due(table: str, files: list[SealedFile], detail: Detail) -> list[SealedFile]:
+    """Those of the FILES of a table of a day that are not as DETAIL has them, or are small and many. Bins of which the
+    sums are in `steps` are never mixed with others: the number of their segment says so."""
+    if _is_gone(table, detail):
+        return files
+    due = [file for file in files if table in RECORDED and file.name.segment.compacted < detail]
+    like = [file for file in files if table not in RECORDED or file.name.segment.compacted == detail]
+    small = [file for file in like if size_of(file.path) < SMALL]
+    return due + small if len(small) > (0 if due else 1) else due
+
+
+def _size(folder: Path) -> int:
+    """Bytes of all files below FOLDER."""
+    return sum(size_of(Path(place) / name) for place, _, names in os.walk(folder) for name in names)
+
+
+class _Day:
+    """A day of a rack, whose FILES are written anew."""
+
+    def __init__(
+        self,
+        store: Path,
+        made: DayCompacted,
+        files: dict[str, list[SealedFile]],
+        day: DayFiles,
+        lanes: dict[str, thinning.CompactedLane],
+        rules: KeepRules,
+    ) -> None:
+        self._name = made.name
+        self._detail = made.detail
+        self._files = files
+        self._near = [file for file in day.near if _reaches(file, made.name)]
+        of_day = FileSelection(made.name.rack, made.name.start_ns, made.name.end_ns)
+        self._marks = snapshot(store, "thinned", of_day).files
+        self._lanes = lanes
+        self._rules = rules
+
+    def write(self, new: rewriting.NewFiles) -> None:
+        """Write what takes the place of the files. Raises MburstError."""
+        every = [file for files in self._files.values() for file in files]
+        with rewriting.reading([*every, *self._near, *self._marks]) as con, readable(con):
+            if self._detail is not Detail.ALL:
+                rewriting.show(con, "day_near_bins", "bins", self._near)
+                thinned = self._thinned(con)
+                for batch in self._batches():
+                    self._thin(con, batch, thinned, new)
+            for table, files in self._files.items():
+                if not (_is_gone(table, self._detail) or (table in RECORDED and self._detail is not Detail.ALL)):
+                    rewriting.show(con, f"day_{table}", table, files)
+                    new.write(table, con.sql(_ROWS.get(table, f"FROM day_{table}")))
+
+    def _thinned(self, con: duckdb.DuckDBPyConnection) -> set[str]:
+        """The recordings of which the day was thinned before."""
+        rewriting.show(con, "marks", "thinned", self._marks)
+        rows = con.execute("SELECT recording_id FROM marks WHERE start_ns = $1", [self._name.start_ns]).fetchall()
+        return {recording for (recording,) in rows}
+
+    def _batches(self) -> Iterator[dict[str, list[SealedFile]]]:
+        """Bins and senders of one writer at a time: that bounds the memory."""
+        every: dict[str, dict[str, list[SealedFile]]] = defaultdict(lambda: {"bins": [], "sources": []})
+        for table in RECORDED:
+            for file in self._files.get(table, ()):
+                every[file.name.segment.writer][table].append(file)
+        yield from every.values()
+
+    def _thin(
+        self,
+        con: duckdb.DuckDBPyConnection,
+        batch: dict[str, list[SealedFile]],
+        thinned: set[str],
+        new: rewriting.NewFiles,
+    ) -> None:
+        for table in RECORDED:
+            rewriting.show(con, f"day_{table}", table, batch[table])
+        found = con.execute("SELECT recording_id FROM day_bins UNION SELECT recording_id FROM day_sources").fetchall()
+        every = [self._lanes[recording] for (recording,) in sorted(found) if recording in self._lanes]
+        if all(file.name.segment.compacted >= Detail.BURSTS for files in batch.values() for file in files):
+            fresh = [lane for lane in every if lane.recording_id not in thinned]  # of others, the sums are in `steps`
+        else:
+            fresh = every
+        if self._detail is Detail.BURSTS:
+            every = fresh = [lane for lane in fresh if lane.link_bps]
+        if self._detail is not Detail.NONE:
+            thinning.load_lanes(con, fresh)
+            new.write("steps", thinning.steps(con))
+        thinning.load_lanes(con, every)
+        thinning.prepare(con, self._name, self._rules, self._detail)
+        for table in RECORDED:
+            new.write(table, con.sql(f"FROM kept_{table}"))
+        new.write("kept", thinning.spans(con, self._name))
+        new.write("thinned", thinning.marks(con, self._name, self._rules, self._detail))
+
+
+def _reaches(file: SealedFile, name: DayName) -> bool:
+    """Whether a file of the day before or after has rows that matter to a day."""
+    reach = thinning.NEAR_NS
+    return file.name.first_ns < name.end_ns + reach and file.name.last_ns >= name.start_ns - reach

@@ -1,0 +1,200 @@
+"""Which files of a store may be replaced: those of days that are over, which no writer comes back to.
+
+Bins and senders of a writer may be replaced once nothing that is counted by its files' names is missing: its recordings
+ended well, or they are of an interface and the row of the recording counts these segments already. What shippers have
+not shipped yet is left alone, and so is a day with damaged files.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from .. import verified
+from ..format.filenames import MIXED, NS_PER_DAY, SHIPPED, rack_of
+from ..segments import SECOND_COPY, FileSelection, SealedFile, list_hot, list_sealed, second_copies
+from ..shipped import read_ledger
+from ..tables import ORDER
+from .rules import SETTLED_NS
+
+if TYPE_CHECKING:
+    import duckdb
+
+RECORDED = ("bins", "sources")
+HELD_NS = 60 * 10**9  # by which rows may be older than the log that they are in
+
+
+@dataclass(frozen=True, order=True)
+class DayName:
+    """A day (days since 1970, UTC) of a rack."""
+
+    day: int
+    rack: str
+
+    @property
+    def start_ns(self) -> int:
+        """Its first nanosecond."""
+        return self.day * NS_PER_DAY
+
+    @property
+    def end_ns(self) -> int:
+        """The first nanosecond behind it."""
+        return self.start_ns + NS_PER_DAY
+
+
+@dataclass
+class DayFiles:
+    """The files of a day of a rack that may be replaced, by table. `near`: sealed files of bins of the days before and
+    after, which bursts across midnight reach into. `left`: writers that keep their bins and senders of that day as they
+    are. `damaged`: a line for each file that keeps those of all writers so."""
+
+    files: dict[str, list[SealedFile]] = field(default_factory=lambda: defaultdict(list))
+    near: list[SealedFile] = field(default_factory=list)
+    left: set[str] = field(default_factory=set)
+    damaged: list[str] = field(default_factory=list)
+
+    def leave(self, table: str, file: SealedFile) -> None:
+        """Keep FILE of TABLE as it is."""
+        if table in RECORDED:
+            self.left.add(file.name.segment.writer)
+
+    @property
+    def newest_ns(self) -> int:
+        """When the newest segment of bins or senders was begun: what is imported later than it was recorded is new."""
+        files = [file for table in RECORDED for file in self.files.get(table, ())]
+        return max((file.name.segment.start_ns for file in files), default=0)
+
+
+def size_of(path: Path) -> int:
+    """Bytes of a file; 0 where it is gone."""
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0
+
+
+@dataclass(frozen=True)
+class Writer:
+    """A call of `mburst record`. `is_live`: of an interface. `counted`: the segments of bins that its rows count; None:
+    all. `newest_ns`: when its newest row was written."""
+
+    is_live: bool
+    is_complete: bool
+    has_ended: bool
+    counted: int | None
+    newest_ns: int
+
+
+def writers(connection: duckdb.DuckDBPyConnection) -> dict[str, Writer]:
+    """Those whose recordings count in the store that CONNECTION is of, by writer id."""
+    found = connection.execute(
+        """SELECT writer_id, bool_and(boot_id IS NOT NULL), bool_and(complete), bool_and(ended <> ''),
+                  min(counted_segments), max(written_ns)
+           FROM recordings GROUP BY writer_id"""
+    ).fetchall()
+    return {name: Writer(*of) for name, *of in found}
+
+
+def compactable(store: Path, known: dict[str, Writer], now_ns: int) -> dict[DayName, DayFiles]:
+    """The days of the store at STORE that were over SETTLED_NS before NOW_NS and have files that may be replaced, the
+    oldest first. KNOWN: `writers`. Raises OSError."""
+    days: dict[DayName, DayFiles] = defaultdict(DayFiles)
+    bins: dict[DayName, list[SealedFile]] = defaultdict(list)
+    shipped = _shipped(store)
+    for table in ORDER:
+        listed = _Listed(store, table)
+        for file in listed.files:
+            name = _day_of(file)
+            if table == "bins":
+                bins[name].append(file)
+            if file.path in listed.doubled:
+                days[name].damaged.append(f"{file.path}: {SECOND_COPY}")
+            elif not listed.is_settled(file, known, name) or not all(_arrived(file, ledger) for ledger in shipped):
+                days[name].leave(table, file)
+            else:
+                days[name].files[table].append(file)
+    over = {name: days[name] for name in sorted(days) if name.end_ns + SETTLED_NS <= now_ns}
+    for name, day in over.items():
+        day.near = [file for day in (name.day - 1, name.day + 1) for file in bins[DayName(day, name.rack)]]
+        _verify(day)
+    return {name: day for name, day in over.items() if day.files or day.damaged}
+
+
+class _Listed:
+    """The sealed files of a table, and what their hot logs say of them."""
+
+    def __init__(self, store: Path, table: str) -> None:
+        before, sealed = list_hot(store, table).logs, list_sealed(store, table, FileSelection())
+        after = list_hot(store, table).logs
+        self._table = table
+        self._hidden = {segment.name for segment in (before | after).values()}
+        self._begun: dict[str, list[int]] = defaultdict(list)  # logs, by writer
+        for segment in (before | after).values():
+            self._begun[segment.writer].append(segment.start_ns)
+        self.files = [file for file in sealed.files if file.path.parent.parent.name != MIXED]
+        self.doubled = {file.path for file in second_copies(self.files)}
+
+    def is_settled(self, file: SealedFile, known: dict[str, Writer], name: DayName) -> bool:
+        """Whether FILE, of the day NAME, counts, nobody looks for it by the name of its writer, and that writer adds
+        nothing to the day."""
+        segment = file.name.segment
+        if segment.name in self._hidden:
+            return False
+        if segment.compacted > 0 or self._table not in (*RECORDED, "recordings"):
+            return True
+        writer = known.get(segment.writer)
+        if writer is None or not (writer.is_complete or writer.is_live):
+            return False  # it was replaced, or will be
+        if self._table == "recordings":
+            return writer.has_ended or file.name.last_ns < writer.newest_ns
+        if self._table == "bins" and writer.counted is not None and segment.number >= writer.counted:
+            return False
+        return all(writer.is_live and at_ns > name.end_ns + HELD_NS for at_ns in self._begun[segment.writer])
+
+
+def _day_of(file: SealedFile) -> DayName:
+    import datetime
+
+    date = datetime.date.fromisoformat(file.path.parent.parent.name.removeprefix("date="))
+    return DayName((date - datetime.date(1970, 1, 1)).days, rack_of(file.path.parent.name))
+
+
+def _shipped(store: Path) -> list[set[str]]:
+    """What the ledgers of shippers say has arrived, by target: keys of files, and RACK/HOST/DATE (as in their keys)
+    where the bursts of a day were shipped."""
+    ledgers = map(read_ledger, sorted((store / SHIPPED).glob("*.json")))
+    return [{_arrival(receipt, key) for receipt, keys in ledger.items() for key in keys} for ledger in ledgers]
+
+
+def _arrival(receipt: str, key: str) -> str:
+    """A file's key as it is; of "DATE DIGEST", with the rack and host that the receipt is of."""
+    date, is_day, _ = key.partition(" ")
+    return "/".join([*receipt.split("/")[1:3], date]) if is_day else key
+
+
+def _arrived(file: SealedFile, ledger: set[str]) -> bool:
+    """Whether a file, or the bursts of its day, has arrived; what was compacted from such files has."""
+    date, rack = file.path.parent.parent.name.removeprefix("date="), file.path.parent.name
+    key, host = "/".join(file.path.parts[-4:]), quote(file.name.segment.host, safe="")
+    if host:
+        is_day = f"{rack}/host={host}/{date}" in ledger
+    else:  # of any host
+        is_day = any(day.startswith(f"{rack}/") and day.endswith(f"/{date}") for day in ledger)
+    return file.name.segment.compacted > 0 or key in ledger or is_day
+
+
+def _verify(day: DayFiles) -> None:
+    """Leave out what is damaged, and bins and senders of whoever keeps some of them: they belong together."""
+    faults = verified.unverified([file.path for files in day.files.values() for file in files])
+    day.damaged += [f"{path}: {reason}" for path, reason in faults.items()]
+    for table, files in list(day.files.items()):
+        day.files[table] = [
+            file
+            for file in files
+            if file.path not in faults
+            and not (table in RECORDED and (day.damaged or file.name.segment.writer in day.left))
+        ]
+    day.files = {table: files for table, files in day.files.items() if files}

@@ -1,0 +1,71 @@
+"""Writes the files that take the place of others: of one day and rack, table by table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .. import lockdown, views
+from ..format.filenames import Segment
+from ..sealing import ROW_GROUP, SealedParts
+from ..segments import SealedFile, TableSnapshot
+from ..writer import conform
+
+if TYPE_CHECKING:
+    import duckdb
+
+MEMORY = "320MB"
+THREADS = 2
+PART_ROWS = 1 << 25  # of a file
+
+
+@contextmanager
+def reading(files: Iterable[SealedFile]) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A database that may read FILES, for `show`."""
+    own = {"threads": str(THREADS), "memory_limit": MEMORY, "temp_directory": lockdown.temporary()}
+    with views.unlocked(own) as connection:
+        lockdown.lock(connection, [str(file.path) for file in files])
+        yield connection
+
+
+def show(connection: duckdb.DuckDBPyConnection, name: str, table: str, files: list[SealedFile]) -> None:
+    """Make the view NAME of the rows of TABLE that FILES have, in place of one that is called so."""
+    connection.execute(f"DROP VIEW IF EXISTS {name}")
+    views.create(connection, name, table, TableSnapshot(files=files))
+
+
+class NewFiles:
+    """The sealed files that a replacement puts in the place of others, of one day and rack: one a table, or several
+    where there are many rows. SEGMENT is the first of them."""
+
+    def __init__(self, store: Path, rack: str, segment: Segment) -> None:
+        self._store = store
+        self._rack = rack
+        self._next = segment
+        self._open: dict[str, tuple[SealedParts, int]] = {}  # and how many rows they have
+
+    def write(self, table: str, rows: duckdb.DuckDBPyRelation) -> None:
+        """Write the rows of TABLE that a question answers, whose dates are one. Raises MburstError."""
+        import pyarrow as pa
+
+        for batch in rows.to_arrow_reader(ROW_GROUP):
+            parts, held = self._parts(table)
+            parts.add(conform(pa.Table.from_batches([batch]), table, None))
+            self._open[table] = parts, held + batch.num_rows
+
+    def _parts(self, table: str) -> tuple[SealedParts, int]:
+        if table in self._open and self._open[table][1] >= PART_ROWS:
+            self._open.pop(table)[0].publish()
+        if table not in self._open:
+            self._open[table] = SealedParts(self._store, table, self._rack, self._next), 0
+            self._next = replace(self._next, number=self._next.number + 1)
+        return self._open[table]
+
+    def publish(self) -> None:
+        """Give the files their names. Raises MburstError."""
+        for parts, _ in self._open.values():
+            parts.publish()
+        self._open.clear()

@@ -1,0 +1,44 @@
+"""What a store keeps for how long."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+DAY_NS = 86_400 * 10**9
+SETTLED_NS = 2 * 3600 * 10**9  # after the end of a day, when all of its rows are sealed
+LOOSEST = 0.25  # share of line rate: the loosest definition of a burst that will be asked for
+
+
+class Detail(IntEnum):
+    """How much is kept of a day, from most to least."""
+
+    ALL = 1  # every row, in few files
+    BURSTS = 2  # bins and senders around what may be a burst, and one-second sums
+    STEPS = 3  # one-second sums, and rows about recordings, links and events
+    NONE = 4  # rows about recordings and links
+
+
+@dataclass(frozen=True)
+class KeepRules:
+    """Ages of a day, counted from its end (UTC), in ns, from which on less of it is kept. `threshold` is the share of
+    line rate from which on bins are kept, with `around_ns` before and after; `size` the bytes that the store may take,
+    None: as many as it does."""
+
+    everything_ns: int = DAY_NS
+    bursts_ns: int = 90 * DAY_NS
+    steps_ns: int = 730 * DAY_NS
+    threshold: float = LOOSEST
+    around_ns: int = 50_000_000
+    size: int | None = None
+
+    @property
+    def threshold_ppb(self) -> int:
+        """The threshold in 10^-9, as `thinned` has it."""
+        return round(self.threshold * 1e9)
+
+    def detail(self, day_end_ns: int, now_ns: int) -> Detail:
+        """How much is kept now of a day that was whole at DAY_END_NS."""
+        age_ns = now_ns - day_end_ns - SETTLED_NS
+        limits = (0, self.everything_ns, self.bursts_ns, self.steps_ns)
+        return Detail(max(1, sum(age_ns >= limit for limit in limits)))

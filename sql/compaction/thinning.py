@@ -1,0 +1,127 @@
+"""What stays of a day of recordings: bins and senders around what may be a burst, and one-second sums of all bins."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .files import DayName
+from .peaks import peaks
+from .rules import Detail, KeepRules
+
+if TYPE_CHECKING:
+    import duckdb
+
+HERE = Path(__file__).parent
+# Widths of bins beyond what lies around each full bin for which bursts are as before.
+WIDTHS_NS = (20_000_000, 50_000_000, 100_000_000, 200_000_000, 500_000_000, 1_000_000_000)
+_NOTHING = "CREATE OR REPLACE TEMP TABLE kept (lane INTEGER, clock_epoch USMALLINT, start_ns BIGINT, end_ns BIGINT)"
+NEAR_NS = 10 * 10**9  # of the days beside: more than two bins of the widest that can be joined are apart
+
+
+@dataclass(frozen=True)
+class CompactedLane:
+    """A recording, as far as it matters here."""
+
+    recording_id: str
+    host: str
+    rack: str
+    interface: str
+    direction: str
+    bin_ns: int
+    source_bin_ns: int
+    link_bps: int | None
+
+
+def lanes(store: duckdb.DuckDBPyConnection) -> dict[str, CompactedLane]:
+    """The recordings of the store that the connection is of, by id."""
+    found = store.execute(
+        "SELECT recording_id, host, rack, interface, direction, bin_ns, source_bin_ns, link_bps FROM recordings"
+    ).fetchall()
+    return {row[0]: CompactedLane(*row) for row in found}
+
+
+def prepare(connection: duckdb.DuckDBPyConnection, name: DayName, rules: KeepRules, detail: Detail) -> None:
+    """Make the views kept_bins and kept_sources of what stays of the views day_bins and day_sources (day_near_bins: the
+    bins of the days beside), where the recordings that were loaded are reduced to DETAIL, and all rows of others
+    stay."""
+    settings = {
+        "threshold_ppb": rules.threshold_ppb,
+        "around_ns": rules.around_ns,
+        "widths": list(WIDTHS_NS),
+        "near_since_ns": name.start_ns - NEAR_NS,
+        "near_until_ns": name.end_ns + NEAR_NS,
+    }
+    for key, value in settings.items():
+        connection.execute(f"SET VARIABLE {key} = ?", [value])
+    connection.execute(_text("spans") if detail is Detail.BURSTS else _NOTHING)
+    connection.execute(_text("rows"))
+
+
+def load_lanes(connection: duckdb.DuckDBPyConnection, thinned: Iterable[CompactedLane]) -> None:
+    """Load the recordings that are thinned: `lanes`; those of the day that are not: `untouched`."""
+    import pyarrow as pa
+
+    every = list(thinned)
+    rows = {
+        "lane": pa.array(range(len(every)), pa.int32()),
+        **{
+            name: pa.array([getattr(lane, name) for lane in every], pa.string())
+            for name in ("recording_id", "host", "rack", "interface", "direction")
+        },
+        **{
+            name: pa.array([getattr(lane, name) for lane in every], pa.int64())
+            for name in ("bin_ns", "source_bin_ns", "link_bps")
+        },
+    }
+    connection.register("given_lanes", pa.table(rows))
+    connection.execute("CREATE OR REPLACE TEMP TABLE lanes AS FROM given_lanes")
+    connection.execute(
+        "CREATE OR REPLACE TEMP TABLE untouched AS SELECT DISTINCT recording_id FROM ("
+        "SELECT recording_id FROM day_bins UNION ALL SELECT recording_id FROM day_sources) "
+        "WHERE recording_id NOT IN (SELECT recording_id FROM lanes)"
+    )
+
+
+def steps(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyRelation:
+    """The rows of `steps` of the bins of the recordings that `prepare` thinned."""
+    connection.register("peaks", peaks(connection))
+    return connection.sql(_text("steps"))
+
+
+def spans(connection: duckdb.DuckDBPyConnection, name: DayName) -> duckdb.DuckDBPyRelation:
+    """The rows of `kept` of the recordings that `prepare` thinned."""
+    return connection.sql(
+        """SELECT recording_id, host, rack, interface, direction, clock_epoch, greatest(start_ns, $start) AS start_ns,
+                  least(end_ns, $end) AS end_ns
+           FROM kept JOIN lanes USING (lane) WHERE start_ns < $end AND end_ns > $start
+           ORDER BY lane, clock_epoch, start_ns""",
+        params={"start": name.start_ns, "end": name.end_ns},
+    )
+
+
+def marks(
+    connection: duckdb.DuckDBPyConnection, name: DayName, rules: KeepRules, detail: Detail
+) -> duckdb.DuckDBPyRelation:
+    """The rows of `thinned` of the recordings that `prepare` thinned."""
+    kept = detail is Detail.BURSTS
+    return connection.sql(
+        """SELECT recording_id, host, rack, interface, direction, CAST($start AS BIGINT) AS start_ns,
+                  CAST($end AS BIGINT) AS end_ns, CAST($threshold AS BIGINT) AS threshold_ppb, link_bps,
+                  CAST($around AS BIGINT) AS around_ns, CAST($now AS BIGINT) AS written_ns
+           FROM lanes ORDER BY lane""",
+        params={
+            "start": name.start_ns,
+            "end": name.end_ns,
+            "threshold": rules.threshold_ppb if kept else None,
+            "around": rules.around_ns if kept else 0,
+            "now": time.time_ns(),
+        },
+    )
+
+
+def _text(name: str) -> str:
+    return (HERE / f"{name}.sql").read_text(encoding="utf-8")

@@ -1,0 +1,30 @@
+-- A second of a recording on a day that was compacted (see `thinned`): the sums of all its bins, also of those that were
+-- kept. Seconds without a bin have no row.
+CREATE TABLE steps (
+    recording_id         VARCHAR NOT NULL,
+    host                 VARCHAR NOT NULL,
+    rack                 VARCHAR NOT NULL,
+    interface            VARCHAR NOT NULL,
+    direction            VARCHAR NOT NULL,
+    clock_epoch          USMALLINT NOT NULL, -- as in bins
+    ts_ns                BIGINT NOT NULL,    -- start of the second
+    first_ns             BIGINT NOT NULL,    -- start of its first bin
+    last_ns              BIGINT NOT NULL,    -- start of its last bin
+    bins                 BIGINT NOT NULL,    -- bins that had a row
+    losing_bins          BIGINT NOT NULL,    -- of these, in which packets were dropped (quality drops)
+    bytes                BIGINT NOT NULL,    -- of all bins, as in the columns below
+    wire_bytes           BIGINT NOT NULL,
+    packets              BIGINT NOT NULL,
+    ce_packets           BIGINT NOT NULL,
+    retransmits          BIGINT,             -- NULL: not counted (--backend ebpf), as in bins
+    quality              USMALLINT NOT NULL, -- bits that are set in any bin
+    cnp_packets          BIGINT,             -- NULL: written by an mburst that did not count them, as in bins
+    pause_frames         BIGINT,             -- NULL: not counted (--backend ebpf), as in bins; as of the three columns below
+    resume_frames        BIGINT,
+    pause_quanta         BIGINT,
+    pause_classes        USMALLINT,          -- bits that are set in any bin
+    peak_bytes           BIGINT NOT NULL,    -- wire bytes of the fullest bin
+    peak_1ms_bytes       BIGINT,             -- likewise, of the fullest 1 ms that begins at a multiple of 1 ms; NULL where 1 ms is no multiple of the bins
+    peak_10ms_bytes      BIGINT,             -- likewise, of 10 ms
+    peak_100ms_bytes     BIGINT              -- likewise, of 100 ms
+);

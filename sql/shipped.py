@@ -1,0 +1,34 @@
+"""What shippers noted in a store: `shipped/TARGET.json`, a line with the SHA-256 of the rest, and JSON.
+
+mburst/fleet/ledger.py writes it and says what it means; compaction leaves alone what it does not name."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+from .. import files
+
+_MOST_BYTES = 1 << 28
+
+
+def read_ledger(path: Path) -> dict[str, set[str]]:
+    """What was noted, by receipt; nothing where that is not what was written."""
+    try:
+        check, _, text = files.read_text(path, _MOST_BYTES)[0].partition("\n")
+        if check != _check(text.removesuffix("\n")):
+            return {}
+        return {name: set(keys) for name, keys in json.loads(text).items()}
+    except (OSError, UnicodeDecodeError, ValueError, TypeError, AttributeError, RecursionError):
+        return {}
+
+
+def ledger_text(noted: dict[str, set[str]]) -> str:
+    """The content of such a file."""
+    text = json.dumps({name: sorted(keys) for name, keys in sorted(noted.items())}, indent=0)
+    return f"{_check(text)}\n{text}\n"
+
+
+def _check(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

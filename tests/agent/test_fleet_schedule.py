@@ -1,0 +1,112 @@
+"""Reports of a fleet that are due: written once of the last whole day, and delivered."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from fleetlib import DATES, detected, filled, shipped
+from racklib import DAY, HOUR, START
+
+from mburst.agent.config import load
+from mburst.agent.delivery.digest import Digest
+from mburst.agent.schedule import timers
+from mburst.agent.schedule.due import carry_out
+from mburst.dashboards.common.summaries import summaries
+from mburst.errors import MburstError, UsageError
+from mburst.status import reports as status
+
+NOW = START + DAY + 5 * HOUR
+STEM = f"fleet-{DATES[0]}"
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("scheduled")
+    detected(shipped(filled(folder / "store"), folder / "target"), folder / "results", DATES[0])
+    return folder / "results"
+
+
+def config_of(tmp_path, results, more=""):
+    path = tmp_path / "mburst.toml"
+    path.write_text(
+        f'[[report]]\nname = "fleet"\nresults = "{results}"\noutput = "{tmp_path}/out"\ndeliver = "www"\n{more}'
+        f'[[deliver]]\nname = "www"\nkind = "folder"\npath = "{tmp_path}/www"\nattempts = 1\n'
+    )
+    return load(path)
+
+
+def test_it_is_written_and_delivered_once(results, tmp_path):
+    config, lines = config_of(tmp_path, results), []
+    [report] = config.reports
+    assert report.delay_ns == 4 * HOUR and report.place == results
+    assert carry_out(config, report, NOW, lines.append) == 0
+    delivered = {path.relative_to(tmp_path / "www").as_posix() for path in (tmp_path / "www").rglob("*.*")}
+    assert delivered >= {f"{STEM}.html", f"{STEM}.json", "index.html", f"{STEM}/r1.html", f"{STEM}/r1.json"}
+    assert len(delivered) == 3 + 2 * 3
+    assert [line.split(":")[0] for line in lines] == ["report", "www"]
+    assert f'href="{STEM}.html"' in (tmp_path / "www" / "index.html").read_text("utf-8")
+    assert carry_out(config, report, NOW + HOUR, lines.append) == 0 and len(lines) == 2
+
+
+def test_a_message_says_what_the_page_does(results, tmp_path):
+    config = config_of(tmp_path, results)
+    [report] = config.reports
+    carry_out(config, report, NOW, lambda line: None)
+    digest = Digest.read("fleet", report.output, START, START + DAY, [])
+    [entry] = digest.entries
+    facts = json.loads(entry.facts.read_text("utf-8"))
+    page = entry.page.read_text("utf-8")
+    assert digest.title.endswith("fleet: 6 bursts") and entry.summary["verdict"] in page
+    assert f"https://host/x/{STEM}.html" in digest.text("https://host/x")
+    names, shares, slots = digest.grid()
+    assert names == [line["name"] for line in facts["lines"] if line["name"]] and len(slots) == 24
+    assert {len(row) for row in shares} == {24}
+    known = [share for row in shares for share in row if share is not None]
+    assert all(0 <= share <= 1 for share in known) and any(known)
+    assert "fleet" in digest.html("", "cid:x")
+    assert entry.summary["queue_drops"] == 56, "two queues of ten windows"
+
+
+def test_a_day_that_is_not_detected_is_no_report(results, tmp_path):
+    config = config_of(tmp_path, results)
+    with pytest.raises(MburstError, match="no results of 2026-11-22"):
+        carry_out(config, config.reports[0], NOW + 2 * DAY, lambda line: None)
+    assert summaries(tmp_path / "out") == []
+
+
+def test_its_status(results, tmp_path, monkeypatch):
+    config = config_of(tmp_path, results)
+    monkeypatch.setattr(status.time, "time_ns", lambda: NOW + 2 * HOUR)
+    [before] = status.read(config)
+    assert before.is_late and before.written == []
+    carry_out(config, config.reports[0], NOW, lambda line: None)
+    [after] = status.read(config)
+    assert not after.is_late and after.written == ["fleet"]
+
+
+def test_who_calls_it_is_the_owner_of_the_results(results, tmp_path):
+    config = config_of(tmp_path, results)
+    [service, timer] = timers.units(config, system=True).values()
+    assert f"User={timers.owner_of(results)}" in service and str(results) in service and "04:00:00 UTC" in timer
+    bucket = config_of(tmp_path, "s3://fleet/results")
+    assert bucket.reports[0].place == tmp_path / "out" and bucket.stores == []
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ('every = "hour"\n', "invalid every 'hour' (valid are day, week)"),
+        ('store = "s"\n', "store and results exclude each other"),
+        ('threshold = "80%"\n', "threshold and results exclude each other"),
+        ('[[report]]\nname = "racks"\nstore = "s"\noutput = "{}/out"\n', "a fleet's report needs an output of its own"),
+        (
+            '[[report]]\nname = "x"\nstore = "s"\noutput = "o"\ninventory = "i"\n',
+            "inventory is of the results of a fleet",
+        ),
+    ],
+)
+def test_wrong_files_are_one_line(results, tmp_path, more, message):
+    with pytest.raises(UsageError) as caught:
+        config_of(tmp_path, results, more.replace("{}", str(tmp_path)))
+    assert message in f"{caught.value} ({caught.value.hint})"

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * For LD_PRELOAD: a kernel that lacks what LACKS names, of bpf(2): tcx, xdp, mmap (arrays that a process can map), load (it
+ * refuses the program) or right (it refuses everything).
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <linux/bpf.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+static bool lacks(const char *what)
+{
+	const char *word = getenv("LACKS");
+
+	return word && !strcmp(word, what);
+}
+
+/* What bpf(2) fails with, 0 where it does not. */
+static int failure(long command, const union bpf_attr *attributes)
+{
+	if (lacks("right"))
+		return EPERM;
+	if (command == BPF_PROG_LOAD && lacks("load") && attributes->insn_cnt > 1000)
+		return EINVAL;
+	if (command == BPF_MAP_CREATE && lacks("mmap") && attributes->map_flags & BPF_F_MMAPABLE)
+		return EINVAL;
+	if (command != BPF_LINK_CREATE)
+		return 0;
+	if (attributes->link_create.attach_type == BPF_XDP)
+		return lacks("xdp") ? EOPNOTSUPP : 0;
+	return lacks("tcx") ? EINVAL : 0;
+}
+
+long syscall(long number, ...)
+{
+	static long (*real)(long number, ...);
+	long given[6];
+	va_list list;
+	int error;
+
+	va_start(list, number);
+	for (int i = 0; i < 6; i++)
+		given[i] = va_arg(list, long);
+	va_end(list);
+	if (!real)
+		real = (long (*)(long, ...))dlsym(RTLD_NEXT, "syscall");
+	error = number == SYS_bpf ? failure(given[0], (const union bpf_attr *)given[1]) : 0;
+	if (error) {
+		errno = error;
+		return -1;
+	}
+	return real(number, given[0], given[1], given[2], given[3], given[4], given[5]);
+}

@@ -1,0 +1,139 @@
+"""Commands that tests fork find what they find in a new interpreter (tests/lib/forked_commands.py)."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import forked_commands
+import pytest
+
+# Prints what a program can see of its start; with words, ends in some way.
+LOOK = """
+import json, os, resource, signal, sys, threading
+streams = {
+    name: [getattr(sys, name).fileno(), getattr(sys, name).encoding, getattr(sys, name).errors,
+           getattr(sys, name).line_buffering, getattr(sys, name).newlines, getattr(sys, name).isatty()]
+    for name in ("stdin", "stdout", "stderr")
+}
+def others(fd):
+    try:
+        return os.path.basename(os.readlink(f"/proc/self/fd/{fd}")) == "given"
+    except OSError:
+        return False
+print(json.dumps({
+    "environment": dict(os.environ), "cwd": os.getcwd(), "argv": sys.argv[1:], "argv0": os.path.basename(sys.argv[0]),
+    "path": sys.path, "flags": list(sys.flags), "streams": streams, "umask": os.umask(0), "parent": os.getppid(),
+    "session is own": os.getsid(0) == os.getpid(), "group": "own" if os.getpgid(0) == os.getpid() else os.getpgid(0),
+    "session": os.getsid(0) if os.getsid(0) != os.getpid() else 0, "users": [os.getresuid(), os.getresgid()],
+    "limits": [resource.getrlimit(number) for number in range(16)], "threads": threading.active_count(),
+    "signals": [str(signal.getsignal(number)) for number in range(1, 32)],
+    "blocked": sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])), "name": __name__, "spec": __spec__.name,
+    "main": sys.modules["__main__"].__spec__.name, "given": [fd for fd in range(64) if others(fd)],
+    "open": sum(os.path.exists(f"/proc/self/fd/{fd}") for fd in range(64)), "pandas": "pandas" in sys.modules,
+}))
+sys.stderr.write("written\\n")
+if "input" in sys.argv:
+    print(sys.stdin.read())
+if "raise" in sys.argv:
+    raise ValueError("this")
+if "text" in sys.argv:
+    sys.exit("a reason")
+if "interrupt" in sys.argv:
+    os.kill(os.getpid(), signal.SIGINT)
+if "kill" in sys.argv:
+    sys.stdout.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+if "thread" in sys.argv:
+    import atexit
+    atexit.register(print, "at exit")
+    threading.Timer(0.1, print, ["of a thread"]).start()
+if "code" in sys.argv:
+    sys.exit(7)
+"""
+
+
+@pytest.fixture
+def look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A command that is forked as those of mburst are."""
+    (tmp_path / "look.py").write_text(LOOK)
+    command = [sys.executable, "-m", "look"]
+    monkeypatch.setattr(forked_commands, "_COMMAND", command)
+    monkeypatch.chdir(tmp_path)
+    return command
+
+
+def run_both(monkeypatch: pytest.MonkeyPatch, command: list[str], **options: Any) -> list[tuple[int, str, str]]:
+    """Exit code, output and errors of a new interpreter, and of a fork."""
+    ends = []
+    for fresh in (True, False):
+        with monkeypatch.context() as patch:
+            patch.setattr(forked_commands._Commands, "are_fresh", fresh)
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+            output, errors = process.communicate("some input" if options.get("stdin") == subprocess.PIPE else None)
+            ends.append((process.returncode, output, errors))
+    return ends
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"stdin": subprocess.PIPE},
+        {"stdin": subprocess.DEVNULL, "start_new_session": True},
+        {"process_group": 0},
+        {"env": {**os.environ, "MBURST_OTHER": "ü", "NO_COLOR": "1"}},
+    ],
+)
+def test_a_fork_finds_what_a_new_interpreter_finds(
+    look: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    umask = os.umask(0o031)
+    given = os.open(tmp_path / "given", os.O_CREAT | os.O_RDWR)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
+    try:
+        ends = run_both(monkeypatch, [*look, "input", "ü"], **options, pass_fds=[given])
+    finally:
+        resource.setrlimit(resource.RLIMIT_CORE, (soft, hard))
+        os.umask(umask)
+        os.close(given)
+    (code, output, errors), forked = ends
+    assert (code, errors) == (forked[0], forked[2]) == (0, "written\n")
+    fresh, fork = (json.loads(text.splitlines()[0]) for text in (output, forked[1]))
+    assert fork == fresh and fork["parent"] == os.getpid() and fork["given"] == [given]
+    assert output.splitlines()[1:] == forked[1].splitlines()[1:]
+
+
+@pytest.mark.parametrize("word", ["raise", "text", "interrupt", "kill", "thread", "code"])
+def test_a_fork_ends_as_a_new_interpreter_does(look: list[str], monkeypatch: pytest.MonkeyPatch, word: str) -> None:
+    fresh, forked = run_both(monkeypatch, [*look, word])
+    assert forked[0] == fresh[0]
+    assert forked[1].splitlines()[1:] == fresh[1].splitlines()[1:]
+    assert forked[2].splitlines()[-1:] == fresh[2].splitlines()[-1:]  # the frames of a traceback are others
+
+
+def test_what_a_start_depends_on_is_not_forked(look: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Options of Python's, variables that it reads, a function to call before, another namespace."""
+    forks: list[object] = []
+    monkeypatch.setattr(forked_commands._CommandServer, "fork", lambda *_: forks.append(1))
+    run = {"capture_output": True, "check": True}
+    subprocess.run([look[0], "-P", *look[1:]], **run, env={**os.environ, "PYTHONPATH": "."})
+    subprocess.run(look, **run, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    subprocess.run(look, **run, preexec_fn=lambda: None)
+    subprocess.run(["env", *look], **run)
+    assert not forks
+
+
+def test_a_signal_reaches_a_fork(look: list[str]) -> None:
+    process = subprocess.Popen([*look, "input"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == -signal.SIGTERM
+    process.communicate()

@@ -1,0 +1,110 @@
+"""Stores of several days, to be compacted, and what is asked of them."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+from unittest import mock
+
+from storelib import rows
+
+from mburst.analysis.bursts.find import BurstDefinition, find_bursts
+from mburst.sql import StoreFolder
+from mburst.sql.compaction.compact import Compacted, compact
+from mburst.sql.compaction.rules import DAY_NS, SETTLED_NS, KeepRules
+from mburst.sql.format import filenames
+from mburst.sql.format.filenames import Segment
+
+MS, S = 10**6, 10**9
+DAY = 20_000 * DAY_NS  # the first of the stores' days
+NOW = DAY + 3 * DAY_NS + SETTLED_NS  # the first two days are over for longer than a day
+LINK = 10**9
+
+Rows = tuple[list[dict[str, Any]], list[dict[str, Any]]]  # of bins and of senders
+
+
+def recorded(
+    store: StoreFolder, name: str, bins: list[dict[str, Any]], senders: list[dict[str, Any]], **more: Any
+) -> None:
+    """A recording of an interface, whose bins and senders are sealed in several segments of the first day."""
+    writer = f"{zlib.crc32(name.encode()):012x}"
+    lane = {"recording_id": name, "host": f"host-{name}", "rack": "r1", "interface": "eth0"}
+    of = {"bin_ns": MS, "source_bin_ns": MS, "link_bps": LINK, "boot_id": "boot", "writer_id": writer, **more}
+    of |= {"capture_id": f"capture-{name}"}
+    with mock.patch.object(filenames, "new_segment", lambda host, writer, number: Segment(host, DAY, writer, number)):
+        for table, given in (("bins", bins), ("sources", senders)):
+            with store.writer(table, lane["host"], "r1", writer) as to:
+                for start in range(0, len(given), max(1, len(given) // 3)):
+                    to.append(rows(table, *({**lane, **row} for row in given[start : start + max(1, len(given) // 3)])))
+                    to.roll()
+    counted = {name: sum(row[name] for row in bins) for name in ("packets", "bytes", "wire_bytes")}
+    times = [row["ts_ns"] for row in bins]
+    with store.writer("recordings", lane["host"], "r1", writer) as to:
+        span = {"start_ns": min(times, default=None), "end_ns": max(times, default=None)}
+        to.append(rows("recordings", {**lane, **of, **counted, **span, "written_ns": DAY + DAY_NS}))
+
+
+def incast(at_ns: int, ms: int = 5, senders: int = 10) -> Rows:
+    """Bins of 1 ms that are full, and their senders."""
+    bins = [{"ts_ns": at_ns + i * MS, "bytes": 120_000, "wire_bytes": 125_000, "packets": 80} for i in range(ms)]
+    sources = [
+        {
+            "ts_ns": row["ts_ns"],
+            "source": f"10.0.0.{sender}",
+            "bytes": 120_000 // senders,
+            "first_ns": row["ts_ns"] + sender,
+            "last_ns": row["ts_ns"] + MS - 1,
+        }
+        for row in bins
+        for sender in range(senders)
+    ]
+    return bins, sources
+
+
+def quiet(at_ns: int, bins: int, every_ms: int = 10) -> Rows:
+    """Bins of 1 ms at 1 % of the link's speed, and one sender."""
+    times = [at_ns + i * every_ms * MS for i in range(bins)]
+    return (
+        [{"ts_ns": ts, "bytes": 1000, "wire_bytes": 1250, "packets": 1} for ts in times],
+        [{"ts_ns": ts, "source": "10.1.0.1", "bytes": 1000, "first_ns": ts, "last_ns": ts} for ts in times],
+    )
+
+
+def together(*of: Rows) -> Rows:
+    """Bins and senders of several, in order of time; none may have the same time."""
+    bins, senders = (sorted((row for one in of for row in one[k]), key=lambda row: row["ts_ns"]) for k in (0, 1))
+    return bins, senders
+
+
+def days_of_bursts(store: StoreFolder, hosts: int = 2) -> None:
+    """Three days of HOSTS: an incast and quiet traffic on each."""
+    for host in range(hosts):
+        days = [DAY + day * DAY_NS + 12 * 3600 * S for day in range(3)]
+        pieces = [
+            piece
+            for noon in days
+            for piece in (quiet(noon - 20 * S, 1000), incast(noon + host * S), quiet(noon + 20 * S, 1000))
+        ]
+        recorded(store, f"r{host}", *together(*pieces))
+
+
+def bursts(store: StoreFolder, *definitions: BurstDefinition) -> list[list[dict[str, Any]]]:
+    """Those of each definition, or of the default."""
+    with store.connect() as con:
+        return [find_bursts(con, definition) for definition in definitions or [BurstDefinition()]]
+
+
+def counted(store: StoreFolder) -> list[tuple[Any, ...]]:
+    """What was counted, by recording."""
+    with store.connect() as con:
+        return con.execute(
+            "SELECT recording_id, sum(packets), sum(bytes), sum(wire_bytes), sum(bins), max(peak_bytes) "
+            "FROM counts GROUP BY ALL ORDER BY ALL"
+        ).fetchall()
+
+
+def compacted(store: StoreFolder, now_ns: int = NOW, **rules: Any) -> Compacted:
+    """COMPACT, without trouble."""
+    found = compact(store, KeepRules(**rules), now_ns=now_ns)
+    assert not found.troubles and not found.waiting
+    return found

@@ -1,0 +1,182 @@
+"""Commands `python -m mburst` that tests start are forked from a process that has imported everything already: imports
+take longer than most commands. What is forked runs as in a new interpreter (command_server.py), and is a child of the
+process that starts it, as far as that can see.
+
+New interpreters are started for what depends on them: in the files of FRESH, in tests that have the machine to
+themselves, behind a prefix (`ip netns exec`), with options of Python's, with a function to call before, in other
+namespaces, and where variables that are read at the start differ from those of the tests.
+"""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import itertools
+import os
+import pickle
+import re
+import resource
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+# Rights, and folders that are imported from; signals as a command starts; peaks of memory; /proc/PID/cmdline.
+FRESH = re.compile(
+    r"/tests/(rights/|(cli/test_stopping|telemetry/test_gnmi_limits|status/test_status|agent/test_secrets"
+    r"|fleet/test_ship_verb)\.py)"
+)
+_READ_AT_START = re.compile(r"PYTHON|LC_|LANG|LD_|MALLOC|GLIBC|OPENBLAS|OMP_|ARROW|TZ$|PATH$|HOME$|XDG")
+_COMMAND = [sys.executable, "-m", "mburst"]
+_SET_CHILD_SUBREAPER = 36  # prctl(2)
+_LIMITS = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_") and name != "RLIMIT_OFILE"]
+_libc = ctypes.CDLL(None)
+_start = subprocess._fork_exec  # type: ignore[attr-defined]
+
+
+def _whereabouts() -> list[object]:
+    """What a child has from its parent: process, users, namespaces, root."""
+    links = (f"/proc/thread-self/ns/{name}" for name in ("net", "mnt", "user", "pid", "uts"))
+    return [os.getpid(), os.getresuid(), os.getresgid(), *map(os.readlink, links), os.readlink("/proc/self/root")]
+
+
+def _environ() -> Iterator[bytes]:
+    """The variables of this process, also those that libraries set and os.environ lacks."""
+    pointers = ctypes.POINTER(ctypes.c_char_p).in_dll(_libc, "environ")
+    return itertools.takewhile(lambda pair: pair is not None, map(pointers.__getitem__, itertools.count()))
+
+
+class _CommandServer:
+    """The process that commands are forked from."""
+
+    def __init__(self) -> None:
+        self.whereabouts = _whereabouts()
+        self.environment = dict(os.environ)
+        self._lock = threading.Lock()
+        self._conn, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        program = Path(__file__).with_name("command_server.py")
+        null = subprocess.DEVNULL
+        with other:
+            self._process = subprocess.Popen(
+                [sys.executable, str(program), str(other.fileno())],
+                **{"stdin": null, "stdout": null, "stderr": null, "cwd": "/", "pass_fds": [other.fileno()]},
+            )
+
+    def fork(self, order: dict[str, Any], descriptors: list[int]) -> int:
+        """The process that the command was begun as: a child of this one."""
+        with self._lock:
+            _libc.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # meanwhile, who loses his parent is our child
+            try:
+                rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))
+                self._conn.sendmsg([pickle.dumps(order)], [rights])
+                child = int(self._conn.recv(64))
+                assert self._conn.recv(64) == b"begun"
+                return child
+            finally:
+                _libc.prctl(_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+
+    def end(self) -> None:
+        self._conn.close()
+        self._process.wait()
+
+
+class _Commands:
+    """Of this process; there is one."""
+
+    server: _CommandServer | None = None
+    are_fresh = False  # those of the current test
+
+
+class _Start(NamedTuple):
+    """The first arguments of subprocess._fork_exec."""
+
+    words: list[Any]
+    programs: tuple[bytes, ...]
+    close_fds: bool
+    kept: tuple[int, ...]
+    cwd: Any
+    env: list[bytes] | None
+    stdin: int
+    stdin_ours: int
+    stdout_ours: int
+    stdout: int
+    stderr_ours: int
+    stderr: int
+    error_read: int
+    error: int
+    restore_signals: bool
+    session: bool
+    group: int
+    gid: int | None
+    groups: list[int] | None
+    uid: int | None
+    umask: int
+    before: Callable[[], object] | None
+
+    def environment(self) -> dict[str, str]:
+        """What the command will have as os.environ."""
+        pairs = (os.fsdecode(pair).partition("=") for pair in (_environ() if self.env is None else self.env))
+        return {name: value for name, _, value in pairs}
+
+    def folder(self) -> str:
+        return os.path.abspath(os.fsdecode(self.cwd or "."))
+
+    def can_be_forked(self) -> bool:
+        """Whether the command finds what it would find in a new interpreter."""
+        if _Commands.are_fresh or self.words[:3] != _COMMAND or self.before or not self.close_fds or self.umask != -1:
+            return False
+        if any(ids is not None for ids in (self.gid, self.groups, self.uid)) or not os.path.isdir(self.folder()):
+            return False
+        server = _Commands.server = _Commands.server or _CommandServer()
+        ours, wanted = server.environment, self.environment()
+        names = filter(_READ_AT_START.match, {*ours, *wanted})
+        return all(ours.get(name) == wanted.get(name) for name in names) and server.whereabouts == _whereabouts()
+
+    def order(self) -> tuple[dict[str, Any], list[int]]:
+        """What the server is asked for, and descriptors of ours that it is to use."""
+        streams = [given if given != -1 else own for own, given in enumerate((self.stdin, self.stdout, self.stderr))]
+        passed = [number for number in self.kept if number != self.error]
+        os.umask(umask := os.umask(0))
+        order = {
+            "parent": os.getpid(),
+            "words": [os.fsdecode(word) for word in self.words],
+            "descriptors": [0, 1, 2, *passed],
+            "cwd": self.folder(),
+            "env": self.environment(),
+            "session": self.session,
+            "group": self.group,
+            "limits": {number: resource.getrlimit(number) for number in _LIMITS},
+            "umask": umask,
+        }
+        return order, [*streams, *passed]
+
+
+def _begin(*given: Any) -> int:
+    """subprocess._fork_exec: the process that was begun."""
+    wanted = _Start(*given[: len(_Start._fields)])
+    if not wanted.can_be_forked() or _Commands.server is None:
+        return int(_start(*given))
+    return _Commands.server.fork(*wanted.order())
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forked_commands() -> Iterator[None]:
+    """What starts commands of mburst in this process forks them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subprocess, "_fork_exec", _begin)
+        yield
+    if _Commands.server:
+        _Commands.server.end()
+
+
+@pytest.fixture(autouse=True)
+def fresh_commands(request: pytest.FixtureRequest) -> None:
+    """New interpreters where FRESH has the file of the test, and where a test has the machine to itself: pages of
+    memory that a fork shares are copied as it first writes to them, which takes time."""
+    alone = request.node.get_closest_marker("alone") is not None
+    _Commands.are_fresh = alone or bool(FRESH.search(str(request.path)))

@@ -1,0 +1,447 @@
+"""What a compacted store answers is what it answered before, for every question that it can still answer."""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+import compactionlib
+import pytest
+from compactionlib import (
+    DAY,
+    LINK,
+    MS,
+    NOW,
+    Rows,
+    S,
+    bursts,
+    compacted,
+    counted,
+    days_of_bursts,
+    incast,
+    quiet,
+    recorded,
+    together,
+)
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from storelib import sealed_files, write
+
+from mburst.analysis.bursts.find import BurstDefinition, find_bursts
+from mburst.errors import UsageError
+from mburst.sql import StoreFolder, replacing
+from mburst.sql.compaction.compact import compact
+from mburst.sql.compaction.rules import DAY_NS, SETTLED_NS, KeepRules
+from mburst.sql.follow import TableFollower
+from mburst.sql.format import filenames
+from mburst.sql.limits import noting
+from mburst.sql.shipped import ledger_text
+
+# --- random stores --------------------------------------------------------------------------------------------------
+
+# Where there is traffic: at noon, and from one day to the next.
+PLACES = (DAY + DAY_NS // 2, DAY + DAY_NS - 700 * MS, DAY + DAY_NS - 3 * MS)
+
+
+# Pieces of traffic: where, ms from there, how many bins, how often one of them is full, and what decides the rest.
+PIECES = st.lists(
+    st.tuples(
+        st.sampled_from(PLACES),
+        st.integers(0, 1400),
+        st.integers(1, 150),
+        st.sampled_from([0.01, 0.05, 0.3, 1.0]),
+        st.integers(0, 2**32),
+    ),
+    min_size=1,
+    max_size=12,
+)
+FULL = (0.25, 0.26, 0.3, 0.5, 0.9, 1.0)
+NOT_FULL = (0.0, 0.01, 0.1, 0.2, 0.24, 0.2499)
+
+
+@st.composite
+def stores(draw: st.DrawFn) -> dict[str, Any]:
+    """The width of bins, and the traffic of some recordings: (place, ms from there, share of line rate, bins)."""
+    bin_ns = draw(st.sampled_from([MS // 2, MS, 2 * MS, 7 * MS, 10 * MS, 25 * MS, 100 * MS]))
+    return {
+        "bin_ns": bin_ns,
+        "source_bin_ns": bin_ns * draw(st.sampled_from([1, 2])),
+        "recordings": draw(st.lists(PIECES, min_size=3, max_size=6)),
+        "senders": draw(st.integers(1, 4)),
+    }
+
+
+def traffic(case: dict[str, Any], pieces: list[tuple[int, int, int, float, int]]) -> Rows:
+    """Rows of bins and of senders."""
+    width, wide = case["bin_ns"], case["source_bin_ns"]
+    filled: dict[int, int] = {}
+    for place, at, count, full, seed in pieces:
+        first, chosen = (place + at * MS) // width * width, random.Random(seed)
+        for index in range(count):
+            share = chosen.choice(FULL if chosen.random() < full else NOT_FULL)
+            filled[first + index * width] = math.ceil(share * width * LINK / 8 / S)
+    bins = [
+        {
+            "ts_ns": ts,
+            "bytes": size - 10,
+            "wire_bytes": size,
+            "packets": 1 + size // 1500,
+            "ce_packets": ts // width % 3,
+        }
+        for ts, size in sorted(filled.items())
+        if size
+    ]
+    sent: dict[tuple[int, int], int] = {}
+    for row in bins:
+        start = row["ts_ns"] // wide * wide
+        for sender in range(case["senders"]):
+            if (start // wide + sender) % 3:
+                sent[start, sender] = sent.get((start, sender), 0) + row["bytes"] // (sender + 1)
+    senders = [
+        {
+            "ts_ns": start,
+            "source": f"10.0.0.{sender}",
+            "bytes": size,
+            "first_ns": start + sender,
+            "last_ns": start + wide - 1 - sender,
+        }
+        for (start, sender), size in sorted(sent.items())
+    ]
+    return bins, senders
+
+
+QUESTIONS = st.builds(
+    lambda threshold, release, width, joined, least: (threshold, release, width, joined, least),
+    st.sampled_from([0.25, 0.3, 0.5, 0.9]),
+    st.sampled_from([None, 0.25, 0.28]),
+    st.sampled_from([None, 1, 2, 3, 5, 10, 14, 20, 50, 100, 200, 500, 1000]),
+    st.sampled_from([None, 0, 2, 5]),
+    st.sampled_from([None, 3]),
+)
+
+
+def answerable(question: tuple[Any, ...], bin_ns: int) -> BurstDefinition | None:
+    """The definition that a question asks for; None where its width is none of a store of BIN_NS."""
+    threshold, release, width, joined, least = question
+    width_ns = bin_ns if width is None else width * MS
+    if width_ns % bin_ns or (7 * width_ns > 100 * MS and width is None and bin_ns != width_ns):
+        return None
+    return BurstDefinition(
+        threshold=threshold,
+        release=None if release is None else min(release, threshold),
+        bin_ns=None if width is None else width_ns,
+        join_ns=None if joined is None else joined * width_ns,
+        min_duration_ns=None if least is None else least * width_ns,
+    )
+
+
+def same(before: Any, after: Any) -> bool:
+    """Equal, but for the order in which shares were summed up."""
+    if isinstance(before, float):
+        return isinstance(after, float) and math.isclose(before, after, rel_tol=1e-9)
+    if isinstance(before, dict):
+        return before.keys() == after.keys() and all(same(value, after[key]) for key, value in before.items())
+    if isinstance(before, list):
+        return len(before) == len(after) and all(map(same, before, after))
+    return bool(before == after)
+
+
+# One-second sums, by the slow way: from all bins.
+SUMS = f"""
+WITH windows AS (
+    SELECT recording_id, clock_epoch, width, ts_ns // width * width AS ts_ns, sum(wire_bytes) AS wire_bytes
+    FROM bins, (SELECT unnest([{MS}, {10 * MS}, {100 * MS}]) AS width) GROUP BY ALL),
+peaks AS (
+    SELECT recording_id, clock_epoch, ts_ns // {S} * {S} AS ts_ns, max(wire_bytes) FILTER (width = {MS}) AS of_1ms,
+           max(wire_bytes) FILTER (width = {10 * MS}) AS of_10ms,
+           max(wire_bytes) FILTER (width = {100 * MS}) AS of_100ms
+    FROM windows GROUP BY ALL)
+SELECT recording_id, ts_ns, min(bins.ts_ns), max(bins.ts_ns), count(*), sum(bytes), sum(wire_bytes), sum(packets),
+       sum(ce_packets), max(wire_bytes), CASE WHEN {MS} % bin_ns = 0 THEN of_1ms END,
+       CASE WHEN {10 * MS} % bin_ns = 0 THEN of_10ms END, CASE WHEN {100 * MS} % bin_ns = 0 THEN of_100ms END
+FROM (SELECT *, bins.ts_ns // {S} * {S} AS second FROM bins) AS bins
+JOIN peaks ON peaks.recording_id = bins.recording_id AND peaks.clock_epoch = bins.clock_epoch AND peaks.ts_ns = second
+JOIN (SELECT recording_id, bin_ns FROM recordings) AS r ON r.recording_id = bins.recording_id
+GROUP BY ALL ORDER BY ALL
+""".replace("recording_id, ts_ns, min", "bins.recording_id, peaks.ts_ns, min")
+STEPS = """
+SELECT recording_id, ts_ns, first_ns, last_ns, bins, bytes, wire_bytes, packets, ce_packets, peak_bytes, peak_1ms_bytes,
+       peak_10ms_bytes, peak_100ms_bytes FROM steps ORDER BY ALL
+"""
+
+
+def answers(store: StoreFolder, query: str) -> list[tuple[Any, ...]]:
+    with store.connect() as con:
+        return con.execute(query).fetchall()
+
+
+@settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow])
+@given(case=stores(), questions=st.lists(QUESTIONS, min_size=8, max_size=12))
+def test_same_bursts_before_and_after(case: dict[str, Any], questions: list[tuple[Any, ...]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        store = StoreFolder.create(Path(folder) / "store")
+        for index, pieces in enumerate(case["recordings"]):
+            widths = {name: case[name] for name in ("bin_ns", "source_bin_ns")}
+            recorded(store, f"r{index}", *traffic(case, pieces), **widths)
+        definitions = [BurstDefinition(threshold=0.25)]
+        definitions += [found for asked in questions if (found := answerable(asked, case["bin_ns"]))]
+        before, sums = bursts(store, *definitions), answers(store, SUMS)
+        compacted(store)
+        assert answers(store, STEPS) == sums
+        for definition, was, found in zip(definitions, before, bursts(store, *definitions), strict=True):
+            assert same(was, found), definition
+
+
+# --- known stores ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> StoreFolder:
+    """Three days of two hosts."""
+    made = StoreFolder.create(tmp_path / "store")
+    days_of_bursts(made)
+    return made
+
+
+def rows_of(store: StoreFolder, table: str) -> int:
+    with store.connect() as con:
+        [(count,)] = con.execute(f"SELECT count(*) FROM {table}").fetchall()
+        return int(count)
+
+
+def test_join_of_wide_bins_and_senders_before(tmp_path: Path) -> None:
+    # Bins of 100 ms are joined over 5 of them; senders count as they were before the burst.
+    store = StoreFolder.create(tmp_path / "store")
+    noon = DAY + DAY_NS // 2
+    rows = together(
+        quiet(noon - 2 * S, 200),
+        incast(noon, 60),
+        quiet(noon + 65 * MS, 50),
+        incast(noon + 600 * MS, 60),
+        quiet(noon + S, 200),
+    )
+    recorded(store, "a", *rows)
+    asked = [BurstDefinition(threshold=0.25, bin_ns=width * MS) for width in (1, 14, 20, 100, 200, 1000)]
+    before = bursts(store, *asked)
+    assert [len(found) for found in before] == [2, 2, 2, 1, 1, 0]
+    held = rows_of(store, "bins")
+    compacted(store)
+    assert bursts(store, *asked) == before
+    assert rows_of(store, "bins") < held
+
+
+def test_few_files_and_few_rows(store: StoreFolder) -> None:
+    before, sums = bursts(store), counted(store)
+    done = compacted(store)
+    assert [day.detail.name for day in done.days] == ["BURSTS", "BURSTS", "ALL"]
+    assert bursts(store) == before and counted(store) == sums
+    assert len(sealed_files(store, "bins")) == 3  # one a day
+    # 5 bins of each burst, and the quiet ones within 50 ms of it: there are none.
+    assert rows_of(store, "bins") == 2 * (2 * 5 + 2000 + 5)
+    assert rows_of(store, "steps") == 2 * 2 * (10 + 10 + 1)
+    assert compacted(store).days == []
+
+
+def test_later_ages_keep_sums_then_nothing(store: StoreFolder) -> None:
+    sums = counted(store)
+    compacted(store)
+    compacted(store, NOW + 90 * DAY_NS)
+    assert counted(store) == sums and rows_of(store, "bins") == rows_of(store, "sources") == rows_of(store, "kept") == 0
+    compacted(store, NOW + 731 * DAY_NS)
+    assert counted(store) == [] and rows_of(store, "recordings") == 2
+
+
+def test_sums_agree_from_either_side(store: StoreFolder) -> None:
+    # The same sums, whether a day is reduced to them at once or by and by.
+    before = counted(store)
+    compacted(store, NOW + 100 * DAY_NS)
+    assert counted(store) == before
+
+
+def test_says_what_it_cannot_answer(store: StoreFolder) -> None:
+    compacted(store)
+    low, sentences = BurstDefinition(threshold=0.1), []
+    with noting(sentences.append):
+        [found] = bursts(store, low)
+    assert {burst["start_ns"] // DAY_NS * DAY_NS for burst in found} == {DAY + 2 * DAY_NS}  # the day that is whole
+    [sentence] = sentences
+    assert "bursts before 2024-10-06" in sentence and "left out" in sentence
+    with store.connect() as con:
+        with pytest.raises(UsageError, match="before 2024-10-06 00:00:00 UTC this store was compacted"):
+            find_bursts(con, low, since_ns=DAY)
+        noon = DAY + 12 * 3600 * S
+        assert find_bursts(con, low, recording="r0", since_ns=noon, until_ns=noon + 5 * MS)  # within what was kept
+        for question in ({"bin_ns": 30 * MS}, {"join_ns": S}, {"link_bps": LINK // 4}):
+            with pytest.raises(UsageError, match="compacted"):
+                find_bursts(con, BurstDefinition(**question), since_ns=DAY)
+        assert len(find_bursts(con, BurstDefinition(link_bps=LINK * 2, threshold=0.25), since_ns=DAY)) == 6
+
+
+def test_what_was_not_counted_stays_null(tmp_path: Path) -> None:
+    # Retransmissions of one recording are NULL (--backend ebpf), of the other 0 or 3 a bin.
+    store = StoreFolder.create(tmp_path / "store")
+    for name, repeated in (("a", None), ("b", 3)):
+        bins, senders = together(quiet(DAY + S, 20), incast(DAY + 3 * S))
+        full = [{**row, "retransmits": repeated and repeated * (row["packets"] > 1)} for row in bins]
+        recorded(store, name, full, senders)
+    compacted(store)
+    assert rows_of(store, "steps") == 4
+    with store.connect() as con:
+        sums = "SELECT recording_id, ts_ns, retransmits, packets FROM counts ORDER BY ALL"
+        assert con.execute(sums).fetchall() == [
+            *[("a", DAY + S, None, 20), ("a", DAY + 3 * S, None, 400)],
+            *[("b", DAY + S, 0, 20), ("b", DAY + 3 * S, 15, 400)],
+        ]
+
+
+def test_unknown_speed_is_merged_and_not_thinned(tmp_path: Path) -> None:
+    store = StoreFolder.create(tmp_path / "store")
+    recorded(store, "a", *incast(DAY + S), link_bps=None)
+    compacted(store)
+    assert rows_of(store, "bins") == 5 and rows_of(store, "thinned") == 0 and len(sealed_files(store, "bins")) == 1
+
+
+# --- what is left alone ---------------------------------------------------------------------------------------------
+
+
+def test_writers_that_may_come_back_are_left_alone(tmp_path: Path) -> None:
+    store = StoreFolder.create(tmp_path / "store")
+    recorded(store, "whole", *incast(DAY + S))
+    recorded(store, "uncounted", *incast(DAY + S), complete=False, ended="", counted_segments=1)
+    recorded(store, "file", *incast(DAY + S), complete=False, ended="", boot_id=None)
+    before = bursts(store)
+    compacted(store)
+    assert bursts(store) == before
+    left = {path.name.split("-")[1] for path in sealed_files(store, "sources") if not path.name.startswith("-")}
+    assert left == {"uncounted", "file"}
+
+
+def test_damaged_day_is_left_and_named(store: StoreFolder) -> None:
+    path = sealed_files(store, "bins")[0]
+    content = bytearray(path.read_bytes())
+    content[100] ^= 1
+    path.write_bytes(content)
+    done = compact(store, KeepRules(), now_ns=NOW)
+    assert [day.name.day * DAY_NS for day in done.days if "bins" in str(day)] == []
+    assert any(path.name in trouble for trouble in done.troubles)
+    assert path.exists()
+
+
+def test_what_was_not_shipped_is_left(store: StoreFolder) -> None:
+    ledger = store.path / "shipped" / "0123456789abcdef.json"
+    ledger.parent.mkdir()
+    ledger.write_text(ledger_text({"receipt": set()}))
+    assert compacted(store).days == []
+    keys = {"/".join(path.parts[-4:]) for path in store.path.glob("*/date=*/rack=*/*.parquet")}
+    ledger.write_text(ledger_text({"receipt": keys})[:-5])  # torn
+    assert compacted(store).days == []
+    ledger.write_text(ledger_text({"receipt": keys}))
+    assert len(compacted(store).days) == 3
+
+
+def test_what_was_imported_late_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Rows of 2024 that were written 100 days later: they are kept for a day from then on.
+    store, imported_ns = StoreFolder.create(tmp_path / "store"), DAY + 100 * DAY_NS
+    begin = filenames.Segment
+    late = lambda host, _, *rest: begin(host, imported_ns, *rest)  # noqa: E731
+    monkeypatch.setattr(compactionlib, "Segment", late)
+    recorded(store, "a", *together(incast(DAY + S), quiet(DAY + 20 * S, 100)))
+    found = [compacted(store, imported_ns + at).days for at in (DAY_NS, DAY_NS + SETTLED_NS)]
+    assert [[day.detail.name for day in days] for days in found] == [["ALL"], ["BURSTS"]]
+
+
+def test_dry_run_writes_nothing(store: StoreFolder) -> None:
+    before = sorted(store.path.rglob("*"))
+    done = compact(store, KeepRules(), dry_run=True, now_ns=NOW)
+    assert [day.after_files for day in done.days] == [None] * 3
+    assert sorted(store.path.rglob("*")) == before
+
+
+def test_size_takes_the_oldest_detail_first(store: StoreFolder) -> None:
+    compacted(store)
+    whole = compacted(store).bytes
+    done = compact(store, KeepRules(size=whole - 1), now_ns=NOW)
+    assert [(day.name.day * DAY_NS, day.detail.name, day.for_size) for day in done.days] == [(DAY, "STEPS", True)]
+    days = {(burst["start_ns"] - DAY) // DAY_NS for burst in bursts(store)[0]}
+    assert done.bytes < whole and days == {1, 2}
+    done = compact(store, KeepRules(size=1), now_ns=NOW)
+    assert counted(store) == [] and done.bytes > 1
+
+
+# --- beside others --------------------------------------------------------------------------------------------------
+
+
+def test_readers_keep_their_files(store: StoreFolder) -> None:
+    with store.connect() as con:
+        before = find_bursts(con)
+        done = compact(store, KeepRules(), now_ns=NOW)
+        assert done.waiting > 0
+        assert find_bursts(con) == before  # from the files that were listed then
+        assert bursts(store) == [before]  # from the new ones
+    del con
+    assert replacing.finish(store.path) == 0
+    assert len(sealed_files(store, "bins")) == 3 and not list((store.path / "replaced").glob("*.json"))
+
+
+def test_two_at_once(store: StoreFolder) -> None:
+    before = bursts(store)
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(compact(store, KeepRules(), now_ns=NOW))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(len(done.days) for done in found) == 3 and any(done.is_busy for done in found)
+    assert bursts(store) == before
+
+
+def test_followers_hear_nothing_of_it(store: StoreFolder) -> None:
+    follower = TableFollower(store.path, "bins", look_for_sealed_s=0)
+    compacted(store)
+    assert follower.poll() == []
+    follower.close()
+
+
+def test_writers_go_on(store: StoreFolder) -> None:
+    before = counted(store)
+    stop, wrote = threading.Event(), 0
+
+    def write_on() -> None:
+        nonlocal wrote
+        while not stop.is_set():
+            write(store, "bins", {"recording_id": "r0", "host": "host-r0", "ts_ns": NOW + wrote * MS, "packets": 1})
+            wrote += 1
+
+    writer = threading.Thread(target=write_on)
+    writer.start()
+    try:
+        compacted(store)
+    finally:
+        stop.set()
+        writer.join()
+    assert wrote and sum(row[1] for row in counted(store)) == sum(row[1] for row in before) + wrote
+
+
+def test_check_finds_all_sound_before_and_after_readers_are_gone(store: StoreFolder) -> None:
+    from mburst.sql.repair.checking import check
+    from mburst.sql.repair.sums import compare_sums
+
+    with store.connect() as con:
+        compact(store, KeepRules(), now_ns=NOW)
+        con.execute("FROM bins LIMIT 1")
+        for found in (check(store.path), check(store.path)):
+            compare_sums(store.path, found)
+            assert found.is_sound and not found.remarks and found.recordings_compared == 2, found
+
+
+def test_rights_of_a_reader_that_may_not_write(store: StoreFolder) -> None:
+    compacted(store)
+    assert os.access(store.path / "replaced" / "readers", os.R_OK)
+    reading = replacing.begin_reading(store.path)
+    assert reading is not None
+    os.close(reading)

@@ -1,0 +1,138 @@
+"""What a compacted store could answer wrongly is refused, noted, or right all the same."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+import zlib
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from compactionlib import DAY, MS, NOW, S, bursts, compacted, counted, days_of_bursts, incast, recorded
+from storelib import rows
+
+import mburst
+from mburst.analysis.bursts.find import BurstDefinition, find_bursts
+from mburst.errors import MburstError, UsageError
+from mburst.sql import StoreFolder, limits, replacing
+from mburst.sql.compaction.compact import compact
+from mburst.sql.compaction.rules import DAY_NS, SETTLED_NS, KeepRules
+from mburst.sql.format import filenames
+from mburst.sql.format.filenames import Segment
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> StoreFolder:
+    """Three days of two hosts."""
+    made = StoreFolder.create(tmp_path / "store")
+    days_of_bursts(made)
+    return made
+
+
+def rows_of(store: StoreFolder, table: str) -> int:
+    with store.connect() as con:
+        [(count,)] = con.execute(f"SELECT count(*) FROM {table}").fetchall()
+        return int(count)
+
+
+def test_senders_without_bins(tmp_path: Path) -> None:
+    store = StoreFolder.create(tmp_path / "store")
+    recorded(store, "a", [], incast(DAY + S)[1])
+    compacted(store)
+    assert rows_of(store, "sources") == rows_of(store, "steps") == 0 and rows_of(store, "thinned") == 1
+
+
+def test_late_rows_of_a_compacted_day_count_once(store: StoreFolder) -> None:
+    # A clock was set back by days: more rows of a recording come for a day that is compacted.
+    compacted(store)
+    sums = counted(store)
+    late_ns = NOW + 5 * DAY_NS
+    writer = f"{zlib.crc32(b'r0'):012x}"
+    late = {"recording_id": "r0", "host": "host-r0", "wire_bytes": 84, "bytes": 60, "packets": 1}
+    begin = lambda host, writer, number: Segment(host, late_ns, writer, number)  # noqa: E731
+    with mock.patch.object(filenames, "new_segment", begin), store.writer("bins", "host-r0", "r1", writer) as to:
+        to.append(rows("bins", *({**late, "ts_ns": DAY + S + k} for k in (0, MS))))
+    for now_ns in (late_ns + DAY_NS, late_ns + DAY_NS + SETTLED_NS, late_ns + 2 * DAY_NS):
+        compacted(store, now_ns)
+    assert [row[1] for row in counted(store)] == [sums[0][1] + 2, sums[1][1]]
+
+
+def test_a_day_that_goes_at_once_is_said_to_be_gone(store: StoreFolder) -> None:
+    compacted(store, NOW + 800 * DAY_NS)
+    assert counted(store) == [] and rows_of(store, "thinned") == 6
+    with store.connect() as con, pytest.raises(UsageError, match="this store was compacted"):
+        find_bursts(con, since_ns=DAY)
+
+
+def test_a_commit_that_fails_changes_nothing(store: StoreFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The rename is done, and the folder cannot be synced: the new files must not go while they count.
+    before, write, seen = (bursts(store), counted(store)), replacing._write, []
+
+    def failing(path: Path, replaced: Any, aside: bool = False) -> None:
+        write(path, replaced, aside)
+        if replaced is not None:
+            raise OSError(5, "Input/output error")
+
+    def watched(paths: Any) -> None:
+        for path in paths:
+            path.unlink(missing_ok=True)
+            seen.append((bursts(store), counted(store)))
+
+    monkeypatch.setattr(replacing, "_write", failing)
+    monkeypatch.setattr(replacing, "_remove", watched)
+    with pytest.raises(MburstError, match="Input/output error"):
+        compact(store, KeepRules(), now_ns=NOW)
+    assert seen and all(found == before for found in seen)
+
+
+def test_python_warns_of_what_is_left_out(store: StoreFolder) -> None:
+    compacted(store)
+    opened = mburst.open(store.path)
+    with pytest.warns(mburst.CompactedWarning, match="bursts before 2024-10-06 00:00:00 UTC are left out") as caught:
+        opened.bursts(threshold=0.1)
+    assert Path(caught[0].filename).name == "test_compaction_said.py"
+    with pytest.warns(mburst.CompactedWarning, match="a report of hosts leaves out the time before 2024-10-06"):
+        opened.report()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(opened.bursts()) == 6
+
+
+def test_metrics_begin_where_every_bin_is(store: StoreFolder) -> None:
+    from mburst.agent.metrics.meter import Meter
+
+    compacted(store)
+    said: list[str] = []
+    with limits.noting(said.append):
+        meter = Meter(store, BurstDefinition(), DAY)
+    meter.close()
+    assert meter.since_ns == DAY + 2 * DAY_NS
+    assert said == ["metrics leave out the time before 2024-10-06 00:00:00 UTC: the store was compacted"]
+
+
+def test_canary_bursts_of_a_compacted_day_are_not_read(store: StoreFolder) -> None:
+    from mburst.sent_burst import SentBurst
+    from mburst.services import canary
+
+    compacted(store)
+    fields = {field.name: 0 for field in dataclasses.fields(SentBurst)}
+    sent = SentBurst(**{**fields, "start_ns": DAY + S, "end_ns": DAY + S + MS})
+    run = mock.Mock(bursts=[sent])
+    with pytest.raises(UsageError, match="compacted"):
+        canary.connected(store, run)
+
+
+def test_shipping_names_days_that_were_compacted_before(store: StoreFolder, tmp_path: Path) -> None:
+    pytest.importorskip("obstore")
+    from mburst.fleet.ship import ShipSettings, ship
+    from mburst.fleet.target import open_target
+
+    compacted(store)
+    target = open_target(str(tmp_path / "archive"))
+    first = ship(store, target, ShipSettings())
+    assert [str(trouble) for trouble in first.troubles] == [
+        f"{store.path}: days until 2024-10-05 were compacted: what had not been shipped of them is not"
+    ]
+    assert ship(store, target, ShipSettings()).troubles == []
