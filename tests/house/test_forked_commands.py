@@ -35,8 +35,9 @@ print(json.dumps({
     "limits": [resource.getrlimit(number) for number in range(16)], "threads": threading.active_count(),
     "signals": [str(signal.getsignal(number)) for number in range(1, 32)],
     "blocked": sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])), "name": __name__, "spec": __spec__.name,
-    "main": sys.modules["__main__"].__spec__.name, "given": [fd for fd in range(64) if others(fd)],
-    "open": sum(os.path.exists(f"/proc/self/fd/{fd}") for fd in range(64)), "pandas": "pandas" in sys.modules,
+    "main": sys.modules["__main__"].__spec__.name,
+    "given": [fd for fd in map(int, os.listdir("/proc/self/fd")) if others(fd)],
+    "open": len(os.listdir("/proc/self/fd")), "pandas": "pandas" in sys.modules,
 }))
 sys.stderr.write("written\\n")
 if "input" in sys.argv:
