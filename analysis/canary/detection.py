@@ -106,7 +106,7 @@ def read_lane(
             for one, row in zip(sent, placed, strict=True)
         ],
     )
-    summed = read_canary.summed(con, recording["recording_id"], recording["source_bin_ns"])
+    seen_of_each = _seen_of_each(con, recording, sent, placed, came, quiet)
     beside = {
         **{name: recording[name] for name in OF_RECORDING},
         **settings,
@@ -115,7 +115,7 @@ def read_lane(
     rows = []
     for i, (one, row) in enumerate(zip(sent, placed, strict=True)):
         quality = qualities.get(one.number, 0)
-        seen = None if one.number in summed else seen_of(row, came, quiet)
+        seen = seen_of_each[i]
         met = met_by(row, found, settings["bin_ns"] + row["slack_ns"], quiet)
         near = _nearest(sent, i) <= settings["join_ns"] + 2 * settings["bin_ns"]
         rows.append(
@@ -128,6 +128,26 @@ def read_lane(
             }
         )
     return LaneDetections(recording, clocks, rows)
+
+
+def _seen_of_each(
+    con: duckdb.DuckDBPyConnection,
+    recording: Mapping[str, Any],
+    sent: Sequence[SentBurst],
+    placed: Sequence[Mapping[str, Any]],
+    came: Sequence[Mapping[str, Any]],
+    quiet_ns: int,
+) -> list[tuple[int, int] | None]:
+    """Packets and bytes of the sender in the time of each burst; None where there are fewer than were sent, and the
+    others may be among senders that were summed up."""
+    found = [seen_of(row, came, quiet_ns) for row in placed]
+    short = [
+        (one.number, row["clock_epoch"], *seen_in(row, quiet_ns))
+        for one, row, seen in zip(sent, placed, found, strict=True)
+        if seen is not None and seen[0] < one.packets
+    ]
+    summed = read_canary.summed(con, recording["recording_id"], recording["source_bin_ns"], short)
+    return [None if one.number in summed else seen for one, seen in zip(sent, found, strict=True)]
 
 
 def _found(
@@ -226,9 +246,14 @@ def _epoch_of(
     return (held or sorted(clocks, key=lambda epoch: np.abs(np.flatnonzero(clocks[epoch].matched >= 0) - i).min()))[0]
 
 
+def seen_in(row: Mapping[str, Any], quiet_ns: int) -> tuple[int, int]:
+    """From when until when packets of a burst may have come."""
+    return row["start_ns"] - quiet_ns, row["end_ns"] + row["late_ns"] + quiet_ns
+
+
 def seen_of(row: Mapping[str, Any], came: Sequence[Mapping[str, Any]], quiet_ns: int) -> tuple[int, int] | None:
     """Packets and bytes of the sender in the time of a burst; None where its source bins hold more than that."""
-    since, until = row["start_ns"] - quiet_ns, row["end_ns"] + row["late_ns"] + quiet_ns
+    since, until = seen_in(row, quiet_ns)
     near = [
         one
         for one in came

@@ -69,6 +69,11 @@ def qualities(
     con: duckdb.DuckDBPyConnection, recording: str, bin_ns: int, spans: list[tuple[int, int, int, int]]
 ) -> dict[int, int]:
     """By number, the quality of the bins in spans of time: (number, clock epoch, start, end)."""
+    _keep_spans(con, spans)
+    return {row["number"]: row["quality"] for row in dicts(con, _QUALITY, {"recording": recording, "bin": bin_ns})}
+
+
+def _keep_spans(con: duckdb.DuckDBPyConnection, spans: list[tuple[int, int, int, int]]) -> None:
     con.execute(
         "CREATE OR REPLACE TEMP TABLE canary_spans "
         "(number BIGINT, clock_epoch USMALLINT, start_ns BIGINT, end_ns BIGINT)"
@@ -77,12 +82,14 @@ def qualities(
         "INSERT INTO canary_spans SELECT unnest($1), unnest($2), unnest($3), unnest($4)",
         [list(column) for column in zip(*spans, strict=True)] if spans else [[], [], [], []],
     )
-    return {row["number"]: row["quality"] for row in dicts(con, _QUALITY, {"recording": recording, "bin": bin_ns})}
 
 
-def summed(con: duckdb.DuckDBPyConnection, recording: str, source_bin_ns: int) -> set[int]:
-    """The numbers of the spans that qualities() was asked for in which senders were summed up as `other`, which the
-    sender of canary bursts may be one of."""
+def summed(
+    con: duckdb.DuckDBPyConnection, recording: str, source_bin_ns: int, spans: list[tuple[int, int, int, int]]
+) -> set[int]:
+    """The numbers of the spans, as of qualities(), in which senders were summed up as `other`, which the sender of
+    canary bursts may be one of."""
+    _keep_spans(con, spans)
     rows = dicts(con, _SUMMED, {"recording": recording, "source_bin": source_bin_ns})
     return {row["number"] for row in rows}
 

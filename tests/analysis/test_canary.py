@@ -172,6 +172,26 @@ def test_a_burst_whose_sender_was_summed_up_with_others_is_not_lost(tmp_path: Pa
     assert [(point.size_bytes, point.detected, point.n) for point in curve.points] == [(SMALL, 0, 40), (BIG, 40, 40)]
 
 
+def test_packets_that_came_late_may_have_been_summed_up(tmp_path: Path) -> None:
+    """They are neither lost nor missing: how many of the sender's came is not known."""
+    store, sent = StoreFolder.create(tmp_path / "s"), alternating(80)
+    late = {one.number: one.end_ns + 2 * MS for one in sent[7::16]}
+    others = [{"at": at, "bytes": FRAME, "source": SENDER} for at in late.values()]
+    summed = {at // MS * MS for at in late.values()}
+    record(
+        store,
+        sent,
+        lambda ns: ns,
+        lost=lambda number, place: number in late and place == 1,
+        others=others,
+        summed=summed.__contains__,
+    )
+    assert excluded(store, sent) == {}
+    rows = store.connect().execute("SELECT number, seen_packets, packets FROM canary").fetchall()
+    assert {number for number, seen, _ in rows if seen is None} == set(late)
+    assert all(seen == packets for number, seen, packets in rows if number not in late)
+
+
 def test_bursts_that_the_definition_joins_do_not_count(tmp_path: Path) -> None:
     store, sent = StoreFolder.create(tmp_path / "s"), alternating(40)
     record(store, sent, lambda ns: ns)
