@@ -12,7 +12,7 @@ BUILD_PACKAGES := gcc libc6-dev libpcap-dev zlib1g-dev libzstd-dev liblzma-dev l
 TEST_PACKAGES := tshark tcpdump chromium iproute2 ethtool zstd xz-utils poppler-utils e2fsprogs xfsprogs libfuse3-3 openjdk-17-jre-headless
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo gallery test test-fast lint format asan docs fuzz faults bench lock audit clean
+.PHONY: help setup demo gallery test test-fast lint format asan docs fuzz faults soak bench lock audit clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,6 +78,9 @@ faults: $(VENV)/test-ready ## kill recorders, fill disks, cut the power: the lon
 		tests/services/test_record_gaps.py tests/faults/test_killed_files.py::test_killed_then_again
 	MBURST_FAULTS=$${MBURST_FAULTS:-32} $(BIN)/python -m pytest -q tests/faults --deselect tests/faults/test_flips.py
 	MBURST_FAULTS=10000 $(BIN)/python -m pytest -q tests/faults/test_flips.py
+
+soak: $(VENV)/test-ready ## run an agent for an hour while senders change all the time, as root (MBURST_SOAK: seconds)
+	MBURST_SOAK=$${MBURST_SOAK:-3600} $(BIN)/python -m pytest -q -s tests/faults/test_soak.py
 
 bench: $(VENV)/test-ready ## measure speed beside libpcap, capinfos and tshark (minutes; 1.1 GB in TMPDIR)
 	for question in bench/bench_*.py; do $(BIN)/python $$question || exit 1; done

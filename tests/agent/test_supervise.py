@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from processes import children, verb_of
 from waiting import wait_for
 
 from mburst.agent.config import RunPart
@@ -20,19 +21,6 @@ from mburst.agent.watchdog import Watchdog
 from mburst.sql import StoreFolder
 
 MBURST = [sys.executable, "-m", "mburst"]
-
-
-def children(pid: int) -> list[int]:
-    return [
-        int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()
-    ]
-
-
-def verb_of(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text().split("\0")[5]
-    except (OSError, IndexError):
-        return ""
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import struct
 import threading
 import time
@@ -15,6 +14,7 @@ import frame_builder as fb
 import livelab
 import pytest
 from capture_rows import read_rows
+from livelab import raw_socket
 
 from mburst.capture import Capture, sources
 from mburst.errors import MburstError
@@ -98,14 +98,6 @@ def both(lab, **options):
     finally:
         for reading in readings:
             reading.stop()
-
-
-def raw_socket(lab, namespace, name):
-    with lab.inside(namespace):
-        made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 24)
-    made.bind((name, 0))
-    return made
 
 
 def many_senders(lab, count):

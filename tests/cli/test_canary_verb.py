@@ -18,7 +18,8 @@ import pytest
 from canarylib import FRAME, MS, record, run_of, sent_at
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from livelab import Lab
+from livelab import Lab, promiscuity
+from waiting import wait_for
 
 from mburst.__main__ import main
 from mburst.agent.config import PARTS
@@ -210,10 +211,7 @@ def test_the_recorder_sees_them(line: Lab, tmp_path: Path, shared: Path) -> None
         text=True,
     )
     try:
-        for _ in range(600):
-            if (store / "hot" / "recordings").is_dir() or recorder.poll() is not None:
-                break
-            time.sleep(0.05)
+        wait_for(lambda: promiscuity(line) or recorder.poll() is not None, "the recording begins")
         first = run_in(line.near, *MBURST, "canary", "10.9.0.2", "-o", str(store), *SENDING)
         assert first.returncode == 0, first.stderr
         second = run_in(

@@ -16,7 +16,8 @@ from typing import Any
 
 import livelab
 from faultlib import HERE, MBURST, assert_kept, assert_sealed, assert_totals, end, started
-from livelab import Lab
+from livelab import Lab, promiscuity
+from processes import children
 from waiting import beside, wait_for
 
 TABLES = ("bins", "sources")  # that a recorder is followed by
@@ -25,11 +26,6 @@ TABLES = ("bins", "sources")  # that a recorder is followed by
 def inside(lab: Lab) -> tuple[str, ...]:
     """What a command begins with that runs in the far namespace, where it keeps its process id."""
     return ("ip", "netns", "exec", lab.far)
-
-
-def promiscuity(lab: Lab) -> int:
-    """How many captures the interface has."""
-    return int(livelab.sh(f"ip -n {lab.far} -d link show {lab.b}").split("promiscuity ")[1].split()[0])
 
 
 @contextmanager
@@ -82,18 +78,6 @@ def received(lab: Lab) -> int:
     """The packets that the interface's counter has."""
     [link] = json.loads(livelab.sh(f"ip -n {lab.far} -s -j link show {lab.b}"))
     return int(link["stats64"]["rx"]["packets"])
-
-
-def children(pid: int) -> list[int]:
-    """The processes that process PID has started."""
-    try:
-        return [
-            int(child)
-            for task in Path(f"/proc/{pid}/task").iterdir()
-            for child in (task / "children").read_text().split()
-        ]
-    except OSError:
-        return []
 
 
 def recorder(pid: int) -> int | None:

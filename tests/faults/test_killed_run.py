@@ -8,9 +8,10 @@ import time
 from pathlib import Path
 
 from faultlib import Follower, chance, held, query, times, wait_for_rows
-from labrecorder import TABLES, children, finish, recorder, running, sending
+from labrecorder import TABLES, finish, recorder, running, sending
 from livelab import Lab
 from outcomes import outcome
+from processes import children
 from waiting import wait_for
 
 from mburst.sql import StoreFolder

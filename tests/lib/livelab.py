@@ -91,6 +91,20 @@ def make_lab() -> Iterator[Lab]:
             subprocess.run(["ip", "netns", "del", namespace], capture_output=True, check=False)
 
 
+def promiscuity(lab: Lab) -> int:
+    """How many captures the interface has."""
+    return int(sh(f"ip -n {lab.far} -d link show {lab.b}").split("promiscuity ")[1].split()[0])
+
+
+def raw_socket(lab: Lab, namespace: str, name: str) -> socket.socket:
+    """Sends whole frames from the interface NAME."""
+    with lab.inside(namespace):
+        made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 24)
+    made.bind((name, 0))
+    return made
+
+
 def transfer(lab: Lab, count: int) -> int:
     """Send COUNT bytes by TCP from near to far; returns the segments that the sender counted with payload."""
     with lab.inside(lab.far):

@@ -1,0 +1,22 @@
+"""The processes below an agent, as /proc has them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def children(pid: int) -> list[int]:
+    """Those that PID has started; none where it has ended."""
+    try:
+        tasks = list(Path(f"/proc/{pid}/task").iterdir())
+        return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+    except OSError:
+        return []
+
+
+def verb_of(pid: int) -> str:
+    """The verb of an mburst that an agent started; "" where there is none any more."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().split("\0")[5]
+    except (OSError, IndexError):
+        return ""
