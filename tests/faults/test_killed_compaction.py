@@ -12,7 +12,7 @@ from places import ROOT
 from mburst.sql import StoreFolder
 from mburst.sql.repair.checking import check
 
-EVERY = 7  # steps: they come in sequences of that sort, and the first of all is another each time
+EVERY = 13  # steps: they come in sequences of that sort, and the first of all is another each time
 
 
 def test_killed_at_any_step() -> None:

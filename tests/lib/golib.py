@@ -17,7 +17,7 @@ def go_program(program: Path, sources: Path, package: str = ".") -> Path:
     Go or no module to be had."""
     if not (go := shutil.which("go") or shutil.which(_INSTALLED)):
         pytest.skip("there is no Go here: programs of others that speak gNMI are not tried")
-    command = [go, "build", "-o", str(program), package]
+    command = [go, "build", "-gcflags=all=-N -l", "-o", str(program), package]  # compiled once, run for seconds
     done = subprocess.run(command, cwd=sources, capture_output=True, text=True, timeout=300, check=False)
     if done.returncode and any(word in done.stderr for word in _UNREACHABLE):
         pytest.skip(f"Go cannot fetch its modules: {done.stderr.splitlines()[-1]}")

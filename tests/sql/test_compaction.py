@@ -180,6 +180,7 @@ def answers(store: StoreFolder, query: str) -> list[tuple[Any, ...]]:
         return con.execute(query).fetchall()
 
 
+@pytest.mark.costly
 @settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow])
 @given(case=stores(), questions=st.lists(QUESTIONS, min_size=8, max_size=12))
 def test_same_bursts_before_and_after(case: dict[str, Any], questions: list[tuple[Any, ...]]) -> None:
