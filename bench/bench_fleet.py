@@ -25,6 +25,7 @@ from pathlib import Path
 from bench_report import START, fill_host
 from side_by_side import Cost, machine, run
 
+from mburst.fleet import DETECTED
 from mburst.sql import StoreFolder
 
 HERE = Path(__file__).parent
@@ -76,16 +77,20 @@ def measure(folder: Path, options: argparse.Namespace) -> None:
     first = rack_alone(store.path, StoreFolder.create(folder / "first"), "r0")
     for seed, host in enumerate(hosts[: options.hosts]):  # a day is complete when what comes after it is sealed
         fill_host(first, *host, 1, argparse.Namespace(bursts=20, rate=0), seed)
-    by_hosts = run([*MBURST, "ship", first.path, folder / "results", "--level", "bursts"])
-    show("ship --level bursts, a rack", by_hosts)
+    by_hosts = {level: run([*MBURST, "ship", first.path, folder / level, "--level", level]) for level in DETECTED}
+    for level, cost in by_hosts.items():
+        show(f"ship --level {level}, a rack", cost)
     cpu_s = sum(record["cpu_s"] for record in records)
     print(f"\n{sum(record['rows']['bursts'] for record in records):,} bursts; CPU of tasks: {cpu_s:.1f} s")
     n, tables = len(hosts), len(records[0]["rows"])
-    levels = {
-        "all": LevelCost(size / n, 3 * SEALED + RECEIPTS, detection.cpu_s / n, shipped.cpu_s / n),
-        "bursts": LevelCost(
-            size_of(folder / "results", "*") / options.hosts, tables + 2 + RECEIPTS, 0.0, by_hosts.cpu_s / options.hosts
-        ),
+    levels = {"all": LevelCost(size / n, 3 * SEALED + RECEIPTS, detection.cpu_s / n, shipped.cpu_s / n)} | {
+        level: LevelCost(
+            size_of(folder / level, "*") / options.hosts,
+            tables + 2 * (level == "hot") + 2 + RECEIPTS,
+            0.0,
+            cost.cpu_s / options.hosts,
+        )
+        for level, cost in by_hosts.items()
     }
     extrapolate(levels, options)
 
@@ -138,7 +143,7 @@ def extrapolate(levels: dict[str, LevelCost], options: argparse.Namespace) -> No
     print(
         f"$ a day = core-h × {options.core_hour} + GB × {options.gb_month} (kept for a month) "
         f"+ objects / 1,000,000 × {options.put_million}; what hosts do is not bought.\n"
-        f"Objects of a host: all: 3 tables × {SEALED} files + {RECEIPTS} receipts; bursts: a file a table, "
+        f"Objects of a host: all: 3 tables × {SEALED} files + {RECEIPTS} receipts; hot, bursts: a file a table, "
         f"plan and record, and {RECEIPTS} receipts."
     )
 

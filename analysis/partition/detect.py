@@ -8,7 +8,7 @@ together have the bursts that one database over all files has.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -30,10 +30,15 @@ if TYPE_CHECKING:
 MARGINS_NS = (60 * 10**9, 480 * 10**9, 3840 * 10**9)  # tried in this order, and then all that the files hold
 AFTER_NS = 10 * 10**6  # a fast retransmission comes within it; one after a timeout (200 ms and more) does not
 MEMORY = "1GB"
+NEAR = ("bins", "sources")  # tables whose rows near bursts may be taken too
+_BATCH_ROWS = 1 << 17
 
 
 class BurstBeyond(MburstError):
     """What may be part of a burst goes on beyond the time that the files hold."""
+
+
+TakeRows = Callable[[str, "pa.RecordBatchReader"], None]
 
 
 class PartitionTables(NamedTuple):
@@ -67,13 +72,15 @@ def detect(
     threads: int = 1,
     memory: str = MEMORY,
     scratch: Path | None = None,
+    take: TakeRows | None = None,
 ) -> DetectedPartition:
     """The bursts of FILES that begin in [SINCE_NS, UNTIL_NS), their senders, and what the hours of that time add up to.
     FILES are those of whole hosts, by table: `bins` and `sources` of that time and of HELD_NS before and behind it
     (None: all that there are), and `recordings` and `canary`, whose rows are of whatever date; `queues` of that time,
     and `links`, where `queue_drops` is to have rows. `contention` counts the hosts that FILES have. AFTER_NS: how long
     behind a burst retransmissions and marks are counted. With THREADS of 1, the same files give the same bytes.
-    SCRATCH: as in sql/listed.py. Raises UsageError for an empty span, BurstBeyond where what is held is not enough, and
+    SCRATCH: as in sql/listed.py. TAKE is given the rows of NEAR that start in the span, in the second of a burst or in
+    one beside it. Raises UsageError for an empty span, BurstBeyond where what is held is not enough, and
     MburstError where a file is damaged or missing, where bins have no row of `recordings`, and as find_bursts does."""
     if until_ns <= since_ns or after_ns < 0:
         raise UsageError(f"invalid span of {until_ns - since_ns} ns, {after_ns} ns after a burst")
@@ -88,7 +95,16 @@ def detect(
             answers = (parsed(con, partition_sql(name)) for name in PartitionTables._fields)
             tables = PartitionTables(*(con.sql(answer).to_arrow_table() for [answer] in answers))
             unsettled = con.execute(partition_sql("unsettled")).fetchall()
+            if take is not None:
+                _take_near(con, take)
             return DetectedPartition(tables, tuple(writer for (writer,) in unsettled))
+
+
+def _take_near(con: duckdb.DuckDBPyConnection, take: TakeRows) -> None:
+    run(con, partition_sql("near_seconds"))
+    for table in NEAR:
+        [answer] = parsed(con, partition_sql(f"near_{table}"))
+        take(table, con.sql(answer).to_arrow_reader(_BATCH_ROWS))
 
 
 def _check_not_thinned(paths: Iterable[Path]) -> None:

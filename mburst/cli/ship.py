@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import privileges
 from ..errors import Interrupted, MburstError, UsageError
-from ..fleet import LEVELS
+from ..fleet import DETECTED, LEVELS
 from ..names import print_lines, say
 from ..stopping import until_stopped
 from ..units import NS_PER_S, format_bytes, format_count, format_time, parse_duration
@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 DESCRIPTION = """Copy the sealed files of a store to TARGET, each once and under its path in the store, and write a
 receipt for each host: which files, with their SHA-256, and until when nothing is missing. Nothing at the target is ever
 replaced: an object with other bytes is an error. Of the level `bursts`, detect the bursts of each complete day (UTC)
-here, and ship them alone: TARGET is then a place of results, as `mburst fleet detect` writes them. It can be broken off
-and called again at any time. Credentials come from the environment (docs/fleet.md). Needs the extra `ship`, but for a
+here, and ship them alone: TARGET is then a place of results, as `mburst fleet detect` writes them. Of the level `hot`,
+ship also the bins and senders of the seconds in which bursts lie, and of those beside them. It can be broken off and
+called again at any time. Credentials come from the environment (docs/fleet.md). Needs the extra `ship`, but for a
 folder."""
 LEAST_WAIT_S = 60.0  # after a call that failed, doubled each time up to --every
 SPREAD = 0.1  # of --every, by which hosts that were started together ship apart
@@ -50,7 +51,8 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "--level",
         choices=LEVELS,
         default=LEVELS[0],
-        help="what is shipped: all rows, or the bursts of complete days (default: %(default)s)",
+        help="what is shipped: all rows, or the bursts of complete days, with the rows near them (hot) or without "
+        "(default: %(default)s)",
     )
     parser.add_argument(
         "--tables", metavar="NAMES", help="these tables, such as bins,sources, and always recordings (default: all)"
@@ -79,10 +81,12 @@ def settings_of(arguments: argparse.Namespace) -> ShipSettings:
     from ..sql.tables import LISTING
 
     bursts = definition.definition_of(arguments)
-    if arguments.level == "bursts" and arguments.tables:
+    if arguments.level in DETECTED and arguments.tables:
         raise UsageError("--tables is of the level all: bursts are detected in those that they need")
-    if arguments.level != "bursts" and bursts != BurstDefinition():
-        raise UsageError("the definition of a burst is of the level bursts", "add --level bursts, or leave it out")
+    if arguments.level not in DETECTED and bursts != BurstDefinition():
+        raise UsageError(
+            "the definition of a burst is of the levels bursts and hot", "add --level bursts, or leave it out"
+        )
     if arguments.every and arguments.json:
         raise UsageError("--json is of one call: it does not go with --every")
     every = parse_duration(arguments.every) if arguments.every else None
@@ -117,7 +121,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def shipper(settings: ShipSettings) -> Callable[..., Shipped]:
     """What ships the level that is asked for: (store, target, settings, report)."""
-    if settings.level == "bursts":
+    if settings.level in DETECTED:
         from ..fleet.ship_bursts import ship_bursts
 
         return ship_bursts

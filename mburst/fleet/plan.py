@@ -50,7 +50,8 @@ class HostOf(NamedTuple):
 @dataclass(frozen=True)
 class PartitionPlan:
     """What is to be detected. `near` are the files of the day and of NEAR_NS around it; `further` the other ones of the
-    receipts that were read, for bursts that go on beyond. `behind` and `missing`: as in results.PartitionRecord."""
+    receipts that were read, for bursts that go on beyond. `behind` and `missing`: as in results.PartitionRecord.
+    `with_rows`: the bins and senders near bursts are wanted, too."""
 
     name: PartitionName
     definition: BurstDefinition
@@ -61,6 +62,7 @@ class PartitionPlan:
     behind: Mapping[str, int | None] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
     version: str = __version__
+    with_rows: bool = False
 
     @property
     def size(self) -> int:
@@ -75,8 +77,12 @@ class PartitionPlan:
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
     def is_done(self, record: PartitionRecord) -> bool:
-        """Whether RECORD is of what this plan gives."""
-        return record.digest == self.digest(record.unsettled)
+        """Whether RECORD is of what this plan gives, or of that with rows."""
+        return self.gives(record.digest, record.unsettled)
+
+    def gives(self, digest: str, unsettled: Collection[str]) -> bool:
+        """Whether DIGEST is that of this plan, or of this plan with rows."""
+        return digest in (self.digest(unsettled), replace(self, with_rows=True).digest(unsettled))
 
     def _facts(self) -> dict[str, Any]:
         return {
@@ -86,6 +92,7 @@ class PartitionPlan:
             "near": [list(file) for file in self.near],
             "further": [list(file) for file in self.further],
             "behind": dict(self.behind),
+            **({"with_rows": True} if self.with_rows else {}),
         }
 
     def to_json(self) -> bytes:

@@ -2,7 +2,7 @@
 
     mburst-results.json                                 the definition of bursts that all of them have
     TABLE/date=DATE/rack=RACK/PARTITION.parquet         TABLE: bursts, senders, hours, histograms, contention, coverage,
-                                                        queue_drops, incomplete
+                                                        queue_drops, incomplete; with rows also bins, sources
     partitions/date=DATE/rack=RACK/PARTITION.plan.json  what was to be detected (plan.py)
     partitions/date=DATE/rack=RACK/PARTITION.json       what was: written last, so that the tables are there
 
@@ -190,6 +190,41 @@ def _partition(date: str, key: str, suffix: str) -> PartitionName:
     stem = name.removesuffix(suffix)
     host = None if stem == WHOLE_RACK else unquote(stem.removeprefix("host-"))
     return PartitionName(date, unquote(of_rack.removeprefix("rack=")), host)
+
+
+class NearRows:
+    """The bins and senders near bursts, as files: what detection hands on in batches is never whole in memory."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, int] = {}
+        self.contents: dict[str, bytes] = {}
+
+    def take(self, table: str, batches: pa.RecordBatchReader) -> None:
+        """Make a file of the rows of TABLE."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        schema = pa.schema([_signed(field) for field in batches.schema if field.name != "rack"])
+        sink, count = io.BytesIO(), 0
+        with pq.ParquetWriter(sink, schema, compression="zstd") as writer:
+            for batch in batches:
+                writer.write_table(pa.Table.from_batches([batch]).select(schema.names).cast(schema))
+                count += batch.num_rows
+        self.rows[table], self.contents[table] = count, sink.getvalue()
+
+    def put(self, results: FleetTarget, name: PartitionName) -> dict[str, str]:
+        """Write the files of a partition; the SHA-256 of each."""
+        for table, content in self.contents.items():
+            results.replace(name.key(table), content)
+        return {table: hashlib.sha256(content).hexdigest() for table, content in self.contents.items()}
+
+
+def _signed(field: pa.Field) -> pa.Field:
+    """A field that engines without unsigned integers can read."""
+    import pyarrow as pa
+
+    wider = {pa.uint8(): pa.int32(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.int64()}
+    return field.with_type(wider.get(field.type, field.type))
 
 
 def put_tables(results: FleetTarget, name: PartitionName, tables: Mapping[str, pa.Table]) -> dict[str, str]:

@@ -1,4 +1,5 @@
-"""Ships the bursts of a store and no rows: each host's day is detected where it was recorded, once it is complete.
+"""Ships the bursts of a store, with the rows near them or without: each host's day is detected where it was recorded,
+once it is complete.
 
 What arrives is what `mburst fleet detect --split host` writes of a target that has the rows, to the byte. So the place
 that hosts ship to is one of results (results.py): what is asked of a fleet is asked there, whichever way a host took.
@@ -22,13 +23,12 @@ from . import receipts
 from .ledger import ShipLedger
 from .plan import DAY_NS, MEASURED, NEAR_NS, STATED, PartitionPlan, date_of, planned, start_of
 from .receipts import Receipt, ReceiptName, ShippedFile
-from .results import PartitionName, PartitionRecord, list_records, open_results, read_record
+from .results import NearRows, PartitionName, PartitionRecord, list_records, open_results, read_record
 from .sealed import HostFiles, SealedTableFile, key_of, list_switch_files
 from .ship import BEAT_NS, HostShipped, Report, Shipped, ShipSettings, name_compacted, named_hosts
 from .target import FleetTarget
 from .task import detected, put
 
-LEVEL = "bursts"
 TABLES = (*MEASURED, *STATED)  # that bursts are detected in
 
 
@@ -109,7 +109,8 @@ class _HostBursts:
         for date in sorted({date for file in files if file.table == "bins" for date in _dates(file)}):
             if start_of(date) + DAY_NS <= self._result.until_ns:
                 name = PartitionName(date, *self._found.name)
-                yield planned(name, self._settings.definition, files, {}, missing)
+                plan = planned(name, self._settings.definition, files, {}, missing)
+                yield replace(plan, with_rows=self._settings.level == "hot")
 
     def _local(self, of: SealedTableFile) -> ShippedFile:
         """A file as a plan lists it. It is not read for that: its name has a checksum, which is verified when it is."""
@@ -141,12 +142,13 @@ class _HostBursts:
             )
             return
         self._target.replace(name.plan_key, plan.to_json())
+        near = NearRows() if plan.with_rows else None
         try:
-            found = detected(plan, self._paths, self._store.path)
+            found = detected(plan, self._paths, self._store.path, near.take if near else None)
         except MburstError as error:
             self._miss(plan, error)
             return
-        record = put(self._target, plan, found, time.process_time() - used)
+        record = put(self._target, plan, found, time.process_time() - used, near)
         self._note(plan, record)
         self._result.sent += len(record.rows)
         self._result.sent_bytes += sum(file.bytes for file in self._new[-len(record.rows) :])
@@ -185,7 +187,7 @@ class _HostBursts:
     def _receipt(self) -> Receipt:
         return Receipt(
             *self._found.name,
-            level=LEVEL,
+            level=self._settings.level,
             tables=TABLES,
             definition=asdict(self._settings.definition),
             since_ns=min((file.min_ns for file in self._new), default=self._result.until_ns),
@@ -202,7 +204,7 @@ def _is_of(noted: str, plan: PartitionPlan) -> bool:
     """Whether a day that the ledger notes (its date, its digest, and the unsettled writers) is that of PLAN."""
     date, _, rest = noted.partition(" ")
     digest, *unsettled = rest.split(" ")
-    return date == plan.name.date and digest == plan.digest(unsettled)
+    return date == plan.name.date and plan.gives(digest, unsettled)
 
 
 def _dates(file: ShippedFile) -> Iterator[str]:

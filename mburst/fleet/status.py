@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from ..units import format_duration
+from . import DETECTED
 from .plan import DAY_NS, NEAR_NS
 from .receipts import DamagedReceipt, Receipt, ReceiptName, list_receipts, read_receipt
 from .ship import BEAT_NS
@@ -80,7 +81,7 @@ def _status(receipt: Receipt, count: int, now_ns: int) -> HostStatus:
         silent = f"its clock is {format_duration(-unheard)} ahead"
     elif unheard > most:
         silent = f"no receipt for {format_duration(unheard)}"
-    elif behind > most + (WHOLE_DAY_NS if receipt.level == "bursts" else 0):
+    elif behind > most + (WHOLE_DAY_NS if receipt.level in DETECTED else 0):
         silent = f"nothing new for {format_duration(behind)}"
     return HostStatus(
         receipt.rack,

@@ -12,13 +12,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..analysis.partition.detect import BurstBeyond, DetectedPartition, detect
+from ..analysis.partition.detect import BurstBeyond, DetectedPartition, TakeRows, detect
 from ..errors import MburstError
 from .plan import NEAR_NS, PartitionPlan
 from .receipts import ShippedFile
-from .results import PartitionName, PartitionRecord, put_tables
+from .results import NearRows, PartitionName, PartitionRecord, put_tables
 from .target import FleetTarget, TargetError, open_target
 
 if TYPE_CHECKING:
@@ -93,17 +93,21 @@ def _detect(target: FleetTarget, plan: PartitionPlan, folder: Path) -> DetectedP
 
 
 def detected(
-    plan: PartitionPlan, fetched: Callable[[Iterable[ShippedFile]], dict[str, list[Path]]], scratch: Path
+    plan: PartitionPlan,
+    fetched: Callable[[Iterable[ShippedFile]], dict[str, list[Path]]],
+    scratch: Path,
+    take: TakeRows | None = None,
 ) -> DetectedPartition:
-    """The same of files that FETCHED gives the paths of, by table. Raises MburstError."""
+    """The same of files that FETCHED gives the paths of, by table; TAKE: as in detect. Raises MburstError."""
     since, until = plan.since_ns, plan.until_ns
     files = fetched(plan.near)
+    asked: dict[str, Any] = {"since_ns": since, "until_ns": until, "scratch": scratch, "take": take}
     try:
-        return detect(files, plan.definition, since_ns=since, until_ns=until, held_ns=NEAR_NS, scratch=scratch)
+        return detect(files, plan.definition, held_ns=NEAR_NS, **asked)
     except BurstBeyond:
         for table, more in fetched(plan.further).items():
             files.setdefault(table, []).extend(more)
-        return detect(files, plan.definition, since_ns=since, until_ns=until, scratch=scratch)
+        return detect(files, plan.definition, **asked)
 
 
 def fetch(target: FleetTarget, files: Iterable[ShippedFile], folder: Path) -> dict[str, list[Path]]:
@@ -146,8 +150,12 @@ def _free(folder: Path) -> str:
     return f"{shutil.disk_usage(with_room).free >> 20:,} MB in {os.fspath(with_room)}"
 
 
-def put(results: FleetTarget, plan: PartitionPlan, found: DetectedPartition, cpu_s: float) -> PartitionRecord:
-    """Write the tables, and then the record that says that they are there. Raises TargetError."""
+def put(
+    results: FleetTarget, plan: PartitionPlan, found: DetectedPartition, cpu_s: float, near: NearRows | None = None
+) -> PartitionRecord:
+    """Write the tables, and the rows NEAR bursts where they are wanted, and then the record that says that they are
+    there. Raises TargetError."""
+    near = near or NearRows()
     by_name = {**found.tables._asdict(), "incomplete": _incomplete(plan)}
     if plan.name.host is not None:  # of one host alone, it would read as a rack's
         by_name["contention"] = found.tables.contention.slice(0, 0)
@@ -160,8 +168,8 @@ def put(results: FleetTarget, plan: PartitionPlan, found: DetectedPartition, cpu
         missing=list(plan.missing),
         files=len(plan.near),
         size=plan.size,
-        rows={table: rows.num_rows for table, rows in by_name.items()},
-        sha256=put_tables(results, plan.name, by_name),
+        rows={table: rows.num_rows for table, rows in by_name.items()} | near.rows,
+        sha256=put_tables(results, plan.name, by_name) | near.put(results, plan.name),
         cpu_s=round(cpu_s, 3),
         unsettled=found.unsettled,
     )

@@ -223,7 +223,7 @@ def test_to_a_bucket(small: StoreFolder, s3: None, tmp_path: Path, capsys: pytes
     ("words", "expected"),
     [
         (["--level", "bursts", "--tables", "bins"], "--tables is of the level all"),
-        (["--threshold", "0.9"], "the definition of a burst is of the level bursts (add --level bursts"),
+        (["--threshold", "0.9"], "the definition of a burst is of the levels bursts and hot (add --level bursts"),
         (["--level", "some"], "invalid choice: 'some'"),
     ],
 )

@@ -1,0 +1,149 @@
+"""Level hot: what level bursts ships, and the bins and senders of the seconds near bursts, each row once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import fleetlib
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fleetlib import files, of_whole, plain, rows
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from racklib import DAY, HOUR, START, fill
+
+from mburst.analysis.bursts.find import BurstDefinition, find_bursts
+from mburst.fleet.receipts import read_receipts
+from mburst.fleet.ship import Shipped, ShipSettings
+from mburst.fleet.ship_bursts import ship_bursts
+from mburst.fleet.status import status
+from mburst.fleet.target import FleetTarget, TargetError, open_target
+from mburst.sql import StoreFolder
+
+HOT, BURSTS = ShipSettings("hot"), ShipSettings("bursts")
+S = 10**9
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> FleetTarget:
+    return open_target(tmp_path / "results")
+
+
+def sent(done: Shipped) -> int:
+    assert done.troubles == []
+    return sum(host.sent for host in done.hosts)
+
+
+def near(store: StoreFolder, table: str, until_ns: int, definition: BurstDefinition | None = None) -> Counter[Any]:
+    """What is to arrive of TABLE: a loop over all rows and all bursts."""
+    with store.connect() as con:
+        bursts = find_bursts(con, definition)
+        seconds = {
+            (of["recording_id"], of["clock_epoch"], second)
+            for of in bursts
+            for second in range(of["start_ns"] // S - 1, (of["end_ns"] - 1) // S + 2)
+        }
+        every = con.sql(f"FROM {table}").to_arrow_table().to_pylist()
+    return Counter(
+        repr(sorted(row.items()))
+        for row in every
+        if (row["recording_id"], row["clock_epoch"], row["ts_ns"] // S) in seconds and row["ts_ns"] < until_ns
+    )
+
+
+def arrived(target: FleetTarget, table: str) -> Counter[Any]:
+    found = rows(Path(target.name), table)
+    return Counter(repr(sorted((name, value) for name, value in row.items() if name != "date")) for row in found)
+
+
+def test_rows_near_bursts_arrive_once_beside_what_level_bursts_ships(tmp_path: Path, target: FleetTarget) -> None:
+    """Midnight, a burst of 90 s, names of any letters."""
+    store = fleetlib.filled(tmp_path / "store")
+    sent(ship_bursts(store, target, HOT))
+    ship_bursts(store, open_target(tmp_path / "bursts"), BURSTS)
+    assert files(tmp_path / "results") == files(tmp_path / "bursts")
+    for table in ("bins", "sources"):
+        found = arrived(target, table)
+        assert found == near(store, table, START + 2 * DAY) and found
+    types = {field.type for path in (tmp_path / "results").rglob("*.parquet") for field in pq.read_schema(path)}
+    assert not any(pa.types.is_unsigned_integer(of) for of in types)
+    assert {of.level for of in status(target)} == {"hot"}
+    for receipt in read_receipts(target):
+        stated = {file.table: file for file in receipt.files}
+        assert {"bins", "sources", "bursts"} <= stated.keys()
+        assert all(len(target.get(file.key)) == file.bytes for file in receipt.files)
+    assert sent(ship_bursts(store, target, HOT)) == 0
+
+
+@pytest.mark.costly
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(
+    bursts=st.lists(st.tuples(st.integers(0, 20_000), st.integers(1, 1500)), max_size=4),
+    threshold=st.sampled_from([0.25, 0.5, 0.9]),
+)
+def test_rows_are_those_of_a_loop_over_all(
+    tmp_path_factory: pytest.TempPathFactory, bursts: list[tuple[int, int]], threshold: float
+) -> None:
+    folder = tmp_path_factory.mktemp("hot")
+    store, definition = StoreFolder.create(folder / "store"), BurstDefinition(threshold=threshold)
+    fill(store, {"h": bursts}, start=START + DAY - 10 * S, length=20 * S)  # across midnight
+    fill(store, {"h": []}, start=START + 2 * DAY + HOUR, length=HOUR)
+    target = open_target(folder / "results")
+    sent(ship_bursts(store, target, replace(HOT, definition=definition)))
+    for table in ("bins", "sources"):
+        assert arrived(target, table) == near(store, table, START + 2 * DAY, definition)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> StoreFolder:
+    """A host of which a day is complete."""
+    store = StoreFolder.create(tmp_path / "small")
+    fill(store, {"a": [(50, 10)]})
+    fill(store, {"a": []}, start=START + DAY + HOUR, length=HOUR)
+    return store
+
+
+def test_another_level_ships_what_it_has_more(small: StoreFolder, target: FleetTarget) -> None:
+    """Days that were shipped as bursts get their rows; those that have rows are not shipped again."""
+    without = sent(ship_bursts(small, target, BURSTS))
+    assert not arrived(target, "bins")
+    assert sent(ship_bursts(small, target, HOT)) == without + 2
+    assert arrived(target, "bins") == near(small, "bins", START + DAY)
+    for level in (BURSTS, HOT):
+        assert sent(ship_bursts(small, target, level)) == 0
+    for ledger in (small.path / "shipped").iterdir():
+        ledger.unlink()
+    assert sent(ship_bursts(small, target, HOT)) == 0
+
+
+def test_a_late_recording_replaces_the_rows(small: StoreFolder, target: FleetTarget) -> None:
+    ship_bursts(small, target, HOT)
+    fill(small, {"a": [(10, 5)]}, start=START + 3 * HOUR, length=HOUR)
+    assert sent(ship_bursts(small, target, HOT)) > 0
+    assert arrived(target, "bins") == near(small, "bins", START + DAY)
+    assert plain(rows(Path(target.name), "bursts")) == of_whole(small)
+
+
+@pytest.mark.parametrize("after", (2, 9, 10, 11))
+def test_a_call_that_was_broken_off_is_made_good(
+    small: StoreFolder, target: FleetTarget, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    left = iter(range(after))
+
+    def put(self: Any, key: str, content: bytes) -> None:
+        if next(left, None) is None:
+            raise TargetError(f"{key}: no route to host")
+        real(self, key, content)
+
+    real = type(target).replace
+    with monkeypatch.context() as broken:
+        broken.setattr(type(target), "replace", put)
+        with pytest.raises(TargetError):
+            ship_bursts(small, target, HOT)
+    assert sent(ship_bursts(small, target, HOT)) > 0
+    assert arrived(target, "bins") == near(small, "bins", START + DAY)
+    assert sent(ship_bursts(small, target, HOT)) == 0
