@@ -123,6 +123,65 @@ SELECT src, dst, protocol, measure, count(*) AS sent, count(*) FILTER (lost) AS 
        coalesce(string_agg(DISTINCT nullif(stamp_kind, ''), ', ' ORDER BY nullif(stamp_kind, '')), '') AS stamps
 FROM measured_probes(probe_rows, since_ns, until_ns, one_batch) GROUP BY src, dst, protocol, measure;
 
+-- The bucket of a latency in histograms that are merged, and the value that stands for all of a bucket: within 1 % of each
+-- (DDSketch, Masson, Rim and Lee, VLDB 2019: bucket i holds what is above g^(i-1) up to g^i, with g = (1 + 1 %) / (1 - 1 %)).
+-- Bucket -1 is of 0; those below it are of negative latencies, the largest first.
+CREATE MACRO latency_bucket(ns) AS CAST(
+    CASE WHEN ns > 0 THEN ceil(ln(ns) / ln(1.01 / 0.99)) WHEN ns = 0 THEN -1 ELSE -2 - ceil(ln(-ns) / ln(1.01 / 0.99)) END
+    AS BIGINT);
+CREATE MACRO bucket_latency(bucket) AS
+    CASE WHEN bucket >= 0 THEN 2 * (1.01 / 0.99) ** bucket / (1.01 / 0.99 + 1) WHEN bucket = -1 THEN 0.0
+    ELSE -2 * (1.01 / 0.99) ** (-2 - bucket) / (1.01 / 0.99 + 1) END;
+
+-- The probes of each second and path: the columns of latency_steps.
+CREATE MACRO probed_seconds(probe_rows) AS TABLE
+WITH answers AS (
+    SELECT src, dst, protocol, coalesce(measure, '') AS measure, bin_start(tx_ns, 1000000000) AS ts_ns, lost, latency_ns,
+           latency_bucket(latency_ns) AS bucket
+    FROM measured_probes(probe_rows, -9223372036854775808, 9223372036854775807, CAST(NULL AS VARCHAR))
+), buckets AS (
+    SELECT src, dst, protocol, measure, ts_ns, bucket, count(*) AS sent, count(*) FILTER (lost) AS lost,
+           count(latency_ns) AS measured, sum(latency_ns) AS sum_ns, min(latency_ns) AS min_ns, max(latency_ns) AS max_ns
+    FROM answers GROUP BY ALL
+)
+SELECT src, dst, protocol, measure, ts_ns, CAST(sum(sent) AS BIGINT) AS sent, CAST(sum(lost) AS BIGINT) AS lost,
+       CAST(sum(measured) AS BIGINT) AS measured, CAST(sum(sum_ns) AS BIGINT) AS sum_ns, min(min_ns) AS min_ns,
+       max(max_ns) AS max_ns,
+       coalesce(string_agg(bucket || ':' || measured, ' ' ORDER BY bucket) FILTER (bucket IS NOT NULL), '') AS histogram
+FROM buckets GROUP BY src, dst, protocol, measure, ts_ns;
+
+-- The quantile of merged buckets by known_quantile's rules: the value of the first bucket that UPTO (how many are in it and
+-- those below) reaches it in, of TOTAL.
+CREATE MACRO merged_quantile(bucket, upto, total, share) AS
+    CASE WHEN share <= 0.5 OR any_value(total) * (1 - share) >= 1 - 1e-9
+    THEN bucket_latency(min(bucket) FILTER (upto >= total * share)) END;
+
+-- The latency of each path in the seconds that begin in [since_ns, until_ns), by their buckets. `second_rows` names a table of the
+-- columns of latency_steps.
+CREATE MACRO path_quantiles_in(second_rows, since_ns, until_ns) AS TABLE
+WITH seconds AS (
+    FROM query_table(second_rows) WHERE ts_ns >= since_ns AND ts_ns < until_ns
+), parts AS (
+    SELECT src, dst, protocol, measure, string_split(unnest(string_split(histogram, ' ')), ':') AS part
+    FROM seconds WHERE histogram <> ''
+), buckets AS (
+    SELECT src, dst, protocol, measure, CAST(part[1] AS BIGINT) AS bucket, sum(CAST(part[2] AS BIGINT)) AS n
+    FROM parts GROUP BY ALL
+), ranked AS (
+    SELECT *, sum(n) OVER (PARTITION BY src, dst, protocol, measure ORDER BY bucket) AS upto,
+           sum(n) OVER (PARTITION BY src, dst, protocol, measure) AS total
+    FROM buckets
+), quantiles AS (
+    SELECT src, dst, protocol, measure, merged_quantile(bucket, upto, total, 0.5) AS p50_ns,
+           merged_quantile(bucket, upto, total, 0.99) AS p99_ns, merged_quantile(bucket, upto, total, 0.999) AS p999_ns
+    FROM ranked GROUP BY ALL
+)
+SELECT s.src, s.dst, s.protocol, s.measure, CAST(sum(sent) AS BIGINT) AS sent, CAST(sum(lost) AS BIGINT) AS lost,
+       CAST(sum(measured) AS BIGINT) AS measured, sum(sum_ns) / nullif(sum(measured), 0) AS mean_ns, min(min_ns) AS min_ns,
+       any_value(p50_ns) AS p50_ns, any_value(p99_ns) AS p99_ns, any_value(p999_ns) AS p999_ns, max(max_ns) AS max_ns
+FROM seconds s LEFT JOIN quantiles USING (src, dst, protocol, measure)
+GROUP BY s.src, s.dst, s.protocol, s.measure;
+
 -- Whether figures of a queue's window are such as a port can have at all: no port drops or marks 2^48 packets, or sends or
 -- holds 2^60 bytes, in one window (at 10 Tb/s and full load, of the smallest frames, in 5 hours; in 10 days).
 CREATE MACRO conceivable(any_bytes, any_packets) AS

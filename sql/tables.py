@@ -20,11 +20,14 @@ COMPLETE = ("finished", "stopped")  # `ended` of a recording that came to its en
 # Recordings come last: a row is written before its bins, so no reader sees bins without their recording.
 LISTING = [
     "bins", "sources", "queues", "ports", "buffers", "links", "gnmi_values", "gnmi_events", "device_clocks", "probes",
-    "clock", "gaps", "canary", "steps", "kept", "thinned", "recordings",
+    "clock", "gaps", "canary", "steps", "latency_steps", "kept", "thinned", "recordings",
 ]  # fmt: skip
 
 # The views of model/*.sql, each after those that it asks.
-MODEL = ("counts", "recorded", "coverage", "latency", "path_latency", "queue_windows", "flow_control", "newest")
+MODEL = (
+    "counts", "recorded", "coverage", "latency", "path_latency", "latency_counts", "path_quantiles", "queue_windows",
+    "flow_control", "newest",
+)  # fmt: skip
 
 # How the rows of a sealed file are ordered. The last column is the time that decides a row's date.
 ORDER = {
@@ -37,6 +40,7 @@ ORDER = {
     "gaps": ("interface", "start_ns"),
     "canary": ("interface", "start_ns"),
     "steps": ("interface", "direction", "ts_ns"),
+    "latency_steps": ("src", "dst", "ts_ns"),
     "kept": ("interface", "start_ns"),
     "thinned": ("interface", "start_ns"),
     "ports": ("device", "port", "ts_ns"),

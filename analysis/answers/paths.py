@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from ..cause.tail import Probes, clock_offset, smallest_in_windows
 from ..model.distributions import quantile
 from ..model.stats import Floats
+from ..model.whole import note_probes
 from ..read import probes as read_probes
 
 if TYPE_CHECKING:
@@ -116,6 +117,7 @@ def distribution(values: Floats) -> Distribution:
 def read_met(con: duckdb.DuckDBPyConnection, selection: ProbeSelection) -> list[PathProbes]:
     """What the selected probes met, a path each, in the order of names. Of a path with more than MOST_PROBES, evenly
     chosen ones are read; how many were sent and lost is exact."""
+    note_probes(con, selection.since_ns, selection.until_ns)
     return [_met(con, selection, path) for path in read_probes.paths(con, selection.parameters())]
 
 

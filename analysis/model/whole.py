@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import UsageError
 from ...sql.damage import readable
+from ...sql.format.filenames import NS_PER_DAY
 from ...sql.limits import midnight, note
 
 if TYPE_CHECKING:
@@ -15,6 +16,11 @@ _THINNED = """
 SELECT max(end_ns) FROM thinned
 WHERE coalesce(rack = $rack, true) AND coalesce(list_contains(CAST($hosts AS VARCHAR[]), host), true)
   AND coalesce(end_ns > $since, true) AND coalesce(start_ns < $until, true)
+"""
+
+_SUMMED = """
+SELECT max(ts_ns) FROM latency_steps
+WHERE coalesce(ts_ns >= $since, true) AND coalesce(ts_ns < $until, true)
 """
 
 
@@ -33,6 +39,17 @@ def whole_from(
         whole_ns: int | None
         [(whole_ns,)] = con.execute(_THINNED, where).fetchall()
     return whole_ns
+
+
+def note_probes(con: duckdb.DuckDBPyConnection, since_ns: int | None, until_ns: int | None) -> None:
+    """Before a question that needs every probe of [since_ns, until_ns): say from when on there are all."""
+    with readable(con):
+        [(last_ns,)] = con.execute(_SUMMED, {"since": since_ns, "until": until_ns}).fetchall()
+    if last_ns is not None:
+        note(
+            f"probes until {midnight((last_ns // NS_PER_DAY + 1) * NS_PER_DAY)} are left out: the store keeps sums of "
+            'their seconds (`mburst sql STORE "FROM path_quantiles"`)'
+        )
 
 
 def whole_since(

@@ -377,8 +377,11 @@ class Store:
         warn(damaged)
 
     def _probes(self, query: str, about: str, options: Mapping[str, Any]) -> pa.Table:
+        from ..analysis.model.whole import note_probes
+
         with self._connected(self._scope(asked.part(options, asked.TimeOptions))) as (con, scope):
             where = {name: options.get(name) for name in ("src", "dst", "protocol", "batch")}
+            note_probes(con, scope.since_ns, scope.until_ns)
             return tables.of_query(con, query, {**where, **_span(scope)}, about=about)
 
     @contextmanager

@@ -217,6 +217,9 @@ class _Day:
                 thinned = self._thinned(con)
                 for batch in self._batches():
                     self._thin(con, batch, thinned, new)
+            if self._detail is Detail.STEPS and (probes := self._files.get("probes")):
+                rewriting.show(con, "day_probes", "probes", probes)
+                new.write("latency_steps", thinning.latency_steps(con))
             for table, files in self._files.items():
                 if not (_is_gone(table, self._detail) or (table in RECORDED and self._detail is not Detail.ALL)):
                     rewriting.show(con, f"day_{table}", table, files)

@@ -92,6 +92,11 @@ def steps(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyRelation:
     return connection.sql(_text("steps"))
 
 
+def latency_steps(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyRelation:
+    """The rows of `latency_steps` of the view day_probes."""
+    return connection.sql(_text("latency"))
+
+
 def spans(connection: duckdb.DuckDBPyConnection, name: DayName) -> duckdb.DuckDBPyRelation:
     """The rows of `kept` of the recordings that `prepare` thinned."""
     return connection.sql(

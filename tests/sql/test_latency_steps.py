@@ -1,0 +1,134 @@
+"""Probes that compaction removes leave sums of their seconds, of which latencies within 1 % are asked for years."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import warnings
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from compactionlib import DAY, NOW, S, compacted
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from storelib import rows
+
+import mburst
+from mburst.sql import StoreFolder
+
+ERROR = 0.01
+PROBE = st.fixed_dictionaries(
+    {
+        "dst": st.sampled_from(["b", "c"]),
+        "at_ns": st.integers(0, 5 * S),
+        # of application probes: negative where a clock was set between the stamps
+        "latency_ns": st.one_of(st.none(), st.integers(-1000, 1000), st.integers(1, 10**12)),
+    }
+)
+ALL = "SELECT * FROM path_quantiles ORDER BY src, dst"
+
+
+def probed(store: StoreFolder, probes: list[dict[str, Any]]) -> None:
+    """Probes of the store's first day; latency_ns of None: lost."""
+    with store.writer("probes") as writer:
+        writer.append(
+            rows(
+                "probes",
+                *(
+                    {
+                        "batch": f"batch-{number % 2}",
+                        "seq": number,
+                        "src": "a",
+                        "dst": one["dst"],
+                        "protocol": "udp",
+                        "tx_ns": DAY + one["at_ns"],
+                        "app_send_ns": DAY + one["at_ns"],
+                        "app_recv_ns": None if one["latency_ns"] is None else DAY + one["at_ns"] + one["latency_ns"],
+                        "lost": one["latency_ns"] is None,
+                        "stamp_kind": "app",
+                    }
+                    for number, one in enumerate(probes)
+                ),
+            )
+        )
+
+
+def asked(store: StoreFolder, query: str) -> list[dict[str, Any]]:
+    with store.connect() as con:
+        return con.sql(query).to_arrow_table().to_pylist()
+
+
+def nearest_rank(ordered: list[int], share: float) -> int | None:
+    """As known_quantile has it."""
+    if share > 0.5 and len(ordered) * (1 - share) < 1 - 1e-9:
+        return None
+    return ordered[max(math.ceil(round(len(ordered) * share, 9)), 1) - 1]
+
+
+def check(found: list[dict[str, Any]], probes: list[dict[str, Any]]) -> None:
+    """Against sorted lists."""
+    paths: dict[str, list[int | None]] = defaultdict(list)
+    for one in probes:
+        paths[one["dst"]].append(one["latency_ns"])
+    assert [row["dst"] for row in found] == sorted(paths)
+    for row in found:
+        known = sorted(value for value in paths[row["dst"]] if value is not None)
+        assert (row["sent"], row["measured"]) == (len(paths[row["dst"]]), len(known))
+        assert row["lost"] == row["sent"] - len(known)
+        assert (row["min_ns"], row["max_ns"]) == ((known[0], known[-1]) if known else (None, None))
+        assert row["mean_ns"] == (pytest.approx(sum(known) / len(known)) if known else None)
+        for name, share in (("p50_ns", 0.5), ("p99_ns", 0.99), ("p999_ns", 0.999)):
+            exact = nearest_rank(known, share) if known else None
+            assert row[name] == (None if exact is None else pytest.approx(exact, rel=ERROR + 1e-9, abs=0)), name
+
+
+@pytest.mark.costly
+@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+@given(probes=st.lists(PROBE, min_size=1, max_size=300))
+def test_latencies_are_within_a_hundredth_before_and_after(probes: list[dict[str, Any]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        store = StoreFolder.create(Path(folder) / "store")
+        probed(store, probes)
+        seconds = asked(store, "FROM latency_counts ORDER BY ALL")
+        check(asked(store, ALL), probes)
+        compacted(store, everything_ns=0, bursts_ns=0)
+        assert asked(store, "FROM probes") == [] and asked(store, "FROM latency_counts ORDER BY ALL") == seconds
+        check(asked(store, ALL), probes)
+        part = f"FROM path_quantiles_in('latency_counts', {DAY}, {DAY + 2 * S}) ORDER BY src, dst"
+        check(asked(store, part), [one for one in probes if one["at_ns"] < 2 * S])
+        assert compacted(store, everything_ns=0, bursts_ns=0).days == []
+
+
+def test_probes_that_come_later_are_added(tmp_path: Path) -> None:
+    store = StoreFolder.create(tmp_path / "store")
+    first = [{"dst": "b", "at_ns": i * 10**7, "latency_ns": 1000 + i} for i in range(200)]
+    later = [{"dst": "b", "at_ns": i * 10**7 + 5, "latency_ns": 9000 + i} for i in range(300)]
+    for probes in (first, later):
+        probed(store, probes)
+        compacted(store, everything_ns=0, bursts_ns=0)
+    check(asked(store, ALL), first + later)
+    compacted(store, everything_ns=0, bursts_ns=0, steps_ns=0)
+    assert asked(store, "FROM latency_counts") == []
+
+
+def test_buckets_hold_what_they_say(tmp_path: Path) -> None:
+    """Each value, and its neighbours' edges, over the whole range."""
+    values = [0, *(sign * (10**k + d) for k in range(18) for d in (0, 1) for sign in (-1, 1))]
+    store = StoreFolder.create(tmp_path / "store")
+    listed = ", ".join(f"({value})" for value in values)
+    found = asked(store, f"SELECT v, bucket_latency(latency_bucket(v)) AS ns FROM (VALUES {listed}) AS t(v) ORDER BY v")
+    assert [row["ns"] for row in found] == [pytest.approx(row["v"], rel=ERROR + 1e-9, abs=0) for row in found]
+    assert [row["ns"] for row in found] == sorted(row["ns"] for row in found)
+
+
+def test_python_says_which_probes_are_left_out(tmp_path: Path) -> None:
+    store = StoreFolder.create(tmp_path / "store")
+    probed(store, [{"dst": "b", "at_ns": i, "latency_ns": 1000} for i in range(9)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert mburst.open(str(store.path)).latency().num_rows == 1
+    compacted(store, now_ns=NOW, everything_ns=0, bursts_ns=0)
+    with pytest.warns(mburst.CompactedWarning, match="probes until 2024-10-05 00:00:00 UTC are left out"):
+        assert mburst.open(str(store.path)).latency().num_rows == 0
