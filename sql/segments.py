@@ -159,6 +159,21 @@ def _list_sealed(store: Path, table: str, narrow: FileSelection, hidden: replaci
     return listing
 
 
+def newest_sealed_ns(store: Path, table: str, rack: str | None = None) -> int | None:
+    """When the newest sealed row of TABLE is of, of RACK or of all, as the names of files have it; None: nothing is
+    sealed. What is damaged, or replaced, is among them. Raises OSError."""
+    narrow, found = FileSelection(rack), list[int]()
+    for date in reversed(_entries(store / table)):
+        racks = _entries(Path(date)) if narrow.takes_date(date.name) else []
+        entries = [entry for of in racks if narrow.takes_rack(of.name) for entry in _entries(Path(of))]
+        names = [SealedName.parse(entry.name) for entry in entries]
+        of_date = [name.last_ns for name in names if name is not None]
+        found += of_date
+        if of_date and date.name != MIXED:
+            break
+    return max(found, default=None)
+
+
 def _folders(top: Path, table: str, narrow: FileSelection, damage: list[DamagedFile]) -> Iterator[Path]:
     """The folders that are wanted, down to the racks."""
     for date in _entries(top):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import MburstError
-from . import disk, replacing, segments, tables, views
+from . import damage, disk, replacing, segments, tables, views
 from .tables import STORE_FORMAT
 from .writer import TableWriter, seal_abandoned
 
@@ -110,6 +110,20 @@ class StoreFolder:
         never leave out links and canary, which hold until another row replaces them. What is damaged is left out:
         damaged_files and damage.FOUND say what. Nothing is fetched from a network. Raises MburstError."""
         return views.connect(self.path, segments.FileSelection(rack, since_ns, until_ns))
+
+    def connect_newest(self, rack: str | None = None) -> duckdb.DuckDBPyConnection:
+        """The same over as few files as show when the newest row of the view `newest` is of. Raises MburstError."""
+        with disk.failing_as_one_line(self.path, "read"):
+            sealed = [segments.newest_sealed_ns(self.path, table, rack) for table in ("bins", "probes", "queues")]
+        sealed_ns = max((ns for ns in sealed if ns is not None), default=None)
+        connection = self.connect(rack, sealed_ns)
+        if sealed_ns is not None:
+            with damage.readable(connection):
+                [(newest_ns,)] = connection.execute("SELECT max(ts_ns) FROM newest").fetchall()
+            if newest_ns is None or newest_ns < sealed_ns:  # the newest file is damaged, or replaced
+                connection.close()
+                return self.connect(rack)
+        return connection
 
     def files(
         self, rack: str | None = None, since_ns: int | None = None, until_ns: int | None = None

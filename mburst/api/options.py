@@ -130,7 +130,7 @@ def span_of(
     UsageError."""
     if since is None and until is None:
         return None, None
-    with store.connect(rack) as con:
+    with store.connect_newest(rack) as con:
         return span_within(con, since, until)
 
 

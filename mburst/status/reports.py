@@ -65,6 +65,6 @@ def _expected(report: ScheduledReport, until_ns: int) -> set[str]:
         return {FLEET}
     if report.racks is not None:
         return set(report.racks)
-    with StoreFolder.open(report.source.store).connect() as con:
+    with StoreFolder.open(report.source.store).connect(since_ns=0, until_ns=0) as con:  # rows about recordings alone
         rows = con.execute("SELECT DISTINCT rack FROM recordings WHERE begun_ns < $1", [until_ns]).fetchall()
     return {row[0] for row in rows}

@@ -42,7 +42,7 @@ class WrittenReport:
 
 def known_racks(store: StoreFolder) -> list[str]:
     """The racks that the store has recordings of, sorted."""
-    with store.connect() as con:
+    with store.connect(since_ns=0, until_ns=0) as con:  # rows about recordings alone
         return [row[0] for row in con.execute("SELECT DISTINCT rack FROM recordings ORDER BY rack").fetchall()]
 
 
@@ -64,7 +64,7 @@ def period_of(store: StoreFolder, since_ns: int | None, until_ns: int | None, ra
     where it was not."""
     from ...analysis.rack.period import Period
 
-    with store.connect(rack) as con:
+    with store.connect(rack, since_ns, until_ns) as con:
         oldest, newest = con.execute(
             "SELECT min(start_ns), max(end_ns) FROM recorded WHERE coalesce(rack = $1, true)", [rack]
         ).fetchall()[0]
