@@ -381,7 +381,8 @@ def test_what_a_scrape_reads(store):
 
     write(store, "recordings", {"start_ns": NOW, "end_ns": NOW + 10**9})
     write(store, "bins", *({"ts_ns": NOW + i * MS, "wire_bytes": FULL, "bytes": FULL} for i in range(3)))
-    made = exporter.MetricsService(meter(store), where_of("127.0.0.1:0", 9620, None, None, None, True))
+    of = meter(store)
+    made = exporter.MetricsService(of, where_of("127.0.0.1:0", 9620, None, None, None, True))
     thread = Thread(target=made.run)
     thread.start()
     try:
@@ -402,6 +403,7 @@ def test_what_a_scrape_reads(store):
         if sample.labels.get("pattern", "unknown") == "unknown"
     }
     assert samples["mburst_bursts_total"].value == 1
+    assert samples["mburst_counting_since_timestamp_seconds"].value == of.since_ns / 1e9
     assert samples["mburst_burst_seconds_total"].value == 0.003
     assert samples["mburst_burst_duration_seconds_bucket0.002"].value == 0
     assert samples["mburst_burst_duration_seconds_bucket0.005"].value == 1

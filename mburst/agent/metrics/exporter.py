@@ -58,11 +58,16 @@ class Exporter:
             self.meter.take()
 
     def collect(self) -> Iterator[Metric]:
-        from prometheus_client.core import InfoMetricFamily
+        from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily
 
         self._asked = time.monotonic()
         peaks = self.meter.advance(self.scraper)
         yield InfoMetricFamily("mburst_build", "The version of mburst.", {"version": __version__})
+        yield GaugeMetricFamily(
+            "mburst_counting_since_timestamp_seconds",
+            "From when on rows count: where it changes, counters were reset.",
+            self.meter.since_ns / 1e9,
+        )
         yield from self._lanes(peaks)
         yield from self._bursts()
         yield from self._beside()
