@@ -248,8 +248,9 @@ class _Day:
     ) -> None:
         for table in RECORDED:
             rewriting.show(con, f"day_{table}", table, batch[table])
-        found = con.execute("SELECT recording_id FROM day_bins UNION SELECT recording_id FROM day_sources").fetchall()
-        every = [self._lanes[recording] for (recording,) in sorted(found) if recording in self._lanes]
+        rows = con.execute("SELECT recording_id FROM day_bins UNION SELECT recording_id FROM day_sources").fetchall()
+        of_day = sorted(recording for (recording,) in rows)
+        every = [self._lanes[recording] for recording in of_day if recording in self._lanes]
         if all(file.name.segment.compacted >= Detail.BURSTS for files in batch.values() for file in files):
             fresh = [lane for lane in every if lane.recording_id not in thinned]  # of others, the sums are in `steps`
         else:
@@ -257,9 +258,9 @@ class _Day:
         if self._detail is Detail.BURSTS:
             every = fresh = [lane for lane in fresh if lane.link_bps]
         if self._detail is not Detail.NONE:
-            thinning.load_lanes(con, fresh)
+            thinning.load_lanes(con, fresh, of_day)
             new.write("steps", thinning.steps(con))
-        thinning.load_lanes(con, every)
+        thinning.load_lanes(con, every, of_day)
         thinning.prepare(con, self._name, self._rules, self._detail)
         for table in RECORDED:
             new.write(table, con.sql(f"FROM kept_{table}"))

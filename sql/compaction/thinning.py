@@ -61,8 +61,9 @@ def prepare(connection: duckdb.DuckDBPyConnection, name: DayName, rules: KeepRul
     connection.execute(_text("rows"))
 
 
-def load_lanes(connection: duckdb.DuckDBPyConnection, thinned: Iterable[CompactedLane]) -> None:
-    """Load the recordings that are thinned: `lanes`; those of the day that are not: `untouched`."""
+def load_lanes(connection: duckdb.DuckDBPyConnection, thinned: Iterable[CompactedLane], of_day: Iterable[str]) -> None:
+    """Load the recordings that are thinned: `lanes`; those OF_DAY (all that day_bins and day_sources have) that are
+    not: `untouched`."""
     import pyarrow as pa
 
     every = list(thinned)
@@ -79,11 +80,9 @@ def load_lanes(connection: duckdb.DuckDBPyConnection, thinned: Iterable[Compacte
     }
     connection.register("given_lanes", pa.table(rows))
     connection.execute("CREATE OR REPLACE TEMP TABLE lanes AS FROM given_lanes")
-    connection.execute(
-        "CREATE OR REPLACE TEMP TABLE untouched AS SELECT DISTINCT recording_id FROM ("
-        "SELECT recording_id FROM day_bins UNION ALL SELECT recording_id FROM day_sources) "
-        "WHERE recording_id NOT IN (SELECT recording_id FROM lanes)"
-    )
+    others = sorted({*of_day} - {lane.recording_id for lane in every})
+    connection.register("given_others", pa.table({"recording_id": pa.array(others, pa.string())}))
+    connection.execute("CREATE OR REPLACE TEMP TABLE untouched AS FROM given_others")
 
 
 def steps(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyRelation:
