@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 
 import pytest
@@ -9,6 +10,10 @@ import pytest
 from mburst.sql import disk
 
 pytest_plugins = ["forked_commands", "livelab", "netlab", "profiles", "s3lib", "selection", "skips"]
+
+# Where gRPC has threads, what it does in a fork (of pyspark, say, whose Popen has a preexec_fn) now and then ends the
+# child by SIGABRT, without a message. Nothing here uses gRPC in a fork.
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 
 # A shell ignores SIGINT in what it starts in the background, and all programs that tests interrupt would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -6,7 +6,6 @@ import csv
 import gzip
 import io
 import os
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -259,19 +258,14 @@ def test_a_file_that_unpacks_to_much_takes_no_room(tmp_path: Path, piped: bool) 
         "print(summary.rows, *re.findall(r'VmHWM:\\s+(\\d+) kB', open('/proc/self/status').read()))\n"
     )
     limit = unpacked // 4
-
-    def limited() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-
     with path.open("rb") as stdin:
         done = subprocess.run(
-            [sys.executable, "-c", script],
+            ["prlimit", f"--fsize={limit}", sys.executable, "-c", script],
             stdin=stdin,
             capture_output=True,
             text=True,
             check=False,
-            preexec_fn=limited,
-            env={**os.environ, "TMPDIR": str(temporary), "PYTHONFAULTHANDLER": "1"},
+            env={**os.environ, "TMPDIR": str(temporary)},
         )
     assert done.returncode == 0, done.stderr
     rows, most_kb = map(int, done.stdout.split())

@@ -7,7 +7,6 @@ import contextlib
 import os
 import random
 import re
-import resource
 import signal
 import socket
 import struct
@@ -317,13 +316,9 @@ def test_idle_connections_make_room_when_there_is_none(monkeypatch):
 def process(*arguments: str, files: int = 0) -> Iterator[tuple[subprocess.Popen[str], tuple[str, int]]]:
     """`mburst reflect`, with so many files at most."""
     port = free_port()
-
-    def limit() -> None:
-        if files:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
-
-    command = [sys.executable, "-m", "mburst", "reflect", "--listen", f"{LOCAL}:{port}", *arguments]
-    made = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=limit)
+    limited = ["prlimit", f"--nofile={files}"] if files else []
+    command = [*limited, sys.executable, "-m", "mburst", "reflect", "--listen", f"{LOCAL}:{port}", *arguments]
+    made = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert made.stdout
         first = made.stdout.readline()
