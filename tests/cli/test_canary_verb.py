@@ -149,7 +149,8 @@ def test_what_was_sent_elsewhere_is_read_beside_the_recorder(
 
 # --- real packets -----------------------------------------------------------------------------------------------------
 
-SENDING = ["--link", "1G", "--size", "3kB,60kB", "--length", "0", "--count", "10"]
+# So many that by their random waits only one offset of the clocks fits: of 20, now and then two do.
+SENDING = ["--link", "1G", "--size", "3kB,60kB", "--length", "0", "--count", "24"]
 
 
 @pytest.fixture(params=["off", "on"], ids=["plain", "GRO"])
@@ -238,14 +239,15 @@ def test_the_recorder_sees_them(line: Lab, tmp_path: Path, shared: Path) -> None
         .connect()
         .execute("""
         SELECT batch, size_bytes, count(*) FILTER (excluded = ''), count(*) FILTER (detected), max(abs(offset_ns)),
-               bool_and(seen_packets >= packets) FILTER (excluded = ''), any_value(source), any_value(interface)
+               count(*) FILTER (excluded = '' AND seen_packets < packets), any_value(source), any_value(interface)
         FROM canary GROUP BY ALL ORDER BY ALL""")
         .fetchall()
     )
     assert len(rows) == 4
-    for _, size, counted, detected, offset, arrived, *where in rows:
+    for _, size, counted, detected, offset, late, *where in rows:
         assert detected == (counted if size == 60_000 else 0) and where == ["10.9.0.1", line.b]
-        assert offset < 50 * MS and (arrived or not counted)  # one clock
+        assert offset < 50 * MS  # one clock
+        assert late <= counted // 4  # held up on the way for longer than the burst is waited for
     assert sum(row[2] for row in rows) >= 20
     assert {curve.setting["host"] for curve in curves(StoreFolder.open(store).connect())} == {"far"}
 

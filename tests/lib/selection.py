@@ -20,12 +20,13 @@ from places import ROOT
 ALONE = re.compile(
     r"rack/(?!test_(rack_measured|switch_agent)\.py)|cli/test_probe_verb\.py|lab/test_demo\.py"
     r"|capture/test_live_afpacket\.py|faults/test_killed_recordings\.py"
-    r"|telemetry/test_(exchange|probe|probe_paths)\.py"
+    r"|telemetry/test_(exchange|probe|probe_paths)\.py|cli/test_canary_verb\.py"
 )
 # Tests of such files that do neither: calls that are refused, and answers about what is given.
 BESIDE = re.compile(
     r"lab/test_demo\.py::(?!test_(real_packets|whatever_ends_it_nothing_is_left_running)\b)"
     r"|capture/test_live_afpacket\.py::(?!test_a_million_a_second_without_loss\b)"
+    r"|cli/test_canary_verb\.py::(?!test_the_recorder_sees_them\b)"
     r"|cli/test_probe_verb\.py::test_(faults_of_\w+|rates|source_ports|classes|compare_says_\w+|times_of_one_store_\w+"
     r"|a_report_of_probes_alone)\b"
 )
