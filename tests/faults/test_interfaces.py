@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -95,11 +96,16 @@ def test_the_store_is_moved_while_recording(lab: Lab, tmp_path: Path) -> None:
     outcome("record live, store moved", 1, f"one line, exit 1; {count:,} bins acknowledged: 0 lost, 0 doubled")
 
 
+def removed(store: Path) -> bool:
+    """One `rm -rf`; it fails where the recorder began a file in a folder that rm had read and not yet removed"""
+    return subprocess.run(["rm", "-rf", str(store)], capture_output=True, check=False).returncode == 0
+
+
 def test_the_store_is_removed_while_recording(lab: Lab, tmp_path: Path) -> None:
     store = StoreFolder.create(tmp_path / "store").path
     with sending(lab), recording(lab, store, roll_s=1.0) as process:
         wait_for_rows(store, "bins")
-        sh(f"rm -rf {store}")
+        wait_for(lambda: removed(store), "the removal")
         code, error = end(process)
     assert code == 1, error
     failure(error)
