@@ -69,6 +69,7 @@ def command() -> int:
         from . import privileges, python
 
         privileges.own_process()
+        python.one_thread_for_products()
         python.without_pandas()
         return main()
     except KeyboardInterrupt:  # before or after what was asked

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,12 @@ class _WithoutPandas:
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
         if name == "pandas":
             raise ModuleNotFoundError("pandas is not used here", name=name)
+
+
+def one_thread_for_products() -> None:
+    """Have numpy's BLAS, once it is loaded, start no threads: they spin between products as small as ours, and how a
+    sum is divided among them changes its last digits. A number that is set in the environment stays."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def without_pandas() -> None:

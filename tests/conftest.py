@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 
 import pytest
 
+from mburst import python
 from mburst.sql import disk
 
 pytest_plugins = ["forked_commands", "livelab", "netlab", "profiles", "s3lib", "selection", "skips"]
@@ -15,9 +17,17 @@ pytest_plugins = ["forked_commands", "livelab", "netlab", "profiles", "s3lib", "
 # child by SIGABRT, without a message. Nothing here uses gRPC in a fork.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 
+python.one_thread_for_products()
+
 # A shell ignores SIGINT in what it starts in the background, and all programs that tests interrupt would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """Look no more at what has been collected, which lives to the end, whenever garbage is searched for."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

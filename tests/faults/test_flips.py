@@ -31,7 +31,7 @@ from mburst.sql.format.hotlog import HotLog
 from mburst.sql.repair.checking import check
 from mburst.sql.repair.repair import repair
 
-TRIALS = int(os.environ.get("MBURST_FAULTS", "96"))
+TRIALS = int(os.environ.get("MBURST_FAULTS", "64"))
 SHARDS = 8
 TABLES = ("bins", "sources", "recordings", "probes")
 T0 = 1_700_000_000_000_000_000
