@@ -215,5 +215,66 @@ SELECT device, port, queue, semantics, count(*) AS impossible
 FROM reported_windows(queue_rows, since_ns, until_ns) WHERE NOT believed
 GROUP BY device, port, queue, semantics;
 
+-- An address as text of bits behind a letter for its kind, so that a prefix of the network is a prefix of the text: 4 and 32
+-- bits, 6 and 128 bits, or m and a MAC address as it is. NULL: not an address.
+CREATE MACRO ipv4_bits(address) AS CASE WHEN regexp_full_match(address, '\d{1,3}(\.\d{1,3}){3}') THEN list_reduce(
+    list_transform(string_split(address, '.'), lambda part: lpad(bin(TRY_CAST(part AS UTINYINT)), 8, '0')),
+    lambda a, b: a || b) END;
+CREATE MACRO hextet_bits(hextets) AS CASE WHEN hextets = '' THEN '' ELSE list_reduce(
+    list_transform(string_split(hextets, ':'), lambda part: CASE WHEN contains(part, '.') THEN ipv4_bits(part)
+        WHEN regexp_full_match(part, '[0-9a-fA-F]{1,4}') THEN lpad(bin(CAST('0x' || part AS USMALLINT)), 16, '0') END),
+    lambda a, b: a || b) END;
+CREATE MACRO filled_bits(first_bits, last_bits) AS
+    first_bits || repeat('0', 128 - length(first_bits) - length(last_bits)) || last_bits;
+CREATE MACRO ipv6_bits(address) AS CASE
+    WHEN address LIKE '%::%::%' THEN NULL
+    WHEN contains(address, '::') THEN filled_bits(hextet_bits(split_part(address, '::', 1)),
+                                                  hextet_bits(split_part(address, '::', 2)))
+    ELSE hextet_bits(address) END;
+CREATE MACRO address_bits(address) AS CASE
+    WHEN regexp_full_match(address, '([0-9a-f]{2}:){5}[0-9a-f]{2}') THEN 'm' || address
+    WHEN NOT contains(address, ':') THEN '4' || ipv4_bits(address)
+    WHEN length(ipv6_bits(address)) = 128 THEN '6' || ipv6_bits(address) END;
+CREATE MACRO prefix_bits(prefix) AS CASE WHEN contains(prefix, '/')
+    THEN left(address_bits(split_part(prefix, '/', 1)), 1 + TRY_CAST(split_part(prefix, '/', 2) AS INTEGER))
+    ELSE address_bits(prefix) END;
+
+-- What each address was called at a time. `asked_rows` names a table of address and at_ns, each pair once. Each of name,
+-- service, rack and owner is that of the longest prefix that has one; of the same prefix, a CSV file's counts before
+-- others', then that of the newest import. An address that has the name of a network or a service alone has that and
+-- itself as its name. Addresses without any of these have no row.
+CREATE MACRO named_at(asked_rows) AS TABLE
+WITH keyed AS MATERIALIZED (
+    SELECT name, service, located, owner, coalesce(from_ns, -9223372036854775808) AS from_ns,
+           coalesce(until_ns, 9223372036854775807) AS until_ns, prefix_bits(prefix) AS bits, NOT contains(prefix, '/') AS single,
+           {longest: -length(bits), csv: kind <> 'csv', newest: -imported_ns, latest: ~from_ns, origin: origin} AS place
+    FROM names
+), addresses AS MATERIALIZED (
+    SELECT address, address_bits(address) AS bits FROM (SELECT DISTINCT address FROM query_table(asked_rows))
+), keys AS MATERIALIZED (
+    SELECT DISTINCT address, left(addresses.bits, width) AS bits
+    FROM addresses CROSS JOIN (SELECT DISTINCT length(bits) AS width FROM keyed)
+), candidates AS MATERIALIZED (
+    FROM keys JOIN keyed USING (bits)
+), edges AS (  -- times at which something may change
+    SELECT DISTINCT address, unnest([-9223372036854775808, from_ns, until_ns]) AS begin_ns FROM candidates
+), spans AS (
+    SELECT address, begin_ns, arg_min(name, {place: place, value: name}) FILTER (name <> '' AND single) AS own_name,
+           arg_min(name, {place: place, value: name}) FILTER (name <> '') AS any_name,
+           arg_min(service, {place: place, value: service}) FILTER (service <> '') AS service,
+           arg_min(located, {place: place, value: located}) FILTER (located <> '') AS rack,
+           arg_min(owner, {place: place, value: owner}) FILTER (owner <> '') AS owner
+    FROM edges JOIN candidates USING (address)
+    WHERE from_ns <= begin_ns AND begin_ns < until_ns
+    GROUP BY address, begin_ns
+    UNION ALL BY NAME  -- until something holds again
+    SELECT address, begin_ns FROM edges ANTI JOIN candidates
+        ON edges.address = candidates.address AND from_ns <= begin_ns AND begin_ns < until_ns
+)
+SELECT asked.address, asked.at_ns, coalesce(own_name, coalesce(any_name, service) || ' ' || asked.address) AS name, service, rack,
+       owner
+FROM (FROM query_table(asked_rows)) AS asked ASOF JOIN spans ON asked.address = spans.address AND asked.at_ns >= spans.begin_ns
+WHERE coalesce(any_name, service, rack, owner) IS NOT NULL;
+
 -- A time as text. For arithmetic, use the integer.
 CREATE MACRO utc(ns) AS make_timestamp_ns(ns);

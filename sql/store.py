@@ -107,8 +107,8 @@ class StoreFolder:
         """An in-memory DuckDB with a view for each table of LISTING, the tables quality and damaged_files, and the
         macros of macros.sql, over what the store holds at this moment. RACK, SINCE_NS and UNTIL_NS leave out files that
         cannot hold such rows (with an hour to spare); they do not filter rows, never leave out recordings by time, and
-        never leave out links and canary, which hold until another row replaces them. What is damaged is left out:
-        damaged_files and damage.FOUND say what. Nothing is fetched from a network. Raises MburstError."""
+        never leave out links, names and canary, which hold until another row replaces them. What is damaged is left
+        out: damaged_files and damage.FOUND say what. Nothing is fetched from a network. Raises MburstError."""
         return views.connect(self.path, segments.FileSelection(rack, since_ns, until_ns))
 
     def connect_newest(self, rack: str | None = None) -> duckdb.DuckDBPyConnection:

@@ -20,7 +20,7 @@ COMPLETE = ("finished", "stopped")  # `ended` of a recording that came to its en
 # Recordings come last: a row is written before its bins, so no reader sees bins without their recording.
 LISTING = [
     "bins", "sources", "queues", "ports", "buffers", "links", "gnmi_values", "gnmi_events", "device_clocks", "probes",
-    "clock", "gaps", "canary", "steps", "latency_steps", "kept", "thinned", "recordings",
+    "clock", "gaps", "canary", "steps", "latency_steps", "kept", "thinned", "names", "recordings",
 ]  # fmt: skip
 
 # The views of model/*.sql, each after those that it asks.
@@ -49,6 +49,7 @@ ORDER = {
     "gnmi_values": ("device", "path", "ts_ns"),
     "gnmi_events": ("device", "ts_ns"),
     "device_clocks": ("device", "ts_ns"),
+    "names": ("prefix", "imported_ns"),
 }
 
 # What newer columns are in rows that were written before the table had them, where older columns say it.

@@ -71,8 +71,25 @@ _THINNED = """
 CREATE VIEW thinned AS FROM defined.all_thinned
 QUALIFY row_number() OVER (PARTITION BY recording_id, start_ns ORDER BY threshold_ppb NULLS FIRST, written_ns DESC) = 1
 """
+
+# A CSV file states when its rows hold, so a newer import of it replaces it. Other sources know the present: what they
+# name holds until their next import, and that of the first import also before it.
+_NAMES = """
+CREATE VIEW names AS
+WITH imports AS (
+    SELECT origin, batch, max(imported_ns) AS imported_ns FROM defined.all_names GROUP BY origin, batch
+), spans AS (
+    SELECT origin, batch, CASE WHEN row_number() OVER following > 1 THEN imported_ns END AS first_ns,
+           lead(imported_ns) OVER following AS next_ns
+    FROM imports WINDOW following AS (PARTITION BY origin ORDER BY imported_ns, batch)
+)
+SELECT n.* REPLACE (CASE WHEN kind = 'csv' THEN from_ns ELSE first_ns END AS from_ns,
+                    CASE WHEN kind = 'csv' THEN until_ns ELSE next_ns END AS until_ns)
+FROM defined.all_names n JOIN spans USING (origin, batch)
+WHERE prefix <> '' AND (kind <> 'csv' OR next_ns IS NULL)
+"""
 # Tables of which not every row counts: the views over `defined.all_…`.
-_NEWEST = {"gaps": _GAPS, "canary": _CANARY, "thinned": _THINNED}
+_NEWEST = {"gaps": _GAPS, "canary": _CANARY, "thinned": _THINNED, "names": _NAMES}
 
 
 def in_memory(threads: int | None = None) -> duckdb.DuckDBPyConnection:
@@ -186,7 +203,7 @@ def contents(store: Path, narrow: FileSelection) -> dict[str, TableSnapshot]:
 
 def _narrow_for(table: str, narrow: FileSelection) -> FileSelection:
     """Which files of a table to list: not by rack where rows have none, never by time where rows hold on."""
-    if table == "links":
+    if table in ("links", "names"):
         return FileSelection()
     if table == "canary":
         return FileSelection(narrow.rack)

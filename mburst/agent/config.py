@@ -32,7 +32,7 @@ from .secrets import Secrets
 if TYPE_CHECKING:
     from ..analysis.bursts.find import BurstDefinition
 
-PARTS = ("record", "probe", "reflect", "collect", "live", "metrics", "ship", "compact")
+PARTS = ("record", "probe", "reflect", "collect", "live", "metrics", "ship", "compact", "names")
 NAMED = {"compact": "keep"}  # parts whose table has another name than their verb
 SHARED = ("store", "host", "rack")  # keys at the top that every part takes which has such an option
 READERS = {"live": {"store": "inputs"}}  # verbs whose --store is another: what the shared keys mean to them

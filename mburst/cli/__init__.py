@@ -27,6 +27,7 @@ VERBS = [
     "switch_agent",
     "doctor",
     "import_",
+    "names",
     "canary",
     "bursts",
     "sql",
@@ -48,7 +49,8 @@ VERBS = [
     "demo",
 ]
 
-WRITERS = {"record", "probe", "collect", "import"}  # whose work is done though another file of the store is damaged
+# Verbs whose work is done though another file of the store is damaged.
+WRITERS = {"record", "probe", "collect", "import", "names"}
 
 
 class Parser(argparse.ArgumentParser):

@@ -32,7 +32,7 @@ from ..sql.tables import LISTING
 UNNAMED = "unknown"  # the default of `mburst record` for host and rack
 RECORDED = ("bins", "sources")  # tables that need a row of recordings
 # Tables whose rows come in order of time: those of the others are about what was measured, and may come much later.
-MEASURED = frozenset(LISTING) - {"recordings", "gaps", "links", "canary"}
+MEASURED = frozenset(LISTING) - {"recordings", "gaps", "links", "canary", "names"}
 HELD_NS = 60 * 10**9  # by which rows that a recorder still has in memory may be older than its hot log
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SMALL = 128 << 20  # bytes: larger files are not made larger
 WAIT_S = 2.0  # for readers, before what was replaced is left to the next run
 MEASURED = ("kept", "queues", "ports", "buffers", "gnmi_values", "device_clocks", "probes", "clock")
-KEPT_FOR_EVER = ("recordings", "links", "canary", "thinned")
+KEPT_FOR_EVER = ("recordings", "links", "canary", "thinned", "names")
 # Of the rows about a recording the last counts (views.py).
 _ROWS = {
     "recordings": "FROM day_recordings "

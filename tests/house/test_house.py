@@ -69,6 +69,7 @@ READING = {
     for name in (
         "read/bins",
         "read/canary",
+        "read/names",
         "read/probes",
         "read/rows",
         "read/sources",

@@ -1,0 +1,79 @@
+"""What the store calls addresses (the macro named_at of sql/macros.sql), and what names can be taken from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .rows import dicts
+
+if TYPE_CHECKING:
+    import duckdb
+
+_SENDERS = """
+SELECT source FROM sources
+WHERE address_bits(source) NOT LIKE 'm%' AND ts_ns >= coalesce($since, ts_ns) AND ts_ns < coalesce($until, ts_ns + 1)
+GROUP BY source ORDER BY sum(bytes) DESC, source LIMIT $most
+"""
+_RECORDED = """
+WITH own AS (
+    SELECT source AS address, host FROM sources WHERE direction = 'out' AND address_bits(source) NOT LIKE 'm%'
+    GROUP BY source, host QUALIFY sum(bytes) * 2 > sum(sum(bytes)) OVER (PARTITION BY host)
+), racks AS (
+    SELECT host, arg_max(rack, written_ns) AS rack FROM recordings WHERE rack <> '' GROUP BY host
+), attached AS (
+    SELECT host, arg_max(rack, ts_ns) AS rack FROM links WHERE present AND rack <> '' GROUP BY host
+)
+SELECT address, host, coalesce(racks.rack, attached.rack, '') AS rack
+FROM own LEFT JOIN racks USING (host) LEFT JOIN attached USING (host) ORDER BY address, host
+"""
+_IMPORT = """
+SELECT prefix, name, service, located, owner, from_ns, until_ns, kind FROM defined.all_names WHERE origin = $origin
+QUALIFY dense_rank() OVER (ORDER BY imported_ns DESC, batch DESC) = 1 ORDER BY ALL
+"""
+_HELD = """
+SELECT prefix, name, service, located AS rack, owner, from_ns, until_ns, origin FROM names
+ORDER BY prefix_bits(prefix), from_ns NULLS FIRST, origin
+"""
+
+
+class AddressName(NamedTuple):
+    """What an address is called; None where that is not known."""
+
+    name: str | None = None
+    service: str | None = None
+    rack: str | None = None
+    owner: str | None = None
+
+
+NAMELESS = AddressName()
+
+
+def named(con: duckdb.DuckDBPyConnection, addresses: Iterable[str], at_ns: int) -> dict[str, AddressName]:
+    """What ADDRESSES were called at a time: those that have a name, a service, a rack or an owner."""
+    con.execute("CREATE OR REPLACE TEMP TABLE asked_addresses (address VARCHAR, at_ns BIGINT)")
+    con.execute("INSERT INTO asked_addresses SELECT DISTINCT unnest($1), $2", [sorted(set(addresses)), at_ns])
+    rows = con.execute("SELECT address, name, service, rack, owner FROM named_at('asked_addresses')").fetchall()
+    return {address: AddressName(*of) for address, *of in rows}
+
+
+def held(con: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
+    """All names with the time in which they hold, by prefix."""
+    return dicts(con, _HELD, {})
+
+
+def newest_import(con: duckdb.DuckDBPyConnection, origin: str) -> list[tuple[Any, ...]]:
+    """The rows of the newest import of ORIGIN: the columns of NamedPrefix, and the kind."""
+    return con.execute(_IMPORT, {"origin": origin}).fetchall()
+
+
+def senders(con: duckdb.DuckDBPyConnection, most: int, since_ns: int | None, until_ns: int | None) -> list[str]:
+    """The IP addresses that sent most, up to MOST of them."""
+    found = con.execute(_SENDERS, {"most": most, "since": since_ns, "until": until_ns}).fetchall()
+    return [address for (address,) in found]
+
+
+def recorded(con: duckdb.DuckDBPyConnection) -> list[tuple[str, str, str]]:
+    """Address, host and rack of the recorded hosts: what a host sent has its address. The rack is that of its
+    recordings, or of the switch port that it is attached to ('': neither is known)."""
+    return con.execute(_RECORDED).fetchall()
