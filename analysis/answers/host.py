@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     import duckdb
 
 
+WINDOW_NS = 1_000_000  # the shortest time whose utilization is a headline
+
+
 @dataclass(frozen=True)
 class Limits:
     """How much of each kind one page may hold, over all its lanes."""
@@ -99,6 +102,11 @@ class Source:
     burst_bytes: int
 
 
+def window_of(bin_ns: int) -> int:
+    """The fewest bins that last WINDOW_NS."""
+    return bin_ns * -(-WINDOW_NS // bin_ns)
+
+
 @dataclass(frozen=True)
 class Peak:
     """The busiest bin or second: when it began, and its wire bytes."""
@@ -111,6 +119,8 @@ class Peak:
 class LaneReport:
     """All that a report says of one lane. Times are Unix nanoseconds; a period is [start_ns, end_ns).
 
+    busiest_window: the fullest window_ns. It can be believed where narrower bins read more than line rate, because
+    frames were stamped closer together than they arrived.
     repeated_ns: time that more than one recording of the lane covers, once for each beyond the first."""
 
     lane: ReportLane
@@ -124,6 +134,7 @@ class LaneReport:
     bins: int
     busiest_bin: Peak | None
     busiest_second: Peak | None
+    busiest_window: Peak | None  # of window_ns
     qualities: list[QualityCount]
     losing: list[Interval]
     stepped: list[Interval]
@@ -151,6 +162,11 @@ class LaneReport:
     def recorded_ns(self) -> int:
         """Time that was recorded: pauses between recordings are not in it."""
         return coverage.length(self.coverage)
+
+    @property
+    def window_ns(self) -> int:
+        """The width of `busiest_window`."""
+        return window_of(self.lane.bin_ns)
 
     @property
     def burst_ns(self) -> int:
@@ -317,6 +333,7 @@ def _lane_report(
             default=None,
         ),
         busiest_second=_busiest(seconds),
+        busiest_window=_busiest_window(con, where),
         qualities=own_qualities,
         losing=marked(con, where, Quality.DROPS, limits.intervals) if Quality.DROPS in bits else [],
         stepped=marked(con, where, Quality.STEPPED, limits.intervals) if Quality.STEPPED in bits else [],
@@ -346,6 +363,12 @@ def _busiest(seconds: Envelope) -> Peak | None:
         return None
     i = int(np.argmax(seconds.total))
     return Peak(int(seconds.cells[i]) * seconds.width_ns, int(seconds.total[i]))
+
+
+def _busiest_window(con: duckdb.DuckDBPyConnection, where: Slice) -> Peak | None:
+    width = window_of(where.bin_ns)
+    found = read_bins.fullest(con, where.parameters(), where.repeated, where.bin_ns, width)
+    return Peak(*found) if found else None
 
 
 def _qualities(lane: ReportLane, rows: Sequence[Mapping[str, Any]]) -> list[QualityCount]:

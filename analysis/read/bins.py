@@ -22,6 +22,16 @@ _BINS_OF_CELLS = """
 SELECT ts_ns // $bin AS cell, max(wire_bytes) AS largest, CAST(sum(wire_bytes) AS BIGINT) AS total, count(*) AS bins
 FROM ({rows}) WHERE ts_ns // $width IN (SELECT unnest($cells)) GROUP BY 1 ORDER BY 1
 """
+# A window that is as full as that of the fullest bin has a bin of at least its even share: only such are summed.
+_FULLEST = """
+WITH given AS NOT MATERIALIZED ({rows}),
+near AS (SELECT arg_max(ts_ns, wire_bytes) // $width AS cell FROM given),
+least AS (SELECT sum(wire_bytes) AS bytes FROM given WHERE ts_ns // $width = (SELECT cell FROM near)),
+windows AS (
+    SELECT DISTINCT ts_ns // $width AS cell FROM given, least WHERE wire_bytes * ($width // $bin) >= least.bytes)
+SELECT cell * $width AS ts_ns, CAST(sum(wire_bytes) AS BIGINT) AS wire_bytes
+FROM given JOIN windows ON ts_ns // $width = cell GROUP BY cell ORDER BY wire_bytes DESC, cell LIMIT 1
+"""
 _TOTALS = """
 SELECT recording_id, min(ts_ns) AS first, max(ts_ns) AS last, count(*) AS bins, CAST(sum(packets) AS BIGINT) AS packets,
     CAST(sum(bytes) AS BIGINT) AS bytes, CAST(sum(wire_bytes) AS BIGINT) AS wire_bytes,
@@ -91,6 +101,14 @@ def bins_of_cells(
     return con.execute(
         _BINS_OF_CELLS.format(rows=_rows(repeated)), {**where, "bin": bin_ns, "width": width_ns, "cells": numbers}
     ).fetchnumpy()
+
+
+def fullest(
+    con: duckdb.DuckDBPyConnection, where: dict[str, Any], repeated: bool, bin_ns: int, width_ns: int
+) -> tuple[int, int] | None:
+    """When the fullest window of WIDTH_NS, a multiple of BIN_NS, begins, and its wire bytes; None without a bin."""
+    query = _FULLEST.format(rows=_rows(repeated))
+    return con.execute(query, {**where, "bin": bin_ns, "width": width_ns}).fetchone()
 
 
 def _rows(repeated: bool) -> str:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ...units import format_share
 from .figures import duration_ticks
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 560, 210, 44, 552, 8, 184
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 560, 210, 58, 534, 8, 184
 AROUND = 1.5  # how far the logarithmic axis reaches beyond its values, as a factor
 LINES = ("line", "line b", "line c", "line d", "line e")  # CSS classes: a colour and a dash for each of several lines
 SHARES = (0.0, 0.5, 0.9, 1.0)

@@ -104,9 +104,14 @@ def impossible_windows(queues: Sequence[context.QueueWindows | rack_beside.RackQ
 
 def verdict(found: Sequence[Statement]) -> str:
     """The one sentence above the statements."""
+    return doubt(found) or "There are no warnings for these figures."
+
+
+def doubt(found: Sequence[Statement]) -> str:
+    """What may change the answer, in a sentence; empty without a warning."""
     warnings = [statement.head for statement in found if statement.level == WARNING]
     if not warnings:
-        return "There are no warnings for these figures."
+        return ""
     return "Read the figures with care: " + "; ".join(head[0].lower() + head[1:] for head in warnings) + "."
 
 

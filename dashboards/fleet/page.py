@@ -19,7 +19,7 @@ from ...names import file_part
 from ..common import page
 from ..common.blocks import LinkCell, Paragraph
 from ..common.summaries import fleet_stem, with_summary
-from ..common.words import count
+from ..common.words import count, doubt
 from . import losses, pictures, tables
 from . import words as fleet_words
 
@@ -56,6 +56,7 @@ def render_fleet(figures: FleetFigures, written: Iterable[str]) -> str:
     """The page of all racks, with links to the pages of those that are WRITTEN."""
     links = {rack: _folder_link(figures.period, rack) for rack in written}
     sums, answers = fleet_words.total(figures.racks), figures.answers
+    statements = fleet_words.statements(figures)
     racks = [LinkCell(rack.rack, links[rack.rack]) for rack in figures.racks if rack.rack in links]
     return page.render(
         "fleet/page.html",
@@ -65,8 +66,10 @@ def render_fleet(figures: FleetFigures, written: Iterable[str]) -> str:
         up="",
         period=fleet_words.days(figures.period),
         verdict=fleet_words.verdict(sums, answers, f" in {count(len(figures.racks), 'rack')}"),
-        tiles=fleet_words.tiles(sums, answers, fleet_words.recorded_share(figures.racks), figures.period),
-        statements=fleet_words.statements(figures),
+        tiles=fleet_words.tiles(sums, answers),
+        more=fleet_words.further(sums, answers, fleet_words.recorded_share(figures.racks), figures.period),
+        doubt=doubt(statements),
+        statements=statements,
         sections=_fleet_sections(figures, links),
         racks=sorted(racks, key=lambda rack: rack.text),
         definitions=fleet_words.meanings(figures),
@@ -129,6 +132,7 @@ def _tables(answers: BurstAnswers, links: Mapping[str, str] | None) -> list[Page
 def render_rack(figures: FleetRackFigures) -> str:
     """The page of a rack, which is in a folder beside the fleet's."""
     answers, sums = figures.answers, figures.sums
+    statements = fleet_words.rack_statements(figures)
     return page.render(
         "fleet/page.html",
         policy=page.WITHOUT_SCRIPT,
@@ -137,8 +141,10 @@ def render_rack(figures: FleetRackFigures) -> str:
         up=f"../{quote(stem(figures.period))}.html",
         period=fleet_words.days(figures.period),
         verdict=fleet_words.verdict(sums, answers),
-        tiles=fleet_words.tiles(sums, answers, sums.recorded_share, figures.period),
-        statements=fleet_words.rack_statements(figures),
+        tiles=fleet_words.tiles(sums, answers),
+        more=fleet_words.further(sums, answers, sums.recorded_share, figures.period),
+        doubt=doubt(statements),
+        statements=statements,
         sections=_rack_sections(figures),
         racks=[],
         definitions=fleet_words.meanings(figures),

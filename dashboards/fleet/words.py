@@ -124,25 +124,28 @@ def _of_counted(losing: int, of: int, bursts: int) -> str:
     return f"{losing:,} of {of:,}" + (" that were counted" if of < bursts else "")
 
 
-def tiles(sums: RackSums, answers: BurstAnswers, recorded_share: float, period: FleetPeriod) -> list[Tile]:
-    """The numbers above the pictures."""
-    known, (losing, of) = at_once_ns(answers, 0), lossy(answers)
-    most = max((row["hosts_at_once"] for row in answers.at_once), default=0)
+def tiles(sums: RackSums, answers: BurstAnswers) -> list[Tile]:
+    """The figures above the picture."""
     return [
         ("Bursts received", f"{sums.bursts:,}", f"by {count(sums.bursting_hosts, 'host')}"),
         ("Time in bursts", format_share(sums.burst_share), f"of {long(sums.recorded_ns)} recorded"),
         ("Longest burst", "–" if answers.longest_ns is None else format_duration(answers.longest_ns), "received"),
+    ]
+
+
+def further(sums: RackSums, answers: BurstAnswers, recorded_share: float, period: FleetPeriod) -> list[tuple[str, str]]:
+    """Figures below the picture."""
+    known, (losing, of) = at_once_ns(answers, 0), lossy(answers)
+    most = max((row["hosts_at_once"] for row in answers.at_once), default=0)
+    share = f"{format_share(losing / of)}, " if of else ""
+    recorded = f"{sums.hosts_recorded:,} of {count(sums.hosts_expected, counted(period))}"
+    return [
         (
             "Two or more at once",
-            long(at_once_ns(answers, 2)) if known else "–",
-            f"of {long(known)}; at most {count(most, 'host')}" if known else "not known",
+            f"{long(at_once_ns(answers, 2))} of {long(known)}; at most {count(most, 'host')}" if known else "not known",
         ),
-        ("Lossy bursts", format_share(losing / of) if of else "–", _of_counted(losing, of, answers.bursts)),
-        (
-            "Recorded",
-            format_share(recorded_share),
-            f"{sums.hosts_recorded:,} of {count(sums.hosts_expected, counted(period))}",
-        ),
+        ("Lossy bursts", f"{share}{_of_counted(losing, of, answers.bursts)}"),
+        ("Recorded", f"{format_share(recorded_share)}, {recorded}"),
     ]
 
 

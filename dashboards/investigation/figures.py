@@ -17,7 +17,6 @@ from ...units import format_count
 from ..common.palette import LIGHT
 
 POINTS = 4000  # of a line; beyond that the largest of each step
-SLICE_NS = 2e9  # of time shown in latency over utilization: the worst of the recording
 GROUPS, MEMBERS = 8, 40  # of senders that the tree shows
 ACCOUNTS = (("bursts", "burst"), ("host", "queue"), ("elsewhere", "mean"), ("unknown", "muted"))
 
@@ -39,6 +38,9 @@ def numbers(values: Floats, digits: int = 5) -> list[float | None]:
 def layout(height: int, **more: Any) -> dict[str, Any]:
     axis = {"gridcolor": LIGHT["rule"], "zerolinecolor": LIGHT["rule"], "linecolor": LIGHT["rule"]}
     axes = {key: {**axis, **value} for key, value in more.items() if "axis" in key}
+    for one in axes.values():
+        if "title" in one:
+            one["title"] = {**one["title"], "font": {"size": 12}, "standoff": 8}
     rest = {key: value for key, value in more.items() if "axis" not in key}
     for key in axes.keys() & {"yaxis2"}:  # ticks of its own: in line with the other axis' they would be odd numbers
         axes[key] |= {"tickmode": "auto", "showgrid": False}
@@ -55,29 +57,16 @@ def layout(height: int, **more: Any) -> dict[str, Any]:
     }
 
 
-def line(name: str, x: Any, y: Any, colour: str, **more: Any) -> dict[str, Any]:
+def line(name: str, x: Any, y: Any, colour: str, width: float = 1.6, **more: Any) -> dict[str, Any]:
     return {
         "type": "scatter",
         "mode": "lines",
         "name": name,
         "x": x,
         "y": y,
-        "line": {"color": LIGHT[colour], "width": 1.6},
+        "line": {"color": LIGHT[colour], "width": width},
         **more,
     }
-
-
-def all_figures(answer: InvestigationResult) -> dict[str, Figure]:
-    """What there is to draw by the name of what draws it, in the order of the page."""
-    if not answer.findings:
-        return {}
-    finding = answer.findings[0]
-    found = {
-        "distribution": distribution(answer), "card": card(finding), "over_time": over_time(finding),
-        "aligned": aligned(answer, finding), "lag_scan": lag_scan(finding), "fan_in": fan_in(answer),
-        "remedies": remedies(answer),
-    }  # fmt: skip
-    return {name: figure for name, figure in found.items() if figure is not None}
 
 
 def distribution(answer: InvestigationResult) -> Figure | None:
@@ -133,58 +122,11 @@ def card(finding: Finding) -> Figure | None:
         "xaxis": {"range": [0, 105], "title": {"text": "% of the late probes' excess"}},
         "yaxis": {"autorange": "reversed", "automargin": True},
     }
-    figure = {"data": [trace], "layout": layout(240, **axes)}
+    around = {"l": 88, "r": 16, "t": 12, "b": 44}  # the longest name fits before automargin has measured it
+    figure = {"data": [trace], "layout": layout(240, margin=around, **axes)}
     title = "Where the late probes' time went, with 95 % intervals"
     title += "; paused: of elsewhere, at an idle port that was asked to stop" if stood else ""
     return Figure("Do bursts explain it, and how much of it?", title, figure)
-
-
-def worst_slice(finding: Finding, met: Floats) -> tuple[float, float]:
-    """The SLICE_NS with the most lateness."""
-    beyond = np.nan_to_num(np.maximum(finding.evidence.delays.total - finding.evidence.tail.median_ns, 0))
-    block = np.floor((met - met.min()) / SLICE_NS).astype(np.int64)
-    start = met.min() + SLICE_NS * int(np.argmax(np.bincount(block, beyond)))
-    return start, start + SLICE_NS
-
-
-def over_time(finding: Finding) -> Figure | None:
-    """Latency over utilization on one time axis."""
-    evidence = finding.evidence
-    met = evidence.met
-    if evidence.crossing is None or met is None or not len(met):
-        return None
-    port = evidence.crossing.port
-    start, end = worst_slice(finding, met)
-    inside = np.flatnonzero((met >= start) & (met < end) & np.isfinite(evidence.delays.total))
-    if len(inside) > POINTS:
-        worst = inside[np.argsort(-evidence.delays.total[inside])[: POINTS // 2]]
-        inside = np.unique(np.concatenate((worst, inside[:: max(1, len(inside) // (POINTS // 2))])))
-    width = max(port.bin_ns, int((end - start) / 2000))
-    times = np.arange(start, end, max(width, 1))
-    rate, slow_rate = port.utilization(times, width), port.utilization(times, 10**9)
-    traces = [
-        line("utilization, %", numbers((times - start) / 1e6), numbers(100 * rate), "mean"),
-        line("its 1 s average, %", numbers((times - start) / 1e6), numbers(100 * slow_rate), "second"),
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": "latency, ms",
-            "x": numbers((met[inside] - start) / 1e6),
-            "y": numbers(evidence.delays.total[inside] / 1e6),
-            "yaxis": "y2",
-            "marker": {"color": LIGHT["latency"], "size": 4},
-        },
-    ]
-    axes = {
-        "xaxis": {"title": {"text": "ms"}},
-        "yaxis": {"title": {"text": "% of line rate"}, "rangemode": "tozero"},
-        "yaxis2": {"overlaying": "y", "side": "right", "title": {"text": "latency, ms"}, "rangemode": "tozero"},
-    }
-    return Figure(
-        "Do bursts explain it, and how much of it?",
-        "Latency of each probe over utilization, in the two worst seconds",
-        {"data": traces, "layout": layout(340, **axes)},
-    )
 
 
 def aligned(answer: InvestigationResult, finding: Finding) -> Figure | None:

@@ -11,12 +11,13 @@ from ...analysis.answers.investigate import InvestigationResult
 from ...columns import aligned, widths_of
 from ...names import shown
 from ..common import page
-from .figures import all_figures
+from . import figures
 from .phrases import title_words
-from .summary import summary
+from .summary import headline, other_tails_words, sent_by_canary, summary, verdict_words, who_and_when
+from .timeline import over_time
 from .words import Section, sections
 
-SCRIPTS = ("common/unpack.js", "investigation/page.js")
+SCRIPTS = ("common/fit.js", "common/unpack.js", "investigation/page.js")
 COMMAND = re.compile(r"`((?:mburst |--)[^`]*)`")
 SPECIAL = re.compile(r"[|\[\]<>*\\]")  # of Markdown
 UNIT = re.compile(r"(?<=\d) (?=%|(?:[nµm]?s|min|[kMGT]?B|[kMGT]?b/s)\b)")
@@ -71,19 +72,35 @@ def _section(section: Section, figures: list[tuple[int, str]]) -> dict[str, Any]
     }
 
 
+def all_figures(answer: InvestigationResult) -> dict[str, figures.Figure]:
+    """What there is to draw by the name of what draws it, in the order of the page: the first one is at its head."""
+    if not answer.findings:
+        return {}
+    finding = answer.findings[0]
+    found = {
+        "over_time": over_time(finding), "distribution": figures.distribution(answer), "card": figures.card(finding),
+        "aligned": figures.aligned(answer, finding), "lag_scan": figures.lag_scan(finding),
+        "fan_in": figures.fan_in(answer), "remedies": figures.remedies(answer),
+    }  # fmt: skip
+    return {name: figure for name, figure in found.items() if figure is not None}
+
+
 def render(answer: InvestigationResult) -> str:
     """One HTML page that asks the network for nothing. The same answer gives the same bytes."""
-    figures = list(all_figures(answer).values())
+    drawn = list(all_figures(answer).values())
     places: dict[str, list[tuple[int, str]]] = {}
-    for number, figure in enumerate(figures):
+    for number, figure in enumerate(drawn[1:], 1):
         places.setdefault(figure.question, []).append((number, figure.title))
     return page.render(
         "investigation/page.html",
-        **page.figures(SCRIPTS, {"figures": [figure.drawing for figure in figures]}),
+        **page.figures(SCRIPTS, {"figures": [figure.drawing for figure in drawn]}),
         css=page.style("common/page.css", "investigation/page.css"),
         title=title_words(answer),
         cause=answer.cause,
-        summary=pieces(summary(answer)),
+        verdict=[pieces(text) for text in (verdict_words(answer), *other_tails_words(answer))],
+        tiles=headline(answer),
+        picture=drawn[0].title if drawn else "",
+        who=[pieces(text) for text in (*who_and_when(answer), *sent_by_canary(answer))],
         sections=[_section(section, places.get(section.question, [])) for section in sections(answer)],
     )
 

@@ -5,9 +5,19 @@ from __future__ import annotations
 from ...analysis.answers.investigate import Finding, InvestigationResult
 from ...units import format_count
 from ..common.sensitivity_words import answer_words, canary_words
-from .phrases import before_words, plain_number, port_words, share_range, stage_words, time_or_none, who_words
+from .phrases import (
+    before_words,
+    plain_number,
+    port_words,
+    share_range,
+    share_words,
+    stage_words,
+    time_or_none,
+    who_words,
+)
 
 MOST_OTHERS = 3  # further paths that the summary names
+WHERE = {"bursts": "while the link was full", "host": "in the hosts", "elsewhere": "elsewhere in the network"}
 OTHER_CAUSES = {
     "bursts": "bursts of another port",
     "host": "its hosts",
@@ -18,13 +28,40 @@ OTHER_CAUSES = {
 
 def summary(answer: InvestigationResult) -> str:
     """The verdict in a few sentences that can be pasted into a ticket."""
+    return " ".join([verdict_words(answer), *who_and_when(answer), *other_tails_words(answer), *sent_by_canary(answer)])
+
+
+def verdict_words(answer: InvestigationResult) -> str:
+    """The verdict alone, with what makes it doubtful."""
     if not answer.findings:
         return f"The cause cannot be determined. What is missing: {'; '.join(answer.missing)}."
     finding = answer.findings[0]
     kinds = {"none": no_tail, "undetermined": undetermined, "bursts": by_bursts}
-    verdict = kinds.get(finding.verdict.cause, not_by_bursts)
-    canary = [canary_words(answer.seen, len(answer.bursts))] if answer.seen.canaries else []
-    return " ".join([verdict(answer, finding), *other_tails_words(answer), *canary])
+    return kinds.get(finding.verdict.cause, not_by_bursts)(answer, finding)
+
+
+def sent_by_canary(answer: InvestigationResult) -> list[str]:
+    """Which of the bursts mburst itself sent: a sentence, or nothing."""
+    known = answer.findings and answer.seen.canaries
+    return [canary_words(answer.seen, len(answer.bursts))] if known else []
+
+
+def headline(answer: InvestigationResult) -> list[tuple[str, str, str]]:
+    """The figures beside the verdict: what each is, its value, and a note."""
+    if not answer.findings:
+        return []
+    evidence, cause = answer.findings[0].evidence, answer.findings[0].verdict.cause
+    tail = evidence.tail
+    level, place = ("p99.9", 3) if tail.level == 0.999 else ("p99", 2)
+    late = int(tail.spikes.sum() + tail.late_losses.sum())
+    found = [
+        (level, time_or_none(tail.quantiles_ns[place]), f"median {time_or_none(tail.quantiles_ns[0])}"),
+        ("Late probes", f"{late:,}", f"of {tail.n + tail.lost:,}"),
+    ]
+    if share := evidence.shares.get(cause):
+        between = f"{share_words(share.low)} to {share_words(share.high)}"
+        return [*found, (f"Of their excess: {WHERE[cause]}", share_words(share.value), between)]
+    return [*found, ("Bursts at the port", f"{evidence.bursts:,}" if evidence.crossing else "–", "")]
 
 
 def measured_words(finding: Finding) -> str:
@@ -67,23 +104,31 @@ def not_by_bursts(answer: InvestigationResult, finding: Finding) -> str:
 def by_bursts(answer: InvestigationResult, finding: Finding) -> str:
     evidence = finding.evidence
     assert evidence.crossing is not None
-    port, risk = evidence.crossing.port, evidence.relative_risk
     spent = "was spent waiting while that link was full"
     if evidence.repeats.dropped.any():
         spent = "was spent waiting while that link was full, or for what it dropped to be sent again"
-    more = (
-        f" A probe in a burst is {plain_number(risk.value)} times as likely to be late "
+    return f"Bursts {port_words(evidence.crossing.port)} cause the latency tail of {evidence.path}: {share_range(evidence.shares['bursts'])} of the late probes' excess {spent}; {measured_words(finding)}."  # noqa: E501
+
+
+def who_and_when(answer: InvestigationResult) -> list[str]:
+    """Of bursts that cause the tail: how much more often probes are late in them, who sends them, what comes before."""
+    if not answer.findings or answer.findings[0].verdict.cause != "bursts":
+        return []
+    evidence = answer.findings[0].evidence
+    risk, before = evidence.relative_risk, before_words(evidence)
+    often = (
+        f"A probe in a burst is {plain_number(risk.value)} times as likely to be late "
         f"({plain_number(risk.low)} to {plain_number(risk.high)})."
         if risk
         else ""
     )
-    who = f" {who_words(answer.groups[0])}" if answer.groups else ""
-    where = f" {before_words(evidence)}" if before_words(evidence) else ""
-    return f"Bursts {port_words(port)} cause the latency tail of {evidence.path}: {share_range(evidence.shares['bursts'])} of the late probes' excess {spent}; {measured_words(finding)}.{more}{who}{where}"  # noqa: E501
+    return [words for words in (often, who_words(answer.groups[0]) if answer.groups else "", before) if words]
 
 
 def other_tails_words(answer: InvestigationResult) -> list[str]:
     """The other paths with a tail that the first sentence does not explain: a sentence, or nothing."""
+    if not answer.findings:
+        return []
     main = answer.findings[0]
     same = (main.verdict.cause, main.evidence.crossing and main.evidence.crossing.port.name)
     rest = [

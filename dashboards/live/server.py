@@ -37,6 +37,7 @@ SCRIPTS = (
     "common/format.js",
     "common/unpack.js",
     "common/envelope.js",
+    "common/fit.js",
     "common/timeline.js",
     "common/senders.js",
     "live/tape.js",

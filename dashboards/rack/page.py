@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ... import __version__, files
+from ...analysis.rack.period import RackLane
 from ...analysis.rack.report import RackFigures
 from ...units import format_duration, format_share
 from ..common import page, words
@@ -24,36 +25,43 @@ STYLE = ("common/page.css", "common/paper.css")
 
 
 def _tiles(report: RackFigures) -> list[tuple[str, str, str]]:
+    """The figures above the picture."""
     inbound = report.inbound
     n = sum(lane.bursts for lane in inbound)
     bursting = len({lane.host for lane in inbound if lane.bursts})
     tiles = [
         ("Bursts received", f"{n:,}", f"by {words.count(bursting, 'host')}"),
-        ("Time in bursts", format_share(rack_words.share(inbound)), "of recorded time"),
         (
             "Longest burst",
             format_duration(report.duration.largest or 0) if n else "–",
             f"median {format_duration(report.duration.p50 or 0)}" if n else "",
         ),
     ]
-    speeds = [lane for lane in inbound if lane.link_bps and lane.packets]
-    if speeds:
+    if speeds := _with_speed(report):
         second = max(speeds, key=lambda lane: lane.busiest_second / (lane.link_bps or 1))
-        fullest = max(speeds, key=lambda lane: lane.busiest_bin / (lane.link_bps or 1))
-        tiles.append(("Busiest second of all", words.rate(second.busiest_second, second.link_bps), second.host))
-        tiles.append(
-            (
-                "Busiest bin of all",
-                words.rate(fullest.busiest_bin, fullest.link_bps),
-                f"{fullest.host}, {format_duration(fullest.bin_ns)}",
-            )
-        )
-    if report.contention:
-        tiles.append(("In contention", format_share(report.contention.share), "of bursts"))
-    drops = sum(queue.dropped for queue in report.queues)
-    if report.queue_count:
-        tiles.append(("Dropped by the switch", f"{drops:,}", "packets"))
+        busiest = words.rate(second.busiest_second, second.link_bps)
+        tiles.append(("Busiest second, as monitoring shows it", busiest, second.host))
     return tiles
+
+
+def _more(report: RackFigures) -> list[tuple[str, str]]:
+    """Further figures, below the picture."""
+    found = [("Time in bursts", f"{format_share(rack_words.share(report.inbound))} of recorded time")]
+    if speeds := _with_speed(report):
+        fullest = max(speeds, key=lambda lane: lane.busiest_bin / (lane.link_bps or 1))
+        busiest, width = words.rate(fullest.busiest_bin, fullest.link_bps), format_duration(fullest.bin_ns)
+        why = " (a frame counts whole in the bin of its stamp)" if fullest.busiest_bin > (fullest.link_bps or 0) else ""
+        found.append(("Busiest bin of all", f"{busiest} in {width}, {fullest.host}{why}"))
+    if report.contention:
+        found.append(("In contention", f"{format_share(report.contention.share)} of bursts"))
+    if report.queue_count:
+        drops = sum(queue.dropped for queue in report.queues)
+        found.append(("Dropped by the switch", words.count(drops, "packet")))
+    return found
+
+
+def _with_speed(report: RackFigures) -> list[RackLane]:
+    return [lane for lane in report.inbound if lane.link_bps and lane.packets]
 
 
 def _sections(report: RackFigures) -> list[tuple[str, list[Any]]]:
@@ -86,6 +94,7 @@ def render(report: RackFigures) -> str:
     """The page, complete in itself: it has no script, and its policy forbids that anything is fetched."""
     bins = {lane.bin_ns for lane in report.lanes}
     bin_ns = next(iter(bins)) if len(bins) == 1 else None
+    statements = rack_words.statements(report)
     return page.render(
         "rack/page.html",
         policy=page.WITHOUT_SCRIPT,
@@ -93,8 +102,10 @@ def render(report: RackFigures) -> str:
         rack=report.rack,
         period=rack_words.period(report.since_ns, report.until_ns),
         verdict=rack_words.verdict(report),
-        statements=rack_words.statements(report),
+        doubt=words.doubt(statements),
+        statements=statements,
         tiles=_tiles(report) if report.recorded else [],
+        more=_more(report) if report.recorded else [],
         sections=_sections(report) if report.recorded else [],
         definitions=words.definitions(report.definition, bin_ns),
     )

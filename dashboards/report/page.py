@@ -16,7 +16,7 @@ from ...names import file_part
 from ...units import format_share
 from ..common import page, sensitivity_words, words
 from ..common.packing import Pack
-from . import parts, paths
+from . import answer, parts, paths
 from . import words as report_words
 from .path_words import name_of
 from .payload import lane_payload
@@ -34,6 +34,7 @@ _SCRIPTS = (
     "common/envelope.js",
     "report/table.js",
     "common/senders.js",
+    "common/fit.js",
     "common/timeline.js",
     "report/paths.js",
     "report/page.js",
@@ -42,11 +43,9 @@ _DISTRIBUTIONS = (("duration", "Duration"), ("gap", "Gap"), ("peak", "Peak"))
 
 
 def drawn_lanes(reports: Sequence[LaneReport]) -> list[LaneReport]:
-    """The lanes that get a section: all, or those with most bursts and then most bytes, in their given order."""
-    if len(reports) <= LANES:
-        return list(reports)
+    """The lanes that get a section, the first of which is shown first: those with most bursts and then most bytes."""
     ranked = sorted(range(len(reports)), key=lambda i: (-len(reports[i].bursts), -reports[i].bytes, i))
-    return [reports[i] for i in sorted(ranked[:LANES])]
+    return [reports[i] for i in ranked[:LANES]]
 
 
 def numbered(report: LaneReport, rows: int) -> list[tuple[int, dict[str, Any]]]:
@@ -73,14 +72,17 @@ def _lane_part(
         "rack": report.lane.rack,
         "facts": parts.facts(report),
         "verdict": words.verdict(found),
+        "doubt": words.doubt(found),
         "statements": found,
-        "contrast": report_words.contrast(report, definition),
-        "headline": report_words.headline(report),
+        "answer": answer.answer(report, definition),
+        "contrast": answer.contrast(report),
+        "headline": answer.headline(report),
+        "in_bursts": answer.in_bursts(report),
         "drawn": bool(report.bins),
-        "summary": _figure_words(report, definition),
+        "summary": f"Utilization over time with {words.count(total, 'burst')}. {answer.answer(report, definition)}",
         "resolution": report_words.resolution(report) if report.bins else "",
         "legend": _legend(report, definition.threshold),
-        "notes": _notes(report),
+        "notes": f"{answer.finer(report)} {_notes(report)}".strip(),
         "no_bursts": _no_bursts(report, definition),
         "seen": _seen(report, definition) if shown else "",
         "caption": caption,
@@ -89,11 +91,6 @@ def _lane_part(
         "senders_caption": parts.senders_caption(report),
         "distributions": [parts.distribution(report, *of) for of in _DISTRIBUTIONS] if shown else [],
     }
-
-
-def _figure_words(report: LaneReport, definition: BurstDefinition) -> str:
-    contrast = "; ".join(f"{name}: {value} {when}" for name, value, when in report_words.contrast(report, definition))
-    return f"Utilization over time with {words.count(len(report.bursts), 'burst')}. {contrast}"
 
 
 def _no_bursts(report: LaneReport, definition: BurstDefinition) -> str:
@@ -245,6 +242,9 @@ def _lane_json(report: LaneReport, definition: BurstDefinition) -> dict[str, Any
         "bins": report.bins,
         "busiest_bin": asdict(report.busiest_bin) if report.busiest_bin else None,
         "busiest_second": asdict(report.busiest_second) if report.busiest_second else None,
+        "busiest_window": {**asdict(report.busiest_window), "width_ns": report.window_ns}
+        if report.busiest_window
+        else None,
         "burst_ns": report.burst_ns,
         "burst_bytes": report.burst_bytes,
         "flow_control": asdict(report.flow_control),

@@ -176,7 +176,7 @@ def distribution(report: LaneReport, name: str, title: str) -> DistributionPart:
     return DistributionPart(name, title, [*quantiles, ("max", show(summary.largest or 0.0))], "")
 
 
-OVERVIEW = ("Interface", "Rack", "Link", "Bin", "Bursts", "Time in bursts", "Mean", "Busiest second", "Busiest bin")
+OVERVIEW = ("Interface", "Rack", "Link", "Bin", "Bursts", "Time in bursts", "Mean", "Busiest second", "Fullest")
 
 
 @dataclass(frozen=True)

@@ -8,21 +8,10 @@ from typing import TYPE_CHECKING, Any
 from ...analysis.answers.host import LaneReport
 from ...units import format_bytes, format_duration, format_rate, format_share
 from ..common.flow_control_words import about_words, head_words
-from ..common.words import (
-    GOOD,
-    NOTE,
-    WARNING,
-    Statement,
-    clock,
-    count,
-    exact_clock,
-    impossible_windows,
-    missing_files,
-    rate,
-)
+from ..common.words import GOOD, NOTE, WARNING, Statement, count, impossible_windows, missing_files, rate
 
 if TYPE_CHECKING:
-    from ...analysis.bursts.find import BurstDefinition
+    pass
 
 FULL_FRAME = 1538  # bytes on the wire of the largest untagged Ethernet frame: 1514 + FCS, preamble and gap
 
@@ -289,63 +278,12 @@ def resolution(report: LaneReport) -> str:
     return text + "."
 
 
-def headline(report: LaneReport) -> list[tuple[str, str, str]]:
-    """The main numbers: (name, number, what it compares with)."""
-    lane, bursts = report.lane, report.bursts
-    minutes = report.recorded_ns / 60e9
-    found: list[tuple[str, str, str]] = []
-    if lane.link_bps:
-        per_minute = f"{len(bursts) / minutes:.3g} a minute" if report.recorded_ns >= 1_000_000_000 else ""
-        canary = f", {len(report.canaries):,} of them canary bursts" if report.canaries else ""
-        found.append(
-            ("Bursts", f"{len(bursts):,}", f"{per_minute} in {format_duration(report.recorded_ns)}{canary}".strip())
-        )
-        share = report.burst_ns / report.recorded_ns if report.recorded_ns else 0.0
-        found.append(("Time in bursts", format_share(share), format_duration(report.burst_ns) if bursts else "none"))
-        part = report.burst_bytes / report.bytes if report.bytes else 0.0
-        found.append(
-            (
-                "Bytes in bursts",
-                format_share(part),
-                f"{format_bytes(report.burst_bytes)} of {format_bytes(report.bytes)}",
-            )
-        )
-    return found
-
-
-def contrast(report: LaneReport, definition: BurstDefinition) -> list[tuple[str, str, str]]:
-    """What monitoring shows against what happened: (what, number, when); empty without a packet."""
-    if report.busiest_bin is None or report.busiest_second is None:
-        return []
-    lane = report.lane
-    second = rate(report.busiest_second.wire_bytes * 8, lane.link_bps)
-    found = [("Busiest second, as monitoring shows it", second, f"at {clock(report.busiest_second.ts_ns, 0)}")]
-    width = definition.bin_ns or lane.bin_ns
-    if report.bursts and width != lane.bin_ns:
-        top = max(report.bursts, key=lambda burst: burst["peak_utilization"])
-        found.append(
-            (
-                f"Busiest bin of {format_duration(width)} in a burst",
-                format_share(top["peak_utilization"]),
-                f"burst at {exact_clock(top['start_ns'])}",
-            )
-        )
-    found.append(
-        (
-            f"Busiest bin of {format_duration(lane.bin_ns)}",
-            rate(report.busiest_bin.wire_bytes * 8e9 / lane.bin_ns, lane.link_bps),
-            f"at {exact_clock(report.busiest_bin.ts_ns)}",
-        )
-    )
-    return found
-
-
 def summary_rows(report: LaneReport) -> dict[str, Any]:
     """The line of a lane in the overview: texts, with what they sort by."""
     lane = report.lane
     mean = report.wire_bytes * 8e9 / report.recorded_ns if report.recorded_ns else 0.0
     second = report.busiest_second.wire_bytes * 8.0 if report.busiest_second else 0.0
-    top = report.busiest_bin.wire_bytes * 8e9 / lane.bin_ns if report.busiest_bin else 0.0
+    top = report.busiest_window.wire_bytes * 8e9 / report.window_ns if report.busiest_window else 0.0
     return {
         "bursts": (f"{len(report.bursts):,}" if lane.link_bps else "–", len(report.bursts)),
         "share": (
@@ -354,5 +292,5 @@ def summary_rows(report: LaneReport) -> dict[str, Any]:
         ),
         "mean": (rate(mean, lane.link_bps), mean),
         "second": (rate(second, lane.link_bps), second),
-        "bin": (rate(top, lane.link_bps), top),
+        "window": (f"{rate(top, lane.link_bps)} in {format_duration(report.window_ns)}", top),
     }

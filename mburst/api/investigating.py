@@ -129,7 +129,7 @@ class Investigation:
         """The figures of the page, for plotly, as far as there is something to draw: `distribution` of latency, `card`
         (where the late probes' time went), `over_time` (latency over utilization in the worst seconds), `aligned` (all
         bursts by onset), `lag_scan`, `fan_in` and `remedies`."""
-        from ..dashboards.investigation.figures import all_figures
+        from ..dashboards.investigation.page import all_figures
 
         return {name: _drawn(figure) for name, figure in all_figures(self.answer).items()}
 

@@ -62,6 +62,7 @@ def test_a_lane_in_numbers(store):
     (report,) = reports_of(store)
     assert [(b["start_ns"] - START, b["duration_ns"]) for b in report.bursts] == [(10 * MS, 2 * MS), (1500 * MS, MS)]
     assert report.busiest_bin.wire_bytes == FULL and report.busiest_bin.ts_ns == START + 10 * MS
+    assert (report.window_ns, report.busiest_window) == (MS, report.busiest_bin)
     assert (report.busiest_second.ts_ns, report.busiest_second.wire_bytes) == (START, FULL + FULL // 2 + 1000)
     assert (report.recorded_ns, report.burst_ns, report.packets) == (3000 * MS, 3 * MS, 10)
     assert report.distributions["gap"] == [1488 * MS]

@@ -114,7 +114,8 @@ def test_nothing_leaves_and_nothing_complains(open_page, made, name):
 def test_the_page_says_the_verdict_first(shown):
     reader, payload = shown
     assert payload["cause"] == "bursts" == reader.page.locator(".cause").text_content()
-    assert reader.page.locator(".finding").text_content().replace("\xa0", " ") == payload["summary"].replace("`", "")
+    said = [reader.page.locator(place).text_content().replace("\xa0", " ") for place in (".lead", ".finding")]
+    assert " ".join(said) == payload["summary"].replace("`", "")
     questions = reader.page.locator("main h3").all_text_contents()
     assert questions[0] == "Is there a tail?" and questions[-1] == "What could not be assessed?"
     assert [q.split("?")[0] for q in questions[2:7]] == [
@@ -213,8 +214,8 @@ def test_the_bars_are_the_predictions(shown):
 def test_hostile_names_are_text(open_page, made):
     reader = open_page("hostile")
     assert HOSTILE in reader.page.locator("main table").first.text_content()
-    assert HOSTILE in reader.page.locator(".finding").text_content()
-    assert HOSTILE in reader.page.locator("svg .legendtext").first.text_content()
+    assert HOSTILE in reader.page.locator(".lead").text_content()
+    assert any(HOSTILE in text for text in reader.page.locator("svg .legendtext").all_text_contents())
     assert reader.page.locator("svg a, main a[href^=http]").count() == 0
 
 
@@ -227,7 +228,7 @@ def test_a_phone_scrolls_down_only(open_page, name):
 
 def test_dark_is_dark_and_paper_is_light(open_page):
     reader = open_page(color_scheme="dark")
-    bar = "document.querySelector('[data-figure=\"1\"]').data[0].marker.color[0]"
+    bar = "document.querySelector('[data-figure=\"2\"]').data[0].marker.color[0]"
     dark = reader.page.evaluate(bar)
     assert reader.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 26)"
     reader.page.emulate_media(color_scheme="light")

@@ -167,10 +167,10 @@ def test_a_chosen_burst_says_who_sent_it(plain):
 def test_the_figure_is_read_by_pointing_and_clicked_to_choose(open_page):
     reader = open_page()
     reader.click("[data-do=next]")
-    reader.page.evaluate("document.querySelector('.tools').scrollIntoView({behavior: 'instant'})")
+    reader.page.evaluate("document.querySelector('.timeline').scrollIntoView({behavior: 'instant'})")
     box = reader.page.locator(".timeline").bounding_box()
     for shift in (0, 3, 6):
-        reader.page.mouse.move(box["x"] + box["width"] / 2 + shift, box["y"] + 150)
+        reader.page.mouse.move(box["x"] + box["width"] / 2 + shift, box["y"] + 100)
         reader.page.wait_for_timeout(150)
     readout = reader.page.locator(".readout").text_content()
     assert "largest" in readout and "1 s average" in readout and "2026-11-21 02:34:" in readout

@@ -32,7 +32,8 @@ class Reader:
         self.page.on("dialog", lambda dialog: self.troubles.append("dialog") or dialog.dismiss())
         self.context.on("request", lambda request: self.requests.append(request.url))
         self.page.goto(url)
-        self.page.wait_for_selector("html[data-ready]", timeout=60_000)
+        if self.page.locator("script").count():  # which reports when it has drawn
+            self.page.wait_for_selector("html[data-ready]", timeout=60_000)
 
     def trace(self, role):
         x, y = self.page.evaluate(TRACE, role)

@@ -51,6 +51,7 @@ class Timeline {
     figure.layout.xaxis.title = { text: "" };
     figure.layout.hoverdistance = -1;
     this.top = figure.layout.yaxis.range[1];
+    fitHeight(this.place, figure.layout);
     await Plotly.newPlot(this.place, figure.data, figure.layout, CONFIG);
     this.roles = figure.data.map((trace) => trace.meta);
     this.place.on("plotly_relayout", (change) => this.moved(change));

@@ -24,6 +24,7 @@ async function start() {
   const config = { displaylogo: false, responsive: true, showSendToCloud: false, plotlyServerURL: "", displayModeBar: false };
   const draw = (colours) => Promise.all([...document.querySelectorAll("[data-figure]")].map((place) => {
     const figure = recoloured(facts.figures[Number(place.dataset.figure)], facts.light, colours);
+    if (place.closest(".first")) fitHeight(place, figure.layout);
     return Plotly.react(place, figure.data, figure.layout, config);
   }));
   const now = () => draw(dark.matches ? facts.dark : facts.light);

@@ -3,7 +3,7 @@
 const $ = (selector, root = document) => [...root.querySelectorAll(selector)];
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
-let facts, palette;
+let facts, palette, shownLane;
 const sections = [];
 
 class Section {
@@ -65,7 +65,7 @@ class Section {
     }
     showSenders(this.root.querySelector(".fanin"), burst, () => {
       this.timeline.showBurst(burst);
-      this.root.querySelector(".tools").scrollIntoView({ block: "start" });
+      this.root.querySelector(".over-time").scrollIntoView({ block: "start" });
     });
     if (this.timeline) {
       this.timeline.chosen = burst;
@@ -88,8 +88,9 @@ class Section {
 const drawAll = () => Promise.all([...sections.map((section) => section.draw()), drawPaths(facts, palette)]);
 
 function showLane() {
-  const wanted = sections.find((section) => `#${section.root.id}` === location.hash) ?? sections[0];
+  const wanted = sections.find((section) => `#${section.root.id}` === location.hash) ?? shownLane ?? sections[0];
   if (!wanted) return drawAll();
+  shownLane = wanted;
   sections.forEach((section) => { section.root.hidden = section !== wanted; });
   $(".lanes a").forEach((link) => {
     if (link.hash === `#${wanted.root.id}`) link.setAttribute("aria-current", "true");

@@ -1,0 +1,78 @@
+"""The sentence and the figures that a host's report opens with."""
+
+from __future__ import annotations
+
+import pytest
+import reportlib
+from reportlib import BIN, FULL, START
+from storelib import write
+
+from mburst.analysis.bursts.find import BurstDefinition
+from mburst.dashboards.report import answer, page
+from mburst.sql import StoreFolder
+
+
+@pytest.fixture
+def store(tmp_path):
+    return StoreFolder.create(tmp_path / "store")
+
+
+def report_of(store, wire: dict[int, int], **run):
+    """The only lane of one second with these bins."""
+    write(store, "recordings", {"start_ns": START, "end_ns": START + 10**9 - 1, "bin_ns": BIN, **run})
+    rows = (
+        {"ts_ns": START + at * BIN, "wire_bytes": wire_bytes, "bytes": wire_bytes} for at, wire_bytes in wire.items()
+    )
+    write(store, "bins", *rows)
+    return reportlib.gathered(store)[0]
+
+
+def test_bursts_beside_the_second_and_the_probes(store):
+    reportlib.fill(store)
+    [report] = reportlib.gathered(store)
+    text = answer.answer(report, BurstDefinition())
+    assert text.startswith("In 20 s, 2 bursts of up to 30 ms took the link to 100 % of 1 Gb/s (busiest 1 ms), while ")
+    assert "the busiest second reads 3.03 %" in text and text.endswith(
+        "; the slowest probe took 10 ms, the median one 20 µs."
+    )
+    (second, *_), (window, full, _) = answer.contrast(report)
+    assert (second, window, full) == ("Busiest second, as monitoring shows it", "Busiest 1 ms", "100 %")
+    assert [figure[:2] for figure in answer.headline(report)] == [("Bursts", "2")]
+    assert dict(answer.in_bursts(report))["Time in bursts"] == "0.151 %: 30.2 ms of 20 s"
+
+
+def test_a_bin_above_line_rate_is_no_headline_and_is_explained(store):
+    report = report_of(store, {at: 2 * FULL * (at % 2) for at in range(0, 40)} | {60: 27_125})
+    assert "took the link to 100 % of 1 Gb/s" in answer.answer(report, BurstDefinition())
+    assert answer.finer(report).startswith("Single bins read up to 217 % (at 02:34:00.006), which no link carries: ")
+    assert "217 %" not in str(
+        [answer.answer(report, BurstDefinition()), answer.contrast(report), answer.headline(report)]
+    )
+    assert "217 %" in page.render([report], BurstDefinition())
+
+
+def test_bursts_shorter_than_a_window_are_not_said_to_fill_it(store):
+    report = report_of(store, {70: FULL, 71: FULL})
+    said = "In 1 s, 1 burst of 200 µs filled 50 % or more of 1 Gb/s, while the busiest 1 ms reads 20 % and "
+    assert answer.answer(report, BurstDefinition()).startswith(said) and answer.finer(report) == ""
+
+
+def test_no_burst_no_speed_and_no_packet(store):
+    quiet = answer.answer(report_of(store, {3: 84}), BurstDefinition())
+    assert quiet.startswith("No burst in 1 s, by 50 % of line rate: the busiest 1 ms reads 0.0672 % of 1 Gb/s, the ")
+
+
+@pytest.mark.parametrize(
+    ("wire", "said"),
+    [
+        (
+            {3: FULL},
+            "The link's speed is not known, so no burst can be detected: its busiest 1 ms in 1 s carried 100 Mb/s",
+        ),
+        ({}, "No packet was recorded in this time."),
+    ],
+)
+def test_without_the_speed_of_the_link(store, wire, said):
+    report = report_of(store, wire, link_bps=None)
+    assert answer.answer(report, BurstDefinition()).startswith(said)
+    assert len(answer.contrast(report)) == 2 * bool(wire) and answer.headline(report) == []
