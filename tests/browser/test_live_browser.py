@@ -467,3 +467,18 @@ def test_hostile_names_are_text(open_page, tmp_path):
     finally:
         server.stop()
         store.close()
+
+
+@pytest.mark.parametrize(("width", "height"), [(1300, 800), (2560, 1440)])
+def test_the_first_screen_has_the_answer_three_figures_and_the_picture(open_page, recorded, width, height):
+    reader = open_page(recorded.url, viewport={"width": width, "height": height})
+    reader.stand(START, START + 20 * SECOND)
+    reader.wait("document.querySelector('#bursts-in-view').textContent === '2'")
+    for place in ("#answer", ".tiles", ".timeline", ".lines"):
+        box = reader.page.locator(place).first.bounding_box()
+        assert box["y"] + box["height"] <= height, place
+    answer = reader.page.locator("#answer").text_content()
+    assert answer.startswith(
+        "20 s in view: 2 bursts of up to 30 ms; the fullest bin of 100 µs reads 100 %, the fullest second "
+    )
+    assert reader.page.locator(".tile:visible").count() == 3

@@ -3,6 +3,7 @@
 const $ = (selector, root = document) => [...root.querySelectorAll(selector)];
 const one = (selector) => document.querySelector(selector);
 const systemDark = matchMedia("(prefers-color-scheme: dark)");
+const MOST_BURSTS = 500; // of a moment that the server sends: the latest
 const RETRY_MS = [250, 500, 1000, 2000];
 
 class LiveView {
@@ -60,6 +61,7 @@ class LiveView {
   async loadLanes() {
     this.lanes = await (await this.ask("lanes")).json();
     const racks = [...new Set(this.lanes.map((lane) => lane.rack))], rack = one("#rack");
+    rack.closest("label").hidden = racks.length < 2;
     if (racks.join("\n") !== [...rack.options].slice(1).map((option) => option.value).join("\n")) {
       rack.replaceChildren(new Option("all racks", ""), ...racks.map((name) => new Option(seen(name), name)));
     }
@@ -315,10 +317,27 @@ class LiveView {
     if (!view) return; // the first drawing is under way, or the page has no width yet
     const most = (values) => values.reduce((p, q) => Math.max(p, q), 0) * this.lane.factor;
     const shown = (value) => `${Number(value.toPrecision(3))} ${unit}`;
-    one("#fullest").textContent = view.start.length ? shown(most(view.largest)) : "–";
-    one("#second").textContent = seconds.start.length ? shown(most(seconds.largest)) : "–";
-    const word = this.range ? "shown" : "in view";
-    one("#fullest-word").textContent = `Fullest bin of ${duration(this.lane.bin)} ${word}`;
+    const fullest = view.start.length ? shown(most(view.largest)) : "–";
+    const second = seconds.start.length ? shown(most(seconds.largest)) : "–";
+    one("#fullest").textContent = fullest;
+    one("#second").textContent = second;
+    one("#fullest-word").textContent = `Fullest bin of ${duration(this.lane.bin)} in view`;
+    one("#above").textContent = this.lane.link && most(view.largest) > 100 ? "a frame counts whole in the bin of its stamp" : "";
+    const whole = seconds.start.length ? `, the fullest second ${second}` : "";
+    this.tellBursts(`the fullest bin of ${duration(this.lane.bin)} reads ${fullest}${whole}`);
+  }
+
+  // The sentence above the figure: what is in view, in short.
+  tellBursts(fullest) {
+    const [a, b] = this.current();
+    const found = this.timeline.lane.bursts.filter((burst) => burst.end > a && burst.start < b);
+    const longest = found.length ? duration(found.reduce((p, burst) => Math.max(p, burst.end - burst.start), 0)) : "";
+    const more = found.length < MOST_BURSTS ? "" : " or more";
+    const many = `${found.length.toLocaleString("en")}${more}`, lasting = found.length > 1 ? `up to ${longest}` : longest;
+    const bursts = `${many} burst${found.length === 1 ? "" : "s"}${longest && ` of ${lasting}`}`;
+    one("#bursts-in-view").textContent = many;
+    one("#longest").textContent = lasting;
+    one("#answer").textContent = `${duration(b - a)} in view: ${this.lane.link ? `${bursts}; ` : ""}${fullest}.`;
   }
 
   say(text) {

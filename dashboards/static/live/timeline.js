@@ -40,6 +40,7 @@ class LiveTimeline extends Timeline {
     this.figure = recolour(this.empty, light, palette);
     if (matchMedia("(pointer: coarse)").matches) this.figure.layout.dragmode = false;
     this.top = this.figure.layout.yaxis.range[1];
+    fitHeight(this.place, this.figure.layout);
     this.latencyRange = this.queueTop = null;
     // A layout of its own, which loses its height when the page is resized; they share their axes.
     await Plotly.newPlot(this.place, this.figure.data, { ...this.figure.layout, shapes: [] }, CONFIG);
