@@ -23,8 +23,8 @@ demo: $(VENV)/demo-ready ## make a cache server's incast, record it, find its bu
 	@[ "$$(id -u)" != 0 ] || sh .ci/packages iproute2
 	$(BIN)/mburst demo -o demo
 
-gallery: $(VENV)/demo-ready $(VENV)/test-ready demo ## take a picture of every view of the demo, for docs/gallery.md
-	$(BIN)/python docs/gallery.py demo docs/gallery
+gallery: $(VENV)/test-ready ## take the pictures of docs/gallery.md anew, of the simulated demo
+	$(BIN)/python docs/gallery.py docs/gallery
 
 # Bytecode is kept, whatever the environment says: tests start hundreds of interpreters. Some tests wait more than they
 # compute, so there are more workers than processors; the costliest files begin first (tests/lib/selection.py). They are
@@ -94,7 +94,7 @@ audit: $(VENV)/pip-audit ## look for known flaws in what .ci/requirements.lock n
 	$(PYTHON) .ci/audit $(VENV)/pip-audit/bin/pip-audit .ci/requirements.lock
 
 clean: ## remove what was built
-	rm -rf $(VENV) build demo docs/gallery *.egg-info capture/*.so telemetry/probe/*.so
+	rm -rf $(VENV) build demo *.egg-info capture/*.so telemetry/probe/*.so
 
 # The headers of Python itself are needed where python3 is the system's own.
 $(VENV)/python:
