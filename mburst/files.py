@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from .errors import MburstError
 
@@ -37,13 +38,35 @@ def write(path: Path, text: str, what: str, hint: str, mode: int = GROUP) -> Non
 
 
 def put(folder: int, name: str, content: bytes, mode: int) -> None:
-    """Make or replace NAME in the open FOLDER, by way of a file that nobody can have put there before, so that it is
-    whole or not there whatever happens. Raises OSError."""
+    """Make or replace NAME in the open FOLDER, whole or not at all. Raises OSError."""
+    with _draft(folder, name, mode) as stream:
+        stream.write(content)
+
+
+@contextmanager
+def writing(path: Path, what: str, hint: str, mode: int = GROUP) -> Iterator[BinaryIO]:
+    """A stream for a file too large for memory, which is at PATH only once all of it is written; a link there is
+    replaced, not followed. Raises MburstError, which says that WHAT cannot be written, with HINT."""
+    try:
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            with _draft(folder, path.name, mode) as stream:
+                yield stream
+        finally:
+            os.close(folder)
+    except OSError as error:
+        raise MburstError(f"{path}: {what} cannot be written: {error.strerror}", hint) from error
+
+
+@contextmanager
+def _draft(folder: int, name: str, mode: int) -> Iterator[BinaryIO]:
+    """A stream whose content becomes NAME in the open FOLDER by way of a file that nobody can have put there before, so
+    that it is whole or not there whatever happens. Raises OSError."""
     draft = f".{name[:100]}.{secrets.token_hex(8)}"
     file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=folder)
     try:
         with os.fdopen(file, "wb") as stream:
-            stream.write(content)
+            yield stream
             stream.flush()
             os.fsync(stream.fileno())
         os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)

@@ -231,31 +231,51 @@ def merge_intervals(intervals: Sequence[Interval], limit: int | None = None) -> 
 def steps(
     envelope: Envelope, values: NDArray[np.float64], coverage: Sequence[Interval], origin_ns: int
 ) -> tuple[list[float], list[float | None]]:
-    """Points of a step line (each value holds until the next point): seconds since `origin_ns`, value.
+    """Points of a step line (each value holds until the next point): seconds since `origin_ns`, value."""
+    starts = envelope.cells * envelope.width_ns
+    points = list(levels(starts, starts + envelope.width_ns, values, coverage))
+    return [(at - origin_ns) / 1e9 for at, _ in points], [value for _, value in points]
+
+
+def levels(
+    starts_ns: NDArray[np.int64], ends_ns: NDArray[np.int64], values: NDArray[np.float64], coverage: Sequence[Interval]
+) -> Iterator[tuple[int, float | None]]:
+    """(when, value from then on) of cells, ascending and disjoint.
 
     Silence is zero where `coverage` (ascending, disjoint) says that it was recorded, and a gap (None) elsewhere.
     """
-    x: list[float] = []
-    y: list[float | None] = []
-
-    def put(at_ns: int, value: float | None) -> None:
-        x.append((at_ns - origin_ns) / 1e9)
-        y.append(value)
-
-    width, i, starts = envelope.width_ns, 0, (envelope.cells * envelope.width_ns).tolist()
+    i, starts, ends = 0, starts_ns.tolist(), ends_ns.tolist()
     at = coverage[0][0] if coverage else 0
     for begin, end in coverage:
         if end < at:  # a cell that reaches over several recordings has said it all
             continue
         at = max(begin, at)
-        put(min(at, starts[i]) if i < len(starts) else at, 0.0)  # so that a filled line is flat over a pause
+        yield (min(at, starts[i]) if i < len(starts) else at), 0.0  # so that a filled line is flat over a pause
         while i < len(starts) and starts[i] <= end:
             if starts[i] > at:
-                put(at, 0.0)
-            put(starts[i], float(values[i]))
-            at = starts[i] + width
+                yield at, 0.0
+            yield starts[i], float(values[i])
+            at = ends[i]
             i += 1
-        put(at, 0.0)
-        put(max(at, end), 0.0)
-        put(max(at, end), None)
-    return x, y
+        yield at, 0.0
+        yield max(at, end), 0.0
+        yield max(at, end), None
+
+
+def with_detail(
+    base: Envelope, detail: Envelope | None, detail_cells: Sequence[int]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """Cells of BASE with bins of DETAIL in place of those cells that these cover: starts, ends, and bits a second of
+    each one's largest bin."""
+    kept = ~np.isin(base.cells, np.asarray(detail_cells, np.int64))
+    starts, values = base.cells[kept] * base.width_ns, base.max_bps()[kept]
+    ends = starts + base.width_ns
+    if detail is None or not len(detail):
+        return starts, ends, values
+    fine = detail.cells * detail.width_ns
+    order = np.argsort(np.concatenate([starts, fine]), kind="stable")
+    return (
+        np.concatenate([starts, fine])[order],
+        np.concatenate([ends, fine + detail.width_ns])[order],
+        np.concatenate([values, detail.max_bps()])[order],
+    )

@@ -33,6 +33,7 @@ VERBS = [
     "sql",
     "live",
     "report",
+    "export",
     "schedule",
     "run",
     "status",

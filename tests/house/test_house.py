@@ -194,6 +194,8 @@ def test_start_up_imports_nothing_heavy():
         "google",
         "yaml",
         "uvloop",
+        "perfetto",
+        "textual",
         "starlette",
         "uvicorn",
         "jinja2",

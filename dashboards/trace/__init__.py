@@ -1,0 +1,1 @@
+"""A store as a trace for ui.perfetto.dev."""
