@@ -87,6 +87,11 @@ class LiveLane:
         """Whether a recording of it has not ended, as far as the store says."""
         return self._recorded() is not None
 
+    @property
+    def dropped(self) -> int:
+        """Packets that its recordings lost, as far as the store says."""
+        return sum(run["dropped"] for run in {run["capture_id"]: run for run in self.runs.values()}.values())
+
     def _recorded(self) -> str | None:
         """The run that goes on. One that was killed says that it ended when the next recorder finds it: until then a
         later one takes its place. (The row of one that was killed is written by somebody else, later.)"""

@@ -165,6 +165,25 @@ def read_cells(history: History, lane: LiveLane, start_ns: int, end_ns: int, wid
         return envelope.read(con, where, width_ns)
 
 
+def read_losing(history: History, lane: LiveLane, start_ns: int, end_ns: int) -> list[Interval]:
+    """When packets of a moment were lost. Raises MburstError."""
+    with history.live.lock:
+        if start_ns >= lane.complete_from_ns:
+            return lane.losing(start_ns, end_ns)
+        where = Slice(list(lane.runs), lane.bin_ns, start_ns, end_ns, lane.repeated)
+    with history.asked(start_ns, end_ns) as con:
+        return marked(con, where, Quality.DROPS, INTERVALS)
+
+
+def read_bursts(history: History, lane: LiveLane, start_ns: int, end_ns: int) -> Sequence[dict[str, Any]]:
+    """The latest bursts of a moment. Raises MburstError."""
+    with history.live.lock:
+        if start_ns >= lane.complete_from_ns:
+            return lane.bursts_between(start_ns, end_ns)[-BURSTS:]
+    with history.asked(start_ns, end_ns) as con:
+        return history.bursts(con, lane, start_ns, end_ns)[-BURSTS:]
+
+
 def read_heat(history: History, lane: LiveLane, start_ns: int, end_ns: int, width_ns: int) -> HeatCells:
     """[start_ns, end_ns) of LANE in the heatmap's cells of WIDTH_NS. Raises MburstError."""
     first = start_ns // width_ns * width_ns

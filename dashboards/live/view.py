@@ -10,6 +10,7 @@ from typing import Any
 
 from ...analysis.live.bursts import LiveBursts
 from ...analysis.live.lane import NEVER, LiveLane
+from ...analysis.live.look import LiveLook
 from ...analysis.live.snapshot import BURSTS, HeatCells, History, LaneSnapshot, read_heat, read_moment, width_for
 from ...analysis.live.store import LiveStore, Measures
 from ...analysis.model.envelope import NS_PER_S
@@ -23,7 +24,6 @@ from .wishes import ViewRequest
 
 PUSH_S = 0.1  # between looks at the store, each of which makes a message where something is new
 IDLE_S = 1.0  # after which browsers hear something even if nothing is new
-BURSTS_EVERY_S = 1.0
 HEAT_NS, HEAT_CELL_NS = 300 * NS_PER_S, 10_000_000
 STAMPS = {
     Quality.HW: "hardware",
@@ -48,9 +48,8 @@ class LiveView:
         self.history = History(live, bursts.definition)
         self.dropped = dropped
         self.wakers: set[asyncio.Event] = set()  # of browsers; each clears its own
-        self.troubles = dict.fromkeys(("store", "bursts"), "")  # why the last look failed
+        self.look = LiveLook(live, bursts)
         self.tick = 0
-        self._looked = 0.0
         self._looker = Workers("mburst-look", 1, 1)
 
     def close(self) -> None:
@@ -61,7 +60,7 @@ class LiveView:
         """Keep up with the store until cancelled. Browsers are woken together, so that one message serves them all."""
         due = pushed = time.monotonic()
         while True:
-            changed = await self._looker.run(self._poll)
+            changed = await self._looker.run(self.look)
             if changed or time.monotonic() - pushed >= IDLE_S:
                 pushed = time.monotonic()
                 self.tick += 1
@@ -69,29 +68,6 @@ class LiveView:
                     waker.set()
             due = max(due + PUSH_S, time.monotonic())  # an even pace: what took long is not waited for once more
             await asyncio.sleep(due - time.monotonic())
-
-    def _poll(self) -> bool:
-        """Whether there is something new."""
-        before = dict(self.troubles)
-        changed = self._tried("store", self.live.poll)
-        if time.monotonic() - self._looked >= BURSTS_EVERY_S:
-            self._looked = time.monotonic()
-            changed |= self._tried("bursts", self._look)
-        return changed or self.troubles != before
-
-    def _look(self) -> bool:
-        with self.live.lock:
-            return self.bursts.look()
-
-    def _tried(self, what: str, look: Callable[[], bool]) -> bool:
-        """What LOOK returns. Where it fails, the view stops, shows why, and tries again."""
-        try:
-            changed = look()
-        except Exception as error:
-            self.troubles[what] = str(error) if isinstance(error, MburstError) else f"internal error: {error!r}"
-            return False
-        self.troubles[what] = ""
-        return changed
 
     def lane(self, name: str) -> LiveLane:
         """The lane of an id. Raises MburstError."""
@@ -202,16 +178,14 @@ class LiveView:
         stamps = [name for bit, name in STAMPS.items() if lane.stamps & bit]
         return {
             "recording": lane.recording,
-            "dropped": self.dropped()
-            if self.dropped
-            else sum(run["dropped"] for run in {run["capture_id"]: run for run in runs}.values()),
+            "dropped": self.dropped() if self.dropped else lane.dropped,
             "droppedIsWhole": self.dropped is not None or not lane.recording,
             "late": sum(run["late"] for run in runs),
             "losing": sum(b - a for a, b in losing),
             "stamps": stamps,
             "clock": newest["clock"],
             "notes": newest["notes"].splitlines(),
-            "trouble": [*self.live.damage, *filter(None, self.troubles.values())],
+            "trouble": self.look.lines,
         }
 
 

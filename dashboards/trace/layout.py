@@ -103,7 +103,7 @@ def _burst(burst: dict[str, Any]) -> TraceSlice:
 def _senders(bursts: list[dict[str, Any]]) -> Iterator[TraceSlice]:
     for burst in bursts:
         for sender in burst["top_sources"][:SENDERS]:
-            name = f"{sender['source']} {format_share(round(sender['share'], 3))}"
+            name = f"{sender.get('name') or sender['source']} {format_share(round(sender['share'], 3))}"
             yield TraceSlice(burst["start_ns"], burst["end_ns"], name, sender)
 
 

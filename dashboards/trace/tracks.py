@@ -127,7 +127,8 @@ class TraceTracks:
             annotation.double_value = value
         elif isinstance(value, Mapping):
             for key, part in value.items():
-                self._annotate(annotation.dict_entries.add(name=key), part)
+                if part is not None:
+                    self._annotate(annotation.dict_entries.add(name=key), part)
         elif isinstance(value, Sequence) and not isinstance(value, str):
             for part in value:
                 self._annotate(annotation.array_values.add(), part)

@@ -32,6 +32,7 @@ VERBS = [
     "bursts",
     "sql",
     "live",
+    "top",
     "report",
     "export",
     "schedule",

@@ -6,7 +6,7 @@ import argparse
 import signal
 import sys
 import tempfile
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,10 @@ from ..stopping import stopping
 from . import definition, inputs, record, serving
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ..services.live import LiveService
+    from ..services.record.recording import RecordProgress, RecordSettings, Row
     from ..sql import StoreFolder
     from ..web.address import ListenAddress
 
@@ -93,12 +96,17 @@ def _say(service: LiveService, what: str) -> None:
     print("Ctrl-C ends it.", file=sys.stderr)
 
 
+def check_store_options(arguments: argparse.Namespace, folder: Path) -> None:
+    """Raise UsageError for what only an interface can have."""
+    if arguments.store or len(arguments.inputs) > 1 or arguments.duration:
+        raise UsageError(f"{folder} is a store: --store, --duration and a filter are for an interface")
+
+
 def _serve(arguments: argparse.Namespace, where: ListenAddress, folder: Path) -> int:
     """The view of a store. Ctrl-C is how it ends."""
     from ..sql import StoreFolder
 
-    if arguments.store or len(arguments.inputs) > 1 or arguments.duration:
-        raise UsageError(f"{folder} is a store: --store, --duration and a filter are for an interface")
+    check_store_options(arguments, folder)
     privileges.lower(folder, arguments.user)
     service = _service(arguments, StoreFolder.open(folder), where, str(folder))
     privileges.confine([], [folder])
@@ -109,11 +117,9 @@ def _serve(arguments: argparse.Namespace, where: ListenAddress, folder: Path) ->
     return 130 if signal.SIGINT in ended_by else 0
 
 
-def _record(arguments: argparse.Namespace, where: ListenAddress) -> int:
-    """The view of an interface, recorded as `mburst record` does it."""
-    from ..api.recording import into
-    from ..services.record.recording import RecordProgress, is_live
-    from ..sql import StoreFolder
+def interface_recording(arguments: argparse.Namespace) -> RecordSettings:
+    """What to record of an interface. Raises MburstError where it is none."""
+    from ..services.record.recording import is_live
 
     name = arguments.inputs[0]
     neither = MburstError(
@@ -127,6 +133,39 @@ def _record(arguments: argparse.Namespace, where: ListenAddress) -> int:
     )
     if not is_live(recording):
         raise neither
+    return recording
+
+
+@contextmanager
+def recorded_store(arguments: argparse.Namespace) -> Iterator[StoreFolder]:
+    """The store that it is recorded into, which is there only meanwhile unless --store names one."""
+    from ..sql import StoreFolder
+
+    with ExitStack() as stack:
+        privileges.lower(arguments.store or tempfile.gettempdir(), arguments.user)
+        folder = arguments.store or stack.enter_context(tempfile.TemporaryDirectory(prefix="mburst-live-"))
+        yield StoreFolder.create(folder)
+
+
+def confine(arguments: argparse.Namespace, recording: RecordSettings, store: StoreFolder) -> None:
+    """From here on this process writes to the store alone."""
+    if recording.backend != "pfring":  # libraries of network cards open what they like
+        privileges.confine(recording.targets, [store.path], [] if arguments.store else [tempfile.gettempdir()])
+
+
+def describe_end(arguments: argparse.Namespace, rows: list[Row]) -> int:
+    """Print what was recorded; the exit code."""
+    kept = arguments.store or "a temporary store, removed now: use --store to keep one"
+    print(record.describe_runs(rows, [f"recorded into {kept}"]))
+    return 130 if any("ended by SIGINT" in row["notes"].splitlines() for row in rows) else 0
+
+
+def _record(arguments: argparse.Namespace, where: ListenAddress) -> int:
+    """The view of an interface, recorded as `mburst record` does it."""
+    from ..api.recording import into
+
+    name = arguments.inputs[0]
+    recording = interface_recording(arguments)
     dropped: int | None = None  # packets, once it records
 
     def progress(now: RecordProgress) -> None:
@@ -135,15 +174,9 @@ def _record(arguments: argparse.Namespace, where: ListenAddress) -> int:
             _say(service, f"live view of {name}")
         dropped = now.facts["dropped"]
 
-    with ExitStack() as stack:
-        privileges.lower(arguments.store or tempfile.gettempdir(), arguments.user)
-        folder = arguments.store or stack.enter_context(tempfile.TemporaryDirectory(prefix="mburst-live-"))
-        store = StoreFolder.create(folder)
+    with recorded_store(arguments) as store:
         service = _service(arguments, store, where, name, dropped=lambda: dropped or 0)
-        if recording.backend != "pfring":  # libraries of network cards open what they like
-            privileges.confine(recording.targets, [folder], [] if arguments.store else [tempfile.gettempdir()])
+        confine(arguments, recording, store)
         with service.beside():
             rows = into(store, recording, progress).rows
-        kept = arguments.store or "a temporary store, removed now: use --store to keep one"
-        print(record.describe_runs(rows, [f"recorded into {kept}"]))
-    return 130 if any("ended by SIGINT" in row["notes"].splitlines() for row in rows) else 0
+        return describe_end(arguments, rows)

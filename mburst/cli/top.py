@@ -1,0 +1,164 @@
+"""`mburst top`: the live view in a terminal."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .. import privileges
+from ..errors import MburstError
+from ..stopping import stopping, stopping_by
+from . import definition, live, record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ..services.record.recording import RecordProgress, RecordSettings, Row
+    from ..sql import StoreFolder
+
+DESCRIPTION = """Show utilization in the terminal, over ssh for example: a row of blocks for each link and direction, of
+which each is as high as the fullest bin in it; the last whole second beside it, as monitoring shows it; bursts as they
+end, with their senders; and losses. Of a store that others write to; or of an interface, which is recorded meanwhile,
+into a store of its own that is removed in the end, or into --store. Keys: space pauses, the arrows go back, forward
+and to another link, + and - zoom, f follows the newest, q ends it. Needs the extra `top`, and 80 × 24 characters."""
+
+
+def add_parser(verbs: Any) -> None:
+    """Adds the verb."""
+    parser = verbs.add_parser(
+        "top", help="show a store or an interface in the terminal, as it is recorded", description=DESCRIPTION
+    )
+    parser.add_argument(
+        "inputs", nargs="+", metavar="STORE|INTERFACE|FILTER", help="a store, or an interface and a pcap filter if any"
+    )
+    definition.add_threshold_options(parser.add_argument_group("definition of a burst"))
+    recording = parser.add_argument_group(
+        "what is recorded (of a store: --rack alone is shown, --link is taken as "
+        "line rate, and bursts are detected in bins of --bin)"
+    )
+    recording.add_argument("-o", "--store", metavar="STORE", help="keep the recording of an interface in this store")
+    record.add_recording_options(recording)
+    record.add_live_options(parser)
+    record.add_user_option(parser)
+    parser.set_defaults(run=run, bin=None, rack=None)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Show it until it is ended."""
+    check_terminal()
+    target = Path(arguments.inputs[0])
+    if target.is_dir():
+        live.check_store_options(arguments, target)
+        return _follow(arguments, target)
+    return _record(arguments)
+
+
+def check_terminal() -> None:
+    """Raise MburstError where nothing can be drawn, or the extra is missing."""
+    try:
+        import textual  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise MburstError(
+            f"the view needs {error.name}, which is not installed", "pip install 'mburst[top]'"
+        ) from error
+    hint = "`mburst live` shows the same in a browser, `mburst bursts` as text"
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise MburstError("the view needs a terminal", hint)
+    if os.environ.get("TERM", "dumb") == "dumb":
+        raise MburstError("the view cannot be drawn here: TERM is dumb or not set", hint)
+    if "utf" not in (sys.stdout.encoding or "").lower():
+        raise MburstError(f"an output in {sys.stdout.encoding} has no blocks", "set PYTHONIOENCODING=utf-8")
+
+
+def _follow(arguments: argparse.Namespace, folder: Path) -> int:
+    """The view of a store."""
+    from ..sql import StoreFolder
+
+    privileges.lower(folder, arguments.user)
+    store = StoreFolder.open(folder)
+    privileges.confine([], [folder])
+    privileges.drop()
+    return _show(arguments, store, arguments.rack, str(folder))
+
+
+def _show(
+    arguments: argparse.Namespace,
+    store: StoreFolder,
+    rack: str | None,
+    title: str,
+    dropped: Callable[[], int] | None = None,
+    ended: threading.Event | None = None,
+) -> int:
+    """Draw until a key or a signal ends it, or ENDED is set."""
+    from ..analysis.live.bursts import LiveBursts
+    from ..analysis.live.look import LiveLook
+    from ..analysis.live.store import LiveStore
+    from ..dashboards.top.app import TopApp
+
+    following = LiveStore(store, rack)
+    try:
+        app = TopApp(LiveLook(following, LiveBursts(following, definition.definition_of(arguments))), title, dropped)
+        with stopping(app.end) as ended_by, stopping_by(ended, app.end):
+            app.run()
+        return 130 if signal.SIGINT in ended_by else 0
+    finally:
+        following.close()
+
+
+class _BesideRecording:
+    """A recording in a thread, for the terminal needs the main one."""
+
+    def __init__(self, store: StoreFolder, recording: RecordSettings) -> None:
+        self.rows: list[Row] = []
+        self.dropped = 0
+        self.ended = threading.Event()
+        self._begun = threading.Event()
+        self._stop = threading.Event()
+        self._failed: BaseException | None = None
+        self._thread = threading.Thread(target=self._work, args=(store, recording), name="mburst-record")
+
+    def _work(self, store: StoreFolder, recording: RecordSettings) -> None:
+        from ..api.recording import into
+
+        try:
+            self.rows = into(store, recording, self._progress, lambda stop: stopping_by(self._stop, stop)).rows
+        except BaseException as error:
+            self._failed = error
+        finally:
+            self._begun.set()
+            self.ended.set()
+
+    def _progress(self, now: RecordProgress) -> None:
+        self.dropped = now.facts["dropped"]
+        self._begun.set()
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """From the first packets that may be counted on. Raises what the recording raised."""
+        self._thread.start()
+        try:
+            self._begun.wait()
+            if self._failed is None:
+                yield
+        finally:
+            self._stop.set()
+            self._thread.join()
+        if self._failed is not None:
+            raise self._failed
+
+
+def _record(arguments: argparse.Namespace) -> int:
+    """The view of an interface, recorded as `mburst record` does it."""
+    recording = live.interface_recording(arguments)
+    with live.recorded_store(arguments) as store:
+        live.confine(arguments, recording, store)
+        beside = _BesideRecording(store, recording)
+        with beside.running():
+            code = _show(arguments, store, None, arguments.inputs[0], lambda: beside.dropped, beside.ended)
+        return live.describe_end(arguments, beside.rows) or code
