@@ -17,6 +17,7 @@ from mburst.analysis.live.snapshot import History
 from mburst.analysis.live.store import LiveStore
 from mburst.dashboards.top.app import TopApp
 from mburst.dashboards.top.screen import BLOCKS, KEYS, SILENT, UNRECORDED
+from mburst.sql import StoreFolder
 
 NOW = 1_795_228_500_000_000_000
 LINK = 10**9
@@ -166,6 +167,23 @@ def test_it_fits_each_size(growing, app, size):
         assert app.lines[0] == "mburst top needs 80 × 24 characters; here are 70 × 20"
 
     driven(app, drive, size)
+
+
+def test_an_empty_store_says_so_until_something_is_recorded(tmp_path):
+    live = LiveStore(StoreFolder.create(tmp_path / "store"))
+    app = TopApp(LiveLook(live, LiveBursts(live, BurstDefinition())), "store")
+
+    async def drive(pilot):
+        assert app.lines[:2] == ["store", "nothing is recorded yet"]
+        await pilot.press("space", "left", "down", "minus", "f")
+        first = Growing(tmp_path / "store", NOW)
+        first.append([FULL] * 5)
+        await look(app)
+        assert app.lines[3].startswith("▶ cache-1 eth1 inbound") and blocks(app)[0][-1] == BLOCKS[-1]
+        first.close()
+
+    driven(app, drive)
+    live.close()
 
 
 def test_damage_is_shown(growing, app, monkeypatch):
