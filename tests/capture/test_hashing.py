@@ -84,6 +84,7 @@ def texts_without_seed(addresses: np.ndarray) -> np.ndarray:
     """mb_hash_address() for IPv4 with a seed of 0."""
     low = addresses | U64(0xFFFF << 32)
     first, second = product(low ^ U64(0x9E3779B97F4A7C15), np.full_like(low, U64(4 ^ 0xD1B54A32D192ED03)))
+    first, second = product(first ^ second, np.full_like(low, U64(0x8EBC6AF09C88C6E3)))
     return first ^ second
 
 
@@ -136,10 +137,13 @@ def test_senders_of_the_prefix_that_cancels_are_as_cheap(tmp_path, ordinary):
 
 
 def test_interface_identifiers_that_cancel_are_senders_of_their_own(tmp_path, ordinary):
-    """Under the public constants all of these had one fingerprint, and so one sender."""
-    crafted = cost(tmp_path / "identifier", [ipv6(0x20010DB8 << 32 | i, 0xEB44ACCAB455D165) for i in range(SENDERS)])
+    """Under the public constants all of these had one fingerprint, and so one sender. Their prefixes follow each other,
+    which costs as much whatever the seed, drawn anew by each run."""
+    packets = [ipv6(0x20010DB8 << 32 | i, 0xEB44ACCAB455D165) for i in range(SENDERS)]
+    crafted = cost(tmp_path / "identifier", packets)
     assert (crafted.packets, crafted.rows, crafted.flows) == (SENDERS, SENDERS, SENDERS)
-    assert crafted.steps < 1.5 * ordinary["ipv6"].steps
+    steps = [crafted.steps, *(cost(tmp_path / "identifier", packets).steps for _ in range(7))]
+    assert max(steps) < 1.1 * ordinary["ipv6"].steps
 
 
 def test_flows_of_one_slot_are_as_cheap(tmp_path, ordinary):
