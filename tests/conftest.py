@@ -19,9 +19,12 @@ os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 
 python.one_thread_for_products()
 
-# A shell ignores SIGINT in what it starts in the background, and all programs that tests interrupt would inherit that.
+# A shell ignores SIGINT in what it starts in the background, nohup ignores SIGHUP, and all programs of the tests would
+# inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_collection_finish() -> None:

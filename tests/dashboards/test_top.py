@@ -32,6 +32,12 @@ def growing(tmp_path):
     store.close()
 
 
+@pytest.fixture(autouse=True)
+def tests_look(monkeypatch):
+    """The app's own timer does not look beside a test."""
+    monkeypatch.setattr("mburst.dashboards.top.app.LOOK_S", 3600)
+
+
 @pytest.fixture
 def app(growing):
     live = LiveStore(growing.store)

@@ -56,17 +56,18 @@ def test_every_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
         (store.path / table).write_text("in the way")
         writers[table] = writer.TableWriter(store.path, table, "cache-1", "r 1", roll_rows=1)
         writers[table].append(row(table))
-    reported: list[str] = []
+    pieces: list[str] = []  # of a text that is read while it is written
 
     def all_reported() -> bool:
-        reported.extend(capfd.readouterr().err.splitlines())
-        return len(reported) >= len(ORDER)
+        pieces.append(capfd.readouterr().err)
+        return "".join(pieces).count("\n") >= len(ORDER)
 
     wait_for(all_reported)
     time.sleep(0.2)  # a few more tries
-    reported.extend(capfd.readouterr().err.splitlines())
+    pieces.append(capfd.readouterr().err)
+    lines = "".join(pieces).splitlines()
     for table in ORDER:
-        [line] = [line for line in reported if f"{store.path}/{table}:" in line]  # once, though it was tried again
+        [line] = [line for line in lines if f"{store.path}/{table}:" in line]  # once, though it was tried again
         assert line.startswith("mburst: not sealed yet, trying again: ")
         assert len(hot_logs(store, table)) == 1
     assert set(oldest_hot_logs(store)) == set(ORDER)
