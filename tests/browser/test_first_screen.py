@@ -74,3 +74,15 @@ def test_the_first_screen_has_the_answer_three_figures_and_the_picture(opened, n
 def test_so_has_that_of_a_phone(opened, name):
     page = opened(name, PHONE, is_mobile=True, has_touch=True)
     opens_with_answer_and_picture(page, PHONE, of_picture=200 if name == "report" else 60)
+
+
+LOOKS = {"light": {}, "dark": {"color_scheme": "dark"}, "phone": {"is_mobile": True, "has_touch": True}}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("name", NAMES)
+def test_axe_finds_nothing(opened, name, look):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    page = opened(name, PHONE if look == "phone" else DESKTOP, **LOOKS[look])
+    found = axe.Axe().run(page)
+    assert found.violations_count == 0, found.generate_report()

@@ -116,7 +116,7 @@ def test_the_page_says_the_verdict_first(shown):
     assert payload["cause"] == "bursts" == reader.page.locator(".cause").text_content()
     said = [reader.page.locator(place).text_content().replace("\xa0", " ") for place in (".lead", ".finding")]
     assert " ".join(said) == payload["summary"].replace("`", "")
-    questions = reader.page.locator("main h3").all_text_contents()
+    questions = reader.page.locator("main section > h2").all_text_contents()
     assert questions[0] == "Is there a tail?" and questions[-1] == "What could not be assessed?"
     assert [q.split("?")[0] for q in questions[2:7]] == [
         "Do bursts explain it, and how much of it", "Which senders", "What does the switch's buffer show",
@@ -126,7 +126,7 @@ def test_the_page_says_the_verdict_first(shown):
 @pytest.mark.parametrize("width", [390, 1300])
 def test_whether_the_sources_agree_fits_the_screen(open_page, width):
     reader = open_page(viewport={"width": width, "height": 900})
-    question = reader.page.locator("h3", has_text="Do the sources agree")
+    question = reader.page.locator("h2", has_text="Do the sources agree")
     table = reader.page.locator("section", has=question).locator(".scroll")
     assert table.locator("tbody tr").count() >= 1
     assert table.evaluate("box => box.scrollWidth <= box.clientWidth")
@@ -191,7 +191,7 @@ def test_the_tree_holds_every_sender_of_the_group(shown):
     assert len(group["senders"]) == 8 and all(parents[sender] == group["group"] for sender in group["senders"])
     assert parents[group["group"]] == "h eth0 in" and parents["h eth0 in"] == ""
     assert sum(tree["values"]) == pytest.approx(sum(g["share"] for g in payload["fan_in"][:8]), abs=1e-6)
-    whose = reader.page.locator("section", has=reader.page.locator("h3", has_text="Which senders")).text_content()
+    whose = reader.page.locator("section", has=reader.page.locator("h2", has_text="Which senders")).text_content()
     assert group["trigger"]["port"] == 11211 and "8 requests to port 11211" in whose
 
 
