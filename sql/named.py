@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 FETCH = 10_000  # rows at a time
 FOLDER = Path(__file__).parent / "queries"
+_WHERE_ROWS = re.compile(r"  -- where there are rows: (\w+)$", re.MULTILINE)
 _INCLUDED = re.compile(r"^-- include: (\w+)$", re.MULTILINE)
 
 
@@ -50,13 +51,17 @@ def first_sentence(sql: str) -> str:
 
 def prepare(connection: duckdb.DuckDBPyConnection, query: str, alone: bool = False) -> duckdb.Statement:
     """Run all but the last statement of a named query (ALONE as for `text`), or of SQL that only reads; the last one,
-    which answers. Raises UsageError for others."""
+    which answers. Statements of a named query with a comment `-- where there are rows: TABLE` are run where there are,
+    since to plan them can cost more than all others. Raises UsageError for others."""
     is_name = query.replace("_", "").isalnum()
     statements = parsed(connection, text(query, alone)) if is_name else check(connection, query)
     if not statements:
         raise UsageError("the query is empty", "`mburst sql STORE` lists queries that have a name")
     *steps, last = statements
     for step in steps:
+        asked = _WHERE_ROWS.search(step.query) if is_name else None
+        if asked and not connection.execute(f"FROM {asked[1]} LIMIT 1").fetchall():
+            continue
         result = connection.execute(step)
         while step.type.name == "SELECT" and result.fetchmany(FETCH):  # nobody wants it; the next has to wait for it
             pass

@@ -21,6 +21,7 @@ from ..model.envelope import Envelope, Interval, Slice
 from ..model.flow_control import FlowControl
 from ..read import bins as read_bins
 from ..read import sources as read_sources
+from ..read.names import NAMELESS, named
 
 if TYPE_CHECKING:
     import duckdb
@@ -100,6 +101,10 @@ class Source:
     packets: int
     members: int
     burst_bytes: int
+    name: str | None = None  # at the end of the period; None: not known
+    service: str | None = None
+    rack: str | None = None
+    owner: str | None = None
 
 
 def window_of(bin_ns: int) -> int:
@@ -394,5 +399,16 @@ def marked(con: duckdb.DuckDBPyConnection, where: Slice, bit: int, limit: int) -
 def _sources(con: duckdb.DuckDBPyConnection, where: Slice, limit: int) -> tuple[list[Source], int, int]:
     """The senders of most bytes in bursts, how many senders there are, and all their bytes."""
     rows = read_sources.most_in_bursts(con, where.parameters(), limit)
-    found = [Source(row["source"], row["bytes"], row["packets"], row["members"], row["burst_bytes"]) for row in rows]
+    called = named(con, [row["source"] for row in rows], where.until_ns)
+    found = [
+        Source(
+            row["source"],
+            row["bytes"],
+            row["packets"],
+            row["members"],
+            row["burst_bytes"],
+            *called.get(row["source"], NAMELESS),
+        )
+        for row in rows
+    ]
     return found, rows[0]["senders"] if rows else 0, rows[0]["all_bytes"] if rows else 0

@@ -33,6 +33,7 @@ COLUMNS = (
     "onset_spread_ns",
     "pattern",
     "top_sources",
+    "services",
     "quality",
     "recording_id",
     "clock_epoch",
@@ -90,9 +91,10 @@ def find_bursts(
     """The bursts that the store behind CON holds, sorted by start, of bins that start in
     [since_ns, until_ns).
 
-    Each is a dict of COLUMNS. CON keeps the TEMP TABLEs `bursts` (the same without top_sources, quality as a bit set),
-    `burst_sources` (every sender of each) and `lanes` (the recordings that were looked at). Raises UsageError when the
-    width does not fit the recording, and MburstError when a line rate is not known or the store cannot be read."""
+    Each is a dict of COLUMNS. CON keeps the TEMP TABLEs `bursts` (the same without top_sources and services, quality as
+    a bit set), `burst_sources` (every sender of each), `burst_names` (what they were called) and `lanes` (the
+    recordings that were looked at). Raises UsageError when the width does not fit the recording, and MburstError when
+    a line rate is not known or the store cannot be read."""
     detect_bursts(
         con,
         definition,

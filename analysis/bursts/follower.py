@@ -71,6 +71,7 @@ class Follower:
         self._recordings: dict[str, dict[str, Any]] = {}
         self._waiting: dict[Epoch, EpochBins] = {}
         self._con: duckdb.DuckDBPyConnection | None = None
+        self.names: pa.Table | None = None  # rows of the view `names`, as far as bursts are to be named
 
     @property
     def kept_rows(self) -> int:
@@ -222,6 +223,8 @@ class Follower:
         con.register("recordings", _recordings(due))
         con.register("bins", _together("bins", ((of, of.bins) for of in due)))
         con.register("sources", _together("sources", ((of, of.senders) for of in due)))
+        if self.names is not None:
+            con.register("names", self.names)
         return find_bursts(con, self.definition, since_ns=min(of.settled_ns for of in due))
 
     def _settle(self, of: EpochBins, bursts: list[dict[str, Any]], over: bool) -> list[dict[str, Any]]:

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..model.stats import quantiles
+from ..read.names import AddressName, named
 from .trigger import Trigger, services, trigger
 
 if TYPE_CHECKING:
     import duckdb
 
 ALIKE = 0.5  # Jaccard index: two bursts with at least half of their senders in common are of one group
+SERVED = 0.5  # of a group's members, the least share whose service the group is called by
 CORE = 0.8  # a member of a group sends in at least this share of its bursts
 MOST = 20_000  # bursts that are grouped: the largest ones
 LOOKED_UP = 10  # groups whose service and trigger are looked up
@@ -26,7 +28,10 @@ LOOKED_UP = 10  # groups whose service and trigger are looked up
 
 @dataclass(frozen=True)
 class Group:
-    """Bursts with mostly the same senders."""
+    """Bursts with mostly the same senders.
+
+    called: what members were called when the last burst began. service: of most members, and how many of these are in
+    each rack, the most first ('': not known). Both are looked up for the first LOOKED_UP groups."""
 
     name: str
     bursts: list[int]  # numbers in burst_sources
@@ -37,6 +42,9 @@ class Group:
     onset_spread_ns: float | None  # median
     pattern: str  # the commonest
     racks: list[str]
+    called: dict[str, AddressName]
+    service: str | None = None
+    service_racks: tuple[tuple[str, int], ...] = ()
     port: int | None = None  # from which most of its members' bytes come; looked up for the first LOOKED_UP groups
     trigger: Trigger | None = None  # likewise
 
@@ -69,7 +77,8 @@ def groups(
         ports = services(con, lane, [group.members for group in found[:LOOKED_UP]])
         for k, port in enumerate(ports):
             asked = trigger(con, [by_number[number] for number in found[k].bursts])
-            found[k] = replace(found[k], port=port, trigger=asked)
+            group = replace(found[k], port=port, trigger=asked)
+            found[k] = with_names(con, group, by_number[group.bursts[-1]]["start_ns"])
     return found
 
 
@@ -128,6 +137,23 @@ def summarize(
         onset_spread_ns=quantiles(spreads, [0.5])[0],
         pattern=Counter(row["pattern"] for row in rows).most_common(1)[0][0],
         racks=sorted({racks[source] for source in members if source in racks}),
+        called={},
+    )
+
+
+def with_names(con: duckdb.DuckDBPyConnection, group: Group, at_ns: int) -> Group:
+    """The group with what its members were called at a time."""
+    called = named(con, group.members, at_ns)
+    services_of = Counter(of.service for of in called.values() if of.service)
+    service, number = max(services_of.items(), key=lambda item: (item[1], item[0]), default=("", 0))
+    is_of_most = number > 0 and number >= SERVED * len(group.members)
+    places = Counter(of.rack or "" for of in called.values() if of.service == service)
+    return replace(
+        group,
+        called=called,
+        service=service if is_of_most else None,
+        service_racks=tuple(sorted(places.items(), key=lambda at: (-at[1], at[0]))) if is_of_most else (),
+        racks=sorted({*group.racks, *(of.rack for of in called.values() if of.rack)}),
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..bursts.find import BurstDefinition
 from ..bursts.follower import Follower
+from .names import LiveNames
 from .store import REMEMBERED_NS, LiveStore
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class LiveBursts:
         with live.lock, live.connect(live.complete_from_ns, 2**63 - 1) as con:
             self._add_recordings(live.lane_of)
             self._found = self._follower.begin(con, time.time_ns())
+            self._names = LiveNames(live.store)
             live.takers.append(self._take)
 
     def _add_recordings(self, names: Iterable[str]) -> None:
@@ -46,6 +48,7 @@ class LiveBursts:
     def look(self) -> bool:
         """Give each lane its bursts that ended; whether any did. Raises MburstError where the definition does not fit
         what was recorded, once those that it fits are given."""
+        self._follower.names = self._names.rows()
         found, self._found = [*self._found, *self._follower.ended(time.time_ns())], []
         of_lane: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
         for burst in found:

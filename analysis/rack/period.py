@@ -89,11 +89,9 @@ SELECT source, CAST(sum(CAST(round(s.bytes) AS BIGINT)) AS BIGINT)
 FROM burst_sources AS s JOIN bursts USING (burst) WHERE direction <> 'out' AND counted GROUP BY source
 """
 _WORST = """
-SELECT b.* EXCLUDE (burst, quality), quality_names(quality) AS quality, coalesce(top_sources, []) AS top_sources
-FROM (SELECT * FROM bursts ORDER BY bytes DESC, start_ns, host, interface, direction LIMIT $limit) AS b LEFT JOIN (
-    SELECT burst,
-           list({source: source, bytes: CAST(round(bytes) AS BIGINT), share: share} ORDER BY place) AS top_sources
-    FROM burst_sources WHERE place <= 10 GROUP BY burst) USING (burst)
+SELECT b.* EXCLUDE (burst, quality), quality_names(quality) AS quality, top_sources, services
+FROM (SELECT * FROM bursts ORDER BY bytes DESC, start_ns, host, interface, direction LIMIT $limit) AS b
+JOIN burst_senders USING (burst)
 ORDER BY b.bytes DESC, b.start_ns, b.host, b.interface, b.direction
 """
 

@@ -16,6 +16,7 @@ from ..bursts.find import BurstDefinition
 from ..canary.sensitivity import DetectionCurve, curves
 from ..model.distributions import Quantiles
 from ..read.canary import bursts_of_canaries
+from ..read.names import named
 from .change import WEEK_NS, Newcomers, RackChange, compare, newcomers
 from .context import RackPath, RackQueue, read_paths, read_queues
 from .period import (
@@ -72,6 +73,7 @@ class RackFigures:
     durations_ns: Sequence[float]
     fractions: Sequence[float]
     feeders: Sequence[BurstSender]
+    names: dict[str, str]  # of addresses in bursts at the end of the period, as far as they are known
     feeder_count: int
     fed_bytes: int
     contention: Contention | None
@@ -117,6 +119,8 @@ def gather(store: StoreFolder, rack: str, period: Period, definition: BurstDefin
         first_slot, slots = period.since_ns // slot_ns, -(-period.until_ns // slot_ns)
         duration, points, fractions = durations(con)
         top, feeder_count, fed_bytes = feeders(con, FEEDERS)
+        fed = feeding(con)
+        called = named(con, {*fed, *(feeder.source for feeder in top)}, period.until_ns)
         paths, unplaced = read_paths(con, period, PATHS)
         queues, queue_count, known = read_queues(con, rack, period, QUEUES)
         report = RackFigures(
@@ -132,6 +136,7 @@ def gather(store: StoreFolder, rack: str, period: Period, definition: BurstDefin
             durations_ns=points,
             fractions=fractions,
             feeders=top,
+            names={address: of.name for address, of in called.items() if of.name},
             feeder_count=feeder_count,
             fed_bytes=fed_bytes,
             contention=contention(con, PAIRS),
@@ -149,7 +154,6 @@ def gather(store: StoreFolder, rack: str, period: Period, definition: BurstDefin
             curves=curves(con),
             canaries=list(bursts_of_canaries(con).values()),
         )
-        fed = feeding(con)
     return _compared(store, report, period, fed)
 
 

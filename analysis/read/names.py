@@ -51,6 +51,8 @@ NAMELESS = AddressName()
 
 def named(con: duckdb.DuckDBPyConnection, addresses: Iterable[str], at_ns: int) -> dict[str, AddressName]:
     """What ADDRESSES were called at a time: those that have a name, a service, a rack or an owner."""
+    if not con.execute("FROM names LIMIT 1").fetchall():
+        return {}
     con.execute("CREATE OR REPLACE TEMP TABLE asked_addresses (address VARCHAR, at_ns BIGINT)")
     con.execute("INSERT INTO asked_addresses SELECT DISTINCT unnest($1), $2", [sorted(set(addresses)), at_ns])
     rows = con.execute("SELECT address, name, service, rack, owner FROM named_at('asked_addresses')").fetchall()

@@ -15,6 +15,7 @@ from ...analysis.model.stats import Floats
 from ...names import label
 from ...units import format_count
 from ..common.palette import LIGHT
+from .phrases import group_name, member_name
 
 POINTS = 4000  # of a line; beyond that the largest of each step
 GROUPS, MEMBERS = 8, 40  # of senders that the tree shows
@@ -206,8 +207,9 @@ def fan_in(answer: InvestigationResult) -> Figure | None:
     for k, group in enumerate(answer.groups[:GROUPS]):
         shown = group.members[: MEMBERS if k == 0 else MEMBERS // 4] if len(group.members) > 1 else []
         part = group.share_of_bytes * group.member_share / max(len(group.members), 1)
-        labels += [label(group.name), *map(label, shown)]
-        name = label(group.name) if label(group.name) not in ids else f"{label(group.name)} <{k}>"  # no label has <
+        whole = label(group_name(group))
+        labels += [whole, *(label(member_name(group, address)) for address in shown)]
+        name = whole if whole not in ids else f"{whole} <{k}>"  # no label has <
         ids += [name, *(f"<{k}, {i}>" for i in range(len(shown)))]  # one sender may be in several groups
         parents += [label(port), *(name for _ in shown)]
         values += [round(group.share_of_bytes - part * len(shown), 8), *(round(part, 8) for _ in shown)]

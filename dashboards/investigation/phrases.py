@@ -14,6 +14,8 @@ from ...analysis.cause.scene import Evidence
 from ...analysis.cause.verdict import Verdict
 from ...analysis.model.stats import Estimate, Line
 from ...analysis.whatif.replay import PredictedLatency, Replay
+from ...names import shown
+from ...senders import named_address, port_text, racks_text
 from ...units import format_bytes, format_count, format_duration, format_rate, format_share
 
 STAGES = {
@@ -77,14 +79,32 @@ def plain_number(value: float) -> str:
 
 def who_words(group: Group) -> str:
     """Who sends the bursts, and what asks them to."""
-    service = f" from port {group.port}" if group.port else ""
+    service = f" from port {port_text(group.port)}" if group.port else ""
     if group.pattern in ("single-source", "canary"):
-        return f"They come from {group.name}{service}."
+        return f"They come from {group_name(group)}{service}."
     asked = ""
     if is_gathering(group) and group.trigger:
-        where = f" on port {group.trigger.port}" if group.trigger.port else ""
-        asked = f", {format_duration(group.trigger.lead_ns)} after this host asked {group.trigger.flows} at once{where}"
-    return f"They come from {group.name}: {group.fan_in} at once ({group.pattern}){service}{asked}."
+        where = f" on port {port_text(group.trigger.port)}" if group.trigger.port else ""
+        of = f" of {shown(group.service)}" if group.service and group.trigger.port == group.port is not None else ""
+        lead = format_duration(group.trigger.lead_ns)
+        asked = f", {lead} after this host asked {group.trigger.flows}{of} at once{where}"
+    return f"They come from {group_name(group)}: {group.fan_in} at once ({group.pattern}){service}{asked}."
+
+
+def group_name(group: Group) -> str:
+    """ "198.19.0.0/26 (40 senders)", "db-shard (rack r7), 198.19.0.0/26 (40 senders)", "db-7 (198.19.0.7)" """
+    if len(group.members) == 1:
+        return member_name(group, group.members[0])
+    if group.service is None:
+        return group.name
+    racks = [{"rack": rack, "senders": senders} for rack, senders in group.service_racks if rack]
+    return f"{shown(group.service)}{racks_text(racks, sum(n for _, n in group.service_racks))}, {group.name}"
+
+
+def member_name(group: Group, address: str) -> str:
+    """A member by its name and address."""
+    of = group.called.get(address)
+    return named_address(address, of.name if of else None)
 
 
 def is_gathering(group: Group) -> bool:

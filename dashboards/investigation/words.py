@@ -16,6 +16,7 @@ from ...analysis.cause.scene import Evidence
 from ...analysis.model.flow_control import class_words
 from ...analysis.whatif.replay import PredictedLatency, Replay
 from ...analysis.whatif.tail_at_scale import SENSITIVITIES, delay_beyond, slow_requests
+from ...senders import port_text
 from ...units import format_bytes, format_count, format_duration, format_share
 from ..common.sensitivity_words import answer_words, canary_words
 from ..common.words import missing_files
@@ -24,6 +25,7 @@ from .phrases import (
     before_words,
     cause_words,
     contention_words,
+    group_name,
     is_gathering,
     lag_sample,
     lag_words,
@@ -298,8 +300,8 @@ def senders_section(answer: InvestigationResult) -> Section:
     for group in answer.groups[:10]:
         section.rows.append(
             [
-                group.name,
-                str(group.port or "–"),
+                group_name(group),
+                port_text(group.port) if group.port else "–",
                 f"{len(group.bursts):,}",
                 share_words(group.share_of_bytes),
                 str(group.fan_in),
@@ -328,13 +330,14 @@ def group_sentences(group: Group) -> list[str]:
     sentences = []
     if len(group.bursts) > 1:
         sentences.append(
-            f"{group.name} sent in {len(group.bursts):,} bursts, {share_words(group.member_share)} of their bytes."
+            f"{group_name(group)} sent in {len(group.bursts):,} bursts, "
+            f"{share_words(group.member_share)} of their bytes."
         )
     if group.racks:
         sentences.append(f"Their {'rack is' if len(group.racks) == 1 else 'racks are'} {', '.join(group.racks)}.")
     trigger = group.trigger
     if trigger is not None and is_gathering(group):
-        where = f" to port {trigger.port}" if trigger.port else ""
+        where = f" to port {port_text(trigger.port)}" if trigger.port else ""
         sentences.append(
             f"Scatter and gather: {share_words(trigger.share)} of {format_count(trigger.bursts, 'burst')} come "
             f"{format_duration(trigger.lead_ns)} (median) after this host fanned out {trigger.flows} requests{where}; "

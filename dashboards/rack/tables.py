@@ -8,6 +8,7 @@ from ...analysis.rack.change import RackChange
 from ...analysis.rack.context import ProbeGroup, RackPath
 from ...analysis.rack.period import RackLane
 from ...analysis.rack.report import RackFigures
+from ...senders import named_address, senders_text
 from ...units import format_bytes, format_duration, format_rate, format_share
 from ..common import words
 from ..common.blocks import BarCell, PageTable, Paragraph
@@ -77,7 +78,8 @@ def feeders(report: RackFigures) -> PageTable | Paragraph:
     most = max(feeder.bytes for feeder in report.feeders) or 1
     rows: list[list[str | BarCell]] = [
         [
-            feeder.source + (f" ({feeder.members:,} at once)" if feeder.members > 1 else ""),
+            named_address(feeder.source, report.names.get(feeder.source))
+            + (f" ({feeder.members:,} at once)" if feeder.members > 1 else ""),
             BarCell(100 * feeder.bytes / most),
             ", ".join(feeder.hosts[:3]) + (f" and {len(feeder.hosts) - 3} more" if len(feeder.hosts) > 3 else ""),
             format_bytes(feeder.bytes),
@@ -236,7 +238,9 @@ def new(report: RackFigures) -> Blocks:
     if found is None:
         return [Paragraph("New hosts and senders cannot be determined: nothing was recorded before.")]
     hosts_of = [[lane_name(lane), f"{lane.bursts:,}", format_duration(lane.burst_ns)] for lane in found.lanes]
-    senders_of = [[source, format_bytes(sent)] for source, sent in found.senders]
+    senders_of = [
+        [named_address(source, report.names.get(source)), format_bytes(sent)] for source, sent in found.senders
+    ]
     tables: Blocks = []
     if hosts_of:
         tables.append(
@@ -262,7 +266,7 @@ def worst(report: RackFigures) -> PageTable | Paragraph:
             if report.until_ns - report.since_ns <= 86_400 * 10**9
             else f"{words.date(burst['start_ns'])} " + words.exact_clock(burst["start_ns"], burst["bin_ns"]),
             PATTERN_NAMES.get(burst["pattern"], burst["pattern"]),
-            ", ".join(f"{sender['source']} {format_share(sender['share'])}" for sender in burst["top_sources"][:2]),
+            senders_text(burst, 2),
             format_duration(burst["duration_ns"]),
             format_bytes(burst["bytes"]),
             format_share(burst["mean_utilization"]),

@@ -10,6 +10,8 @@ from typing import Any
 from ...analysis.answers.host import LaneReport
 from ...analysis.model import distributions
 from ...analysis.model.kept import kept_words
+from ...names import shown
+from ...senders import senders_text
 from ...units import format_bytes, format_duration, format_rate, format_share
 from ..common import words
 from . import words as report_words
@@ -29,7 +31,7 @@ class BurstColumn:
 
 
 def _senders(burst: Mapping[str, Any]) -> str:
-    return ", ".join(f"{sender['source']} {format_share(sender['share'])}" for sender in burst["top_sources"][:3])
+    return senders_text(burst, 3)
 
 
 COLUMNS = [
@@ -115,8 +117,9 @@ def facts(report: LaneReport) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class SenderRow:
-    """Who sent: the bar is PERCENT wide; bytes in bursts, in all, and of all bytes."""
+    """Who sent: the bar is PERCENT wide; bytes in bursts, in all, and of all bytes. ADDRESS: where NAME is another."""
 
+    address: str
     name: str
     percent: float
     numbers: Sequence[str]
@@ -128,7 +131,8 @@ def senders(report: LaneReport) -> list[SenderRow]:
     most = max((source.burst_bytes if in_bursts else source.bytes for source in report.sources), default=0) or 1
     return [
         SenderRow(
-            source.source + (f" ({source.members:,} senders)" if source.members > 1 else ""),
+            source.source if source.name else "",
+            shown(source.name or source.source) + (f" ({source.members:,} senders)" if source.members > 1 else ""),
             100 * (source.burst_bytes if in_bursts else source.bytes) / most,
             [
                 format_bytes(source.burst_bytes),

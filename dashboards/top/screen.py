@@ -11,6 +11,7 @@ from rich.text import Text
 
 from ...analysis.live.rows import LaneRow
 from ...names import short
+from ...senders import senders_text
 from ...units import format_bytes, format_count, format_duration, format_share
 from ..common.words import DIRECTIONS, clock, date, rate
 
@@ -143,10 +144,7 @@ def _bursts(view: TopView, width: int, room: int) -> Iterator[Text]:
 
 def burst_line(burst: dict[str, Any]) -> str:
     """When, how long, how full, how much, and from whom."""
-    top = burst["top_sources"]
-    names = ", ".join(
-        f"{sender.get('name') or sender['source']} {format_share(round(sender['share'], 3))}" for sender in top
-    )
+    names = senders_text(burst, 10)
     return (
         f"{clock(burst['start_ns'], 6)} {format_duration(burst['duration_ns']):>8} "
         f"{format_share(round(burst['peak_utilization'], 3)):>6} {format_bytes(burst['bytes']):>8}  "

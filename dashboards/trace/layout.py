@@ -11,6 +11,7 @@ from ...analysis.answers.trace import TraceData
 from ...analysis.model.context import PathLatency, QueueWindows
 from ...analysis.model.envelope import NS_PER_S, levels, with_detail
 from ...files import writing
+from ...senders import sender_name, services_text
 from ...units import format_count, format_duration, format_rate, format_share
 from ..common.words import lane_name
 from .tracks import TraceSlice, TraceTracks
@@ -25,6 +26,7 @@ OF_BURST = (
     "fan_in",
     "pattern",
     "top_sources",
+    "services",
     "quality",
     "recording_id",
     "clock_epoch",
@@ -95,16 +97,17 @@ def _write_lane(tracks: TraceTracks, data: TraceData, lane: LaneReport) -> None:
 
 
 def _burst(burst: dict[str, Any]) -> TraceSlice:
-    peak, senders = format_share(burst["peak_utilization"]), format_count(burst["sources"], "sender")
-    name = f"{burst['pattern']}: {senders}, peak {peak}"
+    senders = services_text(burst) or format_count(burst["sources"], "sender")
+    name = f"{burst['pattern']}: {senders}, peak {format_share(burst['peak_utilization'])}"
     return TraceSlice(burst["start_ns"], burst["end_ns"], name, {key: burst[key] for key in OF_BURST})
 
 
 def _senders(bursts: list[dict[str, Any]]) -> Iterator[TraceSlice]:
     for burst in bursts:
         for sender in burst["top_sources"][:SENDERS]:
-            name = f"{sender.get('name') or sender['source']} {format_share(round(sender['share'], 3))}"
-            yield TraceSlice(burst["start_ns"], burst["end_ns"], name, sender)
+            name = f"{sender_name(sender)} {format_share(round(sender['share'], 3))}"
+            facts = {key: value for key, value in sender.items() if value is not None}
+            yield TraceSlice(burst["start_ns"], burst["end_ns"], name, facts)
 
 
 def _known(points: Iterator[tuple[int, float | None]]) -> Iterator[tuple[int, float]]:

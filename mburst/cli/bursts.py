@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..analysis.model.endings import ending, gaps_behind
 from ..api.options import Scope
 from ..names import print_lines, say
+from ..senders import senders_text
 from ..units import format_bytes, format_duration, format_rate, format_share, format_time
 from . import definition, output
 
@@ -123,12 +124,6 @@ def _heading(lane: dict[str, Any], wanted: BurstDefinition) -> str:
     )
 
 
-def _top(burst: Mapping[str, Any], shown: int = 3) -> str:
-    named = [f"{sender['source']} {format_share(round(sender['share'], 3))}" for sender in burst["top_sources"][:shown]]
-    more = burst["sources"] - len(named)
-    return ", ".join(named) + (f" and {more} more" if named and more > 0 else "")
-
-
 CELLS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     "start (UTC)": lambda burst: format_time(burst["start_ns"]),
     "duration": lambda burst: format_duration(burst["duration_ns"]),
@@ -137,7 +132,7 @@ CELLS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     "bytes": lambda burst: format_bytes(burst["bytes"]),
     "fan-in": lambda burst: burst["fan_in"],
     "pattern": lambda burst: burst["pattern"],
-    "top senders": _top,
+    "top senders": lambda burst: senders_text(burst, 3),
     "quality": lambda burst: ", ".join(burst["quality"]),
 }
 

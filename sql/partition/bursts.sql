@@ -8,7 +8,9 @@ WITH uncounted AS (  -- a burst in the span has bins in `cells`
            sum(retransmits_after) AS retransmits_after, sum(ce_packets_after) AS ce_packets_after
     FROM losses GROUP BY ALL
 )
-SELECT listed.* REPLACE (CAST(listed.clock_epoch AS INTEGER) AS clock_epoch),
+SELECT listed.* EXCLUDE (services)  -- names are of stores: results have addresses
+       REPLACE (CAST(listed.clock_epoch AS INTEGER) AS clock_epoch,
+                list_transform(top_sources, lambda top: {source: top.source, bytes: top.bytes, share: top.share}) AS top_sources),
        CASE WHEN uncounted.recording_id IS NULL THEN CAST(coalesce(retransmits, 0) AS BIGINT) END AS retransmits, -- BIGINT: in its bins, as in `bins`; NULL: not counted
        CAST(coalesce(ce_packets, 0) AS BIGINT) AS ce_packets,                -- BIGINT: likewise
        CASE WHEN uncounted.recording_id IS NULL THEN CAST(coalesce(retransmits_after, 0) AS BIGINT) END AS retransmits_after, -- BIGINT: after it; NULL: not counted

@@ -277,6 +277,39 @@ WITH reached AS (
 )
 SELECT rack, host, min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM placed GROUP BY rack, host, place;
 
+-- What the senders of each burst were called at its time: those of most bytes, and those of its fan-in. It has rows where the
+-- store has names.
+CREATE OR REPLACE TEMP TABLE burst_names (
+    burst BIGINT, source VARCHAR, counted BOOLEAN, name VARCHAR, service VARCHAR, rack VARCHAR);
+
+CREATE OR REPLACE TEMP TABLE burst_addresses AS  -- where there are rows: names
+SELECT DISTINCT source AS address, start_ns AS at_ns FROM burst_sources JOIN bursts USING (burst) WHERE place <= 10 OR counted;
+
+INSERT INTO burst_names  -- where there are rows: names
+SELECT burst, source, counted, name, service, called.rack
+FROM burst_sources JOIN (SELECT burst, start_ns AS at_ns FROM bursts) USING (burst)
+JOIN (SELECT address AS source, * EXCLUDE (address) FROM named_at('burst_addresses')) AS called USING (source, at_ns)
+WHERE place <= 10 OR counted;
+
+-- Who sent each burst: the senders of most bytes, and of the fan-in those of each service, by their racks.
+CREATE OR REPLACE TEMP VIEW burst_senders AS
+WITH tops AS (
+    SELECT burst, list({source: source, bytes: CAST(round(bytes) AS BIGINT), share: share, name: name, service: service, rack: rack}
+                       ORDER BY place) AS top_sources
+    FROM burst_sources LEFT JOIN burst_names USING (burst, source) WHERE place <= 10 GROUP BY burst
+), places AS (
+    SELECT burst, service, rack, count(*) AS senders FROM burst_names WHERE counted AND service IS NOT NULL GROUP BY ALL
+), kinds AS (
+    SELECT burst, service, CAST(sum(senders) AS BIGINT) AS senders,
+           coalesce(list({rack: rack, senders: senders} ORDER BY senders DESC, rack) FILTER (rack IS NOT NULL), []) AS racks
+    FROM places GROUP BY burst, service
+), called AS (
+    SELECT burst, list({service: service, senders: senders, racks: racks} ORDER BY senders DESC, service) AS services
+    FROM kinds GROUP BY burst
+)
+SELECT burst, coalesce(top_sources, []) AS top_sources, coalesce(services, []) AS services
+FROM (SELECT burst FROM bursts) LEFT JOIN tops USING (burst) LEFT JOIN called USING (burst);
+
 CREATE OR REPLACE TEMP VIEW listed AS
 SELECT host,               -- VARCHAR: as in `recordings`
        rack,               -- VARCHAR: as in `recordings`
@@ -294,15 +327,14 @@ SELECT host,               -- VARCHAR: as in `recordings`
        effective_sources,  -- DOUBLE: 1 / sum of squared shares
        onset_spread_ns,    -- BIGINT: from the first frame in the burst of the first of those in fan_in to that of the last
        pattern,            -- VARCHAR: single-source, incast, many-sources, canary or unknown
-       coalesce(top_sources, []) AS top_sources,   -- STRUCT[]: up to ten of most bytes: source, bytes, share
+       top_sources,        -- STRUCT[]: up to ten of most bytes: source, bytes, share; name, service, rack (NULL: not known)
+       services,           -- STRUCT[]: of the fan-in, by their names: service, senders, racks (rack, senders)
        quality_names(quality) AS quality,          -- VARCHAR[]: what is to be known of its bins, see `quality`
        recording_id,       -- VARCHAR: see `recordings`
        clock_epoch,        -- USMALLINT: as in `bins`
        bin_ns,             -- BIGINT: width of the bins in which it was detected
        link_bps            -- BIGINT: the line rate by which it was detected
-FROM bursts LEFT JOIN (
-    SELECT burst, list({source: source, bytes: CAST(round(bytes) AS BIGINT), share: share} ORDER BY place) AS top_sources
-    FROM burst_sources WHERE place <= 10 GROUP BY burst) USING (burst)
+FROM bursts JOIN burst_senders USING (burst)
 ORDER BY burst;
 
 FROM listed;

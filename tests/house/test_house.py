@@ -22,6 +22,7 @@ ALLOWED = {
     "interrupting": set(),
     "names": set(),
     "quality": set(),
+    "senders": {"names", "units"},
     "sent_burst": set(),
     "units": {"errors"},
     "files": {"errors"},
@@ -30,7 +31,7 @@ ALLOWED = {
     "telemetry": {"alive", "errors", "files", "quality", "sent_burst", "units"},
     "sql": {"errors", "files", "interrupting", "machine", "units"},
     "analysis": {"errors", "quality", "sent_burst", "units", "sql"},
-    "dashboards": {"columns", "errors", "files", "names", "quality", "units", "workers", "sql", "analysis"},
+    "dashboards": {"columns", "errors", "files", "names", "quality", "senders", "units", "workers", "sql", "analysis"},
 }
 FILES = set(ALLOWED) - set(ROOMS)  # modules of one file
 

@@ -13,7 +13,7 @@ function element(tag, name, text) {
   return made;
 }
 
-function senderRow(name, part, count, widest, equal) {
+function senderRow(name, part, count, widest, equal, address) {
   const row = element("li");
   row.dataset.share = part;
   const bar = element("span", "track");
@@ -25,7 +25,9 @@ function senderRow(name, part, count, widest, equal) {
     line.style.left = `${100 * equal / widest}%`;
     bar.append(line);
   }
-  row.append(element("span", "who", name), bar, element("span", "amount", `${bytes(count)} · ${share(part)}`));
+  const who = element("span", "who", name);
+  if (address !== name) who.title = address;
+  row.append(who, bar, element("span", "amount", `${bytes(count)} · ${share(part)}`));
   return row;
 }
 
@@ -38,12 +40,13 @@ function showSenders(aside, burst, onShow) {
     const spread = burst.fanIn > 1 && burst.spread !== null ? `, first frames within ${duration(burst.spread)}` : "";
     facts.push(`${burst.fanIn.toLocaleString("en")} of ${burst.sources.toLocaleString("en")} senders carried it${spread}.`);
   }
+  if (burst.services) facts.push(`${burst.services}.`);
   if (burst.effective > 1) facts.push(`As concentrated as ${Number(burst.effective.toPrecision(3))} equal senders.`);
   aside.append(element("p", "", facts.join(" ")));
   const widest = Math.max(...burst.top.map((sender) => sender[2]), 1e-9);
   const list = element("ol", "bars");
   const half = burst.sources ? 1 / burst.sources / 2 : 0;
-  for (const [name, count, part] of burst.top) list.append(senderRow(name, part, count, widest, half));
+  for (const [name, count, part, address] of burst.top) list.append(senderRow(name, part, count, widest, half, address));
   aside.append(list);
   const left = burst.sources - burst.top.length;
   const listed = burst.top.reduce((sum, sender) => sum + sender[2], 0);

@@ -1,0 +1,74 @@
+"""Who sent, in words for people: names before addresses, and the service before many names.
+
+Bursts are as analysis/bursts/find.py lists them: what senders were called then is in `top_sources` and `services`.
+"""
+
+from __future__ import annotations
+
+import functools
+import socket
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from .names import shown
+from .units import format_share
+
+SERVICES = 2  # of a burst, that are named one by one
+
+
+def sender_name(sender: Mapping[str, Any]) -> str:
+    """The name of an entry of top_sources; its address where it has none."""
+    return shown(sender["name"] or sender["source"])
+
+
+def named_address(address: str, name: str | None) -> str:
+    """ "db-7 (198.19.0.7)" """
+    if not name:
+        return shown(address)
+    return shown(name if address in name else f"{name} ({address})")
+
+
+def service_text(service: Mapping[str, Any]) -> str:
+    """ "40 of db-shard (racks r7 22, r8 18)" """
+    return f"{service['senders']:,} of {shown(service['service'])}" + racks_text(service["racks"], service["senders"])
+
+
+def racks_text(racks: Iterable[Mapping[str, Any]], senders: int) -> str:
+    """ " (racks r7 22, r8 18)", " (rack r7)"; "" where none is known. SENDERS: of all racks, the unknown one too."""
+    known = [(shown(rack["rack"]), rack["senders"]) for rack in racks]
+    if len(known) == 1 and known[0][1] == senders:
+        return f" (rack {known[0][0]})"
+    listed = ", ".join(f"{name} {number:,}" for name, number in known)
+    return f" ({'racks' if len(known) > 1 else 'rack'} {listed})" if known else ""
+
+
+def services_text(burst: Mapping[str, Any]) -> str:
+    """The services that most of the fan-in is of; "" where it is of one sender, or most of it of no known service."""
+    known = sum(service["senders"] for service in burst["services"])
+    if burst["fan_in"] < 2 or 2 * known < burst["fan_in"]:
+        return ""
+    return ", ".join(map(service_text, burst["services"][:SERVICES]))
+
+
+def senders_text(burst: Mapping[str, Any], most: int) -> str:
+    """The services that sent a burst, or its largest senders, MOST of them, with their shares; and how many more."""
+    text = services_text(burst)
+    if text:
+        named = sum(service["senders"] for service in burst["services"][:SERVICES])
+    else:
+        top = burst["top_sources"][:most]
+        named = len(top)
+        text = ", ".join(f"{sender_name(sender)} {format_share(round(sender['share'], 3))}" for sender in top)
+    more = burst["sources"] - named
+    return text + (f" and {more:,} more" if text and more > 0 else "")
+
+
+@functools.cache
+def port_text(port: int) -> str:
+    """ "5432 (postgresql)": with the name that this system has for a port (services(5)), where it has one."""
+    for protocol in ("tcp", "udp"):
+        try:
+            return f"{port} ({shown(socket.getservbyport(port, protocol))})"
+        except (OSError, OverflowError):
+            continue
+    return str(port)

@@ -1,0 +1,148 @@
+"""What senders of bursts were called when it was: in bursts, in groups of them, in a live view, and in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from livestore import Growing
+from storelib import write
+from test_fanin import T0, found, gather_rounds
+
+from mburst import senders
+from mburst.analysis.bursts.find import BurstDefinition, find_bursts
+from mburst.analysis.live.bursts import LiveBursts
+from mburst.analysis.live.names import LiveNames
+from mburst.analysis.live.store import LiveStore
+from mburst.dashboards.investigation.phrases import who_words
+from mburst.sql import StoreFolder
+
+HOUR = 3600 * 10**9
+NAMES = [
+    {"prefix": "10.0.1.16/29", "service": "db-shard", "located": "r7"},
+    {"prefix": "10.0.1.24/30", "service": "db-shard", "located": "r8"},
+    {"prefix": "10.0.1.18", "name": "db-18"},
+    {"prefix": "10.0.1.18", "name": "old", "until_ns": T0 - HOUR},
+    {"prefix": "10.0.7.7", "name": "back\x1b[31mup", "from_ns": T0 - HOUR},
+]
+
+
+def with_names(store: StoreFolder, names: list[dict[str, Any]]) -> None:
+    given = {"batch": "b", "origin": "names.csv", "kind": "csv", "imported_ns": 1, "from_ns": None, "until_ns": None}
+    given |= dict.fromkeys(("name", "service", "located", "owner"), "")
+    write(store, "names", *({**given, **name} for name in names))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> StoreFolder:
+    store = StoreFolder.create(tmp_path / "s")
+    gather_rounds(store, 20, asked=12)
+    return store
+
+
+def test_bursts_have_the_names_and_services_of_their_time(store: StoreFolder) -> None:
+    with_names(store, NAMES)
+    with store.connect() as con:
+        *bursts, last = find_bursts(con, BurstDefinition(), direction="in")
+    for burst in bursts:
+        names = {
+            sender["source"]: (sender["name"], sender["service"], sender["rack"]) for sender in burst["top_sources"]
+        }
+        assert names["10.0.1.18"] == ("db-18", "db-shard", "r7")
+        assert names["10.0.1.17"] == ("db-shard 10.0.1.17", "db-shard", "r7")
+        racks = [{"rack": "r7", "senders": 8}, {"rack": "r8", "senders": 4}]
+        assert burst["services"] == [{"service": "db-shard", "senders": 12, "racks": racks}]
+        assert senders.senders_text(burst, 3) == "12 of db-shard (racks r7 8, r8 4)"
+    assert last["services"] == [] and last["top_sources"][0]["name"] == "back\x1b[31mup"
+    assert senders.senders_text(last, 3) == r"back\x1b[31mup 100 %"
+
+
+def test_without_names_there_are_addresses(store: StoreFolder) -> None:
+    with store.connect() as con:
+        [burst, *_] = find_bursts(con, BurstDefinition(), direction="in")
+    assert {(top["name"], top["service"], top["rack"]) for top in burst["top_sources"]} == {(None, None, None)}
+    assert burst["services"] == []
+    text = senders.senders_text(burst, 2)
+    assert text == "10.0.1.16 8.33 %, 10.0.1.17 8.33 % and 10 more" or text.count("10.0.1.") == 2
+
+
+def test_a_group_has_the_service_of_most_of_its_members(store: StoreFolder) -> None:
+    with_names(store, NAMES)
+    answers, backup = found(store)
+    assert (answers.service, answers.service_racks) == ("db-shard", (("r7", 8), ("r8", 4)))
+    assert answers.racks == ["r7", "r8"] and answers.called["10.0.1.18"].name == "db-18"
+    assert who_words(answers) == (
+        "They come from db-shard (racks r7 8, r8 4), 10.0.1.16/28 (12 senders): 12 at once (incast) from port 9000, "
+        "2 ms after this host asked 12 of db-shard at once on port 9000."
+    )
+    assert backup.service is None and who_words(backup).startswith(r"They come from back\x1b[31mup (10.0.7.7)")
+
+
+@pytest.mark.parametrize(("of_service", "named"), [(5, False), (6, True)])
+def test_a_service_of_fewer_than_half_names_no_group(store: StoreFolder, of_service: int, named: bool) -> None:
+    with_names(store, [{"prefix": f"10.0.1.{16 + n}", "service": "db"} for n in range(of_service)])
+    answers, _ = found(store)
+    assert (answers.service is not None) == named and len(answers.called) == of_service
+    with store.connect() as con:
+        [burst, *_] = find_bursts(con, BurstDefinition(), direction="in")
+    assert (senders.services_text(burst) != "") == named
+    if named:
+        assert senders.senders_text(burst, 3) == "6 of db and 6 more"
+
+
+def test_a_live_view_names_bursts_by_what_is_imported_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mburst.analysis.live.names.LOOK_S", 0.0)
+    growing = Growing(tmp_path / "store", T0)
+    growing.append([84] * 100)
+    live = LiveStore(growing.store)
+    bursts = LiveBursts(live, BurstDefinition())
+    [lane] = live.lanes.values()
+    shown = []
+    for name in (None, "first", "second"):
+        if name:
+            with_names(growing.store, [{"prefix": "10.1.0.1", "name": name, "imported_ns": len(shown), "batch": name}])
+        growing.burst(20, senders=("10.1.0.1", "10.1.0.2"))
+        growing.append([84] * 30_000)
+        live.poll()
+        with live.lock:
+            bursts.look()
+        shown.append([sender["name"] for sender in lane.bursts[-1]["top_sources"]])
+    assert Counter(map(tuple, shown)) == Counter([(None, None), ("first", None), ("second", None)])
+    growing.close()
+    live.close()
+
+
+def test_names_are_read_again_only_where_files_changed(store: StoreFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mburst.analysis.live.names.LOOK_S", 0.0)
+    names = LiveNames(store)
+    assert names.rows() is None
+    with_names(store, NAMES)
+    first = names.rows()
+    assert first is not None and first.num_rows == len(NAMES) and names.rows() is first
+
+
+def test_ports_have_the_name_of_this_system_behind_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {(5432, "tcp"): "postgresql", (514, "udp"): "sys\nlog"}
+
+    def look(port: int, protocol: str) -> str:
+        if (port, protocol) not in known:
+            raise OSError("port/proto not found")
+        return known[port, protocol]
+
+    senders.port_text.cache_clear()
+    monkeypatch.setattr("socket.getservbyport", look)
+    assert [senders.port_text(port) for port in (5432, 514, 9000)] == ["5432 (postgresql)", r"514 (sys\x0alog)", "9000"]
+    senders.port_text.cache_clear()
+
+
+def test_of_several_services_two_are_named() -> None:
+    racks = {"a": [{"rack": "r1", "senders": 3}], "b": [], "c": []}
+    services = [{"service": service, "senders": 3, "racks": of} for service, of in racks.items()]
+    burst = {"fan_in": 9, "sources": 12, "top_sources": [], "services": services}
+    assert senders.senders_text(burst, 3) == "3 of a (rack r1), 3 of b and 6 more"
+    assert senders.named_address("10.0.0.1", None) == "10.0.0.1"
+    assert senders.named_address("10.0.0.1", "db 10.0.0.1") == "db 10.0.0.1"
