@@ -7,7 +7,7 @@ import json
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from errno import EFBIG
@@ -83,6 +83,7 @@ class HotLog:
         self.started = time.monotonic()
         self._seed = frames.seed_of(segment.name)
         self._number = 0
+        self._stream = _Stream()
         with failing_as_one_line(self.path, "write"):
             disk.make_folder(self.path.parent, store)  # a store that was moved is not made anew
             hidden = self.path.with_suffix(".new")
@@ -90,7 +91,7 @@ class HotLog:
             self._file = os.open(hidden, flags, 0o640)
             try:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                self._write([self.about.to_json()])
+                self._write(self.about.to_json())
                 os.fsync(self._file)
                 hidden.rename(self.path)
                 disk.sync(self.path.parent)
@@ -106,23 +107,24 @@ class HotLog:
         begun = time.monotonic()
         with failing_as_one_line(self.path, "write"):
             self._syncing.raise_failure()
-            self._write([as_stream(batch) for batch in rows.to_batches() if batch.num_rows])
+            for batch in rows.to_batches():
+                if batch.num_rows:
+                    self._write(self._stream.of(batch))
             self._syncing.dirty(begun)
         self.rows += rows.num_rows
 
-    def _write(self, payloads: Iterable[bytes | memoryview]) -> None:
-        for payload in payloads:
-            pieces = [frames.header(self._number, payload, self._seed), payload, frames.padding(len(payload))]
-            size, before = sum(map(len, pieces)), os.fstat(self._file).st_size
-            try:
-                written = os.writev(self._file, pieces)
-                if written < size:  # the disk is full, or a limit was met: the rest says which
-                    disk.write_all(self._file, b"".join(pieces)[written:])
-            except OSError:
-                with suppress(OSError):
-                    os.ftruncate(self._file, before)  # a torn end would do no harm, but take room
-                raise
-            self._number += 1
+    def _write(self, payload: bytes | memoryview) -> None:
+        pieces = [frames.header(self._number, payload, self._seed), payload, frames.padding(len(payload))]
+        size, before = sum(map(len, pieces)), os.fstat(self._file).st_size
+        try:
+            written = os.writev(self._file, pieces)
+            if written < size:  # the disk is full, or a limit was met: the rest says which
+                disk.write_all(self._file, b"".join(pieces)[written:])
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(self._file, before)  # a torn end would do no harm, but take room
+            raise
+        self._number += 1
 
     def sync(self) -> None:
         """Have all that was appended on the disk. Raises MburstError."""
@@ -152,14 +154,29 @@ def late(path: Path, seconds: float) -> MburstError:
     )
 
 
-def as_stream(batch: pa.RecordBatch) -> memoryview:
-    """A batch as an Arrow IPC stream of its own."""
+class _Stream:
+    """Makes batches Arrow IPC streams of their own, in memory that is kept: new pages cost more than the copy."""
+
+    def __init__(self) -> None:
+        self._room: pa.Buffer | None = None
+
+    def of(self, batch: pa.RecordBatch) -> memoryview:
+        """BATCH as a stream; good until the next call."""
+        import pyarrow as pa
+
+        counted = pa.MockOutputStream()
+        _write_stream(batch, counted)
+        if self._room is None or self._room.size < counted.size():
+            self._room = pa.allocate_buffer(counted.size())
+        _write_stream(batch, pa.FixedSizeBufferWriter(self._room))
+        return memoryview(self._room)[: counted.size()]
+
+
+def _write_stream(batch: pa.RecordBatch, sink: pa.NativeFile) -> None:
     import pyarrow as pa
 
-    sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as stream:
         stream.write_batch(batch)
-    return memoryview(sink.getvalue())
 
 
 @dataclass

@@ -306,8 +306,10 @@ class _Recorder:
     def _store_rows(self) -> None:
         import pyarrow as pa
 
+        from ...sql.tables import arrow_schema
+
         if self.rows:
-            self.runs.append(pa.Table.from_pylist(self.rows))
+            self.runs.append(pa.Table.from_pylist(self.rows, arrow_schema("recordings")))
 
     def _counters(self) -> interface_counters.InterfaceCounters:
         return (
