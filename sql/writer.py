@@ -204,22 +204,24 @@ class _Segment:
         self._pending_rows = 0
         self._failed: BaseException | None = None
 
-    def collect(self, rows: pa.Table) -> list[pa.Table] | None:
-        """Keep ROWS, and give back all that is kept when it fills a row group."""
+    def collect(self, rows: pa.Table) -> pa.Table | None:
+        """Keep ROWS, and give back what fills row groups of all that is kept."""
+        import pyarrow as pa
+
         self._pending.append(rows)
         self._pending_rows += rows.num_rows
         if self._pending_rows < sealing.ROW_GROUP:
             return None
-        full, self._pending, self._pending_rows = self._pending, [], 0
-        return full
+        kept, self._pending_rows = pa.concat_tables(self._pending), self._pending_rows % sealing.ROW_GROUP
+        full = kept.num_rows - self._pending_rows
+        self._pending = [kept.slice(full)]
+        return kept.slice(0, full)
 
-    def write(self, rows: list[pa.Table]) -> None:
-        """Write a row group of the sealed form."""
-        import pyarrow as pa
-
-        if rows and not self._failed:
+    def write(self, rows: pa.Table) -> None:
+        """Write row groups of the sealed form."""
+        if rows.num_rows and not self._failed:
             try:
-                self._parts.add(pa.concat_tables(rows))
+                self._parts.add(rows)
             except BaseException as error:
                 self._failed = error
                 self._parts.discard()
@@ -227,8 +229,10 @@ class _Segment:
 
     def finish(self) -> None:
         """The segment is whole: seal it."""
+        import pyarrow as pa
+
         try:
-            self.write(self._pending)
+            self.write(pa.concat_tables(self._pending))
             if self._failed:
                 raise self._failed
             self.log.sync()  # should the machine die before the removal is on the disk, the log counts again

@@ -120,6 +120,7 @@ def recording_of(
     mtu: int = -1,
     split_merged: bool = False,
     backend: str = "auto",
+    threads: int | None = None,
     **live: Any,
 ) -> RecordSettings:
     """What the options of `mburst record` ask for. A live recording without a host is of this one.
@@ -134,6 +135,8 @@ def recording_of(
         raise UsageError("--split-merged needs the link speed", "set it with --link")
     if max_sources < 1:
         raise UsageError("--max-sources must be at least 1")
+    if threads is not None and threads < 1:
+        raise UsageError(f"--threads must be at least 1, not {threads}")
     recording = RecordSettings(
         targets=targets,
         link_bps=link_bps,
@@ -158,6 +161,7 @@ def recording_of(
     return replace(
         recording,
         host=host or (socket.gethostname() if is_interface else "unknown"),
+        threads=threads or (1 if is_interface else len(os.sched_getaffinity(0))),
         sources_above_ppb=_sources_above_ppb(sources or ("busy" if is_interface else "all"), sources_above),
         live=recording.live if is_interface else replace(recording.live, reserve_bytes=0),
     )
@@ -186,7 +190,6 @@ def _live(
     duration: Duration | None = None,
     stamps: Stamps = "auto",
     hook: Hook = "tc",
-    threads: int = 1,
     ring: Size | None = None,
     snaplen: int = 0,
     promiscuous: bool = True,
@@ -196,12 +199,11 @@ def _live(
 ) -> InterfaceSettings:
     from ..services.record.recording import InterfaceSettings
 
-    if snaplen < 0 or threads < 1 or cluster < 0:
-        raise UsageError("--snaplen, --threads and --cluster cannot be negative, and there is at least one thread")
+    if snaplen < 0 or cluster < 0:
+        raise UsageError("--snaplen and --cluster cannot be negative")
     return InterfaceSettings(
         duration_ns=None if duration is None else duration_ns(duration),
         snaplen=snaplen,
-        threads=threads,
         ring_bytes=0 if ring is None else size_bytes(ring),
         stamps=stamps,
         hook=hook,

@@ -101,6 +101,13 @@ def add_recording_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="spread merged frames over their transmission time at line rate; needs --link",
     )
+    parser.add_argument(
+        "--threads",
+        type=int,
+        metavar="N",
+        help="from an interface: rings that share the load, each with its own thread (default: 1); from files: with 2 "
+        "or more, one thread reads and counts while another stores (default: the cores)",
+    )
 
 
 def add_user_option(parser: argparse.ArgumentParser, default: str = "the store's owner") -> None:
@@ -132,13 +139,6 @@ def add_live_options(parser: argparse.ArgumentParser) -> None:
         default="tc",
         help="with --backend ebpf, where frames that arrive are counted: behind the driver and GRO, or in the driver "
         "(default: %(default)s)",
-    )
-    live.add_argument(
-        "--threads",
-        type=int,
-        default=1,
-        metavar="N",
-        help="number of rings that share the load, each with its own thread (default: %(default)s)",
     )
     live.add_argument("--ring", metavar="SIZE", help=f"kernel buffer of each ring, such as {SIZES}; default: 64MiB")
     live.add_argument(

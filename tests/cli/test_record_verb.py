@@ -286,9 +286,9 @@ def test_an_interrupt_breaks_nothing_off(tmp_path, monkeypatch, capsys, number):
     """Whatever the recorder is about when it comes: here it is to store what it read."""
     append = recorder._Recorder._append
 
-    def interrupted(self, bins, sources):
+    def interrupted(self, turn):
         signal.raise_signal(number)
-        return append(self, bins, sources)
+        return append(self, turn)
 
     monkeypatch.setattr(recorder._Recorder, "_append", interrupted)
     write_pcap(tmp_path / "cache.pcap", [Frame(START_NS + i * 20_000, i % 50, 100) for i in range(100)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from errno import EDQUOT, ENOSPC
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from ...errors import Interrupted, MburstError, print_trouble
 from ...stopping import stopping
 from ...units import format_bytes
 from . import gaps, interface_counters, recovery
+from .reading import AheadReader, Reader, Turn
 from .recording import (
     RecordProgress,
     RecordSettings,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ...capture import Capture, Lane, Rows
+    from ...capture import Capture, Facts, Lane, Rows
     from ...sql import StoreFolder
     from ...sql.locks import Lock
     from ...sql.repair.recovery import Totals
@@ -69,6 +70,30 @@ def record(
     and so is Interrupted on SIGINT and SIGTERM. From an interface these are how a recording ends: it then returns as
     usual. Raises MburstError when another process records the same files with the same settings into STORE.
     """
+    with _begun(recording) as reader:
+        return _record(store, recording, reader, progress, until)
+
+
+@contextmanager
+def _begun(recording: RecordSettings) -> Iterator[Reader | None]:
+    """Files are read from here on, beside all that a recording begins with; an interface not before all is ready for
+    its rows (None)."""
+    with privileges.raised():
+        is_interface = is_live(recording)
+    if is_interface:
+        yield None
+        return
+    with closing((AheadReader if recording.threads > 1 else Reader)(_open(recording))) as reader:
+        yield reader
+
+
+def _record(
+    store: StoreFolder,
+    recording: RecordSettings,
+    reader: Reader | None,
+    progress: Callable[[RecordProgress], None] | None,
+    until: Until,
+) -> RecordResult:
     with privileges.raised():
         capture_id, repeatable = fingerprint(recording), is_repeatable(recording)
     with _locked(store, capture_id, recording) as lock:
@@ -77,7 +102,7 @@ def record(
             recovery.remove_replaced(store, earlier, kept)
             recovery.tidy(store, print_trouble)
             return RecordResult(earlier[kept], False, "already recorded: nothing added")
-        recorder = _Recorder(store, recording, capture_id, lock)
+        recorder = _Recorder(store, recording, capture_id, lock, reader)
         with recovery.Housekeeping(store, recorder.trouble) as housekeeping:
             rows = recorder.run(progress, housekeeping, until)
         return RecordResult(rows, True, _replace(store, earlier, recorder.attempt.writer_id) if earlier else "")
@@ -124,7 +149,9 @@ def _lock(store: StoreFolder, capture_id: str, recording: RecordSettings) -> Loc
 class _Recorder:
     """One call of record(): the engine, the store's writers, and the lanes seen so far."""
 
-    def __init__(self, store: StoreFolder, recording: RecordSettings, capture_id: str, lock: Lock) -> None:
+    def __init__(
+        self, store: StoreFolder, recording: RecordSettings, capture_id: str, lock: Lock, reader: Reader | None
+    ) -> None:
         from ...sql import new_writer
 
         self.store = store
@@ -141,8 +168,10 @@ class _Recorder:
         with privileges.raised():
             self.repeatable, live = is_repeatable(recording), is_live(recording)
         before = interface_counters.read(recording.targets[0]) if live else interface_counters.InterfaceCounters()
-        self.capture = _open(recording)
-        live, begun = self.capture.facts["live"], self.capture.facts["begun"]
+        self.reader = reader or Reader(_open(recording))
+        self.capture = self.reader.capture
+        self.facts: Facts = self.reader.begun  # as of the newest rows
+        live, begun = self.facts["live"], self.facts["begun"]
         self.attempt = Attempt(
             recording,
             capture_id,
@@ -157,14 +186,14 @@ class _Recorder:
         )
         lock.begin({"rows": self._silent_rows() if live else []})
         self.monitor = InterfaceMonitor(store, recording, writer_id, self.trouble) if live else None
-        self.lanes: list[Lane] = []
+        self.lanes: list[Lane] = []  # likewise
         self.rows: list[Row] = []  # the newest of each lane
         self.tally = BinTally()
         self.held: dict[str, Totals] = {}  # what the first `counted` segments of bins hold
         self.counted = 0
         self.row_due = time.monotonic() + ROWS_EVERY_S
         self.ended_by: list[signal.Signals] = []
-        privileges.drop(keep=[privileges.NET_ADMIN] if self.capture.facts["restores"] else [])
+        privileges.drop(keep=[privileges.NET_ADMIN] if self.facts["restores"] else [])
 
     def trouble(self, error: MburstError) -> None:
         """Say what could not be stored as it should be yet, and note it. Called from other threads, too."""
@@ -185,7 +214,7 @@ class _Recorder:
                 self._give_up(error)
                 raise
             finally:
-                self.capture.close()
+                self.reader.close()
         if failure:
             raise failure
         if self.ended_by and not self.monitor:
@@ -204,12 +233,12 @@ class _Recorder:
         while True:
             alive.beat()
             try:
-                rows = self.capture.read()
+                turn = self.reader.read()
             except MburstError as failure:
                 return failure
-            if rows is None:
+            if turn is None:
                 return None
-            bins = self._append(*rows)
+            bins = self._append(turn)
             if self.monitor:
                 self.monitor.look(self.capture, self.rows)
                 self._report(housekeeping)
@@ -226,12 +255,12 @@ class _Recorder:
 
     def _progress(self, bins: pa.RecordBatch | None) -> RecordProgress:
         end_ns = max((lane["end_ns"] for lane in self.lanes if lane["packets"]), default=0)
-        return RecordProgress(self._packets(), end_ns, self.lanes, self.capture.facts, bins, self.rows)
+        return RecordProgress(self._packets(), end_ns, self.lanes, self.facts, bins, self.rows)
 
-    def _append(self, bins: Rows, sources: Rows) -> pa.RecordBatch | None:
+    def _append(self, turn: Turn) -> pa.RecordBatch | None:
         known = len(self.lanes)
-        self.lanes = self.capture.lanes
-        named = self._name_lanes(bins) if len(bins) else None
+        self.lanes, self.facts = turn.lanes, turn.facts
+        named = self._name_lanes(turn.bins) if len(turn.bins) else None
         if self.monitor and named is not None:
             self.monitor.check_stamps(named)
         if len(self.lanes) > known:
@@ -240,8 +269,8 @@ class _Recorder:
                 self.runs.roll()
         if named is not None:
             self._append_bins(named)
-        if len(sources):
-            self.sources.append(self.reserve.within(self._name_lanes(sources)))
+        if len(turn.sources):
+            self.sources.append(self.reserve.within(self._name_lanes(turn.sources)))
         if time.monotonic() > self.row_due and self._has_news():
             self._append_rows()
         return named
@@ -258,7 +287,7 @@ class _Recorder:
     def _has_news(self) -> bool:
         """Whether packets were lost, or something failed, that no row has; looked at every ROWS_EVERY_S."""
         self.row_due = time.monotonic() + ROWS_EVERY_S
-        dropped, notes = self.capture.facts["dropped"], "\n".join(self.troubles)
+        dropped, notes = self.facts["dropped"], "\n".join(self.troubles)
         return any(
             (row["notes"], row["dropped"], row["late"], row["unparsed"])
             != (notes, dropped, lane["late"], lane["unparsed"])
@@ -294,14 +323,13 @@ class _Recorder:
         self._store_rows()
 
     def _rows(self, state: RecordState) -> list[Row]:
-        facts = self.capture.facts
-        return [self.attempt.row(index, lane, facts, state) for index, lane in enumerate(self.lanes)]
+        return [self.attempt.row(index, lane, self.facts, state) for index, lane in enumerate(self.lanes)]
 
     def _silent_rows(self) -> list[Row]:
         """The rows of a recording from an interface on which nothing came."""
         state = RecordState({}, 0, self.attempt.begun)
         lanes = silent_lanes(self.recording)
-        return [self.attempt.row(index, lane, self.capture.facts, state) for index, lane in enumerate(lanes)]
+        return [self.attempt.row(index, lane, self.facts, state) for index, lane in enumerate(lanes)]
 
     def _store_rows(self) -> None:
         import pyarrow as pa
@@ -322,10 +350,11 @@ class _Recorder:
 
     def _finish(self, failure: MburstError | None) -> list[Row]:
         """Store the last rows, when all that they refer to is on the disk. Raises MburstError."""
-        self.lanes = self.capture.lanes
+        self.lanes, self.facts = self.capture.lanes, self.capture.facts
         if self.monitor:
             self.monitor.look(self.capture, self.rows)
             self.monitor.close()
+        self.bins.roll()  # one disk, two seals: each waits for it most of the time
         self.sources.close()
         self.bins.close()
         self._check_totals()
@@ -410,7 +439,7 @@ def _open(recording: RecordSettings) -> Capture:
             backend=None if recording.backend == "auto" else recording.backend,
             filter=recording.filter or None,
             snaplen=live.snaplen,
-            threads=live.threads,
+            threads=recording.threads,
             ring_bytes=live.ring_bytes,
             stamps=live.stamps,
             hook="xdp-generic" if live.hook == "xdp" and live.force else live.hook,

@@ -21,6 +21,7 @@ Hook = Literal["tc", "xdp"]
 Row = dict[str, Any]
 
 
+NO_MATTER = ("targets", "threads", "live")  # to the rows that a file's bytes become
 NEWER = ("sources_above_ppb",)  # settings that stores of before know nothing of
 
 
@@ -29,7 +30,7 @@ class RecordSettings:
     """What to record, and how. Times in nanoseconds, rates in bits a second.
 
     The names of the fields are part of the fingerprint: another name records every file of an existing store again.
-    Those of NEWER are part of it where they are given."""
+    Those of NEWER are part of it where they are given, and those of NO_MATTER never."""
 
     targets: list[str]
     link_bps: int | None = None
@@ -48,6 +49,7 @@ class RecordSettings:
     spread: bool = False  # --split-merged
     backend: str = "auto"
     filter: str = ""
+    threads: int = 1  # rings of an interface; beyond 1, files are read ahead of what is stored
     live: InterfaceSettings = field(default_factory=lambda: InterfaceSettings())
 
 
@@ -57,7 +59,6 @@ class InterfaceSettings:
 
     duration_ns: int | None = None  # None: until somebody ends it
     snaplen: int = 0
-    threads: int = 0
     ring_bytes: int = 0
     stamps: Stamps = "auto"
     hook: Hook = "tc"
@@ -99,7 +100,7 @@ def fingerprint(recording: RecordSettings) -> str:
     settings = {
         name: value
         for name, value in vars(recording).items()
-        if name not in ("targets", "live") and (name not in NEWER or value is not None)
+        if name not in NO_MATTER and (name not in NEWER or value is not None)
     }
     digest.update(repr(sorted(settings.items())).encode())
     return digest.hexdigest()

@@ -1,0 +1,82 @@
+"""Rows of a capture with what was known of it then: read when they are asked for, or ahead of it by a thread."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ...capture import Capture, Facts, Lane, Rows
+
+AHEAD = 4  # turns that may wait to be stored: some 5 MB each, and what is read while a command begins
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What the engine yields at a time; lanes and facts do not run ahead of the rows."""
+
+    bins: Rows
+    sources: Rows
+    lanes: list[Lane]
+    facts: Facts
+
+
+class Reader:
+    """Reads when it is asked to."""
+
+    def __init__(self, capture: Capture) -> None:
+        self.capture = capture
+        self.begun: Facts = capture.facts
+
+    def read(self) -> Turn | None:
+        """The next rows, or None at the end. Raises what Capture.read raises."""
+        rows = self.capture.read()
+        return None if rows is None else Turn(*rows, self.capture.lanes, self.capture.facts)
+
+    def close(self) -> None:
+        """Close the capture; again does nothing."""
+        self.capture.close()
+
+
+class AheadReader(Reader):
+    """Reads in a thread of its own, up to AHEAD turns before it is asked to. Until `read` has returned the end or
+    raised, nobody else uses the capture, but to stop it."""
+
+    def __init__(self, capture: Capture) -> None:
+        super().__init__(capture)
+        self._waiting: queue.Queue[Turn | BaseException | None] = queue.Queue(AHEAD)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="mburst-read", daemon=True)
+        self._thread.start()
+
+    def read(self) -> Turn | None:
+        turn = self._waiting.get()
+        if isinstance(turn, Turn):
+            return turn
+        self._thread.join()
+        if turn is not None:
+            raise turn
+        return None
+
+    def close(self) -> None:
+        self._over.set()
+        self.capture.stop()
+        with suppress(queue.Empty):  # the thread puts two more at most, and there is room for them
+            while True:
+                self._waiting.get_nowait()
+        self._thread.join()
+        super().close()
+
+    def _run(self) -> None:
+        turn: Turn | BaseException | None
+        while True:
+            try:
+                turn = super().read()
+            except BaseException as error:  # not lost: `read` raises it
+                turn = error
+            self._waiting.put(turn)
+            if self._over.is_set() or not isinstance(turn, Turn):
+                return
