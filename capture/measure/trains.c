@@ -168,8 +168,7 @@ static mb_inline bool is_alike(const struct headers *headers, const struct shape
 }
 
 /* The records of a file lie one behind the other: have later ones under way while these are compared and counted,
- * so that nothing waits for their memory. Where they lie elsewhere it does no harm. Frames that are not a train have
- * their own look-ups under way instead. */
+ * so that nothing waits for their memory. Where they lie elsewhere it does no harm. */
 static mb_inline void prefetch_ahead(const uint8_t *data)
 {
 	__builtin_prefetch((const void *)((uintptr_t)data + AHEAD), 0, 2);
@@ -448,6 +447,7 @@ static mb_inline void divide(struct mb_trains *trains, struct mb_frame_view *vie
 		mb_view_load(layout, view->at, first);
 		if (first->interface != number)
 			break;
+		prefetch_ahead(first->data);
 		train->at = view->at;
 		train->end = (const uint8_t *)view->at + mb_view_stride(layout, first->caplen);
 		train->count = 1;
