@@ -360,7 +360,7 @@ def test_bins_finer_than_the_stamps_are_refused_unless_forced(lab, store):
         (["nosuch0"], 1, "nosuch0: no such file or interface"),
         (["lo", "--duration", "soon"], 2, "invalid duration 'soon'"),
         (["lo", "--ring", "big"], 2, "invalid size 'big'"),
-        (["lo", "--threads", "0"], 2, "at least one thread"),
+        (["lo", "--threads", "0"], 2, "--threads must be at least 1, not 0"),
         (["lo", "--stamps", "hw"], 1, "has no hardware stamps"),
         (["lo", "tcp", "prot", "80"], 1, "filter 'tcp prot 80'"),
     ],
