@@ -23,6 +23,7 @@ class Quality(IntFlag):
     GUESSED = 4096
     GNMI_DUPLICATES = 8192
     INCOMPLETE = 16384
+    JITTER = 32768
 
 
 COARSE_STAMPS = Quality.RING | Quality.FILE_US  # some packets were stamped late, or in µs

@@ -80,6 +80,9 @@ STAMP_KINDS = ("hw", "sw", "app", "")
 SEMANTICS = ("gauge", "max-since-last", "periodic-max", "sliding-max", "event")
 
 # Bits of quality that say something about what a device reported, as the plain numbers of rows.
-QUALITY_RESET, QUALITY_IMPOSSIBLE, QUALITY_GAP, QUALITY_GUESSED, QUALITY_GNMI_DUPLICATES = (
-    int(bit) for bit in (Quality.RESET, Quality.IMPOSSIBLE, Quality.GAP, Quality.GUESSED, Quality.GNMI_DUPLICATES)
-)
+QUALITY_RESET, QUALITY_IMPOSSIBLE, QUALITY_GAP, QUALITY_GUESSED, QUALITY_GNMI_DUPLICATES, QUALITY_JITTER = (
+    int(bit)
+    for bit in (
+        Quality.RESET, Quality.IMPOSSIBLE, Quality.GAP, Quality.GUESSED, Quality.GNMI_DUPLICATES, Quality.JITTER,
+    )
+)  # fmt: skip

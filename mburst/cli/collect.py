@@ -122,6 +122,9 @@ def collect(config: CollectConfig, store: str, duration: str | None) -> int:
             f"{device.name}: {device.values:,} values in {device.messages:,} messages"
             + (f", {device.resets:,} counter resets" if device.resets else "")
         )
+    has_values = any(session.received for session in collector.sessions)
+    if collector.otlp:
+        has_values |= _print_otlp(collector.otlp.intake)
     dropped = collector.writing.dropped.total()
     print(
         f"{collector.writing.written:,} rows collected into {store}"
@@ -129,7 +132,19 @@ def collect(config: CollectConfig, store: str, duration: str | None) -> int:
     )
     if collector.interrupted:
         return 130
-    return 0 if any(session.received for session in collector.sessions) else 1
+    return 0 if has_values else 1
+
+
+def _print_otlp(intake: Any) -> bool:
+    """What came by OTLP; whether anything did."""
+    if not intake.points:
+        say("OTLP: no point received")
+        return False
+    line = f"OTLP: {intake.values:,} points in {intake.messages:,} messages"
+    if intake.refused:
+        line += f", {intake.refused:,} points refused"
+    print(line + f", {len(intake.ports.lanes):,} port directions")
+    return True
 
 
 def settle(config: CollectConfig, store: str) -> None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ..telemetry.gnmi.config import CollectConfig, GnmiTarget
     from ..telemetry.gnmi.session import DeviceSession
     from ..telemetry.gnmi.vendors import Vendor
+    from .port_recordings import PortRecordings
 
 FLUSH_S = 0.5
 FULL_ROWS = 65_536  # rows that are handed on without waiting for FLUSH_S
@@ -35,15 +36,17 @@ CLOCK_S = 10.0
 COUNTS_S = 5.0  # from one telling of what was counted to the next
 REPORT_S = 1.0
 LINKS_S = 3600.0  # from one row of each configured link to the next, which seals the one before
-TELLING = ("gnmi_events", "device_clocks")  # tables that say how it goes: a device has some rows a second at most
+TELLING = ("gnmi_events", "device_clocks", "gaps")  # tables that say how it goes: a device has some rows a second at most
+OF_LANES = ("bins", "gaps")  # tables of switch ports as interfaces
 
 
 class CollectWriter:
     """Appends rows to the tables of the store, beside the reading of the streams."""
 
-    def __init__(self, store: StoreFolder, limit_bytes: int) -> None:
+    def __init__(self, store: StoreFolder, limit_bytes: int, ports: PortRecordings | None = None) -> None:
         self._folder = store
         self._limit = limit_bytes
+        self._ports = ports
         self._writers: dict[tuple[str, str], Any] = {}
         self.written = 0
         self.dropped: Counter[str] = Counter()  # rows by device, since the start
@@ -88,6 +91,10 @@ class CollectWriter:
             self.written += rows.num_rows
 
     def _append(self, table: str, rows: pa.RecordBatch | pa.Table) -> None:
+        if table in OF_LANES:
+            assert self._ports is not None
+            self._ports.append(table, rows)
+            return
         if table != "links":
             self._writer(table, "").append(rows)
             return
@@ -105,7 +112,8 @@ class CollectWriter:
     def close(self) -> None:
         """Write all that waits and seal. Raises MburstError when the store could not be written."""
         failures: list[MburstError] = []
-        for close in (self._background.close, self._close_writers):
+        ports = [self._ports.close] if self._ports else []
+        for close in (self._background.close, *ports, self._close_writers):
             try:
                 close()
             except MburstError as error:
@@ -148,6 +156,7 @@ class Collector:
     ) -> None:
         from ..telemetry.gnmi.rows import CollectedRows
         from ..telemetry.gnmi.session import DeviceSession
+        from .otlp_collection import OtlpCollection
 
         self.config, self.say, self.progress = config, say, progress
         self.rows = CollectedRows()
@@ -159,7 +168,10 @@ class Collector:
             )
             for target in config.targets
         ]
-        self.writing = CollectWriter(store, config.buffer_bytes)
+        self.otlp = OtlpCollection(config, f"otlp-{batch}") if config.otlp else None
+        ports = self.otlp.recordings(store) if self.otlp else None
+        self.writing = CollectWriter(store, config.buffer_bytes, ports)
+        self.receiver = self.otlp.receiver(lambda: self.writing.full, say) if self.otlp else None
         self._batch = f"gnmi-{batch}"
         self._inventory()
         self._seen = (time.monotonic(), 0)
@@ -197,6 +209,8 @@ class Collector:
                 self.interrupted = signal.SIGINT in ended_by[:1]
 
     async def _collect(self, duration_s: float | None) -> None:
+        if self.receiver:
+            await self.receiver.start()
         tasks = [asyncio.create_task(session.run(), name=session.target.name) for session in self.sessions]
         tasks.append(asyncio.create_task(self._keep(), name="mburst-keep"))
         stop = asyncio.create_task(self.stopped.wait())
@@ -211,6 +225,8 @@ class Collector:
             for task in (stop, *tasks):
                 task.cancel()
             await asyncio.gather(stop, *tasks, return_exceptions=True)
+            if self.receiver:
+                await self.receiver.stop()
             self._flush(everything=True)
             await asyncio.to_thread(self.writing.close)
 
@@ -234,13 +250,14 @@ class Collector:
             if now - reported >= REPORT_S:
                 reported = now
                 self._report()
-                if all(session.done for session in self.sessions):
+                if not self.otlp and all(session.done for session in self.sessions):
                     self.stopped.set()
         raise self.writing.failure
 
     def _flush(self, everything: bool = False) -> None:
         """Hand on the rows that are whole; with `everything`, also those that might have got more values."""
         self._flushed = now = time.monotonic()
+        self._flush_otlp(everything)
         with self.rows.lock:
             for session in self.sessions:
                 for stream in session.streams.values():
@@ -253,6 +270,19 @@ class Collector:
                 for session in self.sessions:
                     session.device.report(time.time_ns())
                 self._hand_on()  # with what was dropped just now
+
+    def _flush_otlp(self, everything: bool) -> None:
+        """Hand on what senders of OTLP sent."""
+        if not self.otlp:
+            return
+        for table, rows in self.otlp.take(everything):
+            if lost := self.writing.hand(table, rows):
+                self.otlp.lose(lost)
+                for gaps in self.otlp.gaps_of(table, rows):
+                    self.writing.hand("gaps", gaps)
+        if everything or time.monotonic() - self._counted >= COUNTS_S:
+            for event in self.otlp.events():
+                self.rows.add("gnmi_events", **event)
 
     def _hand_on(self) -> None:
         lost: Counter[str] = Counter()
@@ -269,6 +299,7 @@ class Collector:
         if self.progress is None:
             return
         now, values = time.monotonic(), sum(session.device.values for session in self.sessions)
+        values += self.otlp.intake.values if self.otlp else 0
         (before, had), self._seen = self._seen, (now, values)
         up = [session for session in self.sessions if session.up]
         lags = [session.device.lag_ns for session in up]

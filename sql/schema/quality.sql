@@ -16,4 +16,5 @@ INSERT INTO quality VALUES
     (2048, 'gap',      'nothing was received from the device for a part of this time'),
     (4096, 'guessed',  'the device did not report when this time began or ended'),
     (8192, 'gnmi_duplicates', 'the device left values out (gNMI duplicates): a maximum among them is not known'),
-    (16384, 'incomplete', 'a damaged file is missing in this time: counts are lower bounds');
+    (16384, 'incomplete', 'a damaged file is missing in this time: counts are lower bounds'),
+    (32768, 'jitter',  'a switch took a sample earlier or later than the width of bins: a bin of it is of another time');

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from . import limits
 from .path import PathName
+
+if TYPE_CHECKING:
+    from ..otlp.config import OtlpConfig
 
 DEFAULT_PORT = 57400
 POLL_NS = 10 * 10**9  # between two polls where no sample interval is given
@@ -99,5 +103,6 @@ class CollectConfig:
     targets: tuple[GnmiTarget, ...]
     links: tuple[Link, ...] = ()
     tables: tuple[Path, ...] = ()  # vendors' tables besides those that come with mburst
+    otlp: OtlpConfig | None = None
     buffer_bytes: int = 256 << 20
     warnings: tuple[str, ...] = ()

@@ -16,6 +16,7 @@ from typing import Any
 
 from ...errors import MburstError, UsageError
 from ...units import parse_rate, parse_size
+from ..otlp.config import receiver_of
 from . import gnmic_words as words
 from . import limits
 from .config import DEFAULT_PORT, CollectConfig, Link
@@ -28,6 +29,7 @@ MBURST = ("racks", "vendors", "links", "tables", "buffer", "message", "paths")
 LARGEST = {"buffer": 1 << 40, "message": 512 << 20}
 LEAST = 1 << 16  # of buffer and message
 MOST_PATHS = 10_000_000
+_OF_TARGETS = ("targets", "address", "targets-file", "loader", "subscriptions")  # which a file with `otlp:` need not have
 LINK = ("device", "port", "queue", "host", "interface", "rack", "link")
 
 
@@ -48,7 +50,9 @@ def load(path: str, environment: Mapping[str, str] | None = None) -> CollectConf
 def _config(file: File, content: Mapping[str, Any]) -> CollectConfig:
     top, options, names = _top(file, content)
     own = known(file, top.given.get("mburst"), "mburst", MBURST, {})
-    subscriptions = subscriptions_of(file, top.mapping("subscriptions"), options)
+    otlp = receiver_of(file, top.given.get("otlp"))
+    has_targets = otlp is None or any(top.given.get(word) for word in _OF_TARGETS)
+    subscriptions = subscriptions_of(file, top.mapping("subscriptions"), options) if has_targets else {}
     around = TargetDefaults(
         file,
         shared={word: top.given[word] for word in words.SHARED if word in top.given},
@@ -59,12 +63,14 @@ def _config(file: File, content: Mapping[str, Any]) -> CollectConfig:
         vendors=_by_target(own, "vendors"),
     )
     message, paths = _size(own, "message", _max_msg_size(top)), _paths(own)
-    targets = tuple(replace(target, message_bytes=message, most_paths=paths) for target in targets_of(around, top))
+    found = targets_of(around, top) if has_targets else ()
+    targets = tuple(replace(target, message_bytes=message, most_paths=paths) for target in found)
     _check_names(file, around, [target.name for target in targets])
     return CollectConfig(
         targets,
         links=_links(own, around.racks),
         tables=tuple(file.folder / name for name in own.texts("tables")),
+        otlp=otlp,
         buffer_bytes=_size(own, "buffer", 256 << 20),
         warnings=file.all_warnings(),
     )

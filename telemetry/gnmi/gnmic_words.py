@@ -14,7 +14,7 @@ SHARED = (
     "tls-cert", "tls-key", "tls-server-name", "timeout", "retry", "gzip",
 )  # fmt: skip
 GLOBALS = (*SHARED, "port", "address", "targets-file", "max-msg-size")
-TOP = (*GLOBALS, "targets", "subscriptions", "loader", "mburst")
+TOP = (*GLOBALS, "targets", "subscriptions", "loader", "mburst", "otlp")
 
 _TLS = "gRPC agrees on TLS 1.2 or 1.3 with the target"
 _DIRECT = "mburst connects directly"

@@ -95,7 +95,7 @@ class Table:
         source, *values = zip(*rows, strict=True)
         present, places = np.unique(np.array(source, np.int64), return_inverse=True)
         columns = {
-            name: _dictionary([texts[number] for number in present], places) for name, texts in self.texts.items()
+            name: text_column([texts[number] for number in present], places) for name, texts in self.texts.items()
         }
         for name, column in zip(self.values, values, strict=True):
             columns[name] = pa.array(column, self.schema.field(name).type)
@@ -124,7 +124,7 @@ def _fits(row: Any, convert: Callable[[list[Any]], Any]) -> bool:
         return False
 
 
-def _dictionary(texts: list[str], places: np.ndarray[Any, Any]) -> pa.DictionaryArray:
+def text_column(texts: list[str], places: np.ndarray[Any, Any]) -> pa.DictionaryArray:
     """A text column, of the texts of its sources and which source each row has."""
     numbers: dict[str, int] = {}
     of_source = np.array([numbers.setdefault(text, len(numbers)) for text in texts], np.int32)

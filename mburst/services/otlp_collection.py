@@ -1,0 +1,103 @@
+"""What a collection has of OTLP: the intake, how its rows come to tables, and what is reported of it."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from ..otlp_receiver.receiver import OtlpReceiver
+from ..telemetry.gnmi.rows import text_column
+from ..telemetry.otlp.intake import Intake
+from ..telemetry.otlp.lanes import Missed
+from ..telemetry.otlp.meanings import meanings
+from ..telemetry.otlp.port_bins import LaneName, bin_rows
+from .port_recordings import LaneWidth, PortRecordings
+
+if TYPE_CHECKING:
+    from ..sql import StoreFolder
+    from ..telemetry.gnmi.config import CollectConfig
+
+MOST_GAPS = 10_000  # rows of `gaps` at a time
+SUBSCRIPTION = "otlp"  # as `gnmi_events` names it
+
+
+class OtlpCollection:
+    """The intake of a configuration. BATCH names its rows."""
+
+    def __init__(self, config: CollectConfig, batch: str, seen: Callable[..., None] | None = None) -> None:
+        assert config.otlp is not None
+        self._config, self._batch = config.otlp, batch
+        self._racks = {link.device: link.rack for link in config.links} | dict(config.otlp.racks)
+        self._speeds = {(link.device, link.port): link.link_bps for link in config.links if link.link_bps}
+        self.intake = Intake(meanings(config.otlp.tables), batch, self._speeds, seen)
+
+    def receiver(self, full: Callable[[], bool], say: Callable[[str], None]) -> OtlpReceiver:
+        """The receiver that fills the intake. Raises MburstError."""
+        return OtlpReceiver(self._config, self.intake, full, say)
+
+    def recordings(self, store: StoreFolder) -> PortRecordings:
+        """What stores the bins of switch ports."""
+        return PortRecordings(store, self._rack_of, self._width_of, self._config.listen or self._config.http)
+
+    def _rack_of(self, device: str) -> str:
+        return self._racks.get(device, "unknown")
+
+    def _width_of(self, name: LaneName) -> LaneWidth:
+        lane = self.intake.ports.lanes[name]
+        return LaneWidth(lane.bin_ns, lane.link_bps)
+
+    def take(self, everything: bool) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """(table, rows) of the points that are due; at the end, of all."""
+        taken = self.intake.take(everything)
+        yield from taken.rows
+        if taken.bins:
+            yield "bins", bin_rows(taken.bins, {name: self._width_of(name).bin_ns for name, _ in taken.bins})
+        if taken.missed:
+            yield "gaps", _gap_rows(taken.missed[:MOST_GAPS], "not sampled")
+
+    def gaps_of(self, table: str, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Rows of `gaps` for rows of bins that were not stored."""
+        if table != "bins":
+            return
+        ts_ns, amount = rows.column("ts_ns").to_numpy(), rows.column("bytes").to_numpy()
+        lanes = rows.column("lane")
+        found = []
+        for code, text in enumerate(lanes.dictionary.to_pylist()):
+            at, name = lanes.indices.to_numpy() == code, LaneName.of(text)
+            if at.any():
+                end_ns = int(ts_ns[at].max()) + self._width_of(name).bin_ns
+                found.append((name, Missed(int(ts_ns[at].min()), end_ns, int(amount[at].sum()))))
+        yield _gap_rows(found, "store too slow")
+
+    def lose(self, lost: Counter[str]) -> None:
+        """Count rows that were dropped, by device."""
+        for device, number in lost.items():
+            self.intake.count(device, "dropped", "the store was too slow", number)
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        """Rows of `gnmi_events` for what was counted since the last call."""
+        for (device, event, detail), amount in self.intake.counted().items():
+            yield {
+                "batch": self._batch, "device": device, "subscription": SUBSCRIPTION, "ts_ns": time.time_ns(),
+                "until_ns": None, "event": event, "amount": amount, "detail": detail,
+            }  # fmt: skip
+
+
+def _gap_rows(found: list[tuple[LaneName, Missed]], reason: str) -> pa.RecordBatch:
+    """Times without bins, with `lane` for the columns that name a recording."""
+    columns = {
+        "lane": text_column([name.text for name, _ in found], np.arange(len(found))),
+        "device": text_column([name.device for name, _ in found], np.arange(len(found))),
+        "start_ns": pa.array([missed.start_ns for _, missed in found], pa.int64()),
+        "end_ns": pa.array([missed.end_ns for _, missed in found], pa.int64()),
+        "reason": pa.array([reason] * len(found)),
+        "packets": pa.nulls(len(found), pa.int64()),
+        "bytes": pa.array([missed.bytes for _, missed in found], pa.int64()),
+        "detail": pa.array([""] * len(found)),
+    }
+    return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))

@@ -1,0 +1,196 @@
+"""Switch ports as recorded interfaces: a row of `recordings` for each port and direction, and its bins behind it.
+
+One lock, one capture for each rack of a collection: what a collector that was killed has left is put in order like the
+recordings of hosts (mburst/services/record/recovery.py)."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from .. import __version__
+from ..errors import MburstError
+from ..telemetry.otlp.port_bins import LaneName
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ..sql import StoreFolder
+
+NOTE = (
+    "running totals of a switch port, sampled: senders and packets are not known, and wire bytes are the bytes of the "
+    "frames alone, a lower bound"
+)
+
+
+@dataclass(frozen=True)
+class LaneWidth:
+    """What a lane is recorded with."""
+
+    bin_ns: int
+    link_bps: int | None
+
+
+@dataclass
+class _RackCapture:
+    """What one rack's ports write."""
+
+    rack: str
+    capture_id: str
+    writer_id: str
+    lock: Any
+    runs: Any
+    bins: Any
+    gaps: Any
+    tally: Any
+    numbers: dict[LaneName, int] = field(default_factory=dict)  # of recordings
+    held: dict[str, Any] = field(default_factory=dict)  # totals of the first `counted` segments of bins
+    counted: int = 0
+    begun_ns: int = 0
+
+
+class PortRecordings:
+    """Stores bins and gaps of lanes. For one thread. RACK_OF: of a device; WIDTH_OF: of a lane that has bins."""
+
+    def __init__(
+        self, store: StoreFolder, rack_of: Callable[[str], str], width_of: Callable[[LaneName], LaneWidth], source: str
+    ) -> None:
+        self._store, self._rack_of, self._width_of, self._source = store, rack_of, width_of, source
+        self._captures: dict[str, _RackCapture] = {}
+
+    def append(self, table: str, rows: pa.RecordBatch) -> None:
+        """Store rows of `bins` or `gaps` that have `lane` in place of the columns that name a recording. Raises
+        MburstError."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        names = [LaneName.of(text) for text in rows.column("lane").dictionary.to_pylist()]
+        racks = [self._rack_of(name.device) for name in names]
+        for rack in dict.fromkeys(racks):
+            chosen = pc.take(pa.array([one == rack for one in racks]), rows.column("lane").indices)
+            self._append_of(self._capture(rack), table, rows.filter(chosen), names)
+
+    def _append_of(self, capture: _RackCapture, table: str, rows: pa.RecordBatch, names: list[LaneName]) -> None:
+        ids = [self._recording(capture, name) if self._rack_of(name.device) == capture.rack else "" for name in names]
+        named = _named(rows, ids, names, capture.rack)
+        if table == "gaps":
+            capture.gaps.append(named)
+            return
+        before = dict(capture.tally.totals)
+        capture.bins.append(named)
+        capture.tally.add(named)
+        if capture.bins.segments - 1 > capture.counted:
+            capture.held, capture.counted = before, capture.bins.segments - 1
+            self._append_rows(capture, list(capture.numbers))
+
+    def _capture(self, rack: str) -> _RackCapture:
+        if (found := self._captures.get(rack)) is not None:
+            return found
+        from ..sql import locks, new_writer
+        from .record.tally import BinTally
+
+        capture_id, writer_id = secrets.token_hex(6), new_writer()
+        lock = locks.acquire(self._store.path, capture_id)
+        assert lock is not None  # nobody else has drawn that
+        lock.begin({"rows": []})
+        runs, bins, gaps = (
+            self._store.writer(table, rack=rack, writer_id=writer_id) for table in ("recordings", "bins", "gaps")
+        )
+        made = _RackCapture(rack, capture_id, writer_id, lock, runs, bins, gaps, BinTally(), begun_ns=time.time_ns())
+        self._captures[rack] = made
+        return made
+
+    def _recording(self, capture: _RackCapture, name: LaneName) -> str:
+        """The identity of a lane's recording, whose row is stored before its first bin."""
+        if name not in capture.numbers:
+            capture.numbers[name] = len(capture.numbers)
+            self._append_rows(capture, [name])
+        return f"{capture.capture_id}-{capture.numbers[name]}"
+
+    def _append_rows(self, capture: _RackCapture, names: list[LaneName], ended: str = "") -> None:
+        import pyarrow as pa
+
+        totals = capture.tally.totals if ended else capture.held
+        rows = [self._row(capture, name, totals, ended) for name in names]
+        capture.runs.append(pa.Table.from_pylist(rows))
+
+    def _row(self, capture: _RackCapture, name: LaneName, totals: Mapping[str, Any], ended: str) -> dict[str, Any]:
+        recording_id = f"{capture.capture_id}-{capture.numbers[name]}"
+        held, width = totals.get(recording_id), self._width_of(name)
+        nothing = dict.fromkeys(("packets", "unattributed_packets", "unattributed_bytes", "dropped", "late", "late_bytes"), 0)  # fmt: skip
+        return nothing | {
+            "recording_id": recording_id,
+            "capture_id": capture.capture_id,
+            "host": name.device,
+            "rack": capture.rack,
+            "interface": name.port,
+            "direction": name.direction,
+            "link_bps": width.link_bps,
+            "bin_ns": width.bin_ns,
+            "source_bin_ns": width.bin_ns,
+            "backend": "otlp",
+            "input": self._source,
+            "filter": "",
+            "snaplen": 0,
+            "clock": "the switch, ns",
+            "offloads": "",
+            "notes": NOTE,
+            "start_ns": held.first_ns if held and ended else None,
+            "end_ns": held.last_ns + width.bin_ns - 1 if held and ended else None,
+            "clock_epochs": 1,
+            "bytes": held.bytes if held else 0,
+            "wire_bytes": held.wire_bytes if held else 0,
+            "unparsed": None,
+            "quality": held.quality if held else 0,
+            "version": __version__,
+            "complete": ended == "stopped",
+            "written_ns": time.time_ns(),
+            "writer_id": capture.writer_id,
+            "counted_segments": None if ended else capture.counted,
+            "begun_ns": capture.begun_ns,
+            "ended": ended,
+        }
+
+    def close(self) -> None:
+        """Seal all, and end the recordings. Raises MburstError for the first that could not be."""
+        failure: MburstError | None = None
+        for capture in self._captures.values():
+            try:
+                self._end(capture)
+            except MburstError as error:
+                failure = failure or error
+                with suppress(OSError):
+                    capture.lock.leave()
+        if failure:
+            raise failure
+
+    def _end(self, capture: _RackCapture) -> None:
+        capture.bins.close()
+        capture.gaps.close()
+        self._append_rows(capture, list(capture.numbers), "stopped")
+        capture.runs.close()
+        capture.lock.end()
+
+
+def _named(rows: pa.RecordBatch, ids: list[str], names: list[LaneName], rack: str) -> pa.RecordBatch:
+    """Rows with the columns that name a recording."""
+    import pyarrow as pa
+
+    indices = rows.column("lane").indices
+    texts = {
+        "recording_id": ids,
+        "host": [name.device for name in names],
+        "rack": [rack for _ in names],
+        "interface": [name.port for name in names],
+        "direction": [name.direction for name in names],
+    }
+    columns = {
+        column: pa.DictionaryArray.from_arrays(indices, pa.array(listed, pa.string()))
+        for column, listed in texts.items()
+    }
+    rest = [name for name in rows.schema.names if name not in ("lane", "device")]
+    return pa.RecordBatch.from_arrays([*columns.values(), *(rows.column(name) for name in rest)], [*columns, *rest])

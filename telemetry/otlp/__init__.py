@@ -1,0 +1,1 @@
+"""OTLP metrics → rows: messages, tables of what a metric means, running totals as bins."""

@@ -1,0 +1,68 @@
+"""What `otlp:` in the file of `mburst collect` says: where to listen, who may send, and what is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ...errors import UsageError
+from ...units import parse_size
+from ..gnmi.gnmic_parts import File, GnmicPart, known, plain
+from . import limits
+
+WORDS = ("listen", "http", "tls-cert", "tls-key", "tls-client-ca", "token", "racks", "tables", "message")
+LARGEST = 64 << 20
+LEAST = 1 << 16
+
+
+@dataclass(frozen=True)
+class OtlpConfig:
+    """A receiver. Addresses are as `mburst switch-agent --listen` takes them; '': not served."""
+
+    listen: str = ""  # gRPC
+    http: str = ""  # HTTP with protobuf
+    tls_cert: str = ""
+    tls_key: str = ""
+    tls_client_ca: str = ""
+    token: str = field(default="", repr=False)
+    racks: Mapping[str, str] = field(default_factory=dict)
+    tables: tuple[Path, ...] = ()
+    message_bytes: int = limits.MESSAGE_BYTES
+
+
+def receiver_of(file: File, value: Any) -> OtlpConfig | None:
+    """The receiver that the file asks for; None where it asks for none. Raises UsageError."""
+    if value is None:
+        return None
+    part = known(file, value, "otlp", WORDS, {})
+    made = OtlpConfig(
+        listen=part.text("listen"),
+        http=part.text("http"),
+        tls_cert=part.name_of_file("tls-cert"),
+        tls_key=part.name_of_file("tls-key"),
+        tls_client_ca=part.name_of_file("tls-client-ca"),
+        token=part.text("token", secret=True),
+        racks={name: plain(file, rack, part.place("racks")) for name, rack in part.mapping("racks").items()},
+        tables=tuple(file.folder / name for name in part.texts("tables")),
+        message_bytes=_size(part),
+    )
+    if not made.listen and not made.http:
+        raise file.fail("otlp", "nowhere to listen", "listen: 127.0.0.1:4317 (gRPC) or http: 127.0.0.1:4318")
+    if bool(made.tls_cert) != bool(made.tls_key):
+        raise file.fail("otlp", "tls-cert and tls-key go together")
+    if made.tls_client_ca and not made.tls_cert:
+        raise file.fail("otlp.tls-client-ca", "needs tls-cert and tls-key")
+    return made
+
+
+def _size(part: GnmicPart) -> int:
+    text = part.text("message")
+    try:
+        size = parse_size(text) if text else limits.MESSAGE_BYTES
+    except UsageError as error:
+        raise part.file.fail(part.place("message"), str(error), error.hint) from None
+    if not LEAST <= size <= LARGEST:
+        raise part.file.fail(part.place("message"), f"{text} is not between 64KiB and {LARGEST >> 20}MiB")
+    return size

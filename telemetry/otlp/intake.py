@@ -1,0 +1,130 @@
+"""All that senders of OTLP sent, on its way to rows: read by the receiver's threads, taken out by the collector."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from . import limits
+from .lanes import LaneBins, Missed
+from .meanings import Meanings
+from .measured import MeasuredTable
+from .ordering import WaitingPoints
+from .port_bins import LaneName, PortBins
+from .series import InvalidMessage, Reading, SeriesIndex
+from .steps import Steps, StepsOfSeries
+
+
+@dataclass
+class Taken:
+    """What became of points."""
+
+    rows: list[tuple[str, Any]] = field(default_factory=list)  # (table, rows)
+    bins: list[tuple[LaneName, LaneBins]] = field(default_factory=list)
+    missed: list[tuple[LaneName, Missed]] = field(default_factory=list)
+
+
+class Intake:
+    """The state over all senders. SPEEDS: bits a second of (device, port)."""
+
+    def __init__(
+        self,
+        meanings: Meanings,
+        batch: str,
+        speeds: dict[tuple[str, str], int],
+        seen: Callable[..., None] | None = None,
+    ) -> None:
+        self.points = self.messages = self.refused = 0
+        self.index = SeriesIndex(meanings, seen)
+        self.ports = PortBins(speeds)
+        self._tables = {name: MeasuredTable(name, batch, speeds) for name in ("queues", "ports")}
+        self._waiting, self._steps = WaitingPoints(), StepsOfSeries()
+        self._place = np.zeros(0, np.int8)  # by series: the number of its table, or LANE
+        self._counted: Counter[tuple[str, str, str]] = Counter()  # (device, event, detail)
+        self._lock = threading.Lock()
+
+    @property
+    def full(self) -> bool:
+        """Whether so much waits that senders should wait too."""
+        return self._waiting.full
+
+    @property
+    def values(self) -> int:
+        """Points that were taken."""
+        return self.points - self.refused
+
+    def read(self, message: bytes, sender: str) -> Reading:
+        """Take a message in. From any thread. Raises InvalidMessage."""
+        with self._lock:
+            try:
+                reading = self.index.read(message, sender, time.time_ns())
+            except InvalidMessage as error:
+                self.count(sender, "not-understood", str(error))
+                raise
+            self._waiting.add(reading.points)
+            self.messages += 1
+            self.points += reading.number
+            self.refused += reading.refused.total()
+            for reason, number in reading.refused.items():
+                self.count(sender, "not-understood", reason, number)
+            for (device, metric), number in reading.unmapped.items():
+                self.count(device, "not-mapped", metric, number)
+            return reading
+
+    def count(self, device: str, event: str, detail: str, number: int = 1) -> None:
+        """Count what is reported at intervals."""
+        key = (device, event, detail)
+        if key not in self._counted and len(self._counted) >= limits.DETAILS * (1 + len(self.index.devices)):
+            key = ("", event, "others")
+        self._counted[key] += number
+
+    def counted(self) -> Counter[tuple[str, str, str]]:
+        """What was counted since the last call, by (device, event, detail)."""
+        with self._lock:
+            found, self._counted = self._counted, Counter()
+            for (device, reason), number in self._steps.faults.items():
+                found[device, "dropped", reason] += number
+            for device, number in self._steps.resets.items():
+                found[device, "reset", "counter reset"] += number
+            self._steps.faults.clear()
+            self._steps.resets.clear()
+            return found
+
+    def take(self, everything: bool = False) -> Taken:
+        """The rows of the points that are due; at the end, of all."""
+        with self._lock:
+            series = list(self.index.all)
+            points = self._waiting.take(series, everything)
+        taken = Taken()
+        if points is not None:
+            self._sort_in(series)
+            self._share_out(self._steps.take(points, series), taken)
+        if everything:
+            taken.bins += self.ports.close()
+        taken.missed = self.ports.missed()
+        return taken
+
+    def _sort_in(self, series: list[Any]) -> None:
+        """Decide what each new series is a part of: 0 of bins, else of a table."""
+        names = list(self._tables)
+        places = []
+        for one in series[len(self._place) :]:
+            self._tables[one.meaning.table].know(one)
+            places.append(0 if self.ports.know(one) else 1 + names.index(one.meaning.table))
+        self._place = np.concatenate([self._place, np.array(places, np.int8)])
+
+    def _share_out(self, steps: Steps, taken: Taken) -> None:
+        place = self._place[steps.series]
+        taken.bins = self.ports.take(steps.chosen(place == 0))
+        for number in np.flatnonzero(self._place == 0):  # from now on these are rows
+            if self.ports.is_coarse(int(number)):
+                self._place[number] = 1 + list(self._tables).index("ports")
+        for k, (name, table) in enumerate(self._tables.items(), 1):
+            if (chosen := place == k).any():
+                taken.rows.append((name, table.rows(steps.chosen(chosen))))

@@ -1,0 +1,118 @@
+"""Steps of series → rows of `queues` and `ports`: values of one queue or port and one time are one row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ..gnmi.rows import MEASURED, SOURCE_COLUMNS, text_column
+from ..tables import QUALITY_GAP, QUALITY_IMPOSSIBLE
+from .meanings import COLUMNS
+from .series import Ints, Series
+from .steps import Steps
+
+SLACK, SLACK_BYTES = 1.02, 32_768  # of line rate: clocks, and frames at the edges of a window
+GAP = 3  # times as long as the window before: samples are missing in it
+CARRIED = {"queues": ("transmit_bytes",), "ports": ("in_bytes", "out_bytes")}
+
+
+class MeasuredTable:
+    """The rows of one table. SPEEDS: bits a second of (device, port)."""
+
+    def __init__(self, name: str, batch: str, speeds: dict[tuple[str, str], int]) -> None:
+        self.name, self._batch, self._speeds = name, batch, speeds
+        self._schema, self._columns = MEASURED[name], COLUMNS[name]
+        self._texts: dict[str, list[str]] = {column: [] for column in SOURCE_COLUMNS[name]}
+        self._entities: dict[tuple[str, ...], int] = {}
+        self._entity_of: dict[int, int] = {}  # by series
+        self._column_of: dict[int, int] = {}
+        self._last_ns = np.zeros(0, np.int64)  # by entity; 0: none yet
+        self._width_ns = np.zeros(0, np.int64)  # of its last window
+
+    def know(self, series: Series) -> None:
+        """Take in a series that is of this table."""
+        meaning = series.meaning
+        assert meaning is not None
+        texts = {
+            "batch": self._batch, "device": series.device, "port": series.port, "queue": series.queue,
+            "semantics": meaning.semantics,
+        }  # fmt: skip
+        key = tuple(texts[column] for column in self._texts)
+        if key not in self._entities:
+            for column, listed in self._texts.items():
+                listed.append(texts[column])
+        self._entity_of[series.number] = self._entities.setdefault(key, len(self._entities))
+        self._column_of[series.number] = self._columns.index(meaning.column)
+
+    def rows(self, steps: Steps) -> pa.RecordBatch:
+        """The rows of steps of series that are known here."""
+        present, inverse = np.unique(steps.series, return_inverse=True)
+        entity = np.array([self._entity_of[number] for number in present.tolist()], np.int64)[inverse]
+        column = np.array([self._column_of[number] for number in present.tolist()], np.int8)[inverse]
+        order = np.lexsort((steps.ts_ns, entity))
+        sorted_entity, sorted_ns = entity[order], steps.ts_ns[order]
+        first = np.ones(len(order), bool)
+        first[1:] = (sorted_entity[1:] != sorted_entity[:-1]) | (sorted_ns[1:] != sorted_ns[:-1])
+        row = np.cumsum(first) - 1
+        at = np.flatnonzero(first)
+        entities, ts_ns = sorted_entity[at], sorted_ns[at]
+        begin_ns = np.minimum(np.minimum.reduceat(steps.begin_ns[order], at), ts_ns)
+        begin_ns, of_gaps = self._windows(entities, begin_ns, ts_ns)
+        values, filled = self._values(steps.amount[order], column[order], row, len(at))
+        quality = np.bitwise_or.reduceat(steps.quality[order], at) | of_gaps
+        quality |= self._implausible(entities, begin_ns, ts_ns, values)
+        columns = {
+            "window_start_ns": pa.array(begin_ns),
+            "ts_ns": pa.array(ts_ns),
+            "receive_ns": pa.array(steps.receive_ns[order][at]),
+            "quality": pa.array(quality),
+            **{
+                name: pa.array(values[k], mask=~filled[k]) if k in values else pa.nulls(len(at), pa.int64())
+                for k, name in enumerate(self._columns)
+            },
+            **self._names(entities),
+        }
+        return pa.RecordBatch.from_arrays([columns[name] for name in self._schema.names], self._schema.names)
+
+    def _values(self, amount: Ints, column: Any, row: Ints, rows: int) -> tuple[dict[int, Ints], dict[int, Any]]:
+        values, filled = {}, {}
+        for k in np.unique(column).tolist():
+            chosen = column == k
+            values[k], filled[k] = np.zeros(rows, np.int64), np.zeros(rows, bool)
+            values[k][row[chosen]] = amount[chosen]
+            filled[k][row[chosen]] = True
+        return values, filled
+
+    def _windows(self, entities: Ints, begin_ns: Ints, ts_ns: Ints) -> tuple[Ints, Any]:
+        """When each row's window began: with the row before, where its values do not go back further. And `gap` where
+        it is much longer than the one before: samples are missing."""
+        missing = np.zeros(len(self._entities) - len(self._last_ns), np.int64)
+        self._last_ns, self._width_ns = (np.concatenate([of, missing]) for of in (self._last_ns, self._width_ns))
+        first = np.ones(len(entities), bool)
+        first[1:] = entities[1:] != entities[:-1]
+        last = np.roll(first, -1)
+        before = np.where(first, self._last_ns[entities], np.roll(ts_ns, 1))
+        begin_ns = np.where((before > 0) & (before < begin_ns), before, begin_ns)
+        width = ts_ns - begin_ns
+        usual = np.where(first, self._width_ns[entities], np.roll(width, 1))
+        self._last_ns[entities[last]], self._width_ns[entities[last]] = ts_ns[last], width[last]
+        return begin_ns, np.where((usual > 0) & (width > GAP * usual), QUALITY_GAP, 0).astype(np.uint16)
+
+    def _implausible(self, entities: Ints, begin_ns: Ints, ts_ns: Ints, values: dict[int, Ints]) -> Any:
+        """`impossible` where more was carried than the link can, in rows whose link is known."""
+        devices, ports = self._texts["device"], self._texts["port"]
+        present, inverse = np.unique(entities, return_inverse=True)
+        speeds = np.array([self._speeds.get((devices[k], ports[k]), 0) for k in present.tolist()])[inverse]
+        most = np.where(speeds > 0, speeds / 8e9 * (ts_ns - begin_ns) * SLACK + SLACK_BYTES, np.inf)
+        beyond = np.zeros(len(entities), bool)
+        for name in CARRIED[self.name]:
+            beyond |= values.get(self._columns.index(name), np.zeros(1)) > most
+        return np.where(beyond, QUALITY_IMPOSSIBLE, 0).astype(np.uint16)
+
+    def _names(self, entities: Ints) -> dict[str, pa.Array]:
+        present, places = np.unique(entities, return_inverse=True)
+        return {
+            column: text_column([texts[k] for k in present.tolist()], places) for column, texts in self._texts.items()
+        }
