@@ -19,22 +19,28 @@ if TYPE_CHECKING:
     from ..services.collector import CollectProgress
     from ..telemetry.gnmi.config import CollectConfig, GnmiTarget, Item, Subscription
 
-DESCRIPTION = """Subscribe to switches by gNMI, and store what they report about their queues, ports, buffers and
-neighbours, until Ctrl-C. The file is gnmic's: targets, subscriptions, globals and environment variables; docs/gnmi.md
-lists what mburst adds. Paths that mburst has no column for are kept as rows of `gnmi_values`."""
+DESCRIPTION = """Subscribe to switches by gNMI, receive what others send by OTLP, and store what they report about their
+queues, ports, buffers and neighbours, until Ctrl-C. The file is gnmic's: targets, subscriptions, globals and
+environment variables; docs/gnmi.md and docs/otlp.md list what mburst adds. Paths that mburst has no column for are kept
+as rows of `gnmi_values`."""
 LEAST_FILES = 64  # gRPC ends the process where it cannot open what it needs
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the verb."""
     parser = verbs.add_parser(
-        "collect", help="collect queue depths and counters from switches by gNMI", description=DESCRIPTION
+        "collect", help="collect queue depths and counters from switches by gNMI and OTLP", description=DESCRIPTION
     )
     parser.add_argument("config", metavar="FILE", help="configuration as gnmic's, in YAML")
     parser.add_argument("-o", "--store", metavar="STORE", help="folder of the store; made where there is none")
     parser.add_argument("--duration", metavar="TIME", help="duration, such as 60s (default: until Ctrl-C)")
     look = parser.add_mutually_exclusive_group()
     look.add_argument("--once", action="store_true", help="read each target once, print the values, and store nothing")
+    look.add_argument(
+        "--show",
+        action="store_true",
+        help="receive OTLP for --duration (10s), print each metric that came, mapped or not, and store nothing",
+    )
     look.add_argument(
         "--check",
         action="store_true",
@@ -57,10 +63,14 @@ def run(arguments: argparse.Namespace) -> int:
         return check(config)
     if arguments.once:
         return once(config, arguments.format)
+    if arguments.show:
+        from . import collect_show
+
+        return collect_show.show(config, arguments.duration or "10s", arguments.format)
     if not arguments.store:
-        raise UsageError("collect: no output", "use -o STORE, or --once to print")
+        raise UsageError("collect: no output", "use -o STORE, or --once or --show to print")
     if arguments.format != "table":
-        raise UsageError("--json and --csv go with --once")
+        raise UsageError("--json and --csv go with --once and --show")
     privileges.lower(arguments.store, arguments.user)
     return collect(config, arguments.store, arguments.duration)
 
@@ -282,6 +292,10 @@ def check(config: CollectConfig) -> int:
             print(f"  {subscription.name}: {_asked(subscription, target)}")
             for item in subscription.items:
                 _print_item(item, subscription, tables)
+    if config.otlp:
+        from . import collect_show
+
+        collect_show.check(config.otlp)
     if config.links:
         print(f"{len(config.links)} links in the inventory")
     return 0

@@ -36,7 +36,11 @@ CLOCK_S = 10.0
 COUNTS_S = 5.0  # from one telling of what was counted to the next
 REPORT_S = 1.0
 LINKS_S = 3600.0  # from one row of each configured link to the next, which seals the one before
-TELLING = ("gnmi_events", "device_clocks", "gaps")  # tables that say how it goes: a device has some rows a second at most
+TELLING = (
+    "gnmi_events",
+    "device_clocks",
+    "gaps",
+)  # tables that say how it goes: a device has some rows a second at most
 OF_LANES = ("bins", "gaps")  # tables of switch ports as interfaces
 
 

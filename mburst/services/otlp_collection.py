@@ -16,6 +16,7 @@ from ..telemetry.otlp.intake import Intake
 from ..telemetry.otlp.lanes import Missed
 from ..telemetry.otlp.meanings import meanings
 from ..telemetry.otlp.port_bins import LaneName, bin_rows
+from ..telemetry.otlp.speeds import Speeds
 from .port_recordings import LaneWidth, PortRecordings
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ class OtlpCollection:
         assert config.otlp is not None
         self._config, self._batch = config.otlp, batch
         self._racks = {link.device: link.rack for link in config.links} | dict(config.otlp.racks)
-        self._speeds = {(link.device, link.port): link.link_bps for link in config.links if link.link_bps}
-        self.intake = Intake(meanings(config.otlp.tables), batch, self._speeds, seen)
+        known = {(link.device, link.port): link.link_bps for link in config.links if link.link_bps}
+        self.intake = Intake(meanings(config.otlp.tables), batch, Speeds(known, config.otlp.link_bps), seen)
 
     def receiver(self, full: Callable[[], bool], say: Callable[[str], None]) -> OtlpReceiver:
         """The receiver that fills the intake. Raises MburstError."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from ..sql import StoreFolder
 
+NOTHING = dict.fromkeys(("packets", "unattributed_packets", "unattributed_bytes", "dropped", "late", "late_bytes"), 0)
 NOTE = (
     "running totals of a switch port, sampled: senders and packets are not known, and wire bytes are the bytes of the "
     "frames alone, a lower bound"
@@ -121,8 +122,7 @@ class PortRecordings:
     def _row(self, capture: _RackCapture, name: LaneName, totals: Mapping[str, Any], ended: str) -> dict[str, Any]:
         recording_id = f"{capture.capture_id}-{capture.numbers[name]}"
         held, width = totals.get(recording_id), self._width_of(name)
-        nothing = dict.fromkeys(("packets", "unattributed_packets", "unattributed_bytes", "dropped", "late", "late_bytes"), 0)  # fmt: skip
-        return nothing | {
+        return NOTHING | {
             "recording_id": recording_id,
             "capture_id": capture.capture_id,
             "host": name.device,

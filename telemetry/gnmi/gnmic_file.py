@@ -29,7 +29,13 @@ MBURST = ("racks", "vendors", "links", "tables", "buffer", "message", "paths")
 LARGEST = {"buffer": 1 << 40, "message": 512 << 20}
 LEAST = 1 << 16  # of buffer and message
 MOST_PATHS = 10_000_000
-_OF_TARGETS = ("targets", "address", "targets-file", "loader", "subscriptions")  # which a file with `otlp:` need not have
+_OF_TARGETS = (
+    "targets",
+    "address",
+    "targets-file",
+    "loader",
+    "subscriptions",
+)  # which a file with `otlp:` need not have
 LINK = ("device", "port", "queue", "host", "interface", "rack", "link")
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ...errors import UsageError
-from ...units import parse_size
+from ...units import parse_rate, parse_size
 from ..gnmi.gnmic_parts import File, GnmicPart, known, plain
 from . import limits
 
-WORDS = ("listen", "http", "tls-cert", "tls-key", "tls-client-ca", "token", "racks", "tables", "message")
+WORDS = ("listen", "http", "tls-cert", "tls-key", "tls-client-ca", "token", "racks", "link", "tables", "message")
 LARGEST = 64 << 20
 LEAST = 1 << 16
 
@@ -28,6 +28,7 @@ class OtlpConfig:
     tls_client_ca: str = ""
     token: str = field(default="", repr=False)
     racks: Mapping[str, str] = field(default_factory=dict)
+    link_bps: int | None = None  # of ports that the inventory does not have
     tables: tuple[Path, ...] = ()
     message_bytes: int = limits.MESSAGE_BYTES
 
@@ -45,6 +46,7 @@ def receiver_of(file: File, value: Any) -> OtlpConfig | None:
         tls_client_ca=part.name_of_file("tls-client-ca"),
         token=part.text("token", secret=True),
         racks={name: plain(file, rack, part.place("racks")) for name, rack in part.mapping("racks").items()},
+        link_bps=_parsed(part, "link", parse_rate) if part.text("link") else None,
         tables=tuple(file.folder / name for name in part.texts("tables")),
         message_bytes=_size(part),
     )
@@ -57,12 +59,16 @@ def receiver_of(file: File, value: Any) -> OtlpConfig | None:
     return made
 
 
+def _parsed(part: GnmicPart, word: str, read: Callable[[str], int]) -> int:
+    try:
+        return read(part.text(word))
+    except UsageError as error:
+        raise part.file.fail(part.place(word), str(error), error.hint) from None
+
+
 def _size(part: GnmicPart) -> int:
     text = part.text("message")
-    try:
-        size = parse_size(text) if text else limits.MESSAGE_BYTES
-    except UsageError as error:
-        raise part.file.fail(part.place("message"), str(error), error.hint) from None
+    size = _parsed(part, "message", parse_size) if text else limits.MESSAGE_BYTES
     if not LEAST <= size <= LARGEST:
         raise part.file.fail(part.place("message"), f"{text} is not between 64KiB and {LARGEST >> 20}MiB")
     return size

@@ -18,6 +18,7 @@ from .measured import MeasuredTable
 from .ordering import WaitingPoints
 from .port_bins import LaneName, PortBins
 from .series import InvalidMessage, Reading, SeriesIndex
+from .speeds import Speeds
 from .steps import Steps, StepsOfSeries
 
 
@@ -31,15 +32,9 @@ class Taken:
 
 
 class Intake:
-    """The state over all senders. SPEEDS: bits a second of (device, port)."""
+    """The state over all senders."""
 
-    def __init__(
-        self,
-        meanings: Meanings,
-        batch: str,
-        speeds: dict[tuple[str, str], int],
-        seen: Callable[..., None] | None = None,
-    ) -> None:
+    def __init__(self, meanings: Meanings, batch: str, speeds: Speeds, seen: Callable[..., None] | None = None) -> None:
         self.points = self.messages = self.refused = 0
         self.index = SeriesIndex(meanings, seen)
         self.ports = PortBins(speeds)

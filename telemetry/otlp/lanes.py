@@ -1,12 +1,13 @@
 """Running totals of bytes → bins: a bin is the time from one sample to the next, at the nearest multiple of the width.
 
-A total says how much was carried between two samples, and not when. So nothing is spread: where a sample is missing, what
-was carried meanwhile is in no bin, and the bins of that time say so.
+A total says how much was carried between two samples, and not when. So nothing is spread: where a sample is missing,
+what was carried meanwhile is in no bin, and the bins of that time say so.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ TOLERANCE = 0.05  # of the width, beyond which an interval is jitter
 NEAR = 0.75  # of the width: how far a sample may be from its edge
 MARKED = 64  # bins of a time without samples that have a row
 MISSING = int(Quality.DROPS) | QUALITY_GAP  # of bins that nobody knows the content of
-SLACK = 1.02  # of line rate, by which a total may be ahead
+SLACK, SLACK_BYTES = 1.02, 32_768  # of line rate: clocks, and frames at the edges of a bin
 
 
 @dataclass
@@ -60,7 +61,7 @@ class Lane:
         self.missed: list[Missed] = []
         self._phase_ns = 0  # from an edge of bins to the samples
         self._edge = 0  # the last sample's, in bins since 1970
-        self._early: list[tuple[Ints, ...]] = []
+        self._early: list[tuple[Any, ...]] = []
         self._open: LaneBins | None = None  # the last bin, which may get more
 
     def take(self, begin_ns: Ints, end_ns: Ints, amount: Ints, quality: NDArray[np.uint16]) -> LaneBins | None:
@@ -76,7 +77,7 @@ class Lane:
         """The bins that are left."""
         before = self._learned() if self._early else None
         last, self._open = self._open, None
-        return _joined([part for part in (before, last) if part is not None])
+        return _with_content(_joined([part for part in (before, last) if part is not None]))
 
     def _learned(self) -> LaneBins | None:
         begin_ns, end_ns, amount, quality = (np.concatenate(column) for column in zip(*self._early, strict=True))
@@ -87,31 +88,34 @@ class Lane:
         return self._place(begin_ns, end_ns, amount, quality) if self.bin_ns <= WIDEST_NS else None
 
     def _place(self, begin_ns: Ints, end_ns: Ints, amount: Ints, quality: NDArray[np.uint16]) -> LaneBins | None:
-        interval, width = end_ns - begin_ns, self.bin_ns
-        quality = quality | np.where(np.abs(interval - width) > TOLERANCE * width, QUALITY_JITTER, 0).astype(np.uint16)
+        interval = end_ns - begin_ns
         edge = self._edges(end_ns, interval)
         before = np.concatenate([[self._edge], edge[:-1]])
         self._edge = int(edge[-1])
-        known = interval < 2 * NEAR * width
-        skipped = LaneBins(before[known & (edge - before == 2)], *_nothing(known & (edge - before == 2), QUALITY_JITTER))
-        missing = [self._miss(*step) for step in zip(*(side[~known].tolist() for side in (before, edge, amount)), strict=True)]  # fmt: skip
-        if self.link_bps:
-            most = self.link_bps / 8e9 * interval * SLACK + 32_768
-            quality = quality | np.where(amount > most, QUALITY_IMPOSSIBLE, 0).astype(np.uint16)
-        usable = known & (quality & QUALITY_IMPOSSIBLE == 0)
-        placed = LaneBins(edge[usable] - 1, amount[usable], quality[usable])
-        self._refuse(before, edge, amount, known & ~usable)
-        return self._hold([part for part in (self._open, placed, skipped, *missing) if part is not None])
+        quality = quality | self._doubts(interval, amount)
+        possible, known = quality & QUALITY_IMPOSSIBLE == 0, interval < 2 * NEAR * self.bin_ns
+        usable, skipped = known & possible, before[known & (edge - before == 2)]
+        parts = [
+            LaneBins(edge[usable] - 1, amount[usable], quality[usable]),
+            LaneBins(skipped, np.zeros(len(skipped), np.int64), np.full(len(skipped), QUALITY_JITTER, np.uint16)),
+        ]
+        for k in np.flatnonzero(~usable).tolist():
+            parts.append(self._miss(int(before[k]), int(edge[k]), int(amount[k]) if possible[k] else 0))
+        return self._hold(parts if self._open is None else [self._open, *parts])
 
-    def _refuse(self, before: Ints, edge: Ints, amount: Ints, at: NDArray[np.bool_]) -> None:
-        """More than the link can carry is no bin."""
-        for first, last in zip(before[at].tolist(), edge[at].tolist(), strict=True):
-            self.missed.append(Missed(first * self.bin_ns, max(last, first + 1) * self.bin_ns, 0))
+    def _doubts(self, interval: Ints, amount: Ints) -> NDArray[np.uint16]:
+        """`jitter` where a bin is of another time than its width, `impossible` where the link cannot carry as much."""
+        away = np.abs(interval - self.bin_ns) > TOLERANCE * self.bin_ns
+        doubts = np.where(away, QUALITY_JITTER, 0)
+        if self.link_bps:
+            most = self.link_bps / 8e9 * interval * SLACK + SLACK_BYTES
+            doubts |= np.where(amount > most, QUALITY_IMPOSSIBLE, 0)
+        return doubts.astype(np.uint16)
 
     def _edges(self, end_ns: Ints, interval: Ints) -> Ints:
         """The edge of bins that each sample is at: the one after that of the sample before, where it is near enough."""
         next_edges = self._edge + 1 + np.arange(len(end_ns))
-        if (np.abs((end_ns - self._phase_ns - next_edges * self.bin_ns)) <= NEAR * self.bin_ns).all():
+        if (np.abs(end_ns - self._phase_ns - next_edges * self.bin_ns) <= NEAR * self.bin_ns).all():
             return next_edges
         edges, last = np.empty(len(end_ns), np.int64), self._edge
         for k, (place, time) in enumerate(zip((end_ns - self._phase_ns).tolist(), interval.tolist(), strict=True)):
@@ -126,10 +130,11 @@ class Lane:
         return edges
 
     def _miss(self, first: int, last: int, amount: int) -> LaneBins:
-        """The bins of a time in which samples are missing: they hold nothing, and say that it is not known."""
+        """The bins of a time of which nobody knows what was carried when: they hold nothing, and say so."""
+        last = max(last, first + 1)
         self.missed.append(Missed(first * self.bin_ns, last * self.bin_ns, amount))
         number = np.arange(first, min(last, first + MARKED), dtype=np.int64)
-        return LaneBins(number, *_nothing(np.ones(len(number), bool), MISSING))
+        return LaneBins(number, np.zeros(len(number), np.int64), np.full(len(number), MISSING, np.uint16))
 
     def _hold(self, parts: list[LaneBins]) -> LaneBins | None:
         """What is closed of these bins; the last one stays open."""
@@ -138,13 +143,15 @@ class Lane:
             return None
         last = len(merged.number) - 1
         self._open = LaneBins(*(column[last:] for column in vars(merged).values()))
-        return LaneBins(*(column[:last] for column in vars(merged).values())) if last else None
+        return _with_content(LaneBins(*(column[:last] for column in vars(merged).values())))
 
 
-def _nothing(at: NDArray[np.bool_], quality: int) -> tuple[Ints, NDArray[np.uint16]]:
-    """No bytes, of a quality, as often as AT is true."""
-    number = int(at.sum())
-    return np.zeros(number, np.int64), np.full(number, quality, np.uint16)
+def _with_content(bins: LaneBins | None) -> LaneBins | None:
+    """Those that have a row: with bytes, or of which it is not known."""
+    if bins is None:
+        return None
+    at = (bins.bytes > 0) | (bins.quality & MISSING != 0)
+    return LaneBins(*(column[at] for column in vars(bins).values())) if at.any() else None
 
 
 def _joined(parts: list[LaneBins]) -> LaneBins | None:
@@ -157,6 +164,4 @@ def _joined(parts: list[LaneBins]) -> LaneBins | None:
     order = np.argsort(number, kind="stable")
     number = number[order]
     begin = np.flatnonzero(np.concatenate([[True], number[1:] != number[:-1]]))
-    return LaneBins(
-        number[begin], np.add.reduceat(amount[order], begin), np.bitwise_or.reduceat(quality[order], begin)
-    )
+    return LaneBins(number[begin], np.add.reduceat(amount[order], begin), np.bitwise_or.reduceat(quality[order], begin))

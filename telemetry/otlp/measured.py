@@ -11,6 +11,7 @@ from ..gnmi.rows import MEASURED, SOURCE_COLUMNS, text_column
 from ..tables import QUALITY_GAP, QUALITY_IMPOSSIBLE
 from .meanings import COLUMNS
 from .series import Ints, Series
+from .speeds import Speeds
 from .steps import Steps
 
 SLACK, SLACK_BYTES = 1.02, 32_768  # of line rate: clocks, and frames at the edges of a window
@@ -19,9 +20,9 @@ CARRIED = {"queues": ("transmit_bytes",), "ports": ("in_bytes", "out_bytes")}
 
 
 class MeasuredTable:
-    """The rows of one table. SPEEDS: bits a second of (device, port)."""
+    """The rows of one table."""
 
-    def __init__(self, name: str, batch: str, speeds: dict[tuple[str, str], int]) -> None:
+    def __init__(self, name: str, batch: str, speeds: Speeds) -> None:
         self.name, self._batch, self._speeds = name, batch, speeds
         self._schema, self._columns = MEASURED[name], COLUMNS[name]
         self._texts: dict[str, list[str]] = {column: [] for column in SOURCE_COLUMNS[name]}
@@ -104,7 +105,7 @@ class MeasuredTable:
         """`impossible` where more was carried than the link can, in rows whose link is known."""
         devices, ports = self._texts["device"], self._texts["port"]
         present, inverse = np.unique(entities, return_inverse=True)
-        speeds = np.array([self._speeds.get((devices[k], ports[k]), 0) for k in present.tolist()])[inverse]
+        speeds = np.array([self._speeds.of(devices[k], ports[k]) or 0 for k in present.tolist()])[inverse]
         most = np.where(speeds > 0, speeds / 8e9 * (ts_ns - begin_ns) * SLACK + SLACK_BYTES, np.inf)
         beyond = np.zeros(len(entities), bool)
         for name in CARRIED[self.name]:

@@ -1,5 +1,5 @@
-"""Points wait until those that were taken before them have come: a collector in between sends messages in parallel, and a
-running total says nothing without the one before."""
+"""Points wait until those that were taken before them have come: a collector in between sends messages in parallel, and
+a running total says nothing without the one before."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 from ..gnmi.rows import text_column
 from .lanes import WIDEST_NS, Lane, LaneBins, Missed
 from .series import Series
+from .speeds import Speeds
 from .steps import Steps
 
 DIRECTIONS = {"in_bytes": "in", "out_bytes": "out"}
@@ -37,9 +38,9 @@ class LaneName:
 
 
 class PortBins:
-    """The lanes of running totals of bytes. SPEEDS: bits a second of (device, port)."""
+    """The lanes of running totals of bytes."""
 
-    def __init__(self, speeds: dict[tuple[str, str], int]) -> None:
+    def __init__(self, speeds: Speeds) -> None:
         self.lanes: dict[LaneName, Lane] = {}
         self._speeds = speeds
         self._lane_of: dict[int, LaneName] = {}  # by series
@@ -53,13 +54,17 @@ class PortBins:
         if name not in self.lanes:
             if len(self.lanes) >= MOST_LANES:
                 return False
-            self.lanes[name] = Lane(self._speeds.get((series.device, series.port)))
+            self.lanes[name] = Lane(self._speeds.of(series.device, series.port))
         self._lane_of[series.number] = name
         return True
 
     def take(self, steps: Steps) -> list[tuple[LaneName, LaneBins]]:
         """The bins that are closed. STEPS are sorted by series."""
-        begins = np.flatnonzero(np.concatenate([[True], steps.series[1:] != steps.series[:-1]])) if len(steps) else []
+        begins: list[int] = (
+            np.flatnonzero(np.concatenate([[True], steps.series[1:] != steps.series[:-1]])).tolist()
+            if len(steps)
+            else []
+        )
         taken = []
         for first, last in zip(begins, [*begins[1:], len(steps)], strict=True):
             name, at = self._lane_of[int(steps.series[first])], slice(first, last)

@@ -1,4 +1,4 @@
-"""Messages → columns of numbers: each point with the number of its series, of which it is, when it was taken, and its value.
+"""Messages → columns of numbers: of each point the number of its series, when it was taken, and its value.
 
 What a point is of is decided once, when its series is first seen: a resource, a metric and the bytes of the attributes.
 """
@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from ..tables import PLAUSIBLE_NS
 from . import limits, messages
-from .meanings import MetricMeaning, Meanings
+from .meanings import Meanings, MetricMeaning
 
 Ints = NDArray[np.int64]
+USUAL_DEVICE = "host.name"  # of metrics without a meaning
 NO_VALUE = 1  # flag of a point that says that there is none
 GAUGE, SUM, DELTA_SUM = "gauge", "sum", "delta sum"
 LARGEST = float(2**63)
@@ -74,8 +75,8 @@ class Reading:
 
 
 class SeriesIndex:
-    """The series that are known, of all senders. Not for several threads at once. `seen` is called with (device, metric,
-    attributes, kind, series) of each new one."""
+    """The series that are known, of all senders. Not for several threads at once. `seen` is called with (device,
+    metric, attributes, kind, series) of each new one."""
 
     def __init__(self, meanings: Meanings, seen: Callable[..., None] | None = None) -> None:
         self.all: list[Series] = []  # those with a meaning, by their numbers
@@ -135,7 +136,7 @@ class SeriesIndex:
                 port, queue = (*places, "")[:2]
                 is_total = meaning.kind == "counter" and kind != DELTA_SUM
                 return Series(len(self.all), device, port, queue, meaning, is_total)
-        return Series(-1, device)
+        return Series(-1, attributes.get(USUAL_DEVICE) or device)
 
     def _is_known(self, device: str) -> bool:
         """Whether a device is one of those that may be."""
