@@ -197,6 +197,7 @@ setup(
         "mburst.capture": ["*.pyi", "py.typed"],
         "mburst.telemetry.probe": ["*.pyi"],
         "mburst.telemetry.gnmi": ["vendors/*.toml"],
+        "mburst.telemetry.otlp": ["tables/*.toml"],
         "mburst.sql": [
             "*.sql",
             "schema/*.sql",

@@ -13,7 +13,7 @@ from . import output
 if TYPE_CHECKING:
     from ..telemetry.gnmi.config import CollectConfig
     from ..telemetry.otlp.config import OtlpConfig
-    from ..telemetry.otlp.series import Series
+    from ..telemetry.otlp.series import MetricSeries
 
 MOST_ROWS = 1000
 COLUMNS = ["device", "metric", "kind", "attributes", "series", "means"]
@@ -37,7 +37,7 @@ def show(config: CollectConfig, duration: str, form: str) -> int:
         raise UsageError("collect: --show is of OTLP, and the file has no `otlp:`", "docs/otlp.md")
     seconds, shown = parse_duration(duration) / 1e9, dict[tuple[str, str, str], _ShownMetric]()
 
-    def seen(device: str, metric: str, attributes: dict[str, str], kind: str, series: Series) -> None:
+    def seen(device: str, metric: str, attributes: dict[str, str], kind: str, series: MetricSeries) -> None:
         key = (device, metric, kind)
         if key not in shown and len(shown) >= MOST_ROWS:
             return
@@ -72,7 +72,7 @@ async def _receive(config: CollectConfig, seconds: float, seen: Any) -> None:
         await receiver.stop()
 
 
-def _meaning(series: Series) -> str:
+def _meaning(series: MetricSeries) -> str:
     meaning = series.meaning
     if meaning is None:
         return NOT_STORED

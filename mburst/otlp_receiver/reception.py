@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ..telemetry.otlp import messages
 from ..telemetry.otlp.intake import Intake
-from ..telemetry.otlp.series import InvalidMessage, Reading
+from ..telemetry.otlp.series import InvalidMessage, ReadMessage
 
 WRONG_TOKEN_S = 1.0  # before a wrong token is answered
 RETRY_S = 1  # that a sender should wait where the store is behind
@@ -34,14 +34,14 @@ class Reception:
     say: Callable[[str], None]
 
     def __post_init__(self) -> None:
-        self._told: set[str] = set()
+        self._lines: set[str] = set()
         self._places = asyncio.Semaphore(AT_ONCE)
 
     async def admit(self, sender: str, authorization: str) -> None:
         """Raises NotTaken unless the sender may send."""
         if not self.token or hmac.compare_digest(authorization.encode(), f"Bearer {self.token}".encode()):
             return
-        self._tell(f"{sender}: refused: the token is wrong or missing")
+        self._say_once(f"{sender}: refused: the token is wrong or missing")
         await asyncio.sleep(WRONG_TOKEN_S)
         raise NotTaken("the bearer token is wrong or missing", "UNAUTHENTICATED", 401)
 
@@ -58,13 +58,13 @@ class Reception:
         answer: bytes = _answer(reading).SerializeToString()
         return answer
 
-    def _tell(self, line: str) -> None:
-        if line not in self._told and len(self._told) < 1000:
-            self._told.add(line)
+    def _say_once(self, line: str) -> None:
+        if line not in self._lines and len(self._lines) < 1000:
+            self._lines.add(line)
             self.say(line)
 
 
-def _answer(reading: Reading) -> messages.Response:
+def _answer(reading: ReadMessage) -> messages.Response:
     """Success, or which points are refused and why."""
     answer = messages.Response()
     if reading.refused:

@@ -15,7 +15,7 @@ from ..telemetry.gnmi.rows import text_column
 from ..telemetry.otlp.intake import Intake
 from ..telemetry.otlp.lanes import Missed
 from ..telemetry.otlp.meanings import meanings
-from ..telemetry.otlp.port_bins import LaneName, bin_rows
+from ..telemetry.otlp.port_bins import SwitchLane, bin_rows
 from ..telemetry.otlp.speeds import Speeds
 from .port_recordings import LaneWidth, PortRecordings
 
@@ -48,7 +48,7 @@ class OtlpCollection:
     def _rack_of(self, device: str) -> str:
         return self._racks.get(device, "unknown")
 
-    def _width_of(self, name: LaneName) -> LaneWidth:
+    def _width_of(self, name: SwitchLane) -> LaneWidth:
         lane = self.intake.ports.lanes[name]
         return LaneWidth(lane.bin_ns, lane.link_bps)
 
@@ -69,7 +69,7 @@ class OtlpCollection:
         lanes = rows.column("lane")
         found = []
         for code, text in enumerate(lanes.dictionary.to_pylist()):
-            at, name = lanes.indices.to_numpy() == code, LaneName.of(text)
+            at, name = lanes.indices.to_numpy() == code, SwitchLane.of(text)
             if at.any():
                 end_ns = int(ts_ns[at].max()) + self._width_of(name).bin_ns
                 found.append((name, Missed(int(ts_ns[at].min()), end_ns, int(amount[at].sum()))))
@@ -89,7 +89,7 @@ class OtlpCollection:
             }  # fmt: skip
 
 
-def _gap_rows(found: list[tuple[LaneName, Missed]], reason: str) -> pa.RecordBatch:
+def _gap_rows(found: list[tuple[SwitchLane, Missed]], reason: str) -> pa.RecordBatch:
     """Times without bins, with `lane` for the columns that name a recording."""
     columns = {
         "lane": text_column([name.text for name, _ in found], np.arange(len(found))),

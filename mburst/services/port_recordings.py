@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..errors import MburstError
-from ..telemetry.otlp.port_bins import LaneName
+from ..telemetry.otlp.port_bins import SwitchLane
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,7 +48,7 @@ class _RackCapture:
     bins: Any
     gaps: Any
     tally: Any
-    numbers: dict[LaneName, int] = field(default_factory=dict)  # of recordings
+    numbers: dict[SwitchLane, int] = field(default_factory=dict)  # of recordings
     held: dict[str, Any] = field(default_factory=dict)  # totals of the first `counted` segments of bins
     counted: int = 0
     begun_ns: int = 0
@@ -58,7 +58,11 @@ class PortRecordings:
     """Stores bins and gaps of lanes. For one thread. RACK_OF: of a device; WIDTH_OF: of a lane that has bins."""
 
     def __init__(
-        self, store: StoreFolder, rack_of: Callable[[str], str], width_of: Callable[[LaneName], LaneWidth], source: str
+        self,
+        store: StoreFolder,
+        rack_of: Callable[[str], str],
+        width_of: Callable[[SwitchLane], LaneWidth],
+        source: str,
     ) -> None:
         self._store, self._rack_of, self._width_of, self._source = store, rack_of, width_of, source
         self._captures: dict[str, _RackCapture] = {}
@@ -69,13 +73,13 @@ class PortRecordings:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        names = [LaneName.of(text) for text in rows.column("lane").dictionary.to_pylist()]
+        names = [SwitchLane.of(text) for text in rows.column("lane").dictionary.to_pylist()]
         racks = [self._rack_of(name.device) for name in names]
         for rack in dict.fromkeys(racks):
             chosen = pc.take(pa.array([one == rack for one in racks]), rows.column("lane").indices)
             self._append_of(self._capture(rack), table, rows.filter(chosen), names)
 
-    def _append_of(self, capture: _RackCapture, table: str, rows: pa.RecordBatch, names: list[LaneName]) -> None:
+    def _append_of(self, capture: _RackCapture, table: str, rows: pa.RecordBatch, names: list[SwitchLane]) -> None:
         ids = [self._recording(capture, name) if self._rack_of(name.device) == capture.rack else "" for name in names]
         named = _named(rows, ids, names, capture.rack)
         if table == "gaps":
@@ -105,21 +109,21 @@ class PortRecordings:
         self._captures[rack] = made
         return made
 
-    def _recording(self, capture: _RackCapture, name: LaneName) -> str:
+    def _recording(self, capture: _RackCapture, name: SwitchLane) -> str:
         """The identity of a lane's recording, whose row is stored before its first bin."""
         if name not in capture.numbers:
             capture.numbers[name] = len(capture.numbers)
             self._append_rows(capture, [name])
         return f"{capture.capture_id}-{capture.numbers[name]}"
 
-    def _append_rows(self, capture: _RackCapture, names: list[LaneName], ended: str = "") -> None:
+    def _append_rows(self, capture: _RackCapture, names: list[SwitchLane], ended: str = "") -> None:
         import pyarrow as pa
 
         totals = capture.tally.totals if ended else capture.held
         rows = [self._row(capture, name, totals, ended) for name in names]
         capture.runs.append(pa.Table.from_pylist(rows))
 
-    def _row(self, capture: _RackCapture, name: LaneName, totals: Mapping[str, Any], ended: str) -> dict[str, Any]:
+    def _row(self, capture: _RackCapture, name: SwitchLane, totals: Mapping[str, Any], ended: str) -> dict[str, Any]:
         recording_id = f"{capture.capture_id}-{capture.numbers[name]}"
         held, width = totals.get(recording_id), self._width_of(name)
         return NOTHING | {
@@ -176,7 +180,7 @@ class PortRecordings:
         capture.lock.end()
 
 
-def _named(rows: pa.RecordBatch, ids: list[str], names: list[LaneName], rack: str) -> pa.RecordBatch:
+def _named(rows: pa.RecordBatch, ids: list[str], names: list[SwitchLane], rack: str) -> pa.RecordBatch:
     """Rows with the columns that name a recording."""
     import pyarrow as pa
 

@@ -9,8 +9,8 @@ CREATE TABLE bins (
     clock_epoch          USMALLINT NOT NULL, -- clock epoch: 0, and one more after each step of the clock
     ts_ns                BIGINT NOT NULL,    -- start of the bin, a multiple of the recording's bin_ns
     bytes                BIGINT NOT NULL,    -- link layer without FCS
-    wire_bytes           BIGINT NOT NULL,    -- Ethernet: max(bytes, 60) + 24 a frame
-    packets              UINTEGER NOT NULL,
+    wire_bytes           BIGINT NOT NULL,    -- Ethernet: max(bytes, 60) + 24 a frame; of switch ports the bytes
+    packets              UINTEGER NOT NULL,  -- 0 in bins of switch ports (backend otlp), which count bytes alone
     ce_packets           UINTEGER NOT NULL,  -- with the IP ECN mark CE (congestion experienced)
     retransmits          UINTEGER,           -- TCP segments with a repeated sequence number; a lower bound; NULL: not counted (--backend ebpf)
     quality              USMALLINT NOT NULL, -- bit set, see quality.sql

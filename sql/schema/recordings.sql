@@ -10,7 +10,7 @@ CREATE TABLE recordings (
     bin_ns               BIGINT NOT NULL,
     source_bin_ns        BIGINT NOT NULL,
     backend              VARCHAR NOT NULL,
-    input                VARCHAR NOT NULL,   -- the files or the interface, as named
+    input                VARCHAR NOT NULL,   -- the files or the interface, as named; of switch ports, where their samples are received
     filter               VARCHAR NOT NULL,
     snaplen              BIGINT NOT NULL,    -- 0: whole frames
     clock                VARCHAR NOT NULL,   -- what stamped the packets, and at which resolution

@@ -16,10 +16,10 @@ from .lanes import LaneBins, Missed
 from .meanings import Meanings
 from .measured import MeasuredTable
 from .ordering import WaitingPoints
-from .port_bins import LaneName, PortBins
-from .series import InvalidMessage, Reading, SeriesIndex
+from .port_bins import SwitchLane, PortBins
+from .series import InvalidMessage, ReadMessage, SeriesIndex
 from .speeds import Speeds
-from .steps import Steps, StepsOfSeries
+from .steps import SeriesSteps, StepsOfSeries
 
 
 @dataclass
@@ -27,8 +27,8 @@ class Taken:
     """What became of points."""
 
     rows: list[tuple[str, Any]] = field(default_factory=list)  # (table, rows)
-    bins: list[tuple[LaneName, LaneBins]] = field(default_factory=list)
-    missed: list[tuple[LaneName, Missed]] = field(default_factory=list)
+    bins: list[tuple[SwitchLane, LaneBins]] = field(default_factory=list)
+    missed: list[tuple[SwitchLane, Missed]] = field(default_factory=list)
 
 
 class Intake:
@@ -54,7 +54,7 @@ class Intake:
         """Points that were taken."""
         return self.points - self.refused
 
-    def read(self, message: bytes, sender: str) -> Reading:
+    def read(self, message: bytes, sender: str) -> ReadMessage:
         """Take a message in. From any thread. Raises InvalidMessage."""
         with self._lock:
             try:
@@ -114,7 +114,7 @@ class Intake:
             places.append(0 if self.ports.know(one) else 1 + names.index(one.meaning.table))
         self._place = np.concatenate([self._place, np.array(places, np.int8)])
 
-    def _share_out(self, steps: Steps, taken: Taken) -> None:
+    def _share_out(self, steps: SeriesSteps, taken: Taken) -> None:
         place = self._place[steps.series]
         taken.bins = self.ports.take(steps.chosen(place == 0))
         for number in np.flatnonzero(self._place == 0):  # from now on these are rows

@@ -52,7 +52,7 @@ def width_of(intervals: Ints) -> int:
     return width if abs(width - median) <= TOLERANCE * width else max(round(median / 1000) * 1000, 1000)
 
 
-class Lane:
+class SampledLane:
     """The bins of one running total. `bin_ns` is 0 until it is known; beyond WIDEST_NS there are none."""
 
     def __init__(self, link_bps: int | None) -> None:

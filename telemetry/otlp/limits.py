@@ -1,11 +1,11 @@
-"""What senders of OTLP may take of this host's memory. What is beyond is not kept, counted, and told to the sender."""
+"""What senders of OTLP may take of this host's memory. What is beyond is counted and reported to the sender."""
 
 from __future__ import annotations
 
 MESSAGE_BYTES = 4 << 20  # of one message, unpacked, unless the configuration says otherwise
 SERIES = 100_000  # that are known of all senders
 SERIES_BYTES = 2048  # of the attributes of one
-NAMES = 1000  # of metrics without a meaning that are told apart
+NAMES = 1000  # of metrics without a meaning that are distinguished
 DEVICES = 1000
 POINTS = 4_000_000  # that wait to be put in order
 DETAILS = 32  # of what was counted, that are distinguished between two reports

@@ -10,9 +10,9 @@ import pyarrow as pa
 from ..gnmi.rows import MEASURED, SOURCE_COLUMNS, text_column
 from ..tables import QUALITY_GAP, QUALITY_IMPOSSIBLE
 from .meanings import COLUMNS
-from .series import Ints, Series
+from .series import Ints, MetricSeries
 from .speeds import Speeds
-from .steps import Steps
+from .steps import SeriesSteps
 
 SLACK, SLACK_BYTES = 1.02, 32_768  # of line rate: clocks, and frames at the edges of a window
 GAP = 3  # times as long as the window before: samples are missing in it
@@ -32,7 +32,7 @@ class MeasuredTable:
         self._last_ns = np.zeros(0, np.int64)  # by entity; 0: none yet
         self._width_ns = np.zeros(0, np.int64)  # of its last window
 
-    def know(self, series: Series) -> None:
+    def know(self, series: MetricSeries) -> None:
         """Take in a series that is of this table."""
         meaning = series.meaning
         assert meaning is not None
@@ -47,7 +47,7 @@ class MeasuredTable:
         self._entity_of[series.number] = self._entities.setdefault(key, len(self._entities))
         self._column_of[series.number] = self._columns.index(meaning.column)
 
-    def rows(self, steps: Steps) -> pa.RecordBatch:
+    def rows(self, steps: SeriesSteps) -> pa.RecordBatch:
         """The rows of steps of series that are known here."""
         present, inverse = np.unique(steps.series, return_inverse=True)
         entity = np.array([self._entity_of[number] for number in present.tolist()], np.int64)[inverse]

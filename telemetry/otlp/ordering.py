@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from . import limits
-from .series import Points, Series
+from .series import Points, MetricSeries
 
 NEVER = np.iinfo(np.int64).min
 
@@ -33,7 +33,7 @@ class WaitingPoints:
             self._parts.append(points)
             self._number += len(points)
 
-    def take(self, series: list[Series], everything: bool = False) -> Points | None:
+    def take(self, series: list[MetricSeries], everything: bool = False) -> Points | None:
         """Those that are due, sorted by series, then by time. SERIES: all that are known."""
         if not self._parts:
             return None
@@ -49,7 +49,7 @@ class WaitingPoints:
         taken = points.chosen(due)
         return taken.chosen(np.lexsort((taken.ts_ns, taken.series)))
 
-    def _know(self, series: list[Series]) -> None:
+    def _know(self, series: list[MetricSeries]) -> None:
         new = [self._devices.setdefault(one.device, len(self._devices)) for one in series[len(self._device_of) :]]
         self._device_of = np.concatenate([self._device_of, np.array(new, np.int32)])
         missing = len(self._devices) - len(self._newest)

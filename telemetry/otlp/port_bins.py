@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import dataclass
 
@@ -9,17 +10,17 @@ import numpy as np
 import pyarrow as pa
 
 from ..gnmi.rows import text_column
-from .lanes import WIDEST_NS, Lane, LaneBins, Missed
-from .series import Series
+from .lanes import WIDEST_NS, SampledLane, LaneBins, Missed
+from .series import MetricSeries
 from .speeds import Speeds
-from .steps import Steps
+from .steps import SeriesSteps
 
 DIRECTIONS = {"in_bytes": "in", "out_bytes": "out"}
 MOST_LANES = 8192
 
 
 @dataclass(frozen=True)
-class LaneName:
+class SwitchLane:
     """A port and a direction as the switch sees it."""
 
     device: str
@@ -32,7 +33,7 @@ class LaneName:
         return json.dumps([self.device, self.port, self.direction])
 
     @classmethod
-    def of(cls, text: str) -> LaneName:
+    def of(cls, text: str) -> SwitchLane:
         """The name that `text` gave."""
         return cls(*json.loads(text))
 
@@ -41,39 +42,35 @@ class PortBins:
     """The lanes of running totals of bytes."""
 
     def __init__(self, speeds: Speeds) -> None:
-        self.lanes: dict[LaneName, Lane] = {}
+        self.lanes: dict[SwitchLane, SampledLane] = {}
         self._speeds = speeds
-        self._lane_of: dict[int, LaneName] = {}  # by series
+        self._lane_of: dict[int, SwitchLane] = {}  # by series
 
-    def know(self, series: Series) -> bool:
+    def know(self, series: MetricSeries) -> bool:
         """Whether a series is a lane, which it is from now on."""
         meaning = series.meaning
         if meaning is None or meaning.table != "ports" or not series.is_total or meaning.column not in DIRECTIONS:
             return False
-        name = LaneName(series.device, series.port, DIRECTIONS[meaning.column])
+        name = SwitchLane(series.device, series.port, DIRECTIONS[meaning.column])
         if name not in self.lanes:
             if len(self.lanes) >= MOST_LANES:
                 return False
-            self.lanes[name] = Lane(self._speeds.of(series.device, series.port))
+            self.lanes[name] = SampledLane(self._speeds.of(series.device, series.port))
         self._lane_of[series.number] = name
         return True
 
-    def take(self, steps: Steps) -> list[tuple[LaneName, LaneBins]]:
+    def take(self, steps: SeriesSteps) -> list[tuple[SwitchLane, LaneBins]]:
         """The bins that are closed. STEPS are sorted by series."""
-        begins: list[int] = (
-            np.flatnonzero(np.concatenate([[True], steps.series[1:] != steps.series[:-1]])).tolist()
-            if len(steps)
-            else []
-        )
+        edges = [*np.flatnonzero(np.diff(steps.series, prepend=-1)).tolist(), len(steps)]
         taken = []
-        for first, last in zip(begins, [*begins[1:], len(steps)], strict=True):
+        for first, last in itertools.pairwise(edges):
             name, at = self._lane_of[int(steps.series[first])], slice(first, last)
             found = self.lanes[name].take(steps.begin_ns[at], steps.ts_ns[at], steps.amount[at], steps.quality[at])
             if found is not None:
                 taken.append((name, found))
         return taken
 
-    def close(self) -> list[tuple[LaneName, LaneBins]]:
+    def close(self) -> list[tuple[SwitchLane, LaneBins]]:
         """The bins that are left, at the end."""
         return [(name, found) for name, lane in self.lanes.items() if (found := lane.close()) is not None]
 
@@ -81,7 +78,7 @@ class PortBins:
         """Whether a lane is sampled too seldom for bins."""
         return self.lanes[self._lane_of[series]].bin_ns > WIDEST_NS
 
-    def missed(self) -> list[tuple[LaneName, Missed]]:
+    def missed(self) -> list[tuple[SwitchLane, Missed]]:
         """Times without bins since the last call; those that touch are one."""
         found = []
         for name, lane in self.lanes.items():
@@ -101,7 +98,7 @@ def _touching(missed: list[Missed]) -> list[Missed]:
     return joined
 
 
-def bin_rows(found: list[tuple[LaneName, LaneBins]], widths: dict[LaneName, int]) -> pa.RecordBatch:
+def bin_rows(found: list[tuple[SwitchLane, LaneBins]], widths: dict[SwitchLane, int]) -> pa.RecordBatch:
     """Bins as rows: the columns of the store's table, but `lane` for those that name a recording."""
     lengths = [len(bins.number) for _, bins in found]
     place = np.repeat(np.arange(len(found)), lengths)

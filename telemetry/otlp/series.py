@@ -30,7 +30,7 @@ class InvalidMessage(ValueError):
 
 
 @dataclass(frozen=True)
-class Series:
+class MetricSeries:
     """What points of one kind, of one metric with one set of attributes, are. Without a meaning its number is -1."""
 
     number: int
@@ -65,7 +65,7 @@ class Points:
 
 
 @dataclass
-class Reading:
+class ReadMessage:
     """What a message held. `refused`: points that are not taken, by the reason."""
 
     points: Points
@@ -79,13 +79,13 @@ class SeriesIndex:
     metric, attributes, kind, series) of each new one."""
 
     def __init__(self, meanings: Meanings, seen: Callable[..., None] | None = None) -> None:
-        self.all: list[Series] = []  # those with a meaning, by their numbers
+        self.all: list[MetricSeries] = []  # those with a meaning, by their numbers
         self.devices: dict[str, None] = {}
         self._meanings, self._seen = meanings, seen
-        self._known: dict[tuple[tuple[str, bytes], str, str], dict[Any, Series]] = {}
+        self._known: dict[tuple[tuple[str, bytes], str, str], dict[Any, MetricSeries]] = {}
         self._count = 0
 
-    def read(self, message: bytes, sender: str, receive_ns: int) -> Reading:
+    def read(self, message: bytes, sender: str, receive_ns: int) -> ReadMessage:
         """The points of a message that SENDER, an address, sent. Raises InvalidMessage."""
         try:
             request = messages.Request.FromString(message)
@@ -99,7 +99,7 @@ class SeriesIndex:
                     taken.metric(place, metric)
         return taken.reading(receive_ns)
 
-    def of_metric(self, place: tuple[str, bytes], name: str, kind: str) -> dict[Any, Series]:
+    def of_metric(self, place: tuple[str, bytes], name: str, kind: str) -> dict[Any, MetricSeries]:
         """The known series of a metric by their attributes."""
         known = self._known.get((place, name, kind))
         if known is None:
@@ -108,7 +108,7 @@ class SeriesIndex:
                 self._known[place, name, kind] = known
         return known
 
-    def add(self, place: tuple[str, bytes], name: str, kind: str, attributes: Sequence[bytes]) -> Series | str:
+    def add(self, place: tuple[str, bytes], name: str, kind: str, attributes: Sequence[bytes]) -> MetricSeries | str:
         """A series that is seen for the first time, or why there can be none."""
         if self._count >= limits.SERIES:
             return f"more than {limits.SERIES:,} series"
@@ -127,7 +127,7 @@ class SeriesIndex:
             self._seen(made.device, name, own, kind, made)
         return made
 
-    def _made(self, sender: str, name: str, kind: str, attributes: dict[str, str]) -> Series:
+    def _made(self, sender: str, name: str, kind: str, attributes: dict[str, str]) -> MetricSeries:
         device = sender
         for meaning in self._meanings.get(name, ()):
             places = meaning.places(attributes)
@@ -135,8 +135,8 @@ class SeriesIndex:
             if places is not None and self._is_known(device):
                 port, queue = (*places, "")[:2]
                 is_total = meaning.kind == "counter" and kind != DELTA_SUM
-                return Series(len(self.all), device, port, queue, meaning, is_total)
-        return Series(-1, attributes.get(USUAL_DEVICE) or device)
+                return MetricSeries(len(self.all), device, port, queue, meaning, is_total)
+        return MetricSeries(-1, attributes.get(USUAL_DEVICE) or device)
 
     def _is_known(self, device: str) -> bool:
         """Whether a device is one of those that may be."""
@@ -194,14 +194,14 @@ class _Taken:
             start_ns.append(point.start_time_unix_nano)
             value.append(amount)
 
-    def _leave(self, series: Series, name: str, amount: int | None) -> None:
+    def _leave(self, series: MetricSeries, name: str, amount: int | None) -> None:
         """A point that is no row."""
         if series.number < 0:
             self._unmapped[series.device, name if len(self._unmapped) < limits.NAMES else "others"] += 1
         elif amount is None:
             self._refused["not a number"] += 1
 
-    def reading(self, receive_ns: int) -> Reading:
+    def reading(self, receive_ns: int) -> ReadMessage:
         """All that was taken, without points of a time that is none."""
         ts_ns, start_ns = (np.array(column, np.uint64) for column in (self._ts_ns, self._start_ns))
         plausible = (ts_ns >= PLAUSIBLE_NS[0]) & (ts_ns < PLAUSIBLE_NS[1])
@@ -213,7 +213,7 @@ class _Taken:
         if not plausible.all():
             self._refused["invalid timestamp"] += int((~plausible).sum())
             points = points.chosen(plausible)
-        return Reading(points, self._refused, self._unmapped, self._number)
+        return ReadMessage(points, self._refused, self._unmapped, self._number)
 
 
 def _whole(point: Any) -> int | None:

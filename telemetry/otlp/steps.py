@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from ..gnmi.counters import Step, increase
 from ..tables import QUALITY_RESET
-from .series import Ints, Points, Series
+from .series import Ints, Points, MetricSeries
 
 LARGEST = 2**63 - 1
 
 
 @dataclass
-class Steps:
+class SeriesSteps:
     """Values of one time each, in columns: of a running total its increase since `begin_ns`."""
 
     series: NDArray[np.int32]
@@ -26,9 +26,9 @@ class Steps:
     amount: Ints
     quality: NDArray[np.uint16]
 
-    def chosen(self, at: NDArray[np.bool_]) -> Steps:
+    def chosen(self, at: NDArray[np.bool_]) -> SeriesSteps:
         """Those at these places."""
-        return Steps(*(getattr(self, name)[at] for name in self.__annotations__))
+        return SeriesSteps(*(getattr(self, name)[at] for name in self.__annotations__))
 
     def __len__(self) -> int:
         return len(self.series)
@@ -46,7 +46,7 @@ class StepsOfSeries:
         self._ts_ns = np.zeros(0, np.int64)  # 0: none yet
         self._start_ns = np.zeros(0, np.int64)
 
-    def take(self, points: Points, all_series: list[Series]) -> Steps:
+    def take(self, points: Points, all_series: list[MetricSeries]) -> SeriesSteps:
         """The steps of points that are sorted by series and time. The first point of a running total makes none."""
         self._know(all_series)
         points = self._usable(points, all_series)
@@ -62,7 +62,7 @@ class StepsOfSeries:
         self._start_ns[at] = points.start_ns[last]
         return self._steps(points, before, all_series)
 
-    def _steps(self, points: Points, before: dict[str, Ints], all_series: list[Series]) -> Steps:
+    def _steps(self, points: Points, before: dict[str, Ints], all_series: list[MetricSeries]) -> SeriesSteps:
         is_total, is_first = self._is_total[points.series], before["ts_ns"] == 0
         amount = np.where(is_total, points.value - before["value"], points.value)
         quality = np.zeros(len(points), np.uint16)
@@ -77,10 +77,10 @@ class StepsOfSeries:
         # What was counted since the last is of a time that its sender may say.
         begin_ns = np.where(is_first, points.ts_ns, before["ts_ns"])
         begin_ns = np.where(is_first & ~is_total & (points.start_ns > 0), points.start_ns, begin_ns)
-        steps = Steps(points.series, begin_ns, points.ts_ns, points.receive_ns, amount, quality)
+        steps = SeriesSteps(points.series, begin_ns, points.ts_ns, points.receive_ns, amount, quality)
         return steps.chosen(~(is_total & is_first))
 
-    def _usable(self, points: Points, all_series: list[Series]) -> Points:
+    def _usable(self, points: Points, all_series: list[MetricSeries]) -> Points:
         """The points that are newer than those before and that a row can hold; others are counted."""
         repeated = points.ts_ns == self._ts_ns[points.series]
         repeated[1:] |= (points.ts_ns[1:] == points.ts_ns[:-1]) & (points.series[1:] == points.series[:-1])
@@ -92,7 +92,7 @@ class StepsOfSeries:
                 self.faults[all_series[series].device, reason] += int(number)
         return points.chosen(~(repeated | late | unfit))
 
-    def _know(self, all_series: list[Series]) -> None:
+    def _know(self, all_series: list[MetricSeries]) -> None:
         new = all_series[len(self._scale) :]
         if not new:
             return

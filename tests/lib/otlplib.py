@@ -1,0 +1,109 @@
+"""OTLP in tests: metrics as SONiC sends them, made by opentelemetry-proto, and what becomes of them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from gnmilib import collect
+from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2
+from opentelemetry.proto.metrics.v1 import metrics_pb2
+
+from mburst.telemetry.otlp.intake import Intake
+from mburst.telemetry.otlp.meanings import meanings
+from mburst.telemetry.otlp.speeds import Speeds
+
+T0 = 1_795_000_000_000_000_000  # a multiple of every width
+MS = 10**6
+OUT_BYTES, DEPTH, DROPS = "sai_counter_type_1_stat_9", "sai_counter_type_21_stat_24", "sai_counter_type_21_stat_2"
+DELTA, CUMULATIVE = metrics_pb2.AGGREGATION_TEMPORALITY_DELTA, metrics_pb2.AGGREGATION_TEMPORALITY_CUMULATIVE
+Point = tuple[str, str, int, Any]  # metric, object, ns, value
+
+
+def message(points: Iterable[Point], device: str = "tor1", temporality: int = 0, start_ns: int = 0) -> bytes:
+    """A message of points, each a metric of its own as countersyncd has it: gauges, or sums with a TEMPORALITY."""
+    request = metrics_service_pb2.ExportMetricsServiceRequest()
+    resource = request.resource_metrics.add()
+    _add(resource.resource.attributes, "host.name", device)
+    scope = resource.scope_metrics.add()
+    for name, target, ts_ns, value in points:
+        metric = scope.metrics.add(name=name, unit="1")
+        if temporality:
+            metric.sum.aggregation_temporality = temporality
+        point = (metric.sum if temporality else metric.gauge).data_points.add(
+            time_unix_nano=ts_ns, start_time_unix_nano=start_ns
+        )
+        if isinstance(value, float):
+            point.as_double = value
+        else:
+            point.as_int = value
+        _add(point.attributes, "object_name", target)
+        _add(point.attributes, "sai_type_id", name.split("_")[3] if name.startswith("sai") else "")
+    return request.SerializeToString()
+
+
+def _add(attributes: Any, key: str, value: str) -> None:
+    attribute = attributes.add(key=key)
+    attribute.value.string_value = value
+
+
+class FedIntake:
+    """An intake that is fed messages, and what came of them."""
+
+    def __init__(self, speeds: Speeds | None = None) -> None:
+        self.intake = Intake(meanings(), "b", speeds or Speeds())
+        self.rows: dict[str, list[dict[str, Any]]] = {"queues": [], "ports": []}
+        self.bins: dict[tuple[str, str, int], tuple[int, int]] = {}  # (port, direction, start ns) → bytes, quality
+        self.missed: list[Any] = []
+
+    def feed(self, *sent: bytes, take: bool = True) -> FedIntake:
+        for one in sent:
+            self.intake.read(one, "192.0.2.1")
+            if take:
+                self._take(False)
+        return self
+
+    def end(self) -> FedIntake:
+        self._take(True)
+        return self
+
+    def _take(self, everything: bool) -> None:
+        taken = self.intake.take(everything)
+        for table, rows in taken.rows:
+            self.rows[table] += rows.to_pylist()
+        for name, bins in taken.bins:
+            width = self.intake.ports.lanes[name].bin_ns
+            for number, amount, quality in zip(bins.number, bins.bytes, bins.quality, strict=True):
+                key = (name.port, name.direction, int(number) * width)
+                assert key not in self.bins, "a bin has one row"
+                self.bins[key] = int(amount), int(quality)
+        self.missed += [missed for _, missed in taken.missed]
+
+
+def collected(folder: Path, text: str, send: Callable[[], object], points: int) -> list[str]:
+    """Collect with a configuration while SEND sends, until so many points came and SEND has returned; what was said."""
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            send()
+        except BaseException as error:
+            failures.append(error)
+
+    sender = threading.Thread(target=work)
+    started = False
+
+    def until(collector: Any) -> bool:
+        nonlocal started
+        if not started:
+            started = True
+            sender.start()
+        return not sender.is_alive() and (bool(failures) or collector.otlp.intake.points >= points)
+
+    lines = collect(folder, text, until)
+    sender.join()
+    if failures:
+        raise failures[0]
+    return lines

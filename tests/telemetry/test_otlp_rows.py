@@ -1,0 +1,202 @@
+"""What becomes of OTLP metrics: queue windows, and bins of switch ports against a slow oracle."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2
+from otlplib import CUMULATIVE, DELTA, DEPTH, DROPS, MS, OUT_BYTES, T0, FedIntake, message
+
+from mburst.quality import Quality
+from mburst.telemetry.otlp import messages
+from mburst.telemetry.otlp.lanes import width_of
+from mburst.telemetry.otlp.series import InvalidMessage
+from mburst.telemetry.otlp.speeds import Speeds
+
+N = 40
+
+
+def totals(amounts: list[int], first: int = 10**15) -> list[int]:
+    """Running totals, beginning with FIRST."""
+    found = [first]
+    for amount in amounts:
+        found.append(found[-1] + amount)
+    return found
+
+
+def samples(values: list[int], times: list[int] | None = None, name: str = OUT_BYTES, target: str = "Ethernet0"):
+    times = times or [T0 + k * MS for k in range(len(values))]
+    return [(name, target, at, value) for at, value in zip(times, values, strict=True)]
+
+
+@settings(max_examples=40)
+@given(
+    amounts=st.lists(st.integers(0, 10**9), min_size=N, max_size=N),
+    jitter=st.lists(st.integers(-200_000, 200_000), min_size=N + 1, max_size=N + 1),
+    lost=st.sets(st.integers(1, N - 1), max_size=6),
+    phase=st.integers(0, MS - 1),
+    cuts=st.sets(st.integers(1, N - 1), max_size=5),
+    seed=st.integers(0, 1000),
+)
+def test_bins_hold_what_was_carried_between_samples(amounts, jitter, lost, phase, cuts, seed):
+    """Each pair of neighbouring samples is a bin of its bytes; what was carried over a missing sample is in none, and
+    is counted. However the points come: in messages of any size, in any order within one hold."""
+    values = totals(amounts)
+    times = [T0 + k * MS + phase + jitter[k] // 2 for k in range(N + 1)]
+    kept = [k for k in range(N + 1) if k not in lost]
+    points = samples([values[k] for k in kept], [times[k] for k in kept])
+    parts = [points[a:b] for a, b in zip([0, *sorted(cuts)], [*sorted(cuts), N + 1], strict=True) if points[a:b]]
+    shuffled = [random.Random(seed).sample(part, len(part)) for part in parts]
+    random.Random(seed).shuffle(shuffled)
+    fed = FedIntake().feed(*(message(part) for part in shuffled), take=False).end()
+
+    expected = {}
+    for before, after in itertools.pairwise(kept):
+        if after == before + 1:
+            expected[before] = values[after] - values[before]
+    found = [amount for amount, quality in fed.bins.values() if not quality & Quality.GAP]
+    assert sorted(found) == sorted(amount for amount in expected.values() if amount)
+    assert sum(found) + sum(missed.bytes for missed in fed.missed) == values[-1] - values[0]
+    unknown = [start for (_, _, start), (_, quality) in fed.bins.items() if quality & Quality.GAP]
+    assert len(unknown) == N - len(expected), "each bin of which nothing is known says so"
+    first = min(start for _, _, start in fed.bins) if fed.bins else 0
+    assert all((start - first) % MS == 0 and start % MS == 0 for _, _, start in fed.bins)
+
+
+def test_a_bin_is_where_its_samples_were():
+    """The bin that begins at a sample's time holds what was carried until the next."""
+    amounts = [k * 1000 for k in range(1, N + 1)]
+    fed = FedIntake().feed(message(samples(totals(amounts)))).end()
+    assert fed.bins == {("Ethernet0", "out", T0 + k * MS): (amounts[k], 0) for k in range(N)}
+
+
+def test_jitter_is_said():
+    """A bin of an interval that is more than 5 % off its width has the bit."""
+    times = [T0 + k * MS + (300_000 if k == 20 else 0) for k in range(N + 1)]
+    fed = FedIntake().feed(message(samples(totals([1000] * N), times))).end()
+    assert [k for k in range(N) if fed.bins["Ethernet0", "out", T0 + k * MS][1] == Quality.JITTER] == [19, 20]
+
+
+def test_more_than_the_link_carries_is_no_bin():
+    amounts = [1000] * N
+    amounts[30] = 10**9
+    fed = FedIntake(Speeds(others=10**9)).feed(message(samples(totals(amounts)))).end()
+    amount, quality = fed.bins["Ethernet0", "out", T0 + 30 * MS]
+    assert amount == 0 and quality & Quality.DROPS and [missed.bytes for missed in fed.missed] == [0]
+
+
+@pytest.mark.parametrize("start_ns", [0, T0 + 20 * MS + 1])
+def test_a_reset_is_seen(start_ns):
+    """A total that went back, or whose counter began anew, counts from its beginning and says so."""
+    values = totals([1000] * 20, 50_000)
+    fed = FedIntake().feed(message(samples(values), temporality=CUMULATIVE, start_ns=T0 - 1))
+    again = totals([1000] * 19, 700 if not start_ns else 80_000)
+    times = [T0 + k * MS for k in range(21, 41)]
+    fed.feed(message(samples(again, times), temporality=CUMULATIVE, start_ns=start_ns or T0 - 1)).end()
+    assert fed.bins["Ethernet0", "out", T0 + 20 * MS] == (again[0], Quality.RESET)
+    assert fed.bins["Ethernet0", "out", T0 + 21 * MS] == (1000, 0)
+    assert fed.intake.counted()["tor1", "reset", "counter reset"] == 1
+
+
+def test_late_and_repeated_points_are_counted():
+    values = totals([1000] * N)
+    sent = message(samples(values))
+    fed = FedIntake().feed(sent).feed(sent, sent).feed(message(samples([5], [T0 + 3 * MS + 1]))).end()
+    assert sum(amount for amount, _ in fed.bins.values()) == 1000 * N
+    counted = fed.intake.counted()
+    assert counted["tor1", "dropped", "points that came too late"] >= 1
+    assert counted["tor1", "dropped", "repeated points"] + counted["tor1", "dropped", "points that came too late"] == (
+        2 * (N + 1) + 1
+    )
+
+
+def test_values_of_a_queue_and_a_time_are_one_row():
+    """A depth and the drops since the last, though they come in two messages."""
+    depths = [(DEPTH, "Ethernet4|3", T0 + k * MS, 1000 * k) for k in range(3)]
+    drops = [(DROPS, "Ethernet4|3", T0 + k * MS, 70 + 2 * k) for k in range(3)]
+    fed = FedIntake().feed(message(depths), message(drops), take=False).end()
+    rows = fed.rows["queues"]
+    assert [(row["window_start_ns"] - T0, row["ts_ns"] - T0) for row in rows] == [(0, 0), (0, MS), (MS, 2 * MS)]
+    assert [(row["max_bytes"], row["dropped_packets"]) for row in rows] == [(0, None), (1000, 2), (2000, 2)]
+    assert {(row["device"], row["port"], row["queue"], row["semantics"]) for row in rows} == {
+        ("tor1", "Ethernet4", "3", "gauge")
+    }
+
+
+def test_a_missing_sample_of_a_queue_is_said():
+    points = [(DEPTH, "Ethernet4|3", T0 + k * MS, 5) for k in (0, 1, 2, 3, 9, 10)]
+    rows = FedIntake().feed(message(points)).end().rows["queues"]
+    assert [row["quality"] & Quality.GAP != 0 for row in rows] == [False] * 4 + [True, False]
+
+
+def test_deltas_are_counts():
+    points = [(DROPS, "Ethernet4|3", T0 + k * MS, k) for k in range(4)]
+    rows = FedIntake().feed(message(points, temporality=DELTA, start_ns=T0 - MS)).end().rows["queues"]
+    assert [row["dropped_packets"] for row in rows] == [0, 1, 2, 3]
+    assert rows[0]["window_start_ns"] == T0 - MS
+
+
+def test_seldom_totals_are_rows_of_ports():
+    """Bins are for what is sampled once a second or more often."""
+    times = [T0 + k * 10_000 * MS for k in range(N + 1)]
+    fed = FedIntake().feed(message(samples(totals([1000] * N), times)[:25])).feed(
+        message(samples(totals([1000] * N), times)[25:])
+    ).end()  # fmt: skip
+    assert not fed.bins and {row["out_bytes"] for row in fed.rows["ports"]} == {1000}
+
+
+@pytest.mark.parametrize(
+    ("interval", "width"),
+    [(100_120, 100_000), (999_000, 1_000_000), (5_000_900, 5_000_000), (12_749_000, 12_750_000), (10_050, 10_000),
+     (1_003_000, 1_000_000), (13_000, 13_000)],
+)  # fmt: skip
+def test_widths(interval, width):
+    import numpy as np
+
+    assert width_of(np.full(16, interval)) == width
+
+
+def test_refused_points_are_told():
+    fed = FedIntake()
+    points = [(DEPTH, "Ethernet0|1", 5, 1), (DEPTH, "Ethernet0|1", T0, float("nan"))]
+    reading = fed.intake.read(message([*points, (DEPTH, "Ethernet0|1", T0, 2.4), ("unknown", "x", T0, 1)]), "a")
+    assert reading.refused == {"invalid timestamp": 1, "not a number": 1}
+    assert reading.unmapped == {("tor1", "unknown"): 1}
+    fed.end()
+    assert [row["max_bytes"] for row in fed.rows["queues"]] == [2]
+
+
+@settings(max_examples=60)
+@given(st.binary(max_size=300))
+def test_any_bytes_are_refused_or_read(sent):
+    fed = FedIntake()
+    with suppress(InvalidMessage):
+        fed.intake.read(sent, "a")
+    fed.end()
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**32), st.integers(0, 40))
+def test_mangled_messages_end_nothing(seed, changes):
+    """Bytes that were a message, with some of them changed."""
+    noise = random.Random(seed)
+    sent = bytearray(message([(DEPTH, "Ethernet0|1", T0 + k, k) for k in range(4)] + samples([1, 2, 3])))
+    for _ in range(changes):
+        sent[noise.randrange(len(sent))] = noise.randrange(256)
+    fed = FedIntake()
+    with suppress(InvalidMessage):
+        fed.intake.read(bytes(sent), "a")
+    fed.feed(message(samples([1, 2, 3], [T0 + k * MS for k in range(100, 103)]))).end()
+
+
+def test_the_messages_are_those_of_opentelemetry():
+    """What mburst answers is understood by the library of others."""
+    answer = messages.Response()
+    answer.partial_success.rejected_data_points, answer.partial_success.error_message = 7, "why"
+    read = metrics_service_pb2.ExportMetricsServiceResponse.FromString(answer.SerializeToString())
+    assert (read.partial_success.rejected_data_points, read.partial_success.error_message) == (7, "why")
