@@ -4,9 +4,9 @@
 
 A sender on another core has messages of 64 ports with 8 queues ready, as SONiC's countersyncd makes them (a metric and
 three attributes a point) or packed (all points of a counter in one metric, with one attribute), and sends them by gRPC
-as fast as they are taken. Counted from the first message until the last is answered, and until the process has ended and
-all rows are sealed. Beside it, in the same run, a receiver that only decodes: grpc and opentelemetry-proto, and each
-message is dropped.
+as fast as they are taken. Counted from the first message until the last is answered, and until the process has ended
+and all rows are sealed. Beside it, in the same run, a receiver that only decodes: grpc and opentelemetry-proto, and
+each message is dropped.
 
 --paced: 512 depths a millisecond for SECONDS, and what was lost.
 """

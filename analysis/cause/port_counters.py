@@ -40,6 +40,7 @@ def of_counters(con: duckdb.DuckDBPyConnection, port: Port, origin: int) -> list
     """The port's counters and those of its queues, against its bins; the port that fits, where the linked one does
     not."""
     counts = port_windows(con, port, origin)
+    counts.pop((port.host, port.interface), None)  # its own bins, where it is a switch's port itself
     name = port_of(con, port, sorted(counts))
     if name is None:
         return []

@@ -18,12 +18,22 @@ if TYPE_CHECKING:
 
 Name = tuple[str, str]  # device, port
 
-# Bytes of each window, once however many collections brought it; of several widths the finest.
+# Bytes of each window, once however many collections brought it; of several widths the finest. The bins of a switch
+# port that sends running totals are windows of TOGETHER bins; those in which a sample is missing are left out.
+TOGETHER = 20
+OF_BINS = {"in_bytes": "in", "out_bytes": "out"}  # which columns of `ports` bins have, by their direction
 _PORTS = """
 WITH counted AS (
     SELECT device, port, window_start_ns, ts_ns, max({column}) AS bytes, bit_or(quality) AS quality FROM ports
     WHERE {column} IS NOT NULL AND ts_ns > window_start_ns AND believable(quality)
       AND window_within(window_start_ns, ts_ns, $since, $until) GROUP BY ALL
+    UNION ALL
+    SELECT r.host, r.interface, bin_start(b.ts_ns, $together * r.bin_ns) AS begin_ns, begin_ns + $together * r.bin_ns,
+           sum(b.bytes), bit_or(b.quality)
+    FROM bins b JOIN (SELECT DISTINCT recording_id, host, interface, bin_ns FROM recordings
+                      WHERE backend = 'otlp' AND direction = $direction) r USING (recording_id)
+    WHERE b.ts_ns >= $since AND b.ts_ns < $until GROUP BY r.host, r.interface, r.bin_ns, begin_ns
+    HAVING bit_or(b.quality) & $gap = 0
 )
 SELECT * FROM counted
 QUALIFY ts_ns - window_start_ns <= 2 * quantile_disc(ts_ns - window_start_ns, 0.1) OVER (PARTITION BY device, port)
@@ -59,7 +69,8 @@ def port_windows(con: duckdb.DuckDBPyConnection, port: Port, origin: int) -> dic
 
 def port_counts(con: duckdb.DuckDBPyConnection, port: Port, column: str, origin: int) -> dict[Name, SwitchWindows]:
     """What every switch port counted in a column of `ports`, in the recorded time."""
-    return by_port(con, _PORTS.format(column=column), period(port, origin), origin)
+    asked = {**period(port, origin), "direction": OF_BINS.get(column), "together": TOGETHER, "gap": int(Quality.GAP)}
+    return by_port(con, _PORTS.format(column=column), asked, origin)
 
 
 def queue_windows(

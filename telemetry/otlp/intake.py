@@ -16,7 +16,7 @@ from .lanes import LaneBins, Missed
 from .meanings import Meanings
 from .measured import MeasuredTable
 from .ordering import WaitingPoints
-from .port_bins import SwitchLane, PortBins
+from .port_bins import PortBins, SwitchLane
 from .series import InvalidMessage, ReadMessage, SeriesIndex
 from .speeds import Speeds
 from .steps import SeriesSteps, StepsOfSeries

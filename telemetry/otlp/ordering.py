@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from . import limits
-from .series import Points, MetricSeries
+from .series import MetricSeries, Points
 
 NEVER = np.iinfo(np.int64).min
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..gnmi.rows import text_column
-from .lanes import WIDEST_NS, SampledLane, LaneBins, Missed
+from .lanes import WIDEST_NS, LaneBins, Missed, SampledLane
 from .series import MetricSeries
 from .speeds import Speeds
 from .steps import SeriesSteps

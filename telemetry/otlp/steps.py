@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..gnmi.counters import Step, increase
 from ..tables import QUALITY_RESET
-from .series import Ints, Points, MetricSeries
+from .series import Ints, MetricSeries, Points
 
 LARGEST = 2**63 - 1
 
