@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from ..errors import MburstError
+from ..errors import MburstError, print_trouble
 from ..telemetry.otlp.port_bins import SwitchLane
 
 if TYPE_CHECKING:
@@ -96,7 +96,11 @@ class PortRecordings:
         if (found := self._captures.get(rack)) is not None:
             return found
         from ..sql import locks, new_writer
+        from .record import recovery
         from .record.tally import BinTally
+
+        if not self._captures:
+            recovery.tidy(self._store, print_trouble)
 
         capture_id, writer_id = secrets.token_hex(6), new_writer()
         lock = locks.acquire(self._store.path, capture_id)

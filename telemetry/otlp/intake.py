@@ -116,10 +116,10 @@ class Intake:
 
     def _share_out(self, steps: SeriesSteps, taken: Taken) -> None:
         place = self._place[steps.series]
+        if seldom := self.ports.sampled_seldom(steps.chosen(place == 0)):  # from now on these are rows
+            self._place[seldom] = 1 + list(self._tables).index("ports")
+            place = self._place[steps.series]
         taken.bins = self.ports.take(steps.chosen(place == 0))
-        for number in np.flatnonzero(self._place == 0):  # from now on these are rows
-            if self.ports.is_coarse(int(number)):
-                self._place[number] = 1 + list(self._tables).index("ports")
         for k, (name, table) in enumerate(self._tables.items(), 1):
             if (chosen := place == k).any():
                 taken.rows.append((name, table.rows(steps.chosen(chosen))))

@@ -53,7 +53,7 @@ def width_of(intervals: Ints) -> int:
 
 
 class SampledLane:
-    """The bins of one running total. `bin_ns` is 0 until it is known; beyond WIDEST_NS there are none."""
+    """The bins of one running total. `bin_ns` is 0 until it is known."""
 
     def __init__(self, link_bps: int | None) -> None:
         self.link_bps = link_bps
@@ -63,6 +63,11 @@ class SampledLane:
         self._edge = 0  # the last sample's, in bins since 1970
         self._early: list[tuple[Any, ...]] = []
         self._open: LaneBins | None = None  # the last bin, which may get more
+
+    @property
+    def begun(self) -> bool:
+        """Whether steps were taken."""
+        return bool(self.bin_ns or self._early)
 
     def take(self, begin_ns: Ints, end_ns: Ints, amount: Ints, quality: NDArray[np.uint16]) -> LaneBins | None:
         """The bins that are closed by samples in the order of time."""
@@ -85,7 +90,7 @@ class SampledLane:
         self.bin_ns = width_of(end_ns - begin_ns)
         self._phase_ns = (int(begin_ns[0]) + self.bin_ns // 2) % self.bin_ns - self.bin_ns // 2
         self._edge = (int(begin_ns[0]) - self._phase_ns) // self.bin_ns
-        return self._place(begin_ns, end_ns, amount, quality) if self.bin_ns <= WIDEST_NS else None
+        return self._place(begin_ns, end_ns, amount, quality)
 
     def _place(self, begin_ns: Ints, end_ns: Ints, amount: Ints, quality: NDArray[np.uint16]) -> LaneBins | None:
         interval = end_ns - begin_ns

@@ -74,9 +74,16 @@ class PortBins:
         """The bins that are left, at the end."""
         return [(name, found) for name, lane in self.lanes.items() if (found := lane.close()) is not None]
 
-    def is_coarse(self, series: int) -> bool:
-        """Whether a lane is sampled too seldom for bins."""
-        return self.lanes[self._lane_of[series]].bin_ns > WIDEST_NS
+    def sampled_seldom(self, steps: SeriesSteps) -> list[int]:
+        """The series of lanes that are sampled too seldom for bins, which their first steps show. STEPS are sorted by
+        series."""
+        edges = [*np.flatnonzero(np.diff(steps.series, prepend=-1)).tolist(), len(steps)]
+        return [
+            int(steps.series[first])
+            for first, last in itertools.pairwise(edges)
+            if not self.lanes[self._lane_of[int(steps.series[first])]].begun
+            and np.median(steps.ts_ns[first:last] - steps.begin_ns[first:last]) > WIDEST_NS
+        ]
 
     def missed(self) -> list[tuple[SwitchLane, Missed]]:
         """Times without bins since the last call; those that touch are one."""

@@ -6,11 +6,14 @@ from __future__ import annotations
 import gzip
 import http.client
 import socket
+import subprocess
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import grpc
 import pytest
 from gnmilib import Authority, query
@@ -24,7 +27,9 @@ from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 from otlplib import DEPTH, MS, OUT_BYTES, T0, collected, message
 from ports import free_port
+from waiting import wait_for
 
+from mburst.errors import MburstError
 from mburst.telemetry.otlp import limits
 
 EXPORT = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
@@ -251,3 +256,28 @@ def test_ports_are_interfaces(tmp_path):
     [burst] = open_store(tmp_path / "store").bursts(bin="1ms", threshold=0.8).to_pylist()
     assert (burst["host"], burst["interface"], burst["start_ns"]) == ("tor1", "Ethernet0", T0 + 100 * MS)
     assert burst["end_ns"] - burst["start_ns"] == 20 * MS
+
+
+def test_what_a_killed_collector_left_is_ended(tmp_path):
+    """kill -9: its bins stay, and the next collector gives its recordings an end with the totals of their bins."""
+    config, port = tmp_path / "otlp.yaml", free_port()
+    text = f"otlp: {{listen: '127.0.0.1:{port}'}}"
+    config.write_text(text)
+    values = [(OUT_BYTES, "Ethernet0", T0 + k * MS, 1000 * k) for k in range(301)]
+
+    def has_bins() -> bool:
+        with suppress(MburstError, duckdb.Error):
+            return query(tmp_path, "SELECT sum(bytes) FROM bins") == [(299_000,)]
+        return False
+
+    command = [sys.executable, "-m", "mburst", "collect", str(config), "-o", str(tmp_path / "store")]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        call(port, message(values))
+        wait_for(has_bins)
+    finally:
+        process.kill()
+        process.wait()
+    collected(tmp_path, text, lambda: call(port, message([(OUT_BYTES, "Ethernet1", *one[2:]) for one in values])), 301)
+    rows = query(tmp_path, "SELECT interface, ended, bytes FROM recordings WHERE ended <> '' ORDER BY interface")
+    assert rows == [("Ethernet0", "killed", 299_000), ("Ethernet1", "stopped", 300_000)]
