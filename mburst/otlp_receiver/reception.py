@@ -48,7 +48,7 @@ class Reception:
     async def take(self, message: bytes, sender: str) -> bytes:
         """The answer to a message. Raises NotTaken."""
         if self.full() or self.intake.full:
-            self.intake.count(sender, "refused", "the store was too slow: senders were asked to send again")
+            self.intake.count(sender, "deferred", "the store was too slow: the sender was asked to send again")
             raise NotTaken("the store is behind: send it again", "UNAVAILABLE", 503)
         async with self._places:
             try:

@@ -5,7 +5,7 @@ CREATE TABLE gnmi_events (
     subscription VARCHAR NOT NULL,  -- '' for all of the device's; otlp
     ts_ns        BIGINT NOT NULL,   -- our clock, as all times here
     until_ns     BIGINT,            -- where it lasted
-    event        VARCHAR NOT NULL,  -- connect, sync, disconnect, gap, refused, dropped, duplicates, reset, not-understood, not-mapped
+    event        VARCHAR NOT NULL,  -- connect, sync, disconnect, gap, refused, dropped, duplicates, reset, not-understood, not-mapped, deferred
     amount       BIGINT,            -- of rows, values or messages, where it has one
     detail       VARCHAR NOT NULL   -- a sentence, or ''
 );

@@ -182,7 +182,7 @@ def test_a_full_store_asks_senders_to_send_again(tmp_path, monkeypatch):
 
     collected(tmp_path, f"otlp: {{listen: '127.0.0.1:{ports[0]}', http: '127.0.0.1:{ports[1]}'}}", send, 0)
     assert answers == ["UNAVAILABLE", 503]
-    [(refused,)] = query(tmp_path, "SELECT sum(amount) FROM gnmi_events WHERE event = 'refused'")
+    [(refused,)] = query(tmp_path, "SELECT sum(amount) FROM gnmi_events WHERE event = 'deferred'")
     assert refused == 2
 
 
