@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 MESSAGE_BYTES = 4 << 20  # of one message, unpacked, unless the configuration says otherwise
+PART_BYTES = 8  # of a message, for each part (point, metric, …): those that say something have twice as many
 SERIES = 100_000  # that are known of all senders
 SERIES_BYTES = 2048  # of the attributes of one
 NAMES = 1000  # of metrics without a meaning that are distinguished

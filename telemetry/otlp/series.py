@@ -91,10 +91,13 @@ class SeriesIndex:
             request = messages.Request.FromString(message)
         except DecodeError:
             raise InvalidMessage("not an ExportMetricsServiceRequest") from None
-        taken = _Taken(self)
+        taken = _Taken(self, len(message) // limits.PART_BYTES)
+        taken.have(len(request.resource_metrics))
         for resource_metrics in request.resource_metrics:
             place = (sender, resource_metrics.resource)
+            taken.have(len(resource_metrics.scope_metrics))
             for scope_metrics in resource_metrics.scope_metrics:
+                taken.have(len(scope_metrics.metrics))
                 for metric in scope_metrics.metrics:
                     taken.metric(place, metric)
         return taken.reading(receive_ns)
@@ -112,7 +115,10 @@ class SeriesIndex:
         """A series that is seen for the first time, or why there can be none."""
         if self._count >= limits.SERIES:
             return f"more than {limits.SERIES:,} series"
-        if sum(map(len, attributes)) + len(place[1]) + len(name) > limits.SERIES_BYTES:
+        if (
+            sum(map(len, attributes), limits.PART_BYTES * len(attributes) + len(place[1]) + len(name))
+            > limits.SERIES_BYTES
+        ):
             return f"attributes of more than {limits.SERIES_BYTES:,} bytes"
         try:
             own = _texts(messages.KeyValue.FromString(text) for text in attributes)
@@ -148,8 +154,8 @@ class SeriesIndex:
 class _Taken:
     """The points of a message, while it is read."""
 
-    def __init__(self, index: SeriesIndex) -> None:
-        self._index = index
+    def __init__(self, index: SeriesIndex, most: int) -> None:
+        self._index, self._left = index, most
         self._series: list[int] = []
         self._ts_ns: list[int] = []
         self._start_ns: list[int] = []
@@ -157,6 +163,12 @@ class _Taken:
         self._refused: Counter[str] = Counter()
         self._unmapped: Counter[tuple[str, str]] = Counter()
         self._number = 0
+
+    def have(self, parts: int) -> None:
+        """The message has so many more parts. Raises InvalidMessage where those are too many."""
+        self._left -= parts
+        if self._left < 0:
+            raise InvalidMessage(f"more than a part for each {limits.PART_BYTES} bytes")
 
     def metric(self, place: tuple[str, bytes], metric: Any) -> None:
         """Take the points of a metric."""
@@ -172,8 +184,10 @@ class _Taken:
         return None
 
     def _take(self, points: Any, place: tuple[str, bytes], name: str, kind: str) -> None:
+        self.have(len(points))
         self._number += len(points)
         known = self._index.of_metric(place, name, kind)
+        found, unmapped = None, 0
         series, ts_ns, start_ns, value = self._series, self._ts_ns, self._start_ns, self._value
         for point in points:
             attributes = point.attributes
@@ -185,21 +199,19 @@ class _Taken:
                     self._refused[made] += 1
                     continue
                 found = known[key] = made
+            if found.number < 0:
+                unmapped += 1
+                continue
             amount = point.as_int or _whole(point)
-            if found.number < 0 or amount is None:
-                self._leave(found, name, amount)
+            if amount is None:
+                self._refused["not a number"] += 1
                 continue
             series.append(found.number)
             ts_ns.append(point.time_unix_nano)
             start_ns.append(point.start_time_unix_nano)
             value.append(amount)
-
-    def _leave(self, series: MetricSeries, name: str, amount: int | None) -> None:
-        """A point that is no row."""
-        if series.number < 0:
-            self._unmapped[series.device, name if len(self._unmapped) < limits.NAMES else "others"] += 1
-        elif amount is None:
-            self._refused["not a number"] += 1
+        if unmapped and found is not None:  # a device sends a metric
+            self._unmapped[found.device, name if len(self._unmapped) < limits.NAMES else "others"] += unmapped
 
     def reading(self, receive_ns: int) -> ReadMessage:
         """All that was taken, without points of a time that is none."""

@@ -171,6 +171,18 @@ def test_refused_points_are_told():
     assert [row["max_bytes"] for row in fed.rows["queues"]] == [2]
 
 
+@pytest.mark.parametrize(
+    ("part", "around"), [(0x0A, ()), (0x12, (0x0A,)), (0x12, (0x12, 0x0A)), (0x0A, (0x2A, 0x12, 0x12, 0x0A))]
+)
+def test_messages_of_empty_parts_are_refused(part, around):
+    """Resources, scopes, metrics or points of two bytes each cost more time than a message of their size may."""
+    sent = bytes([part, 0]) * 100_000
+    for tag in around:
+        sent = bytes([tag, len(sent) & 127 | 128, len(sent) >> 7 & 127 | 128, len(sent) >> 14]) + sent
+    with pytest.raises(InvalidMessage, match="a part for each 8 bytes"):
+        FedIntake().intake.read(sent, "a")
+
+
 @settings(max_examples=60)
 @given(st.binary(max_size=300))
 def test_any_bytes_are_refused_or_read(sent):
