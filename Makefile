@@ -9,10 +9,11 @@ ENGINE := $(wildcard capture/*.[ch] capture/*/*.[ch] capture/*/*/*.[ch] telemetr
 
 # What has to be on the machine in addition to Python. Installed by apt where that is possible.
 BUILD_PACKAGES := gcc libc6-dev libpcap-dev zlib1g-dev libzstd-dev liblzma-dev libbpf-dev clang
+RELEASE_PACKAGES := $(BUILD_PACKAGES) dpkg-dev flex bison make pkg-config debhelper dh-python bash-completion git
 TEST_PACKAGES := tshark tcpdump chromium iproute2 ethtool zstd xz-utils poppler-utils e2fsprogs xfsprogs libfuse3-3 openjdk-17-jre-headless
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo gallery test test-fast lint format asan docs fuzz faults soak bench lock audit clean
+.PHONY: help setup demo gallery test test-fast lint format asan docs fuzz faults soak bench lock wheel audit clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -85,16 +86,20 @@ soak: $(VENV)/test-ready ## run an agent for an hour while senders change all th
 bench: $(VENV)/test-ready ## measure speed beside libpcap, capinfos and tshark (minutes; 1.1 GB in TMPDIR)
 	for question in bench/bench_*.py; do $(BIN)/python $$question || exit 1; done
 
-lock: $(VENV)/uv ## resolve what the tests need anew, into .ci/requirements.lock
-	$(PYTHON) .ci/build-requirements | $(VENV)/uv/bin/uv pip compile pyproject.toml - --extra test --universal \
-		--python-version 3.11 --upgrade --generate-hashes --no-header --no-annotate --no-emit-index-url --quiet \
-		--output-file .ci/requirements.lock
+COMPILE := $(VENV)/uv/bin/uv pip compile - --universal --python-version 3.11 --upgrade --generate-hashes --no-header \
+	--no-annotate --no-emit-index-url --quiet
+lock: $(VENV)/uv ## resolve what the tests and the packages need anew, into .ci/requirements.lock and release/requirements.lock
+	$(PYTHON) .ci/build-requirements | $(COMPILE) pyproject.toml --extra test --output-file .ci/requirements.lock
+	$(PYTHON) .ci/build-requirements | $(COMPILE) release/requirements.in --output-file release/requirements.lock
+
+wheel: $(VENV)/release/ready ## build the wheel, with all libraries inside, and the source archive, into dist/
+	release/wheel dist
 
 audit: $(VENV)/pip-audit ## look for known flaws in what .ci/requirements.lock names
 	$(PYTHON) .ci/audit $(VENV)/pip-audit/bin/pip-audit .ci/requirements.lock
 
 clean: ## remove what was built
-	rm -rf $(VENV) build demo *.egg-info capture/*.so telemetry/probe/*.so
+	rm -rf $(VENV) build demo dist *.egg-info capture/*.so telemetry/probe/*.so
 
 # The headers of Python itself are needed where python3 is the system's own.
 $(VENV)/python:
@@ -117,6 +122,14 @@ $(VENV)/test-ready: $(VENV)/python setup.py pyproject.toml .ci/requirements.lock
 	$(BIN)/pip install --quiet --no-build-isolation --no-deps --editable . && done=0 || done=1; \
 	wait; exit $$done
 	@touch $@ $(VENV)/ready
+
+# What builds packages has an environment of its own, locked as that of the tests is.
+export MBURST_RELEASE_PYTHON := $(CURDIR)/$(VENV)/release/bin/python
+$(VENV)/release/ready: release/requirements.lock | $(VENV)/python
+	@sh .ci/packages $(RELEASE_PACKAGES)
+	$(PYTHON) -m venv $(VENV)/release
+	$(VENV)/release/bin/pip install --quiet --require-hashes --requirement release/requirements.lock
+	@touch $@
 
 # Tools with environments of their own.
 $(VENV)/uv $(VENV)/pip-audit: | $(VENV)/python

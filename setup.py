@@ -24,6 +24,10 @@ DECOMPRESSORS = [
     ("MB_HAVE_LZMA", "lzma", "lzma.h", "liblzma-dev"),
 ]
 
+# A folder of static libraries (release/libraries makes it) to link with, in place of this machine's shared ones.
+STATIC = os.environ.get("MBURST_LIBRARIES", "")
+INCLUDES, LIBRARIES = ([f"{STATIC}/include"], [f"{STATIC}/lib"]) if STATIC else ([], [])
+
 # What is read is sent by strangers: a fault should end the process and not become somebody's code. Measured, all of
 # it costs nothing (docs/decisions/hardened-modules.md).
 HARDENED = ["-fstack-protector-strong", "-fstack-clash-protection", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=3"]
@@ -31,7 +35,8 @@ HARDENED_LINK = ["-Wl,-z,relro", "-Wl,-z,now", "-Wl,-z,noexecstack"]
 
 
 class BuildEngine(build_ext):
-    """Compiles the engine with the libraries that this machine has, and says which it lacks."""
+    """Compiles the engine with the libraries that this machine has, and says which it lacks. With static ones it has
+    all, or is not built."""
 
     def build_extensions(self) -> None:
         # The folder of the Python that builds is none that others should load from.
@@ -52,7 +57,7 @@ class BuildEngine(build_ext):
                 ext.define_macros.append((macro, "1"))
                 ext.libraries.append(library)
             else:
-                print(f"note: building without {library}: apt install {package}")
+                self.lacks(library, package)
         self.add_kernel_program(ext)
 
     def add_kernel_program(self, ext: Extension) -> None:
@@ -62,17 +67,24 @@ class BuildEngine(build_ext):
         made = self.has("bpf", "bpf/libbpf.h") and compiled_for_kernel(program)
         if made:
             ext.define_macros.append(("MB_EBPF_OBJECT", f'"{program}"'))
-            ext.libraries.append("bpf")
+            ext.libraries += ["bpf", *(["elf"] if STATIC else [])]  # a shared libbpf brings its own
         else:
-            print("note: building without --backend ebpf: apt install clang libbpf-dev")
+            self.lacks("--backend ebpf", "clang libbpf-dev")
+
+    def lacks(self, what: str, packages: str) -> None:
+        if STATIC:
+            raise SystemExit(f"{STATIC}: cannot build with {what} (what failed is above)")
+        print(f"note: building without {what}: apt install {packages}")
 
     def has(self, library: str, header: str) -> bool:
         with tempfile.TemporaryDirectory() as folder:
             probe = Path(folder, "probe.c")
             probe.write_text(f"#include <{header}>\nint main(void) {{ return 0; }}\n")
             try:
-                objects = self.compiler.compile([str(probe)], output_dir=folder)
-                self.compiler.link_executable(objects, os.path.join(folder, "probe"), libraries=[library])
+                objects = self.compiler.compile([str(probe)], output_dir=folder, include_dirs=INCLUDES)
+                self.compiler.link_executable(
+                    objects, os.path.join(folder, "probe"), libraries=[library], library_dirs=LIBRARIES
+                )
             except Exception:  # the compiler classes raise several unrelated kinds
                 return False
             return True
@@ -148,16 +160,19 @@ def package(requirement: str, scope: str) -> dict:
 
 def linked_library(name: str) -> dict:
     """A component for a shared library, of the version whose headers were compiled with."""
-    known = {"pcap": "libpcap", "z": "zlib", "zstd": "libzstd", "lzma": "liblzma", "bpf": "libbpf"}
+    known = {"pcap": "libpcap", "z": "zlib", "zstd": "libzstd", "lzma": "liblzma", "bpf": "libbpf", "elf": "libelf"}
     component = {
         "type": "library",
         "bom-ref": f"lib{name}",
         "name": known[name],
         "scope": "required",
-        "properties": [{"name": "mburst:linked", "value": "shared"}],
+        "properties": [{"name": "mburst:linked", "value": "static" if STATIC else "shared"}],
     }
+    place = {"PKG_CONFIG_LIBDIR": f"{STATIC}/lib/pkgconfig"} if STATIC else {}
     try:
-        done = subprocess.run(["pkg-config", "--modversion", known[name]], capture_output=True, text=True)
+        done = subprocess.run(
+            ["pkg-config", "--modversion", known[name]], capture_output=True, text=True, env={**os.environ, **place}
+        )
         version = done.stdout.strip()
     except FileNotFoundError:
         version = ""
@@ -169,7 +184,8 @@ def extension(name: str, room: str, libraries: list[str]) -> Extension:
         name,
         sorted(str(path) for path in Path(room).rglob("*.c")),
         depends=[str(path) for path in [*Path(room).rglob("*.h"), *Path(room).rglob("build")]],
-        include_dirs=[room],
+        include_dirs=[room, *INCLUDES],
+        library_dirs=LIBRARIES,
         define_macros=[("Py_LIMITED_API", "0x030B0000"), ("_GNU_SOURCE", None)],
         extra_compile_args=["-std=gnu11", "-O3", "-fvisibility=hidden", "-Wall", "-Wextra", *HARDENED],
         extra_link_args=HARDENED_LINK,
