@@ -13,10 +13,10 @@ RELEASE_PACKAGES := $(BUILD_PACKAGES) dpkg-dev flex bison make pkg-config debhel
 TEST_PACKAGES := tshark tcpdump chromium iproute2 ethtool zstd xz-utils poppler-utils e2fsprogs xfsprogs libfuse3-3 openjdk-17-jre-headless
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo gallery test test-fast lint format asan docs fuzz faults soak bench lock wheel audit clean
+.PHONY: help setup demo gallery test test-fast lint format asan docs fuzz faults soak bench lock wheel deb release test-packages audit clean
 
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(VENV)/ready ## build mburst into .venv
 
@@ -38,7 +38,7 @@ ifdef PYTEST_OPTIONS
 	$(PYTEST) $(PYTEST_OPTIONS)
 else
 	$(PYTEST) -qq --collect-only >/dev/null || :
-	$(PYTEST) -q -n $(WORKERS) $(PARALLEL) -m "not alone"
+	$(PYTEST) -q -n $(WORKERS) $(PARALLEL) -m "not alone and not packages"
 	$(PYTEST) -q -m alone --durations 15
 endif
 
@@ -94,6 +94,27 @@ lock: $(VENV)/uv ## resolve what the tests and the packages need anew, into .ci/
 
 wheel: $(VENV)/release/ready ## build the wheel, with all libraries inside, and the source archive, into dist/
 	release/wheel dist
+
+deb: wheel ## build the Debian package of that wheel, for the Debian release of this machine, into dist/
+	release/deb dist
+
+release: ## build all packages of a tagged, clean tree, with checksums (RELEASE_TESTS=no: without tests)
+	release/check $(CURDIR)
+ifneq ($(RELEASE_TESTS),no)
+	$(MAKE) test
+endif
+	rm -rf dist
+	$(MAKE) deb
+ifneq ($(RELEASE_TESTS),no)
+	$(MAKE) test-packages
+endif
+	cd dist && sha256sum mburst* >SHA256SUMS
+	@[ "$(RELEASE_TESTS)" != no ] || echo "no test was run (RELEASE_TESTS=no)"
+	@echo "dist/ has the release; nothing was uploaded"
+
+test-packages: $(VENV)/test-ready ## test the packages in dist/ on fresh systems, as root (minutes; make deb makes them)
+	@[ "$$(id -u)" != 0 ] || sh .ci/packages debootstrap iproute2 man-db zsh fish
+	$(PYTEST) -q -rs -m packages tests/packages
 
 audit: $(VENV)/pip-audit ## look for known flaws in what .ci/requirements.lock names
 	$(PYTHON) .ci/audit $(VENV)/pip-audit/bin/pip-audit .ci/requirements.lock

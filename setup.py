@@ -4,6 +4,7 @@ needs (an SBOM)."""
 import json
 import os
 import re
+import shutil
 import subprocess
 import sysconfig
 import tempfile
@@ -91,7 +92,7 @@ class BuildEngine(build_ext):
 
 
 class BuildWheel(bdist_wheel):
-    """Puts the SBOM where PEP 770 wants it."""
+    """Puts the SBOM where PEP 770 wants it, and the licences of libraries that are inside beside ours."""
 
     def egg2dist(self, egginfo_path: str, distinfo_path: str) -> None:
         super().egg2dist(egginfo_path, distinfo_path)
@@ -99,6 +100,8 @@ class BuildWheel(bdist_wheel):
         folder.mkdir()
         text = json.dumps(self.sbom(), indent=1, sort_keys=True) + "\n"
         Path(folder, "mburst.cdx.json").write_text(text, encoding="utf-8")
+        if STATIC:
+            shutil.copytree(Path(STATIC, "licenses"), Path(distinfo_path, "licenses", "libraries"))
 
     def sbom(self) -> dict:
         """CycloneDX 1.6: this package, what it asks of Python packages, and the libraries that it was linked with. The
@@ -159,20 +162,27 @@ def package(requirement: str, scope: str) -> dict:
 
 
 def linked_library(name: str) -> dict:
-    """A component for a shared library, of the version whose headers were compiled with."""
-    known = {"pcap": "libpcap", "z": "zlib", "zstd": "libzstd", "lzma": "liblzma", "bpf": "libbpf", "elf": "libelf"}
+    """A component for a library, of the version whose headers were compiled with."""
+    known, source = {
+        "pcap": ("libpcap", "libpcap"),
+        "z": ("zlib", "zlib"),
+        "zstd": ("libzstd", "libzstd"),
+        "lzma": ("liblzma", "xz-utils"),
+        "bpf": ("libbpf", "libbpf"),
+        "elf": ("libelf", "elfutils"),
+    }[name]
     component = {
         "type": "library",
         "bom-ref": f"lib{name}",
-        "name": known[name],
+        "name": known,
         "scope": "required",
         "properties": [{"name": "mburst:linked", "value": "static" if STATIC else "shared"}],
     }
-    place = {"PKG_CONFIG_LIBDIR": f"{STATIC}/lib/pkgconfig"} if STATIC else {}
+    if STATIC:
+        version = dict(line.split() for line in Path(STATIC, "sources").read_text().splitlines())[source]
+        return {**component, "version": version, "purl": f"pkg:deb/debian/{source}@{version}?arch=source"}
     try:
-        done = subprocess.run(
-            ["pkg-config", "--modversion", known[name]], capture_output=True, text=True, env={**os.environ, **place}
-        )
+        done = subprocess.run(["pkg-config", "--modversion", known], capture_output=True, text=True)
         version = done.stdout.strip()
     except FileNotFoundError:
         version = ""

@@ -1,6 +1,6 @@
-"""A machine with a systemd of its own: namespaces of everything, a copy-on-write view of this machine's files, and
-mburst in /opt/mburst, where the units look for it. Nothing that is done in it is left: what is not in a namespace (the
-kernel's variables) can only be read, and systemd starts nothing but what it is asked for."""
+"""A machine with a systemd of its own: namespaces of everything, and a copy-on-write view of this machine's files; with
+mburst in /opt/mburst, where the units look for it, or without. Nothing that is done in it is left: what is not in a
+namespace (the kernel's variables) can only be read, and systemd starts nothing but what it is asked for."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import ClassVar, Self
 
 from places import ROOT
 
@@ -36,12 +37,10 @@ for device in null zero full random urandom tty; do
     touch root/dev/$device; mount --bind /dev/$device root/dev/$device
 done
 touch console root/dev/console; mount --bind console root/dev/console
-mkdir -p root/dev/shm root/opt/mburst/tree root/opt/mburst/base root/opt/mburst/site
+mkdir -p root/dev/shm
 mount -t tmpfs tmpfs root/dev/shm
 ln -s /proc/self/fd root/dev/fd; ln -s pts/ptmx root/dev/ptmx
-mount --bind "$TREE" root/opt/mburst/tree
-mount --bind "$BASE" root/opt/mburst/base
-mount --bind "$SITE" root/opt/mburst/site
+printf '%s' "$MOUNTS" | while IFS='	' read -r from to; do mkdir -p "root$to"; mount --bind "$from" "root$to"; done
 ip link set lo up
 ip link add wire type veth peer name far
 ip link set wire up; ip link set far up
@@ -85,10 +84,15 @@ def _cgroups() -> Path:
     return Path(found.stdout.strip()) / own.lstrip("/")
 
 
-class Machine:
-    """Lasts as long as the block. Raises NoMachine where it cannot be."""
+class BareMachine:
+    """One without mburst. Lasts as long as the block. Raises NoMachine where it cannot be."""
 
-    def __enter__(self) -> Machine:
+    mounts: ClassVar[dict[str, str]] = {}  # folders of this machine, by where they are in it
+
+    def _prepare(self) -> None:
+        """What is done in it first."""
+
+    def __enter__(self) -> Self:
         if os.geteuid() != 0 or not SYSTEMD.exists() or not shutil.which("unshare"):
             raise NoMachine("needs root, systemd and unshare")
         self.folder = Path(tempfile.mkdtemp(prefix="mburst-test-machine-"))
@@ -96,8 +100,7 @@ class Machine:
         try:
             self.group.mkdir()
             self._start()
-            self.version = f"{sys.version_info.major}.{sys.version_info.minor}"
-            self.check("sh", "-c", _INSTALL, VERSION=self.version, OUTER=sys.base_prefix)
+            self._prepare()
         except BaseException:
             self.__exit__()
             raise
@@ -120,12 +123,7 @@ class Machine:
             "sh",
             str(self.folder),
         ]
-        places = {
-            "TREE": str(ROOT),
-            "BASE": sys.base_prefix,
-            "SITE": sysconfig.get_path("purelib"),
-            "SYSTEMD": str(SYSTEMD),
-        }
+        mounts = "".join(f"{source}\t{place}\n" for place, source in self.mounts.items())
         group = str(self.group / "cgroup.procs")
         with (self.folder / "log").open("w") as log:
             self._process = subprocess.Popen(
@@ -133,7 +131,7 @@ class Machine:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, **places},
+                env={**os.environ, "MOUNTS": mounts, "SYSTEMD": str(SYSTEMD)},
             )
         self.wait(self._is_up, "systemd")
 
@@ -195,3 +193,17 @@ class Machine:
         while not condition():
             assert time.monotonic() < end, f"{what} did not come"
             time.sleep(0.05)
+
+
+class Machine(BareMachine):
+    """One with this tree's mburst in /opt/mburst."""
+
+    mounts: ClassVar = {
+        "/opt/mburst/tree": str(ROOT),
+        "/opt/mburst/base": sys.base_prefix,
+        "/opt/mburst/site": sysconfig.get_path("purelib"),
+    }
+
+    def _prepare(self) -> None:
+        self.version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        self.check("sh", "-c", _INSTALL, VERSION=self.version, OUTER=sys.base_prefix)

@@ -36,6 +36,7 @@ ROOT_FILES = re.compile(
 )
 ROOT_FIXTURES = {"lab", "can_build"}
 BROWSER = re.compile(r"browser/")
+PACKAGES = re.compile(r"packages/")  # of `make test-packages`, and of no other run: they take minutes
 SLOW_S = 2.0  # processor time of all tests of a file
 
 COSTS = ROOT / "tests" / "costs.txt"
@@ -53,6 +54,7 @@ def marks_of(name: str, test: str, fixtures: set[str]) -> set[str]:
     marks = {
         "alone": bool(ALONE.match(name)) and not BESIDE.match(f"{name}::{test}"),
         "root": bool(ROOT_FILES.match(name) or fixtures & ROOT_FIXTURES),
+        "packages": bool(PACKAGES.match(name)),
         "browser": bool(BROWSER.match(name) or "browser" in fixtures),
         "slow": costs().get(name, 0) > SLOW_S,
     }

@@ -1,0 +1,69 @@
+"""Fresh Debian systems without a compiler, below a folder: programs run there as root, with the network of this machine
+or with none but a veth pair."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+LONGEST_S = 600
+
+# $1: the root. What is in this script is gone when the command ends: mounts, processes and the pair.
+_ENTER = """
+set -e
+mount --make-rprivate /
+mount -t proc proc "$1/proc"
+mount -t sysfs sysfs "$1/sys"
+mount --rbind /dev "$1/dev"
+if [ "$PAIR" ]; then
+    ip link set lo up; ip link add wire type veth peer name far; ip link set wire up; ip link set far up
+fi
+root=$1; shift
+exec chroot "$root" "$@"
+"""
+
+
+class Chroot:
+    """A new system of a release (a suite of Debian), with PACKAGES besides the least."""
+
+    def __init__(self, root: Path, suite: str, packages: str) -> None:
+        self.root = root
+        words = ["debootstrap", "--variant=minbase", f"--include=ca-certificates,{packages}", suite, str(root)]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=LONGEST_S)
+        if done.returncode:
+            pytest.skip(f"debootstrap could not make {suite}: {(done.stdout + done.stderr).strip().splitlines()[-1:]}")
+        for name in ("/etc/resolv.conf", "/etc/hosts", *filter(None, [os.environ.get("PIP_CERT")])):
+            (root / name.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(name, root / name.lstrip("/"))
+
+    def run(self, *words: str, pair: bool = False) -> subprocess.CompletedProcess[str]:
+        """A command there; with PAIR in a network of its own, with the interfaces `wire` and `far`."""
+        own = ["unshare", "--mount", "--pid", "--fork", "--kill-child", *(["--net"] if pair else [])]
+        kept = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
+        environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", **kept, "PAIR": "yes" if pair else ""}
+        return subprocess.run(
+            [*own, "sh", "-c", _ENTER, "sh", str(self.root), *words],
+            capture_output=True,
+            text=True,
+            timeout=LONGEST_S,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+        )
+
+    def check(self, *words: str, pair: bool = False) -> str:
+        """What a command prints that has to succeed."""
+        done = self.run(*words, pair=pair)
+        assert done.returncode == 0, (words, done.stdout + done.stderr)
+        return done.stdout
+
+
+def missing() -> str:
+    """Why there can be no such system here; empty where there can."""
+    if os.geteuid() != 0:
+        return "needs root"
+    lacking = [name for name in ("debootstrap", "unshare", "ip") if not shutil.which(name)]
+    return f"needs {', '.join(lacking)}" if lacking else ""
