@@ -94,6 +94,10 @@ class BuildEngine(build_ext):
 class BuildWheel(bdist_wheel):
     """Puts the SBOM where PEP 770 wants it, and the licences of libraries that are inside beside ours."""
 
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        self.dist_info_dir = None  # made before anything was built: what will be linked was not yet known
+
     def egg2dist(self, egginfo_path: str, distinfo_path: str) -> None:
         super().egg2dist(egginfo_path, distinfo_path)
         folder = Path(distinfo_path, "sboms")
