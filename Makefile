@@ -113,7 +113,7 @@ endif
 	@echo "dist/ has the release; nothing was uploaded"
 
 test-packages: $(VENV)/test-ready ## test the packages in dist/ on fresh systems, as root (minutes; make deb makes them)
-	@[ "$$(id -u)" != 0 ] || sh .ci/packages debootstrap iproute2 man-db zsh fish
+	@[ "$$(id -u)" != 0 ] || sh .ci/packages debootstrap iproute2 man-db zsh fish buildah
 	$(PYTEST) -q -rs -m packages tests/packages
 
 audit: $(VENV)/pip-audit ## look for known flaws in what .ci/requirements.lock names

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
+import venv
 import zipfile
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +20,7 @@ from places import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LOCK = (ROOT / ".ci" / "requirements.lock").read_text()
+RELEASE = ROOT / "release"
 
 
 def name_of(requirement: str) -> str:
@@ -33,14 +37,26 @@ def asked(*extras: str) -> set[str]:
     return found
 
 
-def test_the_lock_has_all_that_is_asked_for_each_with_hashes_and_no_registry():
+def locked(lock: str) -> set[str]:
+    """The packages of a lock, which names each with hashes and no registry."""
     hashes = r"((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)"
-    locked = re.findall(r"^([\w.-]+)==(\S+)(?: ;[^\\]*)? \\\n" + hashes, LOCK, re.M)
-    assert "".join(re.findall(r"^[\w.-]+==", LOCK, re.M)) == "".join(f"{name}==" for name, _, _ in locked)
-    names = {name for name, _, _ in locked}
+    found = re.findall(r"^([\w.-]+)==(\S+)(?: ;[^\\]*)? \\\n" + hashes, lock, re.M)
+    assert "".join(re.findall(r"^[\w.-]+==", lock, re.M)) == "".join(f"{name}==" for name, _, _ in found)
+    assert "://" not in lock and "--index" not in lock and "--trusted" not in lock
+    return {name for name, _, _ in found}
+
+
+BUILDING = {name_of(text) for text in PROJECT["build-system"]["requires"]}
+
+
+def test_the_lock_has_all_that_is_asked_for_each_with_hashes_and_no_registry():
     wanted = asked("test") | {name_of(text) for text in PROJECT["project"]["dependencies"]}
-    assert wanted | {name_of(text) for text in PROJECT["build-system"]["requires"]} <= names
-    assert "://" not in LOCK and "--index" not in LOCK and "--trusted" not in LOCK
+    assert wanted | BUILDING <= locked(LOCK)
+
+
+def test_so_has_the_lock_of_what_builds_packages():
+    wanted = re.findall(r"^[\w.-]+(?=>=)", (RELEASE / "requirements.in").read_text(), re.M)
+    assert {name_of(name) for name in wanted} | BUILDING <= locked((RELEASE / "requirements.lock").read_text())
 
 
 @pytest.mark.parametrize(
@@ -113,9 +129,50 @@ def test_the_wheel_says_what_it_needs(wheel):
         for ref, part in components.items()
         if part["scope"] == "required" and ref.startswith("pkg:")
     } == required
-    assert components["libpcap"]["name"] == "libpcap"
+    assert {"libpcap", *linked(wheel)} == {ref for ref in components if not ref.startswith("pkg:")}
     assert "mburst/cli/record.py" in names and "mburst/sql/lockdown.py" in names
     assert {"mburst/dashboards/templates/report/page.html", "mburst/dashboards/static/live/page.js"} <= set(names)
+
+
+def linked(wheel: Path) -> set[str]:
+    """The libraries that the engine in a wheel asks for, but those of the C library."""
+    if not shutil.which("readelf"):
+        pytest.skip("needs readelf")
+    with zipfile.ZipFile(wheel) as file:
+        [name] = [name for name in file.namelist() if re.search(r"/_engine.*\.so$", name)]
+        engine = wheel.parent / "engine.so"
+        engine.write_bytes(file.read(name))
+    text = subprocess.run(["readelf", "-dW", engine], capture_output=True, text=True, check=True).stdout
+    return set(re.findall(r"NEEDED.*\[(lib\w+)\.so", text)) - {"libc", "libm", "libpthread", "libdl"}
+
+
+def test_the_wheel_works_where_this_tree_is_not(wheel, tmp_path):
+    """All that the package reads is in it: SQL, pages, tables of vendors, the example of a configuration."""
+    environment = tmp_path / "environment"
+    venv.create(environment, with_pip=False)
+    python = environment / "bin" / "python"
+    words = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", wheel]
+    subprocess.run(words, check=True, timeout=120)
+    [packages] = environment.glob("lib/python*/site-packages")
+    (packages / "others.pth").write_text(sysconfig.get_path("purelib"))
+
+    def mburst(*words: str | Path) -> str:
+        command = [python, "-m", "mburst", *words]
+        environment = {**os.environ, "GNMI_PASSWORD": "p"}
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, env=environment)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    place = subprocess.run(
+        [python, "-P", "-c", "import mburst; print(mburst.__file__)"], capture_output=True, text=True
+    )
+    assert place.stdout.startswith(str(packages))
+    assert "recorded into" in mburst(
+        "record", ROOT / "examples/cache-server/cache.pcap.zst", "-o", "store", "--link", "1G"
+    )
+    assert "report: " in mburst("report", "store", "--bin", "1ms", "-o", "out")
+    mburst("run", "--init", "mburst.toml")
+    assert "tor1" in mburst("collect", ROOT / "examples/gnmi.yaml", "-o", "store", "--check")
 
 
 def test_an_audit_that_reaches_nothing_says_so(tmp_path):

@@ -3,9 +3,12 @@ or with none but a veth pair."""
 
 from __future__ import annotations
 
+import atexit
+import functools
 import os
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -27,24 +30,44 @@ exec chroot "$root" "$@"
 """
 
 
+@functools.cache
+def _least(suite: str) -> Path:
+    """The least system of a release, made once in a run."""
+    folder = Path(tempfile.mkdtemp(prefix="mburst-test-debian-"))
+    atexit.register(shutil.rmtree, folder)
+    words = ["debootstrap", "--variant=minbase", "--include=ca-certificates", suite, str(folder / suite)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=LONGEST_S)
+    if done.returncode:
+        pytest.skip(f"debootstrap cannot make {suite}: {(done.stdout + done.stderr).strip().splitlines()[-1:]}")
+    return folder / suite
+
+
 class Chroot:
     """A new system of a release (a suite of Debian), with PACKAGES besides the least."""
 
-    def __init__(self, root: Path, suite: str, packages: str) -> None:
+    def __init__(self, root: Path, suite: str, *packages: str) -> None:
+        if missing():
+            pytest.skip(missing())
         self.root = root
-        words = ["debootstrap", "--variant=minbase", f"--include=ca-certificates,{packages}", suite, str(root)]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=LONGEST_S)
-        if done.returncode:
-            pytest.skip(f"debootstrap could not make {suite}: {(done.stdout + done.stderr).strip().splitlines()[-1:]}")
+        subprocess.run(["cp", "--archive", "--reflink=auto", _least(suite), root], check=True)
         for name in ("/etc/resolv.conf", "/etc/hosts", *filter(None, [os.environ.get("PIP_CERT")])):
             (root / name.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(name, root / name.lstrip("/"))
+        if packages:
+            self.check("apt-get", "-qq", "update")
+            self.check("apt-get", "-qq", "install", "-y", "--no-install-recommends", *packages)
 
     def run(self, *words: str, pair: bool = False) -> subprocess.CompletedProcess[str]:
         """A command there; with PAIR in a network of its own, with the interfaces `wire` and `far`."""
         own = ["unshare", "--mount", "--pid", "--fork", "--kill-child", *(["--net"] if pair else [])]
         kept = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
-        environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", **kept, "PAIR": "yes" if pair else ""}
+        environment = {
+            "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+            "HOME": "/root",
+            "DEBIAN_FRONTEND": "noninteractive",
+            **kept,
+            "PAIR": "yes" if pair else "",
+        }
         return subprocess.run(
             [*own, "sh", "-c", _ENTER, "sh", str(self.root), *words],
             capture_output=True,

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from chroots import Chroot, missing
+from chroots import Chroot
 from places import ROOT
 
 from mburst.__main__ import main
@@ -42,7 +42,6 @@ while recording.poll() is None and time.monotonic() < end and not begun():
     time.sleep(0.1)
 recording.send_signal(signal.SIGINT)
 print(recording.communicate(timeout=60)[0])
-sys.exit(recording.returncode)
 """
 
 
@@ -92,9 +91,7 @@ def test_the_source_archive_has_what_git_has_of_the_package(sdist: Path) -> None
 
 @pytest.fixture(scope="module", params=SUITES)
 def system(request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chroot]:
-    if missing():
-        pytest.skip(missing())
-    made = Chroot(tmp_path_factory.mktemp("system") / "root", request.param, "python3,python3-venv")
+    made = Chroot(tmp_path_factory.mktemp("system") / "root", request.param, "python3-venv")
     assert not made.check("sh", "-c", "command -v cc gcc clang || :")
     version = made.check("python3", "-c", "import sys; print(*sys.version_info[:2])")
     assert tuple(map(int, version.split())) >= SUITES[request.param]
