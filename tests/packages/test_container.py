@@ -32,7 +32,7 @@ chroot "$root" setpriv --bounding-set "-all,$capabilities" --inh-caps -all --no-
     env PATH="/opt/mburst/bin:$PATH" mburst "$@" &
 python3 -c "$SEND" "$root/var/lib/mburst/store/hot/bins"
 kill -TERM $!; wait $! || :
-chroot "$root" /opt/mburst/bin/mburst sql /var/lib/mburst/store --csv \
+chroot "$root" /opt/mburst/bin/mburst sql --csv /var/lib/mburst/store \
     "SELECT any_value(interface), sum(packets) FROM bins WHERE direction = 'in'"
 """
 SEND = """
