@@ -22,7 +22,7 @@ struct mb_count {
 	uint64_t bytes;            /* of L2 without FCS */
 	uint64_t wire_bytes;       /* of bins alone */
 	uint32_t packets, cnp_packets;
-	uint32_t ce_packets, merged; /* of bins alone */
+	uint32_t ce_packets, merged, retransmits; /* of bins alone */
 	struct mb_address source;  /* of senders alone, and so are flow and ports, all as in struct mb_packet */
 	uint64_t flow;
 	uint32_t ports;

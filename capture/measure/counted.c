@@ -30,6 +30,7 @@ static void add_bin(struct mb_engine *engine, struct mb_lane *lane, const struct
 	bin->packets += count->packets;
 	bin->ce_packets += count->ce_packets;
 	bin->cnp_packets += count->cnp_packets;
+	bin->retransmits += count->retransmits;
 	bin->quality |= (uint16_t)(count->quality | interface->quality);
 	if (mb_date_is_unset(count->start_ns)) {
 		bin->quality |= MB_QUALITY_UNSYNCED;

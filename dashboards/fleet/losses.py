@@ -90,7 +90,7 @@ def _total(row: Row) -> int:
 
 def _uncounted(row: Row) -> Paragraph:
     unknown = f"{MEASURES[row['measure']]}: not counted in {long(row['uncounted_ns'])} of the recorded time"
-    return Paragraph(f"{unknown} (--backend ebpf).", quiet=True)
+    return Paragraph(f"{unknown} (an mburst before --backend ebpf counted it).", quiet=True)
 
 
 def _bar(row: Row, at: int) -> DividedBar:

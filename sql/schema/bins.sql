@@ -12,7 +12,7 @@ CREATE TABLE bins (
     wire_bytes           BIGINT NOT NULL,    -- Ethernet: max(bytes, 60) + 24 a frame; of switch ports the bytes
     packets              UINTEGER NOT NULL,  -- 0 in bins of switch ports (backend otlp), which count bytes alone
     ce_packets           UINTEGER NOT NULL,  -- with the IP ECN mark CE (congestion experienced)
-    retransmits          UINTEGER,           -- TCP segments with a repeated sequence number; a lower bound; NULL: not counted (--backend ebpf)
+    retransmits          UINTEGER,           -- TCP segments with a repeated sequence number; a lower bound; NULL: not counted (--backend ebpf before it did)
     quality              USMALLINT NOT NULL, -- bit set, see quality.sql
     cnp_packets          UINTEGER,           -- RoCEv2 congestion notifications; NULL: written by an mburst that did not count them
     pause_frames         UINTEGER,           -- pause frames (802.3x, PFC) that ask the other end to stop; NULL as of cnp_packets, or not counted (--backend ebpf)

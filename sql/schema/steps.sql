@@ -16,7 +16,7 @@ CREATE TABLE steps (
     wire_bytes           BIGINT NOT NULL,
     packets              BIGINT NOT NULL,
     ce_packets           BIGINT NOT NULL,
-    retransmits          BIGINT,             -- NULL: not counted (--backend ebpf), as in bins
+    retransmits          BIGINT,             -- NULL: not counted, as in bins
     quality              USMALLINT NOT NULL, -- bits that are set in any bin
     cnp_packets          BIGINT,             -- NULL: written by an mburst that did not count them, as in bins
     pause_frames         BIGINT,             -- NULL: not counted (--backend ebpf), as in bins; as of the three columns below

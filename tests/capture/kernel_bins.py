@@ -20,7 +20,7 @@ from mburst.capture import Capture, sources
 from mburst.errors import MburstError
 
 MS = 1_000_000
-SUMS = ("packets", "bytes", "wire_bytes", "ce_packets", "cnp_packets")
+SUMS = ("packets", "bytes", "wire_bytes", "ce_packets", "cnp_packets", "retransmits")
 
 
 def why_not():

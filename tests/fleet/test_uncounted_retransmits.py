@@ -1,4 +1,4 @@
-"""Reports of a fleet some of whose hosts do not count retransmissions (`--backend ebpf`)."""
+"""Reports of a fleet some of whose hosts did not count retransmissions."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@
 #include "backend/ebpf/layout.h"
 
 #define inlined static inline __attribute__((always_inline))
+#define likely(condition) __builtin_expect(!!(condition), 1)
 #define unlikely(condition) __builtin_expect(!!(condition), 0)
 #define NEXT_PROGRAM (-1) /* TCX_NEXT, and TC_ACT_UNSPEC */
 #define HEADERS 192       /* bytes that are looked at */
@@ -73,6 +74,14 @@ RING(others, struct mb_ebpf_slot); /* what found no entry, by bin of sources */
 RING(flows, struct mb_ebpf_flow);
 RING(places, struct mb_ebpf_index);
 
+/* Of all processors: flows move between them. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MB_EBPF_SEQUENCES);
+	__type(key, __u32);
+	__type(value, struct mb_ebpf_sequences);
+} sequences SEC(".maps");
+
 /* A frame at either hook: what of it can be read, and what is not in it. */
 struct frame {
 	const __u8 *data, *end;
@@ -84,6 +93,7 @@ struct frame {
 struct packet {
 	__u64 hi, lo, flow;
 	__u32 bytes, wire_bytes, ports, family;
+	__u32 first, length; /* of TCP: its sequence number, and the sequence space that it takes */
 	bool ce, cnp, merged;
 };
 
@@ -91,6 +101,7 @@ struct packet {
 struct walk {
 	const __u8 *data, *end;
 	__u32 at;
+	__u32 length; /* of the frame, without a tag that was taken out */
 };
 
 inlined const __u8 *peek(struct walk *walk, __u32 length)
@@ -198,6 +209,22 @@ inlined __u32 read_tags(struct walk *walk, __u32 type)
 	return type;
 }
 
+/* What a segment takes of its flow's sequence space; LENGTH bytes of it are in the IP packet. Where its payload begins. */
+inlined __u32 read_tcp(struct walk *walk, struct packet *packet, __u32 length)
+{
+	const __u8 *header = peek(walk, 14);
+	__u32 header_length;
+
+	if (!header)
+		return 0;
+	header_length = (header[12] >> 4) * 4;
+	if (header_length < 20 || header_length > length || length > walk->length - walk->at)
+		return walk->at + header_length;
+	packet->first = load32(header + 4);
+	packet->length = length - header_length + (((header[13] & 3) + 1) >> 1); /* SYN, FIN */
+	return walk->at + header_length;
+}
+
 /* Ports, notifications, and where the payload begins that was cut into segments (0: nowhere known). */
 inlined __u32 read_transport(struct walk *walk, struct packet *packet, __u32 protocol, __u32 length)
 {
@@ -210,10 +237,8 @@ inlined __u32 read_transport(struct walk *walk, struct packet *packet, __u32 pro
 	if (!header)
 		return 0;
 	packet->ports = load32(header);
-	if (protocol == PROTOCOL_TCP) {
-		header = peek(walk, 14);
-		return header ? walk->at + (header[12] >> 4) * 4 : 0;
-	}
+	if (protocol == PROTOCOL_TCP)
+		return read_tcp(walk, packet, length);
 	if (protocol != PROTOCOL_UDP)
 		return 0;
 	if (unlikely((packet->ports & 0xffff) == PORT_ROCE) && length >= ROCE_HEADERS) {
@@ -238,7 +263,7 @@ inlined __u32 read_ipv4(struct walk *walk, struct packet *packet)
 	packet->ce = (header[1] & 3) == 3;
 	packet->flow = mix(constants.seed, load64(header + 12));
 	if (!(load16(header + 6) & 0x3fff)) {
-		length = length ? length : packet->bytes - walk->at;
+		length = length ? length : walk->length - walk->at;
 		walk->at += header_length;
 		length -= header_length;
 		if (unlikely(protocol == PROTOCOL_AH)) {
@@ -308,7 +333,7 @@ inlined __u32 read_ipv6(struct walk *walk, struct packet *packet)
 	protocol = skip_extensions(walk, protocol, &fragment);
 	if (!fragment)
 		payload = read_transport(walk, packet, protocol,
-					 length ? length - (walk->at - start) : packet->bytes - walk->at);
+					 length ? length - (walk->at - start) : walk->length - walk->at);
 	packet->flow = mix(packet->flow, (__u64)FAMILY_IPV6 << 40 | (__u64)protocol << 32 | packet->ports);
 	return payload;
 }
@@ -340,7 +365,7 @@ inlined void divide(struct packet *packet, __u32 offset, __u32 size)
 /* False for what is no frame of Ethernet. */
 inlined bool read_packet(const struct frame *frame, struct packet *packet)
 {
-	struct walk walk = { .data = frame->data, .end = frame->end };
+	struct walk walk = { .data = frame->data, .end = frame->end, .length = frame->length };
 	const __u8 *header;
 	__u32 type, payload = 0;
 
@@ -377,13 +402,14 @@ inlined struct mb_ebpf_slot *slot_of(void *ring, __u32 at, __u32 mask, __u64 num
 inlined struct mb_ebpf_slot *begin(struct mb_ebpf_slot *slot, volatile __u64 *newest, __u64 *before, __u32 packets,
 				   __u64 number)
 {
-	__u64 previous = *newest;
+	__u64 back = number - *newest;
 
 	*before += packets;
 	*newest = number;
 	*(volatile __u64 *)&slot->number = 0;
 	barrier();
-	slot->previous = previous;
+	slot->back = back > 0xffffffffu ? 0xffffffffu : (__u32)back;
+	slot->retransmits = 0;
 	slot->before = *before;
 	slot->bytes = slot->wire_bytes = 0;
 	slot->packets = slot->ce_packets = slot->merged = slot->cnp_packets = 0;
@@ -429,6 +455,40 @@ inlined void add_to_slot(struct mb_ebpf_slot *slot, const struct packet *packet,
 	slot->merged += packet->merged;
 	slot->cnp_packets += packet->cnp;
 	slot->packets++;
+}
+
+/* What is known of a flow of TCP that has TAG, begun with FIRST where that is nothing. */
+inlined __u64 *find_sequence(struct mb_ebpf_sequences *found, __u32 tag, __u32 first)
+{
+	__u64 newer = found->ways[0], older = found->ways[1];
+
+	if (likely(newer >> 32 == tag))
+		return &found->ways[0];
+	found->ways[1] = newer;
+	found->ways[0] = older >> 32 == tag ? older : (__u64)tag << 32 | first;
+	return &found->ways[0];
+}
+
+/* Whether a segment repeats sequence space that its flow has sent: as mb_sequence_back() says. */
+inlined bool goes_back(const struct packet *packet)
+{
+	const __u32 key = (__u32)(packet->flow >> 32) & (MB_EBPF_SEQUENCES - 1), tag = (__u32)packet->flow | 1;
+	const __u32 end = packet->first + packet->length;
+	struct mb_ebpf_sequences *found = bpf_map_lookup_elem(&sequences, &key);
+	__u64 *sequence;
+	__u32 next;
+	bool back;
+
+	if (!found)
+		return false;
+	sequence = find_sequence(found, tag, packet->first);
+	next = (__u32)*sequence;
+	if (packet->length == 1 && end == next) /* a keep-alive */
+		return false;
+	back = (__s32)(packet->first - next) < 0;
+	if (!back || (__s32)(end - next) > 0)
+		*sequence = (__u64)tag << 32 | end;
+	return back;
 }
 
 inlined void add_to_flow(struct mb_ebpf_flow *flow, const struct packet *packet, __u32 offset)
@@ -522,8 +582,11 @@ inlined void count(const struct frame *frame, __u32 side, __u64 stamp)
 	if (!cursor || !read_packet(frame, &packet))
 		return;
 	slot = reach(&slots, at, constants.slots_mask, &cursor->bin, &cursor->before, stamp, constants.bin_ns, &offset);
-	if (slot)
+	if (slot) {
 		add_to_slot(slot, &packet, offset);
+		if (packet.length)
+			slot->retransmits += goes_back(&packet);
+	}
 	add_to_sources(cursor, at, &packet, stamp);
 }
 

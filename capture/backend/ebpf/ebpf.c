@@ -183,7 +183,7 @@ static void say(struct ebpf *state)
 {
 	snprintf(
 		state->notice, sizeof(state->notice),
-		"counted in the kernel: no retransmits and no pause frames; what leaves, before the queueing discipline%s",
+		"counted in the kernel: no pause frames; what leaves, before the queueing discipline%s",
 		state->device.loopback ?
 			"\non the loopback every frame leaves and arrives: it is recorded once, as arriving" :
 			"");

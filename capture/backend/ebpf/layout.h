@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * The memory that the program in the kernel (count.bpf.h) writes and user space (ebpf.c) reads, and never stops. Each
- * processor has a cursor for each direction, and parts of the rings of its own, so that nothing needs a lock.
+ * processor has a cursor for each direction, and parts of the rings of its own, so that nothing needs a lock; all share the
+ * sequence numbers of flows.
  *
  * Numbers of bins are (CLOCK_MONOTONIC + phase) / width, where the phase makes bins begin at multiples of their width in
  * system time. They only grow, whatever happens to system time.
@@ -12,6 +13,7 @@
 #include <linux/types.h>
 
 #define MB_EBPF_SIDES 2 /* of an interface: arriving, leaving */
+#define MB_EBPF_SEQUENCES (1u << 16)
 
 /* Set before the program is loaded. */
 struct mb_ebpf_constants {
@@ -29,7 +31,8 @@ struct mb_ebpf_variables {
 /* A bin of one cursor. It lies at NUMBER modulo the size of the cursor's ring. */
 struct mb_ebpf_slot {
 	__u64 number;     /* 0 while it is being begun */
-	__u64 previous;   /* number of the bin of this cursor before it */
+	__u32 back;       /* NUMBER less that of the bin of this cursor before it; at most UINT32_MAX */
+	__u32 retransmits;
 	__u64 before;     /* packets in all bins of this cursor before it: a gap in this is a counted loss */
 	__u64 bytes, wire_bytes;
 	__u32 packets, ce_packets;
@@ -59,6 +62,12 @@ struct mb_ebpf_cursor {
 	__u64 unused[2];
 	__u64 taken;                  /* of these, user space has read: what lies behind them may be written over */
 	__u64 padding[7];
+};
+
+/* Flows of TCP that share a hash, the newer first, as in measure/sequences.h. Each is one word, which processors read and
+ * write at once: part of the flow's fingerprint, never 0, and the sequence number behind all seen. */
+struct mb_ebpf_sequences {
+	__u64 ways[2];
 };
 
 /* Where the newest entry of a flow of this hash is. */

@@ -112,7 +112,7 @@ static int64_t copy(struct mb_ebpf_run *run, const struct ring *ring, uint64_t s
 			break;
 		if ((number + 1) * (uint64_t)ring->width_ns <= settled_ns && push(run, &slot))
 			return -ENOMEM;
-		number = slot.previous;
+		number = slot.back < number ? number - slot.back : 0;
 	}
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
 	newest = *ring->newest;
@@ -252,6 +252,7 @@ static void add_slot(struct mb_count *count, const struct mb_ebpf_slot *slot)
 	count->packets += slot->packets;
 	count->ce_packets += slot->ce_packets;
 	count->cnp_packets += slot->cnp_packets;
+	count->retransmits += slot->retransmits;
 	count->merged += slot->merged;
 	count->quality |= slot->merged ? MB_QUALITY_GRO : 0;
 }

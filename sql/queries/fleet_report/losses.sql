@@ -4,7 +4,7 @@
 --   after      in the time after a burst in which the table `bursts` counts them; NULL where that is not counted: of time, and
 --              of switch drops, whose windows are longer
 --   elsewhere  the rest. No row of drops: no switch queue is tied to a host that was recorded
---   uncounted_ns  recorded time in which it was not counted (retransmissions with --backend ebpf): the others are of the
+--   uncounted_ns  recorded time in which it was not counted (retransmissions by a --backend ebpf before it did): the others are of the
 --              rest, and NULL where there is none with packets
 WITH received AS (
     SELECT SUM(recorded_ns) AS recorded_ns, SUM(burst_ns) AS burst_ns, SUM(CASE WHEN packets > 0 THEN retransmits END) AS retransmits,
