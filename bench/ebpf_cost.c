@@ -51,7 +51,9 @@ static int print_cost(const char *name, int program)
 
 static int load(enum mb_hook hook, struct mb_error *error)
 {
-	const struct mb_backend_options options = { .bin_ns = 10000, .source_bin_ns = 1000000, .hook = hook };
+	const struct mb_backend_options options = {
+		.backend = "ebpf", .bin_ns = 10000, .source_bin_ns = 1000000, .hook = hook
+	};
 	int status = mb_ebpf_load(&kernel, &options, "bench", error);
 
 	if (!status)

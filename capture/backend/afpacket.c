@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Linux packet sockets with TPACKET_V3 rings: the default for network interfaces.
+ * Linux packet sockets with TPACKET_V3 rings, for network interfaces.
  */
 #include <errno.h>
 #include <poll.h>

@@ -6,12 +6,12 @@
 #include <string.h>
 
 const struct mb_backend_ops *const mb_backends[] = {
-	&mb_backend_file, &mb_backend_afpacket, &mb_backend_libpcap, &mb_backend_pfring, &mb_backend_ebpf, NULL,
+	&mb_backend_file, &mb_backend_ebpf, &mb_backend_afpacket, &mb_backend_libpcap, &mb_backend_pfring, NULL,
 };
 
-static bool is_auto(const char *backend)
+bool mb_backend_is_auto(const struct mb_backend_options *options)
 {
-	return !backend || !strcmp(backend, "auto");
+	return !options->backend || !strcmp(options->backend, "auto");
 }
 
 static int open_with(const struct mb_backend_ops *ops, struct mb_backend *backend,
@@ -29,17 +29,31 @@ static int open_with(const struct mb_backend_ops *ops, struct mb_backend *backen
 	return status;
 }
 
+/* The first that accepts the target, or the next where that gives way. */
+static int open_any(struct mb_backend *backend, const struct mb_backend_options *options, struct mb_error *error)
+{
+	struct mb_error passed_over = { "" };
+	int status = mb_fail(error, ENOENT, "%s: no such file or interface", options->target);
+
+	for (const struct mb_backend_ops *const *ops = mb_backends; *ops; ops++) {
+		if (!(*ops)->accepts(options->target))
+			continue;
+		status = open_with(*ops, backend, options, (*ops)->gives_way ? &passed_over : error);
+		if (!status || !(*ops)->gives_way)
+			break;
+	}
+	backend->passed_over = passed_over;
+	return status;
+}
+
 int mb_backend_open(struct mb_backend *backend, const struct mb_backend_options *options, struct mb_error *error)
 {
 	memset(backend, 0, sizeof(*backend));
-	for (const struct mb_backend_ops *const *ops = mb_backends; *ops; ops++) {
-		if (is_auto(options->backend) ? !(*ops)->accepts(options->target) :
-						strcmp(options->backend, (*ops)->name))
-			continue;
-		return open_with(*ops, backend, options, error);
-	}
-	if (is_auto(options->backend))
-		return mb_fail(error, ENOENT, "%s: no such file or interface", options->target);
+	if (mb_backend_is_auto(options))
+		return open_any(backend, options, error);
+	for (const struct mb_backend_ops *const *ops = mb_backends; *ops; ops++)
+		if (!strcmp(options->backend, (*ops)->name))
+			return open_with(*ops, backend, options, error);
 	return mb_fail(error, EINVAL, "%s: no such backend", options->backend);
 }
 

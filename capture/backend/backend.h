@@ -55,6 +55,7 @@ struct mb_backend_options {
 	int64_t bin_ns, source_bin_ns;
 	bool inner;          /* senders are those of the innermost IP header */
 	bool splits_merged;  /* bytes of merged frames are to be spread over time */
+	bool merges;         /* frames of several backends are to be in one order */
 	enum mb_hook hook;
 };
 
@@ -90,12 +91,20 @@ struct mb_loss {
 /* What read() returns instead of a number of frames. */
 #define MB_BACKEND_END (-0x10000) /* no more frames will come */
 
+/* What a backend that counts by itself takes of this host. */
+struct mb_backend_cost {
+	uint32_t packet_ns;    /* of a processor, for each packet */
+	uint64_t memory_bytes; /* of the kernel, with default widths */
+};
+
 struct mb_backend_ops {
 	const char *name;
 	/* One line: what it reads, for `mburst doctor`. */
 	const char *description;
-	/* Whether `auto` should take this backend for TARGET. */
+	/* Whether `auto` should try this backend for TARGET. */
 	bool (*accepts)(const char *target);
+	/* Where it does not open, `auto` tries the next. */
+	bool gives_way;
 	/* Bytes of backend->state, which mb_backend_open() allocates, all 0, and mb_backend_close() frees. */
 	size_t state_size;
 	/* Fill in backend->state. 0, or a negative errno with ERROR filled: close() is then called. */
@@ -130,6 +139,8 @@ struct mb_backend_ops {
 	 * `mburst doctor`: 0, or a negative errno with the reason and the remedy in ERROR.
 	 * Leaves nothing changed. NULL for a backend of files. */
 	int (*check)(const char *target, struct mb_error *error);
+	/* Measure COST here and now, where check() has nothing against it: 0 or a negative errno. NULL: not measured. */
+	int (*cost)(struct mb_backend_cost *cost);
 	/* Remarks that are not errors (a truncated end, say), a sentence a line, or NULL. */
 	const char *(*notice)(const struct mb_backend *backend);
 	/* What the interface had counted just before the first frame could come in. NULL for a backend that
@@ -145,12 +156,13 @@ struct mb_backend {
 	bool live;          /* open() says: frames come as they happen, silence is time passing, and
 			     * reading ahead would wait */
 	bool restores;      /* close() puts an interface back as it was, which needs CAP_NET_ADMIN */
+	struct mb_error passed_over; /* why `auto` took none that gives way, or empty */
 	bool starved;       /* the latest read() yielded nothing because nothing more had been written */
 	volatile bool stop; /* MB_BACKEND_END comes soon after this is set: from a file at once, live when
 			     * the frames that had arrived by then are read */
 };
 
-/* NULL-terminated. */
+/* NULL-terminated, in the order in which `auto` tries them. */
 extern const struct mb_backend_ops *const mb_backends[];
 
 extern const struct mb_backend_ops mb_backend_file;
@@ -159,9 +171,13 @@ extern const struct mb_backend_ops mb_backend_libpcap;
 extern const struct mb_backend_ops mb_backend_pfring;
 extern const struct mb_backend_ops mb_backend_ebpf;
 
-/* Open OPTIONS->target with the named backend or the first that accepts it. 0, or a negative errno with ERROR filled. */
+/* Open OPTIONS->target with the named backend or, by `auto`, the first that accepts it and does not give way. 0, or a negative errno with ERROR
+ * filled. */
 int mb_backend_open(struct mb_backend *backend, const struct mb_backend_options *options, struct mb_error *error);
 void mb_backend_close(struct mb_backend *backend);
+
+/* Whether nobody has named a backend. */
+bool mb_backend_is_auto(const struct mb_backend_options *options);
 
 static inline int mb_backend_read(struct mb_backend *backend, struct mb_batch *batch, int timeout_ms,
 				  struct mb_error *error)

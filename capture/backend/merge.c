@@ -372,6 +372,7 @@ static int open_branches(struct mb_backend *backend, const char *const *targets,
 	struct mb_backend_options one = *options;
 	bool has_stdin = false;
 
+	one.merges = true;
 	merge->branches = calloc(count, sizeof(*merge->branches));
 	merge->heap = calloc(count, sizeof(*merge->heap));
 	if (!merge->branches || !merge->heap)

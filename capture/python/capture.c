@@ -269,13 +269,18 @@ static PyObject *describe_begun(const struct mb_backend *backend)
 /* What the backend and the stamps of its packets should have users know, a sentence a line; None for nothing. */
 static PyObject *describe_notice(const struct capture_object *self)
 {
-	const char *of_backend = self->backend.ops->notice(&self->backend);
-	char of_dates[2 * MB_ERROR_LENGTH];
+	const struct mb_backend *backend = &self->backend;
+	const char *of_backend = backend->ops->notice(backend);
+	char of_dates[2 * MB_ERROR_LENGTH], of_choice[2 * MB_ERROR_LENGTH] = "";
 	bool has_dates = mb_dates_describe(&self->engine->dates, of_dates, sizeof(of_dates));
 
-	if (!of_backend && !has_dates)
+	if (*backend->passed_over.message)
+		snprintf(of_choice, sizeof(of_choice), "--backend %s was taken: %s", backend->ops->name,
+			 backend->passed_over.message);
+	if (!of_backend && !has_dates && !*of_choice)
 		return Py_NewRef(Py_None);
-	return PyUnicode_FromFormat("%s%s%s", of_backend ? of_backend : "", of_backend && has_dates ? "\n" : "",
+	return PyUnicode_FromFormat("%s%s%s%s%s", of_choice, *of_choice && (of_backend || has_dates) ? "\n" : "",
+				    of_backend ? of_backend : "", of_backend && has_dates ? "\n" : "",
 				    has_dates ? of_dates : "");
 }
 

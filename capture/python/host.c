@@ -19,6 +19,20 @@ static int append(PyObject *list, PyObject *item)
 	return item ? PyList_Append(list, owned) : -1;
 }
 
+static PyObject *describe_source(const struct mb_backend_ops *ops, const char *target)
+{
+	struct mb_backend_cost cost = { 0 };
+	struct mb_error error = { "" };
+
+	Py_BEGIN_ALLOW_THREADS;
+	if (!ops->check(target, &error) && ops->cost)
+		ops->cost(&cost);
+	Py_END_ALLOW_THREADS;
+	return Py_BuildValue("{s:s,s:s,s:s,s:I,s:K}", "name", ops->name, "description", ops->description, "reason",
+			     error.message, "packet_ns", cost.packet_ns, "memory_bytes",
+			     (unsigned long long)cost.memory_bytes);
+}
+
 static PyObject *host_sources(PyObject *module, PyObject *argument)
 {
 	const char *target = argument == Py_None ? NULL : PyUnicode_AsUTF8AndSize(argument, NULL);
@@ -28,14 +42,8 @@ static PyObject *host_sources(PyObject *module, PyObject *argument)
 	if (!list || (argument != Py_None && !target))
 		return NULL;
 	for (const struct mb_backend_ops *const *ops = mb_backends; *ops; ops++) {
-		struct mb_error error = { "" };
-
-		if (!(*ops)->check)
-			continue;
-		Py_BEGIN_ALLOW_THREADS(*ops)->check(target, &error);
-		Py_END_ALLOW_THREADS if (append(list, Py_BuildValue("{s:s,s:s,s:s}", "name", (*ops)->name,
-								    "description", (*ops)->description, "reason",
-								    error.message))) return NULL;
+		if ((*ops)->check && append(list, describe_source(*ops, target)))
+			return NULL;
 	}
 	return Py_NewRef(list);
 }

@@ -154,7 +154,7 @@ class RecordOptions(TypedDict, total=False):
     inner_ip: bool  # senders are the innermost addresses of tunnels
     mtu: int  # larger IP packets count as merged frames: inferred; 0: none are
     split_merged: bool  # spread merged frames over their transmission time at line rate
-    backend: Literal["auto", "file", "afpacket", "libpcap", "pfring", "ebpf"]
+    backend: Literal["auto", "file", "ebpf", "afpacket", "libpcap", "pfring"]
     duration: Duration | None  # of an interface: how long
     stamps: Literal["auto", "hw", "sw"]
     hook: Literal["tc", "xdp"]  # of ebpf: where frames that arrive are counted

@@ -14,7 +14,7 @@ from ..names import print_lines
 from ..units import format_duration, format_rate
 
 if TYPE_CHECKING:
-    from ..capture import Device
+    from ..capture import Device, SourceState
 
 CAP_NET_ADMIN, CAP_NET_RAW = 12, 13  # linux/capability.h
 SLOW_COALESCING_US = 10
@@ -119,8 +119,7 @@ def describe(found: dict[str, Any]) -> str:
     device = found["interface"]
     lines = ["privileges", *(f"  {line}" for line in _describe_privileges(found["privileges"], device)), "sources"]
     for source in found["sources"]:
-        state = f"cannot run: {source['reason']}" if source["reason"] else f"ready: {source['description']}"
-        lines += [f"  {source['name']:<9} {state}"]
+        lines += [f"  {source['name']:<9} {_describe_source(source)}"]
     lines += ["clock", *(f"  {line}" for line in _describe_clock(found["clock"]))]
     if device:
         lines += [f"interface {device['name']}", *(f"  {line}" for line in _describe_device(device))]
@@ -130,6 +129,13 @@ def describe(found: dict[str, Any]) -> str:
     if found["self_test"]:
         lines += ["self-test", f"  {_describe_test(found['self_test'])}"]
     return "\n".join(lines)
+
+
+def _describe_source(source: SourceState) -> str:
+    if source["reason"]:
+        return f"cannot run: {source['reason']}"
+    takes = f" ({source['packet_ns']} ns a packet, {source['memory_bytes'] >> 20} MiB here)"
+    return f"ready: {source['description']}{takes if source['packet_ns'] else ''}"
 
 
 def privileges() -> dict[str, bool]:

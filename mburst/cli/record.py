@@ -123,9 +123,10 @@ def add_live_options(parser: argparse.ArgumentParser) -> None:
     live.add_argument("--duration", metavar="TIME", help="duration, such as 60s (default: until Ctrl-C)")
     live.add_argument(
         "--backend",
-        choices=["auto", "file", "afpacket", "libpcap", "pfring", "ebpf"],
+        choices=["auto", "file", "ebpf", "afpacket", "libpcap", "pfring"],
         default="auto",
-        help="how to capture; `mburst doctor` says which can run here (default: %(default)s)",
+        help="how to capture; auto counts in the kernel (ebpf) where that can run and no option needs frames, and else "
+        "takes packet sockets; `mburst doctor` says which can run here (default: %(default)s)",
     )
     live.add_argument(
         "--stamps",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * For LD_PRELOAD: a kernel that lacks what LACKS names, of bpf(2): tcx, xdp, mmap (arrays that a process can map), load (it
- * refuses the program) or right (it refuses everything).
+ * refuses the program) or right (it refuses everything); or of memory, of which it has 64 MiB.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 static bool lacks(const char *what)
 {
@@ -33,6 +34,17 @@ static int failure(long command, const union bpf_attr *attributes)
 	if (attributes->link_create.attach_type == BPF_XDP)
 		return lacks("xdp") ? EOPNOTSUPP : 0;
 	return lacks("tcx") ? EINVAL : 0;
+}
+
+long sysconf(int name)
+{
+	static long (*real)(int);
+
+	if (name == _SC_PHYS_PAGES && lacks("memory"))
+		return 16384;
+	if (!real)
+		real = (long (*)(int))dlsym(RTLD_NEXT, "sysconf");
+	return real(name);
 }
 
 long syscall(long number, ...)

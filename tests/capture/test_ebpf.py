@@ -82,7 +82,7 @@ def test_what_the_program_does_not_count_is_null(pair):
 
 
 def segments(draw, flows):
-    """Segments of many flows from sequence numbers near the wrap on, and how many of them repeat what their flow sent."""
+    """Segments of many flows around the wrap of sequence numbers, and how many repeat what their flow sent."""
     sent, repeats = dict.fromkeys(range(flows), 2**32 - 3000), 0
     for _ in range(20 * flows):
         flow = draw.randrange(flows)
@@ -90,9 +90,7 @@ def segments(draw, flows):
         flags = draw.choice((fb.ACK, fb.ACK, fb.ACK | fb.FIN, fb.SYN))
         takes = length + (flags != fb.ACK)
         first = sent[flow] + draw.choice((0, 0, 0, 700, -1, -100, -1000, -2000))
-        if takes == 0 or (takes == 1 and first + 1 == sent[flow]):
-            pass
-        else:
+        if takes > 1 or (takes == 1 and first + 1 != sent[flow]):
             repeats += first < sent[flow]
             sent[flow] = max(sent[flow], first + takes)
         yield flow, first % 2**32, length, flags

@@ -16,8 +16,9 @@ from pathlib import Path
 import livelab
 import pytest
 from building import library
-from kernel_bins import MS, Reading, many_senders, pair, why_not
+from kernel_bins import MS, Reading, both, many_senders, pair, why_not
 
+from mburst.capture import Capture
 from mburst.errors import MburstError
 
 __all__ = ["pair"]
@@ -151,6 +152,62 @@ def test_what_it_cannot_do_is_refused(pair):
             Reading(pair, "ebpf", **options)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"filter": "udp"},
+        {"inner": True},
+        {"spread_bps": 10**9},
+        {"stamps": "sw", "threads": 2},
+        {"snaplen": 200},
+        {"ring_bytes": 1 << 22},
+    ],
+)
+def test_auto_counts_in_the_kernel_unless_an_option_needs_frames(pair, options):
+    for given, backend in (({}, "ebpf"), (options, "afpacket")):
+        reading = Reading(pair, None, **given)
+        notice = reading.capture.facts["notice"]
+        assert ("counted in the kernel" in notice) == (backend == "ebpf")
+        assert ("--backend afpacket was taken" in notice) == (backend == "afpacket")
+        reading.stop()
+        assert reading.facts["backend"] == backend
+
+
+def test_several_interfaces_as_one_need_frames(pair):
+    with pair.inside(pair.far):
+        capture = Capture([pair.b, "lo"])
+        capture.close()
+        with pytest.raises(MburstError, match="by which several captures are merged"):
+            Capture([pair.b, "lo"], backend="ebpf")
+
+
+DROP = bytes.fromhex("b700000002000000 9500000000000000".replace(" ", ""))  # r0 = TC_ACT_SHOT; exit
+
+
+def bpf(command, layout, *values):
+    attributes = ctypes.create_string_buffer(128)
+    struct.pack_into(layout, attributes, 0, *values)
+    made = ctypes.CDLL(None, use_errno=True).syscall(321, command, attributes, 128)
+    assert made >= 0, os.strerror(ctypes.get_errno())
+    return made
+
+
+def test_what_another_program_drops_has_arrived(pair):
+    """As for packet sockets; and that program runs on."""
+    code, licence = ctypes.create_string_buffer(DROP), ctypes.create_string_buffer(b"GPL")
+    program = bpf(5, "=IIQQ", 3, len(DROP) // 8, ctypes.addressof(code), ctypes.addressof(licence))
+    with pair.inside(pair.far):
+        link = bpf(28, "=IIII", program, socket.if_nametoindex(pair.b), TCX_INGRESS, 0)
+    try:
+        with both(pair) as (ebpf, afpacket):
+            many_senders(pair, 100)
+        assert ebpf.sums("in") == afpacket.sums("in") and ebpf.sums("in")["packets"] == 100
+        assert attached(pair, TCX_INGRESS) == 1
+    finally:
+        os.close(link)
+        os.close(program)
+
+
 def test_a_time_namespace_is_refused(pair, tmp_path):
     """Its CLOCK_MONOTONIC is not the program's: bins would be at another time."""
     wrapper = ["unshare", "--time", "--fork", "--monotonic", "1000", "ip", "netns", "exec", pair.far]
@@ -173,7 +230,7 @@ for hook in ("tc", "xdp"):
 [state] = [state for state in sources(sys.argv[1]) if state["name"] == "ebpf"]
 found["check"] = state["reason"]
 auto = Capture([sys.argv[1]])
-found["auto"] = auto.facts["backend"]
+found["auto"] = [auto.facts["backend"], auto.facts["notice"]]
 auto.close()
 print(json.dumps(found))
 """
@@ -190,15 +247,20 @@ NO_RIGHT = "counting in the kernel is not allowed: run as root, or with"
         ("mmap", NO_LOAD, NO_LOAD, NO_LOAD),
         ("load", NO_LOAD, NO_LOAD, NO_LOAD),
         ("right", NO_RIGHT, NO_RIGHT, NO_RIGHT),
+        ("memory", "", "", ""),
     ],
 )
 def test_what_the_kernel_lacks_is_named_and_nothing_stays(pair, lacking, tc, xdp, check):
-    """And `auto` records all the same."""
+    """And `auto` records all the same, and says why by packet sockets."""
     preload = {"LD_PRELOAD": str(library("tests/c/lesser_kernel.c")), "LACKS": lacking}
     command = ["ip", "netns", "exec", pair.far, sys.executable, "-c", TRIED, pair.b]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **preload}, check=True)
     found = json.loads(done.stdout)
-    assert found.pop("auto") == "afpacket"
+    backend, notice = found.pop("auto")
+    instead = "counting in the kernel would take" if lacking == "memory" else tc
+    assert backend == ("afpacket" if instead else "ebpf")
+    assert (f"--backend afpacket was taken: {pair.b}: " in notice) == bool(instead)
+    assert instead in notice
     for name, reason in (("tc", tc), ("xdp", xdp), ("check", check)):
         assert (reason in found[name]) if reason else not found[name], found
     assert (attached(pair, TCX_INGRESS), attached(pair, TCX_EGRESS)) == (0, 0)

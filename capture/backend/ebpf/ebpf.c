@@ -51,8 +51,9 @@ struct ebpf {
 
 static bool ebpf_accepts(const char *target)
 {
-	(void)target;
-	return false; /* asked for by its name alone */
+	struct mb_device device;
+
+	return !mb_device_read(&device, target, NULL) && mb_device_linktype(device.arphrd) == MB_LINKTYPE_ETHERNET;
 }
 
 /* System time less CLOCK_MONOTONIC, by the reading that took the shortest. How long that took. */
@@ -106,6 +107,13 @@ static int refuse_options(const struct mb_backend_options *options, struct mb_er
 	if (options->stamps == MB_STAMPS_HW)
 		return mb_fail(error, EOPNOTSUPP,
 			       "%s: --backend ebpf has no hardware stamps: it counts by the kernel's clock",
+			       options->target);
+	if (options->merges)
+		return mb_fail(error, EOPNOTSUPP,
+			       "%s: --backend ebpf yields no frames, by which several captures are merged",
+			       options->target);
+	if (mb_backend_is_auto(options) && (options->threads > 1 || options->ring_bytes || options->snaplen))
+		return mb_fail(error, EOPNOTSUPP, "%s: --threads, --ring and --snaplen are for rings of packet sockets",
 			       options->target);
 	if (narrow < NARROWEST_NS || wide > WIDEST_NS)
 		return mb_fail(error, EINVAL, "%s: --backend ebpf has bins of 1 µs to 4 s", options->target);
@@ -181,12 +189,11 @@ static int count_from_here(struct ebpf *state, const struct mb_backend_options *
 
 static void say(struct ebpf *state)
 {
-	snprintf(
-		state->notice, sizeof(state->notice),
-		"counted in the kernel: no pause frames; what leaves, before the queueing discipline%s",
-		state->device.loopback ?
-			"\non the loopback every frame leaves and arrives: it is recorded once, as arriving" :
-			"");
+	snprintf(state->notice, sizeof(state->notice),
+		 "counted in the kernel (ebpf): no pause frames; what leaves, before the queueing discipline%s",
+		 state->device.loopback ?
+			 "\non the loopback every frame leaves and arrives: it is recorded once, as arriving" :
+			 "");
 }
 
 /* A socket in the interface's namespace, on which nothing arrives: to ask it, and to have it take frames for others. */
@@ -400,6 +407,7 @@ const struct mb_backend_ops mb_backend_ebpf = {
 	.name = "ebpf",
 	.description = "bins counted in the kernel by eBPF, no frames copied",
 	.accepts = ebpf_accepts,
+	.gives_way = true,
 	.state_size = sizeof(struct ebpf),
 	.open = ebpf_open,
 	.read_counts = ebpf_read_counts,
@@ -407,6 +415,7 @@ const struct mb_backend_ops mb_backend_ebpf = {
 	.stats = mb_rx_counters_stats,
 	.loss = mb_rx_counters_loss,
 	.check = ebpf_check,
+	.cost = mb_ebpf_cost,
 	.notice = ebpf_notice,
 	.begun = ebpf_begun,
 	.close = ebpf_close,

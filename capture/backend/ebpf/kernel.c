@@ -15,11 +15,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "cleanup.h"
 #include "seed.h"
 
 /* Of linux/bpf.h since Linux 6.6. */
 #define TCX_INGRESS 46
 #define TCX_EGRESS 47
+#define TCX_BEFORE (1u << 3)
 
 /* Without a reader, bins of so much time are kept, or on many processors at least of so much, within these limits. */
 #define KEPT_NS 1200000000
@@ -31,6 +33,10 @@
 #define FLOWS_ALL (1u << 20)
 #define MOST_FLOWS (1u << 16)
 #define LEAST_FLOWS (1u << 13)
+/* What `auto` takes of all memory at most. */
+#define MEMORY_SHARE 20u
+#define COST_REPEATS 100000
+#define COST_ROUNDS 5
 
 /* The program, as clang made it. */
 asm(".pushsection .rodata\n"
@@ -140,6 +146,28 @@ static int set_sizes(struct mb_ebpf_kernel *kernel)
 static size_t size_of(const struct mb_ebpf_kernel *kernel, int ring)
 {
 	return (size_t)kernel->n_cursors * kernel->entries[ring] * rings[ring].size;
+}
+
+static size_t size_of_all(const struct mb_ebpf_kernel *kernel)
+{
+	size_t size = MB_EBPF_SEQUENCES * sizeof(struct mb_ebpf_sequences);
+
+	for (int i = 0; i < MB_EBPF_RINGS; i++)
+		size += size_of(kernel, i);
+	return size;
+}
+
+/* Who has not asked for it has a host with many possible processors and little memory do without. */
+static int refuse_size(const struct mb_ebpf_kernel *kernel, const char *name, struct mb_error *error)
+{
+	const size_t size = size_of_all(kernel), all = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+
+	if (size <= all / MEMORY_SHARE)
+		return 0;
+	return mb_fail(error, ENOMEM,
+		       "%s: counting in the kernel would take %zu MiB here, more than a %uth of memory: --backend ebpf "
+		       "takes them all the same",
+		       name, size >> 20, MEMORY_SHARE);
 }
 
 static void *map_shared(int fd, size_t size)
@@ -254,6 +282,8 @@ int mb_ebpf_load(struct mb_ebpf_kernel *kernel, const struct mb_backend_options 
 		return mb_fail_errno(error, errno, "%s: the program that counts", name);
 	choose_programs(kernel);
 	status = set_sizes(kernel);
+	if (!status && mb_backend_is_auto(options) && refuse_size(kernel, name, error))
+		return -ENOMEM;
 	if (!status)
 		status = set_constants(kernel);
 	if (!status)
@@ -275,6 +305,14 @@ static int link_at_driver(const struct mb_ebpf_kernel *kernel, int program, int 
 		       link;
 }
 
+/* A link of tcx: before all programs on what arrives, which may drop it, and behind all on what leaves. */
+static int link_at_tc(int program, int index, int place)
+{
+	LIBBPF_OPTS(bpf_link_create_opts, options, .flags = place == TCX_INGRESS ? TCX_BEFORE : 0);
+
+	return bpf_link_create(program, index, (enum bpf_attach_type)place, &options);
+}
+
 static int refuse_driver(int status, const char *name, struct mb_error *error)
 {
 	if (status == -EOPNOTSUPP)
@@ -292,8 +330,8 @@ int mb_ebpf_attach(struct mb_ebpf_kernel *kernel, int side, uint32_t index, cons
 {
 	int place;
 	const int program = bpf_program__fd(program_of(kernel, side, &place));
-	const int link = place == BPF_XDP ? link_at_driver(kernel, program, (int)index) :
-					    bpf_link_create(program, (int)index, (enum bpf_attach_type)place, NULL);
+	const int link =
+		place == BPF_XDP ? link_at_driver(kernel, program, (int)index) : link_at_tc(program, (int)index, place);
 
 	if (link == -EPERM || link == -EACCES)
 		return forbidden(name, error);
@@ -334,7 +372,9 @@ void mb_ebpf_unload(struct mb_ebpf_kernel *kernel)
 /* Whether the kernel has the hook is seen at the loopback, which every namespace has. */
 int mb_ebpf_check(const char *name, struct mb_error *error)
 {
-	const struct mb_backend_options options = { .bin_ns = 1000000000, .source_bin_ns = 1000000000 };
+	const struct mb_backend_options options = { .backend = "ebpf",
+						    .bin_ns = 1000000000,
+						    .source_bin_ns = 1000000000 };
 	struct mb_ebpf_kernel kernel;
 	const unsigned int loopback = if_nametoindex("lo");
 	int status;
@@ -343,6 +383,51 @@ int mb_ebpf_check(const char *name, struct mb_error *error)
 	status = mb_ebpf_load(&kernel, &options, name, error);
 	if (!status && loopback)
 		status = mb_ebpf_attach(&kernel, 0, loopback, name, error);
+	mb_ebpf_unload(&kernel);
+	return status;
+}
+
+/* The least time, in ns, that PROGRAM takes for a datagram: what disturbs only adds. 0 where that cannot be measured. */
+static uint32_t time_program(int program)
+{
+	static unsigned char frame[114] = { [12] = 8,  [14] = 0x45, [17] = 100, [22] = 64,
+					    [23] = 17, [26] = 10,   [30] = 10 };
+	LIBBPF_OPTS(bpf_test_run_opts, run, .data_in = frame, .data_size_in = sizeof(frame), .repeat = COST_REPEATS);
+	uint32_t least = UINT32_MAX;
+
+	for (int i = 0; i < COST_ROUNDS; i++) {
+		if (bpf_prog_test_run_opts(program, &run))
+			return 0;
+		least = run.duration < least ? run.duration : least;
+	}
+	return least;
+}
+
+static uint32_t time_nothing(void)
+{
+	const struct bpf_insn leave[] = {
+		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .imm = -1 },
+		{ .code = BPF_JMP | BPF_EXIT },
+	};
+	mb_auto_close int program = bpf_prog_load(BPF_PROG_TYPE_SCHED_CLS, "nothing", "GPL", leave, 2, NULL);
+
+	return program < 0 ? 0 : time_program(program);
+}
+
+int mb_ebpf_cost(struct mb_backend_cost *cost)
+{
+	const struct mb_backend_options options = { .backend = "ebpf", .bin_ns = 100000, .source_bin_ns = 1000000 };
+	struct mb_ebpf_kernel kernel;
+	int place, status = mb_ebpf_load(&kernel, &options, "ebpf", NULL);
+	const uint32_t nothing = status ? 0 : time_nothing();
+	uint32_t counting = 0;
+
+	if (!status) {
+		kernel.variables->phase = 1000000000; /* no bin has the number 0 */
+		counting = time_program(bpf_program__fd(program_of(&kernel, 0, &place)));
+		cost->memory_bytes = size_of_all(&kernel);
+	}
+	cost->packet_ns = counting > nothing ? counting - nothing : 0;
 	mb_ebpf_unload(&kernel);
 	return status;
 }
@@ -384,6 +469,12 @@ void mb_ebpf_unload(struct mb_ebpf_kernel *kernel)
 int mb_ebpf_check(const char *name, struct mb_error *error)
 {
 	return missing(name, error);
+}
+
+int mb_ebpf_cost(struct mb_backend_cost *cost)
+{
+	(void)cost;
+	return -EOPNOTSUPP;
 }
 
 #endif

@@ -53,4 +53,7 @@ void mb_ebpf_unload(struct mb_ebpf_kernel *kernel);
 /* Whether the program was built in, and this kernel and this process may run it. NAME: of the interface, or NULL. */
 int mb_ebpf_check(const char *name, struct mb_error *error);
 
+/* What counting a packet costs here, in excess of a program that does nothing. 0 or a negative errno. */
+int mb_ebpf_cost(struct mb_backend_cost *cost);
+
 #endif
