@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * For LD_PRELOAD: a kernel that lacks what LACKS names, of bpf(2): tcx, xdp, mmap (arrays that a process can map), load (it
+ * For LD_PRELOAD: a kernel that lacks what LACKS names, of bpf(2): tcx, hooks
+ * (neither tcx nor clsact), xdp, mmap (arrays that a process can map), load (it
  * refuses the program) or right (it refuses everything); or of memory, of which it has 64 MiB.
  */
 #include <dlfcn.h>
 #include <errno.h>
 #include <linux/bpf.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -33,7 +37,21 @@ static int failure(long command, const union bpf_attr *attributes)
 		return 0;
 	if (attributes->link_create.attach_type == BPF_XDP)
 		return lacks("xdp") ? EOPNOTSUPP : 0;
-	return lacks("tcx") ? EINVAL : 0;
+	return lacks("tcx") || lacks("hooks") ? EINVAL : 0;
+}
+
+ssize_t send(int fd, const void *message, size_t length, int flags)
+{
+	static ssize_t (*real)(int, const void *, size_t, int);
+	const struct nlmsghdr *header = message;
+
+	if (lacks("hooks") && length >= sizeof(*header) && header->nlmsg_type == RTM_NEWQDISC) {
+		errno = EOPNOTSUPP;
+		return -1;
+	}
+	if (!real)
+		real = (ssize_t (*)(int, const void *, size_t, int))dlsym(RTLD_NEXT, "send");
+	return real(fd, message, length, flags);
 }
 
 long sysconf(int name)

@@ -229,6 +229,7 @@ static int ebpf_open(struct mb_backend *backend, const struct mb_backend_options
 		status = count_from_here(state, options, error);
 	if (!status && !options->own_traffic)
 		status = mb_device_promiscuous(&state->device, state->socket, error);
+	backend->restores = mb_ebpf_stays(&state->kernel);
 	say(state);
 	return status;
 }

@@ -5,6 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
+bool mb_ebpf_stays(const struct mb_ebpf_kernel *kernel)
+{
+	return kernel->filters[0].claim >= 0 || kernel->filters[1].claim >= 0;
+}
+
 #ifdef MB_EBPF_OBJECT
 
 #include <bpf/bpf.h>
@@ -276,6 +281,7 @@ int mb_ebpf_load(struct mb_ebpf_kernel *kernel, const struct mb_backend_options 
 	kernel->bin_ns = options->bin_ns;
 	kernel->source_bin_ns = options->source_bin_ns;
 	kernel->hook = options->hook;
+	kernel->may_stay = !mb_backend_is_auto(options);
 	libbpf_set_print(say_nothing);
 	kernel->object = bpf_object__open_mem(mb_ebpf_object, (size_t)(mb_ebpf_object_end - mb_ebpf_object), NULL);
 	if (!kernel->object)
@@ -326,6 +332,26 @@ static int refuse_driver(int status, const char *name, struct mb_error *error)
 	return mb_fail_errno(error, -status, "%s: attaching the program that counts to XDP (try --hook tc)", name);
 }
 
+static int lacks_links(const char *name, struct mb_error *error)
+{
+	return mb_fail(
+		error, EOPNOTSUPP,
+		"%s: this kernel has no tcx (Linux 6.6, CONFIG_NET_XGRESS): --backend ebpf counts at clsact all the same, "
+		"where the program stays if mburst is killed",
+		name);
+}
+
+static int attach_filter(struct mb_ebpf_kernel *kernel, int program, int side, uint32_t index, const char *name,
+			 struct mb_error *error)
+{
+	const int status = mb_clsact_attach(&kernel->filters[side], program, index, side);
+
+	return status ? mb_fail_errno(error, -status,
+				      "%s: this kernel has no tcx, and attaching the program that counts to clsact",
+				      name) :
+			0;
+}
+
 int mb_ebpf_attach(struct mb_ebpf_kernel *kernel, int side, uint32_t index, const char *name, struct mb_error *error)
 {
 	int place;
@@ -338,10 +364,8 @@ int mb_ebpf_attach(struct mb_ebpf_kernel *kernel, int side, uint32_t index, cons
 	if (link < 0 && place == BPF_XDP)
 		return refuse_driver(link, name, error);
 	if (link == -EINVAL)
-		return mb_fail(error, EOPNOTSUPP,
-			       "%s: this kernel cannot count at interfaces: it needs Linux 6.6 or newer, built with "
-			       "CONFIG_NET_XGRESS",
-			       name);
+		return kernel->may_stay ? attach_filter(kernel, program, side, index, name, error) :
+					  lacks_links(name, error);
 	if (link < 0)
 		return mb_fail_errno(error, -link, "%s: attaching the program that counts", name);
 	kernel->links[side] = link;
@@ -354,6 +378,7 @@ void mb_ebpf_detach(struct mb_ebpf_kernel *kernel)
 		if (kernel->links[side] >= 0)
 			close(kernel->links[side]);
 		kernel->links[side] = -1;
+		mb_clsact_detach(&kernel->filters[side]);
 	}
 }
 
@@ -381,6 +406,7 @@ int mb_ebpf_check(const char *name, struct mb_error *error)
 
 	name = name ? name : "ebpf";
 	status = mb_ebpf_load(&kernel, &options, name, error);
+	kernel.may_stay = false;
 	if (!status && loopback)
 		status = mb_ebpf_attach(&kernel, 0, loopback, name, error);
 	mb_ebpf_unload(&kernel);

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "backend/backend.h"
+#include "backend/ebpf/clsact.h"
 #include "backend/ebpf/layout.h"
 #include "error.h"
 
@@ -34,10 +35,13 @@ struct mb_ebpf_kernel {
 	struct bpf_object *object;
 	int links[MB_EBPF_SIDES];            /* descriptors, or -1 */
 	enum mb_hook hook;                   /* of what arrives */
+	bool may_stay;                       /* on the interface, where this process is killed */
+	struct mb_clsact filters[MB_EBPF_SIDES]; /* where the kernel has no links */
 };
 
 /* What deinit() finds nothing to do on. */
-#define MB_EBPF_KERNEL_NONE ((struct mb_ebpf_kernel){ .links = { -1, -1 } })
+#define MB_EBPF_KERNEL_NONE \
+	((struct mb_ebpf_kernel){ .links = { -1, -1 }, .filters = { { .claim = -1 }, { .claim = -1 } } })
 
 /* Load the program for the bins and the hook of OPTIONS: bins are at least 1 us wide, less than 4 s. NAME is that of the
  * interface, for errors. */
@@ -45,6 +49,8 @@ int mb_ebpf_load(struct mb_ebpf_kernel *kernel, const struct mb_backend_options 
 		 struct mb_error *error);
 /* Let it count the frames of interface INDEX that arrive (side 0) or leave (side 1). */
 int mb_ebpf_attach(struct mb_ebpf_kernel *kernel, int side, uint32_t index, const char *name, struct mb_error *error);
+/* Whether what is attached stays when this process is killed, and takes CAP_NET_ADMIN to be taken away. */
+bool mb_ebpf_stays(const struct mb_ebpf_kernel *kernel);
 /* Count no more. What was counted stays. */
 void mb_ebpf_detach(struct mb_ebpf_kernel *kernel);
 /* Detach and give all memory back. Harmless when called twice. */

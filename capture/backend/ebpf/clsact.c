@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "backend/ebpf/clsact.h"
+
+#ifdef MB_EBPF_OBJECT
+
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define FIRST_HANDLE 0x6d620001u
+#define HANDLES 8u
+
+/* The first to see what arrives, and the last to see what leaves. */
+static const uint32_t priorities[] = { 1, 0xffff };
+
+/* A socket that holds the name of a handle, while this process lives; -1 where another one does. */
+static int claim(uint32_t index, int side, uint32_t handle)
+{
+	struct sockaddr_un name = { .sun_family = AF_UNIX };
+	const int length =
+		snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1, "mburst clsact %u %d %x", index, side, handle);
+	const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return -1;
+	if (!bind(fd, (struct sockaddr *)&name,
+		  (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length)))
+		return fd;
+	close(fd);
+	return -1;
+}
+
+static struct bpf_tc_hook hook_of(uint32_t index, int side)
+{
+	return (struct bpf_tc_hook){
+		.sz = sizeof(struct bpf_tc_hook),
+		.ifindex = (int)index,
+		.attach_point = side ? BPF_TC_EGRESS : BPF_TC_INGRESS,
+	};
+}
+
+static void remove_filter(uint32_t index, int side, uint32_t handle)
+{
+	const struct bpf_tc_hook hook = hook_of(index, side);
+	LIBBPF_OPTS(bpf_tc_opts, options, .handle = handle, .priority = priorities[side]);
+
+	bpf_tc_detach(&hook, &options);
+}
+
+/* Claim a handle. Those that nobody else claims are of the dead, if of anybody. */
+static void claim_one(struct mb_clsact *hold)
+{
+	for (uint32_t handle = FIRST_HANDLE; handle < FIRST_HANDLE + HANDLES; handle++) {
+		const int fd = claim(hold->index, hold->side, handle);
+
+		if (fd < 0)
+			continue;
+		remove_filter(hold->index, hold->side, handle);
+		if (hold->claim >= 0) {
+			close(fd);
+			continue;
+		}
+		hold->claim = fd;
+		hold->handle = handle;
+	}
+}
+
+int mb_clsact_attach(struct mb_clsact *hold, int program, uint32_t index, int side)
+{
+	struct bpf_tc_hook hook = hook_of(index, side);
+	LIBBPF_OPTS(bpf_tc_opts, options, .prog_fd = program, .priority = priorities[side]);
+	int status = bpf_tc_hook_create(&hook);
+
+	*hold = (struct mb_clsact){ .claim = -1, .index = index, .side = side };
+	if (status && status != -EEXIST)
+		return status;
+	claim_one(hold);
+	if (hold->claim < 0)
+		return -EBUSY;
+	options.handle = hold->handle;
+	status = bpf_tc_attach(&hook, &options);
+	if (status)
+		mb_clsact_detach(hold);
+	return status;
+}
+
+void mb_clsact_detach(struct mb_clsact *hold)
+{
+	if (hold->claim < 0)
+		return;
+	remove_filter(hold->index, hold->side, hold->handle);
+	close(hold->claim);
+	hold->claim = -1;
+}
+
+#endif

@@ -1,0 +1,106 @@
+"""Counted in the kernel where that has no tcx: at clsact, where a program does not go with its process."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import livelab
+import pytest
+from building import library
+from kernel_bins import many_senders, pair
+
+__all__ = ["pair"]
+RECORD = [sys.executable, "-m", "mburst", "record", "--backend", "ebpf", "--json"]
+
+
+def filters(lab, way):
+    """How many of ours there are at clsact of `b`."""
+    return livelab.sh(f"ip netns exec {lab.far} tc filter show dev {lab.b} {way}").count("direct-action")
+
+
+def filter_programs(lab):
+    """The kernel's numbers of those that count what arrives."""
+    shown = livelab.sh(f"ip netns exec {lab.far} tc filter show dev {lab.b} ingress")
+    return re.findall(r" id (\d+)", shown)
+
+
+def both_ways(lab):
+    return filters(lab, "ingress"), filters(lab, "egress")
+
+
+def until(lab, *expected):
+    for _ in range(1500):
+        if both_ways(lab) == expected:
+            return
+        time.sleep(0.02)
+    raise AssertionError((both_ways(lab), expected))
+
+
+def begin(lab, store, *, lacks="tcx"):
+    environment = {**os.environ, "LD_PRELOAD": str(library("tests/c/lesser_kernel.c")), "LACKS": lacks}
+    command = ["ip", "netns", "exec", lab.far, *RECORD, "-i", lab.b, "-o", str(store)]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, cwd=store.parent
+    )
+
+
+def arrived(process):
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    [row] = [row for row in map(json.loads, out.splitlines()) if row["direction"] == "in"]
+    return row["packets"]
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays(pair):
+    yield
+    subprocess.run(["ip", "netns", "exec", pair.far, "tc", "qdisc", "del", "dev", pair.b, "clsact"], check=False)
+
+
+def test_several_count_and_take_their_filters_away(pair, tmp_path):
+    first = begin(pair, tmp_path / "first")
+    until(pair, 1, 1)
+    second = begin(pair, tmp_path / "second")
+    until(pair, 2, 2)
+    many_senders(pair, 300)
+    time.sleep(0.3)
+    assert arrived(first) == 300
+    until(pair, 1, 1)
+    many_senders(pair, 200)
+    time.sleep(0.3)
+    assert arrived(second) == 500
+    assert both_ways(pair) == (0, 0)
+
+
+def test_the_next_one_takes_away_what_a_killed_one_left(pair, tmp_path):
+    killed = begin(pair, tmp_path / "store")
+    until(pair, 1, 1)
+    livelab.sh(f"kill -9 {killed.pid}")
+    killed.communicate()
+    assert both_ways(pair) == (1, 1)
+    left = filter_programs(pair)
+    after = begin(pair, tmp_path / "store")
+    for _ in range(1500):
+        if filter_programs(pair) not in ([], left):
+            break
+        time.sleep(0.02)
+    until(pair, 1, 1)
+    many_senders(pair, 100)
+    time.sleep(0.3)
+    assert arrived(after) == 100
+    assert both_ways(pair) == (0, 0)
+
+
+def test_where_there_is_neither_it_is_refused(pair, tmp_path):
+    process = begin(pair, tmp_path / "store", lacks="hooks")
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1 and err.count("\n") == 1, err
+    assert f"{pair.b}: this kernel has no tcx, and attaching the program that counts to clsact" in err
+    assert both_ways(pair) == (0, 0)
