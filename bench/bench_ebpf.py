@@ -25,6 +25,7 @@ from building import OPTIMIZE, linked, program  # noqa: E402
 from mburst.capture import Capture  # noqa: E402
 
 BYTES = 2_000_000_000  # of a TCP transfer
+FINE_NS = 10_000  # width of bins
 
 
 def of_the_program(cost: Path) -> None:
@@ -36,7 +37,7 @@ def of_the_program(cost: Path) -> None:
     print(f"  reading the clock           {clock:4}")
     print(f"  counting                    {found['counts'] - empty - clock:4}")
     print(f"  in all                      {found['counts']:4}")
-    print(f"  in all, at XDP              {found['xdp']:4}\n")
+    print(f"  in all, at XDP              {found['xdp']:4}, of which the test itself is {found['empty_xdp']}\n")
 
 
 def under_traffic(lab: livelab.Lab, cost: Path, sender: Path, rate: int, seconds: int) -> None:
@@ -50,13 +51,42 @@ def under_traffic(lab: livelab.Lab, cost: Path, sender: Path, rate: int, seconds
     print(f"under traffic: {row['ns']:.0f} ns a packet with the kernel's own measuring ({row['packets']:,} packets)\n")
 
 
-def speed(lab: livelab.Lab, backend: str) -> float:
-    """Gb/s of TCP while BACKEND records both directions."""
+def of_the_reader(lab: livelab.Lab, sender: Path, rate: int, seconds: int) -> None:
+    """CPU of the recorder's process, less that of one that records silence."""
+    inside = ["ip", "netns", "exec", lab.near, str(sender), lab.a]
+    print(
+        f"CPU of the process that reads, % of a core, while {rate:,} frames a second of 64 bytes arrive (and none do)"
+    )
+    for backend, bin_ns in (("ebpf", 100_000), ("ebpf", FINE_NS), ("afpacket", 100_000), ("afpacket", FINE_NS)):
+        shares, reached = [], 0.0
+        for frames in (rate * seconds, 0):
+            reader = begin_reader(lab, backend, bin_ns)
+            begun = time.monotonic()
+            if frames:
+                subprocess.run([*inside, str(frames), str(rate), "64"], check=True)
+            else:
+                time.sleep(seconds)
+            took = time.monotonic() - begun
+            shares.append(json.loads(reader.communicate(b"")[0])["cpu_s"] / took)
+            reached = max(reached, frames / took)
+        busy, silent = (100 * share for share in shares)
+        which = f"{backend:9} bins of {bin_ns // 1000:3} µs"
+        print(f"  {which} {busy:.2f} ({silent:.2f}), {reached:,.0f} frames a second sent")
+    print()
+
+
+def begin_reader(lab: livelab.Lab, backend: str, bin_ns: int) -> subprocess.Popen[bytes]:
     with lab.inside(lab.far):
-        command = [sys.executable, __file__, "--reader", backend, lab.b]
+        command = [sys.executable, __file__, "--reader", backend, lab.b, str(bin_ns)]
         reader = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert reader.stdout
     reader.stdout.readline()
+    return reader
+
+
+def speed(lab: livelab.Lab, backend: str) -> float:
+    """Gb/s of TCP while BACKEND records both directions."""
+    reader = begin_reader(lab, backend, FINE_NS)
     begun = time.monotonic()
     livelab.transfer(lab, BYTES)
     took = time.monotonic() - begun
@@ -64,18 +94,20 @@ def speed(lab: livelab.Lab, backend: str) -> float:
     return BYTES * 8 / took / 1e9
 
 
-def read(backend: str, interface: str) -> None:
-    """Reads until its standard input ends."""
+def read(backend: str, interface: str, bin_ns: str) -> None:
+    """Reads until its standard input ends, and prints the CPU that it took since it was ready."""
     import threading
 
-    capture = Capture([interface], backend=backend, bin_ns=10_000) if backend != "nobody" else None
+    capture = Capture([interface], backend=backend, bin_ns=int(bin_ns)) if backend != "nobody" else None
     print("ready", flush=True)
     if capture is None:
         sys.stdin.read()
         return
     threading.Thread(target=lambda: (sys.stdin.read(), capture.stop())).start()
+    begun = time.process_time()
     while capture.read() is not None:
         pass
+    print(json.dumps({"cpu_s": time.process_time() - begun}))
 
 
 def main() -> None:
@@ -83,7 +115,7 @@ def main() -> None:
     parser.add_argument("--rate", type=int, default=500_000, help="packets a second")
     parser.add_argument("--seconds", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--reader", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--reader", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.reader:
         read(*arguments.reader)
@@ -93,6 +125,7 @@ def main() -> None:
     of_the_program(cost)
     with livelab.make_lab() as lab:
         under_traffic(lab, cost, sender, arguments.rate, arguments.seconds)
+        of_the_reader(lab, sender, arguments.rate, arguments.seconds)
         speeds: dict[str, list[float]] = {"nobody": [], "ebpf": [], "afpacket": []}
         for _ in range(arguments.rounds):
             for backend, found in speeds.items():

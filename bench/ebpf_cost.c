@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the program of --backend ebpf costs, a JSON object a line:
- *   ebpf_cost               each of a program that does nothing, one that reads the clock and those that count at tcx and
- *                           at XDP, run on one frame again and again (BPF_PROG_TEST_RUN)
+ *   ebpf_cost               each of a program that does nothing, one that reads the clock and one that counts, at tcx and
+ *                           (but for the clock) at XDP, run on one frame again and again (BPF_PROG_TEST_RUN)
  *   ebpf_cost IFACE SECONDS attached to an interface, as the kernel measures it (BPF_ENABLE_STATS)
  */
 #include <bpf/bpf.h>
@@ -25,9 +25,9 @@ static int counting(const char *name)
 	return bpf_program__fd(bpf_object__find_program_by_name(kernel.object, name));
 }
 
-static int load_instructions(const struct bpf_insn *instructions, size_t count)
+static int load_instructions(enum bpf_prog_type type, const struct bpf_insn *instructions, size_t count)
 {
-	return bpf_prog_load(BPF_PROG_TYPE_SCHED_CLS, "bench", "GPL", instructions, count, NULL);
+	return bpf_prog_load(type, "bench", "GPL", instructions, count, NULL);
 }
 
 /* The least of some rounds: what disturbs only adds. */
@@ -67,15 +67,21 @@ static int print_costs(struct mb_error *error)
 		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .imm = -1 },
 		{ .code = BPF_JMP | BPF_EXIT },
 	};
+	const struct bpf_insn pass[] = {
+		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .imm = XDP_PASS },
+		leave[1],
+	};
 	const struct bpf_insn clock[] = {
 		{ .code = BPF_JMP | BPF_CALL, .imm = BPF_FUNC_ktime_get_ns },
 		leave[0],
 		leave[1],
 	};
 
-	return print_cost("empty", load_instructions(leave, 2)) || print_cost("clock", load_instructions(clock, 3)) ||
+	return print_cost("empty", load_instructions(BPF_PROG_TYPE_SCHED_CLS, leave, 2)) ||
+	       print_cost("clock", load_instructions(BPF_PROG_TYPE_SCHED_CLS, clock, 3)) ||
 	       print_cost("counts", counting("count_arriving")) ||
-	       (mb_ebpf_unload(&kernel), load(MB_HOOK_XDP, error)) || print_cost("xdp", counting("count_received"));
+	       (mb_ebpf_unload(&kernel), load(MB_HOOK_XDP, error)) || print_cost("xdp", counting("count_received")) ||
+	       print_cost("empty_xdp", load_instructions(BPF_PROG_TYPE_XDP, pass, 2));
 }
 
 static int print_real(const char *interface, unsigned seconds, struct mb_error *error)

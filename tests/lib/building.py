@@ -71,7 +71,7 @@ def sources_of(room: str) -> tuple[str, ...]:
 def compiled(source: Path, flags: tuple[str, ...]) -> Path:
     """The object of a source. Who asks while another process makes it waits for that one."""
     macros = tuple(f"-D{macro}=1" for header, macro, _ in _LIBRARIES if header in decompressors())
-    if source.name == "kernel.c" and (program := kernel_program()):
+    if source.parent.name == "ebpf" and (program := kernel_program()):
         macros += (f'-DMB_EBPF_OBJECT="{program}"',)
     command = (CC, *_ALWAYS, *macros, *flags, source)
     others = [flag for flag in flags if flag[:2] not in ("-D", "-U")]  # those are in the preprocessed source
