@@ -46,6 +46,8 @@ def recording(
         "cache",
         "--rack",
         "r1",
+        "--backend",
+        "afpacket",  # by which gaps are known to the packet
         *words,
         prefix=(*inside(lab), *prefix),
         program=program,

@@ -52,6 +52,8 @@ class Recorder:
                 "cache",
                 "--bin",
                 "1ms",
+                "--backend",
+                "afpacket",
                 *arguments,
             ],
             stdout=subprocess.PIPE,

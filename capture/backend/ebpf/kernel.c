@@ -28,8 +28,8 @@ bool mb_ebpf_stays(const struct mb_ebpf_kernel *kernel)
 #define TCX_EGRESS 47
 #define TCX_BEFORE (1u << 3)
 
-/* Without a reader, bins of so much time are kept, or on many processors at least of so much, within these limits. */
-#define KEPT_NS 1200000000
+/* Without a reader (a recorder that begins on a busy host, say), bins of so much time are kept, or on many processors at least of so much, within these limits. */
+#define KEPT_NS 5000000000
 #define LEAST_KEPT_NS 300000000
 #define SLOTS_ALL (1u << 21)
 #define LEAST_SLOTS 1024

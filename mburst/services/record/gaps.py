@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ...sql import StoreFolder
 
 COMPARABLE = ("afpacket", "libpcap")  # backends that see each packet which the interface counts
-ARRIVING = "ebpf"  # this one does of those that arrive; what leaves may be dropped behind it
 LOST = ("dropped", "reader too slow")  # reasons of gaps whose packets the recording counts as dropped
 _JOIN_NS = NS_PER_S  # losses closer than that are one gap
 _LONGEST_NS = 10 * NS_PER_S  # of a gap that goes on: then another row begins
@@ -125,10 +124,6 @@ def missed(before: Row, after: Row | None, directions: int) -> tuple[int | None,
     return packets, octets if octets >= 0 else None, ""
 
 
-def _is_comparable(row: Row) -> bool:
-    return row["backend"] in COMPARABLE or (row["backend"] == ARRIVING and row["direction"] == "in")
-
-
 def _incomparable(before: Row, after: Row | None, directions: int) -> str:
     """Why the interface's counters do not show what was missed; '' where they do."""
     reasons = (
@@ -137,7 +132,7 @@ def _incomparable(before: Row, after: Row | None, directions: int) -> str:
         (after and before["boot_id"] != after["boot_id"], "the host was restarted, and its counters with it"),
         (after and before["interface_id"] != after["interface_id"], "the interface was recreated, and its counters"),
         (None in (before["begun_packets"], after and after["begun_packets"]), "no interface counter of this direction"),
-        (not _is_comparable(before), f"{before['backend']} may not see what the interface counts"),
+        (before["backend"] not in COMPARABLE, f"{before['backend']} may not see what the interface counts"),
         (before["filter"], "the filter left packets out"),
         (before["quality"] & Quality.GRO, "merged frames (GRO, TSO) are not what the interface counts"),
         (before["dropped"] and directions > 1, "packets of both directions were dropped, not known how many of each"),
