@@ -2,17 +2,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """What does a store cost as it gets older: in files and bytes, before and after compaction, and for each question?
 
-Writes --days days of --hosts hosts, a segment each 15 minutes, with bursts in one second of a hundred, and asks: the
-bursts of the last minute, those of all days, and the report of a rack over the last hour. Then compacts, and asks
-again. Figures are CPU seconds of the command as a whole, the median of --repeat.
+Writes --days days of --hosts hosts, a segment each 15 minutes, with bursts in one second of a hundred. Asks it, a tenth
+of its hosts, and the last 20 segments of one (hard links to the same files): the bursts of the last minute, those of
+all days, the report of a rack over the last hour, `status`; when `mburst live` answers, and what a scrape of
+`mburst metrics` takes. Then compacts, and asks again. Figures are CPU seconds of the command as a whole (of live:
+seconds by the clock), the median of --repeat and the least.
 """
 
 from __future__ import annotations
 
 import argparse
+import http.cookiejar
+import os
+import re
+import signal
+import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +30,7 @@ import pyarrow as pa
 from side_by_side import machine, run, spread
 
 from mburst.sql import StoreFolder
+from mburst.sql.format.filenames import SealedName
 from mburst.sql.tables import arrow_schema
 
 MBURST = Path(sys.executable).parent / "mburst"
@@ -94,19 +105,78 @@ def fill(store: StoreFolder, hosts: int, days: int, rate: int) -> int:
     return end_ns
 
 
+def part_of(store: StoreFolder, folder: Path, hosts: int, segments: int) -> StoreFolder:
+    """A store of the last SEGMENTS segments of the first HOSTS hosts of STORE, whose segments have a number each."""
+    part = StoreFolder.create(folder)
+    files = [(path, SealedName.parse(path.name)) for path in store.path.rglob("*.parquet")]
+    last = max(name.segment.number for _, name in files if name)
+    for path, name in files:
+        is_recent = path.parts[-4] == "recordings" or (name and name.segment.number > last - segments)
+        if name and is_recent and int(name.segment.writer, 16) <= hosts:
+            link = part.path / path.relative_to(store.path)
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.hardlink_to(path)
+    return part
+
+
 def describe(store: StoreFolder, repeat: int) -> None:
     """Files, bytes, and what each question costs."""
     files = list(store.path.rglob("*.parquet"))
-    print(f"  {len(files):,} files, {sum(file.stat().st_size for file in files) / 1e6:,.0f} MB")
+    print(f"  {len(files):,} files, {sum(file.stat().st_size for file in files) / 1e6:,.0f} MB, load {os.getloadavg()[0]:.1f}")
     with tempfile.TemporaryDirectory() as folder:
         questions = {
             "bursts of the last minute": ["bursts", store.path, "--since", "1m", "--json"],
             "bursts of all days": ["bursts", store.path, "--json"],
             "report of the rack, last hour": ["report", store.path, "--rack", "r1", "--since", "1h", "-o", folder],
+            "recordings": ["sql", store.path, "recordings"],
         }
         for name, words in questions.items():
             costs = [run([MBURST, *words]) for _ in range(repeat)]
             print(f"  {name:30} {spread([cost.cpu_s for cost in costs])} CPU s")
+    # It is unwell: nobody records. So its exit code is 1.
+    costs = [run(["sh", "-c", f"{MBURST} status {store.path} || true"]) for _ in range(repeat)]
+    print(f"  {'status':30} {spread([cost.cpu_s for cost in costs])} CPU s")
+    print(f"  {'live answers, by the clock':30} {spread([live_answers_s(store) for _ in range(repeat)])} s")
+    print(f"  {'a scrape of metrics':30} {spread(scrapes_s(store))} CPU s")
+
+
+@contextmanager
+def serving(store: StoreFolder, verb: str) -> Iterator[tuple[int, str]]:
+    """A verb that serves STORE: its process, and its address once it answers there."""
+    command = [MBURST, verb, store.path, "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        try:
+            [address] = re.findall(r"http://\S+", process.stdout.readline())
+            yield process.pid, address
+        finally:
+            process.send_signal(signal.SIGINT)
+
+
+def live_answers_s(store: StoreFolder) -> float:
+    """Seconds from the start of `mburst live` until its page is there."""
+    began = time.perf_counter()
+    with serving(store, "live") as (_, address):
+        cookies = urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar())
+        urllib.request.build_opener(cookies).open(address).read()
+        return time.perf_counter() - began
+
+
+def scrapes_s(store: StoreFolder) -> list[float]:
+    """Processor seconds of `mburst metrics` for each of ten scrapes."""
+    with serving(store, "metrics") as (pid, address):
+        found = []
+        for _ in range(10):
+            before = processor_s(pid)
+            urllib.request.urlopen(address).read()
+            found.append(processor_s(pid) - before)
+        return found
+
+
+def processor_s(pid: int) -> float:
+    """That a process has taken, by the scheduler (ns)."""
+    threads = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
 
 
 def main() -> None:
@@ -121,11 +191,17 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         store = StoreFolder.create(Path(folder) / "store")
         fill(store, given.hosts, given.days, given.rate)
-        print(f"{given.hosts} hosts, {given.days} days, {given.hosts * given.days * SEGMENTS:,} segments a table:")
-        describe(store, given.repeat)
+        parts = {
+            20: part_of(store, Path(folder) / "few", 1, 20),
+            (ten := max(given.hosts // 10, 1)) * given.days * SEGMENTS: part_of(store, Path(folder) / "ten", ten, 2**31),
+            given.hosts * given.days * SEGMENTS: store,
+        }
+        for segments, part in parts.items():
+            print(f"{segments:,} segments a table:")
+            describe(part, given.repeat)
         cost = run([sys.executable, "-c", COMPACT, store.path])
         total = given.hosts * given.days * 86_400 * given.rate
-        rate = f"{total / cost.cpu_s / 1e6:.2f} M bins a CPU s"
+        rate = f"{total / cost.cpu_s / 1e6:.2f} M bins a CPU s, {total / cost.wall_s / 1e6:.2f} M by the clock"
         print(f"compacted in {cost.cpu_s:.1f} CPU s, {cost.peak_bytes / 1e6:.0f} MB: {rate}")
         describe(store, given.repeat)
 

@@ -53,6 +53,9 @@ CREATE MACRO met_burst(first_ns, last_ns, start_ns, end_ns) AS start_ns <= last_
 CREATE MACRO recorded_from(start_ns, bin_ns) AS bin_start(start_ns, bin_ns);
 CREATE MACRO recorded_until(end_ns, bin_ns, complete) AS
     bin_start(end_ns - CASE WHEN complete THEN 0 ELSE 1 END, bin_ns) + bin_ns;
+-- Whether the row of a recording has that. Of others, the bins do.
+CREATE MACRO is_span_known(clock_epochs, start_ns, end_ns) AS
+    coalesce(clock_epochs = 1 AND start_ns IS NOT NULL AND end_ns IS NOT NULL, false);
 
 -- A nearest-rank quantile: a value that occurred. NULL where there are too few values to distinguish it from the largest;
 -- the median is there for any number.

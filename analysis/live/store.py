@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -105,10 +106,14 @@ class LiveStore:
 
     def _begin(self) -> None:
         """Take what is stored of the newest minutes. Rows that the tails return a second time change nothing."""
-        con = self.store.connect(self.rack)
-        newest = con.execute("SELECT max(ts_ns) FROM newest").fetchall()[0][0] or 0
+        with closing(self.store.connect_newest(self.rack)) as con:
+            newest = con.execute("SELECT max(ts_ns) FROM newest").fetchall()[0][0] or 0
+            since_ns = coverage.binned_since(con, self.rack)
+            known = coverage.by_epoch(con) if since_ns is None else {}
+        if since_ns is not None:
+            with closing(self.store.connect(self.rack, since_ns)) as con:
+                known = coverage.by_epoch(con)
         self.complete_from_ns = newest - REMEMBERED_NS
-        known = coverage.by_epoch(con)
         con = self.store.connect(self.rack, self.complete_from_ns)
         self._damaged = [str(file) for file in damaged_files(con)]
         self._take_runs(con.sql("SELECT * FROM recordings").to_arrow_table())

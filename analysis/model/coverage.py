@@ -14,6 +14,10 @@ _RECORDED = """
 SELECT recording_id, clock_epoch, greatest(start_ns, $since), least(end_ns, $until) FROM recorded
 WHERE start_ns < $until AND end_ns > $since AND coalesce(rack = $rack, true)
 """
+_BINNED = """
+SELECT min(coalesce(start_ns, 0)) FROM recordings
+WHERE NOT is_span_known(clock_epochs, start_ns, end_ns) AND coalesce(rack = $rack, true)
+"""
 EARLIEST, LATEST = -(2**63), 2**63 - 1  # Unix ns: no limit
 
 
@@ -29,6 +33,13 @@ def by_epoch(
     return {
         (recording, epoch): (start, end) for recording, epoch, start, end in con.execute(_RECORDED, where).fetchall()
     }
+
+
+def binned_since(con: duckdb.DuckDBPyConnection, rack: str | None = None) -> int | None:
+    """From when on `by_epoch` looks at bins, since the rows of some recordings do not say when they counted: CON has to
+    have the files from then on. None: it looks at none."""
+    [(since_ns,)] = con.execute(_BINNED, {"rack": rack}).fetchall()
+    return None if since_ns is None else int(since_ns)
 
 
 def recorded(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -275,3 +276,23 @@ def test_an_unended_run_of_another_store_has_its_lane(tmp_path):
     assert live.lane_of[RUN].recording
     growing.close()
     live.close()
+
+
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_old_recordings_count_as_the_store_has_them(tmp_path, monkeypatch, epochs):
+    # Of old bins, memory reads those whose recording's row does not say when it counted.
+    store, hour = StoreFolder.create(tmp_path / "store"), 3600 * SECOND
+    lane = {"recording_id": "old", "wire_bytes": 84}
+    write(store, "bins", *({**lane, "clock_epoch": k, "ts_ns": NOW - (50 - k) * hour} for k in range(epochs)))
+    write(store, "bins", {"recording_id": "new", "ts_ns": NOW, "wire_bytes": 84})
+    of_old = {"start_ns": NOW - 50 * hour, "end_ns": NOW - (51 - epochs) * hour, "clock_epochs": epochs}
+    write(store, "recordings", {**lane, **of_old}, {"recording_id": "new", "start_ns": NOW, "end_ns": NOW})
+    asked = []
+    connect = StoreFolder.connect
+    monkeypatch.setattr(StoreFolder, "connect", lambda *of: asked.append(of[2]) or connect(*of))
+    with closing(LiveStore(store)) as live:
+        assert min(asked) >= NOW - (hour if epochs == 1 else 50 * hour)
+        [found] = live.lanes.values()
+        with connect(store) as con:
+            spans = con.execute("SELECT start_ns, end_ns FROM recorded ORDER BY ALL").fetchall()
+        assert found.coverage() == spans and len(spans) == epochs + 1
