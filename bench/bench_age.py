@@ -122,7 +122,8 @@ def part_of(store: StoreFolder, folder: Path, hosts: int, segments: int) -> Stor
 def describe(store: StoreFolder, repeat: int) -> None:
     """Files, bytes, and what each question costs."""
     files = list(store.path.rglob("*.parquet"))
-    print(f"  {len(files):,} files, {sum(file.stat().st_size for file in files) / 1e6:,.0f} MB, load {os.getloadavg()[0]:.1f}")
+    size = sum(file.stat().st_size for file in files)
+    print(f"  {len(files):,} files, {size / 1e6:,.0f} MB, load {os.getloadavg()[0]:.1f}")
     with tempfile.TemporaryDirectory() as folder:
         questions = {
             "bursts of the last minute": ["bursts", store.path, "--since", "1m", "--json"],
@@ -193,7 +194,9 @@ def main() -> None:
         fill(store, given.hosts, given.days, given.rate)
         parts = {
             20: part_of(store, Path(folder) / "few", 1, 20),
-            (ten := max(given.hosts // 10, 1)) * given.days * SEGMENTS: part_of(store, Path(folder) / "ten", ten, 2**31),
+            (ten := max(given.hosts // 10, 1)) * given.days * SEGMENTS: part_of(
+                store, Path(folder) / "ten", ten, 2**31
+            ),
             given.hosts * given.days * SEGMENTS: store,
         }
         for segments, part in parts.items():

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .files import DayName
-from .peaks import peaks
 from .rules import Detail, KeepRules
+from .seconds import seconds
 
 if TYPE_CHECKING:
     import duckdb
@@ -87,7 +87,7 @@ def load_lanes(connection: duckdb.DuckDBPyConnection, thinned: Iterable[Compacte
 
 def steps(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyRelation:
     """The rows of `steps` of the bins of the recordings that `prepare` thinned."""
-    connection.register("peaks", peaks(connection))
+    connection.register("seconds", seconds(connection))
     return connection.sql(_text("steps"))
 
 

@@ -92,6 +92,10 @@ def traffic(case: dict[str, Any], pieces: list[tuple[int, int, int, float, int]]
             "wire_bytes": size,
             "packets": 1 + size // 1500,
             "ce_packets": ts // width % 3,
+            "quality": 32 * (size % 7 == 0) + 1,
+            "retransmits": (None, 0, 3)[size % 3],
+            "pause_quanta": (None, 0)[size % 2],
+            "pause_classes": None if size % 5 else 1 << ts // width % 8,
         }
         for ts, size in sorted(filled.items())
         if size
@@ -162,7 +166,8 @@ peaks AS (
            max(wire_bytes) FILTER (width = {100 * MS}) AS of_100ms
     FROM windows GROUP BY ALL)
 SELECT recording_id, ts_ns, min(bins.ts_ns), max(bins.ts_ns), count(*), sum(bytes), sum(wire_bytes), sum(packets),
-       sum(ce_packets), max(wire_bytes), CASE WHEN {MS} % bin_ns = 0 THEN of_1ms END,
+       sum(ce_packets), sum(retransmits), sum(pause_quanta), bit_or(pause_classes), bit_or(quality),
+       count(*) FILTER (quality & 32 <> 0), max(wire_bytes), CASE WHEN {MS} % bin_ns = 0 THEN of_1ms END,
        CASE WHEN {10 * MS} % bin_ns = 0 THEN of_10ms END, CASE WHEN {100 * MS} % bin_ns = 0 THEN of_100ms END
 FROM (SELECT *, bins.ts_ns // {S} * {S} AS second FROM bins) AS bins
 JOIN peaks ON peaks.recording_id = bins.recording_id AND peaks.clock_epoch = bins.clock_epoch AND peaks.ts_ns = second
@@ -170,8 +175,9 @@ JOIN (SELECT recording_id, bin_ns FROM recordings) AS r ON r.recording_id = bins
 GROUP BY ALL ORDER BY ALL
 """.replace("recording_id, ts_ns, min", "bins.recording_id, peaks.ts_ns, min")
 STEPS = """
-SELECT recording_id, ts_ns, first_ns, last_ns, bins, bytes, wire_bytes, packets, ce_packets, peak_bytes, peak_1ms_bytes,
-       peak_10ms_bytes, peak_100ms_bytes FROM steps ORDER BY ALL
+SELECT recording_id, ts_ns, first_ns, last_ns, bins, bytes, wire_bytes, packets, ce_packets, retransmits, pause_quanta,
+       pause_classes, quality, losing_bins, peak_bytes, peak_1ms_bytes, peak_10ms_bytes, peak_100ms_bytes
+FROM steps ORDER BY ALL
 """
 
 
