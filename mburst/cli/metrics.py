@@ -42,6 +42,12 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         metavar="TIME",
         help="start of the counters: 24h (before the newest data) or 2026-11-20T14:03 (default: now)",
     )
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        help="configuration of `mburst run`: also whether its parts run, its reports are written and delivered, and "
+        "what the store may take",
+    )
     definition.add_burst_options(parser)
     record.add_user_option(parser)
     parser.set_defaults(run=run, until=None, rack=None)
@@ -55,6 +61,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     require()
     where = where_of(arguments)
+    config = Path(arguments.config).resolve() if arguments.config else None
+    reads = named_by(config) if config else []
     privileges.lower(arguments.store, arguments.user)
     if not Path(arguments.store).exists():
         say(f"{arguments.store}: new store: empty until something is recorded into it")
@@ -62,13 +70,22 @@ def run(arguments: argparse.Namespace) -> int:
     since, _ = definition.span_of(store, arguments)
     meter = Meter(store, definition.definition_of(arguments), since)
     with closing(meter):
-        service = MetricsService(meter, where)
-        privileges.confine([], [store.path])
+        service = MetricsService(meter, where, config)
+        privileges.confine(reads, [store.path])
         privileges.drop()
         with stopping(service.stop) as ended_by:
             print(f"metrics of {shown(arguments.store)}: {service.url}", flush=True)
             service.run()
     return 130 if signal.SIGINT in ended_by else 0
+
+
+def named_by(config: Path) -> list[Path]:
+    """The files and folders that are looked at to see how what the file at CONFIG runs is. Raises MburstError."""
+    from ..agent.config import load
+
+    found = load(config, fill=False)
+    stores = [Path(name) for name in found.stores]
+    return [one for one in (config, *stores, *(report.output for report in found.reports)) if one.exists()]
 
 
 def where_of(arguments: argparse.Namespace) -> ListenAddress:

@@ -53,7 +53,7 @@ def read(config: RunConfig) -> PartsStatus:
     """Look at the processes of this machine. Parts that `--only` leaves out are not expected to run."""
     from ..cli.run import chosen
 
-    for supervisor, children in _supervisors():
+    for supervisor, children in sorted(_supervisors(), key=lambda found: not found[1]):  # `sudo mburst run` has none
         given = _given(supervisor)
         if given and given[0] == config.path.resolve():
             wanted = chosen(config, given[1])
@@ -95,6 +95,13 @@ def _given(supervisor: int) -> tuple[Path, list[str]] | None:
     words = _words(supervisor)
     with suppress(OSError, ValueError, MburstError):  # it has ended, or its command line is another's
         given = build_parser(RUN).parse_args(words[words.index(RUN) :])
-        folder = os.readlink(PROC / str(supervisor) / "cwd")
-        return Path(os.path.realpath(os.path.join(folder, given.config))), given.only
+        return Path(os.path.realpath(os.path.join(_folder(supervisor, given.config), given.config))), given.only
     return None
+
+
+def _folder(supervisor: int, config: str) -> str:
+    """The folder that a CONFIG is in by its name. Who has less rights than the supervisor may not ask for its folder;
+    a part of it has the same. Raises OSError."""
+    if os.path.isabs(config):
+        return "/"
+    return os.getcwd() if supervisor == os.getppid() else os.readlink(PROC / str(supervisor) / "cwd")

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...quality import Quality
-
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
@@ -23,6 +21,7 @@ ALWAYS = ("bytes", "wire_bytes", "packets", "quality")
 RARE = (
     "ce_packets", "retransmits", "cnp_packets", "pause_frames", "resume_frames", "pause_quanta", "pause_classes",
 )  # fmt: skip  # counters that most bins have as 0 or NULL
+DROPS = 32  # of quality: sql/schema/quality.sql
 BITS = ("quality", "pause_classes")  # joined by `or`; others are added up
 
 Columns = dict[str, np.ndarray[Any, Any]]
@@ -85,7 +84,8 @@ def _table(batches: Iterable[pa.RecordBatch], lanes: np.ndarray[Any, Any], rare:
 
 def _values(column: pa.Array) -> np.ndarray[Any, Any]:
     """The numbers of COLUMN, 0 for NULL."""
-    return (column.fill_null(0) if column.null_count else column).to_numpy()
+    numbers: np.ndarray[Any, Any] = (column.fill_null(0) if column.null_count else column).to_numpy()
+    return numbers
 
 
 def _joined(found: Mapping[tuple[int, int], Columns], rare: Mapping[str, str]) -> pa.Table:
@@ -171,7 +171,7 @@ def _sums(columns: Columns) -> Columns:
     of, starts = _runs(times // SECOND_NS)
     ends = np.append(starts[1:], len(times))
     found = {"ts_ns": of * SECOND_NS, "first_ns": times[starts], "last_ns": times[ends - 1], "bins": ends - starts}
-    losing = (quality & int(Quality.DROPS)) != 0
+    losing = (quality & DROPS) != 0
     found["losing_bins"] = np.add.reduceat(losing, starts, dtype=np.int64) if losing.any() else np.zeros_like(starts)
     found["peak_bytes"] = np.maximum.reduceat(columns["wire_bytes"], starts)
     for name, values in columns.items():
@@ -185,8 +185,8 @@ def _sums(columns: Columns) -> Columns:
 def _merged(parts: Columns) -> Columns:
     """Sums of parts of seconds, in order of time, as sums of seconds."""
     _, starts = _runs(parts["ts_ns"])
-    by = {"ts_ns": np.minimum, "first_ns": np.minimum, "last_ns": np.maximum, "peak_bytes": np.maximum}
-    by |= dict.fromkeys(BITS, np.bitwise_or)
+    by: dict[str, np.ufunc] = {"first_ns": np.minimum, "last_ns": np.maximum, "peak_bytes": np.maximum}
+    by |= {"ts_ns": np.minimum} | {name: np.bitwise_or for name in BITS}
     return {name: by.get(name, np.add).reduceat(values, starts) for name, values in parts.items()}
 
 

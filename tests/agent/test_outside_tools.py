@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -40,9 +41,13 @@ def tool(name: str, package: str) -> str:
 
 @pytest.fixture(scope="module")
 def scraped(tmp_path_factory) -> str:
-    """What Prometheus reads of a store that has something of every table."""
-    store = StoreFolder.create(tmp_path_factory.mktemp("scraped") / "store")
-    write(store, "recordings", {"start_ns": START, "end_ns": START + 10**9})
+    """What Prometheus reads of a store that has something of every table, and of a mburst.toml."""
+    folder = tmp_path_factory.mktemp("scraped")
+    store = StoreFolder.create(folder / "store")
+    keep, report = '[keep]\nevery = "1h"\nsize = "1G"', f'[[report]]\nname = "daily"\noutput = "{folder}"'
+    (folder / "mburst.toml").write_text(f'store = "{store.path}"\n{keep}\n{report}\n')
+    of_today = {"recording_id": "today", "capture_id": "today", "boot_id": "", "end_ns": time.time_ns()}
+    write(store, "recordings", {"start_ns": START, "end_ns": START + 10**9}, of_today)
     write(store, "bins", *({"ts_ns": START + i * MS, "wire_bytes": FULL, "bytes": FULL} for i in range(3)))
     write(store, "probes", *({"seq": i, "tx_ns": START + i, "rx_ns": START + i + 9000} for i in range(1000)))
     write(store, "queues", {"window_start_ns": START, "ts_ns": START + 1, "max_bytes": 77, "dropped_packets": 2})
@@ -54,7 +59,7 @@ def scraped(tmp_path_factory) -> str:
     hot = store.writer("bins", "cache-1", "r1")  # a hot log, while it is open
     hot.append(rows("bins", {"ts_ns": START + 10 * MS}))
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(Exporter(Meter(store, BurstDefinition(), START)))
+    registry.register(Exporter(Meter(store, BurstDefinition(), START), folder / "mburst.toml"))
     text = generate_latest(registry).decode()
     hot.close()
     return text

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -18,8 +19,10 @@ from storelib import hot_logs, rows, sealed_files, write
 from waiting import wait_for
 
 from mburst.__main__ import main
+from mburst.agent.config import load
 from mburst.agent.delivery.ledger import FAILED, DeliveryKey, DeliveryLedger
 from mburst.sql import StoreFolder
+from mburst.status import parts as status_of_parts
 from mburst.status import store as status_of_store
 
 SECOND, DAY = 10**9, 86_400 * 10**9
@@ -188,20 +191,32 @@ def test_the_disk(
     assert facts["unwell"] == ([expected] if expected else [])
 
 
-def test_metrics_are_the_same_facts(tmp_path: Path, ask: Asked) -> None:
+def metrics_of(store: StoreFolder, config: Path | None = None) -> dict[tuple[str, ...], float]:
+    """What a scrape says, by name and values of labels."""
     pytest.importorskip("prometheus_client")
     from mburst.agent.metrics.exporter import Exporter
     from mburst.agent.metrics.meter import Meter
     from mburst.analysis.bursts.find import BurstDefinition
 
-    store = store_of(tmp_path, recording())
-    disk = ask(store.path)[1]["stores"][0]["disk"]
     with closing(Meter(store, BurstDefinition(), 0)) as meter:
-        found = {sample.name: sample.value for metric in Exporter(meter).collect() for sample in metric.samples}
+        samples = [sample for metric in Exporter(meter, config).collect() for sample in metric.samples]
+    return {(sample.name, *sample.labels.values()): sample.value for sample in samples}
+
+
+def test_metrics_are_the_same_facts(tmp_path: Path, ask: Asked) -> None:
+    store = store_of(tmp_path, recording(), newest_ns=NOW - 400 * SECOND)
+    write(store, "gaps", {"start_ns": NOW - 2, "end_ns": NOW - 1, "reason": "dropped", "packets": 5, "detail": ""})
+    _, facts, _ = ask(store.path)
+    disk, found = facts["stores"][0]["disk"], metrics_of(store)
     names = {"store_bytes": "store_bytes", "store_files": "files"}
     names |= {"store_day_bytes": "day_bytes", "disk_size_bytes": "disk_bytes"}
-    assert {name: found[f"mburst_{name}"] for name in names} == {name: disk[fact] for name, fact in names.items()}
-    assert found["mburst_disk_free_bytes"] == pytest.approx(disk["free_bytes"], rel=0.05)
+    assert {name: found[f"mburst_{name}",] for name in names} == {name: disk[fact] for name, fact in names.items()}
+    assert found["mburst_disk_free_bytes",] == pytest.approx(disk["free_bytes"], rel=0.05)
+    assert found["mburst_newest_sealed_file_timestamp_seconds",] == pytest.approx(disk["sealed_ns"] / 1e9)
+    lane = ("r1", "cache-1", "eth0", "in")
+    assert (found["mburst_day_gaps", *lane], found["mburst_day_missed_packets", *lane]) == (1, 5)
+    assert found["mburst_unwell",] == len(facts["unwell"]) == 1
+    assert not {"mburst_part_running", "mburst_store_limit_bytes"} & {name for name, *_ in found}
 
 
 # --- of a mburst.toml ---
@@ -227,14 +242,17 @@ def unwell(path: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
 def test_the_parts_of_a_file(tmp_path: Path, ask: Asked, capsys: pytest.CaptureFixture[str]) -> None:
     """Of the real processes; a file that is called the same elsewhere is another."""
     StoreFolder.create(tmp_path / "store")
-    path = configuration(tmp_path, METRICS, '[reflect]\nlisten = "127.0.0.1:0"')
+    path = configuration(tmp_path, METRICS + '\nconfig = "mburst.toml"', '[reflect]\nlisten = "127.0.0.1:0"')
     (tmp_path / "other").mkdir()
     other = configuration(tmp_path / "other", METRICS)
     StoreFolder.create(tmp_path / "other" / "store")
     command = [sys.executable, "-m", "mburst", "run", "mburst.toml", "--only", "metrics"]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
     try:
-        assert process.stdout is not None and "metrics of" in process.stdout.readline()
+        assert process.stdout is not None
+        address = process.stdout.readline().rpartition(" ")[2].strip()
+        with urllib.request.urlopen(address) as answer:  # the part has less rights than `mburst run`
+            assert b'\nmburst_part_running{part="metrics"} 1.0' in answer.read()
         code, facts, text = ask(path)
         assert (code, facts["run"]["supervisor"]) == (0, process.pid)
         [part] = facts["run"]["parts"]
@@ -247,6 +265,16 @@ def test_the_parts_of_a_file(tmp_path: Path, ask: Asked, capsys: pytest.CaptureF
     finally:
         process.kill()
         process.communicate()
+
+
+def test_a_process_that_only_started_it_is_not_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as sudo, whose command line is the same."""
+    config = load(configuration(tmp_path, METRICS))
+    of_metrics = {tuple(config.parts[0].argv): (9, 10 * SECOND)}
+    monkeypatch.setattr(status_of_parts, "_supervisors", lambda: iter([(7, {}), (8, of_metrics)]))
+    monkeypatch.setattr(status_of_parts, "_given", lambda supervisor: (config.path.resolve(), []))
+    found = status_of_parts.read(config)
+    assert found.supervisor == 8 and found.unwell() == []
 
 
 def test_a_file_without_parts_and_a_store_that_is_none(tmp_path: Path, ask: Asked) -> None:
@@ -291,3 +319,20 @@ def test_a_store_that_is_larger_than_it_may_be(tmp_path: Path, ask: Asked, size:
     [found] = facts["stores"]
     assert found["disk"]["size_limit"] == (1000 if is_over else 10**9) and "at most" in text
     assert any("more than the 1 kB that [keep] gives it" in sentence for sentence in facts["unwell"]) == is_over
+
+
+def test_metrics_of_a_file_are_the_same_facts(tmp_path: Path, ask: Asked) -> None:
+    store = store_of(tmp_path, recording())
+    (tmp_path / "reports").mkdir()
+    keep = '[keep]\nevery = "1h"\nsize = "1k"'
+    path = configuration(tmp_path, METRICS, keep, REPORT.format(tmp_path / "reports"))
+    with DeliveryLedger(tmp_path / "reports" / DeliveryLedger.NAME) as ledger:
+        ledger.say(DeliveryKey("daily", NOW - DAY, NOW, "ops"), FAILED, "no route to host")
+    _, facts, _ = ask(path)
+    found = metrics_of(store, path)
+    assert found["mburst_unwell",] == len(facts["unwell"]) > 2
+    assert found["mburst_part_running", "metrics"] == found["mburst_part_running", "keep"] == 0
+    assert found["mburst_report_late", "daily"] == facts["reports"][0]["is_late"]
+    assert (found["mburst_delivery_failures", "daily"], found["mburst_store_limit_bytes",]) == (1, 1000)
+    path.write_text("[keep")
+    assert metrics_of(store, path)["mburst_unwell",] == 1

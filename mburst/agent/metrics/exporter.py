@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING
 from ... import __version__
 from ...errors import MburstError
 from ...names import say, shown
+from .conditions import Conditions
 from .counts import Histogram, LaneName
 from .meter import QUANTILES, Meter
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from prometheus_client.metrics_core import Metric
     from starlette.applications import Starlette
     from starlette.requests import Request
@@ -43,10 +46,12 @@ def require() -> None:
 
 
 class Exporter:
-    """A collector of prometheus_client: asks the meter at each scrape. `scraper` names who asks."""
+    """A collector of prometheus_client: asks the meter at each scrape, and how the store and what the mburst.toml at
+    CONFIG runs are. `scraper` names who asks."""
 
-    def __init__(self, meter: Meter) -> None:
+    def __init__(self, meter: Meter, config: Path | None = None) -> None:
         self.meter = meter
+        self.conditions = Conditions(meter.store, config)
         self.scraper = ""
         self._asked = 0.0
 
@@ -89,15 +94,7 @@ class Exporter:
         for table, age in self.meter.unsealed_s().items():
             waiting.add_metric([table], age)
         yield waiting
-        disk = self.meter.disk_use()
-        for name, about, value in (
-            ("store_bytes", "Bytes of the files of the store.", disk.store_bytes),
-            ("store_files", "Files of the store.", disk.files),
-            ("store_day_bytes", "Bytes that came to the store in the last day and are still there.", disk.day_bytes),
-            ("disk_free_bytes", "Bytes that may still be written to the file system of the store.", disk.free_bytes),
-            ("disk_size_bytes", "Bytes of the file system of the store.", disk.disk_bytes),
-        ):
-            yield GaugeMetricFamily(f"mburst_{name}", about, value)
+        yield from self.conditions.metrics()
 
     def _lanes(self, peaks: dict[LaneName, dict[str, float]]) -> Iterator[Metric]:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -232,13 +229,13 @@ def _buckets(of: Histogram) -> Sequence[tuple[str, float]]:
 class Scrapes:
     """Answers scrapes, one at a time, outside of the event loop."""
 
-    def __init__(self, meter: Meter) -> None:
+    def __init__(self, meter: Meter, config: Path | None) -> None:
         from prometheus_client import CollectorRegistry
 
         from ...workers import Workers
 
         self.meter = meter
-        self.exporter = Exporter(meter)
+        self.exporter = Exporter(meter, config)
         self.registry = CollectorRegistry(auto_describe=False)
         self.registry.register(self.exporter)
         self.workers = Workers("mburst-metrics", 1, WAITING)
@@ -295,9 +292,10 @@ class Scrapes:
 
 
 class MetricsService:
-    """The web server of a meter. Raises MburstError where it cannot listen."""
+    """The web server of a meter, and of how what the mburst.toml at CONFIG runs is. Raises MburstError where it cannot
+    listen."""
 
-    def __init__(self, meter: Meter, where: ListenAddress) -> None:
+    def __init__(self, meter: Meter, where: ListenAddress, config: Path | None = None) -> None:
         from starlette.applications import Starlette
         from starlette.routing import Route
 
@@ -305,7 +303,7 @@ class MetricsService:
         from ...web.gate import Gate
         from ...web.server import WebServer
 
-        self.scrapes = Scrapes(meter)
+        self.scrapes = Scrapes(meter, config)
         routes = [Route("/", self.scrapes.page), Route("/metrics", self.scrapes.metrics)]
         socket = listening(where)
         try:

@@ -29,10 +29,8 @@ if TYPE_CHECKING:
     from ...analysis.bursts.find import BurstDefinition
     from ...analysis.model.envelope import Interval
     from ...sql import StoreFolder
-    from ...status.store import DiskUse
 
 FORGOTTEN_NS = 3600 * 10**9  # a window of a recording without newer bins is over
-DISK_S = 60.0
 WIDTHS_NS = {"10us": 10_000, "100us": 100_000, "1ms": 1_000_000}
 MOST_SPANS = 1024  # newest bursts of a lane, to which another recording's may add nothing
 QUANTILES = (0.5, 0.9, 0.99, 0.999)
@@ -191,7 +189,6 @@ class Meter:
         self.paths: dict[tuple[str, str, str], PathCounts] = {}
         self.queues: dict[tuple[str, str, str], QueueCounts] = {}
         self.rows_read = 0  # that came while it followed
-        self._disk: tuple[float, DiskUse] | None = None
         self._recordings: dict[str, dict[str, Any]] = {}
         self._names: dict[str, LaneName] = {}
         self._events: dict[str, tuple[int, bool]] = {}  # of each gNMI target, when it was last reported up or down
@@ -220,14 +217,6 @@ class Meter:
         """The age of each table's oldest hot log, in seconds."""
         now = time.time_ns()
         return {table: max(now - begun, 0) / 1e9 for table, begun in self.store.unsealed().items()}
-
-    def disk_use(self) -> DiskUse:
-        """What the store takes of the disk, at most DISK_S ago: to look costs as much as the store has files."""
-        from ...status.store import disk_use
-
-        if self._disk is None or time.monotonic() - self._disk[0] > DISK_S:
-            self._disk = time.monotonic(), disk_use(self.store, time.time_ns())
-        return self._disk[1]
 
     @property
     def kept_rows(self) -> int:
