@@ -161,11 +161,12 @@ int mb_busy_take(struct mb_busy *busy, struct mb_senders *senders, int64_t numbe
 static int append_first(struct mb_busy *busy, bool keeps, const struct mb_sender_rows *to)
 {
 	struct waiting *waiting = first_waiting(busy);
+	const int64_t start_ns = waiting->number * busy->rule.source_bin_ns;
 	int error;
 
 	if (!keeps)
-		mb_sent_sum_up(&waiting->sent, busy->rule.least_flows);
-	error = mb_sent_append(&waiting->sent, to, waiting->number * busy->rule.source_bin_ns);
+		mb_sent_sum_up(&waiting->sent, busy->rule.least_flows, start_ns, start_ns + busy->rule.source_bin_ns);
+	error = mb_sent_append(&waiting->sent, to, start_ns);
 	drop_waiting(busy);
 	return error;
 }

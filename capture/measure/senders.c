@@ -368,7 +368,7 @@ int mb_sent_copy(struct mb_sent *copy, const struct mb_sent *sent)
 	return 0;
 }
 
-void mb_sent_sum_up(struct mb_sent *sent, uint32_t least_flows)
+void mb_sent_sum_up(struct mb_sent *sent, uint32_t least_flows, int64_t start_ns, int64_t end_ns)
 {
 	uint32_t fewer = 0, kept = 0;
 
@@ -383,4 +383,6 @@ void mb_sent_sum_up(struct mb_sent *sent, uint32_t least_flows)
 			sent->list[kept++] = sent->list[i];
 	}
 	sent->count = kept;
+	sent->other.first_ns = start_ns;
+	sent->other.last_ns = end_ns - 1;
 }

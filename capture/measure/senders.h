@@ -127,7 +127,8 @@ int mb_sent_append(const struct mb_sent *sent, const struct mb_sender_rows *to, 
 /* A copy, whose list the caller frees. 0 or -ENOMEM. */
 int mb_sent_copy(struct mb_sent *copy, const struct mb_sent *sent);
 
-/* Fold all senders that have fewer flows than LEAST_FLOWS into `other`, unless that saves no row. */
-void mb_sent_sum_up(struct mb_sent *sent, uint32_t least_flows);
+/* Fold all senders that have fewer flows than LEAST_FLOWS into `other`, unless that saves no row. Its first and last
+ * packet are then the first and last ns of the bin [START_NS, END_NS): stamps of packets are most of such a row. */
+void mb_sent_sum_up(struct mb_sent *sent, uint32_t least_flows, int64_t start_ns, int64_t end_ns);
 
 #endif

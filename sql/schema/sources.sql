@@ -12,7 +12,7 @@ CREATE TABLE sources (
     packets              UINTEGER NOT NULL,
     flows                UINTEGER NOT NULL,  -- distinct (addresses, protocol, ports)
     members              UINTEGER NOT NULL,  -- 1, or how many senders 'other' counts
-    first_ns             BIGINT NOT NULL,    -- first and last packet in the bin
+    first_ns             BIGINT NOT NULL,    -- first and last packet in the bin; of 'other' that stands for senders away from busy bins: the bin's first and last ns
     last_ns              BIGINT NOT NULL,
     source_port          USMALLINT,          -- that more than half of its flows come from; 0 where none is
     destination_port     USMALLINT,          -- likewise, go to

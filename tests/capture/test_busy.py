@@ -76,8 +76,8 @@ def by_bin(senders: list[dict]) -> dict[tuple[int, int, int], list[dict]]:
     return found
 
 
-def summed(rows: list[dict], outgoing: bool) -> list[dict]:
-    """The rows of a bin of senders that is not near a busy one."""
+def summed(rows: list[dict], outgoing: bool, width_ns: int) -> list[dict]:
+    """The rows of a bin of senders, WIDTH_NS wide, that is not near a busy one."""
     fewer = [row for row in rows if row["source"] == "other" or not (outgoing and row["flows"] >= FEWEST)]
     if sum(row["members"] for row in fewer) <= 1:
         return rows
@@ -85,8 +85,8 @@ def summed(rows: list[dict], outgoing: bool) -> list[dict]:
         **fewer[0],
         "source": "other",
         **{name: sum(row[name] for row in fewer) for name in ADDED},
-        "first_ns": min(row["first_ns"] for row in fewer),
-        "last_ns": max(row["last_ns"] for row in fewer),
+        "first_ns": fewer[0]["ts_ns"],
+        "last_ns": fewer[0]["ts_ns"] + width_ns - 1,
         "source_port": 0,
         "destination_port": 0,
     }
@@ -126,7 +126,7 @@ def test_senders_are_kept_within_reach_of_a_busy_bin_and_summed_elsewhere(
     expected = []
     for (lane, epoch, ts_ns), rows in by_bin(everybody).items():
         near = any(at < ts_ns + source_bin_ns + reach and at + bin_ns > ts_ns - reach for at in busy[lane, epoch])
-        expected += rows if near else summed(rows, lanes[lane]["direction"] == "out")
+        expected += rows if near else summed(rows, lanes[lane]["direction"] == "out", source_bin_ns)
 
     def order(rows):
         return sorted(rows, key=lambda row: (row["lane"], row["clock_epoch"], row["ts_ns"], row["source"]))
