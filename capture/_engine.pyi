@@ -83,8 +83,21 @@ class Facts(TypedDict):
     """What was inferred from the first frames, or an empty text."""
     notice: str | None
     """Remarks of the sources that are not errors (a truncated end, odd stamps), one sentence a line."""
+    kept: Kept | None
+    """What was kept of the packets (keep_folder)."""
     begun: tuple[int, int, int, int] | None
     """What the interface had counted just before frames came in: rx_packets, rx_bytes, tx_packets, tx_bytes."""
+
+class Kept(TypedDict):
+    """The ring of files that a live capture keeps its last packets in, so far."""
+
+    packets: int
+    """Packets that were written, and the bytes of their blocks."""
+    bytes: int
+    lost: int
+    """Packets that were not kept."""
+    trouble: str
+    """Why nothing can be written now; empty where it can."""
 
 class SourceState(TypedDict):
     """A live source, and why it cannot run here: empty when it can. Costs are 0 where not measured."""
@@ -179,6 +192,10 @@ class Capture:
     promiscuous: also frames that are not for this host.
     cluster: id under which PF_RING shares the load among processes, 0 for none.
     hook: where the kernel counts what arrives (ebpf): behind the driver, in it, or in it or else behind it.
+    keep_folder: a descriptor of a folder, this capture's alone, for a ring of pcapng files with what was captured last
+        (keep/packet_files.h); -1 for no ring.
+    keep_bytes: what these files may take, at least 16 MB.
+    keep_reserve_bytes: free bytes of the disk below which the ring becomes smaller, and then is not written.
 
     Raises MburstError when a target cannot be read, ValueError for options out of range.
     """
@@ -207,6 +224,9 @@ class Capture:
         promiscuous: bool = True,
         cluster: int = 0,
         hook: Literal["tc", "xdp", "xdp-generic"] = "tc",
+        keep_folder: int = -1,
+        keep_bytes: int = 0,
+        keep_reserve_bytes: int = 0,
     ) -> None: ...
     @property
     def lanes(self) -> list[Lane]: ...
@@ -225,3 +245,53 @@ class Capture:
     def stop(self) -> None:
         """Let the source end soon; read() then yields what is left. From any thread."""
     def close(self) -> None: ...
+
+class Interface(TypedDict):
+    """An interface of capture files; what they do not say is 0 or empty."""
+
+    name: str
+    linktype: int
+    snaplen: int
+    link_bps: int
+    fcs_len: int
+
+Frame = tuple[int, int, int, Literal["in", "out", "mirror"], str, int, bytes]
+"""A frame of a file: the index of its interface, its stamp (Unix ns), its length, direction and sender as Capture has
+them, its ports (source << 16 | destination; 0: none), and what was captured."""
+
+@final
+class Frames:
+    """The frames of capture files that are stamped in [since_ns, until_ns), merged by time. Takes the options of Capture
+    for files. Raises MburstError when a target cannot be read or is no file."""
+
+    def __init__(
+        self,
+        targets: list[str],
+        since_ns: int,
+        until_ns: int,
+        /,
+        *,
+        local: list[str] = ...,
+        inner: bool = False,
+        filter: str | None = None,
+        backend: str | None = None,
+    ) -> None: ...
+    @property
+    def interfaces(self) -> list[Interface]:
+        """Those seen so far."""
+    @property
+    def notice(self) -> str | None:
+        """Remarks of the files that are not errors, one sentence a line."""
+    def read(self) -> list[Frame] | None:
+        """The next frames, at times none; None at the end. Raises MburstError when the input turns out bad, after all
+        frames before the fault."""
+    def close(self) -> None: ...
+
+def pcapng_section(application: str, comments: list[str], /) -> bytes:
+    """A block that begins a section of pcapng, in this machine's byte order. Texts have at most 65,535 bytes."""
+
+def pcapng_interface(name: str, linktype: int, snaplen: int, link_bps: int, fcs_len: int, /) -> bytes:
+    """A block for an interface whose packets are stamped in nanoseconds."""
+
+def pcapng_packet(ts_ns: int, length: int, direction: int, data: bytes, comments: list[str], /) -> bytes:
+    """A block for a packet of the section's first interface. direction: 1 in, 2 out, 0 not known."""

@@ -326,6 +326,32 @@ static int count_batch(struct mb_engine *engine, struct mb_error *error)
 	return code;
 }
 
+void mb_engine_decode(const struct mb_engine *engine, const struct mb_frame *frame, struct mb_packet *packet)
+{
+	size_t n_interfaces;
+	const struct mb_interface *interface = &mb_backend_interfaces(engine->backend, &n_interfaces)[frame->interface];
+	bool is_foreign;
+
+	mb_decode(frame, 1, interface, &engine->options.decode, packet);
+	packet->direction = mb_direction_of(&engine->locals, frame, packet, interface->linktype == MB_LINKTYPE_ETHERNET,
+					    &is_foreign);
+}
+
+/* Keep the packets of the batch, with the direction as it is counted. */
+static void keep_batch(struct mb_engine *engine)
+{
+	for (uint32_t i = 0; i < engine->batch.count; i++) {
+		struct mb_frame *frame = &engine->batch.frames[i];
+		struct mb_packet packet;
+
+		if (frame->direction != MB_DIRECTION_UNKNOWN)
+			continue;
+		mb_engine_decode(engine, frame, &packet);
+		frame->direction = packet.direction;
+	}
+	mb_keeper_add(engine->keeper, engine->batch.frames, engine->batch.count);
+}
+
 /* The next batch of a live backend, counted. As next_batch(). */
 static int run_live(struct mb_engine *engine)
 {
@@ -342,10 +368,14 @@ static int run_live(struct mb_engine *engine)
 
 		if (code)
 			return code;
+		if (engine->keeper)
+			keep_batch(engine);
 		mb_live_mark_losses(engine); /* from before the first lane */
 	}
 	if (mb_live_pass_time(engine))
 		return mb_fail(&engine->failure, ENOMEM, "out of memory");
+	if (engine->keeper && engine->clock.newest_ns)
+		mb_keeper_pass(engine->keeper, mb_live_passed_ns(engine));
 	return n;
 }
 
@@ -384,12 +414,26 @@ static int add_silent_lanes(struct mb_engine *engine)
 static int finish(struct mb_engine *engine, struct mb_error *error)
 {
 	engine->finished = true;
+	if (engine->keeper)
+		mb_keeper_finish(engine->keeper);
 	if (engine->backend->live && !engine->n_lanes && add_silent_lanes(engine))
 		return mb_fail(error, ENOMEM, "out of memory");
 	for (uint32_t i = 0; i < engine->n_lanes; i++)
 		if (mb_lane_finish(&engine->lanes[i]->lane))
 			return mb_fail(error, ENOMEM, "out of memory");
 	return 0;
+}
+
+int mb_engine_next(struct mb_engine *engine, struct mb_error *error)
+{
+	int n = engine->lookahead_done ? 0 : mb_lookahead_read(engine, mb_clock_ns(CLOCK_MONOTONIC) + TURN_NS);
+
+	if (n)
+		return n > 0 ? 0 : mb_fail(error, ENOMEM, "out of memory");
+	n = next_batch(engine);
+	if (n < 0 && n != MB_BACKEND_END)
+		*error = engine->failure;
+	return n;
 }
 
 static bool is_full(const struct mb_engine *engine)

@@ -14,6 +14,7 @@
 #include "backend/drop_queue.h"
 #include "decode/decode.h"
 #include "error.h"
+#include "keep/keeper.h"
 #include "measure/bins.h"
 #include "measure/direction.h"
 #include "measure/infer.h"
@@ -54,6 +55,7 @@ struct mb_engine_lane {
 struct mb_engine {
 	struct mb_engine_options options;
 	struct mb_backend *backend;
+	struct mb_keeper *keeper; /* the caller's; NULL: packets are not kept */
 	struct mb_senders_limits limits;
 	struct mb_sequences *sequences;
 	struct mb_inference inference;
@@ -96,6 +98,13 @@ void mb_engine_destroy(struct mb_engine *engine);
 /* The lane of INTERFACE and DIRECTION, made when it is new. NULL with ERROR filled. */
 struct mb_engine_lane *mb_engine_find_lane(struct mb_engine *engine, uint16_t interface, uint8_t direction,
 					   struct mb_error *error);
+
+/* Decode a FRAME that the engine counts or has handed out, with its direction. */
+void mb_engine_decode(const struct mb_engine *engine, const struct mb_frame *frame, struct mb_packet *packet);
+
+/* Instead of counting, have the next frames of a file in engine->batch. How many; 0 when there will be more; or as
+ * mb_backend_ops.read. */
+int mb_engine_next(struct mb_engine *engine, struct mb_error *error);
 
 /* Work for at most BATCHES batches, or a tenth of a second, so that the caller hears of a stop, or until a table
  * holds some 64 Ki rows. 1: there is more; 0: the

@@ -55,19 +55,26 @@ int mb_live_check_clock(struct mb_engine *engine)
 	return 0;
 }
 
+int64_t mb_live_passed_ns(const struct mb_engine *engine)
+{
+	const struct mb_live_clock *clock = &engine->clock;
+	const int64_t passed = mb_clock_ns(CLOCK_MONOTONIC) - clock->newest_read_ns;
+
+	return clock->newest_ns + (passed > SILENCE_NS ? passed - SILENCE_NS : 0);
+}
+
 int mb_live_pass_time(struct mb_engine *engine)
 {
 	struct mb_live_clock *clock = &engine->clock;
-	int64_t now = mb_clock_ns(CLOCK_MONOTONIC), passed;
+	int64_t passed_ns;
 
 	if (engine->batch.count && mb_date_is_sane(engine->batch.frames[engine->batch.count - 1].ts_ns)) {
 		clock->newest_ns = engine->batch.frames[engine->batch.count - 1].ts_ns;
-		clock->newest_read_ns = now;
+		clock->newest_read_ns = mb_clock_ns(CLOCK_MONOTONIC);
 	}
-	passed = now - clock->newest_read_ns;
+	passed_ns = mb_live_passed_ns(engine);
 	for (uint32_t i = 0; i < engine->n_lanes; i++)
-		if (mb_lane_advance(&engine->lanes[i]->lane,
-				    clock->newest_ns + (passed > SILENCE_NS ? passed - SILENCE_NS : 0)))
+		if (mb_lane_advance(&engine->lanes[i]->lane, passed_ns))
 			return -ENOMEM;
 	return 0;
 }

@@ -19,6 +19,9 @@ void mb_live_mark_losses(struct mb_engine *engine);
  * 0 or -ENOMEM. */
 int mb_live_check_clock(struct mb_engine *engine);
 
+/* Until when no frame is to come any more: silence is time passing. Holds once there was a frame. */
+int64_t mb_live_passed_ns(const struct mb_engine *engine);
+
 /* Time passes for every lane, with frames of the other direction or with none at all: close the
  * bins that it leaves behind. After a batch, which may be empty, is counted. 0 or -ENOMEM. */
 int mb_live_pass_time(struct mb_engine *engine);

@@ -18,20 +18,17 @@
 struct capture_object {
 	PyObject_HEAD struct mb_backend backend;
 	struct mb_engine *engine;
+	struct mb_keeper *keeper; /* NULL: packets are not kept */
 	bool busy; /* a thread is inside run(): the GIL is released there */
 };
 
-static PyObject *raise_error(struct mb_module_state *state, int code, const struct mb_error *error)
-{
-	if (code == -ENOMEM)
-		return PyErr_NoMemory();
-	PyErr_SetString(state->error, error->message);
-	return NULL;
-}
-
 static void capture_clear(struct capture_object *self)
 {
-	mb_engine_destroy(self->engine);
+	struct mb_keeper *keeper = self->keeper;
+
+	self->keeper = NULL;
+	Py_BEGIN_ALLOW_THREADS mb_keeper_close(keeper);
+	Py_END_ALLOW_THREADS mb_engine_destroy(self->engine);
 	mb_backend_close(&self->backend);
 	self->engine = NULL;
 }
@@ -43,20 +40,6 @@ static void capture_dealloc(PyObject *self)
 	capture_clear((struct capture_object *)self);
 	PyObject_Free(self);
 	Py_DECREF(type);
-}
-
-/* Strings of a sequence, owned by LIST. -1 with an exception set. */
-static int read_strings(PyObject *list, const char **strings, Py_ssize_t count)
-{
-	for (Py_ssize_t i = 0; i < count; i++) {
-		PyObject *item = PyList_GetItem(list, i);
-		Py_ssize_t length;
-
-		strings[i] = item ? PyUnicode_AsUTF8AndSize(item, &length) : NULL;
-		if (!strings[i])
-			return -1;
-	}
-	return 0;
 }
 
 static int check_options(const struct mb_engine_options *options)
@@ -79,36 +62,46 @@ static int check_options(const struct mb_engine_options *options)
 	return 0;
 }
 
-static int open_capture(struct capture_object *self, struct mb_module_state *state, PyObject *targets,
-			const struct mb_backend_options *backend_options, const struct mb_engine_options *options)
+/* Keep the packets of the capture, where that was asked for. 0, or a negative errno with ERROR filled. */
+static int open_keeper(struct capture_object *self, const struct mb_packet_files_options *options,
+		       struct mb_error *error)
 {
-	Py_ssize_t count = PyList_Size(targets);
-	mb_auto_free const char **names = calloc((size_t)count + 1, sizeof(*names));
+	size_t count;
+
+	if (options->folder < 0)
+		return 0;
+	if (!self->backend.live || self->backend.ops->read_counts)
+		return mb_fail(error, EINVAL, "backend %s has no packets to keep", self->backend.ops->name);
+	self->keeper = mb_keeper_open(options, &mb_backend_interfaces(&self->backend, &count)[0], error);
+	self->engine->keeper = self->keeper;
+	return self->keeper ? 0 : -EINVAL;
+}
+
+static int open_capture(struct capture_object *self, struct mb_module_state *state, PyObject *targets,
+			const struct mb_capture_options *options)
+{
+	mb_auto_free const char **names = mb_strings_of(targets);
+	size_t count = (size_t)PyList_Size(targets);
 	struct mb_error error = { 0 };
 	int code;
 
-	if (!names) {
-		PyErr_NoMemory();
+	if (!names)
 		return -1;
-	}
-	if (!count) {
-		PyErr_SetString(PyExc_ValueError, "nothing to capture from");
-		return -1;
-	}
-	if (read_strings(targets, names, count))
-		return -1;
-	Py_BEGIN_ALLOW_THREADS code = mb_merge_open(&self->backend, names, (size_t)count, backend_options, &error);
+	Py_BEGIN_ALLOW_THREADS code = mb_merge_open(&self->backend, names, count, &options->backend, &error);
 	Py_END_ALLOW_THREADS if (code)
 	{
-		raise_error(state, code, &error);
+		mb_raise(state, code, &error);
 		return -1;
 	}
-	self->engine = mb_engine_create(options, &self->backend);
+	self->engine = mb_engine_create(&options->engine, &self->backend);
 	if (!self->engine) {
 		PyErr_NoMemory();
 		return -1;
 	}
-	return 0;
+	code = open_keeper(self, &options->keep, &error);
+	if (code)
+		mb_raise(state, code, &error);
+	return code ? -1 : 0;
 }
 
 static PyObject *capture_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
@@ -127,8 +120,9 @@ static PyObject *capture_new(PyTypeObject *type, PyObject *args, PyObject *keywo
 		return NULL;
 	memset(&self->backend, 0, sizeof(self->backend));
 	self->engine = NULL;
+	self->keeper = NULL;
 	self->busy = false;
-	if (open_capture(self, state, targets, &options.backend, &options.engine)) {
+	if (open_capture(self, state, targets, &options)) {
 		Py_DECREF(self);
 		return NULL;
 	}
@@ -150,7 +144,7 @@ static int run_engine(struct capture_object *self, struct mb_module_state *state
 	} while (code == 1 && !self->backend.live && !self->engine->bin_rows->count &&
 		 !self->engine->sender_rows->count);
 	if (code < 0)
-		raise_error(state, code, &error);
+		mb_raise(state, code, &error);
 	return code < 0 ? -1 : code;
 }
 
@@ -266,6 +260,18 @@ static PyObject *describe_begun(const struct mb_backend *backend)
 			     (unsigned long long)counts->tx_packets, (unsigned long long)counts->tx_bytes);
 }
 
+/* What was kept of the packets, or None. */
+static PyObject *describe_kept(const struct capture_object *self)
+{
+	struct mb_kept kept;
+
+	if (!self->keeper)
+		Py_RETURN_NONE;
+	mb_keeper_state(self->keeper, &kept);
+	return Py_BuildValue("{s:K,s:K,s:K,s:s}", "packets", kept.packets, "bytes", kept.bytes, "lost", kept.lost,
+			     "trouble", kept.trouble);
+}
+
 /* What the backend and the stamps of its packets should have users know, a sentence a line; None for nothing. */
 static PyObject *describe_notice(const struct capture_object *self)
 {
@@ -299,7 +305,7 @@ static PyObject *capture_facts(PyObject *object, void *closure)
 	if (!notice)
 		return NULL;
 	self->backend.ops->stats(&self->backend, &stats);
-	return Py_BuildValue("{s:s,s:O,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:O,s:I,s:s,s:O,s:N}", "backend",
+	return Py_BuildValue("{s:s,s:O,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:O,s:I,s:s,s:O,s:N,s:N}", "backend",
 			     self->backend.ops->name, "live", self->backend.live ? Py_True : Py_False, "frames",
 			     stats.frames, "bytes", stats.bytes, "filtered", stats.filtered, "dropped", stats.dropped,
 			     "excluded_packets", engine->excluded_packets, "excluded_bytes", engine->excluded_bytes,
@@ -307,7 +313,8 @@ static PyObject *capture_facts(PyObject *object, void *closure)
 			     "folded_bins", engine->limits.folded_early, "flows_unseen", engine->limits.flows_unseen,
 			     "misdated", engine->dates.misdated, "restores",
 			     self->backend.restores ? Py_True : Py_False, "mtu", engine->options.decode.mtu, "inferred",
-			     engine->inference.note, "notice", notice, "begun", describe_begun(&self->backend));
+			     engine->inference.note, "notice", notice, "begun", describe_begun(&self->backend), "kept",
+			     describe_kept(self));
 }
 
 static PyObject *capture_losses(PyObject *object, PyObject *unused)

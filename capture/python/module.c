@@ -4,7 +4,42 @@
  */
 #include "python/module.h"
 
+#include <errno.h>
+#include <stdlib.h>
+
 #include "frame.h"
+
+PyObject *mb_raise(struct mb_module_state *state, int code, const struct mb_error *error)
+{
+	if (code == -ENOMEM)
+		return PyErr_NoMemory();
+	PyErr_SetString(state->error, error->message);
+	return NULL;
+}
+
+const char **mb_strings_of(PyObject *list)
+{
+	const Py_ssize_t count = PyList_Size(list);
+	mb_auto_free const char **strings = calloc((size_t)count + 1, sizeof(*strings));
+	const char **result = strings;
+
+	if (!strings)
+		PyErr_NoMemory();
+	else if (!count)
+		PyErr_SetString(PyExc_ValueError, "nothing to capture from");
+	if (!strings || !count)
+		return NULL;
+	for (Py_ssize_t i = 0; i < count; i++) {
+		PyObject *item = PyList_GetItem(list, i);
+		Py_ssize_t length;
+
+		strings[i] = item ? PyUnicode_AsUTF8AndSize(item, &length) : NULL;
+		if (!strings[i])
+			return NULL;
+	}
+	strings = NULL;
+	return result;
+}
 
 static int add_quality_bits(PyObject *module)
 {
@@ -34,16 +69,18 @@ static int module_exec(PyObject *module)
 	struct mb_module_state *state = PyModule_GetState(module);
 	py_auto *errors = PyImport_ImportModule("mburst.errors");
 	py_auto *capture_type = PyType_FromModuleAndSpec(module, &mb_capture_spec, NULL);
+	py_auto *frames_type = PyType_FromModuleAndSpec(module, &mb_frames_spec, NULL);
 
-	if (!errors || !capture_type)
+	if (!errors || !capture_type || !frames_type)
 		return -1;
 	state->error = PyObject_GetAttrString(errors, "MburstError");
 	state->rows_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &mb_rows_spec, NULL);
 	if (!state->error || !state->rows_type)
 		return -1;
 	return PyModule_AddObjectRef(module, "Capture", capture_type) ||
+			       PyModule_AddObjectRef(module, "Frames", frames_type) ||
 			       PyModule_AddObjectRef(module, "Rows", (PyObject *)state->rows_type) ||
-			       add_quality_bits(module) ?
+			       PyModule_AddFunctions(module, mb_pcapng_methods) || add_quality_bits(module) ?
 		       -1 :
 		       0;
 }

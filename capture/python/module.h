@@ -11,6 +11,7 @@
 
 #include "arrow/table.h"
 #include "cleanup.h"
+#include "error.h"
 
 struct mb_module_state {
 	PyObject *error; /* mburst.errors.MburstError */
@@ -31,10 +32,23 @@ extern PyType_Spec mb_rows_spec;
 /* Rows of TABLE, whose reference it takes over. NULL with an exception set. */
 PyObject *mb_make_rows(struct mb_module_state *state, struct mb_table *table);
 
+/* Raise the module's MburstError for what mb_fail() returned as CODE, or MemoryError. NULL. */
+PyObject *mb_raise(struct mb_module_state *state, int code, const struct mb_error *error);
+
+/* The strings of LIST, which owns them, with a NULL behind the last; the caller frees the array. NULL with an exception
+ * set, ValueError where there are none. */
+const char **mb_strings_of(PyObject *list);
+
 /* The type Capture (capture.c). */
 extern PyType_Spec mb_capture_spec;
 
+/* The type Frames (frames.c). */
+extern PyType_Spec mb_frames_spec;
+
 /* The functions about this host, its backends and interfaces (host.c). */
 extern PyMethodDef mb_host_methods[];
+
+/* The functions that write pcapng (pcapng.c). */
+extern PyMethodDef mb_pcapng_methods[];
 
 #endif

@@ -37,6 +37,16 @@ static int read_uint32(PyObject *value, void *field)
 	return 0;
 }
 
+static int read_descriptor(PyObject *value, void *field)
+{
+	int64_t number;
+
+	if (read_int64(value, &number))
+		return -1;
+	*(int *)field = number < 0 || number > INT32_MAX ? -1 : (int)number;
+	return 0;
+}
+
 static int read_bool(PyObject *value, void *field)
 {
 	int truth = PyObject_IsTrue(value);
@@ -148,6 +158,7 @@ static int read_local(PyObject *value, void *field)
 
 #define ENGINE(field) offsetof(struct mb_capture_options, engine.field)
 #define BACKEND(field) offsetof(struct mb_capture_options, backend.field)
+#define KEEP(field) offsetof(struct mb_capture_options, keep.field)
 
 static const struct option {
 	const char *name;
@@ -174,6 +185,9 @@ static const struct option {
 	{ "promiscuous", read_not, BACKEND(own_traffic) },
 	{ "cluster", read_uint32, BACKEND(cluster) },
 	{ "hook", read_hook, BACKEND(hook) },
+	{ "keep_folder", read_descriptor, KEEP(folder) },
+	{ "keep_bytes", read_uint64, KEEP(most_bytes) },
+	{ "keep_reserve_bytes", read_uint64, KEEP(reserve_bytes) },
 };
 
 static const struct option *find_option(PyObject *name)
@@ -213,6 +227,7 @@ int mb_options_read(struct mb_capture_options *options, PyObject *keywords)
 			.max_sources = 4096,
 			.infer_mtu = true,
 		},
+		.keep = { .folder = -1 },
 	};
 	while (keywords && PyDict_Next(keywords, &at, &name, &value))
 		if (read_option(options, name, value))

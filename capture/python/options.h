@@ -12,6 +12,7 @@
 struct mb_capture_options {
 	struct mb_engine_options engine;
 	struct mb_backend_options backend; /* texts are those of the keywords, and live as long */
+	struct mb_packet_files_options keep; /* folder -1: packets are not kept */
 };
 
 /* Set OPTIONS to the defaults, and to what KEYWORDS (a dict, or NULL) say. -1 with an exception set: TypeError for an

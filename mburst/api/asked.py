@@ -164,6 +164,7 @@ class RecordOptions(TypedDict, total=False):
     promiscuous: bool  # not only frames for this host
     cluster: int  # PF_RING's
     force: bool  # record fine bins even if the timestamps are too coarse for them
+    keep_packets: Size | None  # of an interface: what the ring of its last packets may take; not kept
     reserve: Size | None  # of an interface: free bytes of the disk below which senders are summed up
 
 

@@ -130,6 +130,11 @@ def recording_of(
 
     if live.get("hook", "tc") != "tc" and backend != "ebpf":
         raise UsageError("--hook is for --backend ebpf")
+    if live.get("keep_packets") is not None and backend == "ebpf":
+        raise UsageError(
+            "--keep-packets: --backend ebpf counts in the kernel and has no packets",
+            "use --backend afpacket, or record without --keep-packets",
+        )
     link_bps = None if link is None else rate_bps(link)
     if split_merged and not link_bps:
         raise UsageError("--split-merged needs the link speed", "set it with --link")
@@ -158,6 +163,8 @@ def recording_of(
     is_interface = is_live(recording)
     if not is_interface and recording.live.duration_ns is not None:
         raise UsageError(f"--duration is for interfaces, and {targets[0]} is not one")
+    if not is_interface and recording.live.keep_bytes:
+        raise UsageError(f"--keep-packets is for interfaces, and {targets[0]} is not one")
     return replace(
         recording,
         host=host or (socket.gethostname() if is_interface else "unknown"),
@@ -196,6 +203,7 @@ def _live(
     cluster: int = 0,
     force: bool = False,
     reserve: Size | None = None,
+    keep_packets: Size | None = None,
 ) -> InterfaceSettings:
     from ..services.record.recording import InterfaceSettings
 
@@ -210,8 +218,16 @@ def _live(
         promiscuous=promiscuous,
         cluster=cluster,
         force=force,
+        keep_bytes=0 if keep_packets is None else _kept_bytes(keep_packets),
         reserve_bytes=None if reserve is None else size_bytes(reserve),
     )
+
+
+def _kept_bytes(size: Size) -> int:
+    from ..packets.ring import check_size
+
+    check_size(size_bytes(size))
+    return size_bytes(size)
 
 
 def import_csv(

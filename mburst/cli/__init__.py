@@ -30,6 +30,7 @@ VERBS = [
     "names",
     "canary",
     "bursts",
+    "extract",
     "sql",
     "live",
     "top",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from ..analysis.bursts.find import BurstDefinition
+    from ..sql import StoreFolder
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -29,6 +30,13 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     )
     parser.add_argument("store", metavar="STORE", help="folder that `mburst record` wrote")
     definition.add_burst_options(parser)
+    add_scope_options(parser)
+    output.add_format(parser)
+    parser.set_defaults(run=run)
+
+
+def add_scope_options(parser: argparse.ArgumentParser) -> None:
+    """Which bursts: --force, --host, --rack, --interface, --direction, --recording, --since and --until."""
     parser.add_argument(
         "--force", action="store_true", help="use fine bins even if the timestamps are too coarse for them"
     )
@@ -39,8 +47,18 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     where.add_argument("--direction", choices=["in", "out", "mirror"], help="only those of this direction")
     where.add_argument("--recording", metavar="ID", help="one recording, as `mburst sql STORE recordings` names it")
     definition.add_time_options(where)
-    output.add_format(parser)
-    parser.set_defaults(run=run)
+
+
+def scope_of(store: StoreFolder, arguments: argparse.Namespace) -> Scope:
+    """What these options choose. Raises UsageError."""
+    return Scope(
+        arguments.host,
+        arguments.rack,
+        arguments.interface,
+        arguments.direction,
+        arguments.recording,
+        *definition.span_of(store, arguments),
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -52,19 +70,17 @@ def run(arguments: argparse.Namespace) -> int:
 
     wanted = definition.definition_of(arguments)
     store = StoreFolder.open(arguments.store)
-    since, until = definition.span_of(store, arguments)
-    connection = detected(
-        store,
-        wanted,
-        Scope(
-            arguments.host, arguments.rack, arguments.interface, arguments.direction, arguments.recording, since, until
-        ),
-        force=arguments.force,
-    )
+    scope = scope_of(store, arguments)
+    connection = detected(store, wanted, scope, force=arguments.force)
     if arguments.format == "json":
         output.write_json_objects(listed_json(connection), sys.stdout)
     elif arguments.format == "table":
-        _print(_recordings(connection, since, until), list(listed(connection)), wanted, gaps_behind(connection))
+        _print(
+            _recordings(connection, scope.since_ns, scope.until_ns),
+            list(listed(connection)),
+            wanted,
+            gaps_behind(connection),
+        )
     else:
         output.write("csv", COLUMNS, (list(burst.values()) for burst in listed(connection)))
     for sentence in unkept_senders(connection):
@@ -106,11 +122,14 @@ def _print(
     for index, lane in enumerate(recordings):
         if index:
             print()
-        mine = [burst for burst in bursts if burst["recording_id"] == lane["recording_id"]]
+        mine = {
+            number: burst for number, burst in enumerate(bursts, 1) if burst["recording_id"] == lane["recording_id"]
+        }
         print_lines(_heading(lane, wanted))
         if mine:
-            output.write("table", list(CELLS), ([cell(burst) for cell in CELLS.values()] for burst in mine))
-        print_lines(_summary(lane, mine, gaps.get(lane["recording_id"])))
+            cells = ([number, *(cell(burst) for cell in CELLS.values())] for number, burst in mine.items())
+            output.write("table", ["burst", *CELLS], cells)
+        print_lines(_summary(lane, list(mine.values()), gaps.get(lane["recording_id"])))
 
 
 def _heading(lane: dict[str, Any], wanted: BurstDefinition) -> str:

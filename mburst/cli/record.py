@@ -148,10 +148,16 @@ def add_live_options(parser: argparse.ArgumentParser) -> None:
     live.add_argument("--no-promiscuous", action="store_true", help="only frames for this host")
     live.add_argument("--cluster", type=int, default=0, metavar="ID", help="PF_RING cluster id for sharing the load")
     live.add_argument(
+        "--keep-packets",
+        metavar="SIZE",
+        help="keep the captured bytes of the last packets on the disk, in a ring of files of this size in all, such as "
+        "2G, for `mburst extract` (default: none are kept)",
+    )
+    live.add_argument(
         "--reserve",
         metavar="BYTES",
-        help="free bytes of the disk below which senders are summed up as `other`, so that bins go on "
-        "(default: 1G, or 5%% of the disk where that is less)",
+        help="free bytes of the disk below which senders are summed up as `other`, so that bins go on; below one and a "
+        "half times as many no packets are kept (default: 1G, or 5%% of the disk where that is less)",
     )
     live.add_argument(
         "--force",

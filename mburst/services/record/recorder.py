@@ -15,6 +15,7 @@ from ...errors import Interrupted, MburstError, print_trouble
 from ...stopping import stopping
 from ...units import format_bytes
 from . import gaps, interface_counters, recovery
+from .keeping import PacketKeeper
 from .reading import AheadReader, Reader, Turn
 from .recording import (
     RecordProgress,
@@ -83,7 +84,7 @@ def _begun(recording: RecordSettings) -> Iterator[Reader | None]:
     if is_interface:
         yield None
         return
-    with closing((AheadReader if recording.threads > 1 else Reader)(_open(recording))) as reader:
+    with closing((AheadReader if recording.threads > 1 else Reader)(_open(recording, {}))) as reader:
         yield reader
 
 
@@ -168,7 +169,8 @@ class _Recorder:
         with privileges.raised():
             self.repeatable, live = is_repeatable(recording), is_live(recording)
         before = interface_counters.read(recording.targets[0]) if live else interface_counters.InterfaceCounters()
-        self.reader = reader or Reader(_open(recording))
+        self.keeper = PacketKeeper(store.path, recording, self.trouble)
+        self.reader = reader or Reader(_open(recording, self.keeper.options()))
         self.capture = self.reader.capture
         self.facts: Facts = self.reader.begun  # as of the newest rows
         live, begun = self.facts["live"], self.facts["begun"]
@@ -215,6 +217,7 @@ class _Recorder:
                 raise
             finally:
                 self.reader.close()
+                self.keeper.close()
         if failure:
             raise failure
         if self.ended_by and not self.monitor:
@@ -241,6 +244,7 @@ class _Recorder:
             bins = self._append(turn)
             if self.monitor:
                 self.monitor.look(self.capture, self.rows)
+                self.keeper.look(self.capture.facts)
                 self._report(housekeeping)
             if progress:
                 progress(self._progress(bins))
@@ -388,6 +392,7 @@ class _Recorder:
 
     def _notes(self, failure: MburstError | None) -> list[str]:
         notes = [*describe(self.recording, self.capture, self.lanes), *self.reserve.notes()]
+        notes += self.keeper.notes(self.capture.facts)
         if failure:
             notes.append(f"the input ended early: {failure}")
             if self._packets() and not failure.hint:
@@ -417,8 +422,8 @@ class _Recorder:
             self.lock.is_begun = False
 
 
-def _open(recording: RecordSettings) -> Capture:
-    """The engine on what is to be recorded. Raises MburstError and ValueError."""
+def _open(recording: RecordSettings, keeping: dict[str, Any]) -> Capture:
+    """The engine on what is to be recorded, with the options of PacketKeeper. Raises MburstError and ValueError."""
     from ...capture import Capture
 
     live = recording.live
@@ -445,4 +450,5 @@ def _open(recording: RecordSettings) -> Capture:
             hook="xdp-generic" if live.hook == "xdp" and live.force else live.hook,
             promiscuous=live.promiscuous,
             cluster=live.cluster,
+            **keeping,
         )

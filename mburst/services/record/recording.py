@@ -65,6 +65,7 @@ class InterfaceSettings:
     promiscuous: bool = True
     cluster: int = 0
     force: bool = False  # record bins that the stamps are too coarse for
+    keep_bytes: int = 0  # --keep-packets: of the ring of the last packets; 0: none is kept
     reserve_bytes: int | None = 0  # free bytes below which senders are summed up; None: by the size of the disk
 
 

@@ -28,7 +28,7 @@ class DiskReserve:
 
     def __init__(self, store: Path, least_bytes: int | None, say: Callable[[MburstError], None]) -> None:
         self._store = store
-        self._least_bytes = _default(store) if least_bytes is None else least_bytes
+        self._least_bytes = default_reserve(store) if least_bytes is None else least_bytes
         self._say = say
         self._due = 0.0
         self._is_low = False
@@ -67,7 +67,8 @@ class DiskReserve:
         return [f"{self.left_out:,} rows of senders were summed up for lack of disk"] if self.left_out else []
 
 
-def _default(store: Path) -> int:
+def default_reserve(store: Path) -> int:
+    """The room to leave where --reserve does not say."""
     found = os.statvfs(store)
     return min(MOST_BYTES, int(SHARE * found.f_blocks * found.f_frsize))
 

@@ -37,9 +37,8 @@ class Attempt:
         return f"{self.capture_id}-{lane}"
 
     def interface(self, lane: Lane) -> str:
-        """What an interface is called: as asked, as the capture says, or after its file."""
-        unnamed = f"{Path(self.recording.targets[0]).name.split('.')[0]}:{lane['index']}"
-        return self.recording.interface or lane["interface"] or unnamed
+        """What an interface is called: as asked, or else as `named_interface` has it."""
+        return self.recording.interface or named_interface(lane["interface"], self.recording.targets[0], lane["index"])
 
     def row(self, index: int, lane: Lane, facts: Facts, state: RecordState) -> Row:
         """The row of the lane of number INDEX."""
@@ -92,6 +91,11 @@ class Attempt:
             "counter_bytes": counter_bytes,
             "sources_above_ppb": recording.sources_above_ppb if lane["busy"] else None,
         }
+
+
+def named_interface(name: str, target: str, index: int) -> str:
+    """An interface as its capture calls it, or after the capture's file TARGET."""
+    return name or f"{Path(target).name.split('.')[0]}:{index}"
 
 
 @dataclass(frozen=True)

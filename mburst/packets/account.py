@@ -1,0 +1,106 @@
+"""What a ring of packets covers: from when until when, and which packets it could not keep."""
+
+from __future__ import annotations
+
+import mmap
+import re
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import MburstError
+from .ring import RingFile
+
+REORDERED_NS = 10**9  # how far apart stamps may be that are the wrong way around, at the edge of two files
+_SECTION, _STATISTICS = 0x0A0D0D0A, 5
+_COMMENT = 1
+_SESSION = re.compile(rb"mburst ring (\d+)")
+_NOT_KEPT = re.compile(rb"not kept: (\d+) packets from (-?\d+) to (-?\d+)")
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A time of which packets are missing: all of them, or, where PACKETS is not None, so many."""
+
+    since_ns: int
+    until_ns: int
+    packets: int | None = None
+
+
+@dataclass(frozen=True)
+class _Account:
+    """Of one file. SESSION: the recorder's; the next file of the same one follows without a pause."""
+
+    session: bytes
+    until_ns: int
+    losses: list[Missing]
+
+
+def near(files: Sequence[RingFile], since_ns: int, until_ns: int) -> list[RingFile]:
+    """Those of a ring's FILES that can hold packets stamped in [since_ns, until_ns)."""
+    ends = [file.first_ns for file in files[1:]] + [None]
+    return [
+        file
+        for file, end in zip(files, ends, strict=True)
+        if file.first_ns <= until_ns + REORDERED_NS
+        # A clock that was set back begins the next file earlier than this one.
+        and (end is None or end < file.first_ns or end >= since_ns - REORDERED_NS)
+    ]
+
+
+def missing(files: Sequence[RingFile], since_ns: int, until_ns: int) -> list[Missing]:
+    """The times in [since_ns, until_ns) of which FILES, as `near` gives them, lack packets. Raises MburstError."""
+    accounts = [account_of(file.path) for file in files]
+    covered = []
+    for index, (file, account) in enumerate(zip(files, accounts, strict=True)):
+        end = account.until_ns
+        if index + 1 < len(files) and accounts[index + 1].session == account.session:
+            end = max(end, files[index + 1].first_ns)
+        covered.append((file.first_ns, end))
+    holes = [Missing(*hole) for hole in _holes(covered, since_ns, until_ns)]
+    losses = (loss for account in accounts for loss in account.losses)
+    lost = [loss for loss in losses if loss.since_ns < until_ns and loss.until_ns >= since_ns]
+    return sorted([*holes, *lost], key=lambda one: one.since_ns)
+
+
+def _holes(covered: list[tuple[int, int]], since_ns: int, until_ns: int) -> Iterator[tuple[int, int]]:
+    at = since_ns
+    for first, end in sorted(covered):
+        if first > at:
+            yield at, min(first, until_ns)
+        at = max(at, end)
+        if at >= until_ns:
+            return
+    yield at, until_ns
+
+
+def account_of(path: Path) -> _Account:
+    """What a file says of itself. A block that a killed recorder did not finish is the end. Raises MburstError."""
+    session, until_ns, losses = b"", 0, []
+    try:
+        with open(path, "rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            for kind, body in _blocks(content, (_SECTION, _STATISTICS)):
+                if kind == _SECTION and (named := _SESSION.search(body)):
+                    session = named[1]
+                elif kind == _STATISTICS:
+                    high, low = struct.unpack_from("=II", body, 4)
+                    until_ns = high << 32 | low
+                    if lost := _NOT_KEPT.search(body):
+                        losses.append(Missing(int(lost[2]), int(lost[3]) + 1, int(lost[1])))
+    except (OSError, ValueError) as error:
+        raise MburstError(f"{path}: cannot read: {error}") from error
+    return _Account(session, until_ns, losses)
+
+
+def _blocks(content: mmap.mmap, kinds: tuple[int, ...]) -> Iterator[tuple[int, bytes]]:
+    """The bodies of the blocks of these KINDS, in this machine's order of bytes."""
+    at, end = 0, len(content)
+    head = struct.Struct("=II").unpack_from
+    while end - at >= 12:
+        kind, length = head(content, at)
+        if length < 12 or length > end - at:
+            return
+        if kind in kinds:
+            yield kind, content[at + 8 : at + length - 4]
+        at += length

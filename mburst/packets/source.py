@@ -1,0 +1,131 @@
+"""Where the packets of a burst are: in the ring of its recorder, or in the capture that was recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..capture import Frames
+from ..errors import MburstError
+from ..services.record.rows import named_interface
+from ..units import format_time
+from . import account, ring
+from .account import Missing
+
+if TYPE_CHECKING:
+    from ..capture import Frame, Interface
+
+
+@dataclass(frozen=True)
+class PacketSource:
+    """Files to take packets from, merged by time, and what is known to be missing in them. INTERFACE: of which; None:
+    they have one alone. FILTER, LOCAL and INNER are those of the recording."""
+
+    files: Sequence[str]
+    interface: str | None
+    missing: Sequence[Missing] = ()
+    filter: str = ""
+    local: Sequence[str] = ()
+    inner: bool = False
+
+
+@dataclass
+class OpenSource:
+    """The packets of a PacketSource in [since_ns, until_ns). The interface is known once there is a packet."""
+
+    source: PacketSource
+    since_ns: int
+    until_ns: int
+    interface: Interface | None = None
+    notices: list[str] = field(default_factory=list)
+    others: set[str] = field(default_factory=set)  # names of interfaces that were left out
+    _chosen: int | None = None
+
+    def frames(self) -> Iterator[Frame]:
+        """Those of the interface. Raises MburstError, also in the middle, for what cannot be read."""
+        wanted = self.source
+        opened = Frames(
+            list(wanted.files),
+            self.since_ns,
+            self.until_ns,
+            local=list(wanted.local),
+            inner=wanted.inner,
+            filter=wanted.filter or None,
+            backend="file",
+        )
+        try:
+            while (some := opened.read()) is not None:
+                yield from (frame for frame in some if self._is_chosen(frame[0], opened))
+            self.notices = (opened.notice or "").splitlines()
+        finally:
+            opened.close()
+
+    def _is_chosen(self, index: int, opened: Frames) -> bool:
+        if index == self._chosen:
+            return True
+        found = opened.interfaces[index]
+        name = named_interface(found["name"], self.source.files[0], index)
+        if self._chosen is not None or self.source.interface not in (None, name):
+            self.others.add(name)
+            return False
+        self._chosen, self.interface = index, found
+        return True
+
+
+def of_ring(folders: Sequence[Path], since_ns: int, until_ns: int) -> PacketSource:
+    """Of the rings in FOLDERS the one that lacks least of the time. Raises MburstError where none has any of it."""
+    best: PacketSource | None = None
+    for folder in folders:
+        files = account.near(ring.files_of(folder), since_ns, until_ns)
+        if not files:
+            continue
+        lacks = account.missing(files, since_ns, until_ns)
+        found = PacketSource([str(file.path) for file in files], None, lacks)
+        if best is None or _length(lacks) < _length(best.missing):
+            best = found
+    if best is None or _length(best.missing) >= until_ns - since_ns:
+        raise MburstError(
+            f"{folders[0]}: the ring has no packets of {format_time(since_ns)} to {format_time(until_ns)} UTC: "
+            f"{_coverage(folders)}",
+            "keep more: --keep-packets",
+        )
+    return best
+
+
+def _length(lacks: Sequence[Missing]) -> int:
+    return sum(one.until_ns - one.since_ns for one in lacks if one.packets is None)
+
+
+def _coverage(folders: Sequence[Path]) -> str:
+    files = [file for folder in folders for file in ring.files_of(folder)]
+    if not files:
+        return "it is empty"
+    until_ns = max(account.account_of(ring.files_of(folder)[-1].path).until_ns for folder in folders)
+    return f"it begins at {format_time(min(file.first_ns for file in files))} and ends at {format_time(until_ns)}"
+
+
+def of_recording(store: Path, recording: Mapping[str, Any], since_ns: int, until_ns: int) -> PacketSource:
+    """That of a RECORDING (a row of the table) of STORE. Raises MburstError where its packets are not to be had."""
+    if recording["backend"] == "file":
+        return PacketSource(_files_of(recording["input"]), recording["interface"])
+    folders = ring.rings_of(store, recording["host"], recording["interface"])
+    if not folders:
+        hint = "record with --keep-packets, or name a capture of that time: mburst extract CAPTURE --store STORE"
+        raise MburstError(
+            f"{store}: no packets were kept of {recording['host']} {recording['interface']}"
+            + (" (--backend ebpf has none)" if recording["backend"] == "ebpf" else ""),
+            hint,
+        )
+    return of_ring(folders, since_ns, until_ns)
+
+
+def _files_of(recorded: str) -> list[str]:
+    """The files of the column `input`, where they still are."""
+    names = [recorded] if Path(recorded).is_file() else recorded.split(" ")
+    if gone := [name for name in names if not Path(name).is_file()]:
+        raise MburstError(
+            f"{gone[0]}: the recorded capture is not there", "name it: mburst extract CAPTURE --store STORE"
+        )
+    return names

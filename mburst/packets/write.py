@@ -1,0 +1,124 @@
+"""The packets of a burst as pcapng, with comments: where it begins and ends, who the senders are, what set it off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+
+from .. import capture
+
+if TYPE_CHECKING:
+    from ..capture import Frame, Interface
+
+HELD_NS = 50_000_000  # behind the end of a burst, after which none of its packets is to come
+_DIRECTIONS = {"mirror": 0, "in": 1, "out": 2}
+
+
+class Trigger(NamedTuple):
+    """Requests that set the burst off."""
+
+    since_ns: int
+    port: int | None
+    text: str
+
+    def begins_with(self, frame: Frame) -> bool:
+        """Whether FRAME, of the other direction, is among them."""
+        return frame[1] >= self.since_ns and self.port in (None, frame[5] & 0xFFFF)
+
+
+@dataclass(frozen=True)
+class BurstMarks:
+    """What is written to packets of a burst of one port DIRECTION in [start_ns, end_ns): `begins` to the first one,
+    `ends` to the last, of `senders` to the first of each sender, and `trigger` to the first packet of the other
+    direction that goes to the port (None: any) from that time on."""
+
+    direction: str
+    start_ns: int
+    end_ns: int
+    begins: str
+    ends: str
+    senders: Mapping[str, str]
+    trigger: Trigger | None = None
+
+
+@dataclass
+class Written:
+    """What was written."""
+
+    packets: int = 0
+    of_burst: int = 0
+    first_ns: int | None = None
+    last_ns: int | None = None
+    commented: set[str] = field(default_factory=set)  # senders
+
+
+@dataclass
+class _Packet:
+    frame: Frame
+    comments: list[str]
+
+
+def write_packets(
+    stream: BinaryIO, frames: Iterable[Frame], marks: BurstMarks, header: list[str], interface: Interface
+) -> Written:
+    """Write FRAMES of one INTERFACE to STREAM, as one section with the comments HEADER."""
+    stream.write(capture.pcapng_section("mburst extract", header))
+    stream.write(
+        capture.pcapng_interface(
+            interface["name"], interface["linktype"], interface["snaplen"], interface["link_bps"], interface["fcs_len"]
+        )
+    )
+    written = Written()
+    for packet in _ended(_commented(frames, marks, written), marks):
+        _, ts_ns, length, direction, _, _, content = packet.frame
+        number = _DIRECTIONS[direction]
+        stream.write(capture.pcapng_packet(ts_ns, length, number, content, packet.comments))
+        written.packets += 1
+        written.first_ns = ts_ns if written.first_ns is None else min(written.first_ns, ts_ns)
+        written.last_ns = ts_ns if written.last_ns is None else max(written.last_ns, ts_ns)
+    return written
+
+
+def is_of_burst(frame: Frame, marks: BurstMarks) -> bool:
+    """Whether the burst counts FRAME."""
+    return frame[3] == marks.direction and marks.start_ns <= frame[1] < marks.end_ns
+
+
+def _commented(frames: Iterable[Frame], marks: BurstMarks, written: Written) -> Iterator[_Packet]:
+    trigger = marks.trigger
+    for frame in frames:
+        comments = []
+        if is_of_burst(frame, marks):
+            sender = frame[4]
+            if not written.of_burst:
+                comments.append(marks.begins)
+            if sender in marks.senders and sender not in written.commented:
+                written.commented.add(sender)
+                comments.append(marks.senders[sender])
+            written.of_burst += 1
+        elif trigger and frame[3] != marks.direction and trigger.begins_with(frame):
+            comments.append(trigger.text)
+            trigger = None
+        yield _Packet(frame, comments)
+
+
+def _ended(packets: Iterable[_Packet], marks: BurstMarks) -> Iterator[_Packet]:
+    """The same, with the mark at the last packet of the burst: it is held back until it is known to be the last."""
+    held: list[_Packet] = []
+    over = False
+    for packet in packets:
+        if not over and is_of_burst(packet.frame, marks):
+            yield from held
+            held = [packet]
+        elif held:
+            held.append(packet)
+        else:
+            yield packet
+        if held and packet.frame[1] >= marks.end_ns + HELD_NS:
+            held[0].comments.append(marks.ends)
+            yield from held
+            held, over = [], True
+    if held:
+        held[0].comments.append(marks.ends)
+    yield from held
