@@ -145,20 +145,29 @@ static bool has_room(const struct mb_packet_files *files, uint64_t least_bytes)
 	return fstatvfs(files->options.folder, &disk) || (uint64_t)disk.f_bavail * disk.f_frsize >= least_bytes;
 }
 
+/* Give up files, the oldest first and the open one last, until LEAST_BYTES of the disk are free. False where that is
+ * not enough. */
+static bool make_room(struct mb_packet_files *files, uint64_t least_bytes)
+{
+	while (!has_room(files, least_bytes)) {
+		if (give_up_oldest(files))
+			continue;
+		if (files->file < 0)
+			return false;
+		close_file(files);
+	}
+	return true;
+}
+
 /* Look at the room on the disk from time to time: where it is short, the ring becomes smaller. */
 static int look_at_disk(struct mb_packet_files *files, struct mb_error *error)
 {
 	const int64_t now = mb_clock_ns(CLOCK_MONOTONIC);
 	const uint64_t reserve = files->options.reserve_bytes;
-	const uint64_t least = files->is_short ? reserve + reserve / 4 : reserve;
 
 	if (now - files->looked_ns >= LOOK_NS) {
 		files->looked_ns = now;
-		files->is_short = !has_room(files, least);
-		while (files->is_short && give_up_oldest(files))
-			files->is_short = !has_room(files, least);
-		if (files->is_short)
-			close_file(files);
+		files->is_short = !make_room(files, files->is_short ? reserve + reserve / 4 : reserve);
 	}
 	return files->is_short ? mb_fail(error, ENOSPC, "the disk has too little room") : 0;
 }

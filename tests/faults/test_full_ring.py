@@ -1,0 +1,28 @@
+"""The ring of packets on a disk that fills up: it gives way before senders and bins do."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+from disks import tmpfs
+from keptlib import incast, keeping, listed, ring_files
+from livelab import Lab
+from waiting import wait_for
+
+
+def test_on_a_full_disk_bins_go_on_without_packets(lab: Lab, tmp_path: Path) -> None:
+    with tmpfs(tmp_path / "disk", "size=24m") as folder:
+        with keeping(lab, folder / "store", "--reserve", "8MB", "--snaplen", "2000") as recorder:
+            incast(lab)
+            wait_for(lambda: ring_files(folder / "store"), "a file")
+            (folder / "filler").write_bytes(b"x" * 16_000_000)
+            incast(lab)
+            wait_for(lambda: not ring_files(folder / "store"), "the ring to give way")
+            incast(lab)
+            recorder.send_signal(signal.SIGINT)
+            output, errors = recorder.communicate(timeout=60)
+        assert "packets are not kept: the disk has too little room; bins go on" in errors
+        assert "packets were not" in output and "senders are summed up" not in errors
+        bursts = listed(folder / "store", "--direction", "in")
+        assert sum(int(str(burst["packets"])) for burst in bursts) == 600

@@ -1,0 +1,87 @@
+"""Recording with --keep-packets in a namespace, traffic with bursts, and what others see of it. For tests as root."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from frames import Frame
+from livelab import Lab, promiscuity, raw_socket
+from waiting import wait_for
+
+DEFINITION = ("--bin", "1ms", "--threshold", "0.5", "--join", "20ms")
+SENDERS, EACH, SIZE = 8, 25, 1000
+ASKED_PORT = 11211  # of the requests, as frames.py makes them
+TSHARK = ("-T", "fields", "-e", "frame.time_epoch", "-e", "frame.len", "-e", "frame.cap_len", "-e", "ip.src")
+
+
+def mburst(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """A verb, run to its end."""
+    return subprocess.run([sys.executable, "-m", "mburst", *map(str, arguments)], capture_output=True, text=True)
+
+
+@contextmanager
+def in_far(lab: Lab, *command: object, others: int = 0) -> Iterator[subprocess.Popen[str]]:
+    """A program that captures in the far namespace beside OTHERS; ends by SIGINT."""
+    process = subprocess.Popen(
+        ["ip", "netns", "exec", lab.far, *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        wait_for(lambda: promiscuity(lab) > others or process.poll() is not None, "the capture")
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.3)  # libpcap has more to do after that
+        yield process
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def keeping(lab: Lab, store: Path, *arguments: object, others: int = 0) -> Iterator[subprocess.Popen[str]]:
+    """`mburst record` of the far interface, with a ring of 16 MB."""
+    verb = (sys.executable, "-m", "mburst", "record", "-i", lab.b, "--link", "100M", "--host", "cache", "-o", store)
+    with in_far(lab, *verb, "--keep-packets", "16MB", *arguments, others=others) as process:
+        yield process
+
+
+def incast(lab: Lab, each: int = EACH) -> None:
+    """The far host asks SENDERS near ones, and each of them answers with EACH frames at once."""
+    with raw_socket(lab, lab.far, lab.b) as asking, raw_socket(lab, lab.near, lab.a) as answering:
+        for sender in range(SENDERS):
+            asking.send(Frame(0, sender, 80, flow=sender, outgoing=True).data())
+        for number in range(each * SENDERS):
+            answering.send(Frame(0, number % SENDERS, SIZE).data())
+
+
+def tshark(capture: Path, *arguments: str) -> list[str]:
+    """Lines of tshark of a capture, by time."""
+    command = ["tshark", "-n", "-r", str(capture), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert not warnings(done.stderr), done.stderr
+    return done.stdout.splitlines()
+
+
+def warnings(text: str) -> list[str]:
+    """What tshark says beside that it is root."""
+    return [line for line in text.splitlines() if line and not line.startswith("Running as user")]
+
+
+def listed(store: Path, *arguments: object) -> list[dict[str, object]]:
+    """The bursts of a store."""
+    done = mburst("bursts", store, *DEFINITION, *arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    found: list[dict[str, object]] = json.loads(done.stdout)
+    return found
+
+
+def ring_files(store: Path) -> Sequence[Path]:
+    """The files of all rings of a store."""
+    return sorted(store.glob("packets/*/*/*"))

@@ -1,0 +1,77 @@
+"""`mburst record --keep-packets`: the last packets stay on the disk, whatever ends the recorder, and `mburst extract`
+has those of a burst as tcpdump saw them."""
+
+from __future__ import annotations
+
+import shutil
+import stat
+import time
+from pathlib import Path
+
+import pytest
+from keptlib import DEFINITION, SENDERS, TSHARK, in_far, incast, keeping, listed, mburst, ring_files, tshark
+from livelab import Lab
+from waiting import wait_for
+
+pytestmark = pytest.mark.skipif(not shutil.which("tshark"), reason="packets are compared with tshark's")
+
+
+def test_the_packets_of_the_last_burst_are_those_of_tcpdump(lab: Lab, tmp_path: Path) -> None:
+    theirs, store, ours = tmp_path / "tcpdump.pcap", tmp_path / "store", tmp_path / "burst.pcapng"
+    tcpdump = ("tcpdump", "-i", lab.b, "-w", theirs, "-s", "128", "--time-stamp-precision=nano", "-Z", "root")
+    with in_far(lab, *tcpdump), keeping(lab, store, others=1):
+        for _ in range(3):
+            incast(lab)
+            time.sleep(0.3)
+    done = mburst("extract", store, "--burst", "last", "--direction", "in", *DEFINITION, "-o", ours)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    burst = listed(store, "--direction", "in")[-1]
+    since_s, until_s = (f"{int(str(burst[at])) / 1e9:.9f}" for at in ("start_ns", "end_ns"))
+    around = f"frame.time_epoch >= {float(since_s) - 0.05:.6f} && frame.time_epoch < {float(until_s) + 0.05:.6f}"
+    seen = tshark(theirs, "-Y", around, *TSHARK)
+    assert seen and sorted(tshark(ours, *TSHARK)) == sorted(seen)
+    comments = tshark(ours, "-Y", "frame.comment", "-T", "fields", "-e", "frame.comment")
+    assert sum("mburst: sender 10.0.0." in one for one in comments) == SENDERS
+    assert [one.partition("mburst: trigger: ")[2] for one in comments if "trigger" in one] == [
+        f"this host sends on {SENDERS} flows at once, most to port 11211"
+    ]
+    assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in [*ring_files(store), ours])
+
+
+def test_a_killed_recorder_leaves_all_but_the_last_moment(lab: Lab, tmp_path: Path) -> None:
+    store, ours = tmp_path / "store", tmp_path / "burst.pcapng"
+    with keeping(lab, store) as recorder:
+        incast(lab)
+        time.sleep(1.5)
+        recorder.kill()
+    assert mburst("extract", store, "--burst", "last", "--direction", "in", *DEFINITION, "-o", ours).returncode == 0
+    assert len(tshark(ours, "-Y", "ip.src != 192.0.2.1")) == 200
+    with keeping(lab, store):
+        incast(lab)
+        time.sleep(0.5)
+    assert len({path.parent for path in ring_files(store)}) == 1, "the ring of the dead recorder goes on"
+    done = mburst("extract", store, "--burst", "last", "--direction", "in", *DEFINITION, "-o", ours, "--around", "1m")
+    assert done.returncode == 0 and "the ring has no packets from" in done.stderr
+
+
+def test_the_ring_stays_within_its_size(lab: Lab, tmp_path: Path) -> None:
+    store, sizes = tmp_path / "store", []
+    with keeping(lab, store, "--snaplen", "2000"):
+        for _ in range(40):
+            incast(lab, each=100)
+            sizes.append(sum(path.stat().st_size for path in ring_files(store)))
+        wait_for(lambda: len(ring_files(store)) >= 14, "the ring to be full")
+    assert 13_000_000 < max(sizes) <= 16_000_000
+    numbers = [int(path.name.partition("-")[0]) for path in ring_files(store)]
+    assert numbers[0] > 1 and numbers == list(range(numbers[0], numbers[-1] + 1))
+    done = mburst("extract", store, "--burst", "1", "--direction", "in", *DEFINITION, "-o", tmp_path / "gone.pcapng")
+    assert done.returncode == 1 and "the ring has no packets of" in done.stderr and "begins at" in done.stderr
+    assert not (tmp_path / "gone.pcapng").exists()
+
+
+def test_two_recorders_of_one_interface_have_rings_of_their_own(lab: Lab, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with keeping(lab, store), keeping(lab, store, others=1):
+        incast(lab)
+        time.sleep(0.5)
+    assert {path.parent.name for path in ring_files(store)} == {lab.b, f"{lab.b}~2"}
