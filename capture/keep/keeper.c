@@ -276,15 +276,17 @@ void mb_keeper_finish(struct mb_keeper *keeper)
 {
 	if (!keeper->is_started)
 		return;
-	if (keeper->until_ns && has_chunk(keeper))
-		hand_over(keeper);
 	pthread_mutex_lock(&keeper->lock);
 	keeper->ended = true;
-	keeper->state.lost += keeper->missed.packets;
 	pthread_cond_signal(&keeper->filled_changed);
 	pthread_mutex_unlock(&keeper->lock);
 	pthread_join(keeper->thread, NULL);
 	keeper->is_started = false;
+	/* All chunks are free but for the one that is being filled; the account of what was missed goes with it. */
+	if ((keeper->filling || keeper->missed.packets || keeper->until_ns) && has_chunk(keeper)) {
+		hand_over(keeper);
+		take_chunk(keeper, next_chunk(keeper));
+	}
 }
 
 void mb_keeper_close(struct mb_keeper *keeper)

@@ -1,0 +1,123 @@
+"""The ring of packets: what is added comes back as it was, the files stay within their size, and what could not be kept
+is counted, in the files too. By a program of the engine's code under sanitizers (tests/c/keeper_driver.c)."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from building import program
+
+from mburst.capture import Frames
+from mburst.packets import account, ring
+
+FIRST_NS = 10**18
+Y2200_NS = 7_258_118_400 * 10**9
+
+
+@pytest.fixture(scope="module")
+def driver() -> Path:
+    return program("tests/c/keeper_driver.c")
+
+
+def keep(
+    driver: Path, folder: Path, most: int, count: int, caplen: int, *more: str, reserve: int = 0
+) -> dict[str, int]:
+    folder.mkdir(exist_ok=True)
+    command = [str(driver), str(folder), str(most), str(reserve), str(count), str(caplen), *more]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, int] = json.loads(done.stdout)
+    return found
+
+
+def read(folder: Path) -> list[tuple[int, int, str, bytes]]:
+    """Stamp, length, direction and content of every packet."""
+    frames = Frames([str(file.path) for file in ring.files_of(folder)], 0, Y2200_NS)
+    found = []
+    while (some := frames.read()) is not None:
+        found += [(ts_ns, length, direction, data) for _, ts_ns, length, direction, _, _, data in some]
+    assert frames.notice is None
+    return found
+
+
+def made(i: int, caplen: int) -> tuple[int, int, str, bytes]:
+    length = 14 + 3 * i % caplen
+    return FIRST_NS + 1000 * i, length + 100, ("in", "out")[i % 2], bytes([i % 256]) * length
+
+
+@pytest.mark.parametrize(("count", "caplen"), [(1, 14), (20_000, 130), (300, 65_000)])
+def test_what_is_added_comes_back(driver: Path, tmp_path: Path, count: int, caplen: int) -> None:
+    kept = keep(driver, tmp_path / "ring", 64_000_000, count, caplen)
+    assert (kept["packets"], kept["lost"]) == (count, 0)
+    assert read(tmp_path / "ring") == [made(i, caplen) for i in range(count)]
+    end_ns = FIRST_NS + 1000 * count
+    assert not account.missing(ring.files_of(tmp_path / "ring"), FIRST_NS, end_ns)
+    assert account.missing(ring.files_of(tmp_path / "ring"), FIRST_NS - 5, end_ns + 7) == [
+        account.Missing(FIRST_NS - 5, FIRST_NS),
+        account.Missing(end_ns, end_ns + 7),
+    ]
+
+
+def test_the_oldest_files_go_and_the_rest_is_whole(driver: Path, tmp_path: Path) -> None:
+    folder, count, caplen = tmp_path / "ring", 300_000, 130
+    kept = keep(driver, folder, 16_000_000, count, caplen)
+    files = ring.files_of(folder)
+    assert sum(file.path.stat().st_size for file in files) <= 16_000_000 < kept["bytes"]
+    assert all(file.path.stat().st_size <= 1_000_000 for file in files)
+    found = read(folder)
+    if not kept["lost"]:  # a slow disk may lose some here, too
+        assert found == [made(i, caplen) for i in range(count - len(found), count)]
+    assert files[0].first_ns == found[0][0] and [file.number for file in files] == list(
+        range(files[0].number, files[0].number + len(files))
+    )
+    keep(driver, folder, 16_000_000, 10, caplen)  # another recorder goes on behind them
+    after = ring.files_of(folder)
+    assert after[-1].number == files[-1].number + 1 and sum(file.path.stat().st_size for file in after) <= 16_000_000
+
+
+def test_packets_that_a_stalled_disk_does_not_take_are_counted(driver: Path, tmp_path: Path) -> None:
+    folder, count, caplen = tmp_path / "ring", 300_000, 130
+    kept = keep(driver, folder, 1_000_000_000, count, caplen, "stalled")
+    found = read(folder)
+    assert kept["lost"] > 1000 and kept["packets"] + kept["lost"] == count and len(found) == kept["packets"]
+    lacks = account.missing(ring.files_of(folder), FIRST_NS, FIRST_NS + 1000 * count)
+    assert sum(one.packets or 0 for one in lacks) == kept["lost"]
+    stamps = {packet[0] for packet in found}
+    absent = [i for i in range(count) if FIRST_NS + 1000 * i not in stamps]
+    assert all(any(one.since_ns <= FIRST_NS + 1000 * i < one.until_ns for one in lacks) for i in absent)
+
+
+def test_nothing_is_written_where_the_disk_has_too_little_room(driver: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "ring"
+    keep(driver, folder, 64_000_000, 1000, 130)
+    kept = keep(driver, folder, 64_000_000, 1000, 130, reserve=2**62)
+    assert (kept["packets"], kept["lost"]) == (0, 1000) and kept["trouble"] == "the disk has too little room"
+    assert not ring.files_of(folder)
+
+
+def test_files_of_others_stay(driver: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "ring"
+    folder.mkdir()
+    (folder / "notes.pcapng").write_text("mine")
+    (folder / ".0000000007.new").write_text("a recorder was killed here")
+    (folder / "0000000009-0000000000000000001.pcapng").symlink_to(folder / "notes.pcapng")
+    keep(driver, folder, 16_000_000, 200_000, 130)
+    assert (folder / "notes.pcapng").read_text() == "mine" and not (folder / ".0000000007.new").exists()
+    assert os.path.islink(folder / "0000000009-0000000000000000001.pcapng")
+
+
+def test_a_block_that_was_cut_off_is_the_end(driver: Path, tmp_path: Path) -> None:
+    """As a recorder leaves it that is killed while it writes."""
+    folder = tmp_path / "ring"
+    keep(driver, folder, 64_000_000, 1000, 130)
+    [file] = ring.files_of(folder)
+    with open(file.path, "r+b") as stream:
+        stream.truncate(file.path.stat().st_size - 150)
+    assert account.account_of(file.path).until_ns == 0  # of the statistics, which were the last block
+    frames = Frames([str(file.path)], 0, Y2200_NS)
+    assert 990 <= sum(len(some) for some in iter(frames.read, None)) < 1000
+    assert frames.notice
