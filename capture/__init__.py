@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ._engine import (
     Capture,
-    Frames,
+    CapturedFrames,
     Rows,
     clock_synchronized,
     device,
@@ -21,15 +21,15 @@ from ._engine import (
 )
 
 if TYPE_CHECKING:
-    from ._engine import Device, Facts, Frame, Interface, Kept, Lane, SourceState
+    from ._engine import CapturedInterface, Device, Facts, Frame, Kept, Lane, SourceState
 
 __all__ = [
     "Capture",
+    "CapturedFrames",
+    "CapturedInterface",
     "Device",
     "Facts",
     "Frame",
-    "Frames",
-    "Interface",
     "Kept",
     "Lane",
     "Rows",

@@ -246,7 +246,7 @@ class Capture:
         """Let the source end soon; read() then yields what is left. From any thread."""
     def close(self) -> None: ...
 
-class Interface(TypedDict):
+class CapturedInterface(TypedDict):
     """An interface of capture files; what they do not say is 0 or empty."""
 
     name: str
@@ -260,9 +260,9 @@ Frame = tuple[int, int, int, Literal["in", "out", "mirror"], str, int, bytes]
 them, its ports (source << 16 | destination; 0: none), and what was captured."""
 
 @final
-class Frames:
-    """The frames of capture files that are stamped in [since_ns, until_ns), merged by time. Takes the options of Capture
-    for files. Raises MburstError when a target cannot be read or is no file."""
+class CapturedFrames:
+    """The frames of capture files that are stamped in [since_ns, until_ns), merged by time. Takes the options of
+    Capture for files. Raises MburstError when a target cannot be read or is no file."""
 
     def __init__(
         self,
@@ -277,7 +277,7 @@ class Frames:
         backend: str | None = None,
     ) -> None: ...
     @property
-    def interfaces(self) -> list[Interface]:
+    def interfaces(self) -> list[CapturedInterface]:
         """Those seen so far."""
     @property
     def notice(self) -> str | None:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The type Frames: the frames of capture files one by one, with the senders and directions that the engine gives them.
+ * The type CapturedFrames: the frames of capture files one by one, with the senders and directions that the engine gives them.
  */
 #include "python/module.h"
 
@@ -229,7 +229,7 @@ static PyType_Slot frames_slots[] = {
 };
 
 PyType_Spec mb_frames_spec = {
-	.name = "mburst.capture._engine.Frames",
+	.name = "mburst.capture._engine.CapturedFrames",
 	.basicsize = sizeof(struct frames_object),
 	.flags = Py_TPFLAGS_DEFAULT,
 	.slots = frames_slots,

@@ -78,7 +78,7 @@ static int module_exec(PyObject *module)
 	if (!state->error || !state->rows_type)
 		return -1;
 	return PyModule_AddObjectRef(module, "Capture", capture_type) ||
-			       PyModule_AddObjectRef(module, "Frames", frames_type) ||
+			       PyModule_AddObjectRef(module, "CapturedFrames", frames_type) ||
 			       PyModule_AddObjectRef(module, "Rows", (PyObject *)state->rows_type) ||
 			       PyModule_AddFunctions(module, mb_pcapng_methods) || add_quality_bits(module) ?
 		       -1 :

@@ -42,7 +42,7 @@ const char **mb_strings_of(PyObject *list);
 /* The type Capture (capture.c). */
 extern PyType_Spec mb_capture_spec;
 
-/* The type Frames (frames.c). */
+/* The type CapturedFrames (frames.c). */
 extern PyType_Spec mb_frames_spec;
 
 /* The functions about this host, its backends and interfaces (host.c). */

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ..analysis.bursts.find import BurstDefinition
     from ..packets.source import OpenSource, PacketSource
-    from ..packets.write import BurstMarks, Trigger, Written
+    from ..packets.write import BurstMarks, TriggerMark, Written
     from ..sql import StoreFolder
 
 RECORDED_BIN_NS = 100_000
@@ -46,7 +46,7 @@ class ChosenBurst:
     burst: Mapping[str, Any]
     recording: Mapping[str, Any]
     senders: Sequence[Mapping[str, Any]]
-    trigger: Trigger | None
+    trigger: TriggerMark | None
 
 
 @dataclass(frozen=True)
@@ -136,17 +136,17 @@ def _number_at(con: duckdb.DuckDBPyConnection, at_ns: int) -> tuple[int, int]:
     raise MburstError(f"no burst at {format_time(at_ns)} UTC{nearest}", "choose one with --burst")
 
 
-def _trigger(con: duckdb.DuckDBPyConnection, burst: dict[str, Any]) -> Trigger | None:
+def _trigger(con: duckdb.DuckDBPyConnection, burst: dict[str, Any]) -> TriggerMark | None:
     """The fan-out of the host before this one burst, by analysis.cause.trigger."""
     from ..analysis.cause import trigger
-    from ..packets.write import Trigger
+    from ..packets.write import TriggerMark
 
     found = trigger.trigger(con, [burst])
     if found is None:
         return None
     since_ns = int(trigger.onsets(con, [burst])[0]) - round(found.lead_ns)
     port = "" if found.port is None else f", most to port {found.port}"
-    return Trigger(since_ns, found.port, f"mburst: trigger: this host sends on {found.flows} flows at once{port}")
+    return TriggerMark(since_ns, found.port, f"mburst: trigger: this host sends on {found.flows} flows at once{port}")
 
 
 def source_of(chosen: ChosenBurst, store: Path, given: PacketInput, since_ns: int, until_ns: int) -> PacketSource:

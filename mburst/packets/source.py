@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..capture import Frames
+from ..capture import CapturedFrames
 from ..errors import MburstError
 from ..services.record.rows import named_interface
 from ..units import format_time
@@ -15,7 +15,7 @@ from . import account, ring
 from .account import Missing
 
 if TYPE_CHECKING:
-    from ..capture import Frame, Interface
+    from ..capture import CapturedInterface, Frame
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class OpenSource:
     source: PacketSource
     since_ns: int
     until_ns: int
-    interface: Interface | None = None
+    interface: CapturedInterface | None = None
     notices: list[str] = field(default_factory=list)
     others: set[str] = field(default_factory=set)  # names of interfaces that were left out
     _chosen: int | None = None
@@ -46,7 +46,7 @@ class OpenSource:
     def frames(self) -> Iterator[Frame]:
         """Those of the interface. Raises MburstError, also in the middle, for what cannot be read."""
         wanted = self.source
-        opened = Frames(
+        opened = CapturedFrames(
             list(wanted.files),
             self.since_ns,
             self.until_ns,
@@ -62,7 +62,7 @@ class OpenSource:
         finally:
             opened.close()
 
-    def _is_chosen(self, index: int, opened: Frames) -> bool:
+    def _is_chosen(self, index: int, opened: CapturedFrames) -> bool:
         if index == self._chosen:
             return True
         found = opened.interfaces[index]

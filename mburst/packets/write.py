@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 from .. import capture
 
 if TYPE_CHECKING:
-    from ..capture import Frame, Interface
+    from ..capture import CapturedInterface, Frame
 
 HELD_NS = 50_000_000  # behind the end of a burst, after which none of its packets is to come
 _DIRECTIONS = {"mirror": 0, "in": 1, "out": 2}
 
 
-class Trigger(NamedTuple):
+class TriggerMark(NamedTuple):
     """Requests that set the burst off."""
 
     since_ns: int
@@ -39,7 +39,7 @@ class BurstMarks:
     begins: str
     ends: str
     senders: Mapping[str, str]
-    trigger: Trigger | None = None
+    trigger: TriggerMark | None = None
 
 
 @dataclass
@@ -60,7 +60,7 @@ class _Packet:
 
 
 def write_packets(
-    stream: BinaryIO, frames: Iterable[Frame], marks: BurstMarks, header: list[str], interface: Interface
+    stream: BinaryIO, frames: Iterable[Frame], marks: BurstMarks, header: list[str], interface: CapturedInterface
 ) -> Written:
     """Write FRAMES of one INTERFACE to STREAM, as one section with the comments HEADER."""
     stream.write(capture.pcapng_section("mburst extract", header))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from building import program
 
-from mburst.capture import Frames
+from mburst.capture import CapturedFrames
 from mburst.packets import account, ring
 
 FIRST_NS = 10**18
@@ -36,7 +36,7 @@ def keep(
 
 def read(folder: Path) -> list[tuple[int, int, str, bytes]]:
     """Stamp, length, direction and content of every packet."""
-    frames = Frames([str(file.path) for file in ring.files_of(folder)], 0, Y2200_NS)
+    frames = CapturedFrames([str(file.path) for file in ring.files_of(folder)], 0, Y2200_NS)
     found = []
     while (some := frames.read()) is not None:
         found += [(ts_ns, length, direction, data) for _, ts_ns, length, direction, _, _, data in some]
@@ -118,6 +118,6 @@ def test_a_block_that_was_cut_off_is_the_end(driver: Path, tmp_path: Path) -> No
     with open(file.path, "r+b") as stream:
         stream.truncate(file.path.stat().st_size - 150)
     assert account.account_of(file.path).until_ns == 0  # of the statistics, which were the last block
-    frames = Frames([str(file.path)], 0, Y2200_NS)
+    frames = CapturedFrames([str(file.path)], 0, Y2200_NS)
     assert 990 <= sum(len(some) for some in iter(frames.read, None)) < 1000
     assert frames.notice
