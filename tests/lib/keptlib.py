@@ -15,9 +15,9 @@ from frames import Frame
 from livelab import Lab, promiscuity, raw_socket
 from waiting import wait_for
 
-DEFINITION = ("--bin", "1ms", "--threshold", "0.5", "--join", "20ms")
+DEFINITION = ("--bin", "1ms", "--threshold", "0.5", "--join", "400ms")  # over pauses of a busy machine
+APART_S = 0.8  # from one burst to the next
 SENDERS, EACH, SIZE = 8, 25, 1000
-ASKED_PORT = 11211  # of the requests, as frames.py makes them
 TSHARK = ("-T", "fields", "-e", "frame.time_epoch", "-e", "frame.len", "-e", "frame.cap_len", "-e", "ip.src")
 
 
@@ -48,7 +48,8 @@ def in_far(lab: Lab, *command: object, others: int = 0) -> Iterator[subprocess.P
 def keeping(lab: Lab, store: Path, *arguments: object, others: int = 0) -> Iterator[subprocess.Popen[str]]:
     """`mburst record` of the far interface, with a ring of 16 MB."""
     verb = (sys.executable, "-m", "mburst", "record", "-i", lab.b, "--link", "100M", "--host", "cache", "-o", store)
-    with in_far(lab, *verb, "--keep-packets", "16MB", *arguments, others=others) as process:
+    kept = ("--keep-packets", "16MB", "--sources", "all")
+    with in_far(lab, *verb, *kept, *arguments, others=others) as process:
         yield process
 
 
@@ -80,6 +81,12 @@ def listed(store: Path, *arguments: object) -> list[dict[str, object]]:
     assert done.returncode == 0, done.stderr
     found: list[dict[str, object]] = json.loads(done.stdout)
     return found
+
+
+def counted(store: Path) -> int:
+    """The packets that arrived, by bins."""
+    question = "SELECT sum(packets) AS packets FROM bins WHERE direction = 'in'"
+    return int(json.loads(mburst("sql", store, question, "--json").stdout)[0]["packets"])
 
 
 def ring_files(store: Path) -> Sequence[Path]:
