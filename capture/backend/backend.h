@@ -55,6 +55,7 @@ struct mb_backend_options {
 	int64_t bin_ns, source_bin_ns;
 	bool inner;          /* senders are those of the innermost IP header */
 	bool splits_merged;  /* bytes of merged frames are to be spread over time */
+	bool keeps;          /* frames are to be kept (keep/keeper.h) */
 	bool merges;         /* frames of several backends are to be in one order */
 	enum mb_hook hook;
 };

@@ -236,5 +236,6 @@ int mb_options_read(struct mb_capture_options *options, PyObject *keywords)
 	options->backend.source_bin_ns = options->engine.bins.source_bin_ns;
 	options->backend.inner = options->engine.decode.inner;
 	options->backend.splits_merged = options->engine.bins.spread_bps;
+	options->backend.keeps = options->keep.folder >= 0;
 	return 0;
 }

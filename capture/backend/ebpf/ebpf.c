@@ -108,6 +108,9 @@ static int refuse_options(const struct mb_backend_options *options, struct mb_er
 		return mb_fail(error, EOPNOTSUPP,
 			       "%s: --backend ebpf has no hardware stamps: it counts by the kernel's clock",
 			       options->target);
+	if (options->keeps)
+		return mb_fail(error, EOPNOTSUPP, "%s: --backend ebpf has no --keep-packets: it has no packets to keep",
+			       options->target);
 	if (options->merges)
 		return mb_fail(error, EOPNOTSUPP,
 			       "%s: --backend ebpf yields no frames, by which several captures are merged",
