@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from fleetlib import without_names
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from partition_oracle import Hours, summed_contention, summed_hours, summed_sizes
@@ -96,7 +97,7 @@ def plain(rows: list[dict[str, Any]]) -> Counter[Any]:
 def whole(store: StoreFolder, definition: BurstDefinition) -> tuple[Counter[Any], Counter[Any]]:
     """Bursts and senders of one database over everything; losses are added up here, bin by bin."""
     with store.connect() as con:
-        bursts = find_bursts(con, definition)
+        bursts = [without_names(burst) for burst in find_bursts(con, definition)]
         found = con.execute("SELECT recording_id, clock_epoch, ts_ns, retransmits, ce_packets FROM bins").fetchall()
         senders = con.execute(
             "SELECT rack, host, recording_id, clock_epoch, start_ns, place, source, members, "

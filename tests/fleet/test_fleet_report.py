@@ -68,7 +68,8 @@ def facts(path):
 def cells(text, head):
     """The rows of texts of the tables in the section of that HEAD."""
     [section] = re.findall(rf"<h2[^>]*>{re.escape(head)}</h2>(.*?)</section>", text, re.DOTALL)
-    rows = re.findall(r"<tr>(.*?)</tr>", section, re.DOTALL)
+    bodies = re.findall(r"<tbody>(.*?)</tbody>", section, re.DOTALL)
+    rows = re.findall(r"<tr>(.*?)</tr>", "".join(bodies), re.DOTALL)
     found = [re.findall(r"<td[^>]*>(.*?)</td>", row, re.DOTALL) for row in rows]
     return [[html.unescape(re.sub(r"<[^>]*>", "", cell)).strip() for cell in row] for row in found if row]
 

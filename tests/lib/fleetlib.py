@@ -100,9 +100,15 @@ def plain(bursts: list[dict[str, Any]]) -> Counter[str]:
 
 
 def of_whole(store: StoreFolder, definition: BurstDefinition | None = None) -> Counter[str]:
-    """The bursts of one database over everything."""
+    """The bursts of one database over everything, without the names of senders, which results do not have."""
     with store.connect() as con:
-        return plain(find_bursts(con, definition))
+        return plain([without_names(burst) for burst in find_bursts(con, definition)])
+
+
+def without_names(burst: dict[str, Any]) -> dict[str, Any]:
+    """A burst as results have it."""
+    top = [{key: sender[key] for key in ("source", "bytes", "share")} for sender in burst["top_sources"]]
+    return {key: value for key, value in burst.items() if key != "services"} | {"top_sources": top}
 
 
 def files(results: Path) -> dict[str, bytes]:
