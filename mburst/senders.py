@@ -10,32 +10,39 @@ import socket
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from .names import shown
+from .names import short
 from .units import format_share
 
 SERVICES = 2  # of a burst, that are named one by one
+LONGEST = 60  # characters of a name in a sentence or a cell; JSON and CSV have all
+FIRST_EPHEMERAL = 32768  # ports that Linux gives to clients: the name of a service would be a guess
+
+
+def called(name: str) -> str:
+    """A name or service as sentences and cells show it: on one line, and no longer than LONGEST."""
+    return short(name, LONGEST)
 
 
 def sender_name(sender: Mapping[str, Any]) -> str:
     """The name of an entry of top_sources; its address where it has none."""
-    return shown(sender["name"] or sender["source"])
+    return called(sender["name"] or sender["source"])
 
 
 def named_address(address: str, name: str | None) -> str:
     """ "db-7 (198.19.0.7)" """
     if not name:
-        return shown(address)
-    return shown(name if address in name else f"{name} ({address})")
+        return called(address)
+    return called(name) if address in called(name) else f"{called(name)} ({called(address)})"
 
 
 def service_text(service: Mapping[str, Any]) -> str:
     """ "40 of db-shard (racks r7 22, r8 18)" """
-    return f"{service['senders']:,} of {shown(service['service'])}" + racks_text(service["racks"], service["senders"])
+    return f"{service['senders']:,} of {called(service['service'])}" + racks_text(service["racks"], service["senders"])
 
 
 def racks_text(racks: Iterable[Mapping[str, Any]], senders: int) -> str:
     """ " (racks r7 22, r8 18)", " (rack r7)"; "" where none is known. SENDERS: of all racks, the unknown one too."""
-    known = [(shown(rack["rack"]), rack["senders"]) for rack in racks]
+    known = [(called(rack["rack"]), rack["senders"]) for rack in racks]
     if len(known) == 1 and known[0][1] == senders:
         return f" (rack {known[0][0]})"
     listed = ", ".join(f"{name} {number:,}" for name, number in known)
@@ -65,10 +72,11 @@ def senders_text(burst: Mapping[str, Any], most: int) -> str:
 
 @functools.cache
 def port_text(port: int) -> str:
-    """ "5432 (postgresql)": with the name that this system has for a port (services(5)), where it has one."""
-    for protocol in ("tcp", "udp"):
+    """ "5432 (postgresql)": with the name that this system has for a port (services(5)), where it has one. Ports of
+    clients have none."""
+    for protocol in ("tcp", "udp") if port < FIRST_EPHEMERAL else ():
         try:
-            return f"{port} ({shown(socket.getservbyport(port, protocol))})"
+            return f"{port} ({called(socket.getservbyport(port, protocol))})"
         except (OSError, OverflowError):
             continue
     return str(port)

@@ -14,8 +14,7 @@ from ...analysis.cause.scene import Evidence
 from ...analysis.cause.verdict import Verdict
 from ...analysis.model.stats import Estimate, Line
 from ...analysis.whatif.replay import PredictedLatency, Replay
-from ...names import shown
-from ...senders import named_address, port_text, racks_text
+from ...senders import called, named_address, port_text, racks_text
 from ...units import format_bytes, format_count, format_duration, format_rate, format_share
 
 STAGES = {
@@ -85,7 +84,7 @@ def who_words(group: Group) -> str:
     asked = ""
     if is_gathering(group) and group.trigger:
         where = f" on port {port_text(group.trigger.port)}" if group.trigger.port else ""
-        of = f" of {shown(group.service)}" if group.service and group.trigger.port == group.port is not None else ""
+        of = f" of {called(group.service)}" if group.service and group.trigger.port == group.port is not None else ""
         lead = format_duration(group.trigger.lead_ns)
         asked = f", {lead} after this host asked {group.trigger.flows}{of} at once{where}"
     return f"They come from {group_name(group)}: {group.fan_in} at once ({group.pattern}){service}{asked}."
@@ -98,7 +97,7 @@ def group_name(group: Group) -> str:
     if group.service is None:
         return group.name
     racks = [{"rack": rack, "senders": senders} for rack, senders in group.service_racks if rack]
-    return f"{shown(group.service)}{racks_text(racks, sum(n for _, n in group.service_racks))}, {group.name}"
+    return f"{called(group.service)}{racks_text(racks, sum(n for _, n in group.service_racks))}, {group.name}"
 
 
 def member_name(group: Group, address: str) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hostile import HOSTILE
 from livestore import Growing
 from storelib import write
 from test_fanin import T0, found, gather_rounds
@@ -17,6 +18,7 @@ from mburst.analysis.live.bursts import LiveBursts
 from mburst.analysis.live.names import LiveNames
 from mburst.analysis.live.store import LiveStore
 from mburst.dashboards.investigation.phrases import who_words
+from mburst.names import shown
 from mburst.sql import StoreFolder
 
 HOUR = 3600 * 10**9
@@ -126,7 +128,7 @@ def test_names_are_read_again_only_where_files_changed(store: StoreFolder, monke
 
 
 def test_ports_have_the_name_of_this_system_behind_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = {(5432, "tcp"): "postgresql", (514, "udp"): "sys\nlog"}
+    known = {(5432, "tcp"): "postgresql", (514, "udp"): "sys\nlog", (50000, "tcp"): "a client's"}
 
     def look(port: int, protocol: str) -> str:
         if (port, protocol) not in known:
@@ -135,7 +137,8 @@ def test_ports_have_the_name_of_this_system_behind_their_number(monkeypatch: pyt
 
     senders.port_text.cache_clear()
     monkeypatch.setattr("socket.getservbyport", look)
-    assert [senders.port_text(port) for port in (5432, 514, 9000)] == ["5432 (postgresql)", r"514 (sys\x0alog)", "9000"]
+    texts = [senders.port_text(port) for port in (5432, 514, 9000, 50000)]
+    assert texts == ["5432 (postgresql)", r"514 (sys\x0alog)", "9000", "50000"]
     senders.port_text.cache_clear()
 
 
@@ -146,3 +149,28 @@ def test_of_several_services_two_are_named() -> None:
     assert senders.senders_text(burst, 3) == "3 of a (rack r1), 3 of b and 6 more"
     assert senders.named_address("10.0.0.1", None) == "10.0.0.1"
     assert senders.named_address("10.0.0.1", "db 10.0.0.1") == "db 10.0.0.1"
+
+
+def test_hostile_names_stay_short_text_on_one_line_and_keep_the_address(store: StoreFolder) -> None:
+    """A sentence has the names of the group, and of two racks at most here."""
+    given = list(HOSTILE.values())
+    for name in given:
+        top = [{"source": "10.0.0.1", "name": name, "share": 1.0, "bytes": 1}]
+        of = [{"service": name, "senders": 3, "racks": [{"rack": name, "senders": 3}]}]
+        texts = [
+            senders.sender_name(top[0]),
+            senders.named_address("10.0.0.1", name),
+            senders.senders_text({"fan_in": 1, "sources": 1, "top_sources": top, "services": []}, 3),
+            senders.senders_text({"fan_in": 3, "sources": 3, "top_sources": top, "services": of}, 3),
+        ]
+        for text in texts:
+            assert text == shown(text) and len(text) <= 2 * senders.LONGEST + 30
+        assert "10.0.0.1" in texts[1]
+    long = "x" * 250 + "10.0.0.1"
+    assert senders.named_address("10.0.0.1", long).endswith("\N{HORIZONTAL ELLIPSIS} (10.0.0.1)")
+    with_names(
+        store, [{"prefix": "10.0.1.16/28", "service": HOSTILE["terminal"] + "y" * 200, "located": HOSTILE["bidi"]}]
+    )
+    answers, _ = found(store)
+    assert who_words(answers) == shown(who_words(answers)) and "10.0.1.16/28 (12 senders)" in who_words(answers)
+    assert "y" * senders.LONGEST not in who_words(answers)

@@ -80,6 +80,32 @@ def test_recorded_hosts_name_their_addresses(ask: Ask) -> None:
     assert (row["prefix"], row["name"], row["rack"]) == ("10.9.0.1", "cache-1", "r1")
 
 
+def test_a_recorded_host_without_a_rack_has_that_of_its_switch_port(tmp_path: Path) -> None:
+    """As `mburst collect` knows it from LLDP: the newest neighbour counts, a removed one does not."""
+    found = StoreFolder.create(tmp_path / "attached")
+    write(found, "recordings", {"rack": "", "host": "db-7"})
+    own = {"ts_ns": T0, "first_ns": T0, "last_ns": T0, "host": "db-7", "rack": "", "direction": "out"}
+    write(found, "sources", {**own, "source": "10.0.0.7", "bytes": 1})
+    link = {
+        "batch": "b",
+        "host": "db-7",
+        "interface": "eth0",
+        "link_bps": None,
+        "device": "tor",
+        "port": "1",
+        "queue": "",
+    }
+    racks = ((1, "r1", True), (2, "r8", True), (3, "r9", False))
+    write(
+        found,
+        "links",
+        *({**link, "ts_ns": at, "rack": rack, "present": there, "origin": "lldp"} for at, rack, there in racks),
+    )
+    naming.import_recorded(found)
+    with found.connect() as con:
+        assert con.execute("SELECT prefix, name, located FROM names").fetchall() == [("10.0.0.7", "db-7", "r8")]
+
+
 def test_hosts_file(ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "hosts"
     file.write_text("10.0.0.1 db-1\n")
