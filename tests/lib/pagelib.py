@@ -51,7 +51,8 @@ def names_of(table: str, name: str) -> dict[str, str]:
 
 
 def filled(folder: Path, name: str) -> StoreFolder:
-    """A host with a burst of four senders each 100 ms, probes to it that wait for them, and its switch queue."""
+    """A host with a burst of four senders each 100 ms, two of which have names, probes to it that wait for them, and its
+    switch queue."""
     store = StoreFolder.create(folder)
     names = {table: names_of(table, name) for table in ("recordings", "bins", "sources", "probes", "queues")}
     bursts = [at * 100 * MS for at in range(SECONDS * 10)]
@@ -82,7 +83,7 @@ def filled(folder: Path, name: str) -> StoreFolder:
         *(
             {
                 **names["sources"],
-                "source": f"{sender} {name}",
+                "source": f"{sender} {name}" if sender < 2 else f"10.0.0.{sender}",
                 "ts_ns": START + at + ms * MS,
                 "bytes": 30_000,
                 "packets": 20,
@@ -94,6 +95,9 @@ def filled(folder: Path, name: str) -> StoreFolder:
             for sender in range(4)
         ),
     )
+    called = {column: f"{column} {name}" for column in ("name", "service", "located", "owner")}
+    from_file = {"batch": "b", "origin": "o", "kind": "csv", "imported_ns": 1, "from_ns": None, "until_ns": None}
+    write(store, "names", *({**from_file, **called, "prefix": f"10.0.0.{sender}"} for sender in (2, 3)))
     write(
         store,
         "probes",
