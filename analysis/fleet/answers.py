@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...sql import questions
+from ..read.names import NAMELESS, named
 
 if TYPE_CHECKING:
     import duckdb
@@ -105,6 +106,16 @@ def answers(con: duckdb.DuckDBPyConnection) -> BurstAnswers:
     for question in ("worst_hosts", "durations", "aggressors", "switch_drops"):
         con.execute(f"DROP TABLE answer_{question}")
     return found
+
+
+def name_senders(found: BurstAnswers, names: duckdb.DuckDBPyConnection, at_ns: int) -> None:
+    """Give the rows of senders the name that NAMES, a database with names, has for them at a time, and the service
+    where the inventory has none."""
+    rows = found.senders.rows
+    called = named(names, [row["source"] for row in rows], at_ns)
+    for row in rows:
+        of = called.get(row["source"], NAMELESS)
+        row |= {"name": of.name, "service": row["service"] or of.service}
 
 
 def asked(con: duckdb.DuckDBPyConnection, query: str, *values: Any) -> list[Row]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ...analysis.fleet.answers import CELLS, BurstAnswers, Row
 from ...analysis.fleet.report import LACKING, FleetFigures, FleetRackFigures, RackSums
+from ...senders import named_address
 from ...units import format_bytes, format_duration, format_share
 from ..common.blocks import BarCell, LinkCell, PageTable, Paragraph
 from ..common.words import PATTERN_NAMES, count, date, long, moment
@@ -189,7 +190,7 @@ def senders(answers: BurstAnswers) -> Block:
         return Paragraph("No sender is known.")
     rows = [
         [
-            row["source"],
+            named_address(row["source"], row.get("name")),
             row["service"] or "–",
             f"{row['racks']:,}",
             f"{row['hosts']:,}",

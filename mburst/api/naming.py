@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import MburstError
 
 if TYPE_CHECKING:
+    import duckdb
+
     from ..sql import StoreFolder
     from ..telemetry.naming.rows import NamedPrefix, NameList
 
@@ -152,3 +156,18 @@ def _text(path: Path) -> str:
         raise MburstError(f"{path}: cannot read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise MburstError(f"{path}: not text in UTF-8", "save it as UTF-8") from error
+
+
+@contextmanager
+def known_names(place: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A database with the names of PLACE: a store, or a file as import_file takes it. Raises MburstError."""
+    from ..sql import StoreFolder
+
+    with ExitStack() as opened:
+        if place.is_dir():
+            store = StoreFolder.open(place)
+        else:
+            folder = opened.enter_context(tempfile.TemporaryDirectory(prefix="mburst-names-"))
+            store = StoreFolder.create(Path(folder) / "store")
+            import_file(store, place)
+        yield opened.enter_context(store.connect(since_ns=time.time_ns()))  # names hold whenever they came

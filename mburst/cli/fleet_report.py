@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import ExitStack
 from pathlib import Path
 
 from .. import interrupting
@@ -22,6 +23,11 @@ def add_parser(questions: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser = questions.add_parser("report", help="pages for the fleet and for each rack", description=DESCRIPTION)
     parser.add_argument("results", metavar="RESULTS", help="bucket or folder that `mburst fleet detect` wrote")
     parser.add_argument("-o", "--output", required=True, metavar="DIR", help="folder for it; made where missing")
+    parser.add_argument(
+        "--names",
+        metavar="PLACE",
+        help="name senders: by the names of a store (`mburst names`), or by a file that it takes",
+    )
     add_days(parser)
     parser.set_defaults(run=run)
 
@@ -33,6 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    from ..api.naming import known_names
     from ..fleet.asking import opened
     from ..fleet.plan import read_inventory
     from ..fleet.reporting import write_report
@@ -41,10 +48,12 @@ def _run(arguments: argparse.Namespace) -> int:
     days = days_of(arguments)
     inventory = read_inventory(Path(arguments.inventory)) if arguments.inventory else set()
     results, folder = open_target(arguments.results), Path(arguments.output)
-    with opened(results, days, inventory, arguments.scratch) as found:
+    with ExitStack() as at_end:
+        names = at_end.enter_context(known_names(Path(arguments.names))) if arguments.names else None
+        found = at_end.enter_context(opened(results, days, inventory, arguments.scratch))
         for partition in found.damaged:
             say(str(partition))
-        written = write_report(results, days, found, folder, _progress)
+        written = write_report(results, days, found, folder, _progress, names)
         for line in written.lacks:
             say(line)
         print_lines(

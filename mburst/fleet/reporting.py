@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from ..analysis.fleet.answers import BurstAnswers, name_senders
 from ..analysis.fleet.report import FleetPeriod, LackingPart, gather_fleet, gather_rack
 from ..dashboards.fleet import page
 from .asking import AskedDays, FleetDatabase
 from .results import definition_of
 from .target import FleetTarget
+
+if TYPE_CHECKING:
+    import duckdb
 
 
 class WrittenFleet(NamedTuple):
@@ -24,17 +28,31 @@ class WrittenFleet(NamedTuple):
 
 
 def write_report(
-    results: FleetTarget, days: AskedDays, found: FleetDatabase, folder: Path, progress: Callable[[int, int], None]
+    results: FleetTarget,
+    days: AskedDays,
+    found: FleetDatabase,
+    folder: Path,
+    progress: Callable[[int, int], None],
+    names: duckdb.DuckDBPyConnection | None = None,
 ) -> WrittenFleet:
     """Write all pages into FOLDER, that of the fleet last. PROGRESS hears of how many racks are done, and of how many.
-    Raises MburstError, and UsageError where RESULTS are none."""
+    NAMES, a database with names, names senders as they were called at the end. Raises MburstError, and UsageError where
+    RESULTS are none."""
+
+    def name(answers: BurstAnswers) -> None:
+        if names is not None:
+            name_senders(answers, names, days.until_ns - 1)
+
     period = _period(results, days, found)
     dates = {*days.dates}
     with_results = {record.rack for record in found.records if record.date in dates}
     figures = gather_fleet(found.con, period, with_results)
+    name(figures.answers)
     racks = [sums for sums in figures.racks if sums.rack in with_results]
     for number, sums in enumerate(racks, 1):
-        page.write_rack(gather_rack(found.con, period, sums), folder)
+        rack = gather_rack(found.con, period, sums)
+        name(rack.answers)
+        page.write_rack(rack, folder)
         progress(number, len(racks))
     written = page.write_fleet(figures, folder, [sums.rack for sums in racks])
     lacks = [*(part.text for part in period.undetected), *(f"no results of {date}" for date in period.dates)]

@@ -74,6 +74,22 @@ def cells(text, head):
     return [[html.unescape(re.sub(r"<[^>]*>", "", cell)).strip() for cell in row] for row in found if row]
 
 
+def test_senders_have_the_names_of_a_file_or_a_store(done, tmp_path, capsys):
+    file = tmp_path / "names.csv"
+    file.write_text("address,name,service\n10.0.0.1,db-1,\n10.0.0.0/30,,shards\n10.0.0.2,<blink>,\n")
+    StoreFolder.create(tmp_path / "store")
+    assert main(["names", str(tmp_path / "store"), str(file)]) == 0
+    found = []
+    for place in (file, tmp_path / "store"):
+        words = ["fleet", "report", str(done), "--day", DATES[1], "-o", str(tmp_path / "out"), "--names", str(place)]
+        assert main(words) == 0
+        found.append((tmp_path / "out" / f"fleet-{DATES[1]}.html").read_text("utf-8"))
+    assert found[0] == found[1] and "<blink>" not in found[0]
+    rows = {row[0]: row[1] for row in cells(found[0], "Senders")}
+    assert rows["db-1 (10.0.0.1)"] == rows["shards 10.0.0.3"] == "shards"
+    assert main([*words[:-1], str(tmp_path / "none.csv")]) == 1 and "none.csv" in capsys.readouterr().err
+
+
 def test_there_is_a_page_and_its_facts_for_the_fleet_and_for_each_rack(written):
     racks = {rack for rack, _ in HOSTS}
     assert {path.name for path in written.iterdir()} == {STEM, f"{STEM}.html", f"{STEM}.json"}

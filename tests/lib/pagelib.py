@@ -51,8 +51,8 @@ def names_of(table: str, name: str) -> dict[str, str]:
 
 
 def filled(folder: Path, name: str) -> StoreFolder:
-    """A host with a burst of four senders each 100 ms, two of which have names, probes to it that wait for them, and its
-    switch queue."""
+    """A host with a burst of four senders each 100 ms, two of which have names, probes to it that wait for them, and
+    its switch queue."""
     store = StoreFolder.create(folder)
     names = {table: names_of(table, name) for table in ("recordings", "bins", "sources", "probes", "queues")}
     bursts = [at * 100 * MS for at in range(SECONDS * 10)]
