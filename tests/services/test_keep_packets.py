@@ -3,6 +3,7 @@ has those of a burst as tcpdump saw them."""
 
 from __future__ import annotations
 
+import re
 import shutil
 import stat
 import time
@@ -88,7 +89,7 @@ def test_the_ring_stays_within_its_size(lab: Lab, tmp_path: Path) -> None:
     assert not (tmp_path / "gone.pcapng").exists()
     done = mburst("extract", store, "--burst", "2", "--direction", "in", *DEFINITION, "-o", tmp_path / "part.pcapng")
     assert done.returncode == 1 and "the ring has no packets from" in done.stderr
-    assert "the recording counted 24,000 packets in the burst, and" in done.stderr
+    assert re.search(r"the recording counted [\d,]+ packets in the burst, and [\d,]+ are", done.stderr)
 
 
 def test_two_recorders_of_one_interface_have_rings_of_their_own(lab: Lab, tmp_path: Path) -> None:
