@@ -13,8 +13,8 @@ from pathlib import Path
 
 from ..errors import MburstError, UsageError
 from ..names import file_part
+from ..sql.format.filenames import PACKETS
 
-FOLDER = "packets"
 LEAST_BYTES = 16 * 10**6  # a sixteenth takes a chunk of the engine and more
 MOST_RINGS = 64  # of one interface
 _MODE = 0o700
@@ -45,7 +45,7 @@ def taken(store: Path, host: str, interface: str) -> Iterator[tuple[int, Path]]:
     try:
         folder = Path(store)
         opened.append(os.open(store, _OPENING & ~os.O_NOFOLLOW))
-        for name in (FOLDER, file_part(host)):
+        for name in (PACKETS, file_part(host)):
             opened.append(_enter(opened[-1], name))
             folder /= name
         free = next((name for name in _names(interface) if _take(opened, name)), None)
@@ -87,7 +87,7 @@ def check_size(size: int) -> None:
 
 def rings_of(store: Path, host: str, interface: str) -> list[Path]:
     """The folders of rings of an interface that have files."""
-    found = (store / FOLDER / file_part(host) / name for name in _names(interface))
+    found = (store / PACKETS / file_part(host) / name for name in _names(interface))
     return [folder for folder in found if folder.is_dir() and files_of(folder)]
 
 

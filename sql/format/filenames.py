@@ -27,6 +27,7 @@ HOT = "hot"
 MIXED = "date=mixed"
 REPLACED = "replaced"  # the folder of what compaction replaces (sql/replacing.py): no rows are read from it
 SHIPPED = "shipped"  # the folder of receipts, and of what a store remembers of them: no rows are read from it
+PACKETS = "packets"  # the folder of rings of packets (mburst/packets/ring.py): no rows are read from it
 NS_PER_DAY = 86_400 * 10**9
 EARLIEST_NS, LATEST_NS = -(2**63), 2**63 - 1  # that a row can have
 COMPACTED = 10**9  # segments of that number and above are compaction's: no recorder gets there

@@ -15,7 +15,7 @@ from ...errors import MburstError
 from .. import disk, replacing, verified
 from ..damage import DamagedFile
 from ..disk import failing_as_one_line
-from ..format.filenames import HOT, REPLACED, SHIPPED, Segment
+from ..format.filenames import HOT, PACKETS, REPLACED, SHIPPED, Segment
 from ..format.hotlog import LogReader, is_regular
 from ..segments import (
     SECOND_COPY,
@@ -34,7 +34,7 @@ from ..store import MARKER, format_of
 from ..tables import ORDER, STORE_FORMAT
 
 ASIDE = "damaged"  # the folder of a store that `mburst repair` moves files into
-NO_ROWS = (ASIDE, REPLACED, SHIPPED, "locks")  # folders of a store that no rows are read from
+NO_ROWS = (ASIDE, PACKETS, REPLACED, SHIPPED, "locks")  # folders of a store that no rows are read from
 _FRESH_S = 60.0  # a file without its name that is no older may be about to get it
 
 

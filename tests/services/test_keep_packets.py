@@ -98,3 +98,5 @@ def test_two_recorders_of_one_interface_have_rings_of_their_own(lab: Lab, tmp_pa
         incast(lab)
         time.sleep(0.5)
     assert {path.parent.name for path in ring_files(store)} == {lab.b, f"{lab.b}~2"}
+    checked = mburst("check", store)
+    assert checked.returncode == 0 and "packets" not in checked.stdout, "a ring is a part of a store"
