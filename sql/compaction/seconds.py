@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import tables
+
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
@@ -18,11 +20,15 @@ WIDTHS_NS = (1_000_000, 10_000_000, 100_000_000)
 SECOND_NS = 10**9
 CHUNK = 1 << 20  # rows
 ALWAYS = ("bytes", "wire_bytes", "packets", "quality")
-RARE = (
-    "ce_packets", "retransmits", "cnp_packets", "pause_frames", "resume_frames", "pause_quanta", "pause_classes",
-)  # fmt: skip  # counters that most bins have as 0 or NULL
+KEYS = ("recording_id", "host", "rack", "interface", "direction", "clock_epoch", "ts_ns")
+_SUMMED = [
+    column for column in tables.columns("steps") if column.name in {of.name for of in tables.columns("bins")} - {*KEYS}
+]
+RARE = tuple(
+    column.name for column in _SUMMED if column.name not in ALWAYS
+)  # counters that most bins have as 0 or NULL
+BITS = tuple(column.name for column in _SUMMED if column.type == "USMALLINT")  # joined by `or`; others are added up
 DROPS = 32  # of quality: sql/schema/quality.sql
-BITS = ("quality", "pause_classes")  # joined by `or`; others are added up
 
 Columns = dict[str, np.ndarray[Any, Any]]
 

@@ -14,14 +14,26 @@ from verb_parsers import parsers
 
 from mburst.cli import VERBS, build_parser
 
-OF_OTHERS = {  # programs that pages for contributors call: pip, gdb, py-spy, bench/bench_verdicts.py
+OF_OTHERS = {  # programs that pages call: pip, gdb, py-spy, bench/bench_verdicts.py, podman, systemctl
     "--args",
+    "--build-arg",
+    "--cap-add",
+    "--cap-drop",
     "--editable",
     "--explain",
+    "--file",
+    "--find-links",
+    "--network",
     "--no-build-isolation",
     "--no-deps",
+    "--no-index",
+    "--now",
     "--pid",
+    "--read-only",
+    "--rm",
     "--seeds",
+    "--tag",
+    "--tmpfs",
 }
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 
