@@ -28,7 +28,7 @@ class ListenAddress:
     port: int
     token: str | None
     made: bool = False
-    names: tuple[str, ...] = ()  # that it is asked by besides its own, as behind a proxy
+    names: tuple[str, ...] = ()  # that it is also asked by, as behind a proxy
     tls: tuple[Path, Path] | None = None  # certificate and key
 
     @property

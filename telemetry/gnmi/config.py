@@ -102,7 +102,7 @@ class CollectConfig:
 
     targets: tuple[GnmiTarget, ...]
     links: tuple[Link, ...] = ()
-    tables: tuple[Path, ...] = ()  # vendors' tables besides those that come with mburst
+    tables: tuple[Path, ...] = ()  # vendors' tables in addition to those of mburst
     otlp: OtlpConfig | None = None
     buffer_bytes: int = 256 << 20
     warnings: tuple[str, ...] = ()

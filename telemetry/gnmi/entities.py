@@ -94,7 +94,7 @@ class OverflowLeaf(Leaf):
 
 
 class FactLeaf(Leaf):
-    """Something about the device that is needed to read other values; kept as a plain leaf besides."""
+    """Something about the device that is needed to read other values; also kept as a plain leaf."""
 
     __slots__ = ("fact", "places", "plain", "stream")
 
@@ -201,7 +201,7 @@ class ColumnLeaf(Leaf):
 
 
 class MaskLeaf(Leaf):
-    """Says by its bits which columns of its entity's rows are not determined; kept as a plain leaf besides."""
+    """Says by its bits which columns of its entity's rows are not determined; also kept as a plain leaf."""
 
     __slots__ = ("entity", "masks", "plain")
 

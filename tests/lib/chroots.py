@@ -43,7 +43,7 @@ def _least(suite: str) -> Path:
 
 
 class Chroot:
-    """A new system of a release (a suite of Debian), with PACKAGES besides the least."""
+    """A new system of a release (a suite of Debian), with PACKAGES in addition to the least."""
 
     def __init__(self, root: Path, suite: str, *packages: str) -> None:
         if missing():

@@ -40,8 +40,6 @@ bool mb_ebpf_stays(const struct mb_ebpf_kernel *kernel)
 #define LEAST_FLOWS (1u << 13)
 /* What `auto` takes of all memory at most. */
 #define MEMORY_SHARE 20u
-#define COST_REPEATS 100000
-#define COST_ROUNDS 5
 
 /* The program, as clang made it. */
 asm(".pushsection .rodata\n"
@@ -153,7 +151,7 @@ static size_t size_of(const struct mb_ebpf_kernel *kernel, int ring)
 	return (size_t)kernel->n_cursors * kernel->entries[ring] * rings[ring].size;
 }
 
-static size_t size_of_all(const struct mb_ebpf_kernel *kernel)
+size_t mb_ebpf_memory(const struct mb_ebpf_kernel *kernel)
 {
 	size_t size = MB_EBPF_SEQUENCES * sizeof(struct mb_ebpf_sequences);
 
@@ -165,7 +163,8 @@ static size_t size_of_all(const struct mb_ebpf_kernel *kernel)
 /* Who has not asked for it has a host with many possible processors and little memory do without. */
 static int refuse_size(const struct mb_ebpf_kernel *kernel, const char *name, struct mb_error *error)
 {
-	const size_t size = size_of_all(kernel), all = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+	const size_t size = mb_ebpf_memory(kernel),
+		     all = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
 
 	if (size <= all / MEMORY_SHARE)
 		return 0;
@@ -258,6 +257,13 @@ static struct bpf_program *program_of(const struct mb_ebpf_kernel *kernel, int s
 	return bpf_object__find_program_by_name(kernel->object, at_driver ? "count_received" :
 								side      ? "count_leaving" :
 									    "count_arriving");
+}
+
+int mb_ebpf_program(const struct mb_ebpf_kernel *kernel)
+{
+	int place;
+
+	return bpf_program__fd(program_of(kernel, 0, &place));
 }
 
 static void choose_programs(const struct mb_ebpf_kernel *kernel)
@@ -413,51 +419,6 @@ int mb_ebpf_check(const char *name, struct mb_error *error)
 	return status;
 }
 
-/* The least time, in ns, that PROGRAM takes for a datagram: what disturbs only adds. 0 where that cannot be measured. */
-static uint32_t time_program(int program)
-{
-	static unsigned char frame[114] = { [12] = 8,  [14] = 0x45, [17] = 100, [22] = 64,
-					    [23] = 17, [26] = 10,   [30] = 10 };
-	LIBBPF_OPTS(bpf_test_run_opts, run, .data_in = frame, .data_size_in = sizeof(frame), .repeat = COST_REPEATS);
-	uint32_t least = UINT32_MAX;
-
-	for (int i = 0; i < COST_ROUNDS; i++) {
-		if (bpf_prog_test_run_opts(program, &run))
-			return 0;
-		least = run.duration < least ? run.duration : least;
-	}
-	return least;
-}
-
-static uint32_t time_nothing(void)
-{
-	const struct bpf_insn leave[] = {
-		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .imm = -1 },
-		{ .code = BPF_JMP | BPF_EXIT },
-	};
-	mb_auto_close int program = bpf_prog_load(BPF_PROG_TYPE_SCHED_CLS, "nothing", "GPL", leave, 2, NULL);
-
-	return program < 0 ? 0 : time_program(program);
-}
-
-int mb_ebpf_cost(struct mb_backend_cost *cost)
-{
-	const struct mb_backend_options options = { .backend = "ebpf", .bin_ns = 100000, .source_bin_ns = 1000000 };
-	struct mb_ebpf_kernel kernel;
-	int place, status = mb_ebpf_load(&kernel, &options, "ebpf", NULL);
-	const uint32_t nothing = status ? 0 : time_nothing();
-	uint32_t counting = 0;
-
-	if (!status) {
-		kernel.variables->phase = 1000000000; /* no bin has the number 0 */
-		counting = time_program(bpf_program__fd(program_of(&kernel, 0, &place)));
-		cost->memory_bytes = size_of_all(&kernel);
-	}
-	cost->packet_ns = counting > nothing ? counting - nothing : 0;
-	mb_ebpf_unload(&kernel);
-	return status;
-}
-
 #else
 
 static int missing(const char *name, struct mb_error *error)
@@ -495,12 +456,6 @@ void mb_ebpf_unload(struct mb_ebpf_kernel *kernel)
 int mb_ebpf_check(const char *name, struct mb_error *error)
 {
 	return missing(name, error);
-}
-
-int mb_ebpf_cost(struct mb_backend_cost *cost)
-{
-	(void)cost;
-	return -EOPNOTSUPP;
 }
 
 #endif

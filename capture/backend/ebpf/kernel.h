@@ -59,7 +59,13 @@ void mb_ebpf_unload(struct mb_ebpf_kernel *kernel);
 /* Whether the program was built in, and this kernel and this process may run it. NAME: of the interface, or NULL. */
 int mb_ebpf_check(const char *name, struct mb_error *error);
 
-/* What counting a packet costs here, in excess of a program that does nothing. 0 or a negative errno. */
+/* Bytes that its rings take, once it is loaded. */
+size_t mb_ebpf_memory(const struct mb_ebpf_kernel *kernel);
+
+/* The descriptor of the program for frames that arrive, once it is loaded. */
+int mb_ebpf_program(const struct mb_ebpf_kernel *kernel);
+
+/* cost.c: what counting a packet costs here, in excess of a program that does nothing. 0 or a negative errno. */
 int mb_ebpf_cost(struct mb_backend_cost *cost);
 
 #endif

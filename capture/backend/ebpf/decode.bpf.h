@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+ *
+ * A frame in the kernel → who sent it, its bytes on the wire, its marks. It decodes as decode/ does, down to the outermost
+ * IP header and the ports behind it; tests/capture/test_ebpf.py holds both to the same answers. A frame that it cannot
+ * read that far counts for the MAC address that sent it. Included by count.bpf.h alone.
+ */
+#ifndef MB_EBPF_DECODE_H
+#define MB_EBPF_DECODE_H
+
+#include <linux/bpf.h>
+#include <stdbool.h>
+
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#include "backend/ebpf/layout.h"
+
+#define inlined static inline __attribute__((always_inline))
+#define likely(condition) __builtin_expect(!!(condition), 1)
+#define unlikely(condition) __builtin_expect(!!(condition), 0)
+#define HEADERS 192       /* bytes that are looked at */
+#define TAGS 10           /* tags and labels before IP, in all */
+#define EXTENSIONS 6      /* extension headers of IPv6 */
+
+enum {
+	ETHERNET = 14,
+	SHORTEST = 60,
+	OVERHEAD = 24,
+	TYPE_IPV4 = 0x0800,
+	TYPE_IPV6 = 0x86dd,
+	TYPE_VLAN = 0x8100,
+	TYPE_QINQ = 0x88a8,
+	TYPE_QINQ_OLD = 0x9100,
+	TYPE_MPLS = 0x8847,
+	TYPE_MPLS_UPSTREAM = 0x8848,
+	TYPE_PPPOE = 0x8864,
+	LEAST_TYPE = 0x600,
+	PPP_IPV4 = 0x0021,
+	PPP_IPV6 = 0x0057,
+	FAMILY_IPV4 = 4,
+	FAMILY_IPV6 = 6,
+	FAMILY_MAC = 48,
+	PROTOCOL_HOPOPTS = 0,
+	PROTOCOL_TCP = 6,
+	PROTOCOL_UDP = 17,
+	PROTOCOL_DCCP = 33,
+	PROTOCOL_ROUTING = 43,
+	PROTOCOL_FRAGMENT = 44,
+	PROTOCOL_AH = 51,
+	PROTOCOL_DSTOPTS = 60,
+	PROTOCOL_SCTP = 132,
+	PROTOCOL_UDPLITE = 136,
+	PORT_ROCE = 4791,
+	ROCE_HEADERS = 8 + 12, /* UDP's and InfiniBand's base transport header */
+	ROCE_CNP = 0x81,
+};
+
+/* Set by user space before the program is loaded. */
+const volatile struct mb_ebpf_constants constants;
+
+/* Set by user space at any time. */
+volatile struct mb_ebpf_variables variables;
+
+/* A frame at either hook: what of it can be read, and what is not in it. */
+struct frame {
+	const __u8 *data, *end;
+	__u32 length;
+	__u32 tag;      /* bytes of a tag that was taken out */
+	__u32 gso_size; /* of a merged frame */
+};
+
+struct packet {
+	__u64 hi, lo, flow;
+	__u32 bytes, wire_bytes, ports, family;
+	__u32 first, length; /* of TCP: its sequence number, and the sequence space that it takes */
+	bool ce, cnp, merged;
+};
+
+/* What of the frame can be read, and where reading is. */
+struct walk {
+	const __u8 *data, *end;
+	__u32 at;
+	__u32 length; /* of the frame, without a tag that was taken out */
+};
+
+inlined const __u8 *peek(struct walk *walk, __u32 length)
+{
+	const __u8 *header;
+
+	if (walk->at > HEADERS)
+		return NULL;
+	header = walk->data + walk->at;
+	return header + length <= walk->end ? header : NULL;
+}
+
+inlined __u32 load16(const __u8 *bytes)
+{
+	return bpf_ntohs(*(const __u16 *)bytes);
+}
+
+inlined __u32 load32(const __u8 *bytes)
+{
+	return bpf_ntohl(*(const __u32 *)bytes);
+}
+
+inlined __u64 load64(const __u8 *bytes)
+{
+	return (__u64)load32(bytes) << 32 | load32(bytes + 4);
+}
+
+inlined __u64 mix(__u64 hash, __u64 word)
+{
+	hash = (hash ^ word) * constants.factor;
+	return hash ^ hash >> 29;
+}
+
+inlined __u32 wire_bytes(__u32 l2)
+{
+	return (l2 < SHORTEST ? SHORTEST : l2) + OVERHEAD;
+}
+
+inlined __u32 read_label(struct walk *walk)
+{
+	const __u8 *label = peek(walk, 5);
+
+	if (!label)
+		return 0;
+	walk->at += 4;
+	if (!(label[2] & 1))
+		return TYPE_MPLS;
+	return label[4] >> 4 == 4 ? TYPE_IPV4 : label[4] >> 4 == 6 ? TYPE_IPV6 : 0;
+}
+
+/* A type field that holds a length announces IEEE 802.2. */
+inlined __u32 read_llc(struct walk *walk)
+{
+	const __u8 *header = peek(walk, 8);
+	__u32 oui;
+
+	if (!header || load16(header) != 0xaaaa || header[2] != 0x03)
+		return 0;
+	oui = header[3] << 16 | load16(header + 4);
+	walk->at += 8;
+	return oui == 0x000000 || oui == 0x0000f8 ? load16(header + 6) : 0; /* RFC 1042, 802.1H */
+}
+
+/* Session data of version 1, type 1 (RFC 2516). */
+inlined __u32 read_pppoe(struct walk *walk)
+{
+	const __u8 *header = peek(walk, 8);
+
+	if (!header || load16(header) != 0x1100)
+		return 0;
+	walk->at += 8;
+	return load16(header + 6) == PPP_IPV4 ? TYPE_IPV4 : load16(header + 6) == PPP_IPV6 ? TYPE_IPV6 : 0;
+}
+
+/* The verifier follows every way that a frame can be read in, unless it has seen one as general: make it forget where
+ * exactly reading is, or it takes a second. */
+inlined void forget_position(struct walk *walk)
+{
+	walk->at = (walk->at + variables.zero) & 0xff;
+}
+
+/* Step over tags, labels and shims. Returns the Ethernet type behind them, 0 where none is known. */
+inlined __u32 read_tags(struct walk *walk, __u32 type)
+{
+	for (int i = 0; i < TAGS; i++) {
+		const __u8 *tag;
+
+		if (type == TYPE_VLAN || type == TYPE_QINQ || type == TYPE_QINQ_OLD) {
+			tag = peek(walk, 4);
+			if (!tag)
+				return 0;
+			type = load16(tag + 2);
+			walk->at += 4;
+		} else if (type == TYPE_MPLS || type == TYPE_MPLS_UPSTREAM) {
+			type = read_label(walk);
+		} else if (type == TYPE_PPPOE) {
+			type = read_pppoe(walk);
+		} else if (type && type < LEAST_TYPE) {
+			type = read_llc(walk);
+		} else {
+			break;
+		}
+		forget_position(walk);
+	}
+	return type;
+}
+
+/* What a segment takes of its flow's sequence space; LENGTH bytes of it are in the IP packet. Where its payload begins. */
+inlined __u32 read_tcp(struct walk *walk, struct packet *packet, __u32 length)
+{
+	const __u8 *header = peek(walk, 14);
+	__u32 header_length;
+
+	if (!header)
+		return 0;
+	header_length = (header[12] >> 4) * 4;
+	if (header_length < 20 || header_length > length || length > walk->length - walk->at)
+		return walk->at + header_length;
+	packet->first = load32(header + 4);
+	packet->length = length - header_length + (((header[13] & 3) + 1) >> 1); /* SYN, FIN */
+	return walk->at + header_length;
+}
+
+/* Ports, notifications, and where the payload begins that was cut into segments (0: nowhere known). */
+inlined __u32 read_transport(struct walk *walk, struct packet *packet, __u32 protocol, __u32 length)
+{
+	const __u8 *header;
+
+	if (protocol != PROTOCOL_TCP && protocol != PROTOCOL_UDP && protocol != PROTOCOL_DCCP &&
+	    protocol != PROTOCOL_SCTP && protocol != PROTOCOL_UDPLITE)
+		return 0;
+	header = peek(walk, 4);
+	if (!header)
+		return 0;
+	packet->ports = load32(header);
+	if (protocol == PROTOCOL_TCP)
+		return read_tcp(walk, packet, length);
+	if (protocol != PROTOCOL_UDP)
+		return 0;
+	if (unlikely((packet->ports & 0xffff) == PORT_ROCE) && length >= ROCE_HEADERS) {
+		header = peek(walk, 9);
+		packet->cnp = header && header[8] == ROCE_CNP;
+	}
+	return walk->at + 8;
+}
+
+inlined __u32 read_ipv4(struct walk *walk, struct packet *packet)
+{
+	const __u8 *header = peek(walk, 20);
+	__u32 protocol, length, header_length, payload = 0;
+
+	if (!header || header[0] >> 4 != 4 || (header[0] & 0xf) < 5)
+		return 0;
+	header_length = (header[0] & 0xf) * 4;
+	length = load16(header + 2);
+	protocol = header[9];
+	packet->family = FAMILY_IPV4;
+	packet->lo = 0xffffull << 32 | load32(header + 12);
+	packet->ce = (header[1] & 3) == 3;
+	packet->flow = mix(constants.seed, load64(header + 12));
+	if (!(load16(header + 6) & 0x3fff)) {
+		length = length ? length : walk->length - walk->at;
+		walk->at += header_length;
+		length -= header_length;
+		if (unlikely(protocol == PROTOCOL_AH)) {
+			header = peek(walk, 2);
+			if (!header)
+				return 0;
+			protocol = header[0];
+			walk->at += header[1] * 4u + 8;
+			length -= header[1] * 4u + 8;
+		}
+		payload = read_transport(walk, packet, protocol, length);
+	}
+	packet->flow = mix(packet->flow, (__u64)FAMILY_IPV4 << 40 | (__u64)protocol << 32 | packet->ports);
+	return payload;
+}
+
+/* Step over extension headers. Returns the protocol behind them; FRAGMENT set where it is one. */
+inlined __u32 skip_extensions(struct walk *walk, __u32 protocol, bool *fragment)
+{
+	for (int i = 0; i < EXTENSIONS; i++) {
+		const __u8 *header;
+
+		if (protocol != PROTOCOL_HOPOPTS && protocol != PROTOCOL_ROUTING && protocol != PROTOCOL_DSTOPTS &&
+		    protocol != PROTOCOL_AH && protocol != PROTOCOL_FRAGMENT)
+			break;
+		header = peek(walk, 8);
+		if (!header) {
+			*fragment = true; /* nothing to read behind it, likewise */
+			break;
+		}
+		if (protocol == PROTOCOL_FRAGMENT) {
+			*fragment = load16(header + 2) & 0xfff9;
+			protocol = header[0];
+			walk->at += 8;
+			if (*fragment)
+				break;
+			continue;
+		}
+		walk->at += protocol == PROTOCOL_AH ? header[1] * 4u + 8 : header[1] * 8u + 8;
+		if (walk->at > HEADERS) {
+			*fragment = true; /* behind what is looked at, likewise */
+			break;
+		}
+		protocol = header[0];
+	}
+	return protocol;
+}
+
+inlined __u32 read_ipv6(struct walk *walk, struct packet *packet)
+{
+	const __u8 *header = peek(walk, 40);
+	__u32 protocol, length, payload = 0, start;
+	bool fragment = false;
+
+	if (!header || header[0] >> 4 != 6)
+		return 0;
+	protocol = header[6];
+	length = load16(header + 4);
+	packet->family = FAMILY_IPV6;
+	packet->hi = load64(header + 8);
+	packet->lo = load64(header + 16);
+	packet->ce = (header[1] >> 4 & 3) == 3;
+	packet->flow = mix(mix(constants.seed, packet->hi), packet->lo);
+	packet->flow = mix(mix(packet->flow, load64(header + 24)), load64(header + 32));
+	walk->at += 40;
+	start = walk->at;
+	protocol = skip_extensions(walk, protocol, &fragment);
+	if (!fragment)
+		payload = read_transport(walk, packet, protocol,
+					 length ? length - (walk->at - start) : walk->length - walk->at);
+	packet->flow = mix(packet->flow, (__u64)FAMILY_IPV6 << 40 | (__u64)protocol << 32 | packet->ports);
+	return payload;
+}
+
+/* Have the headers in one piece, where DATA can be read. */
+inlined void reach_headers(struct __sk_buff *skb)
+{
+	__u32 length = skb->len < HEADERS ? skb->len : HEADERS;
+
+	if (unlikely((__u64)skb->data + length > (__u64)skb->data_end))
+		bpf_skb_pull_data(skb, length);
+}
+
+/* Wire bytes of the segments that a merged frame stands for: all headers with each. As mb_merged_wire_bytes(). */
+inlined void divide(struct packet *packet, __u32 offset, __u32 size)
+{
+	__u32 payload, full;
+
+	if (!offset || offset >= packet->bytes || !size)
+		return;
+	payload = packet->bytes - offset;
+	if (payload <= size)
+		return;
+	full = (payload - 1) / size;
+	packet->merged = true;
+	packet->wire_bytes = full * wire_bytes(offset + size) + wire_bytes(offset + (payload - full * size));
+}
+
+/* False for what is no frame of Ethernet. */
+inlined bool read_packet(const struct frame *frame, struct packet *packet)
+{
+	struct walk walk = { .data = frame->data, .end = frame->end, .length = frame->length };
+	const __u8 *header;
+	__u32 type, payload = 0;
+
+	packet->bytes = frame->length + frame->tag;
+	packet->wire_bytes = wire_bytes(packet->bytes);
+	header = peek(&walk, ETHERNET);
+	if (!header)
+		return false;
+	packet->lo = (__u64)load16(header + 6) << 32 | load32(header + 8);
+	packet->family = FAMILY_MAC;
+	walk.at = ETHERNET;
+	type = read_tags(&walk, load16(header + 12));
+	if (type == TYPE_IPV4)
+		payload = read_ipv4(&walk, packet);
+	else if (type == TYPE_IPV6)
+		payload = read_ipv6(&walk, packet);
+	if (!packet->flow)
+		packet->flow = mix(mix(constants.seed, packet->lo), FAMILY_MAC);
+	packet->flow += !packet->flow;
+	if (unlikely(frame->gso_size))
+		divide(packet, payload ? payload + frame->tag : 0, frame->gso_size);
+	return true;
+}
+
+#endif
