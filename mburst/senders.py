@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from .names import short
@@ -49,25 +49,35 @@ def racks_text(racks: Iterable[Mapping[str, Any]], senders: int) -> str:
     return f" ({'racks' if len(known) > 1 else 'rack'} {listed})" if known else ""
 
 
-def services_text(burst: Mapping[str, Any]) -> str:
-    """The services that most of the fan-in is of; "" where it is of one sender, or most of it of no known service."""
-    known = sum(service["senders"] for service in burst["services"])
-    if burst["fan_in"] < 2 or 2 * known < burst["fan_in"]:
+def services_text(services: Sequence[Mapping[str, Any]], senders: int) -> str:
+    """The first SERVICES of them, where at least half of several SENDERS are of these; else ""."""
+    first = services[:SERVICES]
+    if senders < 2 or 2 * _senders_of(first) < senders:
         return ""
-    return ", ".join(map(service_text, burst["services"][:SERVICES]))
+    return ", ".join(map(service_text, first))
+
+
+def burst_services_text(burst: Mapping[str, Any]) -> str:
+    """The services that a burst's fan-in is of, and how many more senders it has; "" where most are of none."""
+    text = services_text(burst["services"], burst["fan_in"])
+    return _with_more(text, burst["sources"] - _senders_of(burst["services"][:SERVICES])) if text else ""
 
 
 def senders_text(burst: Mapping[str, Any], most: int) -> str:
     """The services that sent a burst, or its largest senders, MOST of them, with their shares; and how many more."""
-    text = services_text(burst)
-    if text:
-        named = sum(service["senders"] for service in burst["services"][:SERVICES])
-    else:
-        top = burst["top_sources"][:most]
-        named = len(top)
-        text = ", ".join(f"{sender_name(sender)} {format_share(round(sender['share'], 3))}" for sender in top)
-    more = burst["sources"] - named
-    return text + (f" and {more:,} more" if text and more > 0 else "")
+    if text := burst_services_text(burst):
+        return text
+    top = burst["top_sources"][:most]
+    text = ", ".join(f"{sender_name(sender)} {format_share(round(sender['share'], 3))}" for sender in top)
+    return _with_more(text, burst["sources"] - len(top)) if text else ""
+
+
+def _senders_of(services: Iterable[Mapping[str, Any]]) -> int:
+    return sum(service["senders"] for service in services)
+
+
+def _with_more(text: str, more: int) -> str:
+    return text + (f" and {more:,} more" if more > 0 else "")
 
 
 @functools.cache

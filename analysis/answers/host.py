@@ -399,7 +399,7 @@ def marked(con: duckdb.DuckDBPyConnection, where: Slice, bit: int, limit: int) -
 def _sources(con: duckdb.DuckDBPyConnection, where: Slice, limit: int) -> tuple[list[Source], int, int]:
     """The senders of most bytes in bursts, how many senders there are, and all their bytes."""
     rows = read_sources.most_in_bursts(con, where.parameters(), limit)
-    called = named(con, [row["source"] for row in rows], where.until_ns)
+    called = named(con, [row["source"] for row in rows], where.until_ns - 1)
     found = [
         Source(
             row["source"],

@@ -10,6 +10,7 @@ from ...errors import UsageError
 from ...sql.damage import readable
 from ...sql.limits import note_answerable
 from ...sql.named import prepare, set_variables
+from ...units import format_duration, format_share
 
 if TYPE_CHECKING:
     import duckdb
@@ -74,6 +75,19 @@ class BurstDefinition:
     def joined_ns(self, stored_ns: int) -> int:
         """The gaps over which bursts are joined there."""
         return JOINED_BINS * self.width_ns(stored_ns) if self.join_ns is None else self.join_ns
+
+    def shortest_ns(self, stored_ns: int) -> int:
+        """The shortest burst that is listed there."""
+        return self.width_ns(stored_ns) if self.min_duration_ns is None else self.min_duration_ns
+
+
+def definition_text(threshold: float, release: float | None, join_ns: int, min_duration_ns: int) -> str:
+    """ "a burst is 80 % of line rate or more, joined over gaps up to 5 ms, 3 ms or longer" """
+    lower = "" if release is None or release == threshold else f", goes on at {format_share(release)} or more"
+    return (
+        f"a burst is {format_share(threshold)} of line rate or more{lower}, joined over gaps up to "
+        f"{format_duration(join_ns)}, {format_duration(min_duration_ns)} or longer"
+    )
 
 
 def find_bursts(

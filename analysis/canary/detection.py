@@ -52,7 +52,7 @@ def settings_of(definition: BurstDefinition, stored_ns: int, link_bps: int) -> d
     """A definition as the columns of `canary` say it, at a recording's bins."""
     width = definition.width_ns(stored_ns)
     release = definition.threshold if definition.release is None else definition.release
-    least = width if definition.min_duration_ns is None else definition.min_duration_ns
+    least = definition.shortest_ns(stored_ns)
     return {
         "bin_ns": width,
         "link_bps": link_bps,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     import duckdb
 
 ALIKE = 0.5  # Jaccard index: two bursts with at least half of their senders in common are of one group
-SERVED = 0.5  # of a group's members, the least share whose service the group is called by
 CORE = 0.8  # a member of a group sends in at least this share of its bursts
 MOST = 20_000  # bursts that are grouped: the largest ones
 LOOKED_UP = 10  # groups whose service and trigger are looked up
@@ -30,8 +30,8 @@ LOOKED_UP = 10  # groups whose service and trigger are looked up
 class Group:
     """Bursts with mostly the same senders.
 
-    called: what members were called when the last burst began. service: of most members, and how many of these are in
-    each rack, the most first ('': not known). Both are looked up for the first LOOKED_UP groups."""
+    called: what members were called when the last burst began; services: of members, by these names, as those of a
+    burst (analysis/bursts/find.py). Both are looked up for the first LOOKED_UP groups."""
 
     name: str
     bursts: list[int]  # numbers in burst_sources
@@ -43,8 +43,7 @@ class Group:
     pattern: str  # the commonest
     racks: list[str]
     called: dict[str, AddressName]
-    service: str | None = None
-    service_racks: tuple[tuple[str, int], ...] = ()
+    services: list[dict[str, Any]]
     port: int | None = None  # from which most of its members' bytes come; looked up for the first LOOKED_UP groups
     trigger: Trigger | None = None  # likewise
 
@@ -138,23 +137,33 @@ def summarize(
         pattern=Counter(row["pattern"] for row in rows).most_common(1)[0][0],
         racks=sorted({racks[source] for source in members if source in racks}),
         called={},
+        services=[],
     )
 
 
 def with_names(con: duckdb.DuckDBPyConnection, group: Group, at_ns: int) -> Group:
     """The group with what its members were called at a time."""
     called = named(con, group.members, at_ns)
-    services_of = Counter(of.service for of in called.values() if of.service)
-    service, number = max(services_of.items(), key=lambda item: (item[1], item[0]), default=("", 0))
-    is_of_most = number > 0 and number >= SERVED * len(group.members)
-    places = Counter(of.rack or "" for of in called.values() if of.service == service)
-    return replace(
-        group,
-        called=called,
-        service=service if is_of_most else None,
-        service_racks=tuple(sorted(places.items(), key=lambda at: (-at[1], at[0]))) if is_of_most else (),
-        racks=sorted({*group.racks, *(of.rack for of in called.values() if of.rack)}),
-    )
+    racks = {of.rack for of in called.values() if of.rack}
+    return replace(group, called=called, services=services_of(called.values()), racks=sorted({*group.racks, *racks}))
+
+
+def services_of(called: Collection[AddressName]) -> list[dict[str, Any]]:
+    """The services among what senders were called: how many senders, and in which racks; most first."""
+    counts = Counter(of.service for of in called if of.service)
+    places = Counter((of.service, of.rack) for of in called if of.rack)
+    return [
+        {
+            "service": service,
+            "senders": senders,
+            "racks": [
+                {"rack": rack, "senders": there}
+                for (of, rack), there in sorted(places.items(), key=lambda place: (-place[1], place[0]))
+                if of == service
+            ],
+        }
+        for service, senders in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    ]
 
 
 def address_order(source: str) -> tuple[int, int, str]:

@@ -120,7 +120,7 @@ def gather(store: StoreFolder, rack: str, period: Period, definition: BurstDefin
         duration, points, fractions = durations(con)
         top, feeder_count, fed_bytes = feeders(con, FEEDERS)
         fed = feeding(con)
-        called = named(con, {*fed, *(feeder.source for feeder in top)}, period.until_ns)
+        called = named(con, {*fed, *(feeder.source for feeder in top)}, period.until_ns - 1)
         paths, unplaced = read_paths(con, period, PATHS)
         queues, queue_count, known = read_queues(con, rack, period, QUEUES)
         report = RackFigures(

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...analysis.model.context import PathLatency, QueueWindows
 from ...analysis.model.envelope import Envelope, Interval
-from ...senders import sender_name, services_text
+from ...senders import burst_services_text, sender_name
 from .packing import Pack
 from .words import exact_clock
 
@@ -69,7 +69,7 @@ def burst_of(number: int, burst: Mapping[str, Any], zero: int) -> dict[str, Any]
         "pattern": burst["pattern"],
         "spread": burst["onset_spread_ns"],
         "effective": burst["effective_sources"],
-        "services": services_text(burst),
+        "services": burst_services_text(burst),
         "top": [
             [sender_name(sender), sender["bytes"], sender["share"], sender["source"]] for sender in burst["top_sources"]
         ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ...analysis.bursts.find import definition_text
 from ...analysis.canary.sensitivity import (
     DOUBT,
     PROMISED,
@@ -106,14 +107,10 @@ def seen_words(known: Sequence[DetectionCurve], asked: Iterable[CurveSetting], u
 def heading(curve: DetectionCurve) -> str:
     """Where and by which definition it was measured."""
     one = curve.setting
-    release = (
-        "" if one["release_ppb"] == one["threshold_ppb"] else f", goes on at {format_share(one['release_ppb'] / 1e9)}"
-    )
     return (
         f"{one['host']} {one['interface']} {one['direction']}: {format_rate(one['link_bps'])}, bins of "
-        f"{format_duration(one['bin_ns'])}, {stamps_words(one['stamps'])}; a burst is "
-        f"{format_share(one['threshold_ppb'] / 1e9)} of line rate or more{release}, joined over gaps up to "
-        f"{format_duration(one['join_ns'])}, {format_duration(one['min_duration_ns'])} or longer"
+        f"{format_duration(one['bin_ns'])}, {stamps_words(one['stamps'])}; "
+        + definition_text(one["threshold_ppb"] / 1e9, one["release_ppb"] / 1e9, one["join_ns"], one["min_duration_ns"])
     )
 
 

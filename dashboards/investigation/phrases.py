@@ -14,7 +14,7 @@ from ...analysis.cause.scene import Evidence
 from ...analysis.cause.verdict import Verdict
 from ...analysis.model.stats import Estimate, Line
 from ...analysis.whatif.replay import PredictedLatency, Replay
-from ...senders import called, named_address, port_text, racks_text
+from ...senders import called, named_address, port_text, services_text
 from ...units import format_bytes, format_count, format_duration, format_rate, format_share
 
 STAGES = {
@@ -84,20 +84,24 @@ def who_words(group: Group) -> str:
     asked = ""
     if is_gathering(group) and group.trigger:
         where = f" on port {port_text(group.trigger.port)}" if group.trigger.port else ""
-        of = f" of {called(group.service)}" if group.service and group.trigger.port == group.port is not None else ""
+        is_asked = len(group.services) == 1 and group.trigger.port == group.port is not None
+        of = f" of {called(group.services[0]['service'])}" if is_asked and is_of_services(group) else ""
         lead = format_duration(group.trigger.lead_ns)
         asked = f", {lead} after this host asked {group.trigger.flows}{of} at once{where}"
     return f"They come from {group_name(group)}: {group.fan_in} at once ({group.pattern}){service}{asked}."
 
 
+def is_of_services(group: Group) -> bool:
+    """Whether its services are those of most of its members."""
+    return bool(services_text(group.services, len(group.members)))
+
+
 def group_name(group: Group) -> str:
-    """ "198.19.0.0/26 (40 senders)", "db-shard (rack r7), 198.19.0.0/26 (40 senders)", "db-7 (198.19.0.7)" """
+    """ "198.19.0.0/26 (40 senders)", "40 of db-shard (rack r7), 198.19.0.0/26 (40 senders)", "db-7 (198.19.0.7)" """
     if len(group.members) == 1:
         return member_name(group, group.members[0])
-    if group.service is None:
-        return group.name
-    racks = [{"rack": rack, "senders": senders} for rack, senders in group.service_racks if rack]
-    return f"{called(group.service)}{racks_text(racks, sum(n for _, n in group.service_racks))}, {group.name}"
+    text = services_text(group.services, len(group.members))
+    return f"{text}, {group.name}" if text else group.name
 
 
 def member_name(group: Group, address: str) -> str:

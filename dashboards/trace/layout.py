@@ -11,7 +11,7 @@ from ...analysis.answers.trace import TraceData
 from ...analysis.model.context import PathLatency, QueueWindows
 from ...analysis.model.envelope import NS_PER_S, levels, with_detail
 from ...files import writing
-from ...senders import sender_name, services_text
+from ...senders import burst_services_text, sender_name
 from ...units import format_count, format_duration, format_rate, format_share
 from ..common.words import lane_name
 from .tracks import TraceSlice, TraceTracks
@@ -97,7 +97,7 @@ def _write_lane(tracks: TraceTracks, data: TraceData, lane: LaneReport) -> None:
 
 
 def _burst(burst: dict[str, Any]) -> TraceSlice:
-    senders = services_text(burst) or format_count(burst["sources"], "sender")
+    senders = burst_services_text(burst) or format_count(burst["sources"], "sender")
     name = f"{burst['pattern']}: {senders}, peak {format_share(burst['peak_utilization'])}"
     return TraceSlice(burst["start_ns"], burst["end_ns"], name, {key: burst[key] for key in OF_BURST})
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import MburstError, UsageError
+from ..senders import named_address, port_text
 from ..units import format_bytes, format_duration, format_rate, format_share, format_time
 from .bursts import detected
 from .options import Scope
@@ -39,8 +40,8 @@ class PacketInput:
 
 @dataclass(frozen=True)
 class ChosenBurst:
-    """The burst of this NUMBER among those that `mburst bursts` lists, with its recording, its senders (source, share
-    and whether it is counted in the fan-in), and the trigger before it."""
+    """The burst of this NUMBER among those that `mburst bursts` lists, with its recording, its senders (source, share,
+    name, and whether it is counted in the fan-in), and the trigger before it."""
 
     number: int
     burst: Mapping[str, Any]
@@ -100,14 +101,15 @@ def choose(
         )
         senders = _dicts(
             con,
-            "SELECT source, share, counted FROM burst_sources WHERE burst = $burst AND members = 1 ORDER BY place",
+            """SELECT source, share, s.counted, name FROM burst_sources s LEFT JOIN burst_names USING (burst, source)
+               WHERE burst = $burst AND members = 1 ORDER BY place""",
             {"burst": key},
         )
         return ChosenBurst(number, burst, recording, senders, _trigger(con, {**burst, "burst": key}))
 
 
 def _dicts(con: duckdb.DuckDBPyConnection, query: str, values: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
-    from ..analysis.model.context import dicts
+    from ..analysis.read.rows import dicts
 
     return dicts(con, query, dict(values or {}))
 
@@ -145,7 +147,7 @@ def _trigger(con: duckdb.DuckDBPyConnection, burst: dict[str, Any]) -> TriggerMa
     if found is None:
         return None
     since_ns = int(trigger.onsets(con, [burst])[0]) - round(found.lead_ns)
-    port = "" if found.port is None else f", most to port {found.port}"
+    port = "" if found.port is None else f", most to port {port_text(found.port)}"
     return TriggerMark(since_ns, found.port, f"mburst: trigger: this host sends on {found.flows} flows at once{port}")
 
 
@@ -213,7 +215,8 @@ def marks_of(chosen: ChosenBurst) -> BurstMarks:
 
     burst = chosen.burst
     senders = {
-        sender["source"]: f"mburst: sender {sender['source']}: {format_share(sender['share'])} of the burst, "
+        sender["source"]: f"mburst: sender {named_address(sender['source'], sender['name'])}: "
+        f"{format_share(sender['share'])} of the burst, "
         + ("in the fan-in" if sender["counted"] else "not in the fan-in")
         for sender in chosen.senders
     }
@@ -239,13 +242,14 @@ def described(burst: Mapping[str, Any]) -> str:
 
 def header_of(chosen: ChosenBurst, wanted: BurstDefinition, since_ns: int, until_ns: int) -> list[str]:
     """What the file says of itself."""
+    from ..analysis.bursts.find import definition_text
+
     burst = chosen.burst
-    release = "" if wanted.release is None else f", goes on at {format_share(wanted.release)} or more"
-    joined, shortest = wanted.joined_ns(burst["bin_ns"]), wanted.min_duration_ns or burst["bin_ns"]
+    width = burst["bin_ns"]
+    definition = definition_text(wanted.threshold, wanted.release, wanted.joined_ns(width), wanted.shortest_ns(width))
     return [
         f"mburst: burst {chosen.number} of {burst['host']} {burst['interface']} {burst['direction']}, "
         f"{format_time(burst['start_ns'])} to {format_time(burst['end_ns'])} UTC: {described(burst)}",
-        f"mburst: bins of {format_duration(burst['bin_ns'])}; a burst is {format_share(wanted.threshold)} of line rate "
-        f"or more{release}, joined over gaps up to {format_duration(joined)}, {format_duration(shortest)} or longer",
+        f"mburst: bins of {format_duration(width)}; {definition}",
         f"mburst: packets from {format_time(since_ns)} to {format_time(until_ns)} UTC",
     ]

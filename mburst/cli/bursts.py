@@ -134,12 +134,12 @@ def _print(
 
 def _heading(lane: dict[str, Any], wanted: BurstDefinition) -> str:
     """Line rate, bins, clock and definition: a count of bursts means nothing without them."""
-    release = "" if wanted.release is None else f", goes on at {format_share(wanted.release)} or more"
+    from ..analysis.bursts.find import definition_text
+
     return (
         f"{lane['host']} {lane['interface']} {lane['direction']}: {format_rate(lane['link_bps'])}, "
-        f"bins of {format_duration(lane['bin_ns'])}, stamps: {lane['clock'] or 'not known'}; a burst is "
-        f"{format_share(wanted.threshold)} of line rate or more{release}, joined over gaps up to "
-        f"{format_duration(lane['join_ns'])}, {format_duration(lane['min_duration_ns'])} or longer"
+        f"bins of {format_duration(lane['bin_ns'])}, stamps: {lane['clock'] or 'not known'}; "
+        + definition_text(wanted.threshold, wanted.release, lane["join_ns"], lane["min_duration_ns"])
     )
 
 

@@ -17,7 +17,7 @@ from mburst.analysis.bursts.find import BurstDefinition, find_bursts
 from mburst.analysis.live.bursts import LiveBursts
 from mburst.analysis.live.names import LiveNames
 from mburst.analysis.live.store import LiveStore
-from mburst.dashboards.investigation.phrases import who_words
+from mburst.dashboards.investigation.phrases import is_of_services, who_words
 from mburst.names import shown
 from mburst.sql import StoreFolder
 
@@ -73,23 +73,24 @@ def test_without_names_there_are_addresses(store: StoreFolder) -> None:
 def test_a_group_has_the_service_of_most_of_its_members(store: StoreFolder) -> None:
     with_names(store, NAMES)
     answers, backup = found(store)
-    assert (answers.service, answers.service_racks) == ("db-shard", (("r7", 8), ("r8", 4)))
+    racks = [{"rack": "r7", "senders": 8}, {"rack": "r8", "senders": 4}]
+    assert answers.services == [{"service": "db-shard", "senders": 12, "racks": racks}]
     assert answers.racks == ["r7", "r8"] and answers.called["10.0.1.18"].name == "db-18"
     assert who_words(answers) == (
-        "They come from db-shard (racks r7 8, r8 4), 10.0.1.16/28 (12 senders): 12 at once (incast) from port 9000, "
-        "2 ms after this host asked 12 of db-shard at once on port 9000."
+        "They come from 12 of db-shard (racks r7 8, r8 4), 10.0.1.16/28 (12 senders): 12 at once (incast) from port "
+        "9000, 2 ms after this host asked 12 of db-shard at once on port 9000."
     )
-    assert backup.service is None and who_words(backup).startswith(r"They come from back\x1b[31mup (10.0.7.7)")
+    assert backup.services == [] and who_words(backup).startswith(r"They come from back\x1b[31mup (10.0.7.7)")
 
 
 @pytest.mark.parametrize(("of_service", "named"), [(5, False), (6, True)])
 def test_a_service_of_fewer_than_half_names_no_group(store: StoreFolder, of_service: int, named: bool) -> None:
     with_names(store, [{"prefix": f"10.0.1.{16 + n}", "service": "db"} for n in range(of_service)])
     answers, _ = found(store)
-    assert (answers.service is not None) == named and len(answers.called) == of_service
+    assert is_of_services(answers) == named and len(answers.called) == of_service
     with store.connect() as con:
         [burst, *_] = find_bursts(con, BurstDefinition(), direction="in")
-    assert (senders.services_text(burst) != "") == named
+    assert (senders.burst_services_text(burst) != "") == named
     if named:
         assert senders.senders_text(burst, 3) == "6 of db and 6 more"
 
@@ -142,11 +143,12 @@ def test_ports_have_the_name_of_this_system_behind_their_number(monkeypatch: pyt
     senders.port_text.cache_clear()
 
 
-def test_of_several_services_two_are_named() -> None:
+@pytest.mark.parametrize(("fan_in", "text"), [(12, "3 of a (rack r1), 3 of b and 6 more"), (13, "")])
+def test_two_services_are_named_where_they_are_half(fan_in: int, text: str) -> None:
     racks = {"a": [{"rack": "r1", "senders": 3}], "b": [], "c": []}
     services = [{"service": service, "senders": 3, "racks": of} for service, of in racks.items()]
-    burst = {"fan_in": 9, "sources": 12, "top_sources": [], "services": services}
-    assert senders.senders_text(burst, 3) == "3 of a (rack r1), 3 of b and 6 more"
+    burst = {"fan_in": fan_in, "sources": 12, "top_sources": [], "services": services}
+    assert senders.burst_services_text(burst) == senders.senders_text(burst, 3) == text
     assert senders.named_address("10.0.0.1", None) == "10.0.0.1"
     assert senders.named_address("10.0.0.1", "db 10.0.0.1") == "db 10.0.0.1"
 

@@ -119,6 +119,17 @@ def test_packets_and_marks_are_those_that_scapy_finds(
     assert trigger in asked and trigger < inside[0]
 
 
+@pytest.mark.skipif(not shutil.which("tshark"), reason="comments are read by tshark")
+def test_comments_have_names(run: Run, store: Path, tmp_path: Path) -> None:
+    named, names, path = tmp_path / "store", tmp_path / "names.csv", tmp_path / "burst.pcapng"
+    shutil.copytree(store, named)
+    names.write_text("address,name\n198.19.0.1,db-1\n198.19.0.2,db\u202e2\n")
+    assert run("names", named, names)[0] == run("extract", named, "--burst", 1, *DEFINITION, "-o", path)[0] == 0
+    comments = " ".join(one for some in commented(path).values() for one in some)
+    assert "mburst: sender db-1 (198.19.0.1): " in comments and r"sender db\u202e2 (198.19.0.2): " in comments
+    assert "mburst: sender 198.19.0.3: " in comments
+
+
 def test_a_capture_alone_gives_the_same_packets(run: Run, store: Path, tmp_path: Path) -> None:
     from scapy.utils import rdpcap
 
