@@ -43,6 +43,7 @@ from ..cause.read_counters import counted_packets
 from ..cause.scene import Evidence, Scene
 from ..cause.tail import LatencyTail, Probes, TailRule, find_tail, latency
 from ..cause.verdict import Verdict, decide
+from ..model.flow_control import uncounted_pauses
 from ..model.kept import unkept_senders
 from ..model.stats import Floats, benjamini_hochberg
 from ..whatif.read_senders import senders_while_full
@@ -140,6 +141,7 @@ def investigate(con: duckdb.DuckDBPyConnection, question: Question) -> Investiga
         answer.missing.append("a recording of the port (`mburst record`)")
     if not paths:
         answer.missing.append("probes of this time (`mburst probe`, `mburst import probes`)")
+    answer.notes.extend(uncounted_pauses(con))
     if answer.bursts:
         answer.notes.extend(unkept_senders(con))
         answer.groups = fanin.groups(con, answer.main_bursts, addresses)

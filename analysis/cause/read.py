@@ -118,7 +118,7 @@ def read_port(
 
 def read_signals(con: duckdb.DuckDBPyConnection, port: Port, rows: list[dict[str, Any]], origin: int) -> Signals | None:
     """What the chosen runs of the other direction hold of pause frames and congestion notifications about a port's
-    traffic; None where that is nothing. An older mburst, whose bins are NULL there, did not count them."""
+    traffic; None where that is nothing. Where bins are NULL there, they were not counted."""
     batches = [
         con.execute(
             """SELECT CAST(ts_ns - $origin AS DOUBLE) AS at, pause_ns(least(pause_quanta, 65535), $link) AS asked,

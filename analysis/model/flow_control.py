@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import duckdb
 
 CLASSES = 8  # priority classes of IEEE 802.1Q
+COUNTS_PAUSES = "`mburst record --backend afpacket` counts them"
 SUMS = ("cnp_packets", "pause_frames", "resume_frames", "pause_quanta")
 
 
@@ -38,6 +39,11 @@ class FlowControl:
         """Whether there was any such frame."""
         return bool(self.cnp_packets or self.pause_frames or self.resume_frames)
 
+    @property
+    def unknown(self) -> bool:
+        """Whether there may have been pause frames that no recording counted."""
+        return self.uncounted > 0 and not self.seen
+
 
 def classes_of(bits: int) -> tuple[int, ...]:
     """The numbers of the classes whose bits are set."""
@@ -50,6 +56,13 @@ def class_words(classes: tuple[int, ...]) -> str:
         return "all classes"
     *first, last = map(str, classes)
     return f"classes {', '.join(first)} and {last}" if first else f"class {last}"
+
+
+def uncounted_pauses(con: duckdb.DuckDBPyConnection) -> list[str]:
+    """Of the recordings that detect_bursts() looked at in CON: a sentence for each direction in which pause frames were
+    not counted."""
+    lanes = read_bins.lanes_without_pauses(con)
+    return [f"{' '.join(lane)}: pause frames were not counted ({COUNTS_PAUSES})" for lane in lanes]
 
 
 def of_recordings(

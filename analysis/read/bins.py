@@ -53,6 +53,10 @@ SELECT sums.*, pause_ns(pause_quanta, link_bps) AS asked_ns
 FROM (FROM flow_controls('counts', $since, $until) WHERE list_contains($ids, recording_id)) AS sums
 JOIN (SELECT unnest($ids) AS recording_id, CAST(unnest($links) AS BIGINT) AS link_bps) USING (recording_id)
 """
+_WITHOUT_PAUSES = """
+SELECT DISTINCT host, interface, direction FROM lanes
+WHERE recording_id IN (SELECT recording_id FROM bins WHERE pause_frames IS NULL) ORDER BY ALL
+"""
 _MOSTLY_COARSE = """
 WITH wanted AS (
     SELECT recording_id, host, interface, direction, coalesce($bin_ns, bin_ns) AS width_ns
@@ -140,6 +144,12 @@ def flow_controls(
     """The macro flow_controls of the recordings in LINKS, with the time asked for at these speeds."""
     where = {"ids": list(links), "links": list(links.values()), "since": since_ns, "until": until_ns}
     return dicts(con, _FLOW_CONTROLS, where) if links else []
+
+
+def lanes_without_pauses(con: duckdb.DuckDBPyConnection) -> list[tuple[str, str, str]]:
+    """(host, interface, direction) of the recordings that detect_bursts() looked at and that have bins in which pause
+    frames were not counted."""
+    return con.execute(_WITHOUT_PAUSES).fetchall()
 
 
 def marked_cells(con: duckdb.DuckDBPyConnection, where: dict[str, Any], width_ns: int, bit: int) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...analysis.model.flow_control import FlowControl, class_words
+from ...analysis.model.flow_control import COUNTS_PAUSES, FlowControl, class_words
 from ...units import format_count, format_duration
 
 PAUSED = {"in": "The switch asked this host to stop sending", "out": "This host asked the switch to stop sending to it"}
@@ -22,6 +22,13 @@ def head_words(found: FlowControl) -> str:
     return ", ".join(format_count(number, noun) for number, noun in counts if number) + (
         " (CNP)" if found.cnp_packets else ""
     )
+
+
+UNKNOWN = (
+    "Pause frames were not counted",
+    f"Whether the link was asked to stop sending is not known: {COUNTS_PAUSES}; an older mburst and bins counted in "
+    "the kernel have none.",
+)
 
 
 def about_words(found: FlowControl, direction: str) -> str:

@@ -13,7 +13,7 @@ from ...analysis.rack.period import RackLane
 from ...analysis.rack.report import RackFigures
 from ...quality import COARSE_STAMPS, Quality
 from ...units import format_share
-from ..common.flow_control_words import about_words, head_words
+from ..common.flow_control_words import UNKNOWN, about_words, head_words
 from ..common.sensitivity_words import seen_words
 from ..common.words import DIRECTIONS, NOTE, WARNING, Statement, count, impossible_windows, long, missing_files, moment
 
@@ -244,6 +244,9 @@ def _flow_control(report: RackFigures) -> Iterator[Statement]:
     if len(found) > MOST_ASKED:
         rest = f"{len(found) - MOST_ASKED:,} more interfaces and directions"
         yield Statement(NOTE, f"Pause frames or congestion notifications on {rest}", "This page's JSON file has them.")
+    if unknown := sum(lane.flow_control.unknown for lane in report.lanes):
+        head, text = UNKNOWN
+        yield Statement(NOTE, f"{head} on {count(unknown, 'port direction')}", text)
 
 
 def _baseline(report: RackFigures) -> Iterator[Statement]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...analysis.answers.host import LaneReport
 from ...units import format_bytes, format_duration, format_rate, format_share
-from ..common.flow_control_words import about_words, head_words
+from ..common.flow_control_words import UNKNOWN, about_words, head_words
 from ..common.words import GOOD, NOTE, WARNING, Statement, count, impossible_windows, missing_files, rate
 
 if TYPE_CHECKING:
@@ -245,6 +245,8 @@ def _flow_control(report: LaneReport) -> Iterator[Statement]:
     found = report.flow_control
     if found.seen:
         yield Statement(NOTE, head_words(found), about_words(found, report.lane.direction))
+    if found.unknown:
+        yield Statement(NOTE, *UNKNOWN)
 
 
 def _recording(report: LaneReport) -> Iterator[Statement]:
