@@ -106,7 +106,7 @@ endif
 	rm -rf dist
 	$(MAKE) deb
 ifneq ($(RELEASE_TESTS),no)
-	$(MAKE) test-packages
+	MBURST_RELEASE=yes $(MAKE) test-packages
 endif
 	cd dist && sha256sum mburst* >SHA256SUMS
 	@[ "$(RELEASE_TESTS)" != no ] || echo "no test was run (RELEASE_TESTS=no)"

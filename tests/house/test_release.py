@@ -44,7 +44,13 @@ def test_a_tree_that_is_ready(tree: Path) -> None:
 
 def test_what_is_not_committed(tree: Path) -> None:
     (tree / "new").touch()
-    assert check(tree) == ["release: git: 1 files are changed or new (commit or remove them)"]
+    assert check(tree) == ["release: git: changed or new files: 1 (commit or remove them)"]
+
+
+def test_a_tree_that_is_no_clone(tree: Path) -> None:
+    (tree / ".git").rename(tree / "elsewhere")
+    [line] = check(tree)
+    assert line.startswith("release: fatal: not a git repository") and line.endswith("(a release is made of a clone)")
 
 
 def test_a_commit_without_the_tag(tree: Path) -> None:

@@ -87,6 +87,16 @@ static uint64_t kernel_now(const struct ebpf *state)
 	return (uint64_t)mb_clock_ns(CLOCK_MONOTONIC) + state->kernel.variables->phase;
 }
 
+/* The first option that only rings have, NULL: none was given. */
+static const char *ring_option(const struct mb_backend_options *options)
+{
+	if (options->threads > 1)
+		return "--threads";
+	if (options->ring_bytes)
+		return "--ring";
+	return options->snaplen ? "--snaplen" : NULL;
+}
+
 static int refuse_options(const struct mb_backend_options *options, struct mb_error *error)
 {
 	const int64_t wide = options->bin_ns > options->source_bin_ns ? options->bin_ns : options->source_bin_ns;
@@ -115,9 +125,9 @@ static int refuse_options(const struct mb_backend_options *options, struct mb_er
 		return mb_fail(error, EOPNOTSUPP,
 			       "%s: --backend ebpf yields no frames, by which several captures are merged",
 			       options->target);
-	if (mb_backend_is_auto(options) && (options->threads > 1 || options->ring_bytes || options->snaplen))
-		return mb_fail(error, EOPNOTSUPP, "%s: --threads, --ring and --snaplen are for rings of packet sockets",
-			       options->target);
+	if (mb_backend_is_auto(options) && ring_option(options))
+		return mb_fail(error, EOPNOTSUPP, "%s: %s is for rings of packet sockets", options->target,
+			       ring_option(options));
 	if (narrow < NARROWEST_NS || wide > WIDEST_NS)
 		return mb_fail(error, EINVAL, "%s: --backend ebpf has bins of 1 µs to 4 s", options->target);
 	if (wide % narrow)
