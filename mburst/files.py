@@ -62,6 +62,7 @@ def writing(path: Path, what: str, hint: str, mode: int = GROUP) -> Iterator[Bin
 def _draft(folder: int, name: str, mode: int) -> Iterator[BinaryIO]:
     """A stream whose content becomes NAME in the open FOLDER by way of a file that nobody can have put there before, so
     that it is whole or not there whatever happens. Raises OSError."""
+    _refuse_special(folder, name)
     draft = f".{name[:100]}.{secrets.token_hex(8)}"
     file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=folder)
     try:
@@ -75,6 +76,16 @@ def _draft(folder: int, name: str, mode: int) -> Iterator[BinaryIO]:
         with suppress(OSError):
             os.unlink(draft, dir_fd=folder)
         raise
+
+
+def _refuse_special(folder: int, name: str) -> None:
+    """Refuse a NAME in the open FOLDER that a file would replace and must not: /dev/null above all. Raises OSError."""
+    try:
+        mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISREG(mode) and not stat.S_ISLNK(mode):
+        raise OSError(errno.EEXIST, "what is there is not a regular file")
 
 
 def read_own(path: Path) -> bytes:

@@ -60,6 +60,20 @@ def test_a_link_is_replaced_and_not_followed(folder, precious):
     assert {path.name for path in folder.iterdir()} == {"x", ".x", "hard"}
 
 
+@pytest.mark.parametrize("kind", [stat.S_IFIFO, stat.S_IFSOCK, stat.S_IFCHR])
+def test_what_is_not_a_file_is_not_replaced(folder, kind):
+    if kind == stat.S_IFCHR and os.getuid():
+        pytest.skip("making a device needs root")
+    special = folder / "null"
+    os.mknod(special, 0o600 | kind, os.makedev(1, 3))
+    with pytest.raises(MburstError, match="null: the packets cannot be written: what is there is not a regular file"):
+        with files.writing(special, "the packets", "name another file with -o"):
+            pass
+    with pytest.raises(MburstError, match="not a regular file"):
+        files.write(special, "text", "a page", "")
+    assert stat.S_IFMT(special.lstat().st_mode) == kind
+
+
 def test_names_of_drafts_cannot_be_guessed(folder, precious, monkeypatch):
     """Every draft that was opened is new, has no name in common with another, and is opened as nothing but a file."""
     opened, open_ = [], os.open
