@@ -29,6 +29,7 @@ from ..cause.read import (
     Lane,
     Path,
     Question,
+    count_probes,
     own_addresses,
     packets_from,
     read_bursts,
@@ -48,6 +49,7 @@ from ..model.kept import unkept_senders
 from ..model.stats import Floats, benjamini_hochberg
 from ..whatif.read_senders import senders_while_full
 from ..whatif.replay import PredictedLatency, Replay, calibrate, usual_changes, what_if
+from .memory import hold_to_memory
 
 if TYPE_CHECKING:
     import duckdb
@@ -129,6 +131,7 @@ def investigate(con: duckdb.DuckDBPyConnection, question: Question) -> Investiga
     chosen = choose_runs(runs, answer.notes, answer.missing)
     if not chosen and not paths:
         raise MburstError("; ".join(f"not known: {item}" for item in answer.missing), "give the link speed with --link")
+    hold_to_memory(chosen.values(), count_probes(con, question), span_of(chosen, paths))
     answer.origin_ns = origin_of(chosen, paths)
     # Bursts before the arrays that stay, so that what finding them takes can be given back first.
     answer.bursts = read_bursts(con, question, chosen)
@@ -209,12 +212,19 @@ def choose_runs(runs: list[dict[str, Any]], notes: list[str], missing: list[str]
     return chosen
 
 
+def span_of(chosen: dict[Lane, list[dict[str, Any]]], paths: list[Path]) -> tuple[int, int]:
+    """The Unix times from the first of everything to the last."""
+    runs = [run for rows in chosen.values() for run in rows]
+    first = min([run["first_ns"] for run in runs] + [path[3] for path in paths])
+    return first, max([run["end_ns"] for run in runs] + [path[4] for path in paths])
+
+
 def origin_of(chosen: dict[Lane, list[dict[str, Any]]], paths: list[Path]) -> int:
     """A Unix time at or before everything, at which bins of every width begin."""
     widths = [run["bin_ns"] for rows in chosen.values() for run in rows]
-    first = min([run["first_ns"] for rows in chosen.values() for run in rows] + [path[3] for path in paths])
+    first, _ = span_of(chosen, paths)
     step = math.lcm(*widths) if widths else 1
-    return int(first // step * step)
+    return first // step * step
 
 
 def make_scenes(

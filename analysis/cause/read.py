@@ -85,6 +85,12 @@ def read_paths(con: duckdb.DuckDBPyConnection, question: Question) -> list[Path]
     return rows
 
 
+def count_probes(con: duckdb.DuckDBPyConnection, question: Question) -> int:
+    """How many probes there are on all paths."""
+    [(count,)] = con.execute(f"SELECT count(*) FROM probes WHERE {IN_TIME}", question.span).fetchall()
+    return int(count)
+
+
 def read_port(
     con: duckdb.DuckDBPyConnection, lane: Lane, chosen: dict[Lane, list[dict[str, Any]]], origin: int
 ) -> Port:

@@ -1,0 +1,30 @@
+"""What an investigation takes of memory, known before it is taken: it holds each bin and probe of its time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ...errors import MburstError
+from ...machine import available_memory
+from ...units import format_bytes
+
+BIN_BYTES, PROBE_BYTES = 12, 800  # measured by bench/bench_investigate.py: 9 and 720
+SHARE = 0.6  # of what is free, so that a question does not stop a recorder
+_STEPS = ((3600, "h"), (60, "m"), (1, "s"))
+
+
+def hold_to_memory(chosen: Iterable[Iterable[Mapping[str, Any]]], probes: int, span: tuple[int, int]) -> None:
+    """Refuse what memory has no room for: the stretches CHOSEN (first_ns, end_ns, bin_ns) of each port direction, and
+    so many PROBES, all of the time SPAN. Raises MburstError, which names a time that there is room for."""
+    bins = sum((run["end_ns"] - run["first_ns"]) // run["bin_ns"] for runs in chosen for run in runs)
+    needed, most = bins * BIN_BYTES + probes * PROBE_BYTES, int(available_memory() * SHARE)
+    if needed <= most:
+        return
+    seconds = (span[1] - span[0]) / 1e9 * most / needed
+    text = next((f"{int(seconds // length)}{unit}" for length, unit in _STEPS if seconds >= length), "1s")
+    raise MburstError(
+        f"{bins:,} bins and {probes:,} probes take {format_bytes(needed)} of memory, and an investigation may take "
+        f"{format_bytes(most)}",
+        f"investigate less at a time: --since {text}, or a host's with --host",
+    )
