@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .rows import dicts
+from .rows import dicts, first
 
 if TYPE_CHECKING:
     import duckdb
@@ -109,10 +109,10 @@ def bins_of_cells(
 
 def fullest(
     con: duckdb.DuckDBPyConnection, where: dict[str, Any], repeated: bool, bin_ns: int, width_ns: int
-) -> tuple[int, int] | None:
+) -> tuple[Any, ...] | None:
     """When the fullest window of WIDTH_NS, a multiple of BIN_NS, begins, and its wire bytes; None without a bin."""
     query = _FULLEST.format(rows=_rows(repeated))
-    return con.execute(query, {**where, "bin": bin_ns, "width": width_ns}).fetchone()
+    return first(con, query, {**where, "bin": bin_ns, "width": width_ns})
 
 
 def _rows(repeated: bool) -> str:
@@ -162,7 +162,7 @@ def marked_cells(con: duckdb.DuckDBPyConnection, where: dict[str, Any], width_ns
 def mostly_coarse(con: duckdb.DuckDBPyConnection, settings: dict[str, Any]) -> tuple[Any, ...] | None:
     """(host, interface, direction, width) of the first recording of which bins below $fine_ns are used, most of them
     with stamps of $coarse."""
-    return con.execute(_MOSTLY_COARSE, settings).fetchone()
+    return first(con, _MOSTLY_COARSE, settings)
 
 
 def sum_rack(con: duckdb.DuckDBPyConnection, since_ns: int, until_ns: int) -> None:

@@ -21,6 +21,12 @@ def dicts(con: duckdb.DuckDBPyConnection, query: str, parameters: dict[str, Any]
     return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
 
+def first(con: duckdb.DuckDBPyConnection, query: str, parameters: dict[str, Any]) -> tuple[Any, ...] | None:
+    """The first row of a small answer, None where it has none. Unlike fetchone(), it leaves no unfinished result."""
+    rows: list[tuple[Any, ...]] = con.execute(query, parameters).fetchall()
+    return rows[0] if rows else None
+
+
 def newest_bins(con: duckdb.DuckDBPyConnection, since_ns: int) -> list[tuple[str, int, int]]:
     """(recording_id, clock_epoch, ts_ns of the newest bin) of all that have bins of SINCE_NS or later."""
     return con.execute(

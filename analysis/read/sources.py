@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .rows import dicts
+from .rows import dicts, first
 
 if TYPE_CHECKING:
     import duckdb
@@ -23,8 +23,9 @@ FROM sent LEFT JOIN burst USING (source) ORDER BY burst_bytes DESC, sent.bytes D
 """
 _OUT = "host = $host AND interface = $interface AND direction = 'out'"
 _SPAN = f"""
-SELECT min(first_ns), max(last_ns), (SELECT max(source_bin_ns) FROM recordings WHERE host = $host) FROM sources
-WHERE {_OUT}
+SELECT min(ts_ns), max(ts_ns) + width_ns, width_ns
+FROM sources, (SELECT max(source_bin_ns) AS width_ns FROM recordings WHERE host = $host)
+WHERE {_OUT} GROUP BY width_ns
 """
 _FAN_OUTS = f"""
 SELECT first_ns, flows, coalesce(destination_port, 0) AS port FROM sources
@@ -45,11 +46,10 @@ def most_in_bursts(con: duckdb.DuckDBPyConnection, where: dict[str, Any], limit:
     return dicts(con, _MOST, {"limit": limit, **where})
 
 
-def sent_span(con: duckdb.DuckDBPyConnection, host: str, interface: str) -> tuple[int, int, int] | None:
-    """The first and last packet that a host sent on an interface, and the width of its source bins; None where its
-    outgoing direction is not recorded."""
-    [(first, last, width)] = con.execute(_SPAN, {"host": host, "interface": interface}).fetchall()
-    return None if first is None else (first, last, width)
+def sent_span(con: duckdb.DuckDBPyConnection, host: str, interface: str) -> tuple[Any, ...] | None:
+    """From the start of the first source bin to the end of the last in which a host sent on an interface, and their
+    width; None where its outgoing direction is not recorded."""
+    return first(con, _SPAN, {"host": host, "interface": interface})
 
 
 def fan_outs(con: duckdb.DuckDBPyConnection, host: str, interface: str, least: int) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from places import ROOT
 from mburst.analysis.bursts.find import BurstDefinition, detect_bursts, listed
 from mburst.analysis.cause.trigger import FEWEST, trigger
 from mburst.analysis.model.kept import REACH
+from mburst.analysis.read.sources import sent_span
 from mburst.capture import Capture
 from mburst.sql import in_memory
 from mburst.sql.tables import arrow_schema
@@ -160,7 +161,7 @@ def tables(bins: list[dict], senders: list[dict], lanes: list[Any], bin_ns: int,
 
 
 def answers(con, definition: BurstDefinition) -> tuple[Any, ...]:
-    """Bursts, their senders, and what set them off."""
+    """Bursts, their senders, what set them off, and the time that this is compared with."""
     detect_bursts(con, definition)
     bursts = list(listed(con))
     senders = con.execute(
@@ -172,7 +173,7 @@ def answers(con, definition: BurstDefinition) -> tuple[Any, ...]:
         burst["effective_sources"] = round(burst["effective_sources"] or 0, 6)
         for sender in burst["top_sources"]:
             sender["share"] = round(sender["share"], 9)
-    return bursts, senders, trigger(con, rows)
+    return bursts, senders, trigger(con, rows), sent_span(con, "h", "i")
 
 
 @settings(max_examples=30, deadline=None)

@@ -30,7 +30,7 @@ ALLOWED = {
     "capture": {"errors", "units"},
     "telemetry": {"alive", "errors", "files", "quality", "sent_burst", "units"},
     "sql": {"errors", "files", "interrupting", "machine", "units"},
-    "analysis": {"errors", "quality", "sent_burst", "units", "sql"},
+    "analysis": {"errors", "machine", "quality", "sent_burst", "units", "sql"},
     "dashboards": {"columns", "errors", "files", "names", "quality", "senders", "units", "workers", "sql", "analysis"},
 }
 FILES = set(ALLOWED) - set(ROOMS)  # modules of one file
