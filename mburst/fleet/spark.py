@@ -4,8 +4,10 @@ imports pyspark; DataFrames alone, so that Spark Connect works too."""
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from ..errors import MburstError, UsageError
 from ..python import interpreter, with_pandas
@@ -29,6 +31,7 @@ SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
+CONNECT_PORT, CONNECT_S = 15002, 10.0  # of Spark Connect where a URL has none, and how long to wait for it
 SCHEMA = (
     "date string, rack string, host string, error string, complete boolean, bursts bigint, files bigint, size bigint, "
     "cpu_s double, seconds double"
@@ -71,15 +74,31 @@ def _session(master: str, settings: Mapping[str, str]) -> Any:
 
     if master.startswith("local"):  # executors elsewhere have a Python of their own
         os.environ["PYSPARK_PYTHON"] = interpreter()
-    builder = SparkSession.builder
-    for name, value in {**SETTINGS, **settings}.items():
+    connects = master.startswith("sc://")
+    if connects:
+        _reach(master)
+    builder = SparkSession.builder.remote(master) if connects else SparkSession.builder.master(master)
+    for name, value in {**({} if connects else SETTINGS), **settings}.items():  # the server has settings of its own
         builder = builder.config(name, value)
     try:
-        return (builder.remote(master) if master.startswith("sc://") else builder.master(master)).getOrCreate()
+        return builder.getOrCreate()
     except (PySparkException, OSError) as error:
-        raise MburstError(f"Spark at {master}: {_first_line(error)}", "a Java of 17 or newer is needed") from error
+        needed = "pip install 'pyspark[connect]' is needed" if connects else "a Java of 17 or newer is needed"
+        raise MburstError(f"Spark at {master}: {_first_line(error)}", needed) from error
     except Exception as error:  # of the JVM, by py4j
         raise UsageError(f"Spark at {master}: {_first_line(error)}") from error
+
+
+def _reach(master: str) -> None:
+    """Connect to a server of Spark Connect and hang up: its client tries one that is not there for ten minutes. Raises
+    MburstError."""
+    address = urlsplit(master)
+    try:
+        with socket.create_connection((address.hostname or "", address.port or CONNECT_PORT), CONNECT_S):
+            pass
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise MburstError(f"Spark at {master}: {reason}", "write sc://HOST:PORT of a running Connect server") from error
 
 
 def _run(session: Any, target: str, results: str, keys: list[str], scratch: str | None) -> list[Any]:

@@ -117,3 +117,9 @@ def test_what_spark_refuses_is_one_line(target: Path, tmp_path: Path) -> None:
     with pytest.raises(MburstError, match=r"^Spark at no-such-master: .*no-such-master") as raised:
         detected(target, tmp_path, engine=on_spark("no-such-master", SETTINGS))
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(("place", "reason"), [("127.0.0.1:1", "Connection refused"), (":99999", "Port out of range")])
+def test_a_connect_server_that_is_not_there_is_one_line(place: str, reason: str, target: Path, tmp_path: Path) -> None:
+    with pytest.raises(MburstError, match=f"^Spark at sc://{place}: {reason}"):
+        detected(target, tmp_path, engine=on_spark(f"sc://{place}", {}))
