@@ -4,6 +4,7 @@ imports pyspark; DataFrames alone, so that Spark Connect works too."""
 from __future__ import annotations
 
 import os
+import re
 import socket
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,8 @@ SETTINGS = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
 CONNECT_PORT, CONNECT_S = 15002, 10.0  # of Spark Connect where a URL has none, and how long to wait for it
+MASTERS = ("local[*]", "spark://HOST:PORT", "yarn", "k8s://HOST:PORT", "sc://HOST:PORT")
+_MASTER = re.compile(r"local($|\[|-cluster\[)|yarn$|(spark|k8s|sc)://.")
 SCHEMA = (
     "date string, rack string, host string, error string, complete boolean, bursts bigint, files bigint, size bigint, "
     "cpu_s double, seconds double"
@@ -40,8 +43,10 @@ SCHEMA = (
 
 def on_spark(master: str, settings: Mapping[str, str], scratch: str | None = None) -> Engine:
     """The engine that MASTER names: local[*], spark://HOST:PORT, yarn, k8s://…, or sc://HOST:PORT of Spark Connect.
-    SETTINGS go before SETTINGS of this file. Executors need mburst, and the same Python as here. Raises MburstError
-    where pyspark is missing."""
+    SETTINGS go before SETTINGS of this file. Executors need mburst, and the same Python as here. Raises UsageError for
+    another MASTER, and MburstError where pyspark is missing."""
+    if not _MASTER.match(master):
+        raise UsageError(f"unknown Spark master {master!r}", f"write one of {', '.join(MASTERS)}")
     with_pandas()
     try:
         import pandas  # noqa: F401
