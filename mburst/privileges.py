@@ -237,6 +237,15 @@ def settle(user: str | None) -> None:
     drop()
 
 
+def lasting(path: str | os.PathLike[str]) -> Path:
+    """What `confine` has to let a process read so that it can read PATH also when another file was renamed into its
+    place, or is made there: the nearest folder above it that there is. PATH alone where that would be all, or the /etc
+    that root is not to read."""
+    above = Path(path).absolute()
+    folder = next(one for one in above.parents if os.path.isdir(one))
+    return above if folder in (Path("/"), Path("/etc")) else folder
+
+
 def confine(
     reads: Sequence[str | os.PathLike[str]],
     writes: Sequence[str | os.PathLike[str]],

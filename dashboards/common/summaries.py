@@ -5,7 +5,9 @@ A report of a rack is called rack-RACK-FROM-UNTIL, that of a fleet fleet-DATE or
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -69,16 +71,29 @@ def summaries(
     folder: Path, period: tuple[int, int] | None = None, own: bool = False
 ) -> list[tuple[str, dict[str, Any]]]:
     """(name, summary) of every report in a folder, or of those of one period: the newest first, then by rack. Of OWN
-    ones, page and facts are this user's regular files, as what is sent and copied has to be."""
+    ones, page and facts are this user's regular files, as what is sent and copied has to be. Of a folder that there is
+    not, none; raises MburstError for one that cannot be read."""
     of_period = (f"rack-*-{_stamp(period[0])}-{_stamp(period[1])}", fleet_stem(*period)) if period else None
     wanted = of_period or ("rack-*", "fleet-*")
     found = []
-    for path in sorted(path for name in wanted for path in folder.glob(f"{name}.json")):
+    names = sorted(name for name in _listed(folder) if any(fnmatchcase(name, f"{one}.json") for one in wanted))
+    for path in (folder / name for name in names):
         if own and not (files.is_own(path) and files.is_own(path.with_suffix(".html"))):
             continue
         if (summary := _read(path)) is not None:
             found.append((path.stem, summary))
     return sorted(found, key=lambda entry: (-entry[1]["until_ns"], -entry[1]["since_ns"], entry[1]["rack"]))
+
+
+def _listed(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise MburstError(
+            f"{folder}: cannot read the reports: {error.strerror}", "check the folder and its rights"
+        ) from error
 
 
 def _read(path: Path) -> dict[str, Any] | None:

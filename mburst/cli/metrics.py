@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 from contextlib import closing
 from dataclasses import replace
@@ -61,8 +62,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     require()
     where = where_of(arguments)
-    config = Path(arguments.config).resolve() if arguments.config else None
-    reads = named_by(config) if config else []
+    config = Path(arguments.config).absolute() if arguments.config else None
+    reads = looked_at(config) if config else []
     privileges.lower(arguments.store, arguments.user)
     if not Path(arguments.store).exists():
         say(f"{arguments.store}: new store: empty until something is recorded into it")
@@ -79,13 +80,16 @@ def run(arguments: argparse.Namespace) -> int:
     return 130 if signal.SIGINT in ended_by else 0
 
 
-def named_by(config: Path) -> list[Path]:
-    """The files and folders that are looked at to see how what the file at CONFIG runs is. Raises MburstError."""
+def looked_at(config: Path) -> list[Path]:
+    """What is read to see how what the file at CONFIG runs is, whoever replaces or makes it meanwhile. Raises
+    MburstError."""
     from ..agent.config import load
 
     found = load(config, fill=False)
-    stores = [Path(name) for name in found.stores]
-    return [one for one in (config, *stores, *(report.output for report in found.reports)) if one.exists()]
+    folders = [*map(Path, found.stores), *(report.output for report in found.reports)]
+    there = [folder for folder in folders if os.path.isdir(folder)]
+    others = [config, config.resolve(), *(folder for folder in folders if folder not in there)]
+    return [config, *there, *map(privileges.lasting, others)]
 
 
 def where_of(arguments: argparse.Namespace) -> ListenAddress:

@@ -5,19 +5,17 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import MburstError
 from ..names import print_lines
 from ..units import format_bytes, format_count, format_duration, format_time
 from .output import write_json_value, write_table
 
 if TYPE_CHECKING:
     from ..status.parts import PartsStatus
-    from ..status.reports import ReportStatus
-    from ..status.store import StoreStatus
+    from ..status.store import InterfaceState, StoreStatus
+    from ..status.whole import Status
 
 DESCRIPTION = """Say whether a store is well: which interfaces are recorded, how old the newest data is, what was not
 counted in the last day, what the store takes of the disk, and when rows were last sealed. Of a mburst.toml, also
@@ -25,21 +23,6 @@ which parts run, and whether reports are written and delivered. Exit code 0: wel
 end."""
 COLUMNS = ("rack", "host", "interface", "direction", "state", "newest data", "gaps (24 h)", "missed packets")
 MOST = 20  # interfaces in the table: the longest without data first
-
-
-@dataclass
-class _Found:
-    """What was looked at."""
-
-    stores: list[StoreStatus] = field(default_factory=list)
-    parts: PartsStatus | None = None
-    reports: list[ReportStatus] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
-
-    def unwell(self) -> list[str]:
-        """What is not well, in sentences."""
-        looked: list[Any] = [*([self.parts] if self.parts else []), *self.stores, *self.reports]
-        return [*self.errors, *(sentence for one in looked for sentence in one.unwell())]
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -58,54 +41,22 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(arguments: argparse.Namespace) -> int:
     """Look, and print."""
+    from ..status import whole
+
     path = Path(arguments.of)
-    found = _of_store(path) if path.is_dir() else _of_config(path)
+    found = whole.of_store(path) if path.is_dir() else whole.of_config(path)
     unwell = found.unwell()
     if arguments.json:
-        write_json_value(_facts(found, unwell))
+        write_json_value(found.facts())
     else:
         _print(found, unwell)
     return 1 if unwell else 0
 
 
-def _of_store(path: Path) -> _Found:
-    from ..sql import StoreFolder
-    from ..status import store
-
-    return _Found([store.read(StoreFolder.open(path))])
-
-
-def _of_config(path: Path) -> _Found:
-    """All that the file names. A store that cannot be read is not well, and the rest is looked at."""
-    from ..agent.config import load
-    from ..sql import StoreFolder
-    from ..status import parts, reports, store
-
-    config = load(path, fill=False)
-    found = _Found(parts=parts.read(config), reports=reports.read(config))
-    sizes = config.store_sizes
-    for name in config.stores:
-        try:
-            found.stores.append(store.read(StoreFolder.open(name), size_limit=sizes.get(name)))
-        except MburstError as error:
-            found.errors.append(str(error))
-    return found
-
-
-def _facts(found: _Found, unwell: list[str]) -> dict[str, Any]:
-    return {
-        "well": not unwell,
-        "unwell": unwell,
-        "run": found.parts and found.parts.facts(),
-        "stores": [store.facts() for store in found.stores],
-        "reports": [vars(report) for report in found.reports],
-    }
-
-
 # --- for people -------------------------------------------------------------------------------------------------------
 
 
-def _print(found: _Found, unwell: list[str]) -> None:
+def _print(found: Status, unwell: list[str]) -> None:
     if found.parts:
         print_lines(*_part_lines(found.parts), "")
     for store in found.stores:
@@ -148,10 +99,17 @@ def _space(store: StoreStatus) -> str:
     return left if disk.full_in_days is None else f"{left}, full in {disk.full_in_days:,.1f} days"
 
 
-def _row(one: Any, now_ns: int) -> tuple[Any, ...]:
+def _row(one: InterfaceState, now_ns: int) -> tuple[Any, ...]:
     newest = "none" if one.newest_ns is None else _ago(now_ns, one.newest_ns)
-    state = one.ended or "recording"
-    return one.rack, one.host, one.interface, one.direction, state, newest, one.gaps, one.missed_packets
+    state = "–" if one.ended is None else one.ended or "recording"
+    return one.rack, one.host, one.interface, one.direction, state, newest, one.gaps, _missed(one)
+
+
+def _missed(one: InterfaceState) -> str:
+    """ "at least 7": how many packets were missed, as far as that is known."""
+    if one.missed_packets is None:
+        return "not known"
+    return f"{'at least ' if one.unknown_gaps else ''}{one.missed_packets:,}"
 
 
 def _ago(now_ns: int, then_ns: int) -> str:

@@ -6,9 +6,9 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..agent.config import RunConfig
 from ..errors import MburstError
@@ -55,8 +55,8 @@ def read(config: RunConfig) -> PartsStatus:
 
     for supervisor, children in sorted(_supervisors(), key=lambda found: not found[1]):  # `sudo mburst run` has none
         given = _given(supervisor)
-        if given and given[0] == config.path.resolve():
-            wanted = chosen(config, given[1])
+        if given and given.path == config.path.resolve():
+            wanted = chosen(replace(config, path=Path(given.name)), given.only)
             parts = [PartStatus(part.name, *children.get(tuple(part.argv), (None, None))) for part in wanted]
             return PartsStatus(str(config.path), supervisor, parts)
     return PartsStatus(str(config.path), None, [PartStatus(part.name, None, None) for part in chosen(config, [])])
@@ -88,14 +88,23 @@ def _age_ns(folder: Path) -> int:
     return round((time.clock_gettime(time.CLOCK_BOOTTIME) - began) * NS_PER_S)
 
 
-def _given(supervisor: int) -> tuple[Path, list[str]] | None:
-    """The file and the parts that a `mburst run` was given, by its command line and current folder."""
+class RunCall(NamedTuple):
+    """What a `mburst run` was given: its file, by name and by path, and the parts of --only."""
+
+    name: str
+    path: Path
+    only: list[str]
+
+
+def _given(supervisor: int) -> RunCall | None:
+    """By the command line and the current folder of a `mburst run`."""
     from ..cli import build_parser
 
     words = _words(supervisor)
     with suppress(OSError, ValueError, MburstError):  # it has ended, or its command line is another's
         given = build_parser(RUN).parse_args(words[words.index(RUN) :])
-        return Path(os.path.realpath(os.path.join(_folder(supervisor, given.config), given.config))), given.only
+        path = os.path.realpath(os.path.join(_folder(supervisor, given.config), given.config))
+        return RunCall(given.config, Path(path), given.only)
     return None
 
 

@@ -33,12 +33,8 @@ class ReportStatus:
         return [*late, *self.troubles]
 
 
-def read(config: RunConfig) -> list[ReportStatus]:
-    """Look into the folders of reports. Raises MburstError where the ledger of deliveries cannot be read."""
-    return [_status(config, report) for report in config.reports]
-
-
-def _status(config: RunConfig, report: ScheduledReport) -> ReportStatus:
+def read(config: RunConfig, report: ScheduledReport) -> ReportStatus:
+    """Look into the folder of a report. Raises MburstError where that, or the store, cannot be read."""
     from ..agent.delivery import DeliveryLedger
     from ..agent.schedule.due import due_period
     from ..dashboards.common.summaries import summaries

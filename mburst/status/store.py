@@ -22,17 +22,19 @@ LEAST_FREE = 0.02  # of the disk
 
 
 class InterfaceState(NamedTuple):
-    """A direction of an interface: a row of sql/queries/interfaces.sql, since a day ago."""
+    """A direction of an interface: a row of sql/queries/interfaces.sql, since a day ago. `ended` None: a row of what
+    both directions lost. `missed_packets`: of the gaps that are not among `unknown_gaps`, None where all are."""
 
     rack: str
     host: str
     interface: str
     direction: str
     link_bps: int | None
-    ended: str
+    ended: str | None
     newest_ns: int | None
     gaps: int
-    missed_packets: int
+    missed_packets: int | None
+    unknown_gaps: int
 
 
 class DiskUse(NamedTuple):
@@ -74,7 +76,7 @@ class StoreStatus:
         return [*self._recordings(), *self._files(), *self._space()]
 
     def _recordings(self) -> Iterator[str]:
-        for one in self.interfaces:
+        for one in (one for one in self.interfaces if one.ended is not None):
             name = f"{one.host} {one.interface} {one.direction}"
             behind = self.now_ns - (one.newest_ns or 0)
             if not one.ended and one.newest_ns is not None and behind > STALE_NS:

@@ -1,14 +1,27 @@
 -- Interfaces that were recorded: the newest data of each direction, how its recording ended, and what was not counted.
 -- `newest_ns` is of the newest bin, or of the newest reading of the clocks where no packet came. `ended` is '' while it is
--- recorded. `gaps` counts those that ended after the variable since_ns (default: all), and `missed_packets` what the
--- interface's counters know of them.
-SELECT rack, host, interface, direction, link_bps, ended, greatest(end_ns, ts_ns) AS newest_ns,
-       coalesce(gap_count, 0) AS gaps, coalesce(missed, 0) AS missed_packets
-FROM (SELECT rack, host, interface, direction, arg_max(link_bps, begun_ns) AS link_bps, arg_max(ended, begun_ns) AS ended,
-             max(end_ns) AS end_ns
-      FROM recordings WHERE boot_id IS NOT NULL GROUP BY ALL)
+-- recorded. `gaps` counts those that ended after the variable since_ns (default: all), `unknown_gaps` those of them whose
+-- packets are not known, and `missed_packets` the packets of the others: NULL where there are no others. Gaps in which
+-- packets of both directions were dropped, not known how many of each, are in a row of direction `both`, which has no
+-- recording of its own: `ended` is NULL.
+WITH recorded_directions AS (
+    SELECT rack, host, interface, direction, arg_max(link_bps, begun_ns) AS link_bps, arg_max(ended, begun_ns) AS ended,
+           max(end_ns) AS end_ns
+    FROM recordings WHERE boot_id IS NOT NULL GROUP BY ALL
+), missed AS (
+    SELECT rack, host, interface, direction, count(*) AS gaps, CAST(sum(packets) AS BIGINT) AS missed_packets,
+           count(*) FILTER (packets IS NULL) AS unknown_gaps
+    FROM gaps WHERE end_ns IS NULL OR end_ns > coalesce(CAST(getvariable('since_ns') AS BIGINT), end_ns - 1)
+    GROUP BY ALL
+), directions AS (
+    FROM recorded_directions
+    UNION ALL
+    SELECT rack, host, interface, direction, NULL, NULL, NULL FROM missed
+    WHERE direction = 'both' AND (rack, host, interface) IN (SELECT (rack, host, interface) FROM recorded_directions)
+)
+SELECT rack, host, interface, direction, link_bps, ended, greatest(end_ns, ts_ns) AS newest_ns, coalesce(gaps, 0) AS gaps,
+       CASE WHEN gaps IS NULL THEN 0 ELSE missed_packets END AS missed_packets, coalesce(unknown_gaps, 0) AS unknown_gaps
+FROM directions
 LEFT JOIN (SELECT rack, host, interface, max(ts_ns) AS ts_ns FROM clock GROUP BY ALL) USING (rack, host, interface)
-LEFT JOIN (SELECT rack, host, interface, direction, count(*) AS gap_count, CAST(sum(packets) AS BIGINT) AS missed
-           FROM gaps WHERE end_ns IS NULL OR end_ns > coalesce(CAST(getvariable('since_ns') AS BIGINT), end_ns - 1)
-           GROUP BY ALL) USING (rack, host, interface, direction)
+LEFT JOIN missed USING (rack, host, interface, direction)
 ORDER BY rack, host, interface, direction;

@@ -78,10 +78,10 @@ def test_a_day_that_is_not_detected_is_no_report(results, tmp_path):
 def test_its_status(results, tmp_path, monkeypatch):
     config = config_of(tmp_path, results)
     monkeypatch.setattr(status.time, "time_ns", lambda: NOW + 2 * HOUR)
-    [before] = status.read(config)
+    before = status.read(config, config.reports[0])
     assert before.is_late and before.written == []
     carry_out(config, config.reports[0], NOW, lambda line: None)
-    [after] = status.read(config)
+    after = status.read(config, config.reports[0])
     assert not after.is_late and after.written == ["fleet"]
 
 

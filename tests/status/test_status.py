@@ -100,6 +100,49 @@ def test_what_is_recorded_is_well(tmp_path: Path, ask: Asked) -> None:
     assert "recording" in text and "newest of probes: " in text
 
 
+def gap(**more: Any) -> dict[str, Any]:
+    """A row of a gap of the last second whose packets are not known."""
+    return {"start_ns": NOW - SECOND, "end_ns": NOW, "reason": "killed", "packets": None, "detail": "", **more}
+
+
+@pytest.mark.parametrize(
+    ("gaps", "missed", "unknown", "words"),
+    [
+        ([{"end_ns": None}], None, 1, "not known"),
+        ([{"reason": "dropped", "start_ns": NOW - 9, "packets": 7}, {}], 7, 1, "at least 7"),
+        ([{"packets": 0}, {"reason": "dropped", "start_ns": NOW - 9, "packets": 1234}], 1234, 0, "1,234"),
+        ([{"start_ns": NOW - 3 * DAY, "end_ns": NOW - 2 * DAY}], 0, 0, "0"),
+    ],
+    ids=["not known", "some known", "known", "older"],
+)
+def test_missed_packets_that_are_not_known(
+    tmp_path: Path, ask: Asked, gaps: list[dict[str, Any]], missed: int | None, unknown: int, words: str
+) -> None:
+    """As after `--backend ebpf`: what is not known is not 0, in no answer."""
+    store = store_of(tmp_path, recording())
+    write(store, "gaps", *(gap(**one) for one in gaps))
+    _, facts, text = ask(store.path)
+    [found] = facts["stores"][0]["interfaces"]
+    assert (found["missed_packets"], found["unknown_gaps"]) == (missed, unknown)
+    assert next(line for line in text.splitlines() if line.startswith("r1")).endswith(f"  {words}")
+    lane, scraped = ("r1", "cache-1", "eth0", "in"), metrics_of(store)
+    assert scraped.get(("mburst_day_missed_packets", *lane)) == missed
+    assert scraped["mburst_day_gaps_unknown", *lane] == unknown
+
+
+def test_losses_of_both_directions_at_once_are_there(tmp_path: Path, ask: Asked) -> None:
+    """In a row of their own: it is not known which direction they were of, but that they were."""
+    store = store_of(tmp_path, recording(), recording(recording_id="run-2", direction="out"))
+    write(store, "gaps", gap(reason="dropped", direction="both", packets=5), gap(end_ns=None))
+    _, facts, text = ask(store.path)
+    found = facts["stores"][0]["interfaces"]
+    names = ("direction", "gaps", "missed_packets", "unknown_gaps", "ended")
+    both, into, out = ([one[name] for name in names] for one in found)
+    assert (both, into, out) == (["both", 1, 5, 0, None], ["in", 1, None, 1, ""], ["out", 0, 0, 0, ""])
+    assert facts["well"] and next(line for line in text.splitlines() if " both " in line).endswith("  5")
+    assert metrics_of(store)["mburst_day_missed_packets", "r1", "cache-1", "eth0", "both"] == 5
+
+
 @pytest.mark.parametrize(
     ("row", "newest_s", "expected"),
     [
@@ -268,11 +311,14 @@ def test_the_parts_of_a_file(tmp_path: Path, ask: Asked, capsys: pytest.CaptureF
 
 
 def test_a_process_that_only_started_it_is_not_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Such as sudo, whose command line is the same."""
-    config = load(configuration(tmp_path, METRICS))
-    of_metrics = {tuple(config.parts[0].argv): (9, 10 * SECOND)}
-    monkeypatch.setattr(status_of_parts, "_supervisors", lambda: iter([(7, {}), (8, of_metrics)]))
-    monkeypatch.setattr(status_of_parts, "_given", lambda supervisor: (config.path.resolve(), []))
+    """Such as sudo, whose command line is the same. The command line of a part has the file's name as it was given."""
+    config = load(configuration(tmp_path, METRICS, REPORT.format(tmp_path / "reports")))
+    monkeypatch.chdir(tmp_path)
+    as_given = load(Path("mburst.toml"))
+    running = {tuple(part.argv): (9, 10 * SECOND) for part in (*as_given.parts, *as_given.schedule)}
+    monkeypatch.setattr(status_of_parts, "_supervisors", lambda: iter([(7, {}), (8, running)]))
+    given = status_of_parts.RunCall("mburst.toml", config.path.resolve(), [])
+    monkeypatch.setattr(status_of_parts, "_given", lambda supervisor: given)
     found = status_of_parts.read(config)
     assert found.supervisor == 8 and found.unwell() == []
 
@@ -280,7 +326,7 @@ def test_a_process_that_only_started_it_is_not_it(tmp_path: Path, monkeypatch: p
 def test_a_file_without_parts_and_a_store_that_is_none(tmp_path: Path, ask: Asked) -> None:
     path = configuration(tmp_path, REPORT.format(tmp_path / "reports"))
     _, facts, _ = ask(path)
-    assert f"{tmp_path / 'store'}: not an mburst store" in facts["unwell"]
+    assert any(line.startswith(f"{tmp_path / 'store'}: not an mburst store (") for line in facts["unwell"])
     assert main(["status", str(tmp_path / "nothing.toml")]) == 1
 
 
@@ -311,6 +357,20 @@ def test_deliveries_that_failed(tmp_path: Path, ask: Asked) -> None:
     assert "was not delivered to ops" in trouble and "no route to host" in trouble
 
 
+def test_a_folder_that_cannot_be_read_is_not_one_without_reports(tmp_path: Path, ask: Asked) -> None:
+    """The other reports are looked at."""
+    store_of(tmp_path, recording())
+    (tmp_path / "file").touch()
+    names = (REPORT.format(tmp_path / "file"), REPORT.format(tmp_path / "none").replace("daily", "other"))
+    path = configuration(tmp_path, *names)
+    _, facts, _ = ask(path)
+    error = f"{tmp_path / 'file'}: cannot read the reports: Not a directory (check the folder and its rights)"
+    assert error in facts["unwell"] and [report["name"] for report in facts["reports"]] == ["other"]
+    found = metrics_of(StoreFolder.open(tmp_path / "store"), path)
+    assert (found["mburst_status_errors",], found["mburst_unwell",]) == (1, len(facts["unwell"]))
+    assert ("mburst_report_late", "other") in found and ("mburst_report_late", "daily") not in found
+
+
 @pytest.mark.parametrize(("size", "is_over"), [("1k", True), ("1G", False)])
 def test_a_store_that_is_larger_than_it_may_be(tmp_path: Path, ask: Asked, size: str, is_over: bool) -> None:
     store = store_of(tmp_path / "store", recording())
@@ -335,4 +395,74 @@ def test_metrics_of_a_file_are_the_same_facts(tmp_path: Path, ask: Asked) -> Non
     assert found["mburst_report_late", "daily"] == facts["reports"][0]["is_late"]
     assert (found["mburst_delivery_failures", "daily"], found["mburst_store_limit_bytes",]) == (1, 1000)
     path.write_text("[keep")
-    assert metrics_of(store, path)["mburst_unwell",] == 1
+    found = metrics_of(store, path)
+    assert (found["mburst_unwell",], found["mburst_status_errors",]) == (1, 1)
+
+
+def test_metrics_of_one_store_know_of_the_others(tmp_path: Path, ask: Asked) -> None:
+    """A store is unwell for whoever runs it, whichever store the metrics are of, and is counted once."""
+    store = store_of(tmp_path, recording())
+    other = store_of(tmp_path / "other", recording(ended="killed"), newest_ns=NOW - 400 * SECOND)
+    path = configuration(tmp_path, f'[keep]\nstore = "{other.path}"\nevery = "1h"', METRICS)
+    _, facts, _ = ask(path)
+    assert any("broke off (killed)" in sentence for sentence in facts["unwell"])
+    assert [metrics_of(one, path)["mburst_unwell",] for one in (store, other)] == [len(facts["unwell"])] * 2
+
+
+EVERY_SCRAPE_LOOKS = """
+import sys
+from mburst.agent.metrics import conditions
+from mburst.__main__ import command
+conditions.LOOK_S = -1.0
+sys.exit(command())
+"""
+
+
+def test_metrics_see_what_comes_into_the_place_of_what_they_began_with(tmp_path: Path) -> None:
+    """The process may read what it needs alone (Landlock), also where a configuration is written by rename, is behind a
+    link that is turned elsewhere, as Kubernetes does, or names a folder that there is not yet."""
+    StoreFolder.create(tmp_path / "store")
+    (tmp_path / "first").mkdir()
+    (tmp_path / "second").mkdir()
+    configuration(tmp_path / "first", METRICS, REPORT.format(tmp_path / "made" / "reports"))
+    text = (tmp_path / "first" / "mburst.toml").read_text().replace(str(tmp_path / "first"), str(tmp_path))
+    (tmp_path / "first" / "mburst.toml").write_text(text)
+    (tmp_path / "mburst.toml").symlink_to("first/mburst.toml")
+
+    def turn(text: str) -> None:
+        (tmp_path / "second" / "mburst.toml").write_text(text)
+        (tmp_path / "new").symlink_to("second/mburst.toml")
+        (tmp_path / "new").rename(tmp_path / "mburst.toml")
+
+    command = ["metrics", "store", "--listen", "127.0.0.1:0", "--config", "mburst.toml"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", EVERY_SCRAPE_LOOKS, *command],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        address = process.stdout.readline().rpartition(" ")[2].strip()
+
+        def scraped() -> list[str]:
+            with urllib.request.urlopen(address) as answer:
+                lines: list[str] = answer.read().decode().splitlines()
+            return lines
+
+        assert {"mburst_status_errors 0.0", 'mburst_part_running{part="metrics"} 0.0'} <= set(scraped())
+        turn(f'{text}\n[reflect]\nlisten = "127.0.0.1:0"')
+        assert {"mburst_status_errors 0.0", 'mburst_part_running{part="reflect"} 0.0'} <= set(scraped())
+        (tmp_path / "made" / "reports").mkdir(parents=True)
+        with DeliveryLedger(tmp_path / "made" / "reports" / DeliveryLedger.NAME) as ledger:
+            for to in ("ops", "sales"):
+                ledger.say(DeliveryKey("daily", NOW - DAY, NOW, to), FAILED, "no route to host")
+        lines = {"mburst_status_errors 0.0", 'mburst_delivery_failures{report="daily"} 2.0'}
+        assert lines <= set(scraped())
+        turn("[keep")
+        assert "mburst_status_errors 1.0" in scraped() and "mburst_status_errors 1.0" in scraped()
+    finally:
+        process.terminate()
+        _, errors = process.communicate()
+    assert errors.count("invalid TOML") == 1 and len(errors.splitlines()) == 1

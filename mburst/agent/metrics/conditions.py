@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from ...errors import MburstError
+from ...names import say
 from .counts import LaneName
 
 if TYPE_CHECKING:
@@ -18,78 +17,76 @@ if TYPE_CHECKING:
     from ...status.parts import PartsStatus
     from ...status.reports import ReportStatus
     from ...status.store import StoreStatus
+    from ...status.whole import Status
 
 LOOK_S = 60.0
 
 
-@dataclass(frozen=True)
-class Condition:
-    """What was looked at, and when (monotonic seconds). `errors`: what could not be."""
+class Look(NamedTuple):
+    """What was seen, and when (monotonic seconds). `own`: of the store whose metrics these are; `whole` has it, too."""
 
     looked_s: float
-    store: StoreStatus
-    parts: PartsStatus | None = None
-    reports: list[ReportStatus] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
-
-    def unwell(self) -> list[str]:
-        """What is not well, in sentences."""
-        of_parts = self.parts.unwell() if self.parts else []
-        of_reports = [sentence for report in self.reports for sentence in report.unwell()]
-        return [*self.errors, *of_parts, *self.store.unwell(), *of_reports]
+    whole: Status
+    own: StoreStatus
 
 
 class Conditions:
     """Of STORE, and of all that the mburst.toml at CONFIG runs, where it is given. Looked at once in LOOK_S: to look
-    costs as much as the store has files."""
+    costs as much as the stores have files. What cannot be looked at is said once, on standard error, while it lasts."""
 
     def __init__(self, store: StoreFolder, config: Path | None = None) -> None:
         self._store = store
         self._config = config
-        self._condition: Condition | None = None
+        self._seen: Look | None = None
+        self._said: list[str] = []
 
-    def now(self) -> Condition:
+    def now(self) -> Look:
         """At most LOOK_S old. Raises MburstError where the store cannot be read."""
-        if self._condition is None or time.monotonic() - self._condition.looked_s > LOOK_S:
-            self._condition = self._look()
-        return self._condition
+        if self._seen is None or time.monotonic() - self._seen.looked_s > LOOK_S:
+            self._seen = self._look()
+        return self._seen
 
-    def _look(self) -> Condition:
-        from ...status import parts, reports, store
+    def _look(self) -> Look:
+        from ...status import store
 
-        now = time.monotonic()
-        if self._config is None:
-            return Condition(now, store.read(self._store))
-        try:
-            from ..config import load
+        now, whole = time.monotonic(), self._whole()
+        for error in whole.errors:
+            if error not in self._said:
+                say(error)
+        self._said = whole.errors
+        own = whole.store(self._store.path)
+        if own is None:
+            own = store.read(self._store)
+            whole.stores.append(own)
+        return Look(now, whole, own)
 
-            config = load(self._config, fill=False)
-            of_run, of_reports = parts.read(config), reports.read(config)
-            sizes = {Path(name).resolve(): size for name, size in config.store_sizes.items()}
-        except MburstError as error:
-            return Condition(now, store.read(self._store), errors=[str(error)])
-        found = store.read(self._store, size_limit=sizes.get(self._store.path.resolve()))
-        return Condition(now, found, of_run, of_reports)
+    def _whole(self) -> Status:
+        from ...status.whole import Status, of_config
+
+        found = Status()
+        with found.looking():
+            return of_config(self._config) if self._config else found
+        return found
 
     def metrics(self) -> Iterator[Metric]:
         """Raises MburstError."""
         from prometheus_client.core import GaugeMetricFamily
 
-        found = self.now()
+        _, whole, own = self.now()
         yield GaugeMetricFamily(
-            "mburst_unwell", "How many things are not well: `mburst status` names them.", len(found.unwell())
+            "mburst_unwell", "How many things are not well: `mburst status` names them.", len(whole.unwell())
         )
-        yield from _of_disk(found.store)
-        yield from _of_gaps(found.store)
-        if found.parts:
-            running = GaugeMetricFamily(
-                "mburst_part_running", "Whether a part of mburst.toml has a process.", labels=["part"]
-            )
-            for part in found.parts.parts:
-                running.add_metric([part.name], float(part.process is not None))
-            yield running
-        if found.reports:
-            yield from _of_reports(found.reports)
+        yield GaugeMetricFamily(
+            "mburst_status_errors",
+            "How many of these could not be looked at, so that their metrics are missing: standard error has why.",
+            len(whole.errors),
+        )
+        yield from _of_disk(own)
+        yield from _of_gaps(own)
+        if whole.parts:
+            yield _of_parts(whole.parts)
+        if whole.reports:
+            yield from _of_reports(whole.reports)
 
 
 def _of_disk(store: StoreStatus) -> Iterator[Metric]:
@@ -114,16 +111,36 @@ def _of_disk(store: StoreStatus) -> Iterator[Metric]:
 
 
 def _of_gaps(store: StoreStatus) -> Iterator[Metric]:
+    """Missed packets are the least that were missed where a gap is among the unknown ones, and absent where all are."""
     from prometheus_client.core import GaugeMetricFamily
 
-    gaps = GaugeMetricFamily("mburst_day_gaps", "Gaps of the last 24 hours.", labels=LaneName._fields)
-    missed = GaugeMetricFamily(
-        "mburst_day_missed_packets", "Packets that were missed in the last 24 hours.", labels=LaneName._fields
-    )
-    for one in store.interfaces:
-        gaps.add_metric(one[:4], one.gaps)
-        missed.add_metric(one[:4], one.missed_packets)
-    yield from (gaps, missed)
+    for name, about, values in (
+        ("gaps", "Gaps of the last 24 hours.", [one.gaps for one in store.interfaces]),
+        (
+            "gaps_unknown",
+            "Of these, gaps in which it is not known how many packets were missed.",
+            [one.unknown_gaps for one in store.interfaces],
+        ),
+        (
+            "missed_packets",
+            "Packets that were missed in the other gaps of the last 24 hours.",
+            [one.missed_packets for one in store.interfaces],
+        ),
+    ):
+        metric = GaugeMetricFamily(f"mburst_day_{name}", about, labels=LaneName._fields)
+        for one, value in zip(store.interfaces, values, strict=True):
+            if value is not None:
+                metric.add_metric(one[:4], value)
+        yield metric
+
+
+def _of_parts(parts: PartsStatus) -> Metric:
+    from prometheus_client.core import GaugeMetricFamily
+
+    running = GaugeMetricFamily("mburst_part_running", "Whether a part of mburst.toml has a process.", labels=["part"])
+    for part in parts.parts:
+        running.add_metric([part.name], float(part.process is not None))
+    return running
 
 
 def _of_reports(reports: list[ReportStatus]) -> Iterator[Metric]:

@@ -1,0 +1,81 @@
+"""All that there is to look at, of a store or of a mburst.toml: what `mburst status` and `mburst metrics` have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import MburstError
+
+if TYPE_CHECKING:
+    from .parts import PartsStatus
+    from .reports import ReportStatus
+    from .store import StoreStatus
+
+
+@dataclass(frozen=True)
+class Status:
+    """What was looked at. `errors`: what could not be, and why, a line each."""
+
+    stores: list[StoreStatus] = field(default_factory=list)
+    parts: PartsStatus | None = None
+    reports: list[ReportStatus] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+    def unwell(self) -> list[str]:
+        """What is not well, in sentences."""
+        looked: list[Any] = [*([self.parts] if self.parts else []), *self.stores, *self.reports]
+        return [*self.errors, *(sentence for one in looked for sentence in one.unwell())]
+
+    def facts(self) -> dict[str, Any]:
+        """For programs."""
+        unwell = self.unwell()
+        return {
+            "well": not unwell,
+            "unwell": unwell,
+            "run": self.parts and self.parts.facts(),
+            "stores": [store.facts() for store in self.stores],
+            "reports": [vars(report) for report in self.reports],
+        }
+
+    def store(self, path: Path) -> StoreStatus | None:
+        """That of the store at PATH, where it was looked at."""
+        return next((one for one in self.stores if Path(one.store).resolve() == path.resolve()), None)
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        """An MburstError in here is what could not be looked at; the rest is."""
+        try:
+            yield
+        except MburstError as error:
+            line = f"{error} ({error.hint})" if error.hint else str(error)
+            if line not in self.errors:
+                self.errors.append(line)
+
+
+def of_store(path: Path) -> Status:
+    """Of one store. Raises MburstError where it cannot be read."""
+    from ..sql import StoreFolder
+    from . import store
+
+    return Status([store.read(StoreFolder.open(path))])
+
+
+def of_config(path: Path) -> Status:
+    """Of all that the mburst.toml at PATH names. Raises MburstError where that file cannot be read."""
+    from ..agent.config import load
+    from ..sql import StoreFolder
+    from . import parts, reports, store
+
+    config = load(path, fill=False)
+    found, sizes = Status(parts=parts.read(config)), config.store_sizes
+    for name in config.stores:
+        with found.looking():
+            found.stores.append(store.read(StoreFolder.open(name), size_limit=sizes.get(name)))
+    for report in config.reports:
+        with found.looking():
+            found.reports.append(reports.read(config, report))
+    return found
