@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 ROLL_ROWS = 16_000_000
 ROLL_S = 900.0
 RETRY_S = 5.0
+TOGETHER = (
+    256  # tables that wait for their row group: as many are copied into one, since each takes 20 kB beside its rows
+)
 BACKLOG = 8  # row groups that may wait for the sealing thread before `append` waits
 
 
@@ -201,6 +204,7 @@ class _Segment:
         self.log = log
         self._parts = parts
         self._pending: list[pa.Table] = []
+        self._joined = 0  # of these, the first so many are each of TOGETHER ones
         self._pending_rows = 0
         self._failed: BaseException | None = None
 
@@ -211,11 +215,21 @@ class _Segment:
         self._pending.append(rows)
         self._pending_rows += rows.num_rows
         if self._pending_rows < sealing.ROW_GROUP:
+            self._join()
             return None
         kept, self._pending_rows = pa.concat_tables(self._pending), self._pending_rows % sealing.ROW_GROUP
         full = kept.num_rows - self._pending_rows
-        self._pending = [kept.slice(full)]
+        self._pending, self._joined = [kept.slice(full)], 0
         return kept.slice(0, full)
+
+    def _join(self) -> None:
+        """Copy what waits in many small tables into one."""
+        import pyarrow as pa
+
+        if len(self._pending) - self._joined >= TOGETHER:
+            joined = pa.concat_tables(self._pending[self._joined :]).unify_dictionaries().combine_chunks()
+            self._pending[self._joined :] = [joined]
+            self._joined += 1
 
     def write(self, rows: pa.Table) -> None:
         """Write row groups of the sealed form."""
