@@ -79,6 +79,8 @@ class Facts(TypedDict):
     """Packets whose stamps are outside the years 1970 to 2100; they are among `late` of their lanes."""
     mtu: int
     """Largest IP packet of one wire frame that was assumed; 0 when merged frames were not looked for."""
+    snaplen: int
+    """Bytes of a frame that its first interface captures; 0: all, or no interface yet."""
     inferred: str
     """What was inferred from the first frames, or an empty text."""
     notice: str | None

@@ -295,6 +295,8 @@ static PyObject *capture_facts(PyObject *object, void *closure)
 	struct capture_object *self = (struct capture_object *)object;
 	const struct mb_engine *engine = self->engine;
 	struct mb_backend_stats stats = { 0 };
+	const struct mb_interface *interfaces;
+	size_t n_interfaces;
 
 	py_auto *notice = NULL;
 
@@ -304,17 +306,18 @@ static PyObject *capture_facts(PyObject *object, void *closure)
 	notice = describe_notice(self);
 	if (!notice)
 		return NULL;
+	interfaces = mb_backend_interfaces(&self->backend, &n_interfaces);
 	self->backend.ops->stats(&self->backend, &stats);
-	return Py_BuildValue("{s:s,s:O,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:O,s:I,s:s,s:O,s:N,s:N}", "backend",
-			     self->backend.ops->name, "live", self->backend.live ? Py_True : Py_False, "frames",
-			     stats.frames, "bytes", stats.bytes, "filtered", stats.filtered, "dropped", stats.dropped,
-			     "excluded_packets", engine->excluded_packets, "excluded_bytes", engine->excluded_bytes,
-			     "foreign_packets", engine->foreign_packets, "ethernet_packets", engine->ethernet_packets,
-			     "folded_bins", engine->limits.folded_early, "flows_unseen", engine->limits.flows_unseen,
-			     "misdated", engine->dates.misdated, "restores",
-			     self->backend.restores ? Py_True : Py_False, "mtu", engine->options.decode.mtu, "inferred",
-			     engine->inference.note, "notice", notice, "begun", describe_begun(&self->backend), "kept",
-			     describe_kept(self));
+	return Py_BuildValue("{s:s,s:O,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:O,s:I,s:I,s:s,s:O,s:N,s:N}",
+			     "backend", self->backend.ops->name, "live", self->backend.live ? Py_True : Py_False,
+			     "frames", stats.frames, "bytes", stats.bytes, "filtered", stats.filtered, "dropped",
+			     stats.dropped, "excluded_packets", engine->excluded_packets, "excluded_bytes",
+			     engine->excluded_bytes, "foreign_packets", engine->foreign_packets, "ethernet_packets",
+			     engine->ethernet_packets, "folded_bins", engine->limits.folded_early, "flows_unseen",
+			     engine->limits.flows_unseen, "misdated", engine->dates.misdated, "restores",
+			     self->backend.restores ? Py_True : Py_False, "mtu", engine->options.decode.mtu, "snaplen",
+			     n_interfaces ? interfaces->snaplen : 0, "inferred", engine->inference.note, "notice",
+			     notice, "begun", describe_begun(&self->backend), "kept", describe_kept(self));
 }
 
 static PyObject *capture_losses(PyObject *object, PyObject *unused)

@@ -15,9 +15,10 @@ import time
 import livelab
 import pytest
 from building import library
+from waiting import wait_for
 
 import mburst
-from mburst.sql import StoreFolder
+from mburst.sql import StoreFolder, locks
 
 GRO = 64  # of quality
 
@@ -386,6 +387,34 @@ def test_an_interface_that_stays_silent(lab, store):
     assert recording.query("SELECT direction, packets, complete FROM recordings") == [("in", 0, True)]
     shown = subprocess.run([sys.executable, "-m", "mburst", "bursts", str(store)], capture_output=True, text=True)
     assert (shown.returncode, shown.stderr) == (0, "") and "no burst" in shown.stdout
+
+
+WHEN = {
+    "begun_ns",
+    "capture_id",
+    "complete",
+    "ended",
+    "notes",
+    "recording_id",
+    "written_ns",
+    "writer_id",
+    "counted_segments",
+    "clock",
+}
+
+
+@pytest.mark.parametrize("backend", ["afpacket", "ebpf"])
+def test_what_a_recorder_leaves_that_dies_before_anything_came(lab, store, backend):
+    """The rows by which it is found are those with which it ends: what a backend does not count is NULL in both."""
+    recording = Recording(lab, store, lab.b, "--backend", backend, "--link", "1G", "--duration", "500ms")
+    wait_for(lambda: recording.process.poll() is not None or locks.names(store), "the lock of the recorder")
+    [name] = locks.names(store)
+    wait_for(lambda: (store / "locks" / name).read_text().count("\n") == 2, "what is noted in it")
+    noted = json.loads((store / "locks" / name).read_text().splitlines()[1])["rows"]
+    rows = recording.end()
+    assert recording.code == 0, recording.error
+    left, ended = ([{key: row[key] for key in row if key not in WHEN} for row in of] for of in (noted, rows))
+    assert left == ended and {row["unparsed"] for row in rows} == {None if backend == "ebpf" else 0}
 
 
 def test_ctrl_c_before_anything_came(lab, store):

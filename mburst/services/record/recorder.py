@@ -332,7 +332,7 @@ class _Recorder:
     def _silent_rows(self) -> list[Row]:
         """The rows of a recording from an interface on which nothing came."""
         state = RecordState({}, 0, self.attempt.begun)
-        lanes = silent_lanes(self.recording)
+        lanes = silent_lanes(self.recording, self.facts)
         return [self.attempt.row(index, lane, self.facts, state) for index, lane in enumerate(lanes)]
 
     def _store_rows(self) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ...capture import Capture, Facts, Lane
     from ...sql.repair.recovery import Totals
 
+UNCOUNTING = ("ebpf",)  # backends that do not count all that the engine counts in frames (MB_UNCOUNTED)
 STAMP_KINDS = ((Quality.HW, "hardware"), (Quality.SW, "software"), (Quality.RING, "ring"))
 
 
@@ -117,10 +118,12 @@ def _end_ns(lane: Lane, totals: Totals | None, bin_ns: int, is_complete: bool) -
     return lane["end_ns"] if is_complete else totals.last_ns + bin_ns
 
 
-def silent_lanes(recording: RecordSettings) -> list[Lane]:
-    """The lanes of an interface on which nothing came yet."""
+def silent_lanes(recording: RecordSettings, facts: Facts) -> list[Lane]:
+    """The lanes of an interface on which nothing came yet, as the engine makes them where nothing comes: what its
+    backend does not count is None."""
     from ...capture import device
 
+    uncounted = None if facts["backend"] in UNCOUNTING else 0
     found = device(recording.targets[0])
     sides: tuple[Literal["in", "out"], ...] = ("in", "out")
     return [
@@ -128,7 +131,7 @@ def silent_lanes(recording: RecordSettings) -> list[Lane]:
             "interface": recording.targets[0],
             "index": 0,
             "linktype": 1,
-            "snaplen": recording.live.snaplen,
+            "snaplen": facts["snaplen"],
             "link_bps": found["link_bps"] if found else 0,
             "busy": bool(recording.sources_above_ppb and (recording.link_bps or (found and found["link_bps"]))),
             "direction": side,
@@ -141,12 +144,12 @@ def silent_lanes(recording: RecordSettings) -> list[Lane]:
             "unattributed_bytes": 0,
             "late": 0,
             "late_bytes": 0,
-            "unparsed": 0,
+            "unparsed": uncounted,
             "merged": 0,
             "ce_packets": 0,
             "retransmits": 0,
             "cnp_packets": 0,
-            "pause_frames": 0,
+            "pause_frames": uncounted,
             "quality": 0,
             "clock_epochs": 1,
         }
