@@ -63,6 +63,11 @@ class TableWriter:
         self._behind: _SealingThread | None = None
         self._closed = False
 
+    @property
+    def hot_bytes(self) -> int:
+        """What the log takes that is appended to."""
+        return 0 if self._segment is None else self._segment.log.bytes
+
     def append(self, batch: pa.RecordBatch | pa.Table) -> None:
         """Append rows; they are acknowledged when this returns. Columns are matched by name, text may be
         dictionary-encoded, a nullable column that is missing becomes NULL. Raises MburstError when it cannot be

@@ -79,7 +79,7 @@ class HotLog:
         self.segment = segment
         self.path = hot_path(store, table, segment)
         self.about = LogHeader(table, segment.host, rack, len(tables.columns(table)), boot_id())
-        self.rows = 0
+        self.rows = self.bytes = 0
         self.started = time.monotonic()
         self._seed = frames.seed_of(segment.name)
         self._number = 0
@@ -125,6 +125,7 @@ class HotLog:
                 os.ftruncate(self._file, before)  # a torn end would do no harm, but take room
             raise
         self._number += 1
+        self.bytes += size
 
     def sync(self) -> None:
         """Have all that was appended on the disk. Raises MburstError."""

@@ -3,6 +3,7 @@ on when the disk does."""
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -52,6 +53,30 @@ def test_a_disk_that_fills_while_recording_live(lab: Lab, tmp_path: Path) -> Non
             (folder / "filler").unlink()
             left = finish(lab, store, acknowledged)
     outcome("record live, disk full", len(times(1)), f"one line, exit 1; {left}")
+
+
+def test_bins_go_on_below_the_reserve(lab: Lab, tmp_path: Path) -> None:
+    """In the room of their sealed form: more is recorded than the whole disk would hold in logs. Senders are summed up,
+    which is said and counted, and nothing is lost."""
+    with tmpfs(tmp_path / "disk", "size=1m") as folder:
+        store = StoreFolder.create(folder / "store").path
+        words = ("--reserve", "1100k", "--bin", "10us", "--sources", "all")
+
+        def sealed() -> int:
+            """Logs of bins that were sealed, at 110 kB each."""
+            return len(list(store.glob("bins/*/*/*.parquet")))
+
+        with sending(lab, rate=32_000, senders=16), recording(lab, store, *words) as process:
+            wait_for(lambda: process.poll() is not None or sealed() > 9, "more than the disk")
+            code, error = end(process, signal.SIGTERM)
+        assert code == 0 and error.count("less than 1.1 MB of the disk are free (--reserve)") == 1
+        assert_sealed(store)
+        [(packets, dropped, notes)] = query(store, "SELECT packets, dropped, notes FROM recordings")
+        assert dropped == 0 and "rows of senders were summed up for lack of disk" in notes
+        sums = "SELECT sum(packets), sum(bytes) FROM"
+        assert query(store, f"{sums} sources") == query(store, f"{sums} bins") and packets > 0
+        assert query(store, "SELECT bool_or(source = 'other') FROM sources") == [(True,)]
+        assert query(store, "FROM gaps") == query(store, "FROM damaged_files") == []
 
 
 def test_run_goes_on_when_there_is_room_again(lab: Lab, tmp_path: Path) -> None:

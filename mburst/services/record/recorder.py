@@ -275,6 +275,9 @@ class _Recorder:
             self._append_bins(named)
         if len(turn.sources):
             self.sources.append(self.reserve.within(self._name_lanes(turn.sources)))
+        for writer in (self.bins, self.sources):
+            if writer.hot_bytes > self.reserve.most_hot_bytes:
+                writer.roll()
         if time.monotonic() > self.row_due and self._has_news():
             self._append_rows()
         return named

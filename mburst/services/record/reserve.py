@@ -1,7 +1,8 @@
-"""The room on the disk that a recorder leaves: below it senders are summed up, and bins go on."""
+"""The room on the disk that a recorder leaves: below it senders are summed up, and bins go on, in less room."""
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 LOOK_S = 1.0
 MOST_BYTES, SHARE = 10**9, 0.05  # the default: this, or this share of the disk where that is less
 ENOUGH = 1.25  # of the reserve, from which on senders are stored again
+HOT_SHARE = 0.1  # of the reserve, that a log takes at most below it: sealed, rows take a tenth of that or less
 OTHER = "other"
 _BIN = ["recording_id", "host", "rack", "interface", "direction", "clock_epoch", "ts_ns"]
 _SUMS = ("bytes", "packets", "flows", "members", "cnp_packets")
@@ -33,6 +35,11 @@ class DiskReserve:
         self._due = 0.0
         self._is_low = False
         self.left_out = 0  # senders that were summed up, in all
+
+    @property
+    def most_hot_bytes(self) -> float:
+        """What a log may take before it is sealed."""
+        return HOT_SHARE * self._least_bytes if self._is_low else math.inf
 
     def within(self, senders: pa.RecordBatch) -> pa.RecordBatch | pa.Table:
         """SENDERS (rows of `sources`) as they are, or summed up where room is short."""
