@@ -49,7 +49,7 @@ FROM rows ORDER BY tx_ns
 """
 _QUEUES = """
 SELECT device, port, queue, semantics, ts_ns, window_start_ns, depth_bytes AS largest,
-    coalesce(dropped_packets, 0) AS dropped, CAST(believed AS BIGINT) AS believed
+    dropped_packets AS dropped, CAST(believed AS BIGINT) AS believed
 FROM reported_windows('rows', -9223372036854775808, 9223372036854775807) ORDER BY ts_ns
 """
 
@@ -289,13 +289,13 @@ class LiveStore:
                     semantics=semantics,
                     windows=len(start),
                     max_bytes=int(largest.max()) if (largest >= 0).any() else None,
-                    dropped_packets=int(dropped.sum(dtype=float)),
+                    dropped_packets=int(dropped[dropped >= 0].sum(dtype=float)) if (dropped >= 0).any() else None,
                     impossible=left_out.stop - left_out.start,
                     width_ns=0,
                     start_ns=start,
                     end_ns=series.times[part].copy(),
                     largest=largest,
-                    dropped=dropped,
+                    dropped=np.maximum(dropped, 0),
                 )
             )
         return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...sql import text
 from ..model.context import dicts
@@ -38,9 +38,9 @@ ORDER BY src, dst, protocol, met
 _QUEUES = """
 SELECT device, port, queue, semantics, count(ts_ns) AS windows, coalesce(any_value(impossible), 0) AS impossible,
        max({value: depth_bytes, earlier: -window_start_ns}) AS top, known_quantile(depth_bytes, 0.99) AS p99_bytes,
-       coalesce(total(dropped_packets), 0) AS dropped,
-       count(*) FILTER (dropped_packets > 0) AS dropping_windows,
-       coalesce(total(ecn_marked_packets), 0) AS ecn_marked
+       total(dropped_packets) AS dropped,
+       CASE WHEN count(dropped_packets) > 0 THEN count(*) FILTER (dropped_packets > 0) END AS dropping_windows,
+       total(ecn_marked_packets) AS ecn_marked
 FROM believable_windows('queues', $since, $until) FULL JOIN impossible_windows('queues', $since, $until)
     USING (device, port, queue, semantics)
 GROUP BY device, port, queue, semantics
@@ -77,9 +77,9 @@ class RackPath:
 
 @dataclass(frozen=True)
 class RackQueue:
-    """A switch queue: the fullest window and when it began, how full 99 % of the windows at most were, and its losses.
-    `hosts` are attached to the port, where the store has it. `impossible` windows are not used, and left
-    out."""
+    """A switch queue: the fullest window and when it began, how full 99 % of the windows at most were, and its losses,
+    None where the device does not report them. `hosts` are attached to the port, where the store has it. Windows that
+    are `impossible` are not used, and left out."""
 
     device: str
     port: str
@@ -90,10 +90,21 @@ class RackQueue:
     max_bytes: int | None
     max_at_ns: int | None
     p99_bytes: int | None
-    dropped: int
-    dropping_windows: int
-    ecn_marked: int
+    dropped: int | None
+    dropping_windows: int | None
+    ecn_marked: int | None
     impossible: int
+
+
+class RackQueues(NamedTuple):
+    """The queues of a rack: those that are listed, and of all of them, how many there are, what they dropped together
+    (None: none reports it), how many do not report it, and whether links name the rack's."""
+
+    listed: list[RackQueue]
+    number: int
+    drops: int | None
+    uncounted: int
+    is_known: bool
 
 
 def read_paths(con: duckdb.DuckDBPyConnection, period: Period, limit: int) -> tuple[list[RackPath], int]:
@@ -112,12 +123,8 @@ def read_paths(con: duckdb.DuckDBPyConnection, period: Period, limit: int) -> tu
     return paths[:limit], read_probes.unplaced(con, period.since_ns, period.until_ns)
 
 
-def read_queues(
-    con: duckdb.DuckDBPyConnection, rack: str, period: Period, limit: int
-) -> tuple[list[RackQueue], int, bool]:
-    """The queues that dropped most, then the fullest; how many there are; and whether links name the rack's.
-
-    Queues that were empty in every window and dropped nothing count, but are not listed."""
+def read_queues(con: duckdb.DuckDBPyConnection, rack: str, period: Period, limit: int) -> RackQueues:
+    """Those that dropped most, then the fullest, are listed; not what was empty in every window and dropped nothing."""
     where = {"since": period.since_ns, "until": period.until_ns}
     ports = _ports(con, rack, period)
     rows = dicts(con, _QUEUES, where)
@@ -144,7 +151,7 @@ def read_queues(
     shown_queues = [queue for queue in found if queue.max_bytes or queue.dropped or queue.impossible]
     shown_queues.sort(
         key=lambda queue: (
-            -queue.dropped,
+            -(queue.dropped or 0),
             -(queue.max_bytes or 0),
             queue.device,
             queue.port,
@@ -152,7 +159,9 @@ def read_queues(
             queue.semantics,
         )
     )
-    return shown_queues[:limit], len(found), bool(ports)
+    drops = [queue.dropped for queue in found if queue.dropped is not None]
+    total = sum(drops) if drops else None
+    return RackQueues(shown_queues[:limit], len(found), total, len(found) - len(drops), bool(ports))
 
 
 def _ports(con: duckdb.DuckDBPyConnection, rack: str, period: Period) -> dict[tuple[str, str, str], list[str]]:

@@ -58,7 +58,8 @@ class RackFigures:
     `cells` has a row for each of `lanes` and a column for each slot; slot i begins at (first_slot + i) * slot_ns.
     `durations_ns` and `fractions` are points of the distribution of inbound bursts' durations. `previous` and `weekday`
     are None where nothing of the rack was recorded then. `queues_known` says whether the store knows which switch
-    queues belong to the rack; where it does not, `queues` are all that it holds.
+    queues belong to the rack; where it does not, `queues` are all that it holds. `queue_drops` is of all but the
+    `uncounted_queues`, which do not report drops; None where none does.
     """
 
     rack: str
@@ -81,6 +82,8 @@ class RackFigures:
     unplaced_probes: int
     queues: Sequence[RackQueue]
     queue_count: int
+    queue_drops: int | None
+    uncounted_queues: int
     queues_known: bool
     previous: RackChange | None
     weekday: RackChange | None
@@ -122,7 +125,7 @@ def gather(store: StoreFolder, rack: str, period: Period, definition: BurstDefin
         fed = feeding(con)
         called = named(con, {*fed, *(feeder.source for feeder in top)}, period.until_ns - 1)
         paths, unplaced = read_paths(con, period, PATHS)
-        queues, queue_count, known = read_queues(con, rack, period, QUEUES)
+        queues = read_queues(con, rack, period, QUEUES)
         report = RackFigures(
             rack=rack,
             since_ns=period.since_ns,
@@ -142,9 +145,11 @@ def gather(store: StoreFolder, rack: str, period: Period, definition: BurstDefin
             contention=contention(con, PAIRS),
             paths=paths,
             unplaced_probes=unplaced,
-            queues=queues,
-            queue_count=queue_count,
-            queues_known=known,
+            queues=queues.listed,
+            queue_count=queues.number,
+            queue_drops=queues.drops,
+            uncounted_queues=queues.uncounted,
+            queues_known=queues.is_known,
             previous=None,
             weekday=None,
             new=None,

@@ -55,8 +55,7 @@ def _more(report: RackFigures) -> list[tuple[str, str]]:
     if report.contention:
         found.append(("In contention", f"{format_share(report.contention.share)} of bursts"))
     if report.queue_count:
-        drops = sum(queue.dropped for queue in report.queues)
-        found.append(("Dropped by the switch", words.count(drops, "packet")))
+        found.append(("Dropped by the switch", rack_words.drops(report)))
     return found
 
 

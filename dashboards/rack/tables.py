@@ -13,7 +13,7 @@ from ...units import format_bytes, format_duration, format_rate, format_share
 from ..common import words
 from ..common.blocks import BarCell, PageTable, Paragraph
 from ..common.words import PATTERN_NAMES, long, moment
-from .words import lane_name, rates, ratio
+from .words import drops, lane_name, rates, ratio
 
 Blocks = list[PageTable | Paragraph]
 
@@ -130,9 +130,9 @@ def queues(report: RackFigures) -> Blocks:
             "–" if queue.max_bytes is None else format_bytes(queue.max_bytes),
             "–" if queue.max_at_ns is None else moment(queue.max_at_ns),
             "–" if queue.p99_bytes is None else format_bytes(queue.p99_bytes),
-            f"{queue.dropped:,}",
-            f"{queue.dropping_windows:,} of {queue.windows:,}",
-            f"{queue.ecn_marked:,}",
+            "–" if queue.dropped is None else f"{queue.dropped:,}",
+            "–" if queue.dropping_windows is None else f"{queue.dropping_windows:,} of {queue.windows:,}",
+            "–" if queue.ecn_marked is None else f"{queue.ecn_marked:,}",
         ]
         for queue in report.queues
     ]
@@ -150,7 +150,7 @@ def queues(report: RackFigures) -> Blocks:
     listed = (
         PageTable(f"{len(rows)} of {number}", heads, rows, 3)
         if rows
-        else Paragraph(f"{number}: empty in every window, and nothing dropped.")
+        else Paragraph(f"{number}: empty in every window. Dropped: {drops(report)}.")
     )
     note = (
         []

@@ -63,10 +63,7 @@ def _changes(report: RackFigures) -> Iterator[str]:
         yield f"Against the period before: {changed}"
     dropping = [queue for queue in report.queues if queue.dropped]
     if dropping:
-        yield (
-            f"{count(len(dropping), 'switch queue')} dropped "
-            f"{count(sum(queue.dropped for queue in dropping), 'packet')}"
-        )
+        yield f"{count(len(dropping), 'switch queue')} dropped {drops(report)}"
     if report.new and (report.new.lanes or report.new.senders):
         who = [
             count(len(found), noun)
@@ -74,6 +71,13 @@ def _changes(report: RackFigures) -> Iterator[str]:
             if found
         ]
         yield f"New: {' and '.join(who)}"
+
+
+def drops(report: RackFigures) -> str:
+    """ "at least 3 packets": what the switch dropped, as far as its queues report it."""
+    if report.queue_drops is None:
+        return "not reported"
+    return f"{'at least ' if report.uncounted_queues else ''}{count(report.queue_drops, 'packet')}"
 
 
 def share(lanes: list[RackLane]) -> float:
@@ -283,7 +287,7 @@ def summary(report: RackFigures) -> dict[str, Any]:
         "share": share(inbound),
         "longest_ns": max((lane.longest_ns or 0 for lane in bursting), default=0),
         "worst_host": bursting[0].host if bursting else "",
-        "queue_drops": sum(queue.dropped for queue in report.queues),
+        "queue_drops": report.queue_drops,
         "dropped": sum(lane.dropped for lane in report.lanes),
         "previous_per_hour": report.previous.then.per_hour if report.previous else None,
         "per_hour": report.previous.now.per_hour if report.previous else None,

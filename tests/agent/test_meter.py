@@ -182,6 +182,18 @@ def test_probes_and_queues(store):
     assert of.queues["tor-1", "swp1", "0"] == (2, 77, 0)
 
 
+def test_drops_that_a_switch_does_not_report_have_no_counter(store):
+    """0 would say that nothing was dropped."""
+    write(store, "queues", {"window_start_ns": NOW, "ts_ns": NOW + 1, "max_bytes": 77})
+    of = meter(store)
+    found = [metric for metric in exporter.Exporter(of).collect() if metric.name == "mburst_queue_dropped_packets"]
+    assert [metric.samples for metric in found] == [[]] and of.queues["tor-1", "swp1", "0"] == (None, 77, 0)
+    with store.writer("queues") as writer:
+        writer.append(rows("queues", {"window_start_ns": NOW + 1, "ts_ns": NOW + 2, "dropped_packets": 0}))
+        of.advance("a")
+    assert of.queues["tor-1", "swp1", "0"].dropped == 0
+
+
 def test_a_window_that_two_collections_bring_counts_once(store):
     """Whenever they do."""
     window = {"window_start_ns": NOW, "ts_ns": NOW + 10 * MS, "max_bytes": 5000, "dropped_packets": 3}

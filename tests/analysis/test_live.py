@@ -108,6 +108,7 @@ def compared(live: LiveStore, history: History, start: int, end: int, width: int
     assert [b["start_ns"] for b in memory.bursts] == [b["start_ns"] for b in stored.bursts]
     for ours, theirs in ((memory.latency, stored.latency), (memory.queues, stored.queues)):
         assert [entry.name for entry in ours] == [entry.name for entry in theirs]
+    assert [of.dropped_packets for of in memory.queues] == [of.dropped_packets for of in stored.queues]
     for ours, theirs in zip(memory.latency, stored.latency, strict=True):
         assert np.array_equal(ours.at_ns, theirs.at_ns) and np.array_equal(ours.largest, theirs.largest)
         assert np.array_equal(ours.lost, theirs.lost) and np.array_equal(ours.n, theirs.n)

@@ -99,7 +99,7 @@ TRUTH: dict[str, Callable[[], Any]] = {
     },
     "marks": lambda: len(onestore.RECORDINGS[0].marked),
     "gap": lambda: {(12, 50)},
-    "marked": lambda: {"swp1": 4, "swp2": 0},
+    "marked": lambda: {"swp1": 4, "swp2": None},
     "latency": lambda: {src: latency_of(src) for src in PATHS},
     "deciding": lambda: ("api-1", *latency_of("api-1")[3:]),
     "queues": lambda: QUEUES,

@@ -11,6 +11,7 @@ from html.parser import HTMLParser
 
 import pytest
 from racklib import DAY, START, fill, report
+from storelib import write
 
 from mburst.dashboards.common import heatmap
 from mburst.dashboards.common.summaries import summaries
@@ -122,6 +123,23 @@ def test_the_json_has_its_summary_in_the_first_line(full, tmp_path):
     assert summaries(tmp_path, (START, START + DAY)) and not summaries(tmp_path, (START - DAY, START))
 
 
+def test_drops_that_no_switch_reports_are_not_0(store, tmp_path):
+    """Of a rack without switch queues, of queues without these counters, and where one of two has them."""
+    fill(store, {"a": [(50, 10)]})
+    assert rack_words.summary(report(store))["queue_drops"] is None
+    window = {"window_start_ns": START, "ts_ns": START + 1}
+    for rows, summed, words in (
+        ([{"port": "p1", "max_bytes": 9}], None, "not reported"),
+        ([{"port": "p2", "max_bytes": 0, "dropped_packets": 0}], 0, "at least 0 packets"),
+        ([{"port": "p2", "max_bytes": 0, "dropped_packets": 3, "queue": "1"}], 3, "at least 3 packets"),
+    ):
+        write(store, "queues", *({**window, **row} for row in rows))
+        found = report(store)
+        assert rack_words.summary(found)["queue_drops"] == summed and words in page.render(found)
+        [queue] = [queue for queue in found.queues if queue.port == "p1"]
+        assert (queue.dropped, queue.dropping_windows, queue.ecn_marked) == (None, None, None)
+
+
 def test_the_index_has_every_report_newest_first(full, tmp_path):
     for start in (START - DAY, START):
         page.write(report(full, start=start), tmp_path)
@@ -146,8 +164,6 @@ def test_doubts_are_said(store, run, message):
 
 
 def test_stamps_that_cannot_carry_the_bins_are_said(store):
-    from storelib import write
-
     write(store, "recordings", {"start_ns": START, "end_ns": START + 10**9, "bin_ns": 10_000})
     write(store, "bins", {"ts_ns": START, "wire_bytes": 1250, "bytes": 1226, "quality": 4})
     heads = [statement.head for statement in rack_words.statements(report(store, length=10**9))]

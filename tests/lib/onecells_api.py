@@ -97,7 +97,7 @@ def api_each(asked: Asked) -> Any:
 
 @cell("marked")
 def api_marked(asked: Asked) -> Any:
-    return {row["port"]: row["ecn_marked_packets"] or 0 for row in asked.api.queues().to_pylist()}
+    return {row["port"]: row["ecn_marked_packets"] for row in asked.api.queues().to_pylist()}
 
 
 @cell("bursts")
@@ -143,18 +143,19 @@ def api_deciding(asked: Asked) -> Any:
 @cell("queues")
 def api_queues(asked: Asked) -> Any:
     return {
-        (row["device"], row["port"], row["queue"]): (row["max_bytes"], row["dropped_packets"] or 0)
+        (row["device"], row["port"], row["queue"]): (row["max_bytes"], row["dropped_packets"])
         for row in asked.api.queues().to_pylist()
     }
 
 
 @cell("queues")
 def apirows_queues(asked: Asked) -> Any:
-    found: dict[tuple[str, str, str], tuple[int, int]] = {}
+    found: dict[tuple[str, str, str], tuple[int, int | None]] = {}
     for row in asked.api.queue_windows().to_pylist():
         name = row["device"], row["port"], row["queue"]
-        deepest, dropped = found.get(name, (0, 0))
-        found[name] = max(deepest, row["depth_bytes"]), dropped + (row["dropped_packets"] or 0)
+        deepest, dropped = found.get(name, (0, None))
+        known = [count for count in (dropped, row["dropped_packets"]) if count is not None]
+        found[name] = max(deepest, row["depth_bytes"]), sum(known) if known else None
     return found
 
 

@@ -126,7 +126,7 @@ def whatif_latency(asked: Asked) -> Any:
 @cell("queues")
 def report_queues(asked: Asked) -> Any:
     return {
-        (row["device"], row["port"], row["queue"]): (row["max_bytes"], row["dropped_packets"] or 0)
+        (row["device"], row["port"], row["queue"]): (row["max_bytes"], row["dropped_packets"])
         for row in asked.report["lanes"][0]["queues"]
     }
 
@@ -142,7 +142,7 @@ def rack_queues(asked: Asked) -> Any:
 @cell("queues")
 def investigate_queues(asked: Asked) -> Any:
     return {
-        tuple(row["queue"].replace(" queue ", " ").split()): (row["max_bytes"], row["dropped_packets"] or 0)
+        tuple(row["queue"].replace(" queue ", " ").split()): (row["max_bytes"], row["dropped_packets"])
         for row in asked.investigation["queues"]["windows"]
     }
 
@@ -162,7 +162,7 @@ def metrics_queues(asked: Asked) -> Any:
 
 @cell("queues")
 def sql_queues(asked: Asked) -> Any:
-    rows = asked.sql("""SELECT device, port, queue, max(depth_bytes) AS deepest, coalesce(sum(dropped_packets), 0) AS n
+    rows = asked.sql("""SELECT device, port, queue, max(depth_bytes) AS deepest, sum(dropped_packets) AS n
                         FROM queue_windows GROUP BY ALL""")
     return {(row["device"], row["port"], row["queue"]): (row["deepest"], row["n"]) for row in rows}
 
@@ -174,16 +174,14 @@ def rack_marked(asked: Asked) -> Any:
 
 @cell("marked")
 def investigate_marked(asked: Asked) -> Any:
-    return {row["queue"].split()[1]: row["ecn_marked_packets"] or 0 for row in asked.investigation["queues"]["windows"]}
+    return {row["queue"].split()[1]: row["ecn_marked_packets"] for row in asked.investigation["queues"]["windows"]}
 
 
 @cell("marked")
 def sql_marked(asked: Asked) -> Any:
     return {
         row["port"]: row["n"]
-        for row in asked.sql(
-            "SELECT port, coalesce(sum(ecn_marked_packets), 0)::BIGINT AS n FROM queue_windows GROUP BY port"
-        )
+        for row in asked.sql("SELECT port, sum(ecn_marked_packets)::BIGINT AS n FROM queue_windows GROUP BY port")
     }
 
 

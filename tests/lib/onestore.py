@@ -208,7 +208,10 @@ def nearest_rank(values: list[int], per_mille: int) -> int:
 
 # --- switch queues ----------------------------------------------------------------------------------------------------
 
-QUEUES = {("tor-1", "swp1", "0"): (99_000, 3), ("tor-1", "swp2", "0"): (500, 0)}  # deepest window, packets dropped
+QUEUES = {
+    ("tor-1", "swp1", "0"): (99_000, 3),
+    ("tor-1", "swp2", "0"): (500, None),
+}  # deepest window, packets dropped (None: not reported)
 
 
 def windows() -> Iterator[dict[str, Any]]:

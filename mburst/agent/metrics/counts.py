@@ -73,9 +73,10 @@ class PathCounts(NamedTuple):
 
 
 class QueueCounts(NamedTuple):
-    """Drops of a switch queue since the meter was made, and the fullest window since the scraper's last look (where
-    there was none, the one before). `impossible` windows are not to be believed, and in neither."""
+    """Drops of a switch queue since the meter was made (None: its device reports none), and the fullest window since
+    the scraper's last look (where there was none, the one before). `impossible` windows are not to be believed, and in
+    neither."""
 
-    dropped: int
+    dropped: int | None
     max_bytes: int | None
     impossible: int = 0

@@ -202,7 +202,8 @@ class Exporter:
             "mburst_queue_max_bytes", "Largest depth in the newest windows of a switch queue.", labels=queue
         )
         for name, of in self.meter.queues.items():
-            dropped.add_metric(name, of.dropped)
+            if of.dropped is not None:
+                dropped.add_metric(name, of.dropped)
             if of.max_bytes is not None:
                 fullest.add_metric(name, of.max_bytes)
         impossible = CounterMetricFamily(

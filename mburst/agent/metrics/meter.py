@@ -148,7 +148,7 @@ FROM reported_windows('queues', $since, 9223372036854775807)
 _QUEUES = """
 SELECT device, port, queue, max(depth_bytes) FILTER (believed) AS max_bytes,
        count(*) FILTER (NOT believed) AS impossible,
-       coalesce(total(CASE WHEN believed THEN dropped_packets END), 0) AS dropped
+       total(CASE WHEN believed THEN dropped_packets END) AS dropped
 FROM new_windows GROUP BY device, port, queue ORDER BY device, port, queue
 """
 _TARGETS = f"""
@@ -395,9 +395,10 @@ class Meter:
         con.register("new_windows", windows.filter(self._windows.unknown(windows["name"].to_numpy())))
         for row in dicts(con, _QUEUES, {}):
             name = row["device"], row["port"], row["queue"]
-            before = self.queues.get(name, QueueCounts(0, None))
+            before = self.queues.get(name, QueueCounts(None, None))
+            known = [count for count in (before.dropped, row["dropped"]) if count is not None]
             self.queues[name] = before._replace(
-                dropped=before.dropped + row["dropped"], impossible=before.impossible + row["impossible"]
+                dropped=sum(known) if known else None, impossible=before.impossible + row["impossible"]
             )
             if row["max_bytes"] is not None:
                 self._fullest.add(name, row["max_bytes"])
