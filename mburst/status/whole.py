@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -43,7 +44,7 @@ class Status:
 
     def store(self, path: Path) -> StoreStatus | None:
         """That of the store at PATH, where it was looked at."""
-        return next((one for one in self.stores if Path(one.store).resolve() == path.resolve()), None)
+        return next((one for one in self.stores if os.path.realpath(one.store) == os.path.realpath(path)), None)
 
     @contextmanager
     def looking(self) -> Iterator[None]:
@@ -64,17 +65,18 @@ def of_store(path: Path) -> Status:
     return Status([store.read(StoreFolder.open(path))])
 
 
-def of_config(path: Path) -> Status:
-    """Of all that the mburst.toml at PATH names. Raises MburstError where that file cannot be read."""
+def of_config(file: Path) -> Status:
+    """Of all that the mburst.toml at FILE names. Raises MburstError where that file cannot be read."""
     from ..agent.config import load
     from ..sql import StoreFolder
     from . import parts, reports, store
 
-    config = load(path, fill=False)
-    found, sizes = Status(parts=parts.read(config)), config.store_sizes
-    for name in config.stores:
+    config = load(file, fill=False)
+    found = Status(parts=parts.read(config))
+    sizes = {os.path.realpath(name): size for name, size in config.store_sizes.items()}
+    for path, name in {os.path.realpath(name): name for name in config.stores}.items():
         with found.looking():
-            found.stores.append(store.read(StoreFolder.open(name), size_limit=sizes.get(name)))
+            found.stores.append(store.read(StoreFolder.open(name), size_limit=sizes.get(path)))
     for report in config.reports:
         with found.looking():
             found.reports.append(reports.read(config, report))

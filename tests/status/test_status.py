@@ -409,6 +409,17 @@ def test_metrics_of_one_store_know_of_the_others(tmp_path: Path, ask: Asked) -> 
     assert [metrics_of(one, path)["mburst_unwell",] for one in (store, other)] == [len(facts["unwell"])] * 2
 
 
+def test_a_store_under_two_names_is_one(tmp_path: Path, ask: Asked) -> None:
+    store = store_of(tmp_path, recording(ended="killed"), newest_ns=NOW - 400 * SECOND)
+    (tmp_path / "link").symlink_to("store")
+    path = configuration(tmp_path, f'[keep]\nstore = "{tmp_path / "link"}"\nevery = "1h"\nsize = "1k"', METRICS)
+    _, facts, _ = ask(path)
+    [found] = facts["stores"]
+    assert found["disk"]["size_limit"] == 1000 and sum("broke off" in line for line in facts["unwell"]) == 1
+    scraped = metrics_of(store, path)
+    assert (scraped["mburst_unwell",], scraped["mburst_store_limit_bytes",]) == (len(facts["unwell"]), 1000)
+
+
 EVERY_SCRAPE_LOOKS = """
 import sys
 from mburst.agent.metrics import conditions
