@@ -79,7 +79,17 @@ class Pattern:
 
     @classmethod
     def of(cls, text: str) -> Pattern:
-        return cls(text, parse(text).steps)
+        """Raises UsageError."""
+        made = cls(text, parse(text).steps)
+        try:
+            for name, keys in made.steps:
+                for part in (name, *(pattern for _, pattern in keys)):
+                    _expression(part)
+        except re.error as error:
+            raise UsageError(
+                f"{text}: invalid place: {error.msg}", "a place is a word in braces, once: {port}"
+            ) from None
+        return made
 
     def match(self, steps: Steps) -> dict[str, str] | None:
         """The names of the places where the first steps of a path fit; None where they do not."""

@@ -352,6 +352,8 @@ BAD = {
     "invalid model 'a'": QUEUE + 'semantics = "gauge"\nmodel = "a"',
     "no column 'bytes'": QUEUE + 'semantics = "gauge"\nundetermined = {x = {bytes = 1}}',
     "invalid bits": QUEUE + 'semantics = "gauge"\nundetermined = {x = {max_bytes = 0}}',
+    "invalid place: bad character": '[[rows]]\ntable = "ports"\npath = "/a[k={1port}]/{port}"',
+    "invalid place: redefinition": '[[rows]]\ntable = "ports"\npath = "/a/{port}{port}"',
     "invalid duration": QUEUE + 'semantics = "gauge"\nwindow = "soon"',
 }
 
