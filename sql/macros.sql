@@ -35,6 +35,8 @@ CREATE MACRO quality_names(bits) AS
 
 -- Whether a device's figure is usable: the bit `impossible` marks figures that its port cannot reach.
 CREATE MACRO believable(quality) AS quality & 1024 = 0;
+-- Whether a gap is behind a recording, which broke off; those of other reasons are in it.
+CREATE MACRO is_behind_recording(reason) AS reason IN ('killed', 'power', 'disk full', 'failed');
 
 -- The depth of a queue in a window: the largest depth where the device gives it, else the mean one, which is no larger.
 CREATE MACRO queue_depth(max_bytes, avg_bytes) AS coalesce(max_bytes, avg_bytes);

@@ -49,11 +49,12 @@ LEFT JOIN defined.recording_totals t USING (recording_id)
 """
 
 
-# The gap behind a recording has a row when it is found, and another when it is known to be over.
+# The gap behind a recording has a row when it is found, and another when it is known to be over. Those of other reasons
+# are in it, and each is one of its own.
 _GAPS = """
 CREATE VIEW gaps AS FROM defined.all_gaps
 QUALIFY row_number() OVER (
-    PARTITION BY recording_id, direction, CASE WHEN reason IN ('dropped', 'reader too slow') THEN start_ns END
+    PARTITION BY recording_id, direction, CASE WHEN NOT is_behind_recording(reason) THEN (start_ns, reason) END
     ORDER BY end_ns NULLS LAST, start_ns) = 1
 """
 

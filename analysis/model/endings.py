@@ -15,9 +15,7 @@ _COLUMNS = ("recording_id", "start_ns", "end_ns", "reason", "packets", "detail")
 
 def gaps_behind(con: duckdb.DuckDBPyConnection) -> dict[str, dict[str, Any]]:
     """The gap behind each recording that broke off, by recording_id."""
-    rows = con.execute(
-        f"SELECT {', '.join(_COLUMNS)} FROM gaps WHERE reason NOT IN ('dropped', 'reader too slow')"
-    ).fetchall()
+    rows = con.execute(f"SELECT {', '.join(_COLUMNS)} FROM gaps WHERE is_behind_recording(reason)").fetchall()
     return {row[0]: dict(zip(_COLUMNS, row, strict=True)) for row in rows}
 
 
