@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ..telemetry.otlp import messages
 from ..telemetry.otlp.intake import Intake
-from ..telemetry.otlp.series import InvalidMessage, ReadMessage
+from ..telemetry.otlp.reading import InvalidMessage, ReadMessage
 
 WRONG_TOKEN_S = 1.0  # before a wrong token is answered
 RETRY_S = 1  # that a sender should wait where the store is behind

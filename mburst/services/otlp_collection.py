@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ..telemetry.gnmi.config import CollectConfig
 
 MOST_GAPS = 10_000  # rows of `gaps` at a time
+TOO_SLOW = "store too slow"
 SUBSCRIPTION = "otlp"  # as `gnmi_events` names it
 
 
@@ -35,11 +36,17 @@ class OtlpCollection:
         self._config, self._batch = config.otlp, batch
         self._racks = {link.device: link.rack for link in config.links} | dict(config.otlp.racks)
         known = {(link.device, link.port): link.link_bps for link in config.links if link.link_bps}
+        self._missed: deque[tuple[SwitchLane, Missed]] = deque()  # that have no row yet
         self.intake = Intake(meanings(config.otlp.tables), batch, Speeds(known, config.otlp.link_bps), seen)
 
     def receiver(self, full: Callable[[], bool], say: Callable[[str], None]) -> OtlpReceiver:
         """The receiver that fills the intake. Raises MburstError."""
-        return OtlpReceiver(self._config, self.intake, full, say)
+        return OtlpReceiver(self._config, self.intake, lambda: full() or self.is_behind, say)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether so many times without samples wait for their rows that senders should wait too."""
+        return len(self._missed) > MOST_GAPS
 
     def recordings(self, store: StoreFolder) -> PortRecordings:
         """What stores the bins of switch ports."""
@@ -58,8 +65,11 @@ class OtlpCollection:
         yield from taken.rows
         if taken.bins:
             yield "bins", bin_rows(taken.bins, {name: self._width_of(name).bin_ns for name, _ in taken.bins})
-        if taken.missed:
-            yield "gaps", _gap_rows(taken.missed[:MOST_GAPS], "not sampled")
+        self._missed += taken.missed
+        while self._missed:
+            yield "gaps", _gap_rows([self._missed.popleft() for _ in range(min(MOST_GAPS, len(self._missed)))])
+            if not everything:
+                break  # the others wait
 
     def gaps_of(self, table: str, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Rows of `gaps` for rows of bins that were not stored."""
@@ -72,8 +82,8 @@ class OtlpCollection:
             at, name = lanes.indices.to_numpy() == code, SwitchLane.of(text)
             if at.any():
                 end_ns = int(ts_ns[at].max()) + self._width_of(name).bin_ns
-                found.append((name, Missed(int(ts_ns[at].min()), end_ns, int(amount[at].sum()))))
-        yield _gap_rows(found, "store too slow")
+                found.append((name, Missed(int(ts_ns[at].min()), end_ns, int(amount[at].sum()), TOO_SLOW)))
+        yield _gap_rows(found)
 
     def lose(self, lost: Counter[str]) -> None:
         """Count rows that were dropped, by device."""
@@ -89,14 +99,14 @@ class OtlpCollection:
             }  # fmt: skip
 
 
-def _gap_rows(found: list[tuple[SwitchLane, Missed]], reason: str) -> pa.RecordBatch:
+def _gap_rows(found: list[tuple[SwitchLane, Missed]]) -> pa.RecordBatch:
     """Times without bins, with `lane` for the columns that name a recording."""
     columns = {
         "lane": text_column([name.text for name, _ in found], np.arange(len(found))),
         "device": text_column([name.device for name, _ in found], np.arange(len(found))),
         "start_ns": pa.array([missed.start_ns for _, missed in found], pa.int64()),
         "end_ns": pa.array([missed.end_ns for _, missed in found], pa.int64()),
-        "reason": pa.array([reason] * len(found)),
+        "reason": pa.array([missed.reason for _, missed in found]),
         "packets": pa.nulls(len(found), pa.int64()),
         "bytes": pa.array([missed.bytes for _, missed in found], pa.int64()),
         "detail": pa.array([""] * len(found)),

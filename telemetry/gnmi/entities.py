@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from ..line_rate import most_bytes
 from ..tables import QUALITY_GAP, QUALITY_GNMI_DUPLICATES, QUALITY_GUESSED, QUALITY_IMPOSSIBLE, QUALITY_RESET
 from . import values
 from .counters import Step, increase
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 
 LARGEST = 2**63 - 1
 SPEED_LETTERS = 64  # of the text of a link's speed
-SLACK = 1.02  # clocks and their rounding
-SLACK_BYTES = 32_768  # frames that were counted at one edge of a window and sent at the other
 LEAST_FRAME = 64  # bytes: the most packets that a link can carry
 _SPEED = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)\s*([kKMGT])", re.ASCII)
 _PREFIX = {"K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
@@ -338,7 +337,7 @@ class Entity:
         speed = self.stream.device.speeds.get(self.port)
         if not speed:
             return None
-        most = int(speed / 8e9 * (self.ts_ns - last_ns) * SLACK) + SLACK_BYTES
+        most = int(most_bytes(speed, self.ts_ns - last_ns))
         return most if COLUMNS[self.rule.table][slot.column].endswith("bytes") else most // LEAST_FRAME
 
     def _append(self, row: list[int | None], start_ns: int, quality: int) -> None:
@@ -368,7 +367,7 @@ class Entity:
         if not carried:
             return 0
         speed = device.speeds.get(self.port)
-        if speed and carried > speed / 8e9 * (self.ts_ns - start_ns) * SLACK + SLACK_BYTES:
+        if speed and carried > most_bytes(speed, self.ts_ns - start_ns):
             return QUALITY_IMPOSSIBLE
         return 0
 

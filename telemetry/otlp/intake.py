@@ -13,11 +13,12 @@ import numpy as np
 
 from . import limits
 from .lanes import LaneBins, Missed
-from .meanings import Meanings
+from .meaning import Meanings
 from .measured import MeasuredTable
 from .ordering import WaitingPoints
-from .port_bins import PortBins, SwitchLane
-from .series import InvalidMessage, ReadMessage, SeriesIndex
+from .port_bins import PlacedSteps, PortBins, SwitchLane
+from .reading import InvalidMessage, ReadMessage, read_message
+from .series import SeriesIndex
 from .speeds import Speeds
 from .steps import SeriesSteps, StepsOfSeries
 
@@ -58,7 +59,7 @@ class Intake:
         """Take a message in. From any thread. Raises InvalidMessage."""
         with self._lock:
             try:
-                reading = self.index.read(message, sender, time.time_ns())
+                reading = read_message(self.index, message, sender, time.time_ns())
             except InvalidMessage as error:
                 self.count(sender, "not-understood", str(error))
                 raise
@@ -82,26 +83,26 @@ class Intake:
     def counted(self) -> Counter[tuple[str, str, str]]:
         """What was counted since the last call, by (device, event, detail)."""
         with self._lock:
-            found, self._counted = self._counted, Counter()
             for (device, reason), number in self._steps.faults.items():
-                found[device, "dropped", reason] += number
+                self.count(device, "dropped", reason, number)
             for device, number in self._steps.resets.items():
-                found[device, "reset", "counter reset"] += number
+                self.count(device, "reset", "counter reset", number)
             self._steps.faults.clear()
             self._steps.resets.clear()
+            found, self._counted = self._counted, Counter()
             return found
 
     def take(self, everything: bool = False) -> Taken:
         """The rows of the points that are due; at the end, of all."""
         with self._lock:
-            series = list(self.index.all)
+            series, feeds = list(self.index.all), list(self.index.feeds)
             points = self._waiting.take(series, everything)
         taken = Taken()
         if points is not None:
             self._sort_in(series)
-            self._share_out(self._steps.take(points, series), taken)
+            self._share_out(self._steps.take(points, series, feeds), taken)
         if everything:
-            taken.bins += self.ports.close()
+            self._add(self.ports.close(), taken)
         taken.missed = self.ports.missed()
         return taken
 
@@ -116,10 +117,16 @@ class Intake:
 
     def _share_out(self, steps: SeriesSteps, taken: Taken) -> None:
         place = self._place[steps.series]
-        if seldom := self.ports.sampled_seldom(steps.chosen(place == 0)):  # from now on these are rows
-            self._place[seldom] = 1 + list(self._tables).index("ports")
-            place = self._place[steps.series]
-        taken.bins = self.ports.take(steps.chosen(place == 0))
+        placed = self.ports.take(steps.chosen(place == 0))
+        for part in placed.seldom:
+            self._place[part.series] = 1 + list(self._tables).index("ports")
         for k, (name, table) in enumerate(self._tables.items(), 1):
             if (chosen := place == k).any():
                 taken.rows.append((name, table.rows(steps.chosen(chosen))))
+        self._add(placed, taken)
+
+    def _add(self, placed: PlacedSteps, taken: Taken) -> None:
+        """Take in what became of running totals of bytes."""
+        taken.bins += placed.bins
+        if placed.seldom:
+            taken.rows.append(("ports", self._tables["ports"].rows(SeriesSteps.joined(placed.seldom))))

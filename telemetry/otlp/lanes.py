@@ -7,22 +7,20 @@ what was carried meanwhile is in no bin, and the bins of that time say so.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...quality import Quality
-from ..tables import QUALITY_GAP, QUALITY_IMPOSSIBLE, QUALITY_JITTER
-from .series import Ints
+from ..line_rate import most_bytes
+from ..tables import QUALITY_GAP, QUALITY_IMPOSSIBLE, QUALITY_JITTER, QUALITY_RESET
+from .points import Ints
 
-LEARNED = 16  # intervals from which the width is taken
-WIDEST_NS = 10**9  # what is sampled less often is no bins
 TOLERANCE = 0.05  # of the width, beyond which an interval is jitter
 NEAR = 0.75  # of the width: how far a sample may be from its edge
 MARKED = 64  # bins of a time without samples that have a row
 MISSING = int(Quality.DROPS) | QUALITY_GAP  # of bins that nobody knows the content of
-SLACK, SLACK_BYTES = 1.02, 32_768  # of line rate: clocks, and frames at the edges of a bin
+NOT_SAMPLED, RESET = "not sampled", "counter reset"
 
 
 @dataclass
@@ -36,11 +34,13 @@ class LaneBins:
 
 @dataclass(frozen=True)
 class Missed:
-    """A time of which the bins are not known: how much was carried in all."""
+    """A time of which the bins are not known: how much was carried beyond what they hold; None: not known. After a
+    reset a lower bound."""
 
     start_ns: int
     end_ns: int
-    bytes: int
+    bytes: int | None
+    reason: str = NOT_SAMPLED
 
 
 def width_of(intervals: Ints) -> int:
@@ -53,68 +53,67 @@ def width_of(intervals: Ints) -> int:
 
 
 class SampledLane:
-    """The bins of one running total. `bin_ns` is 0 until it is known."""
+    """The bins of one running total whose first sample is at BEGIN_NS; none begins before NOT_BEFORE_NS."""
 
-    def __init__(self, link_bps: int | None) -> None:
-        self.link_bps = link_bps
-        self.bin_ns = 0
+    def __init__(self, bin_ns: int, begin_ns: int, link_bps: int | None, not_before_ns: int = 0) -> None:
+        self.bin_ns, self.link_bps = bin_ns, link_bps
         self.missed: list[Missed] = []
-        self._phase_ns = 0  # from an edge of bins to the samples
-        self._edge = 0  # the last sample's, in bins since 1970
-        self._early: list[tuple[Any, ...]] = []
+        self.unsampled = 0  # intervals, the last ones, that are too long for a bin
+        self._ts_ns = begin_ns  # the last sample
+        self._edge = max(
+            (begin_ns + bin_ns // 2) // bin_ns, -(-not_before_ns // bin_ns)
+        )  # it is at, in bins since 1970
+        self._first = self._edge
+        self._phase_ns = begin_ns - self._edge * bin_ns  # from an edge of bins to the samples
         self._open: LaneBins | None = None  # the last bin, which may get more
 
     @property
-    def begun(self) -> bool:
-        """Whether steps were taken."""
-        return bool(self.bin_ns or self._early)
+    def end_ns(self) -> int:
+        """The end of the last bin."""
+        return self._edge * self.bin_ns
 
     def take(self, begin_ns: Ints, end_ns: Ints, amount: Ints, quality: NDArray[np.uint16]) -> LaneBins | None:
-        """The bins that are closed by samples in the order of time."""
-        if not self.bin_ns:
-            self._early.append((begin_ns, end_ns, amount, quality))
-            if sum(len(part[0]) for part in self._early) < LEARNED:
-                return None
-            return self._learned()
-        return self._place(begin_ns, end_ns, amount, quality)
-
-    def close(self) -> LaneBins | None:
-        """The bins that are left."""
-        before = self._learned() if self._early else None
-        last, self._open = self._open, None
-        return _with_content(_joined([part for part in (before, last) if part is not None]))
-
-    def _learned(self) -> LaneBins | None:
-        begin_ns, end_ns, amount, quality = (np.concatenate(column) for column in zip(*self._early, strict=True))
-        self._early = []
-        self.bin_ns = width_of(end_ns - begin_ns)
-        self._phase_ns = (int(begin_ns[0]) + self.bin_ns // 2) % self.bin_ns - self.bin_ns // 2
-        self._edge = (int(begin_ns[0]) - self._phase_ns) // self.bin_ns
-        return self._place(begin_ns, end_ns, amount, quality)
-
-    def _place(self, begin_ns: Ints, end_ns: Ints, amount: Ints, quality: NDArray[np.uint16]) -> LaneBins | None:
+        """The bins that are closed by samples in the order of time, each of which begins where the one before ended."""
+        assert begin_ns[0] == self._ts_ns and (begin_ns[1:] == end_ns[:-1]).all()
+        self._ts_ns = int(end_ns[-1])
         interval = end_ns - begin_ns
         edge = self._edges(end_ns, interval)
         before = np.concatenate([[self._edge], edge[:-1]])
         self._edge = int(edge[-1])
         quality = quality | self._doubts(interval, amount)
-        possible, known = quality & QUALITY_IMPOSSIBLE == 0, interval < 2 * NEAR * self.bin_ns
-        usable, skipped = known & possible, before[known & (edge - before == 2)]
+        sampled = (interval < 2 * NEAR * self.bin_ns) & (quality & QUALITY_GAP == 0)
+        possible = quality & QUALITY_IMPOSSIBLE == 0
+        usable, skipped = sampled & possible, before[sampled & (edge - before == 2)]
+        self._count(sampled)
+        number = np.maximum(edge - 1, self._first)
         parts = [
-            LaneBins(edge[usable] - 1, amount[usable], quality[usable]),
-            LaneBins(skipped, np.zeros(len(skipped), np.int64), np.full(len(skipped), QUALITY_JITTER, np.uint16)),
-        ]
-        for k in np.flatnonzero(~usable).tolist():
-            parts.append(self._miss(int(before[k]), int(edge[k]), int(amount[k]) if possible[k] else 0))
+            LaneBins(number[usable], amount[usable], quality[usable]),
+            LaneBins(skipped, np.zeros(len(skipped), np.int64),
+                     np.full(len(skipped), QUALITY_JITTER | QUALITY_GAP, np.uint16)),
+        ]  # fmt: skip
+        for k in np.flatnonzero(~usable | (quality & QUALITY_RESET != 0)).tolist():
+            first, last = min(int(before[k]), int(number[k])), int(number[k]) + 1
+            if usable[k]:
+                self.missed.append(Missed((last - 1) * self.bin_ns, last * self.bin_ns, None, RESET))
+            else:
+                parts.append(self._miss(first, last, int(amount[k]), int(quality[k])))
         return self._hold(parts if self._open is None else [self._open, *parts])
+
+    def close(self) -> LaneBins | None:
+        """The bin that is left."""
+        last, self._open = self._open, None
+        return _with_content(last)
+
+    def _count(self, sampled: NDArray[np.bool_]) -> None:
+        at = np.flatnonzero(sampled)
+        self.unsampled = len(sampled) - 1 - int(at[-1]) if len(at) else self.unsampled + len(sampled)
 
     def _doubts(self, interval: Ints, amount: Ints) -> NDArray[np.uint16]:
         """`jitter` where a bin is of another time than its width, `impossible` where the link cannot carry as much."""
         away = np.abs(interval - self.bin_ns) > TOLERANCE * self.bin_ns
         doubts = np.where(away, QUALITY_JITTER, 0)
         if self.link_bps:
-            most = self.link_bps / 8e9 * interval * SLACK + SLACK_BYTES
-            doubts |= np.where(amount > most, QUALITY_IMPOSSIBLE, 0)
+            doubts |= np.where(amount > most_bytes(self.link_bps, interval), QUALITY_IMPOSSIBLE, 0)
         return doubts.astype(np.uint16)
 
     def _edges(self, end_ns: Ints, interval: Ints) -> Ints:
@@ -134,35 +133,34 @@ class SampledLane:
             edges[k] = last
         return edges
 
-    def _miss(self, first: int, last: int, amount: int) -> LaneBins:
+    def _miss(self, first: int, last: int, amount: int, quality: int) -> LaneBins:
         """The bins of a time of which nobody knows what was carried when: they hold nothing, and say so."""
-        last = max(last, first + 1)
-        self.missed.append(Missed(first * self.bin_ns, last * self.bin_ns, amount))
+        is_reset = bool(quality & QUALITY_RESET)
+        known = None if quality & QUALITY_IMPOSSIBLE or (is_reset and not amount) else amount
+        reason = RESET if is_reset else NOT_SAMPLED
+        self.missed.append(Missed(first * self.bin_ns, last * self.bin_ns, known, reason))
         number = np.arange(first, min(last, first + MARKED), dtype=np.int64)
-        return LaneBins(number, np.zeros(len(number), np.int64), np.full(len(number), MISSING, np.uint16))
+        marks = np.full(len(number), MISSING | quality & QUALITY_RESET, np.uint16)
+        return LaneBins(number, np.zeros(len(number), np.int64), marks)
 
     def _hold(self, parts: list[LaneBins]) -> LaneBins | None:
         """What is closed of these bins; the last one stays open."""
         merged = _joined(parts)
-        if merged is None:
-            return None
         last = len(merged.number) - 1
         self._open = LaneBins(*(column[last:] for column in vars(merged).values()))
         return _with_content(LaneBins(*(column[:last] for column in vars(merged).values())))
 
 
 def _with_content(bins: LaneBins | None) -> LaneBins | None:
-    """Those that have a row: with bytes, or of which it is not known."""
+    """Those that have a row: with bytes, or of which they are not all known."""
     if bins is None:
         return None
-    at = (bins.bytes > 0) | (bins.quality & MISSING != 0)
+    at = (bins.bytes > 0) | (bins.quality & (MISSING | QUALITY_RESET) != 0)
     return LaneBins(*(column[at] for column in vars(bins).values())) if at.any() else None
 
 
-def _joined(parts: list[LaneBins]) -> LaneBins | None:
+def _joined(parts: list[LaneBins]) -> LaneBins:
     """All parts, each bin once and in order."""
-    if not parts or not sum(len(part.number) for part in parts):
-        return None
     number, amount, quality = (
         np.concatenate([getattr(part, name) for part in parts]) for name in ("number", "bytes", "quality")
     )

@@ -8,13 +8,14 @@ import numpy as np
 import pyarrow as pa
 
 from ..gnmi.rows import MEASURED, SOURCE_COLUMNS, text_column
+from ..line_rate import most_bytes
 from ..tables import QUALITY_GAP, QUALITY_IMPOSSIBLE
-from .meanings import COLUMNS
-from .series import Ints, MetricSeries
+from .meaning import COLUMNS
+from .points import Ints
+from .series import MetricSeries
 from .speeds import Speeds
-from .steps import SeriesSteps
+from .steps import LONGEST_NS, SeriesSteps
 
-SLACK, SLACK_BYTES = 1.02, 32_768  # of line rate: clocks, and frames at the edges of a window
 GAP = 3  # times as long as the window before: samples are missing in it
 CARRIED = {"queues": ("transmit_bytes",), "ports": ("in_bytes", "out_bytes")}
 
@@ -95,10 +96,12 @@ class MeasuredTable:
         first[1:] = entities[1:] != entities[:-1]
         last = np.roll(first, -1)
         before = np.where(first, self._last_ns[entities], np.roll(ts_ns, 1))
-        begin_ns = np.where((before > 0) & (before < begin_ns), before, begin_ns)
+        near = (before > 0) & (before < begin_ns) & (begin_ns - before <= LONGEST_NS)
+        begin_ns = np.where(near, before, begin_ns)
         width = ts_ns - begin_ns
         usual = np.where(first, self._width_ns[entities], np.roll(width, 1))
-        self._last_ns[entities[last]], self._width_ns[entities[last]] = ts_ns[last], width[last]
+        newest = entities[last]
+        self._last_ns[newest], self._width_ns[newest] = np.maximum(self._last_ns[newest], ts_ns[last]), width[last]
         return begin_ns, np.where((usual > 0) & (width > GAP * usual), QUALITY_GAP, 0).astype(np.uint16)
 
     def _implausible(self, entities: Ints, begin_ns: Ints, ts_ns: Ints, values: dict[int, Ints]) -> Any:
@@ -106,7 +109,7 @@ class MeasuredTable:
         devices, ports = self._texts["device"], self._texts["port"]
         present, inverse = np.unique(entities, return_inverse=True)
         speeds = np.array([self._speeds.of(devices[k], ports[k]) or 0 for k in present.tolist()])[inverse]
-        most = np.where(speeds > 0, speeds / 8e9 * (ts_ns - begin_ns) * SLACK + SLACK_BYTES, np.inf)
+        most = np.where(speeds > 0, most_bytes(speeds, ts_ns - begin_ns), np.inf)
         beyond = np.zeros(len(entities), bool)
         for name in CARRIED[self.name]:
             beyond |= values.get(self._columns.index(name), np.zeros(1)) > most

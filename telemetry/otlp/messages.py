@@ -10,7 +10,7 @@ from __future__ import annotations
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 EXPORT = "opentelemetry.proto.collector.metrics.v1.MetricsService"
-DELTA, CUMULATIVE = 1, 2  # AggregationTemporality
+DELTA = 1  # AggregationTemporality
 
 # message → its fields: "number name type"; a type with * is repeated, with ? a member of a oneof.
 _MESSAGES = {
@@ -21,13 +21,13 @@ _MESSAGES = {
     "KeyValue": ["1 key string", "2 value Value"],
     "Resource": ["1 attributes *KeyValue"],
     "Point": [
-        "2 start_time_unix_nano fixed64", "3 time_unix_nano fixed64", "4 as_double double", "6 as_int sfixed64",
+        "2 start_time_unix_nano fixed64", "3 time_unix_nano fixed64", "4 as_double ?double", "6 as_int ?sfixed64",
         "7 attributes *bytes", "8 flags uint32",
     ],
     "Points": ["1 data_points *Point", "2 aggregation_temporality int32"],
     "Other": ["1 data_points *bytes"],
     "Metric": [
-        "1 name string", "3 unit string", "5 gauge Points", "7 sum Points", "9 histogram Other",
+        "1 name string", "5 gauge Points", "7 sum Points", "9 histogram Other",
         "10 exponential_histogram Other", "11 summary Other",
     ],
     "ScopeMetrics": ["2 metrics *Metric"],

@@ -6,7 +6,8 @@ from __future__ import annotations
 import numpy as np
 
 from . import limits
-from .series import MetricSeries, Points
+from .points import Points
+from .series import MetricSeries
 
 NEVER = np.iinfo(np.int64).min
 

@@ -4,33 +4,37 @@ from __future__ import annotations
 
 import itertools
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
 from ..gnmi.rows import text_column
-from .lanes import WIDEST_NS, LaneBins, Missed, SampledLane
+from .lanes import LaneBins, Missed, SampledLane, width_of
 from .series import MetricSeries
 from .speeds import Speeds
 from .steps import SeriesSteps
 
 DIRECTIONS = {"in_bytes": "in", "out_bytes": "out"}
 MOST_LANES = 8192
+LEARNED = 16  # intervals from which the width is taken
+WIDEST_NS = 10**9  # what is sampled less often is no bins
+UNSAMPLED = 64  # intervals one after the other, all too long for a bin
 
 
 @dataclass(frozen=True)
 class SwitchLane:
-    """A port and a direction as the switch sees it."""
+    """A port and a direction as the switch sees it: a recording."""
 
     device: str
     port: str
     direction: str
+    run: int = 0  # one more after each time of days without samples, and where the width of samples changed
 
     @property
     def text(self) -> str:
         """The name as one text, which no other name has."""
-        return json.dumps([self.device, self.port, self.direction])
+        return json.dumps([self.device, self.port, self.direction, self.run])
 
     @classmethod
     def of(cls, text: str) -> SwitchLane:
@@ -38,69 +42,124 @@ class SwitchLane:
         return cls(*json.loads(text))
 
 
+@dataclass
+class _PortTotal:
+    """A running total of bytes: the lane that it is in, or its steps until the width is known."""
+
+    name: SwitchLane
+    held: list[SeriesSteps] = field(default_factory=list)
+    lane: SampledLane | None = None
+    end_ns: int = 0  # of the last step
+    not_before_ns: int = 0  # the end of the bins of the run before
+
+
+@dataclass
+class PlacedSteps:
+    """Steps of running totals of bytes: bins, or rows of `ports` where they are too seldom for bins."""
+
+    bins: list[tuple[SwitchLane, LaneBins]] = field(default_factory=list)
+    seldom: list[SeriesSteps] = field(default_factory=list)
+
+
 class PortBins:
-    """The lanes of running totals of bytes."""
+    """The lanes of running totals of bytes. `lanes`: those whose width is known, also of runs that ended."""
 
     def __init__(self, speeds: Speeds) -> None:
         self.lanes: dict[SwitchLane, SampledLane] = {}
         self._speeds = speeds
-        self._lane_of: dict[int, SwitchLane] = {}  # by series
+        self._totals: dict[int, _PortTotal] = {}  # by series
+        self._missed: list[tuple[SwitchLane, Missed]] = []
 
     def know(self, series: MetricSeries) -> bool:
-        """Whether a series is a lane, which it is from now on."""
+        """Whether a series becomes bins, as far as can be said before its first points."""
         meaning = series.meaning
         if meaning is None or meaning.table != "ports" or not series.is_total or meaning.column not in DIRECTIONS:
             return False
-        name = SwitchLane(series.device, series.port, DIRECTIONS[meaning.column])
-        if name not in self.lanes:
-            if len(self.lanes) >= MOST_LANES:
-                return False
-            self.lanes[name] = SampledLane(self._speeds.of(series.device, series.port))
-        self._lane_of[series.number] = name
+        if len(self._totals) >= MOST_LANES:
+            return False
+        self._totals[series.number] = _PortTotal(SwitchLane(series.device, series.port, DIRECTIONS[meaning.column]))
         return True
 
-    def take(self, steps: SeriesSteps) -> list[tuple[SwitchLane, LaneBins]]:
-        """The bins that are closed. STEPS are sorted by series."""
-        edges = [*np.flatnonzero(np.diff(steps.series, prepend=-1)).tolist(), len(steps)]
-        taken = []
-        for first, last in itertools.pairwise(edges):
-            name, at = self._lane_of[int(steps.series[first])], slice(first, last)
-            found = self.lanes[name].take(steps.begin_ns[at], steps.ts_ns[at], steps.amount[at], steps.quality[at])
-            if found is not None:
-                taken.append((name, found))
-        return taken
+    def take(self, steps: SeriesSteps) -> PlacedSteps:
+        """What becomes of steps that are sorted by series and time. Series of `seldom` are not to come again."""
+        placed = PlacedSteps()
+        begins = np.ones(len(steps), bool)  # of what is one series, each step where the one before ended
+        begins[1:] = (steps.series[1:] != steps.series[:-1]) | (steps.begin_ns[1:] != steps.ts_ns[:-1])
+        for first, last in itertools.pairwise([*np.flatnonzero(begins).tolist(), len(steps)]):
+            number, part = int(steps.series[first]), steps.chosen(slice(first, last))
+            if number in self._totals:
+                self._go_on(self._totals[number], part, placed)
+            else:
+                placed.seldom.append(part)
+        return placed
 
-    def close(self) -> list[tuple[SwitchLane, LaneBins]]:
-        """The bins that are left, at the end."""
-        return [(name, found) for name, lane in self.lanes.items() if (found := lane.close()) is not None]
+    def _go_on(self, total: _PortTotal, part: SeriesSteps, placed: PlacedSteps) -> None:
+        if total.end_ns not in (0, int(part.begin_ns[0])):  # days later
+            self._end_run(total, placed)
+        total.end_ns = int(part.ts_ns[-1])
+        if total.lane is None:
+            total.held.append(part)
+            widths = np.concatenate([one.ts_ns - one.begin_ns for one in total.held])
+            if len(widths) >= LEARNED or (widths > WIDEST_NS).sum() > LEARNED // 2:
+                self._learn(total, placed)
+            return
+        self._into_lane(total.lane, total.name, part, placed)
+        if total.lane.unsampled >= UNSAMPLED:  # the switch samples at another width now
+            self._end_run(total, placed)
 
-    def sampled_seldom(self, steps: SeriesSteps) -> list[int]:
-        """The series of lanes that are sampled too seldom for bins, which their first steps show. STEPS are sorted by
-        series."""
-        edges = [*np.flatnonzero(np.diff(steps.series, prepend=-1)).tolist(), len(steps)]
-        return [
-            int(steps.series[first])
-            for first, last in itertools.pairwise(edges)
-            if not self.lanes[self._lane_of[int(steps.series[first])]].begun
-            and np.median(steps.ts_ns[first:last] - steps.begin_ns[first:last]) > WIDEST_NS
-        ]
+    def _learn(self, total: _PortTotal, placed: PlacedSteps) -> None:
+        """Decide what held steps become."""
+        steps, total.held = SeriesSteps.joined(total.held), []
+        bin_ns = width_of((steps.ts_ns - steps.begin_ns)[:LEARNED])
+        if bin_ns > WIDEST_NS or len(self.lanes) >= MOST_LANES:
+            del self._totals[int(steps.series[0])]
+            placed.seldom.append(steps)
+            return
+        link_bps = self._speeds.of(total.name.device, total.name.port)
+        total.lane = SampledLane(bin_ns, int(steps.begin_ns[0]), link_bps, total.not_before_ns)
+        self.lanes[total.name] = total.lane
+        self._into_lane(total.lane, total.name, steps, placed)
+
+    def _into_lane(self, lane: SampledLane, name: SwitchLane, steps: SeriesSteps, placed: PlacedSteps) -> None:
+        found = lane.take(steps.begin_ns, steps.ts_ns, steps.amount, steps.quality)
+        if found is not None:
+            placed.bins.append((name, found))
+        self._missed += [(name, one) for one in _touching(lane.missed)]
+        lane.missed = []
+
+    def _end_run(self, total: _PortTotal, placed: PlacedSteps) -> None:
+        """What comes now is another recording of the port."""
+        if total.held:
+            self._learn(total, placed)
+        if total.lane is None:
+            return
+        if (last := total.lane.close()) is not None:
+            placed.bins.append((total.name, last))
+        total.not_before_ns, total.lane = total.lane.end_ns, None
+        total.name = replace(total.name, run=total.name.run + 1)
+
+    def close(self) -> PlacedSteps:
+        """What is left, at the end."""
+        placed = PlacedSteps()
+        for total in list(self._totals.values()):
+            self._end_run(total, placed)
+        return placed
 
     def missed(self) -> list[tuple[SwitchLane, Missed]]:
         """Times without bins since the last call; those that touch are one."""
-        found = []
-        for name, lane in self.lanes.items():
-            for one in _touching(lane.missed):
-                found.append((name, one))
-            lane.missed = []
+        found, self._missed = self._missed, []
         return found
 
 
 def _touching(missed: list[Missed]) -> list[Missed]:
     joined: list[Missed] = []
     for one in missed:
-        if joined and one.start_ns <= joined[-1].end_ns:
-            last = joined.pop()
-            one = Missed(last.start_ns, max(one.end_ns, last.end_ns), last.bytes + one.bytes)
+        last = joined[-1] if joined else None
+        if last and one.start_ns <= last.end_ns and one.reason == last.reason:
+            if one.bytes is not None and last.bytes is not None:
+                one = Missed(joined.pop().start_ns, max(one.end_ns, last.end_ns), last.bytes + one.bytes, one.reason)
+            elif one.bytes is last.bytes:  # both are not known
+                one = Missed(joined.pop().start_ns, max(one.end_ns, last.end_ns), None, one.reason)
         joined.append(one)
     return joined
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..gnmi.counters import Step, increase
-from ..tables import QUALITY_RESET
-from .series import Ints, MetricSeries, Points
+from ..tables import QUALITY_GAP, QUALITY_RESET
+from .feeds import FeedOfCells
+from .points import Ints, Points
+from .series import MetricSeries, SeriesFeed
 
 LARGEST = 2**63 - 1
+LONGEST_NS = 24 * 3600 * 10**9  # of a step: points further apart say nothing of the time in between
 
 
 @dataclass
@@ -26,7 +31,12 @@ class SeriesSteps:
     amount: Ints
     quality: NDArray[np.uint16]
 
-    def chosen(self, at: NDArray[np.bool_]) -> SeriesSteps:
+    @classmethod
+    def joined(cls, parts: Sequence[SeriesSteps]) -> SeriesSteps:
+        """All PARTS, one behind the other."""
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__annotations__))
+
+    def chosen(self, at: NDArray[np.bool_] | slice) -> SeriesSteps:
         """Those at these places."""
         return SeriesSteps(*(getattr(self, name)[at] for name in self.__annotations__))
 
@@ -40,16 +50,24 @@ class StepsOfSeries:
     def __init__(self) -> None:
         self.faults: Counter[tuple[str, str]] = Counter()
         self.resets: Counter[str] = Counter()  # by device
-        self._is_total = np.zeros(0, bool)
-        self._scale = np.zeros(0, np.int64)
+        self._feed_of_cells = FeedOfCells()
+        self._is_total = np.zeros(0, bool)  # by series, as all but the next two
+        self._scale = np.zeros(0, np.int64)  # by feed
+        self._width: list[int] = []  # by feed: of a counter that goes on from 0, where it does; 0: it does not
         self._value = np.zeros(0, np.int64)
         self._ts_ns = np.zeros(0, np.int64)  # 0: none yet
         self._start_ns = np.zeros(0, np.int64)
 
-    def take(self, points: Points, all_series: list[MetricSeries]) -> SeriesSteps:
+    def take(self, points: Points, all_series: Sequence[MetricSeries], feeds: Sequence[SeriesFeed]) -> SeriesSteps:
         """The steps of points that are sorted by series and time. The first point of a running total makes none."""
-        self._know(all_series)
-        points = self._usable(points, all_series)
+        self._know(all_series, feeds)
+        points = self._fit(points, all_series)
+        taken, follows = self._feed_of_cells.take(points, all_series, feeds)
+        self.faults += self._feed_of_cells.refused
+        self._feed_of_cells.refused.clear()
+        points, follows = points.chosen(taken), follows[taken]
+        new = self._new(points, all_series)
+        points, follows = points.chosen(new), follows[new]
         first = np.ones(len(points), bool)
         first[1:] = points.series[1:] != points.series[:-1]
         before = {
@@ -60,46 +78,66 @@ class StepsOfSeries:
         at = points.series[last]
         self._ts_ns[at], self._value[at] = points.ts_ns[last], points.value[last]
         self._start_ns[at] = points.start_ns[last]
-        return self._steps(points, before, all_series)
+        return self._steps(points, before, follows, all_series)
 
-    def _steps(self, points: Points, before: dict[str, Ints], all_series: list[MetricSeries]) -> SeriesSteps:
+    def _steps(
+        self, points: Points, before: dict[str, Ints], follows: Any, all_series: Sequence[MetricSeries]
+    ) -> SeriesSteps:
         is_total, is_first = self._is_total[points.series], before["ts_ns"] == 0
+        is_first |= self._too_far(points, before["ts_ns"], is_first, all_series)
         amount = np.where(is_total, points.value - before["value"], points.value)
-        quality = np.zeros(len(points), np.uint16)
+        quality = np.where(follows, QUALITY_GAP, 0).astype(np.uint16)
         began_anew = (points.start_ns > before["start_ns"]) & (points.start_ns > before["ts_ns"])
         for k in np.flatnonzero(is_total & ~is_first & ((amount < 0) | began_anew)):
+            width = self._width[points.feed[k]]
             value, known = (int(before["value"][k]), int(points.value[k])), bool(began_anew[k])
-            amount[k], step = increase(*value, None, known)
+            amount[k], step = increase(*value, None, known, (width,) if width else ())
             if step is Step.RESET:
-                quality[k] = QUALITY_RESET
+                amount[k] *= not follows[k]  # of another feed, which need not count from 0
+                quality[k] |= QUALITY_RESET
                 self.resets[all_series[points.series[k]].device] += 1
-        amount = amount * self._scale[points.series]
         # What was counted since the last is of a time that its sender may say.
         begin_ns = np.where(is_first, points.ts_ns, before["ts_ns"])
         begin_ns = np.where(is_first & ~is_total & (points.start_ns > 0), points.start_ns, begin_ns)
         steps = SeriesSteps(points.series, begin_ns, points.ts_ns, points.receive_ns, amount, quality)
         return steps.chosen(~(is_total & is_first))
 
-    def _usable(self, points: Points, all_series: list[MetricSeries]) -> Points:
-        """The points that are newer than those before and that a row can hold; others are counted."""
+    def _too_far(self, points: Points, before_ns: Ints, is_first: Any, all_series: Sequence[MetricSeries]) -> Any:
+        """Which points are too far from those before: they begin anew, and of totals it is counted."""
+        far = ~is_first & (points.ts_ns - before_ns > LONGEST_NS)
+        self._count(
+            points, far & self._is_total[points.series], "points more than a day after those before", all_series
+        )
+        return far
+
+    def _fit(self, points: Points, all_series: Sequence[MetricSeries]) -> Points:
+        """The points that a row can hold, in the unit of their column; others are counted."""
+        scale = self._scale[points.feed]
+        unfit = (points.value < 0) | (points.value > LARGEST // scale)
+        self._count(points, unfit, "values out of range of their columns", all_series)
+        fit = points.chosen(~unfit)
+        fit.value = fit.value * scale[~unfit]
+        return fit
+
+    def _new(self, points: Points, all_series: Sequence[MetricSeries]) -> Any:
+        """Which points are newer than those before; others are counted."""
         repeated = points.ts_ns == self._ts_ns[points.series]
         repeated[1:] |= (points.ts_ns[1:] == points.ts_ns[:-1]) & (points.series[1:] == points.series[:-1])
         late = points.ts_ns < self._ts_ns[points.series]
-        unfit = (points.value < 0) | (points.value > LARGEST // self._scale[points.series])
-        for fault, reason in ((repeated, "repeated points"), (late, "points that came too late"),
-                              (unfit & ~repeated & ~late, "values out of range of their columns")):  # fmt: skip
-            for series, number in zip(*np.unique(points.series[fault], return_counts=True), strict=True):
-                self.faults[all_series[series].device, reason] += int(number)
-        return points.chosen(~(repeated | late | unfit))
+        self._count(points, repeated, "repeated points", all_series)
+        self._count(points, late & ~repeated, "points that came too late", all_series)
+        return ~(repeated | late)
 
-    def _know(self, all_series: list[MetricSeries]) -> None:
-        new = all_series[len(self._scale) :]
-        if not new:
-            return
-        none = np.zeros(len(new), np.int64)
-        self._is_total = np.concatenate([self._is_total, [one.is_total for one in new]])
-        scales = [one.meaning.scale for one in new if one.meaning]
-        self._scale = np.concatenate([self._scale, np.array(scales, np.int64)])
+    def _count(self, points: Points, fault: Any, reason: str, all_series: Sequence[MetricSeries]) -> None:
+        for series, number in zip(*np.unique(points.series[fault], return_counts=True), strict=True):
+            self.faults[all_series[series].device, reason] += int(number)
+
+    def _know(self, all_series: Sequence[MetricSeries], feeds: Sequence[SeriesFeed]) -> None:
+        new, none = all_series[len(self._ts_ns) :], np.zeros(len(all_series) - len(self._ts_ns), np.int64)
+        self._is_total = np.concatenate([self._is_total, np.array([one.is_total for one in new], bool)])
         self._value, self._ts_ns, self._start_ns = (
             np.concatenate([state, none]) for state in (self._value, self._ts_ns, self._start_ns)
         )
+        means = [feed.meaning for feed in feeds[len(self._width) :] if feed.meaning]
+        self._scale = np.concatenate([self._scale, np.array([meaning.scale for meaning in means], np.int64)])
+        self._width += [meaning.scale << meaning.bits if meaning.bits else 0 for meaning in means]

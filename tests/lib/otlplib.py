@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -15,18 +17,23 @@ from mburst.telemetry.otlp.intake import Intake
 from mburst.telemetry.otlp.meanings import meanings
 from mburst.telemetry.otlp.speeds import Speeds
 
-T0 = 1_795_000_000_000_000_000  # a multiple of every width
+T0 = 1_790_000_000_000_000_000  # a multiple of every width, in the past
 MS = 10**6
 OUT_BYTES, DEPTH, DROPS = "sai_counter_type_1_stat_9", "sai_counter_type_21_stat_24", "sai_counter_type_21_stat_2"
 DELTA, CUMULATIVE = metrics_pb2.AGGREGATION_TEMPORALITY_DELTA, metrics_pb2.AGGREGATION_TEMPORALITY_CUMULATIVE
 Point = tuple[str, str, int, Any]  # metric, object, ns, value
 
 
-def message(points: Iterable[Point], device: str = "tor1", temporality: int = 0, start_ns: int = 0) -> bytes:
-    """A message of points, each a metric of its own as countersyncd has it: gauges, or sums with a TEMPORALITY."""
+def message(
+    points: Iterable[Point], device: str = "tor1", temporality: int = 0, start_ns: int = 0, instance: str = ""
+) -> bytes:
+    """A message of points, each a metric of its own as countersyncd has it: gauges, or sums with a TEMPORALITY; a value
+    of None is left out. INSTANCE: what of the resource is another after each start of a sender."""
     request = metrics_service_pb2.ExportMetricsServiceRequest()
     resource = request.resource_metrics.add()
     _add(resource.resource.attributes, "host.name", device)
+    if instance:
+        _add(resource.resource.attributes, "process.pid", instance)
     scope = resource.scope_metrics.add()
     for name, target, ts_ns, value in points:
         metric = scope.metrics.add(name=name, unit="1")
@@ -37,10 +44,25 @@ def message(points: Iterable[Point], device: str = "tor1", temporality: int = 0,
         )
         if isinstance(value, float):
             point.as_double = value
-        else:
+        elif value is not None:
             point.as_int = value
         _add(point.attributes, "object_name", target)
         _add(point.attributes, "sai_type_id", name.split("_")[3] if name.startswith("sai") else "")
+    return request.SerializeToString()
+
+
+def reordered(sent: bytes, seed: int) -> bytes:
+    """The message with the attributes of its resources and points in other orders, as maps of Go have them."""
+    request, noise = metrics_service_pb2.ExportMetricsServiceRequest.FromString(sent), random.Random(seed)
+    for resource in request.resource_metrics:
+        lists = [resource.resource.attributes]
+        for scope in resource.scope_metrics:
+            for metric in scope.metrics:
+                lists += [point.attributes for point in (*metric.gauge.data_points, *metric.sum.data_points)]
+        for listed in lists:
+            shuffled = noise.sample(list(listed), len(listed))
+            del listed[:]
+            listed.extend(shuffled)
     return request.SerializeToString()
 
 
@@ -57,19 +79,22 @@ class FedIntake:
         self.rows: dict[str, list[dict[str, Any]]] = {"queues": [], "ports": []}
         self.bins: dict[tuple[str, str, int], tuple[int, int]] = {}  # (port, direction, start ns) → bytes, quality
         self.missed: list[Any] = []
+        self._spans: list[tuple[str, str, int, int]] = []
 
-    def feed(self, *sent: bytes, take: bool = True) -> FedIntake:
+    def feed(self, *sent: bytes, take: bool = True, sender: str = "192.0.2.1") -> FedIntake:
         for one in sent:
-            self.intake.read(one, "192.0.2.1")
+            self.intake.read(one, sender)
             if take:
-                self._take(False)
+                self.take(False)
         return self
 
     def end(self) -> FedIntake:
-        self._take(True)
+        self.take(True)
+        for (*before, end_ns), (*after, _) in itertools.pairwise(sorted(self._spans)):
+            assert before[:2] != after[:2] or end_ns <= after[2], "bins of a port and direction do not overlap"
         return self
 
-    def _take(self, everything: bool) -> None:
+    def take(self, everything: bool) -> None:
         taken = self.intake.take(everything)
         for table, rows in taken.rows:
             self.rows[table] += rows.to_pylist()
@@ -78,6 +103,7 @@ class FedIntake:
             for number, amount, quality in zip(bins.number, bins.bytes, bins.quality, strict=True):
                 key = (name.port, name.direction, int(number) * width)
                 assert key not in self.bins, "a bin has one row"
+                self._spans.append((*key, key[2] + width))
                 self.bins[key] = int(amount), int(quality)
         self.missed += [missed for _, missed in taken.missed]
 

@@ -29,7 +29,10 @@ from otlplib import DEPTH, MS, OUT_BYTES, T0, collected, message
 from ports import free_port
 from waiting import wait_for
 
+from mburst.analysis.model.endings import gaps_behind
 from mburst.errors import MburstError
+from mburst.services import otlp_collection
+from mburst.sql import StoreFolder
 from mburst.telemetry.otlp import limits
 
 EXPORT = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
@@ -256,6 +259,36 @@ def test_ports_are_interfaces(tmp_path):
     [burst] = open_store(tmp_path / "store").bursts(bin="1ms", threshold=0.8).to_pylist()
     assert (burst["host"], burst["interface"], burst["start_ns"]) == ("tor1", "Ethernet0", T0 + 100 * MS)
     assert burst["end_ns"] - burst["start_ns"] == 20 * MS
+
+
+def test_gaps_and_recordings_of_a_port(tmp_path, monkeypatch):
+    """Days without samples are between two recordings; each gap has a row, also of more than are stored at a time."""
+    monkeypatch.setattr(otlp_collection, "MOST_GAPS", 3)
+    port, day = free_port(), 24 * 3600 * 10**9
+    values = [(OUT_BYTES, "Ethernet0", T0 - 2 * day + k * MS, 5000 + 1000 * k) for k in range(30)]
+    values += [(OUT_BYTES, "Ethernet0", T0 + k * MS, 10**9 + 1000 * k) for k in range(100) if k % 10 != 5]
+    values += [(OUT_BYTES, "Ethernet0", T0 + (100 + k) * MS, 700 + 1000 * k) for k in range(100)]
+
+    def send() -> None:
+        for _ in range(2):  # what came twice is not stored twice
+            call(port, message(values))
+
+    collected(tmp_path, f"otlp: {{listen: '127.0.0.1:{port}'}}", send, 2 * len(values))
+    rows = query(
+        tmp_path,
+        "SELECT start_ns, end_ns, bytes FROM recordings "
+        "QUALIFY row_number() OVER (PARTITION BY recording_id ORDER BY written_ns DESC) = 1 ORDER BY start_ns",
+    )
+    before = T0 - 2 * day
+    assert rows == [(before, before + 29 * MS - 1, 29_000), (T0, T0 + 199 * MS - 1, 79_000 + 99_700)]
+    gaps = query(tmp_path, "SELECT start_ns, end_ns, bytes, reason FROM gaps ORDER BY start_ns")
+    assert gaps[:-1] == [(T0 + k * MS, T0 + (k + 2) * MS, 2000, "not sampled") for k in range(4, 100, 10)] and gaps[
+        -1
+    ] == (T0 + 99 * MS, T0 + 100 * MS, None, "counter reset")
+    with StoreFolder.open(tmp_path / "store").connect() as con:
+        assert not gaps_behind(con), "none of them ended a recording"
+    [(far,)] = query(tmp_path, "SELECT sum(amount) FROM gnmi_events WHERE detail LIKE '%more than a day%'")
+    assert far == 1
 
 
 def test_what_a_killed_collector_left_is_ended(tmp_path):

@@ -1,0 +1,36 @@
+"""Points in columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+
+
+@dataclass
+class Points:
+    """Points of known series, in columns of the same length."""
+
+    series: NDArray[np.int32]
+    feed: NDArray[np.int32]
+    ts_ns: Ints
+    start_ns: Ints  # when the counter began, as the sender says; 0: it does not
+    value: Ints
+    receive_ns: Ints  # our clock
+
+    @classmethod
+    def joined(cls, parts: Sequence[Points]) -> Points:
+        """All PARTS, one behind the other."""
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__annotations__))
+
+    def chosen(self, at: Any) -> Points:
+        """Those at these places."""
+        return Points(*(getattr(self, name)[at] for name in self.__annotations__))
+
+    def __len__(self) -> int:
+        return len(self.series)

@@ -1,0 +1,347 @@
+"""A series has one identity: however many senders, names and orders of attributes it comes with, it counts once. And
+what is no value, of no time, or beyond what may be known, is refused and counted."""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2
+from otlplib import DELTA, DEPTH, DROPS, MS, OUT_BYTES, T0, FedIntake, Point, message, reordered
+
+from mburst.quality import Quality
+from mburst.telemetry.otlp import limits
+
+N = 60
+DAY = 24 * 3600 * 10**9
+NAMED = "port.if_out_octets"  # what OUT_BYTES is by its number
+AGAIN = "also sent as"
+
+
+def totals(first: int, last: int, name: str = OUT_BYTES, shift_ns: int = 0, start: int = 10**12) -> list[Point]:
+    """A port's running total, 1,000 bytes a millisecond."""
+    return [(name, "Ethernet0", T0 + k * MS + shift_ns, start + k * 1000) for k in range(first, last)]
+
+
+def carried(fed: FedIntake) -> int:
+    """Bytes of bins and of gaps."""
+    return sum(amount for amount, _ in fed.bins.values()) + sum(missed.bytes or 0 for missed in fed.missed)
+
+
+def refused(fed: FedIntake, *words: str) -> int:
+    """Points that were dropped for a reason with one of these words."""
+    counted = fed.intake.counted()
+    return sum(
+        number
+        for (_, event, detail), number in counted.items()
+        if event == "dropped" and any(word in detail for word in words)
+    )
+
+
+@pytest.mark.parametrize("shift_ns", [0, 300_000])
+@pytest.mark.parametrize("other", ["sender", "instance", "name", "delta"])
+def test_a_port_that_is_sent_twice_counts_once(other, shift_ns):
+    """By a second sender, another resource, another name of the metric, or as counts: at the same times or between."""
+    fed = FedIntake()
+    for first in range(0, N, 20):
+        fed.feed(message(totals(first, first + 20)), take=False)
+        sender = "192.0.2.2" if other == "sender" else "192.0.2.1"
+        again = totals(first, first + 20, NAMED if other == "name" else OUT_BYTES, shift_ns, 7)
+        options: dict[str, Any] = {"temporality": DELTA} if other == "delta" else {}
+        fed.feed(message(again, instance="2" if other == "instance" else "", **options), sender=sender)
+    fed.end()
+    assert carried(fed) == (N - 1) * 1000 and not fed.missed and not fed.rows["ports"]
+    assert all(quality == 0 for _, quality in fed.bins.values())
+    assert refused(fed, AGAIN) == N
+
+
+def test_the_order_of_attributes_is_no_other_series():
+    fed = FedIntake()
+    for first in range(0, N, 20):
+        fed.feed(reordered(message(totals(first, first + 20), instance="1"), first))
+    fed.end()
+    assert carried(fed) == (N - 1) * 1000 and not fed.intake.counted()
+    assert len(fed.intake.index.feeds) == 1
+
+
+@pytest.mark.parametrize(("name", "column", "expected"), [(DEPTH, "max_bytes", 5), (DROPS, "dropped_packets", 5)])
+def test_a_queue_of_two_senders_has_the_values_of_one(name, column, expected):
+    fed = FedIntake()
+    for sender, factor in (("192.0.2.1", 5), ("192.0.2.2", 9)):
+        points = [(name, "Ethernet0|1", T0 + k * MS, factor * (k if name == DROPS else 1)) for k in range(10)]
+        fed.feed(message(points), take=False, sender=sender)
+    rows = fed.end().rows["queues"]
+    assert {row[column] for row in rows} == {expected}
+    [reason] = [detail for _, event, detail in fed.intake.counted() if event == "dropped"]
+    assert reason == f"{name} from 192.0.2.2: also sent as {name} from 192.0.2.1, which is taken"
+
+
+@pytest.mark.parametrize("other", ["sender", "instance"])
+def test_a_restart_of_the_sender_is_a_gap(other):
+    """With another address, or another resource: what comes after is where it was sampled, and what was carried
+    meanwhile is in a gap."""
+    fed = FedIntake().feed(message(totals(0, 50)))
+    after = message(totals(3050, 3150), instance="2" if other == "instance" else "")
+    fed.feed(after, sender="192.0.2.2" if other == "sender" else "192.0.2.1").end()
+    with_bytes = [(start - T0) // MS for (_, _, start), (amount, _) in fed.bins.items() if amount]
+    assert with_bytes == [*range(49), *range(3050, 3149)]
+    [missed] = fed.missed
+    assert (missed.start_ns - T0, missed.end_ns - T0, missed.bytes) == (49 * MS, 3050 * MS, 3001 * 1000)
+
+
+def test_another_sender_follows_one_that_is_silent():
+    """After three intervals where these are long: two senders of a seldom total do not take turns."""
+    fed, step = FedIntake(), 10_000 * MS
+    for k in range(12):
+        fed.feed(message([(DROPS, "Ethernet0|1", T0 + k * step, 10 * k)]))
+        fed.feed(message([(DROPS, "Ethernet0|1", T0 + k * step + step // 2, 10**6 + 7 * k)]), sender="192.0.2.2")
+    rows = fed.end().rows["queues"]
+    assert [row["dropped_packets"] for row in rows if not row["quality"] & Quality.GAP] == [7] * 11
+    assert len(rows) == 12 and refused(fed, AGAIN) == 11
+
+
+def test_a_sender_with_other_totals_adds_nothing_when_it_follows():
+    """The total of what may be another counter is no increase."""
+    fed = FedIntake().feed(message(totals(0, 50)))
+    fed.feed(message(totals(3050, 3150, start=5)), sender="192.0.2.2").end()
+    assert carried(fed) == 49_000 + 99_000
+    assert [(missed.bytes, missed.reason) for missed in fed.missed] == [(None, "counter reset")]
+
+
+@pytest.mark.parametrize("flag", [False, True])
+def test_a_point_without_a_value_is_refused(flag):
+    """It is no 0, which would be a reset; and the flag says that a value is none."""
+    points = [(*one[:3], None if k == 30 and not flag else one[3]) for k, one in enumerate(totals(0, N))]
+    request = metrics_service_pb2.ExportMetricsServiceRequest.FromString(message(points))
+    if flag:
+        request.resource_metrics[0].scope_metrics[0].metrics[30].gauge.data_points[0].flags = 1
+    fed = FedIntake()
+    reading = fed.intake.read(request.SerializeToString(), "192.0.2.1")
+    fed.end()
+    assert reading.refused == {"no recorded value" if flag else "no value": 1}
+    assert carried(fed) == (N - 1) * 1000 and len(fed.missed) == 1
+    events = fed.intake.counted()
+    assert [(event, number) for (_, event, _), number in events.items()] == [("not-understood", 1)]
+
+
+def test_zero_is_a_value():
+    points = [(DEPTH, "Ethernet0|1", T0 + k * MS, 0.0 if k % 2 else 0) for k in range(10)]
+    fed = FedIntake()
+    assert not fed.intake.read(message(points), "a").refused
+    assert [row["max_bytes"] for row in fed.end().rows["queues"]] == [0] * 10
+
+
+def test_a_counter_that_went_back_is_a_reset_wherever_it_was():
+    """No width of counters is guessed: near 2^32, too, a smaller value is a reset."""
+    values = [2**32 - 50_000 + 1000 * k if k < 30 else 5 + 1000 * (k - 30) for k in range(N)]
+    fed = FedIntake().feed(message([(OUT_BYTES, "Ethernet0", T0 + k * MS, values[k]) for k in range(N)])).end()
+    assert max(amount for amount, _ in fed.bins.values()) == 1000
+    assert fed.bins["Ethernet0", "out", T0 + 29 * MS] == (5, Quality.RESET)
+
+
+@pytest.mark.parametrize("after", [0, 700])
+def test_a_reset_keeps_its_bin(after):
+    """Also where nothing was counted since: what was before it is not known, and a gap says so."""
+    values = [10**12 + 1000 * k if k < 40 else after + 1000 * (k - 40) for k in range(N)]
+    fed = FedIntake().feed(message([(OUT_BYTES, "Ethernet0", T0 + k * MS, values[k]) for k in range(N)])).end()
+    assert fed.bins["Ethernet0", "out", T0 + 39 * MS] == (after, Quality.RESET)
+    [missed] = fed.missed
+    assert (missed.start_ns - T0, missed.end_ns - T0) == (39 * MS, 40 * MS)
+    assert (missed.bytes, missed.reason) == (None, "counter reset")
+    assert fed.intake.counted()["tor1", "reset", "counter reset"] == 1
+
+
+def test_a_point_ahead_of_the_clock_silences_no_port(monkeypatch):
+    """One that is years ahead would make all later ones too late."""
+    monkeypatch.setattr("mburst.telemetry.otlp.intake.time.time_ns", lambda: T0 + 100 * MS)
+    fed = FedIntake().feed(message(totals(0, 30)))
+    ahead = [(OUT_BYTES, "Ethernet0", T0 + DAY + 100 * MS + by, 1) for by in (1, 3 * 365 * DAY)]
+    reading = fed.intake.read(message(ahead), "192.0.2.1")
+    assert reading.refused == {"more than a day ahead of the collector's clock": 2}
+    fed.feed(message(totals(30, N))).end()
+    assert carried(fed) == (N - 1) * 1000
+
+
+@pytest.mark.parametrize("number", [1, 40])
+def test_points_of_a_clock_that_was_years_behind_are_another_recording(number):
+    """A switch that started without the time: no gap of years, and no recording that is as long."""
+    old = [(OUT_BYTES, "Ethernet0", T0 - 900 * DAY + k * MS, k * 1000) for k in range(number)]
+    fed = FedIntake().feed(message(old)).feed(message(totals(0, N))).end()
+    assert carried(fed) == (N - 1 + number - 1) * 1000 and not fed.missed
+    assert refused(fed, "more than a day after") == 1
+    assert [name.run for name in fed.intake.ports.lanes] == ([0, 1] if number > 1 else [0])
+
+
+def test_doubles_that_are_not_exact_are_no_totals():
+    """A double of 2^53 or more has lost bytes; as a depth it is as good as any."""
+    sent = [(OUT_BYTES, "Ethernet0", T0 + k * MS, float(2**60 + k * 1000)) for k in range(20)]
+    fed = FedIntake()
+    reading = fed.intake.read(message([*sent, (DEPTH, "Ethernet0|1", T0, float(2**60))]), "a")
+    assert reading.refused == {"a running total of 2^53 or more as a double, which is not exact": 20}
+    fed.end()
+    assert not fed.bins and [row["max_bytes"] for row in fed.rows["queues"]] == [2**60]
+
+
+def test_the_width_is_that_of_the_first_intervals():
+    """However many came in the first message."""
+    times = [T0 + k * MS for k in range(17)]
+    times += [times[-1] + (k + 1) * MS // 2 for k in range(200)]
+    fed = FedIntake().feed(message([(OUT_BYTES, "E", at, k * 1000) for k, at in enumerate(times)])).end()
+    assert {lane.bin_ns for lane in fed.intake.ports.lanes.values()} == {MS}
+    assert carried(fed) == 216_000
+
+
+@pytest.mark.parametrize("first", [1, 3])
+def test_one_interval_does_not_decide_what_a_total_becomes(first):
+    """One quick sample before seldom ones makes no bins of 10 s, one seldom sample before quick ones no rows."""
+    seldom = [T0, T0 + 100 * MS, *(T0 + k * 10_000 * MS for k in range(1, 60))]
+    fed = FedIntake()
+    for part in (seldom[:first], seldom[first:]):
+        fed.feed(message([(OUT_BYTES, "E", at, at // MS) for at in part]))
+    fed.end()
+    assert not fed.bins and sum(row["out_bytes"] for row in fed.rows["ports"]) == 590_000
+    quick = [T0, *(T0 + 2000 * MS + k * MS for k in range(N))]
+    fed = FedIntake()
+    for part in (quick[: first + 1], quick[first + 1 :]):
+        fed.feed(message([(OUT_BYTES, "E", at, at // MS) for at in part]))
+    fed.end()
+    assert not fed.rows["ports"] and {lane.bin_ns for lane in fed.intake.ports.lanes.values()} == {MS}
+    assert carried(fed) == 2000 + N - 1
+
+
+def test_another_width_is_another_recording():
+    """A switch that is set to sample less often: after 64 intervals that are too long, bins of that width begin."""
+    times = [T0 + k * MS for k in range(50)]
+    times += [times[-1] + 300_000 + (k + 1) * 10 * MS for k in range(200)]
+    fed = FedIntake()
+    for first in range(0, len(times), 40):
+        fed.feed(message([(OUT_BYTES, "E", at, 1000 * (first + k)) for k, at in enumerate(times[first : first + 40])]))
+    fed.end()
+    assert [(name.run, lane.bin_ns) for name, lane in fed.intake.ports.lanes.items()] == [(0, MS), (1, 10 * MS)]
+    assert carried(fed) == 249_000 and sum(missed.bytes for missed in fed.missed) <= 80_000
+
+
+def test_resources_do_not_fill_the_memory():
+    """Whatever their number and size: those that are too large are not kept, and there are so many at most."""
+    fed = FedIntake()
+    large = [message([(OUT_BYTES, "E", T0, 1)], device=f"{k}" + "x" * 200_000) for k in range(40)]
+    tracemalloc.start()
+    for sent in large:
+        assert fed.intake.read(sent, "192.0.2.1").refused == {"attributes of more than 2,048 bytes": 1}
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 1_000_000
+
+
+def test_a_resource_that_is_no_more_makes_room(monkeypatch):
+    """A sender that is started often has a new resource each time, and takes no more places than it uses."""
+    monkeypatch.setattr(limits, "SERIES", 100)
+    monkeypatch.setattr(limits, "RESOURCES", 10)
+    now = T0
+    monkeypatch.setattr("mburst.telemetry.otlp.intake.time.time_ns", lambda: now)
+    fed = FedIntake()
+    for instance in range(40):
+        points = [
+            (OUT_BYTES, f"Ethernet{port}", T0 + (instance * 2000 + k) * MS, k) for port in range(5) for k in (0, 1)
+        ]
+        assert not fed.intake.read(message(points, instance=f"{instance}"), "192.0.2.1").refused
+        now += 2 * limits.UNUSED_NS // 3
+    for instance in range(40, 60):
+        reading = fed.intake.read(message([(OUT_BYTES, "Ethernet0", T0, 1)], instance=f"{instance}"), "192.0.2.1")
+    assert reading.refused == {"more than 10 resources": 1}
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**32))
+def test_each_byte_is_in_a_bin_or_a_gap(seed):
+    """Senders that come and go, restarts, resets, points that are lost, late, out of order or sent twice: what the
+    points that count say was carried is in bins and gaps, at its time, and each point that does not count is counted.
+    (That no bin overlaps another of its port, FedIntake asserts.)"""
+    noise = random.Random(seed)
+    fed, oracle = FedIntake(), SlowOracle()
+    for sent in deliveries(noise):
+        for sender, instance, points in sent:
+            fed.feed(reordered(message(points, instance=instance), seed), take=False, sender=sender)
+            oracle.waiting += [((sender, instance), at, value) for _, _, at, value in points]
+        fed.take(False)
+        oracle.take(False)
+    fed.end()
+    oracle.take(True)
+    counted = fed.intake.counted()
+    assert sum(n for (_, event, _), n in counted.items() if event == "dropped") == oracle.refused
+    assert counted["tor1", "reset", "counter reset"] == oracle.resets
+    assert carried(fed) == sum(amount for _, _, amount in oracle.steps)
+    near = 4 * max((lane.bin_ns for lane in fed.intake.ports.lanes.values()), default=0)
+    for _, at, _ in oracle.steps:
+        before = sum(amount for _, end, amount in oracle.steps if end <= at)
+        least = sum(amount for (_, _, start), (amount, _) in fed.bins.items() if start < at - near)
+        most = sum(amount for (_, _, start), (amount, _) in fed.bins.items() if start < at + near)
+        least += sum(missed.bytes or 0 for missed in fed.missed if missed.end_ns < at - near)
+        most += sum(missed.bytes or 0 for missed in fed.missed if missed.start_ns < at + near)
+        assert least <= before <= most
+
+
+class SlowOracle:
+    """What docs/otlp.md says becomes of the points of one running total, point by point."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Any, int, int]] = []  # (feed, ns, value)
+        self.steps: list[tuple[int, int, int]] = []  # (begin, end, amount)
+        self.refused = self.resets = 0
+        self._newest = self._usual = 0
+        self._feed: Any = None
+        self._last: tuple[int, int] | None = None
+
+    def take(self, everything: bool) -> None:
+        due = [one for one in self.waiting if everything or one[1] <= self._newest]
+        self.waiting = [one for one in self.waiting if one not in due] if not everything else []
+        self._newest = max([self._newest, *(at for _, at, _ in self.waiting), *(at for _, at, _ in due)])
+        for feed, at, value in sorted(due, key=lambda one: one[1]):
+            self._point(feed, at, value)
+
+    def _point(self, feed: Any, at: int, value: int) -> None:
+        follows = self._feed not in (None, feed)
+        if (follows and at - self._last[0] <= 10**9) or (self._last and at <= self._last[0]):
+            self.refused += 1
+            return
+        self._feed = feed
+        if self._last:
+            amount = value - self._last[1]
+            if amount < 0:
+                self.resets += 1
+                amount = 0 if follows else value
+            self.steps.append((self._last[0], at, amount))
+        self._last = at, value
+
+
+def deliveries(noise: random.Random) -> list[list[tuple[str, str, list[Point]]]]:
+    """Messages of one port's total, as they come between two takes: of a sender that is started again and again, and of
+    a second one; some points are lost, some messages are late or come twice."""
+    sent: list[list[tuple[str, str, list[Point]]]] = []
+    at, total, instance = T0 + noise.randrange(MS), noise.randrange(10**12), 0
+    for _ in range(noise.randrange(2, 25)):
+        points = []
+        for _ in range(noise.randrange(1, 40)):
+            at += MS + noise.choice([0, 0, 0, noise.randrange(-300_000, 300_000)])
+            total += noise.choice([0, 1, 1000, noise.randrange(10**6)])
+            if noise.random() > 0.05:
+                points.append((OUT_BYTES, "Ethernet0", at, total))
+        if noise.random() < 0.1:
+            at += noise.choice([5, 100, 1500, 20_000]) * MS
+            instance += noise.random() < 0.7
+        if noise.random() < 0.1:
+            total = noise.choice([0, 17])
+        noise.shuffle(points)
+        messages = [("192.0.2.1", str(instance), points)] * noise.choice([1, 1, 1, 2])
+        if noise.random() < 0.2:
+            shift = noise.choice([0, 77_000])
+            messages.append(("192.0.2.2", "", [(*one[:2], one[2] + shift, one[3] // 2) for one in points]))
+        sent.append(messages)
+    for _ in range(noise.randrange(3)):
+        first = noise.randrange(len(sent))
+        sent.insert(min(first + noise.randrange(4), len(sent) - 1), sent.pop(first))
+    return sent

@@ -1,0 +1,98 @@
+"""Tables of metrics: what they mean, and that what is wrong with one is said in a line with the file, the place in it
+and the remedy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from otlplib import MS, T0, FedIntake, message
+
+from mburst.errors import MburstError
+from mburst.telemetry.otlp.intake import Intake
+from mburst.telemetry.otlp.meanings import built_in, load, meanings
+from mburst.telemetry.otlp.speeds import Speeds
+
+QUEUES = 'table = "queues"\nsemantics = "gauge"\nfrom = { q = "{port}|{queue}" }\n'
+PORTS = 'table = "ports"\nfrom = { object_name = "{port}" }\n'
+DEPTH = 'gauges = { "acme.depth" = "max_bytes" }\n'
+
+WRONG = [
+    ("\x00", "invalid TOML"),
+    ("", "rows: no [[rows]]"),
+    ("rows = 1", "rows: no [[rows]]"),
+    ("rows = [1]", "rows: no [[rows]]"),
+    ("device = 'host.name'\n[[rows]]\n" + QUEUES + DEPTH, "device: invalid list of attributes"),
+    ("about = 1\n[[rows]]\n" + QUEUES + DEPTH, "about: invalid text 1"),
+    ("abuot = ''\n[[rows]]\n" + QUEUES + DEPTH, "unknown word 'abuot'"),
+    ("[[rows]]\n" + QUEUES, "rows 1: no metric"),
+    ("[[rows]]\n" + QUEUES + DEPTH + "[[rows]]\n" + QUEUES + "gauge = {}", "rows 2: unknown word 'gauge'"),
+    ("[[rows]]\n" + QUEUES.replace("queues", "buffers") + DEPTH, "rows 1.table: unknown table 'buffers'"),
+    ("[[rows]]\n" + QUEUES.replace('"queues"', "[]") + DEPTH, "rows 1.table: invalid text []"),
+    ("[[rows]]\n" + QUEUES.replace('"gauge"', '"depth"') + DEPTH, "rows 1.semantics: invalid semantics 'depth'"),
+    ("[[rows]]\n" + PORTS + "semantics = 'gauge'\ncounters = {a = 'in_bytes'}", "rows 1.semantics: ports has none"),
+    ("[[rows]]\n" + QUEUES.replace("{port}|", "") + DEPTH, "rows 1.from: 0 attributes have {port}"),
+    ("[[rows]]\n" + QUEUES.replace("|", "|{port}|") + DEPTH, "rows 1.from: 2 attributes have {port}"),
+    ("[[rows]]\n" + QUEUES.replace("|", "") + DEPTH, "rows 1.from.q: nothing between two places"),
+    ("[[rows]]\n" + QUEUES.replace("{queue}", "{1q}") + DEPTH, "rows 1.from: unknown place {1q}"),
+    ("[[rows]]\n" + QUEUES.replace("{queue}", "{queue}{}") + DEPTH, "rows 1.from.q: nothing between two places"),
+    ("[[rows]]\n" + QUEUES.replace('{ q = "{port}|{queue}" }', '"{port}"') + DEPTH, "rows 1.from: invalid table"),
+    ("[[rows]]\n" + QUEUES.replace('"{port}|{queue}"', "7") + DEPTH, "rows 1.from.q: invalid text 7"),
+    ("[[rows]]\n" + QUEUES + "gauges = ['a']", "rows 1.gauges: invalid table ['a']"),
+    ("[[rows]]\n" + QUEUES + "gauges = { d = 'depth' }", "rows 1.gauges.d: unknown column 'depth'"),
+    ("[[rows]]\n" + QUEUES + "gauges = { d = ['max_bytes'] }", "rows 1.gauges.d: unknown column ['max_bytes']"),
+    ("[[rows]]\n" + QUEUES + "gauges = { d = 'dropped_packets' }", "rows 1.gauges.d: unknown column"),
+    ("[[rows]]\n" + QUEUES + "counters = { d = 'max_bytes' }", "rows 1.counters.d: unknown column"),
+    ("[[rows]]\n" + PORTS + "counters = {a='in_bytes'}\ncounts = {a='out_bytes'}", "rows 1.counts.a: the metric"),
+    ("[[rows]]\n" + QUEUES + DEPTH + "scale = { other = 8 }", "rows 1.scale.other: the row has no such metric"),
+    ("[[rows]]\n" + QUEUES + DEPTH + "scale = { 'acme.depth' = 0 }", "rows 1.scale.acme.depth: invalid number 0"),
+    ("[[rows]]\n" + QUEUES + DEPTH + "scale = { 'acme.depth' = true }", "rows 1.scale.acme.depth: invalid number True"),
+    ("[[rows]]\n" + QUEUES + DEPTH + "bits = { 'acme.depth' = 32 }", "rows 1.bits.acme.depth: the row has no such"),
+    ("[[rows]]\n" + PORTS + "counters = { a = 'in_bytes' }\nbits = { a = 64 }", "rows 1.bits.a: invalid number 64"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "said"), WRONG)
+def test_what_is_wrong_with_a_table_is_said(tmp_path, text, said):
+    path = tmp_path / "acme.toml"
+    path.write_text(text)
+    with pytest.raises(MburstError) as caught:
+        load(path)
+    assert str(caught.value).startswith(f"{path}: {said}") and caught.value.hint
+    assert "\n" not in str(caught.value)
+
+
+def test_tables_that_cannot_be_read_are_named(tmp_path):
+    for path, said in ((tmp_path, "Is a directory"), (tmp_path / "none.toml", "No such file")):
+        with pytest.raises(MburstError, match=f"{path}: cannot read: {said}") as caught:
+            load(path)
+        assert caught.value.hint
+    path = tmp_path / "binary.toml"
+    path.write_bytes(bytes(range(128, 256)))
+    with pytest.raises(MburstError, match="invalid TOML"):
+        load(path)
+
+
+def test_tables_that_come_with_mburst_are_read():
+    assert {path.stem for path in built_in()} == {"cumulus", "sonic"} and len(meanings()) > 20
+
+
+def wrapping(folder: Path, bits: str) -> FedIntake:
+    """A counter of cells that goes back to 0 after 2^32 - 1, sampled each millisecond."""
+    path = folder / "acme.toml"
+    path.write_text(
+        'device = ["host.name"]\n[[rows]]\n'
+        + PORTS
+        + 'counters = { "tx" = "out_bytes" }\nscale = { "tx" = 192 }\n'
+        + bits
+    )
+    fed = FedIntake()
+    fed.intake = Intake(meanings([path]), "b", Speeds())
+    return fed.feed(message([("tx", "E", T0 + k * MS, (2**32 - 300 + 10 * k) % 2**32) for k in range(60)])).end()
+
+
+def test_a_counter_goes_on_from_0_where_its_table_says_so(tmp_path):
+    fed = wrapping(tmp_path, "bits = { tx = 32 }\n")
+    assert [one for one in fed.bins.values()] == [(1920, 0)] * 59 and not fed.missed
+    fed = wrapping(tmp_path, "")
+    assert len(fed.missed) == 1 and fed.intake.counted()["tor1", "reset", "counter reset"] == 1
