@@ -1,8 +1,8 @@
 """One feed at a time: whose points a column of a queue or port is taken from.
 
 The first that sends is taken; what another sends of the same column meanwhile would be counted twice, or would be of
-another counter, and is refused. Where the first has been silent for SILENT_NS and SILENT of its intervals, the other
-follows: a sender that was started again, or has another address.
+another counter, and is refused. Where the first has been silent for SILENT_NS, for SILENT of its intervals and for
+PAUSES of the times between its messages, the other follows: a sender that was started again, or has another address.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from .series import MetricSeries, SeriesFeed
 
 SILENT_NS = 10**9
 SILENT = 3
+PAUSES = 2
 NOBODY = -1
 
 
@@ -29,6 +30,8 @@ class FeedOfCells:
         self._feed = np.zeros(0, np.int32)  # by cell
         self._ts_ns = np.zeros(0, np.int64)  # its newest point; 0: none yet
         self._usual_ns = np.zeros(0, np.int64)  # its interval: at most twice that of the batch before; 0: not known
+        self._came_ns = np.zeros(0, np.int64)  # when its last message came
+        self._pause_ns = np.zeros(0, np.int64)  # between its messages: at least half that of the time before
         self._cell_of = np.zeros(0, np.int32)  # by series
 
     def take(self, points: Points, series: Sequence[MetricSeries], feeds: Sequence[SeriesFeed]) -> tuple[Any, Any]:
@@ -38,17 +41,51 @@ class FeedOfCells:
         cell = self._cell_of[points.series]
         if (new := self._feed[cell] == NOBODY).any():  # the first point decides
             self._feed[cell[new][::-1]] = points.feed[new][::-1]
-        of_others = self._feed[cell] != points.feed
-        taken, follows = np.ones(len(points), bool), np.zeros(len(points), bool)
-        contested = np.isin(cell, cell[of_others]) if of_others.any() else of_others
-        if contested.any():
-            self._settle(points, cell, np.flatnonzero(contested), taken, follows, feeds)
-        if not contested.all():
-            self._go_on(points.ts_ns[~contested], cell[~contested])
+        feed, at = self._feed[cell], np.arange(len(points))  # the feed that each point's cell has at its time
+        taken, follows = feed == points.feed, np.zeros(len(points), bool)
+        if not taken.all():
+            silent = self._silent(points.ts_ns, cell, taken)
+            for k in np.unique(cell[silent]).tolist():
+                self._settle(points, np.flatnonzero(cell == k), k, feed, follows)
+            taken = feed == points.feed
+            pairs = np.unique(np.stack([points.feed, feed])[:, ~taken], axis=1, return_counts=True)
+            for (other, now), number in zip(pairs[0].T.tolist(), pairs[1].tolist(), strict=True):
+                self.refused[_refusal(feeds[other], feeds[now])] += number
+            at = np.lexsort((points.ts_ns, cell))
+            at = at[taken[at]]
+        if len(at):
+            self._go_on(points.ts_ns[at], points.receive_ns[at], cell[at])
         return taken, follows
 
-    def _go_on(self, ts_ns: Ints, cell: Any) -> None:
-        """Take in points of cells that have one feed, which are neighbours."""
+    def _silent(self, ts_ns: Ints, cell: Any, own: Any) -> Any:
+        """Points of others, of a time in which a cell's own feed was silent for so long that they may follow."""
+        order = np.lexsort((ts_ns, cell))
+        ts_ns, cell, own = ts_ns[order], cell[order], own[order]
+        first = np.searchsorted(cell, cell)
+        before = np.maximum.accumulate(np.where(own, np.arange(len(cell)), -1))
+        last_ns = np.maximum(np.where(before >= first, ts_ns[before], 0), self._ts_ns[cell])
+        return order[~own & (ts_ns - last_ns > self._patience_ns(cell))]
+
+    def _patience_ns(self, cell: Any) -> Ints:
+        """How long a cell's feed may be silent before another follows."""
+        intervals, pauses = SILENT * self._usual_ns[cell], PAUSES * self._pause_ns[cell]
+        found: Ints = np.maximum(SILENT_NS, np.maximum(intervals, pauses))
+        return found
+
+    def _settle(self, points: Points, at: Any, cell: int, feed: Any, follows: Any) -> None:
+        """Decide about a cell's points one by one, in the order of time."""
+        now, last_ns, patience_ns = int(self._feed[cell]), int(self._ts_ns[cell]), int(self._patience_ns(cell))
+        for k in at[np.argsort(points.ts_ns[at], kind="stable")].tolist():
+            other, ts_ns = int(points.feed[k]), int(points.ts_ns[k])
+            if other != now and ts_ns - last_ns > patience_ns:
+                now, follows[k] = other, last_ns > 0
+            feed[k] = now
+            if other == now:
+                last_ns = max(last_ns, ts_ns)
+        self._feed[cell] = now
+
+    def _go_on(self, ts_ns: Ints, receive_ns: Ints, cell: Any) -> None:
+        """Remember the newest of points that are taken, sorted by cell and time."""
         last = np.flatnonzero(np.append(cell[1:] != cell[:-1], True))
         has_before = (last > 0) & (cell[last - 1] == cell[last])
         cell, newest = cell[last], ts_ns[last]
@@ -56,34 +93,17 @@ class FeedOfCells:
         interval = np.where(usual, np.minimum(2 * usual, newest - before), newest - before)
         self._usual_ns[cell] = np.where((before > 0) & (newest > before), interval, usual)
         self._ts_ns[cell] = np.maximum(self._ts_ns[cell], newest)
-
-    def _settle(
-        self, points: Points, cell: Any, contested: Any, taken: Any, follows: Any, feeds: Sequence[SeriesFeed]
-    ) -> None:
-        """Decide point by point, in the order of time."""
-        order = contested[np.lexsort((points.ts_ns[contested], cell[contested]))]
-        for k in order.tolist():
-            at, feed, ts_ns = int(cell[k]), int(points.feed[k]), int(points.ts_ns[k])
-            now, last_ns, usual_ns = int(self._feed[at]), int(self._ts_ns[at]), int(self._usual_ns[at])
-            if feed != now:
-                if ts_ns - last_ns <= max(SILENT_NS, SILENT * usual_ns):
-                    taken[k] = False
-                    self.refused[_refusal(feeds[feed], feeds[now])] += 1
-                    continue
-                follows[k] = True
-                self._feed[at] = feed
-            interval = ts_ns - last_ns
-            if last_ns and interval > 0:
-                self._usual_ns[at] = min(2 * usual_ns, interval) if usual_ns else interval
-            self._ts_ns[at] = max(last_ns, ts_ns)
+        pause = np.where(self._came_ns[cell] > 0, receive_ns[last] - self._came_ns[cell], 0)
+        self._pause_ns[cell], self._came_ns[cell] = np.maximum(self._pause_ns[cell] // 2, pause), receive_ns[last]
 
     def _know(self, series: Sequence[MetricSeries]) -> None:
         new = [one.cell for one in series[len(self._cell_of) :]]
         self._cell_of = np.concatenate([self._cell_of, np.array(new, np.int32)])
         missing = max(0, max(new, default=-1) + 1 - len(self._feed))
         self._feed = np.concatenate([self._feed, np.full(missing, NOBODY, np.int32)])
-        self._ts_ns, self._usual_ns = (
-            np.concatenate([of, np.zeros(missing, np.int64)]) for of in (self._ts_ns, self._usual_ns)
+        self._ts_ns, self._usual_ns, self._came_ns, self._pause_ns = (
+            np.concatenate([of, np.zeros(missing, np.int64)])
+            for of in (self._ts_ns, self._usual_ns, self._came_ns, self._pause_ns)
         )
 
 

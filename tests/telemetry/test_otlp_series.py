@@ -104,6 +104,21 @@ def test_another_sender_follows_one_that_is_silent():
     assert len(rows) == 12 and refused(fed, AGAIN) == 11
 
 
+def test_senders_of_seldom_messages_do_not_take_turns(monkeypatch):
+    """Two that send all of five seconds at once, one after the other: the messages of the first are awaited."""
+    now = T0
+    monkeypatch.setattr("mburst.telemetry.otlp.intake.time.time_ns", lambda: now)
+    fed, step = FedIntake(), 2500
+    for k in range(2, 20):
+        now = T0 + k * step * MS
+        sender = f"192.0.2.{k % 2}"
+        points = [(OUT_BYTES, "Ethernet0", T0 + ms * MS, ms) for ms in range((k - 2) * step, k * step, 100)]
+        fed.feed(message(points), sender=sender).take(False)
+    fed.end()
+    gaps = [(missed.start_ns - T0) // MS for missed in fed.missed]
+    assert all(start < 4 * step for start in gaps) and len(gaps) <= 2
+
+
 def test_a_sender_with_other_totals_adds_nothing_when_it_follows():
     """The total of what may be another counter is no increase."""
     fed = FedIntake().feed(message(totals(0, 50)))
@@ -256,14 +271,14 @@ def test_a_resource_that_is_no_more_makes_room(monkeypatch):
 
 
 @settings(max_examples=60)
-@given(st.integers(0, 2**32))
-def test_each_byte_is_in_a_bin_or_a_gap(seed):
+@given(st.integers(0, 2**32), st.sampled_from([OUT_BYTES, DROPS]))
+def test_what_a_total_counted_is_somewhere(seed, name):
     """Senders that come and go, restarts, resets, points that are lost, late, out of order or sent twice: what the
-    points that count say was carried is in bins and gaps, at its time, and each point that does not count is counted.
-    (That no bin overlaps another of its port, FedIntake asserts.)"""
+    points that count say was carried is in bins and gaps, at its time, or in rows of queues, and each point that does
+    not count is counted. (That no bin overlaps another of its port, FedIntake asserts.)"""
     noise = random.Random(seed)
     fed, oracle = FedIntake(), SlowOracle()
-    for sent in deliveries(noise):
+    for sent in deliveries(noise, name):
         for sender, instance, points in sent:
             fed.feed(reordered(message(points, instance=instance), seed), take=False, sender=sender)
             oracle.waiting += [((sender, instance), at, value) for _, _, at, value in points]
@@ -274,6 +289,10 @@ def test_each_byte_is_in_a_bin_or_a_gap(seed):
     counted = fed.intake.counted()
     assert sum(n for (_, event, _), n in counted.items() if event == "dropped") == oracle.refused
     assert counted["tor1", "reset", "counter reset"] == oracle.resets
+    if name == DROPS:
+        found = [(row["ts_ns"], row["dropped_packets"]) for row in fed.rows["queues"]]
+        assert sorted(found) == [(end, amount) for _, end, amount in oracle.steps]
+        return
     assert carried(fed) == sum(amount for _, _, amount in oracle.steps)
     near = 4 * max((lane.bin_ns for lane in fed.intake.ports.lanes.values()), default=0)
     for _, at, _ in oracle.steps:
@@ -318,8 +337,8 @@ class SlowOracle:
         self._last = at, value
 
 
-def deliveries(noise: random.Random) -> list[list[tuple[str, str, list[Point]]]]:
-    """Messages of one port's total, as they come between two takes: of a sender that is started again and again, and of
+def deliveries(noise: random.Random, name: str) -> list[list[tuple[str, str, list[Point]]]]:
+    """Messages of one total, as they come between two takes: of a sender that is started again and again, and of
     a second one; some points are lost, some messages are late or come twice."""
     sent: list[list[tuple[str, str, list[Point]]]] = []
     at, total, instance = T0 + noise.randrange(MS), noise.randrange(10**12), 0
@@ -329,7 +348,7 @@ def deliveries(noise: random.Random) -> list[list[tuple[str, str, list[Point]]]]
             at += MS + noise.choice([0, 0, 0, noise.randrange(-300_000, 300_000)])
             total += noise.choice([0, 1, 1000, noise.randrange(10**6)])
             if noise.random() > 0.05:
-                points.append((OUT_BYTES, "Ethernet0", at, total))
+                points.append((name, "Ethernet0" if name == OUT_BYTES else "Ethernet0|1", at, total))
         if noise.random() < 0.1:
             at += noise.choice([5, 100, 1500, 20_000]) * MS
             instance += noise.random() < 0.7
