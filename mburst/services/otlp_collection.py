@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..telemetry.gnmi.config import CollectConfig
 
 MOST_GAPS = 10_000  # rows of `gaps` at a time
-TOO_SLOW = "store too slow"
+STORE_TOO_SLOW = "store too slow"
 SUBSCRIPTION = "otlp"  # as `gnmi_events` names it
 
 
@@ -82,7 +82,7 @@ class OtlpCollection:
             at, name = lanes.indices.to_numpy() == code, SwitchLane.of(text)
             if at.any():
                 end_ns = int(ts_ns[at].max()) + self._width_of(name).bin_ns
-                found.append((name, Missed(int(ts_ns[at].min()), end_ns, int(amount[at].sum()), TOO_SLOW)))
+                found.append((name, Missed(int(ts_ns[at].min()), end_ns, int(amount[at].sum()), STORE_TOO_SLOW)))
         yield _gap_rows(found)
 
     def lose(self, lost: Counter[str]) -> None:

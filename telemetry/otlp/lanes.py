@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...quality import Quality
-from ..line_rate import most_bytes
+from ..line_rate import FASTEST_BPS, most_bytes
 from ..tables import QUALITY_GAP, QUALITY_IMPOSSIBLE, QUALITY_JITTER, QUALITY_RESET
 from .points import Ints
 
@@ -111,9 +111,8 @@ class SampledLane:
     def _doubts(self, interval: Ints, amount: Ints) -> NDArray[np.uint16]:
         """`jitter` where a bin is of another time than its width, `impossible` where the link cannot carry as much."""
         away = np.abs(interval - self.bin_ns) > TOLERANCE * self.bin_ns
-        doubts = np.where(away, QUALITY_JITTER, 0)
-        if self.link_bps:
-            doubts |= np.where(amount > most_bytes(self.link_bps, interval), QUALITY_IMPOSSIBLE, 0)
+        beyond = amount > most_bytes(self.link_bps or FASTEST_BPS, interval)
+        doubts = np.where(away, QUALITY_JITTER, 0) | np.where(beyond, QUALITY_IMPOSSIBLE, 0)
         return doubts.astype(np.uint16)
 
     def _edges(self, end_ns: Ints, interval: Ints) -> Ints:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..gnmi.rows import MEASURED, SOURCE_COLUMNS, text_column
-from ..line_rate import most_bytes
+from ..line_rate import FASTEST_BPS, most_bytes
 from ..tables import QUALITY_GAP, QUALITY_IMPOSSIBLE
 from .meaning import COLUMNS
 from .points import Ints
@@ -105,11 +105,11 @@ class MeasuredTable:
         return begin_ns, np.where((usual > 0) & (width > GAP * usual), QUALITY_GAP, 0).astype(np.uint16)
 
     def _implausible(self, entities: Ints, begin_ns: Ints, ts_ns: Ints, values: dict[int, Ints]) -> Any:
-        """`impossible` where more was carried than the link can, in rows whose link is known."""
+        """`impossible` where more was carried than the link can."""
         devices, ports = self._texts["device"], self._texts["port"]
         present, inverse = np.unique(entities, return_inverse=True)
-        speeds = np.array([self._speeds.of(devices[k], ports[k]) or 0 for k in present.tolist()])[inverse]
-        most = np.where(speeds > 0, most_bytes(speeds, ts_ns - begin_ns), np.inf)
+        speeds = np.array([self._speeds.of(devices[k], ports[k]) or FASTEST_BPS for k in present.tolist()])[inverse]
+        most = most_bytes(speeds, ts_ns - begin_ns)
         beyond = np.zeros(len(entities), bool)
         for name in CARRIED[self.name]:
             beyond |= values.get(self._columns.index(name), np.zeros(1)) > most

@@ -170,6 +170,18 @@ def test_a_reset_keeps_its_bin(after):
     assert fed.intake.counted()["tor1", "reset", "counter reset"] == 1
 
 
+@pytest.mark.parametrize("name", [OUT_BYTES, "queue.bytes"])
+def test_a_total_that_was_0_for_a_moment_is_no_burst(name):
+    """More than any link carries is not believed, also where the speed of the link is not known."""
+    target = "Ethernet0" if name == OUT_BYTES else "Ethernet0|1"
+    fed = FedIntake().feed(message([(name, target, at, 0 if k == 40 else value)
+                                    for k, (_, _, at, value) in enumerate(totals(0, N))])).end()  # fmt: skip
+    assert carried(fed) == (58_000 - 1000 if name == OUT_BYTES else 0)
+    assert not any(
+        row["transmit_bytes"] > 1000 for row in fed.rows["queues"] if not row["quality"] & Quality.IMPOSSIBLE
+    )
+
+
 def test_a_point_ahead_of_the_clock_silences_no_port(monkeypatch):
     """One that is years ahead would make all later ones too late."""
     monkeypatch.setattr("mburst.telemetry.otlp.intake.time.time_ns", lambda: T0 + 100 * MS)
