@@ -44,27 +44,27 @@ class FeedOfCells:
         feed, at = self._feed[cell], np.arange(len(points))  # the feed that each point's cell has at its time
         taken, follows = feed == points.feed, np.zeros(len(points), bool)
         if not taken.all():
-            silent = self._silent(points.ts_ns, cell, taken)
-            for k in np.unique(cell[silent]).tolist():
-                self._settle(points, np.flatnonzero(cell == k), k, feed, follows)
+            order = np.lexsort((points.ts_ns, cell))
+            cells = cell[order]
+            for k in self._silent(points.ts_ns[order], cells, taken[order]):
+                first, last = np.searchsorted(cells, (k, k + 1))
+                self._settle(points, order[first:last], k, feed, follows)
             taken = feed == points.feed
             pairs = np.unique(np.stack([points.feed, feed])[:, ~taken], axis=1, return_counts=True)
             for (other, now), number in zip(pairs[0].T.tolist(), pairs[1].tolist(), strict=True):
                 self.refused[_refusal(feeds[other], feeds[now])] += number
-            at = np.lexsort((points.ts_ns, cell))
-            at = at[taken[at]]
+            at = order[taken[order]]
         if len(at):
             self._go_on(points.ts_ns[at], points.receive_ns[at], cell[at])
         return taken, follows
 
-    def _silent(self, ts_ns: Ints, cell: Any, own: Any) -> Any:
-        """Points of others, of a time in which a cell's own feed was silent for so long that they may follow."""
-        order = np.lexsort((ts_ns, cell))
-        ts_ns, cell, own = ts_ns[order], cell[order], own[order]
+    def _silent(self, ts_ns: Ints, cell: Any, own: Any) -> list[int]:
+        """The cells whose feed was silent for so long that another may follow. Points are sorted by cell and time."""
         first = np.searchsorted(cell, cell)
         before = np.maximum.accumulate(np.where(own, np.arange(len(cell)), -1))
         last_ns = np.maximum(np.where(before >= first, ts_ns[before], 0), self._ts_ns[cell])
-        return order[~own & (ts_ns - last_ns > self._patience_ns(cell))]
+        found: list[int] = np.unique(cell[~own & (ts_ns - last_ns > self._patience_ns(cell))]).tolist()
+        return found
 
     def _patience_ns(self, cell: Any) -> Ints:
         """How long a cell's feed may be silent before another follows."""
@@ -73,9 +73,9 @@ class FeedOfCells:
         return found
 
     def _settle(self, points: Points, at: Any, cell: int, feed: Any, follows: Any) -> None:
-        """Decide about a cell's points one by one, in the order of time."""
+        """Decide about a cell's points, which are at AT in the order of time."""
         now, last_ns, patience_ns = int(self._feed[cell]), int(self._ts_ns[cell]), int(self._patience_ns(cell))
-        for k in at[np.argsort(points.ts_ns[at], kind="stable")].tolist():
+        for k in at.tolist():
             other, ts_ns = int(points.feed[k]), int(points.ts_ns[k])
             if other != now and ts_ns - last_ns > patience_ns:
                 now, follows[k] = other, last_ns > 0
