@@ -50,9 +50,9 @@ class FeedOfCells:
                 first, last = np.searchsorted(cells, (k, k + 1))
                 self._settle(points, order[first:last], k, feed, follows)
             taken = feed == points.feed
-            pairs = np.unique(np.stack([points.feed, feed])[:, ~taken], axis=1, return_counts=True)
-            for (other, now), number in zip(pairs[0].T.tolist(), pairs[1].tolist(), strict=True):
-                self.refused[_refusal(feeds[other], feeds[now])] += number
+            pairs = points.feed[~taken].astype(np.int64) * len(feeds) + feed[~taken]
+            for pair, number in zip(*np.unique(pairs, return_counts=True), strict=True):
+                self.refused[_refusal(feeds[pair // len(feeds)], feeds[pair % len(feeds)])] += int(number)
             at = order[taken[order]]
         if len(at):
             self._go_on(points.ts_ns[at], points.receive_ns[at], cell[at])
