@@ -17,6 +17,9 @@ from ..tables import QUALITY_GAP, QUALITY_IMPOSSIBLE, QUALITY_JITTER, QUALITY_RE
 from .points import Ints
 
 TOLERANCE = 0.05  # of the width, beyond which an interval is jitter
+MEANT = 0.015  # of the width, that samples may be off the multiple that is meant
+WHOLE = 0.25  # of intervals, at least, have no missing sample in them
+FEW = 8  # widths: of longer intervals, it is not known of how many they are
 NEAR = 0.75  # of the width: how far a sample may be from its edge
 MARKED = 64  # bins of a time without samples that have a row
 MISSING = int(Quality.DROPS) | QUALITY_GAP  # of bins that nobody knows the content of
@@ -45,11 +48,15 @@ class Missed:
 
 def width_of(intervals: Ints) -> int:
     """The width of bins that samples at these intervals are meant to have: Cumulus samples at multiples of 50 µs, SONiC
-    at whole µs."""
-    median = int(np.median(intervals))
-    step = 10_000 if median < 1_000_000 else 50_000 if median < 100_000_000 else 1_000_000
-    width = max(round(median / step) * step, 10_000)
-    return width if abs(width - median) <= TOLERANCE * width else max(round(median / 1000) * 1000, 1000)
+    at whole µs. Jitter evens out over neighbours, and where a sample is missing are several widths."""
+    near = intervals[intervals < 2 * NEAR * np.quantile(intervals, WHOLE)].mean()
+    few = intervals[intervals < FEW * near]
+    found = float(few.sum() / np.maximum(np.rint(few / near), 1).sum())
+    for step in (1_000_000, 50_000, 10_000) if found >= 100_000_000 else (50_000, 10_000):
+        width = round(found / step) * step
+        if abs(width - found) <= MEANT * found:
+            return width
+    return max(round(found / 1000) * 1000, 1000)
 
 
 class SampledLane:
