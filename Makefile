@@ -13,7 +13,7 @@ RELEASE_PACKAGES := $(BUILD_PACKAGES) dpkg-dev flex bison make pkg-config debhel
 TEST_PACKAGES := tshark tcpdump chromium iproute2 ethtool zstd xz-utils poppler-utils e2fsprogs xfsprogs libfuse3-3 openjdk-17-jre-headless
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo gallery test test-fast lint format asan docs fuzz faults soak bench lock wheel deb release test-packages audit clean
+.PHONY: help setup demo gallery test test-fast lint format asan docs fuzz faults soak bench lock wheel deb release test-packages test-collector audit clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -115,6 +115,9 @@ endif
 test-packages: $(VENV)/test-ready ## test the packages in dist/ on fresh systems, as root (minutes; make deb makes them)
 	@[ "$$(id -u)" != 0 ] || sh .ci/packages debootstrap iproute2 man-db zsh fish buildah
 	$(PYTEST) -q -rs -m packages tests/packages
+
+test-collector: $(VENV)/test-ready ## test with an OpenTelemetry Collector in between, built of its Go modules (two minutes)
+	$(PYTEST) -q -rs -m packages tests/collector
 
 audit: $(VENV)/pip-audit ## look for known flaws in what .ci/requirements.lock names
 	$(PYTHON) .ci/audit $(VENV)/pip-audit/bin/pip-audit .ci/requirements.lock

@@ -246,6 +246,16 @@ def lasting(path: str | os.PathLike[str]) -> Path:
     return above if folder in (Path("/"), Path("/etc")) else folder
 
 
+def settle_listening(sockets: Sequence[str], user: str | None) -> None:
+    """For what writes no files and listens, once it does: as `settle`, but where there are Unix sockets, in the folders
+    SOCKETS, it stays who made them, who removes them in the end."""
+    confine([], [], sockets)
+    if sockets and not user:
+        drop()
+    else:
+        settle(user)
+
+
 def confine(
     reads: Sequence[str | os.PathLike[str]],
     writes: Sequence[str | os.PathLike[str]],

@@ -6,17 +6,19 @@ import argparse
 import os
 import ssl
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import privileges
 from ..errors import MburstError, UsageError
-from ..names import say
+from ..names import say, shown
 from ..units import format_duration, parse_duration
 from . import output, record
 
 if TYPE_CHECKING:
     from ..services.collector import CollectProgress
+    from ..services.otlp_collection import OtlpCollection
     from ..telemetry.gnmi.config import CollectConfig, GnmiTarget, Item, Subscription
 
 DESCRIPTION = """Subscribe to switches by gNMI, receive what others send by OTLP, and store what they report about their
@@ -62,11 +64,13 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.check:
         return check(config)
     if arguments.once:
+        if not config.targets:
+            raise UsageError(f"{arguments.config}: --once reads gNMI targets, and there are none", "--show is of OTLP")
         return once(config, arguments.format)
     if arguments.show:
         from . import collect_show
 
-        return collect_show.show(config, arguments.duration or "10s", arguments.format)
+        return collect_show.show(config, arguments.duration or "10s", arguments.format, arguments.user)
     if not arguments.store:
         raise UsageError("collect: no output", "use -o STORE, or --once or --show to print")
     if arguments.format != "table":
@@ -112,15 +116,13 @@ def collect(config: CollectConfig, store: str, duration: str | None) -> int:
     from ..sql import StoreFolder
 
     seconds = parse_duration(duration) / 1e9 if duration else None
-    kept = StoreFolder.create(store)
-    settle(config, store)
-
-    async def work() -> Any:
-        collector = Collector(config, kept, say, _show if sys.stderr.isatty() else None)
-        await collector.run(seconds)
-        return collector
-
-    collector = asyncio.run(work())
+    collector = Collector(config, StoreFolder.create(store), say, _show if sys.stderr.isatty() else None)
+    try:
+        settle(config, store, collector.receiver.socket_folders if collector.receiver else ())
+    except BaseException:
+        collector.close()
+        raise
+    asyncio.run(collector.run(seconds))
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
     for session in collector.sessions:
@@ -134,7 +136,7 @@ def collect(config: CollectConfig, store: str, duration: str | None) -> int:
         )
     has_values = any(session.received for session in collector.sessions)
     if collector.otlp:
-        has_values |= _print_otlp(collector.otlp.intake)
+        has_values |= _print_otlp(collector.otlp)
     dropped = collector.writing.dropped.total()
     print(
         f"{collector.writing.written:,} rows collected into {store}"
@@ -145,26 +147,33 @@ def collect(config: CollectConfig, store: str, duration: str | None) -> int:
     return 0 if has_values else 1
 
 
-def _print_otlp(intake: Any) -> bool:
+def _print_otlp(otlp: OtlpCollection) -> bool:
     """What came by OTLP; whether anything did."""
-    if not intake.points:
+    intake, lines = otlp.intake, otlp.not_stored()
+    if intake.points:
+        print(
+            f"OTLP: {intake.values:,} points in {intake.messages:,} messages, "
+            f"{len(intake.ports.lanes):,} port directions"
+        )
+    elif not lines:
         say("OTLP: no point received")
-        return False
-    line = f"OTLP: {intake.values:,} points in {intake.messages:,} messages"
-    if intake.refused:
-        line += f", {intake.refused:,} points refused"
-    print(line + f", {len(intake.ports.lanes):,} port directions")
-    return True
+    for line in lines:
+        print(f"OTLP: {shown(line)}")
+    return bool(intake.points)
 
 
-def settle(config: CollectConfig, store: str) -> None:
-    """Before anything of a target is heard: give up all rights but to write the store and the pinned certificates, and
-    to read the folders of the certificates, which are read with each connection. Raises MburstError."""
+def settle(config: CollectConfig, store: str, sockets: Sequence[str] = ()) -> None:
+    """Before anything of a target is heard: give up all rights but to write the store and the pinned certificates, to
+    read the folders of the certificates, which are read with each connection, and to remove the Unix sockets in the
+    folders SOCKETS. Raises MburstError."""
     encrypted = [target for target in config.targets if not target.insecure]
     named = {path for target in encrypted for path in (target.tls_ca, target.tls_cert, target.tls_key) if path}
+    if otlp := config.otlp:  # whose certificates may be renewed
+        named |= {path for path in (otlp.tls_cert, otlp.tls_key, otlp.tls_client_ca) if path}
+    folders = {os.path.dirname(path) or "." for name in named for path in (name, os.path.realpath(name))}
     trusted = [path for path in ssl.get_default_verify_paths()[:2] if path]
     pins = [_pins_folder()] if any(target.skip_verify for target in encrypted) else []
-    privileges.confine([*{os.path.dirname(path) or "." for path in named}, *trusted], [store, *pins])
+    privileges.confine([*folders, *trusted], [store, *pins], sockets)
     privileges.drop()
 
 
@@ -192,6 +201,8 @@ def _show(progress: CollectProgress) -> None:
     if progress.lag_ns is not None:
         parts.append(f"lag {format_duration(progress.lag_ns)}")
     parts.append(f"{progress.written:,} rows")
+    if progress.refused:
+        parts.append(f"{progress.refused:,} messages refused")
     if progress.dropped:
         parts.append(f"{progress.dropped:,} dropped")
     print(f"\r\033[K{', '.join(parts)}", end="", file=sys.stderr, flush=True)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from .. import privileges
 from ..errors import UsageError
 from ..names import say
 from ..units import parse_duration
 from . import output
 
 if TYPE_CHECKING:
+    from ..otlp_receiver.receiver import OtlpReceiver
+    from ..services.otlp_collection import OtlpCollection
     from ..telemetry.gnmi.config import CollectConfig
     from ..telemetry.otlp.config import OtlpConfig
     from ..telemetry.otlp.series import MetricSeries
@@ -29,9 +32,11 @@ class _ShownMetric:
     series: int = 0
 
 
-def show(config: CollectConfig, duration: str, form: str) -> int:
-    """Receive for a while, and print each metric. 1 where nothing came."""
+def show(config: CollectConfig, duration: str, form: str, user: str | None) -> int:
+    """Receive for a while as USER, and print each metric. 1 where none came."""
     import asyncio
+
+    from ..services.otlp_collection import OtlpCollection
 
     if config.otlp is None:
         raise UsageError("collect: --show is of OTLP, and the file has no `otlp:`", "docs/otlp.md")
@@ -44,25 +49,28 @@ def show(config: CollectConfig, duration: str, form: str) -> int:
         listed = ", ".join(f"{name}={value}" for name, value in attributes.items())
         shown.setdefault(key, _ShownMetric(listed, _meaning(series))).series += 1
 
-    asyncio.run(_receive(config, seconds, seen))
+    collection = OtlpCollection(config, "show", seen)
+    receiver = collection.receiver(lambda: False, say)
+    privileges.settle_listening(receiver.socket_folders, user)
+    asyncio.run(_receive(collection, receiver, seconds))
     rows = [(*key, one.attributes, str(one.series), one.means) for key, one in sorted(shown.items())]
     output.write(form, COLUMNS, rows)
-    if not rows:
+    lines = collection.not_stored()
+    if not rows and not lines:
         say("OTLP: no point received")
+    for line in lines:
+        say(f"OTLP: {line}")
     return 0 if rows else 1
 
 
-async def _receive(config: CollectConfig, seconds: float, seen: Any) -> None:
+async def _receive(collection: OtlpCollection, receiver: OtlpReceiver, seconds: float) -> None:
     import asyncio
 
-    from ..services.otlp_collection import OtlpCollection
     from ..stopping import stopping
 
-    collection = OtlpCollection(config, "show", seen)
-    receiver = collection.receiver(lambda: False, say)
     loop, stopped = asyncio.get_running_loop(), asyncio.Event()
-    await receiver.start()
     try:
+        await receiver.start()
         with stopping(lambda: loop.call_soon_threadsafe(stopped.set)):
             end = loop.time() + seconds
             while not stopped.is_set() and loop.time() < end:
@@ -70,6 +78,9 @@ async def _receive(config: CollectConfig, seconds: float, seen: Any) -> None:
                 collection.intake.take()
     finally:
         await receiver.stop()
+        collection.intake.take(everything=True)
+        for _ in collection.events():  # which counts them
+            pass
 
 
 def _meaning(series: MetricSeries) -> str:
@@ -84,10 +95,14 @@ def _meaning(series: MetricSeries) -> str:
 
 
 def check(config: OtlpConfig) -> None:
-    """Print how a receiver was understood."""
+    """Print how a receiver was understood. Raises MburstError for what would keep it from its start."""
+    from ..gnmi_target import tls
+    from ..otlp_receiver.entries import certificates, entries
     from ..telemetry.otlp.meanings import meanings
 
-    places = [f"{what} on {address}" for what, address in (("gRPC", config.listen), ("HTTP", config.http)) if address]
+    places = [f"{entry.name} on {entry.address}" for entry in entries(config)]
+    if files := certificates(config):
+        tls.context(files)
     trust = "without TLS"
     if config.tls_cert:
         trust = "TLS" + (", clients with a certificate" if config.tls_client_ca else "")

@@ -84,7 +84,8 @@ def run(arguments: argparse.Namespace) -> int:
     async def work() -> int:
         address = await agent.start()
         watermarks.start()
-        _settle(entry, arguments.user)
+        path = entry.address.path
+        privileges.settle_listening([os.path.dirname(path) or "."] if path else [], arguments.user)
         print(f"serving {len(ports)} ports, {queues_of(watermarks)}, on {address}"
               + ("" if entry.certificates else " without TLS"), flush=True)  # fmt: skip
         serving, loop = asyncio.ensure_future(agent.serve()), asyncio.get_running_loop()
@@ -97,16 +98,6 @@ def run(arguments: argparse.Namespace) -> int:
         return asyncio.run(work())
     finally:
         watermarks.close()
-
-
-def _settle(entry: Endpoint, user: str | None) -> None:
-    """Everything is open: give up what that needed. A socket of a file is removed in the end by who made it."""
-    path = entry.address.path
-    privileges.confine([], [], [os.path.dirname(path) or "."] if path else [])
-    if path and not user:
-        privileges.drop()
-    else:
-        privileges.settle(user)
 
 
 def report(line: str) -> None:

@@ -1,4 +1,5 @@
-"""The way in: accepts connections, ends TLS, and relays what is in it to the gRPC service behind, byte for byte.
+"""The way in: accepts connections, ends TLS, and serves what is in it; for gRPC, by relaying it to the service behind,
+byte for byte.
 
 gRPC itself says neither who was refused nor why, and does not bound its connections. The service listens on a Unix
 socket whose name is removed as soon as it is open; only this process can connect to it. Each connection to it has a
@@ -13,6 +14,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from .listening import Address
 
@@ -79,46 +81,50 @@ class _RelayEnd(asyncio.Protocol):
             self.closed.set_result(None)
 
 
-class ConnectionRelay:
-    """Accepts connections to SOCK, with TLS where there is a context, and relays them to `inner`, the path of a Unix
-    socket. `say` gets a line for each connection that is refused."""
+class Door:
+    """Accepts connections to SOCK, each with what TLS gives for it where that is there. `refused` gets (name, host,
+    reason) of each connection that is not served."""
 
-    def __init__(self, sock: socket.socket, tls: ssl.SSLContext | None, say: Callable[[str], None]) -> None:
-        self.sock, self.tls, self.say = sock, tls, say
-        self.inner = ""
-        self.clients: dict[str, Client] = {}  # by the name that the service sees
+    def __init__(
+        self, sock: socket.socket, tls: Callable[[], ssl.SSLContext] | None, refused: Callable[[str, str, str], None]
+    ) -> None:
+        self._sock, self._tls, self._refused = sock, tls, refused
         self._tasks: dict[asyncio.Task[None], str] = {}  # → host
         self._numbers = 0
 
-    def client(self, peer: str) -> Client | None:
-        """The client of a call, by what gRPC says of its peer."""
-        return self.clients.get(peer.removeprefix("unix-abstract:"))
+    def _protocol(self) -> asyncio.Protocol:
+        """What gets a connection's bytes."""
+        raise NotImplementedError
+
+    async def _attend(self, client: Client, transport: asyncio.Transport, protocol: Any) -> None:
+        """One connection, to its end."""
+        raise NotImplementedError
 
     async def serve(self) -> None:
         """Until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             try:
-                accepted, peer = await loop.sock_accept(self.sock)
+                accepted, peer = await loop.sock_accept(self._sock)
             except OSError:  # it has gone again, or there are too many open files
                 await asyncio.sleep(0.05)
                 continue
             name, host = self._name(peer)
             if (refusal := self._full(host)) is not None:
-                self.say(f"{name}: refused: {refusal}")
+                self._refused(name, host, refusal)
                 accepted.close()
                 continue
-            task = loop.create_task(self._relay(accepted, name, host))
+            task = loop.create_task(self._connection(accepted, Client(name, host)))
             self._tasks[task] = host
             task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        del self._tasks[task]
+        host = self._tasks.pop(task)
         if not task.cancelled() and (failure := task.exception()):
-            self.say(f"a connection failed: {failure!r}")
+            self._refused(host or "a local client", host, f"the connection failed: {failure!r}")
 
     async def close(self) -> None:
-        self.sock.close()
+        """End all connections. The socket stays open."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -137,28 +143,43 @@ class ConnectionRelay:
             return f"{MOST_CLIENTS // 2} clients of this host are connected, which is the most"
         return None
 
-    async def _relay(self, accepted: socket.socket, name: str, host: str) -> None:
-        loop = asyncio.get_running_loop()
-        client = Client(name, host)
+    async def _connection(self, accepted: socket.socket, client: Client) -> None:
+        timeout = HANDSHAKE_S if self._tls else None
         try:
-            timeout = HANDSHAKE_S if self.tls else None
-            _, outer = await loop.connect_accepted_socket(
-                _RelayEnd,
+            transport, protocol = await asyncio.get_running_loop().connect_accepted_socket(
+                self._protocol,
                 accepted,
-                ssl=self.tls,
+                ssl=self._tls() if self._tls else None,
                 ssl_handshake_timeout=timeout,
                 ssl_shutdown_timeout=timeout and FLUSH_S,
             )
         except (OSError, TimeoutError) as error:  # ssl.SSLError is an OSError
-            self.say(f"{name}: refused: {why_refused(error)}")
+            self._refused(client.name, client.host, why_refused(error))
             return
-        client._ends.append(outer.transport)
+        client._ends.append(transport)
         try:
-            await self._between(client, outer)
+            await self._attend(client, transport, protocol)
         finally:
             client.drop()
 
-    async def _between(self, client: Client, outer: _RelayEnd) -> None:
+
+class ConnectionRelay(Door):
+    """Relays connections to `inner`, the path of a Unix socket."""
+
+    inner = ""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.clients: dict[str, Client] = {}  # by the name that the service sees
+
+    def client(self, peer: str) -> Client | None:
+        """The client of a call, by what gRPC says of its peer."""
+        return self.clients.get(peer.removeprefix("unix-abstract:"))
+
+    def _protocol(self) -> _RelayEnd:
+        return _RelayEnd()
+
+    async def _attend(self, client: Client, transport: asyncio.Transport, outer: _RelayEnd) -> None:
         with socket.socket(socket.AF_UNIX) as sock:
             sock.bind("")  # the kernel gives a name, which the service sees
             key = sock.getsockname()[1:].decode()
@@ -186,9 +207,9 @@ def why_refused(error: OSError | TimeoutError) -> str:
     if reason in ("wrong version number", "http request", "unknown protocol"):
         return "it does not speak TLS"
     if "alert" in reason:
-        return f"it does not accept the certificate of this agent: {reason.rpartition('alert ')[2]}"
+        return f"it does not accept the certificate of this host: {reason.rpartition('alert ')[2]}"
     if isinstance(error, ConnectionError):
-        return "it closed the connection during the TLS handshake; it may not accept the certificate of this agent"
+        return "it closed the connection during the TLS handshake; it may not accept the certificate of this host"
     if isinstance(error, TimeoutError) or "handshake is taking longer" in str(error):
         return f"no TLS handshake in {HANDSHAKE_S:g} s"
     return f"the TLS handshake failed: {reason or error.strerror or error}"

@@ -1,4 +1,4 @@
-"""Where the agent listens: an address with a port, or a Unix socket; and whether other machines reach it."""
+"""Where this host listens: an address with a port, or a Unix socket; and whether other machines reach it."""
 
 from __future__ import annotations
 
@@ -59,20 +59,50 @@ def parse(text: str) -> Address:
     return Address(str(found[0][4][0]), int(port))
 
 
-def listen(address: Address) -> socket.socket:
+class Listener:
+    """A socket that listens. `address` has the port that the kernel chose."""
+
+    def __init__(self, address: Address, sock: socket.socket) -> None:
+        self.sock = sock
+        self.address = address if address.path else Address(address.host, sock.getsockname()[1])
+        self._file = _identity(address.path) if address.path else None
+
+    def close(self) -> None:
+        """Listen no more. The file of a Unix socket goes, unless another has taken its place, or this process may not
+        remove it: then who listens there next does."""
+        self.sock.close()
+        with contextlib.suppress(OSError):
+            if self._file and _identity(self.address.path) == self._file:
+                os.unlink(self.address.path)
+
+
+def _identity(path: str) -> tuple[int, int]:
+    status = os.lstat(path)
+    return status.st_dev, status.st_ino
+
+
+def listen(address: Address) -> Listener:
     """A socket that listens there. No other process can listen there too. Raises MburstError."""
     try:
         sock = _unix(address.path) if address.path else _tcp(address)
     except OSError as error:
-        hint = "another process is listening there" if error.errno == errno.EADDRINUSE else ""
-        raise MburstError(f"cannot listen on {address}: {error.strerror or error}", hint) from None
+        raise MburstError(f"cannot listen on {address}: {error.strerror or error}", _remedy(address, error)) from None
     sock.setblocking(False)
-    return sock
+    return Listener(address, sock)
+
+
+def _remedy(address: Address, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return "another process is listening there"
+    if address.path and isinstance(error, PermissionError):
+        return f"user {os.geteuid()} must be able to write the folder, and to replace what is there"
+    return ""
 
 
 def _tcp(address: Address) -> socket.socket:
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
+    # By its protocol, asyncio knows that a connection must not wait with short messages (TCP_NODELAY).
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections that have ended do not hold the port
         if family == socket.AF_INET6 and ipaddress.ip_address(address.host.partition("%")[0]).is_unspecified:
@@ -111,8 +141,3 @@ def _is_served(path: str) -> bool:
         except ConnectionRefusedError:
             return False
         return True
-
-
-def bound(address: Address, sock: socket.socket) -> Address:
-    """The address, with the port that the kernel chose."""
-    return address if address.path else Address(address.host, sock.getsockname()[1])

@@ -17,7 +17,7 @@ from ..telemetry.gnmi import messages
 from . import requests, snapshots, tls
 from .door import Client, ConnectionRelay
 from .encoding import ENCODINGS
-from .listening import Address, bound, listen
+from .listening import Address, listen
 from .log import Log
 from .schema import MODELS, RequestRefused
 from .streams import SETTLE_S, SubscribeStream
@@ -69,11 +69,15 @@ class TargetServer:
     async def start(self) -> Address:
         """Listen; the address, with the port where it was left to the kernel. Raises MburstError."""
         context = tls.context(self.entry.certificates) if self.entry.certificates else None
-        sock = listen(self.entry.address)
-        self.door = ConnectionRelay(sock, context, self.log.say)
+        self._listener = listen(self.entry.address)
+        self.door = ConnectionRelay(
+            self._listener.sock,
+            (lambda: context) if context else None,
+            lambda name, host, reason: self.log.say(f"{name}: refused: {reason}"),
+        )
         await self._start_service()
         self._failure = asyncio.get_running_loop().create_future()
-        return bound(self.entry.address, sock)
+        return self._listener.address
 
     async def _start_service(self) -> None:
         """gRPC, on a Unix socket that nobody finds once it is open."""
@@ -120,8 +124,7 @@ class TargetServer:
         await self._server.stop(GRACE_S)
         await self.door.close()
         os.close(self._inner)
-        if self.entry.address.path:
-            Path(self.entry.address.path).unlink(missing_ok=True)
+        self._listener.close()
         self.log.flush()
 
     # --- calls ------------------------------------------------------------------------------------------------------

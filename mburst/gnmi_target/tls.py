@@ -1,8 +1,9 @@
-"""Certificates: the agent's own, and whose certificates clients must show."""
+"""Certificates: this host's own, and whose certificates clients must show."""
 
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,12 +18,44 @@ class Certificates:
     key: Path
     client_ca: Path | None = None  # clients need a certificate of this CA
 
+    def stamp(self) -> tuple[tuple[int, ...] | None, ...]:
+        """What changes when a file is replaced; None for one that this process may not look at."""
+        return tuple(_stamp(path) for path in (self.certificate, self.key, self.client_ca) if path)
 
-def context(files: Certificates) -> ssl.SSLContext:
-    """TLS 1.2 or later for gRPC. Raises MburstError that says which file is wrong, and how."""
+
+def _stamp(path: Path) -> tuple[int, ...] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+class RenewedContext:
+    """TLS by certificates that may be replaced while it is used: a connection gets those that are there when it comes.
+    `say` gets a line where those cannot be used, and the ones before go on being used. Raises MburstError."""
+
+    def __init__(self, files: Certificates, protocol: str, say: Callable[[str], None]) -> None:
+        self._files, self._protocol, self._say = files, protocol, say
+        self._stamp, self._context = files.stamp(), context(files, protocol)
+
+    def __call__(self) -> ssl.SSLContext:
+        stamp = self._files.stamp()
+        if None not in stamp and stamp != self._stamp:
+            self._stamp = stamp
+            try:
+                self._context = context(self._files, self._protocol)
+            except MburstError as error:
+                self._say(f"{error}: the certificates that were there before are still used")
+        return self._context
+
+
+def context(files: Certificates, protocol: str = "h2") -> ssl.SSLContext:
+    """TLS 1.2 or later for gRPC, or for the protocol by its ALPN name. Raises MburstError that says which file is
+    wrong, and how."""
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     made.minimum_version = ssl.TLSVersion.TLSv1_2
-    made.set_alpn_protocols(["h2"])
+    made.set_alpn_protocols([protocol])
     _check(files.certificate, "CERTIFICATE", "certificate")
     _check(files.key, "PRIVATE KEY", "private key")
     if "ENCRYPTED" in _read(files.key):

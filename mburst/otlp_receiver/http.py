@@ -3,75 +3,55 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-import ssl
 import zlib
-from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
-from ..gnmi_target.door import HANDSHAKE_S, MOST_CLIENTS
-from ..gnmi_target.listening import Address, bound, listen
-from .reception import RETRY_S, NotTaken, Reception
+from ..gnmi_target.door import FLUSH_S, Client, Door
+from .entries import OpenEntry
+from .reception import RETRY_S, Reception
+from .refusals import NotTaken
+from .service import OtlpService
 
 PATH = b"/v1/metrics"
-IDLE_S = 60.0  # without a byte of a request
+IDLE_S = 60.0  # without a request
 CHUNK = 65_536
 KIND = b"application/x-protobuf"
+REST_S, REST_BYTES = 5.0, 64 << 20  # that a sender may still send of a message that is refused, to hear why
 
 
-class HttpService:
-    """Answers exporters at an address. At most MOST_CLIENTS connections at a time."""
+class HttpService(OtlpService):
+    """Answers exporters."""
 
-    def __init__(
-        self,
-        address: Address,
-        context: ssl.SSLContext | None,
-        reception: Reception,
-        message_bytes: int,
-        say: Callable[[str], None],
-    ) -> None:
-        self.address, self._reception, self._most, self._say = address, reception, message_bytes, say
-        self._context, self._sock = context, listen(address)
-        self._connections: set[asyncio.Task[Any]] = set()
+    def _made_door(self) -> Door:
+        return _HttpDoor(self._opened, self._reception, self._most)
 
-    async def start(self) -> str:
-        """Serve; what it is called for people."""
-        if self._context:
-            self._context.set_alpn_protocols(["http/1.1"])
-        self._server = await asyncio.start_server(
-            self._connected,
-            sock=self._sock,
-            ssl=self._context,
-            ssl_handshake_timeout=HANDSHAKE_S if self._context else None,
-        )
-        return f"OTLP by HTTP on {bound(self.address, self._sock)}"
 
-    async def stop(self) -> None:
-        """End all connections."""
-        self._server.close()
-        for task in list(self._connections):
-            task.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
-        if self.address.path:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(self.address.path)
+class _HttpEnd(asyncio.StreamReaderProtocol):
+    """The end of a connection."""
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        if len(self._connections) >= MOST_CLIENTS:
-            writer.transport.abort()
-            return
-        self._connections.add(task)
-        peer = writer.get_extra_info("peername")
-        try:
-            await _Connection(reader, writer, self._reception, self._most, peer[0] if peer else "local").serve()
-        except (OSError, TimeoutError, asyncio.CancelledError):
-            pass
-        finally:
-            self._connections.discard(task)
-            writer.transport.abort()
+    def __init__(self) -> None:
+        self.reader = asyncio.StreamReader(limit=CHUNK)
+        super().__init__(self.reader)
+
+
+class _HttpDoor(Door):
+    """Serves connections."""
+
+    def __init__(self, opened: OpenEntry, reception: Reception, most: int) -> None:
+        super().__init__(opened.listener.sock, opened.tls, reception.refusals.count_connection)
+        self._reception, self._most = reception, most
+
+    def _protocol(self) -> _HttpEnd:
+        return _HttpEnd()
+
+    async def _attend(self, client: Client, transport: asyncio.Transport, end: _HttpEnd) -> None:
+        writer = asyncio.StreamWriter(transport, end, end.reader, asyncio.get_running_loop())
+        with suppress(OSError):  # TimeoutError is one
+            await _Connection(end.reader, writer, self._reception, self._most, client.host or "local").serve()
+            transport.close()
+            async with asyncio.timeout(FLUSH_S):
+                await writer.wait_closed()
 
 
 class _Connection:
@@ -86,52 +66,77 @@ class _Connection:
         self._h11, self._state = h11, h11.Connection(h11.SERVER)
 
     async def serve(self) -> None:
-        """Until the sender closes it, or sends what is no request. Raises OSError, TimeoutError."""
+        """Until the sender closes it, or something is refused. Raises OSError."""
         while True:
             try:
-                request = await self._next()
+                async with asyncio.timeout(IDLE_S):
+                    request = await self._next()
                 if not isinstance(request, self._h11.Request):
                     return
-                status, body = await self._answered(request)
-            except self._h11.RemoteProtocolError:
-                return
+                status, body = 200, await self._answered(request)
+            except NotTaken as refusal:
+                self._reception.refusals.count_message(self._sender, refusal)
+                status, body = refusal.http, _status(str(refusal))
             await self._send(status, body)
+            if status != 200:
+                return await self._read_rest()
             if self._state.our_state is self._h11.MUST_CLOSE or self._state.their_state is not self._h11.DONE:
-                return
+                return None
             self._state.start_next_cycle()
 
-    async def _answered(self, request: Any) -> tuple[int, bytes]:
+    async def _answered(self, request: Any) -> bytes:
+        """The answer to a request. Raises NotTaken."""
         headers = dict(request.headers)
-        try:
-            if request.target.partition(b"?")[0] != PATH:
-                raise NotTaken("metrics are at /v1/metrics", "UNIMPLEMENTED", 404)
-            if request.method != b"POST":
-                raise NotTaken("only POST is answered", "UNIMPLEMENTED", 405)
-            await self._reception.admit(self._sender, headers.get(b"authorization", b"").decode("latin-1"))
-            if headers.get(b"content-type", b"").partition(b";")[0].strip() != KIND:
-                raise NotTaken(f"only {KIND.decode()} is understood", "UNIMPLEMENTED", 415)
-            body = _unpacked(await self._body(), headers.get(b"content-encoding", b""), self._most)
-            return 200, await self._reception.take(body, self._sender)
-        except NotTaken as refusal:
-            return refusal.http, _status(str(refusal))
+        if request.target.partition(b"?")[0] != PATH:
+            raise NotTaken("metrics are at /v1/metrics", "UNIMPLEMENTED", 404)
+        if request.method != b"POST":
+            raise NotTaken("only POST is answered", "UNIMPLEMENTED", 405)
+        await self._reception.admit(self._sender, headers.get(b"authorization", b"").decode("latin-1"))
+        if headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != KIND:
+            raise NotTaken(f"only {KIND.decode()} is understood", "UNIMPLEMENTED", 415)
+        length, encoding = headers.get(b"content-length", b""), headers.get(b"content-encoding", b"").lower()
+        if length and int(length) > self._most:
+            raise self._too_large()
+
+        async def read() -> bytes:
+            return _unpacked(await self._body(), encoding, self._most)
+
+        return await self._reception.take(read, self._sender)
+
+    def _too_large(self) -> NotTaken:
+        return NotTaken(f"more than {self._most:,} bytes", "RESOURCE_EXHAUSTED", 413)
 
     async def _body(self) -> bytes:
         parts, size = [], 0
         while isinstance(part := await self._next(), self._h11.Data):
             size += len(part.data)
             if size > self._most:
-                raise NotTaken(f"more than {self._most:,} bytes", "RESOURCE_EXHAUSTED", 413)
+                raise self._too_large()
             parts.append(bytes(part.data))
         return b"".join(parts)
 
     async def _next(self) -> Any:
-        """The next event of the connection."""
-        while (event := self._state.next_event()) is self._h11.NEED_DATA:
-            if self._state.they_are_waiting_for_100_continue:
-                await self._write(self._h11.InformationalResponse(status_code=100, headers=[]))
-            async with asyncio.timeout(IDLE_S):
+        """The next event of the connection. Raises NotTaken where it speaks no HTTP."""
+        try:
+            while (event := self._state.next_event()) is self._h11.NEED_DATA:
+                if self._state.they_are_waiting_for_100_continue:
+                    await self._write(self._h11.InformationalResponse(status_code=100, headers=[]))
                 self._state.receive_data(await self._reader.read(CHUNK))
+        except self._h11.RemoteProtocolError as error:
+            cut_off = self._reader.at_eof()
+            reason = "the request is cut off" if cut_off else "not a valid request of HTTP/1.1"
+            raise NotTaken(reason, "INVALID_ARGUMENT", error.error_status_hint) from None
         return event
+
+    async def _read_rest(self) -> None:
+        """Throw away what the sender may still send: where something unread is left, the kernel resets the connection,
+        and the sender does not get the answer."""
+        if self._writer.can_write_eof():
+            self._writer.write_eof()
+        left = REST_BYTES
+        async with asyncio.timeout(REST_S):
+            while left > 0 and (data := await self._reader.read(CHUNK)):
+                left -= len(data)
 
     async def _send(self, status: int, body: bytes) -> None:
         headers = [("content-type", KIND.decode()), ("content-length", str(len(body)))]
@@ -154,7 +159,7 @@ def _unpacked(body: bytes, encoding: bytes, most: int) -> bytes:
     """The body as it was before it was compressed. Raises NotTaken."""
     if encoding in (b"", b"identity"):
         return body
-    if encoding not in (b"gzip", b"deflate"):
+    if encoding not in (b"gzip", b"x-gzip", b"deflate"):
         raise NotTaken("only gzip and deflate are understood", "UNIMPLEMENTED", 415)
     unpacking = zlib.decompressobj(wbits=47)  # gzip or zlib
     try:

@@ -1,67 +1,106 @@
-"""One message of a sender: whether it may send, and what it is answered. The same for gRPC and HTTP."""
+"""One message of a sender: whether it may send, when there is room for it, and what it is answered. The same for gRPC
+and HTTP."""
 
 from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass, field
 
 from ..telemetry.otlp import messages
 from ..telemetry.otlp.intake import Intake
 from ..telemetry.otlp.reading import InvalidMessage, ReadMessage
+from .refusals import DEFERRED, NOT_UNDERSTOOD, REFUSED, NotTaken, Refusals
 
 WRONG_TOKEN_S = 1.0  # before a wrong token is answered
 RETRY_S = 1  # that a sender should wait where the store is behind
-AT_ONCE = 8  # messages that are in memory at a time
-
-
-class NotTaken(Exception):
-    """A message that is not taken. `status`: gRPC's name of it, and that of HTTP."""
-
-    def __init__(self, reason: str, grpc: str, http: int) -> None:
-        super().__init__(reason)
-        self.grpc, self.http = grpc, http
+AT_ONCE = 8  # messages that are in memory at a time; of one sender half of them
+WAIT_S = 5.0  # for a place among those
+ARRIVAL_S = 30.0  # for a message to come that has a place
 
 
 @dataclass
+class _OwnPlaces:
+    """Those of one sender, while it has or waits for one."""
+
+    free: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE // 2))
+    users: int = 0
+
+
 class Reception:
-    """Takes messages in. `full` says whether the store is behind, `say` gets a line for each sender that is refused."""
+    """Takes messages in. `full` says whether the store is behind."""
 
-    intake: Intake
-    token: str
-    full: Callable[[], bool]
-    say: Callable[[str], None]
-
-    def __post_init__(self) -> None:
-        self._lines: set[str] = set()
-        self._places = asyncio.Semaphore(AT_ONCE)
+    def __init__(self, intake: Intake, token: str, full: Callable[[], bool], refusals: Refusals) -> None:
+        self._intake, self._token, self._full, self.refusals = intake, token, full, refusals
+        self._free = asyncio.Semaphore(AT_ONCE)
+        self._own: dict[str, _OwnPlaces] = {}
 
     async def admit(self, sender: str, authorization: str) -> None:
         """Raises NotTaken unless the sender may send."""
-        if not self.token or hmac.compare_digest(authorization.encode(), f"Bearer {self.token}".encode()):
+        scheme, _, token = authorization.partition(" ")
+        right = hmac.compare_digest(token.strip().encode(), self._token.encode())
+        if not self._token or (right and scheme.lower() == "bearer"):
             return
-        self._say_once(f"{sender}: refused: the token is wrong or missing")
+        self.refusals.say_once(f"{sender}: refused: the token is wrong or missing")
         await asyncio.sleep(WRONG_TOKEN_S)
         raise NotTaken("the bearer token is wrong or missing", "UNAUTHENTICATED", 401)
 
-    async def take(self, message: bytes, sender: str) -> bytes:
-        """The answer to a message. Raises NotTaken."""
-        if self.full() or self.intake.full:
-            self.intake.count(sender, "deferred", "the store was too slow: the sender was asked to send again")
-            raise NotTaken("the store is behind: send it again", "UNAVAILABLE", 503)
-        async with self._places:
+    async def take(self, read: Callable[[], Awaitable[bytes]], sender: str) -> bytes:
+        """The answer to a message, which READ gets once there is room for it. Raises NotTaken, also where READ does."""
+        async with self._place(sender):
+            message = await self._arrived(read, sender)
             try:
-                reading = await asyncio.to_thread(self.intake.read, message, sender)
+                reading = await asyncio.to_thread(self._intake.read, message, sender)
             except InvalidMessage as error:
-                raise NotTaken(str(error), "INVALID_ARGUMENT", 400) from None
+                raise NotTaken(str(error), "INVALID_ARGUMENT", 400, NOT_UNDERSTOOD) from None
         answer: bytes = _answer(reading).SerializeToString()
         return answer
 
-    def _say_once(self, line: str) -> None:
-        if line not in self._lines and len(self._lines) < 1000:
-            self._lines.add(line)
-            self.say(line)
+    @asynccontextmanager
+    async def _place(self, sender: str) -> AsyncIterator[None]:
+        """One of the places for messages, which those of a sender get in turn."""
+        own = self._own.setdefault(sender, _OwnPlaces())
+        own.users += 1
+        with ExitStack() as held:
+            held.callback(self._leave, sender)
+            for free in (own.free, self._free):
+                await self._wait_for(free, sender)
+                held.callback(free.release)
+            if self._full() or self._intake.full:
+                raise NotTaken("the store is behind: send it again", "UNAVAILABLE", 503, DEFERRED)
+            yield
+
+    def _leave(self, sender: str) -> None:
+        own = self._own[sender]
+        own.users -= 1
+        if not own.users:
+            del self._own[sender]
+
+    async def _wait_for(self, free: asyncio.Semaphore, sender: str) -> None:
+        try:
+            async with asyncio.timeout(WAIT_S):
+                await free.acquire()
+        except TimeoutError:
+            raise NotTaken("too many messages at a time: send it again", "UNAVAILABLE", 503, DEFERRED) from None
+        except asyncio.CancelledError:
+            self._count_given_up(sender)
+            raise
+
+    async def _arrived(self, read: Callable[[], Awaitable[bytes]], sender: str) -> bytes:
+        try:
+            async with asyncio.timeout(ARRIVAL_S):
+                return await read()
+        except TimeoutError:
+            reason = f"not there {ARRIVAL_S:g} s after its begin"
+            raise NotTaken(reason, "DEADLINE_EXCEEDED", 408) from None
+        except (OSError, asyncio.CancelledError):
+            self._count_given_up(sender)
+            raise
+
+    def _count_given_up(self, sender: str) -> None:
+        self.refusals.count(sender, REFUSED, "ended before it was taken")
 
 
 def _answer(reading: ReadMessage) -> messages.Response:

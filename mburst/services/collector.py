@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .. import alive
+from .. import alive, privileges
 from ..errors import MburstError
 from ..stopping import stopping
 from .background import BackgroundWriter
@@ -146,10 +146,13 @@ class CollectProgress:
     lag_ns: int | None  # largest of the newest messages, as the devices' clocks have it
     written: int
     dropped: int
+    refused: int  # messages and connections of senders of OTLP
 
 
 class Collector:
-    """One run over a configuration. `say` gets each line for people, `progress` the state once a second."""
+    """One run over a configuration. `say` gets each line for people, `progress` the state once a second. What needs the
+    rights that this process began with (files that the configuration names, sockets) is opened when it is made. Raises
+    MburstError."""
 
     def __init__(
         self,
@@ -173,9 +176,9 @@ class Collector:
             for target in config.targets
         ]
         self.otlp = OtlpCollection(config, f"otlp-{batch}") if config.otlp else None
+        self.receiver = self.otlp.receiver(lambda: self.writing.full, say) if self.otlp else None
         ports = self.otlp.recordings(store) if self.otlp else None
         self.writing = CollectWriter(store, config.buffer_bytes, ports)
-        self.receiver = self.otlp.receiver(lambda: self.writing.full, say) if self.otlp else None
         self._batch = f"gnmi-{batch}"
         self._inventory()
         self._seen = (time.monotonic(), 0)
@@ -202,6 +205,12 @@ class Collector:
                 present=True,
             )
 
+    def close(self) -> None:
+        """Give back what is open, where it was not run."""
+        if self.receiver:
+            self.receiver.close()
+        self.writing.close()
+
     async def run(self, duration_s: float | None = None) -> None:
         """Collect until SIGINT, SIGTERM, the duration, the last answer where all is asked for once, or a failure of the
         store, which is raised as MburstError."""
@@ -213,12 +222,12 @@ class Collector:
                 self.interrupted = signal.SIGINT in ended_by[:1]
 
     async def _collect(self, duration_s: float | None) -> None:
-        if self.receiver:
-            await self.receiver.start()
         tasks = [asyncio.create_task(session.run(), name=session.target.name) for session in self.sessions]
         tasks.append(asyncio.create_task(self._keep(), name="mburst-keep"))
         stop = asyncio.create_task(self.stopped.wait())
         try:
+            if self.receiver:
+                await self.receiver.start()
             done, _ = await asyncio.wait([stop, *tasks], timeout=duration_s, return_when=asyncio.FIRST_COMPLETED)
             for task in done - {stop}:
                 task.result()
@@ -310,7 +319,7 @@ class Collector:
         self.progress(
             CollectProgress(
                 (values - had) / (now - before), len(up), len(self.sessions), max(lags, default=None),
-                self.writing.written, self.writing.dropped.total(),
+                self.writing.written, self.writing.dropped.total(), self.otlp.refused_messages if self.otlp else 0,
             )
         )  # fmt: skip
 
@@ -320,7 +329,8 @@ def vendors_of(config: CollectConfig) -> tuple[Vendor, ...]:
     from ..errors import UsageError
     from ..telemetry.gnmi.vendors import built_in, load
 
-    vendors = (*(load(path) for path in config.tables), *built_in())
+    with privileges.raised():  # as the file that names the tables was read
+        vendors = (*(load(path) for path in config.tables), *built_in())
     names = [vendor.name for vendor in vendors]
     for target in config.targets:
         if target.vendor and target.vendor not in names:

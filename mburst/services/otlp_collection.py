@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from .. import privileges
 from ..otlp_receiver.receiver import OtlpReceiver
+from ..otlp_receiver.refusals import DEFERRED, NOT_UNDERSTOOD, REFUSED, Refusals
 from ..telemetry.gnmi.rows import text_column
 from ..telemetry.otlp.intake import Intake
 from ..telemetry.otlp.lanes import Missed
@@ -26,6 +28,15 @@ if TYPE_CHECKING:
 MOST_GAPS = 10_000  # rows of `gaps` at a time
 STORE_TOO_SLOW = "store too slow"
 SUBSCRIPTION = "otlp"  # as `gnmi_events` names it
+MOST_REASONS = 5
+TOO_SLOW = "the store was too slow"
+# For people: what → its events.
+POINTS = {
+    "points refused": ("not-understood",),
+    "points without a meaning": ("not-mapped",),
+    "points dropped": ("dropped",),
+}
+MESSAGES = {"messages or connections refused": (REFUSED, NOT_UNDERSTOOD), "messages deferred": (DEFERRED,)}
 
 
 class OtlpCollection:
@@ -37,11 +48,23 @@ class OtlpCollection:
         self._racks = {link.device: link.rack for link in config.links} | dict(config.otlp.racks)
         known = {(link.device, link.port): link.link_bps for link in config.links if link.link_bps}
         self._missed: deque[tuple[SwitchLane, Missed]] = deque()  # that have no row yet
-        self.intake = Intake(meanings(config.otlp.tables), batch, Speeds(known, config.otlp.link_bps), seen)
+        with privileges.raised():  # as the file that names the tables was read
+            tables = meanings(config.otlp.tables)
+        self.intake = Intake(tables, batch, Speeds(known, config.otlp.link_bps), seen)
+        self._points: Counter[tuple[str, str]] = Counter()  # (event, detail), of all devices since the start
+        self._messages: Counter[tuple[str, str]] = Counter()
+        self._refusals: Refusals | None = None
 
     def receiver(self, full: Callable[[], bool], say: Callable[[str], None]) -> OtlpReceiver:
         """The receiver that fills the intake. Raises MburstError."""
-        return OtlpReceiver(self._config, self.intake, lambda: full() or self.is_behind, say)
+        made = OtlpReceiver(self._config, self.intake, lambda: full() or self.is_behind, say)
+        self._refusals = made.refusals
+        return made
+
+    @property
+    def refused_messages(self) -> int:
+        """Messages and connections of senders that were not taken."""
+        return self._refusals.total if self._refusals else 0
 
     @property
     def is_behind(self) -> bool:
@@ -88,15 +111,34 @@ class OtlpCollection:
     def lose(self, lost: Counter[str]) -> None:
         """Count rows that were dropped, by device."""
         for device, number in lost.items():
-            self.intake.count(device, "dropped", "the store was too slow", number)
+            self.intake.count(device, "dropped", TOO_SLOW, number)
 
     def events(self) -> Iterator[dict[str, Any]]:
         """Rows of `gnmi_events` for what was counted since the last call."""
-        for (device, event, detail), amount in self.intake.counted().items():
+        points, messages = self.intake.counted(), self._refusals.taken() if self._refusals else Counter()
+        for counted, totals in ((points, self._points), (messages, self._messages)):
+            for (_, event, detail), amount in counted.items():
+                totals[event, detail] += amount
+        for (device, event, detail), amount in (points + messages).items():
             yield {
                 "batch": self._batch, "device": device, "subscription": SUBSCRIPTION, "ts_ns": time.time_ns(),
                 "until_ns": None, "event": event, "amount": amount, "detail": detail,
             }  # fmt: skip
+
+    def not_stored(self) -> list[str]:
+        """What was not stored of all that came until the last `events`, a line for each kind, with its reasons."""
+        lines = []
+        for totals, kinds in ((self._points, POINTS), (self._messages, MESSAGES)):
+            for what, events in kinds.items():
+                reasons = Counter[str]()
+                for (event, detail), amount in totals.items():
+                    if event in events and detail != TOO_SLOW:  # of those, the writer has how many
+                        reasons[detail] += amount
+                if reasons:
+                    listed = ", ".join(f"{amount:,} {reason}" for reason, amount in reasons.most_common(MOST_REASONS))
+                    more = ", and others" if len(reasons) > MOST_REASONS else ""
+                    lines.append(f"{reasons.total():,} {what}: {listed}{more}")
+        return lines
 
 
 def _gap_rows(found: list[tuple[SwitchLane, Missed]]) -> pa.RecordBatch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,9 @@ from ...units import parse_rate, parse_size
 from ..gnmi.gnmic_parts import File, GnmicPart, known, plain
 from . import limits
 
-WORDS = ("listen", "http", "tls-cert", "tls-key", "tls-client-ca", "token", "racks", "link", "tables", "message")
+DOOR = ("listen", "http", "tls-cert", "tls-key", "tls-client-ca", "token")  # an empty one would open it to everybody
+WORDS = (*DOOR, "insecure", "racks", "link", "tables", "message")
+TOKEN = re.compile(r"[!-~]+")  # what a header can hold
 LARGEST = 64 << 20
 LEAST = 1 << 16
 
@@ -27,6 +30,7 @@ class OtlpConfig:
     tls_key: str = ""
     tls_client_ca: str = ""
     token: str = field(default="", repr=False)
+    insecure: bool = False  # other hosts may send without TLS, or without a certificate or token
     racks: Mapping[str, str] = field(default_factory=dict)
     link_bps: int | None = None  # of ports that the inventory does not have
     tables: tuple[Path, ...] = ()
@@ -45,18 +49,30 @@ def receiver_of(file: File, value: Any) -> OtlpConfig | None:
         tls_key=part.name_of_file("tls-key"),
         tls_client_ca=part.name_of_file("tls-client-ca"),
         token=part.text("token", secret=True),
+        insecure=part.flag("insecure"),
         racks={name: plain(file, rack, part.place("racks")) for name, rack in part.mapping("racks").items()},
         link_bps=_parsed(part, "link", parse_rate) if part.text("link") else None,
         tables=tuple(file.folder / name for name in part.texts("tables")),
         message_bytes=_size(part),
     )
-    if not made.listen and not made.http:
-        raise file.fail("otlp", "nowhere to listen", "listen: 127.0.0.1:4317 (gRPC) or http: 127.0.0.1:4318")
-    if bool(made.tls_cert) != bool(made.tls_key):
-        raise file.fail("otlp", "tls-cert and tls-key go together")
-    if made.tls_client_ca and not made.tls_cert:
-        raise file.fail("otlp.tls-client-ca", "needs tls-cert and tls-key")
+    _check(part, made)
     return made
+
+
+def _check(part: GnmicPart, made: OtlpConfig) -> None:
+    """Raises UsageError for keys that have no value, and for keys without those that belong to them."""
+    fail = part.file.fail
+    for word in DOOR:
+        if word in part.given and not getattr(made, word.replace("-", "_")):
+            raise fail(part.place(word), "is empty", f"leave {word} out where it is not wanted")
+    if not made.listen and not made.http:
+        raise fail("otlp", "nowhere to listen", "listen: 127.0.0.1:4317 (gRPC) or http: 127.0.0.1:4318")
+    if bool(made.tls_cert) != bool(made.tls_key):
+        raise fail("otlp", "tls-cert and tls-key go together")
+    if made.tls_client_ca and not made.tls_cert:
+        raise fail("otlp.tls-client-ca", "needs tls-cert and tls-key")
+    if made.token and not TOKEN.fullmatch(made.token):
+        raise fail("otlp.token", "no sender can send it", "letters, digits and signs of ASCII, without blanks")
 
 
 def _parsed(part: GnmicPart, word: str, read: Callable[[str], int]) -> int:

@@ -17,7 +17,7 @@ from .meaning import Meanings
 from .measured import MeasuredTable
 from .ordering import WaitingPoints
 from .port_bins import PlacedSteps, PortBins, SwitchLane
-from .reading import InvalidMessage, ReadMessage, read_message
+from .reading import ReadMessage, read_message
 from .series import SeriesIndex
 from .speeds import Speeds
 from .steps import SeriesSteps, StepsOfSeries
@@ -58,11 +58,7 @@ class Intake:
     def read(self, message: bytes, sender: str) -> ReadMessage:
         """Take a message in. From any thread. Raises InvalidMessage."""
         with self._lock:
-            try:
-                reading = read_message(self.index, message, sender, time.time_ns())
-            except InvalidMessage as error:
-                self.count(sender, "not-understood", str(error))
-                raise
+            reading = read_message(self.index, message, sender, time.time_ns())
             self._waiting.add(reading.points)
             self.messages += 1
             self.points += reading.number

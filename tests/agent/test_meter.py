@@ -213,7 +213,8 @@ def test_a_window_that_two_collections_bring_counts_once(store):
 
 def test_targets_of_gnmi_stand_until_they_say_otherwise(store):
     def event(device: str, at: int, name: str) -> dict[str, object]:
-        return {"device": device, "subscription": "", "ts_ns": at, "event": name, "detail": "", "batch": "b"}
+        subscription = "otlp" if device == "sender" else ""
+        return {"device": device, "subscription": subscription, "ts_ns": at, "event": name, "detail": "", "batch": "b"}
 
     long_ago = NOW - 40 * 86_400 * 10**9
     write(
@@ -223,12 +224,14 @@ def test_targets_of_gnmi_stand_until_they_say_otherwise(store):
         event("tor-1", long_ago + 1, "sync"),
         event("tor-2", long_ago, "connect"),
         event("tor-2", long_ago + 1, "disconnect"),
+        event("sender", long_ago + 1, "refused"),  # of OTLP, which has no targets
     )
     of = meter(store)
     of.advance("a")
     assert of.targets == {"tor-1": True, "tor-2": False}
     with store.writer("gnmi_events") as writer:
         writer.append(rows("gnmi_events", event("tor-1", NOW, "disconnect"), event("tor-1", NOW + 1, "gap")))
+        writer.append(rows("gnmi_events", event("sender", NOW, "refused")))
         of.advance("a")
     assert of.targets == {"tor-1": False, "tor-2": False}
 

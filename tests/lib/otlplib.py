@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import http.client
 import itertools
 import random
+import ssl
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from gnmilib import collect
+import grpc
+from gnmilib import collect, query
+from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2
 from opentelemetry.proto.metrics.v1 import metrics_pb2
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import Resource
+from waiting import wait_for
 
 from mburst.telemetry.otlp.intake import Intake
 from mburst.telemetry.otlp.meanings import meanings
 from mburst.telemetry.otlp.speeds import Speeds
 
+EXPORT = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
+PROTOBUF = {"Content-Type": "application/x-protobuf"}
 T0 = 1_790_000_000_000_000_000  # a multiple of every width, in the past
 MS = 10**6
 OUT_BYTES, DEPTH, DROPS = "sai_counter_type_1_stat_9", "sai_counter_type_21_stat_24", "sai_counter_type_21_stat_2"
@@ -106,6 +117,72 @@ class FedIntake:
                 self._spans.append((*key, key[2] + width))
                 self.bins[key] = int(amount), int(quality)
         self.missed += [missed for _, missed in taken.missed]
+
+
+def exported(exporter: Any, rounds: int = 3) -> None:
+    """Depths and drops of a queue and the bytes of a port, by OpenTelemetry's SDK."""
+    reader = PeriodicExportingMetricReader(exporter, export_interval_millis=60_000)
+    provider = MeterProvider([reader], Resource({"host.name": "tor1"}))
+    meter = provider.get_meter("test")
+    queue, port = {"object_name": "Ethernet0|3"}, {"object_name": "Ethernet0"}
+
+    def depth(options: CallbackOptions) -> list[Observation]:
+        return [Observation(4096, queue)]
+
+    meter.create_observable_gauge("queue.curr_occupancy_bytes", [depth], "By")
+    drops = meter.create_counter("queue.dropped_packets")
+    bytes_ = meter.create_counter("port.if_out_octets", "By")
+    for _ in range(rounds):
+        drops.add(2, queue)
+        bytes_.add(1500, port)
+        assert reader.force_flush()
+    provider.shutdown()
+
+
+def call(port: int, sent: bytes, metadata: tuple[tuple[str, str], ...] = (), **options: Any) -> Any:
+    """One call of Export, as bytes; a gRPC error as its code."""
+    with grpc.insecure_channel(f"127.0.0.1:{port}", [("grpc.max_send_message_length", -1)]) as channel:
+        export = channel.unary_unary(EXPORT, None, metrics_service_pb2.ExportMetricsServiceResponse.FromString)
+        try:
+            return export(sent, timeout=20, metadata=metadata, wait_for_ready=True, **options)
+        except grpc.RpcError as error:
+            return error.code().name
+
+
+def post(
+    port: int,
+    body: bytes,
+    headers: dict[str, str] = PROTOBUF,
+    path: str = "/v1/metrics",
+    context: ssl.SSLContext | None = None,
+) -> tuple[int, bytes]:
+    """One request by HTTP, with TLS where there is a context, once somebody listens."""
+    connection = (
+        http.client.HTTPSConnection("localhost", port, timeout=60, context=context)
+        if context
+        else http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    )
+
+    def connected() -> bool:
+        with suppress(ConnectionRefusedError):
+            connection.connect()
+            return True
+        return False
+
+    wait_for(connected, "a listener")
+    try:
+        connection.request("POST", path, body, headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    finally:
+        connection.close()
+
+
+def stored(folder: Path) -> list[tuple[Any, ...]]:
+    return query(
+        folder,
+        "SELECT device, port, queue, max(max_bytes), sum(dropped_packets), max(semantics) FROM queues GROUP BY ALL",
+    )
 
 
 def collected(folder: Path, text: str, send: Callable[[], object], points: int) -> list[str]:

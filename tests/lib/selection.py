@@ -36,7 +36,8 @@ ROOT_FILES = re.compile(
 )
 ROOT_FIXTURES = {"lab", "can_build"}
 BROWSER = re.compile(r"browser/")
-PACKAGES = re.compile(r"packages/")  # of `make test-packages`, and of no other run: they take minutes
+# Of `make test-packages` and `make test-collector`, and of no other run: what they test takes minutes to build.
+PACKAGES = re.compile(r"(packages|collector)/")
 SLOW_S = 2.0  # processor time of all tests of a file
 
 COSTS = ROOT / "tests" / "costs.txt"

@@ -33,6 +33,7 @@ PARTS = {
     "live of a store": ("live STORE --listen 127.0.0.1:0 --open", OWNER),
     "metrics": ("metrics STORE --listen 127.0.0.1:0", OWNER),
     "collect": ("collect FILE.yaml -o STORE", OWNER),
+    "collect --show": ("collect FILE.yaml --show --duration 1h", NOBODY),
     "probe": ("probe 127.0.0.1:PORT --rate 10/s -o STORE", OWNER),
     "import": ("import probes FILE.csv -o STORE", OWNER),
     "schedule": ("schedule --loop FILE.toml", OWNER),
@@ -99,6 +100,7 @@ def place(uid: int) -> Iterator[Path]:
         (folder / "file.yaml").write_text(
             "insecure: true\ntargets: {sw: {address: '127.0.0.1:1'}}\n"
             "subscriptions: {all: {paths: [/interfaces], mode: stream}}\n"
+            "otlp: {listen: '127.0.0.1:0', http: '127.0.0.1:0'}\n"
         )
         (folder / "file.csv").write_text("src,dst,tx_ns,rtt_ns\na,b,1790000000000000000,1000\n")
         (folder / "file.toml").write_text(

@@ -228,7 +228,7 @@ def test_who_is_refused_by_tls_is_one_line_each(authority, tmp_path):
         assert "it presents no client certificate" in lines_of(errors, seen + 1)[seen]
         seen = len(lines_of(errors, 1))
         assert call(foreign.ca, (mine, my_key)) == "UNAVAILABLE"
-        assert "not accept the certificate of this agent" in lines_of(errors, seen + 1)[seen]
+        assert "not accept the certificate of this host" in lines_of(errors, seen + 1)[seen]
         seen = len(lines_of(errors, 1))
         with socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2]))) as plain:
             plain.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")

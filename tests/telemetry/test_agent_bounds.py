@@ -303,17 +303,20 @@ def test_what_a_client_sends_at_once_is_relayed(tmp_path):
 
     async def answers() -> list[bytes]:
         inner = await asyncio.start_unix_server(echo, tmp_path / "inner")
-        way_in = door.ConnectionRelay(server.listen(Address("127.0.0.1", 0)), None, print)
+        listener = server.listen(Address("127.0.0.1", 0))
+        way_in = door.ConnectionRelay(listener.sock, None, print)
         way_in.inner = str(tmp_path / "inner")
+        assert listener.sock.proto == socket.IPPROTO_TCP, "asyncio sets TCP_NODELAY by it: else answers wait for 40 ms"
         serving = asyncio.create_task(way_in.serve())
         came = []
         for number in range(50):
-            reader, writer = await asyncio.open_connection(*way_in.sock.getsockname())
+            reader, writer = await asyncio.open_connection(listener.address.host, listener.address.port)
             writer.write(b"%5d" % number)
             came.append(await asyncio.wait_for(reader.read(), 20))
             writer.close()
         serving.cancel()
         await way_in.close()
+        listener.close()
         inner.close()
         return came
 

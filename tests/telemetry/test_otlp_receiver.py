@@ -4,14 +4,11 @@ senders that mean no good."""
 from __future__ import annotations
 
 import gzip
-import http.client
 import socket
 import subprocess
 import sys
 import time
-from contextlib import suppress
-from pathlib import Path
-from typing import Any
+from contextlib import ExitStack, suppress
 
 import duckdb
 import grpc
@@ -20,82 +17,25 @@ from gnmilib import Authority, query
 from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter as GrpcExporter
 from opentelemetry.exporter.otlp.proto.http import Compression
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter as HttpExporter
-from opentelemetry.metrics import CallbackOptions, Observation
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
-from opentelemetry.sdk.resources import Resource
-from otlplib import DEPTH, MS, OUT_BYTES, T0, collected, message
+from otlplib import DEPTH, EXPORT, MS, OUT_BYTES, PROTOBUF, T0, call, collected, exported, message, post, stored
 from ports import free_port
 from waiting import wait_for
 
 from mburst.analysis.model.endings import gaps_behind
 from mburst.errors import MburstError
+from mburst.gnmi_target import door
+from mburst.otlp_receiver import reception
 from mburst.services import otlp_collection
 from mburst.sql import StoreFolder
 from mburst.telemetry.otlp import limits
 
-EXPORT = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
-PROTOBUF = {"Content-Type": "application/x-protobuf"}
+NOISE = (b"\x00" * 99, b"GET / HTTP/1.1\r\n", b"POST /v1/metrics HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n")
 POINTS = [(DEPTH, "Ethernet0|1", T0 + k * MS, k) for k in range(10)]
 
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(tmp_path_factory.mktemp("ca"))
-
-
-def exported(exporter: Any, rounds: int = 3) -> None:
-    """Depths and drops of a queue and the bytes of a port, by OpenTelemetry's SDK."""
-    reader = PeriodicExportingMetricReader(exporter, export_interval_millis=60_000)
-    provider = MeterProvider([reader], Resource({"host.name": "tor1"}))
-    meter = provider.get_meter("test")
-    queue, port = {"object_name": "Ethernet0|3"}, {"object_name": "Ethernet0"}
-
-    def depth(options: CallbackOptions) -> list[Observation]:
-        return [Observation(4096, queue)]
-
-    meter.create_observable_gauge("queue.curr_occupancy_bytes", [depth], "By")
-    drops = meter.create_counter("queue.dropped_packets")
-    bytes_ = meter.create_counter("port.if_out_octets", "By")
-    for _ in range(rounds):
-        drops.add(2, queue)
-        bytes_.add(1500, port)
-        assert reader.force_flush()
-    provider.shutdown()
-
-
-def call(port: int, sent: bytes, metadata: tuple[tuple[str, str], ...] = (), **options: Any) -> Any:
-    """One call of Export, as bytes; a gRPC error as its code."""
-    with grpc.insecure_channel(f"127.0.0.1:{port}", [("grpc.max_send_message_length", -1)]) as channel:
-        export = channel.unary_unary(EXPORT, None, ExportMetricsServiceResponse.FromString)
-        try:
-            return export(sent, timeout=20, metadata=metadata, wait_for_ready=True, **options)
-        except grpc.RpcError as error:
-            return error.code().name
-
-
-def post(port: int, body: bytes, headers: dict[str, str] = PROTOBUF, path: str = "/v1/metrics") -> tuple[int, bytes]:
-    """One request by HTTP."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
-    for _ in range(200):
-        with suppress(ConnectionRefusedError):
-            connection.connect()
-            break
-        time.sleep(0.05)
-    try:
-        connection.request("POST", path, body, headers)
-        answer = connection.getresponse()
-        return answer.status, answer.read()
-    finally:
-        connection.close()
-
-
-def stored(folder: Path) -> list[tuple[Any, ...]]:
-    return query(
-        folder,
-        "SELECT device, port, queue, max(max_bytes), sum(dropped_packets), max(semantics) FROM queues GROUP BY ALL",
-    )
 
 
 QUEUE_ROWS = [("tor1", "Ethernet0", "3", 4096, 4, "gauge")]  # the first total counts nothing
@@ -208,14 +148,16 @@ def test_hostile_messages(tmp_path, monkeypatch):
         answers["http no gzip"] = post(ports[1], b"no", zipped)[0]
         answers["http json"] = post(ports[1], b"{}", {"Content-Type": "application/json"})[0]
         answers["http elsewhere"] = post(ports[1], b"", path="/")[0]
-        for noise in (
-            b"\x00" * 99,
-            b"GET / HTTP/1.1\r\n",
-            b"POST /v1/metrics HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n",
-        ):
+        answers["http type and encoding in capitals"] = post(
+            ports[1], gzip.compress(message([])), {"CONTENT-TYPE": "Application/X-Protobuf", "Content-Encoding": "GZIP"}
+        )[0]
+        for noise in NOISE:
             for port in ports:
                 with socket.create_connection(("127.0.0.1", port)) as sock:
                     sock.sendall(noise)
+                    if port == ports[1]:
+                        sock.shutdown(socket.SHUT_WR)
+                        answers[noise] = sock.makefile("rb").read()[:12]
         many = [(f"m{k}", "x", T0, k) for k in range(600)]
         answers["series"] = call(ports[0], message(many)[:60_000]) if len(message(many)) < 60_000 else None
         for part in range(0, 600, 300):
@@ -232,9 +174,123 @@ def test_hostile_messages(tmp_path, monkeypatch):
     assert answers == {
         "grpc garbage": "INVALID_ARGUMENT", "grpc large": "RESOURCE_EXHAUSTED", "grpc bomb": "RESOURCE_EXHAUSTED",
         "http garbage": 400, "http large": 413, "http bomb": 413, "http cut off": 400, "http no gzip": 400,
-        "http json": 415, "http elsewhere": 404,
+        "http json": 415, "http elsewhere": 404, "http type and encoding in capitals": 200,
+        **dict.fromkeys(NOISE, b"HTTP/1.1 400"),
     }  # fmt: skip
     assert query(tmp_path, "SELECT count(*), max(max_bytes) FROM queues") == [(10, 9)]
+    refused = "FROM gnmi_events WHERE event IN ('refused', 'not-understood') AND detail NOT LIKE '%series'"
+    assert dict(query(tmp_path, f"SELECT detail, sum(amount) {refused} GROUP BY detail")) == {
+        "more than 65,536 bytes, or ended before it was there": 2, "more than 65,536 bytes": 2,
+        "not an ExportMetricsServiceRequest": 2, "the body is cut off": 1, "the body is no gzip": 1,
+        "only application/x-protobuf is understood": 1, "metrics are at /v1/metrics": 1,
+        "not a valid request of HTTP/1.1": 2, "the request is cut off": 1,
+    }  # fmt: skip
+    assert query(tmp_path, f"SELECT DISTINCT device, subscription {refused}") == [("127.0.0.1", "otlp")]
+
+
+def test_a_sender_hears_why_its_message_is_refused(tmp_path):
+    """Though it sends all of the message before it reads the answer, which is more than the kernel keeps: a reset would
+    take the answer from it."""
+    port, body, answers = free_port(), bytes(8 << 20), []
+
+    def send() -> None:
+        for headers, path in (
+            (PROTOBUF, "/v1/metrics"),
+            ({"Content-Type": "text/plain"}, "/v1/metrics"),
+            (PROTOBUF, "/"),
+        ):
+            answers.append(post(port, body, {**headers, "Authorization": "bearer s3cret"}, path)[0])
+        answers.append(post(port, body)[0])
+
+    collected(tmp_path, f"otlp: {{http: '127.0.0.1:{port}', token: s3cret}}", send, 0)
+    assert answers == [413, 415, 404, 401]
+
+
+class ExpectingSender:
+    """A sender by HTTP that waits until it may send its message."""
+
+    HEAD = b"POST /v1/metrics HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-protobuf\r\nExpect: 100-continue\r\n"
+
+    def __init__(self, port: int) -> None:
+        self.sock = socket.create_connection(("127.0.0.1", port), 60)
+        self.sock.sendall(self.HEAD + b"Content-Length: 9\r\n\r\n")
+
+    def is_asked(self) -> bool:
+        """Whether it has a place, so that it is asked for the message."""
+        self.sock.settimeout(0)
+        with suppress(BlockingIOError):
+            return bool(self.sock.recv(100, socket.MSG_PEEK))
+        return False
+
+    def status(self) -> bytes:
+        """That of the answer."""
+        self.sock.settimeout(60)
+        return self.sock.makefile("rb").read(1000).replace(b"HTTP/1.1 100 \r\n\r\n", b"")[9:12]
+
+
+def test_messages_wait_for_a_place_before_they_are_read(tmp_path, monkeypatch):
+    """Half of the places are for one sender, whichever way its messages come; who has none yet sends nothing of his
+    message. Of one connection many calls may wait."""
+    monkeypatch.setattr(reception, "WAIT_S", 600.0)
+    ports, answers = (free_port(), free_port()), []
+
+    def send() -> None:
+        post(ports[1], b"")
+        senders = [ExpectingSender(ports[1]) for _ in range(6)]
+        wait_for(lambda: sum(sender.is_asked() for sender in senders) == 4)
+        with grpc.insecure_channel(f"127.0.0.1:{ports[0]}") as channel:
+            calls = [channel.unary_unary(EXPORT).future(message(POINTS), timeout=60) for _ in range(50)]
+            time.sleep(0.2)  # more would be asked by now if there were places
+            assert sum(sender.is_asked() for sender in senders) == 4 and not any(one.done() for one in calls)
+            while senders:
+                wait_for(lambda: any(sender.is_asked() for sender in senders))
+                sender = next(sender for sender in senders if sender.is_asked())
+                senders.remove(sender)
+                sender.sock.sendall(b"\xff" * 9)
+                answers.append(sender.status())
+            assert {one.result() for one in calls} == {b""}
+
+    collected(tmp_path, f"otlp: {{listen: '127.0.0.1:{ports[0]}', http: '127.0.0.1:{ports[1]}'}}", send, 500)
+    assert answers == 6 * [b"400"]
+
+
+def test_messages_that_do_not_come_keep_no_place(tmp_path, monkeypatch):
+    """One that was announced and does not come is refused, and one that gets no place is to be sent again; both are
+    counted."""
+    monkeypatch.setattr(reception, "ARRIVAL_S", 1.0)
+    monkeypatch.setattr(reception, "WAIT_S", 0.1)
+    port, answers = free_port(), []
+
+    def send() -> None:
+        post(port, b"")
+        senders = [ExpectingSender(port) for _ in range(5)]
+        answers.extend(sorted(sender.status() for sender in senders))
+        answers.append(post(port, message(POINTS))[0])
+
+    collected(tmp_path, f"otlp: {{http: '127.0.0.1:{port}'}}", send, 10)
+    assert answers[:4] == 4 * [b"408"] and answers[4:] == [b"503", 200]
+    assert dict(query(tmp_path, "SELECT event, sum(amount) FROM gnmi_events GROUP BY event")) == {
+        "refused": 4, "deferred": 1,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("way", ["listen", "http"])
+def test_connections_beyond_the_limit_are_counted(tmp_path, way):
+    """Half of them for one host; one line, and a count."""
+    port, most = free_port(), door.MOST_CLIENTS // 2
+
+    def send() -> None:
+        with ExitStack() as held:
+            for _ in range(most):  # they wait where nobody accepts them yet
+                held.enter_context(socket.create_connection(("127.0.0.1", port)))
+            for _ in range(3):
+                with socket.create_connection(("127.0.0.1", port), 60) as refused, suppress(ConnectionResetError):
+                    assert refused.recv(1) == b""
+
+    lines = collected(tmp_path, f"otlp: {{{way}: '127.0.0.1:{port}'}}", send, 0)
+    assert lines[1:] == [f"127.0.0.1: refused: {most} clients of this host are connected, which is the most"]
+    [(amount,)] = query(tmp_path, "SELECT sum(amount) FROM gnmi_events WHERE event = 'refused'")
+    assert amount == 3
 
 
 def test_ports_are_interfaces(tmp_path):

@@ -75,7 +75,7 @@ FOLLOWED = {
         ),
         "ts_ns",
     ),
-    "gnmi_events": (("device", "ts_ns", "event"), "ts_ns"),
+    "gnmi_events": (("device", "subscription", "ts_ns", "event"), "ts_ns"),
     "clock": (("host", "interface", "ts_ns"), "ts_ns"),
     "recordings": (
         (
@@ -153,7 +153,7 @@ FROM new_windows GROUP BY device, port, queue ORDER BY device, port, queue
 """
 _TARGETS = f"""
 SELECT device, max(ts_ns) AS ts_ns, arg_max(event, ts_ns) AS event FROM gnmi_events
-WHERE event IN {tuple(STANDING)} GROUP BY device ORDER BY device
+WHERE event IN {tuple(STANDING)} AND subscription <> 'otlp' GROUP BY device ORDER BY device
 """
 _RECORDINGS = f"""
 SELECT {", ".join(FOLLOWED["recordings"][0])} FROM recordings

@@ -1,0 +1,117 @@
+"""Where senders of OTLP come in: the addresses, the certificates, and whether that is for everybody."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+
+from .. import privileges
+from ..errors import MburstError, UsageError
+from ..gnmi_target import tls
+from ..gnmi_target.listening import Address, Listener, listen, parse
+from ..telemetry.otlp.config import OtlpConfig
+
+ANYWHERE = ("0.0.0.0", "::")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An address of the configuration. `word`: its key there; `protocol`: how TLS names what is spoken (ALPN)."""
+
+    word: str
+    protocol: str
+    address: Address
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return {"h2": "gRPC", "http/1.1": "HTTP"}[self.protocol]
+
+
+def entries(config: OtlpConfig) -> Sequence[Entry]:
+    """The addresses of a configuration. Raises MburstError for what is none, for one that two would listen on, and for
+    one that is open to everybody where that is not said."""
+    found = [
+        Entry(word, protocol, _parsed(word, text))
+        for word, protocol, text in (("listen", "h2", config.listen), ("http", "http/1.1", config.http))
+        if text
+    ]
+    for one, other in combinations(found, 2):
+        if _same(one.address, other.address):
+            raise UsageError(f"otlp: {one.word} and {other.word} are the same address, {other.address}", "take two")
+    for entry in found:
+        if not config.insecure and (lacking := lacks(entry.address, config)):
+            raise UsageError(
+                f"otlp.{entry.word}: {entry.address}: other hosts can connect, and {lacking}",
+                "insecure: true allows this",
+            )
+    return found
+
+
+def _parsed(word: str, text: str) -> Address:
+    try:
+        return parse(text)
+    except MburstError as error:
+        raise type(error)(f"otlp.{word}: {error}", error.hint) from None
+
+
+def _same(one: Address, other: Address) -> bool:
+    if one.path or other.path:
+        return one.path == other.path
+    same_host = one.host == other.host or one.host in ANYWHERE or other.host in ANYWHERE
+    return same_host and one.port == other.port != 0
+
+
+def lacks(address: Address, config: OtlpConfig) -> str:
+    """What an address that other hosts reach needs, and is not there."""
+    if address.is_local:
+        return ""
+    if not config.tls_cert:
+        what = "the token is sent in clear text" if config.token else "no encryption and no authentication"
+        return f"{what} (tls-cert and tls-key encrypt)"
+    if not config.token and not config.tls_client_ca:
+        return "no authentication (token or tls-client-ca restrict access)"
+    return ""
+
+
+def certificates(config: OtlpConfig) -> tls.Certificates | None:
+    """The files of TLS; None without."""
+    if not config.tls_cert:
+        return None
+    client_ca = Path(config.tls_client_ca) if config.tls_client_ca else None
+    return tls.Certificates(Path(config.tls_cert), Path(config.tls_key), client_ca)
+
+
+@dataclass(frozen=True)
+class OpenEntry:
+    """An entry that listens."""
+
+    entry: Entry
+    listener: Listener
+    tls: tls.RenewedContext | None
+
+    def __str__(self) -> str:
+        return f"OTLP by {self.entry.name} on {self.listener.address}"
+
+
+def opened(config: OtlpConfig, say: Callable[[str], None]) -> list[OpenEntry]:
+    """Everything that needs the rights that this process began with: certificates are read and ports are bound as who
+    started it; a Unix socket is of who works here later, who has to remove it. Raises MburstError, and then nothing is
+    open."""
+    files, found = certificates(config), list[OpenEntry]()
+    try:
+        for entry in entries(config):
+            if lacking := lacks(entry.address, config):
+                say(f"note: {entry.address}: other hosts can connect, and {lacking}")
+            with privileges.raised():
+                context = tls.RenewedContext(files, entry.protocol, say) if files else None
+            with contextlib.nullcontext() if entry.address.path else privileges.raised():
+                found.append(OpenEntry(entry, listen(entry.address), context))
+    except BaseException:
+        for one in found:
+            one.listener.close()
+        raise
+    return found
