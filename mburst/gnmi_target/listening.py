@@ -85,10 +85,10 @@ def listen(address: Address) -> Listener:
     """A socket that listens there. No other process can listen there too. Raises MburstError."""
     try:
         sock = _unix(address.path) if address.path else _tcp(address)
+        sock.setblocking(False)
+        return Listener(address, sock)
     except OSError as error:
         raise MburstError(f"cannot listen on {address}: {error.strerror or error}", _remedy(address, error)) from None
-    sock.setblocking(False)
-    return Listener(address, sock)
 
 
 def _remedy(address: Address, error: OSError) -> str:

@@ -64,6 +64,7 @@ class _Connection:
 
         self._reader, self._writer, self._reception, self._most, self._sender = reader, writer, reception, most, sender
         self._h11, self._state = h11, h11.Connection(h11.SERVER)
+        self._is_head = False  # whether the request is one whose answer has no body
 
     async def serve(self) -> None:
         """Until the sender closes it, or something is refused. Raises OSError."""
@@ -73,11 +74,12 @@ class _Connection:
                     request = await self._next()
                 if not isinstance(request, self._h11.Request):
                     return
+                self._is_head = request.method == b"HEAD"
                 status, body = 200, await self._answered(request)
             except NotTaken as refusal:
                 self._reception.refusals.count_message(self._sender, refusal)
                 status, body = refusal.http, _status(str(refusal))
-            await self._send(status, body)
+            await self._send(status, b"" if self._is_head else body)
             if status != 200:
                 return await self._read_rest()
             if self._state.our_state is self._h11.MUST_CLOSE or self._state.their_state is not self._h11.DONE:

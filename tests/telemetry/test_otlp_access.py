@@ -176,6 +176,9 @@ def place(authority: Authority) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="mburst-test-") as name:
         folder = Path(name)
         (folder / "own.toml").write_text(OWN_TABLE)
+        (folder / "vendor.toml").write_text('about = "a switch that speaks gNMI"\n')
+        for table in ("own.toml", "vendor.toml"):
+            (folder / table).chmod(0o600)
         certify(folder, authority, 0)
         if os.geteuid() == 0:
             os.chown(folder, STRANGER, STRANGER)
@@ -226,14 +229,14 @@ def table_message() -> bytes:
 
 
 def test_a_collection_with_all_of_it(authority):
-    """Certificates, a table and a Unix socket are opened before rights are given up; what a killed collection left of
+    """Certificates, tables and a Unix socket are opened before rights are given up; what a killed collection left of
     the socket is replaced; a certificate is renewed while it is used; the summary has what was not taken; the socket is
     gone in the end."""
     with place(authority) as folder:
         port, path, store = free_port(), folder / "s", folder / "store"
         (folder / "otlp.yaml").write_text(
             f"otlp: {{listen: 'unix:{path}', http: '127.0.0.1:{port}', tls-cert: server.pem, tls-key: server.key, "
-            "token: s3cret, tables: [own.toml]}"
+            "token: s3cret, tables: [own.toml]}\nmburst: {tables: [vendor.toml]}\n"
         )
         context = ssl.create_default_context(cafile=str(authority.ca))
         headers = {"authorization": "Bearer s3cret"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gzip
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -29,7 +30,12 @@ from mburst.services import otlp_collection
 from mburst.sql import StoreFolder
 from mburst.telemetry.otlp import limits
 
-NOISE = (b"\x00" * 99, b"GET / HTTP/1.1\r\n", b"POST /v1/metrics HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n")
+NOISE = {  # → what HTTP answers to it
+    b"\x00" * 99: b"HTTP/1.1 400",
+    b"GET / HTTP/1.1\r\n": b"HTTP/1.1 400",
+    b"POST /v1/metrics HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n": b"HTTP/1.1 400",
+    b"HEAD /v1/metrics HTTP/1.1\r\nHost: a\r\n\r\n": b"HTTP/1.1 405",
+}
 POINTS = [(DEPTH, "Ethernet0|1", T0 + k * MS, k) for k in range(10)]
 
 
@@ -93,12 +99,17 @@ def test_certificates_and_token(tmp_path, authority, monkeypatch):
         for attempt, metadata in ((credentials, ()), (without, tuple(headers.items()))):
             with grpc.secure_channel(f"localhost:{ports[0]}", attempt) as channel, pytest.raises(grpc.RpcError):
                 channel.unary_unary(EXPORT)(message(POINTS), timeout=10, metadata=metadata)
+        with pytest.raises(OSError):
+            post(ports[1], message(POINTS), context=ssl.create_default_context(cafile=str(authority.ca)))
 
     lines = collected(tmp_path, text, send, 18)
     assert len(stored(tmp_path)) == 1
     said = " ".join(lines)
     assert "the token is wrong or missing" in said and "it presents no client certificate" in said
     assert "s3cret" not in said
+    refused = dict(query(tmp_path, "SELECT detail, sum(amount) FROM gnmi_events WHERE event = 'refused' GROUP BY ALL"))
+    assert refused["the bearer token is wrong or missing"] == 1
+    assert refused["it presents no client certificate"] >= 2, "by gRPC, which may try again, and by HTTP"
 
 
 def test_refused_points_are_told_to_the_sender(tmp_path):
@@ -175,7 +186,7 @@ def test_hostile_messages(tmp_path, monkeypatch):
         "grpc garbage": "INVALID_ARGUMENT", "grpc large": "RESOURCE_EXHAUSTED", "grpc bomb": "RESOURCE_EXHAUSTED",
         "http garbage": 400, "http large": 413, "http bomb": 413, "http cut off": 400, "http no gzip": 400,
         "http json": 415, "http elsewhere": 404, "http type and encoding in capitals": 200,
-        **dict.fromkeys(NOISE, b"HTTP/1.1 400"),
+        **NOISE,
     }  # fmt: skip
     assert query(tmp_path, "SELECT count(*), max(max_bytes) FROM queues") == [(10, 9)]
     refused = "FROM gnmi_events WHERE event IN ('refused', 'not-understood') AND detail NOT LIKE '%series'"
@@ -183,7 +194,7 @@ def test_hostile_messages(tmp_path, monkeypatch):
         "more than 65,536 bytes, or ended before it was there": 2, "more than 65,536 bytes": 2,
         "not an ExportMetricsServiceRequest": 2, "the body is cut off": 1, "the body is no gzip": 1,
         "only application/x-protobuf is understood": 1, "metrics are at /v1/metrics": 1,
-        "not a valid request of HTTP/1.1": 2, "the request is cut off": 1,
+        "not a valid request of HTTP/1.1": 2, "the request is cut off": 1, "only POST is answered": 1,
     }  # fmt: skip
     assert query(tmp_path, f"SELECT DISTINCT device, subscription {refused}") == [("127.0.0.1", "otlp")]
 
