@@ -23,10 +23,10 @@ from ..cause.arriving import stretches_of
 from ..cause.conservation import Agreement
 from ..cause.evidence.switch import PortQueue
 from ..cause.ledger import Crossing
+from ..cause.link_ends import Lane, link_ends
 from ..cause.port import Port
 from ..cause.port_counters import do_the_sources_agree
 from ..cause.read import (
-    Lane,
     Path,
     Question,
     count_probes,
@@ -113,8 +113,7 @@ class InvestigationResult:
         crossing = self.findings[0].evidence.crossing if self.findings else None
         if crossing is None:
             return self.bursts
-        lane = (crossing.port.host, crossing.port.interface, crossing.port.direction)
-        return [b for b in self.bursts if (b["host"], b["interface"], b["direction"]) == lane]
+        return bursts_of(crossing.port, self.bursts)
 
 
 def investigate(con: duckdb.DuckDBPyConnection, question: Question) -> InvestigationResult:
@@ -135,7 +134,8 @@ def investigate(con: duckdb.DuckDBPyConnection, question: Question) -> Investiga
     answer.origin_ns = origin_of(chosen, paths)
     # Bursts before the arrays that stay, so that what finding them takes can be given back first.
     answer.bursts = read_bursts(con, question, chosen)
-    answer.ports = [read_port(con, lane, chosen, answer.origin_ns) for lane in chosen]
+    ends = link_ends(con, chosen)
+    answer.ports = [read_port(con, lane, chosen, answer.origin_ns, ends.get(lane)) for lane in chosen]
     addresses = own_addresses(con)
     scenes = make_scenes(con, question, answer, paths, addresses)
     answer.findings = assess(scenes, question.seed)
@@ -380,10 +380,14 @@ def same_name(name: str, host: str) -> bool:
     return a == b or (not a.replace(".", "").isdigit() and (a.startswith(b + ".") or b.startswith(a + ".")))
 
 
+def bursts_of(port: Port, bursts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those of the port."""
+    return [b for b in bursts if (b["host"], b["interface"], b["direction"]) == port.lane]
+
+
 def burst_arrays(port: Port, bursts: list[dict[str, Any]], origin: int) -> tuple[Floats, Floats]:
     """Begin and end of a port's bursts, ns since the origin."""
-    lane = (port.host, port.interface, port.direction)
-    rows = [b for b in bursts if (b["host"], b["interface"], b["direction"]) == lane]
+    rows = bursts_of(port, bursts)
     return (
         np.array([b["start_ns"] - origin for b in rows], dtype=float),
         np.array([b["end_ns"] - origin for b in rows], dtype=float),

@@ -109,11 +109,11 @@ def wait_interval(
 ) -> tuple[Floats, Floats, float]:
     """Begin and end of each probe's wait in a stage on the port's clock, and how far off they may be, ns."""
     waited = delays.excess(stage, rows)
-    slack = 0.0
+    slack = crossing.port.edge_ns
     departure: Floats
     if stage == "round_trip":  # the wait may lie before or after the unknown turning point
         base = delays.stages[stage][rows] - waited
-        slack = float(np.nanmedian(base)) / 2 if len(base) else 0.0
+        slack += float(np.nanmedian(base)) / 2 if len(base) else 0.0
         departure = probes.tx[rows] + base / 2 + waited
     elif crossing.port.direction == "out" and stage in ("forward", "back", "return"):
         departure = (probes.tx if stage == "forward" else probes.remote_tx)[rows] + waited

@@ -58,11 +58,27 @@ class Port:
     marked: Floats | None = None  # likewise, with packets that some queue before it marked (ECN CE)
     signals: Signals | None = None  # of the other direction; None: not recorded, or it holds none
     dropped: int = 0  # packets that its captures lost, and no bin shows where
+    switch: tuple[str, str, str] | None = None  # lane by which a switch recorded it; host and so on are the other end's
     _busy: list[tuple[Floats, Floats]] = field(default_factory=list, repr=False, compare=False)
 
     @property
+    def lane(self) -> tuple[str, str, str]:
+        """By which the store has it."""
+        return self.switch or (self.host, self.interface, self.direction)
+
+    @property
     def name(self) -> str:
-        return f"{self.host} {self.interface} {self.direction}"
+        return " ".join(self.lane)
+
+    @property
+    def is_stand_in(self) -> bool:
+        """Whether a switch recorded it for a host that did not."""
+        return self.switch is not None and self.switch[0] != self.host
+
+    @property
+    def edge_ns(self) -> float:
+        """How far an edge of its bins may be off: a switch's samples lie at the nearest multiple of their width."""
+        return self.bin_ns / 2 if self.switch else 0.0
 
     @property
     def bins(self) -> int:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ...quality import Quality
 from ..model.stats import Floats
 from .evidence.switch import PortQueue
+from .link_ends import OTHER_WAY, Lane, LinkEnd
 from .port import CHUNK, Port, port_from_bins
 from .signals import Signals
 from .tail import DEFAULT, Probes, TailRule
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
     from ..bursts.find import BurstDefinition
 
-Lane = tuple[str, str, str]  # host, interface, direction
-OTHER_WAY = {"in": "out", "out": "in"}  # a mirror has both directions in one
 Path = tuple[str, str, str, int, int]  # src, dst, protocol, first and last tx_ns
 
 OF_BURSTS = (
@@ -37,6 +36,7 @@ OF_BURSTS = (
 # Tables of bursts.sql that nobody reads afterwards.
 STEPS = ("warm", "possible", "reaches", "filled", "stretches", "totals", "senders")
 STAMPS = ("app_send_ns", "tx_ns", "remote_rx_ns", "remote_tx_ns", "rx_ns", "app_recv_ns")
+MOST_UNSAMPLED = 1000  # bins of a gap
 SPAN = "coalesce($since, 0), coalesce($until, 9223372036854775807)"
 IN_TIME = "tx_ns < coalesce($until, 9223372036854775807) AND tx_ns >= coalesce($since, 0)"
 
@@ -92,9 +92,14 @@ def count_probes(con: duckdb.DuckDBPyConnection, question: Question) -> int:
 
 
 def read_port(
-    con: duckdb.DuckDBPyConnection, lane: Lane, chosen: dict[Lane, list[dict[str, Any]]], origin: int
+    con: duckdb.DuckDBPyConnection,
+    lane: Lane,
+    chosen: dict[Lane, list[dict[str, Any]]],
+    origin: int,
+    end: LinkEnd | None = None,
 ) -> Port:
-    """The bins of a lane's chosen runs, and what asked its senders to stop."""
+    """The bins of a lane's chosen runs, and what asked its senders to stop. end: the host's, where a switch recorded
+    them."""
     lossy: list[Floats] = []
     rows = chosen[lane]
 
@@ -108,6 +113,8 @@ def read_port(
                 at = (batch["ts_ns"].to_numpy() - origin).astype(np.float64)
                 lossy.append(at[batch["quality"].to_numpy() & Quality.DROPS != 0])
                 yield at, batch["wire_bytes"].to_numpy()
+            if end:
+                yield unsampled(con, row["recording_id"], row["bin_ns"], origin)
 
     recorded = [(float(run["first_ns"] - origin), float(run["end_ns"] - origin)) for run in rows]
     first = rows[0]
@@ -119,7 +126,22 @@ def read_port(
     ).fetchall()
     repeated, marked = (places_with(con, column, recordings, port, origin) for column in ("retransmits", "ce_packets"))
     signals = read_signals(con, port, chosen.get((*lane[:2], OTHER_WAY.get(lane[2], lane[2])), []), origin)
-    return replace(port, repeated=repeated, marked=marked, dropped=int(dropped), signals=signals)
+    port = replace(port, repeated=repeated, marked=marked, dropped=int(dropped), signals=signals)
+    return replace(port, switch=lane, **end._asdict()) if end else port
+
+
+def unsampled(
+    con: duckdb.DuckDBPyConnection, recording: str, bin_ns: int, origin: int
+) -> tuple[Floats, NDArray[np.int64]]:
+    """Bins for the times in which samples of a switch are missing, of which its running total has the bytes: evenly,
+    since what nearly fills the link has filled it all the while. They stay lossy, so that less shows nothing."""
+    found = con.execute(
+        """SELECT unnest(range(start_ns, end_ns, $bin)) - $origin AS at, bytes // ((end_ns - start_ns) // $bin) AS part
+           FROM gaps WHERE recording_id = $recording AND reason = 'not sampled' AND bytes > 0
+             AND end_ns - start_ns <= $most * $bin""",
+        {"recording": recording, "bin": bin_ns, "origin": origin, "most": MOST_UNSAMPLED},
+    ).fetchnumpy()
+    return np.asarray(found["at"]).astype(np.float64), np.asarray(found["part"]).astype(np.int64)
 
 
 def read_signals(con: duckdb.DuckDBPyConnection, port: Port, rows: list[dict[str, Any]], origin: int) -> Signals | None:
@@ -223,7 +245,7 @@ def own_addresses(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
 def packets_from(con: duckdb.DuckDBPyConnection, port: Port, address: str, since_ns: int, until_ns: int) -> int | None:
     """How many packets of an address a port may have carried then, those of unknown senders included. None where its
     recordings cannot show it: taken with a filter, or without addresses."""
-    lane = {"host": port.host, "interface": port.interface, "direction": port.direction}
+    lane = dict(zip(("host", "interface", "direction"), port.lane, strict=True))
     of_lane = "host = $host AND interface = $interface AND direction = $direction"
     [(filtered, unknown)] = con.execute(
         f"SELECT bool_or(filter <> ''), sum(unattributed_packets) FROM recordings WHERE {of_lane}", lane
@@ -255,7 +277,8 @@ def read_queues(
     for port in ports:
         if port.direction == "out":  # a switch's queue is before a receiver
             continue
-        rows = [row for row in listed if row[:2] == linked.get((port.host, port.interface))]
+        place = port.switch[:2] if port.switch else linked.get((port.host, port.interface))
+        rows = [row for row in listed if row[:2] == place]
         rows = rows or [row for row in listed if names_port(row[1], port)]
         if not rows and len(switch_ports) == 1 and len({(p.host, p.interface) for p in ports}) == 1:
             rows = listed

@@ -126,6 +126,8 @@ def by_port(
 
 def port_of(con: duckdb.DuckDBPyConnection, port: Port, names: list[Name]) -> Name | None:
     """The switch port that a recorded port is linked to, or that is called after it."""
+    if port.switch:
+        return port.switch[:2]
     linked: list[Name] = con.execute(
         """SELECT arg_max(device, ts_ns), arg_max(port, ts_ns) FROM links
            WHERE present AND host = $host AND interface = $interface GROUP BY host, interface""",
@@ -139,7 +141,7 @@ def content(con: duckdb.DuckDBPyConnection, port: Port, windows: SwitchWindows, 
     begin = windows.start.astype(np.int64) + origin
     rows = con.execute(_CONTENT, {
         "begin": begin.tolist(), "end": (windows.end.astype(np.int64) + origin).tolist(), **period(port, origin),
-        "host": port.host, "interface": port.interface, "direction": port.direction,
+        **dict(zip(("host", "interface", "direction"), port.lane, strict=True)),
     }).fetchnumpy()  # fmt: skip
     place = np.searchsorted(begin, np.asarray(rows["begin_ns"]))
     found = np.zeros((3, len(begin)))
@@ -155,6 +157,6 @@ def is_filtered(con: duckdb.DuckDBPyConnection, port: Port) -> bool:
     [(filtered,)] = con.execute(
         "SELECT coalesce(bool_or(filter <> ''), false) FROM recordings "
         "WHERE host = $host AND interface = $interface AND direction = $direction",
-        {"host": port.host, "interface": port.interface, "direction": port.direction},
+        dict(zip(("host", "interface", "direction"), port.lane, strict=True)),
     ).fetchall()
     return bool(filtered)

@@ -248,6 +248,8 @@ def doubts_about_port(evidence: Evidence) -> list[Doubt]:
     doubts = []
     if evidence.crossing is not None and evidence.crossing.assumed:
         known = "which end of the probes is the recorded host (`--alias NAME`)"
+        if evidence.crossing.port.switch:
+            known = "which host is behind the switch's port (`links` of `mburst collect`, or `--alias NAME`)"
         doubts.append(("nothing says that these probes cross the recorded port", known))
     if evidence.switch is not None and not evidence.switch.fits:
         doubts.append(("the switch's queue was too short for these delays", QUEUES))

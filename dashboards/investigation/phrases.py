@@ -117,10 +117,20 @@ def is_gathering(group: Group) -> bool:
 
 
 def port_words(port: Port) -> str:
-    """ "into cache (eth0, 1 Gb/s)" """
+    """ "into cache (eth0, 1 Gb/s)", "into cache (switch port tor1 Ethernet0, 1 Gb/s)" """
     way = {"in": "into", "out": "out of"}.get(port.direction, "seen at")
     interface = f"{port.interface}, " if port.interface != port.host else ""
+    if port.switch:
+        interface = f"switch port {' '.join(port.switch[:2])}, "
     return f"{way} {port.host} ({interface}{format_rate(port.link_bps)})"
+
+
+def unknown_senders_words(port: Port) -> str:
+    """Why the senders of a switch's port are not known, and what would show them."""
+    behind = f"{port.host} ({port.interface})" if port.is_stand_in else "the host behind it"
+    return (
+        f"Who sends them is not known, since a switch's port counts bytes alone: `mburst record` on {behind} shows it."
+    )
 
 
 def before_words(evidence: Evidence) -> str:
@@ -199,7 +209,7 @@ def queue_words(port: Port, queue: PortQueue) -> str:
     lost = "" if queue.dropped is None else f", {format_count(queue.dropped, 'packet')} dropped"
     marked = "" if queue.marked is None else f", {format_count(queue.marked, 'packet')} marked with ECN"
     return (
-        f"{queue.name}, before {port.name}: up to {format_bytes(peak)} in one of "
+        f"{queue.name}, {'of' if port.switch else 'before'} {port.name}: up to {format_bytes(peak)} in one of "
         f"{format_count(len(queue.end), 'window')} of {format_duration(width)}, which take "
         f"{format_duration(peak / port.link_bps * 8e9)} at line rate{lost}{marked}."
     )

@@ -13,6 +13,7 @@ from .phrases import (
     share_words,
     stage_words,
     time_or_none,
+    unknown_senders_words,
     who_words,
 )
 
@@ -122,7 +123,12 @@ def who_and_when(answer: InvestigationResult) -> list[str]:
         if risk
         else ""
     )
-    return [words for words in (often, who_words(answer.groups[0]) if answer.groups else "", before) if words]
+    port, who = evidence.crossing.port if evidence.crossing else None, ""
+    if answer.groups:
+        who = who_words(answer.groups[0])
+    elif port is not None and port.switch:
+        who = unknown_senders_words(port)
+    return [words for words in (often, who, before) if words]
 
 
 def other_tails_words(answer: InvestigationResult) -> list[str]:

@@ -40,6 +40,7 @@ from .phrases import (
     share_range,
     share_words,
     time_or_none,
+    unknown_senders_words,
     unsure_words,
     wrong_words,
 )
@@ -312,6 +313,7 @@ def senders_section(answer: InvestigationResult) -> Section:
     if not answer.groups:
         nothing = "There was no burst." if answer.ports else "No port was recorded, so this cannot be determined."
         section.sentences.append("No burst has a known sender." if answer.bursts else nothing)
+        section.sentences += [unknown_senders_words(port) for port in answer.ports if answer.bursts and port.switch][:1]
         if not answer.bursts and answer.seen.asked:
             section.sentences.append(answer_words(answer.seen))
     else:
@@ -350,8 +352,9 @@ def switch_section(answer: InvestigationResult) -> Section:
     """What queue windows and senders' bins show."""
     section = Section("What does the switch's buffer show?")
     evidence = answer.findings[0].evidence if answer.findings else None
-    for port, queue in answer.windows[:MOST_ROWS]:
-        section.sentences.append(queue_words(port, queue))
+    # A queue once: before the host's own port, where both the host and the switch were recorded.
+    once = {queue.name: (port, queue) for port, queue in sorted(answer.windows, key=lambda row: row[0].switch is None)}
+    section.sentences += [queue_words(*row) for row in list(once.values())[:MOST_ROWS]]
     if not answer.windows:
         section.sentences.append(
             "No queue windows of a recorded port are stored (`mburst import queues`, `mburst collect`). "
@@ -454,8 +457,12 @@ def missing_section(answer: InvestigationResult) -> Section:
 def not_assessed(answer: InvestigationResult) -> list[str]:
     """Questions that stay open whatever the cause is, and what to record to have them answered."""
     found = []
-    incoming = {(p.host, p.interface) for p in answer.ports if p.direction == "in"}
+    incoming = {(p.host, p.interface) for p in answer.ports if p.direction == "in" and not p.switch}
     outgoing = {(p.host, p.interface) for p in answer.ports if p.direction == "out"}
+    if answer.bursts and (behind := [p.host for p in answer.ports if p.is_stand_in and p.direction == "in"]):
+        found.append(
+            f"who sends the bursts, and what sets them off: record the host itself, {behind[0]} (`mburst record`)"
+        )
     if answer.bursts and incoming - outgoing:
         found.append(
             "what sets the bursts off: record the host's outgoing direction too (`mburst record --direction both`)"

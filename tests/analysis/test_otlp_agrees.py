@@ -47,7 +47,8 @@ def depths() -> list[tuple[str, str, int, Any]]:
 
 @pytest.mark.parametrize(("factor", "state"), [(1.0, "agree"), (0.9, "disagree")])
 def test_sources_agree(tmp_path, factor, state, capsys):
-    """Bins of the switch, bins of the host and the depth of the queue agree; a switch that counts less does not."""
+    """Bins of the switch, bins of the host and the depth of the queue agree, each with each; a switch that counts less
+    does not."""
     store, port = tmp_path / "store", free_port()
     assert main(["record", str(EXAMPLE / "cache.pcap.zst"), "-o", str(store), "--link", "1G", "--host", "cache"]) == 0
     assert main(["import", "probes", str(EXAMPLE / "probes.csv.gz"), "-o", str(store), "--protocol", "udp"]) == 0
@@ -71,5 +72,8 @@ def test_sources_agree(tmp_path, factor, state, capsys):
     assert "tor1 Ethernet0 queue 3, before cache cache in: up to 3.61 MB" in printed
     [line] = [line for line in printed.splitlines() if "port tor1 Ethernet0, with cache cache in" in line]
     assert f" {state}" in line, line
-    [line] = [line for line in printed.splitlines() if "depth of the queue tor1 Ethernet0 queue 3" in line]
-    assert " agree. " in line, line
+    for port in ("cache cache in", "tor1 Ethernet0 out"):
+        [line] = [
+            line for line in printed.splitlines() if f"depth of the queue tor1 Ethernet0 queue 3, with {port}" in line
+        ]
+        assert " agree. " in line, line

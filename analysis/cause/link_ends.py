@@ -1,0 +1,53 @@
+"""The lanes that a switch recorded (backend `otlp`), as the host at the other end of the link has them.
+
+What a switch's port sends is what the host behind it receives: the same bytes, the same queue before them. So evidence
+about a link is gathered in the words of its host, whoever recorded it; only the lane in the store is the switch's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...sql import named
+
+if TYPE_CHECKING:
+    import duckdb
+
+Lane = tuple[str, str, str]  # host, interface, direction
+OTHER_WAY = {"in": "out", "out": "in"}  # a mirror has both directions in one
+
+
+class LinkEnd(NamedTuple):
+    """The host behind a switch's port, and the direction that it sees. host and interface are the switch's own where
+    nothing names the host, or where it was recorded itself."""
+
+    host: str
+    interface: str
+    direction: str
+
+
+def link_ends(con: duckdb.DuckDBPyConnection, lanes: Iterable[Lane]) -> dict[Lane, LinkEnd]:
+    """The host's end of each of the lanes that a switch recorded."""
+    rows = con.execute("SELECT DISTINCT host, interface, direction FROM recordings WHERE backend = 'otlp'").fetchall()
+    of_switches = set(rows)
+    recorded = {lane[:2] for lane in lanes if lane not in of_switches}
+    behind = hosts_behind(con) if of_switches else {}
+    found = {}
+    for device, port, direction in of_switches.intersection(lanes):
+        host, interface = behind.get((device, port), ("", ""))
+        is_recorded = any(host == name and interface in ("", nic) for name, nic in recorded)
+        if not host or is_recorded:
+            host, interface = device, port
+        found[device, port, direction] = LinkEnd(host, interface or port, OTHER_WAY.get(direction, direction))
+    return found
+
+
+def hosts_behind(con: duckdb.DuckDBPyConnection) -> dict[tuple[str, str], tuple[str, str]]:
+    """(device, port) of switches → (host, interface), where one host is attached; of its interfaces the first."""
+    links = named.text("links").rstrip().rstrip(";")
+    rows = con.execute(
+        f"""SELECT device, port, any_value(host), min(interface) FROM ({links})
+            GROUP BY device, port HAVING count(DISTINCT host) = 1"""
+    ).fetchall()
+    return {(device, port): (host, interface) for device, port, host, interface in rows}
