@@ -37,13 +37,15 @@ PLAIN, TUNNELLED = 4, 54  # the latter make as much of a difference as some lost
 
 
 class SwitchWindows(NamedTuple):
-    """What a switch counted in windows of a port, sorted by end. began_anew: a counter was reset in it."""
+    """What a switch counted in windows of a port, sorted by end. began_anew: a counter was reset in it. edge_ns: how
+    far off their edges may be, as far as that is known."""
 
     name: str
     start: Floats
     end: Floats
     bytes: Floats
     began_anew: NDArray[np.bool_]
+    edge_ns: float = 0.0
 
 
 class BinContent(NamedTuple):
@@ -183,7 +185,7 @@ def compare(
     """The windows with what they should say, by the framing that fits best; edges may be off by two bins, or by how
     finely the clocks are known."""
     start, end = counts.start[rows], counts.end[rows]
-    slack = max(2.0 * port.bin_ns, float(np.median(end - start)) / STEPS**2)
+    slack = max(2.0 * port.bin_ns, float(np.median(end - start)) / STEPS**2, counts.edge_ns)
     wire = volume(port, start, end)
     low = volume(port, start + slack, np.maximum(end - slack, start + slack))
     high = volume(port, start - slack, end + slack)

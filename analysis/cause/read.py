@@ -262,11 +262,13 @@ def packets_from(con: duckdb.DuckDBPyConnection, port: Port, address: str, since
 def read_queues(
     con: duckdb.DuckDBPyConnection, ports: list[Port], origin: int, notes: list[str]
 ) -> dict[int, PortQueue]:
-    """The windows of each port's fullest queue, the finest where several widths are stored. By id(port)."""
+    """The windows of each port's fullest queue, of one kind of depth: the finest where several are stored. By
+    id(port)."""
     listed = con.execute(
-        """SELECT device, port, queue, batch, median(ts_ns - window_start_ns) AS width, max(max_bytes) AS peak
+        """SELECT device, port, queue, semantics, batch, median(ts_ns - window_start_ns) AS width,
+                  count(*) AS windows, max(max_bytes) AS peak
            FROM queue_windows WHERE max_bytes IS NOT NULL AND ts_ns > window_start_ns GROUP BY ALL
-           ORDER BY width, peak DESC, device, port, queue, batch"""
+           ORDER BY width, peak DESC, device, port, queue, semantics, batch"""
     ).fetchall()
     links = con.execute(
         """SELECT host, interface, arg_max(device, ts_ns), arg_max(port, ts_ns) FROM links WHERE present GROUP BY ALL"""
@@ -285,15 +287,17 @@ def read_queues(
             notes.append(f"queue windows of {rows[0][0]} {rows[0][1]} are assigned to {port.name}: there are no others")
         if not rows:
             continue
-        finest = [row for row in rows if row[4] <= 2 * rows[0][4]]
-        device, name, queue_name = max(finest, key=lambda row: row[5])[:3]
-        batches = [row[3] for row in finest if row[:3] == (device, name, queue_name)]
-        found[id(port)] = read_windows(con, (device, name, queue_name), batches, origin)
+        finest = [row for row in rows if row[5] <= 2 * rows[0][5]]
+        chosen = max(finest, key=lambda row: row[7])[:3]
+        of_queue = [row for row in finest if row[:3] == chosen]
+        kind = max(of_queue, key=lambda row: row[6])[3]  # a switch may report both samples and maxima
+        batches = [row[4] for row in of_queue if row[3] == kind]
+        found[id(port)] = read_windows(con, chosen, kind, batches, origin)
     return found
 
 
 def read_windows(
-    con: duckdb.DuckDBPyConnection, name: tuple[str, str, str], batches: list[str], origin: int
+    con: duckdb.DuckDBPyConnection, name: tuple[str, str, str], semantics: str, batches: list[str], origin: int
 ) -> PortQueue:
     """The windows of one queue of which the device reported a maximum. name: device, port, queue."""
     windows = con.execute(
@@ -301,8 +305,13 @@ def read_windows(
                   dropped_packets AS dropped, ecn_marked_packets AS marked
            FROM queue_windows
            WHERE device = $device AND port = $port AND queue = $queue AND list_contains($batches, batch)
-             AND max_bytes IS NOT NULL ORDER BY ts_ns""",
-        {"origin": origin, **dict(zip(("device", "port", "queue"), name, strict=True)), "batches": batches},
+             AND semantics = $semantics AND max_bytes IS NOT NULL ORDER BY ts_ns""",
+        {
+            "origin": origin,
+            "semantics": semantics,
+            "batches": batches,
+            **dict(zip(("device", "port", "queue"), name, strict=True)),
+        },
     ).fetchnumpy()
     begin, end, depth = (np.asarray(windows[key]).astype(np.float64) for key in ("begin", "end", "max_bytes"))
     counts = [np.ma.compressed(np.ma.asarray(windows[key])) for key in ("dropped", "marked")]

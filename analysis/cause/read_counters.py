@@ -19,28 +19,42 @@ if TYPE_CHECKING:
 Name = tuple[str, str]  # device, port
 
 # Bytes of each window, once however many collections brought it; of several widths the finest. The bins of a switch
-# port that sends running totals are windows of TOGETHER bins; those in which a sample is missing are left out.
-TOGETHER = 20
+# port that sends running totals are windows of TOGETHER bins; where samples are missing inside of one, the gap has the
+# bytes. Windows that such a gap ends or begins in are left out.
+TOGETHER = 100
+LATE = 0.75  # of a bin, that a sample at most is from the edge of bins that it is taken for (telemetry/otlp/lanes.py)
 OF_BINS = {"in_bytes": "in", "out_bytes": "out"}  # which columns of `ports` bins have, by their direction
 _PORTS = """
-WITH counted AS (
-    SELECT device, port, window_start_ns, ts_ns, max({column}) AS bytes, bit_or(quality) AS quality FROM ports
+WITH lanes AS (
+    SELECT DISTINCT recording_id, host, interface, $together * bin_ns AS width FROM recordings
+    WHERE backend = 'otlp' AND direction = $direction
+), missed AS (
+    SELECT l.*, start_ns, bytes, bin_start(start_ns, width) AS first_ns, bin_start(end_ns - 1, width) AS last_ns,
+           first_ns = last_ns AND reason = 'not sampled' AND bytes > 0 AS inside
+    FROM gaps JOIN (SELECT recording_id, width FROM lanes) l USING (recording_id)
+), sampled AS (
+    SELECT recording_id, ts_ns, bytes, quality, false AS whole, false AS cut FROM bins JOIN lanes USING (recording_id)
+    UNION ALL SELECT recording_id, start_ns, bytes, 0, true, false FROM missed WHERE inside
+    UNION ALL SELECT recording_id, unnest(range(first_ns, last_ns + 1, width)), 0, 0, false, true
+              FROM missed WHERE NOT inside
+), counted AS (
+    SELECT device, port, window_start_ns, ts_ns, max({column}) AS bytes, bit_or(quality) AS quality, 0 AS edge_ns
+    FROM ports
     WHERE {column} IS NOT NULL AND ts_ns > window_start_ns AND believable(quality)
       AND window_within(window_start_ns, ts_ns, $since, $until) GROUP BY ALL
     UNION ALL
-    SELECT r.host, r.interface, bin_start(b.ts_ns, $together * r.bin_ns) AS begin_ns, begin_ns + $together * r.bin_ns,
-           sum(b.bytes), bit_or(b.quality)
-    FROM bins b JOIN (SELECT DISTINCT recording_id, host, interface, bin_ns FROM recordings
-                      WHERE backend = 'otlp' AND direction = $direction) r USING (recording_id)
-    WHERE b.ts_ns >= $since AND b.ts_ns < $until GROUP BY r.host, r.interface, r.bin_ns, begin_ns
-    HAVING bit_or(b.quality) & $gap = 0
+    SELECT host, interface, bin_start(ts_ns, width) AS begin_ns, begin_ns + width, sum(bytes), bit_or(quality),
+           $late * width / $together
+    FROM sampled JOIN lanes USING (recording_id)
+    WHERE ts_ns >= $since AND ts_ns < $until GROUP BY host, interface, width, begin_ns
+    HAVING NOT bool_or(cut) AND (bit_or(quality) & $gap = 0 OR bool_or(whole))
 )
 SELECT * FROM counted
 QUALIFY ts_ns - window_start_ns <= 2 * quantile_disc(ts_ns - window_start_ns, 0.1) OVER (PARTITION BY device, port)
 ORDER BY device, port, ts_ns
 """
 _QUEUES = """
-SELECT device, port, window_start_ns, ts_ns, sum({column}) AS bytes, bit_or(quality) AS quality
+SELECT device, port, window_start_ns, ts_ns, sum({column}) AS bytes, bit_or(quality) AS quality, 0 AS edge_ns
 FROM believable_windows('queues', $since, $until)
 WHERE {column} IS NOT NULL AND ts_ns > window_start_ns AND device = $device AND port = $port
 GROUP BY device, port, window_start_ns, ts_ns ORDER BY ts_ns
@@ -69,7 +83,13 @@ def port_windows(con: duckdb.DuckDBPyConnection, port: Port, origin: int) -> dic
 
 def port_counts(con: duckdb.DuckDBPyConnection, port: Port, column: str, origin: int) -> dict[Name, SwitchWindows]:
     """What every switch port counted in a column of `ports`, in the recorded time."""
-    asked = {**period(port, origin), "direction": OF_BINS.get(column), "together": TOGETHER, "gap": int(Quality.GAP)}
+    asked = {
+        **period(port, origin),
+        "direction": OF_BINS.get(column),
+        "together": TOGETHER,
+        "gap": int(Quality.GAP),
+        "late": LATE,
+    }
     return by_port(con, _PORTS.format(column=column), asked, origin)
 
 
@@ -119,8 +139,10 @@ def by_port(
         for key, shift in (("window_start_ns", origin), ("ts_ns", origin), ("bytes", 0))
     )
     anew = np.asarray(rows["quality"]).astype(np.int64) & int(Quality.RESET) != 0
+    edge_ns = np.asarray(rows["edge_ns"]).astype(np.float64)
     return {
-        name: SwitchWindows(" ".join(name), start[at], end[at], bytes_[at], anew[at]) for name, at in places.items()
+        name: SwitchWindows(" ".join(name), start[at], end[at], bytes_[at], anew[at], float(edge_ns[at].max()))
+        for name, at in places.items()
     }
 
 

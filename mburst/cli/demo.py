@@ -93,8 +93,16 @@ def find(case: DemoCase, folder: Path) -> None:
         call(["import", *words, "-o", store])
     bursts = json.loads(heard(["bursts", store, *DEFINITION, "--json"]))
     print("\n".join(verdict(case, bursts)))
-    print(heard(["investigate", store]).partition("\n")[0])
+    answer = heard(["investigate", store])
+    print(answer.partition("\n")[0])
+    if case.switch:
+        print(section(answer, "DO THE SOURCES AGREE?"))
     call(["report", store, "--rack", "r1", *DEFINITION, "-o", str(folder / "report")])
+
+
+def section(answer: str, heading: str) -> str:
+    """A section of what `mburst investigate` printed."""
+    return "…\n" + heading + answer.partition(f"\n{heading}")[2].partition("\n\n")[0]
 
 
 def farewell(folder: Path) -> list[str]:

@@ -8,13 +8,16 @@ import socket
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
-_RTM_GETLINK, _RTM_GETNEIGH, _RTM_GETTCLASS, _NLMSG_ERROR, _NLMSG_DONE = 18, 30, 42, 2, 3
-_REQUEST_DUMP = 1 | 0x300
+_RTM_GETLINK, _RTM_GETNEIGH, _RTM_GETTCLASS, _RTM_GETSTATS, _NLMSG_ERROR, _NLMSG_DONE = 18, 30, 42, 94, 2, 3
+_REQUEST, _REQUEST_DUMP = 1, 1 | 0x300
 _HEADER = struct.Struct("=IHHII")  # struct nlmsghdr
 _IFINFO = struct.Struct("=BxHiII")  # struct ifinfomsg
 _NDMSG = struct.Struct("=BxxxiHBB")  # struct ndmsg
 _TCMSG = struct.Struct("=BxxxiIII")  # struct tcmsg: family, ifindex, handle, parent, info
+_IFSTATS = struct.Struct("=BxxxII")  # struct if_stats_msg: family, ifindex, which groups
+_IFLA_STATS_LINK_64 = 1
 _ATTRIBUTE = struct.Struct("=HH")
 _IFLA_ADDRESS, _IFLA_IFNAME, _IFLA_MTU, _IFLA_MASTER, _IFLA_OPERSTATE = 1, 3, 4, 10, 16
 _IFLA_STATS64, _IFLA_CARRIER_CHANGES = 23, 35
@@ -92,6 +95,40 @@ def _dump(request: int, body: bytes) -> Iterator[bytes]:
                     raise OSError(-struct.unpack_from("=i", data, offset + _HEADER.size)[0], "rtnetlink")
                 yield data[offset + _HEADER.size : offset + length]
                 offset += (length + 3) & ~3
+
+
+class PortTotals(NamedTuple):
+    """What an interface has carried since it was made: frames without FCS."""
+
+    in_octets: int
+    in_pkts: int
+    out_octets: int
+    out_pkts: int
+
+
+class PortReader:
+    """Reads the totals of one interface of the namespace that the process is in, and nothing else: some 10 µs, where
+    `interfaces` is a dump of all."""
+
+    def __init__(self, interface: str) -> None:
+        self._sock = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
+        groups = 1 << (_IFLA_STATS_LINK_64 - 1)
+        body = _IFSTATS.pack(socket.AF_UNSPEC, socket.if_nametoindex(interface), groups)
+        self._question = _HEADER.pack(_HEADER.size + len(body), _RTM_GETSTATS, _REQUEST, 0, 0) + body
+
+    def read(self) -> PortTotals:
+        """The totals now. Raises OSError where the interface has gone."""
+        self._sock.send(self._question)
+        reply = self._sock.recv(4096)
+        size, kind, *_ = _HEADER.unpack_from(reply)
+        if kind == _NLMSG_ERROR:
+            raise OSError(-struct.unpack_from("=i", reply, _HEADER.size)[0], "rtnetlink")
+        have = _attributes(reply[_HEADER.size + _IFSTATS.size : size])
+        rx, tx, rx_bytes, tx_bytes = _STATS64.unpack_from(have[_IFLA_STATS_LINK_64])[:4]
+        return PortTotals(rx_bytes, rx, tx_bytes, tx)
+
+    def close(self) -> None:
+        self._sock.close()
 
 
 def interfaces() -> list[Interface]:

@@ -37,7 +37,7 @@ CASE = DemoCase(4, tuple((n * 50 * MS + 300_000, n * 50 * MS + 3_700_000) for n 
 def bursts_of(case: DemoCase) -> list[dict[str, Any]]:
     """What a detector with bins of 1 ms would say of a case."""
     return [
-        {"start_ns": first // MS * MS, "end_ns": -(-last // MS) * MS, "fan_in": 4, "direction": "in"}
+        {"start_ns": first // MS * MS, "end_ns": -(-last // MS) * MS, "fan_in": 4, "direction": "in", "host": "cache"}
         for first, last in case.rounds
     ]
 
@@ -65,8 +65,9 @@ def test_what_the_machine_did_to_the_rounds_is_said() -> None:
     """The last round takes 12 ms more than its bytes need, and is found as two bursts."""
     first, last = CASE.rounds[2]
     case = replace(CASE, rounds=(*CASE.rounds[:2], (first, last + 12 * MS)), round_ns=3_400_000, stolen=0.031)
-    bursts = [*bursts_of(CASE), {"start_ns": last + 9 * MS, "end_ns": last + 12 * MS, "fan_in": 4, "direction": "in"},
-              {"start_ns": last + 500 * MS, "end_ns": last + 503 * MS, "fan_in": 4, "direction": "in"}]  # fmt: skip
+    like = bursts_of(CASE)[0]
+    bursts = [*bursts_of(CASE), like | {"start_ns": last + 9 * MS, "end_ns": last + 12 * MS},
+              like | {"start_ns": last + 500 * MS, "end_ns": last + 503 * MS}]  # fmt: skip
     assert verdict(case, bursts)[:3] == [
         "Detected 2 of 3 incasts, 3 other bursts.",
         "This machine paused while it sent 1 round, which lasted up to 15.4 ms instead of 3.4 ms: these are 1 of the "
@@ -75,6 +76,16 @@ def test_what_the_machine_did_to_the_rounds_is_said() -> None:
     ]
     calm = replace(CASE, round_ns=3_400_000, stolen=0.001)
     assert verdict(calm, bursts_of(calm)) == verdict(CASE, bursts_of(CASE))
+
+
+def test_what_the_switch_saw_is_said_apart() -> None:
+    """Of its own samples, and never as bursts that the host recorded."""
+    case = replace(CASE, switch="tor")
+    own = [burst | {"host": "tor", "direction": "out", "fan_in": 0} for burst in bursts_of(case)[1:]]
+    other = own[0] | {"start_ns": 10**12, "end_ns": 10**12 + 5 * MS}
+    lines = verdict(case, [*bursts_of(case), *own, other])
+    assert lines[:-1] == verdict(CASE, bursts_of(CASE))
+    assert lines[-1] == "Detected in the switch's own samples of its port: 2 of 3 incasts, 1 other burst."
 
 
 def write(path: Path, text: str) -> None:
@@ -238,15 +249,31 @@ def test_real_packets(can_build: None, tmp_path: Path) -> None:
     assert re.search(r"^\$ ip netns exec mb-\S+-cache mburst record -i eth0 ", demo.out, re.MULTILINE)
     assert "To the server's second interface, meanwhile: round trip p50" in demo.out
     con = StoreFolder.open(demo.folder / "store").connect()
-    kept = con.execute("SELECT direction, backend, complete, dropped FROM recordings ORDER BY direction")
+    kept = con.execute(
+        "SELECT direction, backend, complete, dropped FROM recordings WHERE host = 'cache' ORDER BY direction"
+    )
     backend = "ebpf" if not any(state["reason"] for state in sources(None) if state["name"] == "ebpf") else "afpacket"
     assert kept.fetchall() == [("in", backend, True, 0), ("out", backend, True, 0)]
     [(answered,)] = con.execute("SELECT sum(bytes) FROM sources WHERE source LIKE '198.18.1.%'").fetchall()
     # And headers of Ethernet, IP and UDP.
     assert answered == sum(done.bytes_rx + 42 * done.dgrams_rx for done in read_truth(demo.folder / "truth.csv"))
+    check_the_switch(demo.out, con)
     paths = con.execute("SELECT DISTINCT src, dst FROM probes ORDER BY ALL").fetchall()
     assert paths == [("api", "cache"), ("api", "cache-nic2")]
     check_what_it_leaves(demo.out, demo.folder)
+
+
+def check_the_switch(printed: str, con: Any) -> None:
+    """Its exporter's bins and depths stand beside the host's, and the demo says whether these agree."""
+    assert re.search(r"^# The switch took [\d,]+ samples, .+ more than 50 µs late; [\d,]+ are missing, ", printed, re.M)
+    assert re.search(r"^Detected in the switch's own samples of its port: \d+ of 13 incasts", printed, re.M)
+    kept = con.execute("SELECT rack, host, interface, direction, backend, bin_ns, complete FROM recordings "
+                       "WHERE host <> 'cache' ORDER BY direction").fetchall()  # fmt: skip
+    assert kept == [("r1", "tor", "p-cache", way, "otlp", MS, True) for way in ("in", "out")]
+    for way in ("in", "out"):
+        [line] = [line for line in printed.splitlines()
+                  if f"bytes of the switch's port tor p-cache, with cache eth0 {way}" in line]  # fmt: skip
+        assert " disagree" not in line and re.search(r" (\d+) of \1 ", line), line
 
 
 @contextmanager

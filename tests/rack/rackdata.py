@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from mburst.lab.rack import RecordedExperiment
 
 RECORD = struct.Struct("<IIII")
+BY_GNMI, BY_OTLP = "max-since-last", "gauge"  # how the switch's depths come: of each millisecond in which it changed
 
 
 @dataclass(frozen=True)
@@ -102,11 +103,13 @@ def probes_of(recording: RecordedExperiment) -> Probes:
         (dst == "cache") & during, (dst == "cache") & before, (dst == "cache-nic2") & during)))  # fmt: skip
 
 
-def depths_of(store: Path, device: str = "tor") -> list[np.ndarray]:
+def depths_of(store: Path, device: str = "tor", semantics: str = BY_GNMI) -> list[np.ndarray]:
     """(start, end, largest depth) of each window in which the depth of a queue was reported, by time."""
     rows = stored(store, "queues").sort_by("ts_ns")
     found = columns_of(rows, "window_start_ns", "ts_ns", "max_bytes")
-    chosen = (found[2] >= 0) & (np.array(rows.column("device").to_pylist()) == device)
+    chosen = found[2] >= 0
+    for name, wanted in (("device", device), ("semantics", semantics)):
+        chosen &= np.array(rows.column(name).to_pylist()) == wanted
     return [column[chosen] for column in found]
 
 

@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 import pytest
 from calm import Attempts
 from pyarrow.csv import write_csv
-from rackdata import probes_of, stored
+from rackdata import BY_GNMI, probes_of, stored
 
 from mburst.__main__ import main
 from mburst.lab.rack import RecordedExperiment
@@ -30,6 +31,7 @@ def one_way(recording: RecordedExperiment, which: str) -> Path:
 def depths(recording: RecordedExperiment) -> Path:
     """What the switch reported of its queue."""
     kept, rows = recording.truth.with_name("queues.csv"), stored(recording.store, "queues").sort_by("ts_ns")
+    rows = rows.filter(pc.equal(rows.column("semantics"), BY_GNMI))
     rows = rows.filter(rows.column("max_bytes").is_valid())
     names = ["device", "port", "queue", "window_start_ns", "ts_ns", "max_bytes", "semantics"]
     write_csv(rows.select(names), kept)
@@ -71,5 +73,22 @@ def test_the_cause_on_the_rack(
 ) -> None:
     def is_found(recording: RecordedExperiment) -> None:
         check(recording, probes, capsys)
+
+    recorded_rack.held(is_found)
+
+
+def test_the_cause_by_the_switch_alone(
+    recorded_rack: Attempts[RecordedExperiment], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the switch exported of its port by OTLP, and the probes: nobody recorded a host."""
+
+    def is_found(recording: RecordedExperiment) -> None:
+        capsys.readouterr()
+        assert main(["investigate", str(recording.store), "--join", "5ms", "--json"]) == 0
+        answer = json.loads(capsys.readouterr().out)
+        [path] = [path for path in answer["paths"] if path["dst"] == "cache"]
+        assert path["cause"] == "bursts", (path["cause"], path["reasons"])
+        [depth] = [row for row in answer["sources_agree"] if row["what"] == "depth of the queue"]
+        assert depth["state"] == "agree" and not answer["fan_in"]
 
     recorded_rack.held(is_found)

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from calm import Attempts, Taken, hold
 from rackdata import (
+    BY_OTLP,
     Frames,
     Probes,
     address,
@@ -34,6 +35,7 @@ from mburst.lab.rack.plan import API_IP
 MS = 1_000_000
 SENDERS = 40
 HEADERS = 14 + 20 + 8
+FCS = 4
 
 
 @dataclass(frozen=True)
@@ -183,6 +185,22 @@ def test_probes_arrived_when_the_capture_has_them(first):
     captured = first.frames.ts_ns[first.frames.source == address(API_IP)]
     captured = captured[(captured >= arrived[0] - 10_000) & (captured <= arrived[-1] + 10_000)]
     assert len(captured) == len(arrived) and np.abs(captured - arrived).max() < MS
+
+
+def test_the_switch_exported_what_the_kernel_counted(first):
+    """Its running totals as bins and gaps, and the depths of its queue, against `tc -s` and the depths by gNMI."""
+    store, port = first.recording.store, first.recording.port
+    out = 0
+    for table in ("bins", "gaps"):
+        if (store / table).exists():
+            rows = stored(store, table)
+            [amount] = columns_of(rows, "bytes")
+            out += amount[np.array(rows.column("direction").to_pylist()) == "out"].sum()
+    of_rounds = sum(done.bytes_rx + (HEADERS + FCS) * done.dgrams_rx for done in first.rounds)
+    assert of_rounds < out < port.bytes + FCS * port.packets + 200_000 < 1.05 * of_rounds + 1_000_000
+    start_ns, end_ns, depth = depths_of(store, semantics=BY_OTLP)
+    assert (start_ns[1:] == end_ns[:-1]).all() and len(depth) > 4000
+    assert 0.5 * depths_of(store)[2].max() < depth.max() <= first.queue_bytes
 
 
 def test_the_kernel_counted_what_the_switch_told(first):

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...api.asked import RecordOptions
-from ...units import format_bytes, format_duration, format_rate
-from ..rack.verbs import ExperimentObserver
+from ...units import format_bytes, format_duration, format_rate, format_share
+from ..rack.verbs import SWITCH, ExperimentObserver
 from .commands import call, show
 
 if TYPE_CHECKING:
     from ..rack import Rack
+    from ..rack.sample import Sampled
     from ..rack.verbs import Verb
 
 SENDERS = 40
@@ -28,6 +29,7 @@ class DemoCase:
     imports: tuple[list[str], ...] = ()  # words of `mburst import`
     round_ns: int = 0  # that a round takes at line rate; 0 where nothing can hold it up
     stolen: float = 0.0  # share of the processors' time that a hypervisor took
+    switch: str = ""  # the device that sampled its own port too
 
 
 RECORD: RecordOptions = {"link": "1G", "host": "cache", "rack": "r1"}  # how the demo records, whatever it records from
@@ -53,6 +55,20 @@ class Narrator(ExperimentObserver):
     def ended(self, rack: Rack, verb: Verb, output: str) -> None:
         print(f"\n# mburst {verb.words[0]} printed:\n{output.rstrip()}")
 
+    def exports(self, rack: Rack) -> None:
+        print(
+            "\nTo collect, the switch also sends the bytes of that port and the depth of its queue, sampled each\n"
+            "millisecond, by OTLP, as SONiC's high-frequency telemetry does.",
+            flush=True,
+        )
+
+    def exported(self, sampled: Sampled) -> None:
+        late = format_share(sampled.late / max(sampled.readings, 1))
+        print(
+            f"\n# The switch took {sampled.readings:,} samples, {late} of them more than 50 µs late; "
+            f"{sampled.missed:,} are missing, the longest time without one was {format_duration(sampled.longest_ns)}."
+        )
+
 
 def live(folder: Path, seconds: float, seed: int) -> DemoCase:
     """Build a rack in a box, and record, probe and read it live into FOLDER/store. Raises RackUnavailable where there
@@ -67,7 +83,7 @@ def live(folder: Path, seconds: float, seed: int) -> DemoCase:
     print(f"Before they began: {quiet}.")
     print(f"To the server's second interface, meanwhile: {second}. Why?")
     rounds = tuple((done.t_first_ns, done.t_last_ns) for done in recorded.rounds)
-    return DemoCase(SENDERS, rounds, round_ns=recorded.round_ns, stolen=recorded.stolen)
+    return DemoCase(SENDERS, rounds, round_ns=recorded.round_ns, stolen=recorded.stolen, switch=SWITCH)
 
 
 def simulated(folder: Path, seed: int) -> DemoCase:

@@ -17,11 +17,10 @@ Burst = dict[str, Any]
 def verdict(case: DemoCase, bursts: list[Burst]) -> list[str]:
     """Lines that say how many rounds were found, how exactly, and with how many senders; and what the machine that
     played all hosts did to the rounds."""
-    incoming = [burst for burst in bursts if burst["direction"] != "out"]
-    pairs = [(edges, burst) for edges in case.rounds for burst in incoming if is_of_round(burst, edges)]
+    incoming = [burst for burst in bursts if burst["direction"] != "out" and burst["host"] != case.switch]
+    pairs, others = matched(case, incoming)
     rounds = {edges for edges, _ in pairs}
-    others = [burst for burst in incoming if not any(burst is found for _, found in pairs)]
-    lines = [f"Detected {len(rounds)} of {len(case.rounds)} incasts, {format_count(len(others), 'other burst')}."]
+    lines = [f"Detected {found_words(case, rounds, others)}."]
     lines += disturbed(case, rounds, others)
     if pairs:
         starts = max(abs(burst["start_ns"] - first_ns) for (first_ns, _), burst in pairs)
@@ -32,7 +31,21 @@ def verdict(case: DemoCase, bursts: list[Burst]) -> list[str]:
         fan_in = sorted({burst["fan_in"] for _, burst in pairs})
         senders = str(fan_in[0]) if len(fan_in) == 1 else f"{fan_in[0]} to {fan_in[-1]}"
         lines.append(f"Fan-in: {senders} senders at once, of {case.senders}.")
+    if case.switch:
+        pairs, others = matched(case, [burst for burst in bursts if burst["host"] == case.switch])
+        words = found_words(case, {edges for edges, _ in pairs}, others)
+        lines.append(f"Detected in the switch's own samples of its port: {words}.")
     return lines
+
+
+def matched(case: DemoCase, bursts: list[Burst]) -> tuple[list[tuple[Edges, Burst]], list[Burst]]:
+    """The bursts that are a round, with it, and the others."""
+    pairs = [(edges, burst) for edges in case.rounds for burst in bursts if is_of_round(burst, edges)]
+    return pairs, [burst for burst in bursts if not any(burst is found for _, found in pairs)]
+
+
+def found_words(case: DemoCase, rounds: set[Edges], others: list[Burst]) -> str:
+    return f"{len(rounds)} of {len(case.rounds)} incasts, {format_count(len(others), 'other burst')}"
 
 
 def disturbed(case: DemoCase, found: set[Edges], others: list[Burst]) -> list[str]:

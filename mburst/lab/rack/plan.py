@@ -66,7 +66,11 @@ class RackPlan:
 
     def links(self) -> list[str]:
         """Lines for `ip -batch` in the switch: the bridge, and a cable to every interface of every host."""
-        lines = [f"link add {BRIDGE} type bridge stp_state 0 mcast_snooping 0", f"link set {BRIDGE} up"]
+        lines = [
+            "link set lo up",
+            f"link add {BRIDGE} type bridge stp_state 0 mcast_snooping 0",
+            f"link set {BRIDGE} up",
+        ]
         for nic in self.nics:
             peer = f"name {nic.interface} address {mac(nic.address)} netns {self.namespace(nic.host)}"
             lines.append(f"link add {nic.port} type veth peer {peer}")

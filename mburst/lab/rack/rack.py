@@ -88,7 +88,7 @@ class Rack:
         self.sent: dict[str, tuple[int, int]] = {}
         self._offloads = offloads
         self._cpus = sorted(os.sched_getaffinity(0))
-        self._limit_s = limit_s
+        self.limit_s = limit_s
         self._janitor: subprocess.Popen[bytes] | None = None
         self._running: list[subprocess.Popen[Any]] = []
 
@@ -96,7 +96,7 @@ class Rack:
         for name in namespaces.dead_racks():
             namespaces.remove(name)
         self._janitor = subprocess.Popen(
-            python_command("janitor", self.plan.name, str(self._limit_s)),
+            python_command("janitor", self.plan.name, str(self.limit_s)),
             env=python_environment(),
             stdin=subprocess.PIPE,
             start_new_session=True,

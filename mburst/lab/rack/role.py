@@ -113,9 +113,9 @@ def stop_requested(timeout_s: float = 0) -> bool:
     return bool(select.select([sys.stdin], [], [], timeout_s)[0])
 
 
-def go_real_time() -> None:
+def go_real_time(priority: int = 2) -> None:
     """Run before ordinary processes and those that measure (verbs.py) where that is allowed, but never for more than a
     second without a pause."""
     with contextlib.suppress(OSError):
         resource.setrlimit(RLIMIT_RTTIME, RTTIME_US)
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(2))
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(priority))

@@ -4,6 +4,8 @@
     api          probe, of both interfaces of the cache server
     tor          switch-agent, and collect, which reads it
 
+The switch's exporter (export.py) is no verb: it stands for what the newest switches have, and sends to collect.
+
 One machine plays all hosts. Prober and reflector therefore run before ordinary processes (SCHED_FIFO) while they
 measure, so that what is measured is the network and not how busy this machine is.
 """
@@ -11,6 +13,7 @@ measure, so that what is measured is the network and not how busy this machine i
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import resource
 import signal
@@ -26,7 +29,8 @@ from ...errors import MburstError
 from ...python import command
 from .errors import RackFailed, RackUnavailable
 from .plan import CACHE2_IP, CACHE2_PORT, CACHE_IP, CACHE_PORT
-from .role import RLIMIT_RTTIME, RTTIME_US, python_environment
+from .role import RLIMIT_RTTIME, RTTIME_US, Role, python_environment
+from .sample import Sampled
 
 if TYPE_CHECKING:
     from .rack import Rack
@@ -41,8 +45,12 @@ subscriptions:
     paths: ["{queue}/transmit-octets", "{queue}/dropped-pkts"]
     stream-mode: sample
     sample-interval: 100ms
+otlp: {{listen: "{otlp}"}}  # bytes of the port and depth of its queue, each millisecond
+mburst: {{links: [{{device: tor, port: {port}, host: cache, interface: eth0, rack: r1, link: {link}}}]}}
 """
 QUEUE = f"/qos/interfaces/interface[interface-id={CACHE_PORT}]/output/queues/queue/state"
+SWITCH = "tor"  # as targets, links and its own messages name it
+OTLP = "127.0.0.1:4317"  # of the switch itself
 RATE = 500  # probes a second to each interface: with more, a machine of two processors sends rounds with pauses
 NAMES = {CACHE_IP: "cache", CACHE2_IP: "cache-nic2"}
 
@@ -145,6 +153,12 @@ class ExperimentObserver:
     def ended(self, rack: Rack, verb: Verb, output: str) -> None:
         """A verb has ended well, and has printed this."""
 
+    def exports(self, rack: Rack) -> None:
+        """The switch has begun to send what it samples."""
+
+    def exported(self, sampled: Sampled) -> None:
+        """The switch has sent all that it sampled."""
+
 
 @contextlib.contextmanager
 def running(rack: Rack, verbs: list[Verb], onlooker: ExperimentObserver) -> Iterator[None]:
@@ -182,24 +196,42 @@ def measured(
     """
     with tempfile.TemporaryDirectory(prefix="mburst-") as folder:
         socket = Path(folder, "agent.sock")
+        config = CONFIG.format(socket=socket, queue=QUEUE, otlp=OTLP, port=CACHE_PORT, link=link_of(rack))
         listening = [reflecting(), serving(rack, socket)]
-        asking = [collecting(store, _written(Path(folder, "gnmi.yaml"), CONFIG.format(socket=socket, queue=QUEUE))),
+        asking = [collecting(store, _written(Path(folder, "gnmi.yaml"), config)),
                   probing(rack, store, _written(Path(folder, "hosts"), hosts_file()), rate, seed)]  # fmt: skip
         if record is not None:
             listening.insert(0, recording(store, record))
         onlooker = onlooker or ExperimentObserver()
-        with running(rack, listening, onlooker), running(rack, asking, onlooker):
+        with running(rack, listening, onlooker), running(rack, asking, onlooker), exporting(rack, onlooker):
             yield
 
 
+@contextlib.contextmanager
+def exporting(rack: Rack, onlooker: ExperimentObserver) -> Iterator[None]:
+    """Meanwhile, the switch sends what it samples at its port to the cache server, from when the first of it has been
+    taken. Raises RackFailed."""
+    config = {"namespace": rack.plan.namespace("tor"), "device": SWITCH, "port": CACHE_PORT, "address": OTLP}
+    with contextlib.closing(Role("export", rack.limit_s, **config)) as exporter:
+        exporter.wait_ready()
+        onlooker.exports(rack)
+        yield
+        [sampled] = exporter.stop()
+    onlooker.exported(Sampled(*sampled))
+
+
 def require() -> None:
-    """Raise RackUnavailable where the libraries of `mburst switch-agent` and `collect` are missing."""
+    """Raise RackUnavailable where the libraries of `mburst switch-agent`, `collect` and the exporter are missing."""
     from ...cli.collect import require as require_gnmi
 
     try:
         require_gnmi()
     except MburstError as reason:
         raise RackUnavailable(f"the rack's switch is read by gNMI: {reason}", "pip install 'mburst[demo]'") from None
+    if not importlib.util.find_spec("opentelemetry"):
+        raise RackUnavailable(
+            "the rack's switch exports by OTLP: opentelemetry-proto is not installed", "pip install 'mburst[demo]'"
+        )
 
 
 def hosts_file() -> str:
@@ -237,10 +269,14 @@ def probing(rack: Rack, store: Path, hosts: Path, rate: int = RATE, seed: int = 
     return Verb("api", words, has_begun, real_time=True, hosts=hosts)
 
 
+def link_of(rack: Rack) -> str:
+    """The rate of the port to the cache server, as options have it."""
+    return f"{rack.plan.link_bps // 10**6}M"
+
+
 def serving(rack: Rack, socket: Path) -> Verb:
     """`mburst switch-agent` on the switch, for its port to the cache server."""
-    link = f"{rack.plan.link_bps // 10**6}M"
-    return Verb("tor", ["switch-agent", CACHE_PORT, "--listen", f"unix:{socket}", "--link", link],
+    return Verb("tor", ["switch-agent", CACHE_PORT, "--listen", f"unix:{socket}", "--link", link_of(rack)],
                 lambda output: "serving" in output)  # fmt: skip
 
 

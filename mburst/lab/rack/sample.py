@@ -1,0 +1,73 @@
+"""The switch's sampler: reads a port's byte totals and the depth of its queue each millisecond, in the namespace that
+it is started in, and writes each reading to standard output: `python -m mburst.lab.rack.sample PORT SECONDS`.
+
+A switch samples in hardware, so this runs before all else where that is allowed. It may be late all the same: each
+reading has the time at which it was taken, and after a stall none is made up for. It ends when nobody reads on, and
+after SECONDS.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import struct
+import sys
+import time
+from dataclasses import dataclass
+from itertools import pairwise
+
+from ...gnmi_target.netlink import PortReader
+from ...gnmi_target.qdisc import QueueReader
+from . import role
+
+PERIOD_NS = 1_000_000
+READING = struct.Struct("=qQQqQ")  # when the port was read, its octets in and out; when its queue was, bytes in it
+PRIORITY = 3  # the senders have 2
+FCS_BYTES = 4  # SAI's octets of a port are those of frames with it; the kernel's are not
+
+
+@dataclass
+class Sampled:
+    """How punctual the readings were. `late`: those that came more than 5 % of the period after their time; `missed`:
+    periods without one."""
+
+    readings: int = 0
+    late: int = 0
+    missed: int = 0
+    longest_ns: int = 0
+    last_ns: int = 0
+
+    def add(self, at: list[int]) -> None:
+        """Readings, in the order of time."""
+        for before, now in pairwise([self.last_ns, *at] if self.last_ns else at):
+            self.late += now - before > 1.05 * PERIOD_NS
+            self.missed += max(0, round((now - before) / PERIOD_NS) - 1)
+            self.longest_ns = max(self.longest_ns, now - before)
+        self.readings, self.last_ns = self.readings + len(at), at[-1]
+
+
+def main() -> None:
+    port, limit_s = sys.argv[1], float(sys.argv[2])
+    signal.setitimer(signal.ITIMER_REAL, limit_s)
+    totals, queue = PortReader(port), QueueReader(port)
+    gc.disable()
+    role.go_real_time(PRIORITY)
+    due = time.monotonic_ns()
+    while True:
+        due = max(due + PERIOD_NS, time.monotonic_ns())
+        time.sleep(max(0, due - time.monotonic_ns()) / 1e9)
+        carried = totals.read()
+        carried_ns = time.time_ns()
+        waiting, _ = queue.read()
+        waiting_ns = time.time_ns()
+        octets_in = carried.in_octets + FCS_BYTES * carried.in_pkts
+        octets_out = carried.out_octets + FCS_BYTES * carried.out_pkts
+        try:
+            os.write(1, READING.pack(carried_ns, octets_in, octets_out, waiting_ns, waiting))
+        except BrokenPipeError:
+            return
+
+
+if __name__ == "__main__":
+    main()
