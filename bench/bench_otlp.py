@@ -8,7 +8,8 @@ as fast as they are taken. Counted from the first message until the last is answ
 and all rows are sealed. Beside it, in the same run, a receiver that only decodes: grpc and opentelemetry-proto, and
 each message is dropped.
 
---paced: 512 depths a millisecond for SECONDS, and what was lost.
+--paced: 512 depths a millisecond for SECONDS, by a sender that keeps a second's worth and no more, as exporters bound
+theirs; what became of each point, and the memory of the collector meanwhile.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ CORES = sorted(os.sched_getaffinity(0))
 MBURST = Path(sys.executable).parent / "mburst"
 MS = 10**6
 PORTS, QUEUES = 64, 8
+BEHIND_S = 1
 DEPTH = "sai_counter_type_21_stat_24"
 EXPORT = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
 DECODE = """
@@ -91,7 +94,7 @@ class Messages:
         return self._request.SerializeToString()
 
 
-def sent(address: str, messages: list[bytes], pace_s: float = 0.0) -> tuple[float, int]:
+def sent(address: str, messages: list[bytes]) -> tuple[float, int]:
     """(seconds until all are answered, how many were refused) of messages that are sent one after the other."""
     import grpc
 
@@ -100,9 +103,7 @@ def sent(address: str, messages: list[bytes], pace_s: float = 0.0) -> tuple[floa
         export = channel.unary_unary(EXPORT)
         grpc.channel_ready_future(channel).result(30)
         begin = time.monotonic()
-        for number, one in enumerate(messages):
-            if (early := begin + number * pace_s - time.monotonic()) > 0:
-                time.sleep(early)
+        for one in messages:
             while True:
                 try:
                     export(one, timeout=60)
@@ -135,7 +136,7 @@ def decoded(messages: list[bytes], points: int) -> float:
         process.wait()
 
 
-def collected(messages: list[bytes], points: int, pace_s: float = 0.0) -> tuple[float, float, float, int, str]:
+def collected(messages: list[bytes], points: int) -> tuple[float, float, float, int, str]:
     """(points a second until all are answered, until all is sealed, seconds of CPU, rows stored, what it printed)."""
     with tempfile.TemporaryDirectory(prefix="mburst-bench-otlp-") as name:
         folder, address = Path(name), free_address()
@@ -145,7 +146,7 @@ def collected(messages: list[bytes], points: int, pace_s: float = 0.0) -> tuple[
             [*pinned(1), MBURST, "collect", config, "-o", folder / "store"],
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         )  # fmt: skip
-        seconds, refused = sent(address, messages, pace_s)
+        seconds, refused = sent(address, messages)
         begun = time.monotonic() - seconds
         process.send_signal(2)
         _, _, usage = os.wait4(process.pid, 0)
@@ -181,14 +182,92 @@ def compare(rounds: int, number: int) -> None:
         )
 
 
-def pace(seconds: int, packed: bool) -> None:
-    """Print what becomes of 512 depths a millisecond."""
-    made = Messages(20, packed)
-    now = time.time_ns() // MS * MS
-    ring = [made.at(now + k * 20 * MS) for k in range(seconds * 50)]
-    points = made.points * len(ring)
-    live, _, cpu, stored, printed = collected(ring, points, 0.02)
-    print(f"| {points:,} points over {seconds} s, {live:,.0f}/s | {cpu:.1f} s of CPU | {stored:,} rows | {printed} |")
+class PacedSender:
+    """Sends a message of 20 ms every 20 ms. Those that a second has passed since, are not sent: `late` counts their
+    points. `taken` are those that the collector acknowledged; it asked `again` times for a message to be sent again."""
+
+    def __init__(self, address: str) -> None:
+        self.made, self.address = Messages(20, packed=True), address
+        self.offered = self.taken = self.refused = self.late = self.again = 0
+
+    def run(self, seconds: int, look: Callable[[], None]) -> None:
+        """Send for so long; LOOK every ten seconds."""
+        import grpc
+
+        with grpc.insecure_channel(self.address) as channel:
+            self._export = channel.unary_unary(EXPORT)
+            grpc.channel_ready_future(channel).result(30)
+            begin, begin_ns = time.monotonic(), time.time_ns() // MS * MS
+            for number in range(seconds * 50):
+                due = begin + number * 0.02
+                time.sleep(max(0.0, due - time.monotonic()))
+                self.offered += self.made.points
+                if time.monotonic() > due + BEHIND_S or not self._sent(begin_ns + number * 20 * MS, due + BEHIND_S):
+                    self.late += self.made.points
+                if number % 500 == 0:
+                    look()
+
+    def _sent(self, at_ns: int, until: float) -> bool:
+        """Whether the collector answered before it was too late."""
+        import grpc
+        from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2
+
+        one = self.made.at(at_ns)
+        while True:
+            try:
+                answer = metrics_service_pb2.ExportMetricsServiceResponse.FromString(self._export(one, timeout=60))
+            except grpc.RpcError as error:
+                if error.code() is not grpc.StatusCode.UNAVAILABLE:
+                    raise
+                self.again += 1
+                if time.monotonic() > until:
+                    return False
+                time.sleep(0.1)
+                continue
+            rejected = answer.partial_success.rejected_data_points
+            self.refused += rejected
+            self.taken += self.made.points - rejected
+            return True
+
+
+def pace(seconds: int) -> None:
+    """Print what becomes of 512 depths a millisecond: each point is stored, refused, or counted as lost."""
+    with tempfile.TemporaryDirectory(prefix="mburst-bench-otlp-") as name:
+        folder, sender, memory = Path(name), PacedSender(free_address()), []
+        config, store = folder / "otlp.yaml", folder / "store"
+        config.write_text(f"otlp: {{listen: '{sender.address}'}}\n")
+        process = subprocess.Popen(
+            [*pinned(1), MBURST, "collect", config, "-o", store], stdout=subprocess.PIPE, text=True
+        )
+        status = Path(f"/proc/{process.pid}/statm")
+        sender.run(
+            seconds, lambda: memory.append(int(status.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20)
+        )
+        process.send_signal(2)
+        _, _, usage = os.wait4(process.pid, 0)
+        assert process.stdout
+        stored, lost = rows(store), dropped(store)
+        print(process.stdout.read(), end="")
+    third = max(1, len(memory) // 3)
+    print(
+        f"| {sender.offered:,} points in {seconds} s | {stored:,} stored | {sender.refused:,} refused "
+        f"| {lost:,} lost by the collector, and counted | {sender.late:,} not sent, {BEHIND_S} s late; "
+        f"{sender.again:,} messages to be sent again | {usage.ru_utime + usage.ru_stime:.0f} s of CPU "
+        f"| at most {max(memory[:third])} MiB of memory in the first third, {max(memory[third:-third] or [0])} "
+        f"in the second, {max(memory[-third:])} in the last, {usage.ru_maxrss >> 10} ever |"
+    )
+    missing = sender.offered - stored - sender.refused - lost - sender.late
+    print("every point is stored or counted" if not missing else f"NOT COUNTED: {missing:,} points")
+
+
+def dropped(store: Path) -> int:
+    """Points that were lost behind the receiver, as `gnmi_events` counts them."""
+    from mburst.sql import StoreFolder
+
+    [(found,)] = StoreFolder.open(store).connect().execute(
+        "SELECT coalesce(sum(amount), 0) FROM gnmi_events WHERE event IN ('dropped', 'not-understood', 'not-mapped')"
+    ).fetchall()  # fmt: skip
+    return int(found)
 
 
 def main() -> None:
@@ -200,7 +279,7 @@ def main() -> None:
     os.sched_setaffinity(0, {CORES[0]})  # the collector's core is its own
     print(f"otlp: {machine()}; median (least) of {arguments.rounds} rounds")
     if arguments.paced:
-        pace(arguments.paced, True)
+        pace(arguments.paced)
     else:
         compare(arguments.rounds, arguments.messages)
 

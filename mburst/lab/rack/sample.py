@@ -1,8 +1,8 @@
 """The switch's sampler: reads a port's byte totals and the depth of its queue each millisecond, in the namespace that
 it is started in, and writes each reading to standard output: `python -m mburst.lab.rack.sample PORT SECONDS`.
 
-A switch samples in hardware, so this runs before all else where that is allowed. It may be late all the same: each
-reading has the time at which it was taken, and after a stall none is made up for. It ends when nobody reads on, and
+A switch samples in hardware, so this runs before all else where that is allowed. It is due at whole milliseconds, and
+may be late all the same: each reading has the time at which it was taken, and after a stall none is made up for. It ends when nobody reads on, and
 after SECONDS.
 """
 
@@ -53,10 +53,8 @@ def main() -> None:
     totals, queue = PortReader(port), QueueReader(port)
     gc.disable()
     role.go_real_time(PRIORITY)
-    due = time.monotonic_ns()
     while True:
-        due = max(due + PERIOD_NS, time.monotonic_ns())
-        time.sleep(max(0, due - time.monotonic_ns()) / 1e9)
+        time.sleep((PERIOD_NS - time.time_ns() % PERIOD_NS) / 1e9)
         carried = totals.read()
         carried_ns = time.time_ns()
         waiting, _ = queue.read()
