@@ -144,7 +144,8 @@ def investigate(con: duckdb.DuckDBPyConnection, question: Question) -> Investiga
         answer.missing.append("a recording of the port (`mburst record`)")
     if not paths:
         answer.missing.append("probes of this time (`mburst probe`, `mburst import probes`)")
-    answer.notes.extend(uncounted_pauses(con))
+    if answer.ports:
+        answer.notes.extend(uncounted_pauses(con))
     if answer.bursts:
         answer.notes.extend(unkept_senders(con))
         answer.groups = fanin.groups(con, answer.main_bursts, addresses)
