@@ -49,7 +49,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         help="read the file, print what each path is stored as, and connect to no target",
     )
     output.add_format(parser)
-    record.add_user_option(parser)
+    record.add_user_option(parser, "the store's owner; with --show nobody")
     parser.set_defaults(run=run)
 
 
