@@ -12,7 +12,7 @@ from storelib import DEFAULTS, write
 from mburst.sql import StoreFolder
 from mburst.sql.tables import arrow_schema as schema
 
-ORIGIN = 1_800_000_000_000_000_000
+ORIGIN = 1_700_000_000_000_000_000
 LANE = {"recording_id": "r", "host": "h", "rack": "a", "interface": "eth0", "direction": "in"}
 
 
