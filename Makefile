@@ -116,7 +116,7 @@ test-packages: $(VENV)/test-ready ## test the packages in dist/ on fresh systems
 	@[ "$$(id -u)" != 0 ] || sh .ci/packages debootstrap iproute2 man-db zsh fish buildah
 	$(PYTEST) -q -rs -m packages tests/packages
 
-test-collector: $(VENV)/test-ready ## test with an OpenTelemetry Collector in between, built of its Go modules (two minutes)
+test-collector: $(VENV)/test-ready ## test with an OpenTelemetry Collector in between and with telemetrygen, built of their Go modules (three minutes)
 	$(PYTEST) -q -rs -m packages tests/collector
 
 audit: $(VENV)/pip-audit ## look for known flaws in what .ci/requirements.lock names

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -15,11 +17,28 @@ _UNREACHABLE = ("dial tcp", "proxy", "lookup", "i/o timeout")
 def go_program(program: Path, sources: Path, package: str = ".") -> Path:
     """Build a package as PROGRAM, in the module that is in SOURCES. Skips the test, with the reason, where there is no
     Go or no module to be had."""
+    _run(["build", "-gcflags=all=-N -l", "-o", str(program), package], sources)  # compiled once, run for seconds
+    return program
+
+
+def go_installed(folder: Path, package: str, version: str) -> Path:
+    """The program of a package of others, built in FOLDER. Skips the test likewise."""
+    _run(["install", f"{package}@{version}"], folder, {"GOBIN": str(folder)})
+    return folder / package.rpartition("/")[2]
+
+
+def _run(words: list[str], folder: Path, environment: Mapping[str, str] | None = None) -> None:
     if not (go := shutil.which("go") or shutil.which(_INSTALLED)):
-        pytest.skip("there is no Go here: programs of others that speak gNMI are not tried")
-    command = [go, "build", "-gcflags=all=-N -l", "-o", str(program), package]  # compiled once, run for seconds
-    done = subprocess.run(command, cwd=sources, capture_output=True, text=True, timeout=300, check=False)
+        pytest.skip("there is no Go here: programs of others that speak gNMI or OTLP are not tried")
+    done = subprocess.run(
+        [go, *words],
+        cwd=folder,
+        env={**os.environ, **(environment or {})},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     if done.returncode and any(word in done.stderr for word in _UNREACHABLE):
         pytest.skip(f"Go cannot fetch its modules: {done.stderr.splitlines()[-1]}")
     assert done.returncode == 0, done.stderr
-    return program
