@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -235,7 +236,7 @@ def pace(seconds: int) -> None:
     with tempfile.TemporaryDirectory(prefix="mburst-bench-otlp-") as name:
         folder, sender, memory = Path(name), PacedSender(free_address()), []
         config, store = folder / "otlp.yaml", folder / "store"
-        config.write_text(f"otlp: {{listen: '{sender.address}'}}\n")
+        config.write_text(f"otlp: {{listen: '{sender.address}'}}\nmburst: {{buffer: 64MiB}}\n")  # full soon
         process = subprocess.Popen(
             [*pinned(1), MBURST, "collect", config, "-o", store], stdout=subprocess.PIPE, text=True
         )
@@ -249,15 +250,19 @@ def pace(seconds: int) -> None:
         stored, lost = rows(store), dropped(store)
         print(process.stdout.read(), end="")
     third = max(1, len(memory) // 3)
+    thirds = [memory[:third], memory[third:-third] or memory, memory[-third:]]
     print(
         f"| {sender.offered:,} points in {seconds} s | {stored:,} stored | {sender.refused:,} refused "
         f"| {lost:,} lost by the collector, and counted | {sender.late:,} not sent, {BEHIND_S} s late; "
         f"{sender.again:,} messages to be sent again | {usage.ru_utime + usage.ru_stime:.0f} s of CPU "
-        f"| at most {max(memory[:third])} MiB of memory in the first third, {max(memory[third:-third] or [0])} "
-        f"in the second, {max(memory[-third:])} in the last, {usage.ru_maxrss >> 10} ever |"
+        f"| memory in MiB, median (most), by thirds: {', '.join(map(middle, thirds))}; {usage.ru_maxrss >> 10} ever |"
     )
     missing = sender.offered - stored - sender.refused - lost - sender.late
     print("every point is stored or counted" if not missing else f"NOT COUNTED: {missing:,} points")
+
+
+def middle(found: list[int]) -> str:
+    return f"{statistics.median(found):.0f} ({max(found)})"
 
 
 def dropped(store: Path) -> int:
