@@ -145,7 +145,7 @@ def investigate(con: duckdb.DuckDBPyConnection, question: Question) -> Investiga
     if not paths:
         answer.missing.append("probes of this time (`mburst probe`, `mburst import probes`)")
     if answer.ports:
-        answer.notes.extend(uncounted_pauses(con))
+        answer.notes.extend(uncounted_pauses(con, ends))
     if answer.bursts:
         answer.notes.extend(unkept_senders(con))
         answer.groups = fanin.groups(con, answer.main_bursts, addresses)

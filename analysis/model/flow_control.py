@@ -3,7 +3,7 @@ of a port direction. What travels in one direction is about the traffic of the o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -58,11 +58,12 @@ def class_words(classes: tuple[int, ...]) -> str:
     return f"classes {', '.join(first)} and {last}" if first else f"class {last}"
 
 
-def uncounted_pauses(con: duckdb.DuckDBPyConnection) -> list[str]:
+def uncounted_pauses(con: duckdb.DuckDBPyConnection, of_switches: Container[tuple[str, ...]] = ()) -> list[str]:
     """Of the recordings that detect_bursts() looked at in CON: a sentence for each direction in which pause frames were
-    not counted."""
-    lanes = read_bins.lanes_without_pauses(con)
-    return [f"{' '.join(lane)}: pause frames were not counted ({COUNTS_PAUSES})" for lane in lanes]
+    not counted. OF_SWITCHES: directions that no host recorded."""
+    lanes = [tuple(lane) for lane in read_bins.lanes_without_pauses(con)]
+    where = {lane: " on the host behind it" if lane in of_switches else "" for lane in lanes}
+    return [f"{' '.join(lane)}: pause frames were not counted ({COUNTS_PAUSES}{where[lane]})" for lane in lanes]
 
 
 def of_recordings(

@@ -58,6 +58,7 @@ def check_the_bursts(
     [counted] = [row for row in answer["sources_agree"] if row["what"] != "depth of the queue"]
     assert counted["state"] == "untested" and "h itself was not recorded" in counted["said"]
     assert any("record the host itself, h (`mburst record`)" in item for item in answer["not_assessed"])
+    assert "`mburst record --backend afpacket` counts them on the host behind it" in answer["notes"][-1]
     with StoreFolder.open(store).connect() as con:
         [(in_bins,)] = con.execute("SELECT sum(bytes) FROM bins").fetchall()
         [(missed, gaps)] = con.execute("SELECT sum(bytes), count(*) FROM gaps WHERE reason = 'not sampled'").fetchall()
