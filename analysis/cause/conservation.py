@@ -24,6 +24,8 @@ LEAST = 5  # windows, to compare anything
 ENOUGH = 0.99  # of the windows, to agree
 NEARER = 0.5  # of the windows, from which clocks and framing are estimated
 STEPS = 16  # of a window, in which the clocks' distance is looked for, then of a step, down to half a bin
+FEW = 64  # windows, for which each fine step is looked at, since coarse ones may miss the right distance
+MOST = 8  # distances that are compared window by window
 APART = 0.5  # of the error, at most, that another distance of the clocks must leave to be believed
 # Bytes that a device counts of a frame beyond those of its link layer without FCS.
 FRAMING = {
@@ -96,15 +98,9 @@ def counted(
     at_once = comparable(port, counts, holding(counts))
     if len(at_once) < LEAST:
         return untested(what, counts.name, port, why)
-    lag = clocks_apart(port, counts, holding(counts), at_once)
-    shifted = counts._replace(start=counts.start - lag, end=counts.end - lag)
-    holds = holding(shifted)
-    seen = compare(port, shifted, holds, comparable(port, shifted, holds))
+    lag = clocks_apart(port, counts, holding, at_once)
+    shifted, holds, seen, good, kept = compared_at(port, counts, holding, lag)
     came = counts.bytes[seen.rows]
-    good = (came >= seen.low) & (came <= seen.high)
-    good |= evened_out(came, seen, good)
-    kept = good | ~at_an_end(seen.rows)
-    seen, came, good = seen.take(kept), came[kept], good[kept]
     if len(came) < LEAST:
         return untested(what, counts.name, port, why)
     wire = float(volume(port, shifted.start[seen.rows], shifted.end[seen.rows]).sum())
@@ -120,6 +116,31 @@ def counted(
         said += f"; {format_count(int(counts.began_anew.sum()), 'window')} left out, in which a counter was reset"
     return Agreement(what, counts.name, port.name, state, said, len(came), int(good.sum()),
                      float(came.sum()) / max(wire, 1.0), FRAMING[seen.framing], lag, blamed)  # fmt: skip
+
+
+class ShiftedComparison(NamedTuple):
+    """The windows at a distance of the clocks, what the bins hold in them, and which of those that are compared agree.
+    kept: of all that could be compared, which are; windows at an end that do not agree are left out."""
+
+    shifted: SwitchWindows
+    holds: BinContent
+    seen: ComparedWindows
+    good: NDArray[np.bool_]
+    kept: NDArray[np.bool_]
+
+
+def compared_at(
+    port: Port, counts: SwitchWindows, holding: Callable[[SwitchWindows], BinContent], lag: float
+) -> ShiftedComparison:
+    """The comparison if the switch's clock is LAG after the host's."""
+    shifted = counts._replace(start=counts.start - lag, end=counts.end - lag)
+    holds = holding(shifted)
+    seen = compare(port, shifted, holds, comparable(port, shifted, holds))
+    came = counts.bytes[seen.rows]
+    good = (came >= seen.low) & (came <= seen.high)
+    good |= evened_out(came, seen, good)
+    kept = good | ~at_an_end(seen.rows)
+    return ShiftedComparison(shifted, holds, seen.take(kept), good[kept], kept)
 
 
 def comparable(port: Port, counts: SwitchWindows, holds: BinContent) -> NDArray[np.int64]:
@@ -152,31 +173,63 @@ def per_wire(holds: BinContent, extra: int) -> Floats:
 
 
 def error(came: Floats, expected: Floats) -> float:
-    """How far off the nearer part of the counts (NEARER) is: edges that a device stamps late, and counters that
-    begin anew, say nothing of clocks and framing."""
+    """errors() of one row."""
+    return float(errors(came, expected[None])[0])
+
+
+def errors(came: Floats, expected: Floats) -> Floats:
+    """How far off the nearer part of the counts (NEARER) is, of each row of EXPECTED: edges that a device stamps late,
+    and counters that begin anew, say nothing of clocks and framing. Infinite where less than half is known."""
     known = np.isfinite(expected)
-    if 2 * known.sum() < len(came):
-        return np.inf
-    off = np.sort(np.abs(came - expected)[known] / max(float(expected[known].sum()), 1.0))
-    return float(off[: max(1, round(NEARER * len(off)))].mean())
+    count = known.sum(axis=1)
+    whole = np.maximum(np.where(known, expected, 0.0).sum(axis=1), 1.0)
+    off = np.where(known, np.abs(came - expected), np.inf) / whole[:, None]
+    nearer = np.maximum(np.rint(NEARER * count).astype(int), 1)
+    sums = np.cumsum(np.sort(off, axis=1), axis=1)[np.arange(len(off)), nearer - 1]
+    return np.where(2 * count < len(came), np.inf, sums / nearer)
 
 
-def clocks_apart(port: Port, counts: SwitchWindows, holds: BinContent, rows: NDArray[np.int64]) -> float:
+def clocks_apart(
+    port: Port, counts: SwitchWindows, holding: Callable[[SwitchWindows], BinContent], rows: NDArray[np.int64]
+) -> float:
     """How much later the switch's clock is than the host's, as far as another distance fits much better; else 0. Each
-    distance with the framing that fits best then."""
+    distance with the framing that fits best then. Where several fit, as few windows may, the one at which most windows
+    agree; it is believed too where nearly none agree otherwise."""
     start, end, came = counts.start[rows], counts.end[rows], counts.bytes[rows]
-    width = float(np.median(end - start))
+    width, holds = float(np.median(end - start)), holding(counts)
     parts = [per_wire(holds, extra)[rows] for extra in FRAMING]
 
-    def error_at(lag: float) -> float:
-        wire = volume(port, start - lag, end - lag)
-        return min(error(came, wire * part) for part in parts)
+    def errors_at(lags: Floats) -> Floats:
+        wire = volume(port, start - lags[:, None], end - lags[:, None])
+        found: Floats = np.min([errors(came, wire * part) for part in parts], axis=0)
+        return found
 
-    best, step = 0.0, width / STEPS
-    while step >= min(port.bin_ns / 2, width / STEPS**2):  # the coarse step alone may not fit much better
-        best = min((best + step * k for k in range(-STEPS, STEPS + 1)), key=lambda at: (error_at(at), abs(at)))
+    def agreeing(lag: float) -> float:
+        good = compared_at(port, counts, holding, lag).good
+        return float(good.mean()) if len(good) >= LEAST else 0.0
+
+    likely = least_apart(errors_at, width, width / STEPS**2 if len(rows) <= FEW else width / STEPS, port.bin_ns / 2)
+    left = dict(zip(likely, errors_at(np.array(likely)), strict=True))
+    better = [at for at in likely if left[at] < APART * errors_at(np.zeros(1))[0]]
+    if not better and agreeing(0.0) < ENOUGH:
+        better = [at for at in likely if agreeing(at) >= ENOUGH]
+    return max(better, key=lambda at: (agreeing(at), -left[at]), default=0.0)
+
+
+def least_apart(errors_at: Callable[[Floats], Floats], width: float, step: float, finest: float) -> list[float]:
+    """Up to MOST distances of at most WIDTH at which the errors are least: first in steps of STEP, no two of one coarse
+    step, then each in ever finer parts of it."""
+    steps = round(width / step)
+    lags = step * np.arange(-steps, steps + 1)
+    found: list[float] = []
+    for at in lags[np.lexsort((np.abs(lags), errors_at(lags)))].tolist():
+        if len(found) < MOST and all(abs(at - other) > width / STEPS / 2 for other in found):
+            found.append(at)
+    while step >= finest:
         step /= STEPS
-    return best if error_at(best) < APART * error_at(0.0) else 0.0
+        beside = [at + step * np.arange(-STEPS, STEPS + 1) for at in found]
+        found = [float(lags[np.argmin(errors_at(lags))]) for lags in beside]
+    return found
 
 
 def compare(

@@ -109,6 +109,16 @@ def test_what_agrees_does(seed: int, extra: int, width: float, apart: float, lat
     assert found.lag_ns == pytest.approx(apart * width, abs=max(0.1 * width, 4 * BIN))
 
 
+@pytest.mark.parametrize(
+    ("seed", "extra", "apart", "late"),
+    [(305, -14, -0.275, True), (416240, -14, 0.3246, True), (970136, 4, 0.2283, True), (989811, 0, 0.1461, False)],
+)
+def test_few_windows_that_fit_at_several_distances(seed: int, extra: int, apart: float, late: bool) -> None:
+    found = of(seed, Wrong(extra=extra, apart_ns=apart * 2.5e8, late=late), 2.5e8)
+    assert found.state == "agree" and found.windows < 20
+    assert found.lag_ns == pytest.approx(apart * 2.5e8, abs=0.1 * 2.5e8)
+
+
 @pytest.mark.parametrize(("seed", "extra", "apart"), [(830046, 54, 0.08496624841), (812980, -14, -0.10553347058)])
 def test_clocks_whose_distance_lies_between_two_coarse_steps(seed: int, extra: int, apart: float) -> None:
     """Where a sixteenth of a window more or less does not fit much better, but the right distance does."""

@@ -14,7 +14,7 @@ from verb_parsers import parsers
 
 from mburst.cli import VERBS, build_parser
 
-OF_OTHERS = {  # programs that pages call: pip, gdb, py-spy, bench/bench_verdicts.py, podman, systemctl
+OF_OTHERS = {  # programs that pages call: pip, gdb, py-spy, those of bench/, podman, systemctl
     "--args",
     "--build-arg",
     "--cap-add",
@@ -28,6 +28,7 @@ OF_OTHERS = {  # programs that pages call: pip, gdb, py-spy, bench/bench_verdict
     "--no-deps",
     "--no-index",
     "--now",
+    "--paced",
     "--pid",
     "--read-only",
     "--rm",
