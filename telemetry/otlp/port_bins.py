@@ -96,6 +96,9 @@ class PortBins:
     def _go_on(self, total: _PortTotal, part: SeriesSteps, placed: PlacedSteps) -> None:
         if total.end_ns not in (0, int(part.begin_ns[0])):  # days later
             self._end_run(total, placed)
+            if int(part.series[0]) not in self._totals:  # what was held is too seldom for bins
+                placed.seldom.append(part)
+                return
         total.end_ns = int(part.ts_ns[-1])
         if total.lane is None:
             total.held.append(part)

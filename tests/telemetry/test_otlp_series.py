@@ -316,6 +316,32 @@ def test_what_a_total_counted_is_somewhere(seed, name):
         assert least <= before <= most
 
 
+@settings(max_examples=60)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([1, 10, 500, 2000, 60_000]), st.integers(1, 40), st.booleans(), st.booleans()),
+        min_size=1, max_size=8,
+    )
+)  # fmt: skip
+def test_totals_of_any_rate_and_days_are_somewhere(parts):
+    """Samples that become more or less often, also too seldom for bins, and come back after more than a day: what was
+    carried between samples less than a day apart is in bins, gaps or rows of `ports`."""
+    fed, at, total, expected, days = FedIntake(), T0, 10**9, 0, 0
+    for k, (interval_ms, samples, after_days, together) in enumerate(parts):
+        at += after_days * 25 * 3_600_000 * MS
+        points = []
+        for j in range(samples):
+            at, total = at + interval_ms * MS, total + 1000 * (k + j)
+            points.append((OUT_BYTES, "Ethernet0", at, total))
+            is_first = (k == 0 or after_days) and j == 0
+            expected += 0 if is_first else 1000 * (k + j)
+            days += is_first and k > 0
+        fed.feed(message(points), take=not together)
+    fed.end()
+    assert carried(fed) + sum(row["out_bytes"] for row in fed.rows["ports"]) == expected
+    assert fed.intake.counted()["tor1", "dropped", "points more than a day after those before"] == days
+
+
 class SlowOracle:
     """What docs/otlp.md says becomes of the points of one running total, point by point."""
 
