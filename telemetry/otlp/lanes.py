@@ -23,7 +23,8 @@ FEW = 8  # widths: of longer intervals, it is not known of how many they are
 NEAR = 0.75  # of the width: how far a sample may be from its edge
 MARKED = 64  # bins of a time without samples that have a row
 MISSING = int(Quality.DROPS) | QUALITY_GAP  # of bins that nobody knows the content of
-NOT_SAMPLED, RESET = "not sampled", "counter reset"
+NO_OWN_BIN = QUALITY_JITTER | QUALITY_GAP  # of bins of a sample too many or too few, by another clock
+NOT_SAMPLED, RESET, ONE_MORE = "not sampled", "counter reset", "one sample more than bins"
 
 
 @dataclass
@@ -72,6 +73,7 @@ class SampledLane:
         )  # it is at, in bins since 1970
         self._first = self._edge
         self._phase_ns = begin_ns - self._edge * bin_ns  # from an edge of bins to the samples
+        self._held_ns = 0  # of which time the bin before the edge has the bytes
         self._open: LaneBins | None = None  # the last bin, which may get more
 
     @property
@@ -84,26 +86,26 @@ class SampledLane:
         assert begin_ns[0] == self._ts_ns and (begin_ns[1:] == end_ns[:-1]).all()
         self._ts_ns = int(end_ns[-1])
         interval = end_ns - begin_ns
-        edge = self._edges(end_ns, interval)
+        edge, is_more = self._edges(end_ns, interval)
         before = np.concatenate([[self._edge], edge[:-1]])
         self._edge = int(edge[-1])
         quality = quality | self._doubts(interval, amount)
         sampled = (interval < 2 * NEAR * self.bin_ns) & (quality & QUALITY_GAP == 0)
         possible = quality & QUALITY_IMPOSSIBLE == 0
-        usable, skipped = sampled & possible, before[sampled & (edge - before == 2)]
+        usable, skipped = sampled & possible & ~is_more, before[sampled & (edge - before == 2)]
         self._count(sampled)
         number = np.maximum(edge - 1, self._first)
         parts = [
             LaneBins(number[usable], amount[usable], quality[usable]),
             LaneBins(skipped, np.zeros(len(skipped), np.int64),
-                     np.full(len(skipped), QUALITY_JITTER | QUALITY_GAP, np.uint16)),
+                     np.full(len(skipped), NO_OWN_BIN, np.uint16)),
         ]  # fmt: skip
         for k in np.flatnonzero(~usable | (quality & QUALITY_RESET != 0)).tolist():
             first, last = min(int(before[k]), int(number[k])), int(number[k]) + 1
             if usable[k]:
                 self.missed.append(Missed((last - 1) * self.bin_ns, last * self.bin_ns, None, RESET))
             else:
-                parts.append(self._miss(first, last, int(amount[k]), int(quality[k])))
+                parts.append(self._miss(first, last, int(amount[k]), int(quality[k]), bool(is_more[k])))
         return self._hold(parts if self._open is None else [self._open, *parts])
 
     def close(self) -> LaneBins | None:
@@ -122,31 +124,40 @@ class SampledLane:
         doubts = np.where(away, QUALITY_JITTER, 0) | np.where(beyond, QUALITY_IMPOSSIBLE, 0)
         return doubts.astype(np.uint16)
 
-    def _edges(self, end_ns: Ints, interval: Ints) -> Ints:
-        """The edge of bins that each sample is at: the one after that of the sample before, where it is near enough."""
-        next_edges = self._edge + 1 + np.arange(len(end_ns))
+    def _edges(self, end_ns: Ints, interval: Ints) -> tuple[Ints, NDArray[np.bool_]]:
+        """The edge of bins that each sample is at: the one after that of the sample before, where it is near enough.
+        And which samples are one more than bins: the bin of their time has the bytes of a width."""
+        next_edges, is_more = self._edge + 1 + np.arange(len(end_ns)), np.zeros(len(end_ns), bool)
+        most_ns = 2 * NEAR * self.bin_ns
         if (np.abs(end_ns - self._phase_ns - next_edges * self.bin_ns) <= NEAR * self.bin_ns).all():
-            return next_edges
-        edges, last = np.empty(len(end_ns), np.int64), self._edge
+            self._held_ns = int(interval[-1]) if interval[-1] < most_ns else 0
+            return next_edges, is_more
+        edges, last, held = np.empty(len(end_ns), np.int64), self._edge, self._held_ns
         for k, (place, time) in enumerate(zip((end_ns - self._phase_ns).tolist(), interval.tolist(), strict=True)):
             away = place - (last + 1) * self.bin_ns
-            if time >= 2 * NEAR * self.bin_ns:
-                last = max(round(place / self.bin_ns), last + 1)
+            if time >= most_ns:
+                last, held = max(round(place / self.bin_ns), last + 1), 0
             elif away > NEAR * self.bin_ns:
-                last += 2
+                last, held = last + 2, time
             elif away >= -NEAR * self.bin_ns:
-                last += 1
+                last, held = last + 1, time
+            elif held + time < most_ns:
+                held += time
+            else:
+                is_more[k] = True
             edges[k] = last
-        return edges
+        self._held_ns = held
+        return edges, is_more
 
-    def _miss(self, first: int, last: int, amount: int, quality: int) -> LaneBins:
-        """The bins of a time of which nobody knows what was carried when: they hold nothing, and say so."""
+    def _miss(self, first: int, last: int, amount: int, quality: int, is_more: bool) -> LaneBins:
+        """The bins of a time of which nobody knows what was carried when, or that a sample too many is of: they hold
+        nothing of it, and say so."""
         is_reset = bool(quality & QUALITY_RESET)
         known = None if quality & QUALITY_IMPOSSIBLE or (is_reset and not amount) else amount
-        reason = RESET if is_reset else NOT_SAMPLED
+        reason = RESET if is_reset else ONE_MORE if is_more else NOT_SAMPLED
         self.missed.append(Missed(first * self.bin_ns, last * self.bin_ns, known, reason))
         number = np.arange(first, min(last, first + MARKED), dtype=np.int64)
-        marks = np.full(len(number), MISSING | quality & QUALITY_RESET, np.uint16)
+        marks = np.full(len(number), (NO_OWN_BIN if is_more else MISSING) | quality & QUALITY_RESET, np.uint16)
         return LaneBins(number, np.zeros(len(number), np.int64), marks)
 
     def _hold(self, parts: list[LaneBins]) -> LaneBins | None:

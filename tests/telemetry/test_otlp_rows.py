@@ -82,6 +82,21 @@ def test_jitter_is_said():
     assert [k for k in range(N) if fed.bins["Ethernet0", "out", T0 + k * MS][1] == Quality.JITTER] == [19, 20]
 
 
+@pytest.mark.parametrize("interval", [990_000, 999_000, 1_001_000, 1_010_000])
+def test_another_clock_makes_no_bin_of_two_widths(interval):
+    """Samples of a clock that is fast or slow: each bin has the bytes of one, and a gap those of each one too many."""
+    n = 2000
+    points = samples([k * 1000 for k in range(n)], [T0 + k * interval for k in range(n)])
+    fed = FedIntake().feed(*(message(points[first : first + 90]) for first in range(0, n, 90))).end()
+    assert sum(amount for amount, _ in fed.bins.values()) + sum(missed.bytes for missed in fed.missed) == 1000 * (n - 1)
+    assert {amount for amount, _ in fed.bins.values()} <= {0, 1000}
+    assert {(missed.bytes, missed.reason) for missed in fed.missed} <= {(1000, "one sample more than bins")}
+    marked = {start for (_, _, start), (_, quality) in fed.bins.items() if quality == Quality.JITTER | Quality.GAP}
+    assert {missed.start_ns for missed in fed.missed} == (marked if interval < MS else set())
+    assert len(marked) == len(fed.bins) - sum(not quality for _, quality in fed.bins.values())
+    assert abs(len(marked) - n * abs(interval - MS) / MS) <= 1
+
+
 def test_more_than_the_link_carries_is_no_bin():
     amounts = [1000] * N
     amounts[30] = 10**9
