@@ -25,6 +25,7 @@ MARKED = 64  # bins of a time without samples that have a row
 MISSING = int(Quality.DROPS) | QUALITY_GAP  # of bins that nobody knows the content of
 NO_OWN_BIN = QUALITY_JITTER | QUALITY_GAP  # of bins of a sample too many or too few, by another clock
 NOT_SAMPLED, RESET, ONE_MORE = "not sampled", "counter reset", "one sample more than bins"
+BEYOND = "more than line rate"
 
 
 @dataclass
@@ -118,9 +119,10 @@ class SampledLane:
         self.unsampled = len(sampled) - 1 - int(at[-1]) if len(at) else self.unsampled + len(sampled)
 
     def _doubts(self, interval: Ints, amount: Ints) -> NDArray[np.uint16]:
-        """`jitter` where a bin is of another time than its width, `impossible` where the link cannot carry as much."""
+        """`jitter` where a bin is of another time than its width, `impossible` where the link cannot carry as much. Its
+        stamp may be off by what is no jitter, and a bin has the bytes of a width however early it was stamped."""
         away = np.abs(interval - self.bin_ns) > TOLERANCE * self.bin_ns
-        beyond = amount > most_bytes(self.link_bps or FASTEST_BPS, interval)
+        beyond = amount > most_bytes(self.link_bps or FASTEST_BPS, np.maximum(interval, self.bin_ns) * (1 + TOLERANCE))
         doubts = np.where(away, QUALITY_JITTER, 0) | np.where(beyond, QUALITY_IMPOSSIBLE, 0)
         return doubts.astype(np.uint16)
 
@@ -153,11 +155,13 @@ class SampledLane:
         """The bins of a time of which nobody knows what was carried when, or that a sample too many is of: they hold
         nothing of it, and say so."""
         is_reset = bool(quality & QUALITY_RESET)
-        known = None if quality & QUALITY_IMPOSSIBLE or (is_reset and not amount) else amount
-        reason = RESET if is_reset else ONE_MORE if is_more else NOT_SAMPLED
+        is_beyond = bool(quality & QUALITY_IMPOSSIBLE)
+        known = None if is_beyond or (is_reset and not amount) else amount
+        reason = RESET if is_reset else BEYOND if is_beyond else ONE_MORE if is_more else NOT_SAMPLED
         self.missed.append(Missed(first * self.bin_ns, last * self.bin_ns, known, reason))
         number = np.arange(first, min(last, first + MARKED), dtype=np.int64)
-        marks = np.full(len(number), (NO_OWN_BIN if is_more else MISSING) | quality & QUALITY_RESET, np.uint16)
+        doubts = NO_OWN_BIN if reason == ONE_MORE else MISSING
+        marks = np.full(len(number), doubts | quality & QUALITY_RESET, np.uint16)
         return LaneBins(number, np.zeros(len(number), np.int64), marks)
 
     def _hold(self, parts: list[LaneBins]) -> LaneBins | None:

@@ -102,7 +102,18 @@ def test_more_than_the_link_carries_is_no_bin():
     amounts[30] = 10**9
     fed = FedIntake(Speeds(others=10**9)).feed(message(samples(totals(amounts)))).end()
     amount, quality = fed.bins["Ethernet0", "out", T0 + 30 * MS]
-    assert amount == 0 and quality & Quality.DROPS and [missed.bytes for missed in fed.missed] == [None]
+    assert amount == 0 and quality & Quality.DROPS
+    assert [(missed.bytes, missed.reason) for missed in fed.missed] == [(None, "more than line rate")]
+
+
+@pytest.mark.parametrize(("width", "off", "link_bps"), [(MS, 50_000, 10**11), (100_000, 5000, 4 * 10**11)])
+def test_stamps_that_are_off_take_nothing_of_line_rate(width, off, link_bps):
+    """Bytes that were counted at multiples of the width, at line rate, and stamped a little earlier or later."""
+    noise = random.Random(2)
+    times = [T0 + k * width + noise.randrange(-off, off) for k in range(500)]
+    carried = [round(k * width * link_bps / 8e9) for k in range(500)]
+    fed = FedIntake(Speeds(others=link_bps)).feed(message(samples(carried, times))).end()
+    assert sum(amount for amount, _ in fed.bins.values()) == carried[-1] and not fed.missed
 
 
 @pytest.mark.parametrize("start_ns", [0, T0 + 20 * MS + 1])
