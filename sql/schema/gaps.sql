@@ -8,7 +8,7 @@ CREATE TABLE gaps (
     direction            VARCHAR NOT NULL,
     start_ns             BIGINT NOT NULL,    -- end of the last bin before it, or where the loss began
     end_ns               BIGINT,             -- when counting continued; NULL: not known to have continued
-    reason               VARCHAR NOT NULL,   -- killed, power, disk full, failed, dropped, reader too slow; of switch ports: not sampled, one sample more than bins, more than line rate, counter reset, store too slow
+    reason               VARCHAR NOT NULL,   -- killed, power, disk full, failed, dropped, reader too slow; of switch ports: not sampled, sample without a bin, more than line rate, counter reset, store too slow
     packets              BIGINT,             -- missed, by the interface's counters; NULL where these cannot show it
     bytes                BIGINT,             -- likewise
     detail               VARCHAR NOT NULL    -- a sentence, or ''

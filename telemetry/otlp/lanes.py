@@ -24,7 +24,7 @@ NEAR = 0.75  # of the width: how far a sample may be from its edge
 MARKED = 64  # bins of a time without samples that have a row
 MISSING = int(Quality.DROPS) | QUALITY_GAP  # of bins that nobody knows the content of
 NO_OWN_BIN = QUALITY_JITTER | QUALITY_GAP  # of bins of a sample too many or too few, by another clock
-NOT_SAMPLED, RESET, ONE_MORE = "not sampled", "counter reset", "one sample more than bins"
+NOT_SAMPLED, RESET, NO_BIN = "not sampled", "counter reset", "sample without a bin"
 BEYOND = "more than line rate"
 
 
@@ -69,10 +69,8 @@ class SampledLane:
         self.missed: list[Missed] = []
         self.unsampled = 0  # intervals, the last ones, that are too long for a bin
         self._ts_ns = begin_ns  # the last sample
-        self._edge = max(
-            (begin_ns + bin_ns // 2) // bin_ns, -(-not_before_ns // bin_ns)
-        )  # it is at, in bins since 1970
-        self._first = self._edge
+        self._edge = self._begin = (begin_ns + bin_ns // 2) // bin_ns  # it is at, in bins since 1970
+        self._first = max(self._begin, -(-not_before_ns // bin_ns))  # bin
         self._phase_ns = begin_ns - self._edge * bin_ns  # from an edge of bins to the samples
         self._held_ns = 0  # of which time the bin before the edge has the bytes
         self._open: LaneBins | None = None  # the last bin, which may get more
@@ -80,22 +78,26 @@ class SampledLane:
     @property
     def end_ns(self) -> int:
         """The end of the last bin."""
-        return self._edge * self.bin_ns
+        return max(self._edge, self._first) * self.bin_ns
 
     def take(self, begin_ns: Ints, end_ns: Ints, amount: Ints, quality: NDArray[np.uint16]) -> LaneBins | None:
         """The bins that are closed by samples in the order of time, each of which begins where the one before ended."""
         assert begin_ns[0] == self._ts_ns and (begin_ns[1:] == end_ns[:-1]).all()
         self._ts_ns = int(end_ns[-1])
         interval = end_ns - begin_ns
-        edge, is_more = self._edges(end_ns, interval)
+        edge, is_extra = self._edges(end_ns, interval)
         before = np.concatenate([[self._edge], edge[:-1]])
         self._edge = int(edge[-1])
         quality = quality | self._doubts(interval, amount)
         sampled = (interval < 2 * NEAR * self.bin_ns) & (quality & QUALITY_GAP == 0)
         possible = quality & QUALITY_IMPOSSIBLE == 0
-        usable, skipped = sampled & possible & ~is_more, before[sampled & (edge - before == 2)]
+        number = np.maximum(edge - 1, self._begin)
+        is_extra |= sampled & (number < self._first)
+        usable, skipped = (
+            sampled & possible & ~is_extra,
+            before[sampled & (edge - before == 2) & (before >= self._first)],
+        )
         self._count(sampled)
-        number = np.maximum(edge - 1, self._first)
         parts = [
             LaneBins(number[usable], amount[usable], quality[usable]),
             LaneBins(skipped, np.zeros(len(skipped), np.int64),
@@ -106,7 +108,7 @@ class SampledLane:
             if usable[k]:
                 self.missed.append(Missed((last - 1) * self.bin_ns, last * self.bin_ns, None, RESET))
             else:
-                parts.append(self._miss(first, last, int(amount[k]), int(quality[k]), bool(is_more[k])))
+                parts.append(self._miss(first, last, int(amount[k]), int(quality[k]), bool(is_extra[k])))
         return self._hold(parts if self._open is None else [self._open, *parts])
 
     def close(self) -> LaneBins | None:
@@ -129,11 +131,11 @@ class SampledLane:
     def _edges(self, end_ns: Ints, interval: Ints) -> tuple[Ints, NDArray[np.bool_]]:
         """The edge of bins that each sample is at: the one after that of the sample before, where it is near enough.
         And which samples are one more than bins: the bin of their time has the bytes of a width."""
-        next_edges, is_more = self._edge + 1 + np.arange(len(end_ns)), np.zeros(len(end_ns), bool)
+        next_edges, is_extra = self._edge + 1 + np.arange(len(end_ns)), np.zeros(len(end_ns), bool)
         most_ns = 2 * NEAR * self.bin_ns
         if (np.abs(end_ns - self._phase_ns - next_edges * self.bin_ns) <= NEAR * self.bin_ns).all():
             self._held_ns = int(interval[-1]) if interval[-1] < most_ns else 0
-            return next_edges, is_more
+            return next_edges, is_extra
         edges, last, held = np.empty(len(end_ns), np.int64), self._edge, self._held_ns
         for k, (place, time) in enumerate(zip((end_ns - self._phase_ns).tolist(), interval.tolist(), strict=True)):
             away = place - (last + 1) * self.bin_ns
@@ -146,26 +148,29 @@ class SampledLane:
             elif held + time < most_ns:
                 held += time
             else:
-                is_more[k] = True
+                is_extra[k] = True
             edges[k] = last
         self._held_ns = held
-        return edges, is_more
+        return edges, is_extra
 
-    def _miss(self, first: int, last: int, amount: int, quality: int, is_more: bool) -> LaneBins:
+    def _miss(self, first: int, last: int, amount: int, quality: int, is_extra: bool) -> LaneBins:
         """The bins of a time of which nobody knows what was carried when, or that a sample too many is of: they hold
         nothing of it, and say so."""
         is_reset = bool(quality & QUALITY_RESET)
         is_beyond = bool(quality & QUALITY_IMPOSSIBLE)
         known = None if is_beyond or (is_reset and not amount) else amount
-        reason = RESET if is_reset else BEYOND if is_beyond else ONE_MORE if is_more else NOT_SAMPLED
+        reason = RESET if is_reset else BEYOND if is_beyond else NO_BIN if is_extra else NOT_SAMPLED
         self.missed.append(Missed(first * self.bin_ns, last * self.bin_ns, known, reason))
+        first = max(first, self._first)
         number = np.arange(first, min(last, first + MARKED), dtype=np.int64)
-        doubts = NO_OWN_BIN if reason == ONE_MORE else MISSING
+        doubts = NO_OWN_BIN if reason == NO_BIN else MISSING
         marks = np.full(len(number), doubts | quality & QUALITY_RESET, np.uint16)
         return LaneBins(number, np.zeros(len(number), np.int64), marks)
 
     def _hold(self, parts: list[LaneBins]) -> LaneBins | None:
         """What is closed of these bins; the last one stays open."""
+        if not any(len(part.number) for part in parts):
+            return None
         merged = _joined(parts)
         last = len(merged.number) - 1
         self._open = LaneBins(*(column[last:] for column in vars(merged).values()))

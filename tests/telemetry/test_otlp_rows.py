@@ -90,7 +90,7 @@ def test_another_clock_makes_no_bin_of_two_widths(interval):
     fed = FedIntake().feed(*(message(points[first : first + 90]) for first in range(0, n, 90))).end()
     assert sum(amount for amount, _ in fed.bins.values()) + sum(missed.bytes for missed in fed.missed) == 1000 * (n - 1)
     assert {amount for amount, _ in fed.bins.values()} <= {0, 1000}
-    assert {(missed.bytes, missed.reason) for missed in fed.missed} <= {(1000, "one sample more than bins")}
+    assert {(missed.bytes, missed.reason) for missed in fed.missed} <= {(1000, "sample without a bin")}
     marked = {start for (_, _, start), (_, quality) in fed.bins.items() if quality == Quality.JITTER | Quality.GAP}
     assert {missed.start_ns for missed in fed.missed} == (marked if interval < MS else set())
     assert len(marked) == len(fed.bins) - sum(not quality for _, quality in fed.bins.values())
@@ -174,6 +174,21 @@ def test_seldom_totals_are_rows_of_ports():
         message(samples(totals([1000] * N), times)[25:])
     ).end()  # fmt: skip
     assert not fed.bins and [row["out_bytes"] for row in fed.rows["ports"]] == [1000] * N
+
+
+@pytest.mark.parametrize("off", range(0, 10, 3))
+def test_bins_of_another_width_are_at_the_nearest_multiple(off):
+    """Where samples become less often, bins are at most half a width from their samples, at once and to the end."""
+    times = [T0 + k * MS for k in range(200 + off)]
+    times += [times[-1] + k * 10 * MS for k in range(1, 200)]
+    amounts = [1000 + k for k in range(len(times) - 1)]
+    points = samples(totals(amounts), times)
+    fed = FedIntake().feed(*(message(points[first : first + 50]) for first in range(0, len(points), 50))).end()
+    assert [lane.bin_ns for lane in fed.intake.ports.lanes.values()] == [MS, 10 * MS]
+    found = {amount: start for (_, _, start), (amount, _) in fed.bins.items()}
+    assert all(abs(found[1000 + k] - times[k]) <= 10 * MS / 2 for k in range(300, len(amounts)))
+    gaps = sum(missed.bytes for missed in fed.missed)
+    assert sum(amount for amount, _ in fed.bins.values()) + gaps == sum(amounts)
 
 
 @pytest.mark.parametrize(
