@@ -67,7 +67,7 @@ class SampledLane:
     def __init__(self, bin_ns: int, begin_ns: int, link_bps: int | None, not_before_ns: int = 0) -> None:
         self.bin_ns, self.link_bps = bin_ns, link_bps
         self.missed: list[Missed] = []
-        self.unsampled = 0  # intervals, the last ones, that are too long for a bin
+        self.too_long = self.too_short = 0  # intervals, the last ones, that are so for the width
         self._ts_ns = begin_ns  # the last sample
         self._edge = self._begin = (begin_ns + bin_ns // 2) // bin_ns  # it is at, in bins since 1970
         self._first = max(self._begin, -(-not_before_ns // bin_ns))  # bin
@@ -97,7 +97,8 @@ class SampledLane:
             sampled & possible & ~is_extra,
             before[sampled & (edge - before == 2) & (before >= self._first)],
         )
-        self._count(sampled)
+        self.too_long = _at_end(~sampled, self.too_long)
+        self.too_short = _at_end(sampled & (2 * interval < self.bin_ns), self.too_short)
         parts = [
             LaneBins(number[usable], amount[usable], quality[usable]),
             LaneBins(skipped, np.zeros(len(skipped), np.int64),
@@ -115,10 +116,6 @@ class SampledLane:
         """The bin that is left."""
         last, self._open = self._open, None
         return _with_content(last)
-
-    def _count(self, sampled: NDArray[np.bool_]) -> None:
-        at = np.flatnonzero(sampled)
-        self.unsampled = len(sampled) - 1 - int(at[-1]) if len(at) else self.unsampled + len(sampled)
 
     def _doubts(self, interval: Ints, amount: Ints) -> NDArray[np.uint16]:
         """`jitter` where a bin is of another time than its width, `impossible` where the link cannot carry as much. Its
@@ -175,6 +172,12 @@ class SampledLane:
         last = len(merged.number) - 1
         self._open = LaneBins(*(column[last:] for column in vars(merged).values()))
         return _with_content(LaneBins(*(column[:last] for column in vars(merged).values())))
+
+
+def _at_end(found: NDArray[np.bool_], before: int) -> int:
+    """How many are true at the end, one after the other, with those BEFORE."""
+    at = np.flatnonzero(~found)
+    return len(found) - 1 - int(at[-1]) if len(at) else before + len(found)
 
 
 def _with_content(bins: LaneBins | None) -> LaneBins | None:

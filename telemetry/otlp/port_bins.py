@@ -19,7 +19,7 @@ DIRECTIONS = {"in_bytes": "in", "out_bytes": "out"}
 MOST_LANES = 8192
 LEARNED = 16  # intervals from which the width is taken
 WIDEST_NS = 10**9  # what is sampled less often is no bins
-UNSAMPLED = 64  # intervals one after the other, all too long for a bin
+OTHERS = 64  # intervals one after the other, all too long for a bin, or under half a width
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class PortBins:
                 self._learn(total, placed)
             return
         self._into_lane(total.lane, total.name, part, placed)
-        if total.lane.unsampled >= UNSAMPLED:  # the switch samples at another width now
+        if max(total.lane.too_long, total.lane.too_short) >= OTHERS:  # the switch samples at another width now
             self._end_run(total, placed)
 
     def _learn(self, total: _PortTotal, placed: PlacedSteps) -> None:

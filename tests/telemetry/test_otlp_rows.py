@@ -191,6 +191,21 @@ def test_bins_of_another_width_are_at_the_nearest_multiple(off):
     assert sum(amount for amount, _ in fed.bins.values()) + gaps == sum(amounts)
 
 
+@pytest.mark.parametrize("slow", [10, 100, 1000])
+def test_samples_that_become_more_often_are_bins_of_their_own(slow):
+    """After 64 of them; and none of them is twice or lost."""
+    times = [T0 + k * slow * MS for k in range(20)]
+    times += [times[-1] + k * MS for k in range(1, 2000)]
+    amounts = [1000 + k for k in range(len(times) - 1)]
+    points = samples(totals(amounts), times)
+    fed = FedIntake().feed(*(message(points[first : first + 50]) for first in range(0, len(points), 50))).end()
+    assert [lane.bin_ns for lane in fed.intake.ports.lanes.values()] == [slow * MS, MS]
+    found = {amount: start for (_, _, start), (amount, quality) in fed.bins.items() if not quality}
+    assert all(found[1000 + k] == times[k] for k in range(1000, len(amounts)))
+    gaps = sum(missed.bytes for missed in fed.missed)
+    assert sum(amount for amount, _ in fed.bins.values()) + gaps == sum(amounts)
+
+
 @pytest.mark.parametrize(
     ("interval", "width"),
     [(100_120, 100_000), (999_000, 1_000_000), (5_000_900, 5_000_000), (12_749_000, 12_750_000), (10_050, 10_000),

@@ -319,7 +319,7 @@ def test_what_a_total_counted_is_somewhere(seed, name):
 @settings(max_examples=60)
 @given(
     st.lists(
-        st.tuples(st.sampled_from([1, 10, 500, 2000, 60_000]), st.integers(1, 40), st.booleans(), st.booleans()),
+        st.tuples(st.sampled_from([1, 10, 500, 2000, 60_000]), st.integers(1, 90), st.booleans(), st.booleans()),
         min_size=1, max_size=8,
     )
 )  # fmt: skip
