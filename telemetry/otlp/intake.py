@@ -98,7 +98,7 @@ class Intake:
             self._sort_in(series)
             self._share_out(self._steps.take(points, series, feeds), taken)
         if everything:
-            self._add(self.ports.close(), taken)
+            self._add_last(self.ports.close(), taken)
         taken.missed = self.ports.missed()
         return taken
 
@@ -114,15 +114,14 @@ class Intake:
     def _share_out(self, steps: SeriesSteps, taken: Taken) -> None:
         place = self._place[steps.series]
         placed = self.ports.take(steps.chosen(place == 0))
-        for part in placed.seldom:
-            self._place[part.series] = 1 + list(self._tables).index("ports")
+        taken.bins += placed.bins
         for k, (name, table) in enumerate(self._tables.items(), 1):
-            if (chosen := place == k).any():
-                taken.rows.append((name, table.rows(steps.chosen(chosen))))
-        self._add(placed, taken)
+            parts = [steps.chosen(place == k), *(placed.seldom if name == "ports" else ())]
+            if any(len(part) for part in parts):
+                taken.rows.append((name, table.rows(SeriesSteps.joined(parts))))
 
-    def _add(self, placed: PlacedSteps, taken: Taken) -> None:
-        """Take in what became of running totals of bytes."""
+    def _add_last(self, placed: PlacedSteps, taken: Taken) -> None:
+        """Take in what is left of running totals of bytes."""
         taken.bins += placed.bins
         if placed.seldom:
             taken.rows.append(("ports", self._tables["ports"].rows(SeriesSteps.joined(placed.seldom))))

@@ -97,8 +97,8 @@ class SampledLane:
             sampled & possible & ~is_extra,
             before[sampled & (edge - before == 2) & (before >= self._first)],
         )
-        self.too_long = _at_end(~sampled, self.too_long)
-        self.too_short = _at_end(sampled & (2 * interval < self.bin_ns), self.too_short)
+        self.too_long = at_end(~sampled, self.too_long)
+        self.too_short = at_end(sampled & (2 * interval < self.bin_ns), self.too_short)
         parts = [
             LaneBins(number[usable], amount[usable], quality[usable]),
             LaneBins(skipped, np.zeros(len(skipped), np.int64),
@@ -174,7 +174,7 @@ class SampledLane:
         return _with_content(LaneBins(*(column[:last] for column in vars(merged).values())))
 
 
-def _at_end(found: NDArray[np.bool_], before: int) -> int:
+def at_end(found: NDArray[np.bool_], before: int) -> int:
     """How many are true at the end, one after the other, with those BEFORE."""
     at = np.flatnonzero(~found)
     return len(found) - 1 - int(at[-1]) if len(at) else before + len(found)

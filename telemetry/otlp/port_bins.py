@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..gnmi.rows import text_column
-from .lanes import LaneBins, Missed, SampledLane, width_of
+from .lanes import LaneBins, Missed, SampledLane, at_end, width_of
 from .series import MetricSeries
 from .speeds import Speeds
 from .steps import SeriesSteps
@@ -44,13 +44,14 @@ class SwitchLane:
 
 @dataclass
 class _PortTotal:
-    """A running total of bytes: the lane that it is in, or its steps until the width is known."""
+    """A running total of bytes: the lane that it is in, its steps until the width is known, or neither: too seldom."""
 
     name: SwitchLane
     held: list[SeriesSteps] = field(default_factory=list)
     lane: SampledLane | None = None
     end_ns: int = 0  # of the last step
     not_before_ns: int = 0  # the end of the bins of the run before
+    often: int = 0  # intervals, the last ones, that are short enough for bins although it was too seldom
 
 
 @dataclass
@@ -68,6 +69,7 @@ class PortBins:
         self.lanes: dict[SwitchLane, SampledLane] = {}
         self._speeds = speeds
         self._totals: dict[int, _PortTotal] = {}  # by series
+        self._seldom: dict[int, _PortTotal] = {}  # those that are too seldom for bins
         self._missed: list[tuple[SwitchLane, Missed]] = []
 
     def know(self, series: MetricSeries) -> bool:
@@ -81,7 +83,7 @@ class PortBins:
         return True
 
     def take(self, steps: SeriesSteps) -> PlacedSteps:
-        """What becomes of steps that are sorted by series and time. Series of `seldom` are not to come again."""
+        """What becomes of steps that are sorted by series and time."""
         placed = PlacedSteps()
         begins = np.ones(len(steps), bool)  # of what is one series, each step where the one before ended
         begins[1:] = (steps.series[1:] != steps.series[:-1]) | (steps.begin_ns[1:] != steps.ts_ns[:-1])
@@ -90,14 +92,24 @@ class PortBins:
             if number in self._totals:
                 self._go_on(self._totals[number], part, placed)
             else:
-                placed.seldom.append(part)
+                self._stay_seldom(number, part, placed)
         return placed
+
+    def _stay_seldom(self, number: int, part: SeriesSteps, placed: PlacedSteps) -> None:
+        """Steps of a total that was too seldom for bins: what comes after them may be bins."""
+        placed.seldom.append(part)
+        if (total := self._seldom.get(number)) is None:
+            return
+        total.often = at_end(part.ts_ns - part.begin_ns <= WIDEST_NS, total.often)
+        if total.often >= OTHERS and max(len(self._totals), len(self.lanes)) < MOST_LANES:
+            total.often, total.end_ns = 0, int(part.ts_ns[-1])
+            self._totals[number] = self._seldom.pop(number)
 
     def _go_on(self, total: _PortTotal, part: SeriesSteps, placed: PlacedSteps) -> None:
         if total.end_ns not in (0, int(part.begin_ns[0])):  # days later
             self._end_run(total, placed)
-            if int(part.series[0]) not in self._totals:  # what was held is too seldom for bins
-                placed.seldom.append(part)
+            if (number := int(part.series[0])) in self._seldom:  # by what was held
+                self._stay_seldom(number, part, placed)
                 return
         total.end_ns = int(part.ts_ns[-1])
         if total.lane is None:
@@ -115,7 +127,8 @@ class PortBins:
         steps, total.held = SeriesSteps.joined(total.held), []
         bin_ns = width_of((steps.ts_ns - steps.begin_ns)[:LEARNED])
         if bin_ns > WIDEST_NS or len(self.lanes) >= MOST_LANES:
-            del self._totals[int(steps.series[0])]
+            number = int(steps.series[0])
+            self._seldom[number] = self._totals.pop(number)
             placed.seldom.append(steps)
             return
         link_bps = self._speeds.of(total.name.device, total.name.port)

@@ -19,6 +19,7 @@ from mburst.telemetry.otlp.reading import InvalidMessage
 from mburst.telemetry.otlp.speeds import Speeds
 
 N = 40
+PORT_DROPS = "sai_counter_type_1_stat_12"
 
 
 def totals(amounts: list[int], first: int = 10**15) -> list[int]:
@@ -204,6 +205,23 @@ def test_samples_that_become_more_often_are_bins_of_their_own(slow):
     assert all(found[1000 + k] == times[k] for k in range(1000, len(amounts)))
     gaps = sum(missed.bytes for missed in fed.missed)
     assert sum(amount for amount, _ in fed.bins.values()) + gaps == sum(amounts)
+
+
+def test_what_was_too_seldom_for_bins_becomes_bins():
+    """After 64 samples that are not; what was carried until then is in rows of `ports`, one with other counters."""
+    times = [T0 + k * 10_000 * MS for k in range(30)]
+    times += [times[-1] + k * MS for k in range(1, 500)]
+    points = samples(totals([1000] * (len(times) - 1)), times)
+    dropped = [(PORT_DROPS, "Ethernet0", at, 7) for at in times]
+    both = [point for pair in zip(points, dropped, strict=True) for point in pair]
+    fed = FedIntake().feed(*(message(both[first : first + 20]) for first in range(0, len(both), 20))).end()
+    assert [lane.bin_ns for lane in fed.intake.ports.lanes.values()] == [MS]
+    rows = [row for row in fed.rows["ports"] if row["out_bytes"] is not None]
+    ended = max(row["ts_ns"] for row in rows)
+    assert sum(row["out_bytes"] for row in rows) == 1000 * times.index(ended)
+    assert fed.bins == {("Ethernet0", "out", at): (1000, 0) for at in times[times.index(ended) : -1]}
+    assert sum(row["out_discards"] is None for row in rows) <= 16, "only of those that were held"
+    assert 64 <= times.index(ended) - 29 < 84
 
 
 @pytest.mark.parametrize(
