@@ -15,6 +15,18 @@ from .service import OtlpService
 GRACE_S = 0.5  # for calls to end
 MOST_CALLS = 64  # of a connection at a time
 WINDOW_BYTES = 16_384  # of a message that has no place yet: the rest stays with its sender
+SERVED = f"{messages.EXPORT.rpartition('.')[2]}/Export"  # for people
+
+
+class _Methods:
+    """What answers a call: Export of metrics, and all others."""
+
+    def __init__(self, export: Any, other: Any) -> None:
+        self._export, self._other = export, other
+
+    def service(self, call: Any) -> Any:
+        """The handler of a call, as gRPC asks for it."""
+        return self._export if call.method == f"/{messages.EXPORT}/Export" else self._other
 
 
 class GrpcService(OtlpService):
@@ -43,10 +55,9 @@ class GrpcService(OtlpService):
         import grpc
 
         # A handler of a stream is called before its message is read.
-        handler = grpc.stream_unary_rpc_method_handler(self._export, None, None)
-        handlers = grpc.method_handlers_generic_handler(messages.EXPORT, {"Export": handler})
+        answers = [grpc.stream_unary_rpc_method_handler(one, None, None) for one in (self._export, self._refuse_method)]
         self._server = grpc.aio.server(options=self._options())
-        self._server.add_generic_rpc_handlers((handlers,))
+        self._server.add_generic_rpc_handlers((_Methods(*answers),))
         # A name and no file, since this process may make none where sockets can be. Who else connects there is refused.
         name = f"mburst-{secrets.token_hex(16)}"
         self._server.add_insecure_port(f"unix-abstract:{name}")
@@ -60,21 +71,35 @@ class GrpcService(OtlpService):
         await super().stop()
 
     async def _export(self, sent: AsyncIterator[bytes], context: Any) -> bytes:
-        import grpc
-
-        client = self._door.client(context.peer())
-        sender = client.host or "local" if client else "unknown"
+        sender = self._sender(context)
         metadata = {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
         try:
-            if client is None:
+            if not sender:
                 raise NotTaken("the connection is not known", "PERMISSION_DENIED", 403)
             await self._reception.admit(sender, metadata.get("authorization", ""))
             return await self._reception.take(partial(self._message, sent), sender)
-        except NotTaken as refusal:
-            self._reception.refusals.count_message(sender, refusal)
-            code, reason = grpc.StatusCode[refusal.grpc], str(refusal)
-        await context.abort(code, reason)
-        raise AssertionError  # abort() has raised
+        except NotTaken as refused:
+            refusal = refused
+        await self._refuse(refusal, sender, context)
+        raise AssertionError  # it has raised
+
+    async def _refuse_method(self, sent: AsyncIterator[bytes], context: Any) -> bytes:
+        """What is called is not Export of metrics: traces, logs."""
+        refusal = NotTaken(f"only {SERVED} is served", "UNIMPLEMENTED", 404)
+        await self._refuse(refusal, self._sender(context), context)
+        raise AssertionError  # it has raised
+
+    def _sender(self, context: Any) -> str:
+        """The address of who calls; empty where the connection is not known."""
+        client = self._door.client(context.peer())
+        return client.host or "local" if client else ""
+
+    async def _refuse(self, refusal: NotTaken, sender: str, context: Any) -> None:
+        """Count a call, and end it. Raises what gRPC ends calls with."""
+        import grpc
+
+        self._reception.refusals.count_message(sender or "unknown", refusal)
+        await context.abort(grpc.StatusCode[refusal.grpc], str(refusal))
 
     async def _message(self, sent: AsyncIterator[bytes]) -> bytes:
         """The message of a call. Raises NotTaken where there is none: gRPC refused it, or its sender gave up."""

@@ -172,6 +172,8 @@ def _unpacked(body: bytes, encoding: bytes, most: int) -> bytes:
         raise NotTaken(f"more than {most:,} bytes", "RESOURCE_EXHAUSTED", 413)
     if not unpacking.eof:
         raise NotTaken("the body is cut off", "INVALID_ARGUMENT", 400)
+    if unpacking.unused_data:
+        raise NotTaken("the compressed body has more than one part", "INVALID_ARGUMENT", 400)
     return unpacked
 
 

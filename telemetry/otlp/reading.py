@@ -12,11 +12,10 @@ from google.protobuf.message import DecodeError
 from ..tables import PLAUSIBLE_NS
 from . import limits, messages
 from .points import Points
-from .series import DELTA_SUM, SenderResource, SeriesIndex
+from .series import DELTA_SUM, SenderResource, SeriesFeed, SeriesIndex
 
 NO_VALUE = 1  # flag of a point that says that there is none
 GAUGE, SUM = "gauge", "sum"
-LARGEST = float(2**63)
 EXACT = float(2**53)  # up to which a double is a whole number
 
 
@@ -107,8 +106,8 @@ class _Taken:
                 self._unmapped[feed.series.device, name if len(self._unmapped) < limits.NAMES else "others"] += 1
                 continue
             amount = point.as_int
-            if not amount or point.flags:
-                amount, fault = _value(point, feed.series.is_total)
+            if not 0 < amount <= feed.largest or point.flags:
+                amount, fault = _value(point, feed)
                 if fault:
                     self._refused[fault] += 1
                     continue
@@ -138,17 +137,19 @@ class _Taken:
         return ReadMessage(points if fit.all() else points.chosen(fit), self._refused, self._unmapped, self._number)
 
 
-def _value(point: Any, is_total: bool) -> tuple[int, str]:
-    """The value of a point as a whole number, or why it has none."""
+def _value(point: Any, feed: SeriesFeed) -> tuple[int, str]:
+    """The value of a point as a whole number, or why it has none that a row can hold."""
     if point.flags & NO_VALUE:
         return 0, "no recorded value"
-    if point.HasField("as_int"):
-        return point.as_int, ""
-    if not point.HasField("as_double"):
+    if not point.HasField("as_int") and not point.HasField("as_double"):
         return 0, "no value"
-    amount = point.as_double
-    if not -LARGEST < amount < LARGEST:
+    amount = point.as_int if point.HasField("as_int") else point.as_double
+    if amount != amount:
         return 0, "not a number"
-    if is_total and abs(amount) >= EXACT:
+    if amount < 0:
+        return 0, "a negative value"
+    if feed.series.is_total and isinstance(amount, float) and amount >= EXACT:
         return 0, "a running total of 2^53 or more as a double, which is not exact"
+    if amount > feed.largest:
+        return 0, "a value out of range of its column"
     return round(amount), ""

@@ -19,6 +19,7 @@ from .meaning import Meanings, MetricMeaning
 USUAL_DEVICE = "host.name"  # of metrics without a meaning
 DELTA_SUM = "delta sum"
 TOO_LONG = f"attributes of more than {limits.SERIES_BYTES:,} bytes"
+LARGEST = 2**63 - 1  # of a column
 FORGET_NS = 60 * 10**9  # from one look for what is unused to the next
 
 
@@ -44,6 +45,7 @@ class SeriesFeed:
     meaning: MetricMeaning | None
     sender: str
     metric: str
+    largest: int = 0  # of its values, that a row can hold in the unit of the column
 
 
 @dataclass
@@ -155,7 +157,7 @@ class SeriesIndex:
             if places is not None and self._is_known(device):
                 port, queue = (*places, "")[:2]
                 series = self._of(meaning, device, port, queue, meaning.kind == "counter" and kind != DELTA_SUM)
-                return SeriesFeed(len(self.feeds), series, meaning, sender, metric)
+                return SeriesFeed(len(self.feeds), series, meaning, sender, metric, LARGEST // meaning.scale)
         unknown = MetricSeries(-1, attributes.get(USUAL_DEVICE) or device)
         return SeriesFeed(-1, unknown, None, sender, metric)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,6 @@ from .feeds import FeedOfCells
 from .points import Ints, Points
 from .series import MetricSeries, SeriesFeed
 
-LARGEST = 2**63 - 1
 LONGEST_NS = 24 * 3600 * 10**9  # of a step: points further apart say nothing of the time in between
 
 
@@ -61,7 +60,7 @@ class StepsOfSeries:
     def take(self, points: Points, all_series: Sequence[MetricSeries], feeds: Sequence[SeriesFeed]) -> SeriesSteps:
         """The steps of points that are sorted by series and time. The first point of a running total makes none."""
         self._know(all_series, feeds)
-        points = self._fit(points, all_series)
+        points = replace(points, value=points.value * self._scale[points.feed])  # in the unit of the column
         taken, follows = self._feed_of_cells.take(points, all_series, feeds)
         self.faults += self._feed_of_cells.refused
         self._feed_of_cells.refused.clear()
@@ -109,15 +108,6 @@ class StepsOfSeries:
             points, far & self._is_total[points.series], "points more than a day after those before", all_series
         )
         return far
-
-    def _fit(self, points: Points, all_series: Sequence[MetricSeries]) -> Points:
-        """The points that a row can hold, in the unit of their column; others are counted."""
-        scale = self._scale[points.feed]
-        unfit = (points.value < 0) | (points.value > LARGEST // scale)
-        self._count(points, unfit, "values out of range of their columns", all_series)
-        fit = points.chosen(~unfit)
-        fit.value = fit.value * scale[~unfit]
-        return fit
 
     def _new(self, points: Points, all_series: Sequence[MetricSeries]) -> Any:
         """Which points are newer than those before; others are counted."""

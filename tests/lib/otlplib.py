@@ -139,10 +139,12 @@ def exported(exporter: Any, rounds: int = 3) -> None:
     provider.shutdown()
 
 
-def call(port: int, sent: bytes, metadata: tuple[tuple[str, str], ...] = (), **options: Any) -> Any:
-    """One call of Export, as bytes; a gRPC error as its code."""
+def call(
+    port: int, sent: bytes, metadata: tuple[tuple[str, str], ...] = (), method: str = EXPORT, **options: Any
+) -> Any:
+    """One call of Export, or of another METHOD, as bytes; a gRPC error as its code."""
     with grpc.insecure_channel(f"127.0.0.1:{port}", [("grpc.max_send_message_length", -1)]) as channel:
-        export = channel.unary_unary(EXPORT, None, metrics_service_pb2.ExportMetricsServiceResponse.FromString)
+        export = channel.unary_unary(method, None, metrics_service_pb2.ExportMetricsServiceResponse.FromString)
         try:
             return export(sent, timeout=20, metadata=metadata, wait_for_ready=True, **options)
         except grpc.RpcError as error:

@@ -36,6 +36,7 @@ NOISE = {  # → what HTTP answers to it
     b"POST /v1/metrics HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n": b"HTTP/1.1 400",
     b"HEAD /v1/metrics HTTP/1.1\r\nHost: a\r\n\r\n": b"HTTP/1.1 405",
 }
+TRACES = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 POINTS = [(DEPTH, "Ethernet0|1", T0 + k * MS, k) for k in range(10)]
 
 
@@ -156,6 +157,8 @@ def test_hostile_messages(tmp_path, monkeypatch):
         answers["http large"] = post(ports[1], bytes(100_000))[0]
         answers["http bomb"] = post(ports[1], gzip.compress(bomb), zipped)[0]
         answers["http cut off"] = post(ports[1], gzip.compress(message(POINTS))[:-9], zipped)[0]
+        answers["http two gzips"] = post(ports[1], 2 * gzip.compress(message(POINTS)), zipped)[0]
+        answers["grpc traces"] = call(ports[0], b"", method=TRACES)
         answers["http no gzip"] = post(ports[1], b"no", zipped)[0]
         answers["http json"] = post(ports[1], b"{}", {"Content-Type": "application/json"})[0]
         answers["http elsewhere"] = post(ports[1], b"", path="/")[0]
@@ -184,6 +187,7 @@ def test_hostile_messages(tmp_path, monkeypatch):
     assert not answers.pop("good").HasField("partial_success")
     assert answers == {
         "grpc garbage": "INVALID_ARGUMENT", "grpc large": "RESOURCE_EXHAUSTED", "grpc bomb": "RESOURCE_EXHAUSTED",
+        "grpc traces": "UNIMPLEMENTED", "http two gzips": 400,
         "http garbage": 400, "http large": 413, "http bomb": 413, "http cut off": 400, "http no gzip": 400,
         "http json": 415, "http elsewhere": 404, "http type and encoding in capitals": 200,
         **NOISE,
@@ -194,6 +198,7 @@ def test_hostile_messages(tmp_path, monkeypatch):
         "more than 65,536 bytes, or ended before it was there": 2, "more than 65,536 bytes": 2,
         "not an ExportMetricsServiceRequest": 2, "the body is cut off": 1, "the body is no gzip": 1,
         "only application/x-protobuf is understood": 1, "metrics are at /v1/metrics": 1,
+        "the compressed body has more than one part": 1, "only MetricsService/Export is served": 1,
         "not a valid request of HTTP/1.1": 2, "the request is cut off": 1, "only POST is answered": 1,
     }  # fmt: skip
     assert query(tmp_path, f"SELECT DISTINCT device, subscription {refused}") == [("127.0.0.1", "otlp")]

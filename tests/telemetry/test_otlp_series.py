@@ -213,6 +213,19 @@ def test_doubles_that_are_not_exact_are_no_totals():
     assert not fed.bins and [row["max_bytes"] for row in fed.rows["queues"]] == [2**60]
 
 
+def test_values_that_no_column_holds_are_refused():
+    """Negative ones, and those that are too large in the unit of the column: the sender is told."""
+    depths = [-5, -0.5, float("-inf"), float("inf"), 2.0**63, 7]
+    sent = [(DEPTH, "Ethernet0|1", T0 + k * MS, value) for k, value in enumerate(depths)]
+    sent += [(OUT_BYTES, "Ethernet0", T0, -5)]
+    fed = FedIntake()
+    assert fed.intake.read(message(sent), "a").refused == {
+        "a negative value": 4, "a value out of range of its column": 2,
+    }  # fmt: skip
+    assert [row["max_bytes"] for row in fed.end().rows["queues"]] == [7]
+    assert {event for _, event, _ in fed.intake.counted()} == {"not-understood"}
+
+
 def test_the_width_is_that_of_the_first_intervals():
     """However many came in the first message."""
     times = [T0 + k * MS for k in range(17)]

@@ -94,5 +94,7 @@ def wrapping(folder: Path, bits: str) -> FedIntake:
 def test_a_counter_goes_on_from_0_where_its_table_says_so(tmp_path):
     fed = wrapping(tmp_path, "bits = { tx = 32 }\n")
     assert [one for one in fed.bins.values()] == [(1920, 0)] * 59 and not fed.missed
+    many = [("tx", "E", T0 + 99 * MS, 2**63 // 192 + 1)]
+    assert fed.intake.read(message(many), "a").refused == {"a value out of range of its column": 1}
     fed = wrapping(tmp_path, "")
     assert len(fed.missed) == 1 and fed.intake.counted()["tor1", "reset", "counter reset"] == 1
