@@ -40,7 +40,7 @@ class Intake:
         self.index = SeriesIndex(meanings, seen)
         self.ports = PortBins(speeds)
         self._tables = {name: MeasuredTable(name, batch, speeds) for name in ("queues", "ports")}
-        self._waiting, self._steps = WaitingPoints(), StepsOfSeries()
+        self._waiting, self._steps = WaitingPoints(), StepsOfSeries(speeds)
         self._place = np.zeros(0, np.int8)  # by series: the number of its table, or LANE
         self._counted: Counter[tuple[str, str, str]] = Counter()  # (device, event, detail)
         self._lock = threading.Lock()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ..tables import PORT_VALUES, QUEUE_VALUES
 
 COLUMNS = {"queues": QUEUE_VALUES, "ports": PORT_VALUES}
+CARRIED = {"queues": ("transmit_bytes",), "ports": ("in_bytes", "out_bytes")}  # bytes, which a link bounds
 KEYS = {"queues": ("port", "queue"), "ports": ("port",)}
 
 

@@ -10,14 +10,13 @@ import pyarrow as pa
 from ..gnmi.rows import MEASURED, SOURCE_COLUMNS, text_column
 from ..line_rate import FASTEST_BPS, most_bytes
 from ..tables import QUALITY_GAP, QUALITY_IMPOSSIBLE
-from .meaning import COLUMNS
+from .meaning import CARRIED, COLUMNS
 from .points import Ints
 from .series import MetricSeries
 from .speeds import Speeds
 from .steps import LONGEST_NS, SeriesSteps
 
 GAP = 3  # times as long as the window before: samples are missing in it
-CARRIED = {"queues": ("transmit_bytes",), "ports": ("in_bytes", "out_bytes")}
 
 
 class MeasuredTable:
@@ -62,8 +61,10 @@ class MeasuredTable:
         entities, ts_ns = sorted_entity[at], sorted_ns[at]
         begin_ns = np.minimum(np.minimum.reduceat(steps.begin_ns[order], at), ts_ns)
         begin_ns, of_gaps = self._windows(entities, begin_ns, ts_ns)
-        values, filled = self._values(steps.amount[order], column[order], row, len(at))
+        known = steps.quality[order] & QUALITY_IMPOSSIBLE == 0
+        values, filled = self._values(steps.amount[order], column[order], row, len(at), known)
         quality = np.bitwise_or.reduceat(steps.quality[order], at) | of_gaps
+        quality |= np.where(quality & QUALITY_IMPOSSIBLE, QUALITY_GAP, 0).astype(np.uint16)
         quality |= self._implausible(entities, begin_ns, ts_ns, values)
         columns = {
             "window_start_ns": pa.array(begin_ns),
@@ -78,10 +79,13 @@ class MeasuredTable:
         }
         return pa.RecordBatch.from_arrays([columns[name] for name in self._schema.names], self._schema.names)
 
-    def _values(self, amount: Ints, column: Any, row: Ints, rows: int) -> tuple[dict[int, Ints], dict[int, Any]]:
+    def _values(
+        self, amount: Ints, column: Any, row: Ints, rows: int, known: Any
+    ) -> tuple[dict[int, Ints], dict[int, Any]]:
+        """By column: the values, and which rows have one."""
         values, filled = {}, {}
         for k in np.unique(column).tolist():
-            chosen = column == k
+            chosen = (column == k) & known
             values[k], filled[k] = np.zeros(rows, np.int64), np.zeros(rows, bool)
             values[k][row[chosen]] = amount[chosen]
             filled[k][row[chosen]] = True

@@ -11,17 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..gnmi.counters import Step, increase
-from ..tables import QUALITY_GAP, QUALITY_RESET
+from ..line_rate import FASTEST_BPS, most_bytes
+from ..tables import QUALITY_GAP, QUALITY_IMPOSSIBLE, QUALITY_RESET
 from .feeds import FeedOfCells
+from .meaning import CARRIED, MetricMeaning
 from .points import Ints, Points
 from .series import MetricSeries, SeriesFeed
+from .speeds import Speeds
 
 LONGEST_NS = 24 * 3600 * 10**9  # of a step: points further apart say nothing of the time in between
 
 
 @dataclass
 class SeriesSteps:
-    """Values of one time each, in columns: of a running total its increase since `begin_ns`."""
+    """Values of one time each, in columns: of a running total its increase since `begin_ns`. With the bit `impossible`
+    it is not known."""
 
     series: NDArray[np.int32]
     begin_ns: Ints  # the point before; of the first of a series its own time
@@ -46,13 +50,16 @@ class SeriesSteps:
 class StepsOfSeries:
     """What is known of each series: its last point. `faults` counts points that are no step, by (device, reason)."""
 
-    def __init__(self) -> None:
+    def __init__(self, speeds: Speeds) -> None:
+        self._speeds = speeds
         self.faults: Counter[tuple[str, str]] = Counter()
         self.resets: Counter[str] = Counter()  # by device
         self._feed_of_cells = FeedOfCells()
-        self._is_total = np.zeros(0, bool)  # by series, as all but the next two
+        self._is_total = np.zeros(0, bool)  # by series, as all but the next three
         self._scale = np.zeros(0, np.int64)  # by feed
         self._width: list[int] = []  # by feed: of a counter that goes on from 0, where it does; 0: it does not
+        self._wraps_at = np.zeros(0)  # by feed, the same of a counter of bytes that a link bounds; else infinite
+        self._link_bps = np.zeros(0)
         self._value = np.zeros(0, np.int64)
         self._ts_ns = np.zeros(0, np.int64)  # 0: none yet
         self._start_ns = np.zeros(0, np.int64)
@@ -87,14 +94,19 @@ class StepsOfSeries:
         amount = np.where(is_total, points.value - before["value"], points.value)
         quality = np.where(follows, QUALITY_GAP, 0).astype(np.uint16)
         began_anew = (points.start_ns > before["start_ns"]) & (points.start_ns > before["ts_ns"])
-        for k in np.flatnonzero(is_total & ~is_first & ((amount < 0) | began_anew)):
-            width = self._width[points.feed[k]]
+        wraps_at = self._wraps_at[points.feed]
+        most = most_bytes(self._link_bps[points.series], points.ts_ns - before["ts_ns"])
+        unknown = is_total & ~is_first & (most >= wraps_at)
+        self._count(points, unknown, "totals that may have wrapped more than once", all_series)
+        for k in np.flatnonzero(is_total & ~is_first & (((amount < 0) & ~unknown) | began_anew)):
+            width, limit = self._width[points.feed[k]], int(most[k]) if np.isfinite(wraps_at[k]) else None
             value, known = (int(before["value"][k]), int(points.value[k])), bool(began_anew[k])
-            amount[k], step = increase(*value, None, known, (width,) if width else ())
+            amount[k], step = increase(*value, limit, known, (width,) if width else ())
             if step is Step.RESET:
                 amount[k] *= not follows[k]  # of another feed, which need not count from 0
                 quality[k] |= QUALITY_RESET
                 self.resets[all_series[points.series[k]].device] += 1
+        amount[unknown], quality[unknown] = 0, quality[unknown] | QUALITY_IMPOSSIBLE
         # What was counted since the last is of a time that its sender may say.
         begin_ns = np.where(is_first, points.ts_ns, before["ts_ns"])
         begin_ns = np.where(is_first & ~is_total & (points.start_ns > 0), points.start_ns, begin_ns)
@@ -128,6 +140,16 @@ class StepsOfSeries:
         self._value, self._ts_ns, self._start_ns = (
             np.concatenate([state, none]) for state in (self._value, self._ts_ns, self._start_ns)
         )
+        speeds = [self._speeds.of(one.device, one.port) or FASTEST_BPS for one in new]
+        self._link_bps = np.concatenate([self._link_bps, np.array(speeds, float)])
         means = [feed.meaning for feed in feeds[len(self._width) :] if feed.meaning]
         self._scale = np.concatenate([self._scale, np.array([meaning.scale for meaning in means], np.int64)])
         self._width += [meaning.scale << meaning.bits if meaning.bits else 0 for meaning in means]
+        wraps_at = [_wraps_at(meaning) for meaning in means]
+        self._wraps_at = np.concatenate([self._wraps_at, np.array(wraps_at, float)])
+
+
+def _wraps_at(meaning: MetricMeaning) -> float:
+    """How many bytes a counter of what a link carries counts before it goes on from 0; infinite for others."""
+    is_bounded = meaning.bits and meaning.column in CARRIED[meaning.table]
+    return meaning.scale << meaning.bits if is_bounded else float("inf")

@@ -9,6 +9,7 @@ import pytest
 from otlplib import MS, T0, FedIntake, message
 
 from mburst.errors import MburstError
+from mburst.quality import Quality
 from mburst.telemetry.otlp.intake import Intake
 from mburst.telemetry.otlp.meanings import built_in, load, meanings
 from mburst.telemetry.otlp.speeds import Speeds
@@ -75,6 +76,51 @@ def test_tables_that_cannot_be_read_are_named(tmp_path):
 
 def test_tables_that_come_with_mburst_are_read():
     assert {path.stem for path in built_in()} == {"cumulus", "sonic"} and len(meanings()) > 20
+
+
+def octets(folder: Path, values: list[tuple[int, int]], link: int | None = 100 * 10**9) -> FedIntake:
+    """A counter of octets that goes on from 0 after 2^32 - 1, at a port of 100 Gb/s: (ms, what was carried)."""
+    path = folder / "acme.toml"
+    path.write_text(
+        f'device = ["host.name"]\n[[rows]]\n{PORTS}counters = {{ tx = "out_bytes" }}\nbits = {{ tx = 32 }}\n'
+    )
+    fed = FedIntake()
+    fed.intake = Intake(meanings([path]), "b", Speeds(others=link))
+    for first in range(0, len(values), 50):
+        fed.feed(message([("tx", "E", T0 + ms * MS, value % 2**32) for ms, value in values[first : first + 50]]))
+    return fed.end()
+
+
+def test_a_wrap_is_one_where_the_link_can_have_carried_it(tmp_path):
+    """Also where the counter was in the middle of its width; a little more than the link carries is a reset."""
+    step = 1_187_500_000  # 95 % of 100 ms
+    fed = octets(tmp_path, [(100 * k, step * k) for k in range(60)])
+    assert [one for one in fed.bins.values()] == [(step, 0)] * 59 and not fed.missed
+    assert not fed.intake.counted()
+    fed = octets(tmp_path, [(k, 2**32 - 10_000 + (k if k < 30 else 20_000_000)) for k in range(31)])
+    assert fed.intake.counted()["tor1", "reset", "counter reset"] == 1
+
+
+@pytest.mark.parametrize("carried", [11_886_875_000, 5 * 10**9])
+def test_what_may_have_wrapped_more_than_once_is_not_known(tmp_path, carried):
+    """In a second the link carries three times what the counter counts: no number of bytes, whether it went back."""
+    values = [(k, 12_000_000 * k) for k in range(100)]
+    values += [(1100 + k, values[-1][1] + carried + 12_000_000 * k) for k in range(100)]
+    fed = octets(tmp_path, values)
+    assert [(one.start_ns - T0, one.end_ns - T0, one.bytes) for one in fed.missed] == [(99 * MS, 1100 * MS, None)]
+    assert sum(amount for amount, _ in fed.bins.values()) == 2 * 99 * 12_000_000
+    assert fed.intake.counted() == {("tor1", "dropped", "totals that may have wrapped more than once"): 1}
+
+
+def test_a_row_whose_counter_may_have_wrapped_more_than_once_has_no_bytes(tmp_path):
+    """Where it is sampled seldom; and where the speed of the link is not known, it may be the fastest there is."""
+    fed = octets(tmp_path, [(2000 * k, 10**6 * k) for k in range(20)])
+    assert {(row["out_bytes"], row["quality"]) for row in fed.rows["ports"]} == {
+        (None, Quality.IMPOSSIBLE | Quality.GAP)
+    }
+    assert len(fed.rows["ports"]) == 19
+    for ms, missed in ((1, 0), (10, 1)):
+        assert len(octets(tmp_path, [(ms * k, 1000 * k) for k in range(40)], None).missed) == missed
 
 
 def wrapping(folder: Path, bits: str) -> FedIntake:
