@@ -34,15 +34,15 @@ class FeedOfCells:
         self._pause_ns = np.zeros(0, np.int64)  # between its messages: at least half that of the time before
         self._cell_of = np.zeros(0, np.int32)  # by series
 
-    def take(self, points: Points, series: Sequence[MetricSeries], feeds: Sequence[SeriesFeed]) -> tuple[Any, Any]:
-        """Of points that are sorted by series and time: (which are taken, which of these are the first after another
-        feed of their column)."""
+    def take(self, points: Points, series: Sequence[MetricSeries], feeds: Sequence[SeriesFeed]) -> tuple[Any, Ints]:
+        """Of points that are sorted by series and time: (which are taken, and of those that are the first after
+        another feed of their column the time of its newest point; of all others 0)."""
         self._know(series)
         cell = self._cell_of[points.series]
         if (new := self._feed[cell] == NOBODY).any():  # the first point decides
             self._feed[cell[new][::-1]] = points.feed[new][::-1]
         feed, at = self._feed[cell], np.arange(len(points))  # the feed that each point's cell has at its time
-        taken, follows = feed == points.feed, np.zeros(len(points), bool)
+        taken, follows = feed == points.feed, np.zeros(len(points), np.int64)
         if not taken.all():
             order = np.lexsort((points.ts_ns, cell))
             cells = cell[order]
@@ -78,7 +78,7 @@ class FeedOfCells:
         for k in at.tolist():
             other, ts_ns = int(points.feed[k]), int(points.ts_ns[k])
             if other != now and ts_ns - last_ns > patience_ns:
-                now, follows[k] = other, last_ns > 0
+                now, follows[k] = other, last_ns
             feed[k] = now
             if other == now:
                 last_ns = max(last_ns, ts_ns)

@@ -60,11 +60,12 @@ class MeasuredTable:
         at = np.flatnonzero(first)
         entities, ts_ns = sorted_entity[at], sorted_ns[at]
         begin_ns = np.minimum(np.minimum.reduceat(steps.begin_ns[order], at), ts_ns)
-        begin_ns, of_gaps = self._windows(entities, begin_ns, ts_ns)
+        quality = np.bitwise_or.reduceat(steps.quality[order], at)
+        is_alone = (quality & QUALITY_GAP != 0) & (begin_ns < ts_ns)  # what was before it is not known
+        begin_ns, of_gaps = self._windows(entities, begin_ns, ts_ns, is_alone)
         known = steps.quality[order] & QUALITY_IMPOSSIBLE == 0
         values, filled = self._values(steps.amount[order], column[order], row, len(at), known)
-        quality = np.bitwise_or.reduceat(steps.quality[order], at) | of_gaps
-        quality |= np.where(quality & QUALITY_IMPOSSIBLE, QUALITY_GAP, 0).astype(np.uint16)
+        quality |= of_gaps | np.where(quality & QUALITY_IMPOSSIBLE, QUALITY_GAP, 0).astype(np.uint16)
         quality |= self._implausible(entities, begin_ns, ts_ns, values)
         columns = {
             "window_start_ns": pa.array(begin_ns),
@@ -91,8 +92,9 @@ class MeasuredTable:
             filled[k][row[chosen]] = True
         return values, filled
 
-    def _windows(self, entities: Ints, begin_ns: Ints, ts_ns: Ints) -> tuple[Ints, Any]:
-        """When each row's window began: with the row before, where its values do not go back further. And `gap` where
+    def _windows(self, entities: Ints, begin_ns: Ints, ts_ns: Ints, is_alone: Any) -> tuple[Ints, Any]:
+        """When each row's window began: with the row before, where its values do not go back further, and it is not
+        alone. And `gap` where
         it is much longer than the one before: samples are missing."""
         missing = np.zeros(len(self._entities) - len(self._last_ns), np.int64)
         self._last_ns, self._width_ns = (np.concatenate([of, missing]) for of in (self._last_ns, self._width_ns))
@@ -100,7 +102,7 @@ class MeasuredTable:
         first[1:] = entities[1:] != entities[:-1]
         last = np.roll(first, -1)
         before = np.where(first, self._last_ns[entities], np.roll(ts_ns, 1))
-        near = (before > 0) & (before < begin_ns) & (begin_ns - before <= LONGEST_NS)
+        near = ~is_alone & (before > 0) & (before < begin_ns) & (begin_ns - before <= LONGEST_NS)
         begin_ns = np.where(near, before, begin_ns)
         width = ts_ns - begin_ns
         usual = np.where(first, self._width_ns[entities], np.roll(width, 1))

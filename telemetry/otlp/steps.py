@@ -20,6 +20,7 @@ from .series import MetricSeries, SeriesFeed
 from .speeds import Speeds
 
 LONGEST_NS = 24 * 3600 * 10**9  # of a step: points further apart say nothing of the time in between
+UNCOVERED = 0.1  # of the time of a count, that may be between the one before and it: what is more was lost
 
 
 @dataclass
@@ -55,7 +56,8 @@ class StepsOfSeries:
         self.faults: Counter[tuple[str, str]] = Counter()
         self.resets: Counter[str] = Counter()  # by device
         self._feed_of_cells = FeedOfCells()
-        self._is_total = np.zeros(0, bool)  # by series, as all but the next three
+        self._is_total = np.zeros(0, bool)  # by series, as all but the next four
+        self._is_count = np.zeros(0, bool)  # what was counted since the last, which may say since when
         self._scale = np.zeros(0, np.int64)  # by feed
         self._width: list[int] = []  # by feed: of a counter that goes on from 0, where it does; 0: it does not
         self._wraps_at = np.zeros(0)  # by feed, the same of a counter of bytes that a link bounds; else infinite
@@ -87,12 +89,13 @@ class StepsOfSeries:
         return self._steps(points, before, follows, all_series)
 
     def _steps(
-        self, points: Points, before: dict[str, Ints], follows: Any, all_series: Sequence[MetricSeries]
+        self, points: Points, before: dict[str, Ints], follows: Ints, all_series: Sequence[MetricSeries]
     ) -> SeriesSteps:
         is_total, is_first = self._is_total[points.series], before["ts_ns"] == 0
         is_first |= self._too_far(points, before["ts_ns"], is_first, all_series)
+        is_first |= self._passed(points, before["ts_ns"], follows, all_series)
         amount = np.where(is_total, points.value - before["value"], points.value)
-        quality = np.where(follows, QUALITY_GAP, 0).astype(np.uint16)
+        quality = np.where(follows > 0, QUALITY_GAP, 0).astype(np.uint16)
         began_anew = (points.start_ns > before["start_ns"]) & (points.start_ns > before["ts_ns"])
         wraps_at = self._wraps_at[points.feed]
         most = most_bytes(self._link_bps[points.series], points.ts_ns - before["ts_ns"])
@@ -103,13 +106,16 @@ class StepsOfSeries:
             value, known = (int(before["value"][k]), int(points.value[k])), bool(began_anew[k])
             amount[k], step = increase(*value, limit, known, (width,) if width else ())
             if step is Step.RESET:
-                amount[k] *= not follows[k]  # of another feed, which need not count from 0
+                amount[k] *= follows[k] == 0  # of another feed, which need not count from 0
                 quality[k] |= QUALITY_RESET
                 self.resets[all_series[points.series[k]].device] += 1
         amount[unknown], quality[unknown] = 0, quality[unknown] | QUALITY_IMPOSSIBLE
         # What was counted since the last is of a time that its sender may say.
         begin_ns = np.where(is_first, points.ts_ns, before["ts_ns"])
-        begin_ns = np.where(is_first & ~is_total & (points.start_ns > 0), points.start_ns, begin_ns)
+        start_ns = np.where(self._is_count[points.series] & (points.start_ns < points.ts_ns), points.start_ns, 0)
+        begin_ns = np.where(is_first & (start_ns > 0), start_ns, begin_ns)
+        uncovered = ~is_first & (start_ns - begin_ns > UNCOVERED * (points.ts_ns - start_ns))
+        begin_ns, quality[uncovered] = np.where(uncovered, start_ns, begin_ns), quality[uncovered] | QUALITY_GAP
         steps = SeriesSteps(points.series, begin_ns, points.ts_ns, points.receive_ns, amount, quality)
         return steps.chosen(~(is_total & is_first))
 
@@ -120,6 +126,15 @@ class StepsOfSeries:
             points, far & self._is_total[points.series], "points more than a day after those before", all_series
         )
         return far
+
+    def _passed(self, points: Points, before_ns: Ints, follows: Ints, all_series: Sequence[MetricSeries]) -> Any:
+        """Which points follow those of another series of their column, the total or the counts, which had what was
+        counted until then: they begin anew, and of totals it is counted."""
+        passed = (before_ns > 0) & (before_ns < follows)
+        self._count(
+            points, passed & self._is_total[points.series], "totals that begin anew after counts of them", all_series
+        )
+        return passed
 
     def _new(self, points: Points, all_series: Sequence[MetricSeries]) -> Any:
         """Which points are newer than those before; others are counted."""
@@ -137,6 +152,8 @@ class StepsOfSeries:
     def _know(self, all_series: Sequence[MetricSeries], feeds: Sequence[SeriesFeed]) -> None:
         new, none = all_series[len(self._ts_ns) :], np.zeros(len(all_series) - len(self._ts_ns), np.int64)
         self._is_total = np.concatenate([self._is_total, np.array([one.is_total for one in new], bool)])
+        counts = [one.meaning is not None and one.meaning.kind != "gauge" and not one.is_total for one in new]
+        self._is_count = np.concatenate([self._is_count, np.array(counts, bool)])
         self._value, self._ts_ns, self._start_ns = (
             np.concatenate([state, none]) for state in (self._value, self._ts_ns, self._start_ns)
         )

@@ -168,6 +168,23 @@ def test_deltas_are_counts():
     assert rows[0]["window_start_ns"] == T0 - MS
 
 
+@pytest.mark.parametrize("late_ns", [-MS // 2, 0, 1000])
+def test_a_lost_count_is_said(late_ns):
+    """The one after it begins later than the one before ended: its window is its own, and has the bit."""
+    fed = FedIntake()
+    for k in range(1, 40):
+        if k % 10:
+            points = [*samples([1000], [T0 + k * MS]), (DEPTH, "Ethernet0|1", T0 + k * MS, 5)]
+            fed.feed(message(points, temporality=DELTA, start_ns=T0 + (k - 1) * MS + late_ns))
+    rows = fed.end().rows["ports"]
+    begin = {k: (k - 1) * MS + (late_ns if k % 10 == 1 else 0) for k in range(1, 40) if k % 10}
+    assert [(row["window_start_ns"] - T0, row["ts_ns"] - T0) for row in rows] == [
+        (start, k * MS) for k, start in begin.items()
+    ]
+    assert [row["ts_ns"] - T0 for row in rows if row["quality"]] == [k * MS for k in (11, 21, 31)]
+    assert not any(row["quality"] for row in fed.rows["queues"]), "a gauge is of its moment"
+
+
 def test_seldom_totals_are_rows_of_ports():
     """Bins are for what is sampled once a second or more often."""
     times = [T0 + k * 10_000 * MS for k in range(N + 1)]

@@ -127,6 +127,22 @@ def test_a_sender_with_other_totals_adds_nothing_when_it_follows():
     assert [(missed.bytes, missed.reason) for missed in fed.missed] == [(None, "counter reset")]
 
 
+def test_totals_that_come_back_after_counts_count_nothing_twice():
+    """What was carried meanwhile is in the rows of the counts: the total begins anew, as another recording."""
+    fed = FedIntake().feed(message(totals(0, 500)))
+    for first in range(2000, 6000, 500):
+        counts = [(*one[:3], 1000) for one in totals(first, first + 500)]
+        fed.feed(message(counts, temporality=DELTA), sender="192.0.2.2")
+    fed.feed(message(totals(7500, 8000)))
+    counts = [(*one[:3], 1000) for one in totals(9500, 9600)]
+    fed.feed(message(counts, temporality=DELTA, start_ns=T0 + 9499 * MS), sender="192.0.2.2").end()
+    assert carried(fed) == (499 + 499) * 1000 and not fed.missed
+    assert sum(row["out_bytes"] for row in fed.rows["ports"]) == 4100 * 1000
+    assert [name.run for name in fed.intake.ports.lanes] == [0, 1]
+    assert max(row["ts_ns"] - row["window_start_ns"] for row in fed.rows["ports"]) == MS
+    assert refused(fed, "begin anew after counts") == 1
+
+
 @pytest.mark.parametrize("flag", [False, True])
 def test_a_point_without_a_value_is_refused(flag):
     """It is no 0, which would be a reset; and the flag says that a value is none."""
