@@ -129,7 +129,7 @@ class _Taken:
         )  # fmt: skip
         for at, reason in (
             (~plausible, "invalid timestamp"),
-            (ahead, "more than a day ahead of the collector's clock"),
+            (ahead, "more than a minute ahead of the collector's clock"),
         ):
             if at.any():
                 self._refused[reason] += int(at.sum())

@@ -20,6 +20,8 @@ from .series import MetricSeries, SeriesFeed
 from .speeds import Speeds
 
 LONGEST_NS = 24 * 3600 * 10**9  # of a step: points further apart say nothing of the time in between
+SET_BACK_NS = 60 * 10**9  # before what was taken: more than messages that were overtaken are
+SET_BACK = "points more than a minute before what was taken (was the clock of the sender set back?)"
 UNCOVERED = 0.1  # of the time of a count, that may be between the one before and it: what is more was lost
 
 
@@ -140,9 +142,11 @@ class StepsOfSeries:
         """Which points are newer than those before; others are counted."""
         repeated = points.ts_ns == self._ts_ns[points.series]
         repeated[1:] |= (points.ts_ns[1:] == points.ts_ns[:-1]) & (points.series[1:] == points.series[:-1])
-        late = points.ts_ns < self._ts_ns[points.series]
+        late = ~repeated & (points.ts_ns < self._ts_ns[points.series])
+        set_back = late & (self._ts_ns[points.series] - points.ts_ns > SET_BACK_NS)
         self._count(points, repeated, "repeated points", all_series)
-        self._count(points, late & ~repeated, "points that came too late", all_series)
+        self._count(points, late & ~set_back, "points that came too late", all_series)
+        self._count(points, set_back, SET_BACK, all_series)
         return ~(repeated | late)
 
     def _count(self, points: Points, fault: Any, reason: str, all_series: Sequence[MetricSeries]) -> None:

@@ -199,14 +199,28 @@ def test_a_total_that_was_0_for_a_moment_is_no_burst(name):
 
 
 def test_a_point_ahead_of_the_clock_silences_no_port(monkeypatch):
-    """One that is years ahead would make all later ones too late."""
+    """One that is hours or years ahead would make all later ones too late."""
     monkeypatch.setattr("mburst.telemetry.otlp.intake.time.time_ns", lambda: T0 + 100 * MS)
     fed = FedIntake().feed(message(totals(0, 30)))
-    ahead = [(OUT_BYTES, "Ethernet0", T0 + DAY + 100 * MS + by, 1) for by in (1, 3 * 365 * DAY)]
+    ahead = [(OUT_BYTES, "Ethernet0", T0 + 60_100 * MS + by, 1) for by in (1, DAY // 2, 3 * 365 * DAY)]
     reading = fed.intake.read(message(ahead), "192.0.2.1")
-    assert reading.refused == {"more than a day ahead of the collector's clock": 2}
+    assert reading.refused == {"more than a minute ahead of the collector's clock": 3}
     fed.feed(message(totals(30, N))).end()
     assert carried(fed) == (N - 1) * 1000
+
+
+def test_a_clock_that_is_set_back_is_said():
+    """Times that have bins get no others: until the clock is where it was, points are counted as what they are, and
+    what was carried in the rest of the time is in a gap."""
+    fed = FedIntake().feed(message(totals(0, 500)))
+    fed.take(False)
+    for first in range(500, 100_500, 20_000):  # the clock is 90 s behind from here on
+        back = [(*one[:2], one[2] - 90_000 * MS, one[3]) for one in totals(first, first + 20_000, start=10**12)]
+        fed.feed(message(back[::100]))
+    fed.end()
+    assert carried(fed) == 499_000 + (100_400 - 499) * 1000
+    counted = {detail[:20]: number for (_, _, detail), number in fed.intake.counted().items()}
+    assert counted == {"points more than a m": 300, "points that came too": 600}
 
 
 @pytest.mark.parametrize("number", [1, 40])
@@ -230,7 +244,7 @@ def test_doubles_that_are_not_exact_are_no_totals():
 
 
 def test_values_that_no_column_holds_are_refused():
-    """Negative ones, and those that are too large in the unit of the column: the sender is told."""
+    """Negative ones, and those that are too large in the unit of the column: the sender hears of it."""
     depths = [-5, -0.5, float("-inf"), float("inf"), 2.0**63, 7]
     sent = [(DEPTH, "Ethernet0|1", T0 + k * MS, value) for k, value in enumerate(depths)]
     sent += [(OUT_BYTES, "Ethernet0", T0, -5)]
