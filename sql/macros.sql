@@ -1,6 +1,13 @@
 -- A share of line rate. Wire bytes count preamble, FCS and gap; link_bps is of one direction.
 CREATE MACRO utilization(wire_bytes, span_ns, link_bps) AS wire_bytes * 8e9 / span_ns / link_bps;
 
+-- Who receives what a recording counts: its host, or whatever is behind a switch's port; NULL: no host does. A host's
+-- directions are its own, those of a port (backend `otlp`) the switch's, whose `out` is towards the host.
+CREATE MACRO receiver_of(host, interface, direction, backend) AS CASE
+    WHEN direction = CASE WHEN backend = 'otlp' THEN 'in' ELSE 'out' END THEN NULL
+    WHEN backend = 'otlp' THEN host || ' ' || interface
+    ELSE host END;
+
 -- How long a link stops at most for a number of pause quanta, 512 bit times each (IEEE 802.3 annex 31B). Nanoseconds.
 CREATE MACRO pause_ns(pause_quanta, link_bps) AS pause_quanta * 512e9 / link_bps;
 

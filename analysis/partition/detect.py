@@ -55,10 +55,11 @@ class PartitionTables(NamedTuple):
 
 class DetectedPartition(NamedTuple):
     """What was detected, and the writers of recordings of which another row may change it: none of whose end is known,
-    or lies behind the span."""
+    or lies behind the span. `switch_ports`: recordings of switch ports in the span, which are left out."""
 
     tables: PartitionTables
     unsettled: tuple[str, ...]
+    switch_ports: int
 
 
 def detect(
@@ -78,7 +79,8 @@ def detect(
     FILES are those of whole hosts, by table: `bins` and `sources` of that time and of HELD_NS before and behind it
     (None: all that there are), and `recordings` and `canary`, whose rows are of whatever date; `queues` of that time,
     and `links`, where `queue_drops` is to have rows. `contention` counts the hosts that FILES have. AFTER_NS: how long
-    behind a burst retransmissions and marks are counted. With THREADS of 1, the same files give the same bytes.
+    behind a burst retransmissions and marks are counted. Recordings of switch ports
+    are left out. With THREADS of 1, the same files give the same bytes.
     SCRATCH: as in sql/listed.py. TAKE is given the rows of NEAR that start in the span, in the second of a burst or in
     one beside it. Raises UsageError for an empty span, BurstBeyond where what is held is not enough, and
     MburstError where a file is damaged or missing, where bins have no row of `recordings`, and as find_bursts does."""
@@ -88,16 +90,17 @@ def detect(
     _check_not_thinned(path for paths in files.values() for path in paths)
     with listed.connect(files, threads=threads, memory=memory, scratch=scratch) as con:
         _check_whole(con)
-        set_variables(con, span_since_ns=since_ns, span_until_ns=until_ns, after_ns=after_ns)
+        set_variables(con, span_since_ns=since_ns, span_until_ns=until_ns, after_ns=after_ns, without_switches=True)
         _detect_within(con, definition, since_ns, until_ns, held_ns)
         with readable(con):
             run(con, partition_sql("cells"))
             answers = (parsed(con, partition_sql(name)) for name in PartitionTables._fields)
             tables = PartitionTables(*(con.sql(answer).to_arrow_table() for [answer] in answers))
             unsettled = con.execute(partition_sql("unsettled")).fetchall()
+            [(switch_ports,)] = con.execute(partition_sql("switch_ports")).fetchall()
             if take is not None:
                 _take_near(con, take)
-            return DetectedPartition(tables, tuple(writer for (writer,) in unsettled))
+            return DetectedPartition(tables, tuple(writer for (writer,) in unsettled), switch_ports)
 
 
 def _take_near(con: duckdb.DuckDBPyConnection, take: TakeRows) -> None:

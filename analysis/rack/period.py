@@ -43,11 +43,14 @@ WHERE rack = $rack AND CASE WHEN start_ns IS NULL THEN written_ns >= $since AND 
 _SPANS = "CREATE TEMP TABLE rack_spans AS FROM host_bursts ORDER BY host, start_ns"
 _FACTS = """
 SELECT recording_id, host, interface, direction, link_bps, bin_ns, complete, clock, dropped, late,
+       CASE WHEN of_lane.recording_id IS NULL THEN receiver_of(host, interface, direction, backend)
+            ELSE of_lane.receiver END AS receiver,
        coalesce(t.packets, 0) AS packets,
        coalesce(t.wire_bytes, 0) AS wire_bytes, coalesce(largest, 0) AS largest,
        coalesce(t.quality, 0) AS quality, coalesce(losing_bins, 0) AS losing_bins,
        coalesce(busiest_second, 0) AS busiest_second
 FROM rack_runs LEFT JOIN rack_totals AS t USING (number)
+    LEFT JOIN (SELECT recording_id, receiver FROM lanes) AS of_lane USING (recording_id)
 ORDER BY host, interface, direction, number
 """
 _OF_EACH_PATTERN = ", ".join(f'count(*) FILTER (pattern = $${name}$$) AS "{name}"' for name in PATTERNS)
@@ -79,14 +82,14 @@ _FEEDERS = """
 WITH sent AS (
     SELECT source, CAST(sum(CAST(round(s.bytes) AS BIGINT)) AS BIGINT) AS bytes, count(*) AS bursts,
            count(*) FILTER (counted) AS led, list(DISTINCT host ORDER BY host) AS hosts, max(members) AS members
-    FROM burst_sources AS s JOIN bursts USING (burst) WHERE direction <> 'out' GROUP BY source
+    FROM burst_sources AS s JOIN bursts USING (burst) WHERE receiver IS NOT NULL GROUP BY source
 )
 SELECT *, count(*) OVER () AS feeders, CAST(sum(bytes) OVER () AS BIGINT) AS all_bytes
 FROM sent ORDER BY bytes DESC, source LIMIT $limit
 """
 _FEEDING = """
 SELECT source, CAST(sum(CAST(round(s.bytes) AS BIGINT)) AS BIGINT)
-FROM burst_sources AS s JOIN bursts USING (burst) WHERE direction <> 'out' AND counted GROUP BY source
+FROM burst_sources AS s JOIN bursts USING (burst) WHERE receiver IS NOT NULL AND counted GROUP BY source
 """
 _WORST = """
 SELECT b.* EXCLUDE (burst, quality), quality_names(quality) AS quality, top_sources, services
@@ -118,7 +121,8 @@ class RackLane:
 
     Time is in ns. `peak_utilization` is of the fullest bin in a burst; `busiest_bin` and `busiest_second` are bits
     a second over the fullest stored bin and the fullest second of the clock. `patterns` counts bursts by pattern.
-    `dropped` and `late` are packets of whole recordings, also of such that reach beyond the period.
+    `dropped` and `late` are packets of whole recordings, also of such that reach beyond the period. `receiver`: the
+    host (or the switch port before it) that received what it carried; None where none did, or one with its own lane.
     """
 
     host: str
@@ -149,6 +153,7 @@ class RackLane:
     quality: int
     cut_off: int
     clocks: list[str]
+    receiver: str | None
     flow_control: FlowControl = field(default_factory=FlowControl)
 
     @property
@@ -247,6 +252,7 @@ def _lane(
         quality=quality,
         cut_off=sum(not run["complete"] for run in runs),
         clocks=sorted({run["clock"] for run in runs if run["clock"]}),
+        receiver=next((run["receiver"] for run in runs if run["receiver"] is not None), None),
         flow_control=asked,
     )
 
@@ -258,8 +264,8 @@ def cells(con: duckdb.DuckDBPyConnection, slot_ns: int) -> dict[tuple[str, str, 
 
 
 def durations(con: duckdb.DuckDBPyConnection) -> tuple[Quantiles, list[float], list[float]]:
-    """Durations of inbound bursts in ns: the summary, and points of their distribution."""
-    values = con.execute("SELECT duration_ns FROM bursts WHERE direction <> 'out'").fetchnumpy()["duration_ns"]
+    """Durations of bursts that hosts received in ns: the summary, and points of their distribution."""
+    values = con.execute("SELECT duration_ns FROM bursts WHERE receiver IS NOT NULL").fetchnumpy()["duration_ns"]
     x, y = distributions.ecdf(np.asarray(values), POINTS)
     return distributions.summarize(values), [float(value) for value in x], [float(value) for value in y]
 

@@ -105,8 +105,8 @@ class RackFigures:
 
     @property
     def inbound(self) -> list[RackLane]:
-        """The lanes that fill queues of the switch: all that do not leave a host."""
-        return [lane for lane in self.lanes if lane.direction != "out"]
+        """The lanes that fill queues of the switch: what hosts received."""
+        return [lane for lane in self.lanes if lane.receiver is not None]
 
 
 def slot_width(span_ns: int) -> int:

@@ -28,7 +28,7 @@ def _tiles(report: RackFigures) -> list[tuple[str, str, str]]:
     """The figures above the picture."""
     inbound = report.inbound
     n = sum(lane.bursts for lane in inbound)
-    bursting = len({lane.host for lane in inbound if lane.bursts})
+    bursting = len({lane.receiver for lane in inbound if lane.bursts})
     tiles = [
         ("Bursts received", f"{n:,}", f"by {words.count(bursting, 'host')}"),
         (
@@ -40,7 +40,7 @@ def _tiles(report: RackFigures) -> list[tuple[str, str, str]]:
     if speeds := _with_speed(report):
         second = max(speeds, key=lambda lane: lane.busiest_second / (lane.link_bps or 1))
         busiest = words.rate(second.busiest_second, second.link_bps)
-        tiles.append(("Busiest second, as monitoring shows it", busiest, second.host))
+        tiles.append(("Busiest second, as monitoring shows it", busiest, second.receiver or ""))
     return tiles
 
 
@@ -51,7 +51,7 @@ def _more(report: RackFigures) -> list[tuple[str, str]]:
         fullest = max(speeds, key=lambda lane: lane.busiest_bin / (lane.link_bps or 1))
         busiest, width = words.rate(fullest.busiest_bin, fullest.link_bps), format_duration(fullest.bin_ns)
         why = " (a frame counts whole in the bin of its stamp)" if fullest.busiest_bin > (fullest.link_bps or 0) else ""
-        found.append(("Busiest bin of all", f"{busiest} in {width}, {fullest.host}{why}"))
+        found.append(("Busiest bin of all", f"{busiest} in {width}, {fullest.receiver}{why}"))
     if report.contention:
         found.append(("In contention", f"{format_share(report.contention.share)} of bursts"))
     if report.queue_count:

@@ -36,7 +36,7 @@ def step_of(cell: SlotCounts) -> int | None:
 
 def heatmap(report: RackFigures) -> Heatmap:
     """The inbound lanes of a report by time: how much of each slot a host was receiving a burst."""
-    rows = [(lane, cells) for lane, cells in zip(report.lanes, report.cells, strict=True) if lane.direction != "out"]
+    rows = [(lane, cells) for lane, cells in zip(report.lanes, report.cells, strict=True) if lane.receiver is not None]
     axis = SlotAxis(report.first_slot * report.slot_ns, report.slot_ns, len(rows[0][1]) if rows else 1)
     words = HeatWords(
         f"Time in bursts of {len(rows)} interfaces in {axis.slots} slots of time; the table of hosts has the sums.",

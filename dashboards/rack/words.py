@@ -38,8 +38,8 @@ def verdict(report: RackFigures) -> str:
     """The rack's period in a few sentences."""
     if not report.recorded:
         return "Nothing of this rack was recorded in this time."
-    bursting = {lane.host for lane in report.inbound if lane.bursts}
-    hosts = {lane.host for lane in report.inbound if lane.recorded_ns}
+    bursting = {lane.receiver for lane in report.inbound if lane.bursts}
+    hosts = {lane.receiver for lane in report.inbound if lane.recorded_ns}
     n = sum(lane.bursts for lane in report.inbound)
     if not any(lane.link_bps for lane in report.lanes):
         return "The link speed is not known of any recording, so that no burst can be detected: record with --link."
@@ -53,7 +53,7 @@ def verdict(report: RackFigures) -> str:
         most = max(report.inbound, key=lambda lane: (lane.burst_ns, lane.bursts))
         if len(bursting) > 1:
             part = most.burst_ns / sum(lane.burst_ns for lane in report.inbound)
-            parts.append(f"{format_share(part)} of the time in bursts fell on {most.host}")
+            parts.append(f"{format_share(part)} of the time in bursts fell on {most.receiver}")
     parts += list(_changes(report))
     return ". ".join(parts) + "."
 
@@ -280,13 +280,13 @@ def summary(report: RackFigures) -> dict[str, Any]:
         "until_ns": report.until_ns,
         "recorded": report.recorded,
         "verdict": verdict(report),
-        "hosts": len({lane.host for lane in inbound if lane.recorded_ns}),
-        "bursting_hosts": len({lane.host for lane in bursting}),
+        "hosts": len({lane.receiver for lane in inbound if lane.recorded_ns}),
+        "bursting_hosts": len({lane.receiver for lane in bursting}),
         "bursts": sum(lane.bursts for lane in inbound),
         "burst_ns": sum(lane.burst_ns for lane in inbound),
         "share": share(inbound),
         "longest_ns": max((lane.longest_ns or 0 for lane in bursting), default=0),
-        "worst_host": bursting[0].host if bursting else "",
+        "worst_host": bursting[0].receiver if bursting else "",
         "queue_drops": report.queue_drops,
         "dropped": sum(lane.dropped for lane in report.lanes),
         "previous_per_hour": report.previous.then.per_hour if report.previous else None,

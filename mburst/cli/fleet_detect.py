@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .. import interrupting
 from ..errors import MburstError, UsageError
 from ..names import say
-from ..units import format_duration
+from ..units import format_count, format_duration
 from . import definition as options
 from .output import write_json_value, write_table
 
@@ -135,6 +135,8 @@ def _print(date: str, found: DayDetected) -> None:
         f"{date}: {len(found.outcomes) - failed} partitions detected, {failed} failed, {len(found.done)} done before"
         + (f"; {len(found.incomplete)} are incomplete, since not all has arrived" if found.incomplete else "")
     )
+    if ports := sum(outcome.switch_ports for outcome in found.outcomes):
+        print(f"{format_count(ports, 'recording')} of switch ports left out: results are of hosts")
 
 
 def _row(outcome: PartitionOutcome) -> tuple[Any, ...]:

@@ -74,7 +74,7 @@ class PartitionRecord(NamedTuple):
     writers of recordings of which another row may change what was detected. complete:
     whether every host had shipped all of the day; `behind` are those that had not, each with the time until which it
     had (None: never), `missing` what was never shipped, such as damaged files. size: bytes of `files`. rows, sha256: of
-    each table."""
+    each table. switch_ports: recordings of switch ports, which are left out."""
 
     date: str
     rack: str
@@ -90,6 +90,7 @@ class PartitionRecord(NamedTuple):
     sha256: dict[str, str]
     cpu_s: float
     unsettled: Sequence[str] = ()
+    switch_ports: int = 0
 
     @property
     def name(self) -> PartitionName:

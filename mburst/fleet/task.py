@@ -40,6 +40,7 @@ class PartitionOutcome(NamedTuple):
     size: int
     cpu_s: float
     seconds: float
+    switch_ports: int  # recordings, left out
 
     @property
     def name(self) -> PartitionName:
@@ -75,6 +76,7 @@ def carry_out(target_address: str, results_address: str, plan_key: str, scratch:
         plan.size,
         round(time.process_time() - used, 3),
         round(time.monotonic() - begun, 3),
+        record.switch_ports if record else 0,
     )
 
 
@@ -172,6 +174,7 @@ def put(
         sha256=put_tables(results, plan.name, by_name) | near.put(results, plan.name),
         cpu_s=round(cpu_s, 3),
         unsettled=found.unsettled,
+        switch_ports=found.switch_ports,
     )
     results.replace(plan.name.record_key, record.to_json())
     return record

@@ -58,6 +58,5 @@ def _new(results: FleetTarget, left: dict[PartitionName, PartitionPlan]) -> list
 
 def _outcome(record: PartitionRecord) -> PartitionOutcome:
     bursts, host = record.rows["bursts"], record.host or ""
-    return PartitionOutcome(
-        record.date, record.rack, host, "", record.complete, bursts, record.files, record.size, record.cpu_s, 0.0
-    )
+    cost = (record.files, record.size, record.cpu_s, 0.0)
+    return PartitionOutcome(record.date, record.rack, host, "", record.complete, bursts, *cost, record.switch_ports)

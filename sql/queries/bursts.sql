@@ -21,7 +21,8 @@
 --
 -- Settings are variables (SET VARIABLE threshold = 0.8), each with a default: threshold 0.5, release (threshold), bin_ns
 -- (as stored; a multiple sums stored bins), join_ns (5 bins), min_duration_ns (1 bin), link_bps (as recorded),
--- hosts (a list), rack, interface, direction, recording, since_ns and until_ns (bins that start in between).
+-- hosts (a list), rack, interface, direction, recording, since_ns and until_ns (bins that start in between), without_switches
+-- (true: no recordings of switch ports).
 
 -- The recordings to examine, numbered: comparing a number is cheaper than comparing text in 100 million rows.
 CREATE OR REPLACE TEMP TABLE lanes AS
@@ -35,6 +36,7 @@ WITH wanted AS (
       AND interface = coalesce(CAST(getvariable('interface') AS VARCHAR), interface)
       AND direction = coalesce(CAST(getvariable('direction') AS VARCHAR), direction)
       AND recording_id = coalesce(CAST(getvariable('recording') AS VARCHAR), recording_id)
+      AND NOT (backend = 'otlp' AND coalesce(CAST(getvariable('without_switches') AS BOOLEAN), false))
 ), checked AS (
     SELECT *, CASE
         WHEN speed IS NULL THEN error('recording ' || recording_id || ' (' || host || ' ' || interface || ' ' || direction
@@ -43,6 +45,15 @@ WITH wanted AS (
             || bin_ns || ' ns that recording ' || recording_id || ' was recorded in')
         ELSE width_ns // bin_ns END AS factor
     FROM wanted
+), attached AS (  -- the host behind each switch port, as far as it is known; the configuration's row counts
+    SELECT device, port, arg_max(host, {is_chosen: origin = 'configuration', ts_ns: ts_ns}) AS attached_host
+    FROM links WHERE present GROUP BY device, port
+), received AS (
+    SELECT checked.*, receiver_of(host, interface, direction, backend) AS unnamed,
+           CASE WHEN unnamed IS NOT NULL THEN coalesce(attached_host, unnamed) END AS receiver
+    FROM checked LEFT JOIN attached ON backend = 'otlp' AND host = device AND interface = port
+), own AS (
+    SELECT DISTINCT rack, receiver FROM received WHERE backend <> 'otlp'
 )
 SELECT CAST(row_number() OVER (ORDER BY recording_id) AS INTEGER) AS lane, recording_id, host, rack, interface, direction,
        bin_ns AS stored_ns, width_ns AS bin_ns, source_bin_ns, speed AS link_bps, factor,
@@ -51,8 +62,10 @@ SELECT CAST(row_number() OVER (ORDER BY recording_id) AS INTEGER) AS lane, recor
        least_bytes(threshold, width_ns, speed) AS hot_bytes,
        least_bytes(least(coalesce(CAST(getvariable('release') AS DOUBLE), threshold), threshold), width_ns, speed)
            AS warm_bytes,
-       (warm_bytes + factor - 1) // factor AS peak_bytes  -- that the fullest of the stored bins in a warm bin must have
-FROM checked;
+       (warm_bytes + factor - 1) // factor AS peak_bytes,  -- that the fullest of the stored bins in a warm bin must have
+       CASE WHEN backend <> 'otlp' OR (rack, receiver) NOT IN (FROM own WHERE receiver IS NOT NULL) THEN receiver END
+           AS receiver  -- a switch port stands in for a host without a recording of its own
+FROM received;
 
 -- Days on which a store was compacted (`thinned`), if not every such burst is found in what was kept: see
 -- sql/compaction/spans.sql. No day is, where all of the time that is asked for was kept (`kept`).
@@ -260,16 +273,17 @@ SELECT burst, recording_id, host, rack, interface, direction, clock_epoch, start
                 AND (mean_utilization >= 0.9 OR began_spread_ns <= greatest(duration_ns // 2, source_bin_ns))
                 THEN 'incast'
             ELSE 'many-sources' END AS pattern,
-       quality | CASE WHEN burst IN (FROM incomplete) THEN 16384 ELSE 0 END AS quality, bin_ns, link_bps
+       quality | CASE WHEN burst IN (FROM incomplete) THEN 16384 ELSE 0 END AS quality, bin_ns, link_bps, receiver
 FROM extents JOIN totals USING (burst) LEFT JOIN fans USING (burst) JOIN (
-    SELECT lane, recording_id, host, rack, interface, direction, bin_ns, source_bin_ns, link_bps FROM lanes) USING (lane)
+    SELECT lane, recording_id, host, rack, interface, direction, bin_ns, source_bin_ns, link_bps, receiver FROM lanes) USING (lane)
 ORDER BY burst;
 
--- When each host received bursts, on any of its interfaces: without overlaps, of whatever recordings.
+-- When each host (or what is behind a switch port) received bursts, on any of its interfaces: without overlaps, of whatever recordings.
 CREATE OR REPLACE TEMP VIEW host_bursts AS
 WITH reached AS (
-    SELECT rack, host, start_ns, end_ns, max(end_ns) OVER earlier AS reached_ns FROM bursts WHERE direction <> 'out'
-    WINDOW earlier AS (PARTITION BY rack, host ORDER BY start_ns, end_ns
+    SELECT rack, receiver AS host, start_ns, end_ns, max(end_ns) OVER earlier AS reached_ns
+    FROM bursts WHERE receiver IS NOT NULL
+    WINDOW earlier AS (PARTITION BY rack, receiver ORDER BY start_ns, end_ns
                        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 ), placed AS (
     SELECT *, sum(CAST(coalesce(start_ns > reached_ns, true) AS INTEGER))

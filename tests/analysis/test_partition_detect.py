@@ -239,3 +239,17 @@ def test_bins_without_their_recording_and_empty_spans_are_refused(tmp_path: Path
         detect({**store.files(), "recordings": []}, since_ns=MIDNIGHT, until_ns=MIDNIGHT + DAY)
     with pytest.raises(UsageError, match="invalid span"):
         detect(store.files(), since_ns=MIDNIGHT, until_ns=MIDNIGHT)
+
+
+def test_switch_ports_are_left_out_and_counted(tmp_path: Path) -> None:
+    store = filled(tmp_path / "store", [(("r1", "a"), -9, [(0.9, 1, 1)] * 9)])
+    port = {"recording_id": "port", "host": "tor1", "interface": "E0", "rack": "r1", "direction": "out"}
+    row = {"start_ns": MIDNIGHT - 9 * BIN, "end_ns": MIDNIGHT - 1, "bin_ns": BIN, "backend": "otlp"}
+    write(store, "recordings", {**port, **row})
+    write(store, "bins", {**port, "ts_ns": MIDNIGHT - 9 * BIN, "wire_bytes": FULL, "bytes": FULL})
+    found = detect(store.files(), since_ns=MIDNIGHT - DAY, until_ns=MIDNIGHT)
+    assert found.switch_ports == 1 and len(find_bursts(store.connect())) == 2
+    for table in ("bursts", "hours", "histograms", "coverage"):
+        assert {row["host"] for row in getattr(found.tables, table).to_pylist()} == {"a"}, table
+    assert {row["hosts"] for row in found.tables.contention.to_pylist()} == {1}
+    assert detect(store.files(), since_ns=MIDNIGHT, until_ns=MIDNIGHT + DAY).switch_ports == 0

@@ -10,12 +10,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from racklib import DAY, HOUR, MS, START, fill, report
+from racklib import DAY, FULL, HOUR, MS, START, fill, report
 from storelib import write
 
 from mburst.analysis.bursts.contention import Contention, contention
 from mburst.analysis.bursts.find import BurstDefinition, find_bursts
 from mburst.analysis.rack.report import slot_width
+from mburst.dashboards.rack.words import verdict
 from mburst.sql import StoreFolder, in_memory
 
 
@@ -314,3 +315,50 @@ def test_sums_are_those_of_the_list_of_bursts(tmp_path_factory, hosts):
         assert lane.burst_bytes == sum(burst["bytes"] for burst in mine)
         assert lane.longest_ns == max((burst["duration_ns"] for burst in mine), default=None)
     assert [burst["bytes"] for burst in page.worst] == sorted((b["bytes"] for b in bursts), reverse=True)[:20]
+
+
+def ports(store: StoreFolder, bursts: dict[str, list[tuple[int, int]]], direction: str = "out") -> None:
+    """Recordings of tor1's ports, as `mburst collect` makes them."""
+    for port, of in bursts.items():
+        name = {"recording_id": f"{port}-{direction}", "direction": direction}
+        hot = sorted({first + i for first, n in of for i in range(n)})
+        row = {"host": "tor1", "interface": port, "start_ns": START, "end_ns": START + HOUR - 1}
+        write(store, "recordings", {**name, **row, "backend": "otlp"})
+        at = {"host": "tor1", "interface": port}
+        write(store, "bins", *({**name, **at, "ts_ns": START + i * MS, "bytes": FULL, "wire_bytes": FULL} for i in hot))
+
+
+def test_a_switch_port_receives_what_it_sends_to_its_host(store):
+    ports(store, {"E0": [(50, 10)], "E1": [(55, 10)], "E2": [(500, 10)]})
+    ports(store, {"E0": [(900, 10), (950, 10)]}, "in")  # the host sends
+    page = report(store)
+    assert sorted((lane.interface, lane.direction, lane.receiver) for lane in page.lanes) == [
+        ("E0", "in", None), ("E0", "out", "tor1 E0"), ("E1", "out", "tor1 E1"), ("E2", "out", "tor1 E2"),
+    ]  # fmt: skip
+    assert [lane.bursts for lane in page.inbound] == [1, 1, 1] and page.duration.n == 3
+    assert verdict(page).startswith("3 of 3 hosts received 3 bursts")
+    found = page.contention
+    assert (found.hosts, found.bursts, found.most, found.contended_ns) == (3, 3, 2, 5 * MS)
+    assert [(pair.hosts, pair.shared_ns) for pair in found.pairs] == [(("tor1 E0", "tor1 E1"), 5 * MS)]
+
+
+def test_a_host_that_only_sends_receives_nothing_by_its_port_either(store):
+    ports(store, {"E0": [(50, 10)]}, "in")
+    ports(store, {"E0": []})
+    page = report(store)
+    assert page.duration.n == 0 and verdict(page).startswith("No burst reached the host recorded")
+
+
+def test_a_switch_port_stands_in_for_the_host_behind_it_alone_where_that_was_not_recorded(store):
+    links = [
+        {"device": "tor1", "port": port, "queue": "", "host": host, "rack": "r1", "origin": "configuration",
+         "present": True, "ts_ns": START}
+        for port, host in (("E0", "a"), ("E1", "b"))
+    ]  # fmt: skip
+    write(store, "links", *links)
+    fill(store, {"a": [(50, 10)]})
+    ports(store, {"E0": [(50, 10)], "E1": [(55, 10)]})
+    page = report(store)
+    assert [(lane.host, lane.receiver) for lane in page.inbound] == [("a", "a"), ("tor1", "b")]
+    assert verdict(page).startswith("2 of 2 hosts received 2 bursts")
+    assert page.contention.by_host == {"a": 1.0, "b": 1.0}

@@ -132,7 +132,7 @@ class Digest:
             inbound = [
                 (lane, cells)
                 for lane, cells in zip(facts["lanes"], facts["cells"], strict=True)
-                if lane["direction"] != "out"
+                if lane.get("receiver") is not None
             ]
             if not inbound:
                 continue
