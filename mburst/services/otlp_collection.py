@@ -19,7 +19,7 @@ from ..telemetry.otlp.lanes import Missed
 from ..telemetry.otlp.meanings import meanings
 from ..telemetry.otlp.port_bins import SwitchLane, bin_rows
 from ..telemetry.otlp.speeds import Speeds
-from .port_recordings import LaneWidth, PortRecordings
+from .port_recordings import PortRecordings, SampledSpan
 
 if TYPE_CHECKING:
     from ..sql import StoreFolder
@@ -73,21 +73,23 @@ class OtlpCollection:
 
     def recordings(self, store: StoreFolder) -> PortRecordings:
         """What stores the bins of switch ports."""
-        return PortRecordings(store, self._rack_of, self._width_of, self._config.listen or self._config.http)
+        lanes = self.intake.ports.lanes
+        source = self._config.listen or self._config.http
+        return PortRecordings(store, self._rack_of, lanes, self._span_of, source)
 
     def _rack_of(self, device: str) -> str:
         return self._racks.get(device, "unknown")
 
-    def _width_of(self, name: SwitchLane) -> LaneWidth:
+    def _span_of(self, name: SwitchLane) -> SampledSpan:
         lane = self.intake.ports.lanes[name]
-        return LaneWidth(lane.bin_ns, lane.link_bps)
+        return SampledSpan(lane.bin_ns, lane.link_bps, lane.begin_ns, lane.end_ns)
 
     def take(self, everything: bool) -> Iterator[tuple[str, pa.RecordBatch]]:
         """(table, rows) of the points that are due; at the end, of all."""
         taken = self.intake.take(everything)
         yield from taken.rows
         if taken.bins:
-            yield "bins", bin_rows(taken.bins, {name: self._width_of(name).bin_ns for name, _ in taken.bins})
+            yield "bins", bin_rows(taken.bins, {name: self._span_of(name).bin_ns for name, _ in taken.bins})
         self._missed += taken.missed
         while self._missed:
             yield "gaps", _gap_rows([self._missed.popleft() for _ in range(min(MOST_GAPS, len(self._missed)))])
@@ -104,7 +106,7 @@ class OtlpCollection:
         for code, text in enumerate(lanes.dictionary.to_pylist()):
             at, name = lanes.indices.to_numpy() == code, SwitchLane.of(text)
             if at.any():
-                end_ns = int(ts_ns[at].max()) + self._width_of(name).bin_ns
+                end_ns = int(ts_ns[at].max()) + self._span_of(name).bin_ns
                 found.append((name, Missed(int(ts_ns[at].min()), end_ns, int(amount[at].sum()), STORE_TOO_SLOW)))
         yield _gap_rows(found)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -29,11 +29,13 @@ NOTE = (
 
 
 @dataclass(frozen=True)
-class LaneWidth:
-    """What a lane is recorded with."""
+class SampledSpan:
+    """What a lane is recorded with, and from when until when it was sampled, idle or not: whole bins."""
 
     bin_ns: int
     link_bps: int | None
+    start_ns: int
+    end_ns: int
 
 
 @dataclass
@@ -55,16 +57,19 @@ class _RackCapture:
 
 
 class PortRecordings:
-    """Stores bins and gaps of lanes. For one thread. RACK_OF: of a device; WIDTH_OF: of a lane that has bins."""
+    """Stores bins and gaps of lanes. For one thread. RACK_OF: of a device; LANES: all that are sampled, also those
+    that carry nothing; SPAN_OF: of one of them, until now."""
 
     def __init__(
         self,
         store: StoreFolder,
         rack_of: Callable[[str], str],
-        width_of: Callable[[SwitchLane], LaneWidth],
+        lanes: Collection[SwitchLane],
+        span_of: Callable[[SwitchLane], SampledSpan],
         source: str,
     ) -> None:
-        self._store, self._rack_of, self._width_of, self._source = store, rack_of, width_of, source
+        self._store, self._rack_of, self._lanes, self._span_of, self._source = store, rack_of, lanes, span_of, source
+        self._known = 0  # of the lanes, that have a row
         self._captures: dict[str, _RackCapture] = {}
 
     def append(self, table: str, rows: pa.RecordBatch) -> None:
@@ -78,6 +83,15 @@ class PortRecordings:
         for rack in dict.fromkeys(racks):
             chosen = pc.take(pa.array([one == rack for one in racks]), rows.column("lane").indices)
             self._append_of(self._capture(rack), table, rows.filter(chosen), names)
+        self._add_lanes()
+
+    def _add_lanes(self) -> None:
+        """A row for each lane that has none: what is sampled is recorded, though it carries nothing."""
+        if len(self._lanes) > self._known:
+            lanes = list(self._lanes)  # others may come meanwhile
+            for name in lanes:
+                self._recording(self._capture(self._rack_of(name.device)), name)
+            self._known = len(lanes)
 
     def _append_of(self, capture: _RackCapture, table: str, rows: pa.RecordBatch, names: list[SwitchLane]) -> None:
         ids = [self._recording(capture, name) if self._rack_of(name.device) == capture.rack else "" for name in names]
@@ -129,7 +143,7 @@ class PortRecordings:
 
     def _row(self, capture: _RackCapture, name: SwitchLane, totals: Mapping[str, Any], ended: str) -> dict[str, Any]:
         recording_id = f"{capture.capture_id}-{capture.numbers[name]}"
-        held, width = totals.get(recording_id), self._width_of(name)
+        held, span = totals.get(recording_id), self._span_of(name)
         return NOTHING | {
             "recording_id": recording_id,
             "capture_id": capture.capture_id,
@@ -137,9 +151,9 @@ class PortRecordings:
             "rack": capture.rack,
             "interface": name.port,
             "direction": name.direction,
-            "link_bps": width.link_bps,
-            "bin_ns": width.bin_ns,
-            "source_bin_ns": width.bin_ns,
+            "link_bps": span.link_bps,
+            "bin_ns": span.bin_ns,
+            "source_bin_ns": span.bin_ns,
             "backend": "otlp",
             "input": self._source,
             "filter": "",
@@ -147,8 +161,8 @@ class PortRecordings:
             "clock": "the switch, ns",
             "offloads": "",
             "notes": NOTE,
-            "start_ns": held.first_ns if held and ended else None,
-            "end_ns": held.last_ns + width.bin_ns - 1 if held and ended else None,
+            "start_ns": span.start_ns,
+            "end_ns": span.end_ns - 1 if ended else None,
             "clock_epochs": 1,
             "bytes": held.bytes if held else 0,
             "wire_bytes": held.wire_bytes if held else 0,
@@ -166,6 +180,10 @@ class PortRecordings:
     def close(self) -> None:
         """Seal all, and end the recordings. Raises MburstError for the first that could not be."""
         failure: MburstError | None = None
+        try:
+            self._add_lanes()
+        except MburstError as error:
+            failure = error
         for capture in self._captures.values():
             try:
                 self._end(capture)

@@ -16,8 +16,8 @@ CREATE TABLE recordings (
     clock                VARCHAR NOT NULL,   -- what stamped the packets, and at which resolution
     offloads             VARCHAR NOT NULL,   -- offloads that merge frames: '', or a sentence
     notes                VARCHAR NOT NULL,   -- inferred values and faults, one sentence a line
-    start_ns             BIGINT,             -- first packet; NULL when there was none
-    end_ns               BIGINT,             -- last packet; of what is not complete, the end of its last bin
+    start_ns             BIGINT,             -- first packet, of switch ports the first sample; NULL when there was none
+    end_ns               BIGINT,             -- last packet, or sample; of what is not complete, the end of its last bin
     clock_epochs         BIGINT NOT NULL,    -- 1, and one more for each step of the clock
     packets              BIGINT NOT NULL,    -- in bins
     bytes                BIGINT NOT NULL,    -- in bins: link layer without FCS

@@ -76,6 +76,11 @@ class SampledLane:
         self._open: LaneBins | None = None  # the last bin, which may get more
 
     @property
+    def begin_ns(self) -> int:
+        """The start of the first bin."""
+        return self._first * self.bin_ns
+
+    @property
     def end_ns(self) -> int:
         """The end of the last bin."""
         return max(self._edge, self._first) * self.bin_ns

@@ -22,6 +22,7 @@ from otlplib import DEPTH, EXPORT, MS, OUT_BYTES, PROTOBUF, T0, call, collected,
 from ports import free_port
 from waiting import wait_for
 
+from mburst.__main__ import main
 from mburst.analysis.model.endings import gaps_behind
 from mburst.errors import MburstError
 from mburst.gnmi_target import door
@@ -331,6 +332,23 @@ def test_ports_are_interfaces(tmp_path):
     [burst] = open_store(tmp_path / "store").bursts(bin="1ms", threshold=0.8).to_pylist()
     assert (burst["host"], burst["interface"], burst["start_ns"]) == ("tor1", "Ethernet0", T0 + 100 * MS)
     assert burst["end_ns"] - burst["start_ns"] == 20 * MS
+
+
+def test_an_idle_port_is_recorded_for_as_long_as_it_is_sampled(tmp_path, capsys):
+    port = free_port()
+    values = [(OUT_BYTES, "Ethernet0", T0 + k * MS, 12_000_000 * (k > 100)) for k in range(301)]
+    values += [(OUT_BYTES, "Ethernet1", T0 + k * MS + 300, 7) for k in range(301)]
+    collected(tmp_path, f"otlp: {{listen: '127.0.0.1:{port}', link: 100G}}", lambda: call(port, message(values)), 602)
+    rows = query(
+        tmp_path,
+        "SELECT interface, start_ns, end_ns, bytes, complete FROM recordings WHERE ended <> '' ORDER BY interface",
+    )
+    span = (T0, T0 + 300 * MS - 1)
+    assert rows == [("Ethernet0", *span, 12_000_000, True), ("Ethernet1", *span, 0, True)]
+    capsys.readouterr()
+    assert main(["bursts", str(tmp_path / "store")]) == 0
+    printed = capsys.readouterr().out
+    assert "1 burst in 300 ms, 0.333 % of the time; " in printed and "no burst in 300 ms, 0 % of the time; " in printed
 
 
 def test_gaps_and_recordings_of_a_port(tmp_path, monkeypatch):
