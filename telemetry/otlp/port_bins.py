@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from ..gnmi.rows import text_column
 from .lanes import LaneBins, Missed, SampledLane, at_end, width_of
@@ -85,31 +86,36 @@ class PortBins:
     def take(self, steps: SeriesSteps) -> PlacedSteps:
         """What becomes of steps that are sorted by series and time."""
         placed = PlacedSteps()
+        is_short = steps.ts_ns - steps.begin_ns <= WIDEST_NS
+        stay = np.zeros(len(steps), bool)  # too seldom for bins; in one go, as there may be many, of a point each
         begins = np.ones(len(steps), bool)  # of what is one series, each step where the one before ended
         begins[1:] = (steps.series[1:] != steps.series[:-1]) | (steps.begin_ns[1:] != steps.ts_ns[:-1])
         for first, last in itertools.pairwise([*np.flatnonzero(begins).tolist(), len(steps)]):
-            number, part = int(steps.series[first]), steps.chosen(slice(first, last))
-            if number in self._totals:
-                self._go_on(self._totals[number], part, placed)
+            if (number := int(steps.series[first])) in self._totals:
+                self._go_on(self._totals[number], steps.chosen(slice(first, last)), placed)
             else:
-                self._stay_seldom(number, part, placed)
+                stay[first:last] = True
+                if is_short[last - 1] and number in self._seldom:
+                    self._may_be_bins(number, is_short[first:last], int(steps.ts_ns[last - 1]))
+                elif number in self._seldom:
+                    self._seldom[number].often = 0
+        if stay.any():
+            placed.seldom.append(steps.chosen(stay))
         return placed
 
-    def _stay_seldom(self, number: int, part: SeriesSteps, placed: PlacedSteps) -> None:
-        """Steps of a total that was too seldom for bins: what comes after them may be bins."""
-        placed.seldom.append(part)
-        if (total := self._seldom.get(number)) is None:
-            return
-        total.often = at_end(part.ts_ns - part.begin_ns <= WIDEST_NS, total.often)
+    def _may_be_bins(self, number: int, is_short: NDArray[np.bool_], end_ns: int) -> None:
+        """Whether what comes after steps of a total that was too seldom for bins may be bins."""
+        total = self._seldom[number]
+        total.often = at_end(is_short, total.often)
         if total.often >= OTHERS and max(len(self._totals), len(self.lanes)) < MOST_LANES:
-            total.often, total.end_ns = 0, int(part.ts_ns[-1])
+            total.often, total.end_ns = 0, end_ns
             self._totals[number] = self._seldom.pop(number)
 
     def _go_on(self, total: _PortTotal, part: SeriesSteps, placed: PlacedSteps) -> None:
         if total.end_ns not in (0, int(part.begin_ns[0])):  # days later
             self._end_run(total, placed)
-            if (number := int(part.series[0])) in self._seldom:  # by what was held
-                self._stay_seldom(number, part, placed)
+            if int(part.series[0]) in self._seldom:  # by what was held
+                placed.seldom.append(part)
                 return
         total.end_ns = int(part.ts_ns[-1])
         if total.lane is None:

@@ -241,6 +241,17 @@ def test_what_was_too_seldom_for_bins_becomes_bins():
     assert 64 <= times.index(ended) - 29 < 84
 
 
+def test_what_is_sampled_often_now_and_then_stays_rows():
+    """Bins are of what comes often 64 times in a row."""
+    times = [T0 + k * 10_000 * MS for k in range(25)]
+    for _ in range(4):
+        times.append(times[-1] + 10_000 * MS)
+        times += [times[-1] + k * MS for k in range(1, 41)]
+    points = samples(totals([1000] * (len(times) - 1)), times)
+    fed = FedIntake().feed(message(points[:25]), *(message([point]) for point in points[25:])).end()
+    assert not fed.bins and sum(row["out_bytes"] for row in fed.rows["ports"]) == 1000 * (len(times) - 1)
+
+
 @pytest.mark.parametrize(
     ("interval", "width"),
     [(100_120, 100_000), (999_000, 1_000_000), (5_000_900, 5_000_000), (12_749_000, 12_750_000), (10_050, 10_000),
