@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from .. import __version__
 from ..errors import MburstError, print_trouble
 from ..telemetry.otlp.port_bins import SwitchLane
+from .record import gaps
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,6 +27,7 @@ NOTE = (
     "running totals of a switch port, sampled: senders and packets are not known, and wire bytes are the bytes of the "
     "frames alone, a lower bound"
 )
+UNKNOWN = "not known how many bytes: what the collector had not stored yet is lost"
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,8 @@ class PortRecordings:
     ) -> None:
         self._store, self._rack_of, self._lanes, self._span_of, self._source = store, rack_of, lanes, span_of, source
         self._known = 0  # of the lanes, that have a row
+        self._open: dict[tuple[str, str, str], list[dict[str, Any]]] = {}  # gaps behind what was killed
+        self._over: list[dict[str, Any]] = []  # those that have an end now, and no row of it yet
         self._captures: dict[str, _RackCapture] = {}
 
     def append(self, table: str, rows: pa.RecordBatch) -> None:
@@ -92,6 +96,9 @@ class PortRecordings:
             for name in lanes:
                 self._recording(self._capture(self._rack_of(name.device)), name)
             self._known = len(lanes)
+        over, self._over = self._over, []
+        for rack in {gap["rack"] for gap in over}:
+            gaps.append(self._store, [gap for gap in over if gap["rack"] == rack])
 
     def _append_of(self, capture: _RackCapture, table: str, rows: pa.RecordBatch, names: list[SwitchLane]) -> None:
         ids = [self._recording(capture, name) if self._rack_of(name.device) == capture.rack else "" for name in names]
@@ -115,15 +122,17 @@ class PortRecordings:
 
         if not self._captures:
             recovery.tidy(self._store, print_trouble)
+            for gap in gaps.still_open(self._store):
+                self._open.setdefault((gap["host"], gap["interface"], gap["direction"]), []).append(gap)
 
         capture_id, writer_id = secrets.token_hex(6), new_writer()
         lock = locks.acquire(self._store.path, capture_id)
         assert lock is not None  # nobody else has drawn that
         lock.begin({"rows": []})
-        runs, bins, gaps = (
+        runs, bins, missed = (
             self._store.writer(table, rack=rack, writer_id=writer_id) for table in ("recordings", "bins", "gaps")
         )
-        made = _RackCapture(rack, capture_id, writer_id, lock, runs, bins, gaps, BinTally(), begun_ns=time.time_ns())
+        made = _RackCapture(rack, capture_id, writer_id, lock, runs, bins, missed, BinTally(), begun_ns=time.time_ns())
         self._captures[rack] = made
         return made
 
@@ -132,6 +141,11 @@ class PortRecordings:
         if name not in capture.numbers:
             capture.numbers[name] = len(capture.numbers)
             self._append_rows(capture, [name])
+            begun_ns = self._span_of(name).start_ns
+            self._over += [
+                gap | {"end_ns": max(begun_ns, gap["start_ns"]), "detail": UNKNOWN}
+                for gap in self._open.pop((name.device, name.port, name.direction), ())
+            ]
         return f"{capture.capture_id}-{capture.numbers[name]}"
 
     def _append_rows(self, capture: _RackCapture, names: list[SwitchLane], ended: str = "") -> None:

@@ -390,17 +390,28 @@ def test_what_a_killed_collector_left_is_ended(tmp_path):
 
     def has_bins() -> bool:
         with suppress(MburstError, duckdb.Error):
-            return query(tmp_path, "SELECT sum(bytes) FROM bins") == [(299_000,)]
+            return query(tmp_path, "SELECT sum(bytes) FROM bins") == [(2 * 299_000,)]
         return False
 
     command = [sys.executable, "-m", "mburst", "collect", str(config), "-o", str(tmp_path / "store")]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        call(port, message(values))
+        for device in ("tor1", "tor2"):
+            call(port, message(values, device))
         wait_for(has_bins)
     finally:
         process.kill()
         process.wait()
     collected(tmp_path, text, lambda: call(port, message([(OUT_BYTES, "Ethernet1", *one[2:]) for one in values])), 301)
-    rows = query(tmp_path, "SELECT interface, ended, bytes FROM recordings WHERE ended <> '' ORDER BY interface")
-    assert rows == [("Ethernet0", "killed", 299_000), ("Ethernet1", "stopped", 300_000)]
+    rows = query(tmp_path, "SELECT host, interface, ended, bytes FROM recordings WHERE ended <> '' ORDER BY ALL")
+    killed = [(device, "Ethernet0", "killed", 299_000) for device in ("tor1", "tor2")]
+    assert rows == [killed[0], ("tor1", "Ethernet1", "stopped", 300_000), killed[1]]
+    behind = "SELECT host, interface, start_ns, end_ns, bytes FROM gaps WHERE reason = 'killed' ORDER BY ALL"
+    assert query(tmp_path, behind) == [(*name, T0 + 299 * MS, None, None) for *name, _, _ in killed]
+    later = [(*one[:2], one[2] + 1000 * MS, one[3]) for one in values]
+    collected(tmp_path, text, lambda: call(port, message(later)), 301)
+    with StoreFolder.open(tmp_path / "store").connect() as con:
+        gap, still_open = sorted(gaps_behind(con).values(), key=lambda gap: gap["end_ns"] or T0 * 2)
+        assert still_open["end_ns"] is None, "tor2 is not recorded again"
+    assert (gap["start_ns"], gap["end_ns"], gap["packets"]) == (T0 + 299 * MS, T0 + 1000 * MS, None)
+    assert gap["detail"].startswith("not known how many bytes")

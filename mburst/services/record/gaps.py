@@ -27,7 +27,7 @@ _LONGEST_NS = 10 * NS_PER_S  # of a gap that goes on: then another row begins
 
 def opened(row: Row, reason: str, detail: str = "") -> Row:
     """The gap behind the recording whose last row is ROW."""
-    start_ns = row["begun_ns"] if row["end_ns"] is None else row["end_ns"]
+    start_ns = next(ns for ns in (row["end_ns"], row["start_ns"], row["begun_ns"]) if ns is not None)
     return {
         **_place(row),
         "start_ns": start_ns,
@@ -44,12 +44,18 @@ def _place(row: Row) -> Row:
 
 
 def append(store: StoreFolder, rows: list[Row]) -> None:
-    """Store gaps of one host and rack, durably. Raises MburstError."""
+    """Store gaps of one rack, durably. Raises MburstError."""
     import pyarrow as pa
 
     if rows:
-        with store.writer("gaps", rows[0]["host"], rows[0]["rack"]) as writer:
+        with store.writer("gaps", host_of(rows), rows[0]["rack"]) as writer:
             writer.append(pa.Table.from_pylist(rows))
+
+
+def host_of(rows: list[Row]) -> str:
+    """Their host; '' of rows of several, as those of switches are."""
+    hosts = {row["host"] for row in rows}
+    return hosts.pop() if len(hosts) == 1 else ""
 
 
 # --- by the next recorder --------------------------------------------------------------------------------------------
@@ -60,19 +66,26 @@ def close(store: StoreFolder, host: str, interface: str) -> None:
     MburstError."""
     from ...sql.repair.recovery import rows_of
 
-    if store.is_empty("gaps"):
-        return
-    gaps = rows_of(store.path, "gaps", "host = ? AND interface = ?", [host, interface])
-    over = {_identity(gap) for gap in gaps if gap["end_ns"] is not None}
-    waiting = {_identity(gap): gap for gap in gaps if _identity(gap) not in over}
+    waiting = still_open(store, "host = ? AND interface = ?", [host, interface])
     if not waiting:
         return
     recordings = newest(
         rows_of(store.path, "recordings", "host = ? AND interface = ? AND boot_id IS NOT NULL", [host, interface])
     )
-    closed = [row for gap in waiting.values() if (row := _closed(gap, recordings)) is not None]
+    closed = [row for gap in waiting if (row := _closed(gap, recordings)) is not None]
     for rack in sorted({row["rack"] for row in closed}):
         append(store, [row for row in closed if row["rack"] == rack])
+
+
+def still_open(store: StoreFolder, where: str = "true", values: Iterable[Any] = ()) -> list[Row]:
+    """The gaps without an end among those that hold WHERE. Raises MburstError."""
+    from ...sql.repair.recovery import rows_of
+
+    if store.is_empty("gaps"):
+        return []
+    gaps = rows_of(store.path, "gaps", where, values)
+    over = {_identity(gap) for gap in gaps if gap["end_ns"] is not None}
+    return list({_identity(gap): gap for gap in gaps if _identity(gap) not in over}.values())
 
 
 def _identity(gap: Row) -> tuple[Any, ...]:

@@ -104,7 +104,7 @@ def end_killed(store: StoreFolder, writer_id: str, rows: list[Row], reason: str)
         return
     held = totals(store.path, writer_id, min(row["counted_segments"] or 0 for row in unended))
     ended = [_ended(row, held.get(row["recording_id"]), gaps.cause(row["boot_id"], reason)) for row in unended]
-    live = [row for row in ended if row["boot_id"] is not None]
+    live = [row for row in ended if row["boot_id"] is not None or row["backend"] == "otlp"]  # files go on nowhere
     gaps.append(store, [gaps.opened(row, gaps.cause(row["boot_id"], reason)) for row in live])
     append_rows(store, writer_id, ended)
 
@@ -113,7 +113,7 @@ def append_rows(store: StoreFolder, writer_id: str, rows: list[Row]) -> None:
     """Store rows of recordings of one attempt, durably. Raises MburstError."""
     import pyarrow as pa
 
-    with store.writer("recordings", rows[0]["host"], rows[0]["rack"], writer_id) as writer:
+    with store.writer("recordings", gaps.host_of(rows), rows[0]["rack"], writer_id) as writer:
         writer.append(pa.Table.from_pylist(rows))
 
 
