@@ -11,7 +11,7 @@ from ..analysis.model.endings import ending, gaps_behind
 from ..api.options import Scope
 from ..names import print_lines, say
 from ..senders import senders_text
-from ..units import format_bytes, format_duration, format_rate, format_share, format_time
+from ..units import format_bytes, format_count, format_duration, format_rate, format_share, format_time
 from . import definition, output
 
 if TYPE_CHECKING:
@@ -103,11 +103,17 @@ def _recordings(connection: duckdb.DuckDBPyConnection, since: int | None, until:
     rows = dicts(
         connection,
         """
-        SELECT lanes.*, clock, dropped, late, complete, ended
-        FROM lanes JOIN (SELECT recording_id, clock, dropped, late, complete, ended, start_ns FROM recordings)
+        SELECT lanes.*, clock, dropped, late, complete, ended, backend, gaps, gap_bytes, unknown_gaps
+        FROM lanes JOIN (SELECT recording_id, clock, dropped, late, complete, ended, backend, start_ns FROM recordings)
             USING (recording_id)
+        LEFT JOIN (
+            SELECT recording_id, count(*) AS gaps, CAST(coalesce(sum(bytes), 0) AS BIGINT) AS gap_bytes,
+                   count(*) FILTER (bytes IS NULL) AS unknown_gaps
+            FROM gaps WHERE NOT is_behind_recording(reason) AND coalesce(start_ns < $until, true)
+                AND coalesce(end_ns > $since, true)
+            GROUP BY recording_id) USING (recording_id)
         ORDER BY host, interface, direction, start_ns, recording_id""",
-        {},
+        {"since": since, "until": until},
     )
     return [{**row, "span_ns": coverage.length(known.get(row["recording_id"], ()))} for row in rows]
 
@@ -167,9 +173,18 @@ def _summary(lane: dict[str, Any], bursts: Sequence[Mapping[str, Any]], gap: dic
         lost.append(_count(lane["dropped"], "packet was", "packets were") + " dropped: counts are lower bounds")
     if lane["late"]:
         lost.append(_count(lane["late"], "packet", "packets") + " outside the reorder window: in no bin")
+    if lane["backend"] == "otlp" and lane["gaps"]:
+        lost.append(_missing(lane))
     if broken := ending(lane, gap):
         lost.append(broken)
-    return found + "; " + ("; ".join(lost) or "no packet was lost")
+    nothing = "no sample is missing" if lane["backend"] == "otlp" else "no packet was lost"
+    return found + "; " + ("; ".join(lost) or nothing)
+
+
+def _missing(lane: dict[str, Any]) -> str:
+    """ "13 gaps, 26 kB in no bin": what the samples of a switch port do not show."""
+    unknown = f" and what {format_count(lane['unknown_gaps'], 'gap')} had" if lane["unknown_gaps"] else ""
+    return f"{format_count(lane['gaps'], 'gap')}, {format_bytes(lane['gap_bytes'])}{unknown} in no bin"
 
 
 def _count(number: int, one: str, many: str) -> str:

@@ -351,7 +351,7 @@ def test_an_idle_port_is_recorded_for_as_long_as_it_is_sampled(tmp_path, capsys)
     assert "1 burst in 300 ms, 0.333 % of the time; " in printed and "no burst in 300 ms, 0 % of the time; " in printed
 
 
-def test_gaps_and_recordings_of_a_port(tmp_path, monkeypatch):
+def test_gaps_and_recordings_of_a_port(tmp_path, monkeypatch, capsys):
     """Days without samples are between two recordings; each gap has a row, also of more than are stored at a time."""
     monkeypatch.setattr(otlp_collection, "MOST_GAPS", 3)
     port, day = free_port(), 24 * 3600 * 10**9
@@ -377,6 +377,12 @@ def test_gaps_and_recordings_of_a_port(tmp_path, monkeypatch):
     ] == (T0 + 99 * MS, T0 + 100 * MS, None, "counter reset")
     with StoreFolder.open(tmp_path / "store").connect() as con:
         assert not gaps_behind(con), "none of them ended a recording"
+    capsys.readouterr()
+    assert main(["bursts", str(tmp_path / "store"), "--link", "1G"]) == 0
+    printed = capsys.readouterr().out
+    assert "; no sample is missing\n" in printed and "; 11 gaps, 20 kB and what 1 gap had in no bin\n" in printed
+    assert main(["bursts", str(tmp_path / "store"), "--link", "1G", "--since", "2026-09-21T14:13:20.051"]) == 0
+    assert "; 6 gaps, 10 kB and what 1 gap had in no bin\n" in capsys.readouterr().out
     [(far,)] = query(tmp_path, "SELECT sum(amount) FROM gnmi_events WHERE detail LIKE '%more than a day%'")
     assert far == 1
 
