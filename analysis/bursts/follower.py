@@ -29,7 +29,9 @@ MOST_ROWS = 8_000_000  # of bins of a recording that are kept, likewise
 LATE_NS = 10**9  # by which bins and senders have come that were counted before, if any will
 BIN_COLUMNS = ("recording_id", "clock_epoch", "ts_ns", "bytes", "wire_bytes", "packets", "quality")
 SENDER_COLUMNS = ("recording_id", "clock_epoch", "ts_ns", "source", "bytes", "members", "first_ns", "last_ns")
-RECORDING_COLUMNS = ("recording_id", "host", "rack", "interface", "direction", "bin_ns", "source_bin_ns", "link_bps")
+RECORDING_COLUMNS = (
+    "recording_id", "host", "rack", "interface", "direction", "backend", "bin_ns", "source_bin_ns", "link_bps",
+)  # fmt: skip
 _COLUMNS = {"bins": BIN_COLUMNS[1:], "sources": SENDER_COLUMNS[1:]}  # that are kept of a recording
 
 Epoch = tuple[str, int]  # recording_id, clock_epoch

@@ -84,6 +84,7 @@ FOLLOWED = {
             "host",
             "interface",
             "direction",
+            "backend",
             "link_bps",
             "bin_ns",
             "source_bin_ns",
