@@ -60,7 +60,7 @@ def _more(report: RackFigures) -> list[tuple[str, str]]:
 
 
 def _with_speed(report: RackFigures) -> list[RackLane]:
-    return [lane for lane in report.inbound if lane.link_bps and lane.packets]
+    return [lane for lane in report.inbound if lane.link_bps and lane.wire_bytes]
 
 
 def _sections(report: RackFigures) -> list[tuple[str, list[Any]]]:

@@ -42,7 +42,7 @@ def hosts(report: RackFigures) -> PageTable:
                 _duration(lane.p99_ns),
                 _duration(lane.longest_ns),
                 "–" if lane.peak_utilization is None else format_share(lane.peak_utilization),
-                _rate(lane.busiest_second, lane) if lane.packets else "–",
+                _rate(lane.busiest_second, lane) if lane.wire_bytes else "–",
                 "–" if lane.fan_in is None else f"{lane.fan_in:,} / {lane.largest_fan_in:,}",
                 format_rate(lane.link_bps) if lane.link_bps else "–",
                 long(lane.recorded_ns),

@@ -16,6 +16,7 @@ from storelib import write
 from mburst.analysis.bursts.contention import Contention, contention
 from mburst.analysis.bursts.find import BurstDefinition, find_bursts
 from mburst.analysis.rack.report import slot_width
+from mburst.dashboards.rack.tables import hosts
 from mburst.dashboards.rack.words import verdict
 from mburst.sql import StoreFolder, in_memory
 
@@ -324,8 +325,8 @@ def ports(store: StoreFolder, bursts: dict[str, list[tuple[int, int]]], directio
         hot = sorted({first + i for first, n in of for i in range(n)})
         row = {"host": "tor1", "interface": port, "start_ns": START, "end_ns": START + HOUR - 1}
         write(store, "recordings", {**name, **row, "backend": "otlp"})
-        at = {"host": "tor1", "interface": port}
-        write(store, "bins", *({**name, **at, "ts_ns": START + i * MS, "bytes": FULL, "wire_bytes": FULL} for i in hot))
+        at, full = {"host": "tor1", "interface": port}, {"bytes": FULL, "wire_bytes": FULL, "packets": 0}
+        write(store, "bins", *({**name, **at, "ts_ns": START + i * MS, **full} for i in hot))
 
 
 def test_a_switch_port_receives_what_it_sends_to_its_host(store):
@@ -337,6 +338,8 @@ def test_a_switch_port_receives_what_it_sends_to_its_host(store):
     ]  # fmt: skip
     assert [lane.bursts for lane in page.inbound] == [1, 1, 1] and page.duration.n == 3
     assert verdict(page).startswith("3 of 3 hosts received 3 bursts")
+    seconds = [row[hosts(page).heads.index("Busiest second")] for row in hosts(page).rows]
+    assert len(seconds) == 4 and "–" not in seconds, "bytes are known, though packets are not"
     found = page.contention
     assert (found.hosts, found.bursts, found.most, found.contended_ns) == (3, 3, 2, 5 * MS)
     assert [(pair.hosts, pair.shared_ns) for pair in found.pairs] == [(("tor1 E0", "tor1 E1"), 5 * MS)]
