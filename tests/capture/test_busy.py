@@ -147,7 +147,14 @@ def database():
 def tables(bins: list[dict], senders: list[dict], lanes: list[Any], bin_ns: int, source_bin_ns: int, link_bps: int):
     """The database with these rows, in one recording for each lane."""
     of_lane = [
-        {"recording_id": str(number), "host": "h", "rack": "r", "interface": "i", "direction": lane["direction"]}
+        {
+            "recording_id": str(number),
+            "host": "h",
+            "rack": "r",
+            "interface": "i",
+            "direction": lane["direction"],
+            "backend": "file",
+        }
         for number, lane in enumerate(lanes)
     ]
     con = database()
