@@ -13,6 +13,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -31,6 +32,7 @@ _LIBRARIES = [
     ("lzma.h", "MB_HAVE_LZMA", "-llzma"),
 ]
 _OBJECTS = ROOT / "build" / "tests"
+_ONE_THREAD = threading.Lock()
 
 
 def program(*sources: str, flags: tuple[str, ...] = SANITIZE, link: tuple[str, ...] = ()) -> Path:
@@ -92,10 +94,15 @@ def _engine_libraries() -> tuple[str, ...]:
     return (*of_files, *of_kernel, "-lpcap", "-lpthread", "-lm")
 
 
-@functools.cache
 def kernel_program() -> Path | None:
     """What --backend ebpf loads into the kernel, compiled; None where clang or libbpf's headers are missing. Its name
-    has its content, since it is part of an object that is."""
+    has its content, since it is part of an object that is. Objects are compiled in threads: the first compiles it."""
+    with _ONE_THREAD:
+        return _kernel_program()
+
+
+@functools.cache
+def _kernel_program() -> Path | None:
     if not shutil.which("clang") or not _has("bpf/libbpf.h"):
         return None
     made = Path(_folder().name) / "count.bpf.o"
