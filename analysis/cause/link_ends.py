@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...sql import named
-
 if TYPE_CHECKING:
     import duckdb
 
@@ -45,9 +43,5 @@ def link_ends(con: duckdb.DuckDBPyConnection, lanes: Iterable[Lane]) -> dict[Lan
 
 def hosts_behind(con: duckdb.DuckDBPyConnection) -> dict[tuple[str, str], tuple[str, str]]:
     """(device, port) of switches → (host, interface), where one host is attached; of its interfaces the first."""
-    links = named.text("links").rstrip().rstrip(";")
-    rows = con.execute(
-        f"""SELECT device, port, any_value(host), min(interface) FROM ({links})
-            GROUP BY device, port HAVING count(DISTINCT host) = 1"""
-    ).fetchall()
+    rows = con.execute("FROM attached_hosts('links')").fetchall()
     return {(device, port): (host, interface) for device, port, host, interface in rows}

@@ -21,8 +21,8 @@
 --
 -- Settings are variables (SET VARIABLE threshold = 0.8), each with a default: threshold 0.5, release (threshold), bin_ns
 -- (as stored; a multiple sums stored bins), join_ns (5 bins), min_duration_ns (1 bin), link_bps (as recorded),
--- hosts (a list), rack, interface, direction, recording, since_ns and until_ns (bins that start in between), without_switches
--- (true: no recordings of switch ports).
+-- hosts (a list), rack, interface, direction, recording, since_ns and until_ns (bins that start in between),
+-- without_switches (true: no recordings of switch ports).
 
 -- The recordings to examine, numbered: comparing a number is cheaper than comparing text in 100 million rows.
 CREATE OR REPLACE TEMP TABLE lanes AS
@@ -45,15 +45,15 @@ WITH wanted AS (
             || bin_ns || ' ns that recording ' || recording_id || ' was recorded in')
         ELSE width_ns // bin_ns END AS factor
     FROM wanted
-), attached AS (  -- the host behind each switch port, as far as it is known; the configuration's row counts
-    SELECT device, port, arg_max(host, {is_chosen: origin = 'configuration', ts_ns: ts_ns}) AS attached_host
-    FROM links WHERE present GROUP BY device, port
 ), received AS (
     SELECT checked.*, receiver_of(host, interface, direction, backend) AS unnamed,
-           CASE WHEN unnamed IS NOT NULL THEN coalesce(attached_host, unnamed) END AS receiver
-    FROM checked LEFT JOIN attached ON backend = 'otlp' AND host = device AND interface = port
-), own AS (
-    SELECT DISTINCT rack, receiver FROM received WHERE backend <> 'otlp'
+           CASE WHEN unnamed IS NOT NULL THEN coalesce(attached_host, unnamed) END AS receiver, attached_interface
+    FROM checked LEFT JOIN attached_hosts('links') ON backend = 'otlp' AND host = device AND interface = port
+), stood_for AS (  -- switch ports before interfaces that have a recording of their own, which counts
+    SELECT DISTINCT port.recording_id
+    FROM received AS port JOIN received AS own ON port.rack = own.rack AND port.receiver = own.receiver
+        AND port.attached_interface IN ('', own.interface)
+    WHERE port.backend = 'otlp' AND own.backend <> 'otlp'
 )
 SELECT CAST(row_number() OVER (ORDER BY recording_id) AS INTEGER) AS lane, recording_id, host, rack, interface, direction,
        bin_ns AS stored_ns, width_ns AS bin_ns, source_bin_ns, speed AS link_bps, factor,
@@ -63,8 +63,7 @@ SELECT CAST(row_number() OVER (ORDER BY recording_id) AS INTEGER) AS lane, recor
        least_bytes(least(coalesce(CAST(getvariable('release') AS DOUBLE), threshold), threshold), width_ns, speed)
            AS warm_bytes,
        (warm_bytes + factor - 1) // factor AS peak_bytes,  -- that the fullest of the stored bins in a warm bin must have
-       CASE WHEN backend <> 'otlp' OR (rack, receiver) NOT IN (FROM own WHERE receiver IS NOT NULL) THEN receiver END
-           AS receiver  -- a switch port stands in for a host without a recording of its own
+       CASE WHEN recording_id NOT IN (FROM stood_for) THEN receiver END AS receiver
 FROM received;
 
 -- Days on which a store was compacted (`thinned`), if not every such burst is found in what was kept: see
@@ -275,10 +274,12 @@ SELECT burst, recording_id, host, rack, interface, direction, clock_epoch, start
             ELSE 'many-sources' END AS pattern,
        quality | CASE WHEN burst IN (FROM incomplete) THEN 16384 ELSE 0 END AS quality, bin_ns, link_bps, receiver
 FROM extents JOIN totals USING (burst) LEFT JOIN fans USING (burst) JOIN (
-    SELECT lane, recording_id, host, rack, interface, direction, bin_ns, source_bin_ns, link_bps, receiver FROM lanes) USING (lane)
+    SELECT lane, recording_id, host, rack, interface, direction, bin_ns, source_bin_ns, link_bps, receiver
+    FROM lanes) USING (lane)
 ORDER BY burst;
 
--- When each host (or what is behind a switch port) received bursts, on any of its interfaces: without overlaps, of whatever recordings.
+-- When each host (or what is behind a switch port) received bursts, on any of its interfaces: without overlaps, of
+-- whatever recordings.
 CREATE OR REPLACE TEMP VIEW host_bursts AS
 WITH reached AS (
     SELECT rack, receiver AS host, start_ns, end_ns, max(end_ns) OVER earlier AS reached_ns

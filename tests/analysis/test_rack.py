@@ -365,3 +365,25 @@ def test_a_switch_port_stands_in_for_the_host_behind_it_alone_where_that_was_not
     assert [(lane.host, lane.receiver) for lane in page.inbound] == [("a", "a"), ("tor1", "b")]
     assert verdict(page).startswith("2 of 2 hosts received 2 bursts")
     assert page.contention.by_host == {"a": 1.0, "b": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("links", "receiver"),
+    [
+        ([("a", "eth0", True, 0)], None),  # it was recorded itself
+        ([("a", "eth1", True, 0)], "a"),  # by another interface
+        ([("a", "", True, 0)], None),  # not known by which
+        ([("b", "eth0", True, 0)], "b"),
+        ([("a", "eth0", True, 0), ("a", "eth0", False, 1)], "tor1 E0"),  # it is there no longer
+        ([("a", "eth0", True, 0), ("a", "eth0", False, 1), ("b", "eth0", True, 2)], "b"),
+        ([("a", "eth0", True, 0), ("b", "eth0", True, 1)], "tor1 E0"),  # another switch is behind it
+    ],
+)
+def test_who_receives_what_a_switch_port_sends(store, links, receiver):
+    row = {"device": "tor1", "port": "E0", "queue": "", "rack": "r1", "origin": "lldp"}
+    for host, interface, present, at in links:
+        of = {"host": host, "interface": interface, "present": present, "ts_ns": START + at}
+        write(store, "links", row | of)
+    fill(store, {"a": [(50, 10)]})
+    ports(store, {"E0": [(50, 10)]})
+    assert [lane.receiver for lane in report(store).lanes if lane.host == "tor1"] == [receiver]
