@@ -111,7 +111,7 @@ def queues_of(watermarks: Watermarks) -> str:
 
 def entry_of(arguments: argparse.Namespace) -> Endpoint:
     """Where clients connect, and who may. Raises MburstError."""
-    from ..gnmi_target.listening import parse
+    from ..gnmi_target.listening import Protection, parse
     from ..gnmi_target.server import Endpoint
     from ..gnmi_target.tls import Certificates
 
@@ -124,21 +124,13 @@ def entry_of(arguments: argparse.Namespace) -> Endpoint:
         raise UsageError("--username needs a password in the environment", "set MBURST_AGENT_PASSWORD")
     certificates = Certificates(arguments.tls_cert, arguments.tls_key, arguments.tls_ca) if arguments.tls_cert else None
     address = parse(arguments.listen)
-    if not address.is_local and (lacking := lacks(arguments)):
+    secret, client_ca = "password" if arguments.username else "", bool(arguments.tls_ca)
+    protection = Protection(bool(certificates), secret, client_ca, "--tls-cert and --tls-key", "--username or --tls-ca")
+    if lacking := protection.lacking(address):
         if not arguments.insecure:
-            raise UsageError(f"{address}: other hosts can connect, and {lacking}", "add --insecure to allow this")
-        report(f"note: {address}: other hosts can connect, and {lacking}")
+            raise UsageError(lacking, "add --insecure to allow this")
+        report(f"note: {lacking}")
     return Endpoint(address, certificates, arguments.username, password)
-
-
-def lacks(arguments: argparse.Namespace) -> str:
-    """What an address that other hosts reach needs, and is not there."""
-    if not arguments.tls_cert:
-        what = "the password is sent in clear text" if arguments.username else "no encryption and no authentication"
-        return f"{what} (--tls-cert and --tls-key encrypt)"
-    if not arguments.username and not arguments.tls_ca:
-        return "no authentication (--username or --tls-ca restrict access)"
-    return ""
 
 
 def served(named: list[str]) -> list[str]:

@@ -39,6 +39,28 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+@dataclass(frozen=True)
+class Protection:
+    """What keeps others from what listens, and what they read on the way. secret: what a client shows, such as
+    `password`; '' for nothing. encrypting, restricting: the settings that would do it, for people."""
+
+    has_tls: bool
+    secret: str
+    has_client_ca: bool
+    encrypting: str
+    restricting: str
+
+    def lacking(self, address: Address) -> str:
+        """What an address that other hosts reach needs, and is not there, as a sentence; '' where nothing lacks."""
+        if address.is_local or (self.has_tls and (self.secret or self.has_client_ca)):
+            return ""
+        what = f"no authentication ({self.restricting} restrict access)"
+        if not self.has_tls:
+            what = f"the {self.secret} is sent in clear text" if self.secret else "no encryption and no authentication"
+            what += f" ({self.encrypting} encrypt)"
+        return f"{address}: other hosts can connect, and {what}"
+
+
 def parse(text: str) -> Address:
     """The address of "127.0.0.1:9339", "[::1]:9339", "name:9339" or "unix:/run/x.sock"; a name is looked up, and its
     first address taken. Raises UsageError, and MburstError for a name that has no address."""

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-_RTM_GETLINK, _RTM_GETNEIGH, _RTM_GETTCLASS, _RTM_GETSTATS, _NLMSG_ERROR, _NLMSG_DONE = 18, 30, 42, 94, 2, 3
+_RTM_GETLINK, _RTM_GETNEIGH, _RTM_GETTCLASS, _NLMSG_ERROR, _NLMSG_DONE = 18, 30, 42, 2, 3
+_RTM_NEWSTATS, _RTM_GETSTATS = 92, 94
 _REQUEST, _REQUEST_DUMP = 1, 1 | 0x300
 _HEADER = struct.Struct("=IHHII")  # struct nlmsghdr
 _IFINFO = struct.Struct("=BxHiII")  # struct ifinfomsg
@@ -71,7 +72,8 @@ class BridgeNeighbour:
     mac: str
 
 
-def _attributes(data: bytes) -> dict[int, bytes]:
+def attributes(data: bytes) -> dict[int, bytes]:
+    """The netlink attributes of DATA, by kind."""
     found, offset = {}, 0
     while offset + _ATTRIBUTE.size <= len(data):
         length, kind = _ATTRIBUTE.unpack_from(data, offset)
@@ -106,29 +108,45 @@ class PortTotals(NamedTuple):
     out_pkts: int
 
 
-class PortReader:
-    """Reads the totals of one interface of the namespace that the process is in, and nothing else: some 10 µs, where
-    `interfaces` is a dump of all."""
+class KernelQuestion:
+    """A request of rtnetlink that is asked again and again in the namespace that the process is in: some 10 µs, where a
+    dump is of all interfaces. ANSWER: the type of message that answers it."""
 
-    def __init__(self, interface: str) -> None:
+    def __init__(self, request: int, answer: int, body: bytes, flags: int = 0) -> None:
         self._sock = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
-        groups = 1 << (_IFLA_STATS_LINK_64 - 1)
-        body = _IFSTATS.pack(socket.AF_UNSPEC, socket.if_nametoindex(interface), groups)
-        self._question = _HEADER.pack(_HEADER.size + len(body), _RTM_GETSTATS, _REQUEST, 0, 0) + body
+        self._question = _HEADER.pack(_HEADER.size + len(body), request, _REQUEST | flags, 0, 0) + body
+        self._answer = answer
 
-    def read(self) -> PortTotals:
-        """The totals now. Raises OSError where the interface has gone."""
+    def ask(self) -> bytes:
+        """The answer, behind its header. Raises OSError."""
         self._sock.send(self._question)
-        reply = self._sock.recv(4096)
+        reply = self._sock.recv(8192)
         size, kind, *_ = _HEADER.unpack_from(reply)
         if kind == _NLMSG_ERROR:
             raise OSError(-struct.unpack_from("=i", reply, _HEADER.size)[0], "rtnetlink")
-        have = _attributes(reply[_HEADER.size + _IFSTATS.size : size])
-        rx, tx, rx_bytes, tx_bytes = _STATS64.unpack_from(have[_IFLA_STATS_LINK_64])[:4]
-        return PortTotals(rx_bytes, rx, tx_bytes, tx)
+        if kind != self._answer:
+            raise OSError(0, f"rtnetlink answered with message type {kind}")
+        return reply[_HEADER.size : size]
 
     def close(self) -> None:
+        """Ask no more."""
         self._sock.close()
+
+
+class PortReader:
+    """Reads the totals of one interface of the namespace that the process is in."""
+
+    def __init__(self, interface: str) -> None:
+        groups = 1 << (_IFLA_STATS_LINK_64 - 1)
+        body = _IFSTATS.pack(socket.AF_UNSPEC, socket.if_nametoindex(interface), groups)
+        self._question = KernelQuestion(_RTM_GETSTATS, _RTM_NEWSTATS, body)
+        self.close = self._question.close
+
+    def read(self) -> PortTotals:
+        """The totals now. Raises OSError where the interface has gone."""
+        have = attributes(self._question.ask()[_IFSTATS.size :])
+        rx, tx, rx_bytes, tx_bytes = _STATS64.unpack_from(have[_IFLA_STATS_LINK_64])[:4]
+        return PortTotals(rx_bytes, rx, tx_bytes, tx)
 
 
 def interfaces() -> list[Interface]:
@@ -138,7 +156,7 @@ def interfaces() -> list[Interface]:
 
 def _interface(body: bytes) -> Interface:
     _, _, index, flags, _ = _IFINFO.unpack_from(body)
-    have = _attributes(body[_IFINFO.size :])
+    have = attributes(body[_IFINFO.size :])
     counted = _STATS64.unpack_from(have.get(_IFLA_STATS64, b"").ljust(_STATS64.size, b"\0"))
     rx, tx, rx_bytes, tx_bytes, rx_errors, tx_errors, rx_dropped, tx_dropped, multicast = counted[:9]
     state = have.get(_IFLA_OPERSTATE, b"\0")[0]
@@ -165,7 +183,7 @@ def neighbours() -> list[BridgeNeighbour]:
     found = {}
     for body in _dump(_RTM_GETNEIGH, _NDMSG.pack(socket.AF_BRIDGE, 0, 0, 0, 0)):
         family, index, state, _, _ = _NDMSG.unpack_from(body)
-        have = _attributes(body[_NDMSG.size :])
+        have = attributes(body[_NDMSG.size :])
         mac = have.get(_NDA_LLADDR, b"")
         if family == socket.AF_BRIDGE and not state & _NUD_PERMANENT and len(mac) == 6 and not mac[0] & 1:
             found[index, mac] = BridgeNeighbour(index, mac.hex(":"))
@@ -178,7 +196,7 @@ def queue_classes(interface: str) -> list[int]:
     above = set()
     for body in _dump(_RTM_GETTCLASS, _TCMSG.pack(socket.AF_UNSPEC, socket.if_nametoindex(interface), 0, 0, 0)):
         _, _, handle, parent, info = _TCMSG.unpack_from(body)
-        if _attributes(body[_TCMSG.size :]).get(_TCA_KIND, b"").rstrip(b"\0") in _CLASSFUL:
+        if attributes(body[_TCMSG.size :]).get(_TCA_KIND, b"").rstrip(b"\0") in _CLASSFUL:
             below[handle] = info
             above.add(parent)
     majors = {handle >> 16 for handle in below}

@@ -9,27 +9,16 @@ import socket
 import struct
 from typing import NamedTuple
 
-_RTM_NEWQDISC, _RTM_GETQDISC, _RTM_NEWTCLASS, _RTM_GETTCLASS, _NLMSG_ERROR = 36, 38, 40, 42, 2
-_NLM_F_REQUEST, _NLM_F_ECHO = 1, 8  # without ECHO, Linux 6.18 answers only where someone listens to notifications
+from .netlink import KernelQuestion, attributes
+
+_RTM_NEWQDISC, _RTM_GETQDISC, _RTM_NEWTCLASS, _RTM_GETTCLASS = 36, 38, 40, 42
+_NLM_F_ECHO = 8  # without ECHO, Linux 6.18 answers only where someone listens to notifications
 _TC_H_ROOT = 0xFFFFFFFF
 _TCA_KIND, _TCA_STATS2 = 1, 7
 _TCA_STATS_BASIC, _TCA_STATS_QUEUE = 1, 3
-_HEADER = struct.Struct("=IHHII")  # struct nlmsghdr
 _TCMSG = struct.Struct("=BxxxiIII")  # struct tcmsg
-_ATTRIBUTE = struct.Struct("=HH")  # struct rtattr
 _BASIC = struct.Struct("=QI")  # struct gnet_stats_basic: bytes, packets
 _QUEUE = struct.Struct("=IIIII")  # struct gnet_stats_queue: qlen, backlog, drops, requeues, overlimits
-
-
-def attribute(data: bytes, wanted: int) -> bytes:
-    """The content of a netlink attribute. Raises KeyError."""
-    offset = 0
-    while offset + _ATTRIBUTE.size <= len(data):
-        length, kind = _ATTRIBUTE.unpack_from(data, offset)
-        if kind & 0x3FFF == wanted:
-            return data[offset + _ATTRIBUTE.size : offset + length]
-        offset += max((length + 3) & ~3, _ATTRIBUTE.size)
-    raise KeyError(wanted)
 
 
 class Statistics(NamedTuple):
@@ -46,40 +35,29 @@ class QueueReader:
     queueing discipline. CLASS_ID: major << 16 | minor, 0 for the root queue."""
 
     def __init__(self, interface: str, class_id: int = 0) -> None:
-        self._sock = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
-        request, self._answer, parent = (
+        request, answer, parent = (
             (_RTM_GETTCLASS, _RTM_NEWTCLASS, 0) if class_id else (_RTM_GETQDISC, _RTM_NEWQDISC, _TC_H_ROOT)
         )
         message = _TCMSG.pack(0, socket.if_nametoindex(interface), class_id, parent, 0)
-        size = _HEADER.size + len(message)
-        self._question = _HEADER.pack(size, request, _NLM_F_REQUEST | _NLM_F_ECHO, 0, 0) + message
+        self._question = KernelQuestion(request, answer, message, _NLM_F_ECHO)
+        self.close = self._question.close
 
     def read(self) -> tuple[int, int]:
         """(bytes in the queue now, packets dropped since it was made)."""
-        statistics = attribute(self._ask(), _TCA_STATS2)
-        _, backlog, drops, _, _ = _QUEUE.unpack_from(attribute(statistics, _TCA_STATS_QUEUE))
+        statistics = attributes(self._ask()[_TCA_STATS2])
+        _, backlog, drops, _, _ = _QUEUE.unpack_from(statistics[_TCA_STATS_QUEUE])
         return backlog, drops
 
     def kind(self) -> str:
         """The queueing discipline; "noqueue" where packets never wait."""
-        return attribute(self._ask(), _TCA_KIND).rstrip(b"\0").decode()
+        return self._ask()[_TCA_KIND].rstrip(b"\0").decode()
 
     def statistics(self) -> Statistics:
         """All that is known of the queue. Raises OSError or KeyError where the interface has none."""
-        statistics = attribute(self._ask(), _TCA_STATS2)
-        _, backlog, drops, _, _ = _QUEUE.unpack_from(attribute(statistics, _TCA_STATS_QUEUE))
-        return Statistics(backlog, drops, *_BASIC.unpack_from(attribute(statistics, _TCA_STATS_BASIC)))
+        statistics = attributes(self._ask()[_TCA_STATS2])
+        _, backlog, drops, _, _ = _QUEUE.unpack_from(statistics[_TCA_STATS_QUEUE])
+        return Statistics(backlog, drops, *_BASIC.unpack_from(statistics[_TCA_STATS_BASIC]))
 
-    def close(self) -> None:
-        self._sock.close()
-
-    def _ask(self) -> bytes:
+    def _ask(self) -> dict[int, bytes]:
         """The attributes that the kernel answers with."""
-        self._sock.send(self._question)
-        reply = self._sock.recv(8192)
-        size, kind, *_ = _HEADER.unpack_from(reply)
-        if kind == _NLMSG_ERROR:
-            raise OSError(-struct.unpack_from("=i", reply, _HEADER.size)[0], "rtnetlink")
-        if kind != self._answer:
-            raise OSError(0, f"rtnetlink answered with message type {kind}")
-        return reply[_HEADER.size + _TCMSG.size : size]
+        return attributes(self._question.ask()[_TCMSG.size :])

@@ -11,7 +11,7 @@ from pathlib import Path
 from .. import privileges
 from ..errors import MburstError, UsageError
 from ..gnmi_target import tls
-from ..gnmi_target.listening import Address, Listener, listen, parse
+from ..gnmi_target.listening import Address, Listener, Protection, listen, parse
 from ..telemetry.otlp.config import OtlpConfig
 
 ANYWHERE = ("0.0.0.0", "::")
@@ -43,11 +43,8 @@ def entries(config: OtlpConfig) -> Sequence[Entry]:
         if _same(one.address, other.address):
             raise UsageError(f"otlp: {one.word} and {other.word} are the same address, {other.address}", "take two")
     for entry in found:
-        if not config.insecure and (lacking := lacks(entry.address, config)):
-            raise UsageError(
-                f"otlp.{entry.word}: {entry.address}: other hosts can connect, and {lacking}",
-                "insecure: true allows this",
-            )
+        if not config.insecure and (lacking := protection(config).lacking(entry.address)):
+            raise UsageError(f"otlp.{entry.word}: {lacking}", "insecure: true allows this")
     return found
 
 
@@ -65,16 +62,12 @@ def _same(one: Address, other: Address) -> bool:
     return same_host and one.port == other.port != 0
 
 
-def lacks(address: Address, config: OtlpConfig) -> str:
-    """What an address that other hosts reach needs, and is not there."""
-    if address.is_local:
-        return ""
-    if not config.tls_cert:
-        what = "the token is sent in clear text" if config.token else "no encryption and no authentication"
-        return f"{what} (tls-cert and tls-key encrypt)"
-    if not config.token and not config.tls_client_ca:
-        return "no authentication (token or tls-client-ca restrict access)"
-    return ""
+def protection(config: OtlpConfig) -> Protection:
+    """What keeps others out."""
+    secret = "token" if config.token else ""
+    return Protection(
+        bool(config.tls_cert), secret, bool(config.tls_client_ca), "tls-cert and tls-key", "token or tls-client-ca"
+    )
 
 
 def certificates(config: OtlpConfig) -> tls.Certificates | None:
@@ -104,8 +97,8 @@ def opened(config: OtlpConfig, say: Callable[[str], None]) -> list[OpenEntry]:
     files, found = certificates(config), list[OpenEntry]()
     try:
         for entry in entries(config):
-            if lacking := lacks(entry.address, config):
-                say(f"note: {entry.address}: other hosts can connect, and {lacking}")
+            if lacking := protection(config).lacking(entry.address):
+                say(f"note: {lacking}")
             with privileges.raised():
                 context = tls.RenewedContext(files, entry.protocol, say) if files else None
             with contextlib.nullcontext() if entry.address.path else privileges.raised():

@@ -98,17 +98,14 @@ class SampledLane:
         possible = quality & QUALITY_IMPOSSIBLE == 0
         number = np.maximum(edge - 1, self._begin)
         is_extra |= sampled & (number < self._first)
-        usable, skipped = (
-            sampled & possible & ~is_extra,
-            before[sampled & (edge - before == 2) & (before >= self._first)],
-        )
+        usable = sampled & possible & ~is_extra
+        skipped = before[sampled & (edge - before == 2) & (before >= self._first)]
         self.too_long = at_end(~sampled, self.too_long)
         self.too_short = at_end(sampled & (2 * interval < self.bin_ns), self.too_short)
         parts = [
             LaneBins(number[usable], amount[usable], quality[usable]),
-            LaneBins(skipped, np.zeros(len(skipped), np.int64),
-                     np.full(len(skipped), NO_OWN_BIN, np.uint16)),
-        ]  # fmt: skip
+            LaneBins(skipped, np.zeros(len(skipped), np.int64), np.full(len(skipped), NO_OWN_BIN, np.uint16)),
+        ]
         for k in np.flatnonzero(~usable | (quality & QUALITY_RESET != 0)).tolist():
             first, last = min(int(before[k]), int(number[k])), int(number[k]) + 1
             if usable[k]:

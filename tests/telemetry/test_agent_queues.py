@@ -15,7 +15,7 @@ import pytest
 from livelab import Lab
 
 from mburst.__main__ import main
-from mburst.gnmi_target.qdisc import attribute
+from mburst.gnmi_target.netlink import attributes
 
 HELD, FRAME = 20, 1000
 SLOW, FAST = 0x10010, 0x10020  # classes 1:10 and 1:20
@@ -171,6 +171,4 @@ def test_every_counter_is_what_ip_says(port, tmp_path, capsys):
 
 def test_netlink_attributes():
     data = b"\x05\x00\x01\x00a\0\0\0" + b"\x08\x00\x07\x80wxyz"  # padded to four; a nested flag that is no type
-    assert attribute(data, 1) == b"a" and attribute(data, 7) == b"wxyz"
-    with pytest.raises(KeyError):
-        attribute(data, 3)
+    assert attributes(data) == {1: b"a", 7: b"wxyz"}
