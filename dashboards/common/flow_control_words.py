@@ -26,8 +26,7 @@ def head_words(found: FlowControl) -> str:
 
 UNKNOWN = (
     "Pause frames were not counted",
-    f"Whether the link was asked to stop sending is not known: {COUNTS_PAUSES}; an older mburst and bins counted in "
-    "the kernel have none.",
+    f"Whether the link was asked to stop sending is not known: {COUNTS_PAUSES}.",
 )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _ROOM = Path(__file__).parents[1]
 FOLDER = "name another folder with -o"  # what to do where a report cannot be written
 ALONE = "form-action 'none'; base-uri 'none'"
+_COMMAND = re.compile(r"`((?:mburst |--)[^`]*)`")
 WITHOUT_SCRIPT = f"default-src 'none'; style-src 'unsafe-inline'; {ALONE}"
 
 
@@ -38,7 +40,7 @@ def render(template: str, **values: Any) -> str:
 def _environment() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    return Environment(
+    environment = Environment(
         loader=FileSystemLoader(_ROOM / "templates"),
         autoescape=True,
         finalize=_seen,
@@ -48,6 +50,14 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
         auto_reload=False,
     )
+    environment.filters["apart"] = _apart
+    return environment
+
+
+def _apart(text: str) -> list[tuple[str, bool]]:
+    """A text for people apart at its `mburst commands` and `--options`: each part, and whether it is one."""
+    parts = _COMMAND.split(text)  # what is odd was between backquotes
+    return [(part, number % 2 == 1) for number, part in enumerate(parts) if part]
 
 
 def _seen(value: Any) -> Any:

@@ -18,7 +18,6 @@ from .timeline import over_time
 from .words import Section, sections
 
 SCRIPTS = ("common/fit.js", "common/unpack.js", "investigation/page.js")
-COMMAND = re.compile(r"`((?:mburst |--)[^`]*)`")
 SPECIAL = re.compile(r"[|\[\]<>*\\]")  # of Markdown
 UNIT = re.compile(r"(?<=\d) (?=%|(?:[nµm]?s|min|[kMGT]?B|[kMGT]?b/s)\b)")
 
@@ -52,22 +51,18 @@ def plain(answer: InvestigationResult) -> str:
     return "\n".join(lines) + "\n"
 
 
-Pieces = list[tuple[str, bool]]  # of a sentence: text, and whether it is a command
-
-
-def pieces(text: str) -> Pieces:
-    """A sentence apart at its `commands`, without a line break between a number and its unit."""
-    parts = COMMAND.split(UNIT.sub("\N{NO-BREAK SPACE}", text))  # what is odd was between backquotes
-    return [(part, number % 2 == 1) for number, part in enumerate(parts) if part]
+def unbroken(text: str) -> str:
+    """A sentence without a line break between a number and its unit."""
+    return UNIT.sub("\N{NO-BREAK SPACE}", text)
 
 
 def _section(section: Section, figures: list[tuple[int, str]]) -> dict[str, Any]:
     """A question as the template has it: FIGURES are numbers of figures and their titles."""
     return {
         "question": section.question,
-        "sentences": list(map(pieces, section.sentences)),
+        "sentences": list(map(unbroken, section.sentences)),
         "head": section.head,
-        "rows": [list(map(pieces, row)) for row in section.rows],
+        "rows": [list(map(unbroken, row)) for row in section.rows],
         "figures": figures,
     }
 
@@ -97,10 +92,10 @@ def render(answer: InvestigationResult) -> str:
         css=page.style("common/page.css", "investigation/page.css"),
         title=title_words(answer),
         cause=answer.cause,
-        verdict=[pieces(text) for text in (verdict_words(answer), *other_tails_words(answer))],
+        verdict=[unbroken(text) for text in (verdict_words(answer), *other_tails_words(answer))],
         tiles=headline(answer),
         picture=drawn[0].title if drawn else "",
-        who=[pieces(text) for text in (*who_and_when(answer), *sent_by_canary(answer))],
+        who=[unbroken(text) for text in (*who_and_when(answer), *sent_by_canary(answer))],
         sections=[_section(section, places.get(section.question, [])) for section in sections(answer)],
     )
 

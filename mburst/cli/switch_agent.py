@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from .. import privileges
 from ..errors import MburstError, UsageError
 from ..stopping import stopping
-from ..units import parse_rate
+from ..units import format_count, parse_rate
 from . import record
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
         watermarks.start()
         path = entry.address.path
         privileges.settle_listening([os.path.dirname(path) or "."] if path else [], arguments.user)
-        print(f"serving {len(ports)} ports, {queues_of(watermarks)}, on {address}"
+        print(f"serving {format_count(len(ports), 'port')}, {queues_of(watermarks)}, on {address}"
               + ("" if entry.certificates else " without TLS"), flush=True)  # fmt: skip
         serving, loop = asyncio.ensure_future(agent.serve()), asyncio.get_running_loop()
         stop = partial(loop.call_soon_threadsafe, serving.cancel)

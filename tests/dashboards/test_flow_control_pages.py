@@ -104,6 +104,8 @@ def older(tmp_path: Path) -> StoreFolder:
 def test_what_was_not_counted_is_not_none(older: StoreFolder, tmp_path: Path) -> None:
     text, facts = reported(older.path, tmp_path / "r")
     assert "Pause frames were not counted." in text and text.lower().replace("pauses", "").count("pause") == 1
+    [page] = (tmp_path / "r").glob("*.html")
+    assert "<code>mburst record --backend afpacket</code> counts them." in page.read_text()
     assert facts["lanes"][0]["flow_control"] == {**OLD, "uncounted": 1}
     assert older.connect().execute("SELECT pause_frames, asked_ns FROM flow_control").fetchall() == [(None, None)]
 

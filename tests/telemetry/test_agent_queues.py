@@ -66,7 +66,7 @@ def asked(
 
 def test_each_class_is_a_queue_beside_the_whole(port, tmp_path, capsys):
     output, found = asked(port, tmp_path, capsys)
-    assert output.startswith("serving 1 ports, 1 with a queue")
+    assert output.startswith("serving 1 port, 1 with a queue")
     [reference] = [path for path in found if path.endswith("/interface-ref/state/interface")]
     assert found[reference] == "veth-a"
     names = {value for path, value in found.items() if path.endswith("/state/name")}
