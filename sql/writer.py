@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 ROLL_ROWS = 16_000_000
 ROLL_S = 900.0
 RETRY_S = 5.0
-TOGETHER = (
-    256  # tables that wait for their row group: as many are copied into one, since each takes 20 kB beside its rows
-)
+# Tables that wait for their row group: as many are copied into one, since each takes 20 kB beside its rows.
+TOGETHER = 256
 BACKLOG = 8  # row groups that may wait for the sealing thread before `append` waits
 
 
