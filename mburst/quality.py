@@ -27,3 +27,7 @@ class Quality(IntFlag):
 
 
 COARSE_STAMPS = Quality.RING | Quality.FILE_US  # some packets were stamped late, or in µs
+
+# Of its width: how far from the edge of a bin a sample of a running total may be, for the bin to hold what lies between
+# two samples (backend `otlp`).
+SAMPLE_NEAR = 0.75

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...quality import Quality
+from ...quality import SAMPLE_NEAR, Quality
 from .conservation import BinContent, SwitchWindows
 from .evidence.switch import CountedWindows, PortQueue, SwitchCounts
 from .port import Port
@@ -22,7 +22,6 @@ Name = tuple[str, str]  # device, port
 # port that sends running totals are windows of TOGETHER bins; where samples are missing inside of one, the gap has the
 # bytes. Windows that such a gap ends or begins in are left out.
 TOGETHER = 100
-LATE = 0.75  # of a bin, that a sample at most is from the edge of bins that it is taken for (telemetry/otlp/lanes.py)
 OF_BINS = {"in_bytes": "in", "out_bytes": "out"}  # which columns of `ports` bins have, by their direction
 _PORTS = """
 WITH lanes AS (
@@ -88,7 +87,7 @@ def port_counts(con: duckdb.DuckDBPyConnection, port: Port, column: str, origin:
         "direction": OF_BINS.get(column),
         "together": TOGETHER,
         "gap": int(Quality.GAP),
-        "late": LATE,
+        "late": SAMPLE_NEAR,
     }
     return by_port(con, _PORTS.format(column=column), asked, origin)
 

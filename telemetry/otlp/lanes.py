@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...quality import Quality
+from ...quality import SAMPLE_NEAR, Quality
 from ..line_rate import FASTEST_BPS, most_bytes
 from ..tables import QUALITY_GAP, QUALITY_IMPOSSIBLE, QUALITY_JITTER, QUALITY_RESET
 from .points import Ints
@@ -20,7 +20,6 @@ TOLERANCE = 0.05  # of the width, beyond which an interval is jitter
 MEANT = 0.015  # of the width, that samples may be off the multiple that is meant
 WHOLE = 0.25  # of intervals, at least, have no missing sample in them
 FEW = 8  # widths: of longer intervals, it is not known of how many they are
-NEAR = 0.75  # of the width: how far a sample may be from its edge
 MARKED = 64  # bins of a time without samples that have a row
 MISSING = int(Quality.DROPS) | QUALITY_GAP  # of bins that nobody knows the content of
 NO_OWN_BIN = QUALITY_JITTER | QUALITY_GAP  # of bins of a sample too many or too few, by another clock
@@ -51,7 +50,7 @@ class Missed:
 def width_of(intervals: Ints) -> int:
     """The width of bins that samples at these intervals are meant to have: Cumulus samples at multiples of 50 µs, SONiC
     at whole µs. Jitter evens out over neighbours, and where a sample is missing are several widths."""
-    near = intervals[intervals < 2 * NEAR * np.quantile(intervals, WHOLE)].mean()
+    near = intervals[intervals < 2 * SAMPLE_NEAR * np.quantile(intervals, WHOLE)].mean()
     few = intervals[intervals < FEW * near]
     found = float(few.sum() / np.maximum(np.rint(few / near), 1).sum())
     for step in (1_000_000, 50_000, 10_000) if found >= 100_000_000 else (50_000, 10_000):
@@ -94,7 +93,7 @@ class SampledLane:
         before = np.concatenate([[self._edge], edge[:-1]])
         self._edge = int(edge[-1])
         quality = quality | self._doubts(interval, amount)
-        sampled = (interval < 2 * NEAR * self.bin_ns) & (quality & QUALITY_GAP == 0)
+        sampled = (interval < 2 * SAMPLE_NEAR * self.bin_ns) & (quality & QUALITY_GAP == 0)
         possible = quality & QUALITY_IMPOSSIBLE == 0
         number = np.maximum(edge - 1, self._begin)
         is_extra |= sampled & (number < self._first)
@@ -131,8 +130,8 @@ class SampledLane:
         """The edge of bins that each sample is at: the one after that of the sample before, where it is near enough.
         And which samples are one more than bins: the bin of their time has the bytes of a width."""
         next_edges, is_extra = self._edge + 1 + np.arange(len(end_ns)), np.zeros(len(end_ns), bool)
-        most_ns = 2 * NEAR * self.bin_ns
-        if (np.abs(end_ns - self._phase_ns - next_edges * self.bin_ns) <= NEAR * self.bin_ns).all():
+        most_ns = 2 * SAMPLE_NEAR * self.bin_ns
+        if (np.abs(end_ns - self._phase_ns - next_edges * self.bin_ns) <= SAMPLE_NEAR * self.bin_ns).all():
             self._held_ns = int(interval[-1]) if interval[-1] < most_ns else 0
             return next_edges, is_extra
         edges, last, held = np.empty(len(end_ns), np.int64), self._edge, self._held_ns
@@ -140,9 +139,9 @@ class SampledLane:
             away = place - (last + 1) * self.bin_ns
             if time >= most_ns:
                 last, held = max(round(place / self.bin_ns), last + 1), 0
-            elif away > NEAR * self.bin_ns:
+            elif away > SAMPLE_NEAR * self.bin_ns:
                 last, held = last + 2, time
-            elif away >= -NEAR * self.bin_ns:
+            elif away >= -SAMPLE_NEAR * self.bin_ns:
                 last, held = last + 1, time
             elif held + time < most_ns:
                 held += time
