@@ -8,18 +8,20 @@ CREATE MACRO receiver_of(host, interface, direction, backend) AS CASE
     WHEN backend = 'otlp' THEN host || ' ' || interface
     ELSE host END;
 
--- Of rows of `links`, which host is attached to which switch port at their end. Where LLDP and the configuration both name
--- a link, the configuration's row counts.
-CREATE MACRO current_links(link_rows) AS TABLE
-    SELECT * FROM query_table(link_rows)
-    QUALIFY row_number() OVER (PARTITION BY device, port, host, interface, origin ORDER BY ts_ns DESC) = 1 AND present
+-- Of rows of `links`, which host is attached to which switch port at a time: as last reported until then, or, of a host of
+-- which nothing was reported before, as first reported. Where LLDP and the configuration both name a link, the configuration's
+-- row counts.
+CREATE MACRO links_at(link_rows, at_ns) AS TABLE
+    SELECT * FROM (
+        FROM query_table(link_rows) QUALIFY ts_ns <= greatest(at_ns, min(ts_ns) OVER (PARTITION BY host)))
+    QUALIFY row_number() OVER (PARTITION BY device, port, host, interface, origin ORDER BY ts_ns DESC, present DESC) = 1 AND present
         AND (origin = 'configuration' OR count(*) FILTER (origin = 'configuration') OVER (PARTITION BY device, port, host) = 0);
 
 -- The host behind each switch port to which one host is attached, and of its interfaces the first ('': not known). A port with
 -- several hosts behind it is that of none.
-CREATE MACRO attached_hosts(link_rows) AS TABLE
+CREATE MACRO attached_hosts(link_rows, at_ns) AS TABLE
     SELECT device, port, any_value(host) AS attached_host, min(interface) AS attached_interface
-    FROM current_links(link_rows) GROUP BY device, port HAVING count(DISTINCT host) = 1;
+    FROM links_at(link_rows, at_ns) GROUP BY device, port HAVING count(DISTINCT host) = 1;
 
 -- How long a link stops at most for a number of pause quanta, 512 bit times each (IEEE 802.3 annex 31B). Nanoseconds.
 CREATE MACRO pause_ns(pause_quanta, link_bps) AS pause_quanta * 512e9 / link_bps;

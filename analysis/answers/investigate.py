@@ -134,7 +134,7 @@ def investigate(con: duckdb.DuckDBPyConnection, question: Question) -> Investiga
     answer.origin_ns = origin_of(chosen, paths)
     # Bursts before the arrays that stay, so that what finding them takes can be given back first.
     answer.bursts = read_bursts(con, question, chosen)
-    ends = link_ends(con, chosen)
+    ends = link_ends(con, chosen, max((run["end_ns"] for rows in chosen.values() for run in rows), default=0))
     answer.ports = [read_port(con, lane, chosen, answer.origin_ns, ends.get(lane)) for lane in chosen]
     addresses = own_addresses(con)
     scenes = make_scenes(con, question, answer, paths, addresses)

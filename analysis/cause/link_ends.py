@@ -25,12 +25,12 @@ class LinkEnd(NamedTuple):
     direction: str
 
 
-def link_ends(con: duckdb.DuckDBPyConnection, lanes: Iterable[Lane]) -> dict[Lane, LinkEnd]:
-    """The host's end of each of the lanes that a switch recorded."""
+def link_ends(con: duckdb.DuckDBPyConnection, lanes: Iterable[Lane], at_ns: int) -> dict[Lane, LinkEnd]:
+    """The host's end of each of the lanes that a switch recorded, by the links that held at AT_NS."""
     rows = con.execute("SELECT DISTINCT host, interface, direction FROM recordings WHERE backend = 'otlp'").fetchall()
     of_switches = set(rows)
     recorded = {lane[:2] for lane in lanes if lane not in of_switches}
-    behind = hosts_behind(con) if of_switches else {}
+    behind = hosts_behind(con, at_ns) if of_switches else {}
     found = {}
     for device, port, direction in of_switches.intersection(lanes):
         host, interface = behind.get((device, port), ("", ""))
@@ -41,7 +41,8 @@ def link_ends(con: duckdb.DuckDBPyConnection, lanes: Iterable[Lane]) -> dict[Lan
     return found
 
 
-def hosts_behind(con: duckdb.DuckDBPyConnection) -> dict[tuple[str, str], tuple[str, str]]:
-    """(device, port) of switches → (host, interface), where one host is attached; of its interfaces the first."""
-    rows = con.execute("FROM attached_hosts('links')").fetchall()
+def hosts_behind(con: duckdb.DuckDBPyConnection, at_ns: int) -> dict[tuple[str, str], tuple[str, str]]:
+    """(device, port) of switches → (host, interface), where one host is attached at AT_NS; of its interfaces the
+    first."""
+    rows = con.execute("FROM attached_hosts('links', $at)", {"at": at_ns}).fetchall()
     return {(device, port): (host, interface) for device, port, host, interface in rows}

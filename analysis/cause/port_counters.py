@@ -44,7 +44,7 @@ def of_counters(con: duckdb.DuckDBPyConnection, port: Port, origin: int) -> list
         said = f"{port.host} itself was not recorded, so there is nothing to compare them with"
         return [untested(what, " ".join(port.switch[:2]), port, said)] if port.is_stand_in else []
     counts = port_windows(con, port, origin)
-    name = port_of(con, port, sorted(counts))
+    name = port_of(con, port, sorted(counts), origin)
     if name is None:
         return []
     filtered = is_filtered(con, port)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from ..bursts.find import BurstDefinition
 
+Name = tuple[str, str]  # device, port
 Path = tuple[str, str, str, int, int]  # src, dst, protocol, first and last tx_ns
 
 OF_BURSTS = (
@@ -259,6 +260,23 @@ def packets_from(con: duckdb.DuckDBPyConnection, port: Port, address: str, since
     return None if filtered or not senders else int(packets or 0) + int(unknown or 0)
 
 
+def period(port: Port, origin: int) -> dict[str, int]:
+    """The recorded time."""
+    return {"since": origin + int(port.starts[0]),
+            "until": origin + int(port.time(np.array([port.bins - 1e-9]))[0]) + 1}  # fmt: skip
+
+
+def linked_port(con: duckdb.DuckDBPyConnection, port: Port, origin: int) -> Name | None:
+    """The switch port that a recorded port is attached to at the end of its recordings. A link that names no interface
+    is that of any of its host; of several links the one that was reported last counts."""
+    row: Name | None = con.execute(
+        """SELECT device, port FROM links_at('links', $at) WHERE host = $host AND interface IN ('', $interface)
+           ORDER BY interface = '', ts_ns DESC, device, port LIMIT 1""",
+        {"at": period(port, origin)["until"], "host": port.host, "interface": port.interface},
+    ).fetchone()
+    return row
+
+
 def read_queues(
     con: duckdb.DuckDBPyConnection, ports: list[Port], origin: int, notes: list[str]
 ) -> dict[int, PortQueue]:
@@ -270,16 +288,12 @@ def read_queues(
            FROM queue_windows WHERE max_bytes IS NOT NULL AND ts_ns > window_start_ns GROUP BY ALL
            ORDER BY width, peak DESC, device, port, queue, semantics, batch"""
     ).fetchall()
-    links = con.execute(
-        """SELECT host, interface, arg_max(device, ts_ns), arg_max(port, ts_ns) FROM links WHERE present GROUP BY ALL"""
-    ).fetchall()
-    linked = {row[:2]: row[2:] for row in links}
     found: dict[int, PortQueue] = {}
     switch_ports = {row[:2] for row in listed}
     for port in ports:
         if port.direction == "out":  # a switch's queue is before a receiver
             continue
-        place = port.switch[:2] if port.switch else linked.get((port.host, port.interface))
+        place = port.switch[:2] if port.switch else linked_port(con, port, origin)
         rows = [row for row in listed if row[:2] == place]
         rows = rows or [row for row in listed if names_port(row[1], port)]
         if not rows and len(switch_ports) == 1 and len({(p.host, p.interface) for p in ports}) == 1:

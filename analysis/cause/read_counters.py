@@ -11,12 +11,10 @@ from ...quality import SAMPLE_NEAR, Quality
 from .conservation import BinContent, SwitchWindows
 from .evidence.switch import CountedWindows, PortQueue, SwitchCounts
 from .port import Port
-from .read import names_port
+from .read import Name, linked_port, names_port, period
 
 if TYPE_CHECKING:
     import duckdb
-
-Name = tuple[str, str]  # device, port
 
 # Bytes of each window, once however many collections brought it; of several widths the finest. The bins of a switch
 # port that sends running totals are windows of TOGETHER bins; where samples are missing inside of one, the gap has the
@@ -69,12 +67,6 @@ FROM inside WHERE ts_ns < end_ns GROUP BY begin_ns ORDER BY begin_ns
 """
 
 
-def period(port: Port, origin: int) -> dict[str, int]:
-    """The recorded time."""
-    return {"since": origin + int(port.starts[0]),
-            "until": origin + int(port.time(np.array([port.bins - 1e-9]))[0]) + 1}  # fmt: skip
-
-
 def port_windows(con: duckdb.DuckDBPyConnection, port: Port, origin: int) -> dict[Name, SwitchWindows]:
     """The counters of every switch port in the recorded time, of the direction that the recorded host saw."""
     return port_counts(con, port, "in_bytes" if port.direction == "out" else "out_bytes", origin)
@@ -109,7 +101,7 @@ def counted_packets(
     if port.direction == "out":
         return None
     discards = port_counts(con, port, "out_discards", origin)
-    name = port_of(con, port, sorted(discards)) or (queue.place if queue is not None else None)
+    name = port_of(con, port, sorted(discards), origin) or (queue.place if queue is not None else None)
     if name is None:
         return None
     drops = discards.get(name) or queue_windows(con, port, name, origin, "dropped_packets")
@@ -145,16 +137,11 @@ def by_port(
     }
 
 
-def port_of(con: duckdb.DuckDBPyConnection, port: Port, names: list[Name]) -> Name | None:
+def port_of(con: duckdb.DuckDBPyConnection, port: Port, names: list[Name], origin: int) -> Name | None:
     """The switch port that a recorded port is linked to, or that is called after it."""
     if port.switch:
         return port.switch[:2]
-    linked: list[Name] = con.execute(
-        """SELECT arg_max(device, ts_ns), arg_max(port, ts_ns) FROM links
-           WHERE present AND host = $host AND interface = $interface GROUP BY host, interface""",
-        {"host": port.host, "interface": port.interface},
-    ).fetchall()
-    return next(iter([*linked, *(name for name in names if names_port(name[1], port))]), None)
+    return linked_port(con, port, origin) or next((name for name in names if names_port(name[1], port)), None)
 
 
 def content(con: duckdb.DuckDBPyConnection, port: Port, windows: SwitchWindows, origin: int) -> BinContent:

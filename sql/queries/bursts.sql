@@ -48,7 +48,7 @@ WITH wanted AS (
 ), received AS (
     SELECT checked.*, receiver_of(host, interface, direction, backend) AS unnamed,
            CASE WHEN unnamed IS NOT NULL THEN coalesce(attached_host, unnamed) END AS receiver, attached_interface
-    FROM checked LEFT JOIN attached_hosts('links') ON backend = 'otlp' AND host = device AND interface = port
+    FROM checked LEFT JOIN attached_hosts('links', coalesce(CAST(getvariable('until_ns') AS BIGINT), 9223372036854775807)) ON backend = 'otlp' AND host = device AND interface = port
 ), stood_for AS (  -- switch ports before interfaces that have a recording of their own, which counts
     SELECT DISTINCT port.recording_id
     FROM received AS port JOIN received AS own ON port.rack = own.rack AND port.receiver = own.receiver

@@ -63,6 +63,33 @@ def test_an_inventory_tells_the_port_of_a_host(store):
     assert found[id(ports[0])].max_bytes.tolist() == [20] * 5
 
 
+LINK = {"interface": "eth0", "rack": "r1", "device": "tor-1", "queue": "", "origin": "lldp", "present": True}
+ENDED = 10**9  # of the recording, after START
+
+
+@pytest.mark.parametrize(
+    ("reports", "depth"),
+    [
+        (
+            [("Ethernet1", 0, True), ("Ethernet1", ENDED + 1000, False), ("Ethernet2", ENDED + 1000, True)],
+            10,
+        ),  # moved later
+        (
+            [("Ethernet1", 0, True), ("Ethernet1", ENDED - 1000, False), ("Ethernet2", ENDED - 1000, True)],
+            20,
+        ),  # and before
+        ([("Ethernet2", ENDED + 10**12, True), ("Ethernet1", ENDED + 10**13, True)], 20),  # first reported later
+        ([("Ethernet1", 0, True), ("Ethernet1", 1, False)], None),
+    ],
+)
+def test_a_host_stands_before_the_port_to_which_it_was_attached_then(store, reports, depth):
+    ports = [port_of("cache-1"), port_of("cache-2")]
+    for name, at, present in reports:
+        write(store, "links", {**LINK, "ts_ns": START + at, "host": "cache-1", "port": name, "present": present})
+    found = read_queues(store.connect(), ports, START, [])
+    assert [queue.max_bytes.max() for queue in found.values()] == ([] if depth is None else [depth])
+
+
 def test_what_a_port_cannot_do_is_not_believed(store):
     write(store, "queues", window(9000, "Ethernet1", max_bytes=10**12, quality=IMPOSSIBLE))
     ports = [port_of("Ethernet1")]
