@@ -193,6 +193,7 @@ class Capture:
     stamps: "auto", "hw" (the interface's, or fail) or "sw" (the kernel's).
     promiscuous: also frames that are not for this host.
     cluster: id under which PF_RING shares the load among processes, 0 for none.
+    beside: other interfaces that this process captures from: without a backend, the memory of ebpf is bounded for all.
     hook: where the kernel counts what arrives (ebpf): behind the driver, in it, or in it or else behind it.
     keep_folder: a descriptor of a folder, this capture's alone, for a ring of pcapng files with what was captured last
         (keep/packet_files.h); -1 for no ring.
@@ -225,6 +226,7 @@ class Capture:
         stamps: Literal["auto", "hw", "sw"] = "auto",
         promiscuous: bool = True,
         cluster: int = 0,
+        beside: int = 0,
         hook: Literal["tc", "xdp", "xdp-generic"] = "tc",
         keep_folder: int = -1,
         keep_bytes: int = 0,

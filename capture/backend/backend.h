@@ -50,6 +50,7 @@ struct mb_backend_options {
 	uint8_t direction;       /* enum mb_direction: frames of this one alone; UNKNOWN: both */
 	bool own_traffic;        /* leave promiscuous mode off: frames to and from this host alone */
 	uint32_t cluster;        /* pfring: share the load with other processes of this id; 0: alone */
+	uint32_t beside;         /* other interfaces of this process: the memory of all of them is bounded */
 
 	/* What the engine is to make of the frames, for a backend that counts by itself. */
 	int64_t bin_ns, source_bin_ns;

@@ -184,6 +184,7 @@ static const struct option {
 	{ "stamps", read_stamps, BACKEND(stamps) },
 	{ "promiscuous", read_not, BACKEND(own_traffic) },
 	{ "cluster", read_uint32, BACKEND(cluster) },
+	{ "beside", read_uint32, BACKEND(beside) },
 	{ "hook", read_hook, BACKEND(hook) },
 	{ "keep_folder", read_descriptor, KEEP(folder) },
 	{ "keep_bytes", read_uint64, KEEP(most_bytes) },

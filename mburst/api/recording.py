@@ -58,11 +58,12 @@ def record(
     """Record capture files, or an interface, into a store, which is made where there is none: `mburst record`.
 
     SOURCE is the path of a capture (pcap or pcapng, also compressed), several that are one capture, or the name of an
-    interface, which needs the rights that `mburst doctor` names. `filter` is a pcap filter. From an interface it
-    records for `duration`, or until `stop` is set, by another thread. No signal is handled: a KeyboardInterrupt breaks
-    the recording off, and what was recorded until then stays in the store.
+    interface or of several, which needs the rights that `mburst doctor` names. `filter` is a pcap filter. From
+    interfaces it records for `duration`, or until `stop` is set, by another thread. No signal is handled: a
+    KeyboardInterrupt breaks the recording off, and what was recorded until then stays in the store.
 
-    Raises MburstError; of a capture that turns out damaged after all that was read before it is stored."""
+    Raises MburstError; of a capture that turns out damaged after all that was read before it is stored, and where one
+    of several interfaces fails, after the others have ended."""
     from ..services.record.recording import is_live
     from ..sql import StoreFolder
     from ..stopping import stopping_by
@@ -70,9 +71,9 @@ def record(
     targets = [os.fspath(source)] if isinstance(source, str | os.PathLike) else [os.fspath(one) for one in source]
     if not targets:
         raise UsageError("nothing to record", "name capture files or an interface")
-    wanted = recording_of(targets, filter, **options)
-    if is_live(wanted):
-        if wanted.live.duration_ns is None and stop is None:
+    wanted = recordings_of(targets, filter, **options)
+    if is_live(wanted[0]):
+        if wanted[0].live.duration_ns is None and stop is None:
             raise UsageError(
                 f"{targets[0]} is an interface: the duration of the recording is missing",
                 "give duration='60s', or an Event as stop",
@@ -81,23 +82,43 @@ def record(
         raise UsageError(f"stop is for interfaces, and {targets[0]} is not one")
     folder = StoreFolder.create(store)
     done = into(folder, wanted, until=partial(stopping_by, stop))
+    if done.failures:
+        raise done.failures[0]
     return Recorded(Store(folder), done.rows, done.new, done.remark)
 
 
 def into(
     store: StoreFolder,
-    recording: RecordSettings,
+    recordings: list[RecordSettings],
     progress: Callable[[RecordProgress], None] | None = None,
     until: Until | None = None,
 ) -> RecordResult:
-    """recorder.record, with settings that the engine refuses as UsageError."""
-    from ..services.record.recorder import record as begin
+    """What `recordings_of` gave, with settings that the engine refuses as UsageError."""
+    from ..services.record import recorder, several
     from ..stopping import stopping
 
     try:
-        return begin(store, recording, progress, until or stopping)
+        if len(recordings) > 1:
+            return several.record_several(store, recordings, progress, until or stopping)
+        return recorder.record(store, recordings[0], progress, until or stopping)
     except ValueError as error:
         raise UsageError(str(error)) from error
+
+
+def recordings_of(
+    targets: list[str], filter: str = "", *, link: Rate | None = None, **options: Any
+) -> list[RecordSettings]:
+    """What the options of `mburst record` ask for: one recording of files, one of each interface. LINK may name
+    interfaces: eth0=1G,eth1=10G. Raises UsageError, and MburstError for one of several interfaces that is not there."""
+    from .interfaces import check_several, is_interface, links_of
+
+    backend = options.get("backend", "auto")
+    if len(targets) > 1 and any(is_interface(name, backend) for name in targets):
+        check_several(targets, backend, options.get("interface"))
+        links = links_of(link, targets)
+        made = [recording_of([name], filter, link=links[name], **options) for name in targets]
+        return [replace(one, live=replace(one.live, beside=len(made) - 1)) for one in made]
+    return [recording_of(targets, filter, link=links_of(link, targets)[targets[0]], **options)]
 
 
 def recording_of(

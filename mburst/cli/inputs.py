@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ _BEFORE_NAMES = {"host", "src", "dst", "net", "gateway", "and", "or", "not", "ra
 
 
 class Inputs(NamedTuple):
-    """Files or one interface, and a pcap filter; "" for none."""
+    """Files or interfaces, and a pcap filter; "" for none."""
 
     targets: list[str]
     filter: str
@@ -32,7 +33,7 @@ def add_options(parser: Any) -> None:
         "inputs",
         nargs="*",
         metavar="FILE|INTERFACE|FILTER",
-        help="files or an interface, then a pcap filter if any; behind -r and -i a filter",
+        help="files or interfaces, then a pcap filter if any; behind -r and -i a filter",
     )
     parser.add_argument(
         "-r",
@@ -41,25 +42,27 @@ def add_options(parser: Any) -> None:
         metavar="FILE",
         help="a capture file, - for standard input; may be repeated",
     )
-    parser.add_argument("-i", dest="device", metavar="INTERFACE", help="an interface to capture from")
+    parser.add_argument(
+        "-i", dest="devices", action="append", metavar="INTERFACE", help="an interface to capture from; may be repeated"
+    )
     parser.add_argument("-f", "--filter", default="", metavar="FILTER", help="a pcap filter, in one word for the shell")
 
 
 def check_given(arguments: argparse.Namespace) -> None:
     """Raise UsageError where nothing to read is named."""
-    if not (arguments.inputs or arguments.files or arguments.device):
+    if not (arguments.inputs or arguments.files or arguments.devices):
         raise UsageError("nothing to record", "name capture files (-r FILE) or an interface (-i INTERFACE)")
 
 
 def inputs_of(arguments: argparse.Namespace) -> Inputs:
     """What the options name. Raises UsageError, and MburstError for a file that is not there."""
-    files, device = getattr(arguments, "files", None), getattr(arguments, "device", None)
-    if files and device:
-        raise UsageError("-r and -i exclude each other", "record files, or an interface")
+    files, devices = getattr(arguments, "files", None), getattr(arguments, "devices", None)
+    if files and devices:
+        raise UsageError("-r and -i exclude each other", "record files, or interfaces")
     if files:
         targets, words = _split([*map(_existing, files), *arguments.inputs], arguments.backend)
-    elif device:
-        targets, words = [_interface(device, arguments.backend)], arguments.inputs
+    elif devices:
+        targets, words = [_interface(name, arguments.backend) for name in devices], arguments.inputs
     else:
         targets, words = _split(arguments.inputs, arguments.backend)
     _refuse_files(words)
@@ -67,12 +70,17 @@ def inputs_of(arguments: argparse.Namespace) -> Inputs:
 
 
 def _split(inputs: list[str], backend: str) -> tuple[list[str], list[str]]:
-    """Files that exist, or else one name; and the words that follow."""
-    count = next((place for place, name in enumerate(inputs) if name != "-" and not is_file(name)), len(inputs))
+    """Files that exist, or interfaces that do, or else one name; and the words that follow."""
+    count = _leading(inputs, lambda name: name == "-" or is_file(name)) or _leading(inputs, is_interface)
     is_device = backend == "pfring" and ":" in inputs[0]  # of one of its modules: pcap:FILE, zc:eth0
-    if not count and is_like_a_file(inputs[0]) and not is_device and not is_interface(inputs[0]):
+    if not count and is_like_a_file(inputs[0]) and not is_device:
         raise no_such_file(inputs[0])
     return inputs[: count or 1], inputs[count or 1 :]
+
+
+def _leading(words: list[str], holds: Callable[[str], bool]) -> int:
+    """How many words at the start HOLDS is true of."""
+    return next((place for place, word in enumerate(words) if not holds(word)), len(words))
 
 
 def _existing(name: str) -> str:
@@ -143,6 +151,12 @@ def _one_filter(named: str, words: str) -> str:
 
 
 def explained(error: MburstError, expression: str) -> MburstError:
-    """The same, or what is more likely where a word of a filter that cannot be compiled has a suffix as files have."""
-    names = [word for word in expression.split() if re.search(r"\.[A-Za-z]\w*$", word) and not is_file(word)]
-    return no_such_file(names[0]) if names and str(error).startswith(f"filter '{expression}'") else error
+    """The same, or what is more likely where a filter cannot be compiled: a word that has a suffix as files have, or
+    that stands alone as interfaces do."""
+    if not expression or not str(error).startswith(f"filter '{expression}'"):
+        return error
+    if names := [word for word in expression.split() if re.search(r"\.[A-Za-z]\w*$", word) and not is_file(word)]:
+        return no_such_file(names[0])
+    if re.fullmatch(r"[\w.-]{1,15}", expression):
+        return MburstError(f"{expression}: neither an interface of this machine nor a filter", "`ip link` lists them")
+    return error

@@ -19,8 +19,10 @@ from . import definition, inputs, record, serving
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ..analysis.bursts.find import BurstDefinition
     from ..services.live import LiveService
-    from ..services.record.recording import RecordProgress, RecordSettings, Row
+    from ..services.record.recorder import RecordResult
+    from ..services.record.recording import RecordProgress, RecordSettings
     from ..sql import StoreFolder
     from ..web.address import ListenAddress
 
@@ -35,7 +37,7 @@ def add_parser(verbs: Any) -> None:
         "No request is sent to another host. Needs the extra `live`.",
     )
     parser.add_argument(
-        "inputs", nargs="+", metavar="STORE|INTERFACE|FILTER", help="a store, or an interface and a pcap filter if any"
+        "inputs", nargs="+", metavar="STORE|INTERFACE|FILTER", help="a store, or interfaces and a pcap filter if any"
     )
     web = parser.add_argument_group("the page")
     web.add_argument(
@@ -76,21 +78,6 @@ def run(arguments: argparse.Namespace) -> int:
     return _record(arguments, where)
 
 
-def _service(
-    arguments: argparse.Namespace, store: StoreFolder, where: ListenAddress, title: str, **more: Any
-) -> LiveService:
-    from ..services.live import LiveService
-
-    return LiveService(
-        store,
-        arguments.rack if more.get("dropped") is None else None,
-        definition.definition_of(arguments),
-        where,
-        title,
-        **more,
-    )
-
-
 def _say(service: LiveService, what: str) -> None:
     print(f"{shown(what)}: {service.url}", flush=True)
     print("Ctrl-C ends it.", file=sys.stderr)
@@ -104,11 +91,13 @@ def check_store_options(arguments: argparse.Namespace, folder: Path) -> None:
 
 def _serve(arguments: argparse.Namespace, where: ListenAddress, folder: Path) -> int:
     """The view of a store. Ctrl-C is how it ends."""
+    from ..services.live import LiveService
     from ..sql import StoreFolder
 
     check_store_options(arguments, folder)
     privileges.lower(folder, arguments.user)
-    service = _service(arguments, StoreFolder.open(folder), where, str(folder))
+    store, what = StoreFolder.open(folder), definition.definition_of(arguments)
+    service = LiveService(store, arguments.rack, what, where, str(folder))
     privileges.confine([], [folder])
     privileges.drop()
     with stopping(service.stop) as ended_by:
@@ -117,8 +106,8 @@ def _serve(arguments: argparse.Namespace, where: ListenAddress, folder: Path) ->
     return 130 if signal.SIGINT in ended_by else 0
 
 
-def interface_recording(arguments: argparse.Namespace) -> RecordSettings:
-    """What to record of an interface. Raises MburstError where it is none."""
+def interface_recordings(arguments: argparse.Namespace) -> list[RecordSettings]:
+    """What to record of an interface or of several. Raises MburstError where it is none."""
     from ..services.record.recording import is_live
 
     name = arguments.inputs[0]
@@ -128,12 +117,12 @@ def interface_recording(arguments: argparse.Namespace) -> RecordSettings:
     )
     if arguments.backend == "auto" and not inputs.is_interface(name):
         raise neither
-    recording = record.recording_of(
+    recordings = record.recordings_of(
         argparse.Namespace(**{**vars(arguments), "bin": arguments.bin or "100us", "rack": arguments.rack or "unknown"})
     )
-    if not is_live(recording):
+    if not is_live(recordings[0]):
         raise neither
-    return recording
+    return recordings
 
 
 @contextmanager
@@ -147,36 +136,65 @@ def recorded_store(arguments: argparse.Namespace) -> Iterator[StoreFolder]:
         yield StoreFolder.create(folder)
 
 
-def confine(arguments: argparse.Namespace, recording: RecordSettings, store: StoreFolder) -> None:
+def recorded_definition(arguments: argparse.Namespace) -> BurstDefinition:
+    """What a burst is in what is recorded here, which has its --link. Raises UsageError."""
+    return definition.definition_of(argparse.Namespace(**{**vars(arguments), "link": None}))
+
+
+def interface_names(recordings: list[RecordSettings]) -> str:
+    """The interfaces, for a title."""
+    return ", ".join(one.targets[0] for one in recordings)
+
+
+def confine(arguments: argparse.Namespace, recordings: list[RecordSettings], store: StoreFolder) -> None:
     """From here on this process writes to the store alone."""
-    if recording.backend != "pfring":  # libraries of network cards open what they like
-        privileges.confine(recording.targets, [store.path], [] if arguments.store else [tempfile.gettempdir()])
+    if recordings[0].backend != "pfring":  # libraries of network cards open what they like
+        privileges.confine(recordings[0].targets, [store.path], [] if arguments.store else [tempfile.gettempdir()])
 
 
-def describe_end(arguments: argparse.Namespace, rows: list[Row]) -> int:
+class DroppedPackets:
+    """How many packets were dropped of interfaces that are recorded."""
+
+    def __init__(self) -> None:
+        self._by_interface: dict[str, int] = {}
+
+    @property
+    def have_begun(self) -> bool:
+        """Whether anything was reported."""
+        return bool(self._by_interface)
+
+    def look(self, now: RecordProgress) -> None:
+        """Take what one of them reports."""
+        self._by_interface[now.recording.targets[0]] = now.facts["dropped"]
+
+    def count(self) -> int:
+        """Of all."""
+        return sum(list(self._by_interface.values()))
+
+
+def describe_end(arguments: argparse.Namespace, recorded: RecordResult) -> int:
     """Print what was recorded; the exit code."""
     kept = arguments.store or "a temporary store, removed now: use --store to keep one"
-    print(record.describe_runs(rows, [f"recorded into {kept}"]))
-    return 130 if any("ended by SIGINT" in row["notes"].splitlines() for row in rows) else 0
+    print(record.describe_runs(recorded.rows, [f"recorded into {kept}"]))
+    return record.exit_code(recorded)
 
 
 def _record(arguments: argparse.Namespace, where: ListenAddress) -> int:
     """The view of an interface, recorded as `mburst record` does it."""
     from ..api.recording import into
+    from ..services.live import LiveService
 
-    name = arguments.inputs[0]
-    recording = interface_recording(arguments)
-    dropped: int | None = None  # packets, once it records
+    recordings = interface_recordings(arguments)
+    names, dropped = interface_names(recordings), DroppedPackets()
 
     def progress(now: RecordProgress) -> None:
-        nonlocal dropped
-        if dropped is None:
-            _say(service, f"live view of {name}")
-        dropped = now.facts["dropped"]
+        if not dropped.have_begun:
+            _say(service, f"live view of {names}")
+        dropped.look(now)
 
     with recorded_store(arguments) as store:
-        service = _service(arguments, store, where, name, dropped=lambda: dropped or 0)
-        confine(arguments, recording, store)
+        service = LiveService(store, None, recorded_definition(arguments), where, names, dropped.count)
+        confine(arguments, recordings, store)
         with service.beside():
-            rows = into(store, recording, progress).rows
-        return describe_end(arguments, rows)
+            recorded = into(store, recordings, progress)
+        return describe_end(arguments, recorded)

@@ -26,7 +26,7 @@ def add_parser(verbs: Any) -> None:
         help="record capture files or an interface into a store",
         description="Count packets into bins, with their senders, and keep them in a store. From capture files: pcap "
         "and pcapng, also as .gz, .zst or .xz; - is standard input; several are one capture, merged by time. Or from a "
-        "network interface, until Ctrl-C.",
+        "network interface, or several, until Ctrl-C.",
     )
     inputs.add_options(parser)
     parser.add_argument(
@@ -41,7 +41,11 @@ def add_parser(verbs: Any) -> None:
 
 def add_recording_options(parser: argparse.ArgumentParser) -> None:
     """What to count, and how."""
-    parser.add_argument("--link", metavar="RATE", help="speed of the link in one direction, such as 1G")
+    parser.add_argument(
+        "--link",
+        metavar="RATE",
+        help="speed of the link in one direction, such as 1G; of several interfaces that of each, or eth0=1G,eth1=10G",
+    )
     parser.add_argument("--bin", default="100us", metavar="WIDTH", help="bin width, 10us to 1s (default: %(default)s)")
     parser.add_argument(
         "--source-bin", default="1ms", metavar="WIDTH", help="bin in which senders are counted (default: %(default)s)"
@@ -167,11 +171,12 @@ def add_live_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def recording_of(arguments: argparse.Namespace) -> RecordSettings:
-    """What the options ask for. A live recording without --host is of this host. Raises UsageError."""
+def recordings_of(arguments: argparse.Namespace) -> list[RecordSettings]:
+    """What the options ask for: files, or interfaces, each for itself. A live recording without --host is of this host.
+    Raises UsageError."""
     files, expression = inputs.inputs_of(arguments)
     given = {name: value for name, value in vars(arguments).items() if name in asked.RecordOptions.__optional_keys__}
-    return recording.recording_of(files, expression, **{**given, "promiscuous": not arguments.no_promiscuous})
+    return recording.recordings_of(files, expression, **{**given, "promiscuous": not arguments.no_promiscuous})
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -179,17 +184,17 @@ def run(arguments: argparse.Namespace) -> int:
     from ..sql import StoreFolder
 
     inputs.check_given(arguments)
-    wanted = recording_of(arguments)
-    reporter = _reporter(wanted, is_live(wanted))
+    wanted = recordings_of(arguments)
+    reporter = _reporter(wanted, is_live(wanted[0]))
     privileges.lower(arguments.store, arguments.user)
     store = StoreFolder.create(arguments.store)
-    if wanted.backend != "pfring":  # libraries of network cards open what they like
-        privileges.confine(wanted.targets, [store.path])
+    if wanted[0].backend != "pfring":  # libraries of network cards open what they like
+        privileges.confine(wanted[0].targets, [store.path])
 
     try:
         recorded = recording.into(store, wanted, reporter)
     except MburstError as error:
-        raise inputs.explained(error, wanted.filter) from error
+        raise inputs.explained(error, wanted[0].filter) from error
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
     if arguments.json:
@@ -197,6 +202,13 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         done = [recorded.remark] * bool(recorded.remark) + [f"recorded into {arguments.store}"] * recorded.new
         print(describe_runs(recorded.rows, done))
+    return exit_code(recorded)
+
+
+def exit_code(recorded: RecordResult) -> int:
+    """Of a command that has recorded."""
+    if recorded.failures:
+        return 1
     return 130 if any("ended by SIGINT" in row["notes"].splitlines() for row in recorded.rows) else 0
 
 
@@ -208,7 +220,7 @@ def print_json(recorded: RecordResult) -> None:
         print(f"mburst: {recorded.remark}", file=sys.stderr)
 
 
-def _reporter(wanted: RecordSettings, live: bool) -> Callable[[RecordProgress], None] | None:
+def _reporter(wanted: list[RecordSettings], live: bool) -> Callable[[RecordProgress], None] | None:
     """What shows progress: nothing unless somebody watches."""
     if not sys.stderr.isatty():
         return None
@@ -226,8 +238,21 @@ def _show(progress: RecordProgress) -> None:
 def describe_runs(rows: list[Row], done: list[str]) -> str:
     """What was recorded, and what was DONE, a line each, for people."""
     lines = [_describe_run(row) for row in rows] or ["no packets"]
-    notes = dict.fromkeys(note for row in rows for note in [*row["notes"].splitlines(), row["offloads"]] if note)
-    return "\n".join(map(shown, [*lines, *(f"  note: {note}" for note in notes), *done]))
+    return "\n".join(map(shown, [*lines, *(f"  note: {note}" for note in _notes(rows)), *done]))
+
+
+def _notes(rows: list[Row]) -> list[str]:
+    """Those of the rows, each once; of several captures with the interfaces that it is of, unless it is of all."""
+    captures = {row["capture_id"] for row in rows}
+    interfaces: dict[str, dict[str, str]] = {}  # by note and capture
+    for row in rows:
+        for note in filter(None, [*row["notes"].splitlines(), row["offloads"]]):
+            interfaces.setdefault(note, {})[row["capture_id"]] = row["interface"]
+    return [
+        note if len(of) == len(captures) or note.startswith(f"{next(iter(of.values()))}: ") else
+        f"{', '.join(of.values())}: {note}"
+        for note, of in interfaces.items()
+    ]  # fmt: skip
 
 
 def _describe_run(row: Row) -> str:

@@ -19,7 +19,9 @@ from . import definition, live, record
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ..services.record.recording import RecordProgress, RecordSettings, Row
+    from ..analysis.bursts.find import BurstDefinition
+    from ..services.record.recorder import RecordResult
+    from ..services.record.recording import RecordProgress, RecordSettings
     from ..sql import StoreFolder
 
 DESCRIPTION = """Show utilization in the terminal, over ssh for example: a row of blocks for each link and direction, of
@@ -35,7 +37,7 @@ def add_parser(verbs: Any) -> None:
         "top", help="show a store or an interface in the terminal, as it is recorded", description=DESCRIPTION
     )
     parser.add_argument(
-        "inputs", nargs="+", metavar="STORE|INTERFACE|FILTER", help="a store, or an interface and a pcap filter if any"
+        "inputs", nargs="+", metavar="STORE|INTERFACE|FILTER", help="a store, or interfaces and a pcap filter if any"
     )
     definition.add_threshold_options(parser.add_argument_group("definition of a burst"))
     recording = parser.add_argument_group(
@@ -84,11 +86,11 @@ def _follow(arguments: argparse.Namespace, folder: Path) -> int:
     store = StoreFolder.open(folder)
     privileges.confine([], [folder])
     privileges.drop()
-    return _show(arguments, store, arguments.rack, str(folder))
+    return _show(definition.definition_of(arguments), store, arguments.rack, str(folder))
 
 
 def _show(
-    arguments: argparse.Namespace,
+    what: BurstDefinition,
     store: StoreFolder,
     rack: str | None,
     title: str,
@@ -103,7 +105,7 @@ def _show(
 
     following = LiveStore(store, rack)
     try:
-        app = TopApp(LiveLook(following, LiveBursts(following, definition.definition_of(arguments))), title, dropped)
+        app = TopApp(LiveLook(following, LiveBursts(following, what)), title, dropped)
         with stopping(app.end) as ended_by, stopping_by(ended, app.end):
             app.run()
         return 130 if signal.SIGINT in ended_by else 0
@@ -114,20 +116,20 @@ def _show(
 class _BesideRecording:
     """A recording in a thread, for the terminal needs the main one."""
 
-    def __init__(self, store: StoreFolder, recording: RecordSettings) -> None:
-        self.rows: list[Row] = []
-        self.dropped = 0
+    def __init__(self, store: StoreFolder, recordings: list[RecordSettings]) -> None:
+        self.recorded: RecordResult | None = None
+        self.dropped = live.DroppedPackets()
         self.ended = threading.Event()
         self._begun = threading.Event()
         self._stop = threading.Event()
         self._failed: BaseException | None = None
-        self._thread = threading.Thread(target=self._work, args=(store, recording), name="mburst-record")
+        self._thread = threading.Thread(target=self._work, args=(store, recordings), name="mburst-record")
 
-    def _work(self, store: StoreFolder, recording: RecordSettings) -> None:
+    def _work(self, store: StoreFolder, recordings: list[RecordSettings]) -> None:
         from ..api.recording import into
 
         try:
-            self.rows = into(store, recording, self._progress, lambda stop: stopping_by(self._stop, stop)).rows
+            self.recorded = into(store, recordings, self._progress, lambda stop: stopping_by(self._stop, stop))
         except BaseException as error:
             self._failed = error
         finally:
@@ -135,7 +137,7 @@ class _BesideRecording:
             self.ended.set()
 
     def _progress(self, now: RecordProgress) -> None:
-        self.dropped = now.facts["dropped"]
+        self.dropped.look(now)
         self._begun.set()
 
     @contextmanager
@@ -155,10 +157,10 @@ class _BesideRecording:
 
 def _record(arguments: argparse.Namespace) -> int:
     """The view of an interface, recorded as `mburst record` does it."""
-    recording = live.interface_recording(arguments)
+    recordings, what = live.interface_recordings(arguments), live.recorded_definition(arguments)
     with live.recorded_store(arguments) as store:
-        live.confine(arguments, recording, store)
-        beside = _BesideRecording(store, recording)
+        live.confine(arguments, recordings, store)
+        beside = _BesideRecording(store, recordings)
         with beside.running():
-            code = _show(arguments, store, None, arguments.inputs[0], lambda: beside.dropped, beside.ended)
-        return live.describe_end(arguments, beside.rows) or code
+            code = _show(what, store, None, live.interface_names(recordings), beside.dropped.count, beside.ended)
+        return (live.describe_end(arguments, beside.recorded) if beside.recorded else 0) or code

@@ -112,8 +112,8 @@ FILTERS = ["tcp port 80", "net 10.0.0.0/8", "src net 2001:db8::/32 and udp", "ip
 @pytest.mark.parametrize("text", FILTERS)
 def test_no_filter_is_taken_for_a_file(text):
     for words in (text.split(), [text]):
-        for given in ({"device": "lo"}, {"inputs": ["lo", *words]}):
-            options = argparse.Namespace(**{"inputs": words, "files": None, "device": None, "filter": "",
+        for given in ({"devices": ["lo"]}, {"inputs": ["lo", *words]}):
+            options = argparse.Namespace(**{"inputs": words, "files": None, "devices": None, "filter": "",
                                             "backend": "auto", **given})  # fmt: skip
             assert inputs_of(options) == (["lo"], text)
 
@@ -284,13 +284,13 @@ def test_an_interrupted_recording_keeps_what_it_has(tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_breaks_nothing_off(tmp_path, monkeypatch, capsys, number):
     """Whatever the recorder is about when it comes: here it is to store what it read."""
-    append = recorder._Recorder._append
+    append = recorder.Recorder._append
 
     def interrupted(self, turn):
         signal.raise_signal(number)
         return append(self, turn)
 
-    monkeypatch.setattr(recorder._Recorder, "_append", interrupted)
+    monkeypatch.setattr(recorder.Recorder, "_append", interrupted)
     write_pcap(tmp_path / "cache.pcap", [Frame(START_NS + i * 20_000, i % 50, 100) for i in range(100)])
     before = signal.getsignal(number)
     assert main(["record", str(tmp_path / "cache.pcap"), "-o", str(tmp_path / "s")]) == 130

@@ -185,14 +185,14 @@ def test_reading_goes_no_further_ahead_than_may_wait(file: Path) -> None:
 @pytest.mark.parametrize("turn", [0, 3, AHEAD + 3])
 def test_storing_fails(file: Path, tmp_path: Path, monkeypatch, failure: BaseException, turn: int) -> None:
     """At any turn, while the thread reads or waits: raised once, the thread has ended, what was stored is kept."""
-    append, waiting = recorder._Recorder._append, iter(range(turn))
+    append, waiting = recorder.Recorder._append, iter(range(turn))
 
     def failing(self: Any, of: Any) -> Any:
         if next(waiting, None) is None:
             raise failure
         return append(self, of)
 
-    monkeypatch.setattr(recorder._Recorder, "_append", failing)
+    monkeypatch.setattr(recorder.Recorder, "_append", failing)
     with pytest.raises(type(failure)) as raised:
         record(file, tmp_path / "store", threads=2)
     assert raised.value is failure and readers() == []

@@ -161,9 +161,10 @@ size_t mb_ebpf_memory(const struct mb_ebpf_kernel *kernel)
 }
 
 /* Who has not asked for it has a host with many possible processors and little memory do without. */
-static int refuse_size(const struct mb_ebpf_kernel *kernel, const char *name, struct mb_error *error)
+static int refuse_size(const struct mb_ebpf_kernel *kernel, const struct mb_backend_options *options,
+		       struct mb_error *error)
 {
-	const size_t size = mb_ebpf_memory(kernel),
+	const size_t size = mb_ebpf_memory(kernel) * ((size_t)options->beside + 1),
 		     all = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
 
 	if (size <= all / MEMORY_SHARE)
@@ -171,7 +172,7 @@ static int refuse_size(const struct mb_ebpf_kernel *kernel, const char *name, st
 	return mb_fail(error, ENOMEM,
 		       "%s: counting in the kernel would take %zu MiB here, more than a %uth of memory: --backend ebpf "
 		       "takes them all the same",
-		       name, size >> 20, MEMORY_SHARE);
+		       options->target, size >> 20, MEMORY_SHARE);
 }
 
 static void *map_shared(int fd, size_t size)
@@ -294,7 +295,7 @@ int mb_ebpf_load(struct mb_ebpf_kernel *kernel, const struct mb_backend_options 
 		return mb_fail_errno(error, errno, "%s: the program that counts", name);
 	choose_programs(kernel);
 	status = set_sizes(kernel);
-	if (!status && mb_backend_is_auto(options) && refuse_size(kernel, name, error))
+	if (!status && mb_backend_is_auto(options) && refuse_size(kernel, options, error))
 		return -ENOMEM;
 	if (!status)
 		status = set_constants(kernel);

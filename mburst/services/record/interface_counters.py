@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from dataclasses import dataclass
 
 from ...machine import boot_id
@@ -46,3 +47,13 @@ def read(name: str, counted: tuple[int, int, int, int] | None = None) -> Interfa
         {"in": rx, "out": tx},
         {"in": rx_bytes, "out": tx_bytes} if found["driver"] in COUNT_AS_CAPTURED else None,
     )
+
+
+def read_again(begun: InterfaceCounters) -> InterfaceCounters:
+    """The counters of the interface that BEGUN is of, whatever it is called by now; none where it is gone."""
+    try:
+        index = int((begun.interface or "/0").rpartition("/")[2])
+        found = read(socket.if_indextoname(index))
+    except OSError:
+        found = InterfaceCounters()
+    return found if found.interface == begun.interface else InterfaceCounters(boot_id())

@@ -1,4 +1,4 @@
-"""One line that says how a recording from an interface goes: rate, bins, bursts so far, drops, stamps."""
+"""One line that says how recordings from interfaces go: rate, bins, bursts so far, drops, stamps."""
 
 from __future__ import annotations
 
@@ -18,48 +18,82 @@ EVERY_S = 0.5
 
 
 class LiveLine:
-    """Shows the state of one recording on standard error, twice a second."""
+    """Shows the state of recordings on standard error, twice a second: of one in full, of several in short."""
 
-    def __init__(self, recording: RecordSettings) -> None:
-        self.recording = recording
-        self.bursts = BurstCount()
-        self.batches: list[pa.RecordBatch] = []
-        self.bins = 0
-        self.shown = 0.0
-        self.wire_bytes = 0
+    def __init__(self, recordings: list[RecordSettings]) -> None:
+        self._interfaces = {one.targets[0]: InterfaceProgress() for one in recordings}
+        self._shown = 0.0
 
     def show(self, progress: RecordProgress) -> None:
-        if progress.bins is not None:
-            self.batches.append(progress.bins)
-            self.bins += len(progress.bins)
+        self._interfaces[progress.recording.targets[0]].take(progress)
         now = time.monotonic()
-        if now - self.shown < EVERY_S:
+        if now - self._shown < EVERY_S:
             return
-        print(f"\r\033[K{self._text(progress, now)}", end="", file=sys.stderr, flush=True)
-        self.shown = now
+        passed, self._shown = now - self._shown if self._shown else 0.0, now
+        print(f"\r\033[K{self._text(passed)}", end="", file=sys.stderr, flush=True)
 
-    def _text(self, progress: RecordProgress, now: float) -> str:
+    def _text(self, passed: float) -> str:
+        if len(self._interfaces) == 1:
+            [state] = self._interfaces.values()
+            return state.full(passed)
+        return "; ".join(f"{name} {state.brief(passed)}" for name, state in self._interfaces.items())
+
+
+class InterfaceProgress:
+    """How the recording of one interface goes."""
+
+    def __init__(self) -> None:
+        self.bursts = BurstCount()
+        self._batches: list[pa.RecordBatch] = []
+        self._bins = 0
+        self._wire_bytes = 0
+        self._progress: RecordProgress | None = None
+
+    def take(self, progress: RecordProgress) -> None:
+        """What came."""
+        self._progress = progress
+        if progress.bins is not None:
+            self._batches.append(progress.bins)
+            self._bins += len(progress.bins)
+
+    def full(self, passed: float) -> str:
+        """All of it, PASSED seconds after the last time; 0: it is the first."""
         from .rows import stamped_by
 
-        wire = sum(lane["wire_bytes"] for lane in progress.lanes)
-        rate = (wire - self.wire_bytes) * 8 / (now - self.shown) if self.shown else 0
-        self.wire_bytes = wire
-        link = next((row["link_bps"] for row in progress.runs), None)
-        quality = 0
-        for lane in progress.lanes:
-            quality |= lane["quality"]
-        parts = [f"{progress.packets:,} packets", format_rate(rate)]
-        if link:
-            parts[-1] += f" ({format_share(rate / link)})"
-            self.bursts.add(self.batches, progress.runs)
-        self.batches.clear()
-        parts.append(f"{self.bins:,} bins")
-        known = link or not progress.runs
-        parts.append(format_count(self.bursts.count, "burst") if known else "no link speed: bursts need --link")
+        progress = self._progress
+        if progress is None:
+            return "waiting"
+        rate, bursts = self._count(progress, passed)
+        parts = [f"{progress.packets:,} packets", rate, f"{self._bins:,} bins", bursts]
         parts.append(f"{progress.facts['dropped']:,} dropped")
         if progress.lanes:
+            quality = 0
+            for lane in progress.lanes:
+                quality |= lane["quality"]
             parts.append(f"stamps: {stamped_by(quality, live=True)}")
         return ", ".join(parts)
+
+    def brief(self, passed: float) -> str:
+        """Rate, bursts, and what was dropped, if anything."""
+        if self._progress is None:
+            return "waiting"
+        dropped = self._progress.facts["dropped"]
+        return ", ".join([*self._count(self._progress, passed), *[f"{dropped:,} dropped"] * bool(dropped)])
+
+    def _count(self, progress: RecordProgress, passed: float) -> tuple[str, str]:
+        """The rate and the bursts, as text."""
+        wire = sum(lane["wire_bytes"] for lane in progress.lanes)
+        rate = (wire - self._wire_bytes) * 8 / passed if passed else 0
+        self._wire_bytes = wire
+        link = next((row["link_bps"] for row in progress.runs), None)
+        if link:
+            self.bursts.add(self._batches, progress.runs)
+        self._batches.clear()
+        known = link or not progress.runs
+        return (
+            format_rate(rate) + (f" ({format_share(rate / link)})" if link else ""),
+            format_count(self.bursts.count, "burst") if known else "no link speed: bursts need --link",
+        )
 
 
 class BurstCount:

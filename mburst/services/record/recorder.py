@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from errno import EDQUOT, ENOSPC
@@ -50,11 +50,13 @@ _LOCK_S = 10.0  # that the lock of a dead recorder may be held by who puts its r
 
 @dataclass(frozen=True)
 class RecordResult:
-    """What record() did: the rows of recordings, whether they are NEW, and a sentence where there is more to say."""
+    """What was recorded: the rows of recordings, whether they are NEW, and a sentence where there is more to say. Of
+    several interfaces, why some of them ended early."""
 
     rows: list[Row]
     new: bool = True
     remark: str = ""
+    failures: Sequence[MburstError] = ()
 
 
 def record(
@@ -97,13 +99,14 @@ def _record(
 ) -> RecordResult:
     with privileges.raised():
         capture_id, repeatable = fingerprint(recording), is_repeatable(recording)
-    with _locked(store, capture_id, recording) as lock:
+    with locked(store, capture_id, recording) as lock:
         earlier = recovery.ended_attempts(store, capture_id, lock) if repeatable else {}
         if kept := recovery.complete_attempt(earlier):
             recovery.remove_replaced(store, earlier, kept)
             recovery.tidy(store, print_trouble)
             return RecordResult(earlier[kept], False, "already recorded: nothing added")
-        recorder = _Recorder(store, recording, capture_id, lock, reader)
+        recorder = Recorder(store, recording, capture_id, lock, reader)
+        privileges.drop(keep=recorder.rights)
         with recovery.Housekeeping(store, recorder.trouble) as housekeeping:
             rows = recorder.run(progress, housekeeping, until)
         return RecordResult(rows, True, _replace(store, earlier, recorder.attempt.writer_id) if earlier else "")
@@ -118,7 +121,7 @@ def _replace(store: StoreFolder, earlier: dict[str, list[Row]], kept: str) -> st
 
 
 @contextmanager
-def _locked(store: StoreFolder, capture_id: str, recording: RecordSettings) -> Iterator[Lock]:
+def locked(store: StoreFolder, capture_id: str, recording: RecordSettings) -> Iterator[Lock]:
     """The lock of a capture. Its file is left where the recording was begun and its end could not be stored. Raises
     MburstError when somebody else has it."""
     lock = _lock(store, capture_id, recording)
@@ -147,17 +150,25 @@ def _lock(store: StoreFolder, capture_id: str, recording: RecordSettings) -> Loc
     return lock
 
 
-class _Recorder:
-    """One call of record(): the engine, the store's writers, and the lanes seen so far."""
+class Recorder:
+    """One recording: the engine, the store's writers, and the lanes seen so far. It counts once it is made; `rights`
+    are the capabilities that it needs until it has ended. SAY hears what could not be stored as it should be."""
 
     def __init__(
-        self, store: StoreFolder, recording: RecordSettings, capture_id: str, lock: Lock, reader: Reader | None
+        self,
+        store: StoreFolder,
+        recording: RecordSettings,
+        capture_id: str,
+        lock: Lock,
+        reader: Reader | None,
+        say: Callable[[MburstError], None] = print_trouble,
     ) -> None:
         from ...sql import new_writer
 
         self.store = store
         self.recording = recording
         self.lock = lock
+        self._say = say
         self.troubles: list[str] = []
         self.gave_up = False
         writer_id = new_writer()
@@ -195,29 +206,34 @@ class _Recorder:
         self.counted = 0
         self.row_due = time.monotonic() + ROWS_EVERY_S
         self.ended_by: list[signal.Signals] = []
-        privileges.drop(keep=[privileges.NET_ADMIN] if self.facts["restores"] else [])
+        self.rights = [privileges.NET_ADMIN] if self.facts["restores"] else []
 
     def trouble(self, error: MburstError) -> None:
         """Say what could not be stored as it should be yet, and note it. Called from other threads, too."""
         if str(error) not in self.troubles:
             self.troubles.append(str(error))
         if not self.gave_up:  # else there is a failure to say
-            print_trouble(error)
+            self._say(error)
 
     def run(
-        self, progress: Callable[[RecordProgress], None] | None, housekeeping: Housekeeping, until: Until = stopping
+        self,
+        progress: Callable[[RecordProgress], None] | None,
+        housekeeping: Housekeeping,
+        until: Until = stopping,
+        beat: Callable[[], None] = alive.beat,
     ) -> list[Row]:
+        """Record until the end of the input, or until the recording is ended by UNTIL; the last rows. BEAT is called at
+        every turn."""
         with until(self.capture.stop) as self.ended_by:
             try:
-                failure = self._read_all(progress, housekeeping)
+                failure = self._read_all(progress, housekeeping, beat)
                 rows = self._finish(failure)
                 self._report(housekeeping)
             except BaseException as error:
-                self._give_up(error)
+                self.give_up(error)
                 raise
             finally:
-                self.reader.close()
-                self.keeper.close()
+                self.close()
         if failure:
             raise failure
         if self.ended_by and not self.monitor:
@@ -229,12 +245,17 @@ class _Recorder:
             )
         return rows
 
+    def close(self) -> None:
+        """Count no more, and let the ring of packets go."""
+        self.reader.close()
+        self.keeper.close()
+
     def _read_all(
-        self, progress: Callable[[RecordProgress], None] | None, housekeeping: Housekeeping
+        self, progress: Callable[[RecordProgress], None] | None, housekeeping: Housekeeping, beat: Callable[[], None]
     ) -> MburstError | None:
         """Record to the end of the input; how it failed."""
         while True:
-            alive.beat()
+            beat()
             try:
                 turn = self.reader.read()
             except MburstError as failure:
@@ -259,7 +280,7 @@ class _Recorder:
 
     def _progress(self, bins: pa.RecordBatch | None) -> RecordProgress:
         end_ns = max((lane["end_ns"] for lane in self.lanes if lane["packets"]), default=0)
-        return RecordProgress(self._packets(), end_ns, self.lanes, self.facts, bins, self.rows)
+        return RecordProgress(self.recording, self._packets(), end_ns, self.lanes, self.facts, bins, self.rows)
 
     def _append(self, turn: Turn) -> pa.RecordBatch | None:
         known = len(self.lanes)
@@ -348,7 +369,7 @@ class _Recorder:
 
     def _counters(self) -> interface_counters.InterfaceCounters:
         return (
-            interface_counters.read(self.recording.targets[0])
+            interface_counters.read_again(self.attempt.begun)
             if self.monitor
             else interface_counters.InterfaceCounters()
         )
@@ -406,7 +427,7 @@ class _Recorder:
             notes.append("the recording was interrupted")
         return notes
 
-    def _give_up(self, error: BaseException) -> None:
+    def give_up(self, error: BaseException) -> None:
         """The store cannot be written, or the bins are refused: keep what is stored, and say how it ended as far as
         that can be stored. Where it cannot, the lock's file says so to the next recorder."""
         self.gave_up = True
@@ -453,5 +474,6 @@ def _open(recording: RecordSettings, keeping: dict[str, Any]) -> Capture:
             hook="xdp-generic" if live.hook == "xdp" and live.force else live.hook,
             promiscuous=live.promiscuous,
             cluster=live.cluster,
+            beside=live.beside,
             **keeping,
         )

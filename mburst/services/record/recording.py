@@ -67,12 +67,14 @@ class InterfaceSettings:
     force: bool = False  # record bins that the stamps are too coarse for
     keep_bytes: int = 0  # --keep-packets: of the ring of the last packets; 0: none is kept
     reserve_bytes: int | None = 0  # free bytes below which senders are summed up; None: by the size of the disk
+    beside: int = 0  # other interfaces that are recorded by the same process
 
 
 @dataclass
 class RecordProgress:
     """Where a recording is: the packets that are in closed bins, and the newest stamp; what is new in the store."""
 
+    recording: RecordSettings
     packets: int
     end_ns: int
     lanes: list[Lane]

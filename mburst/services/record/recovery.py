@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -155,15 +156,16 @@ def tidy(store: StoreFolder, failed: Callable[[MburstError], None]) -> None:
 
 
 class Housekeeping:
-    """A thread that tidies the store while a recorder runs, when it begins and every TIDY_S: others die meanwhile, and
-    a seal that failed may work later. It closes gaps of the recorder's interface once that has rows there. FAILED
+    """A thread that tidies the store while recorders run, when they begin and every TIDY_S: others die meanwhile, and
+    a seal that failed may work later. It closes gaps of the recorders' interfaces once they have rows there. FAILED
     hears what could not be done, once."""
 
     def __init__(self, store: StoreFolder, failed: Callable[[MburstError], None]) -> None:
         self._store = store
         self._failed = failed
         self._reported: set[str] = set()
-        self._place: tuple[str, str] | None = None
+        self._places: set[tuple[str, str]] = set()
+        self._waiting: deque[tuple[str, str]] = deque()  # of these, whose gaps are not closed yet
         self._over = False
         self._news = threading.Event()  # of a place, or of the end
         self._thread = threading.Thread(target=self._run, name="mburst-tidy", daemon=True)
@@ -180,22 +182,24 @@ class Housekeeping:
         self._thread.join()
 
     def recorded(self, host: str, interface: str) -> None:
-        """The recorder has stored rows of this interface."""
-        if self._place is None and not self._over:
-            self._place = (host, interface)
+        """A recorder has stored rows of this interface."""
+        if (host, interface) not in self._places and not self._over:
+            self._places.add((host, interface))
+            self._waiting.append((host, interface))
             self._news.set()
 
     def _run(self) -> None:
         self._attempt(lambda: tidy(self._store, self._say))
-        waiting = True  # for a place
-        while not self._over or (waiting and self._place):
+        while not self._over or self._waiting:
             if not self._news.wait(TIDY_S):
                 self._attempt(lambda: tidy(self._store, self._say))
                 continue
             self._news.clear()
-            if waiting and (place := self._place):
-                waiting = False
-                self._attempt(lambda: gaps.close(self._store, *place))
+            while self._waiting:
+                self._close(*self._waiting.popleft())
+
+    def _close(self, host: str, interface: str) -> None:
+        self._attempt(lambda: gaps.close(self._store, host, interface))
 
     def _attempt(self, work: Callable[[], None]) -> None:
         try:

@@ -1,24 +1,25 @@
 """What a recording from an interface does beside counting: it ends when its time is over, keeps the tables clock and
-gaps, and refuses bins that the stamps cannot carry."""
+gaps, refuses bins that the stamps cannot carry, and reports an interface that is renamed or whose speed changes."""
 
 from __future__ import annotations
 
 import signal
+import socket
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ... import privileges
 from ...analysis.model.coarse import FINE_NS, too_coarse
+from ...errors import MburstError
 from ...quality import COARSE_STAMPS
-from ...units import NS_PER_S, format_duration
+from ...units import NS_PER_S, format_duration, format_rate
 from .gaps import GapWriter
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ...capture import Capture
-    from ...errors import MburstError
+    from ...capture import Capture, Device
     from ...sql import StoreFolder
     from ...telemetry.probe.clock import Reading
     from .recording import RecordSettings, Row
@@ -41,6 +42,7 @@ class InterfaceMonitor:
         found = device(recording.targets[0])
         with privileges.raised():
             self.clocks = Clocks(found["phc_index"] if found else -1)
+        self.link = _LinkWatch(self.interface, found, bool(recording.link_bps), on_trouble) if found else None
         self.writer = store.writer("clock", recording.host, recording.rack, writer_id, on_trouble)
         self.losses = GapWriter(store, recording.host, recording.rack, writer_id)
         self.last: Reading | None = None
@@ -54,6 +56,8 @@ class InterfaceMonitor:
         raw_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
         if self.last is None or raw_ns - self.last.monotonic_raw_ns >= NS_PER_S:
             self._read_clocks()
+            if self.link:
+                self.link.look()
         duration = self.recording.live.duration_ns
         if duration is not None and time.monotonic_ns() - self.begun >= duration:
             capture.stop()
@@ -92,3 +96,40 @@ class InterfaceMonitor:
             self.losses.close()
         finally:
             self.writer.close()
+
+
+class _LinkWatch:
+    """Reports where an interface, recorded as CALLED, is renamed, and where its link gets another speed than BEGUN has,
+    unless the speed IS_GIVEN."""
+
+    def __init__(self, called: str, begun: Device, is_given: bool, say: Callable[[MburstError], None]) -> None:
+        self._called = called
+        self._index = begun["index"]
+        self._name = begun["name"]
+        self._link_bps = begun["link_bps"]
+        self._is_given = is_given
+        self._say = say
+
+    def look(self) -> None:
+        """Called once a second. An interface that is gone ends its recording elsewhere, one without a carrier has no
+        speed."""
+        from ...capture import device
+
+        try:
+            name = socket.if_indextoname(self._index)
+        except OSError:
+            return
+        if name != self._name:
+            self._name = name
+            self._say(MburstError(f"{self._called}: the interface is called {name} now; it is recorded as before"))
+        found = device(name)
+        if found is None or self._is_given or found["link_bps"] in (0, self._link_bps):
+            return
+        before = format_rate(self._link_bps) if self._link_bps else "not known"
+        self._link_bps = found["link_bps"]
+        self._say(
+            MburstError(
+                f"{self._called}: the speed of the link changed, from {before} to {format_rate(self._link_bps)}: "
+                "shares of line rate are of the speed at the start, until it is recorded again"
+            )
+        )

@@ -1,0 +1,51 @@
+"""Several interfaces that are recorded at once: which may be, and the speed of each one's link."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..errors import MburstError, UsageError
+
+if TYPE_CHECKING:
+    from .options import Rate
+
+
+def is_interface(name: str, backend: str) -> bool:
+    """Whether NAME is an interface to record from, by that backend, rather than a file."""
+    from ..services.record.recording import RecordSettings, is_live
+
+    return is_live(RecordSettings([name], backend=backend))
+
+
+def check_several(names: list[str], backend: str, called: str | None) -> None:
+    """Raise UsageError where interfaces NAMES cannot be recorded at once, and MburstError for one that is not there.
+    CALLED: --interface."""
+    from ..capture import device
+
+    if backend == "pfring":
+        raise UsageError("--backend pfring records one interface at a time", "name one, or take another backend")
+    if called:
+        raise UsageError("--interface names one interface, and several are recorded", "leave it out")
+    if "any" in names:
+        raise UsageError("any is all interfaces: it cannot be recorded beside others", "name it alone")
+    found = {name: device(name) for name in names}
+    if missing := [name for name, one in found.items() if one is None]:
+        raise MburstError(f"{missing[0]}: no such interface", "`ip link` lists them; nothing is recorded")
+    numbers = [one["index"] for name in names if (one := found[name])]
+    if twice := [name for name, number in zip(names, numbers, strict=True) if numbers.count(number) > 1]:
+        raise UsageError(f"{twice[-1]}: this interface is named twice")
+
+
+def links_of(link: Rate | None, names: list[str]) -> dict[str, Rate | None]:
+    """The speed of the link of each of NAMES, as --link has it: for all, or, as eth0=1G,eth1=10G, for some of them;
+    None where it says nothing. Raises UsageError."""
+    if not isinstance(link, str) or "=" not in link:
+        return dict.fromkeys(names, link)
+    links: dict[str, Rate | None] = dict.fromkeys(names)
+    for part in link.split(","):
+        name, _, rate = part.rpartition("=")
+        if name not in links:
+            hint = "examples: 10G, eth0=1G,eth1=10G"
+            raise UsageError(f"invalid --link {link!r}: {name or part} is not among what is recorded", hint)
+        links[name] = rate
+    return links

@@ -1,0 +1,172 @@
+"""Several interfaces in one process: each is a recording of its own, by a recorder in a thread of its own. They begin
+together, once all are attached, and end together; one that fails before ends alone."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from typing import TYPE_CHECKING
+
+from ... import alive, privileges
+from ...errors import MburstError, print_trouble
+from ...stopping import stopping
+from .recorder import Recorder, RecordResult, Until, locked
+from .recording import RecordProgress, RecordSettings, fingerprint
+from .recovery import Housekeeping
+
+if TYPE_CHECKING:
+    import signal
+
+    from ...sql import StoreFolder
+
+Progress = Callable[[RecordProgress], None]
+
+
+def record_several(
+    store: StoreFolder, recordings: list[RecordSettings], progress: Progress | None = None, until: Until = stopping
+) -> RecordResult:
+    """Record interfaces into STORE, each as recorder.record does it, until UNTIL ends all of them. PROGRESS is called
+    by one thread at a time.
+
+    Raises MburstError where one of them cannot be captured from, before anything is recorded. One that fails later is
+    reported on standard error and in the result, and the others go on."""
+    with _attached(store, recordings) as captures:
+        privileges.drop(keep={right for one in captures for right in one.recorder.rights})
+        return _Several(captures, progress).run(store, until)
+
+
+class _OneOfSeveral:
+    """One interface, attached. Its lock is held until `held` is left."""
+
+    def __init__(self, store: StoreFolder, recording: RecordSettings, said: _SaidOnce) -> None:
+        self.name = recording.targets[0]
+        self.thread: threading.Thread | None = None
+        with ExitStack() as held:
+            capture_id = fingerprint(recording)
+            lock = held.enter_context(locked(store, capture_id, recording))
+            self.recorder = Recorder(store, recording, capture_id, lock, None, lambda error: said.say(self.name, error))
+            self.held = held.pop_all()
+
+    def begin(self, record: Callable[[_OneOfSeveral], None]) -> None:
+        """Have RECORD run in a thread."""
+        self.thread = threading.Thread(target=record, args=(self,), name="mburst-record")
+        self.thread.start()
+
+    def let_go(self, error: BaseException) -> None:
+        """Record nothing, because of ERROR elsewhere, unless a thread does already."""
+        if self.thread is None or self.thread.ident is None:
+            with self.held:
+                self.recorder.give_up(error)
+                self.recorder.close()
+
+    def wait(self) -> None:
+        """Until the thread has ended."""
+        if self.thread and self.thread.ident is not None:
+            self.thread.join()
+
+
+@contextmanager
+def _attached(store: StoreFolder, recordings: list[RecordSettings]) -> Iterator[list[_OneOfSeveral]]:
+    """All of them, or none; those that no thread has taken over are let go where something fails."""
+    captures: list[_OneOfSeveral] = []
+    said = _SaidOnce()
+    try:
+        for recording in recordings:
+            captures.append(_OneOfSeveral(store, recording, said))
+        yield captures
+    except BaseException as error:
+        for one in captures:
+            one.let_go(error)
+        raise
+
+
+class _SaidOnce:
+    """What recorders say on standard error. Of several that say the same, as of a full disk, it is said once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._by_all: Counter[str] = Counter()
+        self._by_one: Counter[tuple[str, str]] = Counter()
+
+    def say(self, name: str, error: MburstError) -> None:
+        """ERROR, unless another recorder than that of NAME was ahead with it."""
+        text = str(error)
+        with self._lock:
+            self._by_one[name, text] += 1
+            if self._by_one[name, text] > self._by_all[text]:
+                self._by_all[text] += 1
+                print_trouble(error)
+
+
+class _Several:
+    """The threads of all interfaces while they record."""
+
+    def __init__(self, captures: list[_OneOfSeveral], progress: Progress | None) -> None:
+        self._captures = captures
+        self._progress = progress
+        self._one_at_a_time = threading.Lock()
+        self._recording = [one.name for one in captures]
+        self._alive = alive.SeveralLoops(self._recording)
+        self._ended_by: list[signal.Signals] = []
+        self._failures: list[MburstError] = []
+        self._unforeseen: list[BaseException] = []
+
+    def run(self, store: StoreFolder, until: Until) -> RecordResult:
+        """Record until all have ended."""
+        with Housekeeping(store, self._trouble) as self._housekeeping, until(self._stop) as self._ended_by:
+            try:
+                for one in self._captures:
+                    one.begin(self._record)
+                for one in self._captures:
+                    one.wait()
+            except BaseException:  # as KeyboardInterrupt
+                self._stop()
+                for one in self._captures:
+                    one.wait()
+                raise
+        if self._unforeseen:
+            raise self._unforeseen[0]
+        return RecordResult([row for one in self._captures for row in one.recorder.rows], True, "", self._failures)
+
+    def _stop(self) -> None:
+        for one in self._captures:
+            one.recorder.capture.stop()
+
+    def _trouble(self, error: MburstError) -> None:
+        for one in self._captures:
+            one.recorder.trouble(error)
+
+    def _record(self, one: _OneOfSeveral) -> None:
+        """In a thread."""
+        failure: MburstError | None = None
+        try:
+            with one.held:
+                one.recorder.run(
+                    self._report if self._progress else None,
+                    self._housekeeping,
+                    lambda _: nullcontext(self._ended_by),
+                    lambda: self._alive.beat(one.name),
+                )
+        except MburstError as error:
+            failure = error
+        except BaseException as error:  # not lost: `run` raises it
+            self._unforeseen.append(error)
+            self._stop()
+        self._end(one, failure)
+
+    def _report(self, progress: RecordProgress) -> None:
+        with self._one_at_a_time:
+            if self._progress:
+                self._progress(progress)
+
+    def _end(self, one: _OneOfSeveral, failure: MburstError | None) -> None:
+        self._alive.end(one.name)
+        with self._one_at_a_time:
+            self._recording.remove(one.name)
+            if failure:
+                self._failures.append(failure)
+                others = f"{', '.join(self._recording)} {'goes' if len(self._recording) == 1 else 'go'} on"
+                remarks = [failure.hint] * bool(failure.hint) + [others] * bool(self._recording)
+                print_trouble(MburstError(f"{failure}" + (f" ({'; '.join(remarks)})" if remarks else "")))
