@@ -134,7 +134,7 @@ def describe(found: dict[str, Any]) -> str:
 def _describe_source(source: SourceState) -> str:
     if source["reason"]:
         return f"cannot run: {source['reason']}"
-    takes = f" ({source['packet_ns']} ns a packet, {source['memory_bytes'] >> 20} MiB here)"
+    takes = f" ({source['packet_ns']} ns a packet, {source['memory_bytes'] >> 20} MiB an interface)"
     return f"ready: {source['description']}{takes if source['packet_ns'] else ''}"
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
+import socket
 import struct
+import subprocess
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import frame_builder as fb
 import livelab
@@ -20,6 +25,7 @@ from mburst.capture import Capture, sources
 from mburst.errors import MburstError
 
 MS = 1_000_000
+TCX_INGRESS, TCX_EGRESS = 46, 47
 SUMS = ("packets", "bytes", "wire_bytes", "ce_packets", "cnp_packets", "retransmits")
 
 
@@ -98,6 +104,36 @@ def both(lab, **options):
     finally:
         for reading in readings:
             reading.stop()
+
+
+@contextmanager
+def tcpdump(lab, path):
+    options = ["-s", "200", "-U", "--immediate-mode", "--nano"]
+    command = ["ip", "netns", "exec", lab.far, "tcpdump", "-i", lab.b, *options, "-w", str(path)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr
+    while "listening" not in process.stderr.readline():
+        assert process.poll() is None
+    try:
+        yield
+        time.sleep(0.2)
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+
+
+def attached(lab, place):
+    """How many programs are at that place of `b`, as the kernel says (BPF_PROG_QUERY)."""
+    attributes = ctypes.create_string_buffer(128)
+    with lab.inside(lab.far):
+        struct.pack_into("=II", attributes, 0, socket.if_nametoindex(lab.b), place)
+        assert not ctypes.CDLL(None, use_errno=True).syscall(321, 16, attributes, 64), os.strerror(ctypes.get_errno())
+    return struct.unpack_from("=I", attributes, 24)[0]
+
+
+def capabilities(process):
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    return {line.split()[0]: int(line.split()[1], 16) for line in status.splitlines() if line.startswith("Cap")}
 
 
 def many_senders(lab, count):

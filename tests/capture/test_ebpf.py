@@ -4,39 +4,20 @@ from __future__ import annotations
 
 import os
 import random
-import signal
-import subprocess
 import threading
 import time
 from collections import Counter
-from contextlib import contextmanager
 
 import frame_builder as fb
 import livelab
 import pytest
 from capture_rows import read_rows
-from kernel_bins import MS, Reading, both, many_senders, odd_frames, pair, raw_socket
+from kernel_bins import MS, Reading, both, many_senders, odd_frames, pair, raw_socket, tcpdump
 
 from mburst.capture import Capture
 
 __all__ = ["pair"]
 DROPS, GRO = 32, 64
-
-
-@contextmanager
-def tcpdump(lab, path):
-    options = ["-s", "200", "-U", "--immediate-mode", "--nano"]
-    command = ["ip", "netns", "exec", lab.far, "tcpdump", "-i", lab.b, *options, "-w", str(path)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    assert process.stderr
-    while "listening" not in process.stderr.readline():
-        assert process.poll() is None
-    try:
-        yield
-        time.sleep(0.2)
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
 
 
 def test_every_kind_of_frame_counts_as_with_a_packet_socket(pair, tmp_path):

@@ -11,28 +11,17 @@ import struct
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import livelab
 import pytest
 from building import library
-from kernel_bins import MS, Reading, both, many_senders, pair, why_not
+from kernel_bins import MS, TCX_EGRESS, TCX_INGRESS, Reading, attached, both, capabilities, many_senders, pair, why_not
 
 from mburst.capture import Capture
 from mburst.errors import MburstError
 
 __all__ = ["pair"]
 STEPPED_BIT = 256
-TCX_INGRESS, TCX_EGRESS = 46, 47
-
-
-def attached(lab, place):
-    """How many programs are at that place of `b`, as the kernel says (BPF_PROG_QUERY)."""
-    attributes = ctypes.create_string_buffer(128)
-    with lab.inside(lab.far):
-        struct.pack_into("=II", attributes, 0, socket.if_nametoindex(lab.b), place)
-        assert not ctypes.CDLL(None, use_errno=True).syscall(321, 16, attributes, 64), os.strerror(ctypes.get_errno())
-    return struct.unpack_from("=I", attributes, 24)[0]
 
 
 def test_several_count_at_once_and_leave_nothing_behind(pair):
@@ -102,11 +91,6 @@ def begin(lab, *arguments, wrapper=()):
         assert process.poll() is None, process.communicate()
         time.sleep(0.02)
     raise AssertionError("it does not attach")
-
-
-def capabilities(process):
-    status = Path(f"/proc/{process.pid}/status").read_text()
-    return {line.split()[0]: int(line.split()[1], 16) for line in status.splitlines() if line.startswith("Cap")}
 
 
 def test_recorded_without_privileges_and_killed(pair, tmp_path):

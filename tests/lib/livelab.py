@@ -81,14 +81,20 @@ def make_lab() -> Iterator[Lab]:
                 "net.ipv6.conf.default.disable_ipv6=1"
             )
             sh(f"ip -n {namespace} link set lo up")
-        sh(f"ip link add {made.a} netns {made.near} type veth peer name {made.b} netns {made.far}")
-        for namespace, name, host in ((made.near, made.a, 1), (made.far, made.b, 2)):
-            sh(f"ip -n {namespace} addr add 10.9.0.{host}/24 dev {name}")
-            sh(f"ip -n {namespace} link set {name} up")
+        join(made)
         yield made
     finally:
         for namespace in (made.near, made.far):
             subprocess.run(["ip", "netns", "del", namespace], capture_output=True, check=False)
+
+
+def join(lab: Lab, network: str = "10.9.0") -> Lab:
+    """Its interfaces, made anew."""
+    sh(f"ip link add {lab.a} netns {lab.near} type veth peer name {lab.b} netns {lab.far}")
+    for namespace, name, host in ((lab.near, lab.a, 1), (lab.far, lab.b, 2)):
+        sh(f"ip -n {namespace} addr add {network}.{host}/24 dev {name}")
+        sh(f"ip -n {namespace} link set {name} up")
+    return lab
 
 
 def promiscuity(lab: Lab) -> int:
