@@ -144,11 +144,11 @@ def test_one_that_goes_away_ends_alone(two, tmp_path):
     assert process.stderr.readline().endswith(f"(the 50 packets before that are recorded; {first.b} goes on)\n")
     sh(f"ip -n {first.far} link set {first.b} name renamed")
     assert f"{first.b}: the interface is called renamed now" in process.stderr.readline()
-    sh(f"ip -n {first.far} link set renamed name {first.b}")
     many_senders(first, 100)
     time.sleep(0.2)
     process.send_signal(signal.SIGTERM)
     output, error = process.communicate(timeout=60)
+    sh(f"ip -n {first.far} link set renamed name {first.b}")
     assert process.returncode == 1 and "Traceback" not in error, error
     assert f"note: {first.b}: ended by SIGTERM" in output
     assert query(store, "SELECT interface, packets, ended, counter_packets IS NULL FROM recordings ORDER BY ALL") == [

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,10 @@ from mburst import landlock, privileges
 from mburst.errors import UsageError
 
 MBURST = [sys.executable, "-P", "-m", "mburst"]
+PAIR = (
+    "ip link add v0 type veth peer name v1; ip link set v0 up; ip link set v1 up"  # in a network namespace of its own
+)
+WITH_A_PAIR = ["unshare", "--net", "sh", "-c", f'{PAIR}; exec "$@"', "sh"]
 needs_landlock = pytest.mark.skipif(not landlock.version(), reason="this kernel has no Landlock")
 
 
@@ -34,8 +38,9 @@ def strangers() -> Iterator[Path]:
 class Running:
     """A command while it runs, ended by SIGINT."""
 
-    def __init__(self, words: list[str], everywhere: bool = False) -> None:
-        command = for_all([*MBURST, *words]) if everywhere else [*MBURST, *words]
+    def __init__(self, words: list[str], everywhere: bool = False, prefix: Sequence[str] = ()) -> None:
+        command = [*prefix, *MBURST, *words]
+        command = for_all(command) if everywhere else command
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.pid = self.process.pid
 
@@ -57,9 +62,11 @@ def nothing_left(thread: dict[str, str]) -> bool:
 
 @needs_root
 def test_a_recording_works_as_the_owner_of_its_store(strangers):
+    """Also of several interfaces, which are opened one after the other."""
     store = strangers / "store"
-    with Running(["record", "lo", "-o", str(store), "--threads", "2"], everywhere=True) as running:
-        wait_for(lambda: list(store.glob("hot/clock/*")), "the recording")
+    words = ["record", "v0", "v1", "-o", str(store), "--threads", "2"]
+    with Running(words, everywhere=True, prefix=WITH_A_PAIR) as running:
+        wait_for(lambda: len(list(store.glob("hot/clock/*"))) == 2, "the recording of both interfaces")
         wait_for(lambda: status(running.pid)["NoNewPrivs"] == "1", "the end of privileges")
         wait_for(
             lambda: all(thread["Uid"].split() == 4 * [str(STRANGER)] for thread in threads(running.pid)), "the user"

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from mburst.analysis.bursts.find import find_bursts
-from mburst.services.record.live_line import BurstCount
+from mburst.services.record.live_line import BurstCount, LiveLine
+from mburst.services.record.recording import RecordProgress, RecordSettings
 from mburst.sql import in_memory
 from mburst.sql.tables import arrow_schema
 
@@ -65,3 +66,17 @@ def test_bursts_are_counted_once_as_they_end(seed):
     con.register("bins", pa.Table.from_batches([bins(numbers)]))
     con.register("recordings", pa.Table.from_pylist([run_row()], schema=arrow_schema("recordings")))
     assert count.count == len(find_bursts(con))
+
+
+def test_of_several_interfaces_each_is_in_the_line(capsys, monkeypatch):
+    clock = iter([100.0, 100.1, 102.0])
+    monkeypatch.setattr("mburst.services.record.live_line.time.monotonic", lambda: next(clock))
+    recordings = [RecordSettings([name]) for name in ("eth0", "eth1")]
+    line = LiveLine(recordings)
+    for recording, wire, dropped in ((0, 0, 0), (1, 0, 0), (0, 250_000_000, 7)):
+        row = {"link_bps": 2 * 10**9}
+        line.show(
+            RecordProgress(recordings[recording], 1, 0, [{"wire_bytes": wire}], {"dropped": dropped}, None, [row])
+        )
+    last = capsys.readouterr().err.split("\r\033[K")[-1]
+    assert last == "eth0 1 Gb/s (50 %), 0 bursts, 7 dropped; eth1 0 b/s (0 %), 0 bursts"
