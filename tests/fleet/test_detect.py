@@ -12,14 +12,13 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fleetlib import DATES, HOSTS, detected, files, filled, of_whole, plain, rows, shipped
+from fleetlib import DATES, HOSTS, detected, files, of_whole, plain, rows, shipped
 from racklib import DAY, START, fill
 from s3lib import BUCKET
 from waiting import wait_for
@@ -36,29 +35,20 @@ from mburst.fleet.target import open_target
 from mburst.sql import StoreFolder
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> StoreFolder:
-    return filled(tmp_path_factory.mktemp("fleet") / "store")
+@pytest.fixture
+def target(fleet_target: Path) -> Path:
+    return fleet_target
 
 
-@pytest.fixture(scope="module")
-def target(store: StoreFolder, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return shipped(store, tmp_path_factory.mktemp("fleet") / "target")
+@pytest.fixture
+def done(fleet_done: Path) -> Path:
+    return fleet_done
 
 
-@pytest.fixture(scope="module")
-def done(target: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Results of both days."""
-    results = tmp_path_factory.mktemp("fleet") / "results"
-    found = detected(target, results)
-    assert not any(outcome.error for outcome in found.outcomes) and not found.incomplete
-    return results
-
-
-def test_bursts_are_those_of_one_database(store: StoreFolder, done: Path) -> None:
+def test_bursts_are_those_of_one_database(fleet_store: StoreFolder, done: Path) -> None:
     """Also those across midnight, and one that is longer than the first margin."""
     bursts = rows(done, "bursts")
-    assert plain(bursts) == of_whole(store) and len(bursts) == 8
+    assert plain(bursts) == of_whole(fleet_store) and len(bursts) == 8
     assert {burst["date"] for burst in bursts if burst["host"] == "b"} == {DATES[0]}
     [long] = [burst for burst in bursts if burst["rack"] == "r2"]
     assert (long["date"], long["duration_ns"]) == (DATES[0], 90 * 10**9 - 4 * 10**6)
@@ -66,14 +56,15 @@ def test_bursts_are_those_of_one_database(store: StoreFolder, done: Path) -> Non
     assert len(rows(done, "senders")) == 3 * len(bursts)
 
 
-def test_divided_by_host_it_is_the_same(target: Path, done: Path, tmp_path: Path) -> None:
-    detected(target, tmp_path, split="host")
+def test_divided_by_host_it_is_the_same(target: Path, done: Path, fleet_by_host: Path) -> None:
     for table in set(TABLES) - {"contention"}:
-        assert Counter(map(repr, rows(tmp_path, table))) == Counter(map(repr, rows(done, table))), table
-    assert rows(done, "contention") and not rows(tmp_path, "contention"), "of one host alone, it would read as a rack's"
+        assert Counter(map(repr, rows(fleet_by_host, table))) == Counter(map(repr, rows(done, table))), table
+    assert rows(done, "contention") and not rows(fleet_by_host, "contention"), (
+        "of one host alone, it would read as a rack's"
+    )
     with pytest.raises(UsageError, match="rack r /3 is divided by host on 2026-11-20"):
-        detected(target, tmp_path, split="rack")
-    assert not detected(target, tmp_path, split="auto").outcomes, "it goes on as it was divided"
+        detected(target, fleet_by_host, split="rack")
+    assert not detected(target, fleet_by_host, split="auto").outcomes, "it goes on as it was divided"
 
 
 def test_a_rack_of_many_bytes_is_divided(target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +75,7 @@ def test_a_rack_of_many_bytes_is_divided(target: Path, tmp_path: Path, monkeypat
     assert sizes["r1"] == max(sizes.values()) and partitions == {("r1", "a"), ("r1", "b"), ("r2", ""), ("r /3", "")}
 
 
-def test_a_second_run_does_what_is_new(store: StoreFolder, target: Path, done: Path, tmp_path: Path) -> None:
+def test_a_second_run_does_what_is_new(target: Path, done: Path, tmp_path: Path) -> None:
     shutil.copytree(target, tmp_path / "target")
     shutil.copytree(done, tmp_path / "results")
     before = files(tmp_path / "results")
@@ -106,35 +97,32 @@ def spoil(path: Path) -> None:
     path.write_bytes(content)
 
 
-@pytest.mark.parametrize(
-    ("harm", "message"),
-    [
-        (spoil, "damaged: the content does not have the SHA-256 that its receipt states"),
-        (Path.unlink, "no such object"),
-    ],
-)
-@pytest.mark.parametrize("table", ["bins", "recordings"])
+@pytest.mark.parametrize(("damaged", "lacking"), [("bins", "recordings"), ("recordings", "bins")])
 def test_a_damaged_file_costs_its_partition_and_is_named(
-    target: Path,
-    tmp_path: Path,
-    harm: Callable[[Path], None],
-    message: str,
-    table: str,
-    capfd: pytest.CaptureFixture[str],
+    target: Path, tmp_path: Path, damaged: str, lacking: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    """So does one that is lacking, here in another rack; the third is detected."""
     shutil.copytree(target, tmp_path / "target")
-    path = sorted((tmp_path / "target" / table).rglob("rack=r1/*.parquet"))[0]
-    harm(path)
+    harmed = {
+        "r1": (damaged, spoil, "damaged: the content does not have the SHA-256 that its receipt states"),
+        "r2": (lacking, Path.unlink, "no such object"),
+    }
+    folder = tmp_path / "target"
+    paths = {rack: sorted((folder / of[0]).rglob(f"rack={rack}/*.parquet"))[0] for rack, of in harmed.items()}
+    for rack, (_, harm, _) in harmed.items():
+        harm(paths[rack])
     words = ["fleet", "detect", tmp_path / "target", "--day", DATES[0], "-o", tmp_path / "results", "--jobs", "1"]
     assert main([*map(str, words), "--json"]) == 1
     found = json.loads(capfd.readouterr().out)
-    [failed] = [of["error"] for of in found["detected"] if of["error"]]
-    assert path.name in failed and message in failed and found["failed"] == 1 and len(found["detected"]) == 3
+    errors = {of["rack"]: of["error"] for of in found["detected"] if of["error"]}
+    assert errors.keys() == harmed.keys() and found["failed"] == 2 and len(found["detected"]) == 3
+    for rack, (_, _, message) in harmed.items():
+        assert paths[rack].name in errors[rack] and message in errors[rack]
     shutil.rmtree(tmp_path / "target")
     shutil.copytree(target, tmp_path / "target")
     assert main(list(map(str, words))) == 0
     out = capfd.readouterr().out
-    assert "2026-11-20: 1 partitions detected, 0 failed, 2 done before" in out and out.count("\n") == 3
+    assert "2026-11-20: 2 partitions detected, 0 failed, 1 done before" in out and out.count("\n") == 4
 
 
 def test_bins_without_their_recording_are_an_error(target: Path, tmp_path: Path) -> None:
@@ -175,10 +163,9 @@ def test_from_a_bucket_into_a_bucket(done: Path, target: Path, s3: None, tmp_pat
     for stored in open_target(target).list():
         there.put_new(stored.key, open_target(target).get(stored.key))
     words = ["fleet", "detect", there.name, "-o", into.name, "--rack", "r1", "--jobs", "1", "--scratch", str(tmp_path)]
-    for date in DATES:
-        assert main([*words, "--day", date]) == 0
-        assert main([*words, "--day", date]) == 0
-    expected = {key: content for key, content in files(done).items() if "/rack=r1/" in key}
+    for _ in range(2):
+        assert main([*words, "--day", DATES[0]]) == 0
+    expected = {key: content for key, content in files(done).items() if f"/date={DATES[0]}/rack=r1/" in key}
     assert expected and {key: into.get(key) for key in expected} == expected
     assert list(tmp_path.iterdir()) == []
 
@@ -256,9 +243,9 @@ def test_a_signal_ends_it_and_nothing_is_left(target: Path, done: Path, tmp_path
     _, error = process.communicate(timeout=60)
     assert (process.returncode, error.splitlines()[-1]) == (130, "mburst: interrupted"), error
     assert "Traceback" not in error and not list((tmp_path / "scratch").iterdir())
-    detected(target, tmp_path / "results", split="host")
-    one = files(tmp_path / "results")
-    assert Counter(map(repr, rows(tmp_path / "results", "bursts"))) == Counter(map(repr, rows(done, "bursts"))) and one
+    detected(target, tmp_path / "results", DATES[0], split="host")
+    wanted = Counter(repr(row) for row in rows(done, "bursts") if row["date"] == DATES[0])
+    assert Counter(map(repr, rows(tmp_path / "results", "bursts"))) == wanted and wanted
 
 
 def test_what_a_library_raises_costs_its_partition(
@@ -301,8 +288,8 @@ def test_a_process_that_is_killed_costs_no_result(target: Path, done: Path, tmp_
         os.kill(pid, signal.SIGKILL)
     thread.join()
     assert not errors or str(errors[0]) == "a process that detects bursts was killed"
-    detected(target, tmp_path, *DATES)
-    assert files(tmp_path) == files(done)
+    detected(target, tmp_path, DATES[0])
+    assert files(tmp_path) == {key: of for key, of in files(done).items() if f"/date={DATES[0]}/" in key} != {}
 
 
 def test_what_is_left_out_of_switch_ports_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

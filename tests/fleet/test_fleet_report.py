@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from urllib.parse import unquote
 
 import pytest
-from fleetlib import DATES, HOSTS, START, detected, filled, shipped
+from fleetlib import DATES, HOSTS, START, detected, shipped
 from fleettables import tables
 from hostile import HOSTILE
 from pagelib import ATTACK, fleet_figures, named
@@ -29,24 +29,16 @@ from mburst.sql import StoreFolder
 NAMES = [name for name in HOSTILE.values() if "\0" not in name and name not in (".", "..")]
 
 
-@pytest.fixture(scope="module")
-def target(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("report")
-    return shipped(filled(folder / "store"), folder / "target")
+@pytest.fixture
+def done(fleet_done):
+    return fleet_done
 
 
 @pytest.fixture(scope="module")
-def done(target, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("report-results") / "results"
-    detected(target, folder, *DATES)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def written(done, tmp_path_factory):
+def written(fleet_done, tmp_path_factory):
     """The report of two days."""
     folder = tmp_path_factory.mktemp("report-pages")
-    assert main(["fleet", "report", str(done), "--day", DATES[1], "--days", "2", "-o", str(folder)]) == 0
+    assert main(["fleet", "report", str(fleet_done), "--day", DATES[1], "--days", "2", "-o", str(folder)]) == 0
     return folder
 
 
@@ -196,20 +188,19 @@ def test_the_racks_of_the_fleet_are_the_answers(written, done, capfd):
 
 
 @pytest.fixture(scope="module")
-def alone(target, tmp_path_factory):
+def alone(fleet_target, tmp_path_factory):
     """The results of one rack alone."""
     folder = tmp_path_factory.mktemp("report-alone")
-    detected(target, folder, DATES[0], rack="r1")
+    detected(fleet_target, folder, DATES[0], rack="r1")
     return folder
 
 
 @pytest.mark.parametrize("split", ["rack", "host"])
-def test_the_figures_of_a_rack_are_the_answers_where_there_is_no_other(done, alone, target, tmp_path, capfd, split):
+def test_the_figures_of_a_rack_are_the_answers_where_there_is_no_other(
+    done, alone, fleet_by_host, tmp_path, capfd, split
+):
     """Also of a rack that is divided by host."""
-    all_racks = done
-    if split == "host":
-        all_racks = tmp_path / "all"
-        detected(target, all_racks, DATES[0], split=split)
+    all_racks = {"rack": done, "host": fleet_by_host}[split]
     assert main(["fleet", "report", str(all_racks), "--day", DATES[0], "-o", str(tmp_path / "out")]) == 0
     found = facts(tmp_path / "out" / f"fleet-{DATES[0]}" / "r1.html")
     for name, question in (("hosts", "worst_hosts"), ("senders", "aggressors")):
@@ -242,10 +233,10 @@ def test_a_day_without_bursts(tmp_path):
         assert "No host received a burst." in text and "No host was receiving a burst." in text
 
 
-def test_what_has_no_result_is_stated(target, tmp_path, capfd):
+def test_what_has_no_result_is_stated(fleet_target, tmp_path, capfd):
     results, inventory = tmp_path / "results", tmp_path / "hosts.csv"
     inventory.write_text("rack,host\nr1,a\nr1,gone\nr9,x\n")
-    detected(target, results, DATES[0], inventory=read_inventory(inventory))
+    detected(fleet_target, results, DATES[0], inventory=read_inventory(inventory))
     (results / PartitionName(DATES[0], "r2", None).record_key).unlink()
     [path] = (results / "hours" / f"date={DATES[0]}" / "rack=r%20%2F3").glob("*.parquet")
     path.write_bytes(path.read_bytes()[:-1])

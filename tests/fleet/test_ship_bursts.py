@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import fleetlib
 import pytest
 from fleetlib import DATES, HOSTS, detected, files, of_whole, plain, rows, shipped
 from racklib import DAY, HOUR, START, fill
@@ -32,14 +31,13 @@ SETTINGS = ShipSettings("bursts")
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return fleetlib.filled(tmp_path_factory.mktemp("whole") / "store").path
-
-
-@pytest.fixture
-def store(whole: Path, tmp_path: Path) -> StoreFolder:
-    shutil.copytree(whole, tmp_path / "store")
-    return StoreFolder.open(tmp_path / "store")
+def arrived(fleet_store: StoreFolder, tmp_path_factory: pytest.TempPathFactory) -> FleetTarget:
+    """Where all hosts of the small fleet have shipped bursts."""
+    folder = tmp_path_factory.mktemp("arrived")
+    shutil.copytree(fleet_store.path, folder / "store")
+    target = open_target(folder / "results")
+    assert sent(ship_bursts(StoreFolder.open(folder / "store"), target, SETTINGS)) > 0
+    return target
 
 
 @pytest.fixture
@@ -56,26 +54,32 @@ def target(tmp_path: Path) -> FleetTarget:
     return open_target(tmp_path / "results")
 
 
+def host_of(path: Path) -> str:
+    """The host of a sealed file."""
+    name = SealedName.parse(path.name)
+    return name.segment.host if name else ""
+
+
 def sent(done: Shipped) -> int:
     assert done.troubles == []
     return sum(host.sent for host in done.hosts)
 
 
-def test_results_are_those_of_a_fleet_that_ships_all(store: StoreFolder, tmp_path: Path, target: FleetTarget) -> None:
+def test_results_are_those_of_a_fleet_that_ships_all(
+    fleet_store: StoreFolder, fleet_by_host: Path, arrived: FleetTarget
+) -> None:
     """To the byte; and to the row those of one database: midnight, a burst of 90 s, names of any letters."""
-    assert sent(ship_bursts(store, target, SETTINGS)) > 0
-    for date in DATES:
-        detected(shipped(store, tmp_path / "all"), tmp_path / "detected", date, split="host")
-    assert files(tmp_path / "results") == files(tmp_path / "detected")
-    assert plain(rows(tmp_path / "results", "bursts")) == of_whole(store)
+    assert files(Path(arrived.name)) == files(fleet_by_host)
+    assert plain(rows(Path(arrived.name), "bursts")) == of_whole(fleet_store)
 
 
-def test_a_second_call_ships_what_is_new(store: StoreFolder, target: FleetTarget) -> None:
+def test_a_second_call_ships_what_is_new(small: StoreFolder, target: FleetTarget) -> None:
+    store = small
     first = sent(ship_bursts(store, target, SETTINGS))
     again = ship_bursts(store, target, SETTINGS)
     assert sent(again) == 0 and not any(host.receipts for host in again.hosts)
-    fill(store, {"a": [(10, 5)]}, start=START + 2 * DAY + 3 * HOUR, length=HOUR)
-    fill(store, {"a": []}, start=START + 3 * DAY + HOUR, length=HOUR)  # another day is complete
+    fill(store, {"a": [(10, 5)]}, start=START + DAY + 3 * HOUR, length=HOUR)
+    fill(store, {"a": []}, start=START + 2 * DAY + HOUR, length=HOUR)  # another day is complete
     more = ship_bursts(store, target, SETTINGS)
     assert sent(more) == len(TABLES) and {str(host.name) for host in more.hosts if host.sent} == {"host a in rack r1"}
     assert plain(rows(Path(target.name), "bursts")) == of_whole(store)
@@ -84,7 +88,7 @@ def test_a_second_call_ships_what_is_new(store: StoreFolder, target: FleetTarget
     assert sent(lost) == 0 and sum(host.there for host in lost.hosts) == first + len(TABLES)
 
 
-def test_an_incomplete_day_waits(store: StoreFolder, tmp_path: Path, target: FleetTarget) -> None:
+def test_an_incomplete_day_waits(tmp_path: Path, target: FleetTarget) -> None:
     """Until its end and 20 minutes more are sealed."""
     early = StoreFolder.create(tmp_path / "early")
     fill(early, {"h": [(50, 10)]}, start=START, length=DAY)
@@ -98,8 +102,8 @@ def test_an_incomplete_day_waits(store: StoreFolder, tmp_path: Path, target: Fle
     assert (host.sent, host.until_ns) == (len(TABLES), START + DAY)
 
 
-def test_receipts_state_what_arrived(store: StoreFolder, target: FleetTarget) -> None:
-    ship_bursts(store, target, SETTINGS)
+def test_receipts_state_what_arrived(arrived: FleetTarget) -> None:
+    target = arrived
     found = list(read_receipts(target))
     assert {(receipt.rack, receipt.host) for receipt in found} == set(HOSTS)
     for receipt in found:
@@ -119,13 +123,14 @@ def test_status_knows_that_days_come_late(small: StoreFolder, target: FleetTarge
     assert {of.level for of in status(target)} == {"bursts"}
 
 
-def test_a_damaged_file_costs_its_days(store: StoreFolder, target: FleetTarget) -> None:
-    victim = next(path for path in sealed_files(store, "bins") if "rack=r2" in str(path))
+def test_a_damaged_file_costs_its_days(small: StoreFolder, target: FleetTarget) -> None:
+    store = small
+    victim = next(path for path in sealed_files(store, "bins") if host_of(path) == "b")
     victim.write_bytes(victim.read_bytes()[:-9])
     done = ship_bursts(store, target, SETTINGS)
     assert done.troubles and all(str(victim) in str(trouble) for trouble in done.troubles)
-    assert {row["rack"] for row in rows(Path(target.name), "bursts")} == {"r1", "r /3"}
-    [receipt] = [receipt for receipt in read_receipts(target) if receipt.rack == "r2"]
+    assert {row["host"] for row in rows(Path(target.name), "bursts")} == {"a"}
+    [receipt] = [receipt for receipt in read_receipts(target) if receipt.host == "b"]
     assert receipt.files == () and all(str(victim) in line for line in receipt.missing)
 
 
@@ -164,7 +169,8 @@ def test_places_of_another_kind_are_refused(small: StoreFolder, tmp_path: Path, 
         ship_bursts(store, target, ShipSettings("bursts", definition=BurstDefinition(threshold=0.9)))
 
 
-def test_a_rack_that_was_detected_whole_is_left(store: StoreFolder, tmp_path: Path, target: FleetTarget) -> None:
+def test_a_rack_that_was_detected_whole_is_left(small: StoreFolder, tmp_path: Path, target: FleetTarget) -> None:
+    store = small
     detected(shipped(store, tmp_path / "all"), tmp_path / "results", DATES[0], split="rack")
     before = files(tmp_path / "results")
     done = ship_bursts(store, target, SETTINGS)
@@ -173,14 +179,15 @@ def test_a_rack_that_was_detected_whole_is_left(store: StoreFolder, tmp_path: Pa
 
 
 def test_both_levels_in_one_place(
-    store: StoreFolder, tmp_path: Path, target: FleetTarget, capfd: pytest.CaptureFixture[str]
+    fleet_store: StoreFolder, fleet_done: Path, tmp_path: Path, target: FleetTarget, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Some hosts ship bursts to the results of the others: what is asked of them, contention too, is what is asked of
     racks of which all hosts ship all. Switch rows are in the store of the others."""
-    detected(shipped(store, tmp_path / "alike"), tmp_path / "whole", *DATES, split="rack")
+    shutil.copytree(fleet_store.path, tmp_path / "store")
+    store = StoreFolder.open(tmp_path / "store")
     half = StoreFolder.create(tmp_path / "half")
     for path in store.path.rglob("*.parquet"):
-        if (name := SealedName.parse(path.name)) and name.segment.host == "b":
+        if host_of(path) == "b":
             (half.path / path.relative_to(store.path)).parent.mkdir(parents=True, exist_ok=True)
             path.rename(half.path / path.relative_to(store.path))
     assert sealed_files(half, "bins")
@@ -188,11 +195,11 @@ def test_both_levels_in_one_place(
     detected(shipped(store, tmp_path / "all"), tmp_path / "results", *DATES)
     assert plain(rows(tmp_path / "results", "bursts")) == of_whole(store) + of_whole(half)
     for table in set(TABLES) - {"contention", "queue_drops"}:
-        found, wanted = (sorted(map(repr, rows(tmp_path / of, table))) for of in ("results", "whole"))
+        found, wanted = (sorted(map(repr, rows(of, table))) for of in (tmp_path / "results", fleet_done))
         assert found == wanted, table
     answers = []
-    for place in ("results", "whole"):
-        assert main(["fleet", "ask", str(tmp_path / place), "contention", "--day", DATES[0], "--csv"]) == 0
+    for place in (tmp_path / "results", fleet_done):
+        assert main(["fleet", "ask", str(place), "contention", "--day", DATES[0], "--csv"]) == 0
         answers.append(capfd.readouterr().out)
     assert answers[0] == answers[1] and ",2," in answers[0]
 

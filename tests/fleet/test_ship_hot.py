@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import fleetlib
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -60,12 +60,14 @@ def arrived(target: FleetTarget, table: str) -> Counter[Any]:
     return Counter(repr(sorted((name, value) for name, value in row.items() if name != "date")) for row in found)
 
 
-def test_rows_near_bursts_arrive_once_beside_what_level_bursts_ships(tmp_path: Path, target: FleetTarget) -> None:
-    """Midnight, a burst of 90 s, names of any letters."""
-    store = fleetlib.filled(tmp_path / "store")
+def test_rows_near_bursts_arrive_once_beside_what_level_bursts_ships(
+    fleet_store: StoreFolder, fleet_by_host: Path, tmp_path: Path, target: FleetTarget
+) -> None:
+    """Midnight, a burst of 90 s, names of any letters. What level bursts ships: tests/fleet/test_ship_bursts.py."""
+    shutil.copytree(fleet_store.path, tmp_path / "store")
+    store = StoreFolder.open(tmp_path / "store")
     sent(ship_bursts(store, target, HOT))
-    ship_bursts(store, open_target(tmp_path / "bursts"), BURSTS)
-    assert files(tmp_path / "results") == files(tmp_path / "bursts")
+    assert files(tmp_path / "results") == files(fleet_by_host)
     for table in ("bins", "sources"):
         found = arrived(target, table)
         assert found == near(store, table, START + 2 * DAY) and found

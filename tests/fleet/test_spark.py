@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fleetlib import DATES, detected, files, filled, shipped
+from fleetlib import DATES, detected, files
 from waiting import wait_for
 
 from mburst.errors import MburstError, UsageError
@@ -30,18 +30,15 @@ SETTINGS = {
 }
 
 
-@pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("spark")
-    return shipped(filled(folder / "store"), folder / "target")
+@pytest.fixture
+def target(fleet_target: Path) -> Path:
+    return fleet_target
 
 
-@pytest.fixture(scope="module")
-def done(target: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+@pytest.fixture
+def done(fleet_by_host: Path) -> dict[str, bytes]:
     """The files of results without Spark, of partitions of single hosts."""
-    results = tmp_path_factory.mktemp("spark") / "results"
-    detected(target, results, split="host")
-    return files(results)
+    return files(fleet_by_host)
 
 
 def test_on_this_machine(target: Path, done: dict[str, bytes], tmp_path: Path) -> None:
