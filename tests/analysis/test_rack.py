@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -118,24 +119,28 @@ def test_contention(store):
     assert report(store, length=60 * MS).contention.by_host == {"a": 1.0, "b": 1.0}
 
 
-def overlap(rows: list[tuple[str, str, int, int]]) -> Contention | None:
-    """Of (rack, host, start, end), as detect_bursts leaves them."""
+@pytest.fixture(scope="module")
+def con():
+    """A database without rows, which overlap() gives some."""
     with in_memory(1) as con:
-        names = ("rack", "host", "start_ns", "end_ns")
-        types = (pa.string(), pa.string(), pa.int64(), pa.int64())
-        con.register(
-            "host_bursts",
-            pa.table({name: pa.array([row[i] for row in rows], types[i]) for i, name in enumerate(names)}),
-        )
-        return contention(con, pairs=100)
+        yield con
 
 
-def test_contention_is_of_hosts_of_one_rack():
-    seen = overlap([("r1", "a", 0, 10), ("r1", "b", 5, 15), ("r2", "c", 6, 9), ("r1", "a", 50, 60)])
+def overlap(con: duckdb.DuckDBPyConnection, rows: list[tuple[str, str, int, int]]) -> Contention | None:
+    """Of (rack, host, start, end), as detect_bursts leaves them."""
+    names = ("rack", "host", "start_ns", "end_ns")
+    types = (pa.string(), pa.string(), pa.int64(), pa.int64())
+    columns = {name: pa.array([row[i] for row in rows], types[i]) for i, name in enumerate(names)}
+    con.register("host_bursts", pa.table(columns))
+    return contention(con, pairs=100)
+
+
+def test_contention_is_of_hosts_of_one_rack(con):
+    seen = overlap(con, [("r1", "a", 0, 10), ("r1", "b", 5, 15), ("r2", "c", 6, 9), ("r1", "a", 50, 60)])
     assert (seen.hosts, seen.bursts, seen.share, seen.most, seen.contended_ns) == (2, 3, pytest.approx(2 / 3), 2, 5)
     assert [(pair.hosts, pair.shared_ns) for pair in seen.pairs] == [(("a", "b"), 5)] and 0 < seen.usual < 1
-    assert overlap([("r1", "a", 0, 10), ("r2", "b", 0, 10)]) is None
-    both = overlap([(rack, host, 0, 10) for rack in ("r1", "r2") for host in ("a", "b")])
+    assert overlap(con, [("r1", "a", 0, 10), ("r2", "b", 0, 10)]) is None
+    both = overlap(con, [(rack, host, 0, 10) for rack in ("r1", "r2") for host in ("a", "b")])
     assert (both.hosts, both.bursts, both.share, both.most, both.contended_ns) == (4, 4, 1.0, 2, 20)
 
 
@@ -145,7 +150,7 @@ spans = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 6)), max_size=6)
 @pytest.mark.costly
 @settings(deadline=None, max_examples=25)
 @given(st.lists(spans, min_size=2, max_size=4))
-def test_contention_is_what_counting_every_tick_says(hosts):
+def test_contention_is_what_counting_every_tick_says(con, hosts):
     ticks = [sorted({at for start, n in own for at in range(start, start + n)}) for own in hosts]
     rows = [
         (f"h{i}", run[0], run[-1] + 1)
@@ -153,7 +158,7 @@ def test_contention_is_what_counting_every_tick_says(hosts):
         for run in np.split(own, np.flatnonzero(np.diff(own) > 1) + 1)
         if len(run)
     ]
-    found = overlap([("r1", *row) for row in rows])
+    found = overlap(con, [("r1", *row) for row in rows])
     bursting = [own for own in ticks if own]
     if len(bursting) < 2:
         assert found is None
@@ -367,23 +372,28 @@ def test_a_switch_port_stands_in_for_the_host_behind_it_alone_where_that_was_not
     assert page.contention.by_host == {"a": 1.0, "b": 1.0}
 
 
-@pytest.mark.parametrize(
-    ("links", "receiver"),
-    [
-        ([("a", "eth0", True, 0)], None),  # it was recorded itself
-        ([("a", "eth1", True, 0)], "a"),  # by another interface
-        ([("a", "", True, 0)], None),  # not known by which
-        ([("b", "eth0", True, 0)], "b"),
-        ([("a", "eth0", True, 0), ("a", "eth0", False, 1)], "tor1 E0"),  # it is there no longer
-        ([("a", "eth0", True, 0), ("a", "eth0", False, 1), ("b", "eth0", True, 2)], "b"),
-        ([("a", "eth0", True, 0), ("b", "eth0", True, 1)], "tor1 E0"),  # another switch is behind it
-    ],
-)
-def test_who_receives_what_a_switch_port_sends(store, links, receiver):
-    row = {"device": "tor1", "port": "E0", "queue": "", "rack": "r1", "origin": "lldp"}
-    for host, interface, present, at in links:
-        of = {"host": host, "interface": interface, "present": present, "ts_ns": START + at}
-        write(store, "links", row | of)
-    fill(store, {"a": [(50, 10)]})
-    ports(store, {"E0": [(50, 10)]})
-    assert [lane.receiver for lane in report(store).lanes if lane.host == "tor1"] == [receiver]
+RECEIVED = [  # what a port's links named (host, interface, present, at), and who received what it sent; all at once
+    ([("a", "eth0", True, 0)], None),  # it was recorded itself
+    ([("a", "eth1", True, 0)], "a"),  # by another interface
+    ([("a", "", True, 0)], None),  # not known by which
+    ([("b", "eth0", True, 0)], "b"),
+    ([("a", "eth0", True, 0), ("a", "eth0", False, 1)], "tor1 E"),  # it is there no longer
+    ([("a", "eth0", True, 0), ("a", "eth0", False, 1), ("b", "eth0", True, 2)], "b"),
+    ([("a", "eth0", True, 0), ("b", "eth0", True, 1)], "tor1 E"),  # another switch is behind it
+]
+
+
+def test_who_receives_what_a_switch_port_sends(store):
+    """Of each case a port, and hosts of its own: a, which was recorded, and b."""
+    for number, (links, _) in enumerate(RECEIVED):
+        row = {"device": "tor1", "port": f"E{number}", "queue": "", "rack": "r1", "origin": "lldp"}
+        for host, interface, present, at in links:
+            of = {"host": f"{host}{number}", "interface": interface, "present": present, "ts_ns": START + at}
+            write(store, "links", row | of)
+    fill(store, {f"a{number}": [(50, 10)] for number in range(len(RECEIVED))})
+    ports(store, {f"E{number}": [(50, 10)] for number in range(len(RECEIVED))})
+    found = {lane.interface: lane.receiver for lane in report(store).lanes if lane.host == "tor1"}
+    assert found == {
+        f"E{number}": None if receiver is None else f"{receiver}{number}"
+        for number, (_, receiver) in enumerate(RECEIVED)
+    }

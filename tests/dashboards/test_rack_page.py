@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import subprocess
@@ -35,6 +36,12 @@ def full(tmp_path_factory):
     return store
 
 
+@pytest.fixture(scope="module")
+def figures(full):
+    """The report of the second day of `full`."""
+    return report(full)
+
+
 class Tags(HTMLParser):
     """Every tag of a page, and whether each that was opened was closed."""
 
@@ -56,9 +63,9 @@ class Tags(HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_the_same_period_gives_the_same_bytes(full, tmp_path):
-    for folder in ("x", "y"):
-        page.write(report(full), tmp_path / folder)
+def test_the_same_period_gives_the_same_bytes(full, figures, tmp_path):
+    for folder, made in (("x", figures), ("y", report(full))):
+        page.write(made, tmp_path / folder)
         page.write_index(tmp_path / folder)
     first, second = ({path.name: path.read_bytes() for path in (tmp_path / folder).iterdir()} for folder in ("x", "y"))
     assert first == second
@@ -66,17 +73,16 @@ def test_the_same_period_gives_the_same_bytes(full, tmp_path):
     assert set(first) == {"index.html", f"{name}.html", f"{name}.json"}
 
 
-def test_the_page_has_no_script_and_asks_for_nothing(full):
-    html = page.render(report(full))
+def test_the_page_has_no_script_and_asks_for_nothing(figures):
+    html = page.render(figures)
     tags = Tags(html)
     assert tags.open == [] and not {"script", "img", "link", "iframe"} & {tag for tag, _ in tags.all}
     assert [attrs["href"] for tag, attrs in tags.all if tag == "a"] == ["#main", "index.html"]
     assert not re.search(r"url\(|@import|https?://| on\w+=", html) and "default-src 'none'" in unescape(html)
 
 
-def test_the_page_tells_what_happened(full):
-    payload = report(full)
-    html = page.render(payload)
+def test_the_page_tells_what_happened(figures):
+    html = page.render(figures)
     assert "Friday 2026-11-20, UTC" in html
     assert "2 of 2 hosts received 3 bursts" in html and "3 times as many bursts an hour" in html
     assert "New: 1 host and 2 senders" in html
@@ -97,8 +103,8 @@ def test_names_are_text(store):
     assert re.fullmatch(r"rack-[A-Za-z0-9._-]+", page.stem(payload))
 
 
-def test_racks_whose_names_files_cannot_hold_do_not_share_a_file(store):
-    stems = {page.stem(report(store, name)) for name in ("r 1", "r_1", "r/1", "r1")}
+def test_racks_whose_names_files_cannot_hold_do_not_share_a_file(figures):
+    stems = {page.stem(dataclasses.replace(figures, rack=name)) for name in ("r 1", "r_1", "r/1", "r1")}
     assert len(stems) == 4
 
 
@@ -111,8 +117,8 @@ def test_a_rack_without_data_says_so(store, tmp_path):
     assert "nothing recorded" in page.write_index(tmp_path / "out").read_text()
 
 
-def test_the_json_has_its_summary_in_the_first_line(full, tmp_path):
-    _, path = page.write(report(full), tmp_path)
+def test_the_json_has_its_summary_in_the_first_line(figures, tmp_path):
+    _, path = page.write(figures, tmp_path)
     payload = json.loads(path.read_text())
     [(name, summary)] = summaries(tmp_path)
     assert summary == payload["summary"] and name == path.stem
@@ -140,9 +146,9 @@ def test_drops_that_no_switch_reports_are_not_0(store, tmp_path):
         assert (queue.dropped, queue.dropping_windows, queue.ecn_marked) == (None, None, None)
 
 
-def test_the_index_has_every_report_newest_first(full, tmp_path):
-    for start in (START - DAY, START):
-        page.write(report(full, start=start), tmp_path)
+def test_the_index_has_every_report_newest_first(full, figures, tmp_path):
+    for made in (report(full, start=START - DAY), figures):
+        page.write(made, tmp_path)
     html = page.write_index(tmp_path, ["Report x was not delivered"]).read_text()
     links = [attrs["href"] for tag, attrs in Tags(html).all if tag == "a"]
     assert links == ["rack-r1-20261120T000000Z-20261121T000000Z.html", "rack-r1-20261119T000000Z-20261120T000000Z.html"]
@@ -150,17 +156,26 @@ def test_the_index_has_every_report_newest_first(full, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("run", "message"),
+    ("runs", "messages"),
     [
-        ({"dropped": 5}, "Packets were lost while recording on a"),
-        ({"late": 2}, "2 packets arrived outside the reorder window"),
-        ({"link_bps": None}, "The link speed is not known of a eth0 inbound"),
-        ({"end_ns": START + DAY // 2}, "Not all of the time was recorded: 1 of 1"),
+        (
+            {"b": {"dropped": 5}, "c": {"late": 2}, "d": {"link_bps": None}},
+            [
+                "Packets were lost while recording on b",
+                "2 packets arrived outside the reorder window",
+                "The link speed is not known of d eth0 inbound",
+            ],
+        ),
+        ({"b": {"end_ns": START + DAY // 2}}, ["Not all of the time was recorded: 1 of 2"]),
     ],
 )
-def test_doubts_are_said(store, run, message):
-    fill(store, {"a": [(50, 10)]}, **run)
-    assert any(statement.head.startswith(message) for statement in rack_words.statements(report(store)))
+def test_doubts_are_said(store, runs, messages):
+    """Of the hosts that they are about, and not of a, of which there are none."""
+    for host, run in {"a": {}, **runs}.items():
+        fill(store, {host: [(50, 10)]}, **run)
+    heads = [statement.head for statement in rack_words.statements(report(store))]
+    for message in messages:
+        assert any(head.startswith(message) for head in heads), (message, heads)
 
 
 def test_stamps_that_cannot_carry_the_bins_are_said(store):

@@ -38,6 +38,12 @@ def full(tmp_path_factory):
     return store
 
 
+@pytest.fixture(scope="module")
+def reports(full):
+    """The report of `full`."""
+    return reportlib.gathered(full)
+
+
 def block(html: str, name: str) -> bytes:
     return gzip.decompress(base64.b64decode(re.search(rf'id="{name}">([^<]+)<', html)[1]))
 
@@ -52,8 +58,8 @@ def test_the_same_data_gives_the_same_bytes(full, tmp_path):
     assert (tmp_path / "a").iterdir() and len(list((tmp_path / "a").iterdir())) == 2
 
 
-def test_the_page_refers_to_nothing_outside(full):
-    html = page.render(reportlib.gathered(full), BurstDefinition())
+def test_the_page_refers_to_nothing_outside(reports):
+    html = page.render(reports, BurstDefinition())
     own = html.replace(re.search(r'id="plotly">[^<]+<', html)[0], "")
     assert not re.findall(r'(?:src|href)="(?!#)[^"]*"|url\(|@import|https?://', own)
     policy = unescape(re.search(r'Content-Security-Policy" content="([^"]*)"', html)[1])
@@ -61,8 +67,8 @@ def test_the_page_refers_to_nothing_outside(full):
     assert len(html) < 4_000_000
 
 
-def test_the_page_holds_what_the_store_holds(full):
-    html = page.render(reportlib.gathered(full), BurstDefinition())
+def test_the_page_holds_what_the_store_holds(reports):
+    html = page.render(reports, BurstDefinition())
     lane = json.loads(block(html, "facts"))["lanes"][0]
     raw = block(html, "arrays")
 
@@ -77,8 +83,8 @@ def test_the_page_holds_what_the_store_holds(full):
     )
 
 
-def test_the_json_beside_has_every_burst(full, tmp_path):
-    html, facts = page.write(reportlib.gathered(full), BurstDefinition(), tmp_path)
+def test_the_json_beside_has_every_burst(reports, tmp_path):
+    html, facts = page.write(reports, BurstDefinition(), tmp_path)
     payload = json.loads(facts.read_text())["lanes"][0]
     assert html.stem == facts.stem == "mburst-r1-cache-1-20261121T023400Z-20261121T023420Z"
     assert [burst["duration_ns"] for burst in payload["bursts"]] == [300 * BIN, 2 * BIN]
@@ -136,53 +142,61 @@ def test_many_lanes_have_an_overview_and_the_busiest_a_section(store):
     assert {report.lane.host for report in page.drawn_lanes(reports)} >= {f"h{i}" for i in range(21, 30)}
 
 
-@pytest.mark.parametrize(
-    ("run", "message"),
-    [
-        ({"dropped": 5, "backend": "afpacket"}, "5 packets were dropped before they were seen"),
-        ({"dropped": 1, "backend": "afpacket"}, "1 packet was dropped before they were seen"),
-        ({"backend": "afpacket"}, "No packet was dropped"),
-        ({}, "The capture file names no dropped packet"),
-        ({"late": 3, "late_bytes": 300}, "3 packets arrived outside the reorder window"),
-        ({"complete": False}, "The recording is not complete"),
-        ({"complete": False, "ended": "killed"}, "The recording is not complete"),
-        ({"unparsed": 7}, "7 packets counted by length alone"),
-        ({"unattributed_packets": 2, "unattributed_bytes": 90}, "2 packets without a sender"),
-        ({"clock_epochs": 3}, "The clock stepped 2 times"),
-        ({"link_bps": None}, "The link's speed is not known"),
-        ({"link_bps": 10**7}, "The bins are shorter than a frame"),
-        ({"link_bps": 10**6}, "A whole second reads"),
-        ({"filter": "udp"}, "Only part of the traffic was recorded"),
-        ({"notes": "a\nb"}, "The recorder noted"),
-        ({"offloads": "GRO is on."}, "Merged frames"),
-    ],
-)
-def test_loss_and_quality_are_said(store, run, message):
-    write(
-        store,
-        "recordings",
-        {"start_ns": START, "end_ns": START + 10**9, "bin_ns": BIN, "packets": 100, "bytes": 9000, **run},
-    )
-    write(store, "bins", *({"ts_ns": START + i * BIN, "wire_bytes": 1538, "bytes": 1514} for i in range(200)))
-    assert any(head.startswith(message) for head in heads(reportlib.gathered(store)))
+RUNS = [  # what a row of `recordings` has, and what is said of it
+    ({"dropped": 5, "backend": "afpacket"}, "5 packets were dropped before they were seen"),
+    ({"dropped": 1, "backend": "afpacket"}, "1 packet was dropped before they were seen"),
+    ({"backend": "afpacket"}, "No packet was dropped"),
+    ({}, "The capture file names no dropped packet"),
+    ({"late": 3, "late_bytes": 300}, "3 packets arrived outside the reorder window"),
+    ({"complete": False}, "The recording is not complete"),
+    ({"complete": False, "ended": "killed"}, "The recording is not complete"),
+    ({"unparsed": 7}, "7 packets counted by length alone"),
+    ({"unattributed_packets": 2, "unattributed_bytes": 90}, "2 packets without a sender"),
+    ({"clock_epochs": 3}, "The clock stepped 2 times"),
+    ({"link_bps": None}, "The link's speed is not known"),
+    ({"link_bps": 10**7}, "The bins are shorter than a frame"),
+    ({"link_bps": 10**6}, "A whole second reads"),
+    ({"filter": "udp"}, "Only part of the traffic was recorded"),
+    ({"notes": "a\nb"}, "The recorder noted"),
+    ({"offloads": "GRO is on."}, "Merged frames"),
+]
+QUALITIES = [  # the quality of the only bin, and what is said of it
+    (2, "Packets were stamped by the kernel on receipt (100 % of bins)"),
+    (0, "What stamped the packets is not known"),
+    (8, "The file's stamps resolve 1 µs or less finely"),
+    (16, "The clock was not synchronized"),
+    (32, "Packets were lost while this was recorded"),
+    (64, "100 % of bins hold merged frames (GRO or TSO)"),
+    (128, "The snap length cut headers"),
+]
 
 
-@pytest.mark.parametrize(
-    ("quality", "message"),
-    [
-        (2, "Packets were stamped by the kernel on receipt (100 % of bins)"),
-        (0, "What stamped the packets is not known"),
-        (8, "The file's stamps resolve 1 µs or less finely"),
-        (16, "The clock was not synchronized"),
-        (32, "Packets were lost while this was recorded"),
-        (64, "100 % of bins hold merged frames (GRO or TSO)"),
-        (128, "The snap length cut headers"),
-    ],
-)
-def test_quality_bits_are_said(store, quality, message):
-    write(store, "recordings", {"start_ns": START, "end_ns": START + 10**9, "bin_ns": 10**6})
-    write(store, "bins", {"ts_ns": START, "wire_bytes": 100, "bytes": 76, "quality": quality})
-    assert message in heads(reportlib.gathered(store))
+@pytest.fixture(scope="module")
+def said(tmp_path_factory):
+    """By host, the heads of what is said of its lane: host `run-0` has the first of RUNS, `quality-2` that quality."""
+    store = StoreFolder.create(tmp_path_factory.mktemp("said") / "store")
+    for number, (run, _) in enumerate(RUNS):
+        name = {"recording_id": f"run-{number}", "host": f"run-{number}"}
+        span = {"start_ns": START, "end_ns": START + 10**9, "bin_ns": BIN, "packets": 100, "bytes": 9000}
+        write(store, "recordings", {**name, **span, **run})
+        write(
+            store, "bins", *({**name, "ts_ns": START + i * BIN, "wire_bytes": 1538, "bytes": 1514} for i in range(200))
+        )
+    for quality, _ in QUALITIES:
+        name = {"recording_id": f"quality-{quality}", "host": f"quality-{quality}"}
+        write(store, "recordings", {**name, "start_ns": START, "end_ns": START + 10**9, "bin_ns": 10**6})
+        write(store, "bins", {**name, "ts_ns": START, "wire_bytes": 100, "bytes": 76, "quality": quality})
+    return {one.lane.host: heads([one]) for one in reportlib.gathered(store)}
+
+
+@pytest.mark.parametrize("number", range(len(RUNS)), ids=[message for _, message in RUNS])
+def test_loss_and_quality_are_said(said, number):
+    assert any(head.startswith(RUNS[number][1]) for head in said[f"run-{number}"])
+
+
+@pytest.mark.parametrize(("quality", "message"), QUALITIES)
+def test_quality_bits_are_said(said, quality, message):
+    assert message in said[f"quality-{quality}"]
 
 
 def test_a_verdict_names_every_warning():
