@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import onecells_api  # noqa: F401 - registers cells
 import onecells_peaks  # noqa: F401 - registers cells
@@ -164,13 +165,22 @@ def test_a_rack_up_to_its_newest_data_has_its_last_bins(asked: Asked, tmp_path: 
     assert stated == {lane[1] + lane[2]: spans for lane, spans in TRUTH["recorded"]().items() if lane[0] == "r1"}
 
 
+@pytest.fixture(scope="module")
+def macros() -> Iterator[duckdb.DuckDBPyConnection]:
+    """A database without rows, for its macros."""
+    with in_memory() as con:
+        yield con
+
+
 @pytest.mark.costly
 @settings(max_examples=30, deadline=None)
 @given(
     bursts=st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), max_size=6),
     probes=st.lists(st.tuples(st.integers(-20, 300), st.integers(0, 40)), min_size=1, max_size=20),
 )
-def test_a_probe_meets_a_burst_by_one_rule(bursts: list[tuple[int, int]], probes: list[tuple[int, int]]) -> None:
+def test_a_probe_meets_a_burst_by_one_rule(
+    macros: duckdb.DuckDBPyConnection, bursts: list[tuple[int, int]], probes: list[tuple[int, int]]
+) -> None:
     """Those of the investigation, met within a slack of a time, and of a rack's report, under way for a time."""
     edges = np.cumsum([length for pair in bursts for length in pair])
     starts, ends = edges[::2], edges[1::2]
@@ -182,15 +192,14 @@ def test_a_probe_meets_a_burst_by_one_rule(bursts: list[tuple[int, int]], probes
         bool(in_bursts(np.array([at + slack], float), (starts.astype(float), ends.astype(float)), slack)[0])
         for at, slack in probes
     ] == slow
-    with in_memory() as con:
-        found = [
-            con.execute(
-                "SELECT coalesce(bool_or(met_burst($first, $last, s, e)), false) FROM "
-                "(SELECT unnest($s::BIGINT[]) AS s, unnest($e::BIGINT[]) AS e)",
-                {"s": starts.tolist(), "e": ends.tolist(), "first": at, "last": at + 2 * slack},
-            ).fetchall()
-            for at, slack in probes
-        ]
+    found = [
+        macros.execute(
+            "SELECT coalesce(bool_or(met_burst($first, $last, s, e)), false) FROM "
+            "(SELECT unnest($s::BIGINT[]) AS s, unnest($e::BIGINT[]) AS e)",
+            {"s": starts.tolist(), "e": ends.tolist(), "first": at, "last": at + 2 * slack},
+        ).fetchall()
+        for at, slack in probes
+    ]
     assert found == [[(met,)] for met in slow]
 
 

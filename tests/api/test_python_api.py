@@ -104,7 +104,7 @@ def test_an_investigation_is_that_of_the_command_line(rich: mburst.Store, given:
 
 
 @pytest.mark.parametrize(
-    "given", [{}, {"link": "10G", "stagger": "5ms"}, {"priority": True, "host": "a"}, {"buffer": "100kB", "fan_in": 1}]
+    "given", [{}, {"link": "10G", "stagger": "5ms"}, {"priority": True, "host": "a", "buffer": "100kB", "fan_in": 1}]
 )
 def test_what_if_is_that_of_the_command_line(rich: mburst.Store, given: dict[str, Any]) -> None:
     found = rich.what_if(**given)

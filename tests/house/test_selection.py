@@ -51,6 +51,8 @@ def run(folder: Path, text: str, *options: str, **environment: str) -> tuple[int
     (folder / "pytest.ini").write_text("[pytest]\n")
     command = [sys.executable, "-m", "pytest", "-q", "-ra", "-p", "skips", "-p", "profiles", *options, folder]
     others = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "CI", "HYPOTHESIS"))}
+    # Plugins that nothing here is about take longer to import than these tests to run.
+    others |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "xdist.plugin,_hypothesis_pytestplugin"}
     everything = {**others, "PYTHONPATH": str(ROOT / "tests" / "lib"), **environment}
     done = subprocess.run(command, cwd=folder, env=everything, capture_output=True, text=True, timeout=120)
     return done.returncode, done.stdout + done.stderr
