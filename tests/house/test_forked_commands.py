@@ -38,6 +38,8 @@ print(json.dumps({
     "main": sys.modules["__main__"].__spec__.name,
     "given": [fd for fd in map(int, os.listdir("/proc/self/fd")) if others(fd)],
     "open": len(os.listdir("/proc/self/fd")), "pandas": "pandas" in sys.modules,
+    "mounts": [line.split()[3:5] for line in open("/proc/self/mountinfo")], "interfaces": os.listdir("/sys/class/net"),
+    "network": os.readlink("/proc/self/ns/net"),
 }))
 sys.stderr.write("written\\n")
 if "input" in sys.argv:
@@ -110,6 +112,28 @@ def test_a_fork_finds_what_a_new_interpreter_finds(
     fresh, fork = (json.loads(text.splitlines()[0]) for text in (output, forked[1]))
     assert fork == fresh and fork["parent"] == os.getpid() and fork["given"] == [given]
     assert output.splitlines()[1:] == forked[1].splitlines()[1:]
+
+
+@pytest.mark.parametrize("before", [["ip", "netns", "exec"], ["prlimit", "--nofile=77"]], ids=" ".join)
+def test_a_fork_does_what_its_prefix_does(
+    look: list[str], monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, before: list[str]
+) -> None:
+    """It is in the namespace, with its /sys, and in a mount namespace of its own; or it may open fewer files."""
+    begun: list[object] = []
+    fork = forked_commands._CommandServer.fork
+    monkeypatch.setattr(forked_commands._CommandServer, "fork", lambda *given: begun.append(1) or fork(*given))
+    if before[0] == "ip":
+        lab = request.getfixturevalue("lab")
+        before = [*before, lab.far]
+    (code, output, errors), forked = run_both(monkeypatch, [*before, *look])
+    assert (code, errors, len(begun)) == (forked[0], forked[2], 1) == (0, "written\n", 1)
+    fresh, fork_ = json.loads(output), json.loads(forked[1])
+    assert fork_ == fresh and fork_["parent"] == os.getpid()
+    if before[0] == "ip":
+        assert sorted(fork_["interfaces"]) == ["lo", lab.b] and fork_["network"] != os.readlink("/proc/self/ns/net")
+        assert sorted(os.listdir("/sys/class/net")) != ["lo", lab.b]
+    else:
+        assert fork_["limits"][resource.RLIMIT_NOFILE] == [77, 77]
 
 
 @pytest.mark.parametrize("word", ["raise", "text", "interrupt", "kill", "thread", "code"])

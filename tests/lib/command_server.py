@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import array
 import atexit
+import ctypes
 import gc
 import importlib
 import os
@@ -38,6 +39,8 @@ IMPORTED = [
     "mburst.sql.repair.checking",
 ]
 MOST = 1 << 18  # bytes of an order
+_CLONE_NEWNET, _CLONE_NEWNS, _MS_SLAVE, _MS_REC, _MNT_DETACH = 0x40000000, 0x00020000, 1 << 19, 1 << 14, 2
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def serve(conn: socket.socket) -> None:
@@ -72,6 +75,8 @@ def _run(order: dict[str, Any], descriptors: list[int]) -> None:
         os.setsid()
     if order["group"] != -1:
         os.setpgid(0, order["group"])
+    if order["namespace"]:
+        _enter(order["namespace"])
     for number, limits in order["limits"].items():
         resource.setrlimit(number, limits)
     os.umask(order["umask"])
@@ -80,10 +85,36 @@ def _run(order: dict[str, Any], descriptors: list[int]) -> None:
     os.environ.update(order["env"])
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
-    sys.argv = ["-m", *order["words"][3:]]
+    _run_words(order["words"][1:], order["cwd"])
+
+
+def _run_words(words: list[str], cwd: str) -> None:
+    """What follows the interpreter: -m MODULE WORD…, or SCRIPT WORD…"""
+    is_module = words[0] == "-m"
+    sys.argv = ["-m", *words[2:]] if is_module else words
     added = dict.fromkeys(filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)))
-    sys.path[: 1 + len(added)] = [order["cwd"], *map(os.path.abspath, added)]
-    runpy.run_module(order["words"][2], run_name="__main__", alter_sys=True)
+    sys.path[: 1 + len(added)] = [cwd if is_module else os.path.dirname(words[0]), *map(os.path.abspath, added)]
+    if is_module:
+        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+    else:
+        runpy.run_path(words[0], run_name="__main__")
+
+
+def _enter(namespace: str) -> None:
+    """Enter a network namespace as `ip netns exec` does (ip-netns(8)): with the /sys of its interfaces, in a mount
+    namespace of the process's own."""
+    with open(f"/run/netns/{namespace}") as there:
+        _call(_libc.setns, there.fileno(), _CLONE_NEWNET)
+    _call(_libc.unshare, _CLONE_NEWNS)
+    _call(_libc.mount, b"", b"/", b"none", ctypes.c_ulong(_MS_SLAVE | _MS_REC), None)
+    is_left = _libc.umount2(b"/sys", _MNT_DETACH) < 0
+    flags = os.statvfs("/sys").f_flag & os.ST_RDONLY if is_left else 0
+    _call(_libc.mount, namespace.encode(), b"/sys", b"sysfs", ctypes.c_ulong(flags), None)
+
+
+def _call(function: Any, *arguments: object) -> None:
+    if function(*arguments) < 0:
+        raise OSError(ctypes.get_errno(), f"{function.__name__}: {os.strerror(ctypes.get_errno())}")
 
 
 def _exit_code(order: dict[str, Any], descriptors: list[int]) -> int:

@@ -2,9 +2,10 @@
 take longer than most commands. What is forked runs as in a new interpreter (command_server.py), and is a child of the
 process that starts it, as far as that can see.
 
-New interpreters are started for what depends on them: in the files of FRESH, in tests that have the machine to
-themselves, behind a prefix (`ip netns exec`), with options of Python's, with a function to call before, in other
-namespaces, and where variables that are read at the start differ from those of the tests.
+Commands behind `ip netns exec` and `prlimit --nofile` are forked, too: the fork does what these do. So is
+tests/faults/rolling.py. New interpreters are started for what depends on them: in the files of FRESH, in tests that
+have the machine to themselves, behind another prefix, with options of Python's, with a function to call before, in
+other namespaces, and where variables that are read at the start differ from those of the tests.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from places import ROOT
 
 # Rights, and folders that are imported from; signals as a command starts; peaks of memory; /proc/PID/cmdline.
 FRESH = re.compile(
@@ -33,6 +35,9 @@ FRESH = re.compile(
 )
 _READ_AT_START = re.compile(r"PYTHON|LC_|LANG|LD_|MALLOC|GLIBC|OPENBLAS|OMP_|ARROW|TZ$|PATH$|HOME$|XDG")
 _COMMAND = [sys.executable, "-m", "mburst"]
+_ROLLING = [sys.executable, str(ROOT / "tests" / "faults" / "rolling.py")]
+_NAMESPACE = ["ip", "netns", "exec"]
+_FILES = re.compile(r"--nofile=(\d+)")
 _SET_CHILD_SUBREAPER = 36  # prctl(2)
 _LIMITS = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_") and name != "RLIMIT_OFILE"]
 _libc = ctypes.CDLL(None)
@@ -92,6 +97,28 @@ class _Commands:
     are_fresh = False  # those of the current test
 
 
+class _Command(NamedTuple):
+    """What is to be run, without its prefixes."""
+
+    words: list[str]
+    namespace: str  # network namespace to enter; "": none
+    files: int | None  # bound of open files
+
+    @classmethod
+    def parse(cls, words: list[str]) -> _Command:
+        namespace, files = "", None
+        while True:
+            if words[:3] == _NAMESPACE and len(words) > 4:
+                namespace, words = words[3], words[4:]
+            elif words[:1] == ["prlimit"] and len(words) > 2 and (bound := _FILES.fullmatch(words[1])):
+                files, words = int(bound[1]), words[2:]
+            else:
+                return cls(words, namespace, files)
+
+    def is_ours(self) -> bool:
+        return self.words[:3] == _COMMAND or self.words[:2] == _ROLLING
+
+
 class _Start(NamedTuple):
     """The first arguments of subprocess._fork_exec."""
 
@@ -123,12 +150,15 @@ class _Start(NamedTuple):
         pairs = (os.fsdecode(pair).partition("=") for pair in (_environ() if self.env is None else self.env))
         return {name: value for name, _, value in pairs}
 
+    def command(self) -> _Command:
+        return _Command.parse([os.fsdecode(word) for word in self.words])
+
     def folder(self) -> str:
         return os.path.abspath(os.fsdecode(self.cwd or "."))
 
     def can_be_forked(self) -> bool:
         """Whether the command finds what it would find in a new interpreter."""
-        if _Commands.are_fresh or self.words[:3] != _COMMAND or self.before or not self.close_fds or self.umask != -1:
+        if _Commands.are_fresh or not self.command().is_ours() or self.before or not self.close_fds or self.umask != -1:
             return False
         if any(ids is not None for ids in (self.gid, self.groups, self.uid)) or not os.path.isdir(self.folder()):
             return False
@@ -142,15 +172,20 @@ class _Start(NamedTuple):
         streams = [given if given != -1 else own for own, given in enumerate((self.stdin, self.stdout, self.stderr))]
         passed = [number for number in self.kept if number != self.error]
         os.umask(umask := os.umask(0))
+        command = self.command()
+        limits = {number: resource.getrlimit(number) for number in _LIMITS}
+        if command.files is not None:
+            limits[resource.RLIMIT_NOFILE] = (command.files, command.files)
         order = {
             "parent": os.getpid(),
-            "words": [os.fsdecode(word) for word in self.words],
+            "words": command.words,
+            "namespace": command.namespace,
             "descriptors": [0, 1, 2, *passed],
             "cwd": self.folder(),
             "env": self.environment(),
             "session": self.session,
             "group": self.group,
-            "limits": {number: resource.getrlimit(number) for number in _LIMITS},
+            "limits": limits,
             "umask": umask,
         }
         return order, [*streams, *passed]
