@@ -34,19 +34,27 @@ def written(tmp_path_factory):
     return found
 
 
-@pytest.fixture
-def opened(browser, written):
-    readers = []
+def opened(browser, path, size, **context):
+    reader = Reader(browser, f"file://{path}", viewport={"width": size[0], "height": size[1]}, **context)
+    yield reader.page
+    reader.context.close()
 
-    def opener(name, size, **context):
-        viewport = {"width": size[0], "height": size[1]}
-        reader = Reader(browser, f"file://{written[name]}", viewport=viewport, **context)
-        readers.append(reader)
-        return reader.page
 
-    yield opener
-    for reader in readers:
-        reader.context.close()
+@pytest.fixture(scope="module", params=NAMES)
+def desktop(request, browser, written):
+    """A page that the tests of it share. Each sets the size and the scheme that it looks at."""
+    yield from opened(browser, written[request.param], DESKTOP)
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def phone(request, browser, written):
+    """The same on a phone."""
+    yield from opened(browser, written[request.param], PHONE, is_mobile=True, has_touch=True)
+
+
+def resize(page, size):
+    page.set_viewport_size({"width": size[0], "height": size[1]})
+    page.wait_for_timeout(300)
 
 
 def opens_with_answer_and_picture(page, size, of_picture=0):
@@ -60,29 +68,35 @@ def opens_with_answer_and_picture(page, size, of_picture=0):
     assert page.evaluate(CLIPPED) == []
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_first_screen_has_the_answer_three_figures_and_the_picture(opened, name):
-    page = opened(name, DESKTOP)
-    opens_with_answer_and_picture(page, DESKTOP)
-    assert page.evaluate(NARROW) == [] and page.evaluate(OVERFLOWING) == []
-    page.set_viewport_size({"width": WIDE[0], "height": WIDE[1]})
-    page.wait_for_timeout(300)
-    opens_with_answer_and_picture(page, WIDE)
+def test_the_first_screen_has_the_answer_three_figures_and_the_picture(desktop):
+    resize(desktop, DESKTOP)
+    opens_with_answer_and_picture(desktop, DESKTOP)
+    assert desktop.evaluate(NARROW) == [] and desktop.evaluate(OVERFLOWING) == []
+    resize(desktop, WIDE)
+    opens_with_answer_and_picture(desktop, WIDE)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_so_has_that_of_a_phone(opened, name):
-    page = opened(name, PHONE, is_mobile=True, has_touch=True)
-    opens_with_answer_and_picture(page, PHONE, of_picture=200 if name == "report" else 60)
+def test_so_has_that_of_a_phone(phone, request):
+    is_report = request.node.callspec.params["phone"] == "report"
+    opens_with_answer_and_picture(phone, PHONE, of_picture=200 if is_report else 60)
 
 
-LOOKS = {"light": {}, "dark": {"color_scheme": "dark"}, "phone": {"is_mobile": True, "has_touch": True}}
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(desktop, scheme):
+    desktop.set_viewport_size({"width": DESKTOP[0], "height": DESKTOP[1]})
+    if desktop.evaluate("matchMedia('(prefers-color-scheme: dark)').matches") != (scheme == "dark"):
+        desktop.emulate_media(color_scheme=scheme)
+        desktop.reload()
+        if desktop.locator("script").count():
+            desktop.wait_for_selector("html[data-ready]", timeout=60_000)
+    axe_finds_nothing(desktop)
 
 
-@pytest.mark.parametrize("look", LOOKS)
-@pytest.mark.parametrize("name", NAMES)
-def test_axe_finds_nothing(opened, name, look):
+def test_axe_finds_nothing_on_a_phone(phone):
+    axe_finds_nothing(phone)
+
+
+def axe_finds_nothing(page):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    page = opened(name, PHONE if look == "phone" else DESKTOP, **LOOKS[look])
     found = axe.Axe().run(page)
     assert found.violations_count == 0, found.generate_report()
