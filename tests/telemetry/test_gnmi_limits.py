@@ -15,6 +15,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from gnmilib import T0, Fed, S, Target, config, notification, query
 from hypothesis import given, settings
@@ -37,7 +39,8 @@ from test_gnmi_hostile import (
 from test_gnmi_messages import field
 from waiting import wait_for
 
-from mburst.errors import MburstError
+from mburst.sql import StoreFolder
+from mburst.sql.follow import TableFollower
 from mburst.telemetry.gnmi import limits, messages
 from mburst.telemetry.gnmi.rows import CollectedRows, CollectionEnded
 
@@ -275,11 +278,12 @@ def test_a_flood_ends_no_other_and_a_stop_is_heard_under_it(tmp_path, floods):
         path = tmp_path / "gnmi.yaml"
         targets = {name: plain(target.port) for name, target in {**bad, "good": good}.items()}
         path.write_text(config(**targets) + "mburst: {buffer: 64M}\n")
+        seen = Seen(tmp_path / "store")
         command = [sys.executable, "-m", "mburst", "collect", str(path), "-o", str(tmp_path / "store")]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
-            wait_for(lambda: good_rows(tmp_path) >= 100, "100 values of the good target")
-            wait_for(lambda: heard_of(tmp_path) >= bad.keys(), "something of each flood")
+            wait_for(lambda: seen.good_rows() >= 100, "100 values of the good target")
+            wait_for(lambda: seen.devices() >= bad.keys(), "something of each flood")
             time.sleep(1)  # of the floods alone with the store
             status = Path(f"/proc/{process.pid}/status").read_text()
             process.send_signal(signal.SIGINT)
@@ -301,22 +305,30 @@ def test_a_flood_ends_no_other_and_a_stop_is_heard_under_it(tmp_path, floods):
     assert max(events.values()) < 1000, events
 
 
-def good_rows(folder: Path) -> int:
-    return len(rows(folder, "FROM queues WHERE device = 'good'"))
+class Seen:
+    """What comes into a store meanwhile: followed, since each query would take from the floods what it costs."""
 
+    def __init__(self, store: Path) -> None:
+        StoreFolder.create(store)
+        self._tables = {name: TableFollower(store, name) for name in ("queues", "gnmi_values", "links", "gnmi_events")}
+        self._good_rows = 0
+        self._devices: set[str] = set()
 
-def heard_of(folder: Path) -> set[str]:
-    """The devices of which a message was read."""
-    refused = "SELECT device FROM gnmi_events WHERE event NOT IN ('connect', 'sync')"
-    return {
-        name
-        for (name,) in rows(folder, f"{refused} UNION SELECT device FROM gnmi_values UNION SELECT device FROM links")
-    }
+    def _look(self) -> None:
+        for name, table in self._tables.items():
+            for rows in table.poll():
+                if name == "gnmi_events":
+                    rows = rows.filter(~pc.field("event").isin(["connect", "sync"]))
+                devices = rows.column("device").cast(pa.string())
+                self._devices |= set(devices.unique().to_pylist())
+                self._good_rows += devices.to_pylist().count("good") if name == "queues" else 0
 
+    def good_rows(self) -> int:
+        """Rows of the good target."""
+        self._look()
+        return self._good_rows
 
-def rows(folder: Path, text: str) -> list[tuple[Any, ...]]:
-    """No rows where there is no store yet."""
-    try:
-        return query(folder, text)
-    except MburstError:
-        return []
+    def devices(self) -> set[str]:
+        """The devices of which a message was read."""
+        self._look()
+        return self._devices
