@@ -176,33 +176,36 @@ def check_what_it_leaves(printed: str, folder: Path) -> None:
         assert again.stdout
 
 
-def test_the_demo_finds_what_it_simulated_and_can_be_repeated(tmp_path: Path) -> None:
-    folder = tmp_path / "a demo"
-    for seed in ("1", "2"):
-        command = [*COMMAND, "--simulate", "-o", str(folder), "--seed", seed]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
-        assert (done.returncode, beside_slow_disk(done.stderr)) == (0, "")
-        assert f"seed {seed}" in done.stdout
-        assert "Detected 40 of 40 incasts, 0 other bursts." in done.stdout
-        assert "Fan-in: 40 senders at once, of 40." in done.stdout
-        assert "Bursts into cache (1 Gb/s) cause the latency tail of api → cache (udp)" in done.stdout
-    check_what_it_leaves(done.stdout, folder)
+def simulated(folder: Path, *words: str, before: tuple[str, ...] = ()) -> str:
+    """What a demo prints that finds what it simulated."""
+    command = [*before, *COMMAND, "-o", str(folder), *words]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
+    assert (done.returncode, beside_slow_disk(done.stderr)) == (0, "")
+    assert "Detected 40 of 40 incasts, 0 other bursts." in done.stdout
+    assert "Fan-in: 40 senders at once, of 40." in done.stdout
+    assert "Bursts into cache (1 Gb/s) cause the latency tail of api → cache (udp)" in done.stdout
+    return done.stdout
 
 
-def test_where_there_can_be_no_rack_it_says_so_and_simulates(tmp_path: Path) -> None:
-    """As a user, or as a root who may not make namespaces."""
-    command = [*COMMAND, "-o", str(tmp_path)]
+def without_racks() -> tuple[str, ...]:
+    """What a command begins with that may not make namespaces: as a user, or as a root without the privilege."""
     if os.geteuid() == 0:
         if not shutil.which("setpriv"):
             pytest.skip("setpriv takes the privilege away, and is not installed")
-        command = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin", *command]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
-    assert (done.returncode, beside_slow_disk(done.stderr)) == (0, "")
-    why, empty, then = done.stdout.splitlines()[:3]
+        return ("setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin")
+    return ()
+
+
+def test_where_there_can_be_no_rack_it_says_so_and_simulates_and_can_be_repeated(tmp_path: Path) -> None:
+    """The second time in the folder of the first, and asked for."""
+    folder = tmp_path / "a demo"
+    why, empty, then = simulated(folder, before=without_racks()).splitlines()[:3]
     assert why.startswith("The case is simulated, because real packets are not possible here: ")
     assert why.endswith(").") and not empty
     assert then.startswith("Simulated with seed 1")
-    assert "Detected 40 of 40 incasts" in done.stdout
+    printed = simulated(folder, "--simulate", "--seed", "2")
+    assert "seed 2" in printed
+    check_what_it_leaves(printed, folder)
 
 
 def racks_of(pid: int) -> list[str]:
