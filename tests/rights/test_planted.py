@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 from frames import START_NS, Frame, pcap
-from places import ROOT
-from test_house import ROOMS
+from places import ROOMS, ROOT
 
 from mburst import python
 from mburst.agent.config import load
