@@ -19,7 +19,7 @@ from places import ROOT
 # with the machine to themselves. All others bear tests beside them.
 ALONE = re.compile(
     r"rack/(?!test_(rack_measured|switch_agent)\.py)|cli/test_probe_verb\.py|lab/test_demo\.py"
-    r"|capture/test_live_afpacket\.py|faults/test_killed_recordings\.py"
+    r"|capture/test_live_afpacket\.py"
     r"|telemetry/test_(exchange|probe|probe_paths)\.py|cli/test_canary_verb\.py"
 )
 # Tests of such files that do neither: calls that are refused, and answers about what is given.
