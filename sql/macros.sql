@@ -8,6 +8,15 @@ CREATE MACRO receiver_of(host, interface, direction, backend) AS CASE
     WHEN backend = 'otlp' THEN host || ' ' || interface
     ELSE host END;
 
+-- The same by the name of the host that is attached to the port; attached_host: NULL where it is not known.
+CREATE MACRO named_receiver_of(host, interface, direction, backend, attached_host) AS CASE
+    WHEN receiver_of(host, interface, direction, backend) IS NULL THEN NULL
+    ELSE coalesce(attached_host, receiver_of(host, interface, direction, backend)) END;
+
+-- Whether a host's own recording is of the interface that is attached to a switch port: then it counts, and not the port's.
+CREATE MACRO is_behind_port(own_rack, own_receiver, own_interface, rack, receiver, attached_interface) AS
+    own_rack = rack AND own_receiver = receiver AND attached_interface IN ('', own_interface);
+
 -- Of rows of `links`, which host is attached to which switch port at a time: as last reported until then, or, of a host of
 -- which nothing was reported before, as first reported. Where LLDP and the configuration both name a link, the configuration's
 -- row counts.

@@ -17,6 +17,25 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+_PORT_TABLES = "SELECT view_name FROM duckdb_views() WHERE schema_name = 'main' AND starts_with(view_name, 'port_')"
+
+# What contention.sql asks, of racks that are divided by host: of each date, by what links had then.
+_OF_RACKS = "WHERE rack IN (SELECT rack FROM divided.days)"
+_DIVIDED = (
+    f"""CREATE VIEW divided.recorded AS
+        SELECT (date, recording_id) AS recording_id, start_ns, end_ns FROM main.coverage {_OF_RACKS} UNION ALL
+        SELECT (date, recording_id), start_ns, end_ns FROM main.port_coverage {_OF_RACKS}""",
+    f"""CREATE VIEW divided.bursts AS
+        SELECT (date, recording_id) AS recording_id, start_ns, end_ns FROM main.bursts {_OF_RACKS} UNION ALL
+        SELECT (date, recording_id), start_ns, end_ns FROM main.port_bursts {_OF_RACKS}""",
+    f"""CREATE VIEW divided.lanes AS
+        SELECT DISTINCT (date, recording_id) AS recording_id, rack, host, interface, direction, '' AS backend,
+               NULL AS attached_host, NULL AS attached_interface FROM main.coverage {_OF_RACKS} UNION
+        SELECT (date, recording_id), rack, host, interface, direction, 'otlp', attached_host, attached_interface
+        FROM main.port_coverage {_OF_RACKS}""",
+)
+
+
 class ResultFile(NamedTuple):
     """A file of a table; the rows have neither its date nor its rack."""
 
@@ -31,12 +50,17 @@ def connect(
     inventory: pa.Table,
     divided: Iterable[tuple[str, str]] = (),
 ) -> duckdb.DuckDBPyConnection:
-    """The tables FILES, each of one file or more; ASKED, the span of time that is asked about (Unix ns); and INVENTORY
+    """The tables FILES, each of one file or more, but those of switch ports (`port_…`) also of none; ASKED, the span of
+    time that is asked about (Unix ns); and INVENTORY
     (rack, host, service, address: VARCHAR; each host once). Of the DIVIDED dates and racks, the files of `contention`
-    have no row: it is worked out from `bursts` and `coverage`. The database reads FILES and nothing else."""
+    have no row: it is worked out from `bursts` and `coverage`, and those of switch ports. The database reads FILES and
+    nothing else."""
     connection = views.unlocked({})
     connection.execute("CREATE TABLE defined.result_files (name VARCHAR, path VARCHAR, date VARCHAR, rack VARCHAR)")
     for table, found in files.items():
+        if not found:
+            connection.execute(f"CREATE VIEW {table} AS {_no_port(table)}")
+            continue
         columns = [list(map(str, column)) for column in zip(*found, strict=True)]
         connection.execute(
             "INSERT INTO defined.result_files SELECT $1, unnest($2), unnest($3), unnest($4)", [table, *columns]
@@ -68,11 +92,19 @@ def of_rack(connection: duckdb.DuckDBPyConnection, rack: str) -> Iterator[None]:
             if table == "contention":
                 rows = f"FROM ({_contention(f'({rows})')}) WHERE rack = getvariable('only_rack')"
             connection.execute(f"CREATE TABLE narrowed.{table} AS {rows}")
+        for (table,) in connection.execute(_PORT_TABLES).fetchall():
+            connection.execute(f"CREATE TABLE IF NOT EXISTS narrowed.{table} AS FROM main.{table} WHERE false")
         connection.execute("USE narrowed")
         yield
     finally:
         connection.execute("USE main")
         connection.execute("DROP SCHEMA narrowed CASCADE")
+
+
+def _no_port(table: str) -> str:
+    """A SELECT: no row of what TABLE has of switch ports."""
+    more = ", ".join(f"CAST(NULL AS VARCHAR) AS {column}" for column in ("attached_host", "attached_interface"))
+    return f"SELECT *, {more} FROM {table.removeprefix('port_')} WHERE false"
 
 
 def _rows_of(paths: Iterable[str]) -> str:
@@ -100,10 +132,8 @@ def _create_contention(connection: duckdb.DuckDBPyConnection, divided: list[tupl
     connection.execute("CREATE SCHEMA divided; CREATE TABLE divided.days (date VARCHAR, rack VARCHAR)")
     if divided:
         connection.executemany("INSERT INTO divided.days VALUES ($1, $2)", [list(of) for of in divided])
-    for name, table in (("recorded", "coverage"), ("lanes", "coverage"), ("bursts", "bursts")):
-        connection.execute(
-            f"CREATE VIEW divided.{name} AS FROM main.{table} WHERE rack IN (SELECT rack FROM divided.days)"
-        )
+    for statement in _DIVIDED:
+        connection.execute(statement)
     set_variables(connection, span_since_ns=0, span_until_ns=2**63 - 1)
     connection.execute("USE divided")
     connection.execute(f"CREATE TABLE defined.divided_contention AS {partition_sql('contention')}")

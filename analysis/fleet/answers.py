@@ -14,9 +14,12 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]  # by column
 CLASS = ("service", "direction", "link_bps", "bin_ns")  # what durations and gaps are counted by
-HOSTS, CLASSES, CURVES, SENDERS, CELLS, HOURS, QUEUES = 20, 20, 5, 20, 10, 24, 20  # most rows of each
+HOSTS, CLASSES, CURVES, SENDERS, CELLS, HOURS, QUEUES, PORTS = 20, 20, 5, 20, 10, 24, 20, 20  # most rows of each
 POINTS = 120  # of a curve in each decade of durations
+KEPT = ("worst_hosts", "durations", "aggressors", "switch_drops", "switch_ports")  # answers asked for more than once
 _CLASS = ", ".join(CLASS)
+_PORT_HOSTS = """(SELECT DISTINCT rack, attached_host AS host FROM answer_switch_ports
+    WHERE direction = 'out' AND NOT host_recorded)"""
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,8 @@ class BurstAnswers:
     in bursts, after them and elsewhere (queries/fleet_report/losses.sql); switch_drops: question 12. at_once: for how
     long (ns) how many hosts of a rack were in a burst at once (8). fan_ins: received bursts by fan-in (a power of two
     or 0 is the least of a row) and pattern (7). loss: question 9.
-    senders: question 11."""
+    senders: question 11. ports: question 13, the worst switch ports; port_hosts: of its answer, the hosts that did not
+    record what they receive by these ports, by rack and name."""
 
     hosts: WorstRows
     bursting_hosts: int
@@ -62,14 +66,14 @@ class BurstAnswers:
     senders: WorstRows
     losses: list[Row]
     switch_drops: WorstRows
+    ports: WorstRows
+    port_hosts: WorstRows
 
 
 def answers(con: duckdb.DuckDBPyConnection) -> BurstAnswers:
     """All of them."""
-    _keep(con, "worst_hosts")
-    _keep(con, "durations")
-    _keep(con, "aggressors")
-    _keep(con, "switch_drops")
+    for question in KEPT:
+        _keep(con, question)
     [bursting] = asked(con, "SELECT count(*) AS n FROM answer_worst_hosts WHERE bursts_per_h > 0")
     [total] = asked(
         con,
@@ -102,8 +106,12 @@ def answers(con: duckdb.DuckDBPyConnection) -> BurstAnswers:
         worst(con, "answer_aggressors", "racks DESC, hosts DESC, bursts DESC, source", SENDERS),
         asked(con, questions.for_report("losses")),
         worst(con, "answer_switch_drops", "drops DESC, device, port, queue, rack, host, interface", QUEUES),
+        worst(
+            con, "answer_switch_ports", "rank, rack, device, port, direction, attached_host, attached_interface", PORTS
+        ),
+        worst(con, _PORT_HOSTS, "rack, host", PORTS),
     )
-    for question in ("worst_hosts", "durations", "aggressors", "switch_drops"):
+    for question in KEPT:
         con.execute(f"DROP TABLE answer_{question}")
     return found
 

@@ -33,7 +33,7 @@ class LackingPart:
 class FleetPeriod:
     """Whole days (UTC) in Unix ns, and the DEFINITION of all bursts. What is missing: DATES without any result,
     partitions that were not detected (UNDETECTED), and those whose files are DAMAGED, of the days before that are
-    compared with, too."""
+    compared with, too; and recordings of switch ports that were left out (UNFIT)."""
 
     since_ns: int
     until_ns: int
@@ -41,6 +41,7 @@ class FleetPeriod:
     dates: list[str] = field(default_factory=list)
     undetected: list[LackingPart] = field(default_factory=list)
     damaged: list[LackingPart] = field(default_factory=list)
+    unfit: list[LackingPart] = field(default_factory=list)
 
     @property
     def slot_ns(self) -> int:
@@ -55,10 +56,10 @@ class FleetPeriod:
 
     def of_rack(self, rack: str) -> FleetPeriod:
         """The same, with what is missing of RACK alone."""
-        undetected, damaged = (
-            [part for part in parts if part.rack == rack] for parts in (self.undetected, self.damaged)
+        undetected, damaged, unfit = (
+            [part for part in parts if part.rack == rack] for parts in (self.undetected, self.damaged, self.unfit)
         )
-        return replace(self, undetected=undetected, damaged=damaged)
+        return replace(self, undetected=undetected, damaged=damaged, unfit=unfit)
 
 
 @dataclass(frozen=True)

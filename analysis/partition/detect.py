@@ -53,13 +53,27 @@ class PartitionTables(NamedTuple):
     queue_drops: pa.Table
 
 
+class PortTables(NamedTuple):
+    """The rows of tables of these names, without `port_`, that are about recordings of switch ports, with the columns
+    of of_ports.sql."""
+
+    port_bursts: pa.Table
+    port_hours: pa.Table
+    port_histograms: pa.Table
+    port_coverage: pa.Table
+
+
 class DetectedPartition(NamedTuple):
     """What was detected, and the writers of recordings of which another row may change it: none of whose end is known,
-    or lies behind the span. `switch_ports`: recordings of switch ports in the span, which are left out."""
+    or lies behind the span. `tables` are of hosts, `ports` of switch ports, but for contention,
+    in which ports stand in for hosts. switch_ports: recordings of them in the span; unfit_ports: those that are left
+    out, since their line rate is not known, or their bins do not make up those of the definition."""
 
     tables: PartitionTables
+    ports: PortTables
     unsettled: tuple[str, ...]
     switch_ports: int
+    unfit_ports: int
 
 
 def detect(
@@ -78,36 +92,56 @@ def detect(
     """The bursts of FILES that begin in [SINCE_NS, UNTIL_NS), their senders, and what the hours of that time add up to.
     FILES are those of whole hosts, by table: `bins` and `sources` of that time and of HELD_NS before and behind it
     (None: all that there are), and `recordings` and `canary`, whose rows are of whatever date; `queues` of that time,
-    and `links`, where `queue_drops` is to have rows. `contention` counts the hosts that FILES have. AFTER_NS: how long
-    behind a burst retransmissions and marks are counted. Recordings of switch ports
-    are left out. With THREADS of 1, the same files give the same bytes.
-    SCRATCH: as in sql/listed.py. TAKE is given the rows of NEAR that start in the span, in the second of a burst or in
-    one beside it. Raises UsageError for an empty span, BurstBeyond where what is held is not enough, and
-    MburstError where a file is damaged or missing, where bins have no row of `recordings`, and as find_bursts does."""
+    where `queue_drops` is to have rows; and `links`, which say who is behind a switch port. `contention` counts the
+    hosts that FILES have. AFTER_NS: how long behind a burst retransmissions and marks are counted. With THREADS of 1,
+    the same files give the same bytes. SCRATCH: as in sql/listed.py. TAKE is given the rows of NEAR that start in the
+    span, in the second of a burst or in one beside it; those of switch ports as `port_bins`. Raises UsageError for an
+    empty span, BurstBeyond where what is held is not enough, and MburstError where a file is damaged or missing, where
+    bins have no row of `recordings`, and as find_bursts does."""
     if until_ns <= since_ns or after_ns < 0:
         raise UsageError(f"invalid span of {until_ns - since_ns} ns, {after_ns} ns after a burst")
     files = {table: [*paths] for table, paths in files.items()}
     _check_not_thinned(path for paths in files.values() for path in paths)
     with listed.connect(files, threads=threads, memory=memory, scratch=scratch) as con:
         _check_whole(con)
-        set_variables(con, span_since_ns=since_ns, span_until_ns=until_ns, after_ns=after_ns, without_switches=True)
+        set_variables(con, span_since_ns=since_ns, span_until_ns=until_ns, after_ns=after_ns, without_unfit_ports=True)
         _detect_within(con, definition, since_ns, until_ns, held_ns)
         with readable(con):
             run(con, partition_sql("cells"))
-            answers = (parsed(con, partition_sql(name)) for name in PartitionTables._fields)
-            tables = PartitionTables(*(con.sql(answer).to_arrow_table() for [answer] in answers))
+            [(switch_ports, unfit_ports)] = con.execute(partition_sql("switch_ports")).fetchall()
+            tables, ports = _answers(con)
             unsettled = con.execute(partition_sql("unsettled")).fetchall()
-            [(switch_ports,)] = con.execute(partition_sql("switch_ports")).fetchall()
             if take is not None:
-                _take_near(con, take)
-            return DetectedPartition(tables, tuple(writer for (writer,) in unsettled), switch_ports)
+                _take_near(con, take, with_ports=switch_ports > 0)
+            return DetectedPartition(tables, ports, tuple(writer for (writer,) in unsettled), switch_ports, unfit_ports)
 
 
-def _take_near(con: duckdb.DuckDBPyConnection, take: TakeRows) -> None:
-    run(con, partition_sql("near_seconds"))
-    for table in NEAR:
-        [answer] = parsed(con, partition_sql(f"near_{table}"))
-        take(table, con.sql(answer).to_arrow_reader(_BATCH_ROWS))
+def _answers(con: duckdb.DuckDBPyConnection) -> tuple[PartitionTables, PortTables]:
+    """All tables: those of recordings from one answer each, divided into that of hosts and that of switch ports."""
+    tables: dict[str, pa.Table] = {}
+    for name in PartitionTables._fields:
+        [answer] = parsed(con, partition_sql(name))
+        if f"port_{name}" not in PortTables._fields:
+            tables[name] = con.sql(answer).to_arrow_table()
+            continue
+        con.sql(answer).to_table("answered")
+        for table, side in ((name, "of_hosts"), (f"port_{name}", "of_ports")):
+            [part] = parsed(con, partition_sql(side))
+            tables[table] = con.sql(part).to_arrow_table()
+        con.execute("DROP TABLE answered")
+    ports = PortTables(*(tables.pop(name) for name in PortTables._fields))
+    return PartitionTables(**tables), ports
+
+
+def _take_near(con: duckdb.DuckDBPyConnection, take: TakeRows, with_ports: bool) -> None:
+    """Give TAKE the rows near bursts of hosts, and WITH_PORTS those of switch ports, which have no senders."""
+    for of_ports in (False, True) if with_ports else (False,):
+        set_variables(con, of_ports=of_ports)
+        run(con, partition_sql("near_seconds"))
+        for table in NEAR[:1] if of_ports else NEAR:
+            [answer] = parsed(con, partition_sql(f"near_{table}"))
+            rows = con.sql(answer).to_arrow_reader(_BATCH_ROWS)
+            take(f"port_{table}" if of_ports else table, rows)
 
 
 def _check_not_thinned(paths: Iterable[Path]) -> None:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from ...analysis.fleet.answers import BurstAnswers, Row
 from ...units import format_share
-from ..common.blocks import LinkCell, PageTable, Paragraph
+from ..common.blocks import PageTable, Paragraph
 from ..common.words import count, long
-from .tables import Cells, number, of_many, share
+from .tables import Cells, number, of_many, rack_cell, share
 from .words import AFTER
 
 MEASURES = {
@@ -120,7 +120,7 @@ def queues(answers: BurstAnswers, links: Mapping[str, str] | None) -> list[PageT
     rows: list[Cells] = [
         [
             row["host"],
-            *([] if links is None else [_rack(row["rack"], links)]),
+            *([] if links is None else [rack_cell(row["rack"], links)]),
             " ".join(part for part in (row["device"], row["port"], row["queue"]) if part),
             f"{row['drops']:,}",
             share(row["drops_in_burst_share"]),
@@ -135,7 +135,3 @@ def queues(answers: BurstAnswers, links: Mapping[str, str] | None) -> list[PageT
     ]
     caption = of_many(len(shown), answers.switch_drops.count, "switch queue", "by drops")
     return [PageTable(caption, heads, rows, 2 if links is None else 3), Paragraph(NOT_ASKED, quiet=True)]
-
-
-def _rack(rack: str, links: Mapping[str, str]) -> str | LinkCell:
-    return LinkCell(rack, links[rack]) if rack in links else rack

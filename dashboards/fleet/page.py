@@ -20,7 +20,7 @@ from ..common import page
 from ..common.blocks import LinkCell, Paragraph
 from ..common.summaries import fleet_stem, with_summary
 from ..common.words import count, doubt
-from . import losses, pictures, tables
+from . import losses, pictures, ports, tables
 from . import words as fleet_words
 
 STYLE = ("common/page.css", "common/paper.css", "fleet/page.css")
@@ -125,6 +125,7 @@ def _tables(answers: BurstAnswers, links: Mapping[str, str] | None) -> list[Page
         PageSection("Senders", [tables.senders(answers)]),
         PageSection("Hosts at once", [tables.at_once(answers)], half=True),
         PageSection("Loss", [tables.loss_cells(answers)], half=True),
+        *([PageSection("Switch ports", ports.table(answers, links))] if answers.ports.count else []),
         PageSection("Drops of switch queues", losses.queues(answers, links)),
     ]
 

@@ -24,7 +24,7 @@ def of_many(shown: int, total: int, noun: str, order: str) -> str:
     return f"{shown:,} of {count(total, noun)}, {order}; and {total - shown:,} more"
 
 
-def _duration(ns: float | None) -> str:
+def duration(ns: float | None) -> str:
     return "–" if ns is None else format_duration(ns)
 
 
@@ -32,7 +32,7 @@ def number(value: float | None) -> str:
     return "–" if value is None else f"{value:,.3g}" if abs(value) < 999.5 else f"{value:,.0f}"
 
 
-def _bar(value: float, most: float) -> str | BarCell:
+def bar(value: float, most: float) -> str | BarCell:
     """A bar, beside the longest one of MOST; nothing for nothing."""
     return BarCell(100 * value / most) if value else ""
 
@@ -45,6 +45,11 @@ def share(value: float | None) -> str:
     return "–" if value is None else format_share(value)
 
 
+def rack_cell(rack: str, links: Mapping[str, str]) -> str | LinkCell:
+    """The name of a rack, with a link to its page where there is one."""
+    return LinkCell(rack, links[rack]) if rack in links else rack
+
+
 def racks(found: Sequence[RackSums], links: Mapping[str, str]) -> Block:
     """The racks of most time in bursts."""
     shown = [rack for rack in found if rack.recorded_ns][:TABLED]
@@ -54,7 +59,7 @@ def racks(found: Sequence[RackSums], links: Mapping[str, str]) -> Block:
     rows: list[Cells] = [
         [
             _linked(rack, links),
-            _bar(rack.burst_share, most),
+            bar(rack.burst_share, most),
             format_share(rack.burst_share),
             f"{rack.bursts:,}",
             f"{rack.bursting_hosts:,} of {rack.hosts:,}",
@@ -87,15 +92,11 @@ def hosts(answers: BurstAnswers, links: Mapping[str, str] | None) -> Block:
     rows: list[Cells] = [
         [
             row["host"],
-            *(
-                []
-                if links is None
-                else [LinkCell(row["rack"], links[row["rack"]]) if row["rack"] in links else row["rack"]]
-            ),
-            _bar(row["burst_share"], most),
+            *([] if links is None else [rack_cell(row["rack"], links)]),
+            bar(row["burst_share"], most),
             format_share(row["burst_share"]),
             number(row["bursts_per_h"]),
-            _duration(row["p99_ns"]),
+            duration(row["p99_ns"]),
             "–" if row["max_fan_in"] is None else f"{row['max_fan_in']:,}",
             number(row["retransmits_per_gb"]),
             "–" if row["rank_last_week"] is None else f"{row['rank_last_week']:,}",
@@ -117,7 +118,7 @@ def classes(answers: BurstAnswers) -> Block:
         [
             class_name(row),
             f"{row['bursts']:,}",
-            *(_duration(row.get(name)) for name in ("p50_ns", "p90_ns", "p99_ns", "longest_ns", "p50_gap_ns")),
+            *(duration(row.get(name)) for name in ("p50_ns", "p90_ns", "p99_ns", "longest_ns", "p50_gap_ns")),
             "–" if row.get("ks_d") is None else f"{row['ks_d']:.3g}{_p_value(row['p_value'])}",
             *(share(row.get(name)) for name in ("p_hot_after_hot", "p_hot_after_cold", "share_of_bytes")),
             " / ".join(number(row.get(name)) for name in ("mean_in", "mean_out")),
@@ -166,7 +167,7 @@ def fan_ins(answers: BurstAnswers) -> Block:
     rows: list[Cells] = [
         [
             range_name(least, 2 * least) if least else "not known",
-            _bar(sum(of.values()), most),
+            bar(sum(of.values()), most),
             f"{sum(of.values()):,}",
             format_share(sum(of.values()) / total),
             _mostly(of),
@@ -253,7 +254,7 @@ def _lossy(cells: Iterable[Row], name: str, caption: str, head: str) -> PageTabl
         sums[cell[name]] = lossy + cell["lossy"], bursts + cell["bursts"]
     most = max(lossy / bursts for lossy, bursts in sums.values())
     rows: list[Cells] = [
-        [class_text(name, value), _bar(lossy / bursts, most), format_share(lossy / bursts), f"{lossy:,}", f"{bursts:,}"]
+        [class_text(name, value), bar(lossy / bursts, most), format_share(lossy / bursts), f"{lossy:,}", f"{bursts:,}"]
         for value, (lossy, bursts) in sorted(sums.items())
     ]
     return PageTable(caption, [head, "", "Lossy", "Lossy bursts", "Of bursts"], rows, 2)

@@ -66,7 +66,7 @@ def total(racks: Sequence[RackSums]) -> RackSums:
 def verdict(sums: RackSums, answers: BurstAnswers, where: str = "") -> str:
     """A fleet or a rack in a few sentences."""
     if not sums.recorded_ns:
-        return "Nothing was recorded in this time."
+        return "No host recorded what it receives." if answers.ports.count else "Nothing was recorded in this time."
     if not sums.bursts:
         return f"No burst reached any of the {count(sums.hosts, 'host')} recorded{where}."
     parts = [
@@ -179,7 +179,11 @@ def rack_statements(figures: FleetRackFigures) -> list[Statement]:
     """What to know of a rack before the figures are believed."""
     found, sums = [*_missing(figures.period)], figures.sums
     if not sums.recorded_ns:
-        found.append(Statement(NOTE, "Nothing was recorded", "No host of this rack recorded what it receives."))
+        by_ports = (
+            " Switch ports were recorded: the table of these has their bursts." if figures.answers.ports.count else ""
+        )
+        text = f"No host of this rack recorded what it receives.{by_ports}"
+        found.append(Statement(NOTE, "No host was recorded" if by_ports else "Nothing was recorded", text))
     if not sums.is_complete:
         found.append(
             Statement(WARNING, "The rack is incomplete", f"{_lacking([sums], figures.period)} Counts are lower bounds.")
@@ -241,6 +245,13 @@ def _missing(period: FleetPeriod) -> Iterator[Statement]:
             f"{count(len(texts), 'partition')} not detected",
             f"{_named(texts)} mburst fleet detect detects them.",
         )
+    if period.unfit:
+        texts = [part.text for part in period.unfit]
+        yield Statement(
+            WARNING,
+            "Recordings of switch ports are left out",
+            f"{_named(texts)} Their line rate is not known, or their bins do not make up those of the definition.",
+        )
     if period.dates:
         yield Statement(WARNING, f"No results of {count(len(period.dates), 'day')}", _named(period.dates))
 
@@ -269,7 +280,11 @@ def meanings(figures: FleetFigures | FleetRackFigures) -> list[tuple[str, str]]:
             "Hot",
             "a bin at or above the threshold. Listed is how many bins are hot after a hot bin, and after another one.",
         ),
-        ("At once", "hosts of one rack that were receiving a burst at the same time."),
+        (
+            "At once",
+            "hosts of one rack that were receiving a burst at the same time. A switch port counts in place of the host "
+            "behind it, on days on which that recorded nothing of what it receives there.",
+        ),
         (
             "Lossy",
             f"of a burst: retransmissions were seen in it, or in the {AFTER} after it and before the next one. "
@@ -281,7 +296,7 @@ def meanings(figures: FleetFigures | FleetRackFigures) -> list[tuple[str, str]]:
         ),
         (
             "Recorded",
-            "hosts of the inventory, and those that recorded or have ever shipped and are behind, are expected. "
-            "Of several interfaces of a host, the one recorded for longest counts.",
+            "hosts of the inventory, and those that recorded or have ever shipped and are behind, are expected; "
+            "switches are not. Of several interfaces of a host, the one recorded for longest counts.",
         ),
     ]

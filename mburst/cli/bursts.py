@@ -103,8 +103,8 @@ def _recordings(connection: duckdb.DuckDBPyConnection, since: int | None, until:
     rows = dicts(
         connection,
         """
-        SELECT lanes.*, clock, dropped, late, complete, ended, backend, gaps, gap_bytes, unknown_gaps
-        FROM lanes JOIN (SELECT recording_id, clock, dropped, late, complete, ended, backend, start_ns FROM recordings)
+        SELECT lanes.*, clock, dropped, late, complete, ended, gaps, gap_bytes, unknown_gaps
+        FROM lanes JOIN (SELECT recording_id, clock, dropped, late, complete, ended, start_ns FROM recordings)
             USING (recording_id)
         LEFT JOIN (
             SELECT recording_id, count(*) AS gaps, CAST(coalesce(sum(bytes), 0) AS BIGINT) AS gap_bytes,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import interrupting
 from ..errors import MburstError, UsageError
+from ..fleet import UNFIT, UNFIT_HINT
 from ..names import say
 from ..units import format_count, format_duration
 from . import definition as options
@@ -20,11 +21,11 @@ if TYPE_CHECKING:
     from ..fleet.task import PartitionOutcome
 
 DESCRIPTION = """Detect the bursts of a day (UTC) of all hosts that have shipped to TARGET, rack by rack, and write them
-to RESULTS as Parquet files: bursts, their senders, what each hour adds up to, contention, coverage, and drops of
-switch queues. Each file is verified by its SHA-256 before it is read. A second call detects only what is new; a
-partition that fails, for a damaged file say, is named, and the others are done. Exit code 0: all partitions are done;
-1: some failed."""
-COLUMNS = ("rack", "host", "bursts", "files", "MB", "CPU s", "result")
+to RESULTS as Parquet files: bursts, their senders, what each hour adds up to, contention, coverage, drops of switch
+queues, and, in tables of their own, the bursts of switch ports that `mburst collect` recorded. Each file is verified by
+its SHA-256 before it is read. A second call detects only what is new; a partition that fails, for a damaged file say,
+is named, and the others are done. Exit code 0: all partitions are done; 1: some failed."""
+COLUMNS = ("rack", "host", "bursts", "of ports", "files", "MB", "CPU s", "result")
 
 
 def add_parser(questions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -119,7 +120,9 @@ class _Progress:
     def __call__(self, outcome: PartitionOutcome) -> None:
         self._ended += 1
         host = f" host {outcome.host}" if outcome.host else ""
-        what = outcome.error or f"{outcome.bursts:,} bursts, {format_duration(round(outcome.cpu_s * 1e9))} of CPU"
+        of_ports = f"{outcome.port_bursts:,} of switch ports, " if outcome.switch_ports else ""
+        cpu = format_duration(round(outcome.cpu_s * 1e9))
+        what = outcome.error or f"{outcome.bursts:,} bursts, {of_ports}{cpu} of CPU"
         say(f"{outcome.date} rack {outcome.rack}{host}: {what} ({self._ended} of {self._of})")
 
 
@@ -135,14 +138,24 @@ def _print(date: str, found: DayDetected) -> None:
         f"{date}: {len(found.outcomes) - failed} partitions detected, {failed} failed, {len(found.done)} done before"
         + (f"; {len(found.incomplete)} are incomplete, since not all has arrived" if found.incomplete else "")
     )
-    if ports := sum(outcome.switch_ports for outcome in found.outcomes):
-        print(f"{format_count(ports, 'recording')} of switch ports left out: results are of hosts")
+    _print_ports(found.outcomes)
+
+
+def _print_ports(outcomes: list[PartitionOutcome]) -> None:
+    """What became of recordings of switch ports, if there are any."""
+    names = ("switch_ports", "port_bursts", "unfit_ports")
+    ports, bursts, unfit = (sum(getattr(outcome, name) for outcome in outcomes) for name in names)
+    if ports:
+        print(f"{format_count(ports, 'recording')} of switch ports, {format_count(bursts, 'burst')} in them")
+    if unfit:
+        print(f"{UNFIT.format(format_count(unfit, 'recording'))} ({UNFIT_HINT})")
 
 
 def _row(outcome: PartitionOutcome) -> tuple[Any, ...]:
     result = "failed" if outcome.error else "complete" if outcome.complete else "incomplete"
     cpu, size = f"{outcome.cpu_s:.1f}", f"{outcome.size / 1e6:.1f}"
-    return (outcome.rack, outcome.host or "all", f"{outcome.bursts:,}", outcome.files, size, cpu, result)
+    of_ports = f"{outcome.port_bursts:,}" if outcome.switch_ports else "–"
+    return (outcome.rack, outcome.host or "all", f"{outcome.bursts:,}", of_ports, outcome.files, size, cpu, result)
 
 
 def facts(date: str, found: DayDetected) -> dict[str, Any]:

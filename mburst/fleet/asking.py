@@ -17,7 +17,7 @@ from ..agent.schedule.reports import last_period
 from ..errors import MburstError, UsageError
 from ..sql import resulting
 from .plan import DAY_NS, HostOf, date_of, day_of, start_of
-from .results import TABLES, PartitionName, PartitionRecord, list_plans, list_records, read_record
+from .results import PORT_TABLES, TABLES, PartitionName, PartitionRecord, list_plans, list_records, read_record
 from .target import FleetTarget, NoSuchObject
 
 if TYPE_CHECKING:
@@ -104,8 +104,12 @@ def opened(
                 "`mburst fleet detect TARGET --day DATE -o RESULTS` makes them",
             )
         tables = {
-            table: [resulting.ResultFile(files[table], record.date, record.rack) for record, files in sound]
-            for table in TABLES
+            table: [
+                resulting.ResultFile(files[table], record.date, record.rack)
+                for record, files in sound
+                if table in files
+            ]
+            for table in (*TABLES, *PORT_TABLES)
         }
         divided = {(record.date, record.rack) for record, _ in sound if record.host is not None}
         con = resulting.connect(tables, (days.since_ns, days.until_ns), _table(inventory), divided)
@@ -131,7 +135,7 @@ def _records(results: FleetTarget, days: AskedDays) -> tuple[list[PartitionRecor
 def _files(results: FleetTarget, record: PartitionRecord, folder: Path) -> dict[str, Path] | str:
     """The files of a partition by table, each with the SHA-256 that RECORD states; or why there are not."""
     found = {}
-    for table in TABLES:
+    for table in record.tables:
         key = record.name.key(table)
         try:
             path = _local(results, key, folder)

@@ -50,8 +50,9 @@ class HostOf(NamedTuple):
 @dataclass(frozen=True)
 class PartitionPlan:
     """What is to be detected. `near` are the files of the day and of NEAR_NS around it; `further` the other ones of the
-    receipts that were read, for bursts that go on beyond. `behind` and `missing`: as in results.PartitionRecord.
-    `with_rows`: the bins and senders near bursts are wanted, too."""
+    receipts that were read, for bursts that go on beyond. `behind` and `missing`: as in results.PartitionRecord;
+    `collectors`: those behind that ship what switches sent, and no recording of their own. `with_rows`: the bins and
+    senders near bursts are wanted, too."""
 
     name: PartitionName
     definition: BurstDefinition
@@ -61,6 +62,7 @@ class PartitionPlan:
     further: tuple[ShippedFile, ...] = ()
     behind: Mapping[str, int | None] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
+    collectors: tuple[str, ...] = ()
     version: str = __version__
     with_rows: bool = False
 
@@ -78,7 +80,7 @@ class PartitionPlan:
 
     def is_done(self, record: PartitionRecord) -> bool:
         """Whether RECORD is of what this plan gives, or of that with rows."""
-        return self.gives(record.digest, record.unsettled)
+        return self.gives(record.digest, record.unsettled) and not record.lacks_ports
 
     def gives(self, digest: str, unsettled: Collection[str]) -> bool:
         """Whether DIGEST is that of this plan, or of this plan with rows."""
@@ -92,6 +94,7 @@ class PartitionPlan:
             "near": [list(file) for file in self.near],
             "further": [list(file) for file in self.further],
             "behind": dict(self.behind),
+            **({"collectors": list(self.collectors)} if self.collectors else {}),
             **({"with_rows": True} if self.with_rows else {}),
         }
 
@@ -105,7 +108,8 @@ class PartitionPlan:
         facts = json.loads(content)
         near, further = (tuple(ShippedFile(*file) for file in facts.pop(of)) for of in ("near", "further"))
         name, definition = PartitionName(*facts.pop("name")), BurstDefinition(**facts.pop("definition"))
-        return cls(name, definition, near=near, further=further, missing=tuple(facts.pop("missing")), **facts)
+        lists: dict[str, Any] = {of: tuple(facts.pop(of, ())) for of in ("missing", "collectors")}
+        return cls(name, definition, near=near, further=further, **lists, **facts)
 
 
 def day_of(text: str, now_ns: int) -> str:
@@ -200,8 +204,18 @@ class _Shipped:
             receipts = [receipt for receipt in pool.map(read, wanted) if receipt is not None]
         receipts.sort(key=lambda receipt: receipt.written_ns)
         self.files = files_of(receipts)
+        self._shippers = {file.key: receipt.host for receipt in receipts for file in receipt.files}
         self.newest = {receipt.host: receipt for receipt in receipts}
         self.hosts = {*newest}
+
+    def host_of(self, file: ShippedFile) -> str:
+        """Whose file it is: what no host recorded, such as switch ports, is of the host that shipped it."""
+        return _host_of(file) or self._shippers[file.key]
+
+    def collectors(self) -> set[str]:
+        """Hosts that shipped files, none of which they recorded themselves."""
+        own = {_host_of(file) for file in self.files.values()}
+        return {*self._shippers.values()} - own
 
 
 @dataclass
@@ -223,21 +237,25 @@ class _RackDay:
         """That of a host, or of all."""
         hosts = self.hosts if host is None else [host]
         files = [
-            file for file in self.shipped.files.values() if _host_of(file) in hosts or file.table in (SWITCH, LINKS)
+            file
+            for file in self.shipped.files.values()
+            if self.shipped.host_of(file) in hosts or file.table in (SWITCH, LINKS)
         ]
         newest = {of: self.shipped.newest.get(of) for of in hosts}
         whole_ns = start_of(self.date) + DAY_NS + NEAR_NS
-        return planned(
+        behind = {
+            of: receipt.until_ns if receipt else None
+            for of, receipt in newest.items()
+            if receipt is None or receipt.until_ns < whole_ns
+        }
+        found = planned(
             PartitionName(self.date, self.rack, host),
             self.definition,
             files,
-            {
-                of: receipt.until_ns if receipt else None
-                for of, receipt in newest.items()
-                if receipt is None or receipt.until_ns < whole_ns
-            },
+            behind,
             {reason for receipt in newest.values() if receipt for reason in _missing(receipt)},
         )
+        return replace(found, collectors=tuple(sorted(self.shipped.collectors() & behind.keys())))
 
 
 def planned(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..analysis.fleet.answers import BurstAnswers, name_senders
 from ..analysis.fleet.report import FleetPeriod, LackingPart, gather_fleet, gather_rack
 from ..dashboards.fleet import page
+from ..units import format_count
 from .asking import AskedDays, FleetDatabase
 from .results import definition_of
 from .target import FleetTarget
@@ -69,4 +70,9 @@ def _period(results: FleetTarget, days: AskedDays, found: FleetDatabase) -> Flee
         [date for date in days.dates if date not in there],
         [LackingPart(name.rack, f"{name}: not detected") for name in found.undetected],
         [LackingPart(partition.name.rack, partition.reason) for partition in found.damaged],
+        [
+            LackingPart(record.rack, f"{record.name}: {format_count(record.unfit_ports, 'recording')}")
+            for record in found.records
+            if record.unfit_ports and record.date in {*days.dates}
+        ],
     )

@@ -2,7 +2,8 @@
 
     mburst-results.json                                 the definition of bursts that all of them have
     TABLE/date=DATE/rack=RACK/PARTITION.parquet         TABLE: bursts, senders, hours, histograms, contention, coverage,
-                                                        queue_drops, incomplete; with rows also bins, sources
+                                                        queue_drops, incomplete; with rows also bins, sources;
+                                                        where switch ports were recorded also PORT_TABLES
     partitions/date=DATE/rack=RACK/PARTITION.plan.json  what was to be detected (plan.py)
     partitions/date=DATE/rack=RACK/PARTITION.json       what was: written last, so that the tables are there
 
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, unquote
 
 from ..analysis.bursts.find import BurstDefinition
+from ..analysis.partition.detect import PortTables
 from ..errors import MburstError, UsageError
 from ..sql.format.filenames import rack_folder
 from .target import FleetTarget, NoSuchObject
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 MARKER, FORMAT = "mburst-results.json", 1
 TABLES = ("bursts", "senders", "hours", "histograms", "contention", "coverage", "queue_drops", "incomplete")
+PORT_TABLES = PortTables._fields  # of partitions with recordings of switch ports
 PARTITIONS = "partitions"
 WHOLE_RACK = "rack"  # the name of a partition of all hosts of a rack
 _PLAN = ".plan.json"
@@ -74,7 +77,8 @@ class PartitionRecord(NamedTuple):
     writers of recordings of which another row may change what was detected. complete:
     whether every host had shipped all of the day; `behind` are those that had not, each with the time until which it
     had (None: never), `missing` what was never shipped, such as damaged files. size: bytes of `files`. rows, sha256: of
-    each table. switch_ports: recordings of switch ports, which are left out."""
+    each table. switch_ports: recordings of switch ports; an older mburst left them out, without PORT_TABLES.
+    unfit_ports: those that are left out, since they cannot be examined (analysis/partition)."""
 
     date: str
     rack: str
@@ -91,6 +95,17 @@ class PartitionRecord(NamedTuple):
     cpu_s: float
     unsettled: Sequence[str] = ()
     switch_ports: int = 0
+    unfit_ports: int = 0
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Those that it must have, and those of switch ports where it has them."""
+        return TABLES + tuple(table for table in PORT_TABLES if table in self.sha256)
+
+    @property
+    def lacks_ports(self) -> bool:
+        """Whether it is of an mburst that left switch ports out."""
+        return self.switch_ports > 0 and not self.rows.keys() & {*PORT_TABLES}
 
     @property
     def name(self) -> PartitionName:

@@ -127,11 +127,12 @@ def list_switch_files(store: Path, rack: str, own: HostName) -> tuple[list[Seale
     with failing_as_one_line(store, "read"):
         links, queues = _list(store, "links"), _list(store, "queues")
     racks = {file.rack for file in links.files}
-    if (own.rack or (racks.pop() if len(racks) == 1 else "")) != rack:
-        return [], []
     files = [SealedTableFile("links", file) for file in links.files if file.rack == rack]
-    files += [SealedTableFile("queues", file) for file in queues.files]
-    return files, [*(of for of in links.damaged if of.rack in ("", rack)), *queues.damaged]
+    damaged = [of for of in links.damaged if of.rack in ("", rack)]
+    if (own.rack or (racks.pop() if len(racks) == 1 else "")) == rack:
+        files += [SealedTableFile("queues", file) for file in queues.files]
+        damaged += queues.damaged
+    return files, damaged
 
 
 def _list(store: Path, table: str) -> _TableFiles:

@@ -163,7 +163,8 @@ def _seal(store: StoreFolder, done: Shipped) -> None:
 def _unnamed(found: HostFiles) -> MburstError:
     return MburstError(
         f"{found.name}: {len(found.files):,} files are not shipped: a fleet needs names",
-        "give --host and --rack to `mburst record` (in mburst.toml: host and rack), and record into a new store",
+        "give --host and --rack to `mburst record` (in mburst.toml: host and rack), `racks` in the file of "
+        "`mburst collect`, and record into a new store",
     )
 
 

@@ -19,7 +19,8 @@ from ..errors import MburstError, UsageError
 from ..sql import StoreFolder
 from ..sql.segments import FileSelection, list_sealed
 from ..sql.store import MARKER as STORE_MARKER
-from . import receipts
+from ..units import format_count
+from . import UNFIT, UNFIT_HINT, receipts
 from .ledger import ShipLedger
 from .plan import DAY_NS, MEASURED, NEAR_NS, STATED, PartitionPlan, date_of, planned, start_of
 from .receipts import Receipt, ReceiptName, ShippedFile
@@ -150,6 +151,9 @@ class _HostBursts:
             return
         record = put(self._target, plan, found, time.process_time() - used, near)
         self._note(plan, record)
+        if record.unfit_ports:
+            left_out = UNFIT.format(format_count(record.unfit_ports, "recording"))
+            self._miss(plan, MburstError(f"{self._found.name}: {left_out}", UNFIT_HINT))
         self._result.sent += len(record.rows)
         self._result.sent_bytes += sum(file.bytes for file in self._new[-len(record.rows) :])
 

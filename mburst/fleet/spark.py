@@ -37,7 +37,7 @@ MASTERS = ("local[*]", "spark://HOST:PORT", "yarn", "k8s://HOST:PORT", "sc://HOS
 _MASTER = re.compile(r"local($|\[|-cluster\[)|yarn$|(spark|k8s|sc)://.")
 SCHEMA = (
     "date string, rack string, host string, error string, complete boolean, bursts bigint, files bigint, size bigint, "
-    "cpu_s double, seconds double, switch_ports bigint"
+    "cpu_s double, seconds double, port_bursts bigint, switch_ports bigint, unfit_ports bigint"
 )
 
 

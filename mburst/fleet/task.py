@@ -18,7 +18,7 @@ from ..analysis.partition.detect import BurstBeyond, DetectedPartition, TakeRows
 from ..errors import MburstError
 from .plan import NEAR_NS, PartitionPlan
 from .receipts import ShippedFile
-from .results import NearRows, PartitionName, PartitionRecord, put_tables
+from .results import TABLES, NearRows, PartitionName, PartitionRecord, put_tables, read_record
 from .target import FleetTarget, TargetError, open_target
 
 if TYPE_CHECKING:
@@ -40,7 +40,9 @@ class PartitionOutcome(NamedTuple):
     size: int
     cpu_s: float
     seconds: float
-    switch_ports: int  # recordings, left out
+    port_bursts: int
+    switch_ports: int  # recordings in which these were detected
+    unfit_ports: int  # recordings of switch ports, left out
 
     @property
     def name(self) -> PartitionName:
@@ -76,7 +78,9 @@ def carry_out(target_address: str, results_address: str, plan_key: str, scratch:
         plan.size,
         round(time.process_time() - used, 3),
         round(time.monotonic() - begun, 3),
+        record.rows.get("port_bursts", 0) if record else 0,
         record.switch_ports if record else 0,
+        record.unfit_ports if record else 0,
     )
 
 
@@ -156,9 +160,12 @@ def put(
     results: FleetTarget, plan: PartitionPlan, found: DetectedPartition, cpu_s: float, near: NearRows | None = None
 ) -> PartitionRecord:
     """Write the tables, and the rows NEAR bursts where they are wanted, and then the record that says that they are
-    there. Raises TargetError."""
+    there. Tables of switch ports are there where the partition has any, or had: they are emptied then. Raises
+    TargetError, and MburstError where a record that is there is damaged."""
     near = near or NearRows()
     by_name = {**found.tables._asdict(), "incomplete": _incomplete(plan)}
+    if found.switch_ports or _has_ports(results, plan.name):
+        by_name |= found.ports._asdict()
     if plan.name.host is not None:  # of one host alone, it would read as a rack's
         by_name["contention"] = found.tables.contention.slice(0, 0)
     record = PartitionRecord(
@@ -175,9 +182,21 @@ def put(
         cpu_s=round(cpu_s, 3),
         unsettled=found.unsettled,
         switch_ports=found.switch_ports,
+        unfit_ports=found.unfit_ports,
     )
     results.replace(plan.name.record_key, record.to_json())
     return record
+
+
+def _behind(plan: PartitionPlan, host: str) -> str:
+    """Why something of a host that ships has not arrived."""
+    return "collector behind" if host in plan.collectors else "behind"
+
+
+def _has_ports(results: FleetTarget, name: PartitionName) -> bool:
+    """Whether tables of switch ports are there from before."""
+    record = read_record(results, name)
+    return record is not None and len(record.tables) > len(TABLES)
 
 
 def _incomplete(plan: PartitionPlan) -> pa.Table:
@@ -189,7 +208,7 @@ def _incomplete(plan: PartitionPlan) -> pa.Table:
     rows = [
         (plan.name.rack, host, plan.since_ns, None, "never shipped")
         if until is None
-        else (plan.name.rack, host, plan.since_ns, min(max(plan.until_ns - until, 0), day), "behind")
+        else (plan.name.rack, host, plan.since_ns, min(max(plan.until_ns - until, 0), day), _behind(plan, host))
         for host, until in sorted(plan.behind.items())
     ] + [(plan.name.rack, None, plan.since_ns, None, reason) for reason in plan.missing]
     schema = {"rack": pa.string(), "host": pa.string(), "day_ns": pa.int64(), "behind_ns": pa.int64()}

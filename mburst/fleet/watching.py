@@ -59,4 +59,5 @@ def _new(results: FleetTarget, left: dict[PartitionName, PartitionPlan]) -> list
 def _outcome(record: PartitionRecord) -> PartitionOutcome:
     bursts, host = record.rows["bursts"], record.host or ""
     cost = (record.files, record.size, record.cpu_s, 0.0)
-    return PartitionOutcome(record.date, record.rack, host, "", record.complete, bursts, *cost, record.switch_ports)
+    ports = (record.rows.get("port_bursts", 0), record.switch_ports, record.unfit_ports)
+    return PartitionOutcome(record.date, record.rack, host, "", record.complete, bursts, *cost, *ports)

@@ -10,7 +10,7 @@ WITH periods AS (  -- from when until when each link holds: until the next repor
     FROM links WINDOW following AS (PARTITION BY device, port, host, interface, origin ORDER BY ts_ns, present)
 ), heard AS (
     SELECT rack, host, interface, start_ns, end_ns FROM recorded
-    WHERE direction <> 'out' AND recording_id IN (SELECT recording_id FROM lanes)
+    WHERE direction <> 'out' AND recording_id IN (SELECT recording_id FROM lanes WHERE backend <> 'otlp')
 ), attached AS (  -- the time of each of these recordings in which a link of its host holds
     SELECT DISTINCT heard.rack, heard.host, periods.interface, device, port, queue AS link_queue, origin,
            greatest(start_ns, since_ns) AS since_ns, least(end_ns, until_ns) AS until_ns
@@ -33,7 +33,7 @@ WITH periods AS (  -- from when until when each link holds: until the next repor
     SELECT DISTINCT counting.rack, counting.host, counting.interface, start_ns, end_ns
     FROM bursts JOIN counting ON bursts.rack = counting.rack AND bursts.host = counting.host
         AND counting.interface IN ('', bursts.interface)
-    WHERE direction <> 'out'
+    WHERE direction <> 'out' AND recording_id IN (SELECT recording_id FROM lanes WHERE backend <> 'otlp')
 ), reached AS (  -- when the last of the bursts that began until then is over
     SELECT rack, host, interface, start_ns, max(end_ns) OVER (
         PARTITION BY rack, host, interface ORDER BY start_ns, end_ns ROWS UNBOUNDED PRECEDING) AS reached_ns

@@ -22,7 +22,8 @@
 -- Settings are variables (SET VARIABLE threshold = 0.8), each with a default: threshold 0.5, release (threshold), bin_ns
 -- (as stored; a multiple sums stored bins), join_ns (5 bins), min_duration_ns (1 bin), link_bps (as recorded),
 -- hosts (a list), rack, interface, direction, recording, since_ns and until_ns (bins that start in between),
--- without_switches (true: no recordings of switch ports).
+-- without_unfit_ports (true: no switch ports of an unknown line rate, or whose bins do not make up bin_ns; else they are an
+-- error), span_until_ns (until_ns: links say then which host is behind a port).
 
 -- The recordings to examine, numbered: comparing a number is cheaper than comparing text in 100 million rows.
 CREATE OR REPLACE TEMP TABLE lanes AS
@@ -36,7 +37,8 @@ WITH wanted AS (
       AND interface = coalesce(CAST(getvariable('interface') AS VARCHAR), interface)
       AND direction = coalesce(CAST(getvariable('direction') AS VARCHAR), direction)
       AND recording_id = coalesce(CAST(getvariable('recording') AS VARCHAR), recording_id)
-      AND NOT (backend = 'otlp' AND coalesce(CAST(getvariable('without_switches') AS BOOLEAN), false))
+      AND NOT (backend = 'otlp' AND coalesce(CAST(getvariable('without_unfit_ports') AS BOOLEAN), false)
+               AND (speed IS NULL OR width_ns % bin_ns <> 0))
 ), checked AS (
     SELECT *, CASE
         WHEN speed IS NULL THEN error('recording ' || recording_id || ' (' || host || ' ' || interface || ' ' || direction
@@ -46,13 +48,15 @@ WITH wanted AS (
         ELSE width_ns // bin_ns END AS factor
     FROM wanted
 ), received AS (
-    SELECT checked.*, receiver_of(host, interface, direction, backend) AS unnamed,
-           CASE WHEN unnamed IS NOT NULL THEN coalesce(attached_host, unnamed) END AS receiver, attached_interface
-    FROM checked LEFT JOIN attached_hosts('links', coalesce(CAST(getvariable('until_ns') AS BIGINT), 9223372036854775807)) ON backend = 'otlp' AND host = device AND interface = port
+    SELECT checked.*, attached_host, attached_interface,
+           named_receiver_of(host, interface, direction, backend, attached_host) AS receiver
+    FROM checked LEFT JOIN attached_hosts('links', coalesce(
+        CAST(getvariable('span_until_ns') AS BIGINT), CAST(getvariable('until_ns') AS BIGINT), 9223372036854775807))
+        ON backend = 'otlp' AND host = device AND interface = port
 ), stood_for AS (  -- switch ports before interfaces that have a recording of their own, which counts
     SELECT DISTINCT port.recording_id
-    FROM received AS port JOIN received AS own ON port.rack = own.rack AND port.receiver = own.receiver
-        AND port.attached_interface IN ('', own.interface)
+    FROM received AS port JOIN received AS own
+        ON is_behind_port(own.rack, own.receiver, own.interface, port.rack, port.receiver, port.attached_interface)
     WHERE port.backend = 'otlp' AND own.backend <> 'otlp'
 )
 SELECT CAST(row_number() OVER (ORDER BY recording_id) AS INTEGER) AS lane, recording_id, host, rack, interface, direction,
@@ -63,7 +67,7 @@ SELECT CAST(row_number() OVER (ORDER BY recording_id) AS INTEGER) AS lane, recor
        least_bytes(least(coalesce(CAST(getvariable('release') AS DOUBLE), threshold), threshold), width_ns, speed)
            AS warm_bytes,
        (warm_bytes + factor - 1) // factor AS peak_bytes,  -- that the fullest of the stored bins in a warm bin must have
-       CASE WHEN recording_id NOT IN (FROM stood_for) THEN receiver END AS receiver
+       CASE WHEN recording_id NOT IN (FROM stood_for) THEN receiver END AS receiver, backend, attached_host, attached_interface
 FROM received;
 
 -- Days on which a store was compacted (`thinned`), if not every such burst is found in what was kept: see

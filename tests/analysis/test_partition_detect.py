@@ -14,10 +14,11 @@ from fleetlib import without_names
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from partition_oracle import Hours, summed_contention, summed_hours, summed_sizes
+from storelib import rows as rows_of
 from storelib import sealed_files, write
 
 from mburst.analysis.bursts.find import BurstDefinition, find_bursts
-from mburst.analysis.partition.detect import BurstBeyond, detect
+from mburst.analysis.partition.detect import BurstBeyond, DetectedPartition, PartitionTables, detect
 from mburst.errors import MburstError, UsageError
 from mburst.sql import StoreFolder
 from mburst.sql.format.filenames import SealedName
@@ -28,11 +29,23 @@ DAY = 86_400 * S
 MIDNIGHT = 1_795_132_800 * S
 FULL = 125_000_000 * 10  # wire bytes of 10 s at 1 Gb/s
 HOSTS = (("r1", "a"), ("r1", "b"), ("r2", "a"))
+PORTS = (
+    ("r1", "tor1 E0"),
+    ("r1", "tor1 E1"),
+    ("r1", "tor1 E2"),
+)  # before host a, before interface eth1 of b, of no host
+LINKS = {"E0": ("a", ""), "E1": ("b", "eth1")}
 SHARES = (0.0, 0.1, 0.4, 0.9)  # nothing, cold, warm, hot
 AFTER = 2 * BIN
 
 bins = st.lists(st.tuples(st.sampled_from(SHARES), st.integers(0, 2), st.integers(0, 2)), min_size=40, max_size=60)
-recordings = st.lists(st.tuples(st.sampled_from(HOSTS), st.integers(-40, -20), bins), min_size=2, max_size=3)
+recordings = st.lists(st.tuples(st.sampled_from(HOSTS), st.integers(-40, -20), bins), min_size=1, max_size=2)
+on_ports = st.lists(
+    st.tuples(st.sampled_from(PORTS), st.sampled_from([-40, -25, 5]), bins),
+    min_size=1,
+    max_size=2,
+    unique_by=lambda of: of[0],
+)
 definitions = st.sampled_from(
     [
         BurstDefinition(),
@@ -44,10 +57,14 @@ definitions = st.sampled_from(
 
 
 def filled(folder: Path, given_: list[Any]) -> StoreFolder:
-    """A store with a recording for each of GIVEN_: its host, its first bin counted from midnight, and its bins."""
+    """A store with a recording for each of GIVEN_: its host or port, its first bin counted from midnight, and its
+    bins."""
     store = StoreFolder.create(folder)
+    add_links(store)
     for number, ((rack, host), first, shares) in enumerate(given_):
-        names = {"recording_id": f"{rack}-{host}-{number}", "host": host, "rack": rack}
+        host, _, port = host.partition(" ")
+        names = {"recording_id": f"{rack}-{host}{port}-{number}", "host": host, "rack": rack}
+        names |= {"interface": port, "direction": "out"} if port else {}
         rows = [
             {
                 **names,
@@ -61,11 +78,26 @@ def filled(folder: Path, given_: list[Any]) -> StoreFolder:
             for at, (share, retransmits, marks) in enumerate(shares)
             if share
         ]
-        capture = {"capture_id": f"{rack}-{host}-{number}", "writer_id": f"{number:012x}", "written_ns": MIDNIGHT}
-        write(store, "recordings", {**names, **capture, "bin_ns": BIN, "source_bin_ns": BIN})
+        capture = {"capture_id": f"{rack}-{host}{port}-{number}", "writer_id": f"{number:012x}", "written_ns": MIDNIGHT}
+        backend = {"backend": "otlp"} if port else {}
+        write(store, "recordings", {**names, **capture, **backend, "bin_ns": BIN, "source_bin_ns": BIN})
         write(store, "bins", *rows)
-        write(store, "sources", *(sender for row in rows for sender in senders_of(row)))
+        if not port:
+            write(store, "sources", *(sender for row in rows for sender in senders_of(row)))
     return store
+
+
+def add_links(store: StoreFolder) -> None:
+    """Which hosts are behind the ports of tor1."""
+    link = {"device": "tor1", "rack": "r1", "queue": "", "origin": "configuration", "present": True}
+    with store.writer("links", rack="r1") as writer:
+        writer.append(
+            rows_of(
+                "links",
+                *({**link, "ts_ns": MIDNIGHT - DAY, "port": port, "host": host, "interface": interface}
+                  for port, (host, interface) in LINKS.items()),
+            )
+        )  # fmt: skip
 
 
 def senders_of(row: dict[str, Any]) -> list[dict[str, Any]]:
@@ -120,7 +152,7 @@ def whole(store: StoreFolder, definition: BurstDefinition) -> tuple[Counter[Any]
 
 
 def files_of(store: StoreFolder, *, by_host: bool) -> list[dict[str, list[Path]]]:
-    """The files of each rack, or of each host of it."""
+    """The files of each rack, or of each host of it; of links of the rack."""
     found: dict[tuple[str, str], dict[str, list[Path]]] = {}
     for table, paths in store.files().items():
         for path in paths:
@@ -128,28 +160,42 @@ def files_of(store: StoreFolder, *, by_host: bool) -> list[dict[str, list[Path]]
             assert name is not None
             key = (path.parent.name, name.segment.host if by_host else "")
             found.setdefault(key, {}).setdefault(table, []).append(path)
-    return list(found.values())
+    return [
+        {**files, "links": found.get((rack, ""), {}).get("links", [])}
+        for (rack, _), files in found.items()
+        if "bins" in files
+    ]
 
 
 @pytest.mark.costly
 @settings(max_examples=5, deadline=None)
-@given(recordings, definitions, st.lists(st.integers(-20, 10), min_size=2, max_size=2, unique=True), st.booleans())
+@given(
+    recordings,
+    on_ports,
+    definitions,
+    st.lists(st.integers(-20, 10), min_size=2, max_size=2, unique=True),
+    st.booleans(),
+)
 def test_partitions_together_have_the_bursts_of_the_whole(
     tmp_path_factory: pytest.TempPathFactory,
     given_: list[Any],
+    ports: list[Any],
     definition: BurstDefinition,
     cuts: list[int],
     by_host: bool,
 ) -> None:
-    """Cut at midnight, and at any other times. So are what hours of them add up to, counted one by one."""
+    """Cut at midnight, and at any other times. So are what hours of them add up to, counted one by one. What is of
+    hosts and what is of switch ports is apart, but for contention, in which ports stand in for hosts."""
     folder = tmp_path_factory.mktemp("partition")
-    store = filled(folder / "store", [(*of, [*some, (0.9, 1, 1)]) for *of, some in given_])
+    store = filled(folder / "store", [(*of, [*some, (0.9, 1, 1)]) for *of, some in given_ + ports])
     edges = sorted({MIDNIGHT - DAY, MIDNIGHT, MIDNIGHT + DAY, *(MIDNIGHT + cut * BIN + 7 for cut in cuts)})
-    parts = [
-        detect(files, definition, since_ns=since, until_ns=until, after_ns=AFTER).tables
+    found = [
+        detect(files, definition, since_ns=since, until_ns=until, after_ns=AFTER)
         for files in files_of(store, by_host=by_host)
         for since, until in pairwise(edges)
     ]
+    check_ports(found, store)
+    parts = [together(part) for part in found]
     bursts, senders = whole(store, definition)
     assert sum((plain(part.bursts.to_pylist()) for part in parts), Counter()) == bursts
     assert sum((plain(part.senders.to_pylist()) for part in parts), Counter()) == senders
@@ -170,6 +216,32 @@ def test_partitions_together_have_the_bursts_of_the_whole(
         covered[row["recording_id"]] += row["end_ns"] - row["start_ns"]
     assert covered == {of["recording_id"]: of["end_ns"] - of["start_ns"] for of in wanted.recorded}
     shutil.rmtree(folder)
+
+
+def check_ports(found: list[DetectedPartition], store: StoreFolder) -> None:
+    """Each side has the rows of its own recordings, and those of ports the hosts behind them."""
+    with store.connect() as con:
+        of_ports = {
+            of for (of,) in con.execute("SELECT recording_id FROM recordings WHERE backend = 'otlp'").fetchall()
+        }
+    for part in found:
+        for table, rows in part.ports._asdict().items():
+            for row in rows.to_pylist():
+                attached = LINKS.get(row["interface"], (None, None))
+                assert row["recording_id"] in of_ports and (row["attached_host"], row["attached_interface"]) == attached
+            own = getattr(part.tables, table.removeprefix("port_"))
+            assert not of_ports & {*own["recording_id"].to_pylist()}
+
+
+def together(part: DetectedPartition) -> PartitionTables:
+    """The tables with the rows of hosts and of switch ports."""
+    rows = {
+        table.removeprefix("port_"): of.drop_columns(["attached_host", "attached_interface"])
+        for table, of in part.ports._asdict().items()
+    }
+    return part.tables._replace(
+        **{table: pa.concat_tables([getattr(part.tables, table), of]) for table, of in rows.items()}
+    )
 
 
 @pytest.mark.parametrize("bins_each_side", [1, 6, 50, 5000])
@@ -241,15 +313,39 @@ def test_bins_without_their_recording_and_empty_spans_are_refused(tmp_path: Path
         detect(store.files(), since_ns=MIDNIGHT, until_ns=MIDNIGHT)
 
 
-def test_switch_ports_are_left_out_and_counted(tmp_path: Path) -> None:
-    store = filled(tmp_path / "store", [(("r1", "a"), -9, [(0.9, 1, 1)] * 9)])
-    port = {"recording_id": "port", "host": "tor1", "interface": "E0", "rack": "r1", "direction": "out"}
-    row = {"start_ns": MIDNIGHT - 9 * BIN, "end_ns": MIDNIGHT - 1, "bin_ns": BIN, "backend": "otlp"}
+def test_a_switch_port_stands_in_for_the_host_behind_it_on_days_without_a_recording_of_that(tmp_path: Path) -> None:
+    """Recorded for some bins of a day, that counts on this day, also where the port has more; the next day the port."""
+    quiet = [(0.1, 0, 0)] * 3
+    of_port = [*quiet, *[(0.9, 0, 0)] * 3, *quiet]
+    store = filled(tmp_path / "store", [(HOSTS[0], -60, quiet), (PORTS[0], -9, of_port), (PORTS[0], 9, of_port)])
+    for day, hosts in ((MIDNIGHT - DAY, {(1, 0): 3 * BIN}), (MIDNIGHT, {(1, 0): 6 * BIN, (1, 1): 3 * BIN})):
+        found = detect(store.files(), since_ns=day, until_ns=day + DAY)
+        rows = found.tables.contention.to_pylist()
+        assert {(row["hosts"], row["bursting"]): row["ns"] for row in rows} == hosts
+        assert (len(found.tables.bursts), len(found.ports.port_bursts), found.switch_ports) == (0, 1, 1)
+
+
+def test_ports_that_cannot_be_examined_are_left_out_and_counted(tmp_path: Path) -> None:
+    """Of an unknown line rate, or with bins that do not make up those of the definition: the hosts of the rack do not
+    fail for them, as one of these does."""
+    store = filled(tmp_path / "store", [(("r1", "a"), -9, [(0.9, 1, 1)] * 9), (PORTS[2], -9, [(0.9, 0, 0)] * 9)])
+    port = {"recording_id": "port", "host": "tor1", "interface": "E9", "rack": "r1", "direction": "out"}
+    row = {"start_ns": MIDNIGHT - 9 * BIN, "end_ns": MIDNIGHT - 1, "bin_ns": BIN, "backend": "otlp", "link_bps": None}
     write(store, "recordings", {**port, **row})
     write(store, "bins", {**port, "ts_ns": MIDNIGHT - 9 * BIN, "wire_bytes": FULL, "bytes": FULL})
     found = detect(store.files(), since_ns=MIDNIGHT - DAY, until_ns=MIDNIGHT)
-    assert found.switch_ports == 1 and len(find_bursts(store.connect())) == 2
-    for table in ("bursts", "hours", "histograms", "coverage"):
-        assert {row["host"] for row in getattr(found.tables, table).to_pylist()} == {"a"}, table
-    assert {row["hosts"] for row in found.tables.contention.to_pylist()} == {1}
-    assert detect(store.files(), since_ns=MIDNIGHT, until_ns=MIDNIGHT + DAY).switch_ports == 0
+    assert (found.switch_ports, found.unfit_ports) == (1, 1)
+    assert {of["interface"] for of in found.ports.port_coverage.to_pylist()} == {"E2"} and len(found.tables.bursts) == 1
+    later = detect(store.files(), since_ns=MIDNIGHT, until_ns=MIDNIGHT + DAY)
+    assert (later.switch_ports, later.unfit_ports, len(later.ports.port_hours)) == (0, 0, 0)
+    write(store, "recordings", {**port, **row, "recording_id": "wide", "bin_ns": 4 * BIN, "link_bps": 10**9})
+    definition = BurstDefinition(bin_ns=2 * BIN)
+    found = detect(store.files(), definition, since_ns=MIDNIGHT - DAY, until_ns=MIDNIGHT)
+    assert (found.switch_ports, found.unfit_ports) == (1, 2)
+    write(
+        store,
+        "recordings",
+        {**port, **row, "recording_id": "own", "host": "a", "interface": "eth9", "backend": "afpacket"},
+    )
+    with pytest.raises(MburstError, match=r"recording own \(a eth9 out\): the link speed is not known"):
+        detect(store.files(), definition, since_ns=MIDNIGHT - DAY, until_ns=MIDNIGHT)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from racklib import DAY, FULL, HOUR, MS, START, fill, report
+from racklib import DAY, HOUR, MS, START, fill, fill_ports, report
 from storelib import write
 
 from mburst.analysis.bursts.contention import Contention, contention
@@ -323,20 +323,9 @@ def test_sums_are_those_of_the_list_of_bursts(tmp_path_factory, hosts):
     assert [burst["bytes"] for burst in page.worst] == sorted((b["bytes"] for b in bursts), reverse=True)[:20]
 
 
-def ports(store: StoreFolder, bursts: dict[str, list[tuple[int, int]]], direction: str = "out") -> None:
-    """Recordings of tor1's ports, as `mburst collect` makes them."""
-    for port, of in bursts.items():
-        name = {"recording_id": f"{port}-{direction}", "direction": direction}
-        hot = sorted({first + i for first, n in of for i in range(n)})
-        row = {"host": "tor1", "interface": port, "start_ns": START, "end_ns": START + HOUR - 1}
-        write(store, "recordings", {**name, **row, "backend": "otlp"})
-        at, full = {"host": "tor1", "interface": port}, {"bytes": FULL, "wire_bytes": FULL, "packets": 0}
-        write(store, "bins", *({**name, **at, "ts_ns": START + i * MS, **full} for i in hot))
-
-
 def test_a_switch_port_receives_what_it_sends_to_its_host(store):
-    ports(store, {"E0": [(50, 10)], "E1": [(55, 10)], "E2": [(500, 10)]})
-    ports(store, {"E0": [(900, 10), (950, 10)]}, "in")  # the host sends
+    fill_ports(store, {"E0": [(50, 10)], "E1": [(55, 10)], "E2": [(500, 10)]})
+    fill_ports(store, {"E0": [(900, 10), (950, 10)]}, "in")  # the host sends
     page = report(store)
     assert sorted((lane.interface, lane.direction, lane.receiver) for lane in page.lanes) == [
         ("E0", "in", None), ("E0", "out", "tor1 E0"), ("E1", "out", "tor1 E1"), ("E2", "out", "tor1 E2"),
@@ -351,8 +340,8 @@ def test_a_switch_port_receives_what_it_sends_to_its_host(store):
 
 
 def test_a_host_that_only_sends_receives_nothing_by_its_port_either(store):
-    ports(store, {"E0": [(50, 10)]}, "in")
-    ports(store, {"E0": []})
+    fill_ports(store, {"E0": [(50, 10)]}, "in")
+    fill_ports(store, {"E0": []})
     page = report(store)
     assert page.duration.n == 0 and verdict(page).startswith("No burst reached the host recorded")
 
@@ -365,7 +354,7 @@ def test_a_switch_port_stands_in_for_the_host_behind_it_alone_where_that_was_not
     ]  # fmt: skip
     write(store, "links", *links)
     fill(store, {"a": [(50, 10)]})
-    ports(store, {"E0": [(50, 10)], "E1": [(55, 10)]})
+    fill_ports(store, {"E0": [(50, 10)], "E1": [(55, 10)]})
     page = report(store)
     assert [(lane.host, lane.receiver) for lane in page.inbound] == [("a", "a"), ("tor1", "b")]
     assert verdict(page).startswith("2 of 2 hosts received 2 bursts")
@@ -391,7 +380,7 @@ def test_who_receives_what_a_switch_port_sends(store):
             of = {"host": f"{host}{number}", "interface": interface, "present": present, "ts_ns": START + at}
             write(store, "links", row | of)
     fill(store, {f"a{number}": [(50, 10)] for number in range(len(RECEIVED))})
-    ports(store, {f"E{number}": [(50, 10)] for number in range(len(RECEIVED))})
+    fill_ports(store, {f"E{number}": [(50, 10)] for number in range(len(RECEIVED))})
     found = {lane.interface: lane.receiver for lane in report(store).lanes if lane.host == "tor1"}
     assert found == {
         f"E{number}": None if receiver is None else f"{receiver}{number}"

@@ -290,14 +290,3 @@ def test_a_process_that_is_killed_costs_no_result(target: Path, done: Path, tmp_
     assert not errors or str(errors[0]) == "a process that detects bursts was killed"
     detected(target, tmp_path, DATES[0])
     assert files(tmp_path) == {key: of for key, of in files(done).items() if f"/date={DATES[0]}/" in key} != {}
-
-
-def test_what_is_left_out_of_switch_ports_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    store = StoreFolder.create(tmp_path / "store")
-    for start, bursts in ((START, [(50, 10)]), (START + 2 * DAY, [])):
-        fill(store, {"a": bursts}, start=start)
-        fill(store, {"tor1": bursts}, start=start, backend="otlp")
-    words = ["fleet", "detect", shipped(store, tmp_path / "target"), "-o", tmp_path / "results", "--day", DATES[0]]
-    assert main([*map(str, words), "--jobs", "1"]) == 0
-    assert capsys.readouterr().out.endswith("\n1 recording of switch ports left out: results are of hosts\n")
-    assert {burst["host"] for burst in rows(tmp_path / "results", "bursts")} == {"a"}

@@ -53,11 +53,15 @@ class Fleet:
 
     def coverage(self) -> Answer:
         hours, incomplete = self._asked("hours", "hour_ns"), self._asked("incomplete", "day_ns")
-        dates = {row["date"] for row in hours + incomplete}
+        ports = self._asked("port_hours", "hour_ns")
+        dates = {row["date"] for row in hours + incomplete + ports}
         expected = {(row["date"], row["rack"], row["host"]) for row in hours}
-        expected |= {(row["date"], row["rack"], row["host"]) for row in incomplete if row["host"]}
+        hosts = [row for row in incomplete if row["host"] and row["reason"] != "collector behind"]
+        expected |= {(row["date"], row["rack"], row["host"]) for row in hosts}
         expected |= {(date, of["rack"], of["host"]) for date in dates for of in self.inventory}
-        racks = {of[:2] for of in expected} | {(row["date"], row["rack"]) for row in incomplete}
+        switches, hosts = ({(row["rack"], row["host"]) for row in self.tables[of]} for of in ("port_hours", "hours"))
+        expected = {of for of in expected if of[1:] not in switches - hosts}
+        racks = {of[:2] for of in expected} | {(row["date"], row["rack"]) for row in incomplete + ports}
         return [self._covered(of, expected, hours, incomplete) for of in sorted(racks)]
 
     def _covered(self, of: Any, expected: Any, hours: list[Row], incomplete: list[Row]) -> tuple[Any, ...]:
@@ -185,13 +189,22 @@ class Fleet:
                 answer.append((*of, bursting, ns, ns / total(rows, "ns"), p90, 1 / (1 + bursting)))
         return answer
 
+    def _stands_in(self, port: Row) -> bool:
+        """Whether a row of a port is of what a host receives that was not recorded there on that day."""
+        return port["direction"] == "out" and not any(_is_behind(row, port) for row in self.tables["coverage"])
+
     def loss(self) -> Answer:
         received, counts = self._received(), defaultdict(list)
+        standing_in = [
+            {**row, "host": row["attached_host"] or f"{row['host']} {row['interface']}"}
+            for row in self._asked("port_bursts", "start_ns")
+            if self._stands_in(row)
+        ]
         for burst in received:
             at = burst["start_ns"]
             hosts = {
                 row["host"]
-                for row in received
+                for row in received + standing_in
                 if row["rack"] == burst["rack"] and row["start_ns"] <= at < row["end_ns"]
             }
             of = (
@@ -278,6 +291,40 @@ class Fleet:
             risk = None if in_bursts is None or not elsewhere else in_bursts / elsewhere
             answer.append((*of, way, windows, drops, burst_drops, divided(burst_drops, drops), risk))
         return sorted(answer, key=lambda row: (-row[8], row[:6]))
+
+    def switch_ports(self) -> Answer:
+        names = ("rack", "host", "interface", "direction", "attached_host", "attached_interface")
+
+        def key(row: Row) -> tuple[str, ...]:
+            return tuple(row[name] or "" for name in names)
+
+        answer = []
+        bursts = dict(grouped(self._asked("port_bursts", "start_ns"), key))
+        for of, rows in grouped(self._asked("port_hours", "hour_ns"), key):
+            own = bursts.get(of, [])
+            recorded = total(rows, "recorded_ns")
+            rates = total(rows, "bursts") / (recorded / HOUR), total(rows, "burst_ns") / recorded
+            attached = of[4:] if of[4] else (None, None)
+            is_recorded = any(_is_behind(host, row) for row in rows for host in self.tables["hours"]) if of[4] else None
+            p99 = rank((row["duration_ns"] for row in own), Fraction(99, 100))
+            peak = max((row["peak_utilization"] for row in own), default=None)
+            losing = divided(total(rows, "losing_bins"), total(rows, "bins"))
+            answer.append(
+                (*of[:4], *attached, is_recorded, recorded, total(rows, "bursts"), *rates, p99, peak, losing, of)
+            )
+        places = {row: 1 + sum((o[10], o[9]) > (row[10], row[9]) for o in answer) for row in answer}
+        return [(*row[:-1], places[row]) for row in sorted(answer, key=lambda row: (places[row], row[-1]))]
+
+
+def _is_behind(host: Row, port: Row) -> bool:
+    """Whether a row is of what the host behind a port receives there, on the same day."""
+    of_day = ("date", "rack")
+    return (
+        all(host[name] == port[name] for name in of_day)
+        and host["host"] == port["attached_host"]
+        and port["attached_interface"] in ("", host["interface"])
+        and host["direction"] != "out"
+    )
 
 
 def _burst(row: Row) -> tuple[Any, ...]:

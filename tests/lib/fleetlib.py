@@ -8,13 +8,13 @@ from typing import Any
 from urllib.parse import unquote
 
 import pyarrow.parquet as pq
-from racklib import DAY, HOUR, MS, START, fill
+from racklib import DAY, HOUR, MS, START, fill, fill_ports
 from storelib import rows as rows_of
 
 from mburst.analysis.bursts.find import BurstDefinition, find_bursts
 from mburst.fleet.detect import DayDetected, Engine, detect_day
 from mburst.fleet.plan import plan
-from mburst.fleet.results import TABLES, open_results
+from mburst.fleet.results import PORT_TABLES, TABLES, open_results
 from mburst.fleet.sealed import HostName
 from mburst.fleet.ship import ShipSettings, ship
 from mburst.fleet.target import open_target
@@ -32,6 +32,9 @@ HOSTS = {
     ("r /3", "ü d"): [(900, 1), (MIDNIGHT_MS, 1)],
 }
 
+PORTS = {"E0": [(50, 10)], "E1": [(52, 10), (MIDNIGHT_MS - 4, 10)], "E2": [(MIDNIGHT_MS - 3, 1), (MIDNIGHT_MS + 20, 2)]}
+BEHIND = {"E0": "a", "E1": "c"}
+
 
 def filled(folder: Path) -> StoreFolder:
     """A store of HOSTS, recorded from noon to noon; written when it ended, so that all of it can be shipped."""
@@ -40,6 +43,22 @@ def filled(folder: Path) -> StoreFolder:
         fill(store, {host: bursts}, start=NOON, rack=rack, senders=("10.0.0.1", "10.0.0.2", "10.0.0.3"))
         fill(store, {host: []}, start=START + 2 * DAY + HOUR, rack=rack, length=HOUR)  # the watermark goes on
     _add_switch(store)
+    return store
+
+
+def with_ports(folder: Path) -> StoreFolder:
+    """A store of HOSTS and of a switch: port E0 is before host a of r1, which was recorded; E1
+    before c, which was not; E2 of no host that links name. They burst across midnight too."""
+    store = filled(folder)
+    links = [
+        {"ts_ns": NOON - HOUR, "host": host, "rack": "r1", "port": port, "queue": ""} for port, host in BEHIND.items()
+    ]
+    rest = {"device": "tor1", "origin": "configuration", "present": True}
+    with store.writer("links", rack="r1") as writer:
+        writer.append(rows_of("links", *({**link, **rest} for link in links)))
+    fill_ports(store, PORTS, start=NOON, length=DAY)
+    fill_ports(store, {"E0": [(900, 10)]}, "in", start=NOON, length=DAY)
+    fill_ports(store, {"E0": []}, start=START + 2 * DAY)  # the watermark goes on
     return store
 
 
@@ -95,7 +114,15 @@ def rows(results: Path, table: str) -> list[dict[str, Any]]:
 
 def plain(bursts: list[dict[str, Any]]) -> Counter[str]:
     """Bursts as bursts.sql lists them, whatever else is known of them."""
-    drop = {"date", "retransmits", "ce_packets", "retransmits_after", "ce_packets_after"}
+    drop = {
+        "date",
+        "attached_host",
+        "attached_interface",
+        "retransmits",
+        "ce_packets",
+        "retransmits_after",
+        "ce_packets_after",
+    }
     return Counter(repr(sorted((key, value) for key, value in row.items() if key not in drop)) for row in bursts)
 
 
@@ -115,6 +142,6 @@ def files(results: Path) -> dict[str, bytes]:
     """The tables' files by key."""
     return {
         path.relative_to(results).as_posix(): path.read_bytes()
-        for table in TABLES
+        for table in (*TABLES, *PORT_TABLES)
         for path in (results / table).rglob("*.parquet")
     }

@@ -25,7 +25,7 @@ SUMS = (
     *("retransmits", "ce_packets", "losing_bins", "bursts", "burst_bytes", "burst_packets", "burst_ns"),
     *("burst_retransmits", "burst_ce_packets", "retransmits_after", "ce_packets_after"),
 )
-SCHEMAS: Mapping[str, Mapping[str, pa.DataType]] = {
+SCHEMAS: dict[str, Mapping[str, pa.DataType]] = {
     "bursts": {
         **{**_LANE, "start_ns": _BIG, "end_ns": _BIG, "duration_ns": _BIG, "bytes": _BIG, "packets": _BIG},
         **{"mean_utilization": _REAL, "peak_utilization": _REAL, "sources": _BIG, "fan_in": _BIG},
@@ -56,6 +56,9 @@ SCHEMAS: Mapping[str, Mapping[str, pa.DataType]] = {
     },
     "incomplete": {"host": _TEXT, "day_ns": _BIG, "behind_ns": _BIG, "reason": _TEXT},
 }
+_ATTACHED = {"attached_host": _TEXT, "attached_interface": _TEXT}
+PORTS = ("bursts", "hours", "histograms", "coverage")
+SCHEMAS |= {f"port_{table}": {**SCHEMAS[table], **_ATTACHED} for table in PORTS}
 INVENTORY = pa.schema({"rack": _TEXT, "host": _TEXT, "service": _TEXT, "address": _TEXT})
 SENDERS = [f"10.0.0.{i}" for i in range(1, 9)]
 SIZES = (0, 90, 1500)  # of packets
@@ -64,13 +67,14 @@ CLASSES = ((10**10, MS), (10**10, 10 * MS), (10**9, MS))
 
 def tables(seed: int, racks: int = 2, hosts: int = 3, bursts: int = 12) -> Tables:
     """Random results of three days: a Friday, the day before, and the Friday before."""
-    random = Random(seed)
+    random, of_ports = Random(seed), Random(seed)
     found: Tables = {name: [] for name in SCHEMAS}
     for day_ns, date in DATES.items():
         for rack in ("r1", "r /2", "r'3", "r4")[:racks]:
             of = {"date": date, "rack": rack}
             for host in range(hosts):
                 _add_host(random, found, {**of, "host": f"h{host}"}, day_ns, bursts)
+            _add_ports(of_ports, found, of, day_ns, bursts, hosts)
             for hour in random.sample(range(24), 3):
                 for bursting in random.sample(range(6), random.randint(1, 5)):
                     hour_ns, ns = day_ns + hour * HOUR, random.randint(1, HOUR // 8)
@@ -83,7 +87,7 @@ def tables(seed: int, racks: int = 2, hosts: int = 3, bursts: int = 12) -> Table
 
 
 def _incomplete(random: Random, of: Row, day_ns: int) -> Row:
-    behind = {"host": random.choice(["h0", "silent"]), "behind_ns": random.choice([None, 5, HOUR]), "reason": None}
+    behind = {"host": random.choice(["h0", "silent"]), "behind_ns": random.choice([None, 5, HOUR]), "reason": "behind"}
     missing = {"host": None, "behind_ns": None, "reason": "damaged: bins/…"}
     return {**of, "day_ns": day_ns, **random.choice([behind, missing])}
 
@@ -109,22 +113,43 @@ def _queue_drops(random: Random, of: Row, day_ns: int) -> list[Row]:
 
 def _add_host(random: Random, found: Tables, host: Row, day_ns: int, bursts: int) -> None:
     for direction in random.choice([("in",), ("in", "out"), ()]):
-        link_bps, bin_ns = random.choice(CLASSES)
-        recording = f"{host['host']}-{direction}"
-        lane = {**host, "interface": "eth0", "direction": direction, "recording_id": recording, "clock_epoch": 0}
-        speeds = {"link_bps": link_bps, "bin_ns": bin_ns}
-        rows = _bursts(random, lane, speeds, day_ns, random.randint(0, bursts))
-        found["bursts"] += rows
-        for row in rows:
-            found["senders"] += _senders(random, row)
-        for hour in random.sample(range(24), random.randint(1, 4)):
-            hour_ns = day_ns + hour * HOUR
-            found["hours"].append({**lane, "hour_ns": hour_ns, **speeds, "quality": 0, **_sums(random)})
-            for least in random.sample(range(0, 101, 5), 3):
-                row = {"measure": "utilization", "least": least, "n": random.randint(1, 10**6)}
-                found["histograms"].append({**lane, "hour_ns": hour_ns, **speeds, **row})
-        times = {"start_ns": day_ns, "end_ns": day_ns + DAY, "complete": True, "dropped": 0, "late": 0}
-        found["coverage"].append({**lane, **speeds, **times})
+        lane = {"interface": "eth0", "direction": direction, "recording_id": f"{host['host']}-{direction}"}
+        _add_lane(random, found, {**host, **lane}, day_ns, bursts)
+
+
+def _add_lane(random: Random, found: Tables, names: Row, day_ns: int, bursts: int) -> None:
+    link_bps, bin_ns = random.choice(CLASSES)
+    lane = {**names, "clock_epoch": 0}
+    speeds = {"link_bps": link_bps, "bin_ns": bin_ns}
+    rows = _bursts(random, lane, speeds, day_ns, random.randint(0, bursts))
+    found["bursts"] += rows
+    for row in rows:
+        found["senders"] += _senders(random, row)
+    for hour in random.sample(range(24), random.randint(1, 4)):
+        hour_ns = day_ns + hour * HOUR
+        found["hours"].append({**lane, "hour_ns": hour_ns, **speeds, "quality": 0, **_sums(random)})
+        for least in random.sample(range(0, 101, 5), 3):
+            row = {"measure": "utilization", "least": least, "n": random.randint(1, 10**6)}
+            found["histograms"].append({**lane, "hour_ns": hour_ns, **speeds, **row})
+    times = {"start_ns": day_ns, "end_ns": day_ns + DAY, "complete": True, "dropped": 0, "late": 0}
+    found["coverage"].append({**lane, **speeds, **times})
+
+
+def _add_ports(random: Random, found: Tables, of: Row, day_ns: int, bursts: int, hosts: int) -> None:
+    """Ports of a switch: before hosts that were recorded or not, on that interface or another one, or of no host. Their
+    collector may be behind."""
+    if random.random() < 0.3:
+        behind = {"host": "collector", "behind_ns": random.choice([7, HOUR]), "reason": "collector behind"}
+        found["incomplete"].append({**of, "day_ns": day_ns, **behind})
+    for port in range(random.randint(0, hosts + 1)):
+        behind = random.choice([(None, None), *((f"h{port}", interface) for interface in ("", "eth0", "eth1"))])
+        attached = dict(zip(_ATTACHED, behind, strict=True))
+        for direction in random.choice([("out",), ("in", "out")]):
+            lane = {"host": "tor'1", "interface": f"p{port}", "direction": direction}
+            rows: Tables = {name: [] for name in SCHEMAS}
+            _add_lane(random, rows, {**of, **lane, "recording_id": f"p{port}-{direction}"}, day_ns, bursts)
+            for table in PORTS:
+                found[f"port_{table}"] += [row | attached for row in rows[table]]
 
 
 def _sums(random: Random) -> Row:

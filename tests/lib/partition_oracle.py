@@ -11,6 +11,7 @@ from mburst.analysis.bursts.find import BurstDefinition, find_bursts
 from mburst.sql import StoreFolder
 
 HOUR = 3600 * 10**9
+DAY = 24 * HOUR
 KEY = ("recording_id", "clock_epoch", "hour_ns")
 Amounts = dict[tuple[Any, ...], Counter[str]]
 
@@ -24,8 +25,12 @@ class Hours:
         self._spans, self._after_ns = list(pairwise(edges)), after_ns
         with store.connect() as con:
             self.bursts = find_bursts(con, definition)
-            columns = "recording_id, clock_epoch, rack, host, direction, start_ns, end_ns, bin_ns, link_bps"
+            columns = "recording_id, clock_epoch, rack, host, interface, direction, start_ns, end_ns, bin_ns, link_bps"
             self.recorded = _dicts(con.execute(f"SELECT {columns} FROM recorded"))
+            of_ports = con.execute("SELECT recording_id FROM recordings WHERE backend = 'otlp'").fetchall()
+            self.ports = {recording for (recording,) in of_ports}
+            links = _dicts(con.execute("SELECT device, port, host, interface FROM links"))
+            self._links = {(of["device"], of["port"]): (of["host"], of["interface"]) for of in links}
             bins = _dicts(con.execute("FROM bins"))
         for recording in self.recorded:
             of = (recording["recording_id"], recording["clock_epoch"])
@@ -103,16 +108,23 @@ class Hours:
         ]
 
     def contention(self, hosts: set[tuple[str, str]]) -> Counter[Any]:
-        """Nanoseconds by rack, hour, how many of HOSTS were recorded, and how many were in a burst."""
+        """Nanoseconds by rack, hour, how many receivers were recorded, and how many were in a burst; of the recordings
+        of HOSTS, devices included."""
         found: Counter[Any] = Counter()
         for rack in {rack for rack, _ in hosts}:
+            mine = [
+                [row for row in rows if (row["rack"], row["host"]) in hosts] for rows in (self.recorded, self.bursts)
+            ]
             recorded, bursting = (
                 [
-                    (host, *times)
-                    for host in {host for of, host in hosts if of == rack}
-                    for times in self._within([row for row in rows if heard(row, rack, host)])
+                    (self._reached(row)[0], *times)
+                    for row in rows
+                    if row["rack"] == rack and self._reached(row)[0]
+                    for day in range(row["start_ns"] // DAY * DAY, row["end_ns"], DAY)
+                    if not self._stood_for(row, day, [of for of in mine[0] if of["rack"] == rack])
+                    for times in self._within([_on_day(row, day)])
                 ]
-                for rows in (self.recorded, self.bursts)
+                for rows in mine
             )
             edges = {edge for _, *times in recorded + bursting for edge in times}
             hours = range(min(edges, default=0) // HOUR * HOUR, max(edges, default=0), HOUR)
@@ -122,10 +134,32 @@ class Hours:
                     found[(rack, at // HOUR * HOUR, n, b)] += until - at
         return found
 
+    def _reached(self, row: Any) -> tuple[str | None, str | None]:
+        """Who receives what a recording or burst is of (None: no host), and on which interface (None: not known)."""
+        if row["recording_id"] not in self.ports:
+            return (None if row["direction"] == "out" else row["host"]), row["interface"]
+        name = f"{row['host']} {row['interface']}"
+        return (
+            self._links.get((row["host"], row["interface"]), (name, None))
+            if row["direction"] == "out"
+            else (None, None)
+        )
 
-def heard(row: Any, rack: str, host: str) -> bool:
-    """Whether a recording or burst is of what the host received."""
-    return (row["rack"], row["host"]) == (rack, host) and row["direction"] != "out"
+    def _stood_for(self, row: Any, day: int, recorded: Any) -> bool:
+        """Whether ROW is of a port, and what its host received there was RECORDED by itself on DAY."""
+        host, interface = self._reached(row)
+        return row["recording_id"] in self.ports and any(
+            of["recording_id"] not in self.ports
+            and self._reached(of)[0] == host
+            and interface in ("", of["interface"])
+            and of["start_ns"] < day + DAY
+            and of["end_ns"] > day
+            for of in recorded
+        )
+
+
+def _on_day(row: Any, day: int) -> dict[str, int]:
+    return {"start_ns": max(row["start_ns"], day), "end_ns": min(row["end_ns"], day + DAY)}
 
 
 def _dicts(result: Any) -> list[dict[str, Any]]:
@@ -139,6 +173,7 @@ def summed_hours(tables: Iterable[Any]) -> Amounts:
     for row in (row for table in tables for row in table.to_pylist()):
         key = tuple(row[name] for name in KEY)
         texts = {*KEY, "rack", "host", "interface", "direction", "link_bps", "bin_ns", "quality"}
+        texts |= {"attached_host", "attached_interface"}
         found[key].update({name: amount for name, amount in row.items() if name not in texts})
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from storelib import write
+from storelib import rows, write
 
 from mburst.analysis.bursts.find import BurstDefinition
 from mburst.analysis.rack.period import Period
@@ -82,6 +82,30 @@ def fill(
                 for sender in senders
             ),
         )
+
+
+def fill_ports(
+    store: StoreFolder,
+    bursts: Mapping[str, Sequence[Burst]],
+    direction: str = "out",
+    *,
+    device: str = "tor1",
+    start: int = START,
+    length: int = HOUR,
+    rack: str = "r1",
+) -> None:
+    """Recordings of ports of DEVICE, as `mburst collect` makes them: full in their bursts, and a quiet last bin."""
+    for port, of in bursts.items():
+        name = {"recording_id": f"{rack}-{device}-{port}-{direction}-{start}", "host": device, "rack": rack}
+        name |= {"interface": port, "direction": direction}
+        hot = sorted({first + i for first, n in of for i in range(n)})
+        row = {"start_ns": start, "end_ns": start + length - 1, "written_ns": start + length, "backend": "otlp"}
+        bins = [*((start + i * MS, FULL) for i in hot), (start + length - MS, 100)]
+        rest = {**name, "packets": 0, "retransmits": None}
+        found = [{**rest, "ts_ns": at, "bytes": size, "wire_bytes": size} for at, size in bins]
+        for table, given in (("recordings", [{**name, **row}]), ("bins", found)):
+            with store.writer(table, rack=rack) as writer:  # in files of no host
+                writer.append(rows(table, *given))
 
 
 def report(

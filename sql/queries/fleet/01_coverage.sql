@@ -1,9 +1,11 @@
 -- Coverage: how many hosts of each rack recorded, for how much of the day, and what has not arrived.
 --
---   hosts_expected  hosts of the inventory, and those that recorded or have ever shipped and are behind
+--   hosts_expected  hosts of the inventory, and those that recorded or have ever shipped and are behind; no collectors, which
+--                   ship what switches sent and no recording of their own, and no switches
 --   recorded_share  recorded time of these hosts; of several interfaces of a host, the one recorded for longest counts
 --   losing_share    of the recorded bins, those in which packets were dropped: their counts are lower bounds
---   behind_ns       how much of the day has not arrived of the host that is furthest behind; a whole day if it never shipped
+--   behind_ns       how much of the day has not arrived of the host or collector that is furthest behind; a whole day if it
+--                   never shipped
 --   missing         files and tables that a host could not ship, such as damaged files
 WITH asked_hours AS (
     SELECT * FROM hours CROSS JOIN asked WHERE hour_ns >= since_ns AND hour_ns < until_ns
@@ -19,14 +21,21 @@ WITH asked_hours AS (
 ), recorded AS (
     SELECT date, rack, host, SUM(recorded_ns) AS recorded_ns, SUM(bins) AS bins, SUM(losing_bins) AS losing_bins
     FROM of_hours GROUP BY date, rack, host HAVING SUM(recorded_ns) > 0
+), asked_ports AS (
+    SELECT DISTINCT date, rack FROM port_hours CROSS JOIN asked WHERE hour_ns >= since_ns AND hour_ns < until_ns
 ), dates AS (
-    SELECT date FROM asked_hours UNION SELECT date FROM asked_incomplete
-), expected AS (
+    SELECT date FROM asked_hours UNION SELECT date FROM asked_incomplete UNION SELECT date FROM asked_ports
+), known AS (
     SELECT date, rack, host FROM recorded
-    UNION SELECT date, rack, host FROM asked_incomplete WHERE host IS NOT NULL
+    UNION SELECT date, rack, host FROM asked_incomplete WHERE host IS NOT NULL AND reason <> 'collector behind'
     UNION SELECT date, rack, host FROM dates CROSS JOIN inventory
+), switches AS (
+    SELECT rack, host FROM port_hours EXCEPT SELECT rack, host FROM hours
+), expected AS (
+    SELECT known.date, known.rack, known.host
+    FROM known LEFT JOIN switches ON known.rack = switches.rack AND known.host = switches.host WHERE switches.host IS NULL
 ), racks AS (
-    SELECT date, rack FROM expected UNION SELECT date, rack FROM asked_incomplete
+    SELECT date, rack FROM expected UNION SELECT date, rack FROM asked_incomplete UNION SELECT date, rack FROM asked_ports
 ), counted AS (
     SELECT expected.date, expected.rack, COUNT(*) AS hosts_expected, COUNT(recorded.host) AS hosts_recorded,
            SUM(recorded.recorded_ns) AS recorded_ns, SUM(recorded.bins) AS bins, SUM(recorded.losing_bins) AS losing_bins

@@ -1,7 +1,8 @@
 -- Loss: which bursts have retransmissions in them or soon after, by length, contention and fan-in.
 --
 --   length_class      the shortest burst of the class, ns: 0, 100 µs, 1 ms, 10 ms, 100 ms
---   contention_class  the fewest hosts of the rack in a burst when it begins, itself included: 1, 2, 4, 8, 16
+--   contention_class  the fewest hosts of the rack in a burst when it begins, itself included: 1, 2, 4, 8, 16; switch ports stand
+--                     in for hosts that recorded nothing of what they receive on that day, as in `contention`
 --   fan_in_class      the fewest senders: 0 (not known), 1, 2, 4, 8, 16, 32, 64
 --   bursts            whose retransmissions were counted
 --   lossy             those with some in their bins, or after their end (retransmits_after)
@@ -9,11 +10,20 @@
 WITH received AS (
     SELECT rack, host, start_ns, end_ns, duration_ns, fan_in, retransmits + retransmits_after AS lost
     FROM bursts CROSS JOIN asked WHERE start_ns >= since_ns AND start_ns < until_ns AND direction <> 'out'
+), own AS (
+    SELECT DISTINCT date, rack, host, interface FROM coverage WHERE direction <> 'out'
+), standing_in AS (
+    SELECT rack, COALESCE(attached_host, host || ' ' || interface) AS host, start_ns, end_ns FROM port_bursts CROSS JOIN asked
+    WHERE start_ns >= since_ns AND start_ns < until_ns AND direction = 'out' AND NOT EXISTS (
+        SELECT 1 FROM own WHERE own.date = port_bursts.date AND own.rack = port_bursts.rack
+            AND own.host = port_bursts.attached_host AND port_bursts.attached_interface IN ('', own.interface))
+), heard AS (
+    SELECT rack, host, start_ns, end_ns FROM received UNION ALL SELECT rack, host, start_ns, end_ns FROM standing_in
 ), reached AS (
     SELECT rack, host, start_ns, end_ns,
            MAX(end_ns) OVER (PARTITION BY rack, host ORDER BY start_ns, end_ns
                              ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reached_ns
-    FROM received
+    FROM heard
 ), islands AS (
     SELECT rack, host, start_ns, end_ns,
            SUM(CASE WHEN start_ns <= reached_ns THEN 0 ELSE 1 END) OVER (
