@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from .. import interrupting
 from . import damage, lockdown, replacing, tables, verified
 from .disk import failing_as_one_line
-from .format.filenames import Segment
+from .format.filenames import NS_PER_DAY, Segment
 from .parsed import run
 from .segments import FileSelection, SealedFile, TableSnapshot, list_sealed, segment_of, snapshot
 from .tables import LISTING
@@ -208,6 +208,8 @@ def _narrow_for(table: str, narrow: FileSelection) -> FileSelection:
         return FileSelection()
     if table == "canary":
         return FileSelection(narrow.rack)
+    if table in ("thinned", "kept") and narrow.since_ns is not None:  # rows that hold for up to a day from their time on
+        return FileSelection(narrow.rack, narrow.since_ns - NS_PER_DAY, narrow.until_ns)
     names = {column.name for column in tables.columns(table)}
     return narrow if "rack" in names else FileSelection(None, narrow.since_ns, narrow.until_ns)
 

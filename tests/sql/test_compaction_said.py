@@ -100,6 +100,20 @@ def test_python_warns_of_what_is_left_out(store: StoreFolder) -> None:
         assert len(opened.bursts()) == 6
 
 
+def test_hours_after_midnight_count_once_and_are_refused(store: StoreFolder) -> None:
+    # What is known of a day that was compacted has the time of its beginning, and holds for all of it.
+    noon = DAY + 12 * 3600 * S
+    opened = mburst.open(store.path)
+    before = opened.rack_report("r1", since=noon - 60 * S, until=noon + 60 * S).to_dict()
+    compacted(store)
+    assert opened.rack_report("r1", since=noon - 60 * S, until=noon + 60 * S).to_dict() == before
+    with pytest.raises(UsageError, match="compacted"):
+        opened.bursts(threshold=0.1, since=noon - 60 * S, until=noon + 60 * S)
+    with pytest.raises(UsageError, match="compacted"):
+        opened.report(since=noon - 60 * S, until=noon + 60 * S)
+    assert len(opened.bursts(threshold=0.1, host="host-r0", since=noon, until=noon + 5 * MS)) == 1  # within what was kept
+
+
 def test_metrics_begin_where_every_bin_is(store: StoreFolder) -> None:
     from mburst.agent.metrics.meter import Meter
 
