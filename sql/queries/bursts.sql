@@ -292,7 +292,7 @@ WITH reached AS (
                        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 ), placed AS (
     SELECT *, sum(CAST(coalesce(start_ns > reached_ns, true) AS INTEGER))
-        OVER (PARTITION BY rack, host ORDER BY start_ns, end_ns ROWS UNBOUNDED PRECEDING) AS place FROM reached
+        OVER (PARTITION BY rack, host ORDER BY start_ns, end_ns) AS place FROM reached
 )
 SELECT rack, host, min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM placed GROUP BY rack, host, place;
 

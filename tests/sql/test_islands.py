@@ -1,0 +1,86 @@
+"""Spans that overlap or touch become one, wherever SQL joins them: also where several begin and end at the same time,
+as bursts on both ports of a bond do. Of such rows no order is certain, and two windows may have different ones."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import duckdb
+import pyarrow as pa
+import pytest
+from places import ROOT
+
+Span = tuple[int, int]
+SEEDS = range(20)  # one in five made a mistake of what relied on an order
+
+TIMES = ("sql/partition/contention.sql", "reached", "times", "rack, host, 1 AS hosts, 0 AS bursting")
+LOSS = ("sql/queries/fleet/09_loss.sql", "reached", "of_hosts", "rack, host")
+
+
+def text(path: str) -> str:
+    return (ROOT / path).read_text()
+
+
+def steps(path: str, first: str, last: str, columns: str) -> str:
+    """The rows of the step LAST of a query, from its step FIRST on, which asks `heard`."""
+    [found] = re.findall(rf"^\), ({first} AS \(.*?\), {last} AS \(.*?^\))", text(path), re.MULTILINE | re.DOTALL)
+    return f"WITH heard AS (SELECT {columns}, start_ns, end_ns FROM given), {found} SELECT start_ns, end_ns FROM {last}"
+
+
+def statement(path: str, name: str) -> str:
+    """The statement of a file that makes the table or view NAME."""
+    [found] = re.findall(rf"CREATE (?:OR REPLACE )?(?:TEMP )?(?:VIEW|TABLE) {name} AS.*?;", text(path), re.DOTALL)
+    return str(found)
+
+
+HOST_BURSTS = f"""
+CREATE VIEW bursts AS SELECT rack, host AS receiver, start_ns, end_ns FROM given;
+{statement("sql/queries/bursts.sql", "host_bursts")}
+SELECT start_ns, end_ns FROM host_bursts"""
+COVERAGE = f"""
+CREATE MACRO total(number) AS sum(number);
+CREATE VIEW recorded AS SELECT *, '' AS interface, 'in' AS direction, 'x' AS recording_id, true AS complete,
+    0 AS dropped, 0 AS late FROM given;
+{statement("sql/model/coverage.sql", "coverage")}
+SELECT start_ns, end_ns FROM coverage"""
+KEPT = f"""
+SET VARIABLE around_ns = 0;
+CREATE TABLE hot AS SELECT 1 AS lane, 0 AS clock_epoch, start_ns, end_ns FROM given;
+CREATE TABLE wide AS FROM hot LIMIT 0;
+{statement("sql/compaction/spans.sql", "kept")}
+SELECT start_ns, end_ns FROM kept"""
+
+
+def spans(chance: random.Random) -> list[Span]:
+    found = []
+    for _ in range(1000):
+        start = chance.randrange(1000) * 10
+        found += [(start, start + chance.choice([3, 5, 9, 12]))] * chance.randint(1, 4)
+    return found
+
+
+def joined(given: list[Span]) -> list[Span]:
+    """What is covered, span by span."""
+    found: list[Span] = []
+    for start, end in sorted(given):
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((start, end))
+    return found
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [HOST_BURSTS, COVERAGE, KEPT, steps(*TIMES), steps(*LOSS)],
+    ids=["host_bursts", "coverage", "kept", "contention", "loss"],
+)
+def test_spans_that_begin_and_end_alike_are_joined_too(sql: str) -> None:
+    for seed in SEEDS:
+        given = spans(random.Random(seed))
+        rows = pa.table({"start_ns": [start for start, _ in given], "end_ns": [end for _, end in given]})
+        with duckdb.connect() as con:
+            con.register("rows", rows)
+            con.execute("CREATE TABLE given AS SELECT 'r' AS rack, 'h' AS host, start_ns, end_ns FROM rows")
+            assert sorted(con.execute(sql).fetchall()) == joined(given), seed
