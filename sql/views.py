@@ -208,7 +208,7 @@ def _narrow_for(table: str, narrow: FileSelection) -> FileSelection:
         return FileSelection()
     if table == "canary":
         return FileSelection(narrow.rack)
-    if table in ("thinned", "kept") and narrow.since_ns is not None:  # rows that hold for up to a day from their time on
+    if table in ("thinned", "kept") and narrow.since_ns is not None:  # rows that hold for up to a day from their time
         return FileSelection(narrow.rack, narrow.since_ns - NS_PER_DAY, narrow.until_ns)
     names = {column.name for column in tables.columns(table)}
     return narrow if "rack" in names else FileSelection(None, narrow.since_ns, narrow.until_ns)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import random
 import zlib
 from typing import Any
 from unittest import mock
 
+from hypothesis import strategies as st
 from storelib import rows
 
 from mburst.analysis.bursts.find import BurstDefinition, find_bursts
@@ -108,3 +111,93 @@ def compacted(store: StoreFolder, now_ns: int = NOW, **rules: Any) -> Compacted:
     found = compact(store, KeepRules(**rules), now_ns=now_ns)
     assert not found.troubles and not found.waiting
     return found
+
+
+# --- random stores and their answers ---------------------------------------------------------------------------------
+
+# Where there is traffic: at noon, and from one day to the next.
+PLACES = (DAY + DAY_NS // 2, DAY + DAY_NS - 700 * MS, DAY + DAY_NS - 3 * MS)
+
+
+# Pieces of traffic: where, ms from there, how many bins, how often one of them is full, and what decides the rest.
+Piece = tuple[int, int, int, float, int]
+FULL = (0.25, 0.26, 0.3, 0.5, 0.9, 1.0)
+NOT_FULL = (0.0, 0.01, 0.1, 0.2, 0.24, 0.2499)
+
+
+def pieces(places: tuple[int, ...]) -> st.SearchStrategy[list[Piece]]:
+    """Traffic in PLACES."""
+    piece = st.tuples(
+        st.sampled_from(places),
+        st.integers(0, 1400),
+        st.integers(1, 150),
+        st.sampled_from([0.01, 0.05, 0.3, 1.0]),
+        st.integers(0, 2**32),
+    )
+    return st.lists(piece, min_size=1, max_size=12)
+
+
+@st.composite
+def stores(draw: st.DrawFn, places: tuple[int, ...] = PLACES) -> dict[str, Any]:
+    """The width of bins, and the traffic of some recordings in PLACES."""
+    bin_ns = draw(st.sampled_from([MS // 2, MS, 2 * MS, 7 * MS, 10 * MS, 25 * MS, 100 * MS]))
+    return {
+        "bin_ns": bin_ns,
+        "source_bin_ns": bin_ns * draw(st.sampled_from([1, 2])),
+        "recordings": draw(st.lists(pieces(places), min_size=3, max_size=6)),
+        "senders": draw(st.integers(1, 4)),
+    }
+
+
+def traffic(case: dict[str, Any], of: list[Piece]) -> Rows:
+    """Rows of bins and of senders."""
+    width, wide = case["bin_ns"], case["source_bin_ns"]
+    filled: dict[int, int] = {}
+    for place, at, count, full, seed in of:
+        first, chosen = (place + at * MS) // width * width, random.Random(seed)
+        for index in range(count):
+            share = chosen.choice(FULL if chosen.random() < full else NOT_FULL)
+            filled[first + index * width] = math.ceil(share * width * LINK / 8 / S)
+    bins = [
+        {
+            "ts_ns": ts,
+            "bytes": size - 10,
+            "wire_bytes": size,
+            "packets": 1 + size // 1500,
+            "ce_packets": ts // width % 3,
+            "quality": 32 * (size % 7 == 0) + 1,
+            "retransmits": (None, 0, 3)[size % 3],
+            "pause_quanta": (None, 0)[size % 2],
+            "pause_classes": None if size % 5 else 1 << ts // width % 8,
+        }
+        for ts, size in sorted(filled.items())
+        if size
+    ]
+    sent: dict[tuple[int, int], int] = {}
+    for row in bins:
+        start = row["ts_ns"] // wide * wide
+        for sender in range(case["senders"]):
+            if (start // wide + sender) % 3:
+                sent[start, sender] = sent.get((start, sender), 0) + row["bytes"] // (sender + 1)
+    senders = [
+        {
+            "ts_ns": start,
+            "source": f"10.0.0.{sender}",
+            "bytes": size,
+            "first_ns": start + sender,
+            "last_ns": start + wide - 1 - sender,
+        }
+        for (start, sender), size in sorted(sent.items())
+    ]
+    return bins, senders
+
+
+def same(before: Any, after: Any) -> bool:
+    """Equal, but for the order in which shares were summed up."""
+    if isinstance(before, float):
+        return isinstance(after, float) and math.isclose(before, after, rel_tol=1e-9)
+    if isinstance(before, dict):
+        return before.keys() == after.keys() and all(same(value, after[key]) for key, value in before.items())
+    if isinstance(before, list):
+        return len(before) == len(after) and all(map(same, before, after))
+    return bool(before == after)

@@ -111,7 +111,9 @@ def test_hours_after_midnight_count_once_and_are_refused(store: StoreFolder) -> 
         opened.bursts(threshold=0.1, since=noon - 60 * S, until=noon + 60 * S)
     with pytest.raises(UsageError, match="compacted"):
         opened.report(since=noon - 60 * S, until=noon + 60 * S)
-    assert len(opened.bursts(threshold=0.1, host="host-r0", since=noon, until=noon + 5 * MS)) == 1  # within what was kept
+    assert (
+        len(opened.bursts(threshold=0.1, host="host-r0", since=noon, until=noon + 5 * MS)) == 1
+    )  # within what was kept
 
 
 def test_metrics_begin_where_every_bin_is(store: StoreFolder) -> None:
