@@ -32,6 +32,9 @@ CREATE MACRO attached_hosts(link_rows, at_ns) AS TABLE
     SELECT device, port, any_value(host) AS attached_host, min(interface) AS attached_interface
     FROM links_at(link_rows, at_ns) GROUP BY device, port HAVING count(DISTINCT host) = 1;
 
+-- The key by which arg_max takes the first of the largest: where several are as large, no other one is certain. A HUGEINT.
+CREATE MACRO first_largest(amount, ts_ns) AS CAST(amount AS HUGEINT) * 18446744073709551616 - ts_ns;
+
 -- How long a link stops at most for a number of pause quanta, 512 bit times each (IEEE 802.3 annex 31B). Nanoseconds.
 CREATE MACRO pause_ns(pause_quanta, link_bps) AS pause_quanta * 512e9 / link_bps;
 

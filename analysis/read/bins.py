@@ -35,7 +35,7 @@ FROM given JOIN windows ON ts_ns // $width = cell GROUP BY cell ORDER BY wire_by
 _TOTALS = """
 SELECT recording_id, min(ts_ns) AS first, max(ts_ns) AS last, count(*) AS bins, CAST(sum(packets) AS BIGINT) AS packets,
     CAST(sum(bytes) AS BIGINT) AS bytes, CAST(sum(wire_bytes) AS BIGINT) AS wire_bytes,
-    arg_max(ts_ns, wire_bytes) AS busiest_ts, max(wire_bytes) AS busiest
+    arg_max(ts_ns, first_largest(wire_bytes, ts_ns)) AS busiest_ts, max(wire_bytes) AS busiest
 FROM bins WHERE recording_id IN (SELECT unnest($ids)) AND ts_ns >= $since AND ts_ns < $until GROUP BY recording_id
 """
 _QUALITIES = """

@@ -20,9 +20,9 @@ WITH own AS (
     SELECT source AS address, host FROM sources WHERE direction = 'out' AND address_bits(source) NOT LIKE 'm%'
     GROUP BY source, host QUALIFY sum(bytes) * 2 > sum(sum(bytes)) OVER (PARTITION BY host)
 ), racks AS (
-    SELECT host, arg_max(rack, written_ns) AS rack FROM recordings WHERE rack <> '' GROUP BY host
+    SELECT host, arg_max(rack, {ns: written_ns, value: rack}) AS rack FROM recordings WHERE rack <> '' GROUP BY host
 ), attached AS (
-    SELECT host, arg_max(rack, ts_ns) AS rack FROM links WHERE present AND rack <> '' GROUP BY host
+    SELECT host, arg_max(rack, {ns: ts_ns, value: rack}) AS rack FROM links WHERE present AND rack <> '' GROUP BY host
 )
 SELECT address, host, coalesce(racks.rack, attached.rack, '') AS rack
 FROM own LEFT JOIN racks USING (host) LEFT JOIN attached USING (host) ORDER BY address, host

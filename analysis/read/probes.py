@@ -15,7 +15,7 @@ WITH seen AS (
         $measure, app_send_ns, tx_ns, remote_rx_ns, remote_tx_ns, rx_ns, app_recv_ns, rtt_ns) END AS latency
     FROM probes WHERE src = $src AND dst = $dst AND protocol = $protocol AND tx_ns >= $since AND tx_ns < $until
 )
-SELECT coalesce(arg_max(tx_ns, latency), min(tx_ns)) AS at, max(latency) AS largest,
+SELECT coalesce(arg_max(tx_ns, first_largest(latency, tx_ns)), min(tx_ns)) AS at, max(latency) AS largest,
     quantile_disc(latency, 0.5) AS median, count(latency) AS n, count(*) FILTER (WHERE lost) AS lost
 FROM seen GROUP BY CASE WHEN $width = 0 THEN tx_ns ELSE tx_ns // greatest($width, 1) END ORDER BY 1
 """

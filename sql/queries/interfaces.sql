@@ -5,7 +5,8 @@
 -- packets of both directions were dropped, not known how many of each, are in a row of direction `both`, which has no
 -- recording of its own: `ended` is NULL.
 WITH recorded_directions AS (
-    SELECT rack, host, interface, direction, arg_max(link_bps, begun_ns) AS link_bps, arg_max(ended, begun_ns) AS ended,
+    SELECT rack, host, interface, direction, arg_max(link_bps, {ns: begun_ns, id: recording_id}) AS link_bps,
+           arg_max(ended, {ns: begun_ns, id: recording_id}) AS ended,
            max(end_ns) AS end_ns
     FROM recordings WHERE boot_id IS NOT NULL GROUP BY ALL
 ), missed AS (
