@@ -117,7 +117,8 @@ class Period:
 
 @dataclass(frozen=True)
 class RackLane:
-    """One direction of one interface in a period. `link_bps` is None where nobody said it: it has no bursts then.
+    """One direction of one interface in a period. `link_bps` is None where nobody said it: it has neither bursts nor
+    `coverage` then, since none could be detected.
 
     Time is in ns. `peak_utilization` is of the fullest bin in a burst; `busiest_bin` and `busiest_second` are bits
     a second over the fullest stored bin and the fullest second of the clock. `patterns` counts bursts by pattern.
@@ -178,7 +179,7 @@ class BurstSender:
 
 
 def detected(store: StoreFolder, rack: str, period: Period, definition: BurstDefinition) -> duckdb.DuckDBPyConnection:
-    """A connection with the tables named above. Runs whose link speed is not known are left out."""
+    """A connection with the tables named above. Runs whose link speed is not known are left out, of its views too."""
     con = store.connect(rack, period.since_ns, period.until_ns)
     where = {"since": period.since_ns, "until": period.until_ns}
     with readable(con):

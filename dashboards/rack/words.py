@@ -133,12 +133,13 @@ def statements(report: RackFigures) -> list[Statement]:
 
 def _recording(report: RackFigures) -> Iterator[Statement]:
     span = report.until_ns - report.since_ns
-    part = [lane for lane in report.lanes if lane.recorded_ns < 0.99 * span]
+    examined = [lane for lane in report.lanes if lane.link_bps]
+    part = [lane for lane in examined if lane.recorded_ns < 0.99 * span]
     if report.recorded and part:
         least = min(part, key=lambda lane: lane.recorded_ns)
         yield Statement(
             NOTE,
-            f"Not all of the time was recorded: {len(part)} of {len(report.lanes)} interfaces and directions",
+            f"Not all of the time was recorded: {len(part)} of {len(examined)} interfaces and directions",
             f"Least of {lane_name(least)}: {long(least.recorded_ns)} of {long(span)}. Shares are of what was recorded.",
         )
     if unknown := [lane for lane in report.lanes if not lane.link_bps]:

@@ -176,6 +176,8 @@ def test_doubts_are_said(store, runs, messages):
     heads = [statement.head for statement in rack_words.statements(report(store))]
     for message in messages:
         assert any(head.startswith(message) for head in heads), (message, heads)
+    in_part = any("end_ns" in run for run in runs.values())  # and not d, in which no burst could be detected
+    assert any(head.startswith("Not all of the time") for head in heads) == in_part
 
 
 def test_stamps_that_cannot_carry_the_bins_are_said(store):
