@@ -76,14 +76,6 @@ class LiveReader(Reader):
             [start_ns - day_of(start_ns), end_ns - day_of(start_ns)],
         )
 
-    def resize(self, width, height):
-        """Give the page another size, and wait until it is drawn at it."""
-        self.page.set_viewport_size({"width": width, "height": height})
-        self.wait(
-            "view.steps === view.timeline.steps() && "
-            "view.timeline.lines.canvas.width === view.timeline.place.clientWidth && !view.timeline.drawing"
-        )
-
 
 def day_of(ns: int) -> int:
     return ns // (86_400 * SECOND) * 86_400 * SECOND
@@ -106,21 +98,6 @@ def open_page(browser):
         reader.context.close()
 
 
-@pytest.fixture(scope="module")
-def shared(browser, recorded):
-    reader = LiveReader(browser, recorded.url)
-    yield reader
-    reader.context.close()
-
-
-@pytest.fixture
-def shown(shared):
-    """One page that tests share which go to a time of their own, in the size that it opens in."""
-    shared.resize(1400, 1000)
-    shared.page.select_option("#by", "ms")
-    return shared
-
-
 def steps_between(trace, begin: float, end: float):
     """The values of a step line anywhere in [begin, end) seconds."""
     x, y = trace
@@ -131,66 +108,75 @@ def seconds(ns: int) -> float:
     return (ns - day_of(ns)) / 1e9
 
 
-def test_what_is_drawn_is_what_is_stored(shown):
+def test_what_is_drawn_is_what_is_stored(open_page, recorded):
+    reader = open_page(recorded.url)
     begin = START + (SHORT - 20) * BIN
-    shown.stand(begin, begin + 40 * BIN)
-    x, y = shown.trace("largest")
+    reader.stand(begin, begin + 40 * BIN)
+    x, y = reader.trace("largest")
     wire = reportlib.wire()
     drawn = {round((t - seconds(START)) * 1e9 / BIN): v for t, v in zip(x, y, strict=True) if v}
     assert {SHORT, SHORT + 1} <= drawn.keys()
     for number, value in drawn.items():
         assert value == pytest.approx(wire[number] * 8e9 / BIN / 1e9 * 100, rel=1e-9)
-    assert "every bin of 100 µs by itself" in shown.page.locator(".step").text_content()
+    assert "every bin of 100 µs by itself" in reader.page.locator(".step").text_content()
 
 
-def test_a_burst_of_200_us_is_seen_at_every_zoom_beside_a_calm_second(shown):
+def test_a_burst_of_200_us_is_seen_at_every_zoom_beside_a_calm_second(open_page, recorded):
+    reader = open_page(recorded.url)
     middle = START + (SHORT + 1) * BIN
     for span in np.geomspace(20e9, 4e5, 8):
-        shown.stand(int(middle - span / 2), int(middle + span / 2))
-        found = steps_between(shown.trace("largest"), seconds(START + SHORT * BIN), seconds(START + (SHORT + 2) * BIN))
+        reader.stand(int(middle - span / 2), int(middle + span / 2))
+        found = steps_between(reader.trace("largest"), seconds(START + SHORT * BIN), seconds(START + (SHORT + 2) * BIN))
         assert max(found) == pytest.approx(100.0), span
-        assert shown.page.evaluate(INK, 75), span
-        marks, _ = shown.trace("marks")
+        assert reader.page.evaluate(INK, 75), span
+        marks, _ = reader.trace("marks")
         assert marks and min(t for t in marks if t is not None) <= seconds(START + (SHORT + 2) * BIN)
-    assert max(v for v in shown.trace("second")[1] if v is not None) < 10
-    assert shown.page.locator("#fullest").text_content() == "100 %"
-    assert float(shown.page.locator("#second").text_content().removesuffix(" %")) < 10
+    assert max(v for v in reader.trace("second")[1] if v is not None) < 10
+    assert reader.page.locator("#fullest").text_content() == "100 %"
+    assert float(reader.page.locator("#second").text_content().removesuffix(" %")) < 10
 
 
-def test_a_page_of_another_size_is_drawn_anew(shown):
+def test_a_page_of_another_size_is_drawn_anew(open_page, recorded):
+    reader = open_page(recorded.url)
     begin = START + SHORT * BIN
-    shown.stand(begin - 10 * BIN, begin + 10 * BIN)
-    for size in ((700, 900), (1700, 700)):
-        shown.resize(*size)
-        assert shown.page.evaluate(INK, 75), size
-        assert shown.page.evaluate("view.timeline.lines.canvas.height === view.timeline.place.clientHeight")
-        shown.wait("""() => {
+    reader.stand(begin - 10 * BIN, begin + 10 * BIN)
+    for size in ({"width": 700, "height": 900}, {"width": 1700, "height": 700}):
+        reader.page.set_viewport_size(size)
+        reader.wait(
+            "view.steps === view.timeline.steps() && "
+            "view.timeline.lines.canvas.width === view.timeline.place.clientWidth && !view.timeline.drawing"
+        )
+        assert reader.page.evaluate(INK, 75), size
+        assert reader.page.evaluate("view.timeline.lines.canvas.height === view.timeline.place.clientHeight")
+        reader.wait("""() => {
             const [cells, axes] = ['.cells', '.heat .nsewdrag'].map((place) => one(place).getBoundingClientRect());
             return ['left', 'top', 'width', 'height'].every((side) => Math.abs(cells[side] - axes[side]) <= 1); }""")
 
 
-def test_a_page_without_a_width_keeps_its_drawing(shown):
+def test_a_page_without_a_width_keeps_its_drawing(open_page, recorded):
+    reader = open_page(recorded.url)
     begin = START + SHORT * BIN
-    shown.stand(begin - 10 * BIN, begin + 10 * BIN)
-    shown.page.evaluate(
+    reader.stand(begin - 10 * BIN, begin + 10 * BIN)
+    reader.page.evaluate(
         "async () => { const body = document.querySelector('main'); body.style.display = 'none'; "
         "await view.draw(); await view.heat.refresh(); body.style.display = ''; }"
     )
-    assert shown.page.evaluate(INK, 75)
-    assert not shown.page.locator("#trouble").is_visible()
-    assert shown.troubles == []
+    assert reader.page.evaluate(INK, 75)
+    assert not reader.page.locator("#trouble").is_visible()
+    assert reader.troubles == []
 
 
-def test_probes_and_queues_are_on_the_same_axis(shown):
-    shown.stand(START + 4 * SECOND, START + 6 * SECOND)
-    x, y = shown.trace("latency")
+def test_probes_and_queues_are_on_the_same_axis(open_page, recorded):
+    reader = open_page(recorded.url)
+    reader.stand(START + 4 * SECOND, START + 6 * SECOND)
+    x, y = reader.trace("latency")
     slow = max(range(len(y)), key=lambda i: y[i])
     assert y[slow] == pytest.approx(10.02, abs=0.001)
     assert x[slow] == pytest.approx(seconds(START + 5 * SECOND + 3), abs=1e-6)
-    assert max(v for v in shown.trace("queue")[1] if v is not None) == pytest.approx(3.0)
-    assert shown.page.locator("#measure").text_content() == "latency: round trip, stamps sw"
+    assert max(v for v in reader.trace("queue")[1] if v is not None) == pytest.approx(3.0)
+    assert reader.page.locator("#measure").text_content() == "latency: round trip, stamps sw"
     if folder := os.environ.get("MBURST_SHOTS"):
-        shown.page.screenshot(path=f"{folder}/live-measure.png", full_page=True)
+        reader.page.screenshot(path=f"{folder}/live-measure.png", full_page=True)
 
 
 def test_bursts_are_told_with_their_senders(open_page, recorded):
@@ -320,15 +306,16 @@ HOT = """() => {
     return found; }"""
 
 
-def test_the_heatmap_has_the_fullest_bins_where_they_were(shown):
-    shown.wait("view.heat.shown?.rows.length === 100")
-    first = shown.page.evaluate("view.heat.shown.first")
-    hot = [(first + second, row) for second, row in shown.page.evaluate(HOT)]
+def test_the_heatmap_has_the_fullest_bins_where_they_were(open_page, recorded):
+    reader = open_page(recorded.url)
+    reader.wait("view.heat.shown?.rows.length === 100")
+    first = reader.page.evaluate("view.heat.shown.first")
+    hot = [(first + second, row) for second, row in reader.page.evaluate(HOT)]
     starts = [START + reportlib.LONG * BIN + ms * 10**7 for ms in range(3)] + [START + SHORT * BIN]
     assert sorted(hot) == sorted((seconds(at) // 1, at % SECOND // 10**7) for at in starts)
-    shown.page.select_option("#by", "interface")
-    shown.wait("view.heat.shown.rows.length === 1")
-    assert len(shown.page.evaluate(HOT)) == len({second for second, _ in hot})
+    reader.page.select_option("#by", "interface")
+    reader.wait("view.heat.shown.rows.length === 1")
+    assert len(reader.page.evaluate(HOT)) == len({second for second, _ in hot})
 
 
 # What the heatmap has of some times: "nothing", "idle" or "busy".
@@ -384,16 +371,17 @@ def test_time_that_was_not_recorded_is_not_drawn_as_idle(open_page, growing):
     assert reader.troubles == []
 
 
-def test_a_click_into_the_heatmap_goes_there(shown):
-    shown.wait("view.heat.shown?.rows.length === 100")
-    (column, row), *_ = shown.page.evaluate(HOT)
-    shown.page.locator(".cells").scroll_into_view_if_needed()
-    box = shown.page.locator(".cells").bounding_box()
-    cell = box["width"] / shown.page.evaluate("view.heat.shown.seconds"), box["height"] / 100
-    shown.page.mouse.click(box["x"] + (column + 0.5) * cell[0], box["y"] + (99 - row + 0.5) * cell[1])
-    at = (shown.page.evaluate("view.heat.shown.first") + column) * SECOND + row * 10**7
-    shown.wait("at => view.range && view.range[0] <= at && at < view.range[1]", at)
-    assert shown.page.evaluate(INK, 75)
+def test_a_click_into_the_heatmap_goes_there(open_page, recorded):
+    reader = open_page(recorded.url)
+    reader.wait("view.heat.shown?.rows.length === 100")
+    (column, row), *_ = reader.page.evaluate(HOT)
+    reader.page.locator(".cells").scroll_into_view_if_needed()
+    box = reader.page.locator(".cells").bounding_box()
+    cell = box["width"] / reader.page.evaluate("view.heat.shown.seconds"), box["height"] / 100
+    reader.page.mouse.click(box["x"] + (column + 0.5) * cell[0], box["y"] + (99 - row + 0.5) * cell[1])
+    at = (reader.page.evaluate("view.heat.shown.first") + column) * SECOND + row * 10**7
+    reader.wait("at => view.range && view.range[0] <= at && at < view.range[1]", at)
+    assert reader.page.evaluate(INK, 75)
 
 
 def test_nothing_leaves_and_nothing_complains(open_page, recorded):
@@ -482,15 +470,15 @@ def test_hostile_names_are_text(open_page, tmp_path):
 
 
 @pytest.mark.parametrize(("width", "height"), [(1300, 800), (2560, 1440)])
-def test_the_first_screen_has_the_answer_three_figures_and_the_picture(shown, width, height):
-    shown.resize(width, height)
-    shown.stand(START, START + 20 * SECOND)
-    shown.wait("document.querySelector('#bursts-in-view').textContent === '2'")
+def test_the_first_screen_has_the_answer_three_figures_and_the_picture(open_page, recorded, width, height):
+    reader = open_page(recorded.url, viewport={"width": width, "height": height})
+    reader.stand(START, START + 20 * SECOND)
+    reader.wait("document.querySelector('#bursts-in-view').textContent === '2'")
     for place in ("#answer", ".tiles", ".timeline", ".lines"):
-        box = shown.page.locator(place).first.bounding_box()
+        box = reader.page.locator(place).first.bounding_box()
         assert box["y"] + box["height"] <= height, place
-    answer = shown.page.locator("#answer").text_content()
+    answer = reader.page.locator("#answer").text_content()
     assert answer.startswith(
         "20 s in view: 2 bursts of up to 30 ms; the fullest bin of 100 µs reads 100 %, the fullest second "
     )
-    assert shown.page.locator(".tile:visible").count() == 3
+    assert reader.page.locator(".tile:visible").count() == 3
