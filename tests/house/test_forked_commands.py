@@ -14,8 +14,8 @@ from typing import Any
 import forked_commands
 import pytest
 
-# Prints what a program can see of its start; with words, ends in some way. Of mounts those of /sys: tests beside this one
-# have others.
+# Prints what a program can see of its start; with words, ends in some way. Of mounts those of /sys: tests beside this
+# one have others.
 LOOK = """
 import json, os, resource, signal, sys, threading
 streams = {
