@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from . import lockdown, views
 from .named import set_variables
-from .tables import partition_sql
+from .tables import ATTACHED, partition_sql
 
 if TYPE_CHECKING:
     import duckdb
@@ -103,7 +103,7 @@ def of_rack(connection: duckdb.DuckDBPyConnection, rack: str) -> Iterator[None]:
 
 def _no_port(table: str) -> str:
     """A SELECT: no row of what TABLE has of switch ports."""
-    more = ", ".join(f"CAST(NULL AS VARCHAR) AS {column}" for column in ("attached_host", "attached_interface"))
+    more = ", ".join(f"CAST(NULL AS VARCHAR) AS {column}" for column in ATTACHED)
     return f"SELECT *, {more} FROM {table.removeprefix('port_')} WHERE false"
 
 

@@ -23,6 +23,9 @@ LISTING = [
     "clock", "gaps", "canary", "steps", "latency_steps", "kept", "thinned", "names", "recordings",
 ]  # fmt: skip
 
+# What rows of switch ports have beside the columns of those of hosts: partition/of_ports.sql.
+ATTACHED = ("attached_host", "attached_interface")
+
 # The views of model/*.sql, each after those that it asks.
 MODEL = (
     "counts", "recorded", "coverage", "latency", "path_latency", "latency_counts", "path_quantiles", "queue_windows",

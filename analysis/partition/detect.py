@@ -19,7 +19,7 @@ from ...sql.damage import HINT, damaged_files, readable
 from ...sql.format.filenames import SealedName
 from ...sql.named import set_variables
 from ...sql.parsed import parsed, run
-from ...sql.tables import partition_sql
+from ...sql.tables import ATTACHED, partition_sql
 from ...units import format_duration
 from ..bursts.find import BurstDefinition, detect_bursts
 
@@ -109,14 +109,31 @@ def detect(
         with readable(con):
             run(con, partition_sql("cells"))
             [(switch_ports, unfit_ports)] = con.execute(partition_sql("switch_ports")).fetchall()
-            tables, ports = _answers(con)
+            tables, ports = _divided(con) if switch_ports else _of_hosts(con)
             unsettled = con.execute(partition_sql("unsettled")).fetchall()
             if take is not None:
                 _take_near(con, take, with_ports=switch_ports > 0)
             return DetectedPartition(tables, ports, tuple(writer for (writer,) in unsettled), switch_ports, unfit_ports)
 
 
-def _answers(con: duckdb.DuckDBPyConnection) -> tuple[PartitionTables, PortTables]:
+def _of_hosts(con: duckdb.DuckDBPyConnection) -> tuple[PartitionTables, PortTables]:
+    """All tables, where there are no switch ports."""
+    answers = (parsed(con, partition_sql(name)) for name in PartitionTables._fields)
+    tables = PartitionTables(*(con.sql(answer).to_arrow_table() for [answer] in answers))
+    return tables, PortTables(*(_no_port(getattr(tables, name.removeprefix("port_"))) for name in PortTables._fields))
+
+
+def _no_port(rows: pa.Table) -> pa.Table:
+    """What of_ports.sql makes of none of ROWS."""
+    import pyarrow as pa
+
+    none = rows.slice(0, 0)
+    for column in ATTACHED:
+        none = none.append_column(column, pa.array([], pa.string()))
+    return none
+
+
+def _divided(con: duckdb.DuckDBPyConnection) -> tuple[PartitionTables, PortTables]:
     """All tables: those of recordings from one answer each, divided into that of hosts and that of switch ports."""
     tables: dict[str, pa.Table] = {}
     for name in PartitionTables._fields:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...sql import text
 from ..model.context import dicts
 from ..read import probes as read_probes
 from .period import Period
@@ -35,6 +34,7 @@ SELECT src, dst, protocol, measure, met, count(*) AS sent, count(latency_ns) AS 
 FROM marked GROUP BY GROUPING SETS ((src, dst, protocol, measure, met), (src, dst, protocol, measure))
 ORDER BY src, dst, protocol, met
 """
+_LINKS = "FROM links_at('links', $at) ORDER BY device, port, host, interface"
 _QUEUES = """
 SELECT device, port, queue, semantics, count(ts_ns) AS windows, coalesce(any_value(impossible), 0) AS impossible,
        max({value: depth_bytes, earlier: -window_start_ns}) AS top, known_quantile(depth_bytes, 0.99) AS p99_bytes,
@@ -167,10 +167,9 @@ def read_queues(con: duckdb.DuckDBPyConnection, rack: str, period: Period, limit
 def _ports(con: duckdb.DuckDBPyConnection, rack: str, period: Period) -> dict[tuple[str, str, str], list[str]]:
     """Hosts of the rack by device, port and queue ('' for all of a port's), as links were at the end of the period;
     empty where the store does not know any."""
-    con.execute("CREATE OR REPLACE TEMP TABLE links AS SELECT * FROM main.links WHERE ts_ns < $1", [period.until_ns])
     here = {row[0] for row in con.execute("SELECT DISTINCT host FROM rack_runs").fetchall()}
     hosts: dict[tuple[str, str, str], list[str]] = {}
-    for row in dicts(con, text("links"), {}):
+    for row in dicts(con, _LINKS, {"at": period.until_ns}):
         if row["rack"] == rack or row["host"] in here:
             name = " ".join(part for part in (row["host"], row["interface"]) if part)
             hosts.setdefault((row["device"], row["port"], row["queue"]), []).append(name)

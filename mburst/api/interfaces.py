@@ -10,13 +10,6 @@ if TYPE_CHECKING:
     from .options import Rate
 
 
-def is_interface(name: str, backend: str) -> bool:
-    """Whether NAME is an interface to record from, by that backend, rather than a file."""
-    from ..services.record.recording import RecordSettings, is_live
-
-    return is_live(RecordSettings([name], backend=backend))
-
-
 def check_several(names: list[str], backend: str, called: str | None) -> None:
     """Raise UsageError where interfaces NAMES cannot be recorded at once, and MburstError for one that is not there.
     CALLED: --interface."""

@@ -110,10 +110,11 @@ def recordings_of(
 ) -> list[RecordSettings]:
     """What the options of `mburst record` ask for: one recording of files, one of each interface. LINK may name
     interfaces: eth0=1G,eth1=10G. Raises UsageError, and MburstError for one of several interfaces that is not there."""
-    from .interfaces import check_several, is_interface, links_of
+    from ..services.record.recording import RecordSettings, is_live
+    from .interfaces import check_several, links_of
 
     backend = options.get("backend", "auto")
-    if len(targets) > 1 and any(is_interface(name, backend) for name in targets):
+    if len(targets) > 1 and any(is_live(RecordSettings([name], backend=backend)) for name in targets):
         check_several(targets, backend, options.get("interface"))
         links = links_of(link, targets)
         made = [recording_of([name], filter, link=links[name], **options) for name in targets]

@@ -77,12 +77,12 @@ def _run(arguments: argparse.Namespace) -> int:
     target, results = open_target(arguments.target), open_target(arguments.output)
     damaged: list[DamagedReceipt] = []
     settings: dict[str, Any] = {"split": arguments.split, "rack": arguments.rack, "inventory": inventory}
-    open_results(results, definition)
     plans = list(plan(target, results, date, definition, damaged=damaged.append, **settings))
     for error in damaged:
         say(f"{error} ({error.hint})")
     if not plans:
         raise MburstError(f"{arguments.target}: no host has shipped here", "`mburst ship STORE TARGET` ships a store")
+    open_results(results, definition)
     found = detect_day(target, results, iter(plans), engine, _Progress(len(plans)) if not arguments.json else _silent)
     if arguments.json:
         write_json_value(facts(date, found))

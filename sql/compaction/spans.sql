@@ -71,7 +71,7 @@ WITH spans AS (
         ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), true) AS opens
     FROM spans
 ), placed AS (
-    SELECT *, sum(CAST(opens AS INTEGER)) OVER (PARTITION BY lane, clock_epoch ORDER BY start_ns) AS place FROM opening
+    SELECT *, sum(CAST(opens AS INTEGER)) OVER (PARTITION BY lane, clock_epoch ORDER BY start_ns) AS place FROM opening  -- no ROWS: those that begin alike have one place
 )
 SELECT lane, clock_epoch, min(start_ns) AS start_ns, max(end_ns) AS end_ns
 FROM placed GROUP BY lane, clock_epoch, place;

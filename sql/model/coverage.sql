@@ -6,7 +6,7 @@ WITH reached AS (
                        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 ), placed AS (
     SELECT *, sum(CAST(coalesce(start_ns > reached_ns, true) AS INTEGER)) OVER (
-        PARTITION BY rack, host, interface, direction ORDER BY start_ns, end_ns) AS place
+        PARTITION BY rack, host, interface, direction ORDER BY start_ns, end_ns) AS place  -- no ROWS: rows that begin and end alike have one place
     FROM reached
 )
 SELECT rack,                        -- VARCHAR: as in `recordings`

@@ -25,7 +25,7 @@ WITH spans AS (
                        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 ), placed AS (
     SELECT *, sum(CAST(coalesce(start_ns > reached_ns, true) AS INTEGER))
-        OVER (PARTITION BY rack, host, bursting ORDER BY start_ns, end_ns) AS place FROM reached
+        OVER (PARTITION BY rack, host, bursting ORDER BY start_ns, end_ns) AS place FROM reached  -- no ROWS: rows that begin and end alike have one place
 ), times AS (  -- when each host was recorded, and in a burst: without overlaps
     SELECT rack, min(start_ns) AS start_ns, max(end_ns) AS end_ns, hosts, bursting FROM placed
     GROUP BY rack, host, hosts, bursting, place

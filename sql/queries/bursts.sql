@@ -292,7 +292,7 @@ WITH reached AS (
                        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 ), placed AS (
     SELECT *, sum(CAST(coalesce(start_ns > reached_ns, true) AS INTEGER))
-        OVER (PARTITION BY rack, host ORDER BY start_ns, end_ns) AS place FROM reached
+        OVER (PARTITION BY rack, host ORDER BY start_ns, end_ns) AS place FROM reached  -- no ROWS: rows that begin and end alike have one place
 )
 SELECT rack, host, min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM placed GROUP BY rack, host, place;
 

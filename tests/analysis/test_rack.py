@@ -257,7 +257,7 @@ def test_queues_that_filled_or_dropped(store):
 
 
 def test_links_tell_which_queues_are_the_racks(store):
-    fill(store, {"a": [(50, 10)]})
+    fill(store, {"a": [(50, 10)], "b": [(50, 10)]})
     link = {"batch": "b", "queue": "", "origin": "lldp", "present": True, "interface": "eth0", "rack": ""}
     month = 30 * DAY
     write(
@@ -266,18 +266,19 @@ def test_links_tell_which_queues_are_the_racks(store):
         {**link, "ts_ns": START - month, "host": "a", "device": "tor-1", "port": "p1"},
         {**link, "ts_ns": START - month, "host": "z", "device": "tor-1", "port": "p2"},
         {**link, "ts_ns": START + DAY + 1, "host": "a", "device": "tor-1", "port": "p1", "present": False},
+        {**link, "ts_ns": START + DAY + 1, "host": "b", "device": "tor-1", "port": "p4"},  # first reported behind it
     )
     write(
         store,
         "queues",
         *(
             {"port": port, "window_start_ns": START, "ts_ns": START + MS, "max_bytes": 900}
-            for port in ("p1", "p2", "p3")
+            for port in ("p1", "p2", "p3", "p4")
         ),
     )
     page = report(store)
-    assert page.queues_known and page.queue_count == 1
-    assert [(queue.port, queue.hosts) for queue in page.queues] == [("p1", ["a eth0"])]
+    assert page.queues_known and page.queue_count == 2
+    assert [(queue.port, queue.hosts) for queue in page.queues] == [("p1", ["a eth0"]), ("p4", ["b eth0"])]
 
 
 def test_slots_follow_the_length_of_a_period():

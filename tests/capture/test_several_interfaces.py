@@ -16,6 +16,7 @@ import pytest
 from capture_rows import read_rows
 from kernel_bins import TCX_EGRESS, TCX_INGRESS, attached, capabilities, many_senders, pair, raw_socket, tcpdump
 from livelab import promiscuity, sh
+from mounts import tmpfs
 from waiting import wait_for
 
 import mburst
@@ -190,12 +191,7 @@ def test_killed_it_leaves_nothing_attached_and_a_gap_for_each(two, tmp_path):
 
 
 def test_a_full_disk_is_a_gap_of_each(two, tmp_path):
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", str(disk)], capture_output=True)
-    if mounted.returncode:
-        pytest.skip(f"cannot mount a tmpfs: {mounted.stderr.decode().strip()}")
-    try:
+    with tmpfs(tmp_path / "disk", "size=600k") as disk:
         with recording(two, disk / "s", backend="ebpf", reserve="1", bin="10us") as failures:
             while not failures:
                 for lab in two:
@@ -212,8 +208,6 @@ def test_a_full_disk_is_a_gap_of_each(two, tmp_path):
         assert query(disk / "s", "SELECT sum(packets) FROM recordings") == query(
             disk / "s", "SELECT sum(packets) FROM bins"
         )
-    finally:
-        subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from frames import START_NS, Frame, pcap, write_pcap
+from mounts import tmpfs
 
 from mburst.__main__ import main
 from mburst.cli.inputs import inputs_of
@@ -305,16 +306,9 @@ def test_an_interrupt_breaks_nothing_off(tmp_path, monkeypatch, capsys, number):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount a small file system")
 def test_a_full_disk_is_one_line(tmp_path, capture):
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96k", "tmpfs", str(disk)], capture_output=True)
-    if mounted.returncode:
-        pytest.skip(f"cannot mount a tmpfs: {mounted.stderr.decode().strip()}")
-    try:
+    with tmpfs(tmp_path / "disk", "size=96k") as disk:
         command = [sys.executable, "-m", "mburst", "record", str(capture), "-o", str(disk / "s"), "--bin", "10us"]
         done = subprocess.run(command, capture_output=True, text=True)
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)
     assert done.returncode == 1
     [line] = done.stderr.splitlines()
     assert "No space left" in line

@@ -17,17 +17,12 @@ import pytest
 from faultlib import HERE
 from livelab import sh
 from logged_disk import ENTRY, WRITE
+from mounts import mounted, need_root, unmount
 from waiting import wait_for
 
 BLOCK = 4096  # of the file systems: what the disk writes whole or not at all
 LEFT = {"ext4": "loop", "xfs": "loop,nouuid"}  # options for the image of a cut, beside others of the same disk
 SIZES = {"ext4": 64 << 20, "xfs": 320 << 20}  # bytes; mkfs.xfs makes none of less than 300 MiB
-
-
-def need_root() -> None:
-    """Skips where nothing can be mounted."""
-    if os.geteuid() != 0:
-        pytest.skip("faults of disks are tested on file systems of the test's own, which only root can mount")
 
 
 def need(*tools: str) -> None:
@@ -37,37 +32,12 @@ def need(*tools: str) -> None:
             pytest.skip(f"tested with {tool}, which is not installed")
 
 
-def unmount(folder: Path) -> None:
-    """Unmount; a busy one is let go as soon as it is not."""
-    if subprocess.run(["umount", str(folder)], capture_output=True, check=False).returncode:
-        subprocess.run(["umount", "-l", str(folder)], capture_output=True, check=False)
-
-
 @contextmanager
 def in_memory() -> Iterator[Path]:
     """A folder in memory where there is such a thing."""
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="mburst-faults-", dir=memory) as folder:
         yield Path(folder)
-
-
-@contextmanager
-def mounted(source: Path | str, folder: Path, *options: str) -> Iterator[Path]:
-    """A file system at FOLDER."""
-    folder.mkdir(exist_ok=True)
-    sh(f"mount {' '.join(options)} {source} {folder}")
-    try:
-        yield folder
-    finally:
-        unmount(folder)
-
-
-@contextmanager
-def tmpfs(folder: Path, options: str) -> Iterator[Path]:
-    """A file system in memory, of so many bytes or files."""
-    need_root()
-    with mounted("tmpfs", folder, "-t", "tmpfs", "-o", options):
-        yield folder
 
 
 def make_image(path: Path, kind: str, size: int | None = None) -> Path:

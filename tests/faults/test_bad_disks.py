@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 from captured import PACKETS, write_capture
-from disks import in_memory, loop, make_image, mounted, need, need_root, tmpfs
+from disks import in_memory, loop, make_image, need
 from faultlib import Follower, assert_sealed, end, failure, held, mburst, query, succeed, times, wait_for_rows
 from labrecorder import TABLES, finish, recorder, recording, running, sending
 from livelab import Lab, sh
+from mounts import mounted, need_root, tmpfs
 from outcomes import outcome
 from waiting import wait_for
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
-from disks import tmpfs
 from keptlib import counted, incast, keeping, ring_files
 from livelab import Lab
+from mounts import tmpfs
 from waiting import wait_for
 
 

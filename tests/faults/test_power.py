@@ -11,10 +11,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from disks import LEFT, LoggedDisk, in_memory, logged_disk, mounted
+from disks import LEFT, LoggedDisk, in_memory, logged_disk
 from faultlib import Follower, chance, end, query, succeed, times
 from labrecorder import TABLES, recording, sending
 from livelab import Lab
+from mounts import mounted
 from outcomes import outcome
 
 from mburst import machine

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fleetlib import detected, filled, shipped
+from fleetlib import detected, filled, shipped, with_ports
 
 from mburst.sql import StoreFolder
 
@@ -22,20 +22,50 @@ def fleet_target(fleet_store: StoreFolder, tmp_path_factory: pytest.TempPathFact
     return shipped(fleet_store, tmp_path_factory.mktemp("fleet") / "target")
 
 
-@pytest.fixture(scope="session")
-def fleet_done(fleet_target: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The results of both days, by rack. The names of their folders are ones that could be taken for a partition's and
-    for a pattern."""
-    folder = tmp_path_factory.mktemp("fleet") / "date=2020-01-01" / "it's [1]"
-    folder.parent.mkdir()
-    found = detected(fleet_target, folder)
+def results(target: Path, folder: Path, split: str = "rack") -> Path:
+    """What is detected of both days in TARGET, in FOLDER."""
+    found = detected(target, folder, split=split)
     assert not any(outcome.error for outcome in found.outcomes) and not found.incomplete
     return folder
+
+
+def odd(folder: Path) -> Path:
+    """A folder in FOLDER whose name, and that of the one above, could be taken for a partition's and for a pattern."""
+    (folder / "date=2020-01-01").mkdir()
+    return folder / "date=2020-01-01" / "it's [1]"
+
+
+@pytest.fixture(scope="session")
+def fleet_done(fleet_target: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The results of both days, by rack."""
+    return results(fleet_target, odd(tmp_path_factory.mktemp("fleet")))
 
 
 @pytest.fixture(scope="session")
 def fleet_by_host(fleet_target: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The results of both days, by host."""
-    folder = tmp_path_factory.mktemp("fleet-by-host") / "results"
-    detected(fleet_target, folder, split="host")
-    return folder
+    return results(fleet_target, tmp_path_factory.mktemp("fleet-by-host") / "results", "host")
+
+
+@pytest.fixture(scope="session")
+def ports_store(tmp_path_factory: pytest.TempPathFactory) -> StoreFolder:
+    """The store of the same fleet and of a switch (fleetlib.with_ports)."""
+    return with_ports(tmp_path_factory.mktemp("ports") / "store")
+
+
+@pytest.fixture(scope="session")
+def ports_target(ports_store: StoreFolder, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The place that they shipped to."""
+    return shipped(ports_store, tmp_path_factory.mktemp("ports") / "target")
+
+
+@pytest.fixture(scope="session")
+def ports_done(ports_target: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The results of both days, by rack."""
+    return results(ports_target, odd(tmp_path_factory.mktemp("ports")))
+
+
+@pytest.fixture(scope="session")
+def ports_by_host(ports_target: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The results of both days, by host."""
+    return results(ports_target, tmp_path_factory.mktemp("ports-by-host") / "results", "host")

@@ -8,31 +8,20 @@ import json
 import shutil
 
 import pytest
-from fleetlib import DATES, HOSTS, detected, shipped, with_ports
+from fleetlib import DATES, HOSTS
 
 from mburst.__main__ import main
 from mburst.sql import questions
 
 
-@pytest.fixture(scope="module")
-def target(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("ask")
-    return shipped(with_ports(folder / "store"), folder / "target")
+@pytest.fixture
+def done(ports_done):
+    return ports_done
 
 
-@pytest.fixture(scope="module")
-def done(target, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("ask")
-    (folder / "date=2020-01-01").mkdir()
-    detected(target, folder / "date=2020-01-01" / "it's [1]", *DATES)
-    return folder / "date=2020-01-01" / "it's [1]"
-
-
-@pytest.fixture(scope="module")
-def by_host(target, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("ask-by-host")
-    detected(target, folder, *DATES, split="host")
-    return folder
+@pytest.fixture
+def by_host(ports_by_host):
+    return ports_by_host
 
 
 def ask(capfd, results, *words, code=0):

@@ -211,6 +211,7 @@ def test_wrong_calls_are_one_line(
 def test_a_target_without_hosts_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["fleet", "detect", str(tmp_path / "none"), "-o", str(tmp_path / "results")]) == 1
     assert "none: no host has shipped here" in capfd.readouterr().err
+    assert not [*tmp_path.rglob("*.json")]
 
 
 def test_results_are_plain_files_with_signed_types(done: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fleetlib import BEHIND, DATES, SHIPPED, detected, files, of_whole, plain, rows, shipped, with_ports
+from fleetlib import BEHIND, DATES, SHIPPED, detected, files, of_whole, plain, rows, shipped
 from racklib import DAY, HOUR, MS, START, fill, fill_ports, report
 from storelib import rows as rows_of
 
@@ -31,41 +31,17 @@ from mburst.sql import StoreFolder
 RACK = PartitionName(DATES[0], "r1", None)
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> StoreFolder:
-    return with_ports(tmp_path_factory.mktemp("ports") / "store")
-
-
-@pytest.fixture(scope="module")
-def target(store: StoreFolder, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return shipped(store, tmp_path_factory.mktemp("ports") / "target")
-
-
-@pytest.fixture(scope="module")
-def done(target: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Results of both days, by rack."""
-    results = tmp_path_factory.mktemp("ports") / "results"
-    assert not any(outcome.error for outcome in detected(target, results, split="rack").outcomes)
-    return results
-
-
-@pytest.fixture(scope="module")
-def divided(target: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same by host."""
-    results = tmp_path_factory.mktemp("ports") / "results"
-    assert not any(outcome.error for outcome in detected(target, results, split="host").outcomes)
-    return results
-
-
 def ask(capfd: pytest.CaptureFixture[str], results: Path, question: str, date: str) -> list[dict[str, str]]:
     capfd.readouterr()
     assert main(["fleet", "ask", str(results), question, "--day", date, "--csv"]) == 0
     return list(csv.DictReader(io.StringIO(capfd.readouterr().out)))
 
 
-def test_bursts_of_hosts_and_ports_are_together_those_of_one_database(store: StoreFolder, done: Path) -> None:
-    of_hosts, of_ports = rows(done, "bursts"), rows(done, "port_bursts")
-    assert plain(of_hosts) + plain(of_ports) == of_whole(store)
+def test_bursts_of_hosts_and_ports_are_together_those_of_one_database(
+    ports_store: StoreFolder, ports_done: Path
+) -> None:
+    of_hosts, of_ports = rows(ports_done, "bursts"), rows(ports_done, "port_bursts")
+    assert plain(of_hosts) + plain(of_ports) == of_whole(ports_store)
     assert len(of_hosts) == 8 and {row["host"] for row in of_ports} == {"tor1"}
     assert {(row["interface"], row["attached_host"]) for row in of_ports} == {*BEHIND.items(), ("E2", None)}
     for row in of_ports:
@@ -73,24 +49,26 @@ def test_bursts_of_hosts_and_ports_are_together_those_of_one_database(store: Sto
     [across] = [row for row in of_ports if row["start_ns"] < START + DAY < row["end_ns"]]
     assert (across["date"], across["interface"], across["duration_ns"]) == (DATES[0], "E1", 10 * MS)
     for table in ("hours", "histograms", "coverage"):
-        assert not {row["host"] for row in rows(done, table)} & {"tor1"}
-        assert {row["host"] for row in rows(done, f"port_{table}")} == {"tor1"}
-    assert sum(row["bursts"] for row in rows(done, "port_hours")) == len(of_ports) == 6
-    assert sum(row["burst_ns"] for row in rows(done, "port_hours")) == sum(row["duration_ns"] for row in of_ports)
+        assert not {row["host"] for row in rows(ports_done, table)} & {"tor1"}
+        assert {row["host"] for row in rows(ports_done, f"port_{table}")} == {"tor1"}
+    assert sum(row["bursts"] for row in rows(ports_done, "port_hours")) == len(of_ports) == 6
+    assert sum(row["burst_ns"] for row in rows(ports_done, "port_hours")) == sum(row["duration_ns"] for row in of_ports)
 
 
-def test_a_fleet_without_ports_has_no_tables_of_them(done: Path) -> None:
-    assert {key.split("/")[2] for key in files(done) if key.startswith("port_")} == {"rack=r1"}
-    record = read_record(open_target(done), RACK)
+def test_a_fleet_without_ports_has_no_tables_of_them(ports_done: Path) -> None:
+    assert {key.split("/")[2] for key in files(ports_done) if key.startswith("port_")} == {"rack=r1"}
+    record = read_record(open_target(ports_done), RACK)
     assert record and record.switch_ports == 4 and record.rows["port_bursts"] == 5 and record.unfit_ports == 0
 
 
-def test_however_it_is_divided_it_is_the_same(store: StoreFolder, done: Path, divided: Path, tmp_path: Path) -> None:
+def test_however_it_is_divided_it_is_the_same(
+    ports_store: StoreFolder, ports_done: Path, ports_by_host: Path, tmp_path: Path
+) -> None:
     """To the byte where hosts and the collector ship bursts; with the rows near bursts, those of ports are apart."""
     for table in {*TABLES, *PORT_TABLES} - {"contention"}:
-        assert Counter(map(repr, rows(divided, table))) == Counter(map(repr, rows(done, table))), table
-    assert not ship_bursts(store, open_target(tmp_path), ShipSettings("hot", own=SHIPPED.own)).troubles
-    assert files(tmp_path) == files(divided)
+        assert Counter(map(repr, rows(ports_by_host, table))) == Counter(map(repr, rows(ports_done, table))), table
+    assert not ship_bursts(ports_store, open_target(tmp_path), ShipSettings("hot", own=SHIPPED.own)).troubles
+    assert files(tmp_path) == files(ports_by_host)
     near = rows(tmp_path, "port_bins")
     assert {row["host"] for row in near} == {"tor1"} and not {row["host"] for row in rows(tmp_path, "bins")} & {"tor1"}
     full: Counter[tuple[Any, ...]] = Counter((row["recording_id"], row["clock_epoch"]) for row in near)
@@ -100,22 +78,22 @@ def test_however_it_is_divided_it_is_the_same(store: StoreFolder, done: Path, di
 
 
 def test_contention_counts_a_port_for_the_host_that_was_not_recorded(
-    store: StoreFolder, done: Path, capfd: pytest.CaptureFixture[str]
+    ports_store: StoreFolder, ports_done: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """As the report of the rack over that day has it (test_ask.py: however the rack is divided)."""
     for date, since in zip(DATES, (START, START + DAY), strict=True):
-        at_once = [row for row in ask(capfd, done, "contention", date) if row["rack"] == "r1"]
+        at_once = [row for row in ask(capfd, ports_done, "contention", date) if row["rack"] == "r1"]
         shared = sum(int(row["ns"]) for row in at_once if int(row["hosts_at_once"]) >= 2)
-        found = report(store, "r1", since).contention
+        found = report(ports_store, "r1", since).contention
         assert (shared, max(int(row["hosts_at_once"]) for row in at_once)) == (found.contended_ns, found.most)
-    of_day = {int(row["hosts_at_once"]) for row in ask(capfd, done, "contention", DATES[0])}
+    of_day = {int(row["hosts_at_once"]) for row in ask(capfd, ports_done, "contention", DATES[0])}
     assert of_day == {0, 1, 2, 3}, "a, b and c, whose port counts for it"
-    recorded = {row["hosts"] for row in rows(done, "contention") if row["rack"] == "r1"}
+    recorded = {row["hosts"] for row in rows(ports_done, "contention") if row["rack"] == "r1"}
     assert max(recorded) == 4, "a, b, c and what is behind E2: the port of a counts no more"
 
 
-def test_the_worst_ports_are_listed(done: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    found = ask(capfd, done, "13", DATES[0])
+def test_the_worst_ports_are_listed(ports_done: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    found = ask(capfd, ports_done, "13", DATES[0])
     names = ("rank", "port", "direction", "attached_host", "host_recorded", "bursts")
     assert [tuple(row[name] for name in names) for row in found] == [
         ("1", "E1", "out", "c", "False", "2"),
@@ -127,9 +105,9 @@ def test_the_worst_ports_are_listed(done: Path, capfd: pytest.CaptureFixture[str
     assert [float(row["peak_utilization"]) for row in found] == [1.0] * 4
 
 
-def test_pages_have_the_ports_and_the_hosts_that_are_known_by_them_alone(done: Path, tmp_path: Path) -> None:
+def test_pages_have_the_ports_and_the_hosts_that_are_known_by_them_alone(ports_done: Path, tmp_path: Path) -> None:
     """A fleet's with racks; and the page of a rack without ports has no section of them."""
-    assert main(["fleet", "report", str(done), "--day", DATES[0], "-o", str(tmp_path)]) == 0
+    assert main(["fleet", "report", str(ports_done), "--day", DATES[0], "-o", str(tmp_path)]) == 0
     pages = {path.stem: re.sub(r"<[^>]*>", " ", path.read_text("utf-8")) for path in tmp_path.rglob("*.html")}
     for stem, rack in ((f"fleet-{DATES[0]}", "r1 "), ("r1", "")):
         words = " ".join(pages[stem].split())
@@ -223,9 +201,9 @@ def test_what_cannot_be_examined_is_said(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_results_of_an_mburst_that_left_ports_out_are_read_and_then_completed(
-    done: Path, target: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    ports_done: Path, ports_target: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    shutil.copytree(done, tmp_path / "results")
+    shutil.copytree(ports_done, tmp_path / "results")
     places = open_target(tmp_path / "results")
     for name in (RACK, RACK._replace(date=DATES[1])):
         facts = json.loads(places.get(name.record_key))
@@ -237,16 +215,16 @@ def test_results_of_an_mburst_that_left_ports_out_are_read_and_then_completed(
         places.replace(name.record_key, json.dumps(facts).encode())
     assert ask(capfd, tmp_path / "results", "switch_ports", DATES[0]) == []
     assert ask(capfd, tmp_path / "results", "worst_hosts", DATES[0])
-    again = detected(target, tmp_path / "results")
+    again = detected(ports_target, tmp_path / "results")
     assert [str(name) for name in again.done] == [f"{DATES[1]} rack r /3", f"{DATES[1]} rack r2"]
-    assert files(tmp_path / "results") == files(done)
+    assert files(tmp_path / "results") == files(ports_done)
 
 
-def test_ports_that_are_there_no_more_leave_no_row(done: Path, target: Path, tmp_path: Path) -> None:
+def test_ports_that_are_there_no_more_leave_no_row(ports_done: Path, ports_target: Path, tmp_path: Path) -> None:
     """Of a partition that is detected again."""
-    shutil.copytree(done, tmp_path / "results")
-    shutil.copytree(target, tmp_path / "target")
+    shutil.copytree(ports_done, tmp_path / "results")
+    shutil.copytree(ports_target, tmp_path / "target")
     shutil.rmtree(tmp_path / "target" / "shipped" / "rack=r1" / "host=a")  # who ships the rows of switches
     detected(tmp_path / "target", tmp_path / "results", DATES[0])
     assert {row["date"] for table in PORT_TABLES for row in rows(tmp_path / "results", table)} == {DATES[1]}
-    assert {*rows(tmp_path / "results", "port_hours")[0]} == {*rows(done, "port_hours")[0]}
+    assert {*rows(tmp_path / "results", "port_hours")[0]} == {*rows(ports_done, "port_hours")[0]}

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from frames import START_NS, Frame, pcap, write_pcap
 from killing import Killer, memory_folder, serving
+from mounts import tmpfs
 from outcomes import outcome
 from places import ROOT
 
@@ -221,12 +222,7 @@ def test_a_bad_input_is_said_each_time_and_counted_once(
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount a small file system")
 @pytest.mark.parametrize("size", ["96k", "1m"])
 def test_a_disk_that_was_full_and_is_not(large: Path, tmp_path: Path, size: str) -> None:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(disk)], capture_output=True)
-    if mounted.returncode:
-        pytest.skip(f"cannot mount a tmpfs: {mounted.stderr.decode().strip()}")
-    try:
+    with tmpfs(tmp_path / "disk", f"size={size}") as disk:
         for _ in range(2):
             full = subprocess.run(run(large, disk / "s"), capture_output=True, text=True)
             assert full.returncode == 1 and full.stderr.count("\n") == 1 and "No space left" in full.stderr
@@ -235,8 +231,6 @@ def test_a_disk_that_was_full_and_is_not(large: Path, tmp_path: Path, size: str)
         subprocess.run(run(large, disk / "s"), capture_output=True, text=True, check=True)
         assert sums(disk / "s")["recordings"][1:3] == sums(disk / "s")["bins"][1:3] == (400_000, 40_000_000)
         is_tidy(disk / "s")
-    finally:
-        subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
 def test_the_lock_of_a_dead_recorder_and_what_else_is_in_its_folder(file: Path, tmp_path: Path) -> None:

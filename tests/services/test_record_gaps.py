@@ -16,6 +16,7 @@ from pathlib import Path
 import livelab
 import pytest
 from livelab import Lab
+from mounts import tmpfs
 from outcomes import outcome
 from waiting import wait_for
 
@@ -217,12 +218,7 @@ def test_an_interface_that_goes_and_comes_back(lab: Lab, sender: Path, tmp_path:
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount a small file system")
 def test_a_full_disk_while_recording(lab: Lab, sender: Path, tmp_path: Path) -> None:
     """One line, exit 1; what was acknowledged is there, and the next start makes the rest a gap."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", str(disk)], capture_output=True)
-    if mounted.returncode:
-        pytest.skip(f"cannot mount a tmpfs: {mounted.stderr.decode().strip()}")
-    try:
+    with tmpfs(tmp_path / "disk", "size=600k") as disk:
         before = counter(lab)
         recorder = Recorder(lab, disk / "s", "--reserve", "1").begun()
         with sending(lab, sender):
@@ -238,8 +234,6 @@ def test_a_full_disk_while_recording(lab: Lab, sender: Path, tmp_path: Path) -> 
         [(reason, missed, detail)] = query(disk / "s", "SELECT reason, packets, detail FROM gaps")
         assert (reason, detail) == ("disk full", "") and missed > 0
         assert explained(disk / "s")[0] == counter(lab) - before
-    finally:
-        subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
 def test_a_ring_that_overflows_is_a_gap(lab: Lab, sender: Path, tmp_path: Path) -> None:

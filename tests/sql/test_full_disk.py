@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from mounts import tmpfs
 from storelib import hot_logs, rows
 
 from mburst.errors import MburstError
@@ -19,22 +22,9 @@ ROWS = 1000
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
     """Mounts a file system in memory with the given options, and takes it down after the test."""
-    mounted = []
-
-    def mount(options: str) -> Path:
-        folder = tmp_path / f"disk-{len(mounted)}"
-        folder.mkdir()
-        done = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], capture_output=True, text=True
-        )
-        if done.returncode:
-            pytest.skip(f"cannot mount a tmpfs (needs root): {done.stderr.strip()}")
-        mounted.append(folder)
-        return folder
-
-    yield mount
-    for folder in mounted:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
+    with ExitStack() as mounted:
+        numbers = itertools.count()
+        yield lambda options: mounted.enter_context(tmpfs(tmp_path / f"disk-{next(numbers)}", options))
 
 
 def batch(number: int) -> pa.Table:

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 from places import ROOT
 
-Span = tuple[int, int]
+from mburst.analysis.model.envelope import merge_intervals
+
 SEEDS = range(20)  # one in five made a mistake of what relied on an order
 
 TIMES = ("sql/partition/contention.sql", "reached", "times", "rack, host, 1 AS hosts, 0 AS bursting")
@@ -52,22 +53,11 @@ CREATE TABLE wide AS FROM hot LIMIT 0;
 SELECT start_ns, end_ns FROM kept"""
 
 
-def spans(chance: random.Random) -> list[Span]:
+def spans(chance: random.Random) -> list[tuple[int, int]]:
     found = []
     for _ in range(1000):
         start = chance.randrange(1000) * 10
         found += [(start, start + chance.choice([3, 5, 9, 12]))] * chance.randint(1, 4)
-    return found
-
-
-def joined(given: list[Span]) -> list[Span]:
-    """What is covered, span by span."""
-    found: list[Span] = []
-    for start, end in sorted(given):
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(end, found[-1][1]))
-        else:
-            found.append((start, end))
     return found
 
 
@@ -83,4 +73,4 @@ def test_spans_that_begin_and_end_alike_are_joined_too(sql: str) -> None:
         with duckdb.connect() as con:
             con.register("rows", rows)
             con.execute("CREATE TABLE given AS SELECT 'r' AS rack, 'h' AS host, start_ns, end_ns FROM rows")
-            assert sorted(con.execute(sql).fetchall()) == joined(given), seed
+            assert sorted(con.execute(sql).fetchall()) == merge_intervals(given), seed

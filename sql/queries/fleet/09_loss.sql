@@ -27,7 +27,7 @@ WITH received AS (
 ), islands AS (
     SELECT rack, host, start_ns, end_ns,
            SUM(CASE WHEN start_ns <= reached_ns THEN 0 ELSE 1 END) OVER (
-               PARTITION BY rack, host ORDER BY start_ns, end_ns) AS place
+               PARTITION BY rack, host ORDER BY start_ns, end_ns) AS place  -- no ROWS: rows that begin and end alike have one place
     FROM reached
 ), of_hosts AS (
     SELECT rack, MIN(start_ns) AS start_ns, MAX(end_ns) AS end_ns FROM islands GROUP BY rack, host, place
