@@ -16,6 +16,7 @@
 
 /* Beyond this, stamps of the interface and of the kernel do not mix in one capture. */
 #define CLOCKS_AGREE_NS 1000000
+#define CLOCK_READINGS 5
 
 /* clockid of an open PTP clock (include/linux/posix-timers.h: CPUCLOCK_MAX, FD_TO_CLOCKID). */
 static clockid_t phc_clockid(int fd)
@@ -99,11 +100,12 @@ static int switch_on(struct mb_stamping *stamping, struct mb_error *error)
 	return 0;
 }
 
-/* How far the interface's clock is ahead of system time. False when it cannot be read. */
+/* How far the interface's clock is ahead of system time: of several readings, the one that took the least time, since
+ * the scheduler may stop us within any of them. False when it cannot be read. */
 static bool phc_ahead(struct mb_stamping *stamping, int32_t phc_index, int64_t *ahead_ns)
 {
 	char path[32];
-	int64_t before, after;
+	int64_t shortest = INT64_MAX;
 
 	if (phc_index < 0)
 		return false;
@@ -111,11 +113,17 @@ static bool phc_ahead(struct mb_stamping *stamping, int32_t phc_index, int64_t *
 	stamping->phc = open(path, O_RDONLY | O_CLOEXEC);
 	if (stamping->phc < 0)
 		return false;
-	before = mb_clock_ns(CLOCK_REALTIME);
-	*ahead_ns = mb_clock_ns(phc_clockid(stamping->phc));
-	after = mb_clock_ns(CLOCK_REALTIME);
-	*ahead_ns -= before + (after - before) / 2;
-	return true;
+	for (int reading = 0; reading < CLOCK_READINGS; reading++) {
+		int64_t before = mb_clock_ns(CLOCK_REALTIME);
+		int64_t there = mb_clock_ns(phc_clockid(stamping->phc));
+		int64_t took = mb_clock_ns(CLOCK_REALTIME) - before;
+
+		if (took < 0 || took >= shortest) /* system time may be set between the two */
+			continue;
+		shortest = took;
+		*ahead_ns = there - before - took / 2;
+	}
+	return shortest < INT64_MAX;
 }
 
 /* Whether the stamps of hardware can be converted to system time; why not goes to `notice`. */

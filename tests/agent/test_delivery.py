@@ -23,6 +23,7 @@ from mburst.agent.delivery.digest import DigestEntry
 from mburst.agent.delivery.kind import MaybeDelivered, NotDelivered
 from mburst.agent.delivery.kinds import KINDS
 from mburst.agent.delivery.kinds.webhook import send as send_webhook
+from mburst.agent.delivery.post import ConnectionDeadline
 from mburst.dashboards.rack import page
 from mburst.sql import StoreFolder
 
@@ -301,6 +302,30 @@ def test_a_server_that_answers_without_end_is_given_up(digest, posted):
             send_webhook(digest, where)
         thread.join(30)
         assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("sent", [True, False])
+def test_what_was_answered_in_time_is_read_after_it(sent):
+    """However late the reader wakes, whatever still arrives meanwhile. Where not all is sent, sending ends as well."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as client,
+        server.accept()[0] as answering,
+    ):
+        ending = ConnectionDeadline(client, 0.05)
+        if sent:
+            ending.all_is_sent()
+        answering.sendall(b"HTTP/1.1 200 OK\r\n")
+        ending.join(30)
+        with suppress(OSError):
+            for _ in range(5):
+                answering.sendall(b"x")
+                time.sleep(0.01)
+        if sent:
+            assert client.recv(1 << 16) == b"HTTP/1.1 200 OK\r\nxxxxx" and client.recv(1) == b""
+        else:
+            with pytest.raises((BrokenPipeError, ConnectionResetError)):
+                client.sendall(b"x")
 
 
 def test_alertmanager_gets_an_alert_a_rack_that_bursts(digest, web, ledger):

@@ -8,6 +8,7 @@
  *   set_gives=FILTER        the rx_filter that the driver makes of what it is asked for
  *   before=FILTER           what it was set to
  *   ahead_ns=N phc=N        its clock against system time; phc=-1: it has none, phc_open=0: not for us
+ *   held=N                  how many readings of its clock take 5 ms
  *   synced=0|1              what adjtimex says
  *   meddle=1                someone else sets the interface during the capture
  *   fail_socket=1           SO_TIMESTAMPING is refused
@@ -24,6 +25,7 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/timex.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "backend/timestamp.h"
@@ -97,11 +99,14 @@ int __real_clock_gettime(clockid_t clock, struct timespec *now);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
 {
+	static int held;
 	int status = __real_clock_gettime(clock < 0 ? CLOCK_REALTIME : clock, now);
 	long long ns = now->tv_sec * 1000000000ll + now->tv_nsec;
 
 	if (clock < 0)
 		ns += value("ahead_ns", 0);
+	if (clock < 0 && held++ < value("held", 0))
+		nanosleep(&(struct timespec){ .tv_nsec = 5000000 }, NULL);
 	now->tv_sec = ns / 1000000000;
 	now->tv_nsec = ns % 1000000000;
 	return status;

@@ -86,6 +86,13 @@ def test_a_clock_that_is_elsewhere(decide, ahead_ns, serves):
     assert forced["hardware"] and forced["synchronized"] == serves
 
 
+def test_a_clock_whose_reading_was_interrupted(decide):
+    """The scheduler stops a process wherever it likes: one of several readings is short, and that one counts."""
+    for held in (1, 4):
+        assert decide("auto", held=held)["hardware"]
+        assert not decide("auto", held=held, ahead_ns=5_000_000)["hardware"]
+
+
 @pytest.mark.parametrize("settings", [{"phc": -1}, {"phc_open": 0}])
 def test_a_clock_that_cannot_be_read(decide, settings):
     assert not decide("auto", **settings)["hardware"]

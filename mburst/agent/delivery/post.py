@@ -21,16 +21,23 @@ BODY_BYTES = 4096  # of an answer that are read
 
 
 class ConnectionDeadline(threading.Timer):
-    """Ends a connection after so many seconds in all: a server that sends a byte now and then never times out."""
+    """Ends a connection after so many seconds in all: a server that sends a byte now and then never times out.
+
+    Once all is sent, only receiving is ended: a socket that is closed both ways is reset by the next packet, and what
+    the server had answered until then is lost."""
 
     def __init__(self, connection: socket.socket, seconds: float) -> None:
         super().__init__(seconds, self._end)
         self.connection, self.daemon = connection, True
+        self.ends = socket.SHUT_RDWR
         self.start()
+
+    def all_is_sent(self) -> None:
+        self.ends = socket.SHUT_RD
 
     def _end(self) -> None:
         with suppress(OSError):
-            self.connection.shutdown(socket.SHUT_RDWR)
+            socket.socket.shutdown(self.connection, self.ends)  # that of SSLSocket would go on without TLS
 
 
 def post(url: str, body: Any, digest: Digest, to: Delivery, again: Callable[[str], Exception]) -> None:
@@ -50,6 +57,7 @@ def post(url: str, body: Any, digest: Digest, to: Delivery, again: Callable[[str
         ending = ConnectionDeadline(connection.sock, timeout_s)
         try:
             connection.request("POST", target, json.dumps(body).encode(), headers)
+            ending.all_is_sent()
             answer = connection.getresponse()
             content = answer.read(BODY_BYTES).decode(errors="replace")
         except (OSError, http.client.HTTPException) as error:
