@@ -67,13 +67,10 @@ class KnownDamage:
 
 FOUND = KnownDamage()
 
-
-def create_table(connection: duckdb.DuckDBPyConnection) -> None:
-    """Make the table damaged_files of CONNECTION, empty."""
-    connection.execute(
-        "CREATE TABLE damaged_files (path VARCHAR, table_name VARCHAR, reason VARCHAR, rack VARCHAR, host VARCHAR, "
-        "first_ns BIGINT, last_ns BIGINT)"
-    )
+TABLE = (
+    "CREATE TABLE damaged_files (path VARCHAR, table_name VARCHAR, reason VARCHAR, rack VARCHAR, host VARCHAR, "
+    "first_ns BIGINT, last_ns BIGINT)"
+)
 
 
 def fill_table(connection: duckdb.DuckDBPyConnection, damage: Iterable[DamagedFile]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from . import lockdown, views
+from .catalogue import bare
 from .named import set_variables
 from .tables import ATTACHED, partition_sql
 
@@ -55,7 +56,7 @@ def connect(
     (rack, host, service, address: VARCHAR; each host once). Of the DIVIDED dates and racks, the files of `contention`
     have no row: it is worked out from `bursts` and `coverage`, and those of switch ports. The database reads FILES and
     nothing else."""
-    connection = views.unlocked({})
+    connection = views.unlocked(bare(), {})
     connection.execute("CREATE TABLE defined.result_files (name VARCHAR, path VARCHAR, date VARCHAR, rack VARCHAR)")
     for table, found in files.items():
         if not found:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from .. import interrupting
 from . import damage, lockdown, replacing, tables, verified
+from .catalogue import Catalogue, bare, of_store, view_of_files
 from .disk import failing_as_one_line
 from .format.filenames import NS_PER_DAY, Segment
 from .parsed import run
@@ -21,99 +22,38 @@ from .tables import LISTING
 if TYPE_CHECKING:
     import duckdb
 
-MACROS = Path(__file__).parent / "macros.sql"
 TOTALS = ("packets", "bytes", "wire_bytes")  # of a recording that did not end well: they come from its bins
 _ATTEMPTS = 20  # to read a store in which recordings begin and end meanwhile
 
 # Of several attempts at recording the same files with the same settings one counts: the complete one, or else the last.
 _REPLACED = """
-SELECT writer_id FROM (
+INSERT INTO defined.replaced_writers SELECT writer_id FROM (
     SELECT capture_id, writer_id, bool_or(complete) AS done, min(written_ns) AS begun_ns FROM defined.all_recordings
     GROUP BY ALL)
 QUALIFY row_number() OVER (
     PARTITION BY capture_id ORDER BY done DESC, CASE WHEN done THEN begun_ns ELSE -begun_ns END, writer_id) > 1
 """
 
-_RECORDINGS = """
-CREATE VIEW recordings AS
-SELECT r.* REPLACE (
-    coalesce(r.start_ns, t.first_ns) AS start_ns,
-    greatest(r.end_ns, t.last_ns + r.bin_ns) AS end_ns,
-    r.packets + coalesce(t.packets, 0) AS packets,
-    r.bytes + coalesce(t.bytes, 0) AS bytes,
-    r.wire_bytes + coalesce(t.wire_bytes, 0) AS wire_bytes,
-    r.quality | coalesce(t.quality, 0) AS quality)
-FROM (SELECT * FROM defined.all_recordings WHERE writer_id NOT IN (SELECT writer_id FROM defined.replaced_writers)
-      QUALIFY row_number() OVER (PARTITION BY recording_id ORDER BY complete DESC, written_ns DESC) = 1) r
-LEFT JOIN defined.recording_totals t USING (recording_id)
-"""
-
-
-# The gap behind a recording has a row when it is found, and another when it is known to be over. Those of other reasons
-# are in it, and each is one of its own.
-_GAPS = """
-CREATE VIEW gaps AS FROM defined.all_gaps
-QUALIFY row_number() OVER (
-    PARTITION BY recording_id, direction, CASE WHEN NOT is_behind_recording(reason) THEN (start_ns, reason) END
-    ORDER BY end_ns NULLS LAST, start_ns) = 1
-"""
-
-
-# A run of canary bursts may be read again; of each recording and definition the newest reading counts.
-_CANARY = """
-CREATE VIEW canary AS FROM defined.all_canary
-QUALIFY rank() OVER (
-    PARTITION BY batch, recording_id, bin_ns, link_bps, threshold_ppb, release_ppb, join_ns, min_duration_ns
-    ORDER BY read_ns DESC) = 1
-"""
-
-# A day may be thinned again; the newest row says what is left of it.
-_THINNED = """
-CREATE VIEW thinned AS FROM defined.all_thinned
-QUALIFY row_number() OVER (PARTITION BY recording_id, start_ns ORDER BY threshold_ppb NULLS FIRST, written_ns DESC) = 1
-"""
-
-# A CSV file states when its rows hold, so a newer import of it replaces it. Other sources know the present: what they
-# name holds until their next import, and that of the first import also before it.
-_NAMES = """
-CREATE VIEW names AS
-WITH imports AS (
-    SELECT origin, batch, max(imported_ns) AS imported_ns FROM defined.all_names GROUP BY origin, batch
-), spans AS (
-    SELECT origin, batch, CASE WHEN row_number() OVER following > 1 THEN imported_ns END AS first_ns,
-           lead(imported_ns) OVER following AS next_ns
-    FROM imports WINDOW following AS (PARTITION BY origin ORDER BY imported_ns, batch)
-)
-SELECT n.* REPLACE (CASE WHEN kind = 'csv' THEN from_ns ELSE first_ns END AS from_ns,
-                    CASE WHEN kind = 'csv' THEN until_ns ELSE next_ns END AS until_ns)
-FROM defined.all_names n JOIN spans USING (origin, batch)
-WHERE prefix <> '' AND (kind <> 'csv' OR next_ns IS NULL)
-"""
-# Tables of which not every row counts: the views over `defined.all_…`.
-_NEWEST = {"gaps": _GAPS, "canary": _CANARY, "thinned": _THINNED, "names": _NAMES}
-
 
 def in_memory(threads: int | None = None) -> duckdb.DuckDBPyConnection:
-    """An in-memory DuckDB with the tables quality and damaged_files, the macros, and the other tables empty: for rows
-    that are in no store yet, registered under the names of the tables. It opens no files."""
-    connection = unlocked({} if threads is None else {"threads": str(threads)})
-    for table in LISTING:
-        connection.execute(f"CREATE VIEW {table} AS FROM defined.{table}")
+    """An in-memory DuckDB over a store without rows: for rows that are in no store yet, registered under the names of
+    the tables. It opens no files."""
+    connection = unlocked(of_store(), {} if threads is None else {"threads": str(threads)})
     lockdown.lock(connection, [])
     return connection
 
 
 def reading(table: str, found: TableSnapshot) -> duckdb.DuckDBPyConnection:
     """A database whose view defined.found has the rows of FOUND, which are of TABLE. Raises MburstError."""
-    connection = unlocked({})
+    connection = unlocked(bare(), {})
     create(connection, "defined.found", table, found)
     lockdown.lock(connection, [str(file.path) for file in found.files])
     return connection
 
 
-def unlocked(settings: Mapping[str, str]) -> duckdb.DuckDBPyConnection:
-    """An in-memory DuckDB with SETTINGS, the macros, and the tables quality, damaged_files and, in the schema defined,
-    those of a store. Lock it (lockdown.py) before it is asked what others wrote."""
+def unlocked(catalogue: Catalogue, settings: Mapping[str, str]) -> duckdb.DuckDBPyConnection:
+    """An in-memory DuckDB with SETTINGS that has what CATALOGUE says. Lock it (lockdown.py) before it is asked what
+    others wrote."""
     import duckdb
 
     own = {
@@ -126,13 +66,7 @@ def unlocked(settings: Mapping[str, str]) -> duckdb.DuckDBPyConnection:
         if name not in settings:  # set, since DuckDB 2.0 ignores a size of disk that it begins with
             connection.execute(f"SET {name} = '{value}'")
     interrupting.watch(connection)
-    run(connection, tables.schema_sql("quality"))
-    damage.create_table(connection)
-    run(connection, "CREATE SCHEMA defined; USE defined; CREATE TABLE files (path VARCHAR)")
-    for table in LISTING:
-        run(connection, tables.schema_sql(table))
-    connection.execute("USE main")
-    run(connection, MACROS.read_text(encoding="utf-8"))
+    catalogue.put(connection)
     return connection
 
 
@@ -159,31 +93,21 @@ def over(
     """A database over FOUND, by table: the views of LISTING and of sql/model. EVERY_BINS_FILE: the sealed files of
     bins whatever their time, which unfinished recordings are summed up from. SETTINGS are DuckDB's. Raises
     MburstError."""
-    connection = unlocked(settings or {})
-    create(connection, "defined.all_recordings", "recordings", found["recordings"])
+    connection = unlocked(of_store(), settings or {})
+    create(connection, view_of_files("recordings"), "recordings", found["recordings"])
     with damage.readable(connection):
-        run(connection, f"CREATE TABLE defined.replaced_writers AS {_REPLACED}")
+        run(connection, _REPLACED)
     replaced = {row[0] for row in connection.execute("FROM defined.replaced_writers").fetchall()}
     for table in LISTING[:-1]:
-        view = f"defined.all_{table}" if table in _NEWEST else table
-        create(connection, view, table, found[table].without(replaced))
-    for newest in _NEWEST.values():
-        run(connection, newest)
-    _create_recordings(connection, found["bins"], every_bins_file)
-    create_model(connection)
+        if found[table].files or found[table].logs:
+            create(connection, view_of_files(table), table, found[table].without(replaced))
+    _sum_up_unfinished(connection, found["bins"], every_bins_file)
     every = [damaged for snap in found.values() for damaged in snap.damage]
     damage.fill_table(connection, every)
     for damaged in every:
         damage.FOUND.add(damaged)
     lockdown.lock(connection, [path for (path,) in connection.execute("SELECT path FROM defined.files").fetchall()])
     return connection
-
-
-def create_model(connection: duckdb.DuckDBPyConnection) -> None:
-    """The views of sql/model over the tables of CONNECTION: what a question asks of them is defined there alone."""
-    with damage.readable(connection):
-        for name in tables.MODEL:
-            run(connection, tables.model_sql(name))
 
 
 def contents(store: Path, narrow: FileSelection) -> dict[str, TableSnapshot]:
@@ -215,8 +139,8 @@ def _narrow_for(table: str, narrow: FileSelection) -> FileSelection:
 
 
 def create(connection: duckdb.DuckDBPyConnection, view: str, table: str, found: TableSnapshot) -> None:
-    """The view VIEW of what was found of TABLE. Raises MburstError."""
-    branches = [f"SELECT * FROM defined.{table}"]
+    """Make the view VIEW of what was found of TABLE, in place of one that is called so. Raises MburstError."""
+    empty, branches = f"FROM defined.{table}", []
     by_columns: dict[int, list[str]] = {}
     for file in found.files:
         by_columns.setdefault(file.name.columns, []).append(str(file.path))
@@ -231,7 +155,7 @@ def create(connection: duckdb.DuckDBPyConnection, view: str, table: str, found: 
         connection.register(name, rows)
         branches.append(_select(table, set(rows.column_names), name))
     with damage.readable(connection, ours=True):
-        connection.execute(f"CREATE VIEW {view} AS {' UNION ALL '.join(branches[1:] or branches)}")
+        connection.execute(f"CREATE OR REPLACE VIEW {view} AS {' UNION ALL '.join(branches or [empty])}")
 
 
 def _select(table: str, known: Iterable[str], source: str) -> str:
@@ -243,15 +167,10 @@ def _select(table: str, known: Iterable[str], source: str) -> str:
     return f"SELECT {', '.join(columns)} FROM {source}"
 
 
-def _create_recordings(
+def _sum_up_unfinished(
     connection: duckdb.DuckDBPyConnection, bins: TableSnapshot, every_bins_file: Callable[[], list[SealedFile]]
 ) -> None:
-    """The view recordings: the last row of each, with what its bins hold beyond the totals in that row."""
-    connection.execute(
-        "CREATE TABLE defined.recording_totals (recording_id VARCHAR, first_ns BIGINT, last_ns BIGINT, packets BIGINT, "
-        "bytes BIGINT, wire_bytes BIGINT, quality BIGINT)"
-    )
-    run(connection, _RECORDINGS)
+    """Fill the table of what the bins of recordings hold beyond the totals in their rows."""
     counted = dict(
         connection.execute(
             "SELECT writer_id, min(counted_segments) FROM recordings WHERE counted_segments IS NOT NULL GROUP BY ALL"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import lockdown, views
+from ..catalogue import bare
 from ..format.filenames import Segment
 from ..sealing import ROW_GROUP, SealedParts
 from ..segments import SealedFile, TableSnapshot
@@ -26,14 +27,13 @@ PART_ROWS = 1 << 25  # of a file
 def reading(files: Iterable[SealedFile]) -> Iterator[duckdb.DuckDBPyConnection]:
     """A database that may read FILES, for `show`."""
     own = {"threads": str(THREADS), "memory_limit": MEMORY, "temp_directory": lockdown.temporary()}
-    with views.unlocked(own) as connection:
+    with views.unlocked(bare(), own) as connection:
         lockdown.lock(connection, [str(file.path) for file in files])
         yield connection
 
 
 def show(connection: duckdb.DuckDBPyConnection, name: str, table: str, files: list[SealedFile]) -> None:
     """Make the view NAME of the rows of TABLE that FILES have, in place of one that is called so."""
-    connection.execute(f"DROP VIEW IF EXISTS {name}")
     views.create(connection, name, table, TableSnapshot(files=files))
 
 

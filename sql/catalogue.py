@@ -1,0 +1,207 @@
+"""What a database of ours has before it reads any file: tables, macros and views, always the same.
+
+DuckDB takes several times as long to make it from SQL as to copy it from a database that has it. Such a database is
+kept beside this module's bytecode, and like bytecode: whoever may write there may change this package as well, and
+where nobody may, or Python is not to write bytecode, each database is made from SQL.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import secrets
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache, cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from . import damage, tables
+from .parsed import run
+from .tables import LISTING
+
+if TYPE_CHECKING:
+    import duckdb
+
+MACROS = Path(__file__).parent / "macros.sql"
+
+# Of several attempts at recording the same files, those that do not count; of each recording, what its bins hold beyond
+# the totals in its row.
+_TOTALS = """
+CREATE TABLE defined.replaced_writers (writer_id VARCHAR);
+CREATE TABLE defined.recording_totals (
+    recording_id VARCHAR, first_ns BIGINT, last_ns BIGINT, packets BIGINT, bytes BIGINT, wire_bytes BIGINT,
+    quality BIGINT)
+"""
+
+# Of each recording the newest row counts.
+_RECORDINGS = """
+CREATE VIEW recordings AS
+SELECT r.* REPLACE (
+    coalesce(r.start_ns, t.first_ns) AS start_ns,
+    greatest(r.end_ns, t.last_ns + r.bin_ns) AS end_ns,
+    r.packets + coalesce(t.packets, 0) AS packets,
+    r.bytes + coalesce(t.bytes, 0) AS bytes,
+    r.wire_bytes + coalesce(t.wire_bytes, 0) AS wire_bytes,
+    r.quality | coalesce(t.quality, 0) AS quality)
+FROM (SELECT * FROM defined.all_recordings WHERE writer_id NOT IN (SELECT writer_id FROM defined.replaced_writers)
+      QUALIFY row_number() OVER (PARTITION BY recording_id ORDER BY complete DESC, written_ns DESC) = 1) r
+LEFT JOIN defined.recording_totals t USING (recording_id)
+"""
+
+
+# The gap behind a recording has a row when it is found, and another when it is known to be over. Those of other reasons
+# are in it, and each is one of its own.
+_GAPS = """
+CREATE VIEW gaps AS FROM defined.all_gaps
+QUALIFY row_number() OVER (
+    PARTITION BY recording_id, direction, CASE WHEN NOT is_behind_recording(reason) THEN (start_ns, reason) END
+    ORDER BY end_ns NULLS LAST, start_ns) = 1
+"""
+
+
+# A run of canary bursts may be read again; of each recording and definition the newest reading counts.
+_CANARY = """
+CREATE VIEW canary AS FROM defined.all_canary
+QUALIFY rank() OVER (
+    PARTITION BY batch, recording_id, bin_ns, link_bps, threshold_ppb, release_ppb, join_ns, min_duration_ns
+    ORDER BY read_ns DESC) = 1
+"""
+
+# A day may be thinned again; the newest row says what is left of it.
+_THINNED = """
+CREATE VIEW thinned AS FROM defined.all_thinned
+QUALIFY row_number() OVER (PARTITION BY recording_id, start_ns ORDER BY threshold_ppb NULLS FIRST, written_ns DESC) = 1
+"""
+
+# A CSV file states when its rows hold, so a newer import of it replaces it. Other sources know the present: what they
+# name holds until their next import, and that of the first import also before it.
+_NAMES = """
+CREATE VIEW names AS
+WITH imports AS (
+    SELECT origin, batch, max(imported_ns) AS imported_ns FROM defined.all_names GROUP BY origin, batch
+), spans AS (
+    SELECT origin, batch, CASE WHEN row_number() OVER following > 1 THEN imported_ns END AS first_ns,
+           lead(imported_ns) OVER following AS next_ns
+    FROM imports WINDOW following AS (PARTITION BY origin ORDER BY imported_ns, batch)
+)
+SELECT n.* REPLACE (CASE WHEN kind = 'csv' THEN from_ns ELSE first_ns END AS from_ns,
+                    CASE WHEN kind = 'csv' THEN until_ns ELSE next_ns END AS until_ns)
+FROM defined.all_names n JOIN spans USING (origin, batch)
+WHERE prefix <> '' AND (kind <> 'csv' OR next_ns IS NULL)
+"""
+# Tables of which not every row counts: the views over `defined.all_…`.
+_COUNTING = {"gaps": _GAPS, "canary": _CANARY, "thinned": _THINNED, "names": _NAMES, "recordings": _RECORDINGS}
+
+
+def view_of_files(table: str) -> str:
+    """The view of all rows of TABLE in a store's files."""
+    return f"defined.all_{table}" if table in _COUNTING else table
+
+
+class Catalogue:
+    """Tables, macros and views of a NAME, made by TEXTS of SQL. Of them the table `quality` alone has rows."""
+
+    def __init__(self, name: str, texts: Iterable[str]) -> None:
+        self.name = name
+        self.texts = tuple(texts)
+
+    def put(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Put it into the database of CONNECTION, which has nothing yet and may still read files."""
+        import duckdb
+
+        try:
+            self._copy(connection)
+        except duckdb.Error:  # not kept yet, or damaged
+            self._make(connection)
+            self.keep()
+
+    def _copy(self, connection: duckdb.DuckDBPyConnection) -> None:
+        connection.execute(f"ATTACH {_quoted(self.kept)} AS kept (READ_ONLY)")
+        try:
+            with _transaction(connection):
+                connection.execute("COPY FROM DATABASE kept TO memory (SCHEMA)")
+                connection.execute("INSERT INTO quality FROM kept.quality")
+        finally:
+            connection.execute("DETACH kept")
+
+    def _make(self, connection: duckdb.DuckDBPyConnection) -> None:
+        for text in self.texts:
+            run(connection, text)
+
+    def keep(self) -> None:
+        """Keep a database of it, in place of what another version of this package kept. Where that is not possible, do
+        without."""
+        import duckdb
+
+        if sys.dont_write_bytecode:
+            return
+        new = self.kept.with_suffix(f".{secrets.token_hex(8)}")
+        with suppress(duckdb.Error, OSError):
+            new.parent.mkdir(exist_ok=True)
+            with duckdb.connect(new) as connection:
+                self._make(connection)
+            for older in new.parent.glob(f"{self._stem}.*.duckdb"):
+                older.unlink(missing_ok=True)
+            new.replace(self.kept)
+
+    @cached_property
+    def kept(self) -> Path:
+        """The file of it. Its name says of which SQL and which version of DuckDB it is."""
+        digest = hashlib.sha256("\0".join(self.texts).encode()).hexdigest()[:16]
+        return Path(importlib.util.cache_from_source(__file__)).with_name(f"{self._stem}.{digest}.duckdb")
+
+    @cached_property
+    def _stem(self) -> str:
+        import duckdb
+
+        return f"{self.name}.duckdb-{duckdb.__version__}"
+
+
+@contextmanager
+def _transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    connection.begin()
+    try:
+        yield
+    except BaseException:
+        connection.rollback()
+        raise
+    connection.commit()
+
+
+def _quoted(path: Path) -> str:
+    return "'" + str(path).replace("'", "''") + "'"
+
+
+@cache
+def bare() -> Catalogue:
+    """The tables quality and damaged_files and the macros; in the schema `defined` the tables of a store, empty, and
+    `files`, which a database may read."""
+    return Catalogue(
+        "bare",
+        [
+            tables.schema_sql("quality"),
+            damage.TABLE,
+            "CREATE SCHEMA defined; USE defined; CREATE TABLE files (path VARCHAR)",
+            *(tables.schema_sql(table) for table in LISTING),
+            "USE main",
+            MACROS.read_text(encoding="utf-8"),
+        ],
+    )
+
+
+@cache
+def of_store() -> Catalogue:
+    """The same, and what a store without rows has: a view for each table of LISTING, over `view_of_files` of it, and
+    the views of sql/model."""
+    return Catalogue(
+        "store",
+        [
+            *bare().texts,
+            _TOTALS,
+            *(f"CREATE VIEW {view_of_files(table)} AS FROM defined.{table}" for table in LISTING),
+            *_COUNTING.values(),
+            *map(tables.model_sql, tables.MODEL),
+        ],
+    )

@@ -1,0 +1,129 @@
+"""A database that was copied from what is kept of it is the same as one made from SQL."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from mburst.sql import catalogue, views
+from mburst.sql.catalogue import Catalogue
+
+BOTH = pytest.mark.parametrize("of", [catalogue.bare, catalogue.of_store], ids=["bare", "store"])
+CONTENTS = (  # of views the words, since DuckDB prints what follows REPLACE in any order
+    "SELECT schema_name, view_name, list_sort(regexp_extract_all(sql, '\\w+')) FROM duckdb_views() WHERE NOT internal",
+    "SELECT schema_name, table_name, column_name, data_type, is_nullable, column_default FROM duckdb_columns() "
+    "WHERE NOT internal",
+    "SELECT function_name, parameters::VARCHAR, macro_definition FROM duckdb_functions() WHERE NOT internal",
+    "FROM quality",
+    "SELECT count(*) FROM defined.bins",
+    "SELECT database_name FROM duckdb_databases()",
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where catalogues are kept meanwhile."""
+    kept = tmp_path / "it's kept"
+    monkeypatch.setattr(catalogue.importlib.util, "cache_from_source", lambda _: str(kept / "catalogue.pyc"))
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    catalogue.bare.cache_clear()
+    catalogue.of_store.cache_clear()
+    yield kept
+    catalogue.bare.cache_clear()
+    catalogue.of_store.cache_clear()
+
+
+def contents(of: Catalogue) -> list[Any]:
+    with duckdb.connect() as con:
+        of.put(con)
+        return [sorted(con.execute(question).fetchall(), key=repr) for question in CONTENTS]
+
+
+def made(of: Catalogue) -> list[Any]:
+    """The same of one that was made from SQL."""
+    with duckdb.connect() as con:
+        of._make(con)
+        return [sorted(con.execute(question).fetchall(), key=repr) for question in CONTENTS]
+
+
+@BOTH
+def test_the_same_however_it_came(of: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = made(of())
+    assert all(expected[1:]), "a question of this test finds nothing"
+    assert bool(expected[0]) == (of is catalogue.of_store)
+    assert contents(of()) == expected
+    assert [path.name for path in folder.iterdir()] == [of().kept.name]
+    monkeypatch.setattr(Catalogue, "_make", None)  # from here on it is copied
+    assert contents(of()) == expected
+
+
+def test_one_that_is_damaged_is_made_anew(folder: Path) -> None:
+    of = catalogue.bare()
+    expected = contents(of)
+    whole = of.kept.read_bytes()
+    damaged = [whole[:size] for size in (0, 1, 4096, len(whole) // 2, len(whole) - 1)]
+    damaged += [whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :] for at in range(9, len(whole), 40_009)]
+    damaged.append(os.urandom(len(whole)))
+    for content in damaged:
+        of.kept.write_bytes(content)
+        assert contents(of) == expected
+    assert contents(of) == expected
+    assert len(list(folder.iterdir())) == 1
+
+
+@BOTH
+def test_nothing_is_kept_where_bytecode_is_not(of: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    assert contents(of()) == made(of())
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("hindrance", ["no folder can be made", "a folder is in its place", "no disk is left"])
+def test_nothing_is_kept_where_nothing_can_be(folder: Path, monkeypatch: pytest.MonkeyPatch, hindrance: str) -> None:
+    of = catalogue.bare()
+    if hindrance == "no folder can be made":
+        folder.write_text("a file")
+    elif hindrance == "a folder is in its place":
+        of.kept.mkdir(parents=True)
+    else:
+
+        def full(*_: object) -> None:
+            raise OSError(28, os.strerror(28))
+
+        monkeypatch.setattr(Path, "replace", full)
+    assert contents(of) == made(of)
+
+
+def test_another_version_takes_the_place_of_what_was_kept(folder: Path) -> None:
+    """Of other SQL it has another name, so that no database is of an SQL that is no more; the others go."""
+    old = Catalogue("bare", [*catalogue.bare().texts, "CREATE MACRO of_an_older_version() AS 1"])
+    contents(old)
+    foreign = folder / "bare.duckdb-0.1.0.0123456789abcdef.duckdb"
+    foreign.write_bytes(b"of another DuckDB, whose environment may share this package")
+    assert contents(catalogue.bare()) == made(catalogue.bare())
+    assert sorted(folder.iterdir()) == sorted([catalogue.bare().kept, foreign])
+    assert old.kept.name != catalogue.bare().kept.name
+
+
+def test_processes_that_keep_it_at_once(tmp_path: Path) -> None:
+    """Each has a database, and one file is left."""
+    package = Path(views.__file__).parents[1]
+    text = (
+        "import sys; from mburst.sql import in_memory\n"
+        "for _ in range(3): print(in_memory().execute('SELECT count(*) FROM recordings').fetchall())"
+    )
+    environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(tmp_path), "PYTHONPATH": str(package.parent)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    command = [sys.executable, "-c", text]
+    started = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    assert [process.communicate()[0] for process in started] == ["[(0,)]\n" * 3] * 4
+    assert len(list(tmp_path.rglob("*.duckdb*"))) == 1
+    shutil.rmtree(tmp_path)
