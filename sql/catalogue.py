@@ -1,22 +1,18 @@
 """What a database of ours has before it reads any file: tables, macros and views, always the same.
 
-DuckDB takes several times as long to make it from SQL as to copy it from a database that has it. Such a database is
-kept beside this module's bytecode, and like bytecode: whoever may write there may change this package as well, and
-where nobody may, or Python is not to write bytecode, each database is made from SQL.
+DuckDB takes several times as long to make it from SQL as to copy it from a database that has it, so such a database is
+kept (kept.py).
 """
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
-import secrets
-import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..kept import KeptFile
 from . import damage, tables
 from .parsed import run
 from .tables import LISTING
@@ -118,7 +114,7 @@ class Catalogue:
             self.keep()
 
     def _copy(self, connection: duckdb.DuckDBPyConnection) -> None:
-        connection.execute(f"ATTACH {_quoted(self.kept)} AS kept (READ_ONLY)")
+        connection.execute(f"ATTACH {_quoted(self.kept.path)} AS kept (READ_ONLY)")
         try:
             with _transaction(connection):
                 connection.execute("COPY FROM DATABASE kept TO memory (SCHEMA)")
@@ -131,32 +127,24 @@ class Catalogue:
             run(connection, text)
 
     def keep(self) -> None:
-        """Keep a database of it, in place of what another version of this package kept. Where that is not possible, do
-        without."""
+        """Keep a database of it, where that is possible."""
+        self.kept.replace(self._write)
+
+    def _write(self, path: Path) -> None:
         import duckdb
 
-        if sys.dont_write_bytecode:
-            return
-        new = self.kept.with_suffix(f".{secrets.token_hex(8)}")
-        with suppress(duckdb.Error, OSError):
-            new.parent.mkdir(exist_ok=True)
-            with duckdb.connect(new) as connection:
+        try:
+            with duckdb.connect(path) as connection:
                 self._make(connection)
-            for older in new.parent.glob(f"{self._stem}.*.duckdb"):
-                older.unlink(missing_ok=True)
-            new.replace(self.kept)
+        except duckdb.Error as error:
+            raise OSError(str(error)) from error
 
     @cached_property
-    def kept(self) -> Path:
-        """The file of it. Its name says of which SQL and which version of DuckDB it is."""
-        digest = hashlib.sha256("\0".join(self.texts).encode()).hexdigest()[:16]
-        return Path(importlib.util.cache_from_source(__file__)).with_name(f"{self._stem}.{digest}.duckdb")
-
-    @cached_property
-    def _stem(self) -> str:
+    def kept(self) -> KeptFile:
+        """A database that has it."""
         import duckdb
 
-        return f"{self.name}.duckdb-{duckdb.__version__}"
+        return KeptFile(__file__, f"{self.name}.duckdb-{duckdb.__version__}", "\0".join(self.texts).encode())
 
 
 @contextmanager

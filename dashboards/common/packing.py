@@ -49,6 +49,11 @@ class Pack:
         return b"".join(self.parts)
 
 
-def compress(raw: bytes) -> str:
-    """gzip in base64, the same for the same bytes at any time."""
-    return base64.b64encode(gzip.compress(raw, 9, mtime=0)).decode("ascii")
+def gzipped(raw: bytes) -> bytes:
+    """gzip, the same for the same bytes at any time."""
+    return gzip.compress(raw, 9, mtime=0)
+
+
+def text_of(packed: bytes) -> str:
+    """What a page has of a block: base64."""
+    return base64.b64encode(packed).decode("ascii")

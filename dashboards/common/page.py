@@ -6,7 +6,6 @@ files of this package, goes in as it is: styles and scripts.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import re
@@ -17,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from ... import __version__, files
 from ...names import shown
-from . import palette
-from .packing import compress
+from . import palette, plotlyjs
+from .packing import gzipped, text_of
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -85,10 +84,8 @@ def _own(text: str) -> Markup:
 def figures(scripts: Iterable[str], facts: dict[str, Any], arrays: bytes | None = None) -> dict[str, Any]:
     """What templates/common/figures.html needs: `scripts` of static/ run together, with plotly, on FACTS (JSON, with
     the palettes added) and ARRAYS. The page's policy allows these scripts alone, and no request."""
-    from plotly.offline import get_plotlyjs
-
     script = '"use strict";\n(() => {\n' + static(*scripts) + "\n})();"
-    plotly = get_plotlyjs()
+    own, plotly = _allowed(hashlib.sha256(script.encode()).digest()), plotlyjs.packed()
     text = json.dumps(
         {**facts, "light": palette.LIGHT, "dark": palette.DARK},
         ensure_ascii=False,
@@ -97,19 +94,20 @@ def figures(scripts: Iterable[str], facts: dict[str, Any], arrays: bytes | None 
         allow_nan=False,
     )
     return {
-        "policy": f"default-src 'none'; script-src {_hash(script)} {_hash(plotly)}; style-src 'unsafe-inline'; "
+        "policy": f"default-src 'none'; script-src {own} {_allowed(plotly.sha256)}; style-src 'unsafe-inline'; "
         f"img-src data:; {ALONE}",
         "blocks": {
-            "facts": compress(text.encode()),
-            **({} if arrays is None else {"arrays": compress(arrays)}),
-            "plotly": compress(plotly.encode()),
+            "facts": text_of(gzipped(text.encode())),
+            **({} if arrays is None else {"arrays": text_of(gzipped(arrays))}),
+            "plotly": text_of(plotly.gzip),
         },
         "script": _own(script),
     }
 
 
-def _hash(script: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+def _allowed(sha256: bytes) -> str:
+    """A script in a page's policy."""
+    return f"'sha256-{text_of(sha256)}'"
 
 
 def write(path: Path, text: str, hint: str, mode: int = files.GROUP) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gzip
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -23,7 +22,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from ...errors import MburstError
 from ...names import shown
 from ...workers import Busy, Workers
-from ..common import page, palette
+from ..common import page, palette, plotlyjs
 from ..common.figures import axis_for
 from . import figures as live_figures
 from .overview import overview
@@ -105,7 +104,7 @@ class _Answers:
         self.view = view
         self.title = title
         self.run = workers.run
-        self.packed: asyncio.Task[bytes] | None = None
+        self.packed: asyncio.Task[plotlyjs.PackedScript] | None = None
         self.shared = SharedMessages(view, workers)
 
     async def page(self, request: Request) -> Response:
@@ -127,9 +126,9 @@ class _Answers:
 
     async def plotly(self, request: Request) -> Response:
         if self.packed is None:  # once, for all
-            self.packed = asyncio.create_task(self.run(_plotly))
+            self.packed = asyncio.create_task(self.run(lambda: plotlyjs.packed()))
         return Response(
-            await asyncio.shield(self.packed),
+            (await asyncio.shield(self.packed)).gzip,
             headers={
                 "Content-Type": "text/javascript; charset=utf-8",
                 "Content-Encoding": "gzip",
@@ -245,10 +244,3 @@ def _line(text: str, status: int, headers: dict[str, str] | None = None) -> Resp
 
 def _text(content: str, kind: str) -> Response:
     return Response(content, headers={"Content-Type": f"{kind}; charset=utf-8"})
-
-
-def _plotly() -> bytes:
-    """plotly's script as the plotly package brings it, packed once."""
-    from plotly.offline import get_plotlyjs
-
-    return gzip.compress(get_plotlyjs().encode(), 6, mtime=0)

@@ -18,6 +18,7 @@ ALLOWED = {
     "errors": set(),
     "machine": set(),
     "interrupting": set(),
+    "kept": set(),
     "names": set(),
     "quality": set(),
     "senders": {"names", "units"},
@@ -27,9 +28,21 @@ ALLOWED = {
     "workers": {"errors"},
     "capture": {"errors", "units"},
     "telemetry": {"alive", "errors", "files", "quality", "sent_burst", "units"},
-    "sql": {"errors", "files", "interrupting", "machine", "units"},
+    "sql": {"errors", "files", "interrupting", "kept", "machine", "units"},
     "analysis": {"errors", "machine", "quality", "sent_burst", "units", "sql"},
-    "dashboards": {"columns", "errors", "files", "names", "quality", "senders", "units", "workers", "sql", "analysis"},
+    "dashboards": {
+        "columns",
+        "errors",
+        "files",
+        "kept",
+        "names",
+        "quality",
+        "senders",
+        "units",
+        "workers",
+        "sql",
+        "analysis",
+    },
 }
 FILES = set(ALLOWED) - set(ROOMS)  # modules of one file
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -32,7 +33,7 @@ CONTENTS = (  # of views the words, since DuckDB prints what follows REPLACE in 
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Where catalogues are kept meanwhile."""
     kept = tmp_path / "it's kept"
-    monkeypatch.setattr(catalogue.importlib.util, "cache_from_source", lambda _: str(kept / "catalogue.pyc"))
+    monkeypatch.setattr(importlib.util, "cache_from_source", lambda _: str(kept / "catalogue.pyc"))
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     catalogue.bare.cache_clear()
     catalogue.of_store.cache_clear()
@@ -60,7 +61,7 @@ def test_the_same_however_it_came(of: Any, folder: Path, monkeypatch: pytest.Mon
     assert all(expected[1:]), "a question of this test finds nothing"
     assert bool(expected[0]) == (of is catalogue.of_store)
     assert contents(of()) == expected
-    assert [path.name for path in folder.iterdir()] == [of().kept.name]
+    assert [path.name for path in folder.iterdir()] == [of().kept.path.name]
     monkeypatch.setattr(Catalogue, "_make", None)  # from here on it is copied
     assert contents(of()) == expected
 
@@ -68,12 +69,12 @@ def test_the_same_however_it_came(of: Any, folder: Path, monkeypatch: pytest.Mon
 def test_one_that_is_damaged_is_made_anew(folder: Path) -> None:
     of = catalogue.bare()
     expected = contents(of)
-    whole = of.kept.read_bytes()
+    whole = of.kept.path.read_bytes()
     damaged = [whole[:size] for size in (0, 1, 4096, len(whole) // 2, len(whole) - 1)]
     damaged += [whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :] for at in range(9, len(whole), 40_009)]
     damaged.append(os.urandom(len(whole)))
     for content in damaged:
-        of.kept.write_bytes(content)
+        of.kept.path.write_bytes(content)
         assert contents(of) == expected
     assert contents(of) == expected
     assert len(list(folder.iterdir())) == 1
@@ -92,7 +93,7 @@ def test_nothing_is_kept_where_nothing_can_be(folder: Path, monkeypatch: pytest.
     if hindrance == "no folder can be made":
         folder.write_text("a file")
     elif hindrance == "a folder is in its place":
-        of.kept.mkdir(parents=True)
+        of.kept.path.mkdir(parents=True)
     else:
 
         def full(*_: object) -> None:
@@ -106,11 +107,11 @@ def test_another_version_takes_the_place_of_what_was_kept(folder: Path) -> None:
     """Of other SQL it has another name, so that no database is of an SQL that is no more; the others go."""
     old = Catalogue("bare", [*catalogue.bare().texts, "CREATE MACRO of_an_older_version() AS 1"])
     contents(old)
-    foreign = folder / "bare.duckdb-0.1.0.0123456789abcdef.duckdb"
+    foreign = folder / "bare.duckdb-0.1.0.0123456789abcdef"
     foreign.write_bytes(b"of another DuckDB, whose environment may share this package")
     assert contents(catalogue.bare()) == made(catalogue.bare())
-    assert sorted(folder.iterdir()) == sorted([catalogue.bare().kept, foreign])
-    assert old.kept.name != catalogue.bare().kept.name
+    assert sorted(folder.iterdir()) == sorted([catalogue.bare().kept.path, foreign])
+    assert old.kept.path.name != catalogue.bare().kept.path.name
 
 
 def test_processes_that_keep_it_at_once(tmp_path: Path) -> None:
@@ -125,5 +126,5 @@ def test_processes_that_keep_it_at_once(tmp_path: Path) -> None:
     command = [sys.executable, "-c", text]
     started = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(4)]
     assert [process.communicate()[0] for process in started] == ["[(0,)]\n" * 3] * 4
-    assert len(list(tmp_path.rglob("*.duckdb*"))) == 1
+    assert len(list(tmp_path.rglob("*.duckdb-*"))) == 1
     shutil.rmtree(tmp_path)

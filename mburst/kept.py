@@ -1,0 +1,55 @@
+"""What takes long to make of files of this package, or of a library, and is always the same: made once, and kept.
+
+It is kept beside the bytecode of the module that makes it, and like bytecode: whoever may write there may change this
+package as well, and where nobody may, or Python is not to write bytecode, it is made each time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import secrets
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+_CHECK = hashlib.sha256().digest_size
+
+
+class KeptFile:
+    """What the MODULE (its __file__) makes of SOURCE. NAME says of what and by which version of a library."""
+
+    def __init__(self, module: str, name: str, source: bytes) -> None:
+        self.name = name
+        digest = hashlib.sha256(source).hexdigest()[:16]
+        self.path = Path(importlib.util.cache_from_source(module)).with_name(f"{name}.{digest}")
+
+    def replace(self, make: Callable[[Path], None]) -> None:
+        """Let MAKE write the file, and remove what was made of other sources. Where it cannot be written, which MAKE
+        says by an OSError, do without."""
+        if sys.dont_write_bytecode:
+            return
+        draft = self.path.with_name(f"{self.path.name}.{secrets.token_hex(8)}")
+        with suppress(OSError):
+            draft.parent.mkdir(exist_ok=True)
+            make(draft)
+            draft.replace(self.path)
+            for older in self.path.parent.glob(f"{self.name}.*"):
+                if older != self.path:  # also drafts whose process was killed
+                    older.unlink(missing_ok=True)
+
+
+def content_of(file: KeptFile, make: Callable[[], bytes]) -> bytes:
+    """What MAKE makes, or FILE has of it: with a SHA-256 in front, so that a damaged one is made anew."""
+    with suppress(OSError):
+        kept = file.path.read_bytes()
+        if hashlib.sha256(kept[_CHECK:]).digest() == kept[:_CHECK]:
+            return kept[_CHECK:]
+    made = make()
+    file.replace(lambda draft: _write(draft, hashlib.sha256(made).digest() + made))
+    return made
+
+
+def _write(draft: Path, content: bytes) -> None:
+    draft.write_bytes(content)
