@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -30,15 +32,27 @@ def go_installed(folder: Path, package: str, version: str) -> Path:
 def _run(words: list[str], folder: Path, environment: Mapping[str, str] | None = None) -> None:
     if not (go := shutil.which("go") or shutil.which(_INSTALLED)):
         pytest.skip("there is no Go here: programs of others that speak gNMI or OTLP are not tried")
-    done = subprocess.run(
-        [go, *words],
-        cwd=folder,
-        env={**os.environ, **(environment or {})},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    with _one_at_a_time():
+        done = subprocess.run(
+            [go, *words],
+            cwd=folder,
+            env={**os.environ, **(environment or {})},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
     if done.returncode and any(word in done.stderr for word in _UNREACHABLE):
         pytest.skip(f"Go cannot fetch its modules: {done.stderr.splitlines()[-1]}")
     assert done.returncode == 0, done.stderr
+
+
+@contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Builds in one process meanwhile: the next has what this one compiled of Go's own packages, which is the most."""
+    lock = os.open(Path(__file__).parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
