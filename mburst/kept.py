@@ -18,12 +18,30 @@ _CHECK = hashlib.sha256().digest_size
 
 
 class KeptFile:
-    """What the MODULE (its __file__) makes of SOURCE. NAME says of what and by which version of a library."""
+    """What the MODULE (its __file__) makes of SOURCE, or of what has SOURCE as its hash. NAME says of what and by which
+    version of a library."""
 
     def __init__(self, module: str, name: str, source: bytes) -> None:
         self.name = name
         digest = hashlib.sha256(source).hexdigest()[:16]
         self.path = Path(importlib.util.cache_from_source(module)).with_name(f"{name}.{digest}")
+
+    def read(self) -> bytes | None:
+        """What `write` wrote; None where there is nothing, or it is damaged."""
+        try:
+            kept = self.path.read_bytes()
+        except OSError:
+            return None
+        content = kept[_CHECK:]
+        return content if hashlib.sha256(content).digest() == kept[:_CHECK] else None
+
+    def write(self, content: bytes) -> None:
+        """Keep CONTENT, with a SHA-256 in front, by which `read` knows that it is whole."""
+
+        def write(draft: Path) -> None:
+            draft.write_bytes(hashlib.sha256(content).digest() + content)
+
+        self.replace(write)
 
     def replace(self, make: Callable[[Path], None]) -> None:
         """Let MAKE write the file, and remove what was made of other sources. Where it cannot be written, which MAKE
@@ -38,18 +56,3 @@ class KeptFile:
             for older in self.path.parent.glob(f"{self.name}.*"):
                 if older != self.path:  # also drafts whose process was killed
                     older.unlink(missing_ok=True)
-
-
-def content_of(file: KeptFile, make: Callable[[], bytes]) -> bytes:
-    """What MAKE makes, or FILE has of it: with a SHA-256 in front, so that a damaged one is made anew."""
-    with suppress(OSError):
-        kept = file.path.read_bytes()
-        if hashlib.sha256(kept[_CHECK:]).digest() == kept[:_CHECK]:
-            return kept[_CHECK:]
-    made = make()
-    file.replace(lambda draft: _write(draft, hashlib.sha256(made).digest() + made))
-    return made
-
-
-def _write(draft: Path, content: bytes) -> None:
-    draft.write_bytes(content)

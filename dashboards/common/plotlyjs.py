@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from functools import cache
 
-from ...kept import KeptFile, content_of
+from ...kept import KeptFile
 from .packing import gzipped
 
 
@@ -25,5 +25,8 @@ def packed() -> PackedScript:
     from plotly.offline import get_plotlyjs
 
     script = get_plotlyjs().encode()
-    kept = KeptFile(__file__, f"plotly-{plotly.__version__}", script)
-    return PackedScript(hashlib.sha256(script).digest(), content_of(kept, lambda: gzipped(script)))
+    sha256 = hashlib.sha256(script).digest()
+    kept = KeptFile(__file__, f"plotly-{plotly.__version__}", sha256)
+    if (content := kept.read()) is None:
+        kept.write(content := gzipped(script))
+    return PackedScript(sha256, content)

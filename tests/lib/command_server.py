@@ -35,6 +35,13 @@ IMPORTED = [
     "pyarrow.dataset",
     "pyarrow.parquet",
     "mburst.analysis.answers.host",
+    "mburst.analysis.answers.investigate",
+    "mburst.dashboards.investigation.page",
+    "mburst.dashboards.rack.page",
+    "mburst.dashboards.report.page",
+    "mburst.services.record.recorder",
+    "mburst.services.record.several",
+    "mburst.sql.compaction.compact",
     "mburst.sql.damage",
     "mburst.sql.repair.checking",
 ]
@@ -152,6 +159,20 @@ def _place(received: list[int], wanted: list[int]) -> None:
         os.close(descriptor)
 
 
+def _draw_first() -> None:
+    """What the first page of a process does for all: plotly makes its classes, jinja compiles templates."""
+    import plotly.graph_objects as go
+
+    from mburst.dashboards.common import page, plotlyjs
+
+    axis = {"title": {"text": "", "font": {"size": 9}}, "tickfont": {"size": 9}}
+    go.Figure(go.Scatter(x=[0], y=[0], line={"width": 1}, marker={"size": 1}), {"xaxis": axis, "yaxis": axis})
+    go.Figure(go.Bar(x=[0], y=[0]), {"margin": {"l": 0}, "font": {"size": 9}})
+    for template in page._environment().list_templates():
+        page._environment().get_template(template)
+    plotlyjs.packed()
+
+
 def main() -> None:
     conn = socket.socket(fileno=int(sys.argv[1]))
     conn.set_inheritable(False)
@@ -159,6 +180,7 @@ def main() -> None:
     for name in IMPORTED:
         importlib.import_module(name)
     build_parser()  # imports the verbs
+    _draw_first()
     with_pandas()
     gc.collect()
     gc.freeze()
