@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 MACROS = Path(__file__).parent / "macros.sql"
 
-# Of several attempts at recording the same files, those that do not count; of each recording, what its bins hold beyond
-# the totals in its row.
-_TOTALS = """
+# Of several attempts at recording the same files, those that do not count; of each recording its newest row, and what
+# its bins hold beyond the totals in that. They are tables, since nearly every question asks for recordings.
+_OF_RECORDINGS = """
 CREATE TABLE defined.replaced_writers (writer_id VARCHAR);
+CREATE TABLE defined.newest_recordings AS FROM defined.recordings;
 CREATE TABLE defined.recording_totals (
     recording_id VARCHAR, first_ns BIGINT, last_ns BIGINT, packets BIGINT, bytes BIGINT, wire_bytes BIGINT,
     quality BIGINT)
 """
 
-# Of each recording the newest row counts.
 _RECORDINGS = """
 CREATE VIEW recordings AS
 SELECT r.* REPLACE (
@@ -41,9 +41,7 @@ SELECT r.* REPLACE (
     r.bytes + coalesce(t.bytes, 0) AS bytes,
     r.wire_bytes + coalesce(t.wire_bytes, 0) AS wire_bytes,
     r.quality | coalesce(t.quality, 0) AS quality)
-FROM (SELECT * FROM defined.all_recordings WHERE writer_id NOT IN (SELECT writer_id FROM defined.replaced_writers)
-      QUALIFY row_number() OVER (PARTITION BY recording_id ORDER BY complete DESC, written_ns DESC) = 1) r
-LEFT JOIN defined.recording_totals t USING (recording_id)
+FROM defined.newest_recordings r LEFT JOIN defined.recording_totals t USING (recording_id)
 """
 
 
@@ -187,7 +185,7 @@ def of_store() -> Catalogue:
         "store",
         [
             *bare().texts,
-            _TOTALS,
+            _OF_RECORDINGS,
             *(f"CREATE VIEW {view_of_files(table)} AS FROM defined.{table}" for table in LISTING),
             *_COUNTING.values(),
             *map(tables.model_sql, tables.MODEL),

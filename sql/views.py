@@ -34,6 +34,12 @@ QUALIFY row_number() OVER (
     PARTITION BY capture_id ORDER BY done DESC, CASE WHEN done THEN begun_ns ELSE -begun_ns END, writer_id) > 1
 """
 
+_NEWEST_RECORDINGS = """
+INSERT INTO defined.newest_recordings
+FROM defined.all_recordings WHERE writer_id NOT IN (SELECT writer_id FROM defined.replaced_writers)
+QUALIFY row_number() OVER (PARTITION BY recording_id ORDER BY complete DESC, written_ns DESC) = 1
+"""
+
 
 def in_memory(threads: int | None = None) -> duckdb.DuckDBPyConnection:
     """An in-memory DuckDB over a store without rows: for rows that are in no store yet, registered under the names of
@@ -97,6 +103,7 @@ def over(
     create(connection, view_of_files("recordings"), "recordings", found["recordings"])
     with damage.readable(connection):
         run(connection, _REPLACED)
+        run(connection, _NEWEST_RECORDINGS)
     replaced = {row[0] for row in connection.execute("FROM defined.replaced_writers").fetchall()}
     for table in LISTING[:-1]:
         if found[table].files or found[table].logs:
@@ -173,7 +180,8 @@ def _sum_up_unfinished(
     """Fill the table of what the bins of recordings hold beyond the totals in their rows."""
     counted = dict(
         connection.execute(
-            "SELECT writer_id, min(counted_segments) FROM recordings WHERE counted_segments IS NOT NULL GROUP BY ALL"
+            "SELECT writer_id, min(counted_segments) FROM defined.newest_recordings WHERE counted_segments IS NOT NULL "
+            "GROUP BY ALL"
         ).fetchall()
     )
     if not counted:
