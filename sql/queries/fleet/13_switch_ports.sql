@@ -22,7 +22,7 @@ WITH asked_hours AS (
 ), own AS (
     SELECT DISTINCT date, rack, host, interface FROM hours WHERE direction <> 'out' AND recorded_ns > 0
 ), beside AS (
-    SELECT DISTINCT asked_hours.rack, asked_hours.host, asked_hours.interface, attached_host, attached_interface
+    SELECT DISTINCT asked_hours.rack, asked_hours.host, asked_hours.interface, direction, attached_host, attached_interface
     FROM asked_hours JOIN own ON asked_hours.date = own.date AND asked_hours.rack = own.rack
         AND asked_hours.attached_host = own.host AND asked_hours.attached_interface IN ('', own.interface)
 ), placed AS (
@@ -60,5 +60,5 @@ FROM rated
 LEFT JOIN largest ON rated.rack = largest.rack AND rated.host = largest.host AND rated.interface = largest.interface
     AND rated.direction = largest.direction AND rated.behind = largest.behind AND rated.entry = largest.entry
 LEFT JOIN beside ON rated.rack = beside.rack AND rated.host = beside.host AND rated.interface = beside.interface
-    AND rated.behind = beside.attached_host AND rated.entry = beside.attached_interface
+    AND rated.direction = beside.direction AND rated.behind = beside.attached_host AND rated.entry = beside.attached_interface
 ORDER BY rank, rated.rack, rated.host, rated.interface, rated.direction, rated.behind, rated.entry
