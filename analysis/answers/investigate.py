@@ -324,11 +324,13 @@ def crossings_of(
         Crossing(port, end, False)
         for port in ports
         for end, name in (("dst", probes.dst), ("src", probes.src))
-        if same_name(name, port.host)
-        or same_name(name, port.interface)
-        or name in aliases
-        or addresses.get(name) == port.host
+        if is_at(name, port.host, port.interface, addresses) or name in aliases
     ]
+
+
+def is_at(name: str, host: str, interface: str, addresses: dict[str, str]) -> bool:
+    """Whether an end of a path, by its name or address, is that interface of a host."""
+    return same_name(name, host) or same_name(name, interface) or addresses.get(name) == host
 
 
 def seen_crossing(

@@ -14,11 +14,16 @@ SHARE = 0.6  # of what is free, so that a question does not stop a recorder
 _STEPS = ((3600, "h"), (60, "m"), (1, "s"))
 
 
+def needed_bytes(bins: int, probes: int) -> int:
+    """What an investigation of so many BINS and PROBES holds."""
+    return bins * BIN_BYTES + probes * PROBE_BYTES
+
+
 def hold_to_memory(chosen: Iterable[Iterable[Mapping[str, Any]]], probes: int, span: tuple[int, int]) -> None:
     """Refuse what memory has no room for: the stretches CHOSEN (first_ns, end_ns, bin_ns) of each port direction, and
     so many PROBES, all of the time SPAN. Raises MburstError, which names a time that there is room for."""
     bins = sum((run["end_ns"] - run["first_ns"]) // run["bin_ns"] for runs in chosen for run in runs)
-    needed, most = bins * BIN_BYTES + probes * PROBE_BYTES, int(available_memory() * SHARE)
+    needed, most = needed_bytes(bins, probes), int(available_memory() * SHARE)
     if needed <= most:
         return
     seconds = (span[1] - span[0]) / 1e9 * most / needed

@@ -92,6 +92,15 @@ def count_probes(con: duckdb.DuckDBPyConnection, question: Question) -> int:
     return int(count)
 
 
+def probes_by_time(con: duckdb.DuckDBPyConnection, question: Question, width_ns: int) -> dict[int, int]:
+    """How many probes there are on all paths in each WIDTH_NS since the beginning of the question, by number."""
+    rows = con.execute(
+        f"SELECT (tx_ns - $since) // $width, count(*) FROM probes WHERE {IN_TIME} GROUP BY ALL",
+        {**question.span, "width": width_ns},
+    ).fetchall()
+    return dict(rows)
+
+
 def read_port(
     con: duckdb.DuckDBPyConnection,
     lane: Lane,
@@ -236,8 +245,13 @@ def read_onsets(con: duckdb.DuckDBPyConnection, bursts: list[dict[str, Any]]) ->
 
 def own_addresses(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
     """Address → host, where a host's outgoing direction was recorded: what is sent there carries its own address."""
+    return {address: host for host, address in host_addresses(con).items()}
+
+
+def host_addresses(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
+    """The same, host → address."""
     rows = con.execute(
-        """SELECT source, host FROM sources WHERE direction = 'out' AND source <> 'other'
+        """SELECT host, source FROM sources WHERE direction = 'out' AND source <> 'other'
            GROUP BY source, host QUALIFY sum(bytes) * 2 > sum(sum(bytes)) OVER (PARTITION BY host)"""
     ).fetchall()
     return dict(rows)

@@ -103,7 +103,7 @@ def detect(
     files = {table: [*paths] for table, paths in files.items()}
     _check_not_thinned(path for paths in files.values() for path in paths)
     with listed.connect(files, threads=threads, memory=memory, scratch=scratch) as con:
-        _check_whole(con)
+        check_whole(con)
         set_variables(con, span_since_ns=since_ns, span_until_ns=until_ns, after_ns=after_ns, without_unfit_ports=True)
         _detect_within(con, definition, since_ns, until_ns, held_ns)
         with readable(con):
@@ -172,7 +172,7 @@ def _check_not_thinned(paths: Iterable[Path]) -> None:
             )
 
 
-def _check_whole(con: duckdb.DuckDBPyConnection) -> None:
+def check_whole(con: duckdb.DuckDBPyConnection) -> None:
     """Raises MburstError that names a damaged file: without it, bursts would be missing from a result that looks
     complete."""
     if damaged := damaged_files(con):

@@ -1,0 +1,153 @@
+"""Why the probes of hosts were late in a span of time, such as a day of a rack: each host is investigated by itself
+(answers/investigate.py), over what it recorded and what is of no host, such as probes and what switches sent.
+
+So the answer about a host is the same in a partition of its rack and in one of its own. An investigation holds each
+bin and probe of its time in memory: a span that has too many is divided into equal parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ...sql import listed
+from ...sql.damage import readable
+from ...sql.format.filenames import SealedName
+from ...sql.segments import FileSelection
+from ..answers.investigate import InvestigationResult, choose_runs, investigate, is_at
+from ..answers.memory import needed_bytes
+from ..bursts.find import BurstDefinition
+from ..cause.read import Question, host_addresses, probes_by_time, read_paths, read_runs
+from .detect import MEMORY, check_whole
+
+if TYPE_CHECKING:
+    import duckdb
+    from numpy.typing import NDArray
+
+    Counts = NDArray[np.int64]
+
+PARTS = (1, 2, 3, 4, 6, 8, 12, 24, 48, 72, 144)  # into which a span may be divided
+HELD_BYTES = 1 << 29  # the most that an investigation holds, as memory.py estimates it
+_HOLDING = ("recordings", "links", "canary")  # tables whose rows hold on: files of any time are read
+
+Files = Mapping[str, Iterable[Path]]
+
+
+class HostInvestigation(NamedTuple):
+    """What the probes of [SINCE_NS, UNTIL_NS) say of HOST. needed_bytes: what the investigation holds; answer: None
+    where that is more than HELD_BYTES."""
+
+    host: str
+    since_ns: int
+    until_ns: int
+    needed_bytes: int
+    answer: InvestigationResult | None = None
+
+    @property
+    def is_of_host(self) -> bool:
+        """Whether the path that decides crosses a port that the host recorded, by a name or an address."""
+        crossing = self.answer.findings[0].evidence.crossing if self.answer and self.answer.findings else None
+        return crossing is not None and not crossing.assumed
+
+
+def investigate_hosts(
+    files: Files, definition: BurstDefinition, *, since_ns: int, until_ns: int, scratch: Path | None = None
+) -> Iterator[HostInvestigation]:
+    """The investigation of each host that a path of the probes in [SINCE_NS, UNTIL_NS) names, one after the other, with
+    the defaults of `mburst investigate`; in parts of that time where its arrays would be too large. FILES, by table:
+    those that detect.detect takes, and `probes`, `gaps`, `ports`, `queues` and `links`. Where the path that decides
+    crosses no port of the host, there is none. SCRATCH: as in sql/listed.py. Raises MburstError where a file is damaged
+    or missing, or memory has no room."""
+    question = Question(definition, link_bps=definition.link_bps, since_ns=since_ns, until_ns=until_ns)
+    files = {table: [*paths] for table, paths in files.items()}
+    for part in _parts(files, question, scratch):
+        if part.needed_bytes > HELD_BYTES:
+            yield part
+            continue
+        asked = replace(question, hosts=(part.host,), since_ns=part.since_ns, until_ns=part.until_ns)
+        with _connected(_of_part(files, part), scratch) as con:
+            answered = part._replace(answer=investigate(con, asked))
+        if answered.is_of_host:
+            yield answered
+
+
+def _parts(files: Files, question: Question, scratch: Path | None) -> Iterator[HostInvestigation]:
+    """What is to be investigated of each host that a path names."""
+    hosts = {_host_of(path) for path in files.get("bins", ())}
+    with _connected(files, scratch) as con, readable(con):
+        runs, paths, addresses = read_runs(con, question), read_paths(con, question), host_addresses(con)
+        names = {name for path in paths for name in path[:2]}
+        probes = _probes_in(con, question)
+    for host in sorted({run["host"] for run in runs} & hosts):  # and no switch
+        own = [run for run in runs if run["host"] == host]
+        at = {addresses[host]: host} if host in addresses else {}
+        if any(is_at(name, host, run["interface"], at) for name in names for run in own):
+            yield from _parts_of(host, own, probes, question)
+
+
+def _parts_of(host: str, runs: list[dict[str, Any]], probes: Counts, question: Question) -> Iterator[HostInvestigation]:
+    """The fewest parts that are small enough, or else the shortest; those without a bin or a probe are left out."""
+    chosen = [run for of_lane in choose_runs(runs, [], []).values() for run in of_lane]
+    bins = np.array([_bins_in(chosen, *span) for span in _spans(question, PARTS[-1])])
+    for count in PARTS:
+        of_parts = zip(*(of.reshape(count, -1).sum(axis=1).tolist() for of in (bins, probes)), strict=True)
+        parts = [
+            HostInvestigation(host, *span, needed_bytes(*of))
+            for span, of in zip(_spans(question, count), of_parts, strict=True)
+            if all(of)
+        ]
+        if all(part.needed_bytes <= HELD_BYTES for part in parts):
+            break
+    yield from parts
+
+
+def _spans(question: Question, count: int) -> list[tuple[int, int]]:
+    """COUNT equal parts of a question's time."""
+    since, until = question.since_ns, question.until_ns
+    assert since is not None and until is not None
+    edges = [since + (until - since) * number // count for number in range(count + 1)]
+    return list(pairwise(edges))
+
+
+def _bins_in(runs: Iterable[Mapping[str, Any]], since_ns: int, until_ns: int) -> int:
+    """How many bins the stretches RUNS have in a time."""
+    return sum(max(min(run["end_ns"], until_ns) - max(run["first_ns"], since_ns), 0) // run["bin_ns"] for run in runs)
+
+
+def _probes_in(con: duckdb.DuckDBPyConnection, question: Question) -> Counts:
+    """How many probes the shortest parts have."""
+    [(since, until), *_] = _spans(question, PARTS[-1])
+    counts = np.zeros(PARTS[-1], dtype=np.int64)
+    for number, count in probes_by_time(con, question, until - since).items():
+        counts[min(number, PARTS[-1] - 1)] = count
+    return counts
+
+
+def _of_part(files: Files, part: HostInvestigation) -> Files:
+    """The files of its host and of no host, that reach its time or hold for it."""
+    near = FileSelection(None, part.since_ns, part.until_ns)
+
+    def is_wanted(table: str, path: Path) -> bool:
+        name = SealedName.parse(path.name)
+        return name is not None and name.segment.host in ("", part.host) and (table in _HOLDING or near.takes(name))
+
+    return {table: [path for path in paths if is_wanted(table, path)] for table, paths in files.items()}
+
+
+@contextmanager
+def _connected(files: Files, scratch: Path | None) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A database over FILES. Raises MburstError where one is damaged or missing."""
+    with listed.connect(files, threads=1, memory=MEMORY, scratch=scratch) as con:
+        check_whole(con)
+        yield con
+
+
+def _host_of(path: Path) -> str:
+    name = SealedName.parse(path.name)
+    return name.segment.host if name else ""
