@@ -44,6 +44,12 @@ def add_parser(questions: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument(
         "--inventory", metavar="FILE", help="CSV file with the columns rack and host: hosts that are expected to ship"
     )
+    parser.add_argument(
+        "--verdicts",
+        action="store_true",
+        help="also investigate why probes of the day were late, host by host, as `mburst investigate` does (seconds to "
+        "minutes of CPU a host)",
+    )
     where = parser.add_argument_group("where it runs")
     where.add_argument("--jobs", type=int, metavar="N", help="processes of this machine (default: its processors)")
     where.add_argument(
@@ -77,6 +83,7 @@ def _run(arguments: argparse.Namespace) -> int:
     target, results = open_target(arguments.target), open_target(arguments.output)
     damaged: list[DamagedReceipt] = []
     settings: dict[str, Any] = {"split": arguments.split, "rack": arguments.rack, "inventory": inventory}
+    settings["with_verdicts"] = arguments.verdicts
     plans = list(plan(target, results, date, definition, damaged=damaged.append, **settings))
     for error in damaged:
         say(f"{error} ({error.hint})")

@@ -35,6 +35,8 @@ LARGE_BYTES = 2 << 30  # of a rack's day, above which it is divided by host
 SPLITS = ("auto", "rack", "host")
 MEASURED, STATED = ("bins", "sources"), ("recordings", "canary")  # tables that bursts are detected in
 SWITCH, LINKS = "queues", "links"  # of switches: what they dropped beside bursts of the hosts that links name
+PROBES = "probes"  # of which there must be some for verdicts
+INVESTIGATED = (PROBES, "gaps", "ports", SWITCH, LINKS)  # tables that verdicts need beside those of detection
 _THREADS = 16  # that read receipts
 
 
@@ -52,7 +54,8 @@ class PartitionPlan:
     """What is to be detected. `near` are the files of the day and of NEAR_NS around it; `further` the other ones of the
     receipts that were read, for bursts that go on beyond. `behind` and `missing`: as in results.PartitionRecord;
     `collectors`: those behind that ship what switches sent, and no recording of their own. `with_rows`: the bins and
-    senders near bursts are wanted, too."""
+    senders near bursts are wanted, too. `with_verdicts`: so are verdicts (verdicts.py), for which `evidence` is fetched
+    too: no file where there are no probes of the day."""
 
     name: PartitionName
     definition: BurstDefinition
@@ -65,26 +68,39 @@ class PartitionPlan:
     collectors: tuple[str, ...] = ()
     version: str = __version__
     with_rows: bool = False
+    with_verdicts: bool = False
+    evidence: tuple[ShippedFile, ...] = ()
+
+    @property
+    def fetched(self) -> tuple[ShippedFile, ...]:
+        """The files that are read, but for bursts that go on beyond."""
+        return (*self.near, *(self.evidence if self.with_verdicts else ()))
 
     @property
     def size(self) -> int:
-        """Bytes of `near`."""
-        return sum(file.bytes for file in self.near)
+        """Bytes of `fetched`."""
+        return sum(file.bytes for file in self.fetched)
 
     def digest(self, unsettled: Collection[str]) -> str:
         """Of all that decides the result, when rows about recordings of the writers UNSETTLED alone can change it."""
         decides = [file for file in self.near if file.table != "recordings" or _writer_of(file) in unsettled]
-        facts = replace(self, near=tuple(decides))._facts()
+        evidence = tuple(file for file in self.evidence if file.table != "recordings")
+        facts = replace(self, near=tuple(decides), evidence=evidence)._facts()
         facts.pop("further")
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
     def is_done(self, record: PartitionRecord) -> bool:
-        """Whether RECORD is of what this plan gives, or of that with rows."""
+        """Whether RECORD is of what this plan gives, or of that and more."""
         return self.gives(record.digest, record.unsettled) and not record.lacks_ports
 
     def gives(self, digest: str, unsettled: Collection[str]) -> bool:
-        """Whether DIGEST is that of this plan, or of this plan with rows."""
-        return digest in (self.digest(unsettled), replace(self, with_rows=True).digest(unsettled))
+        """Whether DIGEST is that of this plan, or of this plan with rows, or with verdicts."""
+        rows, verdicts = {self.with_rows, True}, {self.with_verdicts, True}
+        return any(
+            digest == replace(self, with_rows=row, with_verdicts=verdict).digest(unsettled)
+            for row in rows
+            for verdict in verdicts
+        )
 
     def _facts(self) -> dict[str, Any]:
         return {
@@ -96,6 +112,11 @@ class PartitionPlan:
             "behind": dict(self.behind),
             **({"collectors": list(self.collectors)} if self.collectors else {}),
             **({"with_rows": True} if self.with_rows else {}),
+            **(
+                {"with_verdicts": True, "evidence": [list(file) for file in self.evidence]}
+                if self.with_verdicts
+                else {}
+            ),
         }
 
     def to_json(self) -> bytes:
@@ -106,10 +127,11 @@ class PartitionPlan:
     def from_json(cls, content: bytes) -> PartitionPlan:
         """What an object says."""
         facts = json.loads(content)
-        near, further = (tuple(ShippedFile(*file) for file in facts.pop(of)) for of in ("near", "further"))
+        files = ("near", "further", "evidence")
+        near, further, evidence = (tuple(ShippedFile(*file) for file in facts.pop(of, ())) for of in files)
         name, definition = PartitionName(*facts.pop("name")), BurstDefinition(**facts.pop("definition"))
         lists: dict[str, Any] = {of: tuple(facts.pop(of, ())) for of in ("missing", "collectors")}
-        return cls(name, definition, near=near, further=further, **lists, **facts)
+        return cls(name, definition, near=near, further=further, evidence=evidence, **lists, **facts)
 
 
 def day_of(text: str, now_ns: int) -> str:
@@ -166,12 +188,13 @@ def plan(
     split: str = "auto",
     rack: str | None = None,
     inventory: Iterable[HostOf] = (),
+    with_verdicts: bool = False,
     damaged: Callable[[DamagedReceipt], None] = lambda _: None,
 ) -> Iterator[PartitionPlan]:
     """The partitions of DATE, of RACK or of all racks, rack by rack. SPLIT: `rack`, `host`, or `auto`, which goes on as
     the date's results are divided, and else divides a rack of more than LARGE_BYTES. INVENTORY: hosts that are expected
-    to have shipped. DAMAGED hears of receipts that are left out. Raises UsageError where results are divided otherwise,
-    and TargetError."""
+    to have shipped. WITH_VERDICTS: as in PartitionPlan. DAMAGED hears of receipts that are left out. Raises UsageError
+    where results are divided otherwise, and TargetError."""
     expected: dict[str, set[str]] = defaultdict(set)
     for host in inventory:
         if rack in (None, host.rack):
@@ -181,7 +204,8 @@ def plan(
         names[name.rack].append(name)
     for of_rack in sorted({*names, *expected}):
         shipped = _Shipped(target, names.get(of_rack, []), start_of(date) - SKEW_NS, damaged)
-        yield from _divided(_RackDay(date, of_rack, definition, shipped, expected[of_rack]), results, split)
+        day = _RackDay(date, of_rack, definition, shipped, expected[of_rack], with_verdicts)
+        yield from _divided(day, results, split)
 
 
 class _Shipped:
@@ -227,6 +251,7 @@ class _RackDay:
     definition: BurstDefinition
     shipped: _Shipped
     expected: set[str]
+    with_verdicts: bool = False
 
     @property
     def hosts(self) -> list[str]:
@@ -254,6 +279,8 @@ class _RackDay:
             files,
             behind,
             {reason for receipt in newest.values() if receipt for reason in _missing(receipt)},
+            [file for file in self.shipped.files.values() if (_host_of(file) or "") in ("", *hosts)],
+            self.with_verdicts,
         )
         return replace(found, collectors=tuple(sorted(self.shipped.collectors() & behind.keys())))
 
@@ -264,22 +291,30 @@ def planned(
     files: Iterable[ShippedFile],
     behind: Mapping[str, int | None],
     missing: Iterable[str],
+    investigated: Iterable[ShippedFile] = (),
+    with_verdicts: bool = False,
 ) -> PartitionPlan:
     """The plan of a partition whose hosts have FILES, of whatever days, and all but what is MISSING: lines that say so,
-    each with a reason, which begin with the key of a file if it is one."""
+    each with a reason, which begin with the key of a file if it is one. INVESTIGATED: files of these hosts and of no
+    host, whoever shipped them."""
     since, until = start_of(name.date), start_of(name.date) + DAY_NS
     ordered = sorted(files, key=lambda file: file.key)
     lacking = {line: _lacking_file(line) for line in missing}
-    near = {file.key: file for file in _near([*ordered, *(file for file in lacking.values() if file)], since, until)}
+    lost = [file for file in lacking.values() if file]
+    near = {file.key for file in _near([*ordered, *lost], since, until)}
+    beside = {file.key: file for file in _evidence([*investigated, *lost], since, until) if file.key not in near}
+    stated = near | (beside.keys() if with_verdicts else set())
     return PartitionPlan(
         name,
         definition,
         since,
         until,
         near=tuple(file for file in ordered if file.key in near),
-        further=tuple(file for file in ordered if file.key not in near),
+        further=tuple(file for file in ordered if file.key not in near and file.key not in stated),
         behind=behind,
-        missing=tuple(sorted(line for line, file in lacking.items() if file is None or file.key in near)),
+        missing=tuple(sorted(line for line, file in lacking.items() if file is None or file.key in stated)),
+        with_verdicts=with_verdicts and bool(beside),
+        evidence=tuple(file for key, file in sorted(beside.items()) if file.sha256),
     )
 
 
@@ -309,17 +344,25 @@ def _writer_of(file: ShippedFile) -> str | None:
     return name.segment.writer if name else None
 
 
-def _near(files: Iterable[ShippedFile], since_ns: int, until_ns: int) -> list[ShippedFile]:
+def _evidence(files: Iterable[ShippedFile], since_ns: int, until_ns: int) -> list[ShippedFile]:
+    """What an investigation of the span reads, where there are probes of it."""
+    files = list(files)
+    if not any(file.table == PROBES and file.min_ns < until_ns and file.max_ns >= since_ns for file in files):
+        return []
+    return _near(files, since_ns, until_ns, INVESTIGATED)
+
+
+def _near(files: Iterable[ShippedFile], since_ns: int, until_ns: int, more: tuple[str, ...] = ()) -> list[ShippedFile]:
     """Bins and senders of the span and of NEAR_NS around it, and windows of queues where links are known; rows about
     recordings that were written within two days of it, or by the same writers: a recorder writes one with each of its
     segments; canary bursts of that time; and links of the day and two days before it: a collector writes them each
-    hour."""
+    hour. MORE: tables of which files of that time are wanted, too."""
     files = list(files)
 
     def reach(file: ShippedFile, by_ns: int) -> bool:
         return file.min_ns < until_ns + by_ns and file.max_ns >= since_ns - by_ns
 
-    measured = [file for file in files if file.table in (*MEASURED, "canary") and reach(file, NEAR_NS)]
+    measured = [file for file in files if file.table in (*MEASURED, "canary", *more) and reach(file, NEAR_NS)]
     writers = {_writer_of(file) for file in measured}
     stated = [file for file in files if file.table == "recordings"]
     links = [file for file in files if file.table == LINKS and reach(file, 2 * DAY_NS) and file.min_ns < until_ns]
@@ -336,7 +379,8 @@ def _divided(day: _RackDay, results: FleetTarget, split: str) -> Iterator[Partit
             f"{results.name}: rack {day.rack} is divided by {there.pop()} on {day.date}", "leave --split out"
         )
     whole = day.partition(None)
-    if "host" in (split, *there) or (split == "auto" and not there and whole.size > LARGE_BYTES):
+    large = sum(file.bytes for file in whole.near) > LARGE_BYTES
+    if "host" in (split, *there) or (split == "auto" and not there and large):
         yield from (day.partition(host) for host in day.hosts)
     else:
         yield whole

@@ -2,7 +2,7 @@
 
     mburst-results.json                                 the definition of bursts that all of them have
     TABLE/date=DATE/rack=RACK/PARTITION.parquet         TABLE: bursts, senders, hours, histograms, contention, coverage,
-                                                        queue_drops, incomplete; with rows also bins, sources;
+                                                        queue_drops, verdicts, incomplete; with rows also bins, sources;
                                                         where switch ports were recorded also PORT_TABLES
     partitions/date=DATE/rack=RACK/PARTITION.plan.json  what was to be detected (plan.py)
     partitions/date=DATE/rack=RACK/PARTITION.json       what was: written last, so that the tables are there
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MARKER, FORMAT = "mburst-results.json", 1
-TABLES = ("bursts", "senders", "hours", "histograms", "contention", "coverage", "queue_drops", "incomplete")
+TABLES = ("bursts", "senders", "hours", "histograms", "contention", "coverage", "queue_drops", "verdicts", "incomplete")
 PORT_TABLES = PortTables._fields  # of partitions with recordings of switch ports
 PARTITIONS = "partitions"
 WHOLE_RACK = "rack"  # the name of a partition of all hosts of a rack

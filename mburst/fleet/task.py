@@ -20,6 +20,7 @@ from .plan import NEAR_NS, PartitionPlan
 from .receipts import ShippedFile
 from .results import TABLES, NearRows, PartitionName, PartitionRecord, put_tables, read_record
 from .target import FleetTarget, TargetError, open_target
+from .verdicts import no_verdicts, verdicts_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,7 +62,8 @@ def carry_out(target_address: str, results_address: str, plan_key: str, scratch:
     try:
         with tempfile.TemporaryDirectory(prefix="mburst-fleet-", dir=scratch) as folder:
             found = _detect(target, plan, Path(folder))
-        record = put(results, plan, found, time.process_time() - used)
+            verdicts = _verdicts(target, plan, Path(folder))
+        record = put(results, plan, found, time.process_time() - used, verdicts=verdicts)
     except MburstError as failure:
         error = f"{failure}" + (f" ({failure.hint})" if failure.hint else "")
     except Exception as failure:  # of a library, of whatever kind: the other partitions do not need this one
@@ -74,7 +76,7 @@ def carry_out(target_address: str, results_address: str, plan_key: str, scratch:
         error,
         bool(record and record.complete),
         record.rows["bursts"] if record else 0,
-        len(plan.near),
+        len(plan.fetched),
         plan.size,
         round(time.process_time() - used, 3),
         round(time.monotonic() - begun, 3),
@@ -96,6 +98,14 @@ def _detect(target: FleetTarget, plan: PartitionPlan, folder: Path) -> DetectedP
     """What there is in a partition; of all the files that are known where its bursts go on beyond the near ones. Raises
     MburstError."""
     return detected(plan, lambda files: fetch(target, files, folder), folder)
+
+
+def _verdicts(target: FleetTarget, plan: PartitionPlan, folder: Path) -> pa.Table:
+    """What investigations of its hosts say; `near` is there by now. Raises MburstError."""
+    if not (plan.with_verdicts and plan.evidence):
+        return no_verdicts()
+    fetch(target, plan.evidence, folder)
+    return verdicts_of(plan, _copies(plan.fetched, folder), folder)
 
 
 def detected(
@@ -124,8 +134,13 @@ def fetch(target: FleetTarget, files: Iterable[ShippedFile], folder: Path) -> di
         parent.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(_THREADS) as pool:
         list(pool.map(lambda file: _fetch(target, file, folder / file.key), wanted))
+    return _copies(wanted, folder)
+
+
+def _copies(files: Iterable[ShippedFile], folder: Path) -> dict[str, list[Path]]:
+    """Where copies of FILES are, by table."""
     found: dict[str, list[Path]] = defaultdict(list)
-    for file in wanted:
+    for file in files:
         found[file.table].append(folder / file.key)
     return dict(found)
 
@@ -157,13 +172,19 @@ def _free(folder: Path) -> str:
 
 
 def put(
-    results: FleetTarget, plan: PartitionPlan, found: DetectedPartition, cpu_s: float, near: NearRows | None = None
+    results: FleetTarget,
+    plan: PartitionPlan,
+    found: DetectedPartition,
+    cpu_s: float,
+    near: NearRows | None = None,
+    verdicts: pa.Table | None = None,
 ) -> PartitionRecord:
     """Write the tables, and the rows NEAR bursts where they are wanted, and then the record that says that they are
-    there. Tables of switch ports are there where the partition has any, or had: they are emptied then. Raises
-    TargetError, and MburstError where a record that is there is damaged."""
+    there. VERDICTS: None for no row. Tables of switch ports are there where the partition has any, or had: they are
+    emptied then. Raises TargetError, and MburstError where a record that is there is damaged."""
     near = near or NearRows()
     by_name = {**found.tables._asdict(), "incomplete": _incomplete(plan)}
+    by_name["verdicts"] = no_verdicts() if verdicts is None else verdicts
     if found.switch_ports or _has_ports(results, plan.name):
         by_name |= found.ports._asdict()
     if plan.name.host is not None:  # of one host alone, it would read as a rack's
@@ -175,7 +196,7 @@ def put(
         complete=not plan.behind and not plan.missing,
         behind=dict(plan.behind),
         missing=list(plan.missing),
-        files=len(plan.near),
+        files=len(plan.fetched),
         size=plan.size,
         rows={table: rows.num_rows for table, rows in by_name.items()} | near.rows,
         sha256=put_tables(results, plan.name, by_name) | near.put(results, plan.name),

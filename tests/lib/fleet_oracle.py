@@ -289,8 +289,28 @@ class Fleet:
             windows, lossy, drops, burst, lossy_burst, burst_drops = (total(kept, name) for name in names)
             in_bursts, elsewhere = divided(lossy_burst, burst), divided(lossy - lossy_burst, windows - burst)
             risk = None if in_bursts is None or not elsewhere else in_bursts / elsewhere
-            answer.append((*of, way, windows, drops, burst_drops, divided(burst_drops, drops), risk))
+            answer.append((*of, way, windows, drops, burst_drops, divided(burst_drops, drops), risk, *self._why(of)))
         return sorted(answer, key=lambda row: (-row[8], row[:6]))
+
+    def _why(self, queue: Sequence[str]) -> tuple[Any, ...]:
+        """The verdict on the probes that cross the port behind a queue: of several, that of most lateness."""
+        *_, rack, host, interface = queue
+        about = [
+            row
+            for row in self._asked("verdicts", "start_ns")
+            if (row["rack"], row["host"]) == (rack, host)
+            and row["direction"] != "out"
+            and (interface == "" or row["interface"] in (None, interface))
+        ]
+        if not about:
+            return (None, None, None)
+
+        def weight(row: Row) -> tuple[int, int, int]:
+            tail = {True: 2, None: 1, False: 0}[row["has_tail"]]
+            return (tail, -1 if row["excess_ns"] is None else row["excess_ns"], -row["start_ns"])
+
+        chosen = max(about, key=weight)
+        return (chosen["cause"], chosen["excess_share"], chosen["summary"])
 
     def switch_ports(self) -> Answer:
         names = ("rack", "host", "interface", "direction", "attached_host", "attached_interface")

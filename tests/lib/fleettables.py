@@ -54,6 +54,10 @@ SCHEMAS: dict[str, Mapping[str, pa.DataType]] = {
         **dict.fromkeys(("hour_ns", "windows", "lossy_windows", "drops"), _BIG),
         **dict.fromkeys(("burst_windows", "lossy_burst_windows", "burst_drops"), _BIG),
     },
+    "verdicts": {
+        **{"host": _TEXT, "start_ns": _BIG, "end_ns": _BIG, "interface": _TEXT, "direction": _TEXT, "cause": _TEXT},
+        **{"summary": _TEXT, "has_tail": _IS, "excess_ns": _BIG, "excess_share": _REAL},
+    },
     "incomplete": {"host": _TEXT, "day_ns": _BIG, "behind_ns": _BIG, "reason": _TEXT},
 }
 _ATTACHED = {"attached_host": _TEXT, "attached_interface": _TEXT}
@@ -83,6 +87,7 @@ def tables(seed: int, racks: int = 2, hosts: int = 3, bursts: int = 12) -> Table
             if random.random() < 0.5:
                 found["incomplete"].append(_incomplete(random, of, day_ns))
             found["queue_drops"] += _queue_drops(random, of, day_ns)
+            found["verdicts"] += _verdicts(random, of, day_ns)
     return found
 
 
@@ -92,13 +97,30 @@ def _incomplete(random: Random, of: Row, day_ns: int) -> Row:
     return {**of, "day_ns": day_ns, **random.choice([behind, missing])}
 
 
+def _verdicts(random: Random, of: Row, day_ns: int) -> list[Row]:
+    """Of two hosts, each of none, some or all parts of the day: of one port or another, or not investigated."""
+    found = []
+    for host in ("h0", "h1"):
+        parts = random.choice([1, 3])
+        for part in random.sample(range(parts), random.randint(0, parts)):
+            row = {"host": host, "start_ns": day_ns + part * DAY // parts, "end_ns": day_ns + (part + 1) * DAY // parts}
+            port = {"interface": random.choice(["eth0", "eth1"]), "direction": random.choice(["in", "in", "out"])}
+            answer = {"cause": random.choice(["bursts", "none"]), "has_tail": random.choice([True, False, None])}
+            answer |= {"excess_ns": random.randint(0, 2), "excess_share": random.choice([None, 0.5, 1.0])}
+            given = {**port, **answer} if random.random() < 0.8 else {}
+            empty = dict.fromkeys((*port, *answer))
+            found.append({**of, **row, **empty, **given, "summary": f"verdict {random.randint(0, 99)}"})
+    return found
+
+
 def _queue_drops(random: Random, of: Row, day_ns: int) -> list[Row]:
     """Of some queues of two hosts, reported in one way or two, which may have equally many windows."""
     found = []
     for host in ("h0", "h1"):
         for queue in random.sample("012", random.randint(0, 3)):
             for semantics in random.choice([("gauge",), ("event", "gauge")]):
-                name = {"host": host, "interface": "", "device": "tor'1", "port": f"p-{host}", "queue": queue}
+                interface = random.choice(["", "eth0"])
+                name = {"host": host, "interface": interface, "device": "tor'1", "port": f"p-{host}", "queue": queue}
                 for hour in random.sample(range(24), 2):
                     counts = {name: random.randint(0, 3) for name in ("lossy_burst_windows", "lossy_other_windows")}
                     burst = counts["lossy_burst_windows"] + random.choice([0, 7])

@@ -22,6 +22,19 @@ def store_case(
     """A simulated case as rows; every burst comes from the same eight senders. columns: numbers of the bins in which a
     column counts one packet. recording: columns of its row."""
     store = StoreFolder.create(folder)
+    add_case(store, case, columns, **recording)
+    return store
+
+
+def add_case(
+    store: StoreFolder,
+    case: Case,
+    columns: dict[str, np.ndarray] | None = None,
+    lane: dict[str, str] = LANE,
+    origin: int = ORIGIN,
+    **recording: object,
+) -> None:
+    """The same in a store that there is, of another lane, or at another time."""
     port, probes = case.scene.crossings[0].port, case.scene.probes
     bytes_ = np.diff(port.carried)
     columns = columns or {}
@@ -30,23 +43,23 @@ def store_case(
         store,
         "recordings",
         {
-            **LANE,
+            **lane,
             "link_bps": int(port.link_bps),
             "bin_ns": port.bin_ns,
-            "start_ns": ORIGIN,
-            "end_ns": ORIGIN + port.bins * port.bin_ns,
+            "start_ns": origin,
+            "end_ns": origin + port.bins * port.bin_ns,
             **recording,
         },
     )
     n = len(used)
     rows = {
-        **{key: [value] * n for key, value in LANE.items()},
-        "ts_ns": ORIGIN + used * port.bin_ns,
+        **{key: [value] * n for key, value in lane.items()},
+        "ts_ns": origin + used * port.bin_ns,
         "wire_bytes": bytes_[used],
         "bytes": bytes_[used] - bytes_[used] // 70,
     }
     numbers = ("packets", "ce_packets", "retransmits", "clock_epoch", "quality")
-    with store.writer("bins", "h", "a") as writer:
+    with store.writer("bins", lane["host"], lane["rack"]) as writer:
         table = pa.table(
             {
                 **rows,
@@ -55,13 +68,12 @@ def store_case(
             }
         )
         writer.append(table.cast(pa.schema([schema("bins").field(name) for name in table.column_names])))
-    write(store, "sources", *burst_sources(case))
-    write_probes(store, case)
+    write(store, "sources", *burst_sources(case, lane, origin))
+    write_probes(store, case, lane["host"], origin)
     assert len(probes)
-    return store
 
 
-def burst_sources(case: Case) -> list[dict[str, object]]:
+def burst_sources(case: Case, lane: dict[str, str] = LANE, origin: int = ORIGIN) -> list[dict[str, object]]:
     found = []
     for begin, end in zip(*case.scene.bursts[0], strict=True):
         for ms in range(int(begin // 1e6), int(end // 1e6) + 1):
@@ -70,21 +82,23 @@ def burst_sources(case: Case) -> list[dict[str, object]]:
             if last > first:
                 found += [
                     {
-                        **LANE,
-                        "ts_ns": ORIGIN + ms * 10**6,
+                        **lane,
+                        "ts_ns": origin + ms * 10**6,
                         "source": f"10.0.0.{k + 1}",
                         "bytes": 9_000,
                         "packets": 6,
-                        "first_ns": ORIGIN + int(first),
-                        "last_ns": ORIGIN + int(last),
+                        "first_ns": origin + int(first),
+                        "last_ns": origin + int(last),
                     }
                     for k in range(8)
                 ]
     return found
 
 
-def write_probes(store: StoreFolder, case: Case) -> None:
+def write_probes(store: StoreFolder, case: Case, host: str = LANE["host"], origin: int = ORIGIN) -> None:
+    """Its probes; HOST stands for the host that it has."""
     probes = case.scene.probes
+    src, dst = (host if name == LANE["host"] else name for name in (probes.src, probes.dst))
     names = {
         "app_send_ns": probes.app_send,
         "tx_ns": probes.tx,
@@ -95,11 +109,11 @@ def write_probes(store: StoreFolder, case: Case) -> None:
     }
     n = len(probes)
     table = {
-        name: pa.array(np.nan_to_num(values).astype(np.int64) + ORIGIN, mask=np.isnan(values))
+        name: pa.array(np.nan_to_num(values).astype(np.int64) + origin, mask=np.isnan(values))
         for name, values in names.items()
     }
     table["rtt_ns"] = pa.array(np.nan_to_num(probes.rtt).astype(np.int64), mask=np.isnan(probes.rtt))
-    words = {"batch": "b", "src": probes.src, "dst": probes.dst, "protocol": probes.protocol, "stamp_kind": "sw"}
+    words = {"batch": "b", "src": src, "dst": dst, "protocol": probes.protocol, "stamp_kind": "sw"}
     table |= {
         "seq": pa.array(np.arange(n)),
         "lost": pa.array(probes.lost),

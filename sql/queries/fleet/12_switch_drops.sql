@@ -6,6 +6,11 @@
 --   drops_in_bursts       of these, in windows that touch a burst which the host received; drops_in_burst_share is their share
 --   relative_risk         how many times as often a window has drops if it touches a burst; NULL where no window touches one,
 --                         all do, or no other window has drops
+--   cause                 why probes were late that cross the port of the host behind this queue: bursts, host, elsewhere,
+--                         none (they were not) or undetermined, as `mburst investigate` has it (`verdicts`); of several days, or
+--                         parts of a day, that of most lateness. NULL: no probes, or not investigated
+--   excess_share          likewise: the share of the latency beyond the median that lies in bursts of that port
+--   summary               likewise: the verdict in words
 WITH sums AS (
     SELECT device, port, queue, rack, host, interface, semantics, SUM(windows) AS windows, SUM(lossy_windows) AS lossy_windows,
            SUM(drops) AS drops, SUM(burst_windows) AS burst_windows, SUM(lossy_burst_windows) AS lossy_burst_windows,
@@ -16,6 +21,18 @@ WITH sums AS (
     SELECT sums.*, windows - burst_windows AS other_windows, lossy_windows - lossy_burst_windows AS lossy_other_windows,
            ROW_NUMBER() OVER (PARTITION BY device, port, queue, rack, host, interface ORDER BY windows DESC, semantics) AS place
     FROM sums
+), investigated AS (
+    SELECT verdicts.rack, verdicts.host, verdicts.interface, start_ns, cause, excess_share, summary, COALESCE(excess_ns, -1) AS excess_ns,
+           CASE WHEN has_tail THEN 2 WHEN has_tail IS NULL THEN 1 ELSE 0 END AS weight
+    FROM verdicts CROSS JOIN asked
+    WHERE start_ns >= since_ns AND start_ns < until_ns AND COALESCE(direction, '') <> 'out'
+), explained AS (
+    SELECT placed.*, cause, excess_share, summary,
+           ROW_NUMBER() OVER (PARTITION BY device, port, queue, placed.rack, placed.host, placed.interface
+                              ORDER BY weight DESC, excess_ns DESC, start_ns) AS rank_of_verdict
+    FROM placed LEFT JOIN investigated ON investigated.rack = placed.rack AND investigated.host = placed.host
+        AND (investigated.interface = placed.interface OR placed.interface = '' OR investigated.interface IS NULL)
+    WHERE place = 1
 )
 SELECT device,
        port,
@@ -29,6 +46,9 @@ SELECT device,
        CAST(burst_drops AS BIGINT) AS drops_in_bursts,
        CAST(burst_drops AS DOUBLE) / CAST(NULLIF(drops, 0) AS DOUBLE) AS drops_in_burst_share,
        CAST(lossy_burst_windows AS DOUBLE) * CAST(other_windows AS DOUBLE)
-           / (CAST(NULLIF(burst_windows, 0) AS DOUBLE) * CAST(NULLIF(lossy_other_windows, 0) AS DOUBLE)) AS relative_risk
-FROM placed WHERE place = 1
+           / (CAST(NULLIF(burst_windows, 0) AS DOUBLE) * CAST(NULLIF(lossy_other_windows, 0) AS DOUBLE)) AS relative_risk,
+       cause,
+       excess_share,
+       summary
+FROM explained WHERE rank_of_verdict = 1
 ORDER BY drops DESC, device, port, queue, rack, host, interface
