@@ -16,7 +16,7 @@ from .answers import HOURS, BurstAnswers, Row, WorstRows, answers, asked, worst
 if TYPE_CHECKING:
     import duckdb
 
-RACKS, HOSTS, LACKING = 30, 60, 30  # most rows of pictures and of what has not arrived
+RACKS, HOSTS, LACKING, VERDICTS = 30, 60, 30, 40  # most rows of pictures, of what has not arrived, and of verdicts
 HOUR_NS, DAY_NS = 3600 * 10**9, 86_400 * 10**9
 SLOTS = ((62 * DAY_NS, 7 * DAY_NS), (8 * DAY_NS, DAY_NS))  # beyond this length, slots of that; else of an hour
 
@@ -124,7 +124,8 @@ class FleetFigures:
 @dataclass(frozen=True)
 class FleetRackFigures:
     """A rack of a fleet. lines: its worst hosts by slots, of `hosts` that were recorded; hours: question 10, the hours
-    of most bursts in their order; lacking: what has not arrived, by host or as a reason."""
+    of most bursts in their order; lacking: what has not arrived, by host or as a reason; verdicts: rows of that table,
+    those of most lateness first."""
 
     period: FleetPeriod
     sums: RackSums
@@ -132,6 +133,7 @@ class FleetRackFigures:
     hosts: int
     hours: WorstRows
     lacking: WorstRows
+    verdicts: WorstRows
     answers: BurstAnswers
 
 
@@ -169,6 +171,11 @@ def gather_rack(con: duckdb.DuckDBPyConnection, period: FleetPeriod, sums: RackS
             "WHERE day_ns >= since_ns AND day_ns < until_ns)"
         )
         missing = worst(con, lacking, "host IS NULL, behind_ns DESC NULLS FIRST, host, day_ns, reason", LACKING)
+        verdicts = (
+            "(SELECT host, start_ns, end_ns, cause, excess_share, summary, has_tail, excess_ns FROM verdicts "
+            "CROSS JOIN asked WHERE start_ns >= since_ns AND start_ns < until_ns)"
+        )
+        late_first = "coalesce(CAST(has_tail AS INTEGER), 0.5) DESC, excess_ns DESC NULLS LAST, host, start_ns"
         return FleetRackFigures(
             period.of_rack(sums.rack),
             sums,
@@ -176,6 +183,7 @@ def gather_rack(con: duckdb.DuckDBPyConnection, period: FleetPeriod, sums: RackS
             len(names),
             hours,
             missing,
+            worst(con, verdicts, late_first, VERDICTS),
             found,
         )
 

@@ -9,6 +9,7 @@ from ...analysis.fleet.answers import BurstAnswers, Row
 from ...units import format_share
 from ..common.blocks import PageTable, Paragraph
 from ..common.words import count, long
+from ..investigation.phrases import CAUSES
 from .tables import Cells, number, of_many, rack_cell, share
 from .words import AFTER
 
@@ -21,8 +22,8 @@ MEASURES = {
 PARTS = {"in_bursts": "in bursts", "after": f"in the {AFTER} after a burst", "elsewhere": "elsewhere"}
 TIMES = "The first bar is how much of the time was in bursts: losses that come at any time are divided as it is."
 NOT_ASKED = (
-    "Cause and share of the excess latency: not asked. They need probes beside bins, which the results of a fleet do "
-    "not have; mburst investigate answers for the store of a host."
+    "Whether these hosts' probes were late for it: not known. Where hosts ship probes, mburst fleet detect --verdicts "
+    "investigates it."
 )
 NO_QUEUE = "Switch drops: not known, since no link ties a switch queue to a host that was recorded."
 LEFT, WIDTH, ROW, BAR = 130, 620, 34, 20  # of the picture, in pixels
@@ -117,6 +118,7 @@ def queues(answers: BurstAnswers, links: Mapping[str, str] | None) -> list[PageT
     shown = [row for row in answers.switch_drops.rows if row["drops"]]
     if not shown:
         return [Paragraph(f"No packet was dropped by {count(answers.switch_drops.count, 'switch queue')} of hosts.")]
+    is_explained = any(row["cause"] for row in shown)
     rows: list[Cells] = [
         [
             row["host"],
@@ -126,12 +128,15 @@ def queues(answers: BurstAnswers, links: Mapping[str, str] | None) -> list[PageT
             share(row["drops_in_burst_share"]),
             number(row["relative_risk"]),
             f"{row['windows']:,}",
+            *([CAUSES.get(row["cause"], "–")] if is_explained else []),
         ]
         for row in shown
     ]
     heads = [
         *(["Host"] if links is None else ["Host", "Rack"]),
         *("Switch, port, queue", "Drops", "In bursts", "Relative risk", "Windows"),
+        *(["Late probes"] if is_explained else []),
     ]
     caption = of_many(len(shown), answers.switch_drops.count, "switch queue", "by drops")
-    return [PageTable(caption, heads, rows, 2 if links is None else 3), Paragraph(NOT_ASKED, quiet=True)]
+    table = PageTable(caption, heads, rows, 2 if links is None else 3)
+    return [table] if is_explained else [table, Paragraph(NOT_ASKED, quiet=True)]

@@ -10,6 +10,7 @@ from ...senders import named_address
 from ...units import format_bytes, format_duration, format_share
 from ..common.blocks import BarCell, LinkCell, PageTable, Paragraph
 from ..common.words import PATTERN_NAMES, count, date, long, moment
+from ..investigation.phrases import CAUSES
 from .words import class_name, counted, lossy, lossy_words, range_name
 
 AT_ONCE, TABLED = 12, 20  # rows of tables: of hosts at once, and of racks
@@ -324,6 +325,23 @@ def lacking_of(figures: FleetRackFigures) -> Block:
     return PageTable(
         of_many(len(rows), found.count, "missing part", "hosts first"), ["Host", "Day", "Missing"], rows, 3
     )
+
+
+def verdicts(figures: FleetRackFigures) -> Block:
+    """Why probes of the rack's hosts were late."""
+    found = figures.verdicts
+    rows = [
+        [
+            row["host"],
+            moment(row["start_ns"]),
+            long(row["end_ns"] - row["start_ns"]),
+            CAUSES.get(row["cause"], "Not investigated"),
+            row["summary"],
+        ]
+        for row in found.rows
+    ]
+    caption = of_many(len(rows), found.count, "verdict", "the latest probes first")
+    return PageTable(caption, ["Host", "From", "For", "Cause", "Summary"], rows, 5)
 
 
 def hours(figures: FleetRackFigures) -> Block:

@@ -1,0 +1,248 @@
+"""Why probes were late, host by host: what a fleet's results say is what `mburst investigate` says of the same time."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fleetlib import DATES, detected, files, rows, shipped
+from latency_cases import Setting, build
+from latency_store import LANE, add_case
+from racklib import DAY, HOUR, START, fill
+from storelib import rows as rows_of
+from storelib import write
+
+from mburst.__main__ import main
+from mburst.analysis.bursts.find import BurstDefinition
+from mburst.analysis.partition import investigated as investigating
+from mburst.api.investigating import Investigation, investigated
+from mburst.fleet.results import TABLES, PartitionName, read_record
+from mburst.fleet.target import open_target
+from mburst.sql import StoreFolder
+
+S = 10**9
+RACK = "r1"
+# What the probes of each host met, for how many seconds, and from when: `cache` on both sides of midnight.
+CASES = {
+    "cache": ("incast", 16, START + DAY - 8 * S),
+    "web": ("host", 8, START + 9 * HOUR - 4 * S),
+    "quiet": ("harmless", 4, START + 20 * HOUR),
+    "db": ("incast", 8, START + 5 * HOUR),
+}
+CAUSES = {"cache": "bursts", "web": "host", "quiet": "none", "db": "bursts"}
+ADDRESS = "10.9.9.9"  # of db, by which its probes name it
+PER_SECOND = 1000 * 800 + 10_000 * 12  # bytes that an investigation holds: probes and bins
+
+
+def probed(folder: Path) -> StoreFolder:
+    """A store of rack r1 with CASES, a host that no path names, and the drops of the switch queues before two hosts;
+    and of rack r2, which has no probes."""
+    store = StoreFolder.create(folder)
+    for host, (kind, seconds, start) in CASES.items():
+        case, lane = build(kind, 4, Setting(seconds=seconds)), {**LANE, "recording_id": host, "host": host}
+        if host == "db":
+            case = replace(case, scene=replace(case.scene, probes=replace(case.scene.probes, dst=ADDRESS)))
+        add_case(store, case, lane={**lane, "rack": RACK}, origin=start, written_ns=start)
+    out = {"recording_id": "db-out", "host": "db", "rack": RACK, "direction": "out"}
+    write(store, "recordings", {**out, "start_ns": START, "end_ns": START + 10 * S, "written_ns": START})
+    write(store, "bins", {**out, "ts_ns": START, "bytes": 60, "wire_bytes": 84})
+    write(
+        store, "sources", {**out, "ts_ns": START, "source": ADDRESS, "bytes": 60, "first_ns": START, "last_ns": START}
+    )
+    fill(store, {"idle": [(50, 10)]}, start=START)
+    fill(store, {"other": [(50, 10)]}, start=START, rack="r2")
+    add_queues(store)
+    return store
+
+
+def add_queues(store: StoreFolder) -> None:
+    """Of the ports of `cache`, and of `idle`: windows of 1 s with drops in each third."""
+    behind = {"cache": START + DAY - 8 * S, "idle": START}
+    links = [{"ts_ns": START, "host": host, "rack": RACK, "port": host, "queue": ""} for host in behind]
+    with store.writer("links", rack=RACK) as writer:
+        writer.append(rows_of("links", *({**link, "origin": "configuration", "present": True} for link in links)))
+    windows = [
+        {"window_start_ns": at + n * S, "ts_ns": at + (n + 1) * S, "port": port, "dropped_packets": 7 * (n % 3 == 0)}
+        for port, at in behind.items()
+        for n in range(8)
+    ]
+    with store.writer("queues") as writer:
+        writer.append(rows_of("queues", *windows))
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> StoreFolder:
+    return probed(tmp_path_factory.mktemp("probed") / "store")
+
+
+@pytest.fixture(scope="module")
+def target(store: StoreFolder, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return shipped(store, tmp_path_factory.mktemp("probed") / "target")
+
+
+@pytest.fixture(scope="module")
+def done(target: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Both days, by rack."""
+    folder = tmp_path_factory.mktemp("probed") / "results"
+    found = detected(target, folder, *DATES, with_verdicts=True, split="rack")
+    assert not any(outcome.error for outcome in found.outcomes)
+    return folder
+
+
+def of_store(store: StoreFolder, row: dict[str, Any]) -> dict[str, Any]:
+    """What ROW is to say, of the whole store."""
+    asked = {"hosts": [row["host"]], "rack": RACK, "since": row["start_ns"], "until": row["end_ns"]}
+    answer = investigated(store, BurstDefinition(), **asked)
+    facts, [path, *_] = Investigation(answer).to_dict(), answer.findings
+    evidence, tail = facts["evidence"], facts["tail"]
+    estimates = {
+        "cause_share": evidence["shares"].get(facts["cause"]),
+        "excess_share": evidence["excess_share_interval"],
+        "relative_risk": evidence["relative_risk"],
+    }
+    return {
+        **{"cause": facts["cause"], "summary": Investigation(replace(answer, others=[])).summary},
+        **{name: tail[name] for name in ("n", "lost", "late", "measure", "p50_ns", "p99_ns", "p999_ns")},
+        **{"threshold_ns": tail["threshold_ns"], "has_tail": tail["present"], "bursts": facts["bursts"]["count"]},
+        **{"paths": len(facts["paths"]), "excess_ns": round(float(path.evidence.ledger.excess.sum()))},
+        **dict(zip(("src", "dst", "protocol"), ("p", path.scene.probes.dst, "udp"), strict=True)),
+        **{name + end: of and of[key] for name, of in estimates.items() for end, key in
+           (("", "value"), ("_low", "low"), ("_high", "high"))},
+    }  # fmt: skip
+
+
+def told(row: dict[str, Any]) -> dict[str, Any]:
+    """What a row says, without which host and time it is of."""
+    drop = ("date", "rack", "host", "start_ns", "end_ns", "interface", "direction")
+    return {name: value for name, value in row.items() if name not in drop}
+
+
+def test_a_verdict_is_that_of_the_whole_store(store: StoreFolder, done: Path) -> None:
+    """On each side of midnight, too. A host that no path names has none."""
+    found = rows(done, "verdicts")
+    assert {row["host"]: row["cause"] for row in found} == CAUSES
+    assert [row["date"] for row in found if row["host"] == "cache"] == [*DATES]
+    for row in found:
+        assert told(row) == of_store(store, row)
+        assert (row["rack"], row["interface"], row["direction"]) == (RACK, "eth0", "in")
+        assert (row["date"], row["end_ns"] - row["start_ns"]) == (DATES[row["start_ns"] > START], DAY)
+        assert "crosses no recorded port" not in row["summary"], "of a port that another host recorded"
+    sent = sum(row["n"] + row["lost"] for row in found if row["host"] == "cache")
+    assert 15_990 < sent <= 16_000, "but those on their way when the recording ended"
+
+
+def test_divided_by_host_it_is_the_same(target: Path, done: Path, tmp_path: Path) -> None:
+    found = detected(target, tmp_path, *DATES, with_verdicts=True, split="host")
+    assert not any(outcome.error for outcome in found.outcomes)
+    by_host, by_rack = ({(row["date"], row["host"]): row for row in rows(of, "verdicts")} for of in (tmp_path, done))
+    assert by_host == by_rack
+
+
+def test_a_day_that_takes_too_much_is_divided(
+    store: StoreFolder, target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no part is small enough, the row says so."""
+    monkeypatch.setattr(investigating, "HELD_BYTES", 5 * PER_SECOND)
+    assert not any(of.error for of in detected(target, tmp_path, DATES[0], with_verdicts=True).outcomes)
+    found: dict[str, list[dict[str, Any]]] = {host: [] for host in CASES}
+    for row in rows(tmp_path, "verdicts"):
+        found[row["host"]].append(row)
+    parts = {host: [(row["start_ns"] - START, row["end_ns"] - START) for row in of] for host, of in found.items()}
+    assert parts["web"] == [(6 * HOUR, 9 * HOUR), (9 * HOUR, 12 * HOUR)]
+    assert parts["quiet"] == [(18 * HOUR, 21 * HOUR)]
+    assert [end - start for host in ("cache", "db") for start, end in parts[host]] == [HOUR // 6, HOUR // 6]
+    for row in [*found["web"], *found["quiet"]]:
+        assert told(row) == of_store(store, row)
+    for row in [*found["cache"], *found["db"]]:
+        assert row["cause"] is None and row["summary"].startswith("Not investigated: the bins and probes take 7.3")
+
+
+def test_who_wants_none_and_racks_without_probes_pay_nothing(target: Path, done: Path, tmp_path: Path) -> None:
+    """No file more is read, and nothing is detected again but what gives verdicts."""
+    results = tmp_path / "results"
+    without = detected(target, results, DATES[0])
+    assert not rows(results, "verdicts") and {of.rack for of in without.outcomes} == {RACK, "r2"}
+    names = {rack: PartitionName(DATES[0], rack, None) for rack in (RACK, "r2")}
+    place = open_target(results)
+    before = {rack: read_record(place, name) for rack, name in names.items()}
+    [outcome] = detected(target, results, DATES[0], with_verdicts=True).outcomes
+    assert (outcome.rack, outcome.error) == (RACK, "")
+    after = {rack: read_record(place, name) for rack, name in names.items()}
+    assert before["r2"] == after["r2"] and before[RACK] and after[RACK]
+    assert after[RACK].files == before[RACK].files + len(CASES) + 1, "the probes of each, of one on both days"
+    wanted = {key: of for key, of in files(done).items() if f"date={DATES[0]}" in key}
+    assert files(results) == wanted != {}
+    assert {key.split("/")[0] for key in wanted} == {*TABLES}
+    assert not detected(target, results, DATES[0]).outcomes, "what has verdicts has all the rest"
+
+
+def test_damaged_probes_cost_their_partition(target: Path, tmp_path: Path) -> None:
+    """Where verdicts are wanted: the bursts do not need them."""
+    shutil.copytree(target, tmp_path / "target")
+    path = sorted((tmp_path / "target" / "probes").rglob("*.parquet"))[0]
+    path.write_bytes(path.read_bytes()[:-1])
+    found = detected(tmp_path / "target", tmp_path / "results", DATES[0], with_verdicts=True)
+    errors = {outcome.rack: outcome.error for outcome in found.outcomes}
+    assert errors["r2"] == "" and path.name in errors[RACK] and "SHA-256" in errors[RACK]
+    [again] = detected(tmp_path / "target", tmp_path / "results", DATES[0]).outcomes
+    assert (again.rack, again.error) == (RACK, "")
+
+
+def ask(results: Path, capfd: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
+    assert main(["fleet", "ask", str(results), "switch_drops", *words, "--json"]) == 0
+    found: list[dict[str, Any]] = json.loads(capfd.readouterr().out)
+    return found
+
+
+def test_question_12_has_causes_beside_drops(done: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Of two days, that of the day of more lateness; NULL for a host without probes."""
+    both = ask(done, capfd, "--day", DATES[1], "--days", "2")
+    assert {row["host"]: row["drops"] for row in both} == {"cache": 21, "idle": 21}
+    verdicts = [row for row in rows(done, "verdicts") if row["host"] == "cache"]
+    worst = max(verdicts, key=lambda row: row["excess_ns"])
+    for row in both:
+        wanted = worst if row["host"] == "cache" else {}
+        assert {name: row[name] for name in ("cause", "excess_share", "summary")} == {
+            name: wanted.get(name) for name in ("cause", "excess_share", "summary")
+        }
+    [first] = [row for row in ask(done, capfd, "--day", DATES[0]) if row["host"] == "cache"]
+    assert first["cause"] == "bursts" and first["summary"] == verdicts[0]["summary"]
+
+
+def test_pages_of_racks_have_verdicts(done: Path, tmp_path: Path) -> None:
+    """Those of racks that have any."""
+    assert main(["fleet", "report", str(done), "--day", DATES[0], "-o", str(tmp_path)]) == 0
+    folder = tmp_path / f"fleet-{DATES[0]}"
+    page, other = ((folder / f"{rack}.html").read_text("utf-8") for rack in (RACK, "r2"))
+    facts = json.loads((folder / f"{RACK}.json").read_text("utf-8"))
+    assert {row["host"]: row["cause"] for row in facts["verdicts"]["rows"]} == CAUSES
+    assert [row["host"] for row in facts["verdicts"]["rows"]][-1] == "quiet", "those with late probes come first"
+    assert "Why probes were late" in page and "Why probes were late" not in other
+    assert "Bursts into cache (eth0, 1 Gb/s) cause the latency tail" in page
+    assert main(["fleet", "report", str(done), "--day", DATES[1], "--days", "2", "-o", str(tmp_path / "both")]) == 0
+
+
+@pytest.mark.skipif(not shutil.which("java"), reason="Spark needs Java: apt-get install openjdk-17-jre-headless")
+def test_on_spark_they_are_the_same_bytes(target: Path, done: Path, tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    from mburst.fleet.spark import on_spark
+
+    light = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    settings = {
+        "spark.driver.extraJavaOptions": light,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+    }
+    found = detected(target, tmp_path, *DATES, with_verdicts=True, split="rack", engine=on_spark("local[2]", settings))
+    assert not any(outcome.error for outcome in found.outcomes) and files(tmp_path) == files(done)
+
+
+def test_the_command_makes_them(target: Path, done: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    words = ["fleet", "detect", str(target), "--day", DATES[0], "-o", str(tmp_path / "results"), "--jobs", "2"]
+    assert main([*words, "--verdicts"]) == 0
+    assert rows(tmp_path / "results", "verdicts") == [row for row in rows(done, "verdicts") if row["date"] == DATES[0]]
+    assert "0 failed" in capfd.readouterr().out
