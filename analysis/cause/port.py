@@ -210,9 +210,11 @@ class Port:
     def ceiling(self, bins: float) -> float:
         """The most that it ever carried in a time of so many bins, as a share of line rate."""
         width = max(1, min(round(bins), self.bins))
-        low = np.arange(0, self.bins - width + 1, max(1, width // 4))
-        carried = self.carried[low + width] - self.carried[low]
-        return float(carried.max(initial=0)) / (width * self.bin_bytes)
+        step, end, most = max(1, width // 4), self.bins - width + 1, 0
+        for first in range(0, end, CHUNK * step):
+            low = np.arange(first, min(first + CHUNK * step, end), step)
+            most = max(most, int((self.carried[low + width] - self.carried[low]).max(initial=0)))
+        return most / (width * self.bin_bytes)
 
 
 Chunk = tuple[Floats, NDArray[np.int64]]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import heapq
+import tracemalloc
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mburst.analysis.cause.port import Port, Wait, port_from_bins
+from mburst.analysis.cause import port as port_module
+from mburst.analysis.cause.port import CHUNK, Port, Wait, port_from_bins
 
 NAME = ("h", "eth0", "in")
 BIN = 100_000
@@ -97,6 +99,30 @@ def test_lost_packets_make_an_idle_link_doubtful() -> None:
     assert port_of(bytes_).waits(np.array([12.0 * BIN]), np.array([18.0 * BIN]))[0] == Wait.IDLE
     assert port_of(bytes_, lossy=[14]).waits(np.array([12.0 * BIN]), np.array([18.0 * BIN]))[0] == Wait.LOSING
     assert port_of(bytes_, lossy=[14]).waits(np.array([2.0 * BIN]), np.array([8.0 * BIN]))[0] == Wait.BUSY
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.integers(0, 20_000), min_size=1, max_size=40), st.floats(0, 50), st.integers(1, 50))
+def test_a_ceiling_is_that_of_all_bins_however_few_are_taken_together(
+    bytes_: list[int], bins: float, together: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(port_module, "CHUNK", together)
+        found = port_of(bytes_).ceiling(bins)
+    width = max(1, min(round(bins), len(bytes_)))
+    starts = range(0, len(bytes_) - width + 1, max(1, width // 4))
+    assert found == max(sum(bytes_[at : at + width]) for at in starts) / (width * port_of(bytes_).bin_bytes)
+
+
+def test_a_ceiling_takes_no_memory_of_the_size_of_the_recording() -> None:
+    """A day of 1 ms has 86 million bins, each of which would take 24 bytes more."""
+    port = port_of([100] * 8 * CHUNK)
+    tracemalloc.start()
+    try:
+        port.ceiling(4)
+        assert tracemalloc.get_traced_memory()[1] < 5 * 8 * CHUNK
+    finally:
+        tracemalloc.stop()
 
 
 def test_filling_moves_around_the_circle() -> None:
