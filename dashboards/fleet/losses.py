@@ -9,9 +9,8 @@ from ...analysis.fleet.answers import BurstAnswers, Row
 from ...units import format_share
 from ..common.blocks import PageTable, Paragraph
 from ..common.words import count, long
-from ..investigation.phrases import CAUSES
 from .tables import Cells, number, of_many, rack_cell, share
-from .words import AFTER
+from .words import AFTER, CAUSES
 
 MEASURES = {
     "time": "Recorded time",
@@ -135,7 +134,7 @@ def queues(answers: BurstAnswers, links: Mapping[str, str] | None) -> list[PageT
     heads = [
         *(["Host"] if links is None else ["Host", "Rack"]),
         *("Switch, port, queue", "Drops", "In bursts", "Relative risk", "Windows"),
-        *(["Late probes"] if is_explained else []),
+        *(["Probes late for"] if is_explained else []),
     ]
     caption = of_many(len(shown), answers.switch_drops.count, "switch queue", "by drops")
     table = PageTable(caption, heads, rows, 2 if links is None else 3)

@@ -10,8 +10,7 @@ from ...senders import named_address
 from ...units import format_bytes, format_duration, format_share
 from ..common.blocks import BarCell, LinkCell, PageTable, Paragraph
 from ..common.words import PATTERN_NAMES, count, date, long, moment
-from ..investigation.phrases import CAUSES
-from .words import class_name, counted, lossy, lossy_words, range_name
+from .words import CAUSES, class_name, counted, lossy, lossy_words, range_name
 
 AT_ONCE, TABLED = 12, 20  # rows of tables: of hosts at once, and of racks
 Cells = Sequence[str | BarCell | LinkCell]
@@ -335,7 +334,7 @@ def verdicts(figures: FleetRackFigures) -> Block:
             row["host"],
             moment(row["start_ns"]),
             long(row["end_ns"] - row["start_ns"]),
-            CAUSES.get(row["cause"], "Not investigated"),
+            CAUSES.get(row["cause"], "not investigated"),
             row["summary"],
         ]
         for row in found.rows

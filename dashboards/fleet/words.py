@@ -17,6 +17,13 @@ NAMED = 20  # partitions and dates that a statement names
 FEW_LOSING = 0.001  # of the bins of a rack: a share from which dropped packets are a warning
 WHOLE = 0.995  # of the time of expected hosts: a share from which it is not stated that they recorded less
 AFTER = format_duration(AFTER_NS)
+CAUSES = {  # of late probes, as `verdicts` has them
+    "bursts": "bursts",
+    "host": "hosts",
+    "elsewhere": "the network elsewhere",
+    "none": "no tail",
+    "undetermined": "not determined",
+}
 Tile = tuple[str, str, str]
 
 

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """Detect the bursts of a day (UTC) of all hosts that have shipped to TARGET, rack by rack, and write them
 to RESULTS as Parquet files: bursts, their senders, what each hour adds up to, contention, coverage, drops of switch
-queues, and, in tables of their own, the bursts of switch ports that `mburst collect` recorded. Each file is verified by
+queues, why probes were late (--verdicts), and, in tables of their own, the bursts of switch ports that `mburst collect`
+recorded. Each file is verified by
 its SHA-256 before it is read. A second call detects only what is new; a partition that fails, for a damaged file say,
 is named, and the others are done. Exit code 0: all partitions are done; 1: some failed."""
 COLUMNS = ("rack", "host", "bursts", "of ports", "files", "MB", "CPU s", "result")
@@ -47,8 +48,8 @@ def add_parser(questions: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument(
         "--verdicts",
         action="store_true",
-        help="also investigate why probes of the day were late, host by host, as `mburst investigate` does (seconds to "
-        "minutes of CPU a host)",
+        help="also investigate why probes were late, host by host, as `mburst investigate` does: seconds of CPU for "
+        "each host, and minutes where there are many probes",
     )
     where = parser.add_argument_group("where it runs")
     where.add_argument("--jobs", type=int, metavar="N", help="processes of this machine (default: its processors)")
