@@ -24,7 +24,7 @@ from ..answers.investigate import InvestigationResult, choose_runs, investigate,
 from ..answers.memory import needed_bytes
 from ..bursts.find import BurstDefinition
 from ..cause.read import Question, host_addresses, probes_by_time, read_paths, read_runs
-from .detect import MEMORY, check_whole
+from .detect import check_whole
 
 if TYPE_CHECKING:
     import duckdb
@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 
     Counts = NDArray[np.int64]
 
-PARTS = (1, 2, 3, 4, 6, 8, 12, 24, 48, 72, 144)  # into which a span may be divided
-HELD_BYTES = 1 << 29  # the most that an investigation holds, as memory.py estimates it
+PARTS = (1, 2, 3, 4, 6, 8, 12, 24, 48, 72, 144, 288)  # into which a span may be divided: of a day, down to 5 minutes
+HELD_BYTES = 1 << 30  # the most that an investigation holds, as memory.py estimates it
+MEMORY = "500MB"  # of the database beside that: together less than the 2 GB that a task may take
 _HOLDING = ("recordings", "links", "canary")  # tables whose rows hold on: files of any time are read
 
 Files = Mapping[str, Iterable[Path]]
