@@ -101,7 +101,7 @@ def _rack_sections(figures: FleetRackFigures) -> list[PageSection]:
         ),
         *_pictures(answers),
         PageSection("Hosts", [tables.hosts(answers, None)]),
-        *([PageSection("Why probes were late", [tables.verdicts(figures)])] if figures.verdicts.count else []),
+        *([PageSection("Why probes were late", tables.verdicts(figures))] if figures.verdicts.count else []),
         PageSection("Hours", [tables.hours(figures)]),
         *_tables(answers, None),
         PageSection("What has not arrived", [tables.lacking_of(figures)]),

@@ -12,7 +12,7 @@ from ..common.blocks import BarCell, LinkCell, PageTable, Paragraph
 from ..common.words import PATTERN_NAMES, count, date, long, moment
 from .words import CAUSES, class_name, counted, lossy, lossy_words, range_name
 
-AT_ONCE, TABLED = 12, 20  # rows of tables: of hosts at once, and of racks
+AT_ONCE, TABLED, SUMMARIES = 12, 20, 12  # rows of tables: of hosts at once, and of racks; and verdicts in words
 Cells = Sequence[str | BarCell | LinkCell]
 Block = PageTable | Paragraph
 
@@ -326,8 +326,8 @@ def lacking_of(figures: FleetRackFigures) -> Block:
     )
 
 
-def verdicts(figures: FleetRackFigures) -> Block:
-    """Why probes of the rack's hosts were late."""
+def verdicts(figures: FleetRackFigures) -> list[Block]:
+    """Why probes of the rack's hosts were late: a table, and in words where they were."""
     found = figures.verdicts
     rows = [
         [
@@ -335,12 +335,17 @@ def verdicts(figures: FleetRackFigures) -> Block:
             moment(row["start_ns"]),
             long(row["end_ns"] - row["start_ns"]),
             CAUSES.get(row["cause"], "not investigated"),
-            row["summary"],
+            share(row["excess_share"]),
         ]
         for row in found.rows
     ]
-    caption = of_many(len(rows), found.count, "verdict", "the latest probes first")
-    return PageTable(caption, ["Host", "From", "For", "Cause", "Summary"], rows, 5)
+    caption = of_many(len(rows), found.count, "verdict", "by lateness")
+    table = PageTable(caption, ["Host", "From", "For", "Late for", "Of all lateness, in bursts"], rows, 4)
+    late = [
+        f"{row['host']}, {moment(row['start_ns'])}: {row['summary']}" for row in found.rows if row["cause"] != "none"
+    ]
+    more = [f"The JSON beside this page has {len(late) - SUMMARIES:,} more of them."] if late[SUMMARIES:] else []
+    return [table, *(Paragraph(text, quiet=True) for text in [*late[:SUMMARIES], *more])]
 
 
 def hours(figures: FleetRackFigures) -> Block:
