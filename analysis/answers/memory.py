@@ -14,6 +14,10 @@ SHARE = 0.6  # of what is free, so that a question does not stop a recorder
 _STEPS = ((3600, "h"), (60, "m"), (1, "s"))
 
 
+class NoRoom(MburstError):
+    """Memory has no room for the arrays of an investigation."""
+
+
 def needed_bytes(bins: int, probes: int) -> int:
     """What an investigation of so many BINS and PROBES holds."""
     return bins * BIN_BYTES + probes * PROBE_BYTES
@@ -21,14 +25,14 @@ def needed_bytes(bins: int, probes: int) -> int:
 
 def hold_to_memory(chosen: Iterable[Iterable[Mapping[str, Any]]], probes: int, span: tuple[int, int]) -> None:
     """Refuse what memory has no room for: the stretches CHOSEN (first_ns, end_ns, bin_ns) of each port direction, and
-    so many PROBES, all of the time SPAN. Raises MburstError, which names a time that there is room for."""
+    so many PROBES, all of the time SPAN. Raises NoRoom, which names a time that there is room for."""
     bins = sum((run["end_ns"] - run["first_ns"]) // run["bin_ns"] for runs in chosen for run in runs)
     needed, most = needed_bytes(bins, probes), int(available_memory() * SHARE)
     if needed <= most:
         return
     seconds = (span[1] - span[0]) / 1e9 * most / needed
     text = next((f"{int(seconds // length)}{unit}" for length, unit in _STEPS if seconds >= length), "1s")
-    raise MburstError(
+    raise NoRoom(
         f"{bins:,} bins and {probes:,} probes take {format_bytes(needed)} of memory, and an investigation may take "
         f"{format_bytes(most)}",
         f"investigate less at a time: --since {text}, or a host's with --host",

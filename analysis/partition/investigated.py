@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ...errors import MburstError
 from ...sql import listed
 from ...sql.damage import readable
 from ...sql.format.filenames import SealedName
 from ...sql.segments import FileSelection
 from ..answers.investigate import InvestigationResult, choose_runs, investigate, is_at
-from ..answers.memory import needed_bytes
+from ..answers.memory import NoRoom, needed_bytes
 from ..bursts.find import BurstDefinition
 from ..cause.read import Question, host_addresses, probes_by_time, read_paths, read_runs
 from .detect import check_whole
@@ -73,9 +74,16 @@ def investigate_hosts(
             continue
         asked = replace(question, hosts=(part.host,), since_ns=part.since_ns, until_ns=part.until_ns)
         with _connected(_of_part(files, part), scratch) as con:
-            answered = part._replace(answer=investigate(con, asked))
+            answered = part._replace(answer=_investigate(con, asked))
         if answered.is_of_host:
             yield answered
+
+
+def _investigate(con: duckdb.DuckDBPyConnection, question: Question) -> InvestigationResult:
+    try:
+        return investigate(con, question)
+    except NoRoom as error:
+        raise MburstError(str(error), "run fewer tasks at once, or give them more memory") from None
 
 
 def _parts(files: Files, question: Question, scratch: Path | None) -> Iterator[HostInvestigation]:

@@ -17,6 +17,7 @@ from storelib import rows as rows_of
 from storelib import write
 
 from mburst.__main__ import main
+from mburst.analysis.answers import memory
 from mburst.analysis.bursts.find import BurstDefinition
 from mburst.analysis.partition import investigated as investigating
 from mburst.api.investigating import Investigation, investigated
@@ -192,6 +193,13 @@ def test_damaged_probes_cost_their_partition(target: Path, tmp_path: Path) -> No
     assert errors["r2"] == "" and path.name in errors[RACK] and "SHA-256" in errors[RACK]
     [again] = detected(tmp_path / "target", tmp_path / "results", DATES[0]).outcomes
     assert (again.rack, again.error) == (RACK, "")
+
+
+def test_a_task_without_memory_says_what_helps(target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "available_memory", lambda: 10**6)
+    found = detected(target, tmp_path, DATES[0], with_verdicts=True, rack=RACK)
+    [error] = [outcome.error for outcome in found.outcomes]
+    assert "an investigation may take 600 kB (run fewer tasks at once, or give them more memory)" in error
 
 
 def ask(results: Path, capfd: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
