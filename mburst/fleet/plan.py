@@ -91,7 +91,7 @@ class PartitionPlan:
 
     def is_done(self, record: PartitionRecord) -> bool:
         """Whether RECORD is of what this plan gives, or of that and more."""
-        return self.gives(record.digest, record.unsettled) and not record.lacks_ports
+        return self.gives(record.digest, record.unsettled) and not record.lacks_tables
 
     def gives(self, digest: str, unsettled: Collection[str]) -> bool:
         """Whether DIGEST is that of this plan, or of this plan with rows, or with verdicts."""

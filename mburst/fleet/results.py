@@ -103,9 +103,10 @@ class PartitionRecord(NamedTuple):
         return TABLES + tuple(table for table in PORT_TABLES if table in self.sha256)
 
     @property
-    def lacks_ports(self) -> bool:
-        """Whether it is of an mburst that left switch ports out."""
-        return self.switch_ports > 0 and not self.rows.keys() & {*PORT_TABLES}
+    def lacks_tables(self) -> bool:
+        """Whether it is of an mburst that left switch ports out, or did not know a table."""
+        lacks_ports = self.switch_ports > 0 and not self.rows.keys() & {*PORT_TABLES}
+        return lacks_ports or not self.sha256.keys() >= {*TABLES}
 
     @property
     def name(self) -> PartitionName:

@@ -183,6 +183,18 @@ def test_who_wants_none_and_racks_without_probes_pay_nothing(target: Path, done:
     assert not detected(target, results, DATES[0]).outcomes, "what has verdicts has all the rest"
 
 
+def test_results_without_the_table_are_detected_again(target: Path, done: Path, tmp_path: Path) -> None:
+    """Though nothing has arrived since: they are of an mburst that did not know it."""
+    shutil.copytree(done, tmp_path / "results")
+    name, place = PartitionName(DATES[0], "r2", None), open_target(tmp_path / "results")
+    facts = json.loads(place.get(name.record_key))
+    for of in ("rows", "sha256"):
+        facts[of].pop("verdicts")
+    place.replace(name.record_key, json.dumps(facts).encode())
+    [outcome] = detected(target, tmp_path / "results", DATES[0], with_verdicts=True).outcomes
+    assert (outcome.rack, outcome.error) == ("r2", "") and files(tmp_path / "results") == files(done)
+
+
 def test_damaged_probes_cost_their_partition(target: Path, tmp_path: Path) -> None:
     """Where verdicts are wanted: the bursts do not need them."""
     shutil.copytree(target, tmp_path / "target")
