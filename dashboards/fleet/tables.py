@@ -340,12 +340,12 @@ def verdicts(figures: FleetRackFigures) -> list[Block]:
         for row in found.rows
     ]
     caption = of_many(len(rows), found.count, "verdict", "by lateness")
-    table = PageTable(caption, ["Host", "From", "For", "Late for", "Of all lateness, in bursts"], rows, 4)
+    table = PageTable(caption, ["Host", "From", "For", "Cause", "Of all lateness, in bursts"], rows, 4)
     late = [
         f"{row['host']}, {moment(row['start_ns'])}: {row['summary']}" for row in found.rows if row["cause"] != "none"
     ]
     more = [f"The JSON beside this page has {len(late) - SUMMARIES:,} more of them."] if late[SUMMARIES:] else []
-    return [table, *(Paragraph(text, quiet=True) for text in [*late[:SUMMARIES], *more])]
+    return [table, *map(Paragraph, late[:SUMMARIES]), *(Paragraph(text, quiet=True) for text in more)]
 
 
 def hours(figures: FleetRackFigures) -> Block:
