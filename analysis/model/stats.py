@@ -216,11 +216,25 @@ def relative_risk(hit: Floats, exposed: Floats, hit_outside: Floats, outside: Fl
     """Risk among the exposed over the risk outside, with one case added that falls on both in proportion to their size.
 
     The case keeps it finite when nobody outside was hit, drags it towards 1 when there are few, and gives 1 for none.
+    NaN where there is nobody outside.
     """
     size = np.maximum(exposed + outside, 1)
     inside_risk = (hit + exposed / size) / np.maximum(exposed, 1e-9)
     outside_risk = (hit_outside + outside / size) / np.maximum(outside, 1e-9)
-    return inside_risk / np.maximum(outside_risk, 1e-12)
+    return np.where(outside > 0, inside_risk / np.maximum(outside_risk, 1e-12), np.nan)
+
+
+def risk_bounds(hit: float, exposed: float, hit_outside: float, outside: float) -> tuple[float, float]:
+    """95 % interval of the relative risk of observations that are independent: of the ratio of two proportions, from
+    Wilson's of each (Donner and Zou 2012, MOVER). Without a bound above where nobody outside was hit."""
+    inside, beyond = hit / exposed, hit_outside / outside
+    (low, high), (low_outside, high_outside) = wilson(hit, exposed), wilson(hit_outside, outside)
+
+    def bound(of_inside: float, of_outside: float, sign: int) -> float:
+        root = (inside * beyond) ** 2 - of_inside * of_outside * (2 * inside - of_inside) * (2 * beyond - of_outside)
+        return float((inside * beyond + sign * max(root, 0.0) ** 0.5) / (of_outside * (2 * beyond - of_outside)))
+
+    return max(0.0, bound(low, high_outside, -1)), bound(high, low_outside, 1) if hit_outside else float("inf")
 
 
 def line_over_blocks(

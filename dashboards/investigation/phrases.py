@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isinf
+
 import numpy as np
 
 from ...analysis.answers.investigate import InvestigationResult
@@ -68,7 +70,18 @@ def share_range(estimate: Estimate) -> str:
 
 
 def number_range(estimate: Estimate) -> str:
+    """An estimate with its interval."""
+    if isinf(estimate.high):
+        return f"{plain_number(estimate.value)} ({plain_number(estimate.low)} or more)"
     return f"{plain_number(estimate.value)} ({plain_number(estimate.low)} to {plain_number(estimate.high)})"
+
+
+def risk_words(risk: Estimate) -> str:
+    """How much more often probes are late in bursts."""
+    if isinf(risk.high):
+        return f"A probe in a burst is at least {plain_number(risk.low)} times as likely to be late: no other one was."
+    interval = f"({plain_number(risk.low)} to {plain_number(risk.high)})"
+    return f"A probe in a burst is {plain_number(risk.value)} times as likely to be late {interval}."
 
 
 def plain_number(value: float) -> str:

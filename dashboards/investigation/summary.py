@@ -7,8 +7,8 @@ from ...units import format_count
 from ..common.sensitivity_words import answer_words, canary_words
 from .phrases import (
     before_words,
-    plain_number,
     port_words,
+    risk_words,
     share_range,
     share_words,
     stage_words,
@@ -117,12 +117,7 @@ def who_and_when(answer: InvestigationResult) -> list[str]:
         return []
     evidence = answer.findings[0].evidence
     risk, before = evidence.relative_risk, before_words(evidence)
-    often = (
-        f"A probe in a burst is {plain_number(risk.value)} times as likely to be late "
-        f"({plain_number(risk.low)} to {plain_number(risk.high)})."
-        if risk
-        else ""
-    )
+    often = risk_words(risk) if risk else ""
     port, who = evidence.crossing.port if evidence.crossing else None, ""
     if answer.groups:
         who = who_words(answer.groups[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from mburst.analysis.model import stats
@@ -116,7 +116,34 @@ def test_fit_needs_spread() -> None:
     assert stats.correlation(np.arange(2.0), np.arange(2.0)) is None
 
 
+@given(
+    st.floats(0.03, 0.9), st.floats(0.03, 0.9), st.integers(60, 400), st.integers(60, 4000), st.integers(0, 2**32 - 1)
+)
+@settings(max_examples=25, deadline=None)
+def test_bounds_of_a_relative_risk_hold_it(p: float, q: float, exposed: int, outside: int, seed: int) -> None:
+    """Of 400 draws, in at least 90 %: the interval is one of 95 %, and that is more than four standard errors below."""
+    assume(min(p * exposed, (1 - p) * exposed, q * outside, (1 - q) * outside) > 4)  # else 95 % may be of few values
+    rng = np.random.default_rng(seed)
+    held = 0
+    for hit, hit_outside in zip(rng.binomial(exposed, p, 400), rng.binomial(outside, q, 400), strict=True):
+        low, high = stats.risk_bounds(float(hit), exposed, float(hit_outside), outside)
+        assert 0 <= low <= high
+        held += low <= p / q <= high
+    assert held >= 360
+
+
+def test_bounds_of_a_relative_risk_without_cases() -> None:
+    """Where nobody outside was hit there is no bound above; where nobody was, none below either."""
+    low, high = stats.risk_bounds(100.0, 100, 0.0, 7000)
+    assert 1000 < low < 7000 and high == np.inf
+    assert stats.risk_bounds(0.0, 100, 0.0, 7000) == (0, np.inf)
+    low, high = stats.risk_bounds(0.0, 100, 70.0, 7000)
+    assert low == 0 and 1 < high < 10  # a hundred say little of a risk of 1 %
+    assert stats.risk_bounds(50.0, 100, 3500.0, 7000)[0] < 1 < stats.risk_bounds(50.0, 100, 3500.0, 7000)[1]
+
+
 def test_relative_risk() -> None:
+    assert np.isnan(stats.relative_risk(*np.array([[40.0], [50], [0], [0]]))[0])
     assert stats.relative_risk(*np.array([[0.0], [50], [0], [950]]))[0] == pytest.approx(1)
     assert stats.relative_risk(*np.array([[500.0], [1000], [50], [1000]]))[0] == pytest.approx(10, rel=0.02)
     assert np.isfinite(stats.relative_risk(*np.array([[40.0], [50], [0], [950]]))[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...model.stats import Floats
+from ...model.stats import Estimate, Floats
 from .. import ledger as books
 from ..port import Port
 from ..scene import Control, Evidence, Scene
@@ -27,34 +27,37 @@ def against_controls(evidence: Evidence, scene: Scene, number: int, met: Floats,
     if before[rows].any():
         spikes = evidence.tail.spikes
         risk = risk_of(spikes[rows], before[rows], met[rows], length, rng)
-        evidence.controls.append(Control("before the bursts", risk, int((spikes & before & rows).sum())))
+        add(evidence, "before the bursts", risk, int((spikes & before & rows).sum()))
     opposite = "back" if "forward" in books.queue_stages(scene.crossings[number]) else "forward"
     other_way = evidence.queued.excess(opposite)
     if port.direction != "mirror" and exposed.any():
         rows = np.isfinite(other_way) & np.isfinite(port.position(met))
         spikes = other_way > scene.rule.excess
         risk = risk_of(spikes[rows], exposed[rows], met[rows], length, rng)
-        evidence.controls.append(Control("the other direction", risk, int((spikes & exposed).sum())))
+        add(evidence, "the other direction", risk, int((spikes & exposed).sum()))
     for other in scene.others:
         sent = other.tx
         if other.src == scene.probes.src and scene.crossings[number].end == "dst":  # the same clock, as far off
             sent = sent + np.interp(sent, scene.probes.tx, evidence.delays.offset)
-        control = other_path(other, sent, scene, port, bursts, rng)
-        if control is not None:
-            evidence.controls.append(control)
+        risk, late = other_path(other, sent, scene, port, bursts, rng)
+        add(evidence, f"path {other.path}", risk, late)
 
 
 def other_path(
     other: Probes, sent: Floats, scene: Scene, port: Port, bursts: tuple[Floats, Floats], rng: np.random.Generator
-) -> Control | None:
-    """The same bursts against probes that do not cross the port; None where they were not sent meanwhile. `sent`: when,
-    on the port's clock."""
+) -> tuple[Estimate | None, int]:
+    """The same bursts against probes that do not cross the port, and how many of them were late. `sent`: when, on the
+    port's clock."""
     delays = latency(other)
     tail = find_tail(other, delays, scene.rule, np.zeros(len(other), dtype=bool))
     exposed = in_bursts(sent, bursts, port.bin_ns)
     rows = np.isfinite(delays.total) & np.isfinite(port.position(sent))
-    if not (exposed & rows).any():
-        return None
     length = block_length(sent[rows], bursts)
     risk = risk_of(tail.spikes[rows], exposed[rows], sent[rows], length, rng)
-    return Control(f"path {other.path}", risk, int((tail.spikes & exposed & rows).sum()))
+    return risk, int((tail.spikes & exposed & rows).sum())
+
+
+def add(evidence: Evidence, name: str, risk: Estimate | None, late: int) -> None:
+    """A control, where there were probes in bursts and outside of them."""
+    if risk is not None:
+        evidence.controls.append(Control(name, risk, late))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ...model.stats import Estimate, Floats, block_bootstrap, rank, relative_risk
+from ...model.stats import Estimate, Floats, block_bootstrap, rank, relative_risk, risk_bounds
 from ..scene import Evidence, Scene
 
 ROUNDS = 1000  # of the bootstrap
@@ -23,16 +23,21 @@ def in_bursts(time: Floats, bursts: tuple[Floats, Floats], slack: float) -> NDAr
 
 def risk_of(
     hit: NDArray[np.bool_], exposed: NDArray[np.bool_], time: Floats, block_ns: float, rng: np.random.Generator
-) -> Estimate:
-    """Relative risk of a hit among the exposed against the rest, its interval from resampling blocks of time."""
+) -> Estimate | None:
+    """Relative risk of a hit among the exposed against the rest; None without either of them. Its interval is that of
+    resampling blocks of time, or of independent observations where that reaches further: blocks that are all alike,
+    such as those in which all the exposed are hit and nobody else, say nothing of what was not seen."""
     block = np.floor((time - time.min(initial=np.inf)) / block_ns).astype(np.int64)
     count = int(block.max(initial=0)) + 1
     columns = (hit & exposed, exposed, hit & ~exposed, ~exposed)
     sums = np.column_stack([np.bincount(block[rows], minlength=count) for rows in columns]).astype(float)
     sums = sums[sums[:, 1] + sums[:, 3] > 0]
-    value = float(relative_risk(*sums.sum(axis=0)))
+    if exposed.all() or not exposed.any():
+        return None
+    totals = sums.sum(axis=0)
+    least, most = risk_bounds(*totals.tolist())
     low, high = block_bootstrap(sums, lambda rows: relative_risk(*rows.T), ROUNDS, rng)
-    return Estimate(value, low, high, int(exposed.sum()))
+    return Estimate(float(relative_risk(*totals)), min(least, low), max(most, high), int(exposed.sum()))
 
 
 def block_length(time: Floats, bursts: tuple[Floats, Floats]) -> float:
