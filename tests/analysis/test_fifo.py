@@ -10,16 +10,19 @@ from hypothesis import strategies as st
 from mburst.analysis.cause.evidence.chance import shifted_apart
 from mburst.analysis.cause.evidence.exchange import exchange_p, lay
 from mburst.analysis.cause.evidence.fifo import (
+    LEAST,
     StretchProbes,
     explained,
     fitted,
     probes_in_stretches,
     resolution,
+    share_of_cases,
     standing,
 )
 from mburst.analysis.cause.evidence.switch import PortQueue, deepest, word
 from mburst.analysis.cause.port import Port, port_from_bins
 from mburst.analysis.cause.tail import Probes
+from mburst.analysis.model.stats import wilson
 
 MS = 1e6
 RNG = np.random.default_rng(1)
@@ -64,6 +67,18 @@ def test_a_queue_is_told_from_a_stall_in_a_full_stretch(name: str) -> None:
         assert waiting.low > 0.9 and explained_part.low > 0.8
     else:
         assert waiting.high < 0.1 and explained_part.high < 0.1
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 30)), max_size=60))
+def test_a_share_of_stretches_is_as_uncertain_as_they_are_few(cases: list[tuple[bool, int]]) -> None:
+    """Also where they are all alike."""
+    found = share_of_cases(np.array([case for case, _ in cases], dtype=bool), np.array([at for _, at in cases], float))
+    stretches = len({at for _, at in cases})
+    assert (found is None) == (stretches < LEAST)
+    if found is not None:
+        low, high = wilson(found.value * stretches, stretches)
+        assert found.n == stretches and found.value == pytest.approx(np.mean([case for case, _ in cases]))
+        assert found.low <= low + 1e-9 and high <= found.high + 1e-9 and high - low > 0.05
 
 
 def test_too_few_stretches_tell_nothing() -> None:

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...model.stats import Estimate, Floats, rank, share_interval
+from ...model.stats import Estimate, Floats, rank, share_interval, wilson
 from ..ledger import PARTS, Crossing, WaitLedger, queue_stages
 from ..port import FRAME, Port, Wait
 from ..tail import LatencyTail, ProbeLatency, Probes
@@ -168,6 +168,16 @@ def share(part: Floats, whole: Floats, begin: Floats, least: int = LEAST) -> Est
     return Estimate(float(part.sum() / whole.sum()), *share_interval(part, whole, stretch), len(stretch))
 
 
+def share_of_cases(cases: NDArray[np.bool_], begin: Floats, least: int = LEAST) -> Estimate | None:
+    """The share of what is true, each of the stretch that begins there. Where all are alike, blocks of time say nothing
+    of what was not seen: the interval is no narrower than that of as many independent stretches (Wilson)."""
+    found = share(cases.astype(float), np.ones(len(cases)), begin, least)
+    if found is None:
+        return None
+    low, high = wilson(found.value * found.n, found.n)
+    return found._replace(low=min(found.low, low), high=max(found.high, high))
+
+
 def carried(ledger: WaitLedger, number: int, port: Port, error: float) -> Estimate | None:
     """What the link carried in the bins wholly inside of waits that found it full, of the most that it carries in as
     long a time."""
@@ -201,7 +211,7 @@ def standing(seen: StretchProbes, waits: NDArray[np.bool_], least: float) -> Est
     np.minimum.at(first, seen.stretch[waits], np.flatnonzero(waits))
     paired = last[first[seen.stretch[last]] < last]
     for chosen in (paired, last):
-        found = share(waits[chosen].astype(float), np.ones(len(chosen)), seen.begin[chosen])
+        found = share_of_cases(waits[chosen], seen.begin[chosen])
         if found is not None:
             return found
     return None
@@ -250,5 +260,4 @@ def overflowed(seen: StretchProbes, waits: NDArray[np.bool_], model: Floats) -> 
     longest = float(model[known].max(initial=0.0))
     if not longest:
         return None
-    full = (model[seen.lost] >= longest / 2).astype(float)
-    return share(full, np.ones(len(full)), seen.begin[seen.lost], LEAST_DROPS)
+    return share_of_cases(model[seen.lost] >= longest / 2, seen.begin[seen.lost], LEAST_DROPS)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ...model.stats import Estimate, Floats, Whole, rank
 from ..port import Port
 from ..scene import Evidence, Scene, SwitchMarks
-from .fifo import share, waited_here
+from .fifo import share_of_cases, waited_here
 from .switch import CountedWindows
 
 Truths = NDArray[np.bool_]
@@ -92,7 +92,7 @@ def of_stretches(stretch: Whole, marked: Truths) -> Estimate | None:
     """Share of the full stretches with a marked probe; None where they are too few."""
     numbers, of = np.unique(stretch, return_inverse=True)
     having = np.bincount(of, marked) > 0 if len(numbers) else np.zeros(0, dtype=bool)
-    return share(having.astype(float), np.ones(len(numbers)), numbers.astype(float))
+    return share_of_cases(having, numbers.astype(float))
 
 
 def threshold_of(marks: CountedWindows, begin: Floats, length: Floats, error_ns: float) -> float:
