@@ -17,7 +17,7 @@ from ..bursts.find import BurstDefinition, find_bursts
 from ..model import coverage
 from ..model.distributions import quantile
 from ..model.envelope import merge_intervals
-from ..model.stats import Estimate, Floats, block_bootstrap, wilson
+from ..model.stats import Estimate, Floats, block_bootstrap, poisson, wilson
 from ..whatif.tail_at_scale import slow_requests
 from .paths import ProbeSelection, read_met
 
@@ -229,7 +229,8 @@ def read_bursts(
 def _per_minute(
     spans: dict[tuple[str, ...], list[tuple[int, int]]], bursts: Sequence[dict[str, Any]], recorded_ns: int
 ) -> Estimate:
-    """Bursts a minute, with the interval of a block bootstrap over the recorded time."""
+    """Bursts a minute, with the interval of a block bootstrap over the recorded time, or of bursts that come
+    independently where that is wider: blocks without any, or with as many each, say nothing of what was not seen."""
     rows: list[tuple[float, float]] = []
     for lane, found in spans.items():
         starts = np.sort(
@@ -250,8 +251,10 @@ def _per_minute(
     def rate(totals: Floats) -> Floats:
         return totals[:, 0] / np.maximum(totals[:, 1], 1) * 60e9
 
+    minutes = recorded_ns / 60e9
+    least, most = poisson(len(bursts))
     low, high = block_bootstrap(np.array(rows), rate, 2000, np.random.default_rng(1))
-    return Estimate(len(bursts) / recorded_ns * 60e9, low, high, len(bursts))
+    return Estimate(len(bursts) / minutes, min(least / minutes, low), max(most / minutes, high), len(bursts))
 
 
 def _verdict(

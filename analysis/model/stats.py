@@ -63,6 +63,15 @@ def wilson(successes: float, trials: float, z: float = Z_95) -> tuple[float, flo
     return max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale)
 
 
+def poisson(count: float) -> tuple[float, float]:
+    """Interval of the expectation of a number of events that come independently: Byar's approximation of the exact one,
+    within 3 % from three events on, and wider below."""
+    if count <= 0:
+        return 0.0, -float(np.log(0.025))
+    low, high = (n * (1 - 1 / (9 * n) + z / (3 * n**0.5)) ** 3 for n, z in ((count, -Z_95), (count + 1, Z_95)))
+    return low, high
+
+
 def quantiles(values: Floats, probabilities: Sequence[float]) -> list[float | None]:
     """Order statistics: the smallest value that at least the share p of the values does not exceed. None if empty.
 

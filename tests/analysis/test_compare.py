@@ -157,6 +157,15 @@ def test_bursts_are_counted_over_what_was_recorded(tmp_path):
     assert half is not None and half.count == 20 and half.recorded_ns == 10 * S
 
 
+def test_a_second_without_bursts_says_little(tmp_path):
+    """Where none was seen, as many may come as three or four in the time that was recorded."""
+    store = store_of(tmp_path / "s", 10, 1000)  # each 2 s
+    quiet, all_ = bursts_of(store, since_ns=START + S, until_ns=START + 2 * S), bursts_of(store)
+    assert quiet is not None and all_ is not None and (quiet.count, all_.count) == (0, 10)
+    assert quiet.per_minute.low == 0 and 200 < quiet.per_minute.high < 240
+    assert quiet.per_minute.high > all_.per_minute.low  # so it is not "better"
+
+
 def test_two_recordings_of_the_same_time_count_once(tmp_path):
     store = store_of(tmp_path / "s", 40, 1000)
     write(store, "recordings", {"recording_id": "again", "start_ns": START, "end_ns": START + 20 * S - 1})

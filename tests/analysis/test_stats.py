@@ -132,6 +132,16 @@ def test_bounds_of_a_relative_risk_hold_it(p: float, q: float, exposed: int, out
     assert held >= 360
 
 
+@pytest.mark.parametrize(
+    ("count", "low", "high"),  # exact, of the chi-squared distribution (Garwood 1936)
+    [(0, 0.0, 3.689), (1, 0.0253, 5.572), (3, 0.6187, 8.767), (10, 4.795, 18.39), (100, 81.36, 121.63)],
+)
+def test_interval_of_a_number_of_events(count: int, low: float, high: float) -> None:
+    found = stats.poisson(count)
+    assert found == pytest.approx((low, high), rel=0.03, abs=0.013)
+    assert found[0] <= low * 1.001 and high * 0.995 <= found[1]
+
+
 def test_bounds_of_a_relative_risk_without_cases() -> None:
     """Where nobody outside was hit there is no bound above; where nobody was, none below either."""
     low, high = stats.risk_bounds(100.0, 100, 0.0, 7000)
