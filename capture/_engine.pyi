@@ -89,6 +89,8 @@ class Facts(TypedDict):
     """What was kept of the packets (keep_folder)."""
     begun: tuple[int, int, int, int] | None
     """What the interface had counted just before frames came in: rx_packets, rx_bytes, tx_packets, tx_bytes."""
+    since_ns: int | None
+    """Where what it yields begins, if another process had that counted before (pins)."""
 
 class Kept(TypedDict):
     """The ring of files that a live capture keeps its last packets in, so far."""
@@ -195,6 +197,9 @@ class Capture:
     cluster: id under which PF_RING shares the load among processes, 0 for none.
     beside: other interfaces that this process captures from: without a backend, the memory of ebpf is bounded for all.
     hook: where the kernel counts what arrives (ebpf): behind the driver, in it, or in it or else behind it.
+    pins: have the kernel count on when this process ends (ebpf), for the next Capture of the interface that asks for
+        the same; it yields from where this one ended.
+    pin_group: the group that may remove what counts on, beside root.
     keep_folder: a descriptor of a folder, this capture's alone, for a ring of pcapng files with what was captured last
         (keep/packet_files.h); -1 for no ring.
     keep_bytes: what these files may take, at least 16 MB.
@@ -228,6 +233,8 @@ class Capture:
         cluster: int = 0,
         beside: int = 0,
         hook: Literal["tc", "xdp", "xdp-generic"] = "tc",
+        pins: bool = False,
+        pin_group: int = 0,
         keep_folder: int = -1,
         keep_bytes: int = 0,
         keep_reserve_bytes: int = 0,
@@ -246,8 +253,9 @@ class Capture:
     def losses(self) -> list[tuple[int, int, int]]:
         """Where a live source lost packets, as far as no earlier call said so: (first_ns, last_ns, packets), oldest
         first. Each lost packet is in exactly one; before there is a lane there are none."""
-    def stop(self) -> None:
-        """Let the source end soon; read() then yields what is left. From any thread."""
+    def stop(self, leaves: bool = False, /) -> None:
+        """Let the source end soon; read() then yields what is left. From any thread. LEAVES: what `pins` has the kernel
+        count goes on, and what it counts from now on is the next Capture's; else it ends."""
     def close(self) -> None: ...
 
 class CapturedInterface(TypedDict):

@@ -212,6 +212,12 @@ def raised() -> Iterator[None]:
         _work_as(owner)
 
 
+def group() -> int:
+    """The group as which this process works, also while it is `raised`."""
+    owner = _PrivilegeState.owner
+    return owner.gid if owner else os.getegid()
+
+
 def drop(*, keep: Iterable[int] = ()) -> None:
     """Give up for good what `raised` would bring back, and all capabilities but KEEP."""
     if not _PrivilegeState.own:

@@ -59,6 +59,8 @@ struct mb_backend_options {
 	bool keeps;          /* frames are to be kept (keep/keeper.h) */
 	bool merges;         /* frames of several backends are to be in one order */
 	enum mb_hook hook;
+	bool pins;           /* the kernel is to count on when this process has ended, for the next one */
+	uint32_t pin_group;  /* which may remove that, beside root */
 };
 
 #define MB_LIVE_SNAPLEN 128
@@ -148,7 +150,10 @@ struct mb_backend_ops {
 	/* What the interface had counted just before the first frame could come in. NULL for a backend that
 	 * does not know. */
 	const struct mb_device_counts *(*begun)(const struct mb_backend *backend);
-	/* Undo what open() did, however far it came. */
+	/* From when on it counts what it yields, in system time: another process had it counted before this one. 0: from
+	 * open() on. NULL for a backend for which that is so. */
+	int64_t (*since)(const struct mb_backend *backend);
+	/* Undo what open() did, however far it came; what the kernel is to count on with (`pins`) stays. */
 	void (*close)(struct mb_backend *backend);
 };
 
@@ -160,6 +165,7 @@ struct mb_backend {
 	bool restores;      /* close() puts an interface back as it was, which needs CAP_NET_ADMIN */
 	struct mb_error passed_over; /* why `auto` took none that gives way, or empty */
 	bool starved;       /* the latest read() yielded nothing because nothing more had been written */
+	volatile bool leaves; /* set before `stop`: what is pinned stays, for another process to go on from there */
 	volatile bool stop; /* MB_BACKEND_END comes soon after this is set: from a file at once, live when
 			     * the frames that had arrived by then are read */
 };

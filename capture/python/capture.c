@@ -260,6 +260,14 @@ static PyObject *describe_begun(const struct mb_backend *backend)
 			     (unsigned long long)counts->tx_packets, (unsigned long long)counts->tx_bytes);
 }
 
+/* From when on another process had counted what is yielded, or None. */
+static PyObject *describe_since(const struct mb_backend *backend)
+{
+	const int64_t since_ns = backend->ops->since ? backend->ops->since(backend) : 0;
+
+	return since_ns ? PyLong_FromLongLong(since_ns) : Py_NewRef(Py_None);
+}
+
 /* What was kept of the packets, or None. */
 static PyObject *describe_kept(const struct capture_object *self)
 {
@@ -308,7 +316,7 @@ static PyObject *capture_facts(PyObject *object, void *closure)
 		return NULL;
 	interfaces = mb_backend_interfaces(&self->backend, &n_interfaces);
 	self->backend.ops->stats(&self->backend, &stats);
-	return Py_BuildValue("{s:s,s:O,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:O,s:I,s:I,s:s,s:O,s:N,s:N}",
+	return Py_BuildValue("{s:s,s:O,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:O,s:I,s:I,s:s,s:O,s:N,s:N,s:N}",
 			     "backend", self->backend.ops->name, "live", self->backend.live ? Py_True : Py_False,
 			     "frames", stats.frames, "bytes", stats.bytes, "filtered", stats.filtered, "dropped",
 			     stats.dropped, "excluded_packets", engine->excluded_packets, "excluded_bytes",
@@ -317,7 +325,8 @@ static PyObject *capture_facts(PyObject *object, void *closure)
 			     engine->limits.flows_unseen, "misdated", engine->dates.misdated, "restores",
 			     self->backend.restores ? Py_True : Py_False, "mtu", engine->options.decode.mtu, "snaplen",
 			     n_interfaces ? interfaces->snaplen : 0, "inferred", engine->inference.note, "notice",
-			     notice, "begun", describe_begun(&self->backend), "kept", describe_kept(self));
+			     notice, "begun", describe_begun(&self->backend), "since_ns",
+			     describe_since(&self->backend), "kept", describe_kept(self));
 }
 
 static PyObject *capture_losses(PyObject *object, PyObject *unused)
@@ -339,11 +348,14 @@ static PyObject *capture_losses(PyObject *object, PyObject *unused)
 	return Py_NewRef(list);
 }
 
-static PyObject *capture_stop(PyObject *object, PyObject *unused)
+static PyObject *capture_stop(PyObject *object, PyObject *args)
 {
 	struct capture_object *self = (struct capture_object *)object;
+	int leaves = 0;
 
-	(void)unused;
+	if (!PyArg_ParseTuple(args, "|p", &leaves))
+		return NULL;
+	self->backend.leaves = leaves;
 	mb_backend_stop(&self->backend);
 	Py_RETURN_NONE;
 }
@@ -364,7 +376,7 @@ static PyObject *capture_close(PyObject *object, PyObject *unused)
 static PyMethodDef capture_methods[] = {
 	{ "read", (PyCFunction)(void (*)(void))capture_read, METH_METHOD | METH_FASTCALL | METH_KEYWORDS, NULL },
 	{ "losses", capture_losses, METH_NOARGS, NULL },
-	{ "stop", capture_stop, METH_NOARGS, NULL },
+	{ "stop", capture_stop, METH_VARARGS, NULL },
 	{ "close", capture_close, METH_NOARGS, NULL },
 	{ 0 },
 };

@@ -186,6 +186,8 @@ static const struct option {
 	{ "cluster", read_uint32, BACKEND(cluster) },
 	{ "beside", read_uint32, BACKEND(beside) },
 	{ "hook", read_hook, BACKEND(hook) },
+	{ "pins", read_bool, BACKEND(pins) },
+	{ "pin_group", read_uint32, BACKEND(pin_group) },
 	{ "keep_folder", read_descriptor, KEEP(folder) },
 	{ "keep_bytes", read_uint64, KEEP(most_bytes) },
 	{ "keep_reserve_bytes", read_uint64, KEEP(reserve_bytes) },

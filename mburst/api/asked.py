@@ -158,6 +158,7 @@ class RecordOptions(TypedDict, total=False):
     duration: Duration | None  # of an interface: how long
     stamps: Literal["auto", "hw", "sw"]
     hook: Literal["tc", "xdp"]  # of ebpf: where frames that arrive are counted
+    pin: bool  # of ebpf: the kernel counts on when the process dies, and the next recording reads on from there
     threads: int | None  # rings of an interface: 1; of files, from 2 on one reads while another stores: the cores
     ring: Size | None  # kernel buffer of each ring: 64 MiB
     snaplen: int  # captured bytes of each frame: 128

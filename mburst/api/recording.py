@@ -152,6 +152,8 @@ def recording_of(
 
     if live.get("hook", "tc") != "tc" and backend != "ebpf":
         raise UsageError("--hook is for --backend ebpf")
+    if live.get("pin") and backend != "ebpf":
+        raise UsageError("--pin is for --backend ebpf")
     if live.get("keep_packets") is not None and backend == "ebpf":
         raise UsageError(
             "--keep-packets: --backend ebpf counts in the kernel and has no packets",
@@ -219,6 +221,7 @@ def _live(
     duration: Duration | None = None,
     stamps: Stamps = "auto",
     hook: Hook = "tc",
+    pin: bool = False,
     ring: Size | None = None,
     snaplen: int = 0,
     promiscuous: bool = True,
@@ -237,6 +240,7 @@ def _live(
         ring_bytes=0 if ring is None else size_bytes(ring),
         stamps=stamps,
         hook=hook,
+        pin=pin,
         promiscuous=promiscuous,
         cluster=cluster,
         force=force,

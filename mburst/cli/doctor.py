@@ -54,10 +54,21 @@ def examine(interface: str | None, *, self_test: bool) -> dict[str, Any]:
         "sources": sources(interface),
         "clock": {**vars(reading), "synchronized": clock_synchronized()},
         "interfaces": [name for _, name in socket.if_nameindex()],
+        "pinned": _pinned(),
         "interface": found,
         "advice": advice(found) if found else [],
         "self_test": _self_test() if self_test else None,
     }
+
+
+def _pinned() -> list[dict[str, Any]] | None:
+    """What `--pin` has left in the kernel; None: this process may not look."""
+    from ..services.record import pins
+
+    try:
+        return [vars(one) for one in pins.pinned()]
+    except PermissionError:
+        return None
 
 
 def _self_test() -> dict[str, Any]:
@@ -126,6 +137,8 @@ def describe(found: dict[str, Any]) -> str:
     else:
         lines += ["interfaces", f"  {', '.join(found['interfaces'])} (`mburst doctor NAME` examines one)"]
     lines += [f"  advice: {line}" for line in found["advice"]]
+    if found["pinned"] != []:
+        lines += ["pinned (--pin)", *(f"  {line}" for line in _describe_pinned(found["pinned"]))]
     if found["self_test"]:
         lines += ["self-test", f"  {_describe_test(found['self_test'])}"]
     return "\n".join(lines)
@@ -169,6 +182,22 @@ def _describe_clock(clock: dict[str, Any]) -> list[str]:
     if clock["phc_offset_ns"] is not None:
         lines.append(f"the interface's clock is {format_duration(clock['phc_offset_ns'])} ahead of system time")
     return lines
+
+
+def _describe_pinned(pinned: list[dict[str, Any]] | None) -> list[str]:
+    if pinned is None:
+        return ["not known: only root may look into /sys/fs/bpf"]
+    read = "a recorder reads what the kernel counts"
+    unread = "no recorder reads what the kernel counts; the next one with --pin reads on, and this ends it: rm -r"
+    return [
+        f"{_place_of(one['interface'])}: {read if one['is_read'] else f'{unread} ' + one['folder']}" for one in pinned
+    ]
+
+
+def _place_of(interface: str | None) -> str:
+    return (
+        "an interface of another network namespace" if interface is None else interface or "an interface that is gone"
+    )
 
 
 def _describe_device(device: Device) -> list[str]:

@@ -148,8 +148,11 @@ def interface_names(recordings: list[RecordSettings]) -> str:
 
 def confine(arguments: argparse.Namespace, recordings: list[RecordSettings], store: StoreFolder) -> None:
     """From here on this process writes to the store alone."""
+    from ..services.record import pins
+
     if recordings[0].backend != "pfring":  # libraries of network cards open what they like
-        privileges.confine(recordings[0].targets, [store.path], [] if arguments.store else [tempfile.gettempdir()])
+        writes = [store.path, *pins.folders(recordings)]
+        privileges.confine(recordings[0].targets, writes, [] if arguments.store else [tempfile.gettempdir()])
 
 
 class DroppedPackets:

@@ -145,6 +145,12 @@ def add_live_options(parser: argparse.ArgumentParser) -> None:
         help="with --backend ebpf, where frames that arrive are counted: behind the driver and GRO, or in the driver "
         "(default: %(default)s)",
     )
+    live.add_argument(
+        "--pin",
+        action="store_true",
+        help="with --backend ebpf, have the kernel count on when the recorder is killed or ended by SIGTERM, and the "
+        "next one with --pin read on from there; Ctrl-C and --duration end it",
+    )
     live.add_argument("--ring", metavar="SIZE", help=f"kernel buffer of each ring, such as {SIZES}; default: 64MiB")
     live.add_argument(
         "--snaplen", type=int, default=0, metavar="BYTES", help="captured bytes of each frame (default: 128)"
@@ -180,6 +186,7 @@ def recordings_of(arguments: argparse.Namespace) -> list[RecordSettings]:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from ..services.record import pins
     from ..services.record.recording import is_live
     from ..sql import StoreFolder
 
@@ -189,7 +196,7 @@ def run(arguments: argparse.Namespace) -> int:
     privileges.lower(arguments.store, arguments.user)
     store = StoreFolder.create(arguments.store)
     if wanted[0].backend != "pfring":  # libraries of network cards open what they like
-        privileges.confine(wanted[0].targets, [store.path])
+        privileges.confine(wanted[0].targets, [store.path, *pins.folders(wanted)])
 
     try:
         recorded = recording.into(store, wanted, reporter)

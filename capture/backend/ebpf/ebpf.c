@@ -15,6 +15,7 @@
 #include "backend/backend.h"
 #include "backend/device.h"
 #include "backend/ebpf/kernel.h"
+#include "backend/ebpf/pinned.h"
 #include "backend/ebpf/reader.h"
 #include "backend/rx_counters.h"
 #include "backend/timestamp.h"
@@ -35,6 +36,13 @@ struct ebpf {
 	struct mb_device_counts counts;
 	struct mb_ebpf_kernel kernel;
 	struct mb_ebpf_reader reader;
+	struct mb_ebpf_pins pins;
+	bool own_traffic;         /* as in struct mb_backend_options */
+	bool adopted;             /* another recorder had begun to count, up to … */
+	int64_t since_ns;         /* … this system time it had read */
+	bool replaced;            /* what was pinned counted otherwise */
+	bool looked;              /* for what was counted, once at least */
+	bool left;                /* what is pinned counts on */
 	int socket;               /* in the interface's namespace */
 	int64_t chunk_ns;         /* the wider of both widths: a multiple of the other */
 	int64_t offset_ns;        /* system time less CLOCK_MONOTONIC */
@@ -165,6 +173,15 @@ static bool wants(const struct ebpf *state, const struct mb_backend_options *opt
 	return options->direction == MB_DIRECTION_UNKNOWN || options->direction == direction;
 }
 
+static uint32_t sides_of(const struct ebpf *state, const struct mb_backend_options *options)
+{
+	uint32_t sides = 0;
+
+	for (int side = 0; side < MB_EBPF_SIDES; side++)
+		sides |= wants(state, options, side) ? 1u << side : 0;
+	return sides;
+}
+
 static int attach(struct ebpf *state, const struct mb_backend_options *options, struct mb_error *error)
 {
 	int status = 0;
@@ -187,6 +204,65 @@ static void begin_clock(struct ebpf *state)
 	state->reader.base_ns = state->offset_ns - (int64_t)phase;
 }
 
+/* Note how far this reader is, for one that goes on after it: before anything of it is yielded, so that nothing is
+ * counted twice. One of both copies is whole at any time. */
+static void note_progress(struct ebpf *state)
+{
+	volatile struct mb_ebpf_variables *variables = state->kernel.variables;
+	const uint32_t next = !variables->current;
+
+	mb_ebpf_reader_note(&state->reader, next);
+	variables->progress[next] = (struct mb_ebpf_progress){
+		.until_ns = state->reader.until_ns,
+		.phase = variables->phase,
+		.offset_ns = state->offset_ns,
+		.base_ns = state->reader.base_ns,
+		.step_base_ns = state->step_base_ns,
+		.step_at_ns = state->stepping ? state->step_at_ns : 0,
+	};
+	__atomic_store_n((uint64_t *)(uintptr_t)&variables->current, next, __ATOMIC_RELEASE);
+}
+
+/* Go on where another reader was. -ENOMEM, or -EAGAIN when it was killed while it set the phase. */
+static int read_on(struct ebpf *state)
+{
+	const uint32_t current = (uint32_t)state->kernel.variables->current & 1;
+	const struct mb_ebpf_progress found = state->kernel.variables->progress[current];
+
+	if (found.phase != state->kernel.variables->phase)
+		return -EAGAIN;
+	if (mb_ebpf_reader_init(&state->reader, &state->kernel, 0))
+		return -ENOMEM;
+	mb_ebpf_reader_resume(&state->reader, current, found.until_ns);
+	state->offset_ns = found.offset_ns;
+	state->stepping = found.step_at_ns > found.until_ns;
+	state->step_at_ns = found.step_at_ns;
+	state->step_base_ns = found.step_base_ns;
+	state->reader.base_ns = found.step_at_ns && !state->stepping ? found.step_base_ns : found.base_ns;
+	state->since_ns = (int64_t)found.until_ns + state->reader.base_ns;
+	return 0;
+}
+
+/* Take over what is pinned, where it counts as OPTIONS want it; else have it removed. 0 or a negative errno. */
+static int take_over(struct ebpf *state, const struct mb_backend_options *options, struct mb_error *error)
+{
+	int status = mb_ebpf_pins_open(&state->pins, state->device.index, options->pin_group, options->target, error);
+
+	if (status)
+		return status;
+	if (mb_ebpf_adopt(&state->kernel, &state->pins, options, state->device.index, sides_of(state, options))) {
+		status = read_on(state);
+		if (status == -ENOMEM)
+			return mb_fail_errno(error, ENOMEM, "%s", options->target);
+		state->adopted = !status;
+	}
+	if (!state->adopted) {
+		mb_ebpf_unload(&state->kernel);
+		state->replaced = mb_ebpf_pins_clear(&state->pins) > 0;
+	}
+	return 0;
+}
+
 static int count_from_here(struct ebpf *state, const struct mb_backend_options *options, struct mb_error *error)
 {
 	int status = mb_ebpf_load(&state->kernel, options, options->target, error);
@@ -197,15 +273,35 @@ static int count_from_here(struct ebpf *state, const struct mb_backend_options *
 		return mb_fail_errno(error, ENOMEM, "%s", options->target);
 	begin_clock(state);
 	state->reader.read_ns = kernel_now(state);
+	state->reader.until_ns = state->reader.read_ns / (uint64_t)state->chunk_ns * (uint64_t)state->chunk_ns;
+	note_progress(state);
 	return attach(state, options, error);
+}
+
+/* What became of what was pinned, or an empty text. */
+static const char *describe_begin(const struct ebpf *state)
+{
+	if (state->adopted)
+		return state->own_traffic ?
+			       "\nread on from where the recorder before it ended (--pin)" :
+			       "\nread on from where the recorder before it ended (--pin): until this one began, the "
+			       "interface took in frames for this host alone";
+	return state->replaced ?
+		       "\nwhat was pinned here (--pin) counted with other settings, or by another mburst: it was "
+		       "taken off unread, and counting begins anew" :
+		       "";
 }
 
 static void say(struct ebpf *state)
 {
 	snprintf(state->notice, sizeof(state->notice),
-		 "counted in the kernel (ebpf): no pause frames; what leaves, before the queueing discipline%s",
+		 "counted in the kernel (ebpf): no pause frames; what leaves, before the queueing discipline%s%s%s",
 		 state->device.loopback ?
 			 "\non the loopback every frame leaves and arrives: it is recorded once, as arriving" :
+			 "",
+		 describe_begin(state),
+		 state->left ?
+			 "\nthe kernel counts on (--pin), for the next recorder: `mburst doctor` says how to end it" :
 			 "");
 }
 
@@ -225,7 +321,9 @@ static int ebpf_open(struct mb_backend *backend, const struct mb_backend_options
 	int status = refuse_options(options, error);
 
 	backend->live = true;
+	state->own_traffic = options->own_traffic;
 	state->kernel = MB_EBPF_KERNEL_NONE;
+	state->pins = MB_EBPF_PINS_NONE;
 	state->socket = -1;
 	if (!status)
 		status = read_device(state, options->target, error);
@@ -238,10 +336,15 @@ static int ebpf_open(struct mb_backend *backend, const struct mb_backend_options
 	state->rx.interface.quality = mb_clock_synchronized() ? 0 : MB_QUALITY_UNSYNCED;
 	state->chunk_ns = options->bin_ns > options->source_bin_ns ? options->bin_ns : options->source_bin_ns;
 	status = make_socket(state, options, error);
-	if (!status)
+	if (!status && options->pins)
+		status = take_over(state, options, error);
+	if (!status && !state->adopted)
 		status = count_from_here(state, options, error);
 	if (!status && !options->own_traffic)
 		status = mb_device_promiscuous(&state->device, state->socket, error);
+	if (!status && options->pins && !state->adopted)
+		status = mb_ebpf_pin(&state->kernel, &state->pins, state->device.index, sides_of(state, options),
+				     options->target, error);
 	backend->restores = mb_ebpf_stays(&state->kernel);
 	say(state);
 	return status;
@@ -283,7 +386,7 @@ static void check_device(struct ebpf *state)
 static int collect(struct ebpf *state, struct mb_error *error)
 {
 	const uint64_t now = kernel_now(state), chunk = (uint64_t)state->chunk_ns;
-	const uint64_t settled_ns = state->ending ? (now / chunk + 2) * chunk : now - SETTLE_NS;
+	const uint64_t settled_ns = state->ending && !state->left ? (now / chunk + 2) * chunk : now - SETTLE_NS;
 	uint64_t until_ns = settled_ns / chunk * chunk;
 
 	if (state->stepping && until_ns > state->step_at_ns)
@@ -292,7 +395,8 @@ static int collect(struct ebpf *state, struct mb_error *error)
 		until_ns = state->reader.until_ns;
 	if (mb_ebpf_reader_collect(&state->reader, settled_ns, until_ns, &state->rx.drops))
 		return mb_fail(error, ENOMEM, "out of memory");
-	state->reading = true;
+	note_progress(state);
+	state->reading = state->looked = true;
 	return 0;
 }
 
@@ -313,6 +417,7 @@ static bool wait_for_look(struct ebpf *state, int timeout_ms)
 /* Count no more, and wait until the program runs nowhere. */
 static void shut(struct ebpf *state)
 {
+	mb_ebpf_pins_remove(&state->pins);
 	mb_ebpf_detach(&state->kernel);
 	poll(NULL, 0, SETTLE_NS / 1000000 + 1);
 }
@@ -338,6 +443,13 @@ static int end(const struct ebpf *state, struct mb_error *error)
 	return state->ending;
 }
 
+/* Whether what is pinned counts on after this reader: unless it was ended for good, or the interface is gone. */
+static bool is_left(const struct ebpf *state, const struct mb_backend *backend)
+{
+	return state->pins.folder >= 0 && state->ending != -ENODEV &&
+	       (state->ending != MB_BACKEND_END || backend->leaves);
+}
+
 /* Begin the next look, when it is time. 1; 0 when it is not; or a negative errno. */
 static int look(struct mb_backend *backend, int timeout_ms, struct mb_error *error)
 {
@@ -351,7 +463,10 @@ static int look(struct mb_backend *backend, int timeout_ms, struct mb_error *err
 		check_device(state);
 		if (!state->ending && backend->stop)
 			state->ending = MB_BACKEND_END;
-		if (state->ending)
+		state->left = state->ending && is_left(state, backend);
+		if (state->left)
+			say(state);
+		else if (state->ending)
 			shut(state);
 	}
 	status = collect(state, error);
@@ -411,10 +526,20 @@ static void ebpf_close(struct mb_backend *backend)
 {
 	struct ebpf *state = backend->state;
 
+	if (!state->adopted && !state->looked) /* it did not come to a recording */
+		mb_ebpf_pins_remove(&state->pins);
 	mb_ebpf_reader_deinit(&state->reader);
 	mb_ebpf_unload(&state->kernel);
+	mb_ebpf_pins_close(&state->pins);
 	if (state->socket >= 0)
 		close(state->socket);
+}
+
+static int64_t ebpf_since(const struct mb_backend *backend)
+{
+	const struct ebpf *state = backend->state;
+
+	return state->since_ns;
 }
 
 const struct mb_backend_ops mb_backend_ebpf = {
@@ -432,5 +557,6 @@ const struct mb_backend_ops mb_backend_ebpf = {
 	.cost = mb_ebpf_cost,
 	.notice = ebpf_notice,
 	.begun = ebpf_begun,
+	.since = ebpf_since,
 	.close = ebpf_close,
 };

@@ -21,6 +21,7 @@ bool mb_ebpf_stays(const struct mb_ebpf_kernel *kernel)
 #include <unistd.h>
 
 #include "cleanup.h"
+#include "hash.h"
 #include "seed.h"
 
 /* Of linux/bpf.h since Linux 6.6. */
@@ -125,19 +126,28 @@ static int set_constants(const struct mb_ebpf_kernel *kernel)
 	return 0;
 }
 
-static int set_sizes(struct mb_ebpf_kernel *kernel)
+int mb_ebpf_choose(struct mb_ebpf_kernel *kernel, const struct mb_backend_options *options)
 {
 	const int processors = libbpf_num_possible_cpus();
-	int status = 0;
 
 	if (processors < 1)
 		return -EPROTO;
+	kernel->bin_ns = options->bin_ns;
+	kernel->source_bin_ns = options->source_bin_ns;
+	kernel->hook = options->hook;
 	kernel->n_cursors = (uint32_t)processors * MB_EBPF_SIDES;
 	kernel->entries[MB_EBPF_CURSORS] = 1;
 	kernel->entries[MB_EBPF_SLOTS] = slots_for(kernel->bin_ns, kernel->n_cursors);
 	kernel->entries[MB_EBPF_OTHERS] = slots_for(kernel->source_bin_ns, kernel->n_cursors);
 	kernel->entries[MB_EBPF_FLOWS] = flows_for(kernel->n_cursors);
 	kernel->entries[MB_EBPF_PLACES] = kernel->entries[MB_EBPF_FLOWS];
+	return 0;
+}
+
+static int set_sizes(const struct mb_ebpf_kernel *kernel)
+{
+	int status = 0;
+
 	for (int i = 0; i < MB_EBPF_RINGS && !status; i++) {
 		struct bpf_map *map = bpf_object__find_map_by_name(kernel->object, rings[i].name);
 
@@ -182,23 +192,60 @@ static void *map_shared(int fd, size_t size)
 	return memory == MAP_FAILED ? NULL : memory;
 }
 
+int mb_ebpf_map_ring(struct mb_ebpf_kernel *kernel, int ring, int fd)
+{
+	kernel->memory[ring] = map_shared(fd, size_of(kernel, ring));
+	return kernel->memory[ring] ? 0 : -errno;
+}
+
+int mb_ebpf_map_variables(struct mb_ebpf_kernel *kernel, int fd)
+{
+	kernel->variables = map_shared(fd, sizeof(*kernel->variables));
+	return kernel->variables ? 0 : -errno;
+}
+
+const char *mb_ebpf_ring_name(int ring)
+{
+	return rings[ring].name;
+}
+
+bool mb_ebpf_ring_is_shared(int ring)
+{
+	return rings[ring].shared;
+}
+
+int mb_ebpf_ring_fd(const struct mb_ebpf_kernel *kernel, int ring)
+{
+	return bpf_object__find_map_fd_by_name(kernel->object, rings[ring].name);
+}
+
+int mb_ebpf_variables_fd(const struct mb_ebpf_kernel *kernel)
+{
+	return bpf_map__fd(find_section(kernel->object, ".bss"));
+}
+
+uint64_t mb_ebpf_program_hash(void)
+{
+	uint64_t hash = 0, word;
+
+	for (const char *at = mb_ebpf_object; at + sizeof(word) <= mb_ebpf_object_end; at += sizeof(word)) {
+		memcpy(&word, at, sizeof(word));
+		hash = mb_hash_fold(hash ^ word, 0x9e3779b97f4a7c15u);
+	}
+	return hash | 1;
+}
+
 static int map_memory(struct mb_ebpf_kernel *kernel)
 {
 	const struct bpf_map *variables = find_section(kernel->object, ".bss");
+	int status = 0;
 
 	if (!variables || bpf_map__value_size(variables) != sizeof(*kernel->variables))
 		return -EPROTO;
-	for (int i = 0; i < MB_EBPF_RINGS; i++) {
-		const int fd = bpf_object__find_map_fd_by_name(kernel->object, rings[i].name);
-
-		if (!rings[i].shared)
-			continue;
-		kernel->memory[i] = map_shared(fd, size_of(kernel, i));
-		if (!kernel->memory[i])
-			return -errno;
-	}
-	kernel->variables = map_shared(bpf_map__fd(variables), sizeof(*kernel->variables));
-	return kernel->variables ? 0 : -errno;
+	for (int i = 0; i < MB_EBPF_RINGS && !status; i++)
+		if (rings[i].shared)
+			status = mb_ebpf_map_ring(kernel, i, mb_ebpf_ring_fd(kernel, i));
+	return status ? status : mb_ebpf_map_variables(kernel, mb_ebpf_variables_fd(kernel));
 }
 
 static int forbidden(const char *name, struct mb_error *error)
@@ -285,16 +332,15 @@ int mb_ebpf_load(struct mb_ebpf_kernel *kernel, const struct mb_backend_options 
 	*kernel = MB_EBPF_KERNEL_NONE;
 	if (status)
 		return status;
-	kernel->bin_ns = options->bin_ns;
-	kernel->source_bin_ns = options->source_bin_ns;
-	kernel->hook = options->hook;
 	kernel->may_stay = !mb_backend_is_auto(options);
 	libbpf_set_print(say_nothing);
 	kernel->object = bpf_object__open_mem(mb_ebpf_object, (size_t)(mb_ebpf_object_end - mb_ebpf_object), NULL);
 	if (!kernel->object)
 		return mb_fail_errno(error, errno, "%s: the program that counts", name);
+	status = mb_ebpf_choose(kernel, options);
 	choose_programs(kernel);
-	status = set_sizes(kernel);
+	if (!status)
+		status = set_sizes(kernel);
 	if (!status && mb_backend_is_auto(options) && refuse_size(kernel, options, error))
 		return -ENOMEM;
 	if (!status)

@@ -56,6 +56,19 @@ void mb_ebpf_detach(struct mb_ebpf_kernel *kernel);
 /* Detach and give all memory back. Harmless when called twice. */
 void mb_ebpf_unload(struct mb_ebpf_kernel *kernel);
 
+/* For what is pinned (pinned.c): the parts of loading. Set the widths, the hook and the sizes; 0 or a negative errno. */
+int mb_ebpf_choose(struct mb_ebpf_kernel *kernel, const struct mb_backend_options *options);
+/* Map RING, of these sizes, or the variables, of which FD is a map. 0 or a negative errno. */
+int mb_ebpf_map_ring(struct mb_ebpf_kernel *kernel, int ring, int fd);
+int mb_ebpf_map_variables(struct mb_ebpf_kernel *kernel, int fd);
+const char *mb_ebpf_ring_name(int ring);
+bool mb_ebpf_ring_is_shared(int ring);
+/* Descriptors of maps, of what is loaded. */
+int mb_ebpf_ring_fd(const struct mb_ebpf_kernel *kernel, int ring);
+int mb_ebpf_variables_fd(const struct mb_ebpf_kernel *kernel);
+/* Of the program that is built in: the same for the same, never 0. */
+uint64_t mb_ebpf_program_hash(void);
+
 /* Whether the program was built in, and this kernel and this process may run it. NAME: of the interface, or NULL. */
 int mb_ebpf_check(const char *name, struct mb_error *error);
 

@@ -22,10 +22,32 @@ struct mb_ebpf_constants {
 	__u32 slots_mask, others_mask, flows_mask, places_mask; /* entries of a cursor in each ring, less 1 */
 };
 
-/* Set at any time. */
+/* What a pinned program counts, and which program it is: a reader goes on only where all of it is as it wants it. */
+struct mb_ebpf_settings {
+	__u64 program;               /* hash of its object file; 0: it is not pinned as a whole */
+	__u64 bin_ns, source_bin_ns;
+	__u32 entries[5], n_cursors; /* as in struct mb_ebpf_kernel */
+	__u32 index;                 /* of the interface */
+	__u32 sides;                 /* bit i: side i */
+	__u32 hook;                  /* enum mb_hook */
+	__u32 unused;
+};
+
+/* How far user space has read, for a reader that goes on after another one. */
+struct mb_ebpf_progress {
+	__u64 until_ns;     /* bins that end by it were yielded, in the kernel's time */
+	__u64 phase;        /* of the variables, then: the others hold for this one alone */
+	__s64 offset_ns, base_ns, step_base_ns; /* as in struct ebpf and struct mb_ebpf_reader */
+	__u64 step_at_ns;   /* 0: the clock was not set */
+};
+
+/* Set at any time, by user space. A reader that is killed leaves one of both copies of its progress whole. */
 struct mb_ebpf_variables {
 	__u64 phase; /* it only grows */
 	__u64 zero;
+	struct mb_ebpf_settings settings;
+	struct mb_ebpf_progress progress[2];
+	__u64 current; /* which of both holds */
 };
 
 /* A bin of one cursor. It lies at NUMBER modulo the size of the cursor's ring. */
@@ -61,7 +83,8 @@ struct mb_ebpf_cursor {
 	__u64 logged;                 /* entries of flows since the start */
 	__u64 unused[2];
 	__u64 taken;                  /* of these, user space has read: what lies behind them may be written over */
-	__u64 padding[7];
+	__u64 read[2], others_read[2]; /* packets of each ring that belong to progress[i]: read, or lost */
+	__u64 padding[3];
 };
 
 /* Flows of TCP that share a hash, the newer first, as in measure/sequences.h. Each is one word, which processors read and

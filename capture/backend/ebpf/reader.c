@@ -189,6 +189,63 @@ static const struct mb_ebpf_flow *flow_at(const struct mb_ebpf_reader *reader, u
 	       (position & (size - 1));
 }
 
+/* Packets of RUN, read or lost, before UNTIL_NS; bins behind it were copied, too. */
+static uint64_t packets_before(const struct mb_ebpf_run *run, uint64_t until_ns, int64_t width_ns)
+{
+	uint64_t packets = run->packets;
+
+	for (uint32_t i = run->count; i > 0 && run->slots[i - 1].number * (uint64_t)width_ns >= until_ns; i--)
+		packets = run->slots[i - 1].before;
+	return packets;
+}
+
+void mb_ebpf_reader_note(const struct mb_ebpf_reader *reader, uint32_t which)
+{
+	const struct mb_ebpf_kernel *kernel = reader->kernel;
+
+	for (uint32_t i = 0; i < kernel->n_cursors; i++) {
+		const struct mb_ebpf_part *part = &reader->parts[i];
+		volatile struct mb_ebpf_cursor *cursor = cursor_of(reader, i);
+
+		cursor->read[which] = packets_before(&part->bins, reader->until_ns, kernel->bin_ns);
+		cursor->others_read[which] = packets_before(&part->others, reader->until_ns, kernel->source_bin_ns);
+	}
+}
+
+static void resume_run(struct mb_ebpf_run *run, uint64_t packets, uint64_t until_ns, int64_t width_ns)
+{
+	run->packets = packets;
+	run->taken = until_ns / (uint64_t)width_ns - 1;
+}
+
+/* Entries of flows before UNTIL_NS were yielded, or their recorder was killed before it could. */
+static void skip_flows(struct mb_ebpf_reader *reader, uint32_t index, uint64_t until_ns)
+{
+	volatile struct mb_ebpf_cursor *cursor = cursor_of(reader, index);
+	const uint64_t end = cursor->logged;
+	uint64_t at = cursor->taken;
+
+	while (at < end && flow_at(reader, index, at)->number * (uint64_t)reader->kernel->source_bin_ns < until_ns)
+		at++;
+	reader->parts[index].at = at;
+	__atomic_store_n((uint64_t *)(uintptr_t)&cursor->taken, at, __ATOMIC_RELEASE);
+}
+
+void mb_ebpf_reader_resume(struct mb_ebpf_reader *reader, uint32_t which, uint64_t until_ns)
+{
+	const struct mb_ebpf_kernel *kernel = reader->kernel;
+
+	reader->read_ns = reader->until_ns = until_ns;
+	for (uint32_t i = 0; i < kernel->n_cursors; i++) {
+		struct mb_ebpf_part *part = &reader->parts[i];
+		volatile struct mb_ebpf_cursor *cursor = cursor_of(reader, i);
+
+		resume_run(&part->bins, cursor->read[which], until_ns, kernel->bin_ns);
+		resume_run(&part->others, cursor->others_read[which], until_ns, kernel->source_bin_ns);
+		skip_flows(reader, i, until_ns);
+	}
+}
+
 /* What is next: the earliest, and of what begins at once the widest. */
 struct next {
 	uint64_t start_ns;

@@ -42,6 +42,11 @@ void mb_ebpf_reader_deinit(struct mb_ebpf_reader *reader);
 int mb_ebpf_reader_collect(struct mb_ebpf_reader *reader, uint64_t settled_ns, uint64_t until_ns,
 			   struct mb_drop_queue *drops);
 
+/* Note in the shared memory, in copy WHICH, what was read of each cursor up to until_ns. */
+void mb_ebpf_reader_note(const struct mb_ebpf_reader *reader, uint32_t which);
+/* Go on, before anything is collected, where copy WHICH says that another reader was, UNTIL_NS. */
+void mb_ebpf_reader_resume(struct mb_ebpf_reader *reader, uint32_t which, uint64_t until_ns);
+
 /* Fill COUNTS with the next of them. How many; 0 when all were yielded. */
 int mb_ebpf_reader_fill(struct mb_ebpf_reader *reader, struct mb_counts *counts);
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...machine import boot_id
 
@@ -47,6 +47,11 @@ def read(name: str, counted: tuple[int, int, int, int] | None = None) -> Interfa
         {"in": rx, "out": tx},
         {"in": rx_bytes, "out": tx_bytes} if found["driver"] in COUNT_AS_CAPTURED else None,
     )
+
+
+def of_then(now: InterfaceCounters) -> InterfaceCounters:
+    """Of an earlier time than NOW, at which nobody read them."""
+    return replace(now, packets=None, bytes=None)
 
 
 def read_again(begun: InterfaceCounters) -> InterfaceCounters:

@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from errno import EDQUOT, ENOSPC
+from signal import SIGTERM
 from typing import TYPE_CHECKING, Any
 
 from ... import alive, privileges
 from ...errors import Interrupted, MburstError, print_trouble
 from ...stopping import stopping
 from ...units import format_bytes
-from . import gaps, interface_counters, recovery
+from . import gaps, interface_counters, pins, recovery
 from .keeping import PacketKeeper
 from .reading import AheadReader, Reader, Turn
 from .recording import (
@@ -184,14 +185,16 @@ class Recorder:
         self.reader = reader or Reader(_open(recording, self.keeper.options()))
         self.capture = self.reader.capture
         self.facts: Facts = self.reader.begun  # as of the newest rows
-        live, begun = self.facts["live"], self.facts["begun"]
+        live, begun, since_ns = self.facts["live"], self.facts["begun"], self.facts["since_ns"]
         self.attempt = Attempt(
             recording,
             capture_id,
             writer_id,
-            time.time_ns(),
+            since_ns or time.time_ns(),
             live,
-            interface_counters.read(recording.targets[0], begun)
+            interface_counters.of_then(before)
+            if since_ns
+            else interface_counters.read(recording.targets[0], begun)
             if begun
             else before
             if live
@@ -224,7 +227,7 @@ class Recorder:
     ) -> list[Row]:
         """Record until the end of the input, or until the recording is ended by UNTIL; the last rows. BEAT is called at
         every turn."""
-        with until(self.capture.stop) as self.ended_by:
+        with until(self._stop) as self.ended_by:
             try:
                 failure = self._read_all(progress, housekeeping, beat)
                 rows = self._finish(failure)
@@ -245,8 +248,15 @@ class Recorder:
             )
         return rows
 
+    def _stop(self) -> None:
+        self.stop(self.ended_by)
+
+    def stop(self, ended_by: list[signal.Signals]) -> None:
+        """Have it end. What is pinned counts on where a service manager ends it, which may start it again."""
+        self.capture.stop(SIGTERM in ended_by)
+
     def close(self) -> None:
-        """Count no more, and let the ring of packets go."""
+        """Count no more, but for what is pinned and not ended for good, and let the ring of packets go."""
         self.reader.close()
         self.keeper.close()
 
@@ -452,6 +462,8 @@ def _open(recording: RecordSettings, keeping: dict[str, Any]) -> Capture:
 
     live = recording.live
     with privileges.raised():
+        if live.pin:
+            pins.remove_stale()
         return Capture(
             recording.targets,
             bin_ns=recording.bin_ns,
@@ -472,6 +484,8 @@ def _open(recording: RecordSettings, keeping: dict[str, Any]) -> Capture:
             ring_bytes=live.ring_bytes,
             stamps=live.stamps,
             hook="xdp-generic" if live.hook == "xdp" and live.force else live.hook,
+            pins=live.pin,
+            pin_group=privileges.group(),
             promiscuous=live.promiscuous,
             cluster=live.cluster,
             beside=live.beside,

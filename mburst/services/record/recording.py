@@ -62,6 +62,7 @@ class InterfaceSettings:
     ring_bytes: int = 0
     stamps: Stamps = "auto"
     hook: Hook = "tc"
+    pin: bool = False  # the kernel counts on when the recorder dies, for the next one
     promiscuous: bool = True
     cluster: int = 0
     force: bool = False  # record bins that the stamps are too coarse for

@@ -132,7 +132,7 @@ class _Several:
 
     def _stop(self) -> None:
         for one in self._captures:
-            one.recorder.capture.stop()
+            one.recorder.stop(self._ended_by)
 
     def _trouble(self, error: MburstError) -> None:
         for one in self._captures:

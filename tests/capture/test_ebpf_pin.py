@@ -1,0 +1,489 @@
+"""`--pin`: the kernel counts on when the recorder dies, and the next one reads on from there, to the packet."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import random
+import re
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import livelab
+import pytest
+from building import library
+from kernel_bins import TCX_EGRESS, TCX_INGRESS, many_senders, why_not
+from privilegelib import STRANGER, for_all, status
+
+from mburst.api.recording import recording_of
+from mburst.errors import UsageError
+from mburst.sql import StoreFolder
+
+MBURST = [sys.executable, "-m", "mburst"]
+RECORD = [*MBURST, "record", "--backend", "ebpf", "--json"]
+BPF_PROG_QUERY, BPF_XDP = 16, 37
+
+
+class Host:
+    """A lab with a BPF file system of its own, at /sys/fs/bpf of a mount namespace that lasts as long as it."""
+
+    def __init__(self, lab: livelab.Lab) -> None:
+        self.lab = lab
+        script = "mount -t bpf -o mode=0700 bpf /sys/fs/bpf && echo ready && exec sleep infinity"
+        command = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script]
+        self.holder = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self.holder.stdout and self.holder.stdout.readline() == "ready\n"
+
+    def command(self, *words: str) -> list[str]:
+        """WORDS on it, where the interface is."""
+        return ["nsenter", f"--mount=/proc/{self.holder.pid}/ns/mnt", f"--net=/run/netns/{self.lab.far}", *words]
+
+    def sh(self, *words: str) -> str:
+        return subprocess.run(self.command(*words), capture_output=True, text=True, check=True).stdout
+
+    def pins(self) -> list[str]:
+        """What is pinned."""
+        return self.sh("sh", "-c", "find /sys/fs/bpf/mburst -type f 2>/dev/null || :").splitlines()
+
+    def programs(self, place: int = TCX_INGRESS) -> list[int]:
+        """The kernel's numbers of those that are attached at PLACE."""
+        if place == BPF_XDP:
+            shown = livelab.sh(f"ip -n {self.lab.far} -d link show {self.lab.b}")
+            return [int(number) for number in re.findall(r"prog/xdp id (\d+)", shown)]
+        attributes, ids = ctypes.create_string_buffer(128), ctypes.create_string_buffer(64)
+        with self.lab.inside(self.lab.far):
+            index = socket.if_nametoindex(self.lab.b)
+            struct.pack_into("=IIIIQI", attributes, 0, index, place, 0, 0, ctypes.addressof(ids), 16)
+            done = ctypes.CDLL(None, use_errno=True).syscall(321, BPF_PROG_QUERY, attributes, 64)
+        assert not done, os.strerror(ctypes.get_errno())
+        return list(struct.unpack_from(f"={struct.unpack_from('=I', attributes, 24)[0]}I", ids))
+
+    def begin(self, store, *options: str, name: str = "", environment=None, user="root", wrapper=()):
+        """A recorder, not waited for."""
+        words = [
+            *wrapper,
+            *RECORD,
+            "-i",
+            name or self.lab.b,
+            "-o",
+            str(store),
+            *(["--user", user] if user else []),
+            *options,
+        ]
+        return subprocess.Popen(
+            self.command(*(words if user else for_all(words))),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=store.parent,
+            env={**os.environ, **(environment or {})},
+        )
+
+    def record(self, store, *options: str, **more):
+        """A recorder that has begun: the first look has stored a reading of clocks."""
+        before = set(store.rglob("clock/**/*.log"))
+        process = self.begin(store, "--pin", *options, **more)
+        until(lambda: process.poll() is not None or set(store.rglob("clock/**/*.log")) - before)
+        assert process.poll() is None, process.communicate()
+        return process
+
+    def close(self) -> None:
+        self.holder.kill()
+        self.holder.wait()
+        if self.holder.stdout:
+            self.holder.stdout.close()
+
+
+def until(holds) -> None:
+    for _ in range(1500):
+        if holds():
+            return
+        time.sleep(0.02)
+    raise AssertionError("it does not happen")
+
+
+def stored(store) -> int:
+    """Packets that arrived, in the bins of STORE so far."""
+    if not list(store.rglob("bins/**/*.*")):
+        return 0
+    con = StoreFolder.open(store).connect()
+    return con.execute("SELECT coalesce(sum(packets), 0)::BIGINT FROM bins WHERE direction = 'in'").fetchone()[0]
+
+
+def rows_of(store, query: str) -> list[tuple]:
+    return StoreFolder.open(store).connect().execute(query).fetchall()
+
+
+def end(process, number=signal.SIGINT) -> dict:
+    """The row of what arrived."""
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == (130 if number == signal.SIGINT else 0), err
+    [row] = [row for row in map(json.loads, out.splitlines()) if row["direction"] == "in"]
+    return row
+
+
+def kill(process) -> None:
+    process.kill()
+    process.communicate()
+
+
+@contextmanager
+def one_host() -> Iterator[Host]:
+    if os.geteuid() != 0:
+        pytest.skip("pins are tested in namespaces of their own, which only root can make")
+    if reason := why_not():
+        pytest.skip(f"this machine cannot count in the kernel: {reason}")
+    with livelab.make_lab() as lab:
+        made = Host(lab)
+        try:
+            yield made
+        finally:
+            made.close()
+
+
+@pytest.fixture
+def host() -> Iterator[Host]:
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})  # frames arrive on the processor that sends: one ring of bins
+    try:
+        with one_host() as made:
+            yield made
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def test_killed_and_read_on(host, tmp_path):
+    """The same program; each packet is counted once, in the one recording or the other."""
+    store = tmp_path / "first"
+    first = host.record(store)
+    programs = host.programs(), host.programs(TCX_EGRESS)
+    many_senders(host.lab, 300)
+    until(lambda: stored(store) == 300)
+    kill(first)
+    assert (host.programs(), host.programs(TCX_EGRESS)) == programs and len(host.pins()) == 7
+    many_senders(host.lab, 200)
+    second = host.record(tmp_path / "second")
+    assert (host.programs(), host.programs(TCX_EGRESS)) == programs
+    many_senders(host.lab, 50)
+    until(lambda: stored(tmp_path / "second") == 250)
+    row = end(second)
+    assert (row["packets"], row["dropped"]) == (250, 0) and "read on from where the recorder before" in row["notes"]
+    assert rows_of(tmp_path / "second", "SELECT sum(packets)::INT FROM sources WHERE direction = 'in'") == [(250,)]
+    assert (host.programs(), host.programs(TCX_EGRESS), host.pins()) == ([], [], [])
+
+
+def test_what_was_written_over_meanwhile_is_a_counted_gap(host, tmp_path):
+    store = tmp_path / "store"
+    narrow = ("--bin", "10us")
+    kill(host.record(store, *narrow))
+    many_senders(host.lab, 500)
+    time.sleep(2)  # bins of 10 µs are kept for 1.3 s
+    many_senders(host.lab, 7)
+    second = host.record(tmp_path / "second", *narrow)
+    many_senders(host.lab, 20)
+    until(lambda: stored(tmp_path / "second") == 27)
+    row = end(second)
+    assert (row["packets"], row["dropped"]) == (27, 500)
+    assert rows_of(tmp_path / "second", "SELECT reason, packets::INT FROM gaps") == [("dropped", 500)]
+
+
+def test_a_killed_one_and_the_next_in_one_store(host, tmp_path):
+    """The gap between both ends where the second begins: when the first had read last."""
+    store = tmp_path / "store"
+    first = host.record(store)
+    many_senders(host.lab, 300)
+    until(lambda: stored(store) == 300)
+    kill(first)
+    many_senders(host.lab, 200)
+    second = host.begin(store, "--pin")
+    until(lambda: stored(store) == 500)
+    assert end(second)["packets"] == 200
+    runs = rows_of(store, "SELECT packets::INT, ended, begun_ns, start_ns FROM recordings WHERE direction = 'in' "
+                   "ORDER BY begun_ns")  # fmt: skip
+    assert [run[:2] for run in runs] == [(300, "killed"), (200, "stopped")]
+    [(gap_from, gap_until)] = rows_of(store, "SELECT start_ns, end_ns FROM gaps WHERE direction = 'in'")
+    assert gap_from <= gap_until == runs[1][2] <= runs[1][3]
+    assert rows_of(store, "SELECT count(*) FROM bins GROUP BY direction, ts_ns HAVING count(*) > 1") == []
+
+
+def test_sigterm_leaves_it_and_the_next_one_misses_nothing(host, tmp_path):
+    """Packets flow all the time."""
+    sent, store = Counter[str](), tmp_path / "store"
+    process = host.record(store)
+    programs = host.programs()
+    for _ in range(4):
+        process.send_signal(signal.SIGTERM)
+        while process.poll() is None:
+            many_senders(host.lab, 20)
+            sent["all"] += 20
+            time.sleep(0.01)
+        out, err = process.communicate()
+        assert process.returncode == 0 and host.programs() == programs, err
+        assert "the kernel counts on (--pin), for the next recorder" in out
+        process = host.begin(store, "--pin")
+        many_senders(host.lab, 100)
+        sent["all"] += 100
+        until(lambda: stored(store) == sent["all"])
+    assert end(process)["dropped"] == 0 and host.pins() == host.programs() == []
+    recorded = rows_of(store, "SELECT count(*), sum(packets)::INT FROM recordings WHERE direction = 'in'")
+    assert recorded == [(5, sent["all"])]
+    assert rows_of(store, "SELECT count(*) FROM gaps") == [(0,)]
+
+
+@pytest.mark.parametrize(
+    "options", [["--bin", "1ms"], ["--source-bin", "2ms"], ["--direction", "in"], ["--hook", "xdp"]]
+)
+def test_other_settings_begin_anew(host, tmp_path, options):
+    kill(host.record(tmp_path / "first"))
+    programs = host.programs()
+    many_senders(host.lab, 300)
+    second = host.record(tmp_path / "second", *options)
+    place = BPF_XDP if "xdp" in options else TCX_INGRESS
+    assert len(host.programs(place)) == 1 and host.programs(place) != programs
+    many_senders(host.lab, 40)
+    until(lambda: stored(tmp_path / "second") == 40)
+    row = end(second)
+    assert (row["packets"], row["dropped"]) == (40, 0) and "counted with other settings" in row["notes"]
+    assert host.programs() == host.programs(TCX_EGRESS) == host.programs(BPF_XDP) == host.pins() == []
+
+
+def test_in_the_driver(host, tmp_path):
+    kill(host.record(tmp_path / "first", "--hook", "xdp"))
+    programs = host.programs(BPF_XDP)
+    many_senders(host.lab, 300)
+    second = host.record(tmp_path / "second", "--hook", "xdp")
+    assert host.programs(BPF_XDP) == programs and len(programs) == 1
+    until(lambda: stored(tmp_path / "second") == 300)
+    end(second)
+    assert host.programs(BPF_XDP) == host.pins() == []
+
+
+def test_two_at_once_are_refused(host, tmp_path):
+    first = host.record(tmp_path / "first")
+    out, err = host.begin(tmp_path / "second", "--pin").communicate(timeout=60)
+    assert err.count("\n") == 1 and "another recorder counts with --pin: end it first" in err, (out, err)
+    many_senders(host.lab, 30)
+    until(lambda: stored(tmp_path / "first") == 30)
+    assert end(first)["packets"] == 30
+
+
+def test_as_the_owner_of_the_store(host):
+    """Who has no rights any more by then takes it away, too; his empty folder stays."""
+    with tempfile.TemporaryDirectory() as name:
+        home = Path(name)
+        os.chown(home, STRANGER, STRANGER)
+        kill(host.record(home / "first", user=None))
+        many_senders(host.lab, 60)
+        second = host.record(home / "second", user=None)
+        until(lambda: status(second.pid)["Uid"].split() == [str(STRANGER)] * 4)
+        until(lambda: stored(home / "second") == 60)
+        assert end(second)["packets"] == 60
+    assert host.pins() == host.programs() == []
+
+
+def test_as_another_user_from_the_start(host):
+    """As a service with capabilities: where he may write, and not elsewhere."""
+    needed = "+bpf,+perfmon,+net_admin,+net_raw"
+    user = ["setpriv", f"--reuid={STRANGER}", f"--regid={STRANGER}", "--clear-groups"]
+    user += [f"--bounding-set=-all,{needed}", f"--inh-caps=-all,{needed}", f"--ambient-caps=-all,{needed}"]
+    with tempfile.TemporaryDirectory() as name:
+        home = Path(name)
+        os.chown(home, STRANGER, STRANGER)
+        words = for_all([*user, *RECORD, "-i", host.lab.b, "-o", str(home / "refused"), "--pin"])
+        done = subprocess.run(host.command(*words), capture_output=True, text=True, cwd=home, check=False)
+        assert done.returncode == 1 and done.stderr.count("\n") == 1, done
+        assert "--pin: this process may not write in /sys/fs/bpf" in done.stderr
+        host.sh("chmod", "o+x", "/sys/fs/bpf")
+        host.sh("mkdir", "/sys/fs/bpf/mburst")
+        host.sh("chown", str(STRANGER), "/sys/fs/bpf/mburst")
+        kill(host.record(home / "first", user=None, wrapper=user))
+        many_senders(host.lab, 60)
+        second = host.record(home / "second", user=None, wrapper=user)
+        until(lambda: stored(home / "second") == 60)
+        assert end(second)["packets"] == 60
+    assert host.pins() == host.programs() == [] and host.sh("ls", "/sys/fs/bpf/mburst") == ""
+
+
+def test_after_its_duration_nothing_stays(host, tmp_path):
+    process = host.begin(tmp_path / "store", "--pin", "--duration", "1s")
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0 and host.pins() == host.programs() == [], err
+    assert host.sh("sh", "-c", "ls /sys/fs/bpf/mburst") == ""
+
+
+def test_renamed_meanwhile(host, tmp_path):
+    lab = host.lab
+    kill(host.record(tmp_path / "first"))
+    livelab.sh(f"ip -n {lab.far} link set {lab.b} name veth-c")
+    many_senders(lab, 30)
+    second = host.record(tmp_path / "second", name="veth-c")
+    until(lambda: stored(tmp_path / "second") == 30)
+    assert {end(second)["interface"]} == {"veth-c"} and host.pins() == []
+
+
+def test_removed_meanwhile(host, tmp_path):
+    """What was pinned of it is removed by the next recorder of another interface, and is not taken for one that has its
+    index."""
+    lab = host.lab
+    for number, index in enumerate(("", " index 77", " index 77")):
+        kill(host.record(tmp_path / str(number)))
+        assert len(host.pins()) == 7
+        livelab.sh(f"ip -n {lab.far} link del {lab.b}")
+        livelab.sh(f"ip -n {lab.far} link add {lab.b}{index} type veth peer name {lab.a} netns {lab.near}")
+        for namespace, name, host_number in ((lab.near, lab.a, 1), (lab.far, lab.b, 2)):
+            livelab.sh(f"ip -n {namespace} addr add 10.9.0.{host_number}/24 dev {name}")
+            livelab.sh(f"ip -n {namespace} link set {name} up")
+    many_senders(lab, 30)
+    last = host.record(tmp_path / "last")
+    assert len(host.pins()) == 7 and len(host.programs()) == 1
+    many_senders(lab, 50)
+    until(lambda: stored(tmp_path / "last") == 50)
+    row = end(last)
+    assert row["packets"] == 50 and "counted with other settings" in row["notes"] and host.pins() == []
+
+
+def test_gone_while_it_is_recorded(host, tmp_path):
+    process = host.record(tmp_path / "store")
+    livelab.sh(f"ip -n {host.lab.far} link del {host.lab.b}")
+    process.communicate(timeout=60)
+    assert process.returncode == 1 and host.pins() == []
+
+
+def test_doctor_names_what_is_pinned_and_how_it_ends(host, tmp_path):
+    lab, doctor = host.lab, [*MBURST, "doctor", "--no-self-test"]
+    assert "pinned" not in host.sh(*doctor)
+    first = host.record(tmp_path / "first")
+    assert f"  {lab.b}: a recorder reads what the kernel counts\n" in host.sh(*doctor)
+    kill(first)
+    shown = host.sh(*doctor)
+    [line] = [line for line in shown.splitlines() if "no recorder reads what the kernel counts" in line]
+    remove = line.partition("this ends it: ")[2]
+    assert line.startswith(f"  {lab.b}: ") and remove.startswith("rm -r /sys/fs/bpf/mburst/")
+    [found] = json.loads(host.sh(*doctor, "--json"))["pinned"]
+    assert (found["interface"], found["is_read"]) == (lab.b, False)
+    elsewhere = ["nsenter", f"--mount=/proc/{host.holder.pid}/ns/mnt", *doctor]
+    shown = subprocess.run(elsewhere, capture_output=True, text=True, check=False).stdout
+    assert "  an interface of another network namespace: no recorder reads" in shown
+    stranger = host.command(*for_all(["setpriv", f"--reuid={STRANGER}", "--clear-groups", *doctor]))
+    shown = subprocess.run(stranger, capture_output=True, text=True, check=False, cwd="/").stdout
+    assert "pinned (--pin)\n  not known: only root may look" in shown
+    host.sh(*remove.split())
+    assert host.programs() == host.pins() == [] and "pinned" not in host.sh(*doctor)
+
+
+@pytest.mark.parametrize("step_s", [7, -7])
+def test_the_clock_is_set_meanwhile(host, tmp_path, step_s):
+    """What was counted before the next recorder saw it has the time of before; behind it an epoch begins."""
+    with tempfile.NamedTemporaryFile("w", dir="/dev/shm") as offset:  # which a recorder may read
+        offset.write("0")
+        offset.flush()
+        clock = {"LD_PRELOAD": str(library("tests/c/stepped_clock.c")), "CLOCK_OFFSET": offset.name}
+        kill(host.record(tmp_path / "first", environment=clock))
+        before = time.time_ns()
+        many_senders(host.lab, 60)
+        after = time.time_ns()
+        offset.seek(0)
+        offset.write(str(step_s))
+        offset.flush()
+        second = host.record(tmp_path / "second", environment=clock)
+        until(lambda: stored(tmp_path / "second") == 60)
+        many_senders(host.lab, 40)
+        until(lambda: stored(tmp_path / "second") == 100)
+        later = time.time_ns()
+        row = end(second)
+    assert (row["packets"], row["clock_epochs"]) == (100, 2)
+    (old, first_ns, last_ns), (new, begun_ns, ended_ns) = rows_of(
+        tmp_path / "second",
+        "SELECT sum(packets)::INT, min(ts_ns), max(ts_ns) FROM bins WHERE direction = 'in' GROUP BY clock_epoch "
+        "ORDER BY clock_epoch",
+    )
+    assert (old, new) == (60, 40)
+    width, step_ns = 100_000, step_s * 10**9
+    assert before - width < first_ns <= last_ns < after and first_ns % width == begun_ns % width == 0
+    assert after + step_ns - width < begun_ns <= ended_ns < later + step_ns
+
+
+def test_killed_at_any_time(host, tmp_path):
+    """While packets flow: no packet is counted twice, and those that were not are of the gaps."""
+    store, sent, tries = tmp_path / "store", [], random.Random(7)
+    for _ in range(6):
+        process = host.record(store)
+        for _ in range(tries.randrange(5, 60)):
+            many_senders(host.lab, 10)
+            sent.append(time.time_ns())
+            time.sleep(tries.random() * 0.02)
+        kill(process)
+        for _ in range(tries.randrange(60)):
+            many_senders(host.lab, 10)
+            sent.append(time.time_ns())
+            time.sleep(0.005)
+    last = host.record(store)
+    until(lambda: rows_of(store, "SELECT count(*) FROM gaps WHERE direction = 'in' AND end_ns IS NULL") == [(0,)])
+    end(last)
+    assert rows_of(store, "SELECT count(*) FROM bins GROUP BY direction, ts_ns HAVING count(*) > 1") == []
+    assert rows_of(store, "SELECT sum(dropped)::INT FROM recordings") == [(0,)]
+    gaps = rows_of(store, "SELECT start_ns, end_ns FROM gaps WHERE direction = 'in'")
+    assert len(gaps) == 6 and all(gap_until - gap_from < 10**9 for gap_from, gap_until in gaps)
+    whole = [ns for ns in sent if not any(first - 50_000_000 < ns < last + 50_000_000 for first, last in gaps)]
+    assert 10 * len(whole) <= stored(store) <= 10 * len(sent)
+
+
+def test_all_or_none_are_pinned(host, tmp_path):
+    """The loopback is down."""
+    livelab.sh(f"ip -n {host.lab.far} link set lo down")
+    process = host.begin(tmp_path / "store", "--pin", "-i", "lo")
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1 and "lo: the interface is down" in err
+    assert host.pins() == host.programs() == []
+
+
+def test_several_in_one_process(host, tmp_path):
+    store = tmp_path / "store"
+    process = host.record(store, "-i", "lo")
+    assert len(host.pins()) == 6 + 7  # what leaves by the loopback arrives there
+    many_senders(host.lab, 20)
+    until(lambda: stored(store) == 20)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 0 and len(host.pins()) == 6 + 7
+    process.communicate()
+    many_senders(host.lab, 30)
+    process = host.begin(store, "--pin", "-i", "lo")
+    until(lambda: stored(store) == 50)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 130 and host.pins() == []
+    process.communicate()
+
+
+def test_without_a_file_system_of_bpf(host, tmp_path):
+    words = [*RECORD, "-i", host.lab.b, "-o", "store", "--pin"]
+    done = subprocess.run(
+        ["ip", "netns", "exec", host.lab.far, *words], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert done.returncode == 1 and done.stderr.count("\n") == 1, done
+    assert "--pin needs a mounted BPF file system: mount -t bpf bpf /sys/fs/bpf" in done.stderr
+    assert host.programs() == []
+
+
+def test_without_tcx_it_is_refused(host, tmp_path):
+    preload = {"LD_PRELOAD": str(library("tests/c/lesser_kernel.c")), "LACKS": "tcx"}
+    _, err = host.begin(tmp_path / "store", "--pin", environment=preload).communicate(timeout=60)
+    assert err.count("\n") == 1 and "--pin needs tcx (Linux 6.6, CONFIG_NET_XGRESS)" in err, err
+    assert host.pins() == []
+    assert "direct-action" not in livelab.sh(f"ip netns exec {host.lab.far} tc filter show dev {host.lab.b} ingress")
+
+
+def test_it_is_for_this_backend():
+    with pytest.raises(UsageError, match="--pin is for --backend ebpf"):
+        recording_of(["lo"], pin=True)
+    assert recording_of(["lo"], pin=True, backend="ebpf").live.pin
