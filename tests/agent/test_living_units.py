@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from places import ROOT
 from privilegelib import status, threads
 from racklib import DAY, fill
 
+from mburst.capture import sources
 from mburst.sql import StoreFolder
 
 LOG = "/run/mburst.log"
@@ -91,6 +93,57 @@ def test_the_unit_runs_confined_is_restarted_and_ends_in_good_order(machine):
     log = machine.at(LOG).read_text()
     assert f"record: recorded into {STORE}" in log and "reflect: answered" in log
     assert "Traceback" not in log and "cannot" not in log and "not permitted" not in log
+
+
+PINNED = """
+store = "/var/lib/mburst/pinned"
+[record]
+inputs = ["wire"]
+backend = "ebpf"
+pin = true
+hook = "xdp"
+"""
+
+
+def test_what_is_pinned_counts_on_between_two_recorders(machine):
+    """With the lines of the unit that are for it; the kernel's numbers of what is attached stay the same."""
+    [state] = [state for state in sources(None) if state["name"] == "ebpf"]
+    if state["reason"]:
+        pytest.skip(f"this machine cannot count in the kernel: {state['reason']}")
+    unit = (ROOT / "examples" / UNIT).read_text().splitlines()
+    lines = [line[1:] for line in unit if line.startswith("#") and "/sys/fs/bpf" in line]
+    assert len(lines) == 2
+    drop_in = f"/etc/systemd/system/{UNIT}.d/pin.conf"
+
+    def attached() -> list[str]:
+        return re.findall(r"prog/xdp id (\d+)", machine.check("ip", "-d", "link", "show", "wire"))
+
+    machine.check("mount", "-t", "bpf", "-o", "mode=700", "bpf", "/sys/fs/bpf")
+    try:
+        machine.write(drop_in, "\n".join(["[Service]", *lines, ""]))
+        machine.write("/etc/mburst/mburst.toml", PINNED)
+        machine.check("systemctl", "daemon-reload")
+        machine.check("systemctl", "start", UNIT)
+        machine.wait(attached, "a recorder")
+        before = attached()
+        machine.check("systemctl", "restart", UNIT)
+        machine.wait(lambda: "record" in processes(machine), "the next recorder")
+        machine.wait(
+            lambda: "a recorder reads" in machine.run("mburst", "doctor", "--no-self-test").stdout, "it to read"
+        )
+        machine.check("systemctl", "stop", UNIT)
+        assert attached() == before
+        machine.check("rm", "-r", "/sys/fs/bpf/mburst")
+        assert attached() == []
+    finally:
+        machine.check("systemctl", "stop", UNIT)
+        machine.check("umount", "/sys/fs/bpf")
+        machine.at(drop_in).unlink()
+        machine.write("/etc/mburst/mburst.toml", CONFIGURATION)
+        machine.check("systemctl", "daemon-reload")
+    with StoreFolder.open(machine.at("/var/lib/mburst/pinned")).connect() as con:
+        notes = con.execute("SELECT notes FROM recordings ORDER BY begun_ns").fetchall()
+    assert "read on from where the recorder before it ended" in notes[-1][0]
 
 
 def test_a_report_is_made_by_the_units_that_are_installed(machine, tmp_path):
