@@ -121,4 +121,20 @@ bool mb_ebpf_adopt(struct mb_ebpf_kernel *kernel, const struct mb_ebpf_pins *pin
 	return false;
 }
 
+#else
+
+int mb_ebpf_pin(const struct mb_ebpf_kernel *kernel, const struct mb_ebpf_pins *pins, uint32_t index, uint32_t sides,
+		const char *name, struct mb_error *error)
+{
+	(void)kernel, (void)pins, (void)index, (void)sides;
+	return mb_ebpf_check(name, error);
+}
+
+bool mb_ebpf_adopt(struct mb_ebpf_kernel *kernel, const struct mb_ebpf_pins *pins,
+		   const struct mb_backend_options *options, uint32_t index, uint32_t sides)
+{
+	(void)kernel, (void)pins, (void)options, (void)index, (void)sides;
+	return false;
+}
+
 #endif

@@ -183,6 +183,21 @@ void mb_ebpf_pins_remove(struct mb_ebpf_pins *pins)
 
 #else
 
+#include "backend/ebpf/kernel.h"
+
+int mb_ebpf_pins_open(struct mb_ebpf_pins *pins, uint32_t index, uint32_t group, const char *name,
+		      struct mb_error *error)
+{
+	(void)pins, (void)index, (void)group;
+	return mb_ebpf_check(name, error); /* which says what is missing */
+}
+
+int mb_ebpf_pins_clear(const struct mb_ebpf_pins *pins)
+{
+	(void)pins;
+	return 0;
+}
+
 void mb_ebpf_pins_remove(struct mb_ebpf_pins *pins)
 {
 	mb_ebpf_pins_close(pins);
