@@ -12,6 +12,13 @@ from typing import Any
 EVERY_S = 0.1  # at most between the end of what runs and that of the thread that waits to stop it
 
 
+def wait_for_signals(wait: Callable[[float], object]) -> None:
+    """WAIT, in the main thread, until it says that what it waits for is there. It is called with seconds, again and
+    again: a signal that comes just before a wait without an end would be heard after it."""
+    while not wait(EVERY_S):
+        pass
+
+
 @contextmanager
 def stopping(
     stop: Callable[[], object], again: Callable[[signal.Signals], object] = lambda number: None
@@ -97,7 +104,7 @@ def until_stopped(work: Callable[[threading.Event], object]) -> list[signal.Sign
 
     with stopping(threading.Thread(target=stop).start) as ended_by:
         threading.Thread(target=run, name="mburst-work", daemon=True).start()
-        over.wait()
+        wait_for_signals(over.wait)
     if failures and not ended_by:
         raise failures[0]
     return ended_by

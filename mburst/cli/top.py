@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import privileges
 from ..errors import MburstError
-from ..stopping import stopping, stopping_by
+from ..stopping import stopping, stopping_by, wait_for_signals
 from . import definition, live, record
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class _BesideRecording:
         """From the first packets that may be counted on. Raises what the recording raised."""
         self._thread.start()
         try:
-            self._begun.wait()
+            wait_for_signals(self._begun.wait)
             if self._failed is None:
                 yield
         finally:

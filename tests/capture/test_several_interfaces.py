@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import signal
@@ -163,6 +164,17 @@ def test_one_that_goes_away_ends_alone(two, tmp_path):
         time.sleep(0.2)
     assert query(store, "SELECT interface, end_ns > start_ns FROM gaps") == [(second.b, True)]
     assert locks.names(store) == []
+
+
+def test_a_signal_that_interrupts_no_wait_is_heard(two, tmp_path):
+    """As one that comes just before the main thread waits, which then sleeps on: here it goes to another thread."""
+    store = tmp_path / "store"
+    process = begin(two, store)
+    wait_for(lambda: len(list(store.glob("hot/clock/*"))) == 2, "the recording of both interfaces")
+    others = [int(name) for name in os.listdir(f"/proc/{process.pid}/task") if int(name) != process.pid]
+    assert not ctypes.CDLL(None).tgkill(process.pid, max(others), signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == 130
 
 
 def test_killed_it_leaves_nothing_attached_and_a_gap_for_each(two, tmp_path):

@@ -38,6 +38,25 @@ def test_a_signal_inside_of_stop_does_not_wait_for_its_locks():
     assert held == [True] and len(ended_by) == 2
 
 
+LOST = """
+import ctypes, os, signal, threading, time
+from mburst.stopping import until_stopped
+
+def work(stopped):
+    time.sleep(0.3)  # the main thread waits
+    ctypes.CDLL(None).tgkill(os.getpid(), threading.get_native_id(), signal.SIGTERM)
+    if not stopped.wait(20):
+        os._exit(1)
+
+assert until_stopped(work) == [signal.SIGTERM]
+"""
+
+
+def test_a_signal_that_interrupts_no_wait_is_heard():
+    """As one that comes just before the main thread waits, which then sleeps on: here it goes to another thread."""
+    subprocess.run([sys.executable, "-c", LOST], check=True, timeout=60)
+
+
 def test_another_thread_leaves_signals_alone():
     before = signal.getsignal(signal.SIGTERM)
     seen = []

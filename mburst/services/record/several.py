@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ... import alive, privileges
 from ...errors import MburstError, print_trouble
-from ...stopping import stopping
+from ...stopping import stopping, wait_for_signals
 from .recorder import Recorder, RecordResult, Until, locked
 from .recording import RecordProgress, RecordSettings, fingerprint
 from .recovery import Housekeeping
@@ -64,7 +64,12 @@ class _OneOfSeveral:
     def wait(self) -> None:
         """Until the thread has ended."""
         if self.thread and self.thread.ident is not None:
-            self.thread.join()
+            wait_for_signals(self._has_ended)
+
+    def _has_ended(self, wait_s: float) -> bool:
+        if self.thread:
+            self.thread.join(wait_s)
+        return not (self.thread and self.thread.is_alive())
 
 
 @contextmanager
