@@ -44,12 +44,13 @@ def clean(store: Path, failed: Callable[[MburstError], None]) -> None:
 
 
 def _remove_draft(path: Path) -> None:
-    """Remove the draft of a log or of a marker, unless somebody is still at it."""
+    """Remove the draft of a log or of a marker, unless somebody is still at it. One that is not old is not even locked:
+    its writer may be about to, and does not wait."""
     with suppress(FileNotFoundError):
         draft = disk.open_regular(path)
         try:
-            fcntl.flock(draft, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if time.time() - os.fstat(draft).st_mtime > GRACE_S:
+                fcntl.flock(draft, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 path.unlink()
         except BlockingIOError:
             return

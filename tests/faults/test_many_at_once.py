@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import time
@@ -20,6 +21,7 @@ from mburst.services.record import recovery
 from mburst.sql import StoreFolder, locks
 from mburst.sql.format import filenames
 from mburst.sql.format.hotlog import HotLog
+from mburst.sql.repair import recovery as cleaning
 from mburst.sql.sealing import SealedParts
 from mburst.sql.writer import TableWriter
 
@@ -87,6 +89,24 @@ def test_recorders_that_begin_at_once_in_a_store_with_leftovers(tmp_path: Path) 
         f"{len(times(1))} stores, {RECORDERS} each",
         f"all whole; {written} rows of a writer beside them: 0 lost, 0 doubled; nothing left",
     )
+
+
+def test_a_draft_is_not_locked_before_its_writer_locks_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often others tidy between the two."""
+    store, locked = StoreFolder.create(tmp_path / "store"), []
+
+    def flock(file: int, how: int) -> None:
+        locked.append(os.readlink(f"/proc/self/fd/{file}"))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    hot = store.path / "hot" / "bins"
+    hot.mkdir(parents=True)
+    young, old = (hot / f"{filenames.new_segment('h', filenames.new_writer(), 0).name}.new" for _ in range(2))
+    for draft in (young, old):
+        draft.touch()
+    os.utime(old, (time.time() - OLD_S, time.time() - OLD_S))
+    cleaning.clean(store.path, lambda error: None)
+    assert locked == [str(old)] and young.exists() and not old.exists()
 
 
 def test_recorders_that_live_tidy_on_behind_others_that_die(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
