@@ -14,7 +14,8 @@
 
 /* Twice the time that the kernel keeps a block open. */
 #define MB_FANOUT_BLOCK_TIMEOUT_NS (2 * MB_RING_RETIRE_MS * 1000000ll)
-#define MB_FANOUT_STALL_TIMEOUT_NS 200000000ll
+/* On a busy machine a thread may wait for its CPU for a good part of a second. The frames of the others wait in their rings. */
+#define MB_FANOUT_STALL_TIMEOUT_NS 1000000000ll
 
 struct mb_fanout;
 

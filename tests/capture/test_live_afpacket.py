@@ -9,6 +9,7 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 import time
 import warnings
 from pathlib import Path
@@ -20,8 +21,8 @@ from calm import Attempts
 OUTGOING, INCOMING = 2, 1
 
 
-def capture(lab, driver, *arguments, action=None):
-    command = ["ip", "netns", "exec", lab.far, str(driver), *arguments, f"target={lab.b}", "idle_ms=300"]
+def capture(lab, driver, *arguments, action=None, idle_ms=300):
+    command = ["ip", "netns", "exec", lab.far, str(driver), *arguments, f"target={lab.b}", f"idle_ms={idle_ms}"]
     return livelab.run_driver(command, action)
 
 
@@ -266,6 +267,35 @@ def test_a_filter_too_long_for_the_kernel(lab, live_driver):
     hosts = " or ".join(f"ether host 02:00:00:00:{i // 256:02x}:{i % 256:02x}" for i in range(1500))
     got = capture(lab, live_driver, f"filter={hosts}")
     assert got.total["status"] < 0 and "shorten it" in got.total["error"]
+
+
+HOG = """
+import os, time
+os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
+until = time.monotonic() + 0.5
+while time.monotonic() < until:
+    pass
+"""
+
+
+def test_a_thread_that_does_not_run_for_half_a_second_is_waited_for(lab, live_driver):
+    """Its ring has every other frame."""
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("one processor: there is none that a thread alone can be kept from")
+
+    def send(_process):
+        with lab.inside(lab.near), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as to:
+            to.sendto(b"x", ("10.9.0.2", 9))  # whose address is known from here on
+            hog = subprocess.Popen([sys.executable, "-c", HOG])
+            while hog.poll() is None:
+                to.sendto(b"x" * 100, ("10.9.0.2", 9))
+                time.sleep(0.001)
+            assert hog.returncode == 0
+
+    got = capture(lab, live_driver, "threads=2", "filter=udp port 9", "direction=in", action=send, idle_ms=1500)
+    assert got.total["frames"] > 200 and got.total["dropped"] == 0
+    assert got.total["backwards_ns"] < 2_000_000
 
 
 def test_threads_share_the_frames_and_keep_their_order(lab, live_driver):
