@@ -190,7 +190,7 @@ def _describe_pinned(pinned: list[dict[str, Any]] | None) -> list[str]:
     read = "a recorder reads what the kernel counts"
     unread = "no recorder reads what the kernel counts; the next one with --pin reads on, and this ends it: rm -r"
     return [
-        f"{_place_of(one['interface'])}: {read if one['is_read'] else f'{unread} ' + one['folder']}" for one in pinned
+        f"{_place_of(one['interface'])}: {read if one['is_read'] else f'{unread} ' + one['path']}" for one in pinned
     ]
 
 

@@ -21,10 +21,10 @@ FOLDER = MOUNT / "mburst"
 
 @dataclass(frozen=True)
 class Pinned:
-    """What is pinned in FOLDER. INTERFACE is its name now; None: it is of another network namespace, and empty: there
-    is no such interface any more. IS_READ: a recorder has it."""
+    """What is pinned in the folder PATH. INTERFACE is its name now. None: it is of another network namespace. Empty:
+    there is no such interface any more. IS_READ: a recorder has it."""
 
-    folder: str
+    path: str
     interface: str | None
     is_read: bool
 
