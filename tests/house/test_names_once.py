@@ -1,4 +1,5 @@
-"""A class name is defined once, so that a search for it has one answer: in the product, and in what tests share."""
+"""A name is there once, so that a search for it has one answer: of a class in the product, of one in what tests share,
+and of a test file."""
 
 from __future__ import annotations
 
@@ -34,3 +35,12 @@ def test_a_class_name_is_defined_once(folders: tuple[str, ...]) -> None:
     found = classes(*folders)
     assert len(found) > 20
     assert not [f"{name}: {', '.join(places)}" for name, places in found.items() if len(places) > 1]
+
+
+def test_the_name_of_a_test_file_is_there_once() -> None:
+    """pytest imports test files by their names alone: of two, one is not run."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        found[path.name].append(str(path.relative_to(ROOT)))
+    assert len(found) > 200
+    assert not [places for places in found.values() if len(places) > 1]
