@@ -236,14 +236,19 @@ def relative_risk(hit: Floats, exposed: Floats, hit_outside: Floats, outside: Fl
 def risk_bounds(hit: float, exposed: float, hit_outside: float, outside: float) -> tuple[float, float]:
     """95 % interval of the relative risk of observations that are independent: of the ratio of two proportions, from
     Wilson's of each (Donner and Zou 2012, MOVER). Without a bound above where nobody outside was hit."""
+    inverse = _risk_at_least(hit_outside, outside, hit, exposed)
+    return _risk_at_least(hit, exposed, hit_outside, outside), 1 / inverse if inverse else float("inf")
+
+
+def _risk_at_least(hit: float, exposed: float, hit_outside: float, outside: float) -> float:
+    """The quotient of the paper with its root in the denominator, where nothing cancels."""
+    if not hit:
+        return 0.0
     inside, beyond = hit / exposed, hit_outside / outside
-    (low, high), (low_outside, high_outside) = wilson(hit, exposed), wilson(hit_outside, outside)
-
-    def bound(of_inside: float, of_outside: float, sign: int) -> float:
-        root = (inside * beyond) ** 2 - of_inside * of_outside * (2 * inside - of_inside) * (2 * beyond - of_outside)
-        return float((inside * beyond + sign * max(root, 0.0) ** 0.5) / (of_outside * (2 * beyond - of_outside)))
-
-    return max(0.0, bound(low, high_outside, -1)), bound(high, low_outside, 1) if hit_outside else float("inf")
+    low, high = wilson(hit, exposed)[0], wilson(hit_outside, outside)[1]
+    product, part = inside * beyond, low * (2 * inside - low)
+    root = float(np.sqrt(max(product**2 - part * high * (2 * beyond - high), 0.0)))
+    return part / (product + root)
 
 
 def line_over_blocks(

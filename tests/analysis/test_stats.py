@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal, localcontext
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -140,6 +142,22 @@ def test_interval_of_a_number_of_events(count: int, low: float, high: float) -> 
     found = stats.poisson(count)
     assert found == pytest.approx((low, high), rel=0.03, abs=0.013)
     assert found[0] <= low * 1.001 and high * 0.995 <= found[1]
+
+
+@given(st.integers(1, 300), st.integers(1, 300), st.data())
+@settings(deadline=None)
+def test_bounds_of_a_relative_risk_are_those_of_the_paper(exposed: int, outside: int, data: st.DataObject) -> None:
+    """Its quotients in 60 digits: where what they divide by is nearly 0, so is what they divide."""
+    hit, hit_outside = data.draw(st.integers(1, exposed)), data.draw(st.integers(1, outside))
+    found = stats.risk_bounds(float(hit), float(exposed), float(hit_outside), float(outside))
+    with localcontext(prec=60):
+        p, q = Decimal(hit / exposed), Decimal(hit_outside / outside)
+        ends = list(zip(stats.wilson(hit, exposed), stats.wilson(hit_outside, outside)[::-1], strict=True))
+        for bound, sign, (of_p, of_q) in zip(found, (-1, 1), ends, strict=True):
+            x, y = Decimal(of_p), Decimal(of_q)
+            root = max((p * q) ** 2 - x * y * (2 * p - x) * (2 * q - y), Decimal(0)).sqrt()
+            divisor = y * (2 * q - y)
+            assert not divisor or bound == pytest.approx(float((p * q + sign * root) / divisor), rel=1e-9)
 
 
 def test_bounds_of_a_relative_risk_without_cases() -> None:

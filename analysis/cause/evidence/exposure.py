@@ -27,13 +27,13 @@ def risk_of(
     """Relative risk of a hit among the exposed against the rest; None without either of them. Its interval is that of
     resampling blocks of time, or of independent observations where that reaches further: blocks that are all alike,
     such as those in which all the exposed are hit and nobody else, say nothing of what was not seen."""
-    block = np.floor((time - time.min(initial=np.inf)) / block_ns).astype(np.int64)
-    count = int(block.max(initial=0)) + 1
+    if exposed.all() or not exposed.any():
+        return None
+    block = np.floor((time - time.min()) / block_ns).astype(np.int64)
+    count = int(block.max()) + 1
     columns = (hit & exposed, exposed, hit & ~exposed, ~exposed)
     sums = np.column_stack([np.bincount(block[rows], minlength=count) for rows in columns]).astype(float)
     sums = sums[sums[:, 1] + sums[:, 3] > 0]
-    if exposed.all() or not exposed.any():
-        return None
     totals = sums.sum(axis=0)
     least, most = risk_bounds(*totals.tolist())
     low, high = block_bootstrap(sums, lambda rows: relative_risk(*rows.T), ROUNDS, rng)
