@@ -51,8 +51,14 @@ class KeptFile:
         draft = self.path.with_name(f"{self.path.name}.{secrets.token_hex(8)}")
         with suppress(OSError):
             draft.parent.mkdir(exist_ok=True)
-            make(draft)
-            draft.replace(self.path)
-            for older in self.path.parent.glob(f"{self.name}.*"):
-                if older != self.path:  # also drafts whose process was killed
-                    older.unlink(missing_ok=True)
+            try:
+                make(draft)
+                draft.replace(self.path)
+            finally:
+                self._remove_others()
+
+    def _remove_others(self) -> None:
+        """Of other sources, and drafts: of this process, whose disk is full, or of one that was killed."""
+        for other in self.path.parent.glob(f"{self.name}.*"):
+            if other != self.path:
+                other.unlink(missing_ok=True)

@@ -101,6 +101,7 @@ def test_nothing_is_kept_where_nothing_can_be(folder: Path, monkeypatch: pytest.
 
         monkeypatch.setattr(Path, "replace", full)
     assert contents(of) == made(of)
+    assert not [path for path in folder.glob("*") if path != of.kept.path]
 
 
 def test_another_version_takes_the_place_of_what_was_kept(folder: Path) -> None:
