@@ -139,8 +139,8 @@ $(VENV)/demo-ready: $(VENV)/ready
 	$(BIN)/pip install --quiet --editable '.[demo]'
 	@touch $@
 
-# Exactly what was locked, by hashes, and nothing else fetched to build with; what is imported is compiled then, which is a
-# tenth of it. Debian's packages come meanwhile.
+# Exactly what was locked, by hashes, and nothing else fetched to build with; of that, what is imported is compiled when it is.
+# Debian's packages come meanwhile.
 $(VENV)/test-ready: $(VENV)/python setup.py pyproject.toml .ci/requirements.lock $(ENGINE)
 	@{ sh .ci/packages $(TEST_PACKAGES); sh .ci/promtool $(BIN); } & \
 	$(BIN)/pip install --quiet --no-compile --require-hashes --requirement .ci/requirements.lock && \

@@ -32,6 +32,7 @@ CREATE TABLE defined.recording_totals (
     quality BIGINT)
 """
 
+# The newest row of each, with those totals.
 _RECORDINGS = """
 CREATE VIEW recordings AS
 SELECT r.* REPLACE (
@@ -85,7 +86,7 @@ SELECT n.* REPLACE (CASE WHEN kind = 'csv' THEN from_ns ELSE first_ns END AS fro
 FROM defined.all_names n JOIN spans USING (origin, batch)
 WHERE prefix <> '' AND (kind <> 'csv' OR next_ns IS NULL)
 """
-# Tables of which not every row counts: the views over `defined.all_…`.
+# Tables of which not every row counts: `defined.all_…` has those of their files.
 _COUNTING = {"gaps": _GAPS, "canary": _CANARY, "thinned": _THINNED, "names": _NAMES, "recordings": _RECORDINGS}
 
 

@@ -134,7 +134,7 @@ def queues(answers: BurstAnswers, links: Mapping[str, str] | None) -> list[PageT
     heads = [
         *(["Host"] if links is None else ["Host", "Rack"]),
         *("Switch, port, queue", "Drops", "In bursts", "Relative risk", "Windows"),
-        *(["Probes late for"] if is_explained else []),
+        *(["Cause of late probes"] if is_explained else []),
     ]
     caption = of_many(len(shown), answers.switch_drops.count, "switch queue", "by drops")
     table = PageTable(caption, heads, rows, 2 if links is None else 3)
