@@ -2,124 +2,30 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import mmap
 import os
 import random
-import re
 import signal
-import socket
 import struct
 import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import livelab
 import pytest
 from building import library
-from kernel_bins import TCX_EGRESS, TCX_INGRESS, many_senders, why_not
+from kernel_bins import TCX_EGRESS, TCX_INGRESS, many_senders
+from pinlab import BPF_XDP, MBURST, RECORD, PinHost, end, kill, one_host
 from privilegelib import STRANGER, for_all, status
+from waiting import wait_for
 
 from mburst.api.recording import recording_of
 from mburst.errors import UsageError
 from mburst.sql import StoreFolder
-
-MBURST = [sys.executable, "-m", "mburst"]
-RECORD = [*MBURST, "record", "--backend", "ebpf", "--json"]
-BPF_OBJ_GET, BPF_PROG_QUERY, BPF_XDP = 7, 16, 37
-
-
-class Host:
-    """A lab with a BPF file system of its own, at /sys/fs/bpf of a mount namespace that lasts as long as it."""
-
-    def __init__(self, lab: livelab.Lab) -> None:
-        self.lab = lab
-        script = "mount -t bpf -o mode=0700 bpf /sys/fs/bpf && echo ready && exec sleep infinity"
-        command = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script]
-        self.holder = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert self.holder.stdout and self.holder.stdout.readline() == "ready\n"
-
-    def command(self, *words: str) -> list[str]:
-        """WORDS on it, where the interface is."""
-        return ["nsenter", f"--mount=/proc/{self.holder.pid}/ns/mnt", f"--net=/run/netns/{self.lab.far}", *words]
-
-    def sh(self, *words: str) -> str:
-        return subprocess.run(self.command(*words), capture_output=True, text=True, check=True).stdout
-
-    def pins(self) -> list[str]:
-        """What is pinned."""
-        return self.sh("sh", "-c", "find /sys/fs/bpf/mburst -type f 2>/dev/null || :").splitlines()
-
-    def object(self, path: str) -> int:
-        """A descriptor of what is pinned there."""
-        name = ctypes.create_string_buffer(f"/proc/{self.holder.pid}/root{path}".encode())
-        attributes = ctypes.create_string_buffer(128)
-        struct.pack_into("=Q", attributes, 0, ctypes.addressof(name))
-        opened = ctypes.CDLL(None, use_errno=True).syscall(321, BPF_OBJ_GET, attributes, 128)
-        assert opened >= 0, os.strerror(ctypes.get_errno())
-        return int(opened)
-
-    def programs(self, place: int = TCX_INGRESS) -> list[int]:
-        """The kernel's numbers of those that are attached at PLACE."""
-        if place == BPF_XDP:
-            shown = livelab.sh(f"ip -n {self.lab.far} -d link show {self.lab.b}")
-            return [int(number) for number in re.findall(r"prog/xdp id (\d+)", shown)]
-        attributes, ids = ctypes.create_string_buffer(128), ctypes.create_string_buffer(64)
-        with self.lab.inside(self.lab.far):
-            index = socket.if_nametoindex(self.lab.b)
-            struct.pack_into("=IIIIQI", attributes, 0, index, place, 0, 0, ctypes.addressof(ids), 16)
-            done = ctypes.CDLL(None, use_errno=True).syscall(321, BPF_PROG_QUERY, attributes, 64)
-        assert not done, os.strerror(ctypes.get_errno())
-        return list(struct.unpack_from(f"={struct.unpack_from('=I', attributes, 24)[0]}I", ids))
-
-    def begin(self, store, *options: str, name: str = "", environment=None, user="root", wrapper=()):
-        """A recorder, not waited for."""
-        words = [
-            *wrapper,
-            *RECORD,
-            "-i",
-            name or self.lab.b,
-            "-o",
-            str(store),
-            *(["--user", user] if user else []),
-            *options,
-        ]
-        return subprocess.Popen(
-            self.command(*(words if user else for_all(words))),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=store.parent,
-            env={**os.environ, **(environment or {})},
-        )
-
-    def record(self, store, *options: str, **more):
-        """A recorder that has begun: the first look has stored a reading of clocks."""
-        before = set(store.rglob("clock/**/*.log"))
-        process = self.begin(store, "--pin", *options, **more)
-        until(lambda: process.poll() is not None or set(store.rglob("clock/**/*.log")) - before)
-        assert process.poll() is None, process.communicate()
-        return process
-
-    def close(self) -> None:
-        self.holder.kill()
-        self.holder.wait()
-        if self.holder.stdout:
-            self.holder.stdout.close()
-
-
-def until(holds) -> None:
-    for _ in range(1500):
-        if holds():
-            return
-        time.sleep(0.02)
-    raise AssertionError("it does not happen")
 
 
 def stored(store) -> int:
@@ -134,36 +40,8 @@ def rows_of(store, query: str) -> list[tuple]:
     return StoreFolder.open(store).connect().execute(query).fetchall()
 
 
-def end(process, number=signal.SIGINT) -> dict:
-    """The row of what arrived."""
-    process.send_signal(number)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == (130 if number == signal.SIGINT else 0), err
-    [row] = [row for row in map(json.loads, out.splitlines()) if row["direction"] == "in"]
-    return row
-
-
-def kill(process) -> None:
-    process.kill()
-    process.communicate()
-
-
-@contextmanager
-def one_host() -> Iterator[Host]:
-    if os.geteuid() != 0:
-        pytest.skip("pins are tested in namespaces of their own, which only root can make")
-    if reason := why_not():
-        pytest.skip(f"this machine cannot count in the kernel: {reason}")
-    with livelab.make_lab() as lab:
-        made = Host(lab)
-        try:
-            yield made
-        finally:
-            made.close()
-
-
 @pytest.fixture
-def host() -> Iterator[Host]:
+def host() -> Iterator[PinHost]:
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(before)})  # frames arrive on the processor that sends: one ring of bins
     try:
@@ -179,14 +57,14 @@ def test_killed_and_read_on(host, tmp_path):
     first = host.record(store)
     programs = host.programs(), host.programs(TCX_EGRESS)
     many_senders(host.lab, 300)
-    until(lambda: stored(store) == 300)
+    wait_for(lambda: stored(store) == 300)
     kill(first)
     assert (host.programs(), host.programs(TCX_EGRESS)) == programs and len(host.pins()) == 7
     many_senders(host.lab, 200)
     second = host.record(tmp_path / "second")
     assert (host.programs(), host.programs(TCX_EGRESS)) == programs
     many_senders(host.lab, 50)
-    until(lambda: stored(tmp_path / "second") == 250)
+    wait_for(lambda: stored(tmp_path / "second") == 250)
     row = end(second)
     assert (row["packets"], row["dropped"]) == (250, 0) and "read on from where the recorder before" in row["notes"]
     assert rows_of(tmp_path / "second", "SELECT sum(packets)::INT FROM sources WHERE direction = 'in'") == [(250,)]
@@ -202,7 +80,7 @@ def test_what_was_written_over_meanwhile_is_a_counted_gap(host, tmp_path):
     many_senders(host.lab, 7)
     second = host.record(tmp_path / "second", *narrow)
     many_senders(host.lab, 20)
-    until(lambda: stored(tmp_path / "second") == 27)
+    wait_for(lambda: stored(tmp_path / "second") == 27)
     row = end(second)
     assert (row["packets"], row["dropped"]) == (27, 500)
     assert rows_of(tmp_path / "second", "SELECT reason, packets::INT FROM gaps") == [("dropped", 500)]
@@ -213,11 +91,11 @@ def test_a_killed_one_and_the_next_in_one_store(host, tmp_path):
     store = tmp_path / "store"
     first = host.record(store)
     many_senders(host.lab, 300)
-    until(lambda: stored(store) == 300)
+    wait_for(lambda: stored(store) == 300)
     kill(first)
     many_senders(host.lab, 200)
     second = host.begin(store, "--pin")
-    until(lambda: stored(store) == 500)
+    wait_for(lambda: stored(store) == 500)
     assert end(second)["packets"] == 200
     runs = rows_of(store, "SELECT packets::INT, ended, begun_ns, start_ns FROM recordings WHERE direction = 'in' "
                    "ORDER BY begun_ns")  # fmt: skip
@@ -244,7 +122,7 @@ def test_sigterm_leaves_it_and_the_next_one_misses_nothing(host, tmp_path):
         process = host.begin(store, "--pin")
         many_senders(host.lab, 100)
         sent["all"] += 100
-        until(lambda: stored(store) == sent["all"])
+        wait_for(lambda: stored(store) == sent["all"])
     assert end(process)["dropped"] == 0 and host.pins() == host.programs() == []
     recorded = rows_of(store, "SELECT count(*), sum(packets)::INT FROM recordings WHERE direction = 'in'")
     assert recorded == [(3, sent["all"])]
@@ -262,7 +140,7 @@ def test_other_settings_begin_anew(host, tmp_path, options):
     place = BPF_XDP if "xdp" in options else TCX_INGRESS
     assert len(host.programs(place)) == 1 and host.programs(place) != programs
     many_senders(host.lab, 40)
-    until(lambda: stored(tmp_path / "second") == 40)
+    wait_for(lambda: stored(tmp_path / "second") == 40)
     row = end(second)
     assert (row["packets"], row["dropped"]) == (40, 0) and "counted with other settings" in row["notes"]
     assert host.programs() == host.programs(TCX_EGRESS) == host.programs(BPF_XDP) == host.pins() == []
@@ -282,7 +160,7 @@ def test_what_is_not_whole_begins_anew(host, tmp_path, at):
     second = host.record(tmp_path / "second")
     assert len(host.programs()) == 1 and host.programs() != programs
     many_senders(host.lab, 40)
-    until(lambda: stored(tmp_path / "second") == 40)
+    wait_for(lambda: stored(tmp_path / "second") == 40)
     row = end(second)
     assert (row["packets"], row["dropped"]) == (40, 0) and "counting begins anew" in row["notes"]
 
@@ -293,7 +171,7 @@ def test_in_the_driver(host, tmp_path):
     many_senders(host.lab, 300)
     second = host.record(tmp_path / "second", "--hook", "xdp")
     assert host.programs(BPF_XDP) == programs and len(programs) == 1
-    until(lambda: stored(tmp_path / "second") == 300)
+    wait_for(lambda: stored(tmp_path / "second") == 300)
     end(second)
     assert host.programs(BPF_XDP) == host.pins() == []
 
@@ -303,7 +181,7 @@ def test_two_at_once_are_refused(host, tmp_path):
     out, err = host.begin(tmp_path / "second", "--pin").communicate(timeout=60)
     assert err.count("\n") == 1 and "another recorder counts with --pin: end it first" in err, (out, err)
     many_senders(host.lab, 30)
-    until(lambda: stored(tmp_path / "first") == 30)
+    wait_for(lambda: stored(tmp_path / "first") == 30)
     assert end(first)["packets"] == 30
 
 
@@ -315,8 +193,8 @@ def test_as_the_owner_of_the_store(host):
         kill(host.record(home / "first", user=None))
         many_senders(host.lab, 60)
         second = host.record(home / "second", user=None)
-        until(lambda: status(second.pid)["Uid"].split() == [str(STRANGER)] * 4)
-        until(lambda: stored(home / "second") == 60)
+        wait_for(lambda: status(second.pid)["Uid"].split() == [str(STRANGER)] * 4)
+        wait_for(lambda: stored(home / "second") == 60)
         assert end(second)["packets"] == 60
     assert host.pins() == host.programs() == []
 
@@ -339,7 +217,7 @@ def test_as_another_user_from_the_start(host):
         kill(host.record(home / "first", user=None, wrapper=user))
         many_senders(host.lab, 60)
         second = host.record(home / "second", user=None, wrapper=user)
-        until(lambda: stored(home / "second") == 60)
+        wait_for(lambda: stored(home / "second") == 60)
         assert end(second)["packets"] == 60
     assert host.pins() == host.programs() == [] and host.sh("ls", "/sys/fs/bpf/mburst") == ""
 
@@ -357,7 +235,7 @@ def test_renamed_meanwhile(host, tmp_path):
     livelab.sh(f"ip -n {lab.far} link set {lab.b} name veth-c")
     many_senders(lab, 30)
     second = host.record(tmp_path / "second", name="veth-c")
-    until(lambda: stored(tmp_path / "second") == 30)
+    wait_for(lambda: stored(tmp_path / "second") == 30)
     assert {end(second)["interface"]} == {"veth-c"} and host.pins() == []
 
 
@@ -377,7 +255,7 @@ def test_removed_meanwhile(host, tmp_path):
     last = host.record(tmp_path / "last")
     assert len(host.pins()) == 7 and len(host.programs()) == 1
     many_senders(lab, 50)
-    until(lambda: stored(tmp_path / "last") == 50)
+    wait_for(lambda: stored(tmp_path / "last") == 50)
     row = end(last)
     assert row["packets"] == 50 and "counted with other settings" in row["notes"] and host.pins() == []
 
@@ -426,9 +304,9 @@ def test_the_clock_is_set_meanwhile(host, tmp_path, step_s):
         offset.write(str(step_s))
         offset.flush()
         second = host.record(tmp_path / "second", environment=clock)
-        until(lambda: stored(tmp_path / "second") == 60)
+        wait_for(lambda: stored(tmp_path / "second") == 60)
         many_senders(host.lab, 40)
-        until(lambda: stored(tmp_path / "second") == 100)
+        wait_for(lambda: stored(tmp_path / "second") == 100)
         later = time.time_ns()
         row = end(second)
     assert (row["packets"], row["clock_epochs"]) == (100, 2)
@@ -458,7 +336,7 @@ def test_killed_at_any_time(host, tmp_path):
             sent.append(time.time_ns())
             time.sleep(0.005)
     last = host.record(store)
-    until(lambda: rows_of(store, "SELECT count(*) FROM gaps WHERE direction = 'in' AND end_ns IS NULL") == [(0,)])
+    wait_for(lambda: rows_of(store, "SELECT count(*) FROM gaps WHERE direction = 'in' AND end_ns IS NULL") == [(0,)])
     end(last)
     assert rows_of(store, "SELECT count(*) FROM bins GROUP BY direction, ts_ns HAVING count(*) > 1") == []
     assert rows_of(store, "SELECT sum(dropped)::INT FROM recordings") == [(0,)]
@@ -482,13 +360,13 @@ def test_several_in_one_process(host, tmp_path):
     process = host.record(store, "-i", "lo")
     assert len(host.pins()) == 6 + 7  # what leaves by the loopback arrives there
     many_senders(host.lab, 20)
-    until(lambda: stored(store) == 20)
+    wait_for(lambda: stored(store) == 20)
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 0 and len(host.pins()) == 6 + 7
     process.communicate()
     many_senders(host.lab, 30)
     process = host.begin(store, "--pin", "-i", "lo")
-    until(lambda: stored(store) == 50)
+    wait_for(lambda: stored(store) == 50)
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 130 and host.pins() == []
     process.communicate()
