@@ -23,6 +23,7 @@ from .. import __version__
 from ..analysis.bursts.find import BurstDefinition
 from ..errors import MburstError, UsageError
 from ..sql.format.filenames import SealedName
+from ..units import format_time
 from . import LEVELS
 from .receipts import DamagedReceipt, Receipt, ReceiptName, ShippedFile, files_of, list_receipts, read_receipt
 from .results import PartitionName, PartitionRecord, list_records
@@ -278,7 +279,7 @@ class _RackDay:
             self.definition,
             files,
             behind,
-            {reason for receipt in newest.values() if receipt for reason in _missing(receipt)},
+            {reason for receipt in newest.values() if receipt for reason in _missing(receipt, start_of(self.date))},
             [file for file in self.shipped.files.values() if (_host_of(file) or "") in ("", *hosts)],
             self.with_verdicts,
         )
@@ -325,13 +326,22 @@ def _lacking_file(line: str) -> ShippedFile | None:
     return ShippedFile(key.partition("/")[0], key, 0, "", 0, name.first_ns, name.last_ns) if name else None
 
 
-def _missing(receipt: Receipt) -> Iterator[str]:
-    """What a host's newest receipt says that it could not ship, or does not."""
+def _missing(receipt: Receipt, since_ns: int) -> Iterator[str]:
+    """What a host's newest receipt says that it could not ship, or does not, of the day from SINCE_NS on."""
     yield from receipt.missing
+    yield from compacted_of(f"host {receipt.host}", receipt.compacted_ns, since_ns)
     if receipt.level != LEVELS[0]:
         yield f"host {receipt.host} ships no rows: its level is {receipt.level}"
     for table in {*MEASURED, *STATED} - {*receipt.tables}:
         yield f"host {receipt.host} does not ship the table {table}"
+
+
+def compacted_of(whose: str, compacted_ns: tuple[int, int] | None, since_ns: int) -> Iterator[str]:
+    """A line that says which rows of the day from SINCE_NS on, or of NEAR_NS around it, were compacted before they were
+    shipped. COMPACTED_NS is that of a receipt."""
+    if compacted_ns and compacted_ns[0] < since_ns + DAY_NS + NEAR_NS and compacted_ns[1] >= since_ns - NEAR_NS:
+        first, last = map(format_time, compacted_ns)
+        yield f"{whose}: rows from {first} to {last} were compacted before they were shipped"
 
 
 def _host_of(file: ShippedFile) -> str | None:

@@ -48,7 +48,8 @@ class Receipt(NamedTuple):
     for `missing`. since_ns: the first time in `files`, or until_ns where there are none. definition: of bursts, where
     the level says that only they were shipped. every_ns: how often the host ships; None: when it is called. replaces:
     keys of files that these files stand for, and that count no more. missing: damaged files that cannot be shipped,
-    each with its reason."""
+    each with its reason. compacted_ns: the first and last time of rows of the host's rack that were compacted before
+    the host first shipped, and do not arrive; None: none were."""
 
     rack: str
     host: str
@@ -63,6 +64,7 @@ class Receipt(NamedTuple):
     files: tuple[ShippedFile, ...]
     replaces: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    compacted_ns: tuple[int, int] | None = None
 
     def to_json(self) -> bytes:
         """As the object has it; equal receipts give equal bytes."""
@@ -78,7 +80,8 @@ class Receipt(NamedTuple):
                 raise ValueError("of another format")
             files = tuple(ShippedFile(**file) for file in facts.pop("files"))
             lists: dict[str, Any] = {name: tuple(facts.pop(name)) for name in ("tables", "replaces", "missing")}
-            receipt = cls(files=files, **lists, **facts)
+            compacted = facts.pop("compacted_ns", None)
+            receipt = cls(files=files, **lists, compacted_ns=compacted and tuple(compacted), **facts)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError("not a receipt") from error
         if not _is_typed(receipt):
@@ -210,9 +213,11 @@ def _is_typed(receipt: Receipt) -> bool:
     texts += [text for file in files for text in (file.table, file.key, file.sha256)]
     numbers = [receipt.since_ns, receipt.until_ns, receipt.written_ns]
     numbers += [] if receipt.every_ns is None else [receipt.every_ns]
+    numbers += receipt.compacted_ns or []
     numbers += [number for file in files for number in (file.bytes, file.rows, file.min_ns, file.max_ns)]
     return (
         all(type(text) is str for text in texts)
         and all(type(number) is int and -(2**63) <= number < 2**63 for number in numbers)
         and isinstance(receipt.definition, dict | None)
+        and (receipt.compacted_ns is None or len(receipt.compacted_ns) == 2)
     )

@@ -10,7 +10,8 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from ..sql import StoreFolder, damage, disk, verified
 from ..sql.segments import FileSelection, damaged_file, list_sealed
 from ..sql.store import MARKER
 from ..sql.tables import LISTING, STORE_FORMAT
+from ..units import format_time
 from . import LEVELS, receipts
 from .ledger import ShipLedger
 from .receipts import DamagedReceipt, Receipt, ReceiptName, ShippedFile
@@ -31,6 +33,7 @@ from .sealed import MEASURED, NO_NAME, UNNAMED, HostFiles, HostName, SealedTable
 from .target import FleetTarget, TargetError
 
 MOST_FILES = 1000  # of a receipt: what a kill costs is found again at the target by one request a file
+COMPACTED_FROM = ("bins", "sources", "steps")  # of which compaction leaves fewer rows, and files of all hosts of a rack
 BEAT_NS = 3600 * 10**9  # after which a receipt is due though nothing is new; of those that ship each so often, that
 
 
@@ -104,25 +107,49 @@ def ship(store: StoreFolder, target: FleetTarget, settings: ShipSettings, report
     _check_marker(target)
     done = Shipped()
     ledger = ShipLedger(store.path, target.name)
-    name_compacted(store, ledger, done)
+    begin(store, ledger, done)
     for found in named_hosts(store, settings, done):
-        _HostShipping(target, settings, ledger, found, done).run(report)
+        _HostShipping(store, target, settings, ledger, found, done).run(report)
     ledger.write()
     return done
 
 
-def name_compacted(store: StoreFolder, ledger: ShipLedger, done: Shipped) -> None:
-    """Of a store that was never shipped to this target: say in DONE which days were compacted before. Later on,
-    compaction waits for what is shipped."""
-    files = list_sealed(store.path, "thinned", FileSelection()).files
-    if files and ledger.is_new:
-        newest = max(file.path.parent.parent.name for file in files).removeprefix("date=")
+def begin(store: StoreFolder, ledger: ShipLedger, done: Shipped) -> None:
+    """Of a store that was never shipped to this target: have compaction wait for what is shipped from now on, and say
+    in DONE what was compacted before."""
+    if not ledger.is_new:
+        return
+    ledger.write()
+    if times := compacted_times(store):
+        until = format_time(times[1])
         done.troubles.append(
             MburstError(
-                f"{store.path}: days until {newest} were compacted: what had not been shipped of them is not",
+                f"{store.path}: rows until {until} were compacted: what had not been shipped of them is not",
                 "it is said once; from now on compaction waits for what is shipped",
             )
         )
+
+
+def compacted_times(store: StoreFolder, rack: str | None = None) -> tuple[int, int] | None:
+    """The first and last time of what compaction wrote of the bins of a rack, or of all; None: it wrote nothing."""
+    names = [
+        file.name
+        for table in COMPACTED_FROM
+        for file in list_sealed(store.path, table, FileSelection(rack)).files
+        if file.name.segment.compacted
+    ]
+    return (min(name.first_ns for name in names), max(name.last_ns for name in names)) if names else None
+
+
+def compacted_before(
+    store: StoreFolder, target: FleetTarget, known: Iterable[ReceiptName], rack: str
+) -> tuple[int, int] | None:
+    """What a receipt says of a host of RACK in compacted_ns: as its newest one of KNOWN does, or, where there is none,
+    as the store is. Raises TargetError."""
+    for name in sorted(known, key=lambda of: of.written_ns, reverse=True):
+        with suppress(DamagedReceipt):
+            return receipts.read_receipt(target, name).compacted_ns
+    return compacted_times(store, rack)
 
 
 def named_hosts(store: StoreFolder, settings: ShipSettings, done: Shipped) -> Iterator[HostFiles]:
@@ -172,8 +199,15 @@ class _HostShipping:
     """The files of one host on their way."""
 
     def __init__(
-        self, target: FleetTarget, settings: ShipSettings, ledger: ShipLedger, found: HostFiles, done: Shipped
+        self,
+        store: StoreFolder,
+        target: FleetTarget,
+        settings: ShipSettings,
+        ledger: ShipLedger,
+        found: HostFiles,
+        done: Shipped,
     ) -> None:
+        self._store = store
         self._target = target
         self._settings = settings
         self._ledger = ledger
@@ -182,12 +216,13 @@ class _HostShipping:
         self._result = HostShipped(found.name, found.until_ns(), waiting=len(found.waiting))
         self._done = done
         self._new: list[ShippedFile] = []
+        self._known: list[ReceiptName] = []  # before this call
         done.hosts.append(self._result)
 
     def run(self, report: Report) -> None:
         """Ship them. Raises TargetError."""
         here = {of.key for of in self._found.files}
-        known = list(receipts.list_receipts(self._target, *self._found.name))
+        known = self._known = list(receipts.list_receipts(self._target, *self._found.name))
         self._ledger.keep({name.key for name in known}, here, receipts.folder_of(*self._found.name))
         for damaged in self._found.damaged:
             self._miss(MburstError(str(damaged), damage.HINT), f"{key_of(Path(damaged.path))}: {damaged.reason}")
@@ -273,6 +308,7 @@ class _HostShipping:
             version=__version__,
             files=files,
             missing=tuple(self._result.missing),
+            compacted_ns=compacted_before(self._store, self._target, self._known, self._found.name.rack),
         )
         key = receipts.write_receipt(self._target, receipt)
         self._result.receipts.append(key)

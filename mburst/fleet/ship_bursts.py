@@ -22,11 +22,11 @@ from ..sql.store import MARKER as STORE_MARKER
 from ..units import format_count
 from . import UNFIT, UNFIT_HINT, receipts
 from .ledger import ShipLedger
-from .plan import DAY_NS, MEASURED, NEAR_NS, STATED, PartitionPlan, date_of, planned, start_of
+from .plan import DAY_NS, MEASURED, NEAR_NS, STATED, PartitionPlan, compacted_of, date_of, planned, start_of
 from .receipts import Receipt, ReceiptName, ShippedFile
 from .results import NearRows, PartitionName, PartitionRecord, list_records, open_results, read_record
 from .sealed import HostFiles, SealedTableFile, key_of, list_switch_files
-from .ship import BEAT_NS, HostShipped, Report, Shipped, ShipSettings, name_compacted, named_hosts
+from .ship import BEAT_NS, HostShipped, Report, Shipped, ShipSettings, begin, compacted_before, named_hosts
 from .target import FleetTarget
 from .task import detected, put
 
@@ -43,7 +43,7 @@ def ship_bursts(
         raise UsageError(f"{target.name}: has rows of stores, and no results", "name another place for bursts")
     open_results(target, settings.definition)
     done, ledger = Shipped(), ShipLedger(store.path, target.name)
-    name_compacted(store, ledger, done)
+    begin(store, ledger, done)
     for found in named_hosts(store, replace(settings, tables=TABLES), done):
         _HostBursts(store, target, settings, ledger, found, done).run(report)
     return done
@@ -70,12 +70,14 @@ class _HostBursts:
         until = start_of(date_of(found.until_ns() - NEAR_NS)) if found.until_ns() > NEAR_NS else 0
         self._result = HostShipped(found.name, until)
         self._new: list[ShippedFile] = []
+        self._compacted_ns: tuple[int, int] | None = None
         self._days: set[str] = set()  # in this call's receipt, as the ledger notes them
         done.hosts.append(self._result)
 
     def run(self, report: Report) -> None:
         """Ship them. Raises TargetError."""
         known = list(receipts.list_receipts(self._target, *self._found.name))
+        self._compacted_ns = compacted_before(self._store, self._target, known, self._found.name.rack)
         plans = list(self._plans())
         noted = {day for name in known for day in self._ledger.receipts.get(name.key, ())}
         compacted = self._compacted()
@@ -110,7 +112,8 @@ class _HostBursts:
         for date in sorted({date for file in files if file.table == "bins" for date in _dates(file)}):
             if start_of(date) + DAY_NS <= self._result.until_ns:
                 name = PartitionName(date, *self._found.name)
-                plan = planned(name, self._settings.definition, files, {}, missing)
+                lost = compacted_of(f"host {name.host}", self._compacted_ns, start_of(date))
+                plan = planned(name, self._settings.definition, files, {}, [*missing, *lost])
                 yield replace(plan, with_rows=self._settings.level == "hot")
 
     def _local(self, of: SealedTableFile) -> ShippedFile:
@@ -201,6 +204,7 @@ class _HostBursts:
             version=__version__,
             files=tuple(self._new),
             missing=tuple(self._result.missing),
+            compacted_ns=self._compacted_ns,
         )
 
 

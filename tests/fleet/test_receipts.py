@@ -27,6 +27,7 @@ some = st.builds(
     *(names, names, texts, st.lists(texts, max_size=3).map(tuple), definitions, times, times, written),
     *(st.none() | st.integers(1, 10**18), texts, st.lists(files, max_size=4).map(tuple)),
     *(st.lists(texts, max_size=3).map(tuple), st.lists(texts, max_size=3).map(tuple)),
+    st.none() | st.tuples(times, times),
 )
 
 
@@ -65,6 +66,7 @@ def test_other_json_is_no_receipt(value: object) -> None:
     [
         ("until_ns", True), ("until_ns", 1.0), ("host", 1), ("files", [{}]), ("definition", []), ("missing", [1]),
         ("every_ns", "1h"), ("format", 2), ("more", 1), ("until_ns", 2**63), ("written_ns", -(2**64)),
+        ("compacted_ns", 1), ("compacted_ns", [1]), ("compacted_ns", [1, "2"]),
     ],
 )  # fmt: skip
 def test_a_receipt_has_the_types_of_its_fields(field: str, value: object) -> None:

@@ -149,6 +149,6 @@ def test_shipping_names_days_that_were_compacted_before(store: StoreFolder, tmp_
     target = open_target(str(tmp_path / "archive"))
     first = ship(store, target, ShipSettings())
     assert [str(trouble) for trouble in first.troubles] == [
-        f"{store.path}: days until 2024-10-05 were compacted: what had not been shipped of them is not"
+        f"{store.path}: rows until 2024-10-06 12:00:29.990000 were compacted: what had not been shipped of them is not"
     ]
     assert ship(store, target, ShipSettings()).troubles == []
