@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import segments, verified
+from .compaction.rules import FOLLOWED_NS
 from .damage import FOUND, DamagedFile
 from .format.filenames import Segment
 from .format.hotlog import LogContent, LogReader
@@ -40,6 +41,8 @@ class TableFollower:
         self._done: set[str] = set()
         self._look_for_sealed_s = look_for_sealed_s
         self._looked = 0.0
+        self._merged: set[str] = set()  # files that compaction made of others
+        self._listed: float | None = None  # when these were
         self._damage: list[str] = []
         self._misplaced: list[str] = []
         self._begin()
@@ -71,7 +74,19 @@ class TableFollower:
         """Sealed files whose rows may be of these days: older ones are no news, nor is what compaction wrote."""
         yesterday = time.time_ns() - 24 * 3600 * 10**9
         listing = segments.list_sealed(self._store, self._table, segments.FileSelection(self._rack, yesterday))
+        merged = {file.name.segment.name for file in listing.files if file.name.segment.compacted}
+        self._check_merged(merged, time.monotonic())
         return [file for file in listing.files if not file.name.segment.compacted]
+
+    def _check_merged(self, merged: set[str], now: float) -> None:
+        """Say so where files may have come and been merged since the last look: compaction waits for FOLLOWED_NS."""
+        since_s = 0.0 if self._listed is None else now - self._listed
+        if since_s > FOLLOWED_NS / 1e9 and merged - self._merged:
+            self._damage.append(
+                f"{self._store}: `mburst compact` merged rows of {self._table} while nobody looked for "
+                f"{since_s:,.0f} s: what came meanwhile may be missing here"
+            )
+        self._merged, self._listed = merged, now
 
     def _open_new(self, logs: dict[Path, Segment]) -> None:
         for path, segment in logs.items():

@@ -152,7 +152,7 @@ def describe(done: Compacted, rules: KeepRules, dry_run: bool) -> None:
 
 
 def line(day: DayCompacted, rules: KeepRules) -> str:
-    """ "2026-11-21 rack r1: 288 files, 3.2 GB → 5 files, 41 MB: …" """
+    """ "2026-11-21 rack r1: 288 files, 3.2 GB → 5 files, 41 MB: …"; of an hour, "2026-11-21 14:00 rack r1: …" """
     from ..sql.compaction.rules import Detail
     from ..sql.format.filenames import date_of
 
@@ -166,7 +166,8 @@ def line(day: DayCompacted, rules: KeepRules) -> str:
     if day.after_files is not None:
         sizes += f" → {format_count(day.after_files, 'file')}, {format_bytes(day.after_bytes or 0)}"
     reason = " (the store is larger than --size)" if day.for_size else ""
-    return f"{date_of(day.name.day)} rack {day.name.rack}: {sizes}: {kept}{reason}"
+    when = date_of(day.name.day) + (f" {day.name.hour:02}:00" if day.name.is_hour else "")
+    return f"{when} rack {day.name.rack}: {sizes}: {kept}{reason}"
 
 
 def _name(troubles: list[str]) -> None:
@@ -189,6 +190,7 @@ def facts(store: StoreFolder, done: Compacted) -> dict[str, Any]:
     days = [
         {
             "date": date_of(day.name.day),
+            "hour": day.name.hour if day.name.is_hour else None,
             "rack": day.name.rack,
             "kept": day.detail.name.lower(),
             **{name: getattr(day, name) for name in ("files", "bytes", "after_files", "after_bytes", "for_size")},

@@ -1,4 +1,5 @@
-"""Compacts a store, day by day, the oldest first; each day of a rack is replaced in one step (sql/replacing.py)."""
+"""Compacts a store, day by day, the oldest first, then hours of the day that is not over; each of a rack is replaced in
+one step (sql/replacing.py)."""
 
 from __future__ import annotations
 
@@ -112,7 +113,8 @@ class _Run:
         total = _size(self._store.path) - self._replaced_bytes()
         if self._rules.size is not None:
             for detail in (Detail.STEPS, Detail.NONE):
-                for name, day in self._days().items() if total > self._rules.size else ():
+                over = {name: day for name, day in self._days().items() if not name.is_hour}
+                for name, day in over.items() if total > self._rules.size else ():
                     if total > self._rules.size and (made := self._bring(name, day, detail, for_size=True)):
                         total += (made.after_bytes or 0) - made.bytes
         self.done.bytes = total
@@ -130,7 +132,10 @@ class _Run:
             return compactable(self._store.path, known, self._now_ns)
 
     def _bring(self, name: DayName, day: DayFiles, detail: Detail, for_size: bool = False) -> DayCompacted | None:
-        """Bring a day to DETAIL, unless nothing is to be done."""
+        """Bring a day to DETAIL, unless nothing is to be done. An hour keeps every row. So does a merged day while
+        files of an interface are left: what is kept of a recording is decided over all of its day."""
+        if name.is_hour or (day.is_unfinished and day.is_merged):
+            detail = Detail.ALL
         files = {table: _due(table, files, detail) for table, files in day.files.items()}
         files = {table: of for table, of in files.items() if of}
         if not files:
@@ -202,6 +207,7 @@ class _Day:
         self._name = made.name
         self._detail = made.detail
         self._files = files
+        self._is_merged = day.is_merged
         self._near = [file for file in day.near if _reaches(file, made.name)]
         of_day = FileSelection(made.name.rack, made.name.start_ns, made.name.end_ns)
         self._marks = snapshot(store, "thinned", of_day).files
@@ -232,11 +238,14 @@ class _Day:
         return {recording for (recording,) in rows}
 
     def _batches(self) -> Iterator[dict[str, list[SealedFile]]]:
-        """Bins and senders of one writer at a time: that bounds the memory."""
+        """Bins and senders of one writer at a time: that bounds the memory. Where files were merged, the recordings of
+        a writer have rows in several files, with those of others."""
         every: dict[str, dict[str, list[SealedFile]]] = defaultdict(lambda: {"bins": [], "sources": []})
         for table in RECORDED:
             for file in self._files.get(table, ()):
-                every[file.name.segment.writer][table].append(file)
+                segment = file.name.segment
+                is_together = self._is_merged and segment.compacted < Detail.BURSTS
+                every["" if is_together else segment.writer][table].append(file)
         yield from every.values()
 
     def _thin(

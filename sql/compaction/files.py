@@ -1,14 +1,18 @@
-"""Which files of a store may be replaced: those of days that are over, which no writer comes back to.
+"""Which files of a store may be replaced: those of days that are over, which no writer comes back to, and small ones of
+the hours of the day that is not.
 
 Bins and senders of a writer may be replaced once nothing that is counted by its files' names is missing: its recordings
 ended well, or they are of an interface and the row of the recording counts these segments already. What shippers have
-not shipped yet is left alone, and so is a day with damaged files.
+not shipped yet is left alone, and so is a day with damaged files. Of the day that is not over, files of interfaces are
+merged as they are, an hour's into one, once whoever follows the store has read them.
 """
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -18,48 +22,70 @@ from ..format.filenames import MIXED, NS_PER_DAY, SHIPPED, rack_of
 from ..segments import SECOND_COPY, FileSelection, SealedFile, list_hot, list_sealed, second_copies
 from ..shipped import read_ledger
 from ..tables import ORDER
-from .rules import SETTLED_NS
+from .rules import FOLLOWED_NS, SETTLED_NS, Detail
 
 if TYPE_CHECKING:
     import duckdb
 
 RECORDED = ("bins", "sources")
+NS_PER_HOUR = 3600 * 10**9
 HELD_NS = 60 * 10**9  # by which rows may be older than the log that they are in
+SMALL_IN_HOUR = 16 << 20  # bytes: larger files are left until their day is over
 
 
 @dataclass(frozen=True, order=True)
 class DayName:
-    """A day (days since 1970, UTC) of a rack."""
+    """A day (days since 1970, UTC) of a rack; of one that is not over, one of its hours, 0 to 23."""
 
     day: int
     rack: str
+    hour: int = -1
+
+    @property
+    def is_hour(self) -> bool:
+        """Whether it is an hour."""
+        return self.hour >= 0
 
     @property
     def start_ns(self) -> int:
         """Its first nanosecond."""
-        return self.day * NS_PER_DAY
+        return self.day * NS_PER_DAY + max(0, self.hour) * NS_PER_HOUR
 
     @property
     def end_ns(self) -> int:
         """The first nanosecond behind it."""
-        return self.start_ns + NS_PER_DAY
+        return self.start_ns + (NS_PER_HOUR if self.is_hour else NS_PER_DAY)
+
+    def is_over(self, now_ns: int) -> bool:
+        """Whether all of its rows are sealed at NOW_NS, or, of an hour, none comes that recorders held back."""
+        return self.end_ns + (HELD_NS if self.is_hour else SETTLED_NS) <= now_ns
 
 
 @dataclass
 class DayFiles:
-    """The files of a day of a rack that may be replaced, by table. `near`: sealed files of bins of the days before and
-    after, which bursts across midnight reach into. `left`: writers that keep their bins and senders of that day as they
-    are. `damaged`: a line for each file that keeps those of all writers so."""
+    """The files of a day of a rack, or of an hour of it, that may be replaced, by table. `near`: those of bins of the
+    days before and after, which bursts across midnight reach into. `left`: writers that keep their bins and senders
+    of that day as they are; `is_unfinished`: some of them are of interfaces. `damaged`: a line for each file that keeps
+    those of all writers so."""
 
     files: dict[str, list[SealedFile]] = field(default_factory=lambda: defaultdict(list))
     near: list[SealedFile] = field(default_factory=list)
     left: set[str] = field(default_factory=set)
+    is_unfinished: bool = False
     damaged: list[str] = field(default_factory=list)
 
-    def leave(self, table: str, file: SealedFile) -> None:
-        """Keep FILE of TABLE as it is."""
+    def leave(self, table: str, file: SealedFile, writer: Writer | None) -> None:
+        """Keep FILE of TABLE, which WRITER wrote, as it is."""
         if table in RECORDED:
             self.left.add(file.name.segment.writer)
+            self.is_unfinished |= writer is not None and writer.is_live
+
+    @property
+    def is_merged(self) -> bool:
+        """Whether hours of it were merged: a file then has rows of many writers."""
+        return any(
+            file.name.segment.compacted == Detail.ALL for table in RECORDED for file in self.files.get(table, ())
+        )
 
     @property
     def newest_ns(self) -> int:
@@ -100,7 +126,7 @@ def writers(connection: duckdb.DuckDBPyConnection) -> dict[str, Writer]:
 
 def compactable(store: Path, known: dict[str, Writer], now_ns: int) -> dict[DayName, DayFiles]:
     """The days of the store at STORE that were over SETTLED_NS before NOW_NS and have files that may be replaced, the
-    oldest first. KNOWN: `writers`. Raises OSError."""
+    oldest first, and hours of other days with files that may be merged. KNOWN: `writers`. Raises OSError."""
     days: dict[DayName, DayFiles] = defaultdict(DayFiles)
     bins: dict[DayName, list[SealedFile]] = defaultdict(list)
     shipped = _shipped(store)
@@ -110,17 +136,37 @@ def compactable(store: Path, known: dict[str, Writer], now_ns: int) -> dict[DayN
             name = _day_of(file)
             if table == "bins":
                 bins[name].append(file)
+            if not name.is_over(now_ns):
+                name = _hour_of(file, name)
             if file.path in listed.doubled:
                 days[name].damaged.append(f"{file.path}: {SECOND_COPY}")
             elif not listed.is_settled(file, known, name) or not all(_arrived(file, ledger) for ledger in shipped):
-                days[name].leave(table, file)
+                days[name].leave(table, file, known.get(file.name.segment.writer))
             else:
                 days[name].files[table].append(file)
-    over = {name: days[name] for name in sorted(days) if name.end_ns + SETTLED_NS <= now_ns}
+    over = {name: days[name] for name in sorted(days) if name.is_over(now_ns)}
     for name, day in over.items():
-        day.near = [file for day in (name.day - 1, name.day + 1) for file in bins[DayName(day, name.rack)]]
+        if name.is_hour:
+            day.files = _mergeable(day.files)
+        else:
+            day.near = [file for day in (name.day - 1, name.day + 1) for file in bins[DayName(day, name.rack)]]
         _verify(day)
     return {name: day for name, day in over.items() if day.files or day.damaged}
+
+
+def _mergeable(tables: Mapping[str, list[SealedFile]]) -> dict[str, list[SealedFile]]:
+    """Of an hour's files, those that are to be merged: small ones that came some time ago, where there are several."""
+    came_until = time.time_ns() - FOLLOWED_NS
+    small = {table: [file for file in files if _is_small(file, came_until)] for table, files in tables.items()}
+    return {table: files for table, files in small.items() if len(files) > 1}
+
+
+def _is_small(file: SealedFile, came_until_ns: int) -> bool:
+    try:
+        state = file.path.lstat()
+    except OSError:  # it is gone
+        return False
+    return state.st_size < SMALL_IN_HOUR and max(state.st_ctime_ns, state.st_mtime_ns) <= came_until_ns
 
 
 class _Listed:
@@ -141,12 +187,12 @@ class _Listed:
         """Whether FILE, of the day NAME, counts, nobody looks for it by the name of its writer, and that writer adds
         nothing to the day."""
         segment = file.name.segment
-        if segment.name in self._hidden:
+        if segment.name in self._hidden or (segment.compacted > 0 and name.is_hour):
             return False
         if segment.compacted > 0 or self._table not in (*RECORDED, "recordings"):
             return True
         writer = known.get(segment.writer)
-        if writer is None or not (writer.is_complete or writer.is_live):
+        if writer is None or not (writer.is_live or (writer.is_complete and not name.is_hour)):
             return False  # it was replaced, or will be
         if self._table == "recordings":
             return writer.has_ended or file.name.last_ns < writer.newest_ns
@@ -160,6 +206,11 @@ def _day_of(file: SealedFile) -> DayName:
 
     date = datetime.date.fromisoformat(file.path.parent.parent.name.removeprefix("date="))
     return DayName((date - datetime.date(1970, 1, 1)).days, rack_of(file.path.parent.name))
+
+
+def _hour_of(file: SealedFile, name: DayName) -> DayName:
+    """That in which the rows of a file of the day NAME begin."""
+    return replace(name, hour=min(max(0, (file.name.first_ns - name.start_ns) // NS_PER_HOUR), 23))
 
 
 def _shipped(store: Path) -> list[set[str]]:

@@ -7,6 +7,7 @@ from enum import IntEnum
 
 DAY_NS = 86_400 * 10**9
 SETTLED_NS = 2 * 3600 * 10**9  # after the end of a day, when all of its rows are sealed
+FOLLOWED_NS = 900 * 10**9  # after which whoever follows a store has read a file that came (sql/follow.py)
 LOOSEST = 0.25  # share of line rate: the loosest definition of a burst that will be asked for
 
 

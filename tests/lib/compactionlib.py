@@ -13,6 +13,7 @@ from storelib import rows
 
 from mburst.analysis.bursts.find import BurstDefinition, find_bursts
 from mburst.sql import StoreFolder
+from mburst.sql.compaction import files
 from mburst.sql.compaction.compact import Compacted, compact
 from mburst.sql.compaction.rules import DAY_NS, SETTLED_NS, KeepRules
 from mburst.sql.format import filenames
@@ -113,10 +114,18 @@ def compacted(store: StoreFolder, now_ns: int = NOW, **rules: Any) -> Compacted:
     return found
 
 
+def hours_merged(store: StoreFolder, now_ns: int = DAY + DAY_NS + 3700 * S) -> list[int]:
+    """Compact STORE while its first day is not over, with files that are old enough to be merged; which hours were."""
+    with mock.patch.object(files, "FOLLOWED_NS", 0):
+        found = compacted(store, now_ns).days
+    assert all(day.detail == 1 and day.name.is_hour for day in found)
+    return [day.name.hour for day in found]
+
+
 # --- random stores and their answers ---------------------------------------------------------------------------------
 
-# Where there is traffic: at noon, and from one day to the next.
-PLACES = (DAY + DAY_NS // 2, DAY + DAY_NS - 700 * MS, DAY + DAY_NS - 3 * MS)
+# Where there is traffic: at noon, from one hour to the next, and from one day to the next.
+PLACES = (DAY + DAY_NS // 2, DAY + DAY_NS // 2 - 40 * MS, DAY + DAY_NS - 700 * MS, DAY + DAY_NS - 3 * MS)
 
 
 # Pieces of traffic: where, ms from there, how many bins, how often one of them is full, and what decides the rest.

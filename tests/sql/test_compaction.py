@@ -20,6 +20,7 @@ from compactionlib import (
     compacted,
     counted,
     days_of_bursts,
+    hours_merged,
     incast,
     quiet,
     recorded,
@@ -102,8 +103,8 @@ def answers(store: StoreFolder, query: str) -> list[tuple[Any, ...]]:
 
 @pytest.mark.costly
 @settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow])
-@given(case=stores(), questions=st.lists(QUESTIONS, min_size=8, max_size=12))
-def test_same_bursts_before_and_after(case: dict[str, Any], questions: list[tuple[Any, ...]]) -> None:
+@given(case=stores(), questions=st.lists(QUESTIONS, min_size=8, max_size=12), by_hours=st.booleans())
+def test_same_bursts_before_and_after(case: dict[str, Any], questions: list[tuple[Any, ...]], by_hours: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         store = StoreFolder.create(Path(folder) / "store")
         for index, pieces in enumerate(case["recordings"]):
@@ -112,6 +113,9 @@ def test_same_bursts_before_and_after(case: dict[str, Any], questions: list[tupl
         definitions = [BurstDefinition(threshold=0.25)]
         definitions += [found for asked in questions if (found := answerable(asked, case["bin_ns"]))]
         before, sums = bursts(store, *definitions), answers(store, SUMS)
+        if by_hours:
+            hours_merged(store)
+            assert answers(store, SUMS) == sums
         compacted(store)
         assert answers(store, STEPS) == sums
         for definition, was, found in zip(definitions, before, bursts(store, *definitions), strict=True):

@@ -1,0 +1,181 @@
+"""Of the day that is not over, small files of an hour become one; every answer stays as it was."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import pytest
+from compactionlib import DAY, MS, S, bursts, compacted, counted, hours_merged, incast, quiet, recorded, together
+from storelib import rows
+
+from mburst.cli.compact import facts, line
+from mburst.sql import StoreFolder, follow
+from mburst.sql.compaction import files
+from mburst.sql.compaction.compact import compact
+from mburst.sql.compaction.rules import DAY_NS, FOLLOWED_NS, SETTLED_NS, KeepRules
+from mburst.sql.follow import TableFollower
+from mburst.sql.format import filenames
+from mburst.sql.format.filenames import Segment
+from mburst.sql.segments import FileSelection, SealedFile, list_sealed
+
+HOUR = 3600 * S
+HOSTS = ("a", "b", "c")
+AT_ELEVEN = DAY + 11 * HOUR + 2 * 60 * S  # the hours before are over
+OVER = DAY + DAY_NS + SETTLED_NS
+
+
+def traffic(host: str, hour: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Of most of an HOUR, with a burst in the middle and one at the end that goes on in the next."""
+    at = DAY + hour * HOUR + HOSTS.index(host) * S
+    return together(
+        quiet(at + 60 * S, 60, 20_000), incast(at + 1800 * S), incast(DAY + (hour + 1) * HOUR - 30 * MS, 25),
+        incast(DAY + (hour + 1) * HOUR + 2 * MS, 3)
+    )  # fmt: skip
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> StoreFolder:
+    """Three hosts that recorded from 9 to 12."""
+    made = StoreFolder.create(tmp_path / "store")
+    for host in HOSTS:
+        for hour in (9, 10, 11):
+            recorded(made, f"{host}{hour}", *traffic(host, hour))
+    return made
+
+
+def answers(store: StoreFolder) -> tuple[Any, ...]:
+    with store.connect() as con:
+        tables = [con.execute(f"FROM {table} ORDER BY ALL").fetchall() for table in ("bins", "sources", "recordings")]
+    return bursts(store), counted(store), tables
+
+
+def sealed_files(store: StoreFolder, table: str) -> list[SealedFile]:
+    return list_sealed(store.path, table, FileSelection()).files
+
+
+def names(store: StoreFolder, table: str) -> list[int]:
+    """How far each file of TABLE was compacted."""
+    return sorted(file.name.segment.compacted for file in sealed_files(store, table))
+
+
+def test_an_hour_becomes_a_file_of_each_table(store: StoreFolder) -> None:
+    before = answers(store)
+    assert names(store, "bins") == names(store, "sources") == [0] * 27
+    assert hours_merged(store, AT_ELEVEN) == [9, 10]
+    assert names(store, "bins") == names(store, "sources") == [0] * 9 + [1] * 2
+    assert answers(store) == before
+    assert hours_merged(store, AT_ELEVEN) == []
+    assert hours_merged(store, AT_ELEVEN + HOUR) == [11]
+    assert answers(store) == before
+
+
+def test_a_day_of_merged_hours_is_compacted_as_any_other(store: StoreFolder, tmp_path: Path) -> None:
+    before = bursts(store), counted(store)
+    other = StoreFolder.create(tmp_path / "other")
+    for host in HOSTS:
+        for hour in (9, 10, 11):
+            recorded(other, f"{host}{hour}", *traffic(host, hour))
+    hours_merged(store, AT_ELEVEN)
+    for now_ns, detail in ((OVER, 1), (OVER + DAY_NS, 2)):
+        for made in (store, other):
+            done = [day for day in compacted(made, now_ns).days if day.name.start_ns == DAY]
+            assert [day.detail for day in done] == [detail]
+        assert (bursts(store), counted(store)) == before
+    found = []
+    for made in (store, other):
+        with made.connect() as con:
+            found.append([con.execute(f"SELECT * FROM {of} ORDER BY ALL").fetchall() for of in ("bins", "sources")])
+            found[-1] += [con.execute(f"FROM {of} ORDER BY ALL").fetchall() for of in ("kept", "steps", "counts")]
+    assert found[0] == found[1] and all(found[0])
+    assert names(store, "bins") == [2]
+
+
+def test_files_wait_for_whoever_follows(store: StoreFolder) -> None:
+    assert compacted(store, AT_ELEVEN).days == []
+    later = SimpleNamespace(time_ns=lambda: time.time_ns() + FOLLOWED_NS)
+    with mock.patch.object(files, "time", later):
+        assert [day.name.hour for day in compacted(store, AT_ELEVEN).days] == [9, 10]
+
+
+def test_large_files_wait_for_the_end_of_the_day(store: StoreFolder) -> None:
+    with mock.patch.object(files, "SMALL_IN_HOUR", 1):
+        assert hours_merged(store, AT_ELEVEN) == []
+
+
+def test_hours_that_a_recorder_adds_to_wait(store: StoreFolder) -> None:
+    """And files of recordings of files, which another recording may replace."""
+    recorded(store, "file", *traffic("a", 9), boot_id=None)
+    writer = f"{zlib.crc32(b'a9'):012x}"
+    begin = lambda host, writer, number: Segment(host, DAY + 9 * HOUR, writer, 7)  # noqa: E731
+    more = {"recording_id": "a9", "host": "host-a9", "wire_bytes": 84, "bytes": 60, "packets": 1}
+    with mock.patch.object(filenames, "new_segment", begin), store.writer("bins", "host-a9", "r1", writer) as to:
+        to.append(rows("bins", {**more, "ts_ns": DAY + 9 * HOUR + 59 * 60 * S}))
+        before = answers(store)
+        assert hours_merged(store, AT_ELEVEN) == [9, 10]
+        left = {file.name.segment.host for file in sealed_files(store, "bins") if not file.name.segment.compacted}
+        assert left == {"host-a9", "host-file", *(f"host-{host}11" for host in HOSTS)}
+        assert answers(store) == before
+    assert hours_merged(store, AT_ELEVEN) == [9]
+    assert answers(store) == before
+
+
+def test_a_day_with_a_recorder_that_died_keeps_every_row(tmp_path: Path) -> None:
+    """What is kept of a recording is decided over all of its day, once the next recorder has ended it."""
+    store = StoreFolder.create(tmp_path / "store")
+    recorded(store, "a9", *traffic("a", 9))
+    recorded(store, "b9", *traffic("b", 9), counted_segments=2, complete=False, ended="")
+    before = answers(store)
+    assert hours_merged(store, AT_ELEVEN) == [9]
+    assert names(store, "bins") == [0, 0, 0, 1]
+    compacted(store, OVER + DAY_NS)
+    assert answers(store) == before and names(store, "bins").count(0) == 3
+
+
+@pytest.mark.parametrize("polls", [(0.0,), (0.0, FOLLOWED_NS / 1e9 + 1)])
+def test_followers_count_rows_once_or_say_that_some_may_be_missing(
+    store: StoreFolder, polls: tuple[float, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [1000.0]
+    monkeypatch.setattr(follow, "time", SimpleNamespace(monotonic=lambda: clock[0], time_ns=lambda: AT_ELEVEN))
+    follower = TableFollower(store.path, "bins", look_for_sealed_s=0)
+    assert follower.poll() == []
+    for later in polls:
+        clock[0] += later
+        hours_merged(store, AT_ELEVEN + (HOUR if later else 0))
+        assert follower.poll() == []
+    assert [line.startswith(f"{store.path}: `mburst compact` merged rows of bins") for line in follower.damage] == [
+        True
+    ] * (len(polls) - 1)
+    follower.close()
+
+
+def test_what_is_not_shipped_waits(store: StoreFolder, tmp_path: Path) -> None:
+    pytest.importorskip("obstore")
+    from mburst.fleet.ship import ShipSettings, ship
+    from mburst.fleet.target import open_target
+
+    target = open_target(str(tmp_path / "target"))
+    ship(store, target, ShipSettings())
+    recorded(store, "d9", *traffic("a", 9))
+    assert hours_merged(store, AT_ELEVEN) == [9, 10]
+    assert {file.name.segment.host for file in sealed_files(store, "bins")} >= {"", "host-d9"}
+    ship(store, target, ShipSettings())
+    assert names(store, "bins").count(0) == 12 == 3 + len([*(tmp_path / "target" / "bins").rglob("host-?11-*")])
+
+
+def test_the_command_names_hours(store: StoreFolder) -> None:
+    with mock.patch.object(files, "FOLLOWED_NS", 0):
+        done = compact(store, KeepRules(), now_ns=AT_ELEVEN, dry_run=True)
+    assert [line(day, KeepRules()).partition(" files, ")[0] for day in done.days] == [
+        "2024-10-04 09:00 rack r1: 18",
+        "2024-10-04 10:00 rack r1: 18",
+    ]
+    assert [(day["date"], day["hour"], day["kept"]) for day in facts(store, done)["days"]] == [
+        ("2024-10-04", 9, "all"),
+        ("2024-10-04", 10, "all"),
+    ]
