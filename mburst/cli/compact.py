@@ -24,8 +24,8 @@ DESCRIPTION = """Make a store smaller as it gets older. Of a day (UTC) that is o
 and senders are kept around whatever may be a burst (--threshold, 50 ms before and after), and one-second sums of all
 bins; the same bursts are found in it as before, by every definition with that threshold or a higher one. After
 --bursts only the sums are kept, and after --steps only the rows about recordings. With --size, the oldest detail goes
-first until the store is no larger. Many small files become few. Recorders and readers go on meanwhile; it can be
-broken off and called again at any time."""
+first until the store is no larger. Many small files become few, and those of an hour become one while its day goes on.
+Recorders and readers go on meanwhile; it can be broken off and called again at any time."""
 LEAST_EVERY_NS = 60 * NS_PER_S
 NS_PER_DAY = 86_400 * NS_PER_S
 

@@ -1,4 +1,4 @@
-"""Rows that a store compacted before it first shipped do not arrive, and who asks of their time is told so."""
+"""Rows that a store compacted before it first shipped do not arrive; days that they reach into are incomplete."""
 
 from __future__ import annotations
 
