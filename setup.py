@@ -237,6 +237,7 @@ setup(
             "queries/fleet/*.sql",
             "queries/fleet_report/*.sql",
         ],
+        "mburst.sql.compaction": ["*.sql"],
         "mburst.dashboards": ["static/*/*", "templates/*/*"],
     },
     ext_modules=[extension(ENGINE, "capture", ["pcap"]), extension(EXCHANGE, "telemetry/probe", [])],
