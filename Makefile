@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PROCESSORS := $(shell nproc)
 WORKERS := $(shell echo $$(($(PROCESSORS) + 2)))
-ENGINE := $(wildcard capture/*.[ch] capture/*/*.[ch] capture/*/*/*.[ch] telemetry/probe/*.[ch])
+ENGINE := $(wildcard capture/*.[ch] capture/*/*.[ch] capture/*/*/*.[ch] telemetry/probe/*.[ch] sql/compaction/*.[ch])
 
 # What has to be on the machine in addition to Python. Installed by apt where that is possible.
 BUILD_PACKAGES := gcc libc6-dev libpcap-dev zlib1g-dev libzstd-dev liblzma-dev libbpf-dev clang
@@ -123,7 +123,7 @@ audit: $(VENV)/pip-audit ## look for known flaws in what .ci/requirements.lock n
 	$(PYTHON) .ci/audit $(VENV)/pip-audit/bin/pip-audit .ci/requirements.lock
 
 clean: ## remove what was built
-	rm -rf $(VENV) build demo dist *.egg-info capture/*.so telemetry/probe/*.so
+	rm -rf $(VENV) build demo dist *.egg-info capture/*.so telemetry/probe/*.so sql/compaction/*.so
 
 # The headers of Python itself are needed where python3 is the system's own.
 $(VENV)/python:

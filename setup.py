@@ -17,6 +17,7 @@ from setuptools.command.build_ext import build_ext
 ROOMS = ["capture", "telemetry", "sql", "analysis", "dashboards"]
 ENGINE = "mburst.capture._engine"
 EXCHANGE = "mburst.telemetry.probe._exchange"
+FULLEST = "mburst.sql.compaction._fullest"
 
 # Decompressors that are compiled in where their headers are: (macro, library, header, apt package).
 DECOMPRESSORS = [
@@ -237,10 +238,14 @@ setup(
             "queries/fleet/*.sql",
             "queries/fleet_report/*.sql",
         ],
-        "mburst.sql.compaction": ["*.sql"],
+        "mburst.sql.compaction": ["*.sql", "*.pyi"],
         "mburst.dashboards": ["static/*/*", "templates/*/*"],
     },
-    ext_modules=[extension(ENGINE, "capture", ["pcap"]), extension(EXCHANGE, "telemetry/probe", [])],
+    ext_modules=[
+        extension(ENGINE, "capture", ["pcap"]),
+        extension(EXCHANGE, "telemetry/probe", []),
+        extension(FULLEST, "sql/compaction", []),
+    ],
     cmdclass={"build_ext": BuildEngine, "bdist_wheel": BuildWheel},
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )

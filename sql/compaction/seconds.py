@@ -5,7 +5,8 @@ twice as much as this; bins are stored in order of time, nearly, so that sums of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 WIDTHS_NS = (1_000_000, 10_000_000, 100_000_000)
 SECOND_NS = 10**9
-CHUNK = 1 << 20  # rows
+CHUNK = 1 << 17  # rows: what is summed up at once stays in the cache
 ALWAYS = ("bytes", "wire_bytes", "packets", "quality")
 KEYS = ("recording_id", "host", "rack", "interface", "direction", "clock_epoch", "ts_ns")
 _SUMMED = [
@@ -52,7 +53,7 @@ def seconds(connection: duckdb.DuckDBPyConnection) -> pa.Table:
     for order in ("", " ORDER BY ts_ns"):
         reader = connection.sql(bins + order).to_arrow_reader(CHUNK)
         try:
-            return _table(reader, np.array([-1, *lanes]), rare)
+            return _table(_ahead(reader), np.array([-1, *lanes]), rare)
         except NotInOrder:
             del reader
     raise AssertionError("sorted bins are in order")
@@ -67,6 +68,15 @@ def _rare(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
         name: "null" if most is None else "zero" if most == 0 and is_full else "read"
         for name, (most, is_full) in of.items()
     }
+
+
+def _ahead(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    """The batches of READER, each read while the one before is summed up."""
+    with ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(next, reader, None)
+        while (batch := coming.result()) is not None:
+            coming = pool.submit(next, reader, None)
+            yield batch
 
 
 def _table(batches: Iterable[pa.RecordBatch], lanes: np.ndarray[Any, Any], rare: Mapping[str, str]) -> pa.Table:
@@ -198,14 +208,11 @@ def _merged(parts: Columns) -> Columns:
 
 def _peaks(times: np.ndarray[Any, Any], amounts: np.ndarray[Any, Any]) -> Columns:
     """The largest sum of each width in each second that TIMES (sorted) are in."""
-    windows, width = times, 1
-    found: Columns = {}
-    for wider in WIDTHS_NS:
-        windows, starts = _runs(windows // (wider // width))
-        amounts, width = np.add.reduceat(amounts, starts), wider
-        _, starts = _runs(windows // (SECOND_NS // width))
-        found[f"of_{width // 10**6}ms"] = np.maximum.reduceat(amounts, starts)
-    return found
+    from ._fullest import fullest
+
+    found = fullest(times.data, amounts.data, np.array(WIDTHS_NS).data)
+    most = np.frombuffer(found, np.int64).reshape(-1, len(WIDTHS_NS))
+    return {f"of_{width // 10**6}ms": most[:, place] for place, width in enumerate(WIDTHS_NS)}
 
 
 def _in_order(times: np.ndarray[Any, Any]) -> bool:

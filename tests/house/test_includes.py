@@ -14,7 +14,8 @@ DECLARES = {
     "stdlib.h": r"\b([mc]alloc|realloc|free|strtou?ll?|qsort|bsearch|getenv|aligned_alloc|abort)\(",
     "errno.h": r"\berrno\b|-E[A-Z]{2,}\b",
 }
-FILES = [(room, path) for room in ("capture", "telemetry/probe") for path in sorted((ROOT / room).rglob("*.c"))]
+ROOMS = ("capture", "telemetry/probe", "sql/compaction")
+FILES = [(room, path) for room in ROOMS for path in sorted((ROOT / room).rglob("*.c"))]
 
 
 def included(path: Path, room: Path, seen: set[Path]) -> set[str]:
