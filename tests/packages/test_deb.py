@@ -19,6 +19,8 @@ from mburst.sql import StoreFolder
 # Where a package may leave something; what others write meanwhile is not looked at.
 LOOKED_AT = ["/etc", "/lib/systemd", "/opt", "/usr", "/var"]
 OTHERS = ("/var/lib/dpkg/", "/var/log/", "/var/cache/", "/etc/passwd-", "/etc/shadow-", "/etc/group-", "/etc/gshadow-")
+# What is kept beside bytecode (mburst/kept.py), as find looks for it.
+KEPT = ["-path", "*/site-packages/mburst/*/__pycache__/*", "!", "-name", "*.pyc"]
 # Where shells look for a command's completion, and a call whose answer has the verb.
 COMPLETIONS = {
     "bash": (
@@ -84,9 +86,8 @@ def test_it_is_installed_started_upgraded_and_purged(machine: BareMachine, deb: 
         "750 mburst mburst",
     ]
     machine.check("runuser", "-u", "mburst", "--", "mburst", "run", "--check", "/etc/mburst/mburst.toml")
-    assert not machine.run(
-        "find", "/opt/mburst", "-newer", "/tmp/" + deb.name, "-name", "*.pyc", "-o", "-path", "*/mburst/*/__pycache__/*"
-    ).stdout  # all is compiled
+    newer_ones = ["-newer", "/tmp/" + deb.name, "(", "-name", "*.pyc", "-o", *KEPT, ")"]
+    assert not machine.check("find", "/opt/mburst", *newer_ones)  # all is compiled
 
     machine.at("/etc/mburst/mburst.toml").write_text(CONFIGURATION)
     machine.check("systemctl", "enable", "--now", UNIT)
@@ -151,9 +152,12 @@ def test_apt_installs_it_in_a_fresh_debian(deb: Path, tmp_path: Path) -> None:
     shutil.copy(ROOT / "examples" / "cache-server" / "cache.pcap.zst", system.root / "tmp")
     system.check("apt-get", "-qq", "update")
     system.check("apt-get", "-qq", "install", "-y", "--no-install-recommends", f"/tmp/{deb.name}")
+    kept = system.check("find", "/opt/mburst", *KEPT)
+    assert len(kept.splitlines()) == 3  # two databases, and plotly
     system.check("mburst", "record", "/tmp/cache.pcap.zst", "-o", "/var/lib/mburst/store", "--link", "1G")
     assert "bursts in 5 s" in system.check("mburst", "bursts", "/var/lib/mburst/store", "--bin", "1ms")
     system.check("mburst", "report", "/var/lib/mburst/store", "-o", "/tmp/report")
+    assert system.check("find", "/opt/mburst", *KEPT) == kept
     system.check("apt-get", "-qq", "purge", "-y", "mburst")
     assert not (system.root / "opt" / "mburst").exists() and not (system.root / "etc" / "mburst").exists()
     assert (system.root / "var/lib/mburst/store").exists()
