@@ -41,11 +41,14 @@ def version() -> int:
 
 @contextmanager
 def ruleset(
-    reads: Iterable[StrPath], writes: Iterable[StrPath], removes: Iterable[StrPath] = ()
+    reads: Iterable[StrPath],
+    writes: Iterable[StrPath],
+    removes: Iterable[StrPath] = (),
+    empties: Iterable[StrPath] = (),
 ) -> Iterator[int | None]:
     """A descriptor of what is allowed: to read the files READS and what is below the folders of that, to write WRITES
-    likewise, to remove files and empty folders of REMOVES, and to start no program. Paths that there are not are left
-    out. None where the kernel cannot."""
+    likewise, to remove files and empty folders of REMOVES and empty folders of EMPTIES, and to start no program. Paths
+    that there are not are left out. None where the kernel cannot."""
     known = version()
     handled = _FIRST | (_REFER if known >= 2 else 0) | (_TRUNCATE if known >= 3 else 0)
     attributes = _Ruleset(handled)
@@ -55,7 +58,12 @@ def ruleset(
         yield None
         return
     try:
-        for paths, access in ((reads, _READS), (writes, _WRITES), (removes, _REMOVE_DIR | _REMOVE_FILE)):
+        for paths, access in (
+            (reads, _READS),
+            (writes, _WRITES),
+            (removes, _REMOVE_DIR | _REMOVE_FILE),
+            (empties, _REMOVE_DIR),
+        ):
             for path in paths:
                 _allow(made, path, access & handled)
         yield made

@@ -266,9 +266,11 @@ def confine(
     reads: Sequence[str | os.PathLike[str]],
     writes: Sequence[str | os.PathLike[str]],
     removes: Sequence[str | os.PathLike[str]] = (),
+    made_in: Path | None = None,
 ) -> None:
-    """Let this process write below WRITES alone, read those, READS and what Python itself and libraries read, and
-    remove files and empty folders of REMOVES. Says so on standard error where root runs this and the kernel cannot."""
+    """Let this process write below WRITES alone, read those, READS and what Python itself and libraries read, remove
+    files and empty folders of REMOVES, and empty folders of MADE_IN, where it made its store. Says so on standard
+    error where root runs this and the kernel cannot."""
     if not _PrivilegeState.own:
         return
     is_root = os.geteuid() == 0 and _PrivilegeState.owner is None
@@ -276,7 +278,7 @@ def confine(
     writable = [*_WRITABLE, *writes]
     with (
         raised(),  # the way to a path may be shut to the owner of the store
-        landlock.ruleset(readable, writable, removes) as ruleset,
+        landlock.ruleset(readable, writable, removes, [made_in] if made_in else []) as ruleset,
     ):
         _give_up(ruleset=ruleset)
     if ruleset is None and os.getuid() == 0:

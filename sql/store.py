@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import MburstError
-from . import damage, disk, replacing, segments, tables, views
+from . import damage, disk, making, replacing, segments, tables, views
 from .tables import STORE_FORMAT
 from .writer import TableWriter, seal_abandoned
 
@@ -21,10 +22,12 @@ MARKER_BYTES = 4096  # more is no marker
 
 
 class StoreFolder:
-    """A store on disk. Make one with `create` or `open`."""
+    """A store on disk. Make one with `create`, `created` or `open`. `made_in`: where `created` made it, the
+    folder that has to be written to so that it can be removed again."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.made_in: Path | None = None
 
     @classmethod
     def create(cls, path: str | os.PathLike[str]) -> StoreFolder:
@@ -40,6 +43,29 @@ class StoreFolder:
             disk.write_durably(folder / MARKER, json.dumps({"format": STORE_FORMAT}) + "\n")
             replacing.prepare(folder, is_new=True)
         return cls(folder)
+
+    @classmethod
+    @contextmanager
+    def created(cls, path: str | os.PathLike[str]) -> Iterator[StoreFolder]:
+        """The same for a command, which may fail before anything is stored: then it leaves nothing that it made. Raises
+        MburstError."""
+        marker, used = Path(path).absolute() / MARKER, None
+        is_made, folders = not os.path.lexists(marker), making.missing(marker.parent)
+        try:
+            while used is None:
+                store = cls.create(path)
+                with disk.failing_as_one_line(marker, "read"):
+                    used = making.use(marker)
+            store.made_in = folders[-1].parent if folders else None
+            yield store
+        except BaseException:
+            if is_made:
+                with suppress(OSError):
+                    making.remove(marker, used, folders)
+            raise
+        finally:
+            if used is not None:
+                os.close(used)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> StoreFolder:

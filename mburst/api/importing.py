@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -30,11 +31,11 @@ def import_csv(store: StoreFolder, table: str, file: str, protocol: str = "") ->
     from ..telemetry.csv_import import open_text
 
     with open_text(file) as text:
-        return add(lambda: store, table, text, file, protocol)
+        return add(lambda: nullcontext(store), table, text, file, protocol)
 
 
 def add(
-    store: Callable[[], StoreFolder],
+    store: Callable[[], AbstractContextManager[StoreFolder]],
     table: str,
     text: CsvText,
     file: str,
@@ -47,7 +48,8 @@ def add(
 
     source = CsvFile(text, table, "standard input" if file == "-" else file, ended_by)
     summary = source.scan()
-    added = _append(store(), table, source, summary, protocol)
+    with store() as folder:
+        added = _append(folder, table, source, summary, protocol)
     return Imported(
         table,
         file,

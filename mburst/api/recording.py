@@ -80,8 +80,8 @@ def record(
             )
     elif stop is not None:
         raise UsageError(f"stop is for interfaces, and {targets[0]} is not one")
-    folder = StoreFolder.create(store)
-    done = into(folder, wanted, until=partial(stopping_by, stop))
+    with StoreFolder.created(store) as folder:
+        done = into(folder, wanted, until=partial(stopping_by, stop))
     if done.failures:
         raise done.failures[0]
     return Recorded(Store(folder), done.rows, done.new, done.remark)
@@ -272,7 +272,7 @@ def import_csv(
     if table not in ("probes", "queues"):
         raise UsageError(f"a CSV file cannot hold {table!r}", "name probes or queues")
     with open_text(os.fspath(file)) as text:
-        return importing.add(partial(StoreFolder.create, store), table, text, os.fspath(file), protocol)
+        return importing.add(partial(StoreFolder.created, store), table, text, os.fspath(file), protocol)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from . import output, record
 if TYPE_CHECKING:
     from ..services.collector import CollectProgress
     from ..services.otlp_collection import OtlpCollection
+    from ..sql import StoreFolder
     from ..telemetry.gnmi.config import CollectConfig, GnmiTarget, Item, Subscription
 
 DESCRIPTION = """Subscribe to switches by gNMI, receive what others send by OTLP, and store what they report about their
@@ -116,13 +117,14 @@ def collect(config: CollectConfig, store: str, duration: str | None) -> int:
     from ..sql import StoreFolder
 
     seconds = parse_duration(duration) / 1e9 if duration else None
-    collector = Collector(config, StoreFolder.create(store), say, _show if sys.stderr.isatty() else None)
-    try:
-        settle(config, store, collector.receiver.socket_folders if collector.receiver else ())
-    except BaseException:
-        collector.close()
-        raise
-    asyncio.run(collector.run(seconds))
+    with StoreFolder.created(store) as folder:
+        collector = Collector(config, folder, say, _show if sys.stderr.isatty() else None)
+        try:
+            settle(config, folder, collector.receiver.socket_folders if collector.receiver else ())
+        except BaseException:
+            collector.close()
+            raise
+        asyncio.run(collector.run(seconds))
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
     for session in collector.sessions:
@@ -162,7 +164,7 @@ def _print_otlp(otlp: OtlpCollection) -> bool:
     return bool(intake.points)
 
 
-def settle(config: CollectConfig, store: str, sockets: Sequence[str] = ()) -> None:
+def settle(config: CollectConfig, store: StoreFolder, sockets: Sequence[str] = ()) -> None:
     """Before anything of a target is heard: give up all rights but to write the store and the pinned certificates, to
     read the folders of the certificates, which are read with each connection, and to remove the Unix sockets in the
     folders SOCKETS. Raises MburstError."""
@@ -173,7 +175,7 @@ def settle(config: CollectConfig, store: str, sockets: Sequence[str] = ()) -> No
     folders = {os.path.dirname(path) or "." for name in named for path in (name, os.path.realpath(name))}
     trusted = [path for path in ssl.get_default_verify_paths()[:2] if path]
     pins = [_pins_folder()] if any(target.skip_verify for target in encrypted) else []
-    privileges.confine([*folders, *trusted], [store, *pins], sockets)
+    privileges.confine([*folders, *trusted], [store.path, *pins], sockets, store.made_in)
     privileges.drop()
 
 

@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
         privileges.confine([], [_there(Path(arguments.store).absolute())])
         privileges.drop()
         imported = importing.add(
-            partial(StoreFolder.create, arguments.store),
+            partial(StoreFolder.created, arguments.store),
             arguments.kind,
             text,
             arguments.file,

@@ -133,7 +133,7 @@ def recorded_store(arguments: argparse.Namespace) -> Iterator[StoreFolder]:
     with ExitStack() as stack:
         privileges.lower(arguments.store or tempfile.gettempdir(), arguments.user)
         folder = arguments.store or stack.enter_context(tempfile.TemporaryDirectory(prefix="mburst-live-"))
-        yield StoreFolder.create(folder)
+        yield stack.enter_context(StoreFolder.created(folder))
 
 
 def recorded_definition(arguments: argparse.Namespace) -> BurstDefinition:
@@ -152,7 +152,8 @@ def confine(arguments: argparse.Namespace, recordings: list[RecordSettings], sto
 
     if recordings[0].backend != "pfring":  # libraries of network cards open what they like
         writes = [store.path, *pins.folders(recordings)]
-        privileges.confine(recordings[0].targets, writes, [] if arguments.store else [tempfile.gettempdir()])
+        removes = [] if arguments.store else [tempfile.gettempdir()]
+        privileges.confine(recordings[0].targets, writes, removes, store.made_in)
 
 
 class DroppedPackets:

@@ -67,12 +67,12 @@ def run(arguments: argparse.Namespace) -> int:
     privileges.lower(arguments.store, arguments.user)
     if not Path(arguments.store).exists():
         say(f"{arguments.store}: new store: empty until something is recorded into it")
-    store = StoreFolder.create(arguments.store)
-    since, _ = definition.span_of(store, arguments)
-    meter = Meter(store, definition.definition_of(arguments), since)
-    with closing(meter):
+    with (
+        StoreFolder.created(arguments.store) as store,
+        closing(Meter(store, definition.definition_of(arguments), definition.span_of(store, arguments)[0])) as meter,
+    ):
         service = MetricsService(meter, where, config)
-        privileges.confine(reads, [store.path])
+        privileges.confine(reads, [store.path], made_in=store.made_in)
         privileges.drop()
         with stopping(service.stop) as ended_by:
             print(f"metrics of {shown(arguments.store)}: {service.url}", flush=True)

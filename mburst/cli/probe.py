@@ -111,7 +111,8 @@ def run(arguments: argparse.Namespace) -> int:
     with privileges.raised():
         plan = with_hardware(plan, targets)
     with kept(arguments.store) as store:
-        privileges.confine([], [arguments.store or tempfile.gettempdir()])  # which is removed in the end
+        # The temporary folder is removed in the end.
+        privileges.confine([], [arguments.store or tempfile.gettempdir()], made_in=store.made_in)
         line = ProbeLine() if sys.stderr.isatty() else None
         batch, counts, left_out, interrupted = probe(
             store,
@@ -144,7 +145,8 @@ def kept(path: str | None) -> Iterator[StoreFolder]:
     from ..sql import StoreFolder
 
     if path:
-        yield StoreFolder.create(path)
+        with StoreFolder.created(path) as store:
+            yield store
         return
     with tempfile.TemporaryDirectory(prefix="mburst-") as folder:
         yield StoreFolder.create(f"{folder}/store")

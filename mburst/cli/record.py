@@ -194,14 +194,13 @@ def run(arguments: argparse.Namespace) -> int:
     wanted = recordings_of(arguments)
     reporter = _reporter(wanted, is_live(wanted[0]))
     privileges.lower(arguments.store, arguments.user)
-    store = StoreFolder.create(arguments.store)
-    if wanted[0].backend != "pfring":  # libraries of network cards open what they like
-        privileges.confine(wanted[0].targets, [store.path, *pins.folders(wanted)])
-
-    try:
-        recorded = recording.into(store, wanted, reporter)
-    except MburstError as error:
-        raise inputs.explained(error, wanted[0].filter) from error
+    with StoreFolder.created(arguments.store) as store:
+        if wanted[0].backend != "pfring":  # libraries of network cards open what they like
+            privileges.confine(wanted[0].targets, [store.path, *pins.folders(wanted)], made_in=store.made_in)
+        try:
+            recorded = recording.into(store, wanted, reporter)
+        except MburstError as error:
+            raise inputs.explained(error, wanted[0].filter) from error
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
     if arguments.json:

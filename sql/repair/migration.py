@@ -68,15 +68,15 @@ def migrate(old: Path, new: Path, progress: Callable[[int, int], None] | None = 
     """Write what the store OLD of format 1 holds into a new store at NEW. PROGRESS hears how many files of how many are
     done. An interrupted migration begins again. Raises MburstError, also when what was written is not what was read."""
     _check_old(old)
+    with failing_as_one_line(old, "read"):
+        files = format1.files(old)
+    for file in files:
+        if file.is_hot:
+            with failing_as_one_line(file.path, "read"):
+                format1.check_no_writer(file)
     with failing_as_one_line(new, "write"):
         lock = _begin(new)
     try:
-        with failing_as_one_line(old, "read"):
-            files = format1.files(old)
-        for file in files:
-            if file.is_hot:
-                with failing_as_one_line(file.path, "read"):
-                    format1.check_no_writer(file)
         outcome = _convert(files, new, progress)
         _verify(new, outcome)
         with failing_as_one_line(old, "read"):

@@ -52,6 +52,7 @@ def kept_of(store: Path, failure: str) -> Kept:
 
 def recorded(targets: list[Path], store: Path, threads: int) -> Kept:
     failure = ""
+    StoreFolder.create(store)  # so that it is there, also where nothing is stored
     try:
         record(targets, store, threads=threads, bin="10us", link="1G")
     except MburstError as error:
@@ -193,6 +194,7 @@ def test_storing_fails(file: Path, tmp_path: Path, monkeypatch, failure: BaseExc
         return append(self, of)
 
     monkeypatch.setattr(recorder.Recorder, "_append", failing)
+    StoreFolder.create(tmp_path / "store")  # so that it is there, also where nothing is stored
     with pytest.raises(type(failure)) as raised:
         record(file, tmp_path / "store", threads=2)
     assert raised.value is failure and readers() == []

@@ -165,6 +165,7 @@ def test_a_store_that_is_being_written_is_refused(old: Path, tmp_path: Path) -> 
         fcntl.flock(log, fcntl.LOCK_EX)
         with pytest.raises(MburstError, match="is being written"):
             migrate(old, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
     migrate(old, tmp_path / "new")
 
 

@@ -1,0 +1,89 @@
+"""A store that is made for a command, and removed again where the command fails before anything is stored.
+
+Whoever may make a store holds its marker locked (flock, shared) for as long as the command runs, so that nobody removes
+a store that another has begun to use. It is removed under the exclusive lock: first what is in it, which has no row,
+then the marker, then the folders that were made. Who waited for the lock of a marker that is gone makes the store
+anew."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from . import disk
+from .format.filenames import REPLACED
+from .replacing import READERS
+
+_READERS = f"{REPLACED}/{READERS}"
+
+
+def missing(folder: Path) -> list[Path]:
+    """FOLDER and those above it that are to be made for it, the innermost first."""
+    found = []
+    for path in (folder, *folder.parents):
+        if os.path.lexists(path):
+            break
+        found.append(path)
+    return found
+
+
+def use(marker: Path) -> int | None:
+    """A descriptor; until it is closed, the store with that MARKER is in use. None where it was just removed. Raises
+    OSError."""
+    try:
+        file = disk.open_regular(marker)
+    except FileNotFoundError:
+        return None
+    try:
+        with suppress(OSError):  # a file system without locks: then nothing is removed
+            fcntl.flock(file, fcntl.LOCK_SH)
+        if os.lstat(marker).st_ino == os.fstat(file).st_ino:
+            return file
+    except FileNotFoundError:
+        pass
+    except BaseException:
+        os.close(file)
+        raise
+    os.close(file)
+    return None
+
+
+def remove(marker: Path, used: int | None, made: list[Path]) -> None:
+    """Remove the store with that MARKER, and the folders MADE for it, unless it has more than every store has, or is in
+    use by another than who has the descriptor USED. None: the store could not be made. Raises OSError."""
+    store, text = marker.parent, ""
+    if used is not None:
+        try:
+            fcntl.flock(used, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        found = list(_below(store))
+        if {path.relative_to(store).as_posix() for path in found if not _is_folder(path)} - {marker.name, _READERS}:
+            return
+        for path in reversed(found):
+            if path != marker:
+                path.rmdir() if _is_folder(path) else path.unlink()
+        text = marker.read_text()
+        marker.unlink()
+    for folder in made:
+        try:
+            folder.rmdir()
+        except OSError:  # this process may not, or another has put something there
+            if folder == store and text:
+                disk.write_durably(marker, text)
+            return
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """All that is in FOLDER, each folder before what is in it. Raises OSError."""
+    for path in sorted(folder.iterdir()):
+        yield path
+        if _is_folder(path):
+            yield from _below(path)
