@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "backend/ebpf/kernel.h"
+#include "backend/ebpf/rings.h"
 
 #include <errno.h>
 
@@ -50,7 +50,7 @@ int mb_ebpf_cost(struct mb_backend_cost *cost)
 
 	if (!status) {
 		kernel.variables->phase = 1000000000; /* no bin has the number 0 */
-		counting = time_program(mb_ebpf_program(&kernel));
+		counting = time_program(mb_ebpf_program(&kernel, 0));
 		cost->memory_bytes = mb_ebpf_memory(&kernel);
 	}
 	cost->packet_ns = counting > nothing ? counting - nothing : 0;

@@ -14,27 +14,26 @@
 
 #include "backend/backend.h"
 #include "backend/device.h"
-#include "backend/ebpf/kernel.h"
+#include "backend/ebpf/attach.h"
+#include "backend/ebpf/kernel_clock.h"
+#include "backend/ebpf/options.h"
 #include "backend/ebpf/pinned.h"
-#include "backend/ebpf/reader.h"
+#include "backend/ebpf/progress.h"
 #include "backend/rx_counters.h"
 #include "backend/timestamp.h"
 #include "cleanup.h"
 #include "clock.h"
 #include "linktype.h"
 
-#define NARROWEST_NS 1000
-#define WIDEST_NS 4000000000
-#define PERIOD_MS 50         /* between two looks at what was counted */
+#define PERIOD_MS 50       /* between two looks at what was counted */
 #define SETTLE_NS 20000000   /* a packet is in its bin so long after its stamp; what comes later is a counted loss */
-#define LEAST_STEP_NS 1000   /* of system time against CLOCK_MONOTONIC, which nothing but setting it moves */
-#define CLOCK_READINGS 5
 
 struct ebpf {
 	struct mb_rx_counters rx; /* first: its functions are among the ops */
 	struct mb_device device;
 	struct mb_device_counts counts;
 	struct mb_ebpf_kernel kernel;
+	struct mb_ebpf_clock clock;
 	struct mb_ebpf_reader reader;
 	struct mb_ebpf_pins pins;
 	bool own_traffic;         /* as in struct mb_backend_options */
@@ -44,12 +43,8 @@ struct ebpf {
 	bool looked;              /* for what was counted, once at least */
 	bool left;                /* what is pinned counts on */
 	int socket;               /* in the interface's namespace */
-	int64_t chunk_ns;         /* the wider of both widths: a multiple of the other */
-	int64_t offset_ns;        /* system time less CLOCK_MONOTONIC */
 	int64_t due_ns;           /* CLOCK_MONOTONIC of the next look */
-	uint64_t step_at_ns;      /* the clock was set: bins from here on, in the kernel's time … */
-	int64_t step_base_ns;     /* … have this base */
-	bool stepping, stepped;
+	bool stepped;             /* the clock was set: what is yielded next is behind that */
 	bool reading;             /* not all that was collected was yielded */
 	int ending;               /* why nothing more is counted: MB_BACKEND_END or a negative errno */
 	bool ended;               /* and all that was is yielded */
@@ -62,89 +57,6 @@ static bool ebpf_accepts(const char *target)
 	struct mb_device device;
 
 	return !mb_device_read(&device, target, NULL) && mb_device_linktype(device.arphrd) == MB_LINKTYPE_ETHERNET;
-}
-
-/* System time less CLOCK_MONOTONIC, by the reading that took the shortest. How long that took. */
-static int64_t read_offset(int64_t *offset_ns)
-{
-	int64_t shortest = INT64_MAX;
-
-	for (int i = 0; i < CLOCK_READINGS; i++) {
-		int64_t before = mb_clock_ns(CLOCK_MONOTONIC);
-		int64_t real = mb_clock_ns(CLOCK_REALTIME);
-		int64_t took = mb_clock_ns(CLOCK_MONOTONIC) - before;
-
-		if (took >= shortest)
-			continue;
-		shortest = took;
-		*offset_ns = real - (before + took / 2);
-	}
-	return shortest;
-}
-
-static int64_t modulo(int64_t value, int64_t width)
-{
-	int64_t rest = value % width;
-
-	return rest < 0 ? rest + width : rest;
-}
-
-/* Now, in the kernel's time. */
-static uint64_t kernel_now(const struct ebpf *state)
-{
-	return (uint64_t)mb_clock_ns(CLOCK_MONOTONIC) + state->kernel.variables->phase;
-}
-
-/* The first option that only rings have, NULL: none was given. */
-static const char *ring_option(const struct mb_backend_options *options)
-{
-	if (options->threads > 1)
-		return "--threads";
-	if (options->ring_bytes)
-		return "--ring";
-	return options->snaplen ? "--snaplen" : NULL;
-}
-
-static int refuse_options(const struct mb_backend_options *options, struct mb_error *error)
-{
-	const int64_t wide = options->bin_ns > options->source_bin_ns ? options->bin_ns : options->source_bin_ns;
-	const int64_t narrow = options->bin_ns > options->source_bin_ns ? options->source_bin_ns : options->bin_ns;
-
-	if (options->filter)
-		return mb_fail(error, EOPNOTSUPP, "%s: --backend ebpf has no --filter: it counts every frame",
-			       options->target);
-	if (options->inner)
-		return mb_fail(error, EOPNOTSUPP,
-			       "%s: --backend ebpf has no --inner-ip: it counts for the outermost address",
-			       options->target);
-	if (options->splits_merged)
-		return mb_fail(
-			error, EOPNOTSUPP,
-			"%s: --backend ebpf has no --split-merged: a merged frame counts in the bin of its stamp",
-			options->target);
-	if (options->stamps == MB_STAMPS_HW)
-		return mb_fail(error, EOPNOTSUPP,
-			       "%s: --backend ebpf has no hardware stamps: it counts by the kernel's clock",
-			       options->target);
-	if (options->keeps)
-		return mb_fail(error, EOPNOTSUPP, "%s: --backend ebpf has no --keep-packets: it has no packets to keep",
-			       options->target);
-	if (options->merges)
-		return mb_fail(error, EOPNOTSUPP,
-			       "%s: --backend ebpf yields no frames, by which several captures are merged",
-			       options->target);
-	if (mb_backend_is_auto(options) && ring_option(options))
-		return mb_fail(error, EOPNOTSUPP, "%s: %s is for rings of packet sockets", options->target,
-			       ring_option(options));
-	if (narrow < NARROWEST_NS || wide > WIDEST_NS)
-		return mb_fail(error, EINVAL, "%s: --backend ebpf has bins of 1 µs to 4 s", options->target);
-	if (wide % narrow)
-		return mb_fail(
-			error, EINVAL,
-			"%s: --backend ebpf: of the widths of bins and of bins of senders, one must be a multiple "
-			"of the other",
-			options->target);
-	return 0;
 }
 
 static int read_device(struct ebpf *state, const char *target, struct mb_error *error)
@@ -193,56 +105,6 @@ static int attach(struct ebpf *state, const struct mb_backend_options *options, 
 	return status;
 }
 
-static void begin_clock(struct ebpf *state)
-{
-	uint64_t phase;
-
-	read_offset(&state->offset_ns);
-	/* A chunk more, so that no bin has the number 0. */
-	phase = (uint64_t)(modulo(state->offset_ns, state->chunk_ns) + state->chunk_ns);
-	state->kernel.variables->phase = phase;
-	state->reader.base_ns = state->offset_ns - (int64_t)phase;
-}
-
-/* Note how far this reader is, for one that goes on after it: before anything of it is yielded, so that nothing is
- * counted twice. One of both copies is whole at any time. */
-static void note_progress(struct ebpf *state)
-{
-	volatile struct mb_ebpf_variables *variables = state->kernel.variables;
-	const uint32_t next = !variables->current;
-
-	mb_ebpf_reader_note(&state->reader, next);
-	variables->progress[next] = (struct mb_ebpf_progress){
-		.until_ns = state->reader.until_ns,
-		.phase = variables->phase,
-		.offset_ns = state->offset_ns,
-		.base_ns = state->reader.base_ns,
-		.step_base_ns = state->step_base_ns,
-		.step_at_ns = state->stepping ? state->step_at_ns : 0,
-	};
-	__atomic_store_n((uint64_t *)(uintptr_t)&variables->current, next, __ATOMIC_RELEASE);
-}
-
-/* Go on where another reader was. -ENOMEM, or -EAGAIN when it was killed while it set the phase. */
-static int read_on(struct ebpf *state)
-{
-	const uint32_t current = (uint32_t)state->kernel.variables->current & 1;
-	const struct mb_ebpf_progress found = state->kernel.variables->progress[current];
-
-	if (found.phase != state->kernel.variables->phase)
-		return -EAGAIN;
-	if (mb_ebpf_reader_init(&state->reader, &state->kernel, 0))
-		return -ENOMEM;
-	mb_ebpf_reader_resume(&state->reader, current, found.until_ns);
-	state->offset_ns = found.offset_ns;
-	state->stepping = found.step_at_ns > found.until_ns;
-	state->step_at_ns = found.step_at_ns;
-	state->step_base_ns = found.step_base_ns;
-	state->reader.base_ns = found.step_at_ns && !state->stepping ? found.step_base_ns : found.base_ns;
-	state->since_ns = (int64_t)found.until_ns + state->reader.base_ns;
-	return 0;
-}
-
 /* Take over what is pinned, where it counts as OPTIONS want it; else have it removed. 0 or a negative errno. */
 static int take_over(struct ebpf *state, const struct mb_backend_options *options, struct mb_error *error)
 {
@@ -251,7 +113,7 @@ static int take_over(struct ebpf *state, const struct mb_backend_options *option
 	if (status)
 		return status;
 	if (mb_ebpf_adopt(&state->kernel, &state->pins, options, state->device.index, sides_of(state, options))) {
-		status = read_on(state);
+		status = mb_ebpf_progress_resume(&state->reader, &state->clock, &state->kernel, &state->since_ns);
 		if (status == -ENOMEM)
 			return mb_fail_errno(error, ENOMEM, "%s", options->target);
 		state->adopted = !status;
@@ -265,16 +127,17 @@ static int take_over(struct ebpf *state, const struct mb_backend_options *option
 
 static int count_from_here(struct ebpf *state, const struct mb_backend_options *options, struct mb_error *error)
 {
+	const uint64_t chunk = (uint64_t)state->clock.chunk_ns;
 	int status = mb_ebpf_load(&state->kernel, options, options->target, error);
 
 	if (status)
 		return status;
 	if (mb_ebpf_reader_init(&state->reader, &state->kernel, 0))
 		return mb_fail_errno(error, ENOMEM, "%s", options->target);
-	begin_clock(state);
-	state->reader.read_ns = kernel_now(state);
-	state->reader.until_ns = state->reader.read_ns / (uint64_t)state->chunk_ns * (uint64_t)state->chunk_ns;
-	note_progress(state);
+	state->reader.base_ns = mb_ebpf_clock_begin(&state->clock, &state->kernel);
+	state->reader.read_ns = mb_ebpf_clock_now(&state->kernel);
+	state->reader.until_ns = state->reader.read_ns / chunk * chunk;
+	mb_ebpf_progress_note(&state->reader, &state->clock);
 	return attach(state, options, error);
 }
 
@@ -318,7 +181,7 @@ static int make_socket(struct ebpf *state, const struct mb_backend_options *opti
 static int ebpf_open(struct mb_backend *backend, const struct mb_backend_options *options, struct mb_error *error)
 {
 	struct ebpf *state = backend->state;
-	int status = refuse_options(options, error);
+	int status = mb_ebpf_refuse_options(options, error);
 
 	backend->live = true;
 	state->own_traffic = options->own_traffic;
@@ -334,7 +197,7 @@ static int ebpf_open(struct mb_backend *backend, const struct mb_backend_options
 	state->rx.interface.linktype = MB_LINKTYPE_ETHERNET;
 	state->rx.interface.link_bps = state->device.link_bps;
 	state->rx.interface.quality = mb_clock_synchronized() ? 0 : MB_QUALITY_UNSYNCED;
-	state->chunk_ns = options->bin_ns > options->source_bin_ns ? options->bin_ns : options->source_bin_ns;
+	state->clock.chunk_ns = options->bin_ns > options->source_bin_ns ? options->bin_ns : options->source_bin_ns;
 	status = make_socket(state, options, error);
 	if (!status && options->pins)
 		status = take_over(state, options, error);
@@ -348,24 +211,6 @@ static int ebpf_open(struct mb_backend *backend, const struct mb_backend_options
 	backend->restores = mb_ebpf_stays(&state->kernel);
 	say(state);
 	return status;
-}
-
-/* The system's clock was set: bins go on in the kernel's time, and from the next chunk on they have another base. The
- * phase only grows, so that the kernel's time does not go back. */
-static void check_clock(struct ebpf *state)
-{
-	int64_t offset_ns, step_ns, took_ns = read_offset(&offset_ns);
-	uint64_t now;
-
-	step_ns = offset_ns - state->offset_ns;
-	if (state->stepping || (step_ns <= LEAST_STEP_NS + took_ns && step_ns >= -LEAST_STEP_NS - took_ns))
-		return;
-	state->offset_ns = offset_ns;
-	now = kernel_now(state);
-	state->kernel.variables->phase += (uint64_t)modulo(step_ns, state->chunk_ns);
-	state->step_at_ns = (now / (uint64_t)state->chunk_ns + 1) * (uint64_t)state->chunk_ns;
-	state->step_base_ns = offset_ns - (int64_t)state->kernel.variables->phase;
-	state->stepping = true;
 }
 
 /* Whether the interface is still there and up; else counting ends. */
@@ -385,17 +230,17 @@ static void check_device(struct ebpf *state)
 /* Collect what can no longer change. */
 static int collect(struct ebpf *state, struct mb_error *error)
 {
-	const uint64_t now = kernel_now(state), chunk = (uint64_t)state->chunk_ns;
+	const uint64_t now = mb_ebpf_clock_now(&state->kernel), chunk = (uint64_t)state->clock.chunk_ns;
 	const uint64_t settled_ns = state->ending && !state->left ? (now / chunk + 2) * chunk : now - SETTLE_NS;
 	uint64_t until_ns = settled_ns / chunk * chunk;
 
-	if (state->stepping && until_ns > state->step_at_ns)
-		until_ns = state->step_at_ns;
+	if (state->clock.stepping && until_ns > state->clock.step_at_ns)
+		until_ns = state->clock.step_at_ns;
 	if (until_ns < state->reader.until_ns)
 		until_ns = state->reader.until_ns;
 	if (mb_ebpf_reader_collect(&state->reader, settled_ns, until_ns, &state->rx.drops))
 		return mb_fail(error, ENOMEM, "out of memory");
-	note_progress(state);
+	mb_ebpf_progress_note(&state->reader, &state->clock);
 	state->reading = state->looked = true;
 	return 0;
 }
@@ -426,9 +271,9 @@ static void shut(struct ebpf *state)
 static void finish_look(struct ebpf *state, struct mb_counts *counts)
 {
 	state->reading = false;
-	if (state->stepping && state->reader.until_ns >= state->step_at_ns) {
-		state->reader.base_ns = state->step_base_ns;
-		state->stepping = false;
+	if (state->clock.stepping && state->reader.until_ns >= state->clock.step_at_ns) {
+		state->reader.base_ns = state->clock.step_base_ns;
+		state->clock.stepping = false;
 		state->stepped = true;
 		return;
 	}
@@ -459,7 +304,7 @@ static int look(struct mb_backend *backend, int timeout_ms, struct mb_error *err
 	if (!state->ending) {
 		if (!backend->stop && !wait_for_look(state, timeout_ms))
 			return 0;
-		check_clock(state);
+		mb_ebpf_clock_check(&state->clock, &state->kernel);
 		check_device(state);
 		if (!state->ending && backend->stop)
 			state->ending = MB_BACKEND_END;

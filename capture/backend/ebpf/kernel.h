@@ -47,23 +47,10 @@ struct mb_ebpf_kernel {
  * interface, for errors. */
 int mb_ebpf_load(struct mb_ebpf_kernel *kernel, const struct mb_backend_options *options, const char *name,
 		 struct mb_error *error);
-/* Let it count the frames of interface INDEX that arrive (side 0) or leave (side 1). */
-int mb_ebpf_attach(struct mb_ebpf_kernel *kernel, int side, uint32_t index, const char *name, struct mb_error *error);
-/* Whether what is attached stays when this process is killed, and takes CAP_NET_ADMIN to be taken away. */
-bool mb_ebpf_stays(const struct mb_ebpf_kernel *kernel);
-/* Count no more. What was counted stays. */
-void mb_ebpf_detach(struct mb_ebpf_kernel *kernel);
 /* Detach and give all memory back. Harmless when called twice. */
 void mb_ebpf_unload(struct mb_ebpf_kernel *kernel);
 
-/* For what is pinned (pinned.c): the parts of loading. Set the widths, the hook and the sizes; 0 or a negative errno. */
-int mb_ebpf_choose(struct mb_ebpf_kernel *kernel, const struct mb_backend_options *options);
-/* Map RING, of these sizes, or the variables, of which FD is a map. 0 or a negative errno. */
-int mb_ebpf_map_ring(struct mb_ebpf_kernel *kernel, int ring, int fd);
-int mb_ebpf_map_variables(struct mb_ebpf_kernel *kernel, int fd);
-const char *mb_ebpf_ring_name(int ring);
-bool mb_ebpf_ring_is_shared(int ring);
-/* Descriptors of maps, of what is loaded. */
+/* For what is pinned (pinned.c): descriptors of maps, of what is loaded. */
 int mb_ebpf_ring_fd(const struct mb_ebpf_kernel *kernel, int ring);
 int mb_ebpf_variables_fd(const struct mb_ebpf_kernel *kernel);
 /* Of the program that is built in: the same for the same, never 0. */
@@ -72,11 +59,8 @@ uint64_t mb_ebpf_program_hash(void);
 /* Whether the program was built in, and this kernel and this process may run it. NAME: of the interface, or NULL. */
 int mb_ebpf_check(const char *name, struct mb_error *error);
 
-/* Bytes that its rings take, once it is loaded. */
-size_t mb_ebpf_memory(const struct mb_ebpf_kernel *kernel);
-
-/* The descriptor of the program for frames that arrive, once it is loaded. */
-int mb_ebpf_program(const struct mb_ebpf_kernel *kernel);
+/* The descriptor of the program for frames that arrive (side 0) or leave (side 1), once it is loaded. */
+int mb_ebpf_program(const struct mb_ebpf_kernel *kernel, int side);
 
 /* cost.c: what counting a packet costs here, in excess of a program that does nothing. 0 or a negative errno. */
 int mb_ebpf_cost(struct mb_backend_cost *cost);

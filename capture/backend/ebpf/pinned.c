@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "backend/ebpf/attach.h"
+#include "backend/ebpf/rings.h"
 #include "cleanup.h"
 
 #define VARIABLES "variables"

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "backend/ebpf/attach.h"
+
+bool mb_ebpf_stays(const struct mb_ebpf_kernel *kernel)
+{
+	return kernel->filters[0].claim >= 0 || kernel->filters[1].claim >= 0;
+}
+
+#ifdef MB_EBPF_OBJECT
+
+#include <bpf/bpf.h>
+#include <errno.h>
+#include <linux/if_link.h>
+#include <unistd.h>
+
+/* Of linux/bpf.h since Linux 6.6. */
+#define TCX_INGRESS 46
+#define TCX_EGRESS 47
+#define TCX_BEFORE (1u << 3)
+
+int mb_ebpf_forbidden(const char *name, struct mb_error *error)
+{
+	return mb_fail(error, EPERM,
+		       "%s: counting in the kernel is not allowed: run as root, or with the capabilities CAP_BPF, "
+		       "CAP_PERFMON and CAP_NET_ADMIN",
+		       name);
+}
+
+bool mb_ebpf_is_at_driver(const struct mb_ebpf_kernel *kernel, int side)
+{
+	return !side && kernel->hook != MB_HOOK_TC;
+}
+
+/* A link of XDP: in the driver, or behind it where that is asked for and the driver has none. */
+static int link_at_driver(const struct mb_ebpf_kernel *kernel, int program, int index)
+{
+	LIBBPF_OPTS(bpf_link_create_opts, native, .flags = XDP_FLAGS_DRV_MODE);
+	LIBBPF_OPTS(bpf_link_create_opts, generic, .flags = XDP_FLAGS_SKB_MODE);
+	int link = bpf_link_create(program, index, BPF_XDP, &native);
+
+	return link == -EOPNOTSUPP && kernel->hook == MB_HOOK_XDP_GENERIC ?
+		       bpf_link_create(program, index, BPF_XDP, &generic) :
+		       link;
+}
+
+/* A link of tcx: before all programs on what arrives, which may drop it, and behind all on what leaves. */
+static int link_at_tc(int program, int index, int place)
+{
+	LIBBPF_OPTS(bpf_link_create_opts, options, .flags = place == TCX_INGRESS ? TCX_BEFORE : 0);
+
+	return bpf_link_create(program, index, (enum bpf_attach_type)place, &options);
+}
+
+static int refuse_driver(int status, const char *name, struct mb_error *error)
+{
+	if (status == -EOPNOTSUPP)
+		return mb_fail(
+			error, EOPNOTSUPP,
+			"%s: its driver has no XDP: use --hook tc, or --force to count behind the driver (generic "
+			"XDP), which costs more than tc",
+			name);
+	if (status == -EBUSY)
+		return mb_fail(error, EBUSY, "%s: another program is at XDP, which takes one: use --hook tc", name);
+	return mb_fail_errno(error, -status, "%s: attaching the program that counts to XDP (try --hook tc)", name);
+}
+
+static int lacks_links(const char *name, struct mb_error *error)
+{
+	return mb_fail(
+		error, EOPNOTSUPP,
+		"%s: this kernel has no tcx (Linux 6.6, CONFIG_NET_XGRESS): --backend ebpf counts at clsact all the same, "
+		"where the program stays if mburst is killed",
+		name);
+}
+
+static int attach_filter(struct mb_ebpf_kernel *kernel, int program, int side, uint32_t index, const char *name,
+			 struct mb_error *error)
+{
+	const int status = mb_clsact_attach(&kernel->filters[side], program, index, side);
+
+	return status ? mb_fail_errno(error, -status,
+				      "%s: this kernel has no tcx, and attaching the program that counts to clsact",
+				      name) :
+			0;
+}
+
+int mb_ebpf_attach(struct mb_ebpf_kernel *kernel, int side, uint32_t index, const char *name, struct mb_error *error)
+{
+	const bool at_driver = mb_ebpf_is_at_driver(kernel, side);
+	const int program = mb_ebpf_program(kernel, side);
+	const int link = at_driver ? link_at_driver(kernel, program, (int)index) :
+				     link_at_tc(program, (int)index, side ? TCX_EGRESS : TCX_INGRESS);
+
+	if (link == -EPERM || link == -EACCES)
+		return mb_ebpf_forbidden(name, error);
+	if (link < 0 && at_driver)
+		return refuse_driver(link, name, error);
+	if (link == -EINVAL)
+		return kernel->may_stay ? attach_filter(kernel, program, side, index, name, error) :
+					  lacks_links(name, error);
+	if (link < 0)
+		return mb_fail_errno(error, -link, "%s: attaching the program that counts", name);
+	kernel->links[side] = link;
+	return 0;
+}
+
+void mb_ebpf_detach(struct mb_ebpf_kernel *kernel)
+{
+	for (int side = 0; side < MB_EBPF_SIDES; side++) {
+		if (kernel->links[side] >= 0)
+			close(kernel->links[side]);
+		kernel->links[side] = -1;
+		mb_clsact_detach(&kernel->filters[side]);
+	}
+}
+
+#else
+
+int mb_ebpf_attach(struct mb_ebpf_kernel *kernel, int side, uint32_t index, const char *name, struct mb_error *error)
+{
+	(void)kernel, (void)side, (void)index;
+	return mb_ebpf_check(name, error);
+}
+
+void mb_ebpf_detach(struct mb_ebpf_kernel *kernel)
+{
+	(void)kernel;
+}
+
+#endif
