@@ -187,10 +187,11 @@ def _describe_clock(clock: dict[str, Any]) -> list[str]:
 def _describe_pinned(pinned: list[dict[str, Any]] | None) -> list[str]:
     if pinned is None:
         return ["not known: only root may look into /sys/fs/bpf"]
+    from ..services.record.pins import UNREAD
+
     read = "a recorder reads what the kernel counts"
-    unread = "no recorder reads what the kernel counts; the next one with --pin reads on, and this ends it: rm -r"
     return [
-        f"{_place_of(one['interface'])}: {read if one['is_read'] else f'{unread} ' + one['path']}" for one in pinned
+        f"{_place_of(one['interface'])}: {read if one['is_read'] else f'{UNREAD} ' + one['path']}" for one in pinned
     ]
 
 

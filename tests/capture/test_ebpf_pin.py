@@ -289,6 +289,28 @@ def test_doctor_names_what_is_pinned_and_how_it_ends(host, tmp_path):
     assert host.programs() == host.pins() == [] and "pinned" not in host.sh(*doctor)
 
 
+@pytest.mark.parametrize("backend", ["auto", "ebpf", "afpacket"])
+def test_a_recorder_without_pin_says_what_it_leaves_alone(host, tmp_path, backend):
+    """Of its own interface, while no recorder reads it."""
+    options = ("--duration", "1s", "--backend", backend)
+    said = "an earlier recorder has left its program pinned here (--pin), and this one leaves it alone: "
+
+    def notes(*more: str, **named: str) -> list[str]:
+        out, err = host.begin(tmp_path / "store", *options, *more, **named).communicate(timeout=60)
+        assert err == "" and out, err
+        return [line for line in json.loads(out.splitlines()[0])["notes"].splitlines() if "pinned" in line]
+
+    first = host.record(tmp_path / "first")
+    assert notes() == []
+    kill(first)
+    [line] = notes()
+    remove = line.partition("this ends it: ")[2]
+    assert line.startswith(said) and remove.startswith("rm -r /sys/fs/bpf/mburst/") and len(host.pins()) == 7
+    assert notes(name="lo") == []
+    host.sh(*remove.split())
+    assert host.programs() == host.pins() == notes() == []
+
+
 @pytest.mark.parametrize("step_s", [7, -7])
 def test_the_clock_is_set_meanwhile(host, tmp_path, step_s):
     """What was counted before the next recorder saw it has the time of before; behind it an epoch begins."""

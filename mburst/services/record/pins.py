@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 MOUNT = Path("/sys/fs/bpf")
 FOLDER = MOUNT / "mburst"
+UNREAD = "no recorder reads what the kernel counts; the next one with --pin reads on, and this ends it: rm -r"
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,21 @@ def pinned() -> list[Pinned]:
             if any(folder.iterdir()):
                 found.append(Pinned(str(folder), _interface(folder), not is_free))
     return found
+
+
+def describe_unread(recording: RecordSettings) -> list[str]:
+    """A sentence where RECORDING is of an interface at which an earlier recorder has left what this one does not take.
+    None where this process may not look."""
+    if recording.live.pin:
+        return []
+    with suppress(OSError):
+        return [
+            "an earlier recorder has left its program pinned here (--pin), and this one leaves it alone: "
+            f"{UNREAD} {one.path}"
+            for one in pinned()
+            if one.interface == recording.targets[0] and not one.is_read
+        ]
+    return []
 
 
 def remove_stale() -> None:

@@ -182,6 +182,8 @@ class Recorder:
             self.repeatable, live = is_repeatable(recording), is_live(recording)
         before = interface_counters.read(recording.targets[0]) if live else interface_counters.InterfaceCounters()
         self.keeper = PacketKeeper(store.path, recording, self.trouble)
+        with privileges.raised():
+            self.pinned = pins.describe_unread(recording) if live else []
         self.reader = reader or Reader(_open(recording, self.keeper.options()))
         self.capture = self.reader.capture
         self.facts: Facts = self.reader.begun  # as of the newest rows
@@ -426,7 +428,7 @@ class Recorder:
 
     def _notes(self, failure: MburstError | None) -> list[str]:
         notes = [*describe(self.recording, self.capture, self.lanes), *self.reserve.notes()]
-        notes += self.keeper.notes(self.capture.facts)
+        notes += [*self.pinned, *self.keeper.notes(self.capture.facts)]
         if failure:
             notes.append(f"the input ended early: {failure}")
             if self._packets() and not failure.hint:
