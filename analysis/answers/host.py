@@ -72,6 +72,11 @@ class ReportLane:
     link_bps: int | None
     runs: Sequence[Mapping[str, Any]]
 
+    @property
+    def is_port(self) -> bool:
+        """Whether it is of a switch's port, and `host` the switch."""
+        return any(run["backend"] == "otlp" for run in self.runs)
+
     def total(self, column: str) -> int:
         """The sum of a column of `recordings` over those of the lane's recordings that counted it."""
         return sum(int(run[column] or 0) for run in self.runs)

@@ -44,8 +44,9 @@ class LaneChange:
 
 @dataclass(frozen=True)
 class RackChange:
-    """A rack against an earlier period. `missing`: hosts that were recorded then and are not now. Not `comparable`
-    where one of the two recorded less than half as long as the other."""
+    """A rack against an earlier period. `missing`: hosts that were recorded then and are not now;
+    `missing_switches`: switches whose ports were. Not `comparable` where one of the two recorded less than half as long
+    as the other."""
 
     since_ns: int
     until_ns: int
@@ -53,6 +54,7 @@ class RackChange:
     then: Rates
     lanes: list[LaneChange]
     missing: list[str]
+    missing_switches: list[str]
 
     @property
     def comparable(self) -> bool:
@@ -88,8 +90,11 @@ def compare(before: Period, now: Sequence[RackLane], then: Sequence[RackLane]) -
         )
         for name in sorted({*current, *earlier})
     ]
-    here, there = ({lane.host for lane in lanes if lane.recorded_ns} for lanes in (now, then))
-    return RackChange(before.since_ns, before.until_ns, rates(now), rates(then), changes, sorted(there - here))
+    gone = {lane.host for lane in then if lane.recorded_ns} - {lane.host for lane in now if lane.recorded_ns}
+    hosts = {lane.host for lane in then if lane.recorded_ns and not lane.is_port} & gone
+    return RackChange(
+        before.since_ns, before.until_ns, rates(now), rates(then), changes, sorted(hosts), sorted(gone - hosts)
+    )
 
 
 def newcomers(

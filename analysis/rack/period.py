@@ -43,6 +43,7 @@ WHERE rack = $rack AND CASE WHEN start_ns IS NULL THEN written_ns >= $since AND 
 _SPANS = "CREATE TEMP TABLE rack_spans AS FROM host_bursts ORDER BY host, start_ns"
 _FACTS = """
 SELECT recording_id, host, interface, direction, link_bps, bin_ns, complete, clock, dropped, late,
+       backend = 'otlp' AS is_port,
        CASE WHEN of_lane.recording_id IS NULL THEN receiver_of(host, interface, direction, backend)
             ELSE of_lane.receiver END AS receiver,
        coalesce(t.packets, 0) AS packets,
@@ -124,6 +125,7 @@ class RackLane:
     a second over the fullest stored bin and the fullest second of the clock. `patterns` counts bursts by pattern.
     `dropped` and `late` are packets of whole recordings, also of such that reach beyond the period. `receiver`: the
     host (or the switch port before it) that received what it carried; None where none did, or one with its own lane.
+    `is_port`: it is of a switch's port, and `host` is the switch.
     """
 
     host: str
@@ -155,6 +157,7 @@ class RackLane:
     cut_off: int
     clocks: list[str]
     receiver: str | None
+    is_port: bool = False
     flow_control: FlowControl = field(default_factory=FlowControl)
 
     @property
@@ -253,6 +256,7 @@ def _lane(
         quality=quality,
         cut_off=sum(not run["complete"] for run in runs),
         clocks=sorted({run["clock"] for run in runs if run["clock"]}),
+        is_port=any(run["is_port"] for run in runs),
         receiver=next((run["receiver"] for run in runs if run["receiver"] is not None), None),
         flow_control=asked,
     )

@@ -59,6 +59,12 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "es" if noun.endswith("ch") else "s")
 
 
+def count_hosts(hosts: int, others: int, other: str) -> str:
+    """ "2 hosts and 1 switch": OTHERS are counted apart, each an OTHER; "2 hosts" where there are none."""
+    kinds = [(hosts, "host"), (others, other)]
+    return " and ".join(count(number, noun) for number, noun in kinds if number) or count(0, "host")
+
+
 def rate(bps: float, link_bps: int | None) -> str:
     """A rate as people read it here: a share of line rate where the link's speed is known."""
     return format_share(bps / link_bps) if link_bps else format_rate(bps)

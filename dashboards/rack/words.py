@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,7 +15,18 @@ from ...quality import COARSE_STAMPS, Quality
 from ...units import format_share
 from ..common.flow_control_words import UNKNOWN, about_words, head_words
 from ..common.sensitivity_words import seen_words
-from ..common.words import DIRECTIONS, NOTE, WARNING, Statement, count, impossible_windows, long, missing_files, moment
+from ..common.words import (
+    DIRECTIONS,
+    NOTE,
+    WARNING,
+    Statement,
+    count,
+    count_hosts,
+    impossible_windows,
+    long,
+    missing_files,
+    moment,
+)
 
 DAY_NS = 86_400 * 10**9
 MOST_ASKED = 5  # directions whose pause frames and congestion notifications are named
@@ -32,6 +43,13 @@ def lane_name(lane: RackLane | Any, alone: bool = False) -> str:
     """ "h03 eth0 outbound"; the usual direction needs no word where there is no other."""
     direction = "" if alone and lane.direction == "in" else DIRECTIONS.get(lane.direction, lane.direction)
     return " ".join(part for part in (lane.host or "unnamed host", lane.interface, direction) if part)
+
+
+def recorders(lanes: Iterable[RackLane]) -> tuple[set[str], set[str]]:
+    """The hosts of LANES, and apart from them the switches of which only ports were recorded."""
+    listed = list(lanes)
+    hosts = {lane.host for lane in listed if not lane.is_port}
+    return hosts, {lane.host for lane in listed} - hosts
 
 
 def verdict(report: RackFigures) -> str:
@@ -65,12 +83,12 @@ def _changes(report: RackFigures) -> Iterator[str]:
     if dropping:
         yield f"{count(len(dropping), 'switch queue')} dropped {drops(report)}"
     if report.new and (report.new.lanes or report.new.senders):
-        who = [
-            count(len(found), noun)
-            for found, noun in ((report.new.lanes, "host"), (report.new.senders, "sender"))
-            if found
-        ]
-        yield f"New: {' and '.join(who)}"
+        lanes, senders = report.new.lanes, report.new.senders
+        receivers = {lane.receiver for lane in lanes if lane.receiver is not None}
+        hosts, switches = recorders(lane for lane in lanes if lane.receiver is None)
+        kinds = ((receivers | hosts, "host"), (switches, "switch"), (senders, "sender"))
+        *others, last = (count(len(found), noun) for found, noun in kinds if found)
+        yield f"New: {' and '.join(filter(None, (', '.join(others), last)))}"
 
 
 def drops(report: RackFigures) -> str:
@@ -155,11 +173,12 @@ def _recording(report: RackFigures) -> Iterator[Statement]:
             f"{count(report.overlaps, 'pair')} of recordings cover the same interface and time",
             "Their bursts are counted for each; the time in bursts counts once.",
         )
-    if report.previous and report.previous.missing:
-        names = report.previous.missing
+    if report.previous and (report.previous.missing or report.previous.missing_switches):
+        hosts, switches = report.previous.missing, report.previous.missing_switches
+        names = [*hosts, *switches]
         yield Statement(
             WARNING,
-            f"{count(len(names), 'host')} recorded before and not now",
+            f"{count_hosts(len(hosts), len(switches), 'switch')} recorded before and not now",
             ", ".join(names[:10]) + (" …" if len(names) > 10 else ""),
         )
 
@@ -217,24 +236,22 @@ def _clocks(report: RackFigures) -> Iterator[Statement]:
             "Single bins read too high, and their neighbours too low.",
         ),
     ):
-        hosts = sorted({lane.host for lane in report.lanes if lane.quality & bit})
-        if hosts:
-            yield Statement(level, f"On {count(len(hosts), 'host')}, {head}", text)
+        hosts, switches = recorders(lane for lane in report.lanes if lane.quality & bit)
+        if hosts or switches:
+            yield Statement(level, f"On {count_hosts(len(hosts), len(switches), 'switch')}, {head}", text)
 
 
 def _stamps(report: RackFigures) -> Iterator[Statement]:
-    coarse = sorted(
-        {
-            lane.host
-            for lane in report.lanes
-            if (report.definition.bin_ns or lane.bin_ns) < FINE_NS and lane.quality & COARSE_STAMPS
-        }
+    hosts, switches = recorders(
+        lane
+        for lane in report.lanes
+        if (report.definition.bin_ns or lane.bin_ns) < FINE_NS and lane.quality & COARSE_STAMPS
     )
-    if coarse:
+    if names := sorted(hosts | switches):
         yield Statement(
             WARNING,
-            f"On {count(len(coarse), 'host')}, stamps are too coarse for these bins",
-            f"{', '.join(coarse[:5])}: some packets were stamped late or in µs (ring, file-µs). Frames "
+            f"On {count_hosts(len(hosts), len(switches), 'switch')}, stamps are too coarse for these bins",
+            f"{', '.join(names[:5])}: some packets were stamped late or in µs (ring, file-µs). Frames "
             "that were stamped together make bursts of their own: use bins of 100 µs or more.",
         )
 

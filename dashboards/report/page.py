@@ -152,7 +152,8 @@ def title_of(reports: Sequence[LaneReport], probed: Sequence[PathProbes] = ()) -
     if len(hosts) == 1:
         return f"{next(iter(hosts)) or 'unnamed host'}, {len(reports)} interfaces and directions"
     where = f"rack {next(iter(racks))}, " if len(racks) == 1 and next(iter(racks)) else ""
-    return f"{where}{len(hosts)} hosts"
+    recorders = {report.lane.host for report in reports if not report.lane.is_port}
+    return where + words.count_hosts(len(recorders), len(hosts - recorders), "switch")
 
 
 def _kicker(reports: Sequence[LaneReport]) -> str:

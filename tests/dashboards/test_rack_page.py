@@ -11,13 +11,14 @@ from html import unescape
 from html.parser import HTMLParser
 
 import pytest
-from racklib import DAY, START, fill, report
+from racklib import DAY, START, fill, fill_ports, report
 from storelib import write
 
 from mburst.dashboards.common import heatmap
 from mburst.dashboards.common.summaries import summaries
 from mburst.dashboards.rack import page
 from mburst.dashboards.rack import words as rack_words
+from mburst.quality import Quality
 from mburst.sql import StoreFolder
 
 HOSTILE = "</title><img src=x onerror=alert(1)>"
@@ -115,6 +116,41 @@ def test_a_rack_without_data_says_so(store, tmp_path):
     assert "Nothing of this rack was recorded in this time" in html and "Hosts and interfaces" not in html
     page.write(payload, tmp_path / "out")
     assert "nothing recorded" in page.write_index(tmp_path / "out").read_text()
+
+
+def test_hosts_and_switches_are_counted_apart(store):
+    """Where it is counted what was recorded. Of who received bursts, a port counts as the host behind it."""
+    for start, hosts, ports in ((START - DAY, {"a": [], "b": []}, {"E0": []}), (START, {"a": [(50, 10)]}, {})):
+        fill(store, hosts, start=start)
+        fill_ports(store, ports, start=start, length=DAY)
+        fill_ports(store, {"E7": [(60, 10)] if start == START else []}, device="tor2", start=start)
+    found = report(store)
+    found = dataclasses.replace(
+        found,
+        lanes=[
+            dataclasses.replace(lane, quality=Quality.UNSYNCED | Quality.RING, bin_ns=10_000) for lane in found.lanes
+        ],
+    )
+    heads = [statement.head for statement in rack_words.statements(found)]
+    assert "1 host and 1 switch recorded before and not now" in heads
+    assert (found.previous.missing, found.previous.missing_switches) == (["b"], ["tor1"])
+    assert {
+        "On 1 host and 1 switch, clocks were not synchronized",
+        "On 1 host and 1 switch, stamps are too coarse for these bins",
+    } < {*heads}
+    assert rack_words.verdict(found).startswith("2 of 2 hosts received 2 bursts")
+    assert "New: 2 hosts" in rack_words.verdict(found)
+
+
+def test_a_host_is_new_once_however_many_interfaces_it_has(store, figures):
+    lane = dataclasses.replace(figures.lanes[0], host="a", receiver="a")
+    port = dataclasses.replace(lane, host="tor1", is_port=True, interface="E0", receiver="tor1 E0")
+    lanes = [
+        lane, dataclasses.replace(lane, interface="eth9"), dataclasses.replace(lane, direction="out", receiver=None),
+        port, dataclasses.replace(port, direction="in", receiver=None),
+    ]  # fmt: skip
+    new = dataclasses.replace(figures.new, lanes=lanes, senders=[("10.0.0.1", 5)])
+    assert "New: 2 hosts, 1 switch and 1 sender" in rack_words.verdict(dataclasses.replace(figures, new=new))
 
 
 def test_the_json_has_its_summary_in_the_first_line(figures, tmp_path):

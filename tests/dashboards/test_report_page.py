@@ -139,6 +139,11 @@ def test_many_lanes_have_an_overview_and_the_busiest_a_section(store):
     assert html.count('<section class="lane"') == page.LANES
     assert "h20 eth0 inbound" in html and "6 quieter ones have no section" in html
     assert page.title_of(reports) == "rack r1, 30 hosts"
+    write(store, "recordings", *({"recording_id": f"p{i}", "host": "tor1", "interface": f"E{i}", "backend": "otlp",
+                                  "start_ns": START, "end_ns": START + 10**9} for i in range(2)))  # fmt: skip
+    assert page.title_of(reportlib.gathered(store)) == "rack r1, 30 hosts and 1 switch"
+    write(store, "recordings", {"recording_id": "own", "host": "tor1", "start_ns": START, "end_ns": START + 10**9})
+    assert page.title_of(reportlib.gathered(store)) == "rack r1, 31 hosts", "the switch's own recording"
     assert {report.lane.host for report in page.drawn_lanes(reports)} >= {f"h{i}" for i in range(21, 30)}
 
 
