@@ -17,14 +17,39 @@ CREATE MACRO named_receiver_of(host, interface, direction, backend, attached_hos
 CREATE MACRO is_behind_port(own_rack, own_receiver, own_interface, rack, receiver, attached_interface) AS
     own_rack = rack AND own_receiver = receiver AND attached_interface IN ('', own_interface);
 
--- Of rows of `links`, which host is attached to which switch port at a time: as last reported until then, or, of a host of
--- which nothing was reported before, as first reported. Where LLDP and the configuration both name a link, the configuration's
--- row counts.
+-- Rows of `links`, each with the times [since_ns, until_ns) in which its host is attached to its switch port: until the next report
+-- of it; what was first reported of a host holds before, too. Where LLDP and the configuration both name a link, the
+-- configuration's row counts: of the other, what is left. until_ns is NULL where no end is known.
+CREATE MACRO link_periods(link_rows) AS TABLE
+    WITH since AS (
+        SELECT *, CASE WHEN ts_ns > min(ts_ns) OVER (PARTITION BY host) THEN ts_ns ELSE -9223372036854775808 END AS since_ns
+        FROM query_table(link_rows)
+    ), reported AS (
+        SELECT *, lead(since_ns) OVER (PARTITION BY device, port, host, interface, origin ORDER BY ts_ns, present) AS until_ns FROM since
+        QUALIFY present AND since_ns IS DISTINCT FROM until_ns
+    ), configured AS (
+        SELECT device, port, host, at_ns, sum(change) AS change FROM (
+            SELECT device, port, host, since_ns AS at_ns, 1 AS change FROM reported WHERE origin = 'configuration'
+            UNION ALL SELECT device, port, host, until_ns, -1 FROM reported WHERE origin = 'configuration' AND until_ns IS NOT NULL)
+        GROUP BY ALL HAVING sum(change) <> 0
+    ), unconfigured AS (
+        SELECT device, port, host, at_ns AS begin_ns, lead(at_ns) OVER earlier AS finish_ns FROM configured
+        WINDOW earlier AS (PARTITION BY device, port, host ORDER BY at_ns)
+        QUALIFY sum(change) OVER (earlier ROWS UNBOUNDED PRECEDING) = 0
+        UNION ALL SELECT device, port, host, -9223372036854775808, min(at_ns) FROM configured GROUP BY ALL
+    )
+    FROM reported WHERE origin = 'configuration'
+    UNION ALL FROM reported ANTI JOIN configured USING (device, port, host) WHERE origin <> 'configuration'
+    UNION ALL SELECT * EXCLUDE (finish_ns) REPLACE (least(until_ns, finish_ns) AS until_ns) FROM (
+        SELECT reported.* REPLACE (greatest(since_ns, begin_ns) AS since_ns), finish_ns
+        FROM reported JOIN unconfigured USING (device, port, host)
+        WHERE origin <> 'configuration' AND coalesce(since_ns < finish_ns, true) AND coalesce(begin_ns < until_ns, true)
+            AND begin_ns IS DISTINCT FROM finish_ns);
+
+-- The same at a time.
 CREATE MACRO links_at(link_rows, at_ns) AS TABLE
-    SELECT * FROM (
-        FROM query_table(link_rows) QUALIFY ts_ns <= greatest(at_ns, min(ts_ns) OVER (PARTITION BY host)))
-    QUALIFY row_number() OVER (PARTITION BY device, port, host, interface, origin ORDER BY ts_ns DESC, present DESC) = 1 AND present
-        AND (origin = 'configuration' OR count(*) FILTER (origin = 'configuration') OVER (PARTITION BY device, port, host) = 0);
+    SELECT * EXCLUDE (until_ns) FROM (SELECT * EXCLUDE (since_ns) FROM link_periods(link_rows) WHERE since_ns <= at_ns)
+    WHERE coalesce(at_ns < until_ns, true);
 
 -- The host behind each switch port to which one host is attached, and of its interfaces the first ('': not known). A port with
 -- several hosts behind it is that of none.

@@ -3,36 +3,29 @@
 --
 -- A window counts in the hour in which it starts, where the host was recorded for all of it and the device reported the
 -- drops. Times are those that the device and the host stamped: a device whose clock differs by more than a window has its
--- drops beside the bursts. A link with no interface stands for all interfaces of the host.
-WITH periods AS (  -- from when until when each link holds: until the next report of it
-    SELECT host, interface, rack, device, port, queue, origin, present, ts_ns AS since_ns,
-           coalesce(lead(ts_ns) OVER following, 9223372036854775807) AS until_ns
-    FROM links WINDOW following AS (PARTITION BY device, port, host, interface, origin ORDER BY ts_ns, present)
-), heard AS (
+-- drops beside the bursts. A link with no interface stands for all interfaces of the host, and
+-- holds as in `links_at`.
+WITH heard AS (
     SELECT rack, host, interface, start_ns, end_ns FROM recorded
     WHERE direction <> 'out' AND recording_id IN (SELECT recording_id FROM lanes WHERE backend <> 'otlp')
 ), attached AS (  -- the time of each of these recordings in which a link of its host holds
-    SELECT DISTINCT heard.rack, heard.host, periods.interface, device, port, queue AS link_queue, origin,
+    SELECT DISTINCT heard.rack, heard.host, periods.interface, device, port, queue AS link_queue,
            greatest(start_ns, since_ns) AS since_ns, least(end_ns, until_ns) AS until_ns
-    FROM periods JOIN heard ON periods.host = heard.host AND periods.rack IN ('', heard.rack)
+    FROM link_periods('links') AS periods JOIN heard ON periods.host = heard.host AND periods.rack IN ('', heard.rack)
         AND periods.interface IN ('', heard.interface)
-    WHERE present AND since_ns < end_ns AND until_ns > start_ns
-), counting AS (  -- where configuration and LLDP both name a link, as in queries/links.sql
-    SELECT * FROM attached WHERE origin = 'configuration' OR NOT EXISTS (
-        FROM attached AS other WHERE other.origin = 'configuration' AND other.rack = attached.rack AND other.host = attached.host
-            AND other.device = attached.device AND other.port = attached.port)
+    WHERE since_ns < end_ns AND coalesce(until_ns > start_ns, true)
 ), windows AS (
     SELECT DISTINCT rack, host, interface, device, port, windows.queue, semantics, window_start_ns, ts_ns,
            CAST(dropped_packets AS HUGEINT) AS dropped_packets
     FROM believable_windows('queues', getvariable('span_since_ns'), getvariable('span_until_ns')) AS windows
-    JOIN counting USING (device, port)
+    JOIN attached USING (device, port)
     WHERE link_queue IN ('', windows.queue) AND dropped_packets IS NOT NULL AND window_start_ns < ts_ns
       AND window_start_ns >= since_ns AND ts_ns <= until_ns
       AND window_start_ns >= getvariable('span_since_ns') AND window_start_ns < getvariable('span_until_ns')
 ), received AS (
-    SELECT DISTINCT counting.rack, counting.host, counting.interface, start_ns, end_ns
-    FROM bursts JOIN counting ON bursts.rack = counting.rack AND bursts.host = counting.host
-        AND counting.interface IN ('', bursts.interface)
+    SELECT DISTINCT attached.rack, attached.host, attached.interface, start_ns, end_ns
+    FROM bursts JOIN attached ON bursts.rack = attached.rack AND bursts.host = attached.host
+        AND attached.interface IN ('', bursts.interface)
     WHERE direction <> 'out' AND recording_id IN (SELECT recording_id FROM lanes WHERE backend <> 'otlp')
 ), reached AS (  -- when the last of the bursts that began until then is over
     SELECT rack, host, interface, start_ns, max(end_ns) OVER (

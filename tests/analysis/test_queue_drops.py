@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from linked import links_at
 from storelib import write
 
 from mburst.analysis.bursts.find import find_bursts
@@ -84,22 +85,18 @@ def timed(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def holding(linked: list[Any], rack: str, host: str, interface: str, window: Any) -> set[str]:
-    """The interfaces of the links that tie a window to an interface for all of its time."""
-    found: dict[bool, set[str]] = {True: set(), False: set()}
-    for of in linked:
-        if (of["host"], of["port"]) != (host, window["port"]) or of["rack"] not in ("", rack):
-            continue
-        later = [
-            other["ts_ns"]
-            for other in linked
-            if all(other[name] == of[name] for name in ("host", "interface", "port", "origin"))
-            and other["ts_ns"] > of["ts_ns"]
-        ]
-        begun, ended = START + of["ts_ns"], START + min(later, default=10**18)
-        holds = of["present"] and begun <= window["window_start_ns"] and window["ts_ns"] <= ended
-        if holds and of["interface"] in ("", interface) and of["queue"] in ("", window["queue"]):
-            found[of["origin"] == "configuration"].add(of["interface"])
-    return found
+    """The interfaces of the links that tie a window to an interface for all of its time, without a new report of it."""
+    since, until = (window[name] - START for name in ("window_start_ns", "ts_ns"))
+    times = [since, *(of["ts_ns"] for of in linked if since < of["ts_ns"] < until)]
+    return {
+        of["interface"]
+        for of in links_at(linked, since)
+        if all(any(of is other for other in links_at(linked, at)) for at in times)
+        and (of["host"], of["port"]) == (host, window["port"])
+        and of["rack"] in ("", rack)
+        and of["interface"] in ("", interface)
+        and of["queue"] in ("", window["queue"])
+    }
 
 
 def counted(store: StoreFolder, linked: list[Any], seen: list[Any], since: int, until: int) -> Counter[Any]:
@@ -113,14 +110,7 @@ def counted(store: StoreFolder, linked: list[Any], seen: list[Any], since: int, 
         if not recorded or drops is None or window["quality"] or not since <= window["window_start_ns"] < until:
             continue
         for rack, host, interface in HOSTS:
-            ties = holding(linked, rack, host, interface, window)
-            configured = any(
-                of["origin"] == "configuration" and of["present"] and of["rack"] in ("", rack)
-                and of["interface"] in ("", *(name for r, h, name in HOSTS if (r, h) == (rack, host)))
-                and (of["host"], of["port"]) == (host, window["port"]) and of["ts_ns"] < LENGTH * S
-                for of in linked
-            )  # fmt: skip
-            for name in ties[True] | (set() if configured else ties[False]):
+            for name in holding(linked, rack, host, interface, window):
                 met = any(
                     (burst["rack"], burst["host"]) == (rack, host)
                     and name in ("", burst["interface"])
