@@ -237,6 +237,7 @@ setup(
             "queries/*.sql",
             "queries/fleet/*.sql",
             "queries/fleet_report/*.sql",
+            "queries/fleet_shared/*.sql",
         ],
         "mburst.sql.compaction": ["*.sql", "*.pyi"],
         "mburst.dashboards": ["static/*/*", "templates/*/*"],

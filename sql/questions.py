@@ -13,6 +13,7 @@ from ..errors import UsageError
 from .named import first_sentence
 
 FOLDER = Path(__file__).parent / "queries" / "fleet"
+SHARED = FOLDER.parent / "fleet_shared"
 
 
 def names() -> list[str]:
@@ -25,8 +26,15 @@ def text(name: str) -> str:
     for known in names():
         number, _, word = known.partition("_")
         if name in (known, word, number, number.lstrip("0")):
-            return (FOLDER / f"{known}.sql").read_text(encoding="utf-8")
+            return with_shared((FOLDER / f"{known}.sql").read_text(encoding="utf-8"))
     raise UsageError(f"unknown question {name!r}", f"there are {', '.join(names())}")
+
+
+def with_shared(statement: str) -> str:
+    """STATEMENT, in which (NAME) stands for the SELECT of queries/fleet_shared/NAME.sql, what several ask."""
+    for path in sorted(SHARED.glob("*.sql")):
+        statement = statement.replace(f"({path.stem})", f"(\n{path.read_text(encoding='utf-8')})")
+    return statement
 
 
 def for_report(name: str) -> str:

@@ -171,11 +171,10 @@ def gather_rack(con: duckdb.DuckDBPyConnection, period: FleetPeriod, sums: RackS
             "WHERE day_ns >= since_ns AND day_ns < until_ns)"
         )
         missing = worst(con, lacking, "host IS NULL, behind_ns DESC NULLS FIRST, host, day_ns, reason", LACKING)
-        verdicts = (
-            "(SELECT host, start_ns, end_ns, cause, excess_share, summary, has_tail, excess_ns FROM verdicts "
-            "CROSS JOIN asked WHERE start_ns >= since_ns AND start_ns < until_ns)"
+        verdicts = questions.with_shared(
+            "(SELECT host, start_ns, end_ns, cause, excess_share, summary, has_tail, excess_ns, lateness_place "
+            "FROM (verdicts_by_lateness) CROSS JOIN asked WHERE start_ns >= since_ns AND start_ns < until_ns)"
         )
-        late_first = "coalesce(CAST(has_tail AS INTEGER), 0.5) DESC, excess_ns DESC NULLS LAST, host, start_ns"
         return FleetRackFigures(
             period.of_rack(sums.rack),
             sums,
@@ -183,7 +182,7 @@ def gather_rack(con: duckdb.DuckDBPyConnection, period: FleetPeriod, sums: RackS
             len(names),
             hours,
             missing,
-            worst(con, verdicts, late_first, VERDICTS),
+            worst(con, verdicts, "lateness_place", VERDICTS),
             found,
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import duckdb
 import pyarrow as pa
 import pytest
-from fleet_oracle import Fleet
+from fleet_oracle import Fleet, lateness
 from fleettables import DAY, INVENTORY, START, arrow, tables
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -39,6 +39,19 @@ def same(found, wanted):
         for value, expected in zip(row, other, strict=True):
             is_real = isinstance(expected, float) and isinstance(value, float)
             assert value == (pytest.approx(expected, rel=1e-9, abs=1e-9) if is_real else expected), (row, other)
+
+
+@settings(max_examples=12)
+@given(st.integers(0, 2**32))
+def test_verdicts_are_ordered_by_lateness(seed):
+    """Wherever they are: it is one text."""
+    found = tables(seed, racks=3)
+    columns = ("has_tail", "excess_ns", "host", "start_ns", "rack")
+    asking = f"SELECT {', '.join(columns)} FROM (verdicts_by_lateness) ORDER BY lateness_place"
+    with asked(found, SPANS[0], []) as con:
+        answer = con.execute(questions.with_shared(asking)).fetchall()
+    ordered = sorted(found["verdicts"], key=lateness)
+    assert answer == [tuple(row[name] for name in columns) for row in ordered]
 
 
 @pytest.mark.parametrize("name", questions.names())

@@ -37,6 +37,13 @@ def divided(part: float, whole: float) -> float | None:
     return part / whole if whole else None
 
 
+def lateness(row: Row) -> tuple[Any, ...]:
+    """The key by which verdicts are ordered, that of most lateness first."""
+    excess_ns = -1 if row["excess_ns"] is None else row["excess_ns"]
+    tail = {True: 0, None: 1, False: 2}[row["has_tail"]]
+    return (tail, -excess_ns, row["host"], row["start_ns"], row["rack"])
+
+
 class Fleet:
     """TABLES over SPAN, with an inventory of rows of rack, host, service and address."""
 
@@ -304,12 +311,7 @@ class Fleet:
         ]
         if not about:
             return (None, None, None)
-
-        def weight(row: Row) -> tuple[int, int, int]:
-            tail = {True: 2, None: 1, False: 0}[row["has_tail"]]
-            return (tail, -1 if row["excess_ns"] is None else row["excess_ns"], -row["start_ns"])
-
-        chosen = max(about, key=weight)
+        chosen = min(about, key=lateness)
         return (chosen["cause"], chosen["excess_share"], chosen["summary"])
 
     def switch_ports(self) -> Answer:

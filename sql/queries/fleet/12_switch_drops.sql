@@ -22,14 +22,13 @@ WITH sums AS (
            ROW_NUMBER() OVER (PARTITION BY device, port, queue, rack, host, interface ORDER BY windows DESC, semantics) AS place
     FROM sums
 ), investigated AS (
-    SELECT verdicts.rack, verdicts.host, verdicts.interface, start_ns, cause, excess_share, summary, COALESCE(excess_ns, -1) AS excess_ns,
-           CASE WHEN has_tail THEN 2 WHEN has_tail IS NULL THEN 1 ELSE 0 END AS weight
-    FROM verdicts CROSS JOIN asked
+    SELECT rack, host, interface, cause, excess_share, summary, lateness_place
+    FROM (verdicts_by_lateness) AS verdicts CROSS JOIN asked
     WHERE start_ns >= since_ns AND start_ns < until_ns AND COALESCE(direction, '') <> 'out'
 ), explained AS (
     SELECT placed.*, cause, excess_share, summary,
            ROW_NUMBER() OVER (PARTITION BY device, port, queue, placed.rack, placed.host, placed.interface
-                              ORDER BY weight DESC, excess_ns DESC, start_ns) AS rank_of_verdict
+                              ORDER BY lateness_place) AS rank_of_verdict
     FROM placed LEFT JOIN investigated ON investigated.rack = placed.rack AND investigated.host = placed.host
         AND (investigated.interface = placed.interface OR placed.interface = '' OR investigated.interface IS NULL)
     WHERE place = 1
