@@ -9,7 +9,7 @@ from ...analysis.fleet.answers import BurstAnswers, Row
 from ...units import format_share
 from ..common.blocks import PageTable, Paragraph
 from ..common.words import count, long
-from .tables import Cells, number, of_many, rack_cell, share
+from .tables import Cells, of_many, rack_cell, share
 from .words import AFTER, CAUSES
 
 MEASURES = {
@@ -110,6 +110,14 @@ def _bar(row: Row, at: int) -> DividedBar:
     return DividedBar(MEASURES[row["measure"]], at * ROW, parts, f"{amount_text}: {', '.join(texts)}")
 
 
+def risk(row: Row) -> str:
+    """ "3 (1.1 to 8.2)", with the 95 % interval; "at least 4.2" where no window without a burst has drops."""
+    low, high = row["relative_risk_low"], row["relative_risk_high"]
+    if low is None:
+        return "–"
+    return f"at least {low:.3g}" if high is None else f"{row['relative_risk']:.3g} ({low:.3g} to {high:.3g})"
+
+
 def queues(answers: BurstAnswers, links: Mapping[str, str] | None) -> list[PageTable | Paragraph]:
     """The switch queues of most drops."""
     if not answers.switch_drops.count:
@@ -125,7 +133,7 @@ def queues(answers: BurstAnswers, links: Mapping[str, str] | None) -> list[PageT
             " ".join(part for part in (row["device"], row["port"], row["queue"]) if part),
             f"{row['drops']:,}",
             share(row["drops_in_burst_share"]),
-            number(row["relative_risk"]),
+            risk(row),
             f"{row['windows']:,}",
             *([CAUSES.get(row["cause"], "–")] if is_explained else []),
         ]

@@ -299,7 +299,8 @@ def meanings(figures: FleetFigures | FleetRackFigures) -> list[tuple[str, str]]:
         ),
         (
             "Relative risk",
-            "of a switch queue: how many times as often a window has drops if it touches a burst of the host.",
+            "of a switch queue: how many times as often a window has drops if it touches a burst of the host. The 95 % "
+            "interval takes windows as independent of each other; `at least`: no other window has drops.",
         ),
         (
             "Recorded",

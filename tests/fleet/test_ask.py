@@ -11,6 +11,7 @@ import pytest
 from fleetlib import DATES, HOSTS
 
 from mburst.__main__ import main
+from mburst.analysis.model import stats
 from mburst.sql import questions
 
 
@@ -77,6 +78,8 @@ def test_drops_of_switch_queues_are_beside_the_bursts_of_their_host(done, by_hos
     for row in answer:
         assert (row["windows"], row["drops"]) == ("10", "28")
         assert float(row["drops_in_burst_share"]) == 0.25 and float(row["relative_risk"]) == pytest.approx(3)
+        bounds = [float(row[f"relative_risk_{end}"]) for end in ("low", "high")]
+        assert bounds == pytest.approx(stats.risk_bounds(1, 1, 3, 9))
     assert ask(capfd, by_host, "switch_drops", "--day", DATES[0])[0] == answer
 
 

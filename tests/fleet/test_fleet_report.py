@@ -330,3 +330,12 @@ def test_classes_have_names():
 def test_an_axis_of_times_has_a_few_ticks(low, high):
     ticks = pictures.time_ticks(low, high)
     assert 2 <= len(ticks) <= pictures.Y_TICKS and ticks == sorted(ticks) and low <= ticks[0] and ticks[-1] <= high
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "words"),
+    [(3.0, 1.1, 8.2, "3 (1.1 to 8.2)"), (None, 4.21, None, "at least 4.21"), (0.0, 0.0, 2.5, "0 (0 to 2.5)"),
+     (None, None, None, "–")],
+)  # fmt: skip
+def test_a_relative_risk_has_its_interval(value, low, high, words):
+    assert losses.risk({"relative_risk": value, "relative_risk_low": low, "relative_risk_high": high}) == words

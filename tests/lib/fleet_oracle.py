@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from itertools import groupby, pairwise
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from fleettables import DAY, HOUR, Row, Tables
 
 WEEK = 7 * DAY
+Z = Decimal("1.959964")
 Span = tuple[int, int]
 Answer = list[tuple[Any, ...]]
 
@@ -35,6 +37,29 @@ def total(rows: Iterable[Row], name: str) -> int:
 def divided(part: float, whole: float) -> float | None:
     """PART / WHOLE; None by nothing."""
     return part / whole if whole else None
+
+
+def wilson_exact(hits: int, trials: int) -> tuple[Decimal, Decimal]:
+    """The shares p of which HITS / TRIALS is 1.959964 standard errors away: (share - p)² = z² p (1 - p) / TRIALS."""
+    share, part = Decimal(hits) / trials, Z * Z / trials
+    root = ((2 * share + part) ** 2 - 4 * (1 + part) * share * share).sqrt()
+    return (2 * share + part - root) / (2 + 2 * part), (2 * share + part + root) / (2 + 2 * part)
+
+
+def risk_interval(hits: int, exposed: int, hits_outside: int, outside: int) -> tuple[float | None, float | None]:
+    """Of the ratio of two shares, as Donner and Zou (2012) have it; None: no bound."""
+    if not exposed or not outside:
+        return None, None
+    with localcontext(prec=60):
+        p, q = Decimal(hits) / exposed, Decimal(hits_outside) / outside
+        (least, most), (least_outside, most_outside) = wilson_exact(hits, exposed), wilson_exact(hits_outside, outside)
+
+        def bound(x: Decimal, y: Decimal, sign: int) -> float:
+            root = ((p * q) ** 2 - x * y * (2 * p - x) * (2 * q - y)).sqrt()
+            return float((p * q + sign * root) / (y * (2 * q - y)))
+
+        low = bound(least, most_outside, -1) if hits else 0.0
+        return low, bound(most, least_outside, 1) if hits_outside else None
 
 
 def lateness(row: Row) -> tuple[Any, ...]:
@@ -296,7 +321,9 @@ class Fleet:
             windows, lossy, drops, burst, lossy_burst, burst_drops = (total(kept, name) for name in names)
             in_bursts, elsewhere = divided(lossy_burst, burst), divided(lossy - lossy_burst, windows - burst)
             risk = None if in_bursts is None or not elsewhere else in_bursts / elsewhere
-            answer.append((*of, way, windows, drops, burst_drops, divided(burst_drops, drops), risk, *self._why(of)))
+            bounds = risk_interval(lossy_burst, burst, lossy - lossy_burst, windows - burst)
+            shares = (divided(burst_drops, drops), risk, *bounds)
+            answer.append((*of, way, windows, drops, burst_drops, *shares, *self._why(of)))
         return sorted(answer, key=lambda row: (-row[8], row[:6]))
 
     def _why(self, queue: Sequence[str]) -> tuple[Any, ...]:

@@ -6,6 +6,9 @@
 --   drops_in_bursts       of these, in windows that touch a burst which the host received; drops_in_burst_share is their share
 --   relative_risk         how many times as often a window has drops if it touches a burst; NULL where no window touches one,
 --                         all do, or no other window has drops
+--   relative_risk_low     the 95 % interval of that, taking windows as independent (MOVER, of Wilson's intervals); also where no
+--                         other window has drops: then it is at least relative_risk_low times as often, and relative_risk_high is
+--                         NULL. Both are NULL where no window touches a burst, or all do
 --   cause                 why probes were late that cross the port of the host behind this queue: bursts, host, elsewhere,
 --                         none (they were not) or undetermined, as `mburst investigate` has it (`verdicts`); of several days, or
 --                         parts of a day, that of most lateness. NULL: no probes, or not investigated
@@ -32,6 +35,29 @@ WITH sums AS (
     FROM placed LEFT JOIN investigated ON investigated.rack = placed.rack AND investigated.host = placed.host
         AND (investigated.interface = placed.interface OR placed.interface = '' OR investigated.interface IS NULL)
     WHERE place = 1
+), shares AS (
+    SELECT explained.*, CAST(NULLIF(burst_windows, 0) AS DOUBLE) AS n, CAST(NULLIF(other_windows, 0) AS DOUBLE) AS other_n,
+           CAST(lossy_burst_windows AS DOUBLE) / CAST(NULLIF(burst_windows, 0) AS DOUBLE) AS share,
+           CAST(lossy_other_windows AS DOUBLE) / CAST(NULLIF(other_windows, 0) AS DOUBLE) AS other_share,
+           1.959964e0 * 1.959964e0 AS zz
+    FROM explained WHERE rank_of_verdict = 1
+), wilson AS (
+    SELECT shares.*,
+           GREATEST(0e0, (share + zz / (2e0 * n) - SQRT(zz * (share * (1e0 - share) / n + zz / (4e0 * n * n)))) / (1e0 + zz / n))
+               AS low,
+           LEAST(1e0, (share + zz / (2e0 * n) + SQRT(zz * (share * (1e0 - share) / n + zz / (4e0 * n * n)))) / (1e0 + zz / n))
+               AS high,
+           GREATEST(0e0, (other_share + zz / (2e0 * other_n)
+               - SQRT(zz * (other_share * (1e0 - other_share) / other_n + zz / (4e0 * other_n * other_n)))) / (1e0 + zz / other_n))
+               AS other_low,
+           LEAST(1e0, (other_share + zz / (2e0 * other_n)
+               + SQRT(zz * (other_share * (1e0 - other_share) / other_n + zz / (4e0 * other_n * other_n)))) / (1e0 + zz / other_n))
+               AS other_high
+    FROM shares
+), parts AS (
+    SELECT wilson.*, share * other_share AS product, low * (2e0 * share - low) AS part, high * (2e0 * share - high) AS other_part,
+           other_high * (2e0 * other_share - other_high) AS divisor, other_low * (2e0 * other_share - other_low) AS other_divisor
+    FROM wilson
 )
 SELECT device,
        port,
@@ -46,8 +72,12 @@ SELECT device,
        CAST(burst_drops AS DOUBLE) / CAST(NULLIF(drops, 0) AS DOUBLE) AS drops_in_burst_share,
        CAST(lossy_burst_windows AS DOUBLE) * CAST(other_windows AS DOUBLE)
            / (CAST(NULLIF(burst_windows, 0) AS DOUBLE) * CAST(NULLIF(lossy_other_windows, 0) AS DOUBLE)) AS relative_risk,
+       CASE WHEN share = 0e0 AND other_n IS NOT NULL THEN 0e0
+           ELSE part / (product + SQRT(GREATEST(product * product - part * divisor, 0e0))) END AS relative_risk_low,
+       CASE WHEN lossy_other_windows > 0
+           THEN (product + SQRT(GREATEST(product * product - other_part * other_divisor, 0e0))) / other_divisor END AS relative_risk_high,
        cause,
        excess_share,
        summary
-FROM explained WHERE rank_of_verdict = 1
+FROM parts
 ORDER BY drops DESC, device, port, queue, rack, host, interface
