@@ -31,6 +31,7 @@ BIN_COLUMNS = ("recording_id", "clock_epoch", "ts_ns", "bytes", "wire_bytes", "p
 SENDER_COLUMNS = ("recording_id", "clock_epoch", "ts_ns", "source", "bytes", "members", "first_ns", "last_ns")
 RECORDING_COLUMNS = (
     "recording_id", "host", "rack", "interface", "direction", "backend", "bin_ns", "source_bin_ns", "link_bps",
+    "start_ns", "end_ns",
 )  # fmt: skip
 _COLUMNS = {"bins": BIN_COLUMNS[1:], "sources": SENDER_COLUMNS[1:]}  # that are kept of a recording
 

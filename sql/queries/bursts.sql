@@ -53,11 +53,13 @@ WITH wanted AS (
     FROM checked LEFT JOIN attached_hosts('links', coalesce(
         CAST(getvariable('span_until_ns') AS BIGINT), CAST(getvariable('until_ns') AS BIGINT), 9223372036854775807))
         ON backend = 'otlp' AND host = device AND interface = port
-), stood_for AS (  -- switch ports before interfaces that have a recording of their own, which counts
+), stood_for AS (  -- switch ports before interfaces that have a recording of their own in the time asked for, which counts
     SELECT DISTINCT port.recording_id
     FROM received AS port JOIN received AS own
         ON is_behind_port(own.rack, own.receiver, own.interface, port.rack, port.receiver, port.attached_interface)
     WHERE port.backend = 'otlp' AND own.backend <> 'otlp'
+        AND coalesce(own.start_ns < CAST(getvariable('until_ns') AS BIGINT), true)
+        AND coalesce(own.end_ns > CAST(getvariable('since_ns') AS BIGINT), true)
 )
 SELECT CAST(row_number() OVER (ORDER BY recording_id) AS INTEGER) AS lane, recording_id, host, rack, interface, direction,
        bin_ns AS stored_ns, width_ns AS bin_ns, source_bin_ns, speed AS link_bps, factor,

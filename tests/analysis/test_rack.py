@@ -362,6 +362,26 @@ def test_a_switch_port_stands_in_for_the_host_behind_it_alone_where_that_was_not
     assert page.contention.by_host == {"a": 1.0, "b": 1.0}
 
 
+def test_a_recording_of_another_time_hides_no_port(store):
+    """Whoever asks: the list of bursts, whose recordings are of all times, and the report of a rack."""
+    link = {"device": "tor1", "port": "E0", "queue": "", "host": "a", "rack": "r1", "origin": "configuration"}
+    write(store, "links", {**link, "present": True, "ts_ns": START})
+    fill(store, {"a": [(50, 10)]}, length=HOUR)
+    fill_ports(store, {"E0": [(50, 10)], "E1": [(55, 10)]}, start=START + DAY, length=DAY)
+    times = [
+        (START, START + DAY, {"a"}),
+        (START + DAY, START + 2 * DAY, {"a", "tor1 E1"}),
+        (None, None, {"a", "tor1 E1"}),
+    ]
+    for since, until, receivers in times:
+        with store.connect(since_ns=since, until_ns=until) as con:
+            find_bursts(con, since_ns=since, until_ns=until)
+            found = con.execute("SELECT host, start_ns FROM host_bursts ORDER BY ALL").fetchall()
+        assert {host for host, _ in found} == receivers
+        assert len(found) == len(receivers), "not once more by the port where the host's own recording counts"
+    assert {lane.receiver for lane in report(store, start=START + DAY).inbound} == {"a", "tor1 E1"}
+
+
 RECEIVED = [  # what a port's links named (host, interface, present, at), and who received what it sent; all at once
     ([("a", "eth0", True, 0)], None),  # it was recorded itself
     ([("a", "eth1", True, 0)], "a"),  # by another interface

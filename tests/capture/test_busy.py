@@ -162,7 +162,13 @@ def tables(bins: list[dict], senders: list[dict], lanes: list[Any], bin_ns: int,
         schema = arrow_schema(table)
         full = [{**dict.fromkeys(schema.names), **of_lane[row["lane"]], **row} for row in rows]
         con.register(table, pa.Table.from_pylist([{name: row[name] for name in schema.names} for row in full], schema))
-    settings_of = {"bin_ns": bin_ns, "source_bin_ns": source_bin_ns, "link_bps": link_bps}
+    settings_of = {
+        "bin_ns": bin_ns,
+        "source_bin_ns": source_bin_ns,
+        "link_bps": link_bps,
+        "start_ns": 0,
+        "end_ns": 2**62,
+    }
     con.register("recordings", pa.Table.from_pylist([{**one, **settings_of} for one in of_lane]))
     return con
 

@@ -90,6 +90,7 @@ FOLLOWED = {
             "source_bin_ns",
             "dropped",
             "late",
+            "start_ns",
             "end_ns",
             "ended",
             "written_ns",
