@@ -123,7 +123,9 @@ def investigate(con: duckdb.DuckDBPyConnection, question: Question) -> Investiga
     paths = read_paths(con, question)
     if not runs and not paths:
         raise MburstError(
-            "no recording and no probe to investigate" + (f" of {', '.join(question.hosts)}" if question.hosts else ""),
+            "no recording and no probe to investigate"
+            + (f" of {', '.join(question.hosts)}" if question.hosts else "")
+            + ("" if (question.since_ns, question.until_ns) == (None, None) else " in this time"),
             "`mburst record` and `mburst probe` make some",
         )
     answer = InvestigationResult(0, [], [], [], damaged=damaged_files(con))

@@ -148,11 +148,12 @@ def title_of(reports: Sequence[LaneReport], probed: Sequence[PathProbes] = ()) -
         return name_of(probed[0]) if len(probed) == 1 else f"{len(probed)} probed paths"
     if len(reports) == 1:
         return words.lane_name(reports[0].lane)
-    racks, hosts = ({getattr(report.lane, name) for report in reports} for name in ("rack", "host"))
+    hosts = {(report.lane.rack, report.lane.host) for report in reports}
+    racks = {rack for rack, _ in hosts}
     if len(hosts) == 1:
-        return f"{next(iter(hosts)) or 'unnamed host'}, {len(reports)} interfaces and directions"
+        return f"{reports[0].lane.host or 'unnamed host'}, {len(reports)} interfaces and directions"
     where = f"rack {next(iter(racks))}, " if len(racks) == 1 and next(iter(racks)) else ""
-    recorders = {report.lane.host for report in reports if not report.lane.is_port}
+    recorders = {(report.lane.rack, report.lane.host) for report in reports if not report.lane.is_port}
     return where + words.count_hosts(len(recorders), len(hosts - recorders), "switch")
 
 

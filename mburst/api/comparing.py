@@ -139,8 +139,9 @@ def compared(
     if not (latency_a.n and latency_b.n) and not (bursts_a and bursts_b):
         both = (("A", latency_a.n or bursts_a), ("B", latency_b.n or bursts_b))
         lacking = " and ".join(name for name, there in both if not there)
+        have = "have" if " and " in lacking else "has"
         raise MburstError(
-            f"nothing to compare: {lacking} has no probes of that kind, and no recording"
+            f"nothing to compare: {lacking} {have} no probes of that kind, and no recording"
             if lacking
             else "nothing to compare: one has probes only, the other recordings only",
             "`mburst sql STORE` shows what there is",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import UsageError
+from ..units import format_duration, format_rate
 from .options import Scope
 
 if TYPE_CHECKING:
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
     import plotly.graph_objects as go
 
-    from ..analysis.answers.host import LaneReport
+    from ..analysis.answers.host import LaneReport, ReportLane
     from ..analysis.answers.paths import PathProbes
     from ..analysis.bursts.find import BurstDefinition
     from ..analysis.rack.period import Period
@@ -44,20 +46,27 @@ class Report:
     def figures(self) -> dict[str, go.Figure]:
         """The figures of the page, for plotly, by what they are of: of each interface and direction utilization, with
         latency and the depth of a switch queue beside it, in seconds since the second in which it begins; of each path
-        the distribution of its latency."""
+        the distribution of its latency. A name that several have is followed by rack, width of bins and speed."""
         from ..dashboards.common.figures import timeline
-        from ..dashboards.common.words import lane_name
         from ..dashboards.report.path_words import name_of
         from ..dashboards.report.paths import distribution_figure
 
+        names = _names_apart([report.lane for report in self.lanes])
         drawn = {
-            lane_name(report.lane): timeline(report, self.definition.threshold) for report in self.lanes if report.bins
+            name: timeline(report, self.definition.threshold)
+            for name, report in zip(names, self.lanes, strict=True)
+            if report.bins
         }
         return drawn | {
             name_of(met): distribution_figure(met)
             for met in self.paths
             if any(measured.n for measured in met.measured.values())
         }
+
+    @property
+    def has_data(self) -> bool:
+        """Whether anything was recorded or probed in its time."""
+        return bool(self.paths) or any(report.bins for report in self.lanes)
 
     def to_dict(self) -> dict[str, Any]:
         """The facts of the page: what `mburst report` writes beside it as JSON."""
@@ -107,6 +116,24 @@ class RackReport:
         written = Files(*page.write(self.report, Path(folder)))
         page.write_index(Path(folder))
         return written
+
+
+def _names_apart(lanes: Sequence[ReportLane]) -> list[str]:
+    """The name of each lane, which no other one has."""
+    from ..dashboards.common.words import lane_name
+
+    named = Counter(map(lane_name, lanes))
+    return [
+        lane_name(lane)
+        if named[lane_name(lane)] == 1
+        else f"{lane_name(lane)} ({', '.join(filter(None, _what_differs(lane)))})"
+        for lane in lanes
+    ]
+
+
+def _what_differs(lane: ReportLane) -> list[str]:
+    speed = format_rate(lane.link_bps) if lane.link_bps else "speed not known"
+    return [f"rack {lane.rack}" if lane.rack else "", f"bins of {format_duration(lane.bin_ns)}", speed]
 
 
 def report_of(

@@ -103,8 +103,10 @@ def _recordings(connection: duckdb.DuckDBPyConnection, since: int | None, until:
     rows = dicts(
         connection,
         """
-        SELECT lanes.*, clock, dropped, late, complete, ended, gaps, gap_bytes, unknown_gaps
-        FROM lanes JOIN (SELECT recording_id, clock, dropped, late, complete, ended, start_ns FROM recordings)
+        SELECT lanes.*, clock, dropped, late, complete, ended, gaps, gap_bytes, unknown_gaps,
+               count(DISTINCT rack) OVER (PARTITION BY host) > 1 AS is_in_racks,
+               coalesce(start_ns >= $until OR end_ns <= $since, false) AS is_elsewhere
+        FROM lanes JOIN (SELECT recording_id, clock, dropped, late, complete, ended, start_ns, end_ns FROM recordings)
             USING (recording_id)
         LEFT JOIN (
             SELECT recording_id, count(*) AS gaps, CAST(coalesce(sum(bytes), 0) AS BIGINT) AS gap_bytes,
@@ -142,8 +144,9 @@ def _heading(lane: dict[str, Any], wanted: BurstDefinition) -> str:
     """Line rate, bins, clock and definition: a count of bursts means nothing without them."""
     from ..analysis.bursts.find import definition_text
 
+    rack = f"(rack {lane['rack']}) " if lane["is_in_racks"] else ""
     return (
-        f"{lane['host']} {lane['interface']} {lane['direction']}: {format_rate(lane['link_bps'])}, "
+        f"{lane['host']} {rack}{lane['interface']} {lane['direction']}: {format_rate(lane['link_bps'])}, "
         f"bins of {format_duration(lane['bin_ns'])}, stamps: {lane['clock'] or 'not known'}; "
         + definition_text(wanted.threshold, wanted.release, lane["join_ns"], lane["min_duration_ns"])
     )
@@ -164,6 +167,9 @@ CELLS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
 
 def _summary(lane: dict[str, Any], bursts: Sequence[Mapping[str, Any]], gap: dict[str, Any] | None) -> str:
     """ "78 bursts in 20 s, 13 % of the time; no packet was lost" """
+    broken = ending(lane, gap)
+    if lane["is_elsewhere"] and not lane["span_ns"]:
+        return "; ".join(filter(None, ["not recorded in this time", broken]))
     found = _count(len(bursts), "burst", "bursts")
     if lane["span_ns"]:
         share = sum(burst["duration_ns"] for burst in bursts) / lane["span_ns"]
@@ -175,7 +181,7 @@ def _summary(lane: dict[str, Any], bursts: Sequence[Mapping[str, Any]], gap: dic
         lost.append(_count(lane["late"], "packet", "packets") + " outside the reorder window: in no bin")
     if lane["backend"] == "otlp" and lane["gaps"]:
         lost.append(_missing(lane))
-    if broken := ending(lane, gap):
+    if broken:
         lost.append(broken)
     nothing = "no sample is missing" if lane["backend"] == "otlp" else "no packet was lost"
     return found + "; " + ("; ".join(lost) or nothing)

@@ -62,8 +62,11 @@ def run(arguments: argparse.Namespace) -> int:
 def _lanes(store: StoreFolder, wanted: BurstDefinition, arguments: argparse.Namespace) -> int:
     """One page with a section and figures for each interface and direction."""
     span = definition.span_of(store, arguments)
-    written = report_of(store, wanted, arguments.rack, arguments.host, *span).write(arguments.output)
+    report = report_of(store, wanted, arguments.rack, arguments.host, *span)
+    written = report.write(arguments.output)
     print_lines(f"report: {written.page}", f"facts: {written.facts}")
+    if not report.has_data and span != (None, None):
+        print_lines("  note: nothing was recorded in that time; the report states this")
     return 0
 
 

@@ -101,7 +101,9 @@ def test_mistakes_end_in_one_line(
 def test_an_empty_store_says_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     StoreFolder.create(tmp_path / "empty")
     assert main(["investigate", str(tmp_path / "empty")]) == 1
-    assert "no recording and no probe" in capsys.readouterr().err
+    assert "no recording and no probe to investigate (" in capsys.readouterr().err
+    assert main(["investigate", str(tmp_path / "empty"), "--since", "2026-01-01"]) == 1
+    assert "no recording and no probe to investigate in this time (" in capsys.readouterr().err
 
 
 def test_a_recording_of_unknown_speed_asks_for_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -162,6 +162,24 @@ def test_none_found_says_so(ask: Ask, recorded: StoreFolder) -> None:
     assert ask("--min-duration", "1s", "--csv")[1] == ",".join(COLUMNS) + "\n"
 
 
+@pytest.mark.parametrize("when", [["--since", "2001-01-01", "--until", "2001-01-02"], ["--since", "2099-01-01"]])
+def test_a_time_in_which_nothing_was_recorded_is_not_one_without_bursts(
+    ask: Ask, recorded: StoreFolder, when: list[str]
+) -> None:
+    code, out, _ = ask(*when)
+    assert code == 0 and out.splitlines()[1:] == ["not recorded in this time"]
+    write(recorded, "recordings", {"recording_id": "silent", "host": "other", "start_ns": None, "end_ns": None})
+    assert ask(*when)[1].splitlines()[-1] == "no burst; no packet was lost", "it may have been recorded then"
+
+
+def test_hosts_of_one_name_are_told_apart_by_their_racks(ask: Ask, recorded: StoreFolder) -> None:
+    write(recorded, "recordings", {"recording_id": "b", "rack": "r2", "start_ns": T0, "end_ns": T0 + 100 * MS})
+    write(recorded, "bins", {"recording_id": "b", "rack": "r2", "ts_ns": T0, "wire_bytes": 100})
+    heads = [line for line in ask()[1].splitlines() if ": 1 Gb/s" in line]
+    assert sorted(re.findall(r" \(rack (.*?)\) ", line) for line in heads) == [["r1"], ["r2"]]
+    assert "(rack" not in ask("--rack", "r1")[1]
+
+
 @pytest.mark.parametrize("form", [[], ["--json"], ["--csv"]])
 def test_a_filter_that_no_recording_matches_fails(ask: Ask, recorded: StoreFolder, form: list[str]) -> None:
     code, out, err = ask("--host", "nobody", "--interface", "eth9", *form)

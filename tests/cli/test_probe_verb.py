@@ -281,7 +281,8 @@ def test_times_of_one_store_are_compared(stores, capsys):
 @pytest.mark.parametrize(
     "more, code, message",
     [
-        (["--a", "dst=nobody"], 1, "nothing to compare: A"),
+        (["--a", "dst=nobody"], 1, "nothing to compare: A has no probes"),
+        (["--a", "dst=nobody", "--b", "dst=nobody"], 1, "nothing to compare: A and B have no probes"),
         (["--a", "color=red"], 2, "not KEY=VALUE"),
         (["--b", "since=x"], 2, "invalid time"),
         (["--slow", "x"], 2, "duration"),

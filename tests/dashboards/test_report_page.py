@@ -17,8 +17,10 @@ import reportlib
 from reportlib import BIN, FULL, HOSTILE, START
 from storelib import write
 
+from mburst.__main__ import main
 from mburst.analysis.answers.host import Limits
 from mburst.analysis.bursts.find import BurstDefinition
+from mburst.api.store import open as open_store
 from mburst.dashboards.common import words
 from mburst.dashboards.common.packing import Pack, narrow
 from mburst.dashboards.report import page
@@ -145,6 +147,28 @@ def test_many_lanes_have_an_overview_and_the_busiest_a_section(store):
     write(store, "recordings", {"recording_id": "own", "host": "tor1", "start_ns": START, "end_ns": START + 10**9})
     assert page.title_of(reportlib.gathered(store)) == "rack r1, 31 hosts", "the switch's own recording"
     assert {report.lane.host for report in page.drawn_lanes(reports)} >= {f"h{i}" for i in range(21, 30)}
+
+
+def test_lanes_of_one_name_each_have_a_figure_and_hosts_are_counted_by_rack(tmp_path):
+    store = StoreFolder.create(tmp_path / "store")
+    for rack, bin_ns in (("r1", 10**6), ("r2", 10**6), ("r2", 10**7)):
+        name = {"recording_id": f"{rack}-{bin_ns}", "rack": rack, "bin_ns": bin_ns}
+        write(store, "recordings", {**name, "start_ns": START, "end_ns": START + 10**9, "source_bin_ns": bin_ns})
+        write(store, "bins", {**name, "ts_ns": START, "wire_bytes": 900})
+    found = open_store(store.path).report()
+    assert len(found.figures) == len(found.lanes) == 3 and found.has_data
+    assert page.title_of(found.lanes) == "2 hosts"
+    assert any(name.endswith(" (rack r2, bins of 10 ms, 1 Gb/s)") for name in found.figures)
+
+
+def test_a_report_of_a_time_in_which_nothing_was_recorded_says_so(tmp_path, capsys):
+    store = StoreFolder.create(tmp_path / "store")
+    write(store, "recordings", {"start_ns": START, "end_ns": START + 10**9})
+    write(store, "bins", {"ts_ns": START, "wire_bytes": 900})
+    words = ["report", str(store.path), "-o", str(tmp_path / "out")]
+    assert main(words) == 0 and "note:" not in capsys.readouterr().out
+    assert main([*words, "--since", "2001-01-01", "--until", "2001-01-02"]) == 0
+    assert capsys.readouterr().out.endswith("note: nothing was recorded in that time; the report states this\n")
 
 
 RUNS = [  # what a row of `recordings` has, and what is said of it
