@@ -37,6 +37,8 @@ class StoreFolder:
         if os.path.lexists(folder / MARKER):
             return cls.open(folder)
         with disk.failing_as_one_line(folder, "write"):
+            if os.path.lexists(folder) and not folder.is_dir():
+                raise MburstError(f"{folder}: a file, and not an mburst store", "name a new folder")
             disk.make_folder(folder)
             if any(not name.startswith((MARKER, f".{MARKER}.")) for name in os.listdir(folder)):
                 raise MburstError(f"{folder}: not empty, and not an mburst store", "name a new folder")
@@ -175,11 +177,11 @@ def format_of(folder: Path) -> int:
     except (FileNotFoundError, NotADirectoryError):
         raise MburstError(f"{folder}: not an mburst store", "`mburst record … -o STORE` makes one") from None
     except OSError as error:
-        raise MburstError(f"{path}: cannot read: {error.strerror}") from error
+        raise MburstError(f"{path}: cannot read: {error.strerror}", disk.hint(error.errno)) from error
     try:
         marker = os.read(descriptor, MARKER_BYTES)
     except OSError as error:
-        raise MburstError(f"{path}: cannot read: {error.strerror}") from error
+        raise MburstError(f"{path}: cannot read: {error.strerror}", disk.hint(error.errno)) from error
     finally:
         os.close(descriptor)
     try:

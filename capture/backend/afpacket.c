@@ -84,7 +84,8 @@ static int make_rings(struct afpacket *state, const struct mb_backend_options *o
 	int status = 0;
 
 	if (count > MB_LIVE_THREADS_MAX)
-		return mb_fail(error, EINVAL, "%u threads: at most %d", count, MB_LIVE_THREADS_MAX);
+		return mb_fail(error, EINVAL, "%s: --threads %u: at most %d", options->target, count,
+			       MB_LIVE_THREADS_MAX);
 	for (uint32_t i = 0; !status && i < count; i++) {
 		status = mb_ring_init(&state->rings[i], &state->device, &state->stamping, bytes,
 				      state->rx.interface.snaplen, error);

@@ -53,7 +53,9 @@ static int check_options(const struct mb_engine_options *options)
 		return -1;
 	}
 	if (bins->window_ns / narrowest > MB_BINS_OPEN) {
-		PyErr_SetString(PyExc_ValueError, "the window holds too many bins open");
+		PyErr_Format(PyExc_ValueError,
+			     "--reorder-window: more than %d bins are open at a time: make it shorter, or bins wider",
+			     MB_BINS_OPEN);
 		return -1;
 	}
 	if (options->sources_above_ppb > 1000000000) {

@@ -6,6 +6,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -114,12 +115,25 @@ def recordings_of(
     from .interfaces import check_several, links_of
 
     backend = options.get("backend", "auto")
+    _refuse_twice(targets)
     if len(targets) > 1 and any(is_live(RecordSettings([name], backend=backend)) for name in targets):
         check_several(targets, backend, options.get("interface"))
         links = links_of(link, targets)
         made = [recording_of([name], filter, link=links[name], **options) for name in targets]
         return [replace(one, live=replace(one.live, beside=len(made) - 1)) for one in made]
     return [recording_of(targets, filter, link=links_of(link, targets)[targets[0]], **options)]
+
+
+def _refuse_twice(targets: list[str]) -> None:
+    """Raise UsageError for a file that is named twice: each of its packets would count twice."""
+    met = set()
+    for name in targets:
+        with suppress(OSError):  # no file
+            status = os.stat(name)
+            file = status.st_dev, status.st_ino
+            if file in met:
+                raise UsageError(f"{name}: this file is named twice", "name it once")
+            met.add(file)
 
 
 def recording_of(

@@ -206,8 +206,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(recorded)
     else:
-        done = [recorded.remark] * bool(recorded.remark) + [f"recorded into {arguments.store}"] * recorded.new
-        print(describe_runs(recorded.rows, done))
+        stored = [f"recorded into {arguments.store}"] if recorded.new and recorded.rows else []
+        print(describe_runs(recorded.rows, [recorded.remark] * bool(recorded.remark) + stored))
     return exit_code(recorded)
 
 
@@ -243,7 +243,7 @@ def _show(progress: RecordProgress) -> None:
 
 def describe_runs(rows: list[Row], done: list[str]) -> str:
     """What was recorded, and what was DONE, a line each, for people."""
-    lines = [_describe_run(row) for row in rows] or ["no packets"]
+    lines = [_describe_run(row) for row in rows] or ["no packets: nothing is recorded"]
     return "\n".join(map(shown, [*lines, *(f"  note: {note}" for note in _notes(rows)), *done]))
 
 

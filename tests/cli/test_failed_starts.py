@@ -176,6 +176,18 @@ def test_what_another_put_into_the_folder_stays(tmp_path: Path) -> None:
     assert StoreFolder.open(store.path) and (store.path / "mine").exists()
 
 
+@needs_root
+def test_a_store_that_may_not_be_read_says_what_to_check() -> None:
+    with tempfile.TemporaryDirectory(prefix="mburst-test-") as name:
+        os.chmod(name, 0o755)
+        os.chmod(StoreFolder.create(f"{name}/store").path / "mburst.json", 0o600)
+        command = ["setpriv", f"--reuid={STRANGER}", "--clear-groups", sys.executable, "-m", "mburst"]
+        done = subprocess.run(
+            for_all([*command, "bursts", f"{name}/store"]), capture_output=True, text=True, timeout=60, check=False
+        )
+    assert done.stderr.endswith("/store/mburst.json: cannot read: Permission denied (check the permissions)\n"), done
+
+
 def test_from_python_likewise(tmp_path: Path) -> None:
     (tmp_path / "bad.csv").write_text("src,dst\na,b\n")
     (tmp_path / "bad.pcap").write_bytes(b"\x07" * 1000)

@@ -225,7 +225,34 @@ def test_every_refusal_is_one_line(tmp_path, arguments, code):
 def test_a_capture_without_packets_says_so(tmp_path, capsys):
     (tmp_path / "none.pcap").write_bytes(pcap([]))
     assert main(["record", str(tmp_path / "none.pcap"), "-o", str(tmp_path / "s")]) == 0
-    assert capsys.readouterr().out.startswith("no packets")
+    assert capsys.readouterr().out == "no packets: nothing is recorded\n"
+
+
+def test_a_file_that_is_named_twice_is_refused(capture, tmp_path, capsys):
+    """Its packets would count twice. Two interfaces of one name are refused, too."""
+    (tmp_path / "link.pcap").symlink_to(capture)
+    for again in (capture, tmp_path / "link.pcap", f"{tmp_path}/./eth0.pcap"):
+        for words in ([str(capture), str(again)], ["-r", str(capture), "-r", str(again)]):
+            assert main(["record", *words, "-o", str(tmp_path / "s")]) == 2
+            assert capsys.readouterr().err == f"mburst: {again}: this file is named twice (name it once)\n"
+    assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (
+            ["--reorder-window", "10h"],
+            2,
+            "--reorder-window: more than 1048576 bins are open at a time: make it shorter",
+        ),
+        (["-o", "FILE"], 1, "eth0.pcap: a file, and not an mburst store (name a new folder)"),
+    ],
+)
+def test_what_is_asked_for_and_cannot_be_is_named(capture, tmp_path, capsys, words, code, message):
+    given = [str(capture) if word == "FILE" else word for word in words]
+    assert main(["record", str(capture), "-o", str(tmp_path / "s"), *given]) == code
+    assert message in capsys.readouterr().err and not (tmp_path / "s").exists()
 
 
 def _fed(store: Path) -> subprocess.Popen[bytes]:

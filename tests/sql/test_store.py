@@ -64,7 +64,7 @@ def test_open_says_that_there_is_no_store(tmp_path: Path, make: Any) -> None:
 
 def test_create_says_that_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("x")
-    with pytest.raises(MburstError, match="x: cannot write: File exists"):
+    with pytest.raises(MburstError, match="x: a file, and not an mburst store"):
         StoreFolder.create(tmp_path / "x")
 
 
