@@ -142,9 +142,10 @@ def _print(date: str, found: DayDetected) -> None:
     if found.outcomes:
         write_table(COLUMNS, map(_row, sorted(found.outcomes)), sys.stdout)
     failed = sum(bool(outcome.error) for outcome in found.outcomes)
+    detected, lacking = format_count(len(found.outcomes) - failed, "partition"), len(found.incomplete)
     print(
-        f"{date}: {len(found.outcomes) - failed} partitions detected, {failed} failed, {len(found.done)} done before"
-        + (f"; {len(found.incomplete)} are incomplete, since not all has arrived" if found.incomplete else "")
+        f"{date}: {detected} detected, {failed} failed, {len(found.done)} done before"
+        + (f"; {format_count(lacking, 'is', 'are')} incomplete, since not all has arrived" if lacking else "")
     )
     _print_ports(found.outcomes)
 

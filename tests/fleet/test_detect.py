@@ -176,7 +176,7 @@ def test_an_inventory_is_a_csv_file(tmp_path: Path, capfd: pytest.CaptureFixture
     words = ["fleet", "detect", target, "--day", DATES[0], "-o", tmp_path / "results", "--rack", "r1", "--jobs", "1"]
     assert main([*map(str, words), "--inventory", str(tmp_path / "hosts.csv")]) == 0
     out, err = capfd.readouterr()
-    assert "1 are incomplete, since not all has arrived" in out and "2026-11-20 rack r1: 4 bursts, " in err
+    assert "1 is incomplete, since not all has arrived" in out and "2026-11-20 rack r1: 4 bursts, " in err
     (tmp_path / "hosts.csv").write_text("rack;host\n")
     assert main([*map(str, words), "--inventory", str(tmp_path / "hosts.csv")]) == 2
     assert "hosts.csv: no columns rack and host" in capfd.readouterr().err
