@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from linked import links_at
 from storelib import write
@@ -40,6 +40,7 @@ def con() -> Any:
         yield con
 
 
+@settings(max_examples=25, deadline=None)
 @given(links)
 def test_links_of_a_time_are_those_of_the_slow_definition(con: Any, rows: list[dict[str, Any]]) -> None:
     con.execute("DELETE FROM given_links")
