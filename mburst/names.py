@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import html
 import json
+import os
 import re
 import sys
 
@@ -57,6 +58,19 @@ def _seen(character: str) -> str:
 def say(text: str) -> None:
     """A line of mburst itself for people, on standard error, in the place of a progress line if there is one."""
     print(("\r\033[K" if sys.stderr.isatty() else "") + f"mburst: {shown(text)}", file=sys.stderr, flush=True)
+
+
+def say_progress(text: str) -> None:
+    """TEXT as the progress line on standard error, in place of the one before: as much of it as a row of the terminal
+    has, since what goes on in a second row stays."""
+    line = shown(text)
+    try:
+        columns = os.get_terminal_size(sys.stderr.fileno()).columns
+    except (OSError, ValueError):  # no terminal
+        columns = 0
+    if 0 < columns <= len(line):
+        line = line[: max(columns - 2, 0)] + "…" * (columns > 1)
+    print(f"\r\033[K{line}", end="", file=sys.stderr, flush=True)
 
 
 def print_lines(*lines: str) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import files, privileges
 from ..errors import UsageError
-from ..names import print_lines, say
+from ..names import print_lines, say, say_progress
 from ..stopping import stopping
 from ..units import (
     format_bytes,
@@ -228,7 +228,7 @@ def send(sender: Sender, plan: CanaryPlan, stop: threading.Event) -> list[Any]:
     from ..telemetry.canary.sender import bursts
 
     def show_progress(done: int, of: int) -> None:
-        print(f"\rcanary: {done:,} of {of:,} bursts\033[K", end="", file=sys.stderr, flush=True)
+        say_progress(f"canary: {done:,} of {of:,} bursts")
 
     live = sys.stderr.isatty()
     sent = list(bursts(sender, plan, random.Random(), stop, *([show_progress] if live else [])))

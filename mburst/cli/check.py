@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..names import say_progress
 from ..units import format_bytes, format_count, format_duration
 
 if TYPE_CHECKING:
@@ -66,12 +67,7 @@ def clear_progress() -> None:
 
 
 def _show(found: Findings, total: int) -> None:
-    print(
-        f"\r\033[K{found.files:,} files, {format_bytes(found.bytes)} of {format_bytes(total)}",
-        end="",
-        file=sys.stderr,
-        flush=True,
-    )
+    say_progress(f"{found.files:,} files, {format_bytes(found.bytes)} of {format_bytes(total)}")
 
 
 def facts(store: Path, found: Findings) -> dict[str, Any]:

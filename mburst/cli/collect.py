@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import privileges
 from ..errors import MburstError, UsageError
-from ..names import say, shown
+from ..names import say, say_progress, shown
 from ..units import format_duration, parse_duration
 from . import output, record
 
@@ -207,7 +207,7 @@ def _show(progress: CollectProgress) -> None:
         parts.append(f"{progress.refused:,} messages refused")
     if progress.dropped:
         parts.append(f"{progress.dropped:,} dropped")
-    print(f"\r\033[K{', '.join(parts)}", end="", file=sys.stderr, flush=True)
+    say_progress(", ".join(parts))
 
 
 # --- once -----------------------------------------------------------------------------------------------------------

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..names import say_progress
+
 if TYPE_CHECKING:
     from ..sql.repair.migration import MigrationResult
 
@@ -44,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _show(done: int, total: int) -> None:
-    print(f"\r\033[K{done:,} of {total:,} files", end="", file=sys.stderr, flush=True)
+    say_progress(f"{done:,} of {total:,} files")
 
 
 def described(outcome: MigrationResult) -> list[str]:

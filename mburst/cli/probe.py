@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from .. import privileges
 from ..columns import aligned, widths_of
 from ..errors import MburstError, UsageError
-from ..names import print_lines, say
+from ..names import print_lines, say, say_progress
 from ..units import format_count, format_duration, format_share, parse_duration
 from . import output, record
 
@@ -388,7 +388,7 @@ class ProbeLine:
             known = [(name, quantile(np.sort(took), share)) for name, share in (("p50", 0.5), ("p99", 0.99))]
             levels = ", ".join(f"{name} {format_duration(value)}" for name, value in known if value is not None)
             text += f", the last ones {levels} (application)"
-        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+        say_progress(text)
 
     def clear(self) -> None:
         print("\r\033[K", end="", file=sys.stderr, flush=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .. import privileges
 from ..api import asked, recording
 from ..errors import MburstError
-from ..names import shown
+from ..names import say_progress, shown
 from ..units import SIZES, format_bytes, format_duration, format_rate, format_share
 from . import inputs
 
@@ -238,7 +238,7 @@ def _reporter(wanted: list[RecordSettings], live: bool) -> Callable[[RecordProgr
 
 
 def _show(progress: RecordProgress) -> None:
-    print(f"\r\033[K{progress.packets:,} packets", end="", file=sys.stderr, flush=True)
+    say_progress(f"{progress.packets:,} packets")
 
 
 def describe_runs(rows: list[Row], done: list[str]) -> str:

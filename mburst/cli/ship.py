@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from .. import privileges
 from ..errors import Interrupted, MburstError, UsageError
 from ..fleet import DETECTED, LEVELS
-from ..names import print_lines, say
+from ..names import print_lines, say, say_progress
 from ..stopping import until_stopped
 from ..units import NS_PER_S, format_bytes, format_count, format_time, parse_duration
 from . import definition, record
@@ -205,8 +205,7 @@ def _name(*troubles: MburstError) -> None:
 
 def _show(shipped: Shipped) -> None:
     sent = sum(host.sent for host in shipped.hosts), sum(host.sent_bytes for host in shipped.hosts)
-    text = f"\r\033[K{format_count(sent[0], 'file')}, {format_bytes(sent[1])}"
-    print(text, end="", file=sys.stderr, flush=True)
+    say_progress(f"{format_count(sent[0], 'file')}, {format_bytes(sent[1])}")
 
 
 def _clear() -> None:

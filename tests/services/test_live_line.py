@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import pty
 import random
+import struct
+import subprocess
+import sys
+import termios
 
 import pyarrow as pa
 import pytest
@@ -66,6 +73,21 @@ def test_bursts_are_counted_once_as_they_end(seed):
     con.register("bins", pa.Table.from_batches([bins(numbers)]))
     con.register("recordings", pa.Table.from_pylist([run_row()], schema=arrow_schema("recordings")))
     assert count.count == len(find_bursts(con))
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [(40, "1,234 packets, 8 Mb/s"), (22, "1,234 packets, 8 Mb/s"), (21, "1,234 packets, 8 Mb…"), (2, "…"), (1, "")],
+)
+def test_a_progress_line_stays_in_one_row_of_the_terminal(columns: int, expected: str) -> None:
+    """Else what is in the second one stays, each time."""
+    terminal, end = pty.openpty()
+    fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    script = "from mburst.names import say_progress; say_progress('1,234 packets, 8 Mb/s')"
+    subprocess.run([sys.executable, "-c", script], stderr=end, check=True, timeout=60)
+    assert os.read(terminal, 1000).decode() == f"\r\033[K{expected}"
+    os.close(terminal)
+    os.close(end)
 
 
 def test_of_several_interfaces_each_is_in_the_line(capsys, monkeypatch):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import TYPE_CHECKING
 
+from ...names import say_progress
 from ...units import format_count, format_rate, format_share
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class LiveLine:
         if now - self._shown < EVERY_S:
             return
         passed, self._shown = now - self._shown if self._shown else 0.0, now
-        print(f"\r\033[K{self._text(passed)}", end="", file=sys.stderr, flush=True)
+        say_progress(self._text(passed))
 
     def _text(self, passed: float) -> str:
         if len(self._interfaces) == 1:
