@@ -52,16 +52,20 @@ def first_sentence(sql: str) -> str:
 def prepare(connection: duckdb.DuckDBPyConnection, query: str, alone: bool = False) -> duckdb.Statement:
     """Run all but the last statement of a named query (ALONE as for `text`), or of SQL that only reads; the last one,
     which answers. Statements of a named query with a comment `-- where there are rows: TABLE` are run where there are,
-    since to plan them can cost more than all others. Raises UsageError for others."""
+    since to plan them can cost more than to run all others; TABLE is looked at once, and no statement behind the first
+    that asks for it changes it. Raises UsageError for others."""
     is_name = query.replace("_", "").isalnum()
     statements = parsed(connection, text(query, alone)) if is_name else check(connection, query)
     if not statements:
         raise UsageError("the query is empty", "`mburst sql STORE` lists queries that have a name")
     *steps, last = statements
+    have_rows: dict[str, bool] = {}
     for step in steps:
-        asked = _WHERE_ROWS.search(step.query) if is_name else None
-        if asked and not connection.execute(f"FROM {asked[1]} LIMIT 1").fetchall():
-            continue
+        if is_name and (asked := _WHERE_ROWS.search(step.query)):
+            if asked[1] not in have_rows:
+                have_rows[asked[1]] = bool(connection.execute(f"FROM {asked[1]} LIMIT 1").fetchall())
+            if not have_rows[asked[1]]:
+                continue
         result = connection.execute(step)
         while step.type.name == "SELECT" and result.fetchmany(FETCH):  # nobody wants it; the next has to wait for it
             pass
@@ -69,6 +73,8 @@ def prepare(connection: duckdb.DuckDBPyConnection, query: str, alone: bool = Fal
 
 
 def set_variables(connection: duckdb.DuckDBPyConnection, **settings: Any) -> None:
-    """The settings of a named query."""
+    """The settings of a named query. A variable that was never set is NULL, as one that is set to None."""
+    were_set = {name for (name,) in connection.execute("SELECT name FROM duckdb_variables()").fetchall()}
     for name, value in settings.items():
-        connection.execute(f"SET VARIABLE {name} = ?", [value])
+        if value is not None or name in were_set:
+            connection.execute(f"SET VARIABLE {name} = ?", [value])

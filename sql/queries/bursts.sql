@@ -25,6 +25,13 @@
 -- without_unfit_ports (true: no switch ports of an unknown line rate, or whose bins do not make up bin_ns; else they are an
 -- error), span_until_ns (until_ns: links say then which host is behind a port).
 
+-- The host behind each switch port, as links say at the end of the time.
+CREATE OR REPLACE TEMP TABLE attached (device VARCHAR, port VARCHAR, attached_host VARCHAR, attached_interface VARCHAR);
+
+INSERT INTO attached  -- where there are rows: links
+FROM attached_hosts('links', coalesce(
+    CAST(getvariable('span_until_ns') AS BIGINT), CAST(getvariable('until_ns') AS BIGINT), 9223372036854775807));
+
 -- The recordings to examine, numbered: comparing a number is cheaper than comparing text in 100 million rows.
 CREATE OR REPLACE TEMP TABLE lanes AS
 WITH wanted AS (
@@ -50,16 +57,7 @@ WITH wanted AS (
 ), received AS (
     SELECT checked.*, attached_host, attached_interface,
            named_receiver_of(host, interface, direction, backend, attached_host) AS receiver
-    FROM checked LEFT JOIN attached_hosts('links', coalesce(
-        CAST(getvariable('span_until_ns') AS BIGINT), CAST(getvariable('until_ns') AS BIGINT), 9223372036854775807))
-        ON backend = 'otlp' AND host = device AND interface = port
-), stood_for AS (  -- switch ports before interfaces that have a recording of their own in the time asked for, which counts
-    SELECT DISTINCT port.recording_id
-    FROM received AS port JOIN received AS own
-        ON is_behind_port(own.rack, own.receiver, own.interface, port.rack, port.receiver, port.attached_interface)
-    WHERE port.backend = 'otlp' AND own.backend <> 'otlp'
-        AND coalesce(own.start_ns < CAST(getvariable('until_ns') AS BIGINT), true)
-        AND coalesce(own.end_ns > CAST(getvariable('since_ns') AS BIGINT), true)
+    FROM checked LEFT JOIN attached ON backend = 'otlp' AND host = device AND interface = port
 )
 SELECT CAST(row_number() OVER (ORDER BY recording_id) AS INTEGER) AS lane, recording_id, host, rack, interface, direction,
        bin_ns AS stored_ns, width_ns AS bin_ns, source_bin_ns, speed AS link_bps, factor,
@@ -69,12 +67,25 @@ SELECT CAST(row_number() OVER (ORDER BY recording_id) AS INTEGER) AS lane, recor
        least_bytes(least(coalesce(CAST(getvariable('release') AS DOUBLE), threshold), threshold), width_ns, speed)
            AS warm_bytes,
        (warm_bytes + factor - 1) // factor AS peak_bytes,  -- that the fullest of the stored bins in a warm bin must have
-       CASE WHEN recording_id NOT IN (FROM stood_for) THEN receiver END AS receiver, backend, attached_host, attached_interface
+       receiver, backend, attached_host, attached_interface
 FROM received;
+
+-- Of a switch port before an interface that has a recording of its own in the time asked for, that recording counts.
+UPDATE lanes SET receiver = NULL  -- where there are rows: attached
+WHERE recording_id IN (
+    SELECT port.recording_id
+    FROM lanes AS port JOIN lanes AS own
+        ON is_behind_port(own.rack, own.receiver, own.interface, port.rack, port.receiver, port.attached_interface)
+    JOIN (SELECT recording_id, start_ns, end_ns FROM recordings) AS recorded ON recorded.recording_id = own.recording_id
+    WHERE port.backend = 'otlp' AND own.backend <> 'otlp'
+      AND coalesce(recorded.start_ns < CAST(getvariable('until_ns') AS BIGINT), true)
+      AND coalesce(recorded.end_ns > CAST(getvariable('since_ns') AS BIGINT), true));
 
 -- Days on which a store was compacted (`thinned`), if not every such burst is found in what was kept: see
 -- sql/compaction/spans.sql. No day is, where all of the time that is asked for was kept (`kept`).
-CREATE OR REPLACE TEMP TABLE lacking AS
+CREATE OR REPLACE TEMP TABLE lacking (recording_id VARCHAR, day_end_ns BIGINT);
+
+INSERT INTO lacking  -- where there are rows: thinned
 WITH days AS (
     SELECT recording_id, end_ns AS day_end_ns,
            greatest(start_ns, coalesce(CAST(getvariable('since_ns') AS BIGINT), start_ns)) AS start_ns,
@@ -123,7 +134,9 @@ WHERE wire_bytes >= getvariable('peak_bytes') AND wire_bytes >= peak_bytes
   AND bin_start(bins.ts_ns, getvariable('bin_ns')) < getvariable('beyond_ns');
 
 -- Nothing but possible bins, and gaps between them that can be joined, can be in a burst.
-CREATE OR REPLACE TEMP TABLE reaches AS
+CREATE OR REPLACE TEMP TABLE reaches (lane INTEGER, clock_epoch USMALLINT, start_ns BIGINT, end_ns BIGINT);
+
+INSERT INTO reaches  -- where there are rows: possible
 WITH steps AS (
     SELECT *, lag(ts_ns) OVER earlier + bin_ns AS before_ns, max(ts_ns) OVER lane + bin_ns AS last_ns
     FROM possible JOIN (SELECT lane, bin_ns, join_ns FROM lanes) USING (lane)
@@ -134,9 +147,13 @@ SELECT lane, clock_epoch, ts_ns AS start_ns,
 FROM steps
 WHERE coalesce(ts_ns - before_ns > join_ns, true);
 
-SET VARIABLE slot_bits = (SELECT slot_bits(max(stored_ns), sum(end_ns - start_ns)) FROM reaches JOIN lanes USING (lane));
+SET VARIABLE slot_bits = (  -- where there are rows: reaches
+    SELECT slot_bits(max(stored_ns), sum(end_ns - start_ns)) FROM reaches JOIN lanes USING (lane));
 
-CREATE OR REPLACE TEMP TABLE filled AS
+CREATE OR REPLACE TEMP TABLE filled (lane INTEGER, clock_epoch USMALLINT, ts_ns BIGINT, bytes BIGINT, wire_bytes BIGINT,
+                                     packets BIGINT, quality USMALLINT);
+
+INSERT INTO filled  -- where there are rows: reaches
 WITH slots AS MATERIALIZED (
     SELECT lane, recording_id, clock_epoch, start_ns, end_ns, unnest(range(
         start_ns >> getvariable('slot_bits'), ((end_ns - 1) >> getvariable('slot_bits')) + 1)) AS slot
@@ -150,7 +167,7 @@ FROM near JOIN slots USING (slot, clock_epoch, recording_id)
 WHERE near.ts_ns >= start_ns AND near.ts_ns < end_ns
 GROUP BY lane, clock_epoch, bin_start(near.ts_ns, getvariable('bin_ns'));
 
-INSERT INTO warm
+INSERT INTO warm  -- where there are rows: filled
 SELECT lane, clock_epoch, ts_ns, wire_bytes FROM filled JOIN (SELECT lane, warm_bytes FROM lanes) USING (lane)
 WHERE wire_bytes >= warm_bytes;
 
@@ -177,10 +194,13 @@ GROUP BY lane, clock_epoch, place
 HAVING max(end_ns) - min(start_ns) >= any_value(min_duration_ns);
 
 -- What has the stored width is scanned once more, for all that lies within bursts; it compares the slot of time first.
-SET VARIABLE slot_bits = (
+SET VARIABLE slot_bits = (  -- where there are rows: extents
     SELECT slot_bits(max(stored_ns), sum(end_ns - start_ns)) FROM extents JOIN lanes USING (lane) WHERE factor = 1);
 
-CREATE OR REPLACE TEMP TABLE totals AS
+CREATE OR REPLACE TEMP TABLE totals (
+    burst BIGINT, bytes HUGEINT, wire_bytes HUGEINT, packets HUGEINT, quality USMALLINT);
+
+INSERT INTO totals  -- where there are rows: extents
 WITH slots AS MATERIALIZED (
     SELECT burst, recording_id, clock_epoch, start_ns, end_ns, unnest(range(
         start_ns >> getvariable('slot_bits'), ((end_ns - 1) >> getvariable('slot_bits')) + 1)) AS slot
@@ -188,26 +208,28 @@ WITH slots AS MATERIALIZED (
     WHERE factor = 1
 ), near AS (
     SELECT *, ts_ns >> getvariable('slot_bits') AS slot FROM bins WHERE slot IN (SELECT slot FROM slots)
-), inside AS (
-    SELECT burst, bytes, wire_bytes, packets, quality
-    FROM near JOIN slots USING (slot, clock_epoch, recording_id)
-    WHERE ts_ns >= start_ns AND ts_ns < end_ns
-    UNION ALL
-    SELECT burst, bytes, wire_bytes, packets, quality
-    FROM filled ASOF JOIN extents
-        ON filled.lane = extents.lane AND filled.clock_epoch = extents.clock_epoch AND filled.ts_ns >= extents.start_ns
-    WHERE filled.ts_ns < end_ns
 )
-SELECT burst, sum(bytes) AS bytes, sum(wire_bytes) AS wire_bytes, sum(packets) AS packets, bit_or(quality) AS quality
-FROM inside
+SELECT burst, sum(bytes), sum(wire_bytes), sum(packets), bit_or(quality)
+FROM near JOIN slots USING (slot, clock_epoch, recording_id)
+WHERE ts_ns >= start_ns AND ts_ns < end_ns
 GROUP BY burst;
 
-SET VARIABLE source_slot_bits = (
+INSERT INTO totals  -- where there are rows: filled
+SELECT burst, sum(bytes), sum(wire_bytes), sum(packets), bit_or(quality)
+FROM filled ASOF JOIN extents
+    ON filled.lane = extents.lane AND filled.clock_epoch = extents.clock_epoch AND filled.ts_ns >= extents.start_ns
+WHERE filled.ts_ns < end_ns
+GROUP BY burst;
+
+SET VARIABLE source_slot_bits = (  -- where there are rows: extents
     SELECT slot_bits(max(source_bin_ns), sum(end_ns - start_ns)) FROM extents JOIN lanes USING (lane));
 
 -- What each sender sent in each burst, and in the source bin's time before it (up to the bin before its first hot one: a
 -- burst may begin there).
-CREATE OR REPLACE TEMP TABLE senders AS
+CREATE OR REPLACE TEMP TABLE senders (
+    burst BIGINT, source VARCHAR, members UINTEGER, bytes DOUBLE, bytes_before DOUBLE, onset_ns BIGINT);
+
+INSERT INTO senders  -- where there are rows: extents
 WITH slots AS MATERIALIZED (
     SELECT burst, lane, clock_epoch, start_ns, end_ns, start_ns - bin_ns - source_bin_ns AS before_ns, start_ns - bin_ns AS quiet_ns,
            unnest(range((before_ns - source_bin_ns) >> getvariable('source_slot_bits'),
@@ -225,7 +247,11 @@ WHERE last_ns >= before_ns AND first_ns < end_ns
 GROUP BY burst, source
 HAVING onset_ns IS NOT NULL;
 
-CREATE OR REPLACE TEMP TABLE burst_sources AS
+CREATE OR REPLACE TEMP TABLE burst_sources (
+    burst BIGINT, source VARCHAR, members UINTEGER, bytes DOUBLE, share DOUBLE, onset_ns BIGINT, known BOOLEAN,
+    counted BOOLEAN, began BOOLEAN, place BIGINT);
+
+INSERT INTO burst_sources  -- where there are rows: senders
 WITH named AS (
     SELECT *, source <> 'other' OR count(*) OVER (PARTITION BY burst) = 1 AS known FROM senders
 )
@@ -238,11 +264,28 @@ FROM named JOIN (SELECT burst, lane, start_ns, end_ns FROM extents) USING (burst
 WINDOW whole AS (PARTITION BY burst);
 
 -- Bursts in whose time a file of their host is damaged, or one of which neither host nor time is known.
-CREATE OR REPLACE TEMP TABLE incomplete AS
+CREATE OR REPLACE TEMP TABLE incomplete (burst BIGINT);
+
+INSERT INTO incomplete  -- where there are rows: damaged_files
 SELECT DISTINCT burst
 FROM extents JOIN (SELECT lane, host, rack FROM lanes) AS lanes USING (lane) JOIN damaged_files AS missing
     ON table_name IN ('bins', 'sources', 'recordings') AND missing.host IN ('', lanes.host)
     AND missing.rack IN ('', lanes.rack) AND coalesce(first_ns < end_ns, true) AND coalesce(last_ns >= start_ns, true);
+
+-- Bursts that `mburst canary` sent.
+CREATE OR REPLACE TEMP TABLE canaries (burst BIGINT);
+
+INSERT INTO canaries  -- where there are rows: canary
+WITH sent AS (
+    SELECT DISTINCT recording_id, clock_epoch, source, start_ns, end_ns FROM canary
+)
+SELECT burst
+FROM (SELECT burst, recording_id, clock_epoch, source, start_ns - bin_ns AS since_ns, end_ns + bin_ns AS until_ns
+      FROM extents JOIN (SELECT lane, recording_id, bin_ns FROM lanes) USING (lane) JOIN burst_sources USING (burst)
+      WHERE place = 1 AND share >= 0.5) AS whole
+ASOF JOIN sent ON whole.recording_id = sent.recording_id AND whole.clock_epoch = sent.clock_epoch
+    AND whole.source = sent.source AND whole.until_ns > sent.start_ns  -- the last that began before its end
+WHERE sent.end_ns > whole.since_ns;
 
 CREATE OR REPLACE TEMP TABLE bursts AS
 WITH fans AS (
@@ -254,16 +297,6 @@ WITH fans AS (
            max(onset_ns) FILTER (counted AND began) - min(onset_ns) FILTER (counted AND began) AS began_spread_ns
     FROM burst_sources
     GROUP BY burst
-), sent AS (
-    SELECT DISTINCT recording_id, clock_epoch, source, start_ns, end_ns FROM canary
-), canaries AS (
-    SELECT burst
-    FROM (SELECT burst, recording_id, clock_epoch, source, start_ns - bin_ns AS since_ns, end_ns + bin_ns AS until_ns
-          FROM extents JOIN (SELECT lane, recording_id, bin_ns FROM lanes) USING (lane) JOIN burst_sources USING (burst)
-          WHERE place = 1 AND share >= 0.5) AS whole
-    ASOF JOIN sent ON whole.recording_id = sent.recording_id AND whole.clock_epoch = sent.clock_epoch
-        AND whole.source = sent.source AND whole.until_ns > sent.start_ns  -- the last that began before its end
-    WHERE sent.end_ns > whole.since_ns
 )
 SELECT burst, recording_id, host, rack, interface, direction, clock_epoch, start_ns, end_ns, end_ns - start_ns AS duration_ns,
        CAST(totals.bytes AS BIGINT) AS bytes, CAST(packets AS BIGINT) AS packets,
