@@ -52,6 +52,7 @@ def in_memory(threads: int | None = None) -> duckdb.DuckDBPyConnection:
 def reading(table: str, found: TableSnapshot) -> duckdb.DuckDBPyConnection:
     """A database whose view defined.found has the rows of FOUND, which are of TABLE. Raises MburstError."""
     connection = unlocked(bare(), {})
+    note_files(connection, [found])
     create(connection, "defined.found", table, found)
     lockdown.lock(connection, [str(file.path) for file in found.files])
     return connection
@@ -100,14 +101,18 @@ def over(
     bins whatever their time, which unfinished recordings are summed up from. SETTINGS are DuckDB's. Raises
     MburstError."""
     connection = unlocked(of_store(), settings or {})
+    note_files(connection, [found["recordings"]])
     create(connection, view_of_files("recordings"), "recordings", found["recordings"])
     with damage.readable(connection):
         run(connection, _REPLACED)
         run(connection, _NEWEST_RECORDINGS)
     replaced = {row[0] for row in connection.execute("FROM defined.replaced_writers").fetchall()}
-    for table in LISTING[:-1]:
-        if found[table].files or found[table].logs:
-            create(connection, view_of_files(table), table, found[table].without(replaced))
+    counting = {
+        table: found[table].without(replaced) for table in LISTING[:-1] if found[table].files or found[table].logs
+    }
+    note_files(connection, counting.values())
+    for table, rows in counting.items():
+        create(connection, view_of_files(table), table, rows)
     _sum_up_unfinished(connection, found["bins"], every_bins_file)
     every = [damaged for snap in found.values() for damaged in snap.damage]
     damage.fill_table(connection, every)
@@ -145,6 +150,12 @@ def _narrow_for(table: str, narrow: FileSelection) -> FileSelection:
     return narrow if "rack" in names else FileSelection(None, narrow.since_ns, narrow.until_ns)
 
 
+def note_files(connection: duckdb.DuckDBPyConnection, found: Iterable[TableSnapshot]) -> None:
+    """Add the files of FOUND to those that CONNECTION may read; before `create`."""
+    if paths := [str(file.path) for of in found for file in of.files]:
+        connection.execute("INSERT INTO defined.files SELECT unnest($1)", [paths])
+
+
 def create(connection: duckdb.DuckDBPyConnection, view: str, table: str, found: TableSnapshot) -> None:
     """Make the view VIEW of what was found of TABLE, in place of one that is called so. Raises MburstError."""
     empty, branches = f"FROM defined.{table}", []
@@ -152,7 +163,6 @@ def create(connection: duckdb.DuckDBPyConnection, view: str, table: str, found: 
     for file in found.files:
         by_columns.setdefault(file.name.columns, []).append(str(file.path))
     for count, paths in by_columns.items():
-        connection.execute("INSERT INTO defined.files SELECT unnest($1)", [paths])
         listed = ", ".join("'" + glob.escape(path).replace("'", "''") + "'" for path in paths)
         known = {column.name for column in tables.columns(table)[:count]}
         branches.append(_select(table, known, f"read_parquet([{listed}], hive_partitioning = false)"))
@@ -186,7 +196,9 @@ def _sum_up_unfinished(
     )
     if not counted:
         return
-    create(connection, "defined.uncounted_bins", "bins", _uncounted(bins, every_bins_file, counted))
+    uncounted = _uncounted(bins, every_bins_file, counted)
+    note_files(connection, [uncounted])
+    create(connection, "defined.uncounted_bins", "bins", uncounted)
     with damage.readable(connection):
         connection.execute(
             "INSERT INTO defined.recording_totals SELECT recording_id, min(ts_ns), max(ts_ns), sum(packets), "

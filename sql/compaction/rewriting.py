@@ -27,8 +27,10 @@ PART_ROWS = 1 << 25  # of a file
 def reading(files: Iterable[SealedFile]) -> Iterator[duckdb.DuckDBPyConnection]:
     """A database that may read FILES, for `show`."""
     own = {"threads": str(THREADS), "memory_limit": MEMORY, "temp_directory": lockdown.temporary()}
+    found = TableSnapshot(files=list(files))
     with views.unlocked(bare(), own) as connection:
-        lockdown.lock(connection, [str(file.path) for file in files])
+        views.note_files(connection, [found])
+        lockdown.lock(connection, [str(file.path) for file in found.files])
         yield connection
 
 
