@@ -58,16 +58,15 @@ def connect(
     nothing else."""
     connection = views.unlocked(bare(), {})
     connection.execute("CREATE TABLE defined.result_files (name VARCHAR, path VARCHAR, date VARCHAR, rack VARCHAR)")
+    listed = [(table, str(path), date, rack) for table, found in files.items() for path, date, rack in found]
+    connection.execute(
+        "INSERT INTO defined.result_files SELECT unnest($1), unnest($2), unnest($3), unnest($4)",
+        [list(column) for column in zip(*listed, strict=True)],
+    )
     for table, found in files.items():
-        if not found:
-            connection.execute(f"CREATE VIEW {table} AS {_no_port(table)}")
-            continue
-        columns = [list(map(str, column)) for column in zip(*found, strict=True)]
-        connection.execute(
-            "INSERT INTO defined.result_files SELECT $1, unnest($2), unnest($3), unnest($4)", [table, *columns]
-        )
         view = "defined.contention" if table == "contention" else table
-        connection.execute(f"CREATE VIEW {view} AS {_rows_of(columns[0])}")
+        rows = _rows_of(str(file.path) for file in found) if found else _no_port(table)
+        connection.execute(f"CREATE VIEW {view} AS {rows}")
     _create_contention(connection, sorted(divided))
     connection.execute("CREATE TABLE asked (since_ns BIGINT, until_ns BIGINT)")
     connection.execute("INSERT INTO asked VALUES ($1, $2)", list(asked))
@@ -130,13 +129,16 @@ def _contention(of_files: str) -> str:
 
 def _create_contention(connection: duckdb.DuckDBPyConnection, divided: list[tuple[str, str]]) -> None:
     """The view `contention`: what files have of it, and that of the DIVIDED dates and racks."""
-    connection.execute("CREATE SCHEMA divided; CREATE TABLE divided.days (date VARCHAR, rack VARCHAR)")
+    connection.execute(
+        "CREATE SCHEMA divided; CREATE TABLE divided.days (date VARCHAR, rack VARCHAR); CREATE TABLE "
+        "defined.divided_contention (rack VARCHAR, hour_ns BIGINT, hosts INTEGER, bursting INTEGER, ns BIGINT)"
+    )
     if divided:
         connection.executemany("INSERT INTO divided.days VALUES ($1, $2)", [list(of) for of in divided])
-    for statement in _DIVIDED:
-        connection.execute(statement)
-    set_variables(connection, span_since_ns=0, span_until_ns=2**63 - 1)
-    connection.execute("USE divided")
-    connection.execute(f"CREATE TABLE defined.divided_contention AS {partition_sql('contention')}")
-    connection.execute("USE main")
+        for statement in _DIVIDED:
+            connection.execute(statement)
+        set_variables(connection, span_since_ns=0, span_until_ns=2**63 - 1)
+        connection.execute("USE divided")
+        connection.execute(f"INSERT INTO defined.divided_contention {partition_sql('contention')}")
+        connection.execute("USE main")
     connection.execute(f"CREATE VIEW contention AS {_contention('defined.contention')}")
