@@ -27,9 +27,11 @@ from ..cause.link_ends import Lane, link_ends
 from ..cause.port import Port
 from ..cause.port_counters import do_the_sources_agree
 from ..cause.read import (
+    Name,
     Path,
     Question,
     count_probes,
+    linked_ports,
     own_addresses,
     packets_from,
     read_bursts,
@@ -139,9 +141,10 @@ def investigate(con: duckdb.DuckDBPyConnection, question: Question) -> Investiga
     ends = link_ends(con, chosen, max((run["end_ns"] for rows in chosen.values() for run in rows), default=0))
     answer.ports = [read_port(con, lane, chosen, answer.origin_ns, ends.get(lane)) for lane in chosen]
     addresses = own_addresses(con)
-    scenes = make_scenes(con, question, answer, paths, addresses)
+    linked = linked_ports(con, answer.ports, answer.origin_ns)
+    scenes = make_scenes(con, question, answer, linked, paths, addresses)
     answer.findings = assess(scenes, question.seed)
-    hold_sources_together(con, answer, scenes)
+    hold_sources_together(con, answer, linked, scenes)
     if not answer.ports and not answer.missing:
         answer.missing.append("a recording of the port (`mburst record`)")
     if not paths:
@@ -158,12 +161,14 @@ def investigate(con: duckdb.DuckDBPyConnection, question: Question) -> Investiga
     return answer
 
 
-def hold_sources_together(con: duckdb.DuckDBPyConnection, answer: InvestigationResult, scenes: list[Scene]) -> None:
+def hold_sources_together(
+    con: duckdb.DuckDBPyConnection, answer: InvestigationResult, linked: dict[int, Name], scenes: list[Scene]
+) -> None:
     """Add whether the recordings and the switch agree. Where they do not, and nobody knows who is wrong, no port is
     accused by them, nor cleared."""
     arrivals = {id(crossing.port): scene.arrivals_at(crossing) for scene in scenes for crossing in scene.crossings}
     queues = {id(port): queue for port, queue in answer.windows}
-    answer.agreements = do_the_sources_agree(con, answer.ports, queues, arrivals, answer.origin_ns)
+    answer.agreements = do_the_sources_agree(con, answer.ports, linked, queues, arrivals, answer.origin_ns)
     answer.findings = [doubted(finding, answer.agreements) for finding in answer.findings]
 
 
@@ -234,13 +239,14 @@ def make_scenes(
     con: duckdb.DuckDBPyConnection,
     question: Question,
     answer: InvestigationResult,
+    linked: dict[int, Name],
     paths: list[Path],
     addresses: dict[str, str],
 ) -> list[Scene]:
     """A scene for each path that crosses a recorded port; for every path where none does. Adds to the answer the queue
     windows, the paths that serve as controls, and notes."""
     ports, notes = answer.ports, answer.notes
-    windows = read_queues(con, ports, answer.origin_ns, notes)
+    windows = read_queues(con, ports, linked, answer.origin_ns, notes)
     answer.windows = [(port, windows[id(port)]) for port in ports if id(port) in windows]
     probes = [read_probes(con, path, question, answer.origin_ns) for path in paths]
     crossings = [crossings_of(path, ports, question.aliases, addresses) for path in probes]
@@ -253,7 +259,10 @@ def make_scenes(
     crossings = [seen_crossing(con, *both, addresses, answer) for both in zip(probes, crossings, strict=True)]
     spans = {id(port): burst_arrays(port, answer.bursts, answer.origin_ns) for port in ports}
     arrivals = {id(port): arrivals_of(port, ports) for port in ports}
-    counted = {id(port): counted_packets(con, port, windows.get(id(port)), answer.origin_ns) for port in ports}
+    counted = {
+        id(port): counted_packets(con, port, linked.get(id(port)), windows.get(id(port)), answer.origin_ns)
+        for port in ports
+    }
     others = controls_of(probes, crossings, notes)
     scenes = []
     for path, crossed in zip(probes, crossings, strict=True):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from .arrivals import Arrivals
 from .conservation import Agreement, BinContent, SwitchWindows, counted, drained, grown, untested
 from .evidence.switch import PortQueue
 from .port import Port
+from .read import Name
 from .read_counters import content, is_filtered, port_of, port_windows, queue_windows
 
 if TYPE_CHECKING:
@@ -19,14 +21,15 @@ OTHERS = 100  # ports that are tried where the linked one does not fit
 def do_the_sources_agree(
     con: duckdb.DuckDBPyConnection,
     ports: list[Port],
+    linked: Mapping[int, Name],
     queues: dict[int, PortQueue],
     arrivals: dict[int, Arrivals | None],
     origin: int,
 ) -> list[Agreement]:
-    """Every comparison that the store allows, of each recorded port. queues and arrivals by id(port)."""
+    """Every comparison that the store allows, of each recorded port. linked, queues and arrivals by id(port)."""
     found = []
     for port in ports:
-        byte_rows = of_counters(con, port, origin)
+        byte_rows = of_counters(con, port, linked.get(id(port)), origin)
         found += byte_rows
         lag = next((row.lag_ns for row in byte_rows if row.state == "agree" and row.lag_ns), 0.0)
         if queue := queues.get(id(port)):
@@ -36,7 +39,7 @@ def do_the_sources_agree(
     return found
 
 
-def of_counters(con: duckdb.DuckDBPyConnection, port: Port, origin: int) -> list[Agreement]:
+def of_counters(con: duckdb.DuckDBPyConnection, port: Port, linked: Name | None, origin: int) -> list[Agreement]:
     """The port's counters and those of its queues, against its bins; the port that fits, where the linked one does
     not."""
     what = "bytes of the switch's port"
@@ -44,7 +47,7 @@ def of_counters(con: duckdb.DuckDBPyConnection, port: Port, origin: int) -> list
         said = f"{port.host} itself was not recorded, so there is nothing to compare them with"
         return [untested(what, " ".join(port.switch[:2]), port, said)] if port.is_stand_in else []
     counts = port_windows(con, port, origin)
-    name = port_of(con, port, sorted(counts), origin)
+    name = port_of(port, linked, sorted(counts))
     if name is None:
         return []
     filtered = is_filtered(con, port)

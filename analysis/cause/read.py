@@ -6,7 +6,7 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -280,22 +280,33 @@ def period(port: Port, origin: int) -> dict[str, int]:
             "until": origin + int(port.time(np.array([port.bins - 1e-9]))[0]) + 1}  # fmt: skip
 
 
-def linked_port(con: duckdb.DuckDBPyConnection, port: Port, origin: int) -> Name | None:
-    """The switch port that a recorded port is attached to at the end of its recordings. A link that names no interface
-    is that of any of its host; of several links the one that was reported last counts."""
-    row: Name | None = con.execute(
-        """SELECT device, port FROM links_at('links', $at) WHERE host = $host AND interface IN ('', $interface)
-           ORDER BY interface = '', ts_ns DESC, device, port LIMIT 1""",
-        {"at": period(port, origin)["until"], "host": port.host, "interface": port.interface},
-    ).fetchone()
-    return row
+def linked_ports(con: duckdb.DuckDBPyConnection, ports: list[Port], origin: int) -> dict[int, Name]:
+    """The switch port that each recorded port is attached to at the end of its recordings, by id(port); switch ports
+    themselves and those without a link are left out. A link that names no interface is that of any of its host; of
+    several links the one that was reported last counts."""
+    ends: dict[int, list[Port]] = {}
+    for port in ports:
+        if not port.switch:
+            ends.setdefault(period(port, origin)["until"], []).append(port)
+    found: dict[int, Name] = {}
+    for at, of_then in ends.items():
+        rows = con.execute(
+            "SELECT host, interface, device, port FROM links_at('links', $at) "
+            "ORDER BY interface = '', ts_ns DESC, device, port",
+            {"at": at},
+        ).fetchall()
+        for port in of_then:
+            fitting = (row[2:] for row in rows if row[0] == port.host and row[1] in ("", port.interface))
+            if name := next(fitting, None):
+                found[id(port)] = name
+    return found
 
 
 def read_queues(
-    con: duckdb.DuckDBPyConnection, ports: list[Port], origin: int, notes: list[str]
+    con: duckdb.DuckDBPyConnection, ports: list[Port], linked: Mapping[int, Name], origin: int, notes: list[str]
 ) -> dict[int, PortQueue]:
     """The windows of each port's fullest queue, of one kind of depth: the finest where several are stored. By
-    id(port)."""
+    id(port). linked: see linked_ports."""
     listed = con.execute(
         """SELECT device, port, queue, semantics, batch, median(ts_ns - window_start_ns) AS width,
                   count(*) AS windows, max(max_bytes) AS peak
@@ -307,7 +318,7 @@ def read_queues(
     for port in ports:
         if port.direction == "out":  # a switch's queue is before a receiver
             continue
-        place = port.switch[:2] if port.switch else linked_port(con, port, origin)
+        place = port.switch[:2] if port.switch else linked.get(id(port))
         rows = [row for row in listed if row[:2] == place]
         rows = rows or [row for row in listed if names_port(row[1], port)]
         if not rows and len(switch_ports) == 1 and len({(p.host, p.interface) for p in ports}) == 1:

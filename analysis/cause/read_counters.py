@@ -11,7 +11,7 @@ from ...quality import SAMPLE_NEAR, Quality
 from .conservation import BinContent, SwitchWindows
 from .evidence.switch import CountedWindows, PortQueue, SwitchCounts
 from .port import Port
-from .read import Name, linked_port, names_port, period
+from .read import Name, names_port, period
 
 if TYPE_CHECKING:
     import duckdb
@@ -21,7 +21,13 @@ if TYPE_CHECKING:
 # bytes. Windows that such a gap ends or begins in are left out.
 TOGETHER = 100
 OF_BINS = {"in_bytes": "in", "out_bytes": "out"}  # which columns of `ports` bins have, by their direction
-_PORTS = """
+_COUNTED = """
+    SELECT device, port, window_start_ns, ts_ns, max({column}) AS bytes, bit_or(quality) AS quality, 0 AS edge_ns
+    FROM ports
+    WHERE {column} IS NOT NULL AND ts_ns > window_start_ns AND believable(quality)
+      AND window_within(window_start_ns, ts_ns, $since, $until) GROUP BY ALL
+"""
+_SAMPLED = """
 WITH lanes AS (
     SELECT DISTINCT recording_id, host, interface, $together * bin_ns AS width FROM recordings
     WHERE backend = 'otlp' AND direction = $direction
@@ -34,19 +40,15 @@ WITH lanes AS (
     UNION ALL SELECT recording_id, start_ns, bytes, 0, true, false FROM missed WHERE inside
     UNION ALL SELECT recording_id, unnest(range(first_ns, last_ns + 1, width)), 0, 0, false, true
               FROM missed WHERE NOT inside
-), counted AS (
-    SELECT device, port, window_start_ns, ts_ns, max({column}) AS bytes, bit_or(quality) AS quality, 0 AS edge_ns
-    FROM ports
-    WHERE {column} IS NOT NULL AND ts_ns > window_start_ns AND believable(quality)
-      AND window_within(window_start_ns, ts_ns, $since, $until) GROUP BY ALL
-    UNION ALL
-    SELECT host, interface, bin_start(ts_ns, width) AS begin_ns, begin_ns + width, sum(bytes), bit_or(quality),
-           $late * width / $together
-    FROM sampled JOIN lanes USING (recording_id)
-    WHERE ts_ns >= $since AND ts_ns < $until GROUP BY host, interface, width, begin_ns
-    HAVING NOT bool_or(cut) AND (bit_or(quality) & $gap = 0 OR bool_or(whole))
 )
-SELECT * FROM counted
+SELECT host, interface, bin_start(ts_ns, width) AS begin_ns, begin_ns + width, sum(bytes), bit_or(quality),
+       $late * width / $together
+FROM sampled JOIN lanes USING (recording_id)
+WHERE ts_ns >= $since AND ts_ns < $until GROUP BY host, interface, width, begin_ns
+HAVING NOT bool_or(cut) AND (bit_or(quality) & $gap = 0 OR bool_or(whole))
+"""
+_PORTS = """
+SELECT * FROM ({counted})
 QUALIFY ts_ns - window_start_ns <= 2 * quantile_disc(ts_ns - window_start_ns, 0.1) OVER (PARTITION BY device, port)
 ORDER BY device, port, ts_ns
 """
@@ -74,14 +76,19 @@ def port_windows(con: duckdb.DuckDBPyConnection, port: Port, origin: int) -> dic
 
 def port_counts(con: duckdb.DuckDBPyConnection, port: Port, column: str, origin: int) -> dict[Name, SwitchWindows]:
     """What every switch port counted in a column of `ports`, in the recorded time."""
-    asked = {
-        **period(port, origin),
-        "direction": OF_BINS.get(column),
-        "together": TOGETHER,
-        "gap": int(Quality.GAP),
-        "late": SAMPLE_NEAR,
-    }
-    return by_port(con, _PORTS.format(column=column), asked, origin)
+    counted = _COUNTED.format(column=column)
+    asked: dict[str, object] = {**period(port, origin)}
+    if column in OF_BINS and _are_sampled(con):
+        counted += f"UNION ALL ({_SAMPLED})"
+        asked |= {
+            "direction": OF_BINS[column], "together": TOGETHER, "gap": int(Quality.GAP), "late": SAMPLE_NEAR
+        }  # fmt: skip
+    return by_port(con, _PORTS.format(counted=counted), asked, origin)
+
+
+def _are_sampled(con: duckdb.DuckDBPyConnection) -> bool:
+    """Whether there are bins of switch ports."""
+    return con.execute("SELECT 1 FROM recordings WHERE backend = 'otlp' LIMIT 1").fetchone() is not None
 
 
 def queue_windows(
@@ -93,15 +100,15 @@ def queue_windows(
 
 
 def counted_packets(
-    con: duckdb.DuckDBPyConnection, port: Port, queue: PortQueue | None, origin: int
+    con: duckdb.DuckDBPyConnection, port: Port, linked: Name | None, queue: PortQueue | None, origin: int
 ) -> SwitchCounts | None:
     """What the switch port before a recorded one dropped and marked: the drops of the port where it counts them, else
-    those of its queues. None where no switch port is known, or the port's queue lies in its own host. queue: the
-    windows that were taken as the port's."""
+    those of its queues. None where no switch port is known, or the port's queue lies in its own host. linked: the
+    switch port that it is linked to; queue: the windows that were taken as the port's."""
     if port.direction == "out":
         return None
     discards = port_counts(con, port, "out_discards", origin)
-    name = port_of(con, port, sorted(discards), origin) or (queue.place if queue is not None else None)
+    name = port_of(port, linked, sorted(discards)) or (queue.place if queue is not None else None)
     if name is None:
         return None
     drops = discards.get(name) or queue_windows(con, port, name, origin, "dropped_packets")
@@ -137,11 +144,11 @@ def by_port(
     }
 
 
-def port_of(con: duckdb.DuckDBPyConnection, port: Port, names: list[Name], origin: int) -> Name | None:
+def port_of(port: Port, linked: Name | None, names: list[Name]) -> Name | None:
     """The switch port that a recorded port is linked to, or that is called after it."""
     if port.switch:
         return port.switch[:2]
-    return linked_port(con, port, origin) or next((name for name in names if names_port(name[1], port)), None)
+    return linked or next((name for name in names if names_port(name[1], port)), None)
 
 
 def content(con: duckdb.DuckDBPyConnection, port: Port, windows: SwitchWindows, origin: int) -> BinContent:

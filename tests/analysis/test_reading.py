@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from storelib import write
 
+from mburst.analysis.cause.evidence.switch import PortQueue
 from mburst.analysis.cause.port import Port, port_from_bins
-from mburst.analysis.cause.read import read_queues
+from mburst.analysis.cause.read import linked_ports, read_queues
 from mburst.sql import StoreFolder
 
 START = 10**18
@@ -17,6 +18,11 @@ IMPOSSIBLE = 1024
 def port_of(host: str) -> Port:
     stretch = [(0.0, 1e9)]
     return port_from_bins((host, "eth0", "in"), 1e9, 100_000, [(np.array([0.0]), np.array([1]))], stretch, [])
+
+
+def queues_of(store: StoreFolder, ports: list[Port], notes: list[str]) -> dict[int, PortQueue]:
+    with store.connect() as con:
+        return read_queues(con, ports, linked_ports(con, ports, START), START, notes)
 
 
 def window(at: int, port: str, **columns: int) -> dict[str, object]:
@@ -41,7 +47,7 @@ def store(tmp_path):
 def test_an_inventory_tells_the_port_of_a_host(store):
     ports = [port_of("cache-1"), port_of("cache-2")]
     notes: list[str] = []
-    assert read_queues(store.connect(), ports, START, notes) == {}
+    assert queues_of(store, ports, notes) == {}
     link = {
         "interface": "eth0",
         "rack": "r1",
@@ -58,7 +64,7 @@ def test_an_inventory_tells_the_port_of_a_host(store):
         {**link, "ts_ns": START, "host": "cache-1", "port": "Ethernet1"},
         {**link, "ts_ns": START + 1, "host": "cache-1", "port": "Ethernet2"},
     )
-    found = read_queues(store.connect(), ports, START, notes)
+    found = queues_of(store, ports, notes)
     assert list(found) == [id(ports[0])] and not notes
     assert found[id(ports[0])].max_bytes.tolist() == [20] * 5
 
@@ -86,11 +92,11 @@ def test_a_host_stands_before_the_port_to_which_it_was_attached_then(store, repo
     ports = [port_of("cache-1"), port_of("cache-2")]
     for name, at, present in reports:
         write(store, "links", {**LINK, "ts_ns": START + at, "host": "cache-1", "port": name, "present": present})
-    found = read_queues(store.connect(), ports, START, [])
+    found = queues_of(store, ports, [])
     assert [queue.max_bytes.max() for queue in found.values()] == ([] if depth is None else [depth])
 
 
 def test_what_a_port_cannot_do_is_not_believed(store):
     write(store, "queues", window(9000, "Ethernet1", max_bytes=10**12, quality=IMPOSSIBLE))
     ports = [port_of("Ethernet1")]
-    assert read_queues(store.connect(), ports, START, [])[id(ports[0])].max_bytes.tolist() == [10] * 5
+    assert queues_of(store, ports, [])[id(ports[0])].max_bytes.tolist() == [10] * 5
