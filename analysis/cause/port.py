@@ -111,9 +111,13 @@ class Port:
 
     def carried_before(self, position: Floats) -> Floats:
         """Wire bytes before a position, spread evenly inside a bin. Positions must be finite and in range."""
-        whole = np.minimum(position.astype(np.int64), self.bins - 1)
-        before = self.carried[whole]
-        found: Floats = before + (position - whole) * (self.carried[whole + 1] - before)
+        whole = position.astype(np.int64)
+        np.minimum(whole, self.bins - 1, out=whole)
+        before = self.carried.take(whole)
+        found: Floats = position - whole
+        whole += 1
+        found *= self.carried.take(whole) - before
+        found += before
         return found
 
     def utilization(self, time: Floats, width_ns: int) -> Floats:
@@ -158,12 +162,14 @@ class Port:
 
     def filling(self, arrival: Floats, departure: Floats, shift: float | Floats = 0.0) -> Floats:
         """Share of line rate over each interval, at most 1, both ends moved by `shift` bins around the circle of all
-        recorded time (positions, not times; shift may have one more leading axis)."""
-        low = np.mod(arrival + shift, self.bins)
-        high = low + (departure - arrival)
-        wrapped = np.minimum(high, self.bins)
-        bytes_ = self.carried_before(wrapped) - self.carried_before(low)
-        return np.minimum(1.0, bytes_ / (np.maximum(departure - arrival, 1e-9) * self.bin_bytes))
+        recorded time (positions, not times; shift may have one more leading axis, and is at most once around)."""
+        low, span = arrival + shift, departure - arrival
+        np.subtract(low, self.bins, out=low, where=low >= self.bins)
+        np.add(low, self.bins, out=low, where=low < 0)
+        found = self.carried_before(np.minimum(low + span, self.bins))
+        found -= self.carried_before(low)
+        found /= np.maximum(span, 1e-9) * self.bin_bytes
+        return np.minimum(1.0, found, out=found)
 
     def busy_periods(self) -> tuple[Floats, Floats]:
         """Begin and end, in positions, of the times in which the link was full; gaps of up to two bins do not end one.

@@ -17,6 +17,7 @@ from ...model.stats import Floats, permutation_p
 from ..port import Port
 
 PAIRINGS = 499  # in which waits and bursts are exchanged
+AT_ONCE = 50  # of these
 PAIRED = 10  # bursts at least, that
 VARIED = 0.1  # differ in length by this (quartiles over median), for an exchange to matter
 SHORTEST = 0.25  # of the bursts that delayed anybody are left out: the others last as long as the longest of these
@@ -60,18 +61,22 @@ def exchange_p(port: Port, laid: AlignedWaits, rng: np.random.Generator) -> floa
     """How often waits fit exchanged bursts as well: the link is as full, and they are over as nearly when the burst
     is. The larger of the two."""
 
-    def filled(order: NDArray[np.int64]) -> float:
-        start = laid.begin[order][laid.of] + laid.since
-        return float(laid.weight @ port.filling(start, start + laid.span)) / float(laid.weight.sum())
+    def filled(orders: NDArray[np.int64]) -> Floats:
+        start = laid.begin[orders][:, laid.of] + laid.since
+        found: Floats = port.filling(start, start + laid.span) @ laid.weight / laid.weight.sum()
+        return found
 
     over = np.zeros(len(laid.begin))  # when the last of a burst's waits was over, after its onset
     np.maximum.at(over, laid.of, laid.since + laid.span)
 
-    def end_together(order: NDArray[np.int64]) -> float:
-        return 1 / (1 + float(np.abs(over - laid.length[order]).mean()))
+    def end_together(orders: NDArray[np.int64]) -> Floats:
+        found: Floats = 1 / (1 + np.abs(over - laid.length[orders]).mean(axis=1))
+        return found
 
     own = np.arange(len(laid.begin))
-    orders = [rng.permutation(own) for _ in range(PAIRINGS)]
+    orders = np.array([rng.permutation(own) for _ in range(PAIRINGS)])
+    parts = [orders[first : first + AT_ONCE] for first in range(0, PAIRINGS, AT_ONCE)]
     return max(
-        permutation_p(alike(own), np.array([alike(order) for order in orders])) for alike in (filled, end_together)
+        permutation_p(float(alike(own[None])[0]), np.concatenate([alike(part) for part in parts]))
+        for alike in (filled, end_together)
     )
