@@ -278,6 +278,11 @@ def extremes(time_ns: Floats, values: Floats, steps: int) -> Steps:
         return Steps(time_ns, values, values)
     width = (time_ns[-1] - time_ns[0]) / steps or 1.0
     step = np.minimum((time_ns - time_ns[0]) // width, steps - 1)
-    groups = np.split(np.arange(len(values)), np.flatnonzero(np.diff(step)) + 1)
-    largest = np.array([group[np.argmax(values[group])] for group in groups], np.int64)
-    return Steps(time_ns[largest], values[largest], np.array([np.median(values[group]) for group in groups]))
+    starts = np.concatenate([[0], np.flatnonzero(np.diff(step)) + 1])
+    counts = np.diff(starts, append=len(values))
+    group = np.repeat(np.arange(len(starts)), counts)
+    ranked = values[np.lexsort((values, group))]
+    median = (ranked[starts + (counts - 1) // 2] + ranked[starts + counts // 2]) / 2
+    at_most = np.flatnonzero(values == np.maximum.reduceat(values, starts)[group])
+    largest = at_most[np.unique(group[at_most], return_index=True)[1]]  # the first of equal ones
+    return Steps(time_ns[largest], values[largest], median)
