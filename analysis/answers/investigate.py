@@ -118,9 +118,11 @@ class InvestigationResult:
         return bursts_of(crossing.port, self.bursts)
 
 
-def investigate(con: duckdb.DuckDBPyConnection, question: Question) -> InvestigationResult:
-    """Find the cause of the tails that the store behind `con` holds. Raises MburstError where it holds nothing to
-    test."""
+def investigate(
+    con: duckdb.DuckDBPyConnection, question: Question, considers_changes: bool = True
+) -> InvestigationResult:
+    """Find the cause of the tails that the store behind `con` holds, and what would help unless CONSIDERS_CHANGES is
+    false. Raises MburstError where it holds nothing to test."""
     runs = read_runs(con, question)
     paths = read_paths(con, question)
     if not runs and not paths:
@@ -156,7 +158,8 @@ def investigate(con: duckdb.DuckDBPyConnection, question: Question) -> Investiga
         answer.groups = fanin.groups(con, answer.main_bursts, addresses)
         answer.onsets = read_onsets(con, answer.main_bursts)
         answer.contention = contention(con, MOST_PAIRS)
-    consider_changes(con, answer)
+    if considers_changes:
+        consider_changes(con, answer)
     answer.seen = canary_context(con, chosen.values(), answer.bursts, question.definition)
     return answer
 

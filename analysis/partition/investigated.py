@@ -81,7 +81,7 @@ def investigate_hosts(
 
 def _investigate(con: duckdb.DuckDBPyConnection, question: Question) -> InvestigationResult:
     try:
-        return investigate(con, question)
+        return investigate(con, question, considers_changes=False)
     except NoRoom as error:
         raise MburstError(str(error), "run fewer tasks at once, or give them more memory") from None
 

@@ -234,11 +234,11 @@ def _drawn(figure: Figure) -> go.Figure:
 def predicted(answer: InvestigationResult, changes: Sequence[WhatIfChange]) -> WhatIf:
     """The predictions for CHANGES, or for the usual ones where there are none. Raises MburstError where no late probe
     met a full port."""
-    from ..analysis.whatif.replay import usual_changes, what_if
+    from ..analysis.whatif.replay import what_if
 
     if answer.replay is None:
         raise MburstError(
             "there is nothing to replay: no late probe met a full port",
             "`mburst investigate` says the cause of the tail",
         )
-    return WhatIf(answer, answer.replay, what_if(answer.replay, list(changes) or usual_changes(answer.replay)))
+    return WhatIf(answer, answer.replay, what_if(answer.replay, list(changes)) if changes else answer.outcomes)
