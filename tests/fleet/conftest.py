@@ -1,71 +1,74 @@
-"""One small fleet (fleetlib.filled) and what is detected of it, made once for all tests that only read it."""
+"""One small fleet (fleetlib.filled) and what is detected of it, made once for all tests that only read it, and for all
+workers that run them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from fleetlib import detected, filled, shipped, with_ports
+from sharing import made_once
 
 from mburst.sql import StoreFolder
+
+RESULTS = "date=2020-01-01/it's [1]"  # names that could be taken for a partition's and for a pattern
 
 
 @pytest.fixture(scope="session")
 def fleet_store(tmp_path_factory: pytest.TempPathFactory) -> StoreFolder:
     """The store that its hosts recorded into."""
-    return filled(tmp_path_factory.mktemp("fleet") / "store")
+    return StoreFolder.open(made_once(tmp_path_factory, "fleet-store", filled))
 
 
 @pytest.fixture(scope="session")
 def fleet_target(fleet_store: StoreFolder, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The place that they shipped to."""
-    return shipped(fleet_store, tmp_path_factory.mktemp("fleet") / "target")
+    return made_once(tmp_path_factory, "fleet-target", lambda folder: shipped(fleet_store, folder))
 
 
-def results(target: Path, folder: Path, split: str = "rack") -> Path:
-    """What is detected of both days in TARGET, in FOLDER."""
-    found = detected(target, folder, split=split)
-    assert not any(outcome.error for outcome in found.outcomes) and not found.incomplete
-    return folder
+def results_of(target: Path, split: str = "rack") -> Callable[[Path], None]:
+    """Who makes what is detected of both days in TARGET."""
 
+    def make(folder: Path) -> None:
+        (folder / RESULTS).parent.mkdir(parents=True)
+        found = detected(target, folder / RESULTS, split=split)
+        assert not any(outcome.error for outcome in found.outcomes) and not found.incomplete
 
-def odd(folder: Path) -> Path:
-    """A folder in FOLDER whose name, and that of the one above, could be taken for a partition's and for a pattern."""
-    (folder / "date=2020-01-01").mkdir()
-    return folder / "date=2020-01-01" / "it's [1]"
+    return make
 
 
 @pytest.fixture(scope="session")
 def fleet_done(fleet_target: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The results of both days, by rack."""
-    return results(fleet_target, odd(tmp_path_factory.mktemp("fleet")))
+    return made_once(tmp_path_factory, "fleet", results_of(fleet_target)) / RESULTS
 
 
 @pytest.fixture(scope="session")
 def fleet_by_host(fleet_target: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The results of both days, by host."""
-    return results(fleet_target, tmp_path_factory.mktemp("fleet-by-host") / "results", "host")
+    return made_once(tmp_path_factory, "fleet-by-host", results_of(fleet_target, "host")) / RESULTS
 
 
 @pytest.fixture(scope="session")
 def ports_store(tmp_path_factory: pytest.TempPathFactory) -> StoreFolder:
     """The store of the same fleet and of a switch (fleetlib.with_ports)."""
-    return with_ports(tmp_path_factory.mktemp("ports") / "store")
+    return StoreFolder.open(made_once(tmp_path_factory, "ports-store", with_ports))
 
 
 @pytest.fixture(scope="session")
 def ports_target(ports_store: StoreFolder, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The place that they shipped to."""
-    return shipped(ports_store, tmp_path_factory.mktemp("ports") / "target")
+    return made_once(tmp_path_factory, "ports-target", lambda folder: shipped(ports_store, folder))
 
 
 @pytest.fixture(scope="session")
 def ports_done(ports_target: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The results of both days, by rack."""
-    return results(ports_target, odd(tmp_path_factory.mktemp("ports")))
+    return made_once(tmp_path_factory, "ports", results_of(ports_target)) / RESULTS
 
 
 @pytest.fixture(scope="session")
 def ports_by_host(ports_target: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The results of both days, by host."""
-    return results(ports_target, tmp_path_factory.mktemp("ports-by-host") / "results", "host")
+    return made_once(tmp_path_factory, "ports-by-host", results_of(ports_target, "host")) / RESULTS
