@@ -19,7 +19,8 @@ _UNREACHABLE = ("dial tcp", "proxy", "lookup", "i/o timeout")
 def go_program(program: Path, sources: Path, package: str = ".") -> Path:
     """Build a package as PROGRAM, in the module that is in SOURCES. Skips the test, with the reason, where there is no
     Go or no module to be had."""
-    _run(["build", "-gcflags=all=-N -l", "-o", str(program), package], sources)  # compiled once, run for seconds
+    words = ["build", "-gcflags=all=-N -l -dwarf=false", "-o", str(program), package]  # compiled once, run for seconds
+    _run(words, sources, {"CGO_ENABLED": "0"})
     return program
 
 
