@@ -25,19 +25,29 @@ if TYPE_CHECKING:
 TOTALS = ("packets", "bytes", "wire_bytes")  # of a recording that did not end well: they come from its bins
 _ATTEMPTS = 20  # to read a store in which recordings begin and end meanwhile
 
+# The files of recordings are read once: what does not count of their rows is taken away where there is any.
+_RECORDINGS = "INSERT INTO defined.newest_recordings FROM defined.all_recordings"
+_WHAT_THEY_ARE = """
+SELECT count(*) = count(DISTINCT recording_id)
+       AND count(DISTINCT capture_id) = count(DISTINCT {capture: capture_id, writer: writer_id}) AS are_all_newest,
+       count(counted_segments) > 0 AS are_some_unfinished
+FROM defined.newest_recordings
+"""
+
 # Of several attempts at recording the same files with the same settings one counts: the complete one, or else the last.
 _REPLACED = """
 INSERT INTO defined.replaced_writers SELECT writer_id FROM (
-    SELECT capture_id, writer_id, bool_or(complete) AS done, min(written_ns) AS begun_ns FROM defined.all_recordings
-    GROUP BY ALL)
+    SELECT capture_id, writer_id, bool_or(complete) AS done, min(written_ns) AS begun_ns
+    FROM defined.newest_recordings GROUP BY ALL)
 QUALIFY row_number() OVER (
     PARTITION BY capture_id ORDER BY done DESC, CASE WHEN done THEN begun_ns ELSE -begun_ns END, writer_id) > 1
 """
 
 _NEWEST_RECORDINGS = """
-INSERT INTO defined.newest_recordings
-FROM defined.all_recordings WHERE writer_id NOT IN (SELECT writer_id FROM defined.replaced_writers)
-QUALIFY row_number() OVER (PARTITION BY recording_id ORDER BY complete DESC, written_ns DESC) = 1
+DELETE FROM defined.newest_recordings WHERE rowid NOT IN (
+    SELECT rowid FROM defined.newest_recordings
+    WHERE writer_id NOT IN (SELECT writer_id FROM defined.replaced_writers)
+    QUALIFY row_number() OVER (PARTITION BY recording_id ORDER BY complete DESC, written_ns DESC) = 1)
 """
 
 
@@ -104,22 +114,30 @@ def over(
     note_files(connection, [found["recordings"]])
     create(connection, view_of_files("recordings"), "recordings", found["recordings"])
     with damage.readable(connection):
-        run(connection, _REPLACED)
-        run(connection, _NEWEST_RECORDINGS)
-    replaced = {row[0] for row in connection.execute("FROM defined.replaced_writers").fetchall()}
+        run(connection, _RECORDINGS)
+    [(are_all_newest, are_some_unfinished)] = connection.execute(_WHAT_THEY_ARE).fetchall()
+    replaced = set() if are_all_newest else _without_older(connection)
     counting = {
         table: found[table].without(replaced) for table in LISTING[:-1] if found[table].files or found[table].logs
     }
     note_files(connection, counting.values())
     for table, rows in counting.items():
         create(connection, view_of_files(table), table, rows)
-    _sum_up_unfinished(connection, found["bins"], every_bins_file)
+    if are_some_unfinished:
+        _sum_up_unfinished(connection, found["bins"], every_bins_file)
     every = [damaged for snap in found.values() for damaged in snap.damage]
     damage.fill_table(connection, every)
     for damaged in every:
         damage.FOUND.add(damaged)
     lockdown.lock(connection, [path for (path,) in connection.execute("SELECT path FROM defined.files").fetchall()])
     return connection
+
+
+def _without_older(connection: duckdb.DuckDBPyConnection) -> set[str]:
+    """Take the rows away that do not count from the table of recordings; the writers whose recordings were replaced."""
+    run(connection, _REPLACED)
+    run(connection, _NEWEST_RECORDINGS)
+    return {row[0] for row in connection.execute("FROM defined.replaced_writers").fetchall()}
 
 
 def contents(store: Path, narrow: FileSelection) -> dict[str, TableSnapshot]:
