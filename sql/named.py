@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 FETCH = 10_000  # rows at a time
 FOLDER = Path(__file__).parent / "queries"
-_WHERE_ROWS = re.compile(r"  -- where there are rows: (\w+)$", re.MULTILINE)
+_WHERE_ROWS = re.compile(r"  -- where there are rows: ([\w.]+)$", re.MULTILINE)
 _INCLUDED = re.compile(r"^-- include: (\w+)$", re.MULTILINE)
 
 

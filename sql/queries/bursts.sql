@@ -85,7 +85,7 @@ WHERE recording_id IN (
 -- sql/compaction/spans.sql. No day is, where all of the time that is asked for was kept (`kept`).
 CREATE OR REPLACE TEMP TABLE lacking (recording_id VARCHAR, day_end_ns BIGINT);
 
-INSERT INTO lacking  -- where there are rows: thinned
+INSERT INTO lacking  -- where there are rows: defined.all_thinned
 WITH days AS (
     SELECT recording_id, end_ns AS day_end_ns,
            greatest(start_ns, coalesce(CAST(getvariable('since_ns') AS BIGINT), start_ns)) AS start_ns,
@@ -275,7 +275,7 @@ FROM extents JOIN (SELECT lane, host, rack FROM lanes) AS lanes USING (lane) JOI
 -- Bursts that `mburst canary` sent.
 CREATE OR REPLACE TEMP TABLE canaries (burst BIGINT);
 
-INSERT INTO canaries  -- where there are rows: canary
+INSERT INTO canaries  -- where there are rows: defined.all_canary
 WITH sent AS (
     SELECT DISTINCT recording_id, clock_epoch, source, start_ns, end_ns FROM canary
 )
