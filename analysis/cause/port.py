@@ -189,10 +189,12 @@ class Port:
 
     def _full_bins(self, low: int, high: int, ratio: int) -> tuple[Floats, Floats]:
         """Runs of full bins, `ratio` taken together, between two positions."""
-        edges = np.minimum(np.arange(low, high + ratio, ratio), high)
-        full = np.diff(self.carried[edges]) >= FULL * np.diff(edges) * self.bin_bytes - FRAME
+        before, rest = self.carried[low : high + 1 : ratio], (high - low) % ratio
+        full = np.diff(before) >= FULL * ratio * self.bin_bytes - FRAME
+        if rest:
+            full = np.append(full, self.carried[high] - before[-1] >= FULL * rest * self.bin_bytes - FRAME)
         first, last = runs(full)
-        return edges[first].astype(float), edges[last].astype(float)
+        return (low + first * ratio).astype(float), np.minimum(low + last * ratio, high).astype(float)
 
     def busy_after(self, time: Floats) -> Floats:
         """How long the link stayed full after each time, ns: the longest that a packet arriving then can have waited.
