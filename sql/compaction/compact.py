@@ -18,7 +18,7 @@ from ..format.filenames import COMPACTED, Segment
 from ..segments import FileSelection, SealedFile, snapshot
 from ..store import StoreFolder
 from . import rewriting, thinning
-from .files import RECORDED, DayFiles, DayName, compactable, size_of, writers
+from .files import RECORDED, DayFiles, DayName, compactable, in_time, size_of, writers
 from .rules import Detail, KeepRules
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ class _Day:
     ) -> None:
         self._name = made.name
         self._detail = made.detail
-        self._files = files
+        self._files = {table: in_time(of) for table, of in files.items()}
         self._is_merged = day.is_merged
         self._near = [file for file in day.near if _reaches(file, made.name)]
         of_day = FileSelection(made.name.rack, made.name.start_ns, made.name.end_ns)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -155,9 +155,13 @@ def compactable(store: Path, known: dict[str, Writer], now_ns: int) -> dict[DayN
 
 
 def _mergeable(tables: Mapping[str, list[SealedFile]]) -> dict[str, list[SealedFile]]:
-    """Of an hour's files, those that are to be merged: small ones that came some time ago, where there are several."""
+    """Of an hour's files, those that are to be merged: small ones that came some time ago, where there are several. All
+    of a writer or none, so that its rows stay in order of time."""
     came_until = time.time_ns() - FOLLOWED_NS
-    small = {table: [file for file in files if _is_small(file, came_until)] for table, files in tables.items()}
+    small: dict[str, list[SealedFile]] = {}
+    for table, files in tables.items():
+        waiting = {file.name.segment.writer for file in files if not _is_small(file, came_until)}
+        small[table] = [file for file in files if file.name.segment.writer not in waiting]
     return {table: files for table, files in small.items() if len(files) > 1}
 
 
@@ -206,6 +210,12 @@ def _day_of(file: SealedFile) -> DayName:
 
     date = datetime.date.fromisoformat(file.path.parent.parent.name.removeprefix("date="))
     return DayName((date - datetime.date(1970, 1, 1)).days, rack_of(file.path.parent.name))
+
+
+def in_time(files: Iterable[SealedFile]) -> list[SealedFile]:
+    """FILES of a table by the hour in which their rows begin; of one hour, merged ones and then as writers wrote them:
+    so the rows of each recording are in order of time, nearly."""
+    return sorted(files, key=lambda file: (file.name.first_ns // NS_PER_HOUR, file.path.name))
 
 
 def _hour_of(file: SealedFile, name: DayName) -> DayName:

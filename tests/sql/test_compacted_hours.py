@@ -107,6 +107,27 @@ def test_large_files_wait_for_the_end_of_the_day(store: StoreFolder) -> None:
         assert hours_merged(store, AT_ELEVEN) == []
 
 
+def test_rows_stay_in_order_of_time(tmp_path: Path) -> None:
+    """Where an hour of a recording has a large file, and the hours beside it have not."""
+    store = StoreFolder.create(tmp_path / "store")
+    hours = [traffic("a", hour) for hour in (8, 9, 10)]
+    much = quiet(DAY + 9 * HOUR + 61 * S, 20_000, 100)
+    recorded(store, "a", *together(*hours, much))
+    recorded(store, "b", *together(*(traffic("b", hour) for hour in (8, 9, 10))))
+    largest = max(file.path.stat().st_size for file in sealed_files(store, "bins"))
+    with mock.patch.object(files, "SMALL_IN_HOUR", largest):
+        hours_merged(store, AT_ELEVEN)
+    assert {0, 1} == {*names(store, "bins")}
+    compacted(store, OVER)
+    with store.connect() as con:
+        [[of_day]] = [[file.path] for file in sealed_files(store, "bins")]
+        rows_of = con.execute("SELECT recording_id, ts_ns FROM read_parquet($1)", [str(of_day)]).fetchall()
+    assert len(rows_of) > 20_000
+    for name in ("a", "b"):
+        times = [ts for recording, ts in rows_of if recording == name]
+        assert times == sorted(times), name
+
+
 def test_hours_that_a_recorder_adds_to_wait(store: StoreFolder) -> None:
     """And files of recordings of files, which another recording may replace."""
     recorded(store, "file", *traffic("a", 9), boot_id=None)
