@@ -6,6 +6,7 @@ kept (kept.py).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache, cached_property
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     import duckdb
 
 MACROS = Path(__file__).parent / "macros.sql"
+_DESCRIPTORS = 16  # DuckDB opens three, and other threads of ours may open files meanwhile
 
 # Of several attempts at recording the same files, those that do not count; of each recording its newest row, and what
 # its bins hold beyond the totals in that. They are tables, since nearly every question asks for recordings.
@@ -132,6 +134,7 @@ class Catalogue:
     def _write(self, path: Path) -> None:
         import duckdb
 
+        _check_descriptors()
         try:
             with duckdb.connect(path) as connection:
                 self._make(connection)
@@ -144,6 +147,18 @@ class Catalogue:
         import duckdb
 
         return KeptFile(__file__, f"{self.name}.duckdb-{duckdb.__version__}", "\0".join(self.texts).encode())
+
+
+def _check_descriptors() -> None:
+    """Raises OSError where this process may not open as many files as DuckDB opens for a database, with some to spare:
+    where it cannot open one of them, it ends the process (2.0.0)."""
+    held: list[int] = []
+    try:
+        for _ in range(_DESCRIPTORS):
+            held.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
 
 
 @contextmanager

@@ -104,6 +104,32 @@ def test_nothing_is_kept_where_nothing_can_be(folder: Path, monkeypatch: pytest.
     assert not [path for path in folder.glob("*") if path != of.kept.path]
 
 
+FEW = """
+import os, resource, sys
+from mburst.sql import catalogue
+import duckdb
+duckdb.connect().close()
+made = catalogue.bare()
+for spare in range(24):
+    child = os.fork()
+    if not child:
+        least = os.open(os.devnull, os.O_RDONLY)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (least + spare, least + spare))
+        made.keep()
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), made.kept.path.exists())
+"""
+
+
+def test_nothing_is_kept_where_few_files_may_be_opened(tmp_path: Path) -> None:
+    """DuckDB ends a process that cannot open all files of a database that it creates."""
+    environment = {"PATH": os.environ["PATH"], "PYTHONPYCACHEPREFIX": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", FEW], env=environment, capture_output=True, text=True, check=True)
+    found = [line.split() for line in done.stdout.splitlines()]
+    assert {code for code, _ in found} == {"0"}, done.stderr
+    assert found[0][1] == "False" and found[-1][1] == "True"
+
+
 def test_another_version_takes_the_place_of_what_was_kept(folder: Path) -> None:
     """Of other SQL it has another name, so that no database is of an SQL that is no more; the others go."""
     old = Catalogue("bare", [*catalogue.bare().texts, "CREATE MACRO of_an_older_version() AS 1"])
