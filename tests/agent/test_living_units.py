@@ -115,6 +115,14 @@ def test_what_is_pinned_counts_on_between_two_recorders(machine):
     assert len(lines) == 2
     drop_in = f"/etc/systemd/system/{UNIT}.d/pin.conf"
 
+    def reads() -> bool:
+        """Whether the recorder has begun: it has no rights any more."""
+        recorder = processes(machine).get("record")
+        try:
+            return recorder is not None and not status(recorder)["CapEff"].strip("0")
+        except FileNotFoundError:  # it has ended since
+            return False
+
     def attached() -> list[str]:
         return re.findall(r"prog/xdp id (\d+)", machine.check("ip", "-d", "link", "show", "wire"))
 
@@ -125,9 +133,10 @@ def test_what_is_pinned_counts_on_between_two_recorders(machine):
         machine.check("systemctl", "daemon-reload")
         machine.check("systemctl", "start", UNIT)
         machine.wait(attached, "a recorder")
+        machine.wait(reads, "it to read")
         before = attached()
         machine.check("systemctl", "restart", UNIT)
-        machine.wait(lambda: "record" in processes(machine), "the next recorder")
+        machine.wait(reads, "the next recorder")
         machine.wait(
             lambda: "a recorder reads" in machine.run("mburst", "doctor", "--no-self-test").stdout, "it to read"
         )
