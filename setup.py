@@ -237,7 +237,6 @@ setup(
             "queries/*.sql",
             "queries/fleet/*.sql",
             "queries/fleet_report/*.sql",
-            "queries/fleet_shared/*.sql",
         ],
         "mburst.sql.compaction": ["*.sql", "*.pyi"],
         "mburst.dashboards": ["static/*/*", "templates/*/*"],

@@ -7,13 +7,13 @@ What pictures of a report need beside them is in queries/fleet_report: statement
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from ..errors import UsageError
 from .named import first_sentence
 
 FOLDER = Path(__file__).parent / "queries" / "fleet"
-SHARED = FOLDER.parent / "fleet_shared"
 
 
 def names() -> list[str]:
@@ -26,15 +26,14 @@ def text(name: str) -> str:
     for known in names():
         number, _, word = known.partition("_")
         if name in (known, word, number, number.lstrip("0")):
-            return with_shared((FOLDER / f"{known}.sql").read_text(encoding="utf-8"))
+            return (FOLDER / f"{known}.sql").read_text(encoding="utf-8")
     raise UsageError(f"unknown question {name!r}", f"there are {', '.join(names())}")
 
 
-def with_shared(statement: str) -> str:
-    """STATEMENT, in which (NAME) stands for the SELECT of queries/fleet_shared/NAME.sql, what several ask."""
-    for path in sorted(SHARED.glob("*.sql")):
-        statement = statement.replace(f"({path.stem})", f"(\n{path.read_text(encoding='utf-8')})")
-    return statement
+def part(name: str, part_name: str) -> str:
+    """The SELECT that a question calls PART_NAME, which others ask, too. It asks no other part of the question."""
+    [select] = re.findall(rf"\b{part_name} AS \( *(?:--[^\n]*)?\n(.*?)\n\)", text(name), re.DOTALL)
+    return str(select)
 
 
 def for_report(name: str) -> str:

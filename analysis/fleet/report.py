@@ -171,9 +171,10 @@ def gather_rack(con: duckdb.DuckDBPyConnection, period: FleetPeriod, sums: RackS
             "WHERE day_ns >= since_ns AND day_ns < until_ns)"
         )
         missing = worst(con, lacking, "host IS NULL, behind_ns DESC NULLS FIRST, host, day_ns, reason", LACKING)
-        verdicts = questions.with_shared(
+        verdicts = (
             "(SELECT host, start_ns, end_ns, cause, excess_share, summary, has_tail, excess_ns, lateness_place "
-            "FROM (verdicts_by_lateness) CROSS JOIN asked WHERE start_ns >= since_ns AND start_ns < until_ns)"
+            f"FROM ({questions.part('switch_drops', 'by_lateness')}) "
+            "CROSS JOIN asked WHERE start_ns >= since_ns AND start_ns < until_ns)"
         )
         return FleetRackFigures(
             period.of_rack(sums.rack),

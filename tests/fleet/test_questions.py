@@ -41,15 +41,22 @@ def same(found, wanted):
             assert value == (pytest.approx(expected, rel=1e-9, abs=1e-9) if is_real else expected), (row, other)
 
 
+def test_files_of_questions_are_whole():
+    """Spark and Trino are given the files: nothing is put into them first."""
+    for name in questions.names():
+        assert questions.text(name) == (questions.FOLDER / f"{name}.sql").read_text("utf-8")
+
+
 @settings(max_examples=12)
 @given(st.integers(0, 2**32))
 def test_verdicts_are_ordered_by_lateness(seed):
     """Wherever they are: it is one text."""
     found = tables(seed, racks=3)
     columns = ("has_tail", "excess_ns", "host", "start_ns", "rack")
-    asking = f"SELECT {', '.join(columns)} FROM (verdicts_by_lateness) ORDER BY lateness_place"
+    verdicts = questions.part("switch_drops", "by_lateness")
+    asking = f"SELECT {', '.join(columns)} FROM ({verdicts}) ORDER BY lateness_place"
     with asked(found, SPANS[0], []) as con:
-        answer = con.execute(questions.with_shared(asking)).fetchall()
+        answer = con.execute(asking).fetchall()
     ordered = sorted(found["verdicts"], key=lateness)
     assert answer == [tuple(row[name] for name in columns) for row in ordered]
 

@@ -24,9 +24,14 @@ WITH sums AS (
     SELECT sums.*, windows - burst_windows AS other_windows, lossy_windows - lossy_burst_windows AS lossy_other_windows,
            ROW_NUMBER() OVER (PARTITION BY device, port, queue, rack, host, interface ORDER BY windows DESC, semantics) AS place
     FROM sums
+), by_lateness AS (  -- first those with a latency tail, then those of which that is not known; of either, that of most lateness
+    SELECT verdicts.*, ROW_NUMBER() OVER (
+        ORDER BY CASE WHEN has_tail THEN 0 WHEN has_tail IS NULL THEN 1 ELSE 2 END, COALESCE(excess_ns, -1) DESC, host, start_ns, rack
+    ) AS lateness_place
+    FROM verdicts
 ), investigated AS (
     SELECT rack, host, interface, cause, excess_share, summary, lateness_place
-    FROM (verdicts_by_lateness) AS verdicts CROSS JOIN asked
+    FROM by_lateness CROSS JOIN asked
     WHERE start_ns >= since_ns AND start_ns < until_ns AND COALESCE(direction, '') <> 'out'
 ), explained AS (
     SELECT placed.*, cause, excess_share, summary,
