@@ -105,29 +105,39 @@ def ship(store: StoreFolder, target: FleetTarget, settings: ShipSettings, report
     cannot be read or written now: what has arrived stays, and the next call goes on from there. Raises UsageError where
     files are of no host (sealed.list_hosts)."""
     _check_marker(target)
-    done = Shipped()
-    ledger = ShipLedger(store.path, target.name)
-    begin(store, ledger, done)
-    for found in named_hosts(store, settings, done):
-        _HostShipping(store, target, settings, ledger, found, done).run(report)
-    ledger.write()
-    return done
+    call = begin(store, target, settings)
+    for found in named_hosts(store, settings, call.done):
+        _HostShipping(call, found).run(report)
+    call.ledger.write()
+    return call.done
 
 
-def begin(store: StoreFolder, ledger: ShipLedger, done: Shipped) -> None:
-    """Of a store that was never shipped to this target: have compaction wait for what is shipped from now on, and say
-    in DONE what was compacted before."""
-    if not ledger.is_new:
-        return
-    ledger.write()
-    if times := compacted_times(store):
-        until = format_time(times[1])
-        done.troubles.append(
-            MburstError(
-                f"{store.path}: rows until {until} were compacted: what had not been shipped of them is not",
-                "it is said once; from now on compaction waits for what is shipped",
+@dataclass(frozen=True)
+class ShipCall:
+    """What is shipped by one call, and to where; `done` is what of it is done."""
+
+    store: StoreFolder
+    target: FleetTarget
+    settings: ShipSettings
+    ledger: ShipLedger
+    done: Shipped
+
+
+def begin(store: StoreFolder, target: FleetTarget, settings: ShipSettings) -> ShipCall:
+    """A call. Of a store that was never shipped to TARGET, compaction waits from now on for what is shipped, and `done`
+    has what was compacted before."""
+    call = ShipCall(store, target, settings, ShipLedger(store.path, target.name), Shipped())
+    if call.ledger.is_new:
+        call.ledger.write()
+        if times := compacted_times(store):
+            until = format_time(times[1])
+            call.done.troubles.append(
+                MburstError(
+                    f"{store.path}: rows until {until} were compacted: what had not been shipped of them is not",
+                    "it is said once; from now on compaction waits for what is shipped",
+                )
             )
-        )
+    return call
 
 
 def compacted_times(store: StoreFolder, rack: str | None = None) -> tuple[int, int] | None:
@@ -141,15 +151,13 @@ def compacted_times(store: StoreFolder, rack: str | None = None) -> tuple[int, i
     return (min(name.first_ns for name in names), max(name.last_ns for name in names)) if names else None
 
 
-def compacted_before(
-    store: StoreFolder, target: FleetTarget, known: Iterable[ReceiptName], rack: str
-) -> tuple[int, int] | None:
+def compacted_before(call: ShipCall, known: Iterable[ReceiptName], rack: str) -> tuple[int, int] | None:
     """What a receipt says of a host of RACK in compacted_ns: as its newest one of KNOWN does, or, where there is none,
     as the store is. Raises TargetError."""
     for name in sorted(known, key=lambda of: of.written_ns, reverse=True):
         with suppress(DamagedReceipt):
-            return receipts.read_receipt(target, name).compacted_ns
-    return compacted_times(store, rack)
+            return receipts.read_receipt(call.target, name).compacted_ns
+    return compacted_times(call.store, rack)
 
 
 def named_hosts(store: StoreFolder, settings: ShipSettings, done: Shipped) -> Iterator[HostFiles]:
@@ -198,26 +206,15 @@ def _unnamed(found: HostFiles) -> MburstError:
 class _HostShipping:
     """The files of one host on their way."""
 
-    def __init__(
-        self,
-        store: StoreFolder,
-        target: FleetTarget,
-        settings: ShipSettings,
-        ledger: ShipLedger,
-        found: HostFiles,
-        done: Shipped,
-    ) -> None:
-        self._store = store
-        self._target = target
-        self._settings = settings
-        self._ledger = ledger
+    def __init__(self, call: ShipCall, found: HostFiles) -> None:
+        self._call = call
+        self._target, self._settings, self._ledger = call.target, call.settings, call.ledger
         self._found = found
-        self._troubles = done.troubles
+        self._troubles = call.done.troubles
         self._result = HostShipped(found.name, found.until_ns(), waiting=len(found.waiting))
-        self._done = done
         self._new: list[ShippedFile] = []
         self._known: list[ReceiptName] = []  # before this call
-        done.hosts.append(self._result)
+        call.done.hosts.append(self._result)
 
     def run(self, report: Report) -> None:
         """Ship them. Raises TargetError."""
@@ -265,7 +262,7 @@ class _HostShipping:
                 self._new.append(shipped)
             if len(self._new) >= MOST_FILES:
                 self._write_receipt(self._until_ns(files[number:]))
-            report(self._done)
+            report(self._call.done)
         return failed
 
     def _until_ns(self, left: Sequence[SealedTableFile]) -> int:
@@ -308,7 +305,7 @@ class _HostShipping:
             version=__version__,
             files=files,
             missing=tuple(self._result.missing),
-            compacted_ns=compacted_before(self._store, self._target, self._known, self._found.name.rack),
+            compacted_ns=compacted_before(self._call, self._known, self._found.name.rack),
         )
         key = receipts.write_receipt(self._target, receipt)
         self._result.receipts.append(key)

@@ -21,12 +21,11 @@ from ..sql.segments import FileSelection, list_sealed
 from ..sql.store import MARKER as STORE_MARKER
 from ..units import format_count
 from . import UNFIT, UNFIT_HINT, receipts
-from .ledger import ShipLedger
 from .plan import DAY_NS, MEASURED, NEAR_NS, STATED, PartitionPlan, compacted_of, date_of, planned, start_of
 from .receipts import Receipt, ReceiptName, ShippedFile
 from .results import NearRows, PartitionName, PartitionRecord, list_records, open_results, read_record
 from .sealed import HostFiles, SealedTableFile, key_of, list_switch_files
-from .ship import BEAT_NS, HostShipped, Report, Shipped, ShipSettings, begin, compacted_before, named_hosts
+from .ship import BEAT_NS, HostShipped, Report, ShipCall, Shipped, ShipSettings, begin, compacted_before, named_hosts
 from .target import FleetTarget
 from .task import detected, put
 
@@ -42,42 +41,31 @@ def ship_bursts(
     if target.holds(STORE_MARKER, b"") is not None:
         raise UsageError(f"{target.name}: has rows of stores, and no results", "name another place for bursts")
     open_results(target, settings.definition)
-    done, ledger = Shipped(), ShipLedger(store.path, target.name)
-    begin(store, ledger, done)
-    for found in named_hosts(store, replace(settings, tables=TABLES), done):
-        _HostBursts(store, target, settings, ledger, found, done).run(report)
-    return done
+    call = begin(store, target, settings)
+    for found in named_hosts(store, replace(settings, tables=TABLES), call.done):
+        _HostBursts(call, found).run(report)
+    return call.done
 
 
 class _HostBursts:
     """The days of one host on their way."""
 
-    def __init__(
-        self,
-        store: StoreFolder,
-        target: FleetTarget,
-        settings: ShipSettings,
-        ledger: ShipLedger,
-        found: HostFiles,
-        done: Shipped,
-    ) -> None:
-        self._store = store
-        self._target = target
-        self._settings = settings
-        self._ledger = ledger
+    def __init__(self, call: ShipCall, found: HostFiles) -> None:
+        self._call = call
+        self._store, self._target, self._settings = call.store, call.target, call.settings
+        self._ledger, self._done = call.ledger, call.done
         self._found = found
-        self._done = done
         until = start_of(date_of(found.until_ns() - NEAR_NS)) if found.until_ns() > NEAR_NS else 0
         self._result = HostShipped(found.name, until)
         self._new: list[ShippedFile] = []
         self._compacted_ns: tuple[int, int] | None = None
         self._days: set[str] = set()  # in this call's receipt, as the ledger notes them
-        done.hosts.append(self._result)
+        call.done.hosts.append(self._result)
 
     def run(self, report: Report) -> None:
         """Ship them. Raises TargetError."""
         known = list(receipts.list_receipts(self._target, *self._found.name))
-        self._compacted_ns = compacted_before(self._store, self._target, known, self._found.name.rack)
+        self._compacted_ns = compacted_before(self._call, known, self._found.name.rack)
         plans = list(self._plans())
         noted = {day for name in known for day in self._ledger.receipts.get(name.key, ())}
         compacted = self._compacted()
