@@ -55,7 +55,7 @@ struct mb_backend_options {
 	/* What the engine is to make of the frames, for a backend that counts by itself. */
 	int64_t bin_ns, source_bin_ns;
 	bool inner;          /* senders are those of the innermost IP header */
-	bool splits_merged;  /* bytes of merged frames are to be spread over time */
+	bool splits_merged;  /* merged frames are to be yielded one by one: their bytes are spread over time */
 	bool keeps;          /* frames are to be kept (keep/keeper.h) */
 	bool merges;         /* frames of several backends are to be in one order */
 	enum mb_hook hook;

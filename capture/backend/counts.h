@@ -14,13 +14,14 @@ enum mb_count_kind {
 	MB_COUNT_BIN,    /* all packets of a bin */
 	MB_COUNT_SENDER, /* packets of one flow in a bin of sources; there may be several for a flow */
 	MB_COUNT_OTHERS, /* packets in a bin of sources whose senders found no room */
+	MB_COUNT_MERGED, /* a merged frame of the bin just ahead, where these are to be spread over time */
 };
 
 struct mb_count {
 	int64_t start_ns;          /* of the bin, in system time; a multiple of its width */
 	int64_t first_ns, last_ns; /* stamps of the first and the last packet */
 	uint64_t bytes;            /* of L2 without FCS */
-	uint64_t wire_bytes;       /* of bins alone */
+	uint64_t wire_bytes;       /* of bins and merged frames alone */
 	uint32_t packets, cnp_packets;
 	uint32_t ce_packets, merged, retransmits; /* of bins alone */
 	struct mb_address source;  /* of senders alone, and so are flow and ports, all as in struct mb_packet */

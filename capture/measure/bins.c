@@ -136,9 +136,7 @@ static struct mb_senders *senders_at(const struct mb_lane *lane, int64_t ts_ns)
 	return &lane->senders[(uint64_t)mb_floor_div(ts_ns, lane->options->source_bin_ns) & lane->sender_span.mask];
 }
 
-/* Lay the bytes of a merged frame back over the bins in which they crossed the wire: they end at
- * the stamp, at line rate. The frame itself counts in the bin of its stamp, its bytes once. */
-static __attribute__((noinline)) void spread_back(struct mb_lane *lane, const struct mb_packet *packet)
+__attribute__((noinline)) void mb_lane_spread(struct mb_lane *lane, const struct mb_packet *packet)
 {
 	uint64_t took = (uint64_t)packet->wire_bytes * 8 * 1000000000 / lane->options->spread_bps;
 	int64_t oldest = lane->bin_span.oldest * lane->options->bin_ns;
@@ -166,7 +164,7 @@ static __attribute__((noinline)) void spread_back(struct mb_lane *lane, const st
 	}
 	struct mb_bin *last = bin_at(lane, packet->ts_ns);
 
-	last->bytes -= bytes_before; /* what earlier bins took; add_packet() has counted it here */
+	last->bytes -= bytes_before; /* what earlier bins took, and was counted here */
 	last->wire_bytes -= wire_before;
 }
 
@@ -212,7 +210,7 @@ static __attribute__((noinline)) void count_rare(struct mb_lane *lane, struct mb
 	if (packet->marks & MB_MARK_MERGED) {
 		totals->merged++;
 		if (lane->options->spread_bps)
-			spread_back(lane, packet);
+			mb_lane_spread(lane, packet);
 	}
 }
 

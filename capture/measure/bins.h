@@ -126,6 +126,10 @@ int mb_lane_add(struct mb_lane *lane, const struct mb_packet *packet);
  * the lane is past it or it is not a date. */
 int mb_lane_reach(struct mb_lane *lane, int64_t ts_ns);
 
+/* Lay the bytes of a merged frame, which the bin of its stamp has counted, back over the bins in which they crossed the
+ * wire: they end at the stamp, at line rate (spread_bps). The frame itself stays in that bin. */
+void mb_lane_spread(struct mb_lane *lane, const struct mb_packet *packet);
+
 /* Count a packet as one that belongs in no bin. */
 void mb_lane_misdate(struct mb_lane *lane, const struct mb_packet *packet);
 

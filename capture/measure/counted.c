@@ -61,6 +61,16 @@ static int add_sender(struct mb_lane *lane, const struct mb_count *count)
 	return 0;
 }
 
+static void spread(struct mb_lane *lane, const struct mb_count *count)
+{
+	mb_lane_spread(lane, &(struct mb_packet){
+				     .ts_ns = count->last_ns,
+				     .bytes = (uint32_t)count->bytes,
+				     .wire_bytes = (uint32_t)count->wire_bytes,
+				     .quality = count->quality,
+			     });
+}
+
 /* Nobody knows how many they are: each packet counts as a sender. */
 static void add_others(struct mb_lane *lane, const struct mb_count *count)
 {
@@ -102,6 +112,8 @@ static int add(struct mb_engine *engine, const struct mb_count *count)
 		add_bin(engine, &found->lane, count);
 	else if (count->kind == MB_COUNT_OTHERS)
 		add_others(&found->lane, count);
+	else if (count->kind == MB_COUNT_MERGED)
+		spread(&found->lane, count);
 	else if (add_sender(&found->lane, count))
 		return mb_fail(&engine->failure, ENOMEM, "out of memory");
 	if (count->kind == MB_COUNT_BIN) {

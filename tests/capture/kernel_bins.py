@@ -204,3 +204,82 @@ def odd_frames():
     yield frame(b"\x45" + bytes(10), 0x0800)
     yield frame(b"\x65" + bytes(50), 0x0800)
     yield frame(b"\x45" + bytes(50), 0x86DD)
+
+
+def tunnelled_frames():
+    """Every header that leads from an IP packet to one that it carries, and what ends there; each of these packets with
+    addresses of its own."""
+    numbers = iter(range(1, 1 << 20))
+
+    def v4(payload, protocol=fb.UDP, **options):
+        return fb.ipv4(payload, protocol, 0x0A020000 + next(numbers), 0x0A090002, **options)
+
+    def v6(payload, protocol=fb.UDP, **options):
+        return fb.ipv6(payload, protocol, (0xFD << 120) + next(numbers), (0xFD << 120) + 2, **options)
+
+    def bridged(packet, kind=0x0800, **options):
+        return fb.ethernet(packet, kind, sender=0x020000000000 + next(numbers), **options)
+
+    datagram, segment = fb.udp(b"x" * 40, (5, 6)), fb.tcp(b"y" * 100, (7, 8), 1)
+    notification = fb.udp(bytes([0x81]) + bytes(27), (9, 4791))
+    inside = [
+        (bridged(v4(datagram)), 0x6558),
+        (bridged(v6(segment, fb.TCP, traffic_class=3), 0x86DD), 0x6558),
+        (bridged(v4(notification, tos=3), tags=(0x8100,)), 0x6558),
+        (bridged(fb.mpls(v4(datagram), 2), 0x8847), 0x6558),
+        (bridged(bytes(46), 0x0806), 0x6558),
+        (v4(segment, fb.TCP, options=bytes([1] * 8)), 0x0800),
+        (v4(datagram, more=True), 0x0800),
+        (v6(datagram, extensions=((0, fb.extension(1)), (60, fb.extension(1)))), 0x86DD),
+        (v6(segment, fb.TCP, extensions=((44, fb.fragment(0, True)),)), 0x86DD),
+        (fb.mpls(v6(datagram), 1), 0x8847),
+        (bytes(50), 0x88B5),
+        (b"\x45" + bytes(8), 0x0800),
+    ]
+    carried = []
+    for payload, kind in inside:
+        carried.append((fb.gre(payload, kind), 47))
+        carried.append((fb.gre(payload, kind, checksum=True, key=True, sequence=True), 47))
+        carried.append((fb.udp(fb.geneve(payload, kind, options=2), (3, 6081)), fb.UDP))
+        if kind == 0x6558:
+            carried.append((fb.udp(fb.vxlan(payload), (3, 4789)), fb.UDP))
+            carried.append((fb.udp(fb.vxlan(payload), (3, 8472)), fb.UDP))
+            carried.append((fb.udp(bytes(8) + payload, (3, 4789)), fb.UDP))
+            carried.append((fb.gre(payload, 0x88BE), 47))
+            carried.append((fb.gre(fb.erspan2(payload), 0x88BE, sequence=True), 47))
+            carried.append((fb.gre(fb.erspan3(payload, platform=True), 0x22EB, sequence=True), 47))
+            carried.append((payload, 143))
+        elif kind in (0x0800, 0x86DD):
+            carried.append((payload, 4 if kind == 0x0800 else 41))
+            carried.append((fb.gre(fb.erspan3(payload, 2), 0x22EB, sequence=True), 47))
+        elif kind == 0x8847:
+            carried.append((payload, 137))
+    for payload, protocol in carried:
+        yield bridged(v4(payload, protocol, tos=1))
+        yield bridged(v6(payload, protocol), 0x86DD, tags=(0x8100,))
+    yield bridged(v4(v6(v4(segment, fb.TCP), 4), 41))
+    yield bridged(v4(fb.gre(bridged(v4(fb.gre(v4(datagram), 0x0800), 47)), 0x6558), 47))
+    yield bridged(v4(v4(datagram), 4, more=True))
+    yield bridged(v4(v4(datagram), 4, offset=9))
+    yield bridged(bridged(v4(datagram)), 0x6558)
+
+
+class MergedSender:
+    """Sends frames of TCP that the kernel takes for merged ones of segments of MSS bytes."""
+
+    def __init__(self, lab, namespace, interface, mss=1448):
+        self.socket, self.mss = raw_socket(lab, namespace, interface), mss
+        self.socket.setsockopt(263, 15, 1)  # SOL_PACKET, PACKET_VNET_HDR
+        self.sequence = 1
+
+    def send(self, payload):
+        """Bytes and wire bytes of the frame that was sent."""
+        segment = fb.tcp(b"m" * payload, (7, 8), self.sequence)
+        frame = fb.ethernet(fb.ipv4(segment, fb.TCP, 0x0A010001, 0x0A090002), 0x0800, sender=77)
+        merged = payload > self.mss
+        # VIRTIO_NET_HDR_F_NEEDS_CSUM, VIRTIO_NET_HDR_GSO_TCPV4; where TCP's checksum begins, and lies
+        self.socket.send(struct.pack("=BBHHHH", 1, merged, 54, self.mss * merged, 34, 16) + frame)
+        self.sequence = (self.sequence + payload) % 2**32
+        whole, rest = divmod(payload, self.mss)
+        sizes = [self.mss] * whole + [rest] * bool(rest)
+        return len(frame), sum(max(60, 54 + size) + 24 for size in sizes)

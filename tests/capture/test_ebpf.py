@@ -12,7 +12,18 @@ import frame_builder as fb
 import livelab
 import pytest
 from capture_rows import read_rows
-from kernel_bins import MS, Reading, both, many_senders, odd_frames, pair, raw_socket, tcpdump
+from kernel_bins import (
+    MS,
+    MergedSender,
+    Reading,
+    both,
+    many_senders,
+    odd_frames,
+    pair,
+    raw_socket,
+    tcpdump,
+    tunnelled_frames,
+)
 
 from mburst.capture import Capture
 
@@ -99,6 +110,12 @@ def flows_of(rows):
     return sorted((row["source"], row["flows"], row["source_port"], row["destination_port"]) for row in rows)
 
 
+def in_one_bin_of_senders():
+    """Wait until the next second is in one bin of 4 s."""
+    while time.time() % 4 > 3:
+        time.sleep(0.05)
+
+
 def test_flows_and_ports_of_a_sender(pair):
     def frame(source, port):
         return fb.ethernet(fb.ipv4(fb.udp(b"x" * 60, (port, 9)), fb.UDP, source, 0x0A090002), 0x0800, sender=77)
@@ -107,8 +124,7 @@ def test_flows_and_ports_of_a_sender(pair):
         raw_socket(pair, pair.near, pair.a) as sender,
         both(pair, source_bin_ns=4_000 * MS, bin_ns=MS) as (ebpf, afpacket),
     ):
-        while time.time() % 4 > 3:  # all in one bin of senders
-            time.sleep(0.05)
+        in_one_bin_of_senders()
         for source in range(0x0A010001, 0x0A010020):
             for port in range(1, source & 0xFF):
                 sender.send(frame(source, port))
@@ -128,6 +144,121 @@ def test_merged_frames_have_their_wire_bytes(pair, offloads):
         assert ebpf.lanes[direction]["merged"] == afpacket.lanes[direction]["merged"]
     quality = {row["quality"] & GRO for row in ebpf.bins if row["bytes"] > 20_000}
     assert (GRO in quality) == (offloads == "on") == bool(ebpf.lanes["in"]["merged"])
+
+
+@pytest.fixture
+def overlay(pair):
+    """VXLAN over the lab, with the addresses 10.19.0.1 and .2."""
+    for number, (namespace, name) in enumerate(((pair.near, pair.a), (pair.far, pair.b)), 1):
+        livelab.sh(
+            f"ip -n {namespace} link add overlay type vxlan id 7 dstport 4789 dev {name} remote 10.9.0.{3 - number}"
+        )
+        livelab.sh(f"ip -n {namespace} address add 10.19.0.{number}/24 dev overlay")
+        livelab.sh(f"ip -n {namespace} link set overlay mtu 1450 up")
+    yield
+    for namespace in (pair.near, pair.far):
+        livelab.sh(f"ip -n {namespace} link delete overlay")
+
+
+def test_merged_frames_in_a_tunnel_have_their_wire_bytes(pair, overlay):
+    """Each of their segments has the headers of the tunnel and those in it."""
+    with both(pair, mtu=0) as (ebpf, afpacket):
+        segments = livelab.transfer(pair, 10_000_000, "10.19.0.2")
+    for direction in ("in", "out"):
+        assert ebpf.sums(direction) == afpacket.sums(direction)
+        assert ebpf.lanes[direction]["merged"] == afpacket.lanes[direction]["merged"]
+    lane = ebpf.lanes["in"]
+    assert lane["merged"] and lane["packets"] < segments
+    assert lane["wire_bytes"] > 10_000_000 + (segments - 20) * (50 + 66 + 24)
+
+
+@pytest.mark.parametrize("inner", [False, True])
+def test_what_is_in_a_tunnel_counts_as_with_a_packet_socket(pair, inner):
+    """For the outer sender, or with --inner-ip for the innermost."""
+    frames = list(tunnelled_frames())
+    sent_in, sent_out = raw_socket(pair, pair.near, pair.a), raw_socket(pair, pair.far, pair.b)
+    options = {"mtu": 0, "snaplen": 256, "source_bin_ns": 4_000 * MS, "bin_ns": MS}
+    with sent_in, sent_out, both(pair, inner=inner, **options) as (ebpf, afpacket):
+        in_one_bin_of_senders()
+        for sender in (sent_in, sent_out):
+            for frame in frames * 2:
+                sender.send(frame)
+    for direction in ("in", "out"):
+        assert ebpf.by_sender(direction) == afpacket.by_sender(direction), direction
+        assert ebpf.sums(direction) == afpacket.sums(direction)
+        assert ebpf.sums(direction)["packets"] == 2 * len(frames)
+    assert flows_of(ebpf.senders) == flows_of(afpacket.senders)
+    assert bool(ebpf.sums("in")["ce_packets"]) == inner == bool(ebpf.sums("in")["cnp_packets"])
+
+
+def frames_by_time(reading, direction):
+    """Of each frame, its bins of wire bytes; frames are ms apart."""
+    found, last = [], 0
+    for row in reading.bins:
+        if row["lane"] == reading.numbers[direction]:
+            if row["ts_ns"] - last > 100_000:
+                found.append([])
+            found[-1].append((row["wire_bytes"], row["bytes"], row["packets"]))
+            last = row["ts_ns"]
+    return found
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_merged_frames_are_split_over_the_time_that_they_took(pair, seed):
+    """At 1 Gb/s, in bins of 10 µs: 1,250 bytes in each but the first and the last, which has the stamp."""
+    draw = random.Random(seed)
+    sizes = [draw.randrange(1, 60_000) for _ in range(60)]
+    with both(pair, mtu=0, bin_ns=10_000, spread_bps=10**9) as readings:
+        merged_in, merged_out = MergedSender(pair, pair.near, pair.a), MergedSender(pair, pair.far, pair.b)
+        sent = []
+        for size in sizes:
+            time.sleep(0.004)
+            sent.append(merged_in.send(size))
+            merged_out.send(size)
+        merged_in.socket.close()
+        merged_out.socket.close()
+    for reading in readings:
+        for direction in ("in", "out"):
+            seen = frames_by_time(reading, direction)
+            assert len(seen) == len(sent)
+            for (length, wire), bins in zip(sent, seen, strict=True):
+                assert sum(total for total, _, _ in bins) == wire
+                assert sum(total for _, total, _ in bins) == length
+                assert [packets for _, _, packets in bins] == [0] * (len(bins) - 1) + [1]
+                if wire > 2 * 1538:
+                    assert all(abs(total - 1250) <= 1 for total, _, _ in bins[1:-1])
+                    assert all(0 <= total <= 1251 for total in (bins[0][0], bins[-1][0]))
+                    assert abs(len(bins) - wire / 1250) <= 2
+                else:
+                    assert len(bins) <= 4
+            assert reading.lanes[direction]["merged"] == sum(size > 1448 for size in sizes)
+
+
+@pytest.mark.parametrize("count, split", [(3_000, True), (40_000, False)])
+def test_what_a_late_reader_finds_no_room_for_is_not_split(pair, count, split):
+    """A processor notes 32,768 merged frames. Bins that were written over take their frames along: no bytes are
+    taken from bins that have none."""
+    processors = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(processors)})
+    reading = Reading(pair, "ebpf", mtu=0, bin_ns=10_000, spread_bps=10**10)
+    try:
+        sender, sent = MergedSender(pair, pair.near, pair.a), []
+        sent += [sender.send(3000) for _ in range(count)]
+        time.sleep(0 if split else 1)
+        sent += [sender.send(3000) for _ in range(count)]
+        sender.socket.close()
+    finally:
+        os.sched_setaffinity(0, processors)
+    reading.start()
+    time.sleep(0.3)
+    reading.stop()
+    lost = sum(loss[2] for loss in reading.losses)
+    lane = reading.lanes["in"]
+    assert lane["packets"] + lost == len(sent)
+    assert lane["wire_bytes"] == lane["packets"] * sent[0][1] and lane["bytes"] == lane["packets"] * sent[0][0]
+    assert all(row["bytes"] >= 0 <= row["wire_bytes"] for row in reading.bins)
+    assert ("found no room to be split" in reading.facts["notice"]) == (not split)
+    assert bool(lost) == (not split)
 
 
 def packets_by_time(reading, direction):
@@ -183,8 +314,7 @@ def test_what_two_processors_count_is_one_bin_and_one_flow(pair):
         many_senders(pair, 3000)
 
     with both(pair, source_bin_ns=4_000 * MS, bin_ns=MS) as (ebpf, afpacket):
-        while time.time() % 4 > 3:  # all in one bin of senders
-            time.sleep(0.05)
+        in_one_bin_of_senders()
         threads = [threading.Thread(target=send, args=(processor,)) for processor in processors]
         for thread in threads:
             thread.start()

@@ -126,8 +126,6 @@ def test_three_capabilities_are_enough(pair, tmp_path):
 def test_what_it_cannot_do_is_refused(pair):
     for options, words in (
         ({"filter": "udp"}, "no --filter"),
-        ({"inner": True}, "no --inner-ip"),
-        ({"spread_bps": 10**9}, "no --split-merged"),
         ({"stamps": "hw"}, "no hardware stamps"),
         ({"bin_ns": 100}, "1 µs to 4 s"),
         ({"bin_ns": 300_000}, "multiple"),
@@ -137,15 +135,7 @@ def test_what_it_cannot_do_is_refused(pair):
 
 
 @pytest.mark.parametrize(
-    "options",
-    [
-        {"filter": "udp"},
-        {"inner": True},
-        {"spread_bps": 10**9},
-        {"stamps": "sw", "threads": 2},
-        {"snaplen": 200},
-        {"ring_bytes": 1 << 22},
-    ],
+    "options", [{"filter": "udp"}, {"stamps": "sw", "threads": 2}, {"snaplen": 200}, {"ring_bytes": 1 << 22}]
 )
 def test_auto_counts_in_the_kernel_unless_an_option_needs_frames(pair, options):
     for given, backend in (({}, "ebpf"), (options, "afpacket")):

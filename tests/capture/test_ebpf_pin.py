@@ -59,7 +59,7 @@ def test_killed_and_read_on(host, tmp_path):
     many_senders(host.lab, 300)
     wait_for(lambda: stored(store) == 300)
     kill(first)
-    assert (host.programs(), host.programs(TCX_EGRESS)) == programs and len(host.pins()) == 7
+    assert (host.programs(), host.programs(TCX_EGRESS)) == programs and len(host.pins()) == 8
     many_senders(host.lab, 200)
     second = host.record(tmp_path / "second")
     assert (host.programs(), host.programs(TCX_EGRESS)) == programs
@@ -130,7 +130,15 @@ def test_sigterm_leaves_it_and_the_next_one_misses_nothing(host, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "options", [["--bin", "1ms"], ["--source-bin", "2ms"], ["--direction", "in"], ["--hook", "xdp"]]
+    "options",
+    [
+        ["--bin", "1ms"],
+        ["--source-bin", "2ms"],
+        ["--direction", "in"],
+        ["--hook", "xdp"],
+        ["--inner-ip"],
+        ["--split-merged", "--link", "1G"],
+    ],
 )
 def test_other_settings_begin_anew(host, tmp_path, options):
     kill(host.record(tmp_path / "first"))
@@ -245,7 +253,7 @@ def test_removed_meanwhile(host, tmp_path):
     lab = host.lab
     for number, index in enumerate(("", " index 77", " index 77")):
         kill(host.record(tmp_path / str(number)))
-        assert len(host.pins()) == 7
+        assert len(host.pins()) == 8
         livelab.sh(f"ip -n {lab.far} link del {lab.b}")
         livelab.sh(f"ip -n {lab.far} link add {lab.b}{index} type veth peer name {lab.a} netns {lab.near}")
         for namespace, name, host_number in ((lab.near, lab.a, 1), (lab.far, lab.b, 2)):
@@ -253,7 +261,7 @@ def test_removed_meanwhile(host, tmp_path):
             livelab.sh(f"ip -n {namespace} link set {name} up")
     many_senders(lab, 30)
     last = host.record(tmp_path / "last")
-    assert len(host.pins()) == 7 and len(host.programs()) == 1
+    assert len(host.pins()) == 8 and len(host.programs()) == 1
     many_senders(lab, 50)
     wait_for(lambda: stored(tmp_path / "last") == 50)
     row = end(last)
@@ -305,7 +313,7 @@ def test_a_recorder_without_pin_says_what_it_leaves_alone(host, tmp_path, backen
     kill(first)
     [line] = notes()
     remove = line.partition("this ends it: ")[2]
-    assert line.startswith(said) and remove.startswith("rm -r /sys/fs/bpf/mburst/") and len(host.pins()) == 7
+    assert line.startswith(said) and remove.startswith("rm -r /sys/fs/bpf/mburst/") and len(host.pins()) == 8
     assert notes(name="lo") == []
     host.sh(*remove.split())
     assert host.programs() == host.pins() == notes() == []
@@ -380,11 +388,11 @@ def test_all_or_none_are_pinned(host, tmp_path):
 def test_several_in_one_process(host, tmp_path):
     store = tmp_path / "store"
     process = host.record(store, "-i", "lo")
-    assert len(host.pins()) == 6 + 7  # what leaves by the loopback arrives there
+    assert len(host.pins()) == 7 + 8  # what leaves by the loopback arrives there
     many_senders(host.lab, 20)
     wait_for(lambda: stored(store) == 20)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == 0 and len(host.pins()) == 6 + 7
+    assert process.wait(60) == 0 and len(host.pins()) == 7 + 8
     process.communicate()
     many_senders(host.lab, 30)
     process = host.begin(store, "--pin", "-i", "lo")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import livelab
 import pytest
-from kernel_bins import MS, Reading, both, many_senders, odd_frames, pair, raw_socket
+from kernel_bins import MS, Reading, both, many_senders, odd_frames, pair, raw_socket, tunnelled_frames
 
 from mburst.api.recording import recording_of
 from mburst.capture import Capture
@@ -32,6 +32,16 @@ def test_every_kind_of_frame_counts_as_with_a_packet_socket(pair):
         assert ebpf.sums(direction) == afpacket.sums(direction)
         assert ebpf.sums(direction)["packets"] == 3 * len(frames)
     assert "xdp" not in shown(pair, pair.b)
+
+
+def test_the_innermost_sender_of_a_tunnel(pair):
+    frames = list(tunnelled_frames())
+    options = {"mtu": 0, "inner": True, "snaplen": 256}
+    with raw_socket(pair, pair.near, pair.a) as sender, both(pair, hook="xdp", **options) as (ebpf, afpacket):
+        for frame in frames:
+            sender.send(frame)
+    assert ebpf.by_sender("in") == afpacket.by_sender("in")
+    assert ebpf.sums("in") == afpacket.sums("in") and ebpf.sums("in")["packets"] == len(frames)
 
 
 def test_ten_thousand_senders(pair):

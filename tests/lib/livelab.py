@@ -111,12 +111,12 @@ def raw_socket(lab: Lab, namespace: str, name: str) -> socket.socket:
     return made
 
 
-def transfer(lab: Lab, count: int) -> int:
-    """Send COUNT bytes by TCP from near to far; returns the segments that the sender counted with payload."""
+def transfer(lab: Lab, count: int, address: str = "10.9.0.2") -> int:
+    """Send COUNT bytes by TCP from near to ADDRESS of far; returns the segments with payload, as the sender counted."""
     with lab.inside(lab.far):
-        listener = socket.create_server(("10.9.0.2", 5201))
+        listener = socket.create_server((address, 5201))
     with lab.inside(lab.near):
-        out = socket.create_connection(("10.9.0.2", 5201))
+        out = socket.create_connection((address, 5201))
     incoming, _ = listener.accept()
     with listener, out, incoming:
         left, block = count, b"z" * 65536

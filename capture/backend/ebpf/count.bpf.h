@@ -3,7 +3,7 @@
  * Runs in the kernel for every frame: counts it into a bin and into an entry of its flow, and lets it go on. The build
  * compiles it with clang for eBPF; no C file includes it.
  */
-#include "backend/ebpf/decode.bpf.h"
+#include "backend/ebpf/read.bpf.h"
 
 #define NEXT_PROGRAM (-1) /* TCX_NEXT, and TC_ACT_UNSPEC */
 
@@ -21,6 +21,7 @@ RING(slots, struct mb_ebpf_slot);
 RING(others, struct mb_ebpf_slot); /* what found no entry, by bin of sources */
 RING(flows, struct mb_ebpf_flow);
 RING(places, struct mb_ebpf_index);
+RING(merged, struct mb_ebpf_merged);
 
 /* Of all processors: flows move between them. */
 struct {
@@ -206,6 +207,27 @@ inlined void add_to_sources(struct mb_ebpf_cursor *cursor, __u32 at, const struc
 		add_to_slot(other, packet, offset);
 }
 
+/* Note a merged frame that SLOT has counted, for user space to spread over time. */
+inlined void note_merged(struct mb_ebpf_cursor *cursor, __u32 at, const struct mb_ebpf_slot *slot,
+			 const struct packet *packet, __u32 offset)
+{
+	__u32 key = at * (constants.merged_mask + 1) + ((__u32)cursor->merged_logged & constants.merged_mask);
+	struct mb_ebpf_merged *entry = bpf_map_lookup_elem(&merged, &key);
+
+	if (!entry || cursor->merged_logged - *(volatile __u64 *)&cursor->merged_taken > constants.merged_mask) {
+		cursor->unspread++;
+		return;
+	}
+	*entry = (struct mb_ebpf_merged){
+		.number = slot->number,
+		.offset = offset,
+		.bytes = packet->bytes,
+		.wire_bytes = packet->wire_bytes,
+	};
+	barrier();
+	*(volatile __u64 *)&cursor->merged_logged = cursor->merged_logged + 1;
+}
+
 inlined __u64 now(void)
 {
 	return bpf_ktime_get_ns() + variables.phase;
@@ -226,6 +248,8 @@ inlined void count(const struct frame *frame, __u32 side, __u64 stamp)
 		add_to_slot(slot, &packet, offset);
 		if (packet.length)
 			slot->retransmits += goes_back(&packet);
+		if (constants.merged_mask && packet.merged)
+			note_merged(cursor, at, slot, &packet, offset);
 	}
 	add_to_sources(cursor, at, &packet, stamp);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
- * A frame in the kernel → who sent it, its bytes on the wire, its marks. It decodes as decode/ does, down to the outermost
- * IP header and the ports behind it; tests/capture/test_ebpf.py holds both to the same answers. A frame that it cannot
- * read that far counts for the MAC address that sent it. Included by count.bpf.h alone.
+ * A frame in the kernel → who sent it, its bytes on the wire, its marks. It decodes as decode/ does, one step a function;
+ * tests/capture/test_ebpf.py holds both to the same answers. read.bpf.h takes the steps.
  */
 #ifndef MB_EBPF_DECODE_H
 #define MB_EBPF_DECODE_H
@@ -20,6 +19,7 @@
 #define unlikely(condition) __builtin_expect(!!(condition), 0)
 #define HEADERS 192       /* bytes that are looked at */
 #define TAGS 10           /* tags and labels before IP, in all */
+#define INNER_TAGS 5      /* likewise, where tunnels are looked into */
 #define EXTENSIONS 6      /* extension headers of IPv6 */
 
 enum {
@@ -34,6 +34,7 @@ enum {
 	TYPE_MPLS = 0x8847,
 	TYPE_MPLS_UPSTREAM = 0x8848,
 	TYPE_PPPOE = 0x8864,
+	TYPE_BRIDGED = 0x6558, /* an Ethernet frame */
 	LEAST_TYPE = 0x600,
 	PPP_IPV4 = 0x0021,
 	PPP_IPV6 = 0x0057,
@@ -81,6 +82,7 @@ struct walk {
 	const __u8 *data, *end;
 	__u32 at;
 	__u32 length; /* of the frame, without a tag that was taken out */
+	__u32 protocol; /* what it is at, behind an IP header; 0 where that was not reached, and in fragments */
 };
 
 inlined const __u8 *peek(struct walk *walk, __u32 length)
@@ -144,6 +146,14 @@ inlined __u32 read_llc(struct walk *walk)
 	return oui == 0x000000 || oui == 0x0000f8 ? load16(header + 6) : 0; /* RFC 1042, 802.1H */
 }
 
+inlined __u32 read_ethernet(struct walk *walk)
+{
+	const __u8 *header = peek(walk, ETHERNET);
+
+	walk->at += ETHERNET;
+	return header ? load16(header + 12) : 0;
+}
+
 /* Session data of version 1, type 1 (RFC 2516). */
 inlined __u32 read_pppoe(struct walk *walk)
 {
@@ -162,10 +172,10 @@ inlined void forget_position(struct walk *walk)
 	walk->at = (walk->at + variables.zero) & 0xff;
 }
 
-/* Step over tags, labels and shims. Returns the Ethernet type behind them, 0 where none is known. */
-inlined __u32 read_tags(struct walk *walk, __u32 type)
+/* Step over tags, labels and shims, MOST of them. Returns the Ethernet type behind them, 0 where none is known. */
+inlined __u32 read_tags(struct walk *walk, __u32 type, int most)
 {
-	for (int i = 0; i < TAGS; i++) {
+	for (int i = 0; i < most; i++) {
 		const __u8 *tag;
 
 		if (type == TYPE_VLAN || type == TYPE_QINQ || type == TYPE_QINQ_OLD) {
@@ -180,6 +190,8 @@ inlined __u32 read_tags(struct walk *walk, __u32 type)
 			type = read_pppoe(walk);
 		} else if (type && type < LEAST_TYPE) {
 			type = read_llc(walk);
+		} else if (type == TYPE_BRIDGED) {
+			type = read_ethernet(walk);
 		} else {
 			break;
 		}
@@ -196,6 +208,7 @@ inlined __u32 read_tcp(struct walk *walk, struct packet *packet, __u32 length)
 
 	if (!header)
 		return 0;
+	barrier_var(header); /* what the verifier saw checked is what is read from */
 	header_length = (header[12] >> 4) * 4;
 	if (header_length < 20 || header_length > length || length > walk->length - walk->at)
 		return walk->at + header_length;
@@ -253,6 +266,7 @@ inlined __u32 read_ipv4(struct walk *walk, struct packet *packet)
 			walk->at += header[1] * 4u + 8;
 			length -= header[1] * 4u + 8;
 		}
+		walk->protocol = protocol;
 		payload = read_transport(walk, packet, protocol, length);
 	}
 	packet->flow = mix(packet->flow, (__u64)FAMILY_IPV4 << 40 | (__u64)protocol << 32 | packet->ports);
@@ -310,63 +324,21 @@ inlined __u32 read_ipv6(struct walk *walk, struct packet *packet)
 	walk->at += 40;
 	start = walk->at;
 	protocol = skip_extensions(walk, protocol, &fragment);
-	if (!fragment)
+	if (!fragment) {
+		walk->protocol = protocol;
 		payload = read_transport(walk, packet, protocol,
 					 length ? length - (walk->at - start) : walk->length - walk->at);
+	}
 	packet->flow = mix(packet->flow, (__u64)FAMILY_IPV6 << 40 | (__u64)protocol << 32 | packet->ports);
 	return payload;
 }
 
-/* Have the headers in one piece, where DATA can be read. */
-inlined void reach_headers(struct __sk_buff *skb)
+/* What TYPE says; returns where the payload begins, or 0. PACKET has a family where the IP header could be read. */
+inlined __u32 read_ip(struct walk *walk, __u32 type, struct packet *packet)
 {
-	__u32 length = skb->len < HEADERS ? skb->len : HEADERS;
-
-	if (unlikely((__u64)skb->data + length > (__u64)skb->data_end))
-		bpf_skb_pull_data(skb, length);
-}
-
-/* Wire bytes of the segments that a merged frame stands for: all headers with each. As mb_merged_wire_bytes(). */
-inlined void divide(struct packet *packet, __u32 offset, __u32 size)
-{
-	__u32 payload, full;
-
-	if (!offset || offset >= packet->bytes || !size)
-		return;
-	payload = packet->bytes - offset;
-	if (payload <= size)
-		return;
-	full = (payload - 1) / size;
-	packet->merged = true;
-	packet->wire_bytes = full * wire_bytes(offset + size) + wire_bytes(offset + (payload - full * size));
-}
-
-/* False for what is no frame of Ethernet. */
-inlined bool read_packet(const struct frame *frame, struct packet *packet)
-{
-	struct walk walk = { .data = frame->data, .end = frame->end, .length = frame->length };
-	const __u8 *header;
-	__u32 type, payload = 0;
-
-	packet->bytes = frame->length + frame->tag;
-	packet->wire_bytes = wire_bytes(packet->bytes);
-	header = peek(&walk, ETHERNET);
-	if (!header)
-		return false;
-	packet->lo = (__u64)load16(header + 6) << 32 | load32(header + 8);
-	packet->family = FAMILY_MAC;
-	walk.at = ETHERNET;
-	type = read_tags(&walk, load16(header + 12));
 	if (type == TYPE_IPV4)
-		payload = read_ipv4(&walk, packet);
-	else if (type == TYPE_IPV6)
-		payload = read_ipv6(&walk, packet);
-	if (!packet->flow)
-		packet->flow = mix(mix(constants.seed, packet->lo), FAMILY_MAC);
-	packet->flow += !packet->flow;
-	if (unlikely(frame->gso_size))
-		divide(packet, payload ? payload + frame->tag : 0, frame->gso_size);
-	return true;
+		return read_ipv4(walk, packet);
+	return type == TYPE_IPV6 ? read_ipv6(walk, packet) : 0;
 }
 
 #endif

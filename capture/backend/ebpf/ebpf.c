@@ -3,6 +3,7 @@
  * Bins counted in the kernel, at tcx: no frame is copied to this process.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -157,15 +158,25 @@ static const char *describe_begin(const struct ebpf *state)
 
 static void say(struct ebpf *state)
 {
+	const uint64_t unspread = mb_ebpf_reader_unspread(&state->reader);
+	char text[160] = "";
+
+	if (unspread)
+		snprintf(text, sizeof(text),
+			 "\n%" PRIu64
+			 " merged frames found no room to be split (--split-merged): each counts in the bin of "
+			 "its stamp",
+			 unspread);
 	snprintf(state->notice, sizeof(state->notice),
-		 "counted in the kernel (ebpf): no pause frames; what leaves, before the queueing discipline%s%s%s",
+		 "counted in the kernel (ebpf): no pause frames; what leaves, before the queueing discipline%s%s%s%s",
 		 state->device.loopback ?
 			 "\non the loopback every frame leaves and arrives: it is recorded once, as arriving" :
 			 "",
 		 describe_begin(state),
 		 state->left ?
 			 "\nthe kernel counts on (--pin), for the next recorder: `mburst doctor` says how to end it" :
-			 "");
+			 "",
+		 text);
 }
 
 /* A socket in the interface's namespace, on which nothing arrives: to ask it, and to have it take frames for others. */
@@ -309,10 +320,10 @@ static int look(struct mb_backend *backend, int timeout_ms, struct mb_error *err
 		if (!state->ending && backend->stop)
 			state->ending = MB_BACKEND_END;
 		state->left = state->ending && is_left(state, backend);
-		if (state->left)
-			say(state);
-		else if (state->ending)
+		if (state->ending && !state->left)
 			shut(state);
+		if (state->ending)
+			say(state);
 	}
 	status = collect(state, error);
 	return status ? status : 1;

@@ -64,6 +64,8 @@ static int set_constants(const struct mb_ebpf_kernel *kernel)
 		.others_mask = kernel->entries[MB_EBPF_OTHERS] - 1,
 		.flows_mask = kernel->entries[MB_EBPF_FLOWS] - 1,
 		.places_mask = kernel->entries[MB_EBPF_PLACES] - 1,
+		.merged_mask = kernel->entries[MB_EBPF_MERGED] - 1,
+		.inner = kernel->inner,
 		.seed = seed.words[0],
 		.factor = seed.words[1] | 1,
 	};

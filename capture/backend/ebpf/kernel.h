@@ -23,11 +23,13 @@ enum mb_ebpf_ring {
 	MB_EBPF_OTHERS,
 	MB_EBPF_FLOWS,
 	MB_EBPF_PLACES,
+	MB_EBPF_MERGED,
 	MB_EBPF_RINGS,
 };
 
 struct mb_ebpf_kernel {
 	int64_t bin_ns, source_bin_ns;
+	bool inner;                          /* as in struct mb_backend_options */
 	uint32_t n_cursors;                  /* possible processors × MB_EBPF_SIDES */
 	uint32_t entries[MB_EBPF_RINGS];     /* of each cursor: a power of two */
 	void *memory[MB_EBPF_RINGS];         /* n_cursors × entries; NULL where it is not mapped here */

@@ -20,17 +20,19 @@ struct mb_ebpf_constants {
 	__u64 bin_ns, source_bin_ns;
 	__u64 seed, factor; /* secret: of the fingerprints of flows */
 	__u32 slots_mask, others_mask, flows_mask, places_mask; /* entries of a cursor in each ring, less 1 */
+	__u32 merged_mask; /* likewise; 0: merged frames are not noted one by one */
+	__u32 inner;       /* senders are those of the innermost IP header */
 };
 
 /* What a pinned program counts, and which program it is: a reader goes on only where all of it is as it wants it. */
 struct mb_ebpf_settings {
 	__u64 program;               /* hash of its object file; 0: it is not pinned as a whole */
 	__u64 bin_ns, source_bin_ns;
-	__u32 entries[5], n_cursors; /* as in struct mb_ebpf_kernel */
+	__u32 entries[6], n_cursors; /* as in struct mb_ebpf_kernel */
 	__u32 index;                 /* of the interface */
 	__u32 sides;                 /* bit i: side i */
 	__u32 hook;                  /* enum mb_hook */
-	__u32 unused;
+	__u32 inner;                 /* as in struct mb_ebpf_constants */
 };
 
 /* How far user space has read, for a reader that goes on after another one. */
@@ -75,16 +77,26 @@ struct mb_ebpf_flow {
 	__u32 cnp_packets;
 };
 
+/* A merged frame, which is counted in bin NUMBER, too. */
+struct mb_ebpf_merged {
+	__u64 number;
+	__u32 offset; /* its stamp, in ns from the start of the bin */
+	__u32 bytes, wire_bytes;
+	__u32 unused;
+};
+
 /* Where a processor is. */
 struct mb_ebpf_cursor {
 	__u64 bin, source_bin, other; /* numbers of the newest of each ring; 0: none yet */
 	__u64 before;                 /* packets in bins before `bin` */
 	__u64 others_before;
 	__u64 logged;                 /* entries of flows since the start */
-	__u64 unused[2];
-	__u64 taken;                  /* of these, user space has read: what lies behind them may be written over */
+	__u64 merged_logged;          /* likewise, of merged frames */
+	__u64 unspread;               /* merged frames that found no room */
+	__u64 taken; /* of `logged`, user space has read: what lies behind them may be written over */
 	__u64 read[2], others_read[2]; /* packets of each ring that belong to progress[i]: read, or lost */
-	__u64 padding[3];
+	__u64 merged_taken;
+	__u64 padding[2];
 };
 
 /* Flows of TCP that share a hash, the newer first, as in measure/sequences.h. Each is one word, which processors read and
@@ -96,7 +108,7 @@ struct mb_ebpf_sequences {
 /* Where the newest entry of a flow of this hash is. */
 struct mb_ebpf_index {
 	__u32 bin; /* its bin's number, cut off */
-	__u32 at;  /* its position, cut off */
+	__u32 at; /* its position, cut off */
 };
 
 #endif

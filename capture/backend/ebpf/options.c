@@ -24,15 +24,6 @@ int mb_ebpf_refuse_options(const struct mb_backend_options *options, struct mb_e
 	if (options->filter)
 		return mb_fail(error, EOPNOTSUPP, "%s: --backend ebpf has no --filter: it counts every frame",
 			       options->target);
-	if (options->inner)
-		return mb_fail(error, EOPNOTSUPP,
-			       "%s: --backend ebpf has no --inner-ip: it counts for the outermost address",
-			       options->target);
-	if (options->splits_merged)
-		return mb_fail(
-			error, EOPNOTSUPP,
-			"%s: --backend ebpf has no --split-merged: a merged frame counts in the bin of its stamp",
-			options->target);
 	if (options->stamps == MB_STAMPS_HW)
 		return mb_fail(error, EOPNOTSUPP,
 			       "%s: --backend ebpf has no hardware stamps: it counts by the kernel's clock",

@@ -27,6 +27,7 @@ static struct mb_ebpf_settings settings_of(const struct mb_ebpf_kernel *kernel, 
 		.index = index,
 		.sides = sides,
 		.hook = kernel->hook,
+		.inner = kernel->inner,
 	};
 
 	_Static_assert(sizeof(settings.entries) == sizeof(kernel->entries), "a ring of the settings each");

@@ -163,6 +163,7 @@ static int collect_part(struct mb_ebpf_reader *reader, uint32_t part, uint64_t s
 	const struct ring bins = ring_of(reader, MB_EBPF_SLOTS, part), others = ring_of(reader, MB_EBPF_OTHERS, part);
 
 	own->end = cursor_of(reader, part)->logged;
+	own->merged_end = cursor_of(reader, part)->merged_logged;
 	return collect_ring(reader, &own->bins, &bins, settled_ns, drops) ||
 			       collect_ring(reader, &own->others, &others, settled_ns, NULL) ?
 		       -ENOMEM :
@@ -187,6 +188,20 @@ static const struct mb_ebpf_flow *flow_at(const struct mb_ebpf_reader *reader, u
 
 	return (const struct mb_ebpf_flow *)reader->kernel->memory[MB_EBPF_FLOWS] + part * size +
 	       (position & (size - 1));
+}
+
+static const struct mb_ebpf_merged *merged_at(const struct mb_ebpf_reader *reader, uint32_t part, uint64_t position)
+{
+	const uint64_t size = reader->kernel->entries[MB_EBPF_MERGED];
+
+	return (const struct mb_ebpf_merged *)reader->kernel->memory[MB_EBPF_MERGED] + part * size +
+	       (position & (size - 1));
+}
+
+/* Let the program write over what lies behind POSITION. */
+static void release(volatile __u64 *taken, uint64_t position)
+{
+	__atomic_store_n((uint64_t *)(uintptr_t)taken, position, __ATOMIC_RELEASE);
 }
 
 /* Packets of RUN, read or lost, before UNTIL_NS; bins behind it were copied, too. */
@@ -228,7 +243,20 @@ static void skip_flows(struct mb_ebpf_reader *reader, uint32_t index, uint64_t u
 	while (at < end && flow_at(reader, index, at)->number * (uint64_t)reader->kernel->source_bin_ns < until_ns)
 		at++;
 	reader->parts[index].at = at;
-	__atomic_store_n((uint64_t *)(uintptr_t)&cursor->taken, at, __ATOMIC_RELEASE);
+	release(&cursor->taken, at);
+}
+
+/* Likewise. */
+static void skip_merged(struct mb_ebpf_reader *reader, uint32_t index, uint64_t until_ns)
+{
+	volatile struct mb_ebpf_cursor *cursor = cursor_of(reader, index);
+	const uint64_t end = cursor->merged_logged;
+	uint64_t at = cursor->merged_taken;
+
+	while (at < end && merged_at(reader, index, at)->number * (uint64_t)reader->kernel->bin_ns < until_ns)
+		at++;
+	reader->parts[index].merged_at = at;
+	release(&cursor->merged_taken, at);
 }
 
 void mb_ebpf_reader_resume(struct mb_ebpf_reader *reader, uint32_t which, uint64_t until_ns)
@@ -243,6 +271,7 @@ void mb_ebpf_reader_resume(struct mb_ebpf_reader *reader, uint32_t which, uint64
 		resume_run(&part->bins, cursor->read[which], until_ns, kernel->bin_ns);
 		resume_run(&part->others, cursor->others_read[which], until_ns, kernel->source_bin_ns);
 		skip_flows(reader, i, until_ns);
+		skip_merged(reader, i, until_ns);
 	}
 }
 
@@ -277,6 +306,8 @@ static struct next find_next(const struct mb_ebpf_reader *reader)
 			      MB_COUNT_OTHERS);
 		if (part->bins.next < part->bins.count)
 			offer(&next, part->bins.slots[part->bins.next].number, kernel->bin_ns, i, MB_COUNT_BIN);
+		if (part->merged_at < part->merged_end) /* behind its bin */
+			offer(&next, merged_at(reader, i, part->merged_at)->number, kernel->bin_ns, i, MB_COUNT_MERGED);
 	}
 	return next;
 }
@@ -363,7 +394,40 @@ static void fill_flows(struct mb_ebpf_reader *reader, const struct next *next, s
 		count->ports = flow->ports;
 		counts->count++;
 	}
-	__atomic_store_n(&((struct mb_ebpf_cursor *)cursor_of(reader, next->part))->taken, part->at, __ATOMIC_RELEASE);
+	release(&cursor_of(reader, next->part)->taken, part->at);
+}
+
+/* Those of that processor's bin, as far as there is room; of a bin that was lost none, as its bytes are in no other. */
+static void fill_merged(struct mb_ebpf_reader *reader, const struct next *next, struct mb_counts *counts)
+{
+	struct mb_ebpf_part *part = &reader->parts[next->part];
+	const struct mb_ebpf_run *bins = &part->bins;
+	const uint64_t number = next->start_ns / (uint64_t)reader->kernel->bin_ns;
+	const bool is_yielded = bins->next && bins->slots[bins->next - 1].number == number;
+
+	for (; part->merged_at < part->merged_end && counts->count < MB_COUNTS; part->merged_at++) {
+		const struct mb_ebpf_merged *merged = merged_at(reader, next->part, part->merged_at);
+		struct mb_count *count = &counts->counts[counts->count];
+
+		if (merged->number != number)
+			break;
+		*count = begin_count(reader, next);
+		span(count, merged->offset, merged->offset);
+		count->bytes = merged->bytes;
+		count->wire_bytes = merged->wire_bytes;
+		count->quality |= MB_QUALITY_GRO;
+		counts->count += is_yielded;
+	}
+	release(&cursor_of(reader, next->part)->merged_taken, part->merged_at);
+}
+
+uint64_t mb_ebpf_reader_unspread(const struct mb_ebpf_reader *reader)
+{
+	uint64_t unspread = 0;
+
+	for (uint32_t i = 0; reader->parts && i < reader->kernel->n_cursors; i++)
+		unspread += cursor_of(reader, i)->unspread;
+	return unspread;
 }
 
 int mb_ebpf_reader_fill(struct mb_ebpf_reader *reader, struct mb_counts *counts)
@@ -379,6 +443,8 @@ int mb_ebpf_reader_fill(struct mb_ebpf_reader *reader, struct mb_counts *counts)
 			fill_bin(reader, &next, counts);
 		else if (next.kind == MB_COUNT_OTHERS)
 			fill_others(reader, &next, counts);
+		else if (next.kind == MB_COUNT_MERGED)
+			fill_merged(reader, &next, counts);
 		else
 			fill_flows(reader, &next, counts);
 	}

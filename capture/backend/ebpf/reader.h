@@ -21,6 +21,7 @@ struct mb_ebpf_run {
 struct mb_ebpf_part {
 	struct mb_ebpf_run bins, others;
 	uint64_t at, end; /* entries of flows that were not yielded yet, as far as they are known */
+	uint64_t merged_at, merged_end; /* likewise, of merged frames */
 };
 
 struct mb_ebpf_reader {
@@ -46,6 +47,9 @@ int mb_ebpf_reader_collect(struct mb_ebpf_reader *reader, uint64_t settled_ns, u
 void mb_ebpf_reader_note(const struct mb_ebpf_reader *reader, uint32_t which);
 /* Go on, before anything is collected, where copy WHICH says that another reader was, UNTIL_NS. */
 void mb_ebpf_reader_resume(struct mb_ebpf_reader *reader, uint32_t which, uint64_t until_ns);
+
+/* Merged frames that could not be noted one by one, since counting began. */
+uint64_t mb_ebpf_reader_unspread(const struct mb_ebpf_reader *reader);
 
 /* Fill COUNTS with the next of them. How many; 0 when all were yielded. */
 int mb_ebpf_reader_fill(struct mb_ebpf_reader *reader, struct mb_counts *counts);

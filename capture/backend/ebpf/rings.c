@@ -20,6 +20,8 @@
 #define FLOWS_ALL (1u << 20)
 #define MOST_FLOWS (1u << 16)
 #define LEAST_FLOWS (1u << 13)
+/* Merged frames that one processor notes, of a direction, until they are read. */
+#define MERGED (1u << 15)
 /* What `auto` takes of all memory at most. */
 #define MEMORY_SHARE 20u
 
@@ -33,6 +35,7 @@ static const struct {
 	[MB_EBPF_OTHERS] = { "others", sizeof(struct mb_ebpf_slot), true },
 	[MB_EBPF_FLOWS] = { "flows", sizeof(struct mb_ebpf_flow), true },
 	[MB_EBPF_PLACES] = { "places", sizeof(struct mb_ebpf_index), false },
+	[MB_EBPF_MERGED] = { "merged", sizeof(struct mb_ebpf_merged), true },
 };
 
 static uint32_t slots_for(int64_t width_ns, uint32_t n_cursors)
@@ -62,6 +65,7 @@ int mb_ebpf_choose(struct mb_ebpf_kernel *kernel, const struct mb_backend_option
 		return -EPROTO;
 	kernel->bin_ns = options->bin_ns;
 	kernel->source_bin_ns = options->source_bin_ns;
+	kernel->inner = options->inner;
 	kernel->hook = options->hook;
 	kernel->n_cursors = (uint32_t)processors * MB_EBPF_SIDES;
 	kernel->entries[MB_EBPF_CURSORS] = 1;
@@ -69,6 +73,7 @@ int mb_ebpf_choose(struct mb_ebpf_kernel *kernel, const struct mb_backend_option
 	kernel->entries[MB_EBPF_OTHERS] = slots_for(kernel->source_bin_ns, kernel->n_cursors);
 	kernel->entries[MB_EBPF_FLOWS] = flows_for(kernel->n_cursors);
 	kernel->entries[MB_EBPF_PLACES] = kernel->entries[MB_EBPF_FLOWS];
+	kernel->entries[MB_EBPF_MERGED] = options->splits_merged ? MERGED : 1;
 	return 0;
 }
 

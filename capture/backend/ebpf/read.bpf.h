@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+ *
+ * A frame in the kernel, read down to the ports behind its outermost IP header, or with `inner` behind the innermost one. A
+ * frame that cannot be read that far counts for the MAC address that sent it. Included by count.bpf.h alone.
+ */
+#ifndef MB_EBPF_READ_H
+#define MB_EBPF_READ_H
+
+#include "backend/ebpf/tunnel.bpf.h"
+
+/* Have the headers in one piece, where DATA can be read. */
+inlined void reach_headers(struct __sk_buff *skb)
+{
+	__u32 length = skb->len < HEADERS ? skb->len : HEADERS;
+
+	if (unlikely((__u64)skb->data + length > (__u64)skb->data_end))
+		bpf_skb_pull_data(skb, length);
+}
+
+inlined struct walk begin_walk(const struct frame *frame)
+{
+	return (struct walk){ .data = frame->data, .end = frame->end, .length = frame->length, .at = ETHERNET };
+}
+
+/* Wire bytes of the segments that a merged frame, of TYPE, stands for: all headers with each, those in tunnels, too. As
+ * mb_merged_wire_bytes(). */
+inlined void divide(struct packet *packet, const struct frame *frame, __u32 type)
+{
+	const __u32 size = frame->gso_size;
+	struct packet innermost = *packet;
+	struct walk walk = begin_walk(frame);
+	__u32 offset = read_innermost(&walk, type, &innermost), payload, full;
+
+	if (!offset || offset + frame->tag >= packet->bytes)
+		return;
+	offset += frame->tag;
+	payload = packet->bytes - offset;
+	if (payload <= size)
+		return;
+	full = (payload - 1) / size;
+	packet->merged = true;
+	packet->wire_bytes = full * wire_bytes(offset + size) + wire_bytes(offset + (payload - full * size));
+}
+
+/* False for what is no frame of Ethernet. */
+inlined bool read_packet(const struct frame *frame, struct packet *packet)
+{
+	struct walk walk = begin_walk(frame);
+	const __u8 *header = frame->data;
+	__u32 type;
+
+	packet->bytes = frame->length + frame->tag;
+	packet->wire_bytes = wire_bytes(packet->bytes);
+	if (header + ETHERNET > frame->end)
+		return false;
+	packet->lo = (__u64)load16(header + 6) << 32 | load32(header + 8);
+	packet->family = FAMILY_MAC;
+	type = load16(header + 12);
+	if (constants.inner)
+		read_innermost(&walk, type, packet);
+	else
+		read_ip(&walk, read_tags(&walk, type, TAGS), packet);
+	if (!packet->flow)
+		packet->flow = mix(mix(constants.seed, packet->lo), FAMILY_MAC);
+	packet->flow += !packet->flow;
+	if (unlikely(frame->gso_size))
+		divide(packet, frame, type);
+	return true;
+}
+
+#endif

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+ *
+ * From an IP header in the kernel to what it carries, as decode/tunnel.c, but for what is rare: GRE with source routes
+ * (RFC 1701), PPTP's (RFC 2637), WCCP. These are not entered.
+ */
+#ifndef MB_EBPF_TUNNEL_H
+#define MB_EBPF_TUNNEL_H
+
+#include "backend/ebpf/decode.bpf.h"
+
+#define TUNNELS 2 /* one in another */
+
+enum {
+	PROTOCOL_IPV4 = 4,
+	PROTOCOL_IPV6 = 41,
+	PROTOCOL_GRE = 47,
+	PROTOCOL_MPLS = 137,
+	PROTOCOL_ETHERNET = 143,
+	PORT_VXLAN = 4789,
+	PORT_VXLAN_LINUX = 8472,
+	PORT_GENEVE = 6081,
+	GRE_CHECKSUM = 0x8000,
+	GRE_ROUTING = 0x4000,
+	GRE_KEY = 0x2000,
+	GRE_SEQUENCE = 0x1000,
+	GRE_VERSION = 7,
+	GRE_ERSPAN = 0x88be,
+	GRE_ERSPAN_III = 0x22eb,
+};
+
+/* The version in the first four bits. */
+inlined __u32 type_of_ip(struct walk *walk)
+{
+	const __u8 *header = peek(walk, 1);
+
+	if (!header)
+		return 0;
+	return header[0] >> 4 == 4 ? TYPE_IPV4 : header[0] >> 4 == 6 ? TYPE_IPV6 : 0;
+}
+
+/* Types II and III; type I has no header. */
+inlined __u32 enter_erspan(struct walk *walk)
+{
+	const __u8 *header = peek(walk, 8);
+	__u32 frame;
+
+	if (!header)
+		return 0;
+	if (header[0] >> 4 == 1) {
+		walk->at += 8;
+		return TYPE_BRIDGED;
+	}
+	if (header[0] >> 4 != 2)
+		return 0;
+	header = peek(walk, 12);
+	if (!header)
+		return 0;
+	frame = load16(header + 10) >> 10 & 0x1f;
+	walk->at += header[11] & 1 ? 20 : 12; /* platform subheader */
+	return frame == 0 ? TYPE_BRIDGED : frame == 2 ? type_of_ip(walk) : 0;
+}
+
+inlined __u32 enter_gre(struct walk *walk)
+{
+	const __u8 *header = peek(walk, 4);
+	__u32 flags, type;
+
+	if (!header)
+		return 0;
+	flags = load16(header);
+	type = load16(header + 2);
+	if (flags & (GRE_ROUTING | GRE_VERSION))
+		return 0;
+	walk->at += 4 + (flags & GRE_CHECKSUM ? 4 : 0) + (flags & GRE_KEY ? 4 : 0) + (flags & GRE_SEQUENCE ? 4 : 0);
+	if (type == GRE_ERSPAN)
+		return flags & GRE_SEQUENCE ? enter_erspan(walk) : TYPE_BRIDGED;
+	return type == GRE_ERSPAN_III ? enter_erspan(walk) : type;
+}
+
+inlined __u32 enter_udp(struct walk *walk, __u32 port)
+{
+	const __u8 *header = peek(walk, 16); /* UDP's, and one of 8 bytes behind it */
+
+	if (!header)
+		return 0;
+	if (port == PORT_VXLAN || port == PORT_VXLAN_LINUX) {
+		walk->at += 16;
+		return header[8] & 0x08 ? TYPE_BRIDGED : 0;
+	}
+	if (port != PORT_GENEVE || header[8] >> 6)
+		return 0;
+	walk->at += 16 + (header[8] & 0x3f) * 4u;
+	return load16(header + 10);
+}
+
+/* What comes next in the IP packet that WALK is in: an Ethernet type, 0 where none is known. */
+inlined __u32 enter(struct walk *walk, __u32 ports)
+{
+	const __u32 protocol = walk->protocol;
+
+	walk->protocol = 0;
+	if (protocol == PROTOCOL_IPV4)
+		return TYPE_IPV4;
+	if (protocol == PROTOCOL_IPV6)
+		return TYPE_IPV6;
+	if (protocol == PROTOCOL_MPLS)
+		return TYPE_MPLS;
+	if (protocol == PROTOCOL_ETHERNET)
+		return TYPE_BRIDGED;
+	if (protocol == PROTOCOL_GRE)
+		return enter_gre(walk);
+	return protocol == PROTOCOL_UDP ? enter_udp(walk, ports & 0xffff) : 0;
+}
+
+/* What TYPE says, down to the innermost IP packet; PACKET, in which the frame's bytes stand, becomes that one. Returns where
+ * its payload begins, or 0. */
+inlined __u32 read_innermost(struct walk *walk, __u32 type, struct packet *packet)
+{
+	__u32 payload = 0;
+
+	for (int i = 0; i <= TUNNELS && type; i++) {
+		struct packet inner = { .bytes = packet->bytes, .wire_bytes = packet->wire_bytes };
+		__u32 found;
+
+		forget_position(walk);
+		type = (type + (__u32)variables.zero) & 0xffff; /* nor by which way */
+		found = read_ip(walk, read_tags(walk, type, INNER_TAGS), &inner);
+		if (!inner.family)
+			break;
+		*packet = inner;
+		payload = found;
+		type = enter(walk, inner.ports);
+	}
+	return payload;
+}
+
+#endif
