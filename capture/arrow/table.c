@@ -37,12 +37,17 @@ struct mb_table *mb_table_acquire(struct mb_table *table)
 	return table;
 }
 
+static void free_columns(void **data, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		free(data[i]);
+}
+
 void mb_table_release(struct mb_table *table)
 {
 	if (!table || __atomic_sub_fetch(&table->references, 1, __ATOMIC_ACQ_REL))
 		return;
-	for (uint32_t i = 0; i < table->n_columns; i++)
-		free(table->data[i]);
+	free_columns(table->data, table->n_columns);
 	free(table->texts.offsets);
 	free(table->texts.bytes);
 	free(table->interned);
@@ -177,12 +182,35 @@ int32_t mb_table_intern(struct mb_table *table, const struct mb_address *address
 	return index;
 }
 
-void mb_table_seal(struct mb_table *table)
+/* Copy the columns to buffers of COUNT rows, and let NEXT have those that they were filled in: it need not ask the system
+ * for memory again. Where there is none to copy them to, they stay. */
+static void pass_on(struct mb_table *table, struct mb_table *next)
+{
+	void *copies[MB_TABLE_COLUMNS];
+
+	for (uint32_t i = 0; i < table->n_columns; i++) {
+		const size_t size = table->count * table->columns[i].width;
+
+		copies[i] = malloc(size);
+		if (!copies[i] && size) {
+			free_columns(copies, i);
+			return;
+		}
+		if (size)
+			memcpy(copies[i], table->data[i], size);
+	}
+	free_columns(next->data, next->n_columns);
+	memcpy(next->data, table->data, sizeof(next->data));
+	memcpy(table->data, copies, table->n_columns * sizeof(copies[0]));
+	next->capacity = table->capacity;
+	table->capacity = table->count;
+}
+
+void mb_table_seal(struct mb_table *table, struct mb_table *next)
 {
 	free(table->interned);
 	table->interned = NULL;
-	/* Who keeps few rows for long should not keep the room of many. Where there is no memory to move them to,
-	 * they stay. */
-	if (table->count && table->count < table->capacity / 4)
-		resize(table, table->count);
+	/* Who keeps few rows for long should not keep the room of many. */
+	if (table->count < table->capacity / 4)
+		pass_on(table, next);
 }

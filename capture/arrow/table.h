@@ -80,7 +80,8 @@ static inline int mb_table_reserve(struct mb_table *table, size_t more)
  * Negative: -ENOMEM. */
 int32_t mb_table_intern(struct mb_table *table, const struct mb_address *address);
 
-/* Give up what only the filling side needs. Call before the table is shared. */
-void mb_table_seal(struct mb_table *table);
+/* Give up what only the filling side needs; where that is much more than the rows take, to NEXT, which has the same columns
+ * and no rows, and is filled after it. Call before the table is shared. */
+void mb_table_seal(struct mb_table *table, struct mb_table *next);
 
 #endif

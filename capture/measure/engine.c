@@ -482,8 +482,8 @@ int mb_engine_take(struct mb_engine *engine, struct mb_table **bin_rows, struct 
 	}
 	*bin_rows = engine->bin_rows;
 	*sender_rows = engine->sender_rows;
-	mb_table_seal(*bin_rows);
-	mb_table_seal(*sender_rows);
+	mb_table_seal(*bin_rows, next_bins);
+	mb_table_seal(*sender_rows, next_senders);
 	engine->bin_rows = next_bins;
 	engine->sender_rows = next_senders;
 	return 0;
