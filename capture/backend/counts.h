@@ -32,7 +32,7 @@ struct mb_count {
 	uint8_t direction;         /* enum mb_direction */
 };
 
-#define MB_COUNTS 512
+#define MB_COUNTS 128
 
 /* In each direction no bin begins before one ahead of it; of two that begin at once the wider one is ahead. */
 struct mb_counts {

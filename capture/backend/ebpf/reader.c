@@ -275,53 +275,79 @@ void mb_ebpf_reader_resume(struct mb_ebpf_reader *reader, uint32_t which, uint64
 	}
 }
 
-/* What is next: the earliest, and of what begins at once the widest. */
+/* What is next: the earliest, of what begins at once the widest, and of merged frames and their bin that. */
 struct next {
-	uint64_t start_ns;
+	uint64_t start_ns, number;
 	int64_t width_ns;
 	uint32_t part;
 	enum mb_count_kind kind;
 };
 
+static bool is_ahead(const struct next *next, const struct next *other)
+{
+	if (next->start_ns != other->start_ns)
+		return next->start_ns < other->start_ns;
+	return next->width_ns != other->width_ns ? next->width_ns > other->width_ns : next->kind < other->kind;
+}
+
+/* What no offer of this look is behind. */
+static struct next the_end(const struct mb_ebpf_reader *reader)
+{
+	return (struct next){ .start_ns = reader->until_ns, .width_ns = INT64_MAX };
+}
+
 static void offer(struct next *next, uint64_t number, int64_t width_ns, uint32_t part, enum mb_count_kind kind)
 {
-	const uint64_t start_ns = number * (uint64_t)width_ns;
+	const struct next offered = { number * (uint64_t)width_ns, number, width_ns, part, kind };
 
-	if (start_ns < next->start_ns || (start_ns == next->start_ns && width_ns > next->width_ns))
-		*next = (struct next){ start_ns, width_ns, part, kind };
+	if (is_ahead(&offered, next))
+		*next = offered;
+}
+
+static void offer_bin(const struct mb_ebpf_reader *reader, uint32_t index, struct next *next)
+{
+	const struct mb_ebpf_run *bins = &reader->parts[index].bins;
+
+	if (bins->next < bins->count)
+		offer(next, bins->slots[bins->next].number, reader->kernel->bin_ns, index, MB_COUNT_BIN);
+}
+
+/* What is no bin. */
+static void offer_others(const struct mb_ebpf_reader *reader, uint32_t index, struct next *next)
+{
+	const struct mb_ebpf_kernel *kernel = reader->kernel;
+	const struct mb_ebpf_part *part = &reader->parts[index];
+
+	if (part->at < part->end)
+		offer(next, flow_at(reader, index, part->at)->number, kernel->source_bin_ns, index, MB_COUNT_SENDER);
+	if (part->others.next < part->others.count)
+		offer(next, part->others.slots[part->others.next].number, kernel->source_bin_ns, index,
+		      MB_COUNT_OTHERS);
+	if (part->merged_at < part->merged_end)
+		offer(next, merged_at(reader, index, part->merged_at)->number, kernel->bin_ns, index, MB_COUNT_MERGED);
 }
 
 static struct next find_next(const struct mb_ebpf_reader *reader)
 {
-	const struct mb_ebpf_kernel *kernel = reader->kernel;
-	struct next next = { .start_ns = reader->until_ns };
+	struct next next = the_end(reader);
 
-	for (uint32_t i = 0; i < kernel->n_cursors; i++) {
-		const struct mb_ebpf_part *part = &reader->parts[i];
-
-		if (part->at < part->end)
-			offer(&next, flow_at(reader, i, part->at)->number, kernel->source_bin_ns, i, MB_COUNT_SENDER);
-		if (part->others.next < part->others.count)
-			offer(&next, part->others.slots[part->others.next].number, kernel->source_bin_ns, i,
-			      MB_COUNT_OTHERS);
-		if (part->bins.next < part->bins.count)
-			offer(&next, part->bins.slots[part->bins.next].number, kernel->bin_ns, i, MB_COUNT_BIN);
-		if (part->merged_at < part->merged_end) /* behind its bin */
-			offer(&next, merged_at(reader, i, part->merged_at)->number, kernel->bin_ns, i, MB_COUNT_MERGED);
+	for (uint32_t i = 0; i < reader->kernel->n_cursors; i++) {
+		offer_bin(reader, i, &next);
+		offer_others(reader, i, &next);
 	}
 	return next;
 }
 
-static struct mb_count begin_count(const struct mb_ebpf_reader *reader, const struct next *next)
+/* In place: a struct that is returned is copied by way of the stack, which took longer than all else here. */
+static void begin_count(struct mb_count *count, const struct mb_ebpf_reader *reader, const struct next *next)
 {
-	return (struct mb_count){
-		.start_ns = (int64_t)next->start_ns + reader->base_ns,
-		.first_ns = INT64_MAX,
-		.last_ns = INT64_MIN,
-		.quality = MB_QUALITY_SW,
-		.kind = (uint8_t)next->kind,
-		.direction = next->part % MB_EBPF_SIDES ? MB_DIRECTION_OUT : MB_DIRECTION_IN,
-	};
+	memset(count, 0, sizeof(*count));
+	count->start_ns = (int64_t)next->start_ns + reader->base_ns;
+	count->first_ns = INT64_MAX;
+	count->last_ns = INT64_MIN;
+	count->quality = MB_QUALITY_SW;
+	count->kind = (uint8_t)next->kind;
+	count->direction = next->part % MB_EBPF_SIDES ? MB_DIRECTION_OUT : MB_DIRECTION_IN;
 }
 
 static void span(struct mb_count *count, uint32_t first, uint32_t last)
@@ -348,14 +374,13 @@ static void add_slot(struct mb_count *count, const struct mb_ebpf_slot *slot)
 /* The bin of all processors of that direction. */
 static void fill_bin(struct mb_ebpf_reader *reader, const struct next *next, struct mb_counts *counts)
 {
-	const uint64_t number = next->start_ns / (uint64_t)reader->kernel->bin_ns;
 	struct mb_count *count = &counts->counts[counts->count];
 
-	*count = begin_count(reader, next);
+	begin_count(count, reader, next);
 	for (uint32_t i = next->part % MB_EBPF_SIDES; i < reader->kernel->n_cursors; i += MB_EBPF_SIDES) {
 		struct mb_ebpf_run *run = &reader->parts[i].bins;
 
-		if (run->next < run->count && run->slots[run->next].number == number)
+		if (run->next < run->count && run->slots[run->next].number == next->number)
 			add_slot(count, &run->slots[run->next++]);
 	}
 	reader->packets += count->packets;
@@ -363,12 +388,28 @@ static void fill_bin(struct mb_ebpf_reader *reader, const struct next *next, str
 	counts->count += count->packets != 0;
 }
 
+/* Bins of that direction, as far as there is room, up to where anything else of it comes first. */
+static void fill_bins(struct mb_ebpf_reader *reader, struct next next, struct mb_counts *counts)
+{
+	const uint32_t side = next.part % MB_EBPF_SIDES;
+	struct next other = the_end(reader);
+
+	for (uint32_t i = side; i < reader->kernel->n_cursors; i += MB_EBPF_SIDES)
+		offer_others(reader, i, &other);
+	while (counts->count < MB_COUNTS && is_ahead(&next, &other)) {
+		fill_bin(reader, &next, counts);
+		next = the_end(reader);
+		for (uint32_t i = side; i < reader->kernel->n_cursors; i += MB_EBPF_SIDES)
+			offer_bin(reader, i, &next);
+	}
+}
+
 static void fill_others(struct mb_ebpf_reader *reader, const struct next *next, struct mb_counts *counts)
 {
 	struct mb_ebpf_run *run = &reader->parts[next->part].others;
 	struct mb_count *count = &counts->counts[counts->count++];
 
-	*count = begin_count(reader, next);
+	begin_count(count, reader, next);
 	add_slot(count, &run->slots[run->next++]);
 }
 
@@ -376,15 +417,14 @@ static void fill_others(struct mb_ebpf_reader *reader, const struct next *next, 
 static void fill_flows(struct mb_ebpf_reader *reader, const struct next *next, struct mb_counts *counts)
 {
 	struct mb_ebpf_part *part = &reader->parts[next->part];
-	const uint64_t number = next->start_ns / (uint64_t)reader->kernel->source_bin_ns;
 
 	for (; part->at < part->end && counts->count < MB_COUNTS; part->at++) {
 		const struct mb_ebpf_flow *flow = flow_at(reader, next->part, part->at);
 		struct mb_count *count = &counts->counts[counts->count];
 
-		if (flow->number != number)
+		if (flow->number != next->number)
 			break;
-		*count = begin_count(reader, next);
+		begin_count(count, reader, next);
 		span(count, flow->first, flow->last);
 		count->bytes = flow->bytes;
 		count->packets = flow->packets;
@@ -402,16 +442,15 @@ static void fill_merged(struct mb_ebpf_reader *reader, const struct next *next, 
 {
 	struct mb_ebpf_part *part = &reader->parts[next->part];
 	const struct mb_ebpf_run *bins = &part->bins;
-	const uint64_t number = next->start_ns / (uint64_t)reader->kernel->bin_ns;
-	const bool is_yielded = bins->next && bins->slots[bins->next - 1].number == number;
+	const bool is_yielded = bins->next && bins->slots[bins->next - 1].number == next->number;
 
 	for (; part->merged_at < part->merged_end && counts->count < MB_COUNTS; part->merged_at++) {
 		const struct mb_ebpf_merged *merged = merged_at(reader, next->part, part->merged_at);
 		struct mb_count *count = &counts->counts[counts->count];
 
-		if (merged->number != number)
+		if (merged->number != next->number)
 			break;
-		*count = begin_count(reader, next);
+		begin_count(count, reader, next);
 		span(count, merged->offset, merged->offset);
 		count->bytes = merged->bytes;
 		count->wire_bytes = merged->wire_bytes;
@@ -440,7 +479,7 @@ int mb_ebpf_reader_fill(struct mb_ebpf_reader *reader, struct mb_counts *counts)
 		if (next.start_ns >= reader->until_ns)
 			break;
 		if (next.kind == MB_COUNT_BIN)
-			fill_bin(reader, &next, counts);
+			fill_bins(reader, next, counts);
 		else if (next.kind == MB_COUNT_OTHERS)
 			fill_others(reader, &next, counts);
 		else if (next.kind == MB_COUNT_MERGED)
