@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from errno import EMFILE
 
-from . import interrupting
+from . import interrupting, printing
 from .errors import MORE_FILES, MburstError
 from .names import say
 
@@ -17,11 +16,14 @@ def main(argv: list[str] | None = None) -> int:
 
     words = sys.argv[1:] if argv is None else argv
     try:
-        code = carry_out(build_parser(*words[:1]).parse_args(words))
+        try:
+            code = carry_out(build_parser(*words[:1]).parse_args(words))
+        except SystemExit as ending:  # argparse has printed what was asked for, or what is wrong
+            code = ending.code if isinstance(ending.code, int) else 0
         sys.stdout.flush()
         return code
     except BrokenPipeError:  # the reader of our output has gone: `mburst bursts … | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        printing.give_up()
         return 0
     except KeyboardInterrupt:
         return _interrupted()
@@ -39,6 +41,8 @@ def _failed(error: Exception) -> int:
     found = _refusal(error)
     if found is None:
         raise error
+    if isinstance(error, OSError) and error.filename == printing.NAME:
+        printing.give_up()
     say(f"{found}" + (f" ({found.hint})" if found.hint else ""))
     return found.exit_code
 
@@ -66,6 +70,7 @@ def command() -> int:
     """The command line in a process of its own."""
     try:
         interrupting.own_process()
+        printing.own_process()
         from . import privileges, python
 
         privileges.own_process()

@@ -113,7 +113,8 @@ def _scaled(value: float, steps: list[tuple[float, str]]) -> str:
 
 def format_duration(ns: float) -> str:
     """ "33.4 ms" for 33_400_000: three significant digits in the unit that people would use."""
-    return _scaled(ns, [(60e9, "min"), (1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns")])
+    longer = [(86_400e9, "d"), (3600e9, "h"), (60e9, "min")]
+    return _scaled(ns, [*longer, (1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns")])
 
 
 def format_count(number: int, one: str, many: str = "") -> str:

@@ -131,13 +131,14 @@ def test_times_are_cut_to_microseconds_and_come_back(ns: int) -> None:
 
 
 def test_numbers_for_people() -> None:
-    assert [format_duration(ns) for ns in (0, 999, 33_400_000, 1_500_000_000, 90 * 10**9, 10**15)] == [
+    assert [format_duration(ns) for ns in (0, 999, 33_400_000, 1_500_000_000, 90 * 10**9, 5400 * 10**9, 10**15)] == [
         "0 ns",
         "999 ns",
         "33.4 ms",
         "1.5 s",
         "1.5 min",
-        "16,667 min",
+        "1.5 h",
+        "11.6 d",
     ]
     assert [format_bytes(n) for n in (0, 999, 4_000_000, 1_234_567)] == ["0 B", "999 B", "4 MB", "1.23 MB"]
     assert [format_rate(n) for n in (10**9, 25 * 10**9, 9600)] == ["1 Gb/s", "25 Gb/s", "9.6 kb/s"]

@@ -295,11 +295,11 @@ def test_status_says_who_is_silent(tmp_path, capfd):
     found = {of.host: of for of in status(target, now_ns=now)}
     assert {host: of.silent for host, of in found.items()} == {
         "ships": "",
-        "is down": "no receipt for 180 min",
-        "records nothing": "nothing new for 180 min",
-        "is ahead": "its clock is 60 min ahead",
+        "is down": "no receipt for 3 h",
+        "records nothing": "nothing new for 3 h",
+        "is ahead": "its clock is 1 h ahead",
         "ships daily": "",
-        "ships each minute": "no receipt for 60 min",
+        "ships each minute": "no receipt for 1 h",
     }
     assert found["ships"].missing == () and found["ships"].receipts == 2
     assert [of.host for of in status(target, "r2", now)] == ["ships daily", "ships each minute"]

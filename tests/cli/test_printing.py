@@ -1,0 +1,74 @@
+"""What cannot be printed is an error in one line, and exit code 1; nobody who reads on is none."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mburst.sql import StoreFolder
+
+MBURST = [sys.executable, "-m", "mburst"]
+PRINTING = [
+    ["--help"],
+    ["bursts", "--help"],
+    ["--version"],
+    ["sql", "STORE", "SELECT 1"],
+    ["sql", "STORE", "FROM range(200000)"],
+    ["sql", "STORE", "FROM range(200000)", "--json"],
+    ["check", "STORE"],
+    ["status", "STORE"],
+]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return StoreFolder.create(tmp_path_factory.mktemp("printing") / "store").path
+
+
+def run(words: list[str], store: Path, ending: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """A command with what a shell does to its output."""
+    command = [*MBURST, *(str(store) if word == "STORE" else word for word in words)]
+    return subprocess.run(
+        ["sh", "-c", f'exec "$@" {ending}', "sh", *command],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, **variables},
+    )
+
+
+@pytest.mark.parametrize("words", PRINTING, ids=" ".join)
+def test_a_full_disk_is_named_once(words, store):
+    done = run(words, store, ">/dev/full", PYTHONUNBUFFERED="")
+    assert (done.returncode, done.stderr) == (1, "mburst: standard output: No space left on device\n")
+
+
+@pytest.mark.parametrize("words", [words for words in PRINTING if "STORE" in words], ids=" ".join)
+def test_likewise_where_each_line_is_written_at_once(words, store):
+    done = run(words, store, ">/dev/full", PYTHONUNBUFFERED="1")
+    assert (done.returncode, done.stderr) == (1, "mburst: standard output: No space left on device\n")
+
+
+@pytest.mark.parametrize("words", PRINTING, ids=" ".join)
+def test_a_closed_output_is_no_failure(words, store):
+    done = run(words, store, ">&-")
+    assert done.returncode == 0 and "Traceback" not in done.stderr and "Exception" not in done.stderr
+
+
+def test_a_closed_error_output_hides_no_failure(store):
+    done = run(["bursts", "nowhere"], store, "2>&-")
+    assert (done.returncode, done.stdout) == (1, "")
+
+
+def test_a_reader_that_goes_is_no_failure(store):
+    with subprocess.Popen(
+        [*MBURST, "sql", str(store), "FROM range(1000000)"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout and process.stderr
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b"" and process.wait(60) == 0
