@@ -31,7 +31,7 @@ _HINTS = {"400": "check the region", "401": _RIGHTS, "403": _RIGHTS, "404": "mak
 
 _SECRET = re.compile(r"(AWS|AZURE|GOOGLE)\w*(KEY|SECRET|TOKEN|SAS|PASSWORD)\w*", re.IGNORECASE)
 _NO_SECRET = re.compile(r"\w*(FILE|PATH|URI|URL|ENDPOINT)", re.IGNORECASE)
-_ENDPOINT = re.compile(r"(AWS|AZURE|GOOGLE)_\w*ENDPOINT\w*")  # one of http:// is meant so
+_ENDPOINT = re.compile(r"(AWS|AZURE|GOOGLE)_\w*(ENDPOINT\w*|BASE_URL)")  # one of http:// is meant so
 _MD5 = re.compile(r'"?([0-9a-f]{32})"?')
 _REQUEST = re.compile(r"^.*? in [\d.]+(?:ns|µs|ms|s)\b.*? - ")  # what the library says before the cause
 _TRIES = re.compile(r", after (\d+) retries")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.server
 import itertools
-import json
 import os
 import threading
 from collections import Counter
@@ -271,21 +270,29 @@ class Conditional(http.server.BaseHTTPRequestHandler):
         pass
 
 
-@pytest.mark.parametrize("address", ["gs://fleet/p", "az://fleet/p"])
-def test_gcs_and_azure_create_objects_once(address: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "address, variables",
+    [
+        ("gs://fleet/p", {"GOOGLE_BASE_URL": "URL", "GOOGLE_BEARER_TOKEN": SECRET_KEY}),
+        (
+            "az://fleet/p",
+            {
+                "AZURE_STORAGE_ACCOUNT_NAME": "account",
+                "AZURE_STORAGE_SAS_TOKEN": f"sv=2020&sig={SECRET_KEY}",
+                "AZURE_STORAGE_ENDPOINT": "URL",
+            },
+        ),
+    ],
+)
+def test_gcs_and_azure_create_objects_once(
+    address: str, variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (Conditional,), {"objects": {}}))
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     url = f"http://127.0.0.1:{server.server_port}"
-    account = {"gcs_base_url": url, "disable_oauth": True, "client_email": "", "private_key": "", "private_key_id": ""}
-    (tmp_path / "account.json").write_text(json.dumps(account))
-    for name, value in {
-        "GOOGLE_SERVICE_ACCOUNT": str(tmp_path / "account.json"),
-        "AZURE_STORAGE_ACCOUNT_NAME": "account",
-        "AZURE_STORAGE_SAS_TOKEN": f"sv=2020&sig={SECRET_KEY}",
-        "AZURE_STORAGE_ENDPOINT": url,
-    }.items():
-        monkeypatch.setenv(name, value)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value.replace("URL", url))
     try:
         target = open_target(address)
         assert target.put_new("a/b=c%2F", b"abc") and not target.put_new("a/b=c%2F", b"abd")
