@@ -6,27 +6,25 @@
 
 #define FIRST_ROOM 1024
 
-/* The window of one width that is open. */
+/* The window of one width that is open. Times are from the start of its second: a division of 32 bits is a cheap one. */
 struct window {
-	int64_t width_ns, last_ns; /* the last time that is in it */
+	uint32_t width, end; /* where it ends */
 	uint64_t sum;
 	int64_t most; /* of those that were closed in this second */
 };
 
-/* The last time of the window of WIDTH_NS that TS_NS is in, or of all time. */
-static int64_t last_of(int64_t ts_ns, int64_t width_ns)
+/* How far TS_NS is into its second. */
+static uint32_t into_second(int64_t ts_ns)
 {
-	int64_t past = ts_ns % width_ns, last;
+	const int64_t into = ts_ns % MB_FULLEST_SECOND;
 
-	if (past < 0)
-		past += width_ns;
-	return __builtin_add_overflow(ts_ns, width_ns - 1 - past, &last) ? INT64_MAX : last;
+	return (uint32_t)(into < 0 ? into + MB_FULLEST_SECOND : into);
 }
 
-/* Close the windows that do not hold TS_NS, the narrowest first: each is a part of the next. */
-static void move(struct window *windows, size_t count, int64_t ts_ns)
+/* Close the windows that do not hold AT, the narrowest first: each is a part of the next. */
+static void move(struct window *windows, size_t count, uint32_t at)
 {
-	for (size_t i = 0; i < count && ts_ns > windows[i].last_ns; i++) {
+	for (size_t i = 0; i < count && at >= windows[i].end; i++) {
 		struct window *window = &windows[i];
 
 		if ((int64_t)window->sum > window->most)
@@ -34,7 +32,7 @@ static void move(struct window *windows, size_t count, int64_t ts_ns)
 		if (i + 1 < count)
 			windows[i + 1].sum += window->sum;
 		window->sum = 0;
-		window->last_ns = last_of(ts_ns, window->width_ns);
+		window->end = (at / window->width + 1) * window->width;
 	}
 }
 
@@ -50,14 +48,13 @@ static void close_second(struct window *windows, size_t count, int64_t *most)
 	}
 }
 
-static void open_second(struct window *windows, const struct mb_fullest *found, int64_t ts_ns)
+static void open_second(struct window *windows, const struct mb_fullest *found, uint32_t at)
 {
-	for (size_t i = 0; i < found->n_widths; i++)
-		windows[i] = (struct window){
-			.width_ns = found->widths_ns[i],
-			.last_ns = last_of(ts_ns, found->widths_ns[i]),
-			.most = INT64_MIN,
-		};
+	for (size_t i = 0; i < found->n_widths; i++) {
+		const uint32_t width = (uint32_t)found->widths_ns[i];
+
+		windows[i] = (struct window){ .width = width, .end = (at / width + 1) * width, .most = INT64_MIN };
+	}
 }
 
 /* Room for one second more. */
@@ -80,15 +77,17 @@ int mb_fullest_find(struct mb_fullest *found, const int64_t *ts_ns, const int64_
 	struct window windows[MB_FULLEST_WIDTHS];
 
 	for (size_t i = 0; i < count;) {
-		const int64_t last_ns = last_of(ts_ns[i], MB_FULLEST_SECOND);
+		const uint64_t start_ns = (uint64_t)ts_ns[i] - into_second(ts_ns[i]); /* may lie before all time */
 		int64_t *most = next_row(found);
 
 		if (!most)
 			return -ENOMEM;
-		open_second(windows, found, ts_ns[i]);
-		for (; i < count && ts_ns[i] <= last_ns; i++) {
-			if (ts_ns[i] > windows[0].last_ns)
-				move(windows, found->n_widths, ts_ns[i]);
+		open_second(windows, found, into_second(ts_ns[i]));
+		for (; i < count && (uint64_t)ts_ns[i] - start_ns < MB_FULLEST_SECOND; i++) {
+			const uint32_t at = (uint32_t)((uint64_t)ts_ns[i] - start_ns);
+
+			if (at >= windows[0].end)
+				move(windows, found->n_widths, at);
 			windows[0].sum += (uint64_t)amounts[i];
 		}
 		close_second(windows, found->n_widths, most);

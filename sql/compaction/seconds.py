@@ -82,20 +82,30 @@ def _ahead(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
 def _table(batches: Iterable[pa.RecordBatch], lanes: np.ndarray[Any, Any], rare: Mapping[str, str]) -> pa.Table:
     epochs: dict[tuple[int, int], _Epoch] = {}
     for batch in batches:
-        keys = lanes[_values(batch.column("place"))] << 16 | batch.column("clock_epoch").to_numpy()
+        keys = _keys(lanes, _values(batch.column("place")), batch.column("clock_epoch").to_numpy())
         columns = {"ts_ns": batch.column("ts_ns").to_numpy()}
         for name in batch.schema.names[3:]:
             columns[name] = _values(batch.column(name))
             if batch.column(name).null_count:
                 columns[f"{name} known"] = batch.column(name).is_valid().to_numpy(zero_copy_only=False)
-        is_one = keys.min() == keys.max()
-        for key in keys[:1] if is_one else np.unique(keys):
+        is_one = len(keys) == 1
+        for key in np.unique(keys):
             if key < 0:  # it is not thinned
                 continue
             mine = slice(None) if is_one else keys == key
             epoch = epochs.setdefault((int(key) >> 16, int(key) & 0xFFFF), _Epoch())
             epoch.add({name: values[mine] for name, values in columns.items()})
     return _joined({of: epoch.end() for of, epoch in epochs.items()}, rare)
+
+
+def _keys(
+    lanes: np.ndarray[Any, Any], places: np.ndarray[Any, Any], epochs: np.ndarray[Any, Any]
+) -> np.ndarray[Any, Any]:
+    """Of each bin, its lane and clock epoch in one number; a single one where it is that of all."""
+    if places.min() == places.max() and epochs.min() == epochs.max():
+        places, epochs = places[:1], epochs[:1]
+    found: np.ndarray[Any, Any] = lanes[places] << 16 | epochs
+    return found
 
 
 def _values(column: pa.Array) -> np.ndarray[Any, Any]:
@@ -184,7 +194,7 @@ def _with_known(parts: list[Columns]) -> list[Columns]:
 def _sums(columns: Columns) -> Columns:
     """The seconds that bins in order of time are in, and what they add up to."""
     times, quality = columns["ts_ns"], columns["quality"]
-    of, starts = _runs(times // SECOND_NS)
+    of, starts = _seconds(times)
     ends = np.append(starts[1:], len(times))
     found = {"ts_ns": of * SECOND_NS, "first_ns": times[starts], "last_ns": times[ends - 1], "bins": ends - starts}
     losing = (quality & DROPS) != 0
@@ -196,6 +206,19 @@ def _sums(columns: Columns) -> Columns:
         elif name != "ts_ns":
             found[name] = np.add.reduceat(values.astype(np.int64, copy=False), starts)
     return found
+
+
+def _seconds(times: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """The seconds that TIMES, which are sorted, are in, and where each begins. Where there are fewer seconds than
+    times, no time is divided."""
+    first, last = int(times[0]) // SECOND_NS, int(times[-1]) // SECOND_NS
+    if last - first >= len(times):
+        return _runs(times // SECOND_NS)
+    every = np.arange(first, last + 1)
+    starts = np.searchsorted(times, every[1:] * SECOND_NS)
+    starts = np.concatenate([[0], starts])
+    is_there = np.append(starts[1:], len(times)) > starts
+    return every[is_there], starts[is_there]
 
 
 def _merged(parts: Columns) -> Columns:
