@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "backend/ebpf/attach.h"
 #include "backend/ebpf/kernel.h"
 
 #define RUNS 2000000

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from building import compiled
 from places import ROOMS, ROOT
 
 # What each room may import of the others.
@@ -252,6 +253,11 @@ def test_benches_load():
     benches = [str(path) for path in sorted((ROOT / "bench").glob("*.py"))]
     done = subprocess.run([sys.executable, "-c", program, *benches], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("source", sorted((ROOT / "bench").glob("*.c")), ids=lambda source: source.name)
+def test_programs_of_benches_compile(source):
+    compiled(source, ("-O1",))
 
 
 # What there is one of, by text that only its modules have; everybody else calls these.
