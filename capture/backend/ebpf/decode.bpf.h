@@ -178,6 +178,8 @@ inlined __u32 read_tags(struct walk *walk, __u32 type, int most)
 	for (int i = 0; i < most; i++) {
 		const __u8 *tag;
 
+		if (likely(type == TYPE_IPV4 || type == TYPE_IPV6))
+			break;
 		if (type == TYPE_VLAN || type == TYPE_QINQ || type == TYPE_QINQ_OLD) {
 			tag = peek(walk, 4);
 			if (!tag)
