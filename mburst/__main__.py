@@ -18,8 +18,9 @@ def main(argv: list[str] | None = None) -> int:
     try:
         try:
             code = carry_out(build_parser(*words[:1]).parse_args(words))
-        except SystemExit as ending:  # argparse has printed what was asked for, or what is wrong
-            code = ending.code if isinstance(ending.code, int) else 0
+        except SystemExit:  # argparse has printed what was asked for, or what is wrong
+            sys.stdout.flush()
+            raise
         sys.stdout.flush()
         return code
     except BrokenPipeError:  # the reader of our output has gone: `mburst bursts … | head`
