@@ -77,14 +77,15 @@ int mb_fullest_find(struct mb_fullest *found, const int64_t *ts_ns, const int64_
 	struct window windows[MB_FULLEST_WIDTHS];
 
 	for (size_t i = 0; i < count;) {
-		const uint64_t start_ns = (uint64_t)ts_ns[i] - into_second(ts_ns[i]); /* may lie before all time */
+		const uint64_t first_ns = (uint64_t)ts_ns[i];
+		const uint32_t into = into_second(ts_ns[i]);
 		int64_t *most = next_row(found);
 
 		if (!most)
 			return -ENOMEM;
-		open_second(windows, found, into_second(ts_ns[i]));
-		for (; i < count && (uint64_t)ts_ns[i] - start_ns < MB_FULLEST_SECOND; i++) {
-			const uint32_t at = (uint32_t)((uint64_t)ts_ns[i] - start_ns);
+		open_second(windows, found, into);
+		for (; i < count && (uint64_t)ts_ns[i] - first_ns < MB_FULLEST_SECOND - into; i++) {
+			const uint32_t at = into + (uint32_t)((uint64_t)ts_ns[i] - first_ns);
 
 			if (at >= windows[0].end)
 				move(windows, found->n_widths, at);

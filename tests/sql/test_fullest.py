@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mburst.sql.compaction._fullest import fullest
@@ -38,9 +38,11 @@ def slowly(times: list[int], amounts: list[int], widths: tuple[int, ...]) -> lis
     ]
 
 
+@example(times=[-MOST - 1, MOST], widths=(S,), data=None)
 @given(times=TIMES.map(sorted), widths=WIDTHS, data=st.data())
-def test_as_a_loop_finds_them(times: list[int], widths: tuple[int, ...], data: st.DataObject) -> None:
-    amounts = data.draw(st.lists(st.integers(-(10**12), 10**12), min_size=len(times), max_size=len(times)))
+def test_as_a_loop_finds_them(times: list[int], widths: tuple[int, ...], data: st.DataObject | None) -> None:
+    some = st.lists(st.integers(-(10**12), 10**12), min_size=len(times), max_size=len(times))
+    amounts = data.draw(some) if data else [0] * len(times)
     found = fullest(array(times), array(amounts), array(widths))
     assert np.frombuffer(found, np.int64).reshape(-1, len(widths)).tolist() == slowly(times, amounts, widths)
 
