@@ -163,6 +163,11 @@ def give_up(kept: int | None, ruleset: int | None, no_new: bool, /) -> int:
     them), gain none by starting programs (NO_NEW), and be restricted by the Landlock RULESET, a descriptor. How many
     threads did not answer within two seconds, and keep what they had. Raises OSError."""
 
+def end_without_memory(failure: Any, /) -> None:
+    """A sys.unraisablehook: where what nobody can catch is a MemoryError, or a thread did not come to start, ends the
+    process with exit code 1 and one line: whoever started that thread would wait for ever
+    (github.com/python/cpython/issues/140746). Anything else is reported as ever."""
+
 @final
 class Rows:
     """Rows that share the engine's memory. Speaks the Arrow PyCapsule protocol; each stream is fresh."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from errno import EMFILE
+from contextlib import suppress
 
-from . import interrupting, printing
-from .errors import MORE_FILES, MburstError
+from . import interrupting, printing, shortage
+from .errors import MburstError
 from .names import say
 
 
@@ -49,21 +49,16 @@ def _failed(error: Exception) -> int:
 
 
 def _refusal(error: Exception) -> MburstError | None:
-    """What to say of ERROR; None where nobody can act on it. Nothing is imported here: that takes files, too."""
+    """What to say of ERROR; None where nobody can act on it. Nothing is imported here: that takes files and memory."""
     if isinstance(error, MburstError):
         return error
-    if isinstance(error, MemoryError):
-        return MburstError("not enough memory")
     if isinstance(error, UnicodeEncodeError):
         return MburstError(
             f"an output in {error.encoding} cannot have {error.object[error.start]!a}", "set PYTHONIOENCODING=utf-8"
         )
+    found = shortage.of(error)
     if isinstance(error, OSError):
-        return MburstError(
-            f"{error.filename or 'system'}: {error.strerror or error}", MORE_FILES if error.errno == EMFILE else ""
-        )
-    damage = sys.modules.get(f"{__package__}.sql.damage")
-    found: MburstError | None = damage.shortage(error) if damage else None
+        return MburstError(f"{error.filename or 'system'}: {error.strerror or error}", found.hint if found else "")
     return found
 
 
@@ -77,6 +72,8 @@ def command() -> int:
         privileges.own_process()
         python.one_thread_for_products()
         python.without_pandas()
+        with suppress(ImportError):  # what cannot be imported is said by the verb that needs it
+            python.end_without_memory()
         return main()
     except KeyboardInterrupt:  # before or after what was asked
         return _interrupted()

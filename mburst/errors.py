@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 MORE_FILES = "allow more open files (ulimit -n)"
+MORE_MEMORY = "allow it more memory (ulimit -v)"
 
 
 class MburstError(Exception):

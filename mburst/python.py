@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from typing import TYPE_CHECKING
+
+from . import shortage
+from .names import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,6 +41,22 @@ def one_thread_for_products() -> None:
     """Have numpy's BLAS, once it is loaded, start no threads: they spin between products as small as ours, and how a
     sum is divided among them changes its last digits. A number that is set in the environment stays."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
+def end_without_memory() -> None:
+    """Have this process end where Python would ignore that there is no memory, wait for a thread that found none, or go
+    on without one that died of it."""
+    from .capture import end_without_memory
+
+    sys.unraisablehook = end_without_memory
+    threading.excepthook = _thread_failed
+
+
+def _thread_failed(failure: threading.ExceptHookArgs) -> None:
+    if failure.exc_value and (found := shortage.of(failure.exc_value)):
+        say(f"{found} ({found.hint})")
+        os._exit(found.exit_code)
+    threading.__excepthook__(failure)
 
 
 def without_pandas() -> None:

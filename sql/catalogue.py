@@ -13,6 +13,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .. import shortage
 from ..kept import KeptFile
 from . import damage, tables
 from .parsed import run
@@ -110,7 +111,8 @@ class Catalogue:
 
         try:
             self._copy(connection)
-        except duckdb.Error:  # not kept yet, or damaged
+        except duckdb.Error as error:  # not kept yet, or damaged
+            shortage.refuse(error, "cannot define the views of a store")
             self._make(connection)
             self.keep()
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .. import shortage
 from ..errors import Interrupted, MburstError, UsageError
 from . import disk
 
@@ -92,20 +92,13 @@ def readable(connection: duckdb.DuckDBPyConnection, ours: bool = False) -> Itera
     error('usage: …') becomes UsageError."""
     import duckdb
 
-    at_fault = (
-        duckdb.ParserException,
-        duckdb.BinderException,
-        duckdb.CatalogException,
-        duckdb.ConversionException,
-        duckdb.OutOfMemoryException,
-    )
+    at_fault = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException, duckdb.ConversionException)
     try:
         yield
     except duckdb.InterruptException as error:
         raise Interrupted("interrupted") from error
     except (duckdb.Error, UnicodeDecodeError) as error:
-        if short := shortage(error):
-            raise short from error
+        shortage.refuse(error)
         first, *more = str(error).splitlines() or [""]
         message = first.removeprefix("Invalid Input Error: ")
         if message.startswith("usage: "):
@@ -113,21 +106,7 @@ def readable(connection: duckdb.DuckDBPyConnection, ours: bool = False) -> Itera
         if ours or not isinstance(error, at_fault):
             _raise_damage(connection)
         hint = next((line for line in more if line.startswith("Did you mean")), "")
-        if isinstance(error, duckdb.OutOfMemoryException):  # of memory, or of the disk where that is sorted
-            hint = "query less at a time"
         raise MburstError(message, hint) from error
-
-
-def shortage(error: BaseException) -> MburstError | None:
-    """What to say of a failure of the database that no file and no question is to blame for: this process or machine
-    is short of something. None for any other."""
-    import duckdb
-
-    reasons = {os.strerror(number): disk.hint(number) for number in disk.SHORTAGES}
-    if not isinstance(error, duckdb.IOException):
-        return None
-    first = (str(error).splitlines() or [""])[0]
-    return next((MburstError(first, hint) for reason, hint in reasons.items() if reason in first), None)
 
 
 def _raise_damage(connection: duckdb.DuckDBPyConnection) -> None:
@@ -153,4 +132,5 @@ def _unreadable(cursor: duckdb.DuckDBPyConnection, path: Path) -> str:
         cursor.execute("SELECT max(hash(t)) FROM read_parquet([$1], hive_partitioning = false) t", [str(path)])
         return ""
     except duckdb.Error as error:
+        disk.refuse_shortage(error, path)
         return str(error).splitlines()[0]

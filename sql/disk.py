@@ -8,17 +8,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from errno import EACCES, EDQUOT, EINVAL, EMFILE, ENAMETOOLONG, ENFILE, ENOENT, ENOMEM, ENOSPC, EPERM, EROFS
+from errno import EACCES, EDQUOT, EINVAL, EMFILE, ENAMETOOLONG, ENOENT, ENOSPC, EPERM, EROFS
 from pathlib import Path
 
-from .. import files
+from .. import files, shortage
 from ..errors import MORE_FILES, MburstError
 
 SYNC_S = 1.0  # what the machine's death may cost of a hot log
 EVERY_S = SYNC_S / 4  # a sync may take half of SYNC_S before more is at risk
 SPELL_S = 60.0
-
-SHORTAGES = (EMFILE, ENFILE, ENOMEM)  # of this process or machine
 
 _HINTS = {
     ENOSPC: "free some space and try again",
@@ -37,10 +35,9 @@ def hint(number: int | None) -> str:
     return _HINTS.get(number or 0, "")
 
 
-def refuse_shortage(error: OSError, path: Path) -> None:
+def refuse_shortage(error: BaseException, path: Path) -> None:
     """Raises MburstError where the file at PATH is not to blame for ERROR: it is not damaged, and not gone."""
-    if error.errno in SHORTAGES:
-        raise MburstError(f"{path}: cannot read: {os.strerror(error.errno)}", hint(error.errno)) from error
+    shortage.refuse(error, f"{path}: cannot read")
 
 
 @contextmanager

@@ -282,10 +282,8 @@ def sound_rows(paths: Collection[Path], faults: Collection[Path]) -> int:
 
     try:
         return 0 if any(path in faults for path in paths) else sum(pq.read_metadata(path).num_rows for path in paths)
-    except OSError as error:
+    except (OSError, pa.ArrowException) as error:
         disk.refuse_shortage(error, next(iter(paths)))
-        return 0
-    except pa.ArrowException:
         return 0
 
 

@@ -120,6 +120,7 @@ def fault(path: Path, table: str | None = None) -> str:
         disk.refuse_shortage(error, path)
         return error.strerror or str(error)
     except (pyarrow.ArrowException, ValueError) as error:  # sound bytes, but no rows of ours
+        disk.refuse_shortage(error, path)
         return (str(error).splitlines() or ["not a Parquet file"])[0]
 
 

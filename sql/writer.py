@@ -80,11 +80,11 @@ class TableWriter:
             return
         if self._segment is None:
             self._schema = rows.schema
+            self._behind = self._behind or _SealingThread(self._retry, self._on_trouble)  # first: it may not start
             segment = filenames.new_segment(self._host, self._id, self.segments)
             log = HotLog(self._store, self._table, segment, self._rack, self._on_trouble)
             self.segments += 1
             self._segment = _Segment(log, sealing.SealedParts(self._store, self._table, self._rack, segment))
-            self._behind = self._behind or _SealingThread(self._retry, self._on_trouble)
         current = self._segment
         try:
             current.log.append(rows)

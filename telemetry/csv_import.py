@@ -32,6 +32,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
+from .. import shortage
 from ..errors import Interrupted, MburstError
 from ..units import NS_PER_S
 from .tables import NUMBER, PLAUSIBLE_NS, PROBES, QUEUES, SEMANTICS, STAMP_KINDS, TEXT
@@ -237,6 +238,7 @@ class CsvFile:
         except pa.ArrowInvalid as error:
             raise self._explained(str(error)) from None
         except OSError as error:  # Arrow knows no padding behind gzip
+            shortage.refuse(error, f"{self._name}: cannot read")
             raise MburstError(f"{self._name}: damaged gzip data: {error}") from None
 
     def _check(self, first: int, block: pa.RecordBatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from ... import shortage
 from ...errors import MburstError
 from .bursts import LiveBursts
 from .store import LiveStore
@@ -39,7 +40,8 @@ class LiveLook:
         try:
             changed = look()
         except Exception as error:
-            self.troubles[what] = str(error) if isinstance(error, MburstError) else f"internal error: {error!r}"
+            known = error if isinstance(error, MburstError) else shortage.of(error)
+            self.troubles[what] = str(known or f"internal error: {error!r}")
             return False
         self.troubles[what] = ""
         return changed

@@ -5,6 +5,10 @@
 #include "python/module.h"
 
 #include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "backend/backend.h"
 #include "backend/device.h"
@@ -127,10 +131,40 @@ static PyObject *host_give_up(PyObject *module, PyObject *arguments)
 	return PyLong_FromUnsignedLong(left);
 }
 
+/* Whether FAILURE, UnraisableHookArgs of sys, is one of memory: MemoryError, or any out of the start of a thread, which
+ * raises RuntimeError, too, where a lock finds none. */
+static bool is_of_memory(PyObject *failure)
+{
+	PyObject *kind = PyTuple_GetItem(failure, 0), *message = PyTuple_GetItem(failure, 3);
+	const char *text = message && PyUnicode_Check(message) ? PyUnicode_AsUTF8AndSize(message, NULL) : NULL;
+
+	return (kind && PyErr_GivenExceptionMatches(kind, PyExc_MemoryError)) ||
+	       (text && strstr(text, "thread started by"));
+}
+
+/* Of C, since a thread that finds no memory for its first frame of Python has none for that of a hook either. Prints what
+ * mburst.shortage says of MemoryError. */
+static PyObject *host_end_without_memory(PyObject *module, PyObject *failure)
+{
+	static const char message[] = "mburst: not enough memory (allow it more memory (ulimit -v))\n";
+
+	(void)module;
+	if (is_of_memory(failure)) {
+		ssize_t written = write(STDERR_FILENO, message, sizeof(message) - 1);
+
+		(void)written; /* nobody is left to hear of it */
+		_exit(EXIT_FAILURE);
+	}
+	if (PyErr_Occurred())
+		return NULL;
+	return PyObject_CallFunctionObjArgs(PySys_GetObject("__unraisablehook__"), failure, NULL);
+}
+
 PyMethodDef mb_host_methods[] = {
 	{ "sources", host_sources, METH_O, NULL },
 	{ "device", host_device, METH_O, NULL },
 	{ "clock_synchronized", host_clock_synchronized, METH_NOARGS, NULL },
 	{ "give_up", host_give_up, METH_VARARGS, NULL },
+	{ "end_without_memory", host_end_without_memory, METH_O, NULL },
 	{ 0 },
 };

@@ -145,7 +145,7 @@ def _connect(address: str, secrets: Secrets, request_s: float) -> Any:
     try:
         from obstore.exceptions import BaseError
         from obstore.store import from_url
-    except ImportError:
+    except ModuleNotFoundError:
         raise MburstError(
             "shipping to a bucket needs the extra `ship`: obstore is not installed", "pip install 'mburst[ship]'"
         ) from None

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from .. import shortage
 from ..errors import UsageError
 from ..sql import locks
 from ..sql.damage import DamagedFile
@@ -188,7 +189,8 @@ def _sealed_recordings(path: Path) -> list[str]:
     try:
         found: list[str] = pq.read_table(path, columns=["recording_id"], partitioning=None).column(0).to_pylist()
         return found
-    except (OSError, pa.ArrowException):
+    except (OSError, pa.ArrowException) as error:
+        shortage.refuse(error, f"{path}: cannot read")
         return []
 
 

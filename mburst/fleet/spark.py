@@ -51,7 +51,7 @@ def on_spark(master: str, settings: Mapping[str, str], scratch: str | None = Non
     try:
         import pandas  # noqa: F401
         import pyspark  # noqa: F401
-    except ImportError:
+    except ModuleNotFoundError:
         raise MburstError(
             "pyspark is not installed", "pip install 'mburst[fleet]', and a Java of 17 or newer"
         ) from None

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .. import shortage
 from ..analysis.partition.detect import BurstBeyond, DetectedPartition, TakeRows, detect
 from ..errors import MburstError
 from .plan import NEAR_NS, PartitionPlan
@@ -64,10 +65,8 @@ def carry_out(target_address: str, results_address: str, plan_key: str, scratch:
             found = _detect(target, plan, Path(folder))
             verdicts = _verdicts(target, plan, Path(folder))
         record = put(results, plan, found, time.process_time() - used, verdicts=verdicts)
-    except MburstError as failure:
-        error = f"{failure}" + (f" ({failure.hint})" if failure.hint else "")
     except Exception as failure:  # of a library, of whatever kind: the other partitions do not need this one
-        error = f"{type(failure).__name__}: {(str(failure).strip() or '?').splitlines()[0]}"
+        error = _in_one_line(failure)
     name = plan.name
     return PartitionOutcome(
         name.date,
@@ -84,6 +83,13 @@ def carry_out(target_address: str, results_address: str, plan_key: str, scratch:
         record.switch_ports if record else 0,
         record.unfit_ports if record else 0,
     )
+
+
+def _in_one_line(failure: Exception) -> str:
+    known = failure if isinstance(failure, MburstError) else shortage.of(failure)
+    if known is None:
+        return f"{type(failure).__name__}: {(str(failure).strip() or '?').splitlines()[0]}"
+    return f"{known}" + (f" ({known.hint})" if known.hint else "")
 
 
 def _read_plan(results: FleetTarget, key: str) -> PartitionPlan:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from ... import shortage
 from ..tables import ORDER, arrow_schema
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def from_stream(payload: memoryview, table: str) -> pa.Table:
                 raise ValueError("compressed, which mburst never writes")
             found = stream.read_all()
     except (pa.ArrowException, OSError, struct.error) as error:  # OSError: of a length that its buffer does not have
+        shortage.refuse(error, f"cannot read rows of {table}")
         raise ValueError(str(error).splitlines()[0]) from error
     found.validate(full=True)
     _check_nulls(found, table)

@@ -138,6 +138,7 @@ class _reading:
         import pyarrow as pa
 
         if isinstance(error, pa.ArrowException | OSError | UnicodeDecodeError | IndexError | ValueError):
+            disk.refuse_shortage(error, self._file.path)
             raise Unreadable((str(error).splitlines() or [type(error).__name__])[0]) from error
 
 

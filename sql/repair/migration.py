@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ... import shortage
 from ...errors import MburstError
 from .. import disk, tables, verified
 from ..damage import DamagedFile
@@ -194,6 +195,7 @@ def fitting(rows: pa.Table, table: str, earlier: pa.Schema | None) -> pa.Table:
     try:
         return conform(kept, table, earlier)
     except (ValueError, pa.ArrowException) as error:
+        shortage.refuse(error, f"cannot convert rows of {table}")
         raise Unreadable(str(error).splitlines()[0]) from error
 
 

@@ -43,7 +43,7 @@ def load(path: str, environment: Mapping[str, str] | None = None) -> CollectConf
     """The configuration in a file: YAML, JSON or TOML. Raises MburstError, with the place in the file."""
     try:
         import yaml  # noqa: F401
-    except ImportError:
+    except ModuleNotFoundError:
         raise MburstError("collecting needs the extra `gnmi`", "pip install 'mburst[gnmi]'") from None
     content = content_of(path)
     if not isinstance(content, dict):

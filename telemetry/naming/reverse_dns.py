@@ -31,7 +31,7 @@ def ask(
     try:
         import dns.exception
         import dns.resolver
-    except ImportError:
+    except ModuleNotFoundError:
         raise MburstError(
             "names from DNS need the extra `names`: dnspython is not installed", "pip install 'mburst[names]'"
         ) from None

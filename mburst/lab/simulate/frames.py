@@ -44,7 +44,7 @@ class FrameBuilder:
     def __init__(self, scenario: Scenario) -> None:
         try:
             importlib.import_module("scapy.layers.inet6")
-        except ImportError:
+        except ModuleNotFoundError:
             raise MburstError("simulated captures need scapy", "pip install 'mburst[demo]'") from None
         hosts = scenario.hosts()
         self._scenario = scenario

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from ... import shortage
 from ...errors import MburstError
 from . import gaps
 from .recording import Row
@@ -89,7 +90,8 @@ def _never_stored(note: dict[str, Any]) -> dict[str, list[Row]]:
     schema = arrow_schema("recordings")
     try:
         rows = pa.Table.from_pylist(note.get("rows", []), schema).to_pylist()
-    except (pa.ArrowException, AttributeError, TypeError, ValueError):
+    except (pa.ArrowException, AttributeError, TypeError, ValueError) as error:
+        shortage.refuse(error, "cannot read what a recorder noted")
         return {}
     if not rows or any(row[field.name] is None for row in rows for field in schema if not field.nullable):
         return {}
