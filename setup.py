@@ -17,7 +17,7 @@ from setuptools.command.build_ext import build_ext
 ROOMS = ["capture", "telemetry", "sql", "analysis", "dashboards"]
 ENGINE = "mburst.capture._engine"
 EXCHANGE = "mburst.telemetry.probe._exchange"
-FULLEST = "mburst.sql.compaction._fullest"
+SECONDS = "mburst.sql.compaction._seconds"
 
 # Decompressors that are compiled in where their headers are: (macro, library, header, apt package).
 DECOMPRESSORS = [
@@ -244,7 +244,7 @@ setup(
     ext_modules=[
         extension(ENGINE, "capture", ["pcap"]),
         extension(EXCHANGE, "telemetry/probe", []),
-        extension(FULLEST, "sql/compaction", []),
+        extension(SECONDS, "sql/compaction", []),
     ],
     cmdclass={"build_ext": BuildEngine, "bdist_wheel": BuildWheel},
     options={"bdist_wheel": {"py_limited_api": "cp311"}},

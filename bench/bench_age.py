@@ -39,6 +39,8 @@ SEGMENTS = 96  # a day
 # In three days, when all of these days are old enough: what is written now counts as new.
 COMPACT = """
 import sys, time
+from mburst.python import one_thread_for_products
+one_thread_for_products()
 from mburst.sql import StoreFolder
 from mburst.sql.compaction.compact import compact
 from mburst.sql.compaction.rules import DAY_NS, KeepRules
@@ -93,16 +95,24 @@ def fill(store: StoreFolder, hosts: int, days: int, rate: int) -> int:
                 senders.append(rows("sources", host, ts_ns=times // 10**6 * 10**6, source=names, **ones, **sent))
                 senders.roll()
                 total += [table.num_rows, sum(sent["bytes"]), int(table.column("wire_bytes").to_numpy().sum())]
-        fields = {field.name: field for field in arrow_schema("recordings")}
-        texts = {"host": host, "rack": "r1", "interface": "eth0", "direction": "in", "recording_id": host}
-        given = {name: 0 if field.type == pa.int64() else "" for name, field in fields.items() if not field.nullable}
-        given |= texts | {"capture_id": host, "writer_id": writer, "link_bps": LINK, "bin_ns": BIN_NS, "boot_id": "b"}
-        given |= {"source_bin_ns": 10**6, "clock_epochs": 1, "complete": True, "ended": "finished"}
-        given |= {"start_ns": first_ns, "end_ns": end_ns - 1, "written_ns": end_ns, "begun_ns": first_ns}
-        given |= dict(zip(("packets", "bytes", "wire_bytes"), map(int, total), strict=True))
-        with store.writer("recordings", host, "r1", writer) as to:
-            to.append(pa.Table.from_pylist([given], arrow_schema("recordings")))
+        write_recording(store, host, writer, (first_ns, end_ns), total, BIN_NS)
     return end_ns
+
+
+def write_recording(
+    store: StoreFolder, host: str, writer: str, span_ns: tuple[int, int], total: np.ndarray, bin_ns: int
+) -> None:
+    """The row of a recording of SPAN_NS; TOTAL: its packets, bytes and wire bytes."""
+    texts = {"host": host, "rack": "r1", "interface": "eth0", "direction": "in", "recording_id": host}
+    given = {
+        field.name: 0 if field.type == pa.int64() else "" for field in arrow_schema("recordings") if not field.nullable
+    }
+    given |= texts | {"capture_id": host, "writer_id": writer, "link_bps": LINK, "bin_ns": bin_ns, "boot_id": "b"}
+    given |= {"source_bin_ns": 10**6, "clock_epochs": 1, "complete": True, "ended": "finished"}
+    given |= {"start_ns": span_ns[0], "end_ns": span_ns[1] - 1, "written_ns": span_ns[1], "begun_ns": span_ns[0]}
+    given |= dict(zip(("packets", "bytes", "wire_bytes"), map(int, total), strict=True))
+    with store.writer("recordings", host, "r1", writer) as to:
+        to.append(pa.Table.from_pylist([given], arrow_schema("recordings")))
 
 
 def part_of(store: StoreFolder, folder: Path, hosts: int, segments: int) -> StoreFolder:

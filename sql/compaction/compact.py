@@ -268,9 +268,10 @@ class _Day:
             every = fresh = [lane for lane in fresh if lane.link_bps]
         if self._detail is not Detail.NONE:
             thinning.load_lanes(con, fresh, of_day)
+            thinning.prepare(con, self._name, self._rules, self._detail)
             new.write("steps", thinning.steps(con))
         thinning.load_lanes(con, every, of_day)
-        thinning.prepare(con, self._name, self._rules, self._detail)
+        thinning.keep(con, self._detail)
         for table in RECORDED:
             new.write(table, con.sql(f"FROM kept_{table}"))
         new.write("kept", thinning.spans(con, self._name))

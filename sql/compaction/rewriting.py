@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import duckdb
 
 MEMORY = "320MB"
+AHEAD = "32MB"  # what is read while what was read before is summed up
 THREADS = 2
 PART_ROWS = 1 << 25  # of a file
 
@@ -29,6 +30,7 @@ def reading(files: Iterable[SealedFile]) -> Iterator[duckdb.DuckDBPyConnection]:
     own = {"threads": str(THREADS), "memory_limit": MEMORY, "temp_directory": lockdown.temporary()}
     found = TableSnapshot(files=list(files))
     with views.unlocked(bare(), own) as connection:
+        connection.execute(f"SET streaming_buffer_size = '{AHEAD}'")
         views.note_files(connection, [found])
         lockdown.lock(connection, [str(file.path) for file in found.files])
         yield connection

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from .files import DayName
 from .rules import Detail, KeepRules
-from .seconds import seconds
+from .seconds import sum_up
 
 if TYPE_CHECKING:
     import duckdb
@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 # Widths of bins beyond what lies around each full bin for which bursts are as before.
 WIDTHS_NS = (20_000_000, 50_000_000, 100_000_000, 200_000_000, 500_000_000, 1_000_000_000)
+_NO_LIMITS = "CREATE OR REPLACE TEMP TABLE limits (lane INTEGER, width_ns BIGINT, full_bytes BIGINT, gap_ns BIGINT)"
 _NOTHING = "CREATE OR REPLACE TEMP TABLE kept (lane INTEGER, clock_epoch USMALLINT, start_ns BIGINT, end_ns BIGINT)"
+_BESIDE = """
+    CREATE OR REPLACE TEMP VIEW beside AS
+    FROM day_near_bins WHERE ts_ns >= getvariable('near_since_ns') AND ts_ns < getvariable('near_until_ns')
+"""
 NEAR_NS = 10 * 10**9  # of the days beside: more than two bins of the widest that can be joined are apart
 
 
@@ -42,23 +47,6 @@ def lanes(store: duckdb.DuckDBPyConnection) -> dict[str, CompactedLane]:
         "SELECT recording_id, host, rack, interface, direction, bin_ns, source_bin_ns, link_bps FROM recordings"
     ).fetchall()
     return {row[0]: CompactedLane(*row) for row in found}
-
-
-def prepare(connection: duckdb.DuckDBPyConnection, name: DayName, rules: KeepRules, detail: Detail) -> None:
-    """Make the views kept_bins and kept_sources of what stays of the views day_bins and day_sources (day_near_bins: the
-    bins of the days beside), where the recordings that were loaded are reduced to DETAIL, and all rows of others
-    stay."""
-    settings = {
-        "threshold_ppb": rules.threshold_ppb,
-        "around_ns": rules.around_ns,
-        "widths": list(WIDTHS_NS),
-        "near_since_ns": name.start_ns - NEAR_NS,
-        "near_until_ns": name.end_ns + NEAR_NS,
-    }
-    for key, value in settings.items():
-        connection.execute(f"SET VARIABLE {key} = ?", [value])
-    connection.execute(_text("spans") if detail is Detail.BURSTS else _NOTHING)
-    connection.execute(_text("rows"))
 
 
 def load_lanes(connection: duckdb.DuckDBPyConnection, thinned: Iterable[CompactedLane], of_day: Iterable[str]) -> None:
@@ -85,10 +73,35 @@ def load_lanes(connection: duckdb.DuckDBPyConnection, thinned: Iterable[Compacte
     connection.execute("CREATE OR REPLACE TEMP TABLE untouched AS FROM given_others")
 
 
+def prepare(connection: duckdb.DuckDBPyConnection, name: DayName, rules: KeepRules, detail: Detail) -> None:
+    """What is decided by RULES alone, where the recordings that were loaded are to be reduced to DETAIL: what is full,
+    and which bins of the days beside, of the view day_near_bins, matter."""
+    settings = {
+        "threshold_ppb": rules.threshold_ppb,
+        "around_ns": rules.around_ns,
+        "widths": list(WIDTHS_NS),
+        "near_since_ns": name.start_ns - NEAR_NS,
+        "near_until_ns": name.end_ns + NEAR_NS,
+    }
+    for key, value in settings.items():
+        connection.execute(f"SET VARIABLE {key} = ?", [value])
+    connection.execute(_text("limits") if detail is Detail.BURSTS else _NO_LIMITS)
+    connection.execute(_BESIDE)
+
+
 def steps(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyRelation:
-    """The rows of `steps` of the bins of the recordings that `prepare` thinned."""
-    connection.register("seconds", seconds(connection))
+    """The rows of `steps` of the view day_bins, of the recordings that were loaded. `keep` needs what it finds."""
+    seconds, islands = sum_up(connection)
+    connection.register("seconds", seconds)
+    connection.register("islands", islands)
     return connection.sql(_text("steps"))
+
+
+def keep(connection: duckdb.DuckDBPyConnection, detail: Detail) -> None:
+    """Make the views kept_bins and kept_sources of what stays of the views day_bins and day_sources, where the
+    recordings that were loaded are reduced to DETAIL, and all rows of others stay."""
+    connection.execute(_text("spans") if detail is Detail.BURSTS else _NOTHING)
+    connection.execute(_text("rows"))
 
 
 def latency_steps(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyRelation:

@@ -10,14 +10,14 @@ import sysconfig
 import pytest
 
 import mburst.capture._engine
-import mburst.sql.compaction._fullest
+import mburst.sql.compaction._seconds
 import mburst.telemetry.probe._exchange
 
 pytestmark = pytest.mark.skipif(not shutil.which("readelf"), reason="needs readelf")
 MODULES = [
     mburst.capture._engine.__file__,
     mburst.telemetry.probe._exchange.__file__,
-    mburst.sql.compaction._fullest.__file__,
+    mburst.sql.compaction._seconds.__file__,
 ]
 
 

@@ -20,7 +20,7 @@ from mburst.__main__ import main
 MODULES = (
     "mburst/capture/_engine.abi3.so",
     "mburst/telemetry/probe/_exchange.abi3.so",
-    "mburst/sql/compaction/_fullest.abi3.so",
+    "mburst/sql/compaction/_seconds.abi3.so",
 )
 INSIDE = {"libpcap", "zlib", "libzstd", "liblzma", "libbpf", "libelf"}
 GLIBC = (2, 28)  # of RHEL 8 and Debian 10

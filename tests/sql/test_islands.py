@@ -46,9 +46,10 @@ CREATE VIEW recorded AS SELECT *, '' AS interface, 'in' AS direction, 'x' AS rec
 {statement("sql/model/coverage.sql", "coverage")}
 SELECT start_ns, end_ns FROM coverage"""
 KEPT = f"""
-SET VARIABLE around_ns = 0;
-CREATE TABLE hot AS SELECT 1 AS lane, 0 AS clock_epoch, start_ns, end_ns FROM given;
-CREATE TABLE wide AS FROM hot LIMIT 0;
+CREATE TABLE limits AS
+    SELECT 1 AS lane, unnest([0, 20]) AS width_ns, 0 AS gap_ns, 0 AS before_ns, 0 AS after_ns;
+CREATE TABLE islands AS
+    SELECT 1 AS lane, 0 AS clock_epoch, width_ns, start_ns AS first_ns, end_ns AS last_ns FROM given, limits;
 {statement("sql/compaction/spans.sql", "kept")}
 SELECT start_ns, end_ns FROM kept"""
 

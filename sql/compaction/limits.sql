@@ -1,0 +1,22 @@
+-- From how many wire bytes on bins, and windows of `widths`, are full, for the loosest definition of a burst: a threshold (and
+-- release) of `threshold_ppb` of line rate. Full ones are an island where their starts are no more than gap_ns apart; of an
+-- island, before_ns before its first start and after_ns after its last one are kept: all that bursts.sql looks at for
+-- any such definition.
+--
+-- A bin of the stored width that is full is kept with `around_ns` before and after. A wider bin is full only where it has such
+-- a bin, so that wider bins up to `around_ns`, whose joins reach no further, need nothing more. Of the widths that do, those
+-- of `widths` are kept: each bin that is full, what lies between two of them that can be joined (5 bins), and one bin before.
+--
+-- Of: lanes (lane, bin_ns, link_bps). Leaves: limits; width_ns 0 is that of the stored bins.
+CREATE OR REPLACE TEMP TABLE limits AS
+WITH known AS (
+    SELECT lane, bin_ns, link_bps, getvariable('threshold_ppb') / 1e9 AS share, CAST(getvariable('around_ns') AS BIGINT) AS around_ns
+    FROM lanes WHERE link_bps IS NOT NULL
+)
+SELECT lane, CAST(0 AS BIGINT) AS width_ns, least_bytes(share, bin_ns, link_bps) AS full_bytes,
+       greatest(2 * around_ns + bin_ns, 6 * bin_ns) AS gap_ns, greatest(around_ns, bin_ns) AS before_ns, around_ns + bin_ns AS after_ns
+FROM known
+UNION ALL
+SELECT lane, width_ns, least_bytes(share, width_ns, link_bps), 6 * width_ns, width_ns, width_ns
+FROM (SELECT *, unnest(CAST(getvariable('widths') AS BIGINT[])) AS width_ns FROM known)
+WHERE width_ns % bin_ns = 0 AND 7 * width_ns > 2 * around_ns;
