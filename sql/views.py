@@ -79,6 +79,7 @@ def unlocked(catalogue: Catalogue, settings: Mapping[str, str]) -> duckdb.DuckDB
         "temp_directory": lockdown.temporary(),
     }
     connection = duckdb.connect(":memory:", config={**own, **settings})
+    connection.execute("SET enable_progress_bar = false")  # on standard output, where Python runs no script
     for name, value in lockdown.limits().items():
         if name not in settings:  # set, since DuckDB 2.0 ignores a size of disk that it begins with
             connection.execute(f"SET {name} = '{value}'")

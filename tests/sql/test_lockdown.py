@@ -324,6 +324,15 @@ def test_limits_are_shares_of_what_is_free(store):
     assert 0.3 * memory < most_memory < 0.8 * memory and 0.3 * disk < most_disk < 0.7 * disk
 
 
+def test_a_database_prints_nothing(store):
+    """DuckDB draws a progress bar on standard output where Python runs no script: in notebooks, and with -c."""
+    ask = "execute(\"SELECT current_setting('enable_progress_bar')\").fetchall()"
+    opened = f"from mburst.sql import StoreFolder; opened = StoreFolder.open({str(store.path)!r})"
+    program = f"import duckdb; {opened}; print(duckdb.connect().{ask}, opened.connect().{ask})"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "[(True,)] [(False,)]\n", done
+
+
 def test_a_machine_that_hides_its_memory_has_some(monkeypatch):
     monkeypatch.setattr(machine, "MEMORY", Path("/nonexistent"))
     assert available_memory() > 100_000_000
