@@ -32,4 +32,4 @@ class Interrupted(MburstError):
 
 def print_trouble(error: MburstError) -> None:
     """Say on standard error what went wrong, though work goes on."""
-    print(f"mburst: {error}", file=sys.stderr, flush=True)
+    print(f"mburst: {error}\n", end="", file=sys.stderr, flush=True)  # at once, among the lines of other threads

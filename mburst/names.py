@@ -57,7 +57,8 @@ def _seen(character: str) -> str:
 
 def say(text: str) -> None:
     """A line of mburst itself for people, on standard error, in the place of a progress line if there is one."""
-    print(("\r\033[K" if sys.stderr.isatty() else "") + f"mburst: {shown(text)}", file=sys.stderr, flush=True)
+    place = "\r\033[K" if sys.stderr.isatty() else ""
+    print(f"{place}mburst: {shown(text)}\n", end="", file=sys.stderr, flush=True)  # at once: other threads print, too
 
 
 def say_progress(text: str) -> None:

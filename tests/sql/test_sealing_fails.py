@@ -56,16 +56,10 @@ def test_every_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
         (store.path / table).write_text("in the way")
         writers[table] = writer.TableWriter(store.path, table, "cache-1", "r 1", roll_rows=1)
         writers[table].append(row(table))
-    pieces: list[str] = []  # of a text that is read while it is written
-
-    def all_reported() -> bool:
-        pieces.append(capfd.readouterr().err)
-        return "".join(pieces).count("\n") >= len(ORDER)
-
-    wait_for(all_reported)
+    said = Path("/proc/self/fd/2")  # readouterr() loses what is written meanwhile
+    wait_for(lambda: said.read_text().count("\n") >= len(ORDER))
     time.sleep(0.2)  # a few more tries
-    pieces.append(capfd.readouterr().err)
-    lines = "".join(pieces).splitlines()
+    lines = capfd.readouterr().err.splitlines()
     for table in ORDER:
         [line] = [line for line in lines if f"{store.path}/{table}:" in line]  # once, though it was tried again
         assert line.startswith("mburst: not sealed yet, trying again: ")
