@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import suppress
 
@@ -57,9 +58,19 @@ def _refusal(error: Exception) -> MburstError | None:
             f"an output in {error.encoding} cannot have {error.object[error.start]!a}", "set PYTHONIOENCODING=utf-8"
         )
     found = shortage.of(error)
+    if isinstance(error, FileNotFoundError) and error.filename is None and not _has_folder():
+        return MburstError("the current folder was removed", "go to one that exists, or give whole paths")
     if isinstance(error, OSError):
         return MburstError(f"{error.filename or 'system'}: {error.strerror or error}", found.hint if found else "")
     return found
+
+
+def _has_folder() -> bool:
+    """Whether the current folder exists."""
+    try:
+        return bool(os.getcwd())
+    except FileNotFoundError:
+        return False
 
 
 def command() -> int:

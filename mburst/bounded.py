@@ -32,7 +32,7 @@ FIRST_KILLED = 1000  # proc(5), oom_score_adj: by the kernel, where memory is sh
 class _Limit:
     """Looks at a question until it is over."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, timeout_ns: int, temporary: Path) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, timeout_ns: int, temporary: Path | None) -> None:
         self._connection = connection
         self._timeout_ns = timeout_ns
         self._temporary = temporary
@@ -75,7 +75,8 @@ class _Limit:
     def _end_process(self, error: MburstError) -> None:
         if interrupting.is_own():
             say(f"{error} ({error.hint})")
-            shutil.rmtree(self._temporary, ignore_errors=True)
+            if self._temporary:
+                shutil.rmtree(self._temporary, ignore_errors=True)
             os._exit(error.exit_code)
 
 
@@ -88,7 +89,7 @@ def bounded(connection: duckdb.DuckDBPyConnection, timeout_ns: int) -> Iterator[
     if interrupting.is_own():
         with suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text(str(FIRST_KILLED), encoding="ascii")
-    limit = _Limit(connection, timeout_ns, Path(folder).absolute())
+    limit = _Limit(connection, timeout_ns, Path(folder).absolute() if folder else None)
     try:
         yield
     except Exception:

@@ -7,6 +7,7 @@ write over a segment, which has to be readable.
 from __future__ import annotations
 
 import glob
+import os
 import re
 import secrets
 import shutil
@@ -37,7 +38,12 @@ def limits() -> dict[str, str]:
 
 def temporary() -> str:
     """Where a database puts what memory has no room for: a folder that there is not, of a name that nobody knows, since
-    questions may read what is in it. The database makes it when it is needed, and removes it."""
+    questions may read what is in it. The database makes it when it is needed, and removes it. '': nowhere, where the
+    current folder was removed, since a database whose folder has no place cannot be locked."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return ""
     return f".mburst-{secrets.token_hex(8)}"
 
 

@@ -324,6 +324,34 @@ def test_limits_are_shares_of_what_is_free(store):
     assert 0.3 * memory < most_memory < 0.8 * memory and 0.3 * disk < most_disk < 0.7 * disk
 
 
+def in_a_removed_folder(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    (tmp_path / "gone").mkdir()
+    goes = f'cd {tmp_path}/gone; rmdir {tmp_path}/gone; exec "$@"'
+    command = ["sh", "-c", goes, "sh", sys.executable, "-m", "mburst", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "output"),
+    [
+        (["sql", "STORE", "SELECT 42"], 0, "42"),
+        (["bursts", "STORE"], 0, "1 burst in 1 d"),
+        (["check", "STORE"], 0, "sound"),
+        (["compact", "STORE"], 0, "the store takes"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else None,
+)
+def test_in_a_folder_that_was_removed(store, tmp_path, words, code, output):
+    """Only what memory has no room for has no place then."""
+    done = in_a_removed_folder(tmp_path, *(str(store.path) if word == "STORE" else word for word in words))
+    assert done.returncode == code and output in done.stdout, done
+
+
+def test_a_path_in_a_folder_that_was_removed_is_named(store, tmp_path):
+    done = in_a_removed_folder(tmp_path, "ship", str(store.path), "target")
+    assert done.returncode == 1 and done.stderr.startswith("mburst: the current folder was removed (")
+
+
 def test_a_database_prints_nothing(store):
     """DuckDB draws a progress bar on standard output where Python runs no script: in notebooks, and with -c."""
     ask = "execute(\"SELECT current_setting('enable_progress_bar')\").fetchall()"
