@@ -23,6 +23,14 @@ LOCK_S, EVERY_S = 30.0, 0.05
 _READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
+def is_utf8(path: str | os.PathLike[str]) -> bool:
+    """Whether PATH is text: not all names of files are, and no database and no page has others."""
+    try:
+        return os.fspath(path).encode() is not None
+    except UnicodeEncodeError:
+        return False
+
+
 def write(path: Path, text: str, what: str, hint: str, mode: int = GROUP) -> None:
     """Write a file whole or not at all; its folder is made where it is missing. A link at PATH is replaced, not
     followed. Raises MburstError, which says that WHAT cannot be written, with HINT."""

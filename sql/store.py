@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .. import files
 from ..errors import MburstError
 from . import damage, disk, making, replacing, segments, tables, views
 from .tables import STORE_FORMAT
@@ -26,6 +27,9 @@ class StoreFolder:
     folder that has to be written to so that it can be removed again."""
 
     def __init__(self, path: Path) -> None:
+        """Raises MburstError where the database could not open files below PATH."""
+        if not files.is_utf8(path):
+            raise MburstError(f"{os.fsencode(path)!r}: a store's path has to be UTF-8", "rename a folder of it")
         self.path = path
         self.made_in: Path | None = None
 

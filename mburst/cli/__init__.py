@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from .. import files
 from ..errors import UsageError
 
 if TYPE_CHECKING:
@@ -52,6 +54,8 @@ VERBS = [
     "demo",
 ]
 
+MOST = 2**63 - 1  # of a number: what a column of a table holds
+
 # Verbs whose work is done though another file of the store is damaged.
 WRITERS = {"record", "probe", "collect", "import", "names"}
 
@@ -59,15 +63,44 @@ WRITERS = {"record", "probe", "collect", "import", "names"}
 class Parser(argparse.ArgumentParser):
     """Raises UsageError for a wrong call, which is one line then; argparse writes the usage before it, and exits."""
 
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.register("type", int, _whole_number)
+
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, f"see `{self.prog} --help`")
 
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         """Refers to the help of the verb where that does not know an argument; argparse refers to that of the whole."""
-        found, unknown = self.parse_known_args(args, namespace)
+        words = sys.argv[1:] if args is None else args
+        for word in words:
+            _check_word(word)
+        found, unknown = self.parse_known_args(words, namespace)
         if unknown:
             raise UsageError(f"unrecognized arguments: {' '.join(unknown)}", f"see `{self.prog} {found.verb} --help`")
         return found
+
+
+def _check_word(word: str) -> None:
+    """Raises UsageError for bytes that are not UTF-8, which neither the database nor a page can have, and for an option
+    whose value is `--`, which argparse takes for none (Python 3.11)."""
+    if not files.is_utf8(word):
+        hint = "rename what has this name; `-` reads a capture from standard input"
+        readable = os.fsencode(word).decode(errors="backslashreplace")
+        raise UsageError(f"invalid argument {readable}: not UTF-8", hint)
+    if word.startswith("-") and word.partition("=")[1:] == ("=", "--"):
+        raise UsageError(f"argument {word.partition('=')[0]}: invalid value '--'")
+
+
+def _whole_number(text: str) -> int:
+    """What `type=int` is."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = -1
+    if not 0 <= number <= MOST:
+        raise argparse.ArgumentTypeError(f"invalid number {text[:40]!r} (a whole one from 0 to {MOST:,})")
+    return number
 
 
 def build_parser(verb: str = "") -> argparse.ArgumentParser:
