@@ -173,6 +173,17 @@ static const struct nlmsghdr *get_link(uint32_t index, void *answer, size_t leng
 	return received > 0 && NLMSG_OK(header, (size_t)received) && header->nlmsg_type == RTM_NEWLINK ? header : NULL;
 }
 
+int mb_device_flags(uint32_t index, uint32_t *flags)
+{
+	char answer[32768] __attribute__((aligned(NLMSG_ALIGNTO)));
+	const struct nlmsghdr *header = get_link(index, answer, sizeof(answer));
+
+	if (!header)
+		return -ENODEV;
+	*flags = ((const struct ifinfomsg *)NLMSG_DATA(header))->ifi_flags;
+	return 0;
+}
+
 /* Newer kernels report more, older ones less. */
 static void read_stats(struct mb_device_counts *counts, const void *reported, size_t length)
 {

@@ -46,6 +46,9 @@ struct mb_device {
 /* -ENODEV when there is no such interface. What the driver does not say stays 0. */
 int mb_device_read(struct mb_device *device, const char *name, struct mb_error *error);
 
+/* The flags of an interface (IFF_… of <net/if.h>), whatever it is called. -ENODEV where there is none. */
+int mb_device_flags(uint32_t index, uint32_t *flags);
+
 /* What the kernel counts of an interface; 0 where it does not say. */
 struct mb_device_counts {
 	uint64_t missed;        /* frames lost for lack of a buffer, before any capture could see them */

@@ -166,6 +166,22 @@ def test_one_that_goes_away_ends_alone(two, tmp_path):
     assert locks.names(store) == []
 
 
+def test_one_that_is_renamed_again_and_again_is_recorded_on(two, tmp_path):
+    """Some questions about an interface are asked by its name, which may be another one by then."""
+    (first, _), store = two, tmp_path / "store"
+    process = begin(two[:1], store)
+    there_and_back = f"link set {first.b} name renamed\nlink set renamed name {first.b}\n"
+    for _ in range(20):
+        subprocess.run(["ip", "-n", first.far, "-batch", "-"], input=there_and_back * 200, text=True, check=True)
+        assert process.poll() is None, process.communicate()
+    many_senders(first, 100)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert query(store, "SELECT packets, ended, counter_packets IS NULL FROM recordings") == [(100, "stopped", False)]
+
+
 def test_a_signal_that_interrupts_no_wait_is_heard(two, tmp_path):
     """As one that comes just before the main thread waits, which then sleeps on: here it goes to another thread."""
     store = tmp_path / "store"

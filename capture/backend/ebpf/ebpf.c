@@ -224,16 +224,27 @@ static int ebpf_open(struct mb_backend *backend, const struct mb_backend_options
 	return status;
 }
 
+/* 0, ENODEV or ENETDOWN. Netlink is asked where flags cannot be had by name alone, as while the interface is renamed: it
+ * knows it by its index, but waits for whoever changes any interface. */
+static int device_trouble(int socket, uint32_t index)
+{
+	struct ifreq request = { .ifr_ifindex = (int)index };
+	uint32_t flags;
+
+	if (ioctl(socket, SIOCGIFNAME, &request))
+		return ENODEV;
+	if (!ioctl(socket, SIOCGIFFLAGS, &request))
+		flags = (uint32_t)request.ifr_flags;
+	else if (mb_device_flags(index, &flags))
+		return ENODEV;
+	return flags & IFF_UP ? 0 : ENETDOWN;
+}
+
 /* Whether the interface is still there and up; else counting ends. */
 static void check_device(struct ebpf *state)
 {
-	struct ifreq request = { .ifr_ifindex = (int)state->device.index };
-	int code = 0;
+	const int code = device_trouble(state->socket, state->device.index);
 
-	if (ioctl(state->socket, SIOCGIFNAME, &request) || ioctl(state->socket, SIOCGIFFLAGS, &request))
-		code = ENODEV;
-	else if (!(request.ifr_flags & IFF_UP))
-		code = ENETDOWN;
 	if (code)
 		state->ending = mb_device_lost(state->device.name, code, &state->failure);
 }

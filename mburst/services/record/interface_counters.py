@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from dataclasses import dataclass, replace
 
 from ...machine import boot_id
 
 # Drivers that count bytes as a capture does: the link layer's header, but neither FCS nor preamble.
 COUNT_AS_CAPTURED = {"veth"}
+NAME_TRIES, EVERY_S = 20, 0.01  # while an interface is renamed it has no name
 
 
 @dataclass(frozen=True)
@@ -56,9 +58,13 @@ def of_then(now: InterfaceCounters) -> InterfaceCounters:
 
 def read_again(begun: InterfaceCounters) -> InterfaceCounters:
     """The counters of the interface that BEGUN is of, whatever it is called by now; none where it is gone."""
-    try:
-        index = int((begun.interface or "/0").rpartition("/")[2])
-        found = read(socket.if_indextoname(index))
-    except OSError:
-        found = InterfaceCounters()
-    return found if found.interface == begun.interface else InterfaceCounters(boot_id())
+    index = int((begun.interface or "/0").rpartition("/")[2])
+    for _ in range(NAME_TRIES):
+        try:
+            found = read(socket.if_indextoname(index))
+        except OSError:
+            break
+        if found.interface == begun.interface:
+            return found
+        time.sleep(EVERY_S)
+    return InterfaceCounters(boot_id())
