@@ -62,7 +62,7 @@ static int close_bin(struct mb_lane *lane, int64_t number)
 	if (unlikely(lane->drop_spans.count) &&
 	    mb_drop_spans_overlap(&lane->drop_spans, number * lane->options->bin_ns, lane->options->bin_ns))
 		bin->quality |= MB_QUALITY_DROPS;
-	else if (!bin->packets && !bin->bytes) {
+	else if (!bin->packets && !bin->bytes && !bin->wire_bytes) {
 		bin->quality = 0;
 		return 0;
 	}

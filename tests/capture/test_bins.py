@@ -316,6 +316,23 @@ def test_merged_frames_are_recognised_and_spread_on_demand():
     assert sum(row["packets"] for row in spread) == 20
 
 
+def test_no_byte_of_a_spread_frame_is_lost_where_a_bin_has_wire_bytes_alone():
+    """Of 8 ns at 1 Gb/s a bin has a byte of the wire, and of the frame's own bytes, which are fewer, none."""
+    big, wire, gap_ns = 14 + 20 + 20 + 20 * 1460, 20 * (14 + 20 + 20 + 1460 + 24), 20_000_000
+    shifts = range(40)  # how much of it lies in the bin before
+    begins = [START_NS + (i + 1) * gap_ns for i in shifts]
+    frames = [
+        Frame(begin + wire * 8 - shift, 1, big, sequence=1 + shift * 20 * 1460)
+        for shift, begin in zip(shifts, begins, strict=True)
+    ]
+    spread, _, [lane], _ = record(frames, bin_ns=10_000, spread_bps=10**9)
+    assert any(row["wire_bytes"] and not row["bytes"] for row in spread)
+    for begin in begins:
+        mine = [row for row in spread if begin - gap_ns // 2 <= row["ts_ns"] < begin + gap_ns // 2]
+        assert sum(row["wire_bytes"] for row in mine) == wire and sum(row["bytes"] for row in mine) == big
+    assert lane["wire_bytes"] == len(frames) * wire
+
+
 def test_a_closed_capture_says_so():
     with tempfile.TemporaryDirectory() as folder:
         path = write_pcap(Path(folder, "a.pcap"), [Frame(START_NS, 1, 60)])
