@@ -10,7 +10,7 @@ ENGINE := $(wildcard capture/*.[ch] capture/*/*.[ch] capture/*/*/*.[ch] telemetr
 # What has to be on the machine in addition to Python. Installed by apt where that is possible.
 BUILD_PACKAGES := gcc libc6-dev libpcap-dev zlib1g-dev libzstd-dev liblzma-dev libbpf-dev clang
 RELEASE_PACKAGES := $(BUILD_PACKAGES) dpkg-dev flex bison make pkg-config debhelper dh-python bash-completion git
-TEST_PACKAGES := tshark tcpdump chromium iproute2 ethtool zstd xz-utils poppler-utils e2fsprogs xfsprogs libfuse3-3 openjdk-17-jre-headless
+TEST_PACKAGES := tshark tcpdump chromium-headless-shell iproute2 ethtool zstd xz-utils poppler-utils e2fsprogs xfsprogs libfuse3-3 openjdk-17-jre-headless
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo gallery test test-fast lint format asan docs fuzz faults soak bench lock wheel deb release test-packages test-collector audit clean

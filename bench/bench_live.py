@@ -34,6 +34,10 @@ from side_by_side import machine
 
 from mburst.sql import StoreFolder
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "lib"))
+
+from browserlib import CHROMIUM, FLAGS
+
 if TYPE_CHECKING:
     from playwright.sync_api import CDPSession
 
@@ -42,16 +46,6 @@ APPEND_S = 0.01
 CLIENTS = 50
 ROUNDS = 3
 ARRIVAL_S = 4.0  # in which all clients have connected
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 WATCH = """seconds => new Promise((done) => {
   const delays = [], begun = performance.now();
   let frames = 0, last = null;
@@ -244,9 +238,7 @@ def watched(url: str, seconds: float, width: int) -> dict[str, Any]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=os.environ.get("MBURST_CHROMIUM", "/usr/bin/chromium"), args=FLAGS
-        )
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         page = browser.new_page(viewport={"width": width, "height": 1000})
         page.goto(url)
         page.wait_for_selector("html[data-ready]", timeout=60_000)

@@ -1,6 +1,6 @@
 """Takes a picture of every view of the simulated demo: python docs/gallery.py docs/gallery
 
-`make gallery` sets up what it needs: playwright, rich, Pillow, a Chromium (MBURST_CHROMIUM, or /usr/bin/chromium)
+`make gallery` sets up what it needs: playwright, rich, Pillow, a Chromium (MBURST_CHROMIUM, or Debian's)
 and pdftoppm for the printed page. The seed of the demo is fixed, so that a picture changes only where its page does.
 docs/gallery.md shows the pictures; docs/gallery/made-from.json has a digest of what each was made from.
 """
@@ -20,15 +20,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "lib"))
+
+from browserlib import CHROMIUM, FLAGS
+
 DESKTOP, PHONE = (1300, 800), (390, 844)
 MBURST = [sys.executable, "-m", "mburst"]
 BURST = ["--bin", "1ms", "--threshold", "0.8", "--join", "5ms", "--min-duration", "3ms"]
@@ -160,9 +155,7 @@ def main(folder: Path) -> None:
     (folder / "terminal.svg").write_text(recording("mburst demo --simulate", printed_lines), "utf-8")
     store = Path("demo/store")
     with live(store) as address, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=os.environ.get("MBURST_CHROMIUM", "/usr/bin/chromium"), args=FLAGS
-        )
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         urls = {"live": address, **pages(store)}
         for name, view in VIEWS.items():
             path = folder / f"{name}.png"

@@ -11,7 +11,7 @@ from places import ROOT
 def browser():
     sync_api = pytest.importorskip("playwright.sync_api")
     if not CHROMIUM.exists():
-        pytest.skip(f"no browser at {CHROMIUM}: apt install chromium, or set MBURST_CHROMIUM")
+        pytest.skip(f"no browser at {CHROMIUM}: apt install chromium-headless-shell, or set MBURST_CHROMIUM")
     with sync_api.sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield chromium

@@ -1,11 +1,22 @@
-"""A page as a reader meets it, in Debian's Chromium."""
+"""A page as a reader meets it, in Debian's Chromium: chromium-headless-shell where it is there, which takes two thirds
+of the processor time of the one with a window for the same pages."""
 
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
-CHROMIUM = Path(os.environ.get("MBURST_CHROMIUM", "/usr/bin/chromium"))
+_BROWSERS = ("chromium-headless-shell", "chromium")
+
+
+def _browser() -> Path:
+    """MBURST_CHROMIUM, or the first that this machine has; one that is not there, where it has none."""
+    found = os.environ.get("MBURST_CHROMIUM") or next(filter(None, map(shutil.which, _BROWSERS)), None)
+    return Path(found or f"/usr/bin/{_BROWSERS[0]}")
+
+
+CHROMIUM = _browser()
 FLAGS = [
     "--headless",
     "--no-sandbox",

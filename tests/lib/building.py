@@ -70,8 +70,9 @@ def sources_of(room: str) -> tuple[str, ...]:
     return tuple(sorted(str(path.relative_to(ROOT)) for path in (ROOT / room).rglob("*.c")))
 
 
+@functools.cache
 def compiled(source: Path, flags: tuple[str, ...]) -> Path:
-    """The object of a source. Who asks while another process makes it waits for that one."""
+    """The object of a source, which does not change. Who asks while another process makes it waits for that one."""
     macros = tuple(f"-D{macro}=1" for header, macro, _ in _LIBRARIES if header in decompressors())
     if source.parent.name == "ebpf" and (program := kernel_program()):
         macros += (f'-DMB_EBPF_OBJECT="{program}"',)
