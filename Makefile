@@ -13,7 +13,7 @@ RELEASE_PACKAGES := $(BUILD_PACKAGES) dpkg-dev flex bison make pkg-config debhel
 TEST_PACKAGES := tshark tcpdump chromium-headless-shell iproute2 ethtool zstd xz-utils poppler-utils e2fsprogs xfsprogs libfuse3-3 openjdk-17-jre-headless
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo gallery test test-fast lint format asan docs fuzz faults soak bench lock wheel deb release test-packages test-collector audit clean
+.PHONY: help setup demo gallery test test-fast lint format asan docs fuzz faults soak bench lock wheel deb release test-packages test-collector test-engines audit clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,10 +64,11 @@ asan: $(VENV)/test-ready ## run the tests of the engine in an engine built with 
 	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 \
 		PYTHONPATH=tests/lib $(BIN)/python -m pytest -q -p asan_engine -m "not alone" $(or $(PYTEST_OPTIONS),tests/capture)
 
-docs: $(VENV)/ready ## write docs/cli.md anew from the help texts, the views of docs/schema.md, the keys of docs/operate.md
+docs: $(VENV)/ready ## write docs/cli.md anew from the help texts, the views of docs/schema.md, the keys of docs/operate.md, docs/trino.sql
 	$(BIN)/python docs/write_cli.py
 	$(BIN)/python docs/write_schema.py
 	$(BIN)/python docs/write_deliveries.py
+	$(BIN)/python docs/write_trino.py
 
 fuzz: ## fuzz the file readers over FUZZ_CORPUS, or FUZZ_WHAT=exchange, for FUZZ_SECONDS
 	@sh .ci/packages clang libpcap-dev zlib1g-dev libzstd-dev liblzma-dev
@@ -118,6 +119,9 @@ test-packages: $(VENV)/test-ready ## test the packages in dist/ on fresh systems
 
 test-collector: $(VENV)/test-ready ## test with an OpenTelemetry Collector in between and with telemetrygen, built of their Go modules (three minutes)
 	$(PYTEST) -q -rs -m packages tests/collector
+
+test-engines: $(VENV)/test-ready ## ask the questions of docs/fleet.md on Trino, fetched from Maven Central (0.5 GB), and in Spark SQL (four minutes)
+	$(PYTEST) -q -rs -m packages tests/engines
 
 audit: $(VENV)/pip-audit ## look for known flaws in what .ci/requirements.lock names
 	$(PYTHON) .ci/audit $(VENV)/pip-audit/bin/pip-audit .ci/requirements.lock

@@ -1,4 +1,5 @@
-"""The questions to the results of a fleet: queries/fleet/NN_NAME.sql, which DuckDB, Spark SQL and Trino all run.
+"""The questions to the results of a fleet: queries/fleet/NN_NAME.sql, which DuckDB, Spark SQL and Trino all run
+(`make test-engines`).
 
 They ask the tables of results (docs/fleet.md) and two more: `asked` has one row, since_ns and until_ns; `inventory` has
 the rack, host, service and address of hosts, each host once, or no row.

@@ -189,12 +189,8 @@ def put(
     there. VERDICTS: None for no row. Tables of switch ports are there where the partition has any, or had: they are
     emptied then. Raises TargetError, and MburstError where a record that is there is damaged."""
     near = near or NearRows()
-    by_name = {**found.tables._asdict(), "incomplete": _incomplete(plan)}
-    by_name["verdicts"] = no_verdicts() if verdicts is None else verdicts
-    if found.switch_ports or _has_ports(results, plan.name):
-        by_name |= found.ports._asdict()
-    if plan.name.host is not None:  # of one host alone, it would read as a rack's
-        by_name["contention"] = found.tables.contention.slice(0, 0)
+    with_ports = found.switch_ports > 0 or _has_ports(results, plan.name)
+    by_name = tables_of(plan, found, verdicts, with_ports=with_ports)
     record = PartitionRecord(
         *plan.name,
         digest=plan.digest(found.unsettled),
@@ -213,6 +209,19 @@ def put(
     )
     results.replace(plan.name.record_key, record.to_json())
     return record
+
+
+def tables_of(
+    plan: PartitionPlan, found: DetectedPartition, verdicts: pa.Table | None = None, *, with_ports: bool
+) -> dict[str, pa.Table]:
+    """The rows of each table of results, also of those without a row; of switch ports WITH_PORTS. VERDICTS as for
+    `put`."""
+    tables = found.tables
+    if plan.name.host is not None:  # of one host alone, it would read as a rack's
+        tables = tables._replace(contention=tables.contention.slice(0, 0))
+    of_ports = found.ports._asdict() if with_ports else {}
+    verdicts = no_verdicts() if verdicts is None else verdicts
+    return {**tables._asdict(), "incomplete": _incomplete(plan), "verdicts": verdicts, **of_ports}
 
 
 def _behind(plan: PartitionPlan, host: str) -> str:

@@ -6,18 +6,12 @@ import duckdb
 import pyarrow as pa
 import pytest
 from fleet_oracle import Fleet, lateness
-from fleettables import DAY, INVENTORY, START, arrow, tables
+from fleettables import INVENTORY, arrow, tables
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from questioned import HOSTS, SPANS, same
 
 from mburst.sql import questions
-
-SPANS = [(START, START + DAY), (START - DAY, START + DAY), (START + DAY, START + 2 * DAY)]
-HOSTS = [
-    {"rack": "r1", "host": "h0", "service": "cache", "address": "10.0.0.1"},
-    {"rack": "r1", "host": "h1", "service": "cache", "address": None},
-    {"rack": "r /2", "host": "gone", "service": "", "address": "10.0.0.3"},
-]
 
 
 def asked(found, span, inventory):
@@ -30,15 +24,6 @@ def asked(found, span, inventory):
         f"CREATE VIEW asked AS SELECT CAST({span[0]} AS BIGINT) AS since_ns, CAST({span[1]} AS BIGINT) AS until_ns"
     )
     return con
-
-
-def same(found, wanted):
-    """Numbers that are no whole ones may differ by rounding; all else is equal."""
-    assert len(found) == len(wanted)
-    for row, other in zip(found, wanted, strict=True):
-        for value, expected in zip(row, other, strict=True):
-            is_real = isinstance(expected, float) and isinstance(value, float)
-            assert value == (pytest.approx(expected, rel=1e-9, abs=1e-9) if is_real else expected), (row, other)
 
 
 def test_files_of_questions_are_whole():

@@ -16,6 +16,7 @@ from storelib import write
 
 from mburst.__main__ import main
 from mburst.analysis.bursts.find import find_bursts
+from mburst.fleet.results import PORT_TABLES, TABLES
 from mburst.sql import StoreFolder
 from mburst.sql.tables import MODEL, SCHEMA, columns, schema_sql
 
@@ -64,6 +65,13 @@ def test_schema_page_has_the_views_as_they_are(tmp_path: Path) -> None:
 def test_operations_page_has_the_deliveries_as_they_are() -> None:
     page = (ROOT / "docs" / "operate.md").read_text("utf-8")
     assert runpy.run_path(str(ROOT / "docs" / "write_deliveries.py"))["written"](page) == page, "make docs"
+
+
+def test_the_tables_for_trino_are_those_of_results() -> None:
+    statements = (ROOT / "docs" / "trino.sql").read_text("utf-8")
+    assert runpy.run_path(str(ROOT / "docs" / "write_trino.py"))["written"]() == statements, "make docs"
+    tables = re.findall(r"^CREATE TABLE hive\.mburst\.(\w+) \($", statements, re.MULTILINE)
+    assert sorted(tables) == sorted((*TABLES, *PORT_TABLES))
 
 
 def test_the_worked_example(tmp_path: Path) -> None:

@@ -36,8 +36,9 @@ ROOT_FILES = re.compile(
 )
 ROOT_FIXTURES = {"lab", "can_build"}
 BROWSER = re.compile(r"browser/")
-# Of `make test-packages` and `make test-collector`, and of no other run: what they test takes minutes to build.
-PACKAGES = re.compile(r"(packages|collector)/")
+# Of `make test-packages`, `make test-collector` and `make test-engines`, and of no other run: what they need takes
+# minutes to build or to fetch.
+PACKAGES = re.compile(r"(packages|collector|engines)/")
 SLOW_S = 2.0  # processor time of all tests of a file
 
 COSTS = ROOT / "tests" / "costs.txt"

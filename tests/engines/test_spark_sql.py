@@ -1,0 +1,56 @@
+"""The questions to a fleet's results, in Spark SQL, with the answers worked out row by row: `make test-engines`, and no
+other run."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fleettables
+import pytest
+from fleet_oracle import Fleet
+from questioned import HOSTS, SPANS, same
+
+from mburst.sql import questions
+
+if not shutil.which("java"):
+    pytest.skip("Spark needs Java: apt-get install openjdk-17-jre-headless", allow_module_level=True)
+pyspark_sql = pytest.importorskip("pyspark.sql")
+INVENTORY = "rack STRING, host STRING, service STRING, address STRING"
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    settings = {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "2g",
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.sources.partitionColumnTypeInference.enabled": "false",  # dates are text, as docs/fleet.md has them
+    }
+    builder = pyspark_sql.SparkSession.builder.master("local[2]")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    yield session
+    session.stop()
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_an_answer_is_what_the_rows_add_up_to(spark: Any, tmp_path: Path, seed: int) -> None:
+    found, inventory = fleettables.tables(seed, racks=3, bursts=60), HOSTS if seed else []
+    fleettables.write(found, tmp_path)
+    for table in found:
+        spark.read.parquet(str(tmp_path / table)).createOrReplaceTempView(table)
+    columns = ("rack", "host", "service", "address")
+    listed = [tuple(host[column] for column in columns) for host in inventory]
+    spark.createDataFrame(listed, INVENTORY).createOrReplaceTempView("inventory")
+    for name in questions.names():
+        for since_ns, until_ns in SPANS:
+            asked = f"SELECT CAST({since_ns} AS BIGINT) AS since_ns, CAST({until_ns} AS BIGINT) AS until_ns"
+            spark.sql(asked).createOrReplaceTempView("asked")
+            answer = [tuple(row) for row in spark.sql(questions.text(name)).collect()]
+            same(answer, getattr(Fleet(found, (since_ns, until_ns), inventory), name.partition("_")[2])())

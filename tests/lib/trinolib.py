@@ -1,0 +1,156 @@
+"""A Trino server of Trino's own release, fetched from Maven Central, over folders of results."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+import urllib.error
+import urllib.request
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ports import free_port
+from waiting import wait_for
+
+VERSION = "476"
+LEAST_JAVA = 24  # of that version
+_MAVEN = "https://repo.maven.apache.org/maven2/io/trino"
+_SERVER, _HIVE = f"trino-server-core-{VERSION}", f"trino-hive-{VERSION}"
+_JVMS = Path("/usr/lib/jvm")
+_START_S = 180.0
+CATALOG, SCHEMA = "hive", "mburst"
+
+
+class TrinoError(Exception):
+    """What Trino says of a statement."""
+
+
+class Trino:
+    """A server that runs. FILES is the folder that `local:///` stands for."""
+
+    def __init__(self, port: int, files: Path) -> None:
+        self.files = files
+        self._base = f"http://127.0.0.1:{port}"
+
+    def is_started(self) -> bool:
+        """Whether it answers statements."""
+        try:
+            with urllib.request.urlopen(f"{self._base}/v1/info", timeout=5) as answer:
+                return not json.load(answer)["starting"]
+        except (OSError, urllib.error.URLError):
+            return False
+
+    def rows(self, statement: str) -> list[tuple[Any, ...]]:
+        """The rows of a statement. Raises TrinoError."""
+        headers = {"X-Trino-User": "test", "X-Trino-Catalog": CATALOG, "X-Trino-Schema": SCHEMA}
+        request = urllib.request.Request(f"{self._base}/v1/statement", statement.encode(), headers)
+        found: list[tuple[Any, ...]] = []
+        while True:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                page = json.load(answer)
+            if "error" in page:
+                raise TrinoError(page["error"]["message"])
+            found += map(tuple, page.get("data", ()))
+            if "nextUri" not in page:
+                return found
+            request = urllib.request.Request(page["nextUri"], headers=headers)
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[Trino]:
+    """A server in FOLDER, which is new. Skips the test, with the reason, where there is no Java of that age, or where
+    the release is not to be had."""
+    java = _java()
+    home = _installed(folder)
+    port, files = free_port(), folder / "files"
+    files.mkdir()
+    _configure(home, port, folder / "data", files)
+    with (folder / "trino.log").open("w") as log:
+        process = subprocess.Popen(
+            [home / "bin" / "launcher", "run"],
+            stdout=log,
+            stderr=log,
+            env={**os.environ, "JAVA_HOME": str(java), "PATH": f"{java / 'bin'}:{os.environ['PATH']}"},
+        )
+    try:
+        trino = Trino(port, files)
+        wait_for(lambda: trino.is_started() or process.poll() is not None, _START_S)
+        assert process.poll() is None, (folder / "trino.log").read_text()[-4000:]
+        yield trino
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def _java() -> Path:
+    """The home of a Java that is new enough."""
+    homes = [Path(os.environ["JAVA_HOME"])] if "JAVA_HOME" in os.environ else []
+    for home in [*homes, *sorted(_JVMS.glob("*"))]:
+        release = home / "release"
+        if release.is_file():
+            version = re.search(r'^JAVA_VERSION="(\d+)', release.read_text(), re.MULTILINE)
+            if version and int(version[1]) >= LEAST_JAVA:
+                return home
+    pytest.skip(f"Trino {VERSION} needs a Java of {LEAST_JAVA} or later (JAVA_HOME, or below {_JVMS})")
+
+
+def _installed(folder: Path) -> Path:
+    """The server with the one plugin that it needs, in FOLDER."""
+    server, hive = folder / f"{_SERVER}.tar.gz", folder / f"{_HIVE}.zip"
+    _fetch(f"{_MAVEN}/trino-server-core/{VERSION}/{server.name}", server)
+    _fetch(f"{_MAVEN}/trino-hive/{VERSION}/{hive.name}", hive)
+    with tarfile.open(server) as archive:
+        archive.extractall(folder, filter="data")
+    with zipfile.ZipFile(hive) as content:
+        content.extractall(folder)
+    shutil.move(folder / _HIVE, folder / _SERVER / "plugin" / "hive")
+    server.unlink()
+    hive.unlink()
+    return folder / _SERVER
+
+
+def _fetch(url: str, path: Path) -> None:
+    try:
+        with urllib.request.urlopen(url, timeout=60) as answer, path.open("wb") as out:
+            shutil.copyfileobj(answer, out, 1 << 20)
+    except OSError as error:
+        pytest.skip(f"Trino cannot be fetched from Maven Central: {error}")
+
+
+def _configure(home: Path, port: int, data: Path, files: Path) -> None:
+    """One node that is coordinator and worker; a catalog of files, without a metastore service."""
+    content = {
+        "node.properties": {
+            "node.environment": "test",
+            "node.data-dir": str(data),
+            "node.bind-ip": "127.0.0.1",
+            "node.internal-address": "127.0.0.1",
+        },
+        "config.properties": {
+            "coordinator": "true",
+            "node-scheduler.include-coordinator": "true",
+            "http-server.http.port": str(port),
+            "discovery.uri": f"http://127.0.0.1:{port}",
+        },
+        f"catalog/{CATALOG}.properties": {
+            "connector.name": "hive",
+            "hive.metastore": "file",
+            "hive.metastore.catalog.dir": "local:///metastore",
+            "hive.non-managed-table-writes-enabled": "true",
+            "fs.native-local.enabled": "true",
+            "local.location": str(files),
+        },
+    }
+    for name, settings in content.items():
+        path = home / "etc" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    (home / "etc" / "jvm.config").write_text("-server\n-Xmx2G\n-XX:+UseG1GC\n-XX:+ExitOnOutOfMemoryError\n")
