@@ -70,6 +70,10 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, f"see `{self.prog} --help`")
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Print a help text or a version; argparse takes one that could not be written for printed."""
+        print(message, end="", file=file or sys.stderr)
+
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         """Refers to the help of the verb where that does not know an argument; argparse refers to that of the whole."""
         words = sys.argv[1:] if args is None else args

@@ -41,15 +41,10 @@ def run(words: list[str], store: Path, ending: str, **variables: str) -> subproc
     )
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "each line at once"])
 @pytest.mark.parametrize("words", PRINTING, ids=" ".join)
-def test_a_full_disk_is_named_once(words, store):
-    done = run(words, store, ">/dev/full", PYTHONUNBUFFERED="")
-    assert (done.returncode, done.stderr) == (1, "mburst: standard output: No space left on device\n")
-
-
-@pytest.mark.parametrize("words", [words for words in PRINTING if "STORE" in words], ids=" ".join)
-def test_likewise_where_each_line_is_written_at_once(words, store):
-    done = run(words, store, ">/dev/full", PYTHONUNBUFFERED="1")
+def test_a_full_disk_is_named_once(words, unbuffered, store):
+    done = run(words, store, ">/dev/full", PYTHONUNBUFFERED=unbuffered)
     assert (done.returncode, done.stderr) == (1, "mburst: standard output: No space left on device\n")
 
 
