@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import secrets
 import stat
 import time
@@ -16,10 +17,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from .errors import MburstError
+from .errors import MburstError, UsageError
 
 PRIVATE, GROUP, PUBLIC = 0o600, 0o640, 0o644  # modes of new files, less the umask
 LOCK_S, EVERY_S = 30.0, 0.05
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -31,9 +33,25 @@ def is_utf8(path: str | os.PathLike[str]) -> bool:
         return False
 
 
+def is_address(path: str | os.PathLike[str]) -> bool:
+    """Whether PATH reads as an address, such as s3://bucket: as a path, it is in a folder `s3:` here, which libraries
+    take for the address."""
+    return bool(_ADDRESS.match(os.fspath(path)))
+
+
+def check_local(path: str | os.PathLike[str]) -> None:
+    """Raises UsageError where PATH reads as an address."""
+    if is_address(path):
+        raise UsageError(
+            f"{os.fspath(path)}: an address in place of a file or folder",
+            "only what hosts ship, and the results of a fleet, can be in a bucket",
+        )
+
+
 def write(path: Path, text: str, what: str, hint: str, mode: int = GROUP) -> None:
     """Write a file whole or not at all; its folder is made where it is missing. A link at PATH is replaced, not
     followed. Raises MburstError, which says that WHAT cannot be written, with HINT."""
+    check_local(path)
     try:
         path.parent.mkdir(mode=0o750 if mode != PUBLIC else 0o755, parents=True, exist_ok=True)
         folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -55,6 +73,7 @@ def put(folder: int, name: str, content: bytes, mode: int) -> None:
 def writing(path: Path, what: str, hint: str, mode: int = GROUP) -> Iterator[BinaryIO]:
     """A stream for a file too large for memory, which is at PATH only once all of it is written; a link there is
     replaced, not followed. Raises MburstError, which says that WHAT cannot be written, with HINT."""
+    check_local(path)
     try:
         folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

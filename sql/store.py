@@ -28,8 +28,7 @@ class StoreFolder:
 
     def __init__(self, path: Path) -> None:
         """Raises MburstError where the database could not open files below PATH."""
-        if not files.is_utf8(path):
-            raise MburstError(f"{os.fsencode(path)!r}: a store's path has to be UTF-8", "rename a folder of it")
+        _check_path(path)
         self.path = path
         self.made_in: Path | None = None
 
@@ -38,6 +37,7 @@ class StoreFolder:
         """The store at PATH, made if there is nothing or an empty folder. Raises MburstError when it cannot be written
         or is something else."""
         folder = Path(path)
+        _check_path(folder)
         if os.path.lexists(folder / MARKER):
             return cls.open(folder)
         with disk.failing_as_one_line(folder, "write"):
@@ -77,6 +77,7 @@ class StoreFolder:
     def open(cls, path: str | os.PathLike[str]) -> StoreFolder:
         """The store at PATH. Raises MburstError when there is none, or one of another format."""
         folder = Path(path)
+        _check_path(folder)
         version = format_of(folder)
         if version > STORE_FORMAT:
             raise MburstError(
@@ -171,6 +172,12 @@ class StoreFolder:
             ]
             for table, of in found.items()
         }
+
+
+def _check_path(path: Path) -> None:
+    if not files.is_utf8(path):
+        raise MburstError(f"{os.fsencode(path)!r}: a store's path has to be UTF-8", "rename a folder of it")
+    files.check_local(path)
 
 
 def format_of(folder: Path) -> int:

@@ -289,10 +289,16 @@ def _report(
         None if racks == "all" else texts(path, where, "racks", racks),
         every,
         delay,
-        Path(text(path, where, "output", table["output"])),
+        _folder(path, where, text(path, where, "output", table["output"])),
         to,
         definition,
     )
+
+
+def _folder(path: Path, where: str, given: str) -> Path:
+    with naming(path, where):
+        files.check_local(given)
+    return Path(given)
 
 
 def _check_outputs(path: Path, reports: Sequence[ScheduledReport]) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -56,6 +57,9 @@ VERBS = [
 
 MOST = 2**63 - 1  # of a number: what a column of a table holds
 
+# What takes files and folders of this machine, by its metavar: an address would become a folder `s3:` here.
+LOCAL = re.compile(r"(STORE|CAPTURE|RING|FILE|FOLDER|DIR|OLD|NEW|A|B)(\||$)")
+
 # Verbs whose work is done though another file of the store is damaged.
 WRITERS = {"record", "probe", "collect", "import", "names"}
 
@@ -70,6 +74,12 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, f"see `{self.prog} --help`")
 
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        """The value of one word; a file or folder is none at another place."""
+        if isinstance(action.metavar, str) and LOCAL.match(action.metavar):
+            files.check_local(arg_string)
+        return super()._get_value(action, arg_string)
+
     def _print_message(self, message: str, file: Any = None) -> None:
         """Print a help text or a version; argparse takes one that could not be written for printed."""
         print(message, end="", file=file or sys.stderr)
@@ -79,6 +89,8 @@ class Parser(argparse.ArgumentParser):
         words = sys.argv[1:] if args is None else args
         for word in words:
             _check_word(word)
+        if list(words).count("--") > 1:  # argparse makes an empty list of the second
+            raise UsageError("invalid argument '--'", "one `--` ends the options")
         found, unknown = self.parse_known_args(words, namespace)
         if unknown:
             raise UsageError(f"unrecognized arguments: {' '.join(unknown)}", f"see `{self.prog} {found.verb} --help`")

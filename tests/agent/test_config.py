@@ -119,6 +119,15 @@ def test_a_report_defines_bursts_as_the_command_line_does(read):
         (BASE + '[[record]]\nname = "x"\ninputs = "lo"\n' * 2, "duplicate part name 'record x'"),
         (BASE + '[[report]]\noutput = "o"\n', "[[report]] number 1 needs a name"),
         (BASE + '[[report]]\nname = "a"\n', "needs an output"),
+        (
+            BASE + '[[report]]\nname = "a"\noutput = "s3://b/o"\n',
+            "[[report]] a: s3://b/o: an address in place of a file or folder",
+        ),
+        (
+            BASE + '[[deliver]]\nname = "w"\nkind = "folder"\npath = "gs://b/o"\n',
+            "[[deliver]] w: path is an address in place of a folder",
+        ),
+        ('store = "s3://b/s"\n[metrics]\n', "s3://b/s: an address in place of a file or folder"),
         (REPORT, "needs a store"),
         (BASE + REPORT + 'every = "month"\n', "every 'month' (valid are hour, day, week)"),
         (BASE + REPORT + 'evry = "day"\n', "has no key 'evry' (valid are bin, delay"),

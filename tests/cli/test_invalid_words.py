@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 from verb_parsers import parsers
 
-from mburst.cli import build_parser
+from mburst import files
+from mburst.cli import LOCAL, build_parser
 from mburst.errors import MburstError, UsageError
 from mburst.sql import StoreFolder
 
@@ -18,6 +20,13 @@ OPTIONS = [
     for action in parser._actions
     if verb != "mburst" and action.option_strings and action.nargs != 0
 ]
+PLACES = [
+    (verb.removeprefix("mburst "), action)
+    for verb, parser in parsers().items()
+    for action in parser._actions
+    if isinstance(action.metavar, str) and LOCAL.match(action.metavar)
+]
+ADDRESSES = ["s3://bucket/x", "file:///srv/x", "gs:/x", "hdfs://name/x"]
 NUMBERS = [(verb, action) for verb, action in OPTIONS if action.type is int]
 
 
@@ -56,3 +65,44 @@ def test_a_store_has_a_path_that_the_database_can_open(tmp_path):
     for use in (StoreFolder.open, StoreFolder.create):
         with pytest.raises(MburstError, match="has to be UTF-8"):
             use(moved)
+
+
+def test_one_word_ends_the_options():
+    """argparse makes an empty list of a second one."""
+    assert refused("ship", "--", "store", "--") == "invalid argument '--'"
+
+
+@pytest.mark.parametrize(("verb", "action"), PLACES, ids=lambda value: getattr(value, "dest", value))
+def test_files_and_folders_are_of_this_machine(verb, action):
+    """A report to s3://bucket said that it was there, and lay in a folder `s3:` here."""
+    before = ["probes"] if verb == "import" and not action.option_strings else []  # the word before it is one of a few
+    words = [*verb.split(), *before, *action.option_strings[-1:]]
+    for address in ADDRESSES:
+        assert refused(*words, address) == f"{address}: an address in place of a file or folder"
+
+
+def test_that_is_asked_of_all_who_write():
+    found = {action.metavar for _, action in PLACES}
+    assert {"STORE", "DIR", "FILE", "FOLDER", "NEW", "STORE|INTERFACE|FILTER"} <= found and len(PLACES) > 50
+    elsewhere = [verb for verb, action in OPTIONS if "-o" in action.option_strings and not LOCAL.match(action.metavar)]
+    assert elsewhere == ["fleet detect"]
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_a_store_is_at_no_address(address, tmp_path, monkeypatch):
+    """What was recorded into s3://bucket no query could read, and `check` called all of it damaged."""
+    monkeypatch.chdir(tmp_path)
+    for use in (StoreFolder.open, StoreFolder.create):
+        with pytest.raises(MburstError, match="an address in place of"):
+            use(address)
+    with pytest.raises(MburstError, match="an address in place of"), StoreFolder.created(address):
+        pass
+    with pytest.raises(MburstError, match="an address in place of"):
+        files.write(Path(address), "", "it", "")
+    assert not list(tmp_path.iterdir())
+
+
+def test_names_with_a_colon_are_paths(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a:b", "C:/store", str(tmp_path / "s3:" / "x")):
+        assert StoreFolder.create(name).path == Path(name)

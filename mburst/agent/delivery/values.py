@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
+from ... import files
 from ...errors import UsageError
 from ...units import parse_duration, parse_fraction
 from ..checked import plain_text
@@ -14,6 +15,14 @@ from ..checked import plain_text
 def text(name: str, value: Any) -> str:
     """A text or number, as text."""
     return plain_text(name, value)
+
+
+def folder(name: str, value: Any) -> str:
+    """A folder of this machine."""
+    found = plain_text(name, value)
+    if files.is_address(found):
+        raise UsageError(f"{name} is an address in place of a folder")
+    return found
 
 
 def line(name: str, value: Any) -> str:
