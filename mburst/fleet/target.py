@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from .. import files
 from ..errors import MburstError, UsageError
 
 BUCKETS = ("s3", "gs", "az")
@@ -111,7 +112,7 @@ def open_target(address: str | os.PathLike[str]) -> FleetTarget:
     there is none when something is put there. Raises UsageError for an invalid address, which is not repeated where it
     may hold a secret, and MburstError where a library is missing."""
     text = os.fspath(address)
-    if "://" not in text:
+    if "://" not in text and not files.is_address(text):
         from .folder import FolderTarget
 
         return FolderTarget(Path(text))

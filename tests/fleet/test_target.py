@@ -234,7 +234,9 @@ def test_an_address_with_credentials_is_refused_and_not_repeated(address: str) -
     assert SECRET_KEY not in f"{caught.value} {caught.value.hint}" and "environment" in caught.value.hint
 
 
-@pytest.mark.parametrize("address", ["ftp://host/p", "s3:///p", "s3://", "https://bucket.s3.amazonaws.com/p"])
+@pytest.mark.parametrize(
+    "address", ["ftp://host/p", "s3:///p", "s3://", "s3:/bucket/p", "file:/p", "https://bucket.s3.amazonaws.com/p"]
+)
 def test_an_address_that_is_none_is_refused(address: str) -> None:
     with pytest.raises(UsageError, match="invalid target"):
         open_target(address)
