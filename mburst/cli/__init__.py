@@ -57,8 +57,9 @@ VERBS = [
 
 MOST = 2**63 - 1  # of a number: what a column of a table holds
 
-# What takes files and folders of this machine, by its metavar: an address would become a folder `s3:` here.
-LOCAL = re.compile(r"(STORE|CAPTURE|RING|FILE|FOLDER|DIR|OLD|NEW|A|B)(\||$)")
+# What takes files and folders of this machine, by its metavar: an address would become a folder `s3:` here. Interfaces
+# may have such names (pcap:/FILE of PF_RING).
+LOCAL = re.compile(r"(?!.*INTERFACE)(STORE|CAPTURE|RING|FILE|FOLDER|DIR|OLD|NEW|A|B)(\||$)")
 
 # Verbs whose work is done though another file of the store is damaged.
 WRITERS = {"record", "probe", "collect", "import", "names"}

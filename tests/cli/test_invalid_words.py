@@ -83,7 +83,7 @@ def test_files_and_folders_are_of_this_machine(verb, action):
 
 def test_that_is_asked_of_all_who_write():
     found = {action.metavar for _, action in PLACES}
-    assert {"STORE", "DIR", "FILE", "FOLDER", "NEW", "STORE|INTERFACE|FILTER"} <= found and len(PLACES) > 50
+    assert {"STORE", "DIR", "FILE", "FOLDER", "NEW", "STORE|CAPTURE"} <= found and len(PLACES) > 50
     elsewhere = [verb for verb, action in OPTIONS if "-o" in action.option_strings and not LOCAL.match(action.metavar)]
     assert elsewhere == ["fleet detect"]
 
