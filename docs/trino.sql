@@ -1,6 +1,8 @@
 -- The tables of a fleet's results, for Trino's Hive connector (docs/fleet.md). Put your place of results for
 -- s3://fleet/results, and your catalog for `hive`. `make docs` writes this file.
 
+CREATE SCHEMA IF NOT EXISTS hive.mburst;
+
 CREATE TABLE hive.mburst.bursts (
     host VARCHAR,
     interface VARCHAR,

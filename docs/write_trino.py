@@ -19,6 +19,8 @@ RESULTS = "s3://fleet/results"  # as in docs/fleet.md
 ABOUT = f"""\
 -- The tables of a fleet's results, for Trino's Hive connector (docs/fleet.md). Put your place of results for
 -- {RESULTS}, and your catalog for `hive`. `make docs` writes this file.
+
+CREATE SCHEMA IF NOT EXISTS hive.mburst;
 """
 KINDS = {"string": "VARCHAR", "int64": "BIGINT", "int32": "INTEGER", "double": "DOUBLE", "bool": "BOOLEAN"}
 PLACE = ("date", "rack")  # of rows: folders have them, and files do not

@@ -21,7 +21,7 @@ from .errors import MburstError, UsageError
 
 PRIVATE, GROUP, PUBLIC = 0o600, 0o640, 0o644  # modes of new files, less the umask
 LOCK_S, EVERY_S = 30.0, 0.05
-_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+_ADDRESS = re.compile(r"[^/]*://|[A-Za-z][A-Za-z0-9+.-]+:/")  # pathlib leaves one slash of two
 _READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 

@@ -28,7 +28,9 @@ class StoreFolder:
 
     def __init__(self, path: Path) -> None:
         """Raises MburstError where the database could not open files below PATH."""
-        _check_path(path)
+        if not files.is_utf8(path):
+            raise MburstError(f"{os.fsencode(path)!r}: a store's path has to be UTF-8", "rename a folder of it")
+        files.check_local(path)
         self.path = path
         self.made_in: Path | None = None
 
@@ -36,8 +38,7 @@ class StoreFolder:
     def create(cls, path: str | os.PathLike[str]) -> StoreFolder:
         """The store at PATH, made if there is nothing or an empty folder. Raises MburstError when it cannot be written
         or is something else."""
-        folder = Path(path)
-        _check_path(folder)
+        store = cls(folder := Path(path))
         if os.path.lexists(folder / MARKER):
             return cls.open(folder)
         with disk.failing_as_one_line(folder, "write"):
@@ -48,7 +49,7 @@ class StoreFolder:
                 raise MburstError(f"{folder}: not empty, and not an mburst store", "name a new folder")
             disk.write_durably(folder / MARKER, json.dumps({"format": STORE_FORMAT}) + "\n")
             replacing.prepare(folder, is_new=True)
-        return cls(folder)
+        return store
 
     @classmethod
     @contextmanager
@@ -76,8 +77,7 @@ class StoreFolder:
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> StoreFolder:
         """The store at PATH. Raises MburstError when there is none, or one of another format."""
-        folder = Path(path)
-        _check_path(folder)
+        store = cls(folder := Path(path))
         version = format_of(folder)
         if version > STORE_FORMAT:
             raise MburstError(
@@ -89,7 +89,7 @@ class StoreFolder:
                 f"{folder}: a store of format {version}; this mburst reads format {STORE_FORMAT}",
                 f"`mburst migrate {folder} NEW` makes one of format {STORE_FORMAT} from it",
             )
-        return cls(folder)
+        return store
 
     def writer(
         self,
@@ -172,12 +172,6 @@ class StoreFolder:
             ]
             for table, of in found.items()
         }
-
-
-def _check_path(path: Path) -> None:
-    if not files.is_utf8(path):
-        raise MburstError(f"{os.fsencode(path)!r}: a store's path has to be UTF-8", "rename a folder of it")
-    files.check_local(path)
 
 
 def format_of(folder: Path) -> int:

@@ -67,7 +67,7 @@ class ReportSource:
     @property
     def folder(self) -> Path | None:
         """That of the store or of the results; None: a bucket."""
-        return self.store or (None if "://" in self.results else Path(self.results))
+        return self.store or (None if files.is_address(self.results) else Path(self.results))
 
 
 @dataclass(frozen=True)
@@ -289,13 +289,15 @@ def _report(
         None if racks == "all" else texts(path, where, "racks", racks),
         every,
         delay,
-        _folder(path, where, text(path, where, "output", table["output"])),
+        _local(path, where, "output", table["output"]),
         to,
         definition,
     )
 
 
-def _folder(path: Path, where: str, given: str) -> Path:
+def _local(path: Path, where: str, key: str, value: Any) -> Path:
+    """A file or folder of this machine."""
+    given = text(path, where, key, value)
     with naming(path, where):
         files.check_local(given)
     return Path(given)
@@ -315,8 +317,8 @@ def _source(path: Path, where: str, table: Mapping[str, Any], shared: Mapping[st
             raise UsageError(f"{path}: {where}: inventory is of the results of a fleet", "add results")
         if (store := table.get("store", shared.get("store"))) is None:
             raise UsageError(f"{path}: {where} needs a store, or results of a fleet")
-        return ReportSource(Path(text(path, where, "store", store)))
+        return ReportSource(_local(path, where, "store", store))
     if other := next((key for key in OF_STORES if key in table), None):
         raise UsageError(f"{path}: {where}: {other} and results exclude each other", "results have a definition")
-    inventory = Path(text(path, where, "inventory", table["inventory"])) if "inventory" in table else None
+    inventory = _local(path, where, "inventory", table["inventory"]) if "inventory" in table else None
     return ReportSource(None, text(path, where, "results", table["results"]), inventory)

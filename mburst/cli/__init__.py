@@ -76,7 +76,7 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(message, f"see `{self.prog} --help`")
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
-        """The value of one word; a file or folder is none at another place."""
+        """The value of one word. Raises UsageError for an address where a file or folder is needed."""
         if isinstance(action.metavar, str) and LOCAL.match(action.metavar):
             files.check_local(arg_string)
         return super()._get_value(action, arg_string)
@@ -90,7 +90,7 @@ class Parser(argparse.ArgumentParser):
         words = sys.argv[1:] if args is None else args
         for word in words:
             _check_word(word)
-        if list(words).count("--") > 1:  # argparse makes an empty list of the second
+        if words.count("--") > 1:  # argparse makes an empty list of the second
             raise UsageError("invalid argument '--'", "one `--` ends the options")
         found, unknown = self.parse_known_args(words, namespace)
         if unknown:

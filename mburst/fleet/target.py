@@ -112,7 +112,7 @@ def open_target(address: str | os.PathLike[str]) -> FleetTarget:
     there is none when something is put there. Raises UsageError for an invalid address, which is not repeated where it
     may hold a secret, and MburstError where a library is missing."""
     text = os.fspath(address)
-    if "://" not in text and not files.is_address(text):
+    if not files.is_address(text):
         from .folder import FolderTarget
 
         return FolderTarget(Path(text))

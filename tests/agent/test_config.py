@@ -128,6 +128,10 @@ def test_a_report_defines_bursts_as_the_command_line_does(read):
             "[[deliver]] w: path is an address in place of a folder",
         ),
         ('store = "s3://b/s"\n[metrics]\n', "s3://b/s: an address in place of a file or folder"),
+        (
+            '[[report]]\nname = "a"\nstore = "s3://b/s"\noutput = "o"\n',
+            "[[report]] a: s3://b/s: an address in place of a file or folder",
+        ),
         (REPORT, "needs a store"),
         (BASE + REPORT + 'every = "month"\n', "every 'month' (valid are hour, day, week)"),
         (BASE + REPORT + 'evry = "day"\n', "has no key 'evry' (valid are bin, delay"),

@@ -11,7 +11,7 @@ from typing import Any
 import fleettables
 import pytest
 from fleet_oracle import Fleet
-from questioned import HOSTS, SPANS, same
+from questioned import HOSTS, SPANS, answers_of_fleet_ask, documented, real_results, same
 
 from mburst.sql import questions
 
@@ -22,8 +22,9 @@ INVENTORY = "rack STRING, host STRING, service STRING, address STRING"
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     settings = {
+        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={tmp_path_factory.mktemp('java')}",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "2g",
@@ -39,12 +40,20 @@ def spark() -> Iterator[Any]:
     session.stop()
 
 
+def create(spark: Any, results: Path) -> None:
+    """The tables over RESULTS, as docs/fleet.md says it."""
+    for table in fleettables.SCHEMAS:
+        spark.catalog.dropTempView(table)
+    for table in fleettables.SCHEMAS:
+        if (results / table).exists():
+            spark.read.parquet(str(results / table)).createOrReplaceTempView(table)
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_an_answer_is_what_the_rows_add_up_to(spark: Any, tmp_path: Path, seed: int) -> None:
     found, inventory = fleettables.tables(seed, racks=3, bursts=60), HOSTS if seed else []
     fleettables.write(found, tmp_path)
-    for table in found:
-        spark.read.parquet(str(tmp_path / table)).createOrReplaceTempView(table)
+    create(spark, tmp_path)
     columns = ("rack", "host", "service", "address")
     listed = [tuple(host[column] for column in columns) for host in inventory]
     spark.createDataFrame(listed, INVENTORY).createOrReplaceTempView("inventory")
@@ -54,3 +63,16 @@ def test_an_answer_is_what_the_rows_add_up_to(spark: Any, tmp_path: Path, seed: 
             spark.sql(asked).createOrReplaceTempView("asked")
             answer = [tuple(row) for row in spark.sql(questions.text(name)).collect()]
             same(answer, getattr(Fleet(found, (since_ns, until_ns), inventory), name.partition("_")[2])())
+
+
+def test_real_results_by_the_statements_of_the_page(spark: Any, tmp_path: Path) -> None:
+    """Where there is no switch port, and so no folder of their tables."""
+    results = real_results(tmp_path)
+    create(spark, results)
+    for statement in documented():
+        spark.sql(statement.replace("REPLACE VIEW", "REPLACE TEMPORARY VIEW"))
+    [of_bursts] = documented("Spark SQL")
+    for table in fleettables.PORTS:
+        spark.sql(of_bursts.replace("bursts", table))
+    for name, wanted in answers_of_fleet_ask(results).items():
+        same([tuple(row) for row in spark.sql(questions.text(name)).collect()], wanted)

@@ -13,9 +13,8 @@ import duckdb
 import fleettables
 import pytest
 from fleet_oracle import Fleet
-from fleetlib import detected, filled, shipped
 from places import ROOT
-from questioned import HOSTS, SPANS, same
+from questioned import HOSTS, SPANS, answers_of_fleet_ask, documented, real_results, same
 from trinolib import Trino, running
 
 from mburst.sql import questions
@@ -36,7 +35,6 @@ def create(trino: Trino, results: Path) -> None:
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(results, place)
     trino.rows("DROP SCHEMA IF EXISTS hive.mburst CASCADE")
-    trino.rows("CREATE SCHEMA hive.mburst")
     for statement in STATEMENTS.replace(RESULTS, "local:///results").split(";"):
         if statement.strip():
             trino.rows(statement)
@@ -68,26 +66,29 @@ def test_an_answer_is_what_the_rows_add_up_to(trino: Trino, tmp_path: Path, seed
             same(ask(trino, name, span, inventory), getattr(Fleet(found, span, inventory), name.partition("_")[2])())
 
 
-def test_every_table_has_the_rows_and_types_that_detection_writes(trino: Trino, tmp_path: Path) -> None:
-    """Also where there is no switch port, and so no folder of their tables."""
-    store = filled(tmp_path / "store")
-    assert not detected(shipped(store, tmp_path / "target"), tmp_path / "results").incomplete
-    create(trino, tmp_path / "results")
+def test_real_results_by_the_statements_of_the_page(trino: Trino, tmp_path: Path) -> None:
+    """Also where there is no switch port, and so no file of their tables: each has the rows and types of its files."""
+    results = real_results(tmp_path)
+    for table in fleettables.PORTS:
+        (results / f"port_{table}").mkdir()
+    create(trino, results)
     for table in fleettables.SCHEMAS:
         rows = trino.rows(f"SELECT * FROM {table}")
-        files = str(tmp_path / "results" / table / "*/*/*.parquet")
+        files = str(results / table / "*/*/*.parquet")
         if not glob(files):
             assert table.startswith("port_") and not rows
             continue
-        wanted = duckdb.sql(
-            f"SELECT * FROM read_parquet('{files}', hive_partitioning = true, hive_types_autocast = false)"
-        )
-        assert sorted(map(repr, map(_plain, rows))) == sorted(map(repr, map(_plain, wanted.fetchall()))), table
+        reading = f"FROM read_parquet('{files}', hive_partitioning = true, hive_types_autocast = false)"
+        assert _sorted(rows) == _sorted(duckdb.sql(reading).fetchall()), table
+    for statement in documented():
+        trino.rows(statement)
+    for name, wanted in answers_of_fleet_ask(results).items():
+        same(trino.rows(questions.text(name)), wanted)
 
 
-def _plain(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """ROW with lists in place of the dicts that DuckDB has in lists."""
-    return tuple([*map(_value, value)] if isinstance(value, list) else value for value in row)
+def _sorted(rows: list[tuple[Any, ...]]) -> list[str]:
+    """ROWS as text, with lists in place of the dicts that DuckDB has in lists."""
+    return sorted(repr([[*map(_value, value)] if isinstance(value, list) else value for value in row]) for row in rows)
 
 
 def _value(value: Any) -> Any:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
+from fleetlib import DATES, detected, filled, shipped
 from fleettables import DAY, START
+from places import ROOT
+
+from mburst.fleet.asking import AskedDays, opened
+from mburst.fleet.plan import HostOf
+from mburst.fleet.target import open_target
+from mburst.sql import questions
 
 SPANS = [(START, START + DAY), (START - DAY, START + DAY), (START + DAY, START + 2 * DAY)]
 HOSTS: list[dict[str, str | None]] = [
@@ -23,3 +32,26 @@ def same(found: Sequence[Sequence[Any]], wanted: Sequence[Sequence[Any]]) -> Non
         for value, expected in zip(row, other, strict=True):
             is_real = isinstance(expected, float) and isinstance(value, float)
             assert value == (pytest.approx(expected, rel=1e-9, abs=1e-9) if is_real else expected), (row, other)
+
+
+def documented(engine: str = "") -> list[str]:
+    """The statements that docs/fleet.md has for all engines, or for the one of its list that begins with ENGINE."""
+    page = (ROOT / "docs" / "fleet.md").read_text("utf-8").partition("### Other engines\n")[2].partition("\n### ")[0]
+    part = page.partition(f"- **{engine}**")[2].partition("\n- ")[0] if engine else page.partition("\n- **")[0]
+    texts = re.findall(r"^ *```sql\n(.*?)```$", part, re.DOTALL | re.MULTILINE)
+    without_comments = re.sub(r"--.*", "", "".join(texts))
+    return [statement.strip() for statement in without_comments.split(";") if statement.strip()]
+
+
+def real_results(folder: Path) -> Path:
+    """What is detected of a small fleet without switch ports."""
+    results = folder / "results"
+    assert not detected(shipped(filled(folder / "store"), folder / "target"), results).incomplete
+    return results
+
+
+def answers_of_fleet_ask(results: Path) -> dict[str, list[tuple[Any, ...]]]:
+    """By question, of the day and the inventory that docs/fleet.md has."""
+    inventory = [HostOf("r1", "a", "cache", "10.0.0.1")]
+    with opened(open_target(results), AskedDays.until_day(DATES[0], 1), inventory) as found:
+        return {name: found.con.execute(questions.text(name)).fetchall() for name in questions.names()}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
 import shutil
 import subprocess
 import tarfile
-import urllib.error
 import urllib.request
 import zipfile
 from collections.abc import Iterator
@@ -24,6 +24,10 @@ VERSION = "476"
 LEAST_JAVA = 24  # of that version
 _MAVEN = "https://repo.maven.apache.org/maven2/io/trino"
 _SERVER, _HIVE = f"trino-server-core-{VERSION}", f"trino-hive-{VERSION}"
+_SHA256 = {
+    f"trino-server-core/{VERSION}/{_SERVER}.tar.gz": "0f388f9967c177ae70a47c099082fc95387f0c3cb96d8000d1d41fc3a5223158",
+    f"trino-hive/{VERSION}/{_HIVE}.zip": "611bacdb07d9f3cf7b9d47f97ecc76fa2e7ff8bfe8a9728c3d06adc1bfb8662e",
+}
 _JVMS = Path("/usr/lib/jvm")
 _START_S = 180.0
 CATALOG, SCHEMA = "hive", "mburst"
@@ -45,7 +49,7 @@ class Trino:
         try:
             with urllib.request.urlopen(f"{self._base}/v1/info", timeout=5) as answer:
                 return not json.load(answer)["starting"]
-        except (OSError, urllib.error.URLError):
+        except OSError:
             return False
 
     def rows(self, statement: str) -> list[tuple[Any, ...]]:
@@ -82,7 +86,7 @@ def running(folder: Path) -> Iterator[Trino]:
         )
     try:
         trino = Trino(port, files)
-        wait_for(lambda: trino.is_started() or process.poll() is not None, _START_S)
+        wait_for(lambda: trino.is_started() or process.poll() is not None, "Trino", _START_S)
         assert process.poll() is None, (folder / "trino.log").read_text()[-4000:]
         yield trino
     finally:
@@ -104,9 +108,7 @@ def _java() -> Path:
 
 def _installed(folder: Path) -> Path:
     """The server with the one plugin that it needs, in FOLDER."""
-    server, hive = folder / f"{_SERVER}.tar.gz", folder / f"{_HIVE}.zip"
-    _fetch(f"{_MAVEN}/trino-server-core/{VERSION}/{server.name}", server)
-    _fetch(f"{_MAVEN}/trino-hive/{VERSION}/{hive.name}", hive)
+    server, hive = [_fetched(name, folder) for name in _SHA256]
     with tarfile.open(server) as archive:
         archive.extractall(folder, filter="data")
     with zipfile.ZipFile(hive) as content:
@@ -117,12 +119,17 @@ def _installed(folder: Path) -> Path:
     return folder / _SERVER
 
 
-def _fetch(url: str, path: Path) -> None:
+def _fetched(name: str, folder: Path) -> Path:
+    """An archive of the release, in FOLDER."""
+    path = folder / Path(name).name
     try:
-        with urllib.request.urlopen(url, timeout=60) as answer, path.open("wb") as out:
+        with urllib.request.urlopen(f"{_MAVEN}/{name}", timeout=60) as answer, path.open("wb") as out:
             shutil.copyfileobj(answer, out, 1 << 20)
     except OSError as error:
         pytest.skip(f"Trino cannot be fetched from Maven Central: {error}")
+    with path.open("rb") as content:
+        assert hashlib.file_digest(content, "sha256").hexdigest() == _SHA256[name]
+    return path
 
 
 def _configure(home: Path, port: int, data: Path, files: Path) -> None:
@@ -144,7 +151,6 @@ def _configure(home: Path, port: int, data: Path, files: Path) -> None:
             "connector.name": "hive",
             "hive.metastore": "file",
             "hive.metastore.catalog.dir": "local:///metastore",
-            "hive.non-managed-table-writes-enabled": "true",
             "fs.native-local.enabled": "true",
             "local.location": str(files),
         },
@@ -153,4 +159,5 @@ def _configure(home: Path, port: int, data: Path, files: Path) -> None:
         path = home / "etc" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-    (home / "etc" / "jvm.config").write_text("-server\n-Xmx2G\n-XX:+UseG1GC\n-XX:+ExitOnOutOfMemoryError\n")
+    data.mkdir()
+    (home / "etc" / "jvm.config").write_text(f"-Xmx2G\n-XX:+ExitOnOutOfMemoryError\n-Djava.io.tmpdir={data}\n")

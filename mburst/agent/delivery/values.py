@@ -17,7 +17,7 @@ def text(name: str, value: Any) -> str:
     return plain_text(name, value)
 
 
-def folder(name: str, value: Any) -> str:
+def folder_path(name: str, value: Any) -> str:
     """A folder of this machine."""
     found = plain_text(name, value)
     if files.is_address(found):

@@ -9,7 +9,7 @@ from .... import files
 from ....dashboards.rack import page
 from ..digest import Digest
 from ..kind import Delivery, Kind, SettingKey
-from ..values import folder as folder_here
+from ..values import folder_path
 
 
 def send(digest: Digest, to: Delivery) -> None:
@@ -26,6 +26,6 @@ def send(digest: Digest, to: Delivery) -> None:
 KIND = Kind(
     "folder",
     "the pages, their JSON and an index, for a web server to publish",
-    (SettingKey("path", "the folder", folder_here, needed=True, folder=True),),
+    (SettingKey("path", "the folder", folder_path, needed=True, folder=True),),
     send,
 )
