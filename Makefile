@@ -1,6 +1,8 @@
 # Everything runs from a fresh clone: each target sets up what it needs first.
 
-PYTHON ?= python3
+ifndef PYTHON
+PYTHON := $(shell sh .ci/python)
+endif
 VENV := .venv
 BIN := $(VENV)/bin
 PROCESSORS := $(shell nproc)
@@ -90,6 +92,7 @@ bench: $(VENV)/test-ready ## measure speed beside libpcap, capinfos and tshark (
 COMPILE := $(VENV)/uv/bin/uv pip compile - --universal --python-version 3.11 --upgrade --generate-hashes --no-header \
 	--no-annotate --no-emit-index-url --quiet
 lock: $(VENV)/uv ## resolve what the tests and the packages need anew, into .ci/requirements.lock and release/requirements.lock
+	echo pip | $(COMPILE) --output-file .ci/pip.lock
 	$(PYTHON) .ci/build-requirements | $(COMPILE) pyproject.toml --extra test --output-file .ci/requirements.lock
 	$(PYTHON) .ci/build-requirements | $(COMPILE) release/requirements.in --output-file release/requirements.lock
 
@@ -129,27 +132,33 @@ audit: $(VENV)/pip-audit ## look for known flaws in what .ci/requirements.lock n
 clean: ## remove what was built
 	rm -rf $(VENV) build demo dist *.egg-info capture/*.so telemetry/probe/*.so sql/compaction/*.so
 
-# The headers of Python itself are needed where python3 is the system's own.
+# setuptools warns of a folder here that is called as the package is: it is the package.
+INSTALL := env PYTHONWARNINGS='ignore:Editable installation' $(BIN)/pip install --quiet
+
+# The headers of Python itself are needed where python3 is the system's own. A new pip installs in half the time of that which
+# Python 3.11 brings; where it cannot be had, that one does as well.
 $(VENV)/python:
-	@sh .ci/packages $(BUILD_PACKAGES) $$($(PYTHON) .ci/python-packages)
+	@sh .ci/packages $$($(PYTHON) .ci/python-packages)
 	$(PYTHON) -m venv $(VENV)
+	@$(INSTALL) --require-hashes --requirement .ci/pip.lock || :
 	@touch $@
 
 $(VENV)/ready: $(VENV)/python setup.py pyproject.toml $(ENGINE)
-	$(BIN)/pip install --quiet --editable .
+	@sh .ci/packages $(BUILD_PACKAGES)
+	$(INSTALL) --editable .
 	@touch $@
 
 $(VENV)/demo-ready: $(VENV)/ready
-	$(BIN)/pip install --quiet --editable '.[demo]'
+	$(INSTALL) --editable '.[demo]'
 	@touch $@
 
 # Exactly what was locked, by hashes, and nothing else fetched to build with; of that, what is imported is compiled when it is.
 # Debian's packages come meanwhile.
 $(VENV)/test-ready: $(VENV)/python setup.py pyproject.toml .ci/requirements.lock $(ENGINE)
-	@{ sh .ci/packages $(TEST_PACKAGES); sh .ci/promtool $(BIN); } & \
-	$(BIN)/pip install --quiet --no-compile --require-hashes --requirement .ci/requirements.lock && \
-	$(BIN)/pip install --quiet --no-build-isolation --no-deps --editable . && done=0 || done=1; \
+	@{ sh .ci/packages $(BUILD_PACKAGES) $(TEST_PACKAGES); sh .ci/promtool $(BIN); } & \
+	$(INSTALL) --no-compile --require-hashes --requirement .ci/requirements.lock && done=0 || done=1; \
 	wait; exit $$done
+	@$(INSTALL) --no-build-isolation --no-deps --editable .
 	@touch $@ $(VENV)/ready
 
 # What builds packages has an environment of its own, locked as that of the tests is.

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sysconfig
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -44,7 +45,13 @@ class BuildEngine(build_ext):
         # The folder of the Python that builds is none that others should load from.
         of_python = {word for word in sysconfig.get_config_var("LDSHARED").split() if "-rpath" in word}
         self.compiler.linker_so = [word for word in self.compiler.linker_so if word not in of_python]
+        self.compile_some, self.compiler.compile = self.compiler.compile, self.compile_on_all_processors
         super().build_extensions()
+
+    def compile_on_all_processors(self, sources: list[str], **options: object) -> list[str]:
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            objects = pool.map(lambda source: self.compile_some([source], **options), sources)
+            return [name for names in objects for name in names]
 
     def build_extension(self, ext: Extension) -> None:
         if ext.name == ENGINE:

@@ -54,6 +54,24 @@ def test_the_lock_has_all_that_is_asked_for_each_with_hashes_and_no_registry():
     assert wanted | BUILDING <= locked(LOCK)
 
 
+def test_what_installs_them_is_locked_too():
+    assert locked((ROOT / ".ci" / "pip.lock").read_text()) == {"pip"}
+
+
+@pytest.mark.skipif(not Path("/usr/bin/python3").exists(), reason="no Python of the system's own")
+@pytest.mark.parametrize(
+    ("packages", "chosen"),
+    [("", "/usr/bin/python3"), ("print('python3.11-venv')", "python3"), ("import sys; sys.exit('too old')", "python3")],
+)
+def test_environments_are_made_of_the_python_of_the_system_where_it_is_complete(
+    tmp_path: Path, packages: str, chosen: str
+) -> None:
+    shutil.copy(ROOT / ".ci" / "python", tmp_path)
+    (tmp_path / "python-packages").write_text(packages)
+    done = subprocess.run(["sh", tmp_path / "python"], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == (f"{chosen}\n", "")
+
+
 def test_so_has_the_lock_of_what_builds_packages():
     wanted = re.findall(r"^[\w.-]+(?=>=)", (RELEASE / "requirements.in").read_text(), re.M)
     assert {name_of(name) for name in wanted} | BUILDING <= locked((RELEASE / "requirements.lock").read_text())
