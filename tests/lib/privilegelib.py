@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+import mburst
+
 STRANGER = 64_999  # a user whom nobody is
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
@@ -32,6 +34,17 @@ def for_all(command: list[str]) -> list[str]:
     script = (
         f"set -e; mount --make-rprivate /; aside=$(mktemp -d); mount --bind {python} $aside; "
         f"mount -t tmpfs -o mode=755 tmpfs {place}; mkdir -p {python}; mount --bind $aside {python}; "
+        'umount $aside; rmdir $aside; exec "$@"'
+    )
+    return ["unshare", "--mount", "sh", "-c", script, "sh", *command]
+
+
+def for_root_alone(command: list[str]) -> list[str]:
+    """COMMAND in a mount namespace of its own in which root alone can read the package mburst."""
+    package = shlex.quote(str(Path(mburst.__file__).parent))
+    script = (
+        f"set -e; mount --make-rprivate /; aside=$(mktemp -d); mount --bind {package} $aside; "
+        f"mount -t tmpfs tmpfs {package}; cp -a $aside/. {package}; chmod 700 {package}; "
         'umount $aside; rmdir $aside; exec "$@"'
     )
     return ["unshare", "--mount", "sh", "-c", script, "sh", *command]
