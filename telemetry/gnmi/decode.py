@@ -227,27 +227,37 @@ class UpdateStream:
         if len(updates) + len(deletes) > limits.UPDATES:
             raise limits.LimitExceeded(f"a message of more than {limits.UPDATES:,} updates")
         base, cache = self._known(notification.prefix)
+        device.messages += 1
         if deletes:
             self._delete(self._paths(deletes, base), ts_ns, receive_ns, set())
         seen: set[Leaf] | None = set() if notification.atomic else None
-        for number, update in enumerate(updates, 1):
-            try:
-                leaf = cache.get(update.path) or self._cache(cache, base, update.path)
-                val = update.val
-                if seen is None and val.WhichOneof("value") == "uint_val":  # nearly all of them
-                    leaf.take(ts_ns, receive_ns, "uint", val.uint_val, update.duplicates)
-                else:
-                    self._take(leaf, update, ts_ns, receive_ns, seen)
-            except CollectionEnded:
-                raise
-            except Exception as error:
-                device.not_understood(self.name, error)
-            if not number % limits.AT_ONCE:
-                device.rows.breathe()
+        self._take_all(updates, base, cache, ts_ns, receive_ns, seen)
         if seen is not None:
             self._delete([base], ts_ns, receive_ns, seen)
-        device.messages += 1
-        device.values += len(updates)
+
+    def _take_all(
+        self, updates: Any, base: Steps, cache: dict[bytes, Leaf], ts_ns: int, receive_ns: int, seen: set[Leaf] | None
+    ) -> None:
+        """Take updates in, and count those, also where the collection ends meanwhile: they have rows. Raises
+        CollectionEnded."""
+        device, number = self.device, 0
+        try:
+            for number, update in enumerate(updates, 1):
+                try:
+                    leaf = cache.get(update.path) or self._cache(cache, base, update.path)
+                    val = update.val
+                    if seen is None and val.WhichOneof("value") == "uint_val":  # nearly all of them
+                        leaf.take(ts_ns, receive_ns, "uint", val.uint_val, update.duplicates)
+                    else:
+                        self._take(leaf, update, ts_ns, receive_ns, seen)
+                except CollectionEnded:
+                    raise
+                except Exception as error:
+                    device.not_understood(self.name, error)
+                if not number % limits.AT_ONCE:
+                    device.rows.breathe()
+        finally:
+            device.values += number
 
     def _time(self, ts_ns: int, receive_ns: int) -> int:
         """The time of a notification, and what it says of the device's clock."""

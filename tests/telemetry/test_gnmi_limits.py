@@ -160,6 +160,18 @@ def test_rows_that_wait_are_bounded_by_waiting_for_them(monkeypatch):
     assert not thread.is_alive() and most <= 1000 + 2 * limits.AT_ONCE
 
 
+def test_what_was_taken_of_a_message_that_the_end_cut_is_counted():
+    """Its rows are in the store: a summary without them would be wrong."""
+    fed = Fed()
+    fed.device.most_paths = 10**6
+    raw = messages.ReadNotification.FromString(note_bytes(*(update_bytes(one) for one in known(20_000))))
+    fed.rows.ending = True  # is heard at the first breath
+    with fed.rows.lock, pytest.raises(CollectionEnded):
+        fed.stream.feed(raw, T0)
+    assert (fed.device.messages, fed.device.values) == (1, limits.AT_ONCE)
+    assert sum(rows.num_rows for _, rows in fed.rows.take()) == limits.AT_ONCE
+
+
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 30), st.booleans()), max_size=120))
 def test_rows_are_of_the_path_that_they_say_however_often_numbers_change_hands(steps):
