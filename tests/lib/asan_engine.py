@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
+import os
 import sys
 
 from places import ROOT
@@ -28,3 +29,4 @@ def pytest_report_header() -> str:
 
 
 load()
+del os.environ["LD_PRELOAD"]  # other programs do without: some wait for ever in what it puts before setlocale()
