@@ -91,7 +91,7 @@ bench: $(VENV)/test-ready ## measure speed beside libpcap, capinfos and tshark (
 
 COMPILE := $(VENV)/uv/bin/uv pip compile - --universal --python-version 3.11 --upgrade --generate-hashes --no-header \
 	--no-annotate --no-emit-index-url --quiet
-lock: $(VENV)/uv ## resolve what the tests and the packages need anew, into .ci/requirements.lock and release/requirements.lock
+lock: $(VENV)/uv ## resolve what the tests and the packages need anew, into the locks of .ci/ and release/
 	echo pip | $(COMPILE) --output-file .ci/pip.lock
 	$(PYTHON) .ci/build-requirements | $(COMPILE) pyproject.toml --extra test --output-file .ci/requirements.lock
 	$(PYTHON) .ci/build-requirements | $(COMPILE) release/requirements.in --output-file release/requirements.lock
@@ -126,7 +126,8 @@ test-collector: $(VENV)/test-ready ## test with an OpenTelemetry Collector in be
 test-engines: $(VENV)/test-ready ## ask the questions of docs/fleet.md on Trino, fetched from Maven Central (0.5 GB), and in Spark SQL (four minutes)
 	$(PYTEST) -q -rs -m packages tests/engines
 
-audit: $(VENV)/pip-audit ## look for known flaws in what .ci/requirements.lock names
+audit: $(VENV)/pip-audit ## look for known flaws in what the locks of .ci/ name
+	$(PYTHON) .ci/audit $(VENV)/pip-audit/bin/pip-audit .ci/pip.lock
 	$(PYTHON) .ci/audit $(VENV)/pip-audit/bin/pip-audit .ci/requirements.lock
 
 clean: ## remove what was built

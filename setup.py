@@ -49,6 +49,7 @@ class BuildEngine(build_ext):
         super().build_extensions()
 
     def compile_on_all_processors(self, sources: list[str], **options: object) -> list[str]:
+        """The objects of SOURCES, in their order."""
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
             objects = pool.map(lambda source: self.compile_some([source], **options), sources)
             return [name for names in objects for name in names]

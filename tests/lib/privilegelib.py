@@ -31,22 +31,25 @@ def for_all(command: list[str]) -> list[str]:
     if not hidden:
         return command
     python, place = shlex.quote(sys.base_prefix), shlex.quote(hidden)
-    script = (
-        f"set -e; mount --make-rprivate /; aside=$(mktemp -d); mount --bind {python} $aside; "
-        f"mount -t tmpfs -o mode=755 tmpfs {place}; mkdir -p {python}; mount --bind $aside {python}; "
-        'umount $aside; rmdir $aside; exec "$@"'
+    return _with_mounts(
+        f"mount --bind {python} $aside; mount -t tmpfs -o mode=755 tmpfs {place}; mkdir -p {python}; "
+        f"mount --bind $aside {python}",
+        command,
     )
-    return ["unshare", "--mount", "sh", "-c", script, "sh", *command]
 
 
 def for_root_alone(command: list[str]) -> list[str]:
     """COMMAND in a mount namespace of its own in which root alone can read the package mburst."""
     package = shlex.quote(str(Path(mburst.__file__).parent))
-    script = (
-        f"set -e; mount --make-rprivate /; aside=$(mktemp -d); mount --bind {package} $aside; "
-        f"mount -t tmpfs tmpfs {package}; cp -a $aside/. {package}; chmod 700 {package}; "
-        'umount $aside; rmdir $aside; exec "$@"'
+    return _with_mounts(
+        f"mount --bind {package} $aside; mount -t tmpfs tmpfs {package}; cp -a $aside/. {package}; chmod 700 {package}",
+        command,
     )
+
+
+def _with_mounts(mounts: str, command: list[str]) -> list[str]:
+    """COMMAND in a mount namespace of its own, after the shell commands MOUNTS; $aside is a folder for them."""
+    script = f'set -e; mount --make-rprivate /; aside=$(mktemp -d); {mounts}; umount $aside; rmdir $aside; exec "$@"'
     return ["unshare", "--mount", "sh", "-c", script, "sh", *command]
 
 
