@@ -104,6 +104,14 @@ int mb_ebpf_attach(struct mb_ebpf_kernel *kernel, int side, uint32_t index, cons
 	return 0;
 }
 
+void mb_ebpf_stop(struct mb_ebpf_kernel *kernel)
+{
+	for (int side = 0; side < MB_EBPF_SIDES; side++)
+		if (kernel->links[side] >= 0)
+			bpf_link_detach(kernel->links[side]);
+	mb_ebpf_detach(kernel);
+}
+
 void mb_ebpf_detach(struct mb_ebpf_kernel *kernel)
 {
 	for (int side = 0; side < MB_EBPF_SIDES; side++) {
@@ -120,6 +128,11 @@ int mb_ebpf_attach(struct mb_ebpf_kernel *kernel, int side, uint32_t index, cons
 {
 	(void)kernel, (void)side, (void)index;
 	return mb_ebpf_check(name, error);
+}
+
+void mb_ebpf_stop(struct mb_ebpf_kernel *kernel)
+{
+	(void)kernel;
 }
 
 void mb_ebpf_detach(struct mb_ebpf_kernel *kernel)

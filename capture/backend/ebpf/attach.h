@@ -11,7 +11,9 @@
 int mb_ebpf_attach(struct mb_ebpf_kernel *kernel, int side, uint32_t index, const char *name, struct mb_error *error);
 /* Whether what is attached stays when this process is killed, and takes CAP_NET_ADMIN to be taken away. */
 bool mb_ebpf_stays(const struct mb_ebpf_kernel *kernel);
-/* Count no more. What was counted stays. */
+/* Count no more, at once, even where it is pinned. What was counted stays. */
+void mb_ebpf_stop(struct mb_ebpf_kernel *kernel);
+/* Hold the hooks no more: what is not pinned counts no more. What was counted stays. */
 void mb_ebpf_detach(struct mb_ebpf_kernel *kernel);
 /* Whether frames of SIDE are counted in the driver (XDP). */
 bool mb_ebpf_is_at_driver(const struct mb_ebpf_kernel *kernel, int side);

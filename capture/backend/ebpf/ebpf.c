@@ -284,8 +284,8 @@ static bool wait_for_look(struct ebpf *state, int timeout_ms)
 /* Count no more, and wait until the program runs nowhere. */
 static void shut(struct ebpf *state)
 {
+	mb_ebpf_stop(&state->kernel);
 	mb_ebpf_pins_remove(&state->pins);
-	mb_ebpf_detach(&state->kernel);
 	poll(NULL, 0, SETTLE_NS / 1000000 + 1);
 }
 

@@ -26,6 +26,8 @@ void mb_ebpf_pins_close(struct mb_ebpf_pins *pins)
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
+#include "cleanup.h"
+
 #define MOUNT "/sys/fs/bpf"
 #define BPFFS 0xcafe4a11u
 #define TRIES 10 /* while others remove the folder, or look who has it */
@@ -157,6 +159,22 @@ int mb_ebpf_pins_get(const struct mb_ebpf_pins *pins, const char *file)
 	return fd < 0 ? -errno : fd;
 }
 
+/* Detach what is pinned as FILE, if it is a link: without its file it would go with the kernel's next grace period only,
+ * and have a hook that takes one program until then. */
+static void detach(const struct mb_ebpf_pins *pins, const char *file)
+{
+	mb_auto_close int fd = mb_ebpf_pins_get(pins, file);
+
+	if (fd >= 0)
+		bpf_link_detach(fd);
+}
+
+static bool take_away(const struct mb_ebpf_pins *pins, const char *file)
+{
+	detach(pins, file);
+	return !unlinkat(pins->folder, file, 0);
+}
+
 int mb_ebpf_pins_clear(const struct mb_ebpf_pins *pins)
 {
 	const int fd = openat(pins->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -165,7 +183,7 @@ int mb_ebpf_pins_clear(const struct mb_ebpf_pins *pins)
 	int files = 0;
 
 	while (folder && (entry = readdir(folder)))
-		files += *entry->d_name != '.' && !unlinkat(pins->folder, entry->d_name, 0);
+		files += *entry->d_name != '.' && take_away(pins, entry->d_name);
 	if (folder)
 		closedir(folder);
 	else if (fd >= 0)
