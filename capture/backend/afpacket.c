@@ -20,6 +20,8 @@
 #include "backend/timestamp.h"
 #include "cleanup.h"
 
+#define BEGIN_TRIES 4
+
 struct afpacket {
 	struct mb_rx_counters rx; /* first: its functions are among the ops */
 	struct mb_device device;
@@ -119,9 +121,9 @@ static int attach_filter(struct afpacket *state, const struct mb_cbpf *program, 
 
 /* Let the frames in. The members of a fanout group have to be bound before they join it, and
  * until then each of them would see every frame: they drop all until the group is complete. */
-static int arm(struct afpacket *state, const struct mb_backend_options *options, struct mb_error *error)
+static int arm(struct afpacket *state, const struct mb_backend_options *options, enum mb_direction direction,
+	       struct mb_error *error)
 {
-	const enum mb_direction direction = direction_to_keep(state, options);
 	struct mb_cbpf program;
 	const int ignored = direction == MB_DIRECTION_IN;
 	int status = build_filter(state, options, direction, &program, error);
@@ -134,15 +136,54 @@ static int arm(struct afpacket *state, const struct mb_backend_options *options,
 		setsockopt(state->rings[i].fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &ignored, sizeof(ignored));
 		status = mb_ring_bind(&state->rings[i], &state->device, error);
 	}
-	if (!status && !options->own_traffic)
-		status = mb_device_promiscuous(&state->device, state->rings[0].fd, error);
 	if (status || state->ring_count == 1)
 		return status;
 	status = mb_fanout_join(state->rings, state->ring_count, &state->device, direction, error);
 	mb_device_count(state->device.index, &state->counts);
-	if (!status)
-		status = attach_filter(state, &program, error);
-	if (!status)
+	return status ? status : attach_filter(state, &program, error);
+}
+
+/* Whether a frame may have passed since `counts`: it is in a ring, or not. */
+static bool has_frame_passed(const struct afpacket *state, enum mb_direction direction)
+{
+	struct mb_device_counts now;
+
+	mb_device_count(state->device.index, &now);
+	return (direction != MB_DIRECTION_OUT && now.rx_packets != state->counts.rx_packets) ||
+	       (direction != MB_DIRECTION_IN && now.tx_packets != state->counts.tx_packets);
+}
+
+static void drop_rings(struct afpacket *state)
+{
+	for (uint32_t i = 0; i < state->ring_count; i++)
+		mb_ring_deinit(&state->rings[i]);
+	state->ring_count = 0;
+}
+
+/* Frames come in from `counts` on. The kernel does not do both at once: where a frame passes meanwhile, it is tried again,
+ * BEGIN_TRIES times, as an interface may have no pause that is long enough. */
+static int let_in(struct afpacket *state, const struct mb_backend_options *options, struct mb_error *error)
+{
+	const enum mb_direction direction = direction_to_keep(state, options);
+
+	for (int tries = BEGIN_TRIES;; tries--) {
+		int status = make_rings(state, options, error);
+
+		if (!status)
+			status = arm(state, options, direction, error);
+		if (status || tries == 1 || !has_frame_passed(state, direction))
+			return status;
+		drop_rings(state);
+	}
+}
+
+static int begin(struct afpacket *state, const struct mb_backend_options *options, struct mb_error *error)
+{
+	int status = let_in(state, options, error);
+
+	if (!status && !options->own_traffic)
+		status = mb_device_promiscuous(&state->device, state->rings[0].fd, error);
+	if (!status && state->ring_count > 1)
 		status = mb_fanout_start(&state->fanout, state->rings, state->ring_count, state->rx.interface.snaplen,
 					 error);
 	return status;
@@ -168,8 +209,7 @@ static void afpacket_close(struct mb_backend *backend)
 	struct afpacket *state = backend->state;
 
 	mb_fanout_stop(state->fanout);
-	for (uint32_t i = 0; i < state->ring_count; i++)
-		mb_ring_deinit(&state->rings[i]);
+	drop_rings(state);
 	mb_stamping_deinit(&state->stamping);
 }
 
@@ -186,9 +226,7 @@ static int open_capture(struct afpacket *state, const struct mb_backend_options 
 	state->rx.interface.link_bps = state->device.link_bps;
 	status = start_stamping(state, options, error);
 	if (!status)
-		status = make_rings(state, options, error);
-	if (!status)
-		status = arm(state, options, error);
+		status = begin(state, options, error);
 	if (!state->stamping.synchronized)
 		state->rx.interface.quality |= MB_QUALITY_UNSYNCED;
 	return status;

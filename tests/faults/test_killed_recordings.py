@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from building import library
 from faultlib import (
     Follower,
     assert_counted,
@@ -74,3 +76,22 @@ def test_a_live_recording_killed(lab: Lab, tmp_path: Path, when: str) -> None:
         assert_counted(store, received(lab))
         left += f"; bins, drops and gaps are all {received(lab):,} packets"
     outcome(f"record live, killed while {when}", f"{len(times(2))} kills, {alive} alive", left)
+
+
+@pytest.mark.parametrize(("threads", "calls"), [(1, 2), (2, 6)])
+def test_frames_that_pass_while_the_next_one_begins(lab: Lab, tmp_path: Path, threads: int, calls: int) -> None:
+    """They are neither lost to both nor counted twice: each is in a gap or in a bin."""
+    store = StoreFolder.create(tmp_path / "store").path
+    slow = {**os.environ, "LD_PRELOAD": str(library("tests/c/slow_begin.c")), "SLOW_CALLS": str(calls)}
+    with ExitStack() as traffic:
+        with recording(lab, store) as first:
+            traffic.enter_context(sending(lab))
+            wait_for(lambda: received(lab) > 400, "frames")
+            assert kill(first)
+        with recording(lab, store, "--threads", str(threads), env=slow) as second:
+            traffic.close()
+            time.sleep(0.3)
+            assert end(second, signal.SIGTERM)[0] == 0
+    [(missed,)] = query(store, "SELECT packets FROM gaps WHERE reason = 'killed'")
+    assert missed > 0
+    assert_counted(store, received(lab))
