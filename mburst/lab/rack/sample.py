@@ -9,12 +9,12 @@ one reading more: no byte that the port had counted by then is missing.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
 import struct
 import sys
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,6 +23,7 @@ from typing import TypeVar
 
 from ...gnmi_target.netlink import PortReader
 from ...gnmi_target.qdisc import QueueReader
+from ...stopping import stopping
 from . import role
 
 PERIOD_NS = 1_000_000
@@ -76,20 +77,14 @@ def reading(totals: PortReader, queue: QueueReader) -> bytes:
 def main() -> None:
     port, limit_s = sys.argv[1], float(sys.argv[2])
     signal.setitimer(signal.ITIMER_REAL, limit_s)
-    ended = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: ended.set())
     totals, queue = PortReader(port), QueueReader(port)
     gc.disable()
     role.go_real_time(PRIORITY)
-    last = False
-    while not last:
-        last = ended.is_set()  # asked before it is read
-        if not last:
+    with stopping(lambda: None) as ended_by, contextlib.suppress(BrokenPipeError):
+        while not ended_by:
             time.sleep((PERIOD_NS - time.time_ns() % PERIOD_NS) / 1e9)
-        try:
             os.write(1, reading(totals, queue))
-        except BrokenPipeError:
-            return
+        os.write(1, reading(totals, queue))
 
 
 if __name__ == "__main__":
