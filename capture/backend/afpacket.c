@@ -20,7 +20,7 @@
 #include "backend/timestamp.h"
 #include "cleanup.h"
 
-#define BEGIN_TRIES 4
+#define BEGIN_TRIES 4 /* an interface may have no pause that is long enough */
 
 struct afpacket {
 	struct mb_rx_counters rx; /* first: its functions are among the ops */
@@ -160,8 +160,8 @@ static void drop_rings(struct afpacket *state)
 	state->ring_count = 0;
 }
 
-/* Frames come in from `counts` on. The kernel does not do both at once: where a frame passes meanwhile, it is tried again,
- * BEGIN_TRIES times, as an interface may have no pause that is long enough. */
+/* Frames come in from `counts` on. The kernel does not do both at once: where a frame passes meanwhile, what is in the rings
+ * is dropped, as it counts as before `counts` then, and all is tried again. */
 static int let_in(struct afpacket *state, const struct mb_backend_options *options, struct mb_error *error)
 {
 	const enum mb_direction direction = direction_to_keep(state, options);

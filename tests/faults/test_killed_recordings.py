@@ -95,3 +95,15 @@ def test_frames_that_pass_while_the_next_one_begins(lab: Lab, tmp_path: Path, th
     [(missed,)] = query(store, "SELECT packets FROM gaps WHERE reason = 'killed'")
     assert missed > 0
     assert_counted(store, received(lab))
+
+
+def test_it_begins_where_frames_always_pass(lab: Lab, tmp_path: Path) -> None:
+    """After a few tries: on a busy link there is never a pause."""
+    slow = {**os.environ, "LD_PRELOAD": str(library("tests/c/slow_begin.c")), "SLOW_CALLS": "1000000"}
+    with sending(lab), recording(lab, tmp_path / "store", env=slow) as process:
+        before = received(lab)
+        wait_for(lambda: received(lab) > before + 400, "frames")
+        assert end(process, signal.SIGTERM)[0] == 0
+    assert_totals(tmp_path / "store")
+    [(recorded,)] = query(tmp_path / "store", "SELECT sum(packets)::BIGINT FROM recordings")
+    assert 400 <= recorded <= received(lab)

@@ -159,19 +159,14 @@ int mb_ebpf_pins_get(const struct mb_ebpf_pins *pins, const char *file)
 	return fd < 0 ? -errno : fd;
 }
 
-/* Detach what is pinned as FILE, if it is a link: without its file it would go with the kernel's next grace period only,
- * and have a hook that takes one program until then. */
-static void detach(const struct mb_ebpf_pins *pins, const char *file)
+/* Remove FILE; a link is detached first: without its file it would go with the kernel's next grace period only, and have a
+ * hook that takes one program until then. Whether it is removed. */
+static bool take_away(const struct mb_ebpf_pins *pins, const char *file)
 {
 	mb_auto_close int fd = mb_ebpf_pins_get(pins, file);
 
 	if (fd >= 0)
-		bpf_link_detach(fd);
-}
-
-static bool take_away(const struct mb_ebpf_pins *pins, const char *file)
-{
-	detach(pins, file);
+		bpf_link_detach(fd); /* refuses what is no link */
 	return !unlinkat(pins->folder, file, 0);
 }
 

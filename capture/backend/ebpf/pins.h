@@ -28,7 +28,8 @@ int mb_ebpf_pins_open(struct mb_ebpf_pins *pins, uint32_t index, uint32_t group,
 int mb_ebpf_pins_put(const struct mb_ebpf_pins *pins, const char *file, int fd);
 /* A descriptor of what is pinned as FILE, or a negative errno. */
 int mb_ebpf_pins_get(const struct mb_ebpf_pins *pins, const char *file);
-/* Detach the links that are pinned in the folder, and remove all that is. What nobody else holds then goes from the kernel. How many files it had. */
+/* Detach the links that are pinned in the folder, and remove all that is. What nobody else holds then goes from the
+ * kernel. How many files it had. */
 int mb_ebpf_pins_clear(const struct mb_ebpf_pins *pins);
 /* The same, and the folder with it where this process may remove it. Harmless without one. */
 void mb_ebpf_pins_remove(struct mb_ebpf_pins *pins);

@@ -14,7 +14,7 @@ from .rounds import Round, wire_bytes
 from .verbs import RATE, ExperimentObserver, measured, require
 
 _QUIET_SHARE = 0.2  # of the time, before the rounds: what the probes see without bursts
-_COUNTERS_S = 1.0  # after which the switch has reported its counters, on a busy machine, too
+_COUNTERS_S = 1.0  # ten times the interval in which the switch reports its counters (verbs.py)
 _ROUND_S = 0.25  # a round on average: its gap, of which it takes 33 ms
 
 

@@ -81,10 +81,11 @@ def main() -> None:
     gc.disable()
     role.go_real_time(PRIORITY)
     with stopping(lambda: None) as ended_by, contextlib.suppress(BrokenPipeError):
-        while not ended_by:
+        is_last = False
+        while not is_last:
+            is_last = bool(ended_by)  # asked first: the last reading, when it is due, is of later
             time.sleep((PERIOD_NS - time.time_ns() % PERIOD_NS) / 1e9)
             os.write(1, reading(totals, queue))
-        os.write(1, reading(totals, queue))
 
 
 if __name__ == "__main__":
