@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import runpy
 import shlex
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from calm import Attempts
 from captures import CASES, RECORDED, SAMPLE, CacheServer
 from places import ROOT
 from storelib import write
+from tracked import tracked
 
 from mburst.__main__ import main
 from mburst.analysis.bursts.find import find_bursts
@@ -202,12 +202,7 @@ def test_what_the_investigation_prints(
 
 def test_modules_that_pages_name_are_there() -> None:
     """By path from the root, or by the end of one; a page of the documentation may leave the room out."""
-    there = [
-        f"/{name}"
-        for name in subprocess.run(
-            ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
-        ).stdout.split()
-    ]
+    there = [f"/{path}" for path in tracked()]
     named = re.compile(r"(?<![\w*<{./-])((?:[\w-]+/)*[a-z_]\w*\.(?:py|sql))\b(?!\()")
     pages = [ROOT / "SECURITY.md", *(page for page in PAGES if page.name != "CHANGELOG.md")]
     lacking = [

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from building import compiled
 from places import ROOMS, ROOT
+from tracked import tracked
 
 # What each room may import of the others.
 ALLOWED = {
@@ -150,8 +151,7 @@ def test_setup_maps_every_room():
     ).stdout.split()
     assert {f"mburst.{room}" for room in ROOMS} <= set(packages)
     assert set(ROOMS) <= set(packages)
-    inits = subprocess.run(["git", "ls-files", "*__init__.py"], cwd=ROOT, capture_output=True, text=True, check=True)
-    for package in map(Path, inits.stdout.split()):
+    for package in tracked("*__init__.py"):
         dotted = ".".join(package.parent.parts)
         assert (dotted if dotted.startswith("mburst") else f"mburst.{dotted}") in packages
 
@@ -166,9 +166,7 @@ def test_pages_know_what_is_common_and_no_other_page():
         assert beside <= ({"common"} if path.parent.name != "common" else set()), path
 
 
-SOURCES = subprocess.run(
-    ["git", "ls-files", "*.c", "*.h"], cwd=ROOT, capture_output=True, text=True, check=True
-).stdout.split()
+SOURCES = [str(path) for path in tracked("*.c", "*.h")]
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,11 @@ and of a test file."""
 from __future__ import annotations
 
 import ast
-import subprocess
 from collections import defaultdict
 
 import pytest
 from places import ROOT
+from tracked import tracked
 
 PRODUCT = ("analysis", "capture", "dashboards", "mburst", "sql", "telemetry")
 SHARED = ("tests/lib",)
@@ -17,16 +17,11 @@ SHARED = ("tests/lib",)
 def classes(*folders: str) -> dict[str, list[str]]:
     """Where each class of the modules and stubs below FOLDERS is defined, nested ones too."""
     patterns = [f"{folder}/{ending}" for folder in folders for ending in ("*.py", "*.pyi")]
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--", *patterns], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.split("\0")
     found: dict[str, list[str]] = defaultdict(list)
-    for path in (ROOT / name for name in listed if name):
-        if not path.exists():  # removed, and not yet committed
-            continue
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for path in tracked(*patterns):
+        for node in ast.walk(ast.parse((ROOT / path).read_text("utf-8"))):
             if isinstance(node, ast.ClassDef):
-                found[node.name].append(f"{path.relative_to(ROOT)}:{node.lineno}")
+                found[node.name].append(f"{path}:{node.lineno}")
     return found
 
 

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from places import ROOT
+from places import ROOMS, ROOT
+from tracked import tracked
 
-ROOMS = ("capture", "telemetry", "sql", "analysis", "dashboards")
 COMPILED = {".c", ".h"}
 
 
@@ -18,12 +18,10 @@ def test_every_tracked_file_is_in_the_package(tmp_path: Path) -> None:
         pytest.skip("not a checkout: which files are tracked is not known")
     build = [sys.executable, "setup.py", "--quiet", "build_py", "--build-lib", str(tmp_path)]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
-    listed = subprocess.run(["git", "ls-files", "mburst", *ROOMS], cwd=ROOT, capture_output=True, text=True, check=True)
-    tracked = [Path(line) for line in listed.stdout.splitlines()]
     links = {Path("mburst", room) for room in ROOMS}  # to the rooms, which setup.py maps
     wanted = {
         path if path.parts[0] == "mburst" else Path("mburst", path)
-        for path in tracked
+        for path in tracked("mburst", *ROOMS)
         if path not in links and path.suffix not in COMPILED and path.name != "build"
     }
     missing = sorted(str(path) for path in wanted if not (tmp_path / path).is_file())

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from chroots import Chroot
 from places import ROOT
+from tracked import tracked
 
 from mburst.__main__ import main
 
@@ -88,9 +89,8 @@ def test_the_source_archive_has_what_git_has_of_the_package(sdist: Path) -> None
     with tarfile.open(sdist) as file:
         packed = {name.partition("/")[2] for name in file.getnames()}
     rooms = ["mburst", "capture", "telemetry", "sql", "analysis", "dashboards", "examples"]
-    listed = subprocess.run(["git", "ls-files", *rooms], cwd=ROOT, capture_output=True, text=True, check=True)
     links = {f"mburst/{room}" for room in rooms}
-    assert {name for name in listed.stdout.splitlines() if (ROOT / name).exists()} - links <= packed
+    assert {str(path) for path in tracked(*rooms)} - links <= packed
 
 
 @pytest.fixture(scope="module", params=SUITES)
