@@ -11,7 +11,7 @@ import pytest
 from mburst import python
 from mburst.sql import disk
 
-pytest_plugins = ["forked_commands", "livelab", "netlab", "profiles", "s3lib", "selection", "skips"]
+pytest_plugins = ["forked_commands", "livelab", "netlab", "profiles", "s3lib", "selection", "skips", "untouched"]
 
 # Where gRPC has threads, what it does in a fork (of pyspark, say, whose Popen has a preexec_fn) now and then ends the
 # child by SIGABRT, without a message. Nothing here uses gRPC in a fork.

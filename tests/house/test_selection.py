@@ -11,6 +11,7 @@ import pytest
 import selection
 from places import ROOT
 from skips import HANDFUL, LOAD
+from untouched import differing
 
 SKIPPING = """
 import pytest
@@ -18,6 +19,12 @@ import pytest
 @pytest.mark.parametrize("number", range({count}))
 def test_measured(number):
     pytest.skip("{reason}a hypervisor took 50 %")
+"""
+WRITING = """
+from pathlib import Path
+
+def test_writes_where_it_is_started():
+    Path("25%").write_text("")
 """
 GIVEN = """
 import pytest
@@ -49,7 +56,21 @@ def run(folder: Path, text: str, *options: str, **environment: str) -> tuple[int
     """Exit code and output of a run of one file of tests."""
     (folder / "test_some.py").write_text(text)
     (folder / "pytest.ini").write_text("[pytest]\n")
-    command = [sys.executable, "-m", "pytest", "-q", "-ra", "-p", "skips", "-p", "profiles", *options, folder]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-ra",
+        "-p",
+        "skips",
+        "-p",
+        "profiles",
+        "-p",
+        "untouched",
+        *options,
+        folder,
+    ]
     others = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "CI", "HYPOTHESIS"))}
     # Plugins that nothing here is about take longer to import than these tests to run.
     others |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "xdist.plugin,_hypothesis_pytestplugin"}
@@ -80,6 +101,20 @@ def test_other_skips_are_printed_and_fail_nothing(tmp_path: Path) -> None:
     returned, printed = run(tmp_path, SKIPPING.format(count=9, reason="no room: "), CI="true")
     assert returned == 0
     assert "no room: a hypervisor took 50 %" in printed and "because of load" not in printed
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize(("ci", "code"), [("true", 1), ("", 0)])
+def test_what_is_left_in_the_tree_is_printed_and_fails_ci(tmp_path: Path, workers: str, ci: str, code: int) -> None:
+    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
+    (tmp_path / ".gitignore").write_text(".*\n__pycache__\n")
+    returned, printed = run(tmp_path, WRITING, "-n", workers, CI=ci)
+    assert returned == code and "1 passed" in printed, printed
+    assert printed.count("?? 25%\n") == 1 and "left in the tree" in printed
+    returned, printed = run(tmp_path, WRITING, "-n", workers, CI=ci)
+    assert returned == 0 and "left in the tree" not in printed  # it was there before
+    (tmp_path / ".git").rename(tmp_path / "elsewhere")
+    assert differing(tmp_path) == set()
 
 
 @pytest.mark.parametrize(("profile", "examples", "costly"), [("ci", 7, 3), ("nightly", 70, 70)])
