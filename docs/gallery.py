@@ -146,13 +146,17 @@ def recording(command: str, output: str) -> str:
     return console.export_svg(title=command, code_format=without_fonts, unique_id="terminal")
 
 
+def terminal(output: str) -> str:
+    """The terminal after `mburst demo --simulate` has printed OUTPUT."""
+    return recording("mburst demo --simulate", output.split(LAST_SHOWN)[0].rstrip())
+
+
 def main(folder: Path) -> None:
     """Write the pictures."""
     from playwright.sync_api import sync_playwright
 
     folder.mkdir(parents=True, exist_ok=True)
-    printed_lines = called("demo", "--simulate", "-o", "demo").split(LAST_SHOWN)[0].rstrip()
-    (folder / "terminal.svg").write_text(recording("mburst demo --simulate", printed_lines), "utf-8")
+    (folder / "terminal.svg").write_text(terminal(called("demo", "--simulate")), "utf-8")
     store = Path("demo/store")
     with live(store) as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)

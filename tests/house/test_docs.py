@@ -146,7 +146,12 @@ def test_what_the_demo_prints(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["demo", "--simulate"]) == 0
-    assert matches(capfd.readouterr().out, demo("mburst demo --simulate"))
+    output = capfd.readouterr().out
+    assert matches(output, demo("mburst demo --simulate"))
+    gallery = runpy.run_path(str(ROOT / "docs" / "gallery.py"))
+    assert gallery["terminal"](output) == (ROOT / "docs" / "gallery" / "terminal.svg").read_text("utf-8"), (
+        "make gallery"
+    )
     picture = runpy.run_path(str(ROOT / "docs" / "picture.py"))
     drawn = picture["draw"](*picture["read"](str(tmp_path / "demo" / "store")))
     assert frame(drawn) == frame((ROOT / "docs" / "cache-server.svg").read_text("utf-8")), "draw it: docs/picture.py"
