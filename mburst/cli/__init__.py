@@ -76,9 +76,12 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(message, f"see `{self.prog} --help`")
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
-        """The value of one word. Raises UsageError for an address where a file or folder is needed."""
+        """The value of one word. Raises UsageError for an address where a file or folder is needed, and for a folder in
+        place of a file: a path forgets the slash."""
         if isinstance(action.metavar, str) and LOCAL.match(action.metavar):
             files.check_local(arg_string)
+        if action.metavar == "FILE" and arg_string.endswith("/"):
+            raise UsageError(f"{arg_string}: a folder in place of a file", "name a file in it")
         return super()._get_value(action, arg_string)
 
     def _print_message(self, message: str, file: Any = None) -> None:

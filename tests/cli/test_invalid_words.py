@@ -36,6 +36,12 @@ def refused(*words: str) -> str:
     return str(caught.value)
 
 
+def up_to(verb, action):
+    """The words before the value of an option or place."""
+    before = ["probes"] if verb == "import" and not action.option_strings else []  # the word before it is one of a few
+    return [*verb.split(), *before, *action.option_strings[-1:]]
+
+
 def test_there_are_options():
     assert len(OPTIONS) > 150 and len(NUMBERS) > 12
 
@@ -75,10 +81,18 @@ def test_one_word_ends_the_options():
 @pytest.mark.parametrize(("verb", "action"), PLACES, ids=lambda value: getattr(value, "dest", value))
 def test_files_and_folders_are_of_this_machine(verb, action):
     """A report to s3://bucket said that it was there, and lay in a folder `s3:` here."""
-    before = ["probes"] if verb == "import" and not action.option_strings else []  # the word before it is one of a few
-    words = [*verb.split(), *before, *action.option_strings[-1:]]
     for address in ADDRESSES:
-        assert refused(*words, address) == f"{address}: an address in place of a file or folder"
+        assert refused(*up_to(verb, action), address) == f"{address}: an address in place of a file or folder"
+
+
+@pytest.mark.parametrize(
+    ("verb", "action"),
+    [place for place in PLACES if place[1].metavar == "FILE"],
+    ids=lambda value: getattr(value, "dest", value),
+)
+def test_a_file_is_no_folder(verb, action):
+    """A page for pages/ was a file of that name."""
+    assert refused(*up_to(verb, action), "pages/") == "pages/: a folder in place of a file"
 
 
 def test_that_is_asked_of_all_who_write():
