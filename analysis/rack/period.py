@@ -65,7 +65,9 @@ SELECT host, interface, direction, count(*) AS bursts,
        sum(greatest(0, end_ns - greatest(start_ns, coalesce(reached_ns, start_ns)))) AS burst_ns,
        known_quantile(duration_ns, 0.5) AS p50_ns, known_quantile(duration_ns, 0.9) AS p90_ns,
        known_quantile(duration_ns, 0.99) AS p99_ns, max(duration_ns) AS longest_ns,
-       max(peak_utilization) AS peak_utilization, quantile_disc(fan_in, 0.5) AS fan_in, max(fan_in) AS largest_fan_in,
+       max(peak_utilization) AS peak_utilization,
+       arg_max(bin_ns, {{peak: peak_utilization, narrower: -bin_ns}}) AS peak_bin_ns,
+       quantile_disc(fan_in, 0.5) AS fan_in, max(fan_in) AS largest_fan_in,
        sum(bytes) AS bytes, count(*) FILTER (quality & {Quality.DROPS:d} <> 0) AS under_loss,
        {_OF_EACH_PATTERN}
 FROM reached GROUP BY host, interface, direction
@@ -121,8 +123,9 @@ class RackLane:
     """One direction of one interface in a period. `link_bps` is None where nobody said it: it has neither bursts nor
     `coverage` then, since none could be detected.
 
-    Time is in ns. `peak_utilization` is of the fullest bin in a burst; `busiest_bin` and `busiest_second` are bits
-    a second over the fullest stored bin and the fullest second of the clock. `patterns` counts bursts by pattern.
+    Time is in ns. `peak_utilization` is of the fullest bin in a burst, which is `peak_bin_ns` long; `busiest_bin` and
+    `busiest_second` are bits a second over the fullest stored bin and the fullest second of the clock. `patterns`
+    counts bursts by pattern.
     `dropped` and `late` are packets of whole recordings, also of such that reach beyond the period. `receiver`: the
     host (or the switch port before it) that received what it carried; None where none did, or one with its own lane.
     `is_port`: it is of a switch's port, and `host` is the switch.
@@ -146,6 +149,7 @@ class RackLane:
     p99_ns: int | None
     longest_ns: int | None
     peak_utilization: float | None
+    peak_bin_ns: int | None
     fan_in: int | None
     largest_fan_in: int | None
     patterns: dict[str, int]
@@ -246,6 +250,7 @@ def _lane(
         p99_ns=counts.get("p99_ns"),
         longest_ns=counts.get("longest_ns"),
         peak_utilization=counts.get("peak_utilization"),
+        peak_bin_ns=counts.get("peak_bin_ns"),
         fan_in=counts.get("fan_in"),
         largest_fan_in=counts.get("largest_fan_in"),
         patterns={name: counts.get(name, 0) for name in PATTERNS},

@@ -35,7 +35,8 @@ def test_hosts_hours_and_lengths(store):
     assert [lane.host for lane in page.lanes] == ["a", "b", "c"]
     assert (a.bursts, a.burst_ns, a.longest_ns, a.p50_ns) == (2, 30 * MS, 20 * MS, 10 * MS)
     assert (b.bursts, c.bursts, c.longest_ns) == (1, 0, None)
-    assert a.peak_utilization == 1.0 and a.fan_in == 1 and a.patterns["single-source"] == 2
+    assert (a.peak_utilization, a.peak_bin_ns) == (1.0, MS) and c.peak_bin_ns is None
+    assert a.fan_in == 1 and a.patterns["single-source"] == 2
     assert [cell.bursts for cell in page.cells[0]] == [2 if slot == 3 else 0 for slot in range(24)]
     assert page.cells[0][3].burst_ns == 30 * MS and page.cells[1][23].burst_ns == 3 * MS
     assert page.duration.n == 3 and page.duration.largest == 20 * MS
