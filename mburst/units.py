@@ -103,12 +103,17 @@ def format_time(ns: int) -> str:
     return str(datetime(1970, 1, 1) + timedelta(microseconds=ns // 1000)) + ("" if ns // 1000 % 10**6 else ".000000")
 
 
+def format_number(value: float) -> str:
+    """ "0.0512", "12.3", "11,040": three significant digits, and all those before the point."""
+    return f"{value:.3g}" if abs(value) < 999.5 else f"{value:,.0f}"
+
+
 def _scaled(value: float, steps: list[tuple[float, str]]) -> str:
     for size, unit in steps:
         if abs(value) >= 0.9995 * size:  # three digits of it would round up to this unit
-            return f"{value / size:.3g} {unit}" if abs(value) < 1000 * size else f"{value / size:,.0f} {unit}"
+            return f"{format_number(value / size)} {unit}"
     size, unit = steps[-1]
-    return f"{value / size:.3g} {unit}"
+    return f"{format_number(value / size)} {unit}"
 
 
 def format_duration(ns: float) -> str:
@@ -118,8 +123,8 @@ def format_duration(ns: float) -> str:
 
 
 def format_count(number: int, one: str, many: str = "") -> str:
-    """ "1 burst", "1,200 bursts" """
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+    """ "1 burst", "1,200 bursts", "2 switches"; MANY is the plural of words that have another."""
+    return f"{number:,} {one if number == 1 else many or one + ('es' if one.endswith('ch') else 's')}"
 
 
 def format_bytes(count: float) -> str:
@@ -134,4 +139,4 @@ def format_rate(bps: float) -> str:
 
 def format_share(share: float) -> str:
     """ "13 %" for 0.13."""
-    return f"{100 * share:.3g} %"
+    return f"{format_number(100 * share)} %"

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from ...analysis.answers.host import ReportLane
-from ...units import format_duration, format_rate, format_share
+from ...units import format_count, format_duration, format_rate, format_share
 
 if TYPE_CHECKING:
     from ...analysis.bursts.find import BurstDefinition
@@ -54,15 +54,10 @@ def date(ts_ns: int) -> str:
     return datetime.fromtimestamp(ts_ns // 1_000_000_000, UTC).strftime("%Y-%m-%d")
 
 
-def count(number: int, noun: str) -> str:
-    """ "1 packet", "12,345 packets"."""
-    return f"{number:,} {noun}" + ("" if number == 1 else "es" if noun.endswith("ch") else "s")
-
-
 def count_hosts(hosts: int, others: int, other: str) -> str:
     """ "2 hosts and 1 switch": OTHERS are counted apart, each an OTHER; "2 hosts" where there are none."""
     kinds = [(hosts, "host"), (others, other)]
-    return " and ".join(count(number, noun) for number, noun in kinds if number) or count(0, "host")
+    return " and ".join(format_count(number, noun) for number, noun in kinds if number) or format_count(0, "host")
 
 
 def rate(bps: float, link_bps: int | None) -> str:
@@ -103,7 +98,7 @@ def impossible_windows(queues: Sequence[context.QueueWindows | rack_beside.RackQ
     if left_out := sum(queue.impossible for queue in queues):
         yield Statement(
             NOTE,
-            f"{count(left_out, 'window')} of switch queues left out as impossible",
+            f"{format_count(left_out, 'window')} of switch queues left out as impossible",
             "The device reported more than its port can carry or its queue can hold.",
         )
 
@@ -125,10 +120,10 @@ def missing_files(damaged: Sequence[DamagedFile], shown: int = 5) -> Iterator[St
     """What the figures lack because files are damaged."""
     if damaged:
         missing = "; ".join(file.missing() for file in damaged[:shown])
-        more = f"; and of {count(len(damaged) - shown, 'further file')}" if len(damaged) > shown else ""
+        more = f"; and of {format_count(len(damaged) - shown, 'further file')}" if len(damaged) > shown else ""
         yield Statement(
             WARNING,
-            f"{count(len(damaged), 'file')} of the store {'is' if len(damaged) == 1 else 'are'} damaged",
+            f"{format_count(len(damaged), 'file')} of the store {'is' if len(damaged) == 1 else 'are'} damaged",
             f"Missing here: {missing}{more}. Counts are lower bounds, and bursts can be missing.",
         )
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...analysis.fleet.answers import BurstAnswers, Row
-from ...units import format_share
+from ...units import format_count, format_number, format_share
 from ..common.blocks import PageTable, Paragraph
-from ..common.words import count, long
+from ..common.words import long
 from .tables import Cells, of_many, rack_cell, share
 from .words import AFTER, CAUSES
 
@@ -115,7 +115,11 @@ def risk(row: Row) -> str:
     low, high = row["relative_risk_low"], row["relative_risk_high"]
     if low is None:
         return "–"
-    return f"at least {low:.3g}" if high is None else f"{row['relative_risk']:.3g} ({low:.3g} to {high:.3g})"
+    return (
+        f"at least {format_number(low)}"
+        if high is None
+        else f"{format_number(row['relative_risk'])} ({format_number(low)} to {format_number(high)})"
+    )
 
 
 def queues(answers: BurstAnswers, links: Mapping[str, str] | None) -> list[PageTable | Paragraph]:
@@ -124,7 +128,8 @@ def queues(answers: BurstAnswers, links: Mapping[str, str] | None) -> list[PageT
         return [Paragraph(NO_QUEUE)]
     shown = [row for row in answers.switch_drops.rows if row["drops"]]
     if not shown:
-        return [Paragraph(f"No packet was dropped by {count(answers.switch_drops.count, 'switch queue')} of hosts.")]
+        queues = format_count(answers.switch_drops.count, "switch queue")
+        return [Paragraph(f"No packet was dropped by {queues} of hosts.")]
     is_explained = any(row["cause"] for row in shown)
     rows: list[Cells] = [
         [

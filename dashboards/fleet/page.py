@@ -16,10 +16,11 @@ from ... import __version__
 from ...analysis.fleet.answers import BurstAnswers
 from ...analysis.fleet.report import FleetFigures, FleetPeriod, FleetRackFigures
 from ...names import file_part
+from ...units import format_count
 from ..common import page
 from ..common.blocks import LinkCell, Paragraph
 from ..common.summaries import fleet_stem, with_summary
-from ..common.words import count, doubt
+from ..common.words import doubt
 from . import losses, pictures, ports, tables
 from . import words as fleet_words
 
@@ -62,10 +63,10 @@ def render_fleet(figures: FleetFigures, written: Iterable[str]) -> str:
         "fleet/page.html",
         policy=page.WITHOUT_SCRIPT,
         css=page.style(*STYLE),
-        title=f"Fleet of {count(len(figures.racks), 'rack')}",
+        title=f"Fleet of {format_count(len(figures.racks), 'rack')}",
         up="",
         period=fleet_words.days(figures.period),
-        verdict=fleet_words.verdict(sums, answers, f" in {count(len(figures.racks), 'rack')}"),
+        verdict=fleet_words.verdict(sums, answers, f" in {format_count(len(figures.racks), 'rack')}"),
         tiles=fleet_words.tiles(sums, answers),
         more=fleet_words.further(sums, answers, fleet_words.recorded_share(figures.racks), figures.period),
         doubt=doubt(statements),

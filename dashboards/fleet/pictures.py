@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 
 from ...analysis.fleet.answers import BurstAnswers
 from ...analysis.fleet.report import FleetPeriod, SlotLine
-from ...units import format_duration
+from ...units import format_count, format_duration, format_number
 from ..common import curves, heatmap
 from ..common.blocks import Paragraph
-from ..common.words import count, long, moment
+from ..common.words import long, moment
 from .words import at_once_ns, class_name
 
 HOUR_NS = 3600 * 10**9
@@ -32,7 +32,7 @@ def over_time(
     """LINES of racks or hosts (WHO) by time: bursts for each recorded hour. NAMES are shown in place of others."""
     axis, steps = heatmap.SlotAxis(period.since_ns, period.slot_ns, period.slots), rates(lines)
     words = heatmap.HeatWords(
-        f"Bursts an hour of {count(len(lines), who)} in {period.slots} slots of time; the tables have the sums.",
+        f"Bursts an hour of {format_count(len(lines), who)} in {period.slots} slots of time; the tables have the sums.",
         f"Bursts by {who} and time",
         "Bursts received an hour, from",
     )
@@ -68,7 +68,7 @@ def _line(line: SlotLine, axis: heatmap.SlotAxis, name: str, href: str, steps: S
         else:
             rate = bursts * HOUR_NS / recorded_ns
             step = next(i for i, least in enumerate(steps) if rate >= least)
-            text = f"{where}: {count(bursts, 'burst')} in {long(recorded_ns)}, {rate:,.3g} an hour"
+            text = f"{where}: {format_count(bursts, 'burst')} in {long(recorded_ns)}, {format_number(rate)} an hour"
             shades.append(heatmap.SlotShade(step, text))
     return heatmap.HeatLine(name, shades, href)
 
@@ -133,6 +133,6 @@ def at_once(answers: BurstAnswers) -> curves.StepCurve | Paragraph:
         [
             ("recorded", long(times[0])),
             *((f"≥ {hosts}", long(times[hosts])) for hosts in (1, 2, 4, 8) if hosts <= most),
-            ("most", count(most, "host")),
+            ("most", format_count(most, "host")),
         ],
     )

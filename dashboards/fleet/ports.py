@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...analysis.fleet.answers import BurstAnswers, Row
-from ...units import format_share
+from ...units import format_count, format_share
 from ..common.blocks import PageTable, Paragraph
-from ..common.words import count, long
+from ..common.words import long
 from .tables import Cells, bar, duration, number, of_many, rack_cell, share
 
 DIRECTIONS = {"out": "to the host", "in": "from the host"}
@@ -76,5 +76,6 @@ def _unrecorded(answers: BurstAnswers, with_racks: bool) -> list[Paragraph]:
     names = [f"{row['host']} in rack {row['rack']}" if with_racks else str(row["host"]) for row in found.rows]
     more = f" and {found.count - len(names):,} more" if found.count > len(names) else ""
     what = "it receives" if found.count == 1 else "they receive"
-    hosts = f"{count(found.count, 'host')} recorded nothing of what {what} by these ports: {', '.join(names)}{more}"
-    return [Paragraph(f"{hosts}. For how many hosts burst at once, the port counts in place of the host.")]
+    head = f"{format_count(found.count, 'host')} recorded nothing of what {what} by these ports"
+    text = f"{head}: {', '.join(names)}{more}. For how many hosts burst at once, the port counts in place of the host."
+    return [Paragraph(text)]

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from ...analysis.fleet.answers import CELLS, BurstAnswers, Row
 from ...analysis.fleet.report import LACKING, FleetFigures, FleetRackFigures, RackSums
 from ...senders import named_address
-from ...units import format_bytes, format_duration, format_share
+from ...units import format_bytes, format_count, format_duration, format_number, format_share
 from ..common.blocks import BarCell, LinkCell, PageTable, Paragraph
-from ..common.words import PATTERN_NAMES, count, date, long, moment
+from ..common.words import PATTERN_NAMES, date, long, moment
 from .words import CAUSES, class_name, counted, lossy, lossy_words, range_name
 
 AT_ONCE, TABLED, SUMMARIES = 12, 20, 12  # rows of tables: of hosts at once, and of racks; and verdicts in words
@@ -20,8 +20,8 @@ Block = PageTable | Paragraph
 def of_many(shown: int, total: int, noun: str, order: str) -> str:
     """ "30 of 1,000 racks, by time in bursts; and 970 more" """
     if shown == total:
-        return f"{count(total, noun)}, {order}"
-    return f"{shown:,} of {count(total, noun)}, {order}; and {total - shown:,} more"
+        return f"{format_count(total, noun)}, {order}"
+    return f"{shown:,} of {format_count(total, noun)}, {order}; and {total - shown:,} more"
 
 
 def duration(ns: float | None) -> str:
@@ -29,7 +29,7 @@ def duration(ns: float | None) -> str:
 
 
 def number(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.3g}" if abs(value) < 999.5 else f"{value:,.0f}"
+    return "–" if value is None else format_number(value)
 
 
 def bar(value: float, most: float) -> str | BarCell:
@@ -175,7 +175,7 @@ def fan_ins(answers: BurstAnswers) -> Block:
         for least, of in sums.items()
     ]
     return PageTable(
-        f"{count(total, 'burst')} by senders at once", ["Fan-in", "", "Bursts", "Of all", "Mostly"], rows, 2
+        f"{format_count(total, 'burst')} by senders at once", ["Fan-in", "", "Bursts", "Of all", "Mostly"], rows, 2
     )
 
 
@@ -283,7 +283,7 @@ def incomplete(figures: FleetFigures, links: Mapping[str, str]) -> Block:
         (rack for rack in figures.racks if not rack.is_complete), key=lambda rack: (rack.recorded_share, rack.rack)
     )
     if not lacking:
-        return Paragraph(f"All has arrived of {count(len(figures.racks), 'rack')}.")
+        return Paragraph(f"All has arrived of {format_count(len(figures.racks), 'rack')}.")
     rows: list[Cells] = [
         [
             _linked(rack, links),

@@ -9,9 +9,9 @@ from typing import Any
 from ...analysis.fleet.answers import BurstAnswers, Row
 from ...analysis.fleet.report import DAY_NS, FleetFigures, FleetPeriod, FleetRackFigures, RackSums
 from ...analysis.partition.detect import AFTER_NS
-from ...units import format_duration, format_rate, format_share
+from ...units import format_count, format_duration, format_rate, format_share
 from ..common.summaries import FLEET
-from ..common.words import DIRECTIONS, GOOD, NOTE, WARNING, Statement, count, date, definitions, long
+from ..common.words import DIRECTIONS, GOOD, NOTE, WARNING, Statement, date, definitions, long
 
 NAMED = 20  # partitions and dates that a statement names
 FEW_LOSING = 0.001  # of the bins of a rack: a share from which dropped packets are a warning
@@ -75,9 +75,10 @@ def verdict(sums: RackSums, answers: BurstAnswers, where: str = "") -> str:
     if not sums.recorded_ns:
         return "No host recorded what it receives." if answers.ports.count else "Nothing was recorded in this time."
     if not sums.bursts:
-        return f"No burst reached any of the {count(sums.hosts, 'host')} recorded{where}."
+        return f"No burst reached any of the {format_count(sums.hosts, 'host')} recorded{where}."
     parts = [
-        f"{sums.bursting_hosts:,} of {count(sums.hosts, 'host')}{where} received {count(sums.bursts, 'burst')}, "
+        f"{sums.bursting_hosts:,} of {format_count(sums.hosts, 'host')}{where} received "
+        f"{format_count(sums.bursts, 'burst')}, "
         f"{format_share(sums.burst_share)} of the time that was recorded"
     ]
     if shared := at_once_ns(answers, 2):
@@ -94,7 +95,7 @@ def lossy_words(answers: BurstAnswers) -> str:
     counted_ones = " whose retransmissions were counted" if of < answers.bursts else ""
     if not losing:
         return f"No burst{counted_ones} has retransmissions in it or soon after"
-    return f"{losing:,} of {of:,} bursts{counted_ones} have retransmissions in them or soon after"
+    return f"{losing:,} of {format_count(of, 'burst')}{counted_ones} have retransmissions in them or soon after"
 
 
 def summary(figures: FleetFigures) -> dict[str, Any]:
@@ -107,7 +108,7 @@ def summary(figures: FleetFigures) -> dict[str, Any]:
         "since_ns": figures.period.since_ns,
         "until_ns": figures.period.until_ns,
         "recorded": sums.recorded_ns > 0,
-        "verdict": verdict(sums, answers, f" in {count(len(figures.racks), 'rack')}"),
+        "verdict": verdict(sums, answers, f" in {format_count(len(figures.racks), 'rack')}"),
         "hosts": sums.hosts,
         "bursting_hosts": sums.bursting_hosts,
         "bursts": sums.bursts,
@@ -134,7 +135,7 @@ def _of_counted(losing: int, of: int, bursts: int) -> str:
 def tiles(sums: RackSums, answers: BurstAnswers) -> list[Tile]:
     """The figures above the picture."""
     return [
-        ("Bursts received", f"{sums.bursts:,}", f"by {count(sums.bursting_hosts, 'host')}"),
+        ("Bursts received", f"{sums.bursts:,}", f"by {format_count(sums.bursting_hosts, 'host')}"),
         ("Time in bursts", format_share(sums.burst_share), f"of {long(sums.recorded_ns)} recorded"),
         ("Longest burst", "–" if answers.longest_ns is None else format_duration(answers.longest_ns), "received"),
     ]
@@ -145,11 +146,13 @@ def further(sums: RackSums, answers: BurstAnswers, recorded_share: float, period
     known, (losing, of) = at_once_ns(answers, 0), lossy(answers)
     most = max((row["hosts_at_once"] for row in answers.at_once), default=0)
     share = f"{format_share(losing / of)}, " if of else ""
-    recorded = f"{sums.hosts_recorded:,} of {count(sums.hosts_expected, counted(period))}"
+    recorded = f"{sums.hosts_recorded:,} of {format_count(sums.hosts_expected, counted(period))}"
     return [
         (
             "Two or more at once",
-            f"{long(at_once_ns(answers, 2))} of {long(known)}; at most {count(most, 'host')}" if known else "not known",
+            f"{long(at_once_ns(answers, 2))} of {long(known)}; at most {format_count(most, 'host')}"
+            if known
+            else "not known",
         ),
         ("Lossy bursts", f"{share}{_of_counted(losing, of, answers.bursts)}"),
         ("Recorded", f"{format_share(recorded_share)}, {recorded}"),
@@ -170,14 +173,14 @@ def statements(figures: FleetFigures) -> list[Statement]:
         found.append(
             Statement(
                 WARNING,
-                f"{len(lacking):,} of {count(len(figures.racks), 'rack')} incomplete",
+                f"{len(lacking):,} of {format_count(len(figures.racks), 'rack')} incomplete",
                 f"{_lacking(lacking, figures.period)} The table of incomplete racks has them. Counts are lower bounds.",
             )
         )
     losing = [rack for rack in figures.racks if rack.losing_share]
     if losing:
         worst = max(losing, key=lambda rack: rack.losing_share or 0)
-        head = f"Packets were dropped in {count(len(losing), 'rack')}"
+        head = f"Packets were dropped in {format_count(len(losing), 'rack')}"
         found.append(_losing(worst, head, f", of rack {worst.rack}"))
     return [*(found or [_complete()]), *_partly(recorded_share(figures.racks))]
 
@@ -216,7 +219,7 @@ def _lacking(racks: Sequence[RackSums], period: FleetPeriod) -> str:
     behind_ns, missing = max(rack.behind_ns for rack in racks), sum(rack.missing for rack in racks)
     noun = "file or table" if missing == 1 else "files or tables"
     parts = [
-        *([f"{count(silent, 'expected ' + counted(period))} without a recording"] if silent else []),
+        *([f"{format_count(silent, 'expected ' + counted(period))} without a recording"] if silent else []),
         *([f"of the host that is furthest behind, {long(behind_ns)} have not arrived"] if behind_ns else []),
         *([f"{missing:,} {noun} could not be shipped"] if missing else []),
     ]
@@ -244,12 +247,12 @@ def _losing(worst: RackSums, head: str, where: str) -> Statement:
 def _missing(period: FleetPeriod) -> Iterator[Statement]:
     if period.damaged:
         texts = [part.text for part in period.damaged]
-        yield Statement(WARNING, f"{count(len(texts), 'partition')} damaged and left out", _named(texts))
+        yield Statement(WARNING, f"{format_count(len(texts), 'partition')} damaged and left out", _named(texts))
     if period.undetected:
         texts = [part.text for part in period.undetected]
         yield Statement(
             WARNING,
-            f"{count(len(texts), 'partition')} not detected",
+            f"{format_count(len(texts), 'partition')} not detected",
             f"{_named(texts)} mburst fleet detect detects them.",
         )
     if period.unfit:
@@ -260,7 +263,7 @@ def _missing(period: FleetPeriod) -> Iterator[Statement]:
             f"{_named(texts)} Their line rate is not known, or their bins do not make up those of the definition.",
         )
     if period.dates:
-        yield Statement(WARNING, f"No results of {count(len(period.dates), 'day')}", _named(period.dates))
+        yield Statement(WARNING, f"No results of {format_count(len(period.dates), 'day')}", _named(period.dates))
 
 
 def _named(texts: Sequence[str]) -> str:

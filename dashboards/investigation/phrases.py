@@ -17,7 +17,7 @@ from ...analysis.cause.verdict import Verdict
 from ...analysis.model.stats import Estimate, Line
 from ...analysis.whatif.replay import PredictedLatency, Replay
 from ...senders import called, named_address, port_text, services_text
-from ...units import format_bytes, format_count, format_duration, format_rate, format_share
+from ...units import format_bytes, format_count, format_duration, format_number, format_rate, format_share
 
 STAGES = {
     "send": "in the sender's host, application to interface",
@@ -72,21 +72,16 @@ def share_range(estimate: Estimate) -> str:
 def number_range(estimate: Estimate) -> str:
     """An estimate with its interval."""
     if isinf(estimate.high):
-        return f"{plain_number(estimate.value)} ({plain_number(estimate.low)} or more)"
-    return f"{plain_number(estimate.value)} ({plain_number(estimate.low)} to {plain_number(estimate.high)})"
+        return f"{format_number(estimate.value)} ({format_number(estimate.low)} or more)"
+    return f"{format_number(estimate.value)} ({format_number(estimate.low)} to {format_number(estimate.high)})"
 
 
 def risk_words(risk: Estimate) -> str:
     """How much more often probes are late in bursts."""
     if isinf(risk.high):
-        return f"A probe in a burst is at least {plain_number(risk.low)} times as likely to be late: no other one was."
-    interval = f"({plain_number(risk.low)} to {plain_number(risk.high)})"
-    return f"A probe in a burst is {plain_number(risk.value)} times as likely to be late {interval}."
-
-
-def plain_number(value: float) -> str:
-    """Three digits, and no exponent for what is larger."""
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+        return f"A probe in a burst is at least {format_number(risk.low)} times as likely to be late: no other one was."
+    interval = f"({format_number(risk.low)} to {format_number(risk.high)})"
+    return f"A probe in a burst is {format_number(risk.value)} times as likely to be late {interval}."
 
 
 def who_words(group: Group) -> str:

@@ -17,7 +17,7 @@ from ...analysis.model.flow_control import class_words
 from ...analysis.whatif.replay import PredictedLatency, Replay
 from ...analysis.whatif.tail_at_scale import SENSITIVITIES, delay_beyond, slow_requests
 from ...senders import port_text
-from ...units import format_bytes, format_count, format_duration, format_share
+from ...units import format_bytes, format_count, format_duration, format_number, format_share
 from ..common.sensitivity_words import answer_words, canary_words
 from ..common.words import missing_files
 from .phrases import (
@@ -34,7 +34,6 @@ from .phrases import (
     number_range,
     p99_range,
     pauses_words,
-    plain_number,
     queue_words,
     r_words,
     share_range,
@@ -94,7 +93,7 @@ def tail_section(answer: InvestigationResult) -> Section:
     answered = {True: "Yes", False: "No", None: "Too few probes to determine it"}[tail.present]
     section.sentences.append(
         f"{answered}. A probe is late beyond {format_duration(tail.threshold_ns)}, by {tail.measured} latency: more "
-        f"than {plain_number(tail.rule.factor)} × the median, and than the median + "
+        f"than {format_number(tail.rule.factor)} × the median, and than the median + "
         f"{format_duration(tail.rule.excess)} (`--tail`); a tail is p99 or more beyond that."
     )
     if len(answer.findings) > 1:
@@ -332,7 +331,7 @@ def group_sentences(group: Group) -> list[str]:
     sentences = []
     if len(group.bursts) > 1:
         sentences.append(
-            f"{group_name(group)} sent in {len(group.bursts):,} bursts, "
+            f"{group_name(group)} sent in {format_count(len(group.bursts), 'burst')}, "
             f"{share_words(group.member_share)} of their bytes."
         )
     if group.racks:

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from ... import __version__, files
 from ...analysis.rack.period import RackLane
 from ...analysis.rack.report import RackFigures
-from ...units import format_duration, format_share
+from ...units import format_count, format_duration, format_share
 from ..common import page, words
 from ..common.blocks import LinkCell, PageTable, Paragraph
 from ..common.summaries import rack_stem, summaries, with_summary
@@ -30,7 +30,7 @@ def _tiles(report: RackFigures) -> list[tuple[str, str, str]]:
     n = sum(lane.bursts for lane in inbound)
     bursting = len({lane.receiver for lane in inbound if lane.bursts})
     tiles = [
-        ("Bursts received", f"{n:,}", f"by {words.count(bursting, 'host')}"),
+        ("Bursts received", f"{n:,}", f"by {format_count(bursting, 'host')}"),
         (
             "Longest burst",
             format_duration(report.duration.largest or 0) if n else "–",
@@ -65,7 +65,7 @@ def _with_speed(report: RackFigures) -> list[RackLane]:
 
 def _sections(report: RackFigures) -> list[tuple[str, list[Any]]]:
     """What follows the summary where something was recorded: heads, and parts that templates draw."""
-    bursts = words.count(len(report.durations_ns) and report.duration.n, "burst")
+    bursts = format_count(len(report.durations_ns) and report.duration.n, "burst")
     return [
         ("Over time", [pictures.heatmap(report)]),
         ("Hosts and interfaces", [tables.hosts(report)]),
@@ -165,7 +165,7 @@ def render_index(entries: list[tuple[str, dict[str, Any]]], troubles: list[str])
         periods.setdefault((summary["since_ns"], summary["until_ns"]), []).append(_index_row(name, summary))
     heads = ["Rack", "Worst host", *(head for head, _ in _CELLS)]
     listed = [
-        (rack_words.period(*period), PageTable(words.count(len(rows), "rack"), heads, rows, 2))
+        (rack_words.period(*period), PageTable(format_count(len(rows), "rack"), heads, rows, 2))
         for period, rows in periods.items()
     ]
     return page.render(
@@ -173,7 +173,7 @@ def render_index(entries: list[tuple[str, dict[str, Any]]], troubles: list[str])
         policy=page.WITHOUT_SCRIPT,
         css=page.style(*STYLE),
         troubles=troubles,
-        count=words.count(len(entries), "report"),
+        count=format_count(len(entries), "report"),
         periods=listed,
     )
 

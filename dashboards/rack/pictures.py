@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...analysis.rack.report import RackFigures, SlotCounts
-from ...units import format_duration, format_share
+from ...units import format_count, format_duration, format_share
 from ..common import curves
 from ..common.heatmap import UNSEEN, HeatLine, Heatmap, HeatWords, SlotAxis, SlotShade
 from ..common.heatmap import heatmap as drawn
@@ -58,9 +58,8 @@ def _shade(cell: SlotCounts, where: str) -> SlotShade:
     if step is None:
         return SlotShade(None, "")
     share = cell.burst_ns / max(cell.recorded_ns, cell.burst_ns)
-    return SlotShade(
-        step, f"{where}: {cell.bursts:,} bursts, {format_duration(cell.burst_ns)}, {format_share(share)} of the time"
-    )
+    bursts, lasting = format_count(cell.bursts, "burst"), format_duration(cell.burst_ns)
+    return SlotShade(step, f"{where}: {bursts}, {lasting}, {format_share(share)} of the time")
 
 
 def durations(report: RackFigures) -> curves.StepCurve:

@@ -9,7 +9,7 @@ from ...analysis.rack.context import ProbeGroup, RackPath
 from ...analysis.rack.period import RackLane
 from ...analysis.rack.report import RackFigures
 from ...senders import named_address, senders_text
-from ...units import format_bytes, format_duration, format_rate, format_share
+from ...units import format_bytes, format_count, format_duration, format_rate, format_share
 from ..common import words
 from ..common.blocks import BarCell, PageTable, Paragraph
 from ..common.words import PATTERN_NAMES, long, moment
@@ -26,10 +26,27 @@ def _rate(bps: float, lane: RackLane) -> str:
     return words.rate(bps, lane.link_bps)
 
 
+def _peaks(lanes: Sequence[RackLane]) -> tuple[str, list[str]]:
+    """The head of the column of peak bins, and a cell of each lane: how wide they are is in the head, where all are
+    alike."""
+    known = [
+        (format_share(lane.peak_utilization), format_duration(lane.peak_bin_ns))
+        if lane.peak_utilization is not None and lane.peak_bin_ns is not None
+        else None
+        for lane in lanes
+    ]
+    widths = {width for _, width in filter(None, known)}
+    if len(widths) == 1:
+        return f"Peak, {widths.pop()}", ["–" if peak is None else peak[0] for peak in known]
+    return "Peak bin", ["–" if peak is None else f"{peak[0]}, {peak[1]}" for peak in known]
+
+
 def hosts(report: RackFigures) -> PageTable:
     """Each interface and direction: how often, how long, how hard."""
     rows = []
-    for lane in sorted(report.lanes, key=lambda lane: (-lane.burst_ns, lane.name)):
+    lanes = sorted(report.lanes, key=lambda lane: (-lane.burst_ns, lane.name))
+    peak_head, peaks = _peaks(lanes)
+    for lane, peak in zip(lanes, peaks, strict=True):
         known = lane.link_bps and lane.recorded_ns
         pattern = max(lane.patterns.items(), key=lambda item: item[1])[0] if lane.bursts else ""
         rows.append(
@@ -41,7 +58,7 @@ def hosts(report: RackFigures) -> PageTable:
                 _duration(lane.p50_ns),
                 _duration(lane.p99_ns),
                 _duration(lane.longest_ns),
-                "–" if lane.peak_utilization is None else format_share(lane.peak_utilization),
+                peak,
                 _rate(lane.busiest_second, lane) if lane.wire_bytes else "–",
                 "–" if lane.fan_in is None else f"{lane.fan_in:,} / {lane.largest_fan_in:,}",
                 format_rate(lane.link_bps) if lane.link_bps else "–",
@@ -59,7 +76,7 @@ def hosts(report: RackFigures) -> PageTable:
             "Median",
             "p99",
             "Longest",
-            "Peak bin",
+            peak_head,
             "Busiest second",
             "Fan-in: median / most",
             "Link",
@@ -91,7 +108,7 @@ def feeders(report: RackFigures) -> PageTable | Paragraph:
     ]
     shown = len(report.feeders)
     caption = (
-        f"{shown} of {report.feeder_count:,} senders" if shown < report.feeder_count else words.count(shown, "sender")
+        f"{shown} of {report.feeder_count:,} senders" if shown < report.feeder_count else format_count(shown, "sender")
     )
     return PageTable(
         f"{caption}, by bytes in bursts",
@@ -107,7 +124,7 @@ def contention(report: RackFigures) -> Blocks:
     if found is None:
         return [Paragraph("Contention needs bursts of two hosts or more.")]
     text = (
-        f"{format_share(found.share)} of {words.count(found.bursts, 'burst')} overlapped a burst of another host; "
+        f"{format_share(found.share)} of {format_count(found.bursts, 'burst')} overlapped a burst of another host; "
         f"for {long(found.contended_ns)} two or more hosts were receiving bursts, at most {found.most} of "
         f"{found.hosts} at once (first at {moment(found.most_ns)})."
     )
@@ -121,7 +138,7 @@ def queues(report: RackFigures) -> Blocks:
     """Switch queues that filled or dropped."""
     if not report.queue_count:
         return [Paragraph("No switch reported its queues in this time.")]
-    number = words.count(report.queue_count, "queue")
+    number = format_count(report.queue_count, "queue")
     rows = [
         [
             f"{queue.device} {queue.port}",
@@ -169,7 +186,7 @@ def latency(report: RackFigures) -> PageTable | Paragraph:
     if not report.paths:
         text = "No probe was sent from or to a host of this rack in this time."
         if report.unplaced_probes:
-            text += f" {words.count(report.unplaced_probes, 'probe')} name other hosts."
+            text += f" {format_count(report.unplaced_probes, 'probe')} name other hosts."
         return Paragraph(text)
     rows = [row for path in report.paths for row in (_side(path, path.met, True), _side(path, path.clear, False))]
     return PageTable(
@@ -276,7 +293,7 @@ def worst(report: RackFigures) -> PageTable | Paragraph:
         for burst in report.worst
     ]
     return PageTable(
-        f"The {len(rows)} largest of {words.count(report.bursts, 'burst')}",
+        f"The {len(rows)} largest of {format_count(report.bursts, 'burst')}",
         ["Interface", "Start, UTC", "Pattern", "Top senders", "Duration", "Bytes", "Mean", "Peak", "Fan-in"],
         rows,
         4,

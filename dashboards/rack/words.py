@@ -12,7 +12,7 @@ from ...analysis.rack.change import RackChange, Rates
 from ...analysis.rack.period import RackLane
 from ...analysis.rack.report import RackFigures
 from ...quality import COARSE_STAMPS, Quality
-from ...units import format_share
+from ...units import format_count, format_number, format_share
 from ..common.flow_control_words import UNKNOWN, about_words, head_words
 from ..common.sensitivity_words import seen_words
 from ..common.words import (
@@ -20,7 +20,6 @@ from ..common.words import (
     NOTE,
     WARNING,
     Statement,
-    count,
     count_hosts,
     impossible_windows,
     long,
@@ -64,9 +63,10 @@ def verdict(report: RackFigures) -> str:
     if not n:
         parts = [f"No burst reached {'the host' if len(hosts) == 1 else f'any of the {len(hosts)} hosts'} recorded"]
     else:
-        who = f"{len(bursting)} of {count(len(hosts), 'host')}" if len(hosts) > 1 else next(iter(hosts))
+        who = f"{len(bursting)} of {format_count(len(hosts), 'host')}" if len(hosts) > 1 else next(iter(hosts))
         parts = [
-            f"{who} received {count(n, 'burst')}, {format_share(share(report.inbound))} of the time that was recorded"
+            f"{who} received {format_count(n, 'burst')}, "
+            f"{format_share(share(report.inbound))} of the time that was recorded"
         ]
         most = max(report.inbound, key=lambda lane: (lane.burst_ns, lane.bursts))
         if len(bursting) > 1:
@@ -81,13 +81,13 @@ def _changes(report: RackFigures) -> Iterator[str]:
         yield f"Against the period before: {changed}"
     dropping = [queue for queue in report.queues if queue.dropped]
     if dropping:
-        yield f"{count(len(dropping), 'switch queue')} dropped {drops(report)}"
+        yield f"{format_count(len(dropping), 'switch queue')} dropped {drops(report)}"
     if report.new and (report.new.lanes or report.new.senders):
         lanes, senders = report.new.lanes, report.new.senders
         receivers = {lane.receiver for lane in lanes if lane.receiver is not None}
         hosts, switches = recorders(lane for lane in lanes if lane.receiver is None)
         kinds = ((receivers | hosts, "host"), (switches, "switch"), (senders, "sender"))
-        *others, last = (count(len(found), noun) for found, noun in kinds if found)
+        *others, last = (format_count(len(found), noun) for found, noun in kinds if found)
         yield f"New: {' and '.join(filter(None, (', '.join(others), last)))}"
 
 
@@ -95,7 +95,7 @@ def drops(report: RackFigures) -> str:
     """ "at least 3 packets": what the switch dropped, as far as its queues report it."""
     if report.queue_drops is None:
         return "not reported"
-    return f"{'at least ' if report.uncounted_queues else ''}{count(report.queue_drops, 'packet')}"
+    return f"{'at least ' if report.uncounted_queues else ''}{format_count(report.queue_drops, 'packet')}"
 
 
 def share(lanes: list[RackLane]) -> float:
@@ -119,7 +119,7 @@ def ratio(now: float, then: float) -> str:
     if not now:
         return "no more"
     if now >= 2 * then:
-        return f"{now / then:.3g} times as many"
+        return f"{format_number(now / then)} times as many"
     part = now / then - 1
     if abs(part) < 0.005:
         return "as many"
@@ -130,7 +130,7 @@ def rates(found: Rates) -> str:
     """ "3.2 an hour, 0.12 % of the time" """
     if found.per_hour is None or found.share is None:
         return "not recorded"
-    return f"{found.per_hour:,.3g} an hour, {format_share(found.share)} of the time"
+    return f"{format_number(found.per_hour)} an hour, {format_share(found.share)} of the time"
 
 
 def statements(report: RackFigures) -> list[Statement]:
@@ -170,7 +170,7 @@ def _recording(report: RackFigures) -> Iterator[Statement]:
     if report.overlaps:
         yield Statement(
             WARNING,
-            f"{count(report.overlaps, 'pair')} of recordings cover the same interface and time",
+            f"{format_count(report.overlaps, 'pair')} of recordings cover the same interface and time",
             "Their bursts are counted for each; the time in bursts counts once.",
         )
     if report.previous and (report.previous.missing or report.previous.missing_switches):
@@ -190,7 +190,7 @@ def _canaries(report: RackFigures) -> Iterator[Statement]:
         are = "is a canary burst" if number == 1 else "are canary bursts"
         yield Statement(
             NOTE,
-            f"{count(number, 'burst')} here {are}",
+            f"{format_count(number, 'burst')} here {are}",
             f"mburst canary sent them from {', '.join(senders[:3])} to measure what is detected.",
         )
     if report.recorded and not report.bursts:
@@ -209,13 +209,13 @@ def _loss(report: RackFigures) -> Iterator[Statement]:
             WARNING,
             f"Packets were lost while recording on {', '.join(lane.host for lane in losing[:5])}"
             + (" and others" if len(losing) > 5 else ""),
-            f"{count(max(lane.dropped for lane in losing), 'packet')} at most in a recording, "
-            f"{count(sum(lane.losing_bins for lane in losing), 'bin')} of this time. Counts are lower "
+            f"{format_count(max(lane.dropped for lane in losing), 'packet')} at most in a recording, "
+            f"{format_count(sum(lane.losing_bins for lane in losing), 'bin')} of this time. Counts are lower "
             "bounds there.",
         )
     if late := [lane for lane in report.lanes if lane.late]:
         yield Statement(
-            NOTE, f"{count(sum(lane.late for lane in late), 'packet')} arrived outside the reorder window", ""
+            NOTE, f"{format_count(sum(lane.late for lane in late), 'packet')} arrived outside the reorder window", ""
         )
 
 
@@ -268,7 +268,7 @@ def _flow_control(report: RackFigures) -> Iterator[Statement]:
         yield Statement(NOTE, f"Pause frames or congestion notifications on {rest}", "This page's JSON file has them.")
     if unknown := sum(lane.flow_control.unknown for lane in report.lanes):
         head, text = UNKNOWN
-        yield Statement(NOTE, f"{head} on {count(unknown, 'port direction')}", text)
+        yield Statement(NOTE, f"{head} on {format_count(unknown, 'port direction')}", text)
 
 
 def _baseline(report: RackFigures) -> Iterator[Statement]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...analysis.answers.host import LaneReport, Peak
-from ...units import format_bytes, format_duration, format_rate, format_share
-from ..common.words import clock, count, exact_clock, rate
+from ...units import format_bytes, format_count, format_duration, format_number, format_rate, format_share
+from ..common.words import clock, exact_clock, rate
 
 if TYPE_CHECKING:
     from ...analysis.bursts.find import BurstDefinition
@@ -34,7 +34,7 @@ def answer(report: LaneReport, definition: BurstDefinition) -> str:
         )
     longest_ns = max(burst["duration_ns"] for burst in report.bursts)
     most = "up to " if len(report.bursts) > 1 else ""
-    many = f"{count(len(report.bursts), 'burst')} of {most}{format_duration(longest_ns)}"
+    many = f"{format_count(len(report.bursts), 'burst')} of {most}{format_duration(longest_ns)}"
     if longest_ns < report.window_ns:
         return (
             f"In {recorded}, {many} filled {format_share(definition.threshold)} or more of {link}, while the {window} "
@@ -78,7 +78,7 @@ def headline(report: LaneReport) -> list[Figure]:
     if not report.lane.link_bps:
         return []
     per_minute = len(report.bursts) / (report.recorded_ns / 60e9) if report.recorded_ns >= 10**9 else 0.0
-    notes = [f"{per_minute:.3g} a minute"] if per_minute else []
+    notes = [f"{format_number(per_minute)} a minute"] if per_minute else []
     notes += [f"{format_share(_burst_share(report))} of the time"] if report.bursts else []
     notes += [f"{len(report.canaries):,} of them canary bursts"] if report.canaries else []
     return [("Bursts", f"{len(report.bursts):,}", ", ".join(notes))]

@@ -13,7 +13,7 @@ from ...analysis.answers.host import LaneReport, worst_first
 from ...analysis.answers.paths import PathProbes
 from ...analysis.model import distributions
 from ...names import file_part
-from ...units import format_share
+from ...units import format_count, format_share
 from ..common import page, sensitivity_words, words
 from ..common.packing import Pack
 from . import answer, parts, paths
@@ -60,9 +60,9 @@ def _lane_part(
     """What templates/report/lane.html draws of a lane with a section."""
     total = len(report.bursts)
     caption = (
-        words.count(total, "burst")
+        format_count(total, "burst")
         if len(shown) == total
-        else f"The {len(shown):,} largest of {total:,} bursts; all of them are in this page's JSON file"
+        else f"The {len(shown):,} largest of {format_count(total, 'burst')}; all of them are in this page's JSON file"
     )
     found = report_words.statements(report)
     return {
@@ -79,7 +79,7 @@ def _lane_part(
         "headline": answer.headline(report),
         "in_bursts": answer.in_bursts(report),
         "drawn": bool(report.bins),
-        "summary": f"Utilization over time with {words.count(total, 'burst')}. {answer.answer(report, definition)}",
+        "summary": f"Utilization over time with {format_count(total, 'burst')}. {answer.answer(report, definition)}",
         "resolution": report_words.resolution(report) if report.bins else "",
         "legend": _legend(report, definition.threshold),
         "notes": f"{answer.finer(report)} {_notes(report)}".strip(),

@@ -12,7 +12,7 @@ from ...analysis.model import distributions
 from ...analysis.model.kept import kept_words
 from ...names import shown
 from ...senders import senders_text
-from ...units import format_bytes, format_duration, format_rate, format_share
+from ...units import format_bytes, format_count, format_duration, format_rate, format_share
 from ..common import words
 from . import words as report_words
 
@@ -107,7 +107,7 @@ def facts(report: LaneReport) -> list[tuple[str, str]]:
         ("Time", words.period(report.start_ns, report.end_ns) if report.bins else "no packet"),
         (
             "Recorded",
-            f"{format_duration(report.recorded_ns)}, {words.count(report.packets, 'packet')}, "
+            f"{format_duration(report.recorded_ns)}, {format_count(report.packets, 'packet')}, "
             f"{format_bytes(report.bytes)}",
         ),
         ("From", "; ".join(names[:3]) + (" …" if len(names) > 3 else "")),
@@ -148,9 +148,9 @@ def senders_caption(report: LaneReport) -> str:
     """How many of the senders are shown."""
     left = report.source_count - len(report.sources)
     number = (
-        f"{words.count(len(report.sources), 'sender')} of {report.source_count:,}"
+        f"{format_count(len(report.sources), 'sender')} of {report.source_count:,}"
         if left > 0
-        else words.count(report.source_count, "sender")
+        else format_count(report.source_count, "sender")
     )
     kept = "".join(f"; senders are {kept_words(above)}" for above in report.lane.distinct("sources_above_ppb"))
     return f"{number}, by bytes in bursts{kept}"

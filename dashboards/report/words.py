@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...analysis.answers.host import LaneReport
-from ...units import format_bytes, format_duration, format_rate, format_share
+from ...units import format_bytes, format_count, format_duration, format_rate, format_share
 from ..common.flow_control_words import UNKNOWN, about_words, head_words
-from ..common.words import GOOD, NOTE, WARNING, Statement, count, impossible_windows, missing_files, rate
+from ..common.words import GOOD, NOTE, WARNING, Statement, impossible_windows, missing_files, rate
 
 if TYPE_CHECKING:
     pass
@@ -43,7 +43,7 @@ def canaries(report: LaneReport) -> Iterator[Statement]:
         are = "is a canary burst" if len(found) == 1 else "are canary bursts"
         yield Statement(
             NOTE,
-            f"{len(found):,} of {count(len(report.bursts), 'burst')} {are}",
+            f"{len(found):,} of {format_count(len(report.bursts), 'burst')} {are}",
             f"mburst canary sent them from {senders} to measure what is detected. The table calls them "
             "canary; times, sums and distributions count them like any other.",
         )
@@ -64,7 +64,7 @@ def _completeness(report: LaneReport) -> Iterator[Statement]:
     if pauses > 0:
         yield Statement(
             NOTE,
-            f"{count(pauses, 'pause')} between recordings",
+            f"{format_count(pauses, 'pause')} between recordings",
             f"{format_duration(report.recorded_ns)} were recorded of "
             f"{format_duration(report.end_ns - report.start_ns)}. Pauses are empty in the figure: "
             "traffic in them is not known.",
@@ -92,10 +92,11 @@ def _loss(report: LaneReport) -> Iterator[Statement]:
             "senders are lower bounds where packets were lost, and bursts can have been missed there."
         )
         if marked:
-            text += f" {count(marked, 'burst')} in the table {'was' if marked == 1 else 'were'} measured under loss."
+            were = "was" if marked == 1 else "were"
+            text += f" {format_count(marked, 'burst')} in the table {were} measured under loss."
         yield Statement(
             WARNING,
-            f"{count(dropped, 'packet')} {'was' if dropped == 1 else 'were'} dropped before they were seen",
+            f"{format_count(dropped, 'packet')} {'was' if dropped == 1 else 'were'} dropped before they were seen",
             text,
         )
     elif report.losing:
@@ -115,7 +116,7 @@ def _loss(report: LaneReport) -> Iterator[Statement]:
     if late:
         yield Statement(
             WARNING,
-            f"{count(late, 'packet')} arrived outside the reorder window",
+            f"{format_count(late, 'packet')} arrived outside the reorder window",
             f"{format_share(late / (late + recorded))} of all, {format_bytes(lane.total('late_bytes'))}: "
             "they are in no bin, and missing from the figures.",
         )
@@ -222,14 +223,14 @@ def _senders(report: LaneReport) -> Iterator[Statement]:
     if unparsed:
         yield Statement(
             NOTE,
-            f"{count(unparsed, 'packet')} counted by length alone",
+            f"{format_count(unparsed, 'packet')} counted by length alone",
             "Their headers were not understood. Utilization has them in full.",
         )
     if unknown:
         share = lane.total("unattributed_bytes") / max(lane.total("bytes"), 1)
         yield Statement(
             NOTE,
-            f"{count(unknown, 'packet')} without a sender",
+            f"{format_count(unknown, 'packet')} without a sender",
             f"{format_share(share)} of all bytes are in the figures, but not assigned to a sender.",
         )
     if any(quality.name == "truncated" for quality in report.qualities):
@@ -262,7 +263,7 @@ def _recording(report: LaneReport) -> Iterator[Statement]:
         yield Statement(NOTE, "The recorder noted", note)
     if len(notes) > 6:
         yield Statement(
-            NOTE, "The recorder noted more", f"{count(len(notes) - 6, 'further note')} in this page's JSON file."
+            NOTE, "The recorder noted more", f"{format_count(len(notes) - 6, 'further note')} in this page's JSON file."
         )
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import MburstError, UsageError
-from ..units import format_duration, format_share
+from ..units import format_duration, format_number, format_share
 from .options import Duration, Time, duration_ns, span_within
 
 if TYPE_CHECKING:
@@ -204,10 +204,7 @@ def _bursts(
 
 def interval(estimate: Estimate) -> str:
     """A number with its interval."""
-    value, low, high = (
-        f"{number:.3g}" if abs(number) < 999.5 else f"{number:,.0f}"
-        for number in (estimate.value, estimate.low, estimate.high)
-    )
+    value, low, high = (format_number(number) for number in (estimate.value, estimate.low, estimate.high))
     return f"{value} ({low} to {high})"
 
 

@@ -67,7 +67,7 @@ def clear_progress() -> None:
 
 
 def _show(found: Findings, total: int) -> None:
-    say_progress(f"{found.files:,} files, {format_bytes(found.bytes)} of {format_bytes(total)}")
+    say_progress(f"{format_count(found.files, 'file')}, {format_bytes(found.bytes)} of {format_bytes(total)}")
 
 
 def facts(store: Path, found: Findings) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from .. import privileges
 from ..errors import MburstError, UsageError
 from ..names import say, say_progress, shown
-from ..units import format_duration, parse_duration
+from ..units import format_count, format_duration, parse_duration
 from . import output, record
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def collect(config: CollectConfig, store: str, duration: str | None) -> int:
             say(f"{device.name}: no value received: {session.why_nothing()}")
             continue
         print(
-            f"{device.name}: {device.values:,} values in {device.messages:,} messages"
+            f"{device.name}: {format_count(device.values, 'value')} in {format_count(device.messages, 'message')}"
             + (f", {device.resets:,} counter resets" if device.resets else "")
         )
     has_values = any(session.received for session in collector.sessions)
@@ -141,7 +141,7 @@ def collect(config: CollectConfig, store: str, duration: str | None) -> int:
         has_values |= _print_otlp(collector.otlp)
     dropped = collector.writing.dropped.total()
     print(
-        f"{collector.writing.written:,} rows collected into {store}"
+        f"{format_count(collector.writing.written, 'row')} collected into {store}"
         + (f"; {dropped:,} were dropped, because the store was too slow" if dropped else "")
     )
     if collector.interrupted:
@@ -154,7 +154,7 @@ def _print_otlp(otlp: OtlpCollection) -> bool:
     intake, lines = otlp.intake, otlp.not_stored()
     if intake.points:
         print(
-            f"OTLP: {intake.values:,} points in {intake.messages:,} messages, "
+            f"OTLP: {format_count(intake.values, 'point')} in {format_count(intake.messages, 'message')}, "
             f"{len(intake.ports.lanes):,} port directions"
         )
     elif not lines:
@@ -202,9 +202,9 @@ def _show(progress: CollectProgress) -> None:
     parts = [f"{progress.values_per_s:,.0f} values/s", f"{progress.up} of {progress.targets} targets up"]
     if progress.lag_ns is not None:
         parts.append(f"lag {format_duration(progress.lag_ns)}")
-    parts.append(f"{progress.written:,} rows")
+    parts.append(format_count(progress.written, "row"))
     if progress.refused:
-        parts.append(f"{progress.refused:,} messages refused")
+        parts.append(f"{format_count(progress.refused, 'message')} refused")
     if progress.dropped:
         parts.append(f"{progress.dropped:,} dropped")
     say_progress(", ".join(parts))

@@ -130,7 +130,7 @@ class _Progress:
         host = f" host {outcome.host}" if outcome.host else ""
         of_ports = f"{outcome.port_bursts:,} of switch ports, " if outcome.switch_ports else ""
         cpu = format_duration(round(outcome.cpu_s * 1e9))
-        what = outcome.error or f"{outcome.bursts:,} bursts, {of_ports}{cpu} of CPU"
+        what = outcome.error or f"{format_count(outcome.bursts, 'burst')}, {of_ports}{cpu} of CPU"
         say(f"{outcome.date} rack {outcome.rack}{host}: {what} ({self._ended} of {self._of})")
 
 

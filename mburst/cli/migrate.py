@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..names import say_progress
+from ..units import format_count
 
 if TYPE_CHECKING:
     from ..sql.repair.migration import MigrationResult
@@ -39,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     for damaged in outcome.damaged:
         print(f"mburst: {damaged}", file=sys.stderr)
     print(
-        f"{outcome.files:,} files migrated into {arguments.new}"
+        f"{format_count(outcome.files, 'file')} migrated into {arguments.new}"
         + (f", but for {len(outcome.damaged):,} that cannot be read" if outcome.damaged else "")
     )
     return 1 if outcome.damaged else 0
@@ -54,7 +55,7 @@ def described(outcome: MigrationResult) -> list[str]:
     lines = []
     for table, sums in sorted(outcome.tables.items()):
         size = f", {sums.columns['bytes']:,} bytes" if "bytes" in sums.columns else ""
-        lines.append(f"{table}: {sums.rows:,} rows{size}, the same before and after")
+        lines.append(f"{table}: {format_count(sums.rows, 'row')}{size}, the same before and after")
     if outcome.killed:
         lines.append(
             f"note: {outcome.killed:,} rows are of recordings that did not end: their totals come from their bins"

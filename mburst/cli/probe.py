@@ -383,7 +383,7 @@ class ProbeLine:
         self.sent += len(lost)
         self.lost += int(lost.sum())
         took = (rows.column("app_recv_ns").to_numpy() - rows.column("app_send_ns").to_numpy())[~lost]
-        text = f"{self.sent:,} probes, {self.lost:,} lost"
+        text = f"{format_count(self.sent, 'probe')}, {self.lost:,} lost"
         if len(took):
             known = [(name, quantile(np.sort(took), share)) for name, share in (("p50", 0.5), ("p99", 0.99))]
             levels = ", ".join(f"{name} {format_duration(value)}" for name, value in known if value is not None)

@@ -12,7 +12,7 @@ from .. import privileges
 from ..api import asked, recording
 from ..errors import MburstError
 from ..names import say_progress, shown
-from ..units import SIZES, format_bytes, format_duration, format_rate, format_share
+from ..units import SIZES, format_bytes, format_count, format_duration, format_rate, format_share
 from . import inputs
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ def _reporter(wanted: list[RecordSettings], live: bool) -> Callable[[RecordProgr
 
 
 def _show(progress: RecordProgress) -> None:
-    say_progress(f"{progress.packets:,} packets")
+    say_progress(format_count(progress.packets, "packet"))
 
 
 def describe_runs(rows: list[Row], done: list[str]) -> str:
@@ -265,7 +265,8 @@ def _describe_run(row: Row) -> str:
     from ..services.record.rows import seconds
 
     length = seconds(row)
-    text = f"{row['interface']} {row['direction']}: {row['packets']:,} packets, {format_bytes(row['bytes'])}"
+    packets = format_count(row["packets"], "packet")
+    text = f"{row['interface']} {row['direction']}: {packets}, {format_bytes(row['bytes'])}"
     if not length:
         return text
     text += f" in {format_duration(length * 1e9)}, bins of {format_duration(row['bin_ns'])}"

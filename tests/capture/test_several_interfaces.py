@@ -143,7 +143,7 @@ def test_one_that_goes_away_ends_alone(two, tmp_path):
     many_senders(second, 50)
     time.sleep(0.2)
     sh(f"ip -n {second.far} link del {second.b}")
-    assert process.stderr.readline().endswith(f"(the 50 packets before that are recorded; {first.b} goes on)\n")
+    assert process.stderr.readline().endswith(f"(recorded before that: 50 packets; {first.b} goes on)\n")
     sh(f"ip -n {first.far} link set {first.b} name renamed")
     assert f"{first.b}: the interface is called renamed now" in process.stderr.readline()
     many_senders(first, 100)

@@ -279,7 +279,7 @@ def test_the_interface_vanishes(lab, sender, store):
     recording.end()
     assert recording.code == 1
     assert recording.error.startswith("mburst: ") and "has vanished" in recording.error
-    assert "(the 700 packets before that are recorded)" in recording.error
+    assert "(recorded before that: 700 packets)" in recording.error
     assert recording.error.count("\n") == 1
     [(packets, complete, notes)] = recording.query("SELECT packets, complete, notes FROM recordings")
     assert (packets, complete) == (700, False) and "has vanished" in notes
@@ -305,8 +305,7 @@ def test_the_kernel_runs_out_of_buffers(lab, sender, store, tmp_path, threads):
     recording.end()
     assert recording.code == 1
     assert recording.error == (
-        f"mburst: {lab.b}: the capture broke off: No buffer space available "
-        "(the 700 packets before that are recorded)\n"
+        f"mburst: {lab.b}: the capture broke off: No buffer space available (recorded before that: 700 packets)\n"
     )
     [(packets, complete, notes)] = recording.query("SELECT packets, complete, notes FROM recordings")
     assert (packets, complete) == (700, False) and "No buffer space available" in notes

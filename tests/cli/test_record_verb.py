@@ -48,7 +48,7 @@ def test_json_is_a_row_of_runs_for_each_direction(capture, tmp_path, capsys):
 
 def test_one_direction_on_demand_says_what_was_left_out(capture, tmp_path, capsys):
     assert main(["record", str(capture), "-o", str(tmp_path / "s"), "--direction", "in"]) == 0
-    assert "packets of the other direction were left out (--direction)" in capsys.readouterr().out
+    assert "packets of the other direction left out (--direction)" in capsys.readouterr().out
 
 
 def test_files_and_a_filter_are_told_apart(capture, tmp_path, capsys):
@@ -324,7 +324,7 @@ def test_an_interrupt_breaks_nothing_off(tmp_path, monkeypatch, capsys, number):
     assert main(["record", str(tmp_path / "cache.pcap"), "-o", str(tmp_path / "s")]) == 130
     assert signal.getsignal(number) is before
     assert capsys.readouterr().err.splitlines() == [
-        "mburst: interrupted (the 100 packets before that are recorded; the same command records all)"
+        "mburst: interrupted (recorded before that: 100 packets; the same command records all)"
     ]
     notes, complete, packets = total(tmp_path / "s", "SELECT notes, complete, packets FROM recordings")
     assert (notes.splitlines()[-1], complete, packets) == ("the recording was interrupted", False, 100)

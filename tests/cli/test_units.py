@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from mburst.errors import UsageError
 from mburst.units import (
     format_bytes,
+    format_count,
     format_duration,
+    format_number,
     format_rate,
     format_share,
     format_time,
@@ -142,7 +144,25 @@ def test_numbers_for_people() -> None:
     ]
     assert [format_bytes(n) for n in (0, 999, 4_000_000, 1_234_567)] == ["0 B", "999 B", "4 MB", "1.23 MB"]
     assert [format_rate(n) for n in (10**9, 25 * 10**9, 9600)] == ["1 Gb/s", "25 Gb/s", "9.6 kb/s"]
-    assert [format_share(n) for n in (0.13, 1.0, 0.0512)] == ["13 %", "100 %", "5.12 %"]
+    assert [format_share(n) for n in (0.13, 1.0, 0.0512, 16.9)] == ["13 %", "100 %", "5.12 %", "1,690 %"]
+
+
+@given(st.floats(1e-4, 1e15), st.sampled_from([1, -1]))
+def test_numbers_for_people_have_three_digits_and_no_exponent(size: float, sign: int) -> None:
+    shown = format_number(sign * size)
+    assert "e" not in shown and float(shown.replace(",", "")) == pytest.approx(sign * size, rel=0.005_001)
+
+
+@given(st.floats(0, 1e15))
+def test_no_unit_is_shown_with_an_exponent(value: float) -> None:
+    for show in (format_duration, format_bytes, format_rate):
+        assert "e+" not in show(value)
+
+
+def test_one_is_singular() -> None:
+    assert [format_count(n, "burst") for n in (0, 1, 1200)] == ["0 bursts", "1 burst", "1,200 bursts"]
+    assert [format_count(n, "switch") for n in (1, 2)] == ["1 switch", "2 switches"]
+    assert format_count(2, "query", "queries") == "2 queries"
 
 
 UNITS = {"": 1, "B": 1, "k": 10**3, "kB": 10**3, "MB": 10**6, "g": 10**9, "GB": 10**9, "T": 10**12,

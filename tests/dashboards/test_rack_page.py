@@ -90,10 +90,19 @@ def test_the_page_tells_what_happened(figures):
     assert "10.0.0.2" in html and "No switch reported" in html
     hot = re.findall(r'class="hot"[^>]*><title>([^<]*)', html)
     assert hot == [
-        "a eth0, 2026-11-20 00:00: 1 bursts, 10 ms, 0.000278 % of the time",
-        "a eth0, 2026-11-20 02:00: 1 bursts, 30 ms, 0.000833 % of the time",
-        "b eth0, 2026-11-20 00:00: 1 bursts, 10 ms, 0.000278 % of the time",
+        "a eth0, 2026-11-20 00:00: 1 burst, 10 ms, 0.000278 % of the time",
+        "a eth0, 2026-11-20 02:00: 1 burst, 30 ms, 0.000833 % of the time",
+        "b eth0, 2026-11-20 00:00: 1 burst, 10 ms, 0.000278 % of the time",
     ]
+
+
+def test_how_wide_the_peak_bins_are_is_stated(figures):
+    """Once, where all are alike."""
+    assert ">Peak, 1 ms<" in page.render(figures) and "Peak bin" not in page.render(figures)
+    first, *others = figures.lanes
+    wider = dataclasses.replace(first, peak_utilization=0.9, peak_bin_ns=10**7)
+    html = page.render(dataclasses.replace(figures, lanes=[wider, *others]))
+    assert "Peak bin" in html and "90 %, 10 ms" in html and "100 %, 1 ms" in html
 
 
 def test_names_are_text(store):

@@ -73,7 +73,7 @@ def test_bins_go_on_below_the_reserve(lab: Lab, tmp_path: Path) -> None:
         assert code == 0 and error.count("less than 1.1 MB of the disk are free (--reserve)") == 1
         assert_sealed(store)
         [(packets, dropped, notes)] = query(store, "SELECT packets, dropped, notes FROM recordings")
-        assert dropped == 0 and "rows of senders were summed up for lack of disk" in notes
+        assert dropped == 0 and "rows of senders summed up for lack of disk" in notes
         sums = "SELECT sum(packets), sum(bytes) FROM"
         assert query(store, f"{sums} sources") == query(store, f"{sums} bins") and packets > 0
         assert query(store, "SELECT bool_or(source = 'other') FROM sources") == [(True,)]

@@ -171,7 +171,9 @@ def test_ended_by_a_signal_and_recorded_again(large: Path, tmp_path: Path, numbe
     held = sums(store)["recordings"]
     if number != signal.SIGKILL:
         assert process.returncode == 130 and error.count("\n") == 1
-        assert error.startswith("mburst: interrupted (the ") and "the same command records all" in error
+        assert (
+            error.startswith("mburst: interrupted (recorded before that: ") and "the same command records all" in error
+        )
     assert held[1] < 400_000 and not held[-1]
     again = subprocess.run(run(large, store), capture_output=True, text=True, check=True)
     assert "an interrupted recording of it (" in again.stdout and ") was replaced\n" in again.stdout

@@ -59,7 +59,7 @@ def test_stops_and_goes_on_with_the_free_room(tmp_path: Path, monkeypatch: pytes
     kept = reserve.DiskReserve(tmp_path, 100, said.append)
     [batch] = rows("sources", {"source": "a"}, {"source": "b"}).to_batches()
     lengths = [kept.within(batch).num_rows for _ in range(5)]
-    assert lengths == [2, 1, 1, 2, 1] and kept.notes() == ["3 rows of senders were summed up for lack of disk"]
+    assert lengths == [2, 1, 1, 2, 1] and kept.notes() == ["3 rows of senders summed up for lack of disk"]
     assert [str(error).partition(": ")[2] for error in said] == [
         "less than 100 B of the disk are free (--reserve): senders are summed up as `other`, bins go on",
         "there is room on the disk: senders are stored again",

@@ -1,14 +1,16 @@
-// Numbers as people read them: three significant digits in a decimal unit, as mburst.units writes them.
+// Numbers as people read them, as mburst.units writes them: three significant digits, and all those before the point.
+const threeDigits = (number) =>
+  Math.abs(number) < 999.5 ? String(Number(number.toPrecision(3))) : Math.round(number).toLocaleString("en");
 
 function scaled(value, steps) {
   const [size, unit] = steps.find(([least]) => Math.abs(value) >= 0.9995 * least) ?? steps[steps.length - 1];
-  const number = value / size;
-  return `${Math.abs(number) >= 1000 ? Math.round(number).toLocaleString("en") : Number(number.toPrecision(3))} ${unit}`;
+  return `${threeDigits(value / size)} ${unit}`;
 }
 
-const duration = (ns) => scaled(ns, [[60e9, "min"], [1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]]);
+const duration = (ns) =>
+  scaled(ns, [[86_400e9, "d"], [3600e9, "h"], [60e9, "min"], [1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]]);
 const bytes = (count) => scaled(count, [[1e12, "TB"], [1e9, "GB"], [1e6, "MB"], [1e3, "kB"], [1, "B"]]);
-const share = (part) => `${Number((100 * part).toPrecision(3))} %`;
+const share = (part) => `${threeDigits(100 * part)} %`;
 
 // A name from outside as text: what is not seen (controls, marks of writing direction, line separators) as \x1b or
 // \u202e, as mburst.names writes it.

@@ -41,7 +41,7 @@ function showSenders(aside, burst, onShow) {
     facts.push(`${burst.fanIn.toLocaleString("en")} of ${burst.sources.toLocaleString("en")} senders carried it${spread}.`);
   }
   if (burst.services) facts.push(`${burst.services}.`);
-  if (burst.effective > 1) facts.push(`As concentrated as ${Number(burst.effective.toPrecision(3))} equal senders.`);
+  if (burst.effective > 1) facts.push(`As concentrated as ${threeDigits(burst.effective)} equal senders.`);
   aside.append(element("p", "", facts.join(" ")));
   const widest = Math.max(...burst.top.map((sender) => sender[2]), 1e-9);
   const list = element("ol", "bars");

@@ -147,7 +147,7 @@ class Timeline {
     const rate = (view, values) => {
       const i = lowerBound(view.start, ns + 1) - 1;
       const value = i >= 0 && ns < view.start[i] + view.width ? values[i] : 0;
-      return `${Number((value * lane.factor).toPrecision(3))} ${lane.suffix.trim()}`;
+      return `${threeDigits(value * lane.factor)} ${lane.suffix.trim()}`;
     };
     const digits = Math.min(9, Math.max(0, Math.ceil(9 - Math.log10((this.range[1] - this.range[0]) / 1000))));
     const at = clock(lane.originS, Math.floor(ns), digits);

@@ -316,7 +316,7 @@ class LiveView {
     const { view, seconds } = this.timeline, unit = this.lane.suffix.trim();
     if (!view) return; // the first drawing is under way, or the page has no width yet
     const most = (values) => values.reduce((p, q) => Math.max(p, q), 0) * this.lane.factor;
-    const shown = (value) => `${Number(value.toPrecision(3))} ${unit}`;
+    const shown = (value) => `${threeDigits(value)} ${unit}`;
     const fullest = view.start.length ? shown(most(view.largest)) : "–";
     const second = seconds.start.length ? shown(most(seconds.largest)) : "–";
     one("#fullest").textContent = fullest;

@@ -12,10 +12,10 @@ from urllib.parse import quote
 from ... import files
 from ...dashboards.common.page import render
 from ...dashboards.common.summaries import is_fleet, summaries
-from ...dashboards.common.words import count, moment
+from ...dashboards.common.words import moment
 from ...dashboards.rack import words as rack_words
 from ...names import short, shown
-from ...units import format_duration, format_share
+from ...units import format_count, format_duration, format_share
 from .ledger import DeliveryKey
 
 MOST_RACKS = 100  # in a message; the index has all
@@ -85,10 +85,11 @@ class Digest:
         if len(self.entries) == 1:
             [entry] = self.entries
             kind = "" if entry.is_fleet else "rack "
-            head = f"{kind}{_rack(entry)}: {count(entry.summary['bursts'], 'burst')}"
+            head = f"{kind}{_rack(entry)}: {format_count(entry.summary['bursts'], 'burst')}"
         else:
             bursts = sum(entry.summary["bursts"] for entry in self.entries)
-            head = f"{count(bursts, 'burst')} in {len(self.bursting)} of {count(len(self.entries), 'rack')}"
+            racks = f"{len(self.bursting)} of {format_count(len(self.entries), 'rack')}"
+            head = f"{format_count(bursts, 'burst')} in {racks}"
         return f"Microbursts, {self.period}: {head}"
 
     def text(self, site: str) -> str:
@@ -105,7 +106,7 @@ class Digest:
 
     def _left_out(self) -> list[str]:
         more = len(self.entries) - MOST_RACKS
-        return [f"and {count(more, 'rack')} more with less of the time in bursts"] if more > 0 else []
+        return [f"and {format_count(more, 'rack')} more with less of the time in bursts"] if more > 0 else []
 
     def html(self, site: str, picture: str) -> str:
         """The message as HTML that mail programs show; `picture` is the source of the image."""

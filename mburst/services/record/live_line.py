@@ -64,7 +64,7 @@ class InterfaceProgress:
         if progress is None:
             return "waiting"
         rate, bursts = self._count(progress, passed)
-        parts = [f"{progress.packets:,} packets", rate, f"{self._bins:,} bins", bursts]
+        parts = [format_count(progress.packets, "packet"), rate, format_count(self._bins, "bin"), bursts]
         parts.append(f"{progress.facts['dropped']:,} dropped")
         if progress.lanes:
             quality = 0

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ... import alive, privileges
 from ...errors import Interrupted, MburstError, print_trouble
 from ...stopping import stopping
-from ...units import format_bytes
+from ...units import format_bytes, format_count
 from . import gaps, interface_counters, pins, recovery
 from .keeping import PacketKeeper
 from .reading import AheadReader, Reader, Turn
@@ -244,7 +244,7 @@ class Recorder:
         if self.ended_by and not self.monitor:
             raise Interrupted(
                 "interrupted",
-                f"the {self._packets():,} packets before that are recorded; the same command records all"
+                f"recorded before that: {format_count(self._packets(), 'packet')}; the same command records all"
                 if self.repeatable
                 else "",
             )
@@ -432,7 +432,7 @@ class Recorder:
         if failure:
             notes.append(f"the input ended early: {failure}")
             if self._packets() and not failure.hint:
-                failure.hint = f"the {self._packets():,} packets before that are recorded"
+                failure.hint = f"recorded before that: {format_count(self._packets(), 'packet')}"
         if self.monitor:
             notes += self.monitor.notes(self._packets(), self.ended_by)
         elif self.ended_by:

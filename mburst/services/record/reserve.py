@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...errors import MburstError
-from ...units import format_bytes
+from ...units import format_bytes, format_count
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,7 +71,7 @@ class DiskReserve:
 
     def notes(self) -> list[str]:
         """What was left out, for the recording."""
-        return [f"{self.left_out:,} rows of senders were summed up for lack of disk"] if self.left_out else []
+        return [f"{format_count(self.left_out, 'row')} of senders summed up for lack of disk"] if self.left_out else []
 
 
 def default_reserve(store: Path) -> int:

@@ -171,8 +171,8 @@ def _merged(count: int, mtu: int) -> str:
     if not count:
         return ""
     return (
-        f"{count:,} frames are larger than an MTU of {mtu:,}: merged by GRO or TSO; their wire bytes are "
-        "estimated from the segments, their timing inside is not known"
+        f"{format_count(count, 'frame')} larger than an MTU of {mtu:,}, merged by GRO or TSO: wire bytes are "
+        "estimated from the segments, and their timing inside is not known"
     )
 
 
@@ -188,19 +188,19 @@ def describe(recording: RecordSettings, capture: Capture, lanes: list[Lane]) -> 
             "override with --local"
         )
     if facts["excluded_packets"]:
-        notes.append(f"{facts['excluded_packets']:,} packets of the other direction were left out (--direction)")
+        packets = format_count(facts["excluded_packets"], "packet")
+        notes.append(f"{packets} of the other direction left out (--direction)")
     if facts["dropped"]:
-        notes.append(
-            f"{facts['dropped']:,} packets were dropped before the capture was written: all counts are lower bounds"
-        )
+        packets = format_count(facts["dropped"], "packet")
+        notes.append(f"{packets} dropped before the capture was written: all counts are lower bounds")
     if recording.sources_above_ppb and not all(lane["busy"] for lane in lanes):
         notes.append("all senders are kept, as the speed of the link is not known (--sources busy needs it: --link)")
     late = sum(lane["late"] for lane in lanes) - facts["misdated"]
     if late:
-        notes.append(f"{late:,} packets arrived outside the reorder window and are in no bin; raise --reorder-window")
+        notes.append(f"{format_count(late, 'packet')} outside the reorder window, in no bin; raise --reorder-window")
     steps = sum(lane["clock_epochs"] - 1 for lane in lanes)
     if steps:
-        notes.append(f"the clock stepped backwards {steps:,} times: a new clock epoch begins at each step")
+        notes.append(f"{format_count(steps, 'step')} of the clock backwards: a new clock epoch begins at each")
     for lane in lanes:
         if lane["pause_frames"]:
             frames = format_count(lane["pause_frames"], "pause frame")
