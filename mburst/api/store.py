@@ -67,6 +67,8 @@ class Store:
     """
 
     def __init__(self, folder: StoreFolder) -> None:
+        if isinstance(folder, str | Path):  # else the first question would fail with an error of Python's
+            raise UsageError(f"{folder}: a path in place of a store", "mburst.open(path) opens one")
         self._folder = folder
         self._closed = False
 

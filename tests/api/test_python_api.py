@@ -311,6 +311,7 @@ def test_a_time_of_pandas_keeps_its_nanoseconds(rich: mburst.Store) -> None:
 
 WRONG: list[tuple[Callable[[mburst.Store], Any], type[Exception], str]] = [
     (lambda store: mburst.open(store.path / "none"), mburst.MburstError, "not an mburst store"),
+    (lambda store: mburst.Store(store.path), mburst.UsageError, "mburst.open(path)"),
     (lambda store: store.bursts(bin="3 apples"), mburst.UsageError, "duration"),
     (lambda store: store.bursts(bin=1.5), mburst.UsageError, "duration"),
     (lambda store: store.bursts(bin=True), mburst.UsageError, "duration"),
