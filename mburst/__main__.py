@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
+from typing import NoReturn
 
-from . import interrupting, printing, shortage
+from . import ending, interrupting, printing, shortage
 from .errors import MburstError
 from .names import say
 
@@ -90,5 +91,10 @@ def command() -> int:
         return _interrupted()
 
 
+def entry() -> NoReturn:
+    """The program `mburst`."""
+    ending.end(command())
+
+
 if __name__ == "__main__":
-    sys.exit(command())
+    entry()

@@ -50,11 +50,11 @@ def is_own() -> bool:
 
 def watch(connection: duckdb.DuckDBPyConnection) -> None:
     """From here on SIGINT interrupts CONNECTION where it also raises KeyboardInterrupt: what handles it otherwise
-    ends by itself."""
-    if not _raises() or threading.current_thread() is not threading.main_thread():
+    ends by itself. It is closed at the end of the process (ending.py)."""
+    if threading.current_thread() is not threading.main_thread():
         return
     _open.add(connection)
-    if not _SignalState.waits:
+    if _raises() and not _SignalState.waits:
         reading, writing = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(writing, False)
         signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
@@ -88,6 +88,13 @@ def _interrupt_all() -> None:
     for connection in list(_open):
         with suppress(Exception):  # it was closed
             connection.interrupt()
+
+
+def close_all() -> None:
+    """Close what is watched, at the end of the process: a database that is closed removes what it put on the disk."""
+    for connection in list(_open):
+        with suppress(Exception):  # it was closed
+            connection.close()
 
 
 @contextmanager

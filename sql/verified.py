@@ -11,6 +11,7 @@ all.
 
 from __future__ import annotations
 
+import mmap
 import os
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -34,10 +35,12 @@ def digest(path: Path) -> str:
     descriptor = disk.open_regular(path)
     try:
         state, offset = xxhash.xxh3_64(), 0
-        part = memoryview(bytearray(_CHUNK))  # one for all: new pages cost more than the checksum
-        while size := os.preadv(descriptor, [part], offset):
-            state.update(part[:size])
-            offset += size
+        # One room for all, since new pages cost more than the checksum, and at the beginning of a page: to a few bytes
+        # behind it, AMD's processors copy pages at a fourth of the speed.
+        with mmap.mmap(-1, _CHUNK) as room, memoryview(room) as part:
+            while size := os.preadv(descriptor, [part], offset):
+                state.update(part[:size])
+                offset += size
         return state.hexdigest()
     finally:
         os.close(descriptor)

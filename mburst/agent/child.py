@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 
-from .. import alive, privileges, python
+from .. import alive, ending, privileges, python
 from ..__main__ import main
 
 PR_SET_PDEATHSIG = 1  # prctl(2)
@@ -20,4 +20,4 @@ if __name__ == "__main__":
     alive.begin()
     privileges.own_process()
     python.without_pandas()
-    sys.exit(main(sys.argv[2:]))
+    ending.end(main(sys.argv[2:]))

@@ -60,7 +60,7 @@ ln -s ../base/bin/python$VERSION bin/python3
 ln -s ../tree/mburst own/mburst
 echo 'home = /opt/mburst/base/bin' > pyvenv.cfg
 printf '/opt/mburst/own\\n/opt/mburst/site\\n' > lib/python$VERSION/site-packages/mburst.pth
-printf '#!/opt/mburst/bin/python3\\nfrom mburst.__main__ import command\\nraise SystemExit(command())\\n' > bin/mburst
+printf '#!/opt/mburst/bin/python3\\nfrom mburst.__main__ import entry\\nentry()\\n' > bin/mburst
 chmod 755 bin/mburst
 [ "$OUTER" = /usr ] || { echo /opt/mburst/base/lib > /etc/ld.so.conf.d/0-mburst.conf; ldconfig; }
 useradd --system --no-create-home mburst
