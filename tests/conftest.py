@@ -37,6 +37,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    """Python frees it at the end: DuckDB's binding complains, in some forty lines, of what is left."""
+    gc.unfreeze()
+
+
 @pytest.fixture(autouse=True)
 def unhurried_disk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """What writers in a test's own process say of a slow disk is about the machine, and would stand among what the test
