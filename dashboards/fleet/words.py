@@ -95,7 +95,7 @@ def lossy_words(answers: BurstAnswers) -> str:
     counted_ones = " whose retransmissions were counted" if of < answers.bursts else ""
     if not losing:
         return f"No burst{counted_ones} has retransmissions in it or soon after"
-    return f"{losing:,} of {format_count(of, 'burst')}{counted_ones} have retransmissions in them or soon after"
+    return f"{losing:,} of {of:,} bursts{counted_ones} have retransmissions in them or soon after"
 
 
 def summary(figures: FleetFigures) -> dict[str, Any]:
