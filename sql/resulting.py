@@ -20,20 +20,31 @@ if TYPE_CHECKING:
 
 _PORT_TABLES = "SELECT view_name FROM duckdb_views() WHERE schema_name = 'main' AND starts_with(view_name, 'port_')"
 
-# What contention.sql asks, of racks that are divided by host: of each date, by what links had then.
+# What contention.sql asks, of racks that are divided by host: of switch ports for each date, by what links had then.
 _OF_RACKS = "WHERE rack IN (SELECT rack FROM divided.days)"
+_HOST_ID = "('', rack, host, recording_id) AS recording_id"
+_PORT_ID = "(date, rack, host, recording_id) AS recording_id"
 _DIVIDED = (
     f"""CREATE VIEW divided.recorded AS
-        SELECT (date, recording_id) AS recording_id, start_ns, end_ns FROM main.coverage {_OF_RACKS} UNION ALL
-        SELECT (date, recording_id), start_ns, end_ns FROM main.port_coverage {_OF_RACKS}""",
-    f"""CREATE VIEW divided.bursts AS
-        SELECT (date, recording_id) AS recording_id, start_ns, end_ns FROM main.bursts {_OF_RACKS} UNION ALL
-        SELECT (date, recording_id), start_ns, end_ns FROM main.port_bursts {_OF_RACKS}""",
+        SELECT {_HOST_ID}, start_ns, end_ns FROM main.coverage {_OF_RACKS} UNION ALL
+        SELECT {_PORT_ID}, start_ns, end_ns FROM main.port_coverage {_OF_RACKS}""",
     f"""CREATE VIEW divided.lanes AS
-        SELECT DISTINCT (date, recording_id) AS recording_id, rack, host, interface, direction, '' AS backend,
-               NULL AS attached_host, NULL AS attached_interface FROM main.coverage {_OF_RACKS} UNION
-        SELECT (date, recording_id), rack, host, interface, direction, 'otlp', attached_host, attached_interface
-        FROM main.port_coverage {_OF_RACKS}""",
+        SELECT *, recording_id AS lane,
+               named_receiver_of(host, interface, direction, backend, attached_host) AS receiver FROM (
+            SELECT DISTINCT {_HOST_ID}, rack, host, interface, direction, '' AS backend,
+                   NULL AS attached_host, NULL AS attached_interface FROM main.coverage {_OF_RACKS} UNION
+            SELECT {_PORT_ID}, rack, host, interface, direction, 'otlp', attached_host, attached_interface
+            FROM main.port_coverage {_OF_RACKS})""",
+    f"""CREATE TABLE divided.found AS
+        SELECT CAST(row_number() OVER () AS BIGINT) AS burst, recording_id AS lane, start_ns, end_ns FROM (
+            SELECT {_HOST_ID}, start_ns, end_ns FROM main.bursts {_OF_RACKS} UNION ALL
+            SELECT {_PORT_ID}, start_ns, end_ns FROM main.port_bursts {_OF_RACKS})""",
+    "CREATE TABLE divided.own_times AS FROM own_times_of('divided.lanes', 'divided.recorded')",
+    """CREATE VIEW divided.bursts AS
+        SELECT rack, start_ns, end_ns,
+               CASE WHEN burst NOT IN (FROM counted_by_hosts('divided.found', 'divided.own_times'))
+                   THEN receiver END AS receiver
+        FROM divided.found JOIN divided.lanes USING (lane)""",
 )
 
 

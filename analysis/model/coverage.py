@@ -57,6 +57,15 @@ def covered(found: Mapping[str, Sequence[Interval]], recordings: Iterable[str]) 
     return merge_intervals([span for recording in recordings for span in found.get(recording, ())])
 
 
+def outside(spans: Iterable[Interval], others: Iterable[Interval]) -> list[Interval]:
+    """What of SPANS is in none of OTHERS: ascending, disjoint."""
+    left = merge_intervals([*spans])
+    for begin, finish in others:
+        parts = [(start, min(end, begin)) for start, end in left] + [(max(start, finish), end) for start, end in left]
+        left = sorted((start, end) for start, end in parts if start < end)
+    return left
+
+
 def length(spans: Iterable[Interval]) -> int:
     """How long some intervals are together, ns."""
     return sum(end - start for start, end in spans)

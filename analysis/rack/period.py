@@ -8,7 +8,7 @@ without overlaps).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from ..bursts.find import COLUMNS, BurstDefinition, detect_bursts, overlapping_r
 from ..model import coverage, distributions, flow_control
 from ..model.context import dicts
 from ..model.distributions import Quantiles
-from ..model.envelope import Interval
+from ..model.envelope import Interval, merge_intervals
 from ..model.flow_control import FlowControl
 from ..read import bins as read_bins
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from ...sql import StoreFolder
 
+LaneName = tuple[str, str, str]  # host, interface, direction
 PATTERNS = ("single-source", "incast", "many-sources", "canary", "unknown")
 POINTS = 200  # of a distribution
 
@@ -44,8 +45,7 @@ _SPANS = "CREATE TEMP TABLE rack_spans AS FROM host_bursts ORDER BY host, start_
 _FACTS = """
 SELECT recording_id, host, interface, direction, link_bps, bin_ns, complete, clock, dropped, late,
        backend = 'otlp' AS is_port,
-       CASE WHEN of_lane.recording_id IS NULL THEN receiver_of(host, interface, direction, backend)
-            ELSE of_lane.receiver END AS receiver,
+       coalesce(of_lane.receiver, receiver_of(host, interface, direction, backend)) AS receiver,
        coalesce(t.packets, 0) AS packets,
        coalesce(t.wire_bytes, 0) AS wire_bytes, coalesce(largest, 0) AS largest,
        coalesce(t.quality, 0) AS quality, coalesce(losing_bins, 0) AS losing_bins,
@@ -54,10 +54,20 @@ FROM rack_runs LEFT JOIN rack_totals AS t USING (number)
     LEFT JOIN (SELECT recording_id, receiver FROM lanes) AS of_lane USING (recording_id)
 ORDER BY host, interface, direction, number
 """
+_OWN_TIMES = """
+SELECT host, interface, direction, start_ns, end_ns FROM own_times JOIN lanes USING (lane)
+"""
+_BEYOND_OWN_TIMES = """
+SELECT DISTINCT host, interface, direction, bursts.start_ns, bursts.end_ns
+FROM bursts JOIN (SELECT recording_id, lane FROM lanes) AS lanes USING (recording_id) JOIN own_times
+    ON lanes.lane = own_times.lane AND bursts.start_ns < own_times.end_ns AND bursts.end_ns > own_times.start_ns
+WHERE receiver IS NOT NULL
+"""
 _OF_EACH_PATTERN = ", ".join(f'count(*) FILTER (pattern = $${name}$$) AS "{name}"' for name in PATTERNS)
 _BURSTS = f"""
 WITH reached AS (
     SELECT *, max(end_ns) OVER earlier AS reached_ns FROM bursts
+    WHERE $with_beside OR receiver IS NOT NULL
     WINDOW earlier AS (PARTITION BY host, interface, direction ORDER BY start_ns, end_ns
                        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 )
@@ -75,7 +85,8 @@ FROM reached GROUP BY host, interface, direction
 _CELLS = """
 WITH slots AS (
     SELECT host, interface, direction, start_ns, end_ns,
-           unnest(range(start_ns // $width, (end_ns - 1) // $width + 1)) AS slot FROM bursts
+           unnest(range(start_ns // $width, (end_ns - 1) // $width + 1)) AS slot
+    FROM bursts WHERE receiver IS NOT NULL
 )
 SELECT host, interface, direction, slot, count(*) FILTER (start_ns // $width = slot),
        CAST(sum(least(end_ns, (slot + 1) * $width) - greatest(start_ns, slot * $width)) AS BIGINT)
@@ -127,7 +138,7 @@ class RackLane:
     `busiest_second` are bits a second over the fullest stored bin and the fullest second of the clock. `patterns`
     counts bursts by pattern.
     `dropped` and `late` are packets of whole recordings, also of such that reach beyond the period. `receiver`: the
-    host (or the switch port before it) that received what it carried; None where none did, or one with its own lane.
+    host (or the switch port before it) that received what it carried; None where none did.
     `is_port`: it is of a switch's port, and `host` is the switch.
     """
 
@@ -165,7 +176,7 @@ class RackLane:
     flow_control: FlowControl = field(default_factory=FlowControl)
 
     @property
-    def name(self) -> tuple[str, str, str]:
+    def name(self) -> LaneName:
         return self.host, self.interface, self.direction
 
     @property
@@ -203,10 +214,10 @@ def detected(store: StoreFolder, rack: str, period: Period, definition: BurstDef
 
 def lanes(con: duckdb.DuckDBPyConnection, period: Period) -> list[RackLane]:
     """What was recorded of each lane, and its bursts; in the order of host, interface and direction."""
-    runs: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    runs: dict[LaneName, list[dict[str, Any]]] = {}
     for run in dicts(con, _FACTS, {}):
         runs.setdefault((run["host"], run["interface"], run["direction"]), []).append(run)
-    bursts = {(row["host"], row["interface"], row["direction"]): row for row in dicts(con, _BURSTS, {})}
+    bursts = _bursts(con, with_beside=True)
     recorded = coverage.recorded(con, period.since_ns, period.until_ns)
     links = {run["recording_id"]: run["link_bps"] for of in runs.values() for run in of}
     asked = flow_control.of_recordings(con, links, period.since_ns, period.until_ns)
@@ -222,14 +233,65 @@ def lanes(con: duckdb.DuckDBPyConnection, period: Period) -> list[RackLane]:
     ]
 
 
+def received(con: duckdb.DuckDBPyConnection, found: Sequence[RackLane]) -> list[RackLane]:
+    """Of FOUND the lanes of what hosts received. Of a switch port, what it sent while the interface behind it was not
+    recorded itself: a port of which that is nothing has no lane."""
+    own = _times(con, _OWN_TIMES)
+    beyond = _times(con, _BEYOND_OWN_TIMES)
+    bursts = _bursts(con, with_beside=False)
+    inbound = []
+    for lane in found:
+        if lane.name in own:
+            spans = coverage.outside(lane.coverage, own[lane.name])
+            across = merge_intervals(beyond.get(lane.name, []))
+            twice = coverage.length(across) - coverage.length(coverage.outside(across, own[lane.name]))
+            sums = _sums(bursts.get(lane.name))
+            lane = replace(lane, coverage=spans, **sums | {"burst_ns": sums["burst_ns"] - twice})
+        if lane.receiver is not None and (lane.name not in own or lane.bursts or lane.coverage):
+            inbound.append(lane)
+    return inbound
+
+
+def _times(con: duckdb.DuckDBPyConnection, query: str) -> dict[LaneName, list[Interval]]:
+    found: dict[LaneName, list[Interval]] = {}
+    for host, interface, direction, start, end in con.execute(query).fetchall():
+        found.setdefault((host, interface, direction), []).append((start, end))
+    return found
+
+
+def _bursts(con: duckdb.DuckDBPyConnection, with_beside: bool) -> dict[LaneName, dict[str, Any]]:
+    """The sums over bursts of each lane; WITH_BESIDE those of switch ports that are counted at their hosts, too."""
+    rows = dicts(con, _BURSTS, {"with_beside": with_beside})
+    return {(row["host"], row["interface"], row["direction"]): row for row in rows}
+
+
+def _sums(burst: dict[str, Any] | None) -> dict[str, Any]:
+    """A row of _BURSTS as fields of RackLane; None: of no burst."""
+    counts = burst or {"bursts": 0, "burst_ns": 0, "bytes": 0, "under_loss": 0}
+    return {
+        "bursts": counts["bursts"],
+        "burst_ns": int(counts["burst_ns"]),
+        "burst_bytes": int(counts["bytes"]),
+        "p50_ns": counts.get("p50_ns"),
+        "p90_ns": counts.get("p90_ns"),
+        "p99_ns": counts.get("p99_ns"),
+        "longest_ns": counts.get("longest_ns"),
+        "peak_utilization": counts.get("peak_utilization"),
+        "peak_bin_ns": counts.get("peak_bin_ns"),
+        "fan_in": counts.get("fan_in"),
+        "largest_fan_in": counts.get("largest_fan_in"),
+        "patterns": {name: counts.get(name, 0) for name in PATTERNS},
+        "under_loss": counts["under_loss"],
+    }
+
+
 def _lane(
-    name: tuple[str, str, str],
+    name: LaneName,
     runs: Sequence[dict[str, Any]],
     burst: dict[str, Any] | None,
     recorded: Mapping[str, Sequence[Interval]],
     asked: FlowControl,
 ) -> RackLane:
-    counts = burst or {"bursts": 0, "burst_ns": 0, "bytes": 0, "under_loss": 0}
     quality = 0
     for run in runs:
         quality |= run["quality"]
@@ -242,19 +304,6 @@ def _lane(
         wire_bytes=int(sum(run["wire_bytes"] for run in runs)),
         busiest_bin=max(run["largest"] * 8e9 / run["bin_ns"] for run in runs),
         busiest_second=max(run["busiest_second"] for run in runs) * 8.0,
-        bursts=counts["bursts"],
-        burst_ns=int(counts["burst_ns"]),
-        burst_bytes=int(counts["bytes"]),
-        p50_ns=counts.get("p50_ns"),
-        p90_ns=counts.get("p90_ns"),
-        p99_ns=counts.get("p99_ns"),
-        longest_ns=counts.get("longest_ns"),
-        peak_utilization=counts.get("peak_utilization"),
-        peak_bin_ns=counts.get("peak_bin_ns"),
-        fan_in=counts.get("fan_in"),
-        largest_fan_in=counts.get("largest_fan_in"),
-        patterns={name: counts.get(name, 0) for name in PATTERNS},
-        under_loss=counts["under_loss"],
         dropped=sum(run["dropped"] for run in runs),
         late=sum(run["late"] for run in runs),
         losing_bins=int(sum(run["losing_bins"] for run in runs)),
@@ -264,11 +313,12 @@ def _lane(
         is_port=any(run["is_port"] for run in runs),
         receiver=next((run["receiver"] for run in runs if run["receiver"] is not None), None),
         flow_control=asked,
+        **_sums(burst),
     )
 
 
 def cells(con: duckdb.DuckDBPyConnection, slot_ns: int) -> dict[tuple[str, str, str, int], tuple[int, int]]:
-    """(bursts that begin, ns in bursts) by host, interface, direction and slot of time."""
+    """(bursts that begin, ns in bursts) of what hosts received, by host, interface, direction and slot of time."""
     rows = con.execute(_CELLS, {"width": slot_ns}).fetchall()
     return {(host, interface, direction, slot): (n, ns) for host, interface, direction, slot, n, ns in rows}
 

@@ -30,6 +30,7 @@ from .period import (
     feeding,
     lanes,
     overlapping,
+    received,
     worst,
 )
 
@@ -55,7 +56,9 @@ class SlotCounts:
 class RackFigures:
     """All that a report says of a rack in [since_ns, until_ns), Unix ns.
 
-    `cells` has a row for each of `lanes` and a column for each slot; slot i begins at (first_slot + i) * slot_ns.
+    `inbound` are the lanes that fill queues of the switch: what hosts received. A switch port stands in there for the
+    host behind it, while that was not recorded itself. `cells` has a row for each of these and a column for each slot;
+    slot i begins at (first_slot + i) * slot_ns.
     `durations_ns` and `fractions` are points of the distribution of inbound bursts' durations. `previous` and `weekday`
     are None where nothing of the rack was recorded then. `queues_known` says whether the store knows which switch
     queues belong to the rack; where it does not, `queues` are all that it holds. `queue_drops` is of all but the
@@ -67,6 +70,7 @@ class RackFigures:
     until_ns: int
     definition: BurstDefinition
     lanes: Sequence[RackLane]
+    inbound: Sequence[RackLane]
     slot_ns: int
     first_slot: int
     cells: Sequence[Sequence[SlotCounts]]
@@ -103,11 +107,6 @@ class RackFigures:
     def bursts(self) -> int:
         return sum(lane.bursts for lane in self.lanes)
 
-    @property
-    def inbound(self) -> list[RackLane]:
-        """The lanes that fill queues of the switch: what hosts received."""
-        return [lane for lane in self.lanes if lane.receiver is not None]
-
 
 def slot_width(span_ns: int) -> int:
     """How long the slots of time are of a period."""
@@ -118,6 +117,7 @@ def gather(store: StoreFolder, rack: str, period: Period, definition: BurstDefin
     """The report of a rack; one without any recording has no lanes. Raises as find_bursts does."""
     with detected(store, rack, period, definition) as con, readable(con):
         found = lanes(con, period)
+        inbound = received(con, found)
         slot_ns = slot_width(period.span_ns)
         first_slot, slots = period.since_ns // slot_ns, -(-period.until_ns // slot_ns)
         duration, points, fractions = durations(con)
@@ -132,9 +132,10 @@ def gather(store: StoreFolder, rack: str, period: Period, definition: BurstDefin
             until_ns=period.until_ns,
             definition=definition,
             lanes=found,
+            inbound=inbound,
             slot_ns=slot_ns,
             first_slot=first_slot,
-            cells=_grid(con, found, slot_ns, first_slot, slots),
+            cells=_grid(con, inbound, slot_ns, first_slot, slots),
             duration=duration,
             durations_ns=points,
             fractions=fractions,

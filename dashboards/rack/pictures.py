@@ -35,8 +35,14 @@ def step_of(cell: SlotCounts) -> int | None:
 
 
 def heatmap(report: RackFigures) -> Heatmap:
-    """The inbound lanes of a report by time: how much of each slot a host was receiving a burst."""
-    rows = [(lane, cells) for lane, cells in zip(report.lanes, report.cells, strict=True) if lane.receiver is not None]
+    """The inbound lanes of a report by time: how much of each slot a host was receiving a burst. A switch port before a
+    recorded host has no row for less than a slot without a burst, such as that in which the recorder was started."""
+    recorded = {lane.receiver for lane in report.inbound if not lane.is_port}
+    rows = [
+        (lane, cells)
+        for lane, cells in zip(report.inbound, report.cells, strict=True)
+        if not lane.is_port or lane.receiver not in recorded or lane.bursts or lane.recorded_ns >= report.slot_ns
+    ]
     axis = SlotAxis(report.first_slot * report.slot_ns, report.slot_ns, len(rows[0][1]) if rows else 1)
     words = HeatWords(
         f"Time in bursts of {len(rows)} interfaces in {axis.slots} slots of time; the table of hosts has the sums.",

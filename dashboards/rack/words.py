@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -98,7 +98,7 @@ def drops(report: RackFigures) -> str:
     return f"{'at least ' if report.uncounted_queues else ''}{format_count(report.queue_drops, 'packet')}"
 
 
-def share(lanes: list[RackLane]) -> float:
+def share(lanes: Sequence[RackLane]) -> float:
     """Of recorded time, how much was in bursts."""
     recorded = sum(lane.recorded_ns for lane in lanes if lane.link_bps)
     return sum(lane.burst_ns for lane in lanes) / recorded if recorded else 0.0

@@ -1,24 +1,12 @@
 -- For how long in each hour how many hosts of a rack were in a burst at once, of how many that were recorded. Bursts are those
 -- that a host receives, on any of its interfaces; what it sends does not count. A switch port stands in for the host behind it
--- (by its own name where no link names one) on days, UTC, on which that host has no recording of what it receives there. Asked
--- of the tables that bursts.sql left.
-WITH spans AS (
-    SELECT recording_id, start_ns, end_ns, 1 AS hosts, 0 AS bursting FROM recorded
+-- (by its own name where no link names one) while that has no recording of what it receives there. Asked of the tables that
+-- bursts.sql left.
+WITH heard AS (
+    SELECT rack, receiver AS host, start_ns, end_ns, 1 AS hosts, 0 AS bursting
+    FROM (SELECT recording_id, start_ns, end_ns FROM recorded) JOIN lanes USING (recording_id) WHERE receiver IS NOT NULL
     UNION ALL
-    SELECT recording_id, start_ns, end_ns, 0, 1 FROM bursts
-), parts AS (
-    SELECT rack, named_receiver_of(host, interface, direction, backend, attached_host) AS receiver, interface, backend,
-           attached_interface, start_ns, end_ns, hosts, bursting,
-           unnest(range(bin_start(start_ns, 86400000000000), end_ns, 86400000000000)) AS day_ns
-    FROM spans JOIN lanes USING (recording_id)
-), own AS (
-    SELECT DISTINCT rack, receiver, interface, day_ns FROM parts WHERE hosts = 1 AND backend <> 'otlp' AND receiver IS NOT NULL
-), heard AS (
-    SELECT rack, receiver AS host, greatest(start_ns, day_ns) AS start_ns, least(end_ns, day_ns + 86400000000000) AS end_ns,
-           hosts, bursting
-    FROM parts ANTI JOIN own ON parts.backend = 'otlp' AND parts.day_ns = own.day_ns
-        AND is_behind_port(own.rack, own.receiver, own.interface, parts.rack, parts.receiver, parts.attached_interface)
-    WHERE receiver IS NOT NULL
+    SELECT rack, receiver, start_ns, end_ns, 0, 1 FROM bursts WHERE receiver IS NOT NULL
 ), reached AS (
     SELECT *, max(end_ns) OVER earlier AS reached_ns FROM heard
     WINDOW earlier AS (PARTITION BY rack, host, bursting ORDER BY start_ns, end_ns

@@ -70,16 +70,11 @@ SELECT CAST(row_number() OVER (ORDER BY recording_id) AS INTEGER) AS lane, recor
        receiver, backend, attached_host, attached_interface
 FROM received;
 
--- Of a switch port before an interface that has a recording of its own in the time asked for, that recording counts.
-UPDATE lanes SET receiver = NULL  -- where there are rows: attached
-WHERE recording_id IN (
-    SELECT port.recording_id
-    FROM lanes AS port JOIN lanes AS own
-        ON is_behind_port(own.rack, own.receiver, own.interface, port.rack, port.receiver, port.attached_interface)
-    JOIN (SELECT recording_id, start_ns, end_ns FROM recordings) AS recorded ON recorded.recording_id = own.recording_id
-    WHERE port.backend = 'otlp' AND own.backend <> 'otlp'
-      AND coalesce(recorded.start_ns < CAST(getvariable('until_ns') AS BIGINT), true)
-      AND coalesce(recorded.end_ns > CAST(getvariable('since_ns') AS BIGINT), true));
+-- When what is behind a switch port was recorded itself.
+CREATE OR REPLACE TEMP TABLE own_times (lane INTEGER, own_lane INTEGER, start_ns BIGINT, end_ns BIGINT);
+
+INSERT INTO own_times  -- where there are rows: attached
+FROM own_times_of('lanes', 'recorded');
 
 -- Days on which a store was compacted (`thinned`), if not every such burst is found in what was kept: see
 -- sql/compaction/spans.sql. No day is, where all of the time that is asked for was kept (`kept`).
@@ -287,6 +282,11 @@ ASOF JOIN sent ON whole.recording_id = sent.recording_id AND whole.clock_epoch =
     AND whole.source = sent.source AND whole.until_ns > sent.start_ns  -- the last that began before its end
 WHERE sent.end_ns > whole.since_ns;
 
+CREATE OR REPLACE TEMP TABLE beside_hosts (burst BIGINT);
+
+INSERT INTO beside_hosts  -- where there are rows: own_times
+FROM counted_by_hosts('extents', 'own_times');
+
 CREATE OR REPLACE TEMP TABLE bursts AS
 WITH fans AS (
     SELECT burst, sum(members) AS sources, sum(members) FILTER (counted) AS fan_in,
@@ -311,7 +311,8 @@ SELECT burst, recording_id, host, rack, interface, direction, clock_epoch, start
                 AND (mean_utilization >= 0.9 OR began_spread_ns <= greatest(duration_ns // 2, source_bin_ns))
                 THEN 'incast'
             ELSE 'many-sources' END AS pattern,
-       quality | CASE WHEN burst IN (FROM incomplete) THEN 16384 ELSE 0 END AS quality, bin_ns, link_bps, receiver
+       quality | CASE WHEN burst IN (FROM incomplete) THEN 16384 ELSE 0 END AS quality, bin_ns, link_bps,
+       CASE WHEN burst NOT IN (FROM beside_hosts) THEN receiver END AS receiver
 FROM extents JOIN totals USING (burst) LEFT JOIN fans USING (burst) JOIN (
     SELECT lane, recording_id, host, rack, interface, direction, bin_ns, source_bin_ns, link_bps, receiver
     FROM lanes) USING (lane)

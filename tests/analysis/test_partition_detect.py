@@ -313,15 +313,30 @@ def test_bins_without_their_recording_and_empty_spans_are_refused(tmp_path: Path
         detect(store.files(), since_ns=MIDNIGHT, until_ns=MIDNIGHT)
 
 
-def test_a_switch_port_stands_in_for_the_host_behind_it_on_days_without_a_recording_of_that(tmp_path: Path) -> None:
-    """Recorded for some bins of a day, that counts on this day, also where the port has more; the next day the port."""
-    quiet = [(0.1, 0, 0)] * 3
-    of_port = [*quiet, *[(0.9, 0, 0)] * 3, *quiet]
-    store = filled(tmp_path / "store", [(HOSTS[0], -60, quiet), (PORTS[0], -9, of_port), (PORTS[0], 9, of_port)])
-    for day, hosts in ((MIDNIGHT - DAY, {(1, 0): 3 * BIN}), (MIDNIGHT, {(1, 0): 6 * BIN, (1, 1): 3 * BIN})):
+@pytest.mark.parametrize(
+    "own, recorded, is_counted",
+    [
+        ([(-60, 3)], 12, True),  # at another time of the day
+        ([(-9, 9)], 9, False),
+        ([(-6, 3)], 9, False),  # as long as the port's burst
+        ([(-9, 5)], 9, True),  # it ends within the burst
+        ([(-5, 4)], 9, True),  # it begins within it
+        ([(-9, 5), (-4, 4)], 9, True),  # neither has all of it
+    ],
+)
+def test_a_switch_port_stands_in_for_the_host_behind_it_while_that_is_not_recorded(
+    tmp_path: Path, own: list[tuple[int, int]], recorded: int, is_counted: bool
+) -> None:
+    """The host receives little: a burst of its port counts where one recording of the host does not cover it."""
+    of_port = [(0.1, 0, 0)] * 3 + [(0.9, 0, 0)] * 3 + [(0.1, 0, 0)] * 3
+    of_host = [(HOSTS[0], first, [(0.1, 0, 0)] * number) for first, number in own]
+    store = filled(tmp_path / "store", [*of_host, (PORTS[0], -9, of_port), (PORTS[0], 9, of_port)])
+    of_days = {MIDNIGHT - DAY: {0: recorded - 3, 1: 3} if is_counted else {0: recorded}, MIDNIGHT: {0: 6, 1: 3}}
+    for day, wanted in of_days.items():
         found = detect(store.files(), since_ns=day, until_ns=day + DAY)
         rows = found.tables.contention.to_pylist()
-        assert {(row["hosts"], row["bursting"]): row["ns"] for row in rows} == hosts
+        assert {row["bursting"]: row["ns"] for row in rows} == {at: bins * BIN for at, bins in wanted.items()}
+        assert {row["hosts"] for row in rows} == {1}
         assert (len(found.tables.bursts), len(found.ports.port_bursts), found.switch_ports) == (0, 1, 1)
 
 

@@ -115,16 +115,18 @@ class Hours:
             mine = [
                 [row for row in rows if (row["rack"], row["host"]) in hosts] for rows in (self.recorded, self.bursts)
             ]
+            own = [of for of in mine[0] if of["rack"] == rack]
             recorded, bursting = (
                 [
                     (self._reached(row)[0], *times)
                     for row in rows
-                    if row["rack"] == rack and self._reached(row)[0]
-                    for day in range(row["start_ns"] // DAY * DAY, row["end_ns"], DAY)
-                    if not self._stood_for(row, day, [of for of in mine[0] if of["rack"] == rack])
-                    for times in self._within([_on_day(row, day)])
+                    if row["rack"] == rack and self._reached(row)[0] and not is_beside(row)
+                    for times in self._within([row])
                 ]
-                for rows in mine
+                for rows, is_beside in (
+                    (mine[0], lambda row: False),
+                    (mine[1], lambda row, own=own: self._is_counted_by_host(row, own)),
+                )
             )
             edges = {edge for _, *times in recorded + bursting for edge in times}
             hours = range(min(edges, default=0) // HOUR * HOUR, max(edges, default=0), HOUR)
@@ -145,21 +147,17 @@ class Hours:
             else (None, None)
         )
 
-    def _stood_for(self, row: Any, day: int, recorded: Any) -> bool:
-        """Whether ROW is of a port, and what its host received there was RECORDED by itself on DAY."""
-        host, interface = self._reached(row)
-        return row["recording_id"] in self.ports and any(
-            of["recording_id"] not in self.ports
-            and self._reached(of)[0] == host
-            and interface in ("", of["interface"])
-            and of["start_ns"] < day + DAY
-            and of["end_ns"] > day
-            for of in recorded
-        )
-
-
-def _on_day(row: Any, day: int) -> dict[str, int]:
-    return {"start_ns": max(row["start_ns"], day), "end_ns": min(row["end_ns"], day + DAY)}
+    def _is_counted_by_host(self, burst: Any, recorded: Any) -> bool:
+        """Whether BURST is of a port, and one of the recordings RECORDED covers it of what its host received there."""
+        host, interface = self._reached(burst)
+        covered: Counter[str] = Counter()
+        for of in recorded:
+            is_own = of["recording_id"] not in self.ports and self._reached(of)[0] == host
+            if is_own and interface in ("", of["interface"]):
+                shared = min(of["end_ns"], burst["end_ns"]) - max(of["start_ns"], burst["start_ns"])
+                covered[of["recording_id"]] += max(shared, 0)
+        is_port = burst["recording_id"] in self.ports
+        return is_port and any(ns >= burst["end_ns"] - burst["start_ns"] for ns in covered.values())
 
 
 def _dicts(result: Any) -> list[dict[str, Any]]:

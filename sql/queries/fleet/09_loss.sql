@@ -2,7 +2,7 @@
 --
 --   length_class      the shortest burst of the class, ns: 0, 100 µs, 1 ms, 10 ms, 100 ms
 --   contention_class  the fewest hosts of the rack in a burst when it begins, itself included: 1, 2, 4, 8, 16; switch ports stand
---                     in for hosts that recorded nothing of what they receive on that day, as in `contention`
+--                     in for hosts while these do not record what they receive, as in `contention`
 --   fan_in_class      the fewest senders: 0 (not known), 1, 2, 4, 8, 16, 32, 64
 --   bursts            whose retransmissions were counted
 --   lossy             those with some in their bins, or after their end (retransmits_after)
@@ -11,12 +11,20 @@ WITH received AS (
     SELECT rack, host, start_ns, end_ns, duration_ns, fan_in, retransmits + retransmits_after AS lost
     FROM bursts CROSS JOIN asked WHERE start_ns >= since_ns AND start_ns < until_ns AND direction <> 'out'
 ), own AS (
-    SELECT DISTINCT date, rack, host, interface FROM coverage WHERE direction <> 'out'
+    SELECT rack, host, interface, recording_id, start_ns AS since_ns, end_ns AS until_ns FROM coverage WHERE direction <> 'out'
+), beside AS (  -- as counted_by_hosts of sql/macros.sql
+    SELECT port_bursts.rack, port_bursts.host, port_bursts.interface, port_bursts.recording_id, start_ns
+    FROM port_bursts JOIN own ON own.rack = port_bursts.rack AND own.host = port_bursts.attached_host
+        AND port_bursts.attached_interface IN ('', own.interface) AND start_ns < until_ns AND end_ns > since_ns
+    GROUP BY port_bursts.rack, port_bursts.host, port_bursts.interface, port_bursts.recording_id, start_ns, end_ns,
+             own.interface, own.recording_id
+    HAVING SUM(LEAST(end_ns, until_ns) - GREATEST(start_ns, since_ns)) >= end_ns - start_ns
 ), standing_in AS (
     SELECT rack, COALESCE(attached_host, host || ' ' || interface) AS host, start_ns, end_ns FROM port_bursts CROSS JOIN asked
     WHERE start_ns >= since_ns AND start_ns < until_ns AND direction = 'out' AND NOT EXISTS (
-        SELECT 1 FROM own WHERE own.date = port_bursts.date AND own.rack = port_bursts.rack
-            AND own.host = port_bursts.attached_host AND port_bursts.attached_interface IN ('', own.interface))
+        SELECT 1 FROM beside WHERE beside.rack = port_bursts.rack AND beside.host = port_bursts.host
+            AND beside.interface = port_bursts.interface AND beside.recording_id = port_bursts.recording_id
+            AND beside.start_ns = port_bursts.start_ns)
 ), heard AS (
     SELECT rack, host, start_ns, end_ns FROM received UNION ALL SELECT rack, host, start_ns, end_ns FROM standing_in
 ), reached AS (
