@@ -369,7 +369,7 @@ def seen_crossing(
         carried = format_count(packets, "packet")
         answer.notes.append(
             f"{probes.path} does not cross {crossing.port.name}: it carried {carried} of {sender} while "
-            f"{format_count(answered, 'probe')} were answered"
+            f"{format_count(answered, 'probe was', 'probes were')} answered"
         )
         if CROSSED not in answer.missing:
             answer.missing.append(CROSSED)

@@ -370,8 +370,8 @@ def doubts_about_losses(evidence: Evidence) -> list[Doubt]:
     elsewhere = lost * float(np.median(ledger.excess)) if len(ledger.excess) else 0.0
     if evidence.shares["bursts"].low * total > MAJORITY * (total + elsewhere):
         return []
-    late = len(ledger.late)
-    return [(f"{lost:,} probes were lost, but not by the full port, beside {late:,} that count as late", DROPS)]
+    missing = format_count(lost, "probe was", "probes were")
+    return [(f"{missing} lost, but not by the full port, beside {len(ledger.late):,} late", DROPS)]
 
 
 def doubts_about_repeats(evidence: Evidence) -> list[Doubt]:

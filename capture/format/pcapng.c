@@ -47,8 +47,8 @@ static int end_of_blocks(struct mb_reader *reader, struct mb_error *error)
 				  mb_input_place(input));
 	if (pcapng->unstamped && length < (int)sizeof(reader->notice))
 		snprintf(reader->notice + length, sizeof(reader->notice) - (size_t)length,
-			 "%s%s: %" PRIu64 " packets have no time stamp and were given that of the "
-			 "packet before them",
+			 "%s%s: packets without a time stamp, which were given that of the packet before: "
+			 "%" PRIu64,
 			 length ? "; " : "", input->name, pcapng->unstamped);
 	return MB_BACKEND_END;
 }

@@ -14,7 +14,7 @@ from ...analysis.answers.minutes import PathMinute, by_minute, persistence
 from ...analysis.answers.paths import LEVELS, Distribution, PathProbes, extremes
 from ...analysis.model import distributions
 from ...analysis.model.stats import Floats
-from ...units import format_duration, format_share, format_time
+from ...units import format_count, format_duration, format_share, format_time
 from ..common.figures import common, duration_ticks, line, y_axis
 from ..common.palette import LIGHT
 from . import path_words
@@ -253,7 +253,7 @@ def _path(met: PathProbes) -> PathPart:
     by = path_words.stamped_by(met)
     lost = f"{met.lost:,} lost ({format_share(met.lost / met.sent)})" if met.lost else "none lost"
     intro = (
-        f"{met.sent:,} probes in {format_duration(met.end_ns - met.start_ns)} from "
+        f"{format_count(met.sent, 'probe')} in {format_duration(met.end_ns - met.start_ns)} from "
         f"{format_time(met.start_ns)[:19]} UTC, {lost}" + (f"; stamps by {by}" if by else "") + "."
     )
     notes = [path_words.clock_note(met.clocks), path_words.sample_note(met)]

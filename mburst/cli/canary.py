@@ -207,7 +207,7 @@ def plan_lines(plan: CanaryPlan, left_out: list[BurstShape], target: str, sender
     whom = target if target == address else f"{target} ({address})"
     lines = [
         f"{format_count(plan.bursts, 'burst')} from {sender.source} to {whom}, UDP port {port}: {sizes}, each "
-        f"{lengths}, {plan.count:,} times; {format_bytes(plan.wire_bytes)} in about "
+        f"{lengths}, {format_count(plan.count, 'time')}; {format_bytes(plan.wire_bytes)} in about "
         f"{format_duration(plan.about_ns())}, at most {format_share(plan.share)} of "
         f"{format_rate(plan.link_bps)} in any second{origin}"
     ]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import MburstError
 from ..names import print_lines
-from ..units import format_duration, format_rate
+from ..units import format_count, format_duration, format_rate
 
 if TYPE_CHECKING:
     from ..capture import Device, SourceState
@@ -106,7 +106,8 @@ def advice(device: Device) -> list[str]:
             f"overrun it: ethtool -G {name} rx {device['rx_ring_max']}"
         )
     if device["missed"]:
-        found.append(f"the interface lost {device['missed']:,} frames for lack of receive buffers since it came up")
+        missed = format_count(device["missed"], "frame")
+        found.append(f"the interface lost {missed} for lack of receive buffers since it came up")
     if not device["link_bps"] and not device["loopback"]:
         found.append("the driver reports no link speed: set it with --link of mburst record")
     if device["driver"] == "veth":

@@ -57,8 +57,7 @@ def described(outcome: MigrationResult) -> list[str]:
         size = f", {sums.columns['bytes']:,} bytes" if "bytes" in sums.columns else ""
         lines.append(f"{table}: {format_count(sums.rows, 'row')}{size}, the same before and after")
     if outcome.killed:
-        lines.append(
-            f"note: {outcome.killed:,} rows are of recordings that did not end: their totals come from their bins"
-        )
+        killed = format_count(outcome.killed, "row is of a recording", "rows are of recordings")
+        lines.append(f"note: {killed} that did not end: totals come from bins")
     lines += [f"note: the column {name} is left out: not in this format" for name in sorted(outcome.left_out)]
     return lines

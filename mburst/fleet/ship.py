@@ -24,7 +24,7 @@ from ..sql import StoreFolder, damage, disk, verified
 from ..sql.segments import FileSelection, damaged_file, list_sealed
 from ..sql.store import MARKER
 from ..sql.tables import LISTING, STORE_FORMAT
-from ..units import format_time
+from ..units import format_count, format_time
 from . import LEVELS, receipts
 from .ledger import ShipLedger
 from .receipts import DamagedReceipt, Receipt, ReceiptName, ShippedFile
@@ -197,7 +197,7 @@ def _seal(store: StoreFolder, done: Shipped) -> None:
 
 def _unnamed(found: HostFiles) -> MburstError:
     return MburstError(
-        f"{found.name}: {len(found.files):,} files are not shipped: a fleet needs names",
+        f"{found.name}: {format_count(len(found.files), 'file is', 'files are')} not shipped: a fleet needs names",
         "give --host and --rack to `mburst record` (in mburst.toml: host and rack), `racks` in the file of "
         "`mburst collect`, and record into a new store",
     )

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from ..telemetry.otlp import messages
 from ..telemetry.otlp.intake import Intake
 from ..telemetry.otlp.reading import InvalidMessage, ReadMessage
+from ..units import format_count
 from .refusals import DEFERRED, NOT_UNDERSTOOD, REFUSED, NotTaken, Refusals
 
 WRONG_TOKEN_S = 1.0  # before a wrong token is answered
@@ -109,6 +110,6 @@ def _answer(reading: ReadMessage) -> messages.Response:
     if reading.refused:
         answer.partial_success.rejected_data_points = reading.refused.total()
         answer.partial_success.error_message = ", ".join(
-            f"{number:,} points: {reason}" for reason, number in reading.refused.most_common(5)
+            f"{format_count(number, 'point')}: {reason}" for reason, number in reading.refused.most_common(5)
         )
     return answer

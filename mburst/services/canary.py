@@ -182,10 +182,11 @@ def read(
         lanes = [read_lane(con, recording, sender, run.bursts, definition) for recording in recordings]
     kept = [lane for lane in lanes if lane.rows]
     if not kept:
-        seen = format_count(sum(recording["packets"] for recording in recordings), "packet")
+        packets = sum(recording["packets"] for recording in recordings)
+        seen = format_count(packets, "packet")
         raise MburstError(
-            f"{store.path}: {seen} of {sender} were recorded, but not at the times at which the "
-            f"{format_count(len(run.bursts), 'canary burst')} were sent",
+            f"{store.path}: {seen} of {sender} {'was' if packets == 1 else 'were'} recorded, but not when the "
+            f"{format_count(len(run.bursts), 'canary burst was', 'canary bursts were')} sent",
             "more bursts, or a sender without other traffic, can be matched",
         )
     read_ns = time.time_ns()

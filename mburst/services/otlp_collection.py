@@ -19,6 +19,7 @@ from ..telemetry.otlp.lanes import Missed
 from ..telemetry.otlp.meanings import meanings
 from ..telemetry.otlp.port_bins import SwitchLane, bin_rows
 from ..telemetry.otlp.speeds import Speeds
+from ..units import format_count
 from .port_recordings import PortRecordings, SampledSpan
 
 if TYPE_CHECKING:
@@ -30,13 +31,16 @@ STORE_TOO_SLOW = "store too slow"
 SUBSCRIPTION = "otlp"  # as `gnmi_events` names it
 MOST_REASONS = 5
 TOO_SLOW = "the store was too slow"
-# For people: what → its events.
+# For people: one and several of what → its events.
 POINTS = {
-    "points refused": ("not-understood",),
-    "points without a meaning": ("not-mapped",),
-    "points dropped": ("dropped",),
+    ("point refused", "points refused"): ("not-understood",),
+    ("point without a meaning", "points without a meaning"): ("not-mapped",),
+    ("point dropped", "points dropped"): ("dropped",),
 }
-MESSAGES = {"messages or connections refused": (REFUSED, NOT_UNDERSTOOD), "messages deferred": (DEFERRED,)}
+MESSAGES = {
+    ("message or connection refused", "messages or connections refused"): (REFUSED, NOT_UNDERSTOOD),
+    ("message deferred", "messages deferred"): (DEFERRED,),
+}
 
 
 class OtlpCollection:
@@ -139,7 +143,7 @@ class OtlpCollection:
                 if reasons:
                     listed = ", ".join(f"{amount:,} {reason}" for reason, amount in reasons.most_common(MOST_REASONS))
                     more = ", and others" if len(reasons) > MOST_REASONS else ""
-                    lines.append(f"{reasons.total():,} {what}: {listed}{more}")
+                    lines.append(f"{format_count(reasons.total(), *what)}: {listed}{more}")
         return lines
 
 

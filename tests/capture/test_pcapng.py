@@ -290,7 +290,7 @@ def test_unstamped_packets_are_said() -> None:
     data = build.section() + Interface(resolution=9).block() + build.enhanced(0, 77, b"a") + build.simple(b"abc")
     made = dump("-", stdin=data)
     assert [(frame.ts_ns, frame.quality) for frame in made.frames] == [(77, 0), (77, UNSYNCED)]
-    assert "1 packets have no time stamp" in made.notice
+    assert "packets without a time stamp, which were given that of the packet before: 1" in made.notice
 
 
 GOOD = build.section() + Interface().block() + build.enhanced(0, 5, b"good")

@@ -286,6 +286,6 @@ def test_show_says_what_was_refused(tmp_path):
         process.communicate()
     assert process.returncode == 1 and "no point received" not in err
     assert err.splitlines()[1:] == [
-        "mburst: OTLP: 1 points refused: 1 no meaning for a histogram",
-        "mburst: OTLP: 1 messages or connections refused: 1 not an ExportMetricsServiceRequest",
+        "mburst: OTLP: 1 point refused: 1 no meaning for a histogram",
+        "mburst: OTLP: 1 message or connection refused: 1 not an ExportMetricsServiceRequest",
     ]

@@ -122,7 +122,7 @@ def test_refused_points_are_told_to_the_sender(tmp_path):
 
     collected(tmp_path, f"otlp: {{listen: '127.0.0.1:{port}'}}", send, 11)
     told = answers[0].partial_success
-    assert (told.rejected_data_points, told.error_message) == (1, "1 points: invalid timestamp")
+    assert (told.rejected_data_points, told.error_message) == (1, "1 point: invalid timestamp")
     [(events,)] = query(tmp_path, "SELECT list(event || ' ' || detail) FROM gnmi_events")
     assert events == ["not-understood invalid timestamp"]
 

@@ -66,7 +66,10 @@ class PacketKeeper:
         kept = facts["kept"]
         if kept is None:
             return []
-        text = f"{format_count(kept['packets'], 'packet')} ({format_bytes(kept['bytes'])}) were kept in {self.folder}"
+        size = format_bytes(kept["bytes"])
+        text = (
+            f"{format_count(kept['packets'], f'packet ({size}) was', f'packets ({size}) were')} kept in {self.folder}"
+        )
         lost = f", {format_count(kept['lost'], 'packet was', 'packets were')} not" if kept["lost"] else ""
         return [text + lost]
 
