@@ -266,8 +266,11 @@ def test_what_a_library_raises_costs_its_partition(
     }  # fmt: skip
 
 
-def test_a_process_that_is_killed_costs_no_result(target: Path, done: Path, tmp_path: Path) -> None:
+def test_a_process_that_is_killed_costs_no_result(
+    target: Path, done: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """Whichever it is, and whenever: the next call does what is left, and the same bytes are there."""
+    scratch = tmp_path_factory.mktemp("scratch")
 
     def children() -> list[int]:
         task = Path(f"/proc/{os.getpid()}/task/{threading.get_native_id()}/children")
@@ -278,7 +281,7 @@ def test_a_process_that_is_killed_costs_no_result(target: Path, done: Path, tmp_
 
     def run() -> None:
         try:
-            detected(target, tmp_path, DATES[0], engine=local(1))
+            detected(target, tmp_path, DATES[0], engine=local(1, str(scratch)))
         except MburstError as error:
             errors.append(error)
 

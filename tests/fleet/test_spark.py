@@ -22,12 +22,23 @@ if not shutil.which("java"):
 pytest.importorskip("pyspark")
 
 LIGHT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # half of the processor time of a short job is the JVM's compiler
-SETTINGS = {
-    "spark.driver.extraJavaOptions": LIGHT,
-    "spark.executor.extraJavaOptions": LIGHT,
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-}
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where files go that what is killed leaves."""
+    return tmp_path_factory.mktemp("scratch")
+
+
+@pytest.fixture
+def settings(scratch: Path) -> dict[str, str]:
+    options = f"{LIGHT} -Djava.io.tmpdir={scratch}"
+    return {
+        "spark.driver.extraJavaOptions": options,
+        "spark.executor.extraJavaOptions": options,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+    }
 
 
 @pytest.fixture
@@ -41,11 +52,11 @@ def done(fleet_by_host: Path) -> dict[str, bytes]:
     return files(fleet_by_host)
 
 
-def test_on_this_machine(target: Path, done: dict[str, bytes], tmp_path: Path) -> None:
-    found = detected(target, tmp_path, split="host", engine=on_spark("local[2]", SETTINGS))
+def test_on_this_machine(target: Path, done: dict[str, bytes], tmp_path: Path, settings: dict[str, str]) -> None:
+    found = detected(target, tmp_path, split="host", engine=on_spark("local[2]", settings))
     assert files(tmp_path) == done and len(found.outcomes) == 4
     assert not any(outcome.error for outcome in found.outcomes)
-    assert not detected(target, tmp_path, engine=on_spark("local[2]", SETTINGS)).outcomes
+    assert not detected(target, tmp_path, engine=on_spark("local[2]", settings)).outcomes
 
 
 def descendants(word: bytes) -> list[int]:
@@ -89,20 +100,23 @@ def killed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[int]
     "killed", [b"CoarseGrainedExecutorBackend", b"pyspark.daemon"], indirect=True, ids=["executor", "worker"]
 )
 def test_on_a_cluster_of_which_something_is_killed(
-    target: Path, done: dict[str, bytes], tmp_path: Path, killed: list[int]
+    target: Path, done: dict[str, bytes], tmp_path: Path, killed: list[int], settings: dict[str, str], scratch: Path
 ) -> None:
-    engine = on_spark("local-cluster[2,1,1024]", {**SETTINGS, "spark.executor.memory": "512m"})
+    more = {**settings, "spark.executor.memory": "512m"}
+    engine = on_spark("local-cluster[2,1,1024]", more, str(scratch))
     found = detected(target, tmp_path, split="host", engine=engine)
     assert files(tmp_path) == done and not any(outcome.error for outcome in found.outcomes)
     assert len(killed) == 1
 
 
-def test_a_damaged_file_costs_its_partition(target: Path, done: dict[str, bytes], tmp_path: Path) -> None:
+def test_a_damaged_file_costs_its_partition(
+    target: Path, done: dict[str, bytes], tmp_path: Path, settings: dict[str, str]
+) -> None:
     shutil.copytree(target, tmp_path / "target")
     path = sorted((tmp_path / "target" / "bins").rglob("rack=r1/*.parquet"))[0]
     path.write_bytes(path.read_bytes()[:-1])
     found = detected(
-        tmp_path / "target", tmp_path / "results", DATES[0], split="host", engine=on_spark("local[2]", SETTINGS)
+        tmp_path / "target", tmp_path / "results", DATES[0], split="host", engine=on_spark("local[2]", settings)
     )
     [error] = [outcome.error for outcome in found.outcomes if outcome.error]
     assert path.name in error and "SHA-256" in error and len(found.outcomes) == 4
@@ -113,7 +127,7 @@ def test_a_damaged_file_costs_its_partition(target: Path, done: dict[str, bytes]
 @pytest.mark.parametrize("master", ["no-such-master", "", "yarns", "spark://", "http://127.0.0.1:7077"])
 def test_another_master_is_refused(master: str) -> None:
     with pytest.raises(UsageError, match=f"^unknown Spark master '{master}'$"):
-        on_spark(master, SETTINGS)
+        on_spark(master, {})
 
 
 @pytest.mark.parametrize(("place", "reason"), [("127.0.0.1:1", "Connection refused"), (":99999", "Port out of range")])

@@ -54,7 +54,8 @@ class Driven:
 
 @contextlib.contextmanager
 def target(program: Path, *flags: str) -> Iterator[Driven]:
-    process = subprocess.Popen([program, *flags], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    own = {**os.environ, "TMPDIR": str(program.parent)}  # where it logs
+    process = subprocess.Popen([program, *flags], env=own, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout
         yield Driven(process, process.stdout.readline().split()[1])
