@@ -146,9 +146,11 @@ class Follower:
 
         def detected(due: list[EpochBins]) -> list[dict[str, Any]]:
             con.register("recordings", _recordings(due))
+            con.register("links", _no_links())
             try:
                 return find_bursts(con, self.definition, since_ns=self.since_ns)
             finally:
+                con.unregister("links")
                 con.unregister("recordings")
 
         due = {}
@@ -262,6 +264,13 @@ def _recordings(of: Iterable[EpochBins]) -> pa.Table:
     """What bursts.sql reads of `recordings`."""
     rows = {each.recording["recording_id"]: each.recording for each in of}
     return table_of("recordings", RECORDING_COLUMNS, rows.values())
+
+
+def _no_links() -> pa.Table:
+    """Who is behind a switch port is not asked: to know when that was recorded itself takes more of `recordings`."""
+    from ...sql.tables import arrow_schema
+
+    return arrow_schema("links").empty_table()
 
 
 def _together(table: str, parts: Iterable[tuple[EpochBins, list[pa.Table]]]) -> pa.Table:
