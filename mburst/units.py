@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from fractions import Fraction
 
 from .errors import UsageError
@@ -104,8 +105,13 @@ def format_time(ns: int) -> str:
 
 
 def format_number(value: float) -> str:
-    """ "0.0512", "12.3", "11,040": three significant digits, and all those before the point."""
-    return f"{value:.3g}" if abs(value) < 999.5 else f"{value:,.0f}"
+    """ "0.0512", "12.3", "11,040": three significant digits, and all those before the point; an exponent below 1e-6."""
+    if abs(value) >= 999.5:
+        return f"{value:,.0f}"
+    digits = f"{value:.3g}"
+    if "e" not in digits:
+        return digits
+    return f"{Decimal(digits):f}" if abs(float(digits)) >= 1e-6 else digits.replace("e-0", "e-")
 
 
 def _scaled(value: float, steps: list[tuple[float, str]]) -> str:

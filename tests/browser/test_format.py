@@ -8,7 +8,7 @@ from mburst.units import format_bytes, format_duration, format_number, format_sh
 
 # About each power of ten: what rounds up to it, and what does not.
 SIZES = [near * 10**power for power in range(15) for near in (1, 1.234, 2.5, 9.9851, 9.994, 9.996)]
-SMALL = [near * 10**-power for power in range(1, 5) for near in (1, 1.234, 9.996)]
+SMALL = [near * 10**-power for power in range(1, 12) for near in (1, 1.234, 9.996)]
 PERIODS = [near * unit * 10**9 for unit in (60, 3600, 86_400) for near in (0.999, 0.9996, 1, 1.5, 999.6)]
 
 
