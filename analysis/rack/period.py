@@ -77,7 +77,7 @@ SELECT host, interface, direction, count(*) AS bursts,
        known_quantile(duration_ns, 0.99) AS p99_ns, max(duration_ns) AS longest_ns,
        max(peak_utilization) AS peak_utilization,
        arg_max(bin_ns, {{peak: peak_utilization, narrower: -bin_ns}}) AS peak_bin_ns,
-       quantile_disc(fan_in, 0.5) AS fan_in, max(fan_in) AS largest_fan_in,
+       quantile_disc(nullif(fan_in, 0), 0.5) AS fan_in, max(nullif(fan_in, 0)) AS largest_fan_in,
        sum(bytes) AS bytes, count(*) FILTER (quality & {Quality.DROPS:d} <> 0) AS under_loss,
        {_OF_EACH_PATTERN}
 FROM reached GROUP BY host, interface, direction
@@ -136,7 +136,7 @@ class RackLane:
 
     Time is in ns. `peak_utilization` is of the fullest bin in a burst, which is `peak_bin_ns` long; `busiest_bin` and
     `busiest_second` are bits a second over the fullest stored bin and the fullest second of the clock. `patterns`
-    counts bursts by pattern.
+    counts bursts by pattern. `fan_in`, the median, and `largest_fan_in` are of bursts whose senders are known.
     `dropped` and `late` are packets of whole recordings, also of such that reach beyond the period. `receiver`: the
     host (or the switch port before it) that received what it carried; None where none did.
     `is_port`: it is of a switch's port, and `host` is the switch.

@@ -304,7 +304,7 @@ def senders_section(answer: InvestigationResult) -> Section:
                 port_text(group.port) if group.port else "–",
                 f"{len(group.bursts):,}",
                 share_words(group.share_of_bytes),
-                str(group.fan_in),
+                f"{group.fan_in:,}" if group.fan_in else "–",
                 time_or_none(group.onset_spread_ns),
                 group.pattern,
             ]

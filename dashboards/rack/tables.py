@@ -288,7 +288,7 @@ def worst(report: RackFigures) -> PageTable | Paragraph:
             format_bytes(burst["bytes"]),
             format_share(burst["mean_utilization"]),
             format_share(burst["peak_utilization"]),
-            f"{burst['fan_in']:,}",
+            f"{burst['fan_in']:,}" if burst["fan_in"] else "–",
         ]
         for burst in report.worst
     ]

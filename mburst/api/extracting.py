@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import MburstError, UsageError
 from ..senders import named_address, port_text
-from ..units import format_bytes, format_duration, format_rate, format_share, format_time
+from ..units import format_bytes, format_count, format_duration, format_rate, format_share, format_time
 from .bursts import detected
 from .options import Scope
 
@@ -232,11 +232,13 @@ def marks_of(chosen: ChosenBurst) -> BurstMarks:
 
 
 def described(burst: Mapping[str, Any]) -> str:
-    """ "33 ms, 100 % of 1 Gb/s on average (fullest bin 106 %), 4.11 MB, 40 senders at once of 45, incast" """
+    """ "33 ms, 100 % of 1 Gb/s on average (fullest bin 106 %), 4.11 MB, fan-in 40 of 45 senders, incast" """
+    senders = format_count(burst["sources"], "sender")
+    whose = f"fan-in {burst['fan_in']:,} of {senders}, {burst['pattern']}" if burst["fan_in"] else "senders not known"
     return (
         f"{format_duration(burst['duration_ns'])}, {format_share(burst['mean_utilization'])} of "
         f"{format_rate(burst['link_bps'])} on average (fullest bin {format_share(burst['peak_utilization'])}), "
-        f"{format_bytes(burst['bytes'])}, fan-in {burst['fan_in']} of {burst['sources']} senders, {burst['pattern']}"
+        f"{format_bytes(burst['bytes'])}, {whose}"
     )
 
 

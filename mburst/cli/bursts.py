@@ -158,7 +158,7 @@ CELLS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     "mean": lambda burst: format_share(burst["mean_utilization"]),
     "peak": lambda burst: format_share(burst["peak_utilization"]),
     "bytes": lambda burst: format_bytes(burst["bytes"]),
-    "fan-in": lambda burst: burst["fan_in"],
+    "fan-in": lambda burst: burst["fan_in"] or None,
     "pattern": lambda burst: burst["pattern"],
     "top senders": lambda burst: senders_text(burst, 3),
     "quality": lambda burst: ", ".join(burst["quality"]),

@@ -393,6 +393,7 @@ def test_a_short_recording_of_a_host_hides_its_port_no_longer_than_it_lasts(stor
     page = report(store)
     port = next(lane for lane in page.lanes if lane.interface == "E0")
     assert (port.receiver, port.bursts, port.recorded_ns) == ("a", 3, DAY)
+    assert (port.fan_in, port.largest_fan_in) == (None, None), "not 0 senders, but nobody knows how many"
     inbound = {f"{lane.host} {lane.interface}": lane for lane in page.inbound}
     assert {name: lane.bursts for name, lane in inbound.items()} == {"a eth0": 2, "tor1 E0": 2, "tor1 E1": 1}
     assert (inbound["a eth0"].recorded_ns, inbound["tor1 E0"].recorded_ns) == (minute, DAY - minute)

@@ -118,7 +118,7 @@ class Fleet:
         for host, (per_hour, share, retransmits) in now.items():
             bursts = [row for row in self._received() if (row["rack"], row["host"]) == host]
             p99 = rank((row["duration_ns"] for row in bursts), Fraction(99, 100))
-            fan_in = max((row["fan_in"] for row in bursts), default=None)
+            fan_in = max((row["fan_in"] for row in bursts if row["fan_in"]), default=None)
             places = placed[host], before_placed.get(host)
             answer.append((*host, per_hour, share, p99, fan_in, retransmits, *places))
         return sorted(answer, key=lambda row: (row[7], row[:2]))
@@ -266,7 +266,7 @@ class Fleet:
                     row for row in self._received() if row["rack"] == rack and row["start_ns"] // HOUR * HOUR == hour
                 ]
                 times = [row for row in self.tables["contention"] if (row["rack"], row["hour_ns"]) == (rack, hour)]
-                p50 = rank((row["fan_in"] for row in bursts), Fraction(1, 2))
+                p50 = rank((row["fan_in"] for row in bursts if row["fan_in"]), Fraction(1, 2))
                 p90 = _p90(times) if times else None
                 answer.append((rack, hour, rate, p50, p90, self._resembles(rates, rack, hour // DAY * DAY)))
         return answer

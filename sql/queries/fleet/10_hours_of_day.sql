@@ -1,7 +1,7 @@
 -- Hours of the day: how many bursts each rack receives in each hour, and whether the day resembles the day before.
 --
 --   bursts_per_h       bursts for each hour that an interface was recorded
---   p50_fan_in         median (nearest rank) of its bursts
+--   p50_fan_in         median (nearest rank) of its bursts whose senders are known
 --   contention_p90     hosts in a burst at once that are not exceeded in 90 % of the recorded time; NULL where it is not known
 --   r_with_day_before  Pearson's correlation of bursts_per_h with those of the same hours of the day before, over the hours
 --                      that both days have; NULL for fewer than three, or where one of the days has the same rate all day
@@ -20,7 +20,7 @@ WITH rates AS (
     SELECT rack, start_ns - MOD(start_ns, 3600000000000) AS hour_ns, fan_in,
            ROW_NUMBER() OVER (PARTITION BY rack, start_ns - MOD(start_ns, 3600000000000) ORDER BY fan_in) AS place,
            COUNT(*) OVER (PARTITION BY rack, start_ns - MOD(start_ns, 3600000000000)) AS n
-    FROM bursts CROSS JOIN asked WHERE start_ns >= since_ns AND start_ns < until_ns AND direction <> 'out'
+    FROM bursts CROSS JOIN asked WHERE start_ns >= since_ns AND start_ns < until_ns AND direction <> 'out' AND fan_in > 0
 ), fan_ins AS (
     SELECT rack, hour_ns, MIN(CASE WHEN place * 2 >= n THEN fan_in END) AS p50 FROM placed GROUP BY rack, hour_ns
 ), times AS (
