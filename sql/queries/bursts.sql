@@ -70,10 +70,15 @@ SELECT CAST(row_number() OVER (ORDER BY recording_id) AS INTEGER) AS lane, recor
        receiver, backend, attached_host, attached_interface
 FROM received;
 
--- When what is behind a switch port was recorded itself.
+-- When what is behind a switch port was recorded itself: where a clock stepped, all bins are read to know that.
+CREATE OR REPLACE TEMP TABLE attached_ports (lane INTEGER);
+
+INSERT INTO attached_ports  -- where there are rows: attached
+SELECT lane FROM lanes WHERE attached_host IS NOT NULL;
+
 CREATE OR REPLACE TEMP TABLE own_times (lane INTEGER, own_lane INTEGER, start_ns BIGINT, end_ns BIGINT);
 
-INSERT INTO own_times  -- where there are rows: attached
+INSERT INTO own_times  -- where there are rows: attached_ports
 FROM own_times_of('lanes', 'recorded');
 
 -- Days on which a store was compacted (`thinned`), if not every such burst is found in what was kept: see
