@@ -57,22 +57,23 @@ ORDER BY host, interface, direction, number
 _OWN_TIMES = """
 SELECT host, interface, direction, start_ns, end_ns FROM own_times JOIN lanes USING (lane)
 """
-_BEYOND_OWN_TIMES = """
-SELECT DISTINCT host, interface, direction, bursts.start_ns, bursts.end_ns
+_SHARED_TIMES = """
+SELECT host, interface, direction, greatest(bursts.start_ns, own_times.start_ns), least(bursts.end_ns, own_times.end_ns)
 FROM bursts JOIN (SELECT recording_id, lane FROM lanes) AS lanes USING (recording_id) JOIN own_times
     ON lanes.lane = own_times.lane AND bursts.start_ns < own_times.end_ns AND bursts.end_ns > own_times.start_ns
 WHERE receiver IS NOT NULL
 """
 _OF_EACH_PATTERN = ", ".join(f'count(*) FILTER (pattern = $${name}$$) AS "{name}"' for name in PATTERNS)
-_BURSTS = f"""
+_REACHED = """
 WITH reached AS (
-    SELECT *, max(end_ns) OVER earlier AS reached_ns FROM bursts
-    WHERE $with_beside OR receiver IS NOT NULL
+    SELECT *, greatest(start_ns, least(end_ns, coalesce(max(end_ns) OVER earlier, start_ns))) AS fresh_ns
+    FROM bursts WHERE $with_beside OR receiver IS NOT NULL
     WINDOW earlier AS (PARTITION BY host, interface, direction ORDER BY start_ns, end_ns
                        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
-)
-SELECT host, interface, direction, count(*) AS bursts,
-       sum(greatest(0, end_ns - greatest(start_ns, coalesce(reached_ns, start_ns)))) AS burst_ns,
+)"""  # fresh_ns: from then to its end no earlier burst of the lane goes on, as one of another recording might
+_BURSTS = f"""
+{_REACHED}
+SELECT host, interface, direction, count(*) AS bursts, sum(end_ns - fresh_ns) AS burst_ns,
        known_quantile(duration_ns, 0.5) AS p50_ns, known_quantile(duration_ns, 0.9) AS p90_ns,
        known_quantile(duration_ns, 0.99) AS p99_ns, max(duration_ns) AS longest_ns,
        max(peak_utilization) AS peak_utilization,
@@ -82,14 +83,13 @@ SELECT host, interface, direction, count(*) AS bursts,
        {_OF_EACH_PATTERN}
 FROM reached GROUP BY host, interface, direction
 """
-_CELLS = """
-WITH slots AS (
-    SELECT host, interface, direction, start_ns, end_ns,
-           unnest(range(start_ns // $width, (end_ns - 1) // $width + 1)) AS slot
-    FROM bursts WHERE receiver IS NOT NULL
+_CELLS = f"""
+{_REACHED}, slots AS (
+    SELECT host, interface, direction, start_ns, fresh_ns, end_ns,
+           unnest(range(start_ns // $width, (end_ns - 1) // $width + 1)) AS slot FROM reached
 )
 SELECT host, interface, direction, slot, count(*) FILTER (start_ns // $width = slot),
-       CAST(sum(least(end_ns, (slot + 1) * $width) - greatest(start_ns, slot * $width)) AS BIGINT)
+       CAST(sum(greatest(0, least(end_ns, (slot + 1) * $width) - greatest(fresh_ns, slot * $width))) AS BIGINT)
 FROM slots GROUP BY ALL
 """
 _FEEDERS = """
@@ -237,26 +237,27 @@ def received(con: duckdb.DuckDBPyConnection, found: Sequence[RackLane]) -> list[
     """Of FOUND the lanes of what hosts received. Of a switch port, what it sent while the interface behind it was not
     recorded itself: a port of which that is nothing has no lane."""
     own = _times(con, _OWN_TIMES)
-    beyond = _times(con, _BEYOND_OWN_TIMES)
-    bursts = _bursts(con, with_beside=False)
+    shared = _times(con, _SHARED_TIMES) if own else {}
+    bursts = _bursts(con, with_beside=False) if own else {}
     inbound = []
     for lane in found:
         if lane.name in own:
             spans = coverage.outside(lane.coverage, own[lane.name])
-            across = merge_intervals(beyond.get(lane.name, []))
-            twice = coverage.length(across) - coverage.length(coverage.outside(across, own[lane.name]))
             sums = _sums(bursts.get(lane.name))
-            lane = replace(lane, coverage=spans, **sums | {"burst_ns": sums["burst_ns"] - twice})
+            sums["burst_ns"] -= coverage.length(shared.get(lane.name, ()))
+            lane = replace(lane, coverage=spans, **sums)
         if lane.receiver is not None and (lane.name not in own or lane.bursts or lane.coverage):
             inbound.append(lane)
     return inbound
 
 
 def _times(con: duckdb.DuckDBPyConnection, query: str) -> dict[LaneName, list[Interval]]:
+    """Of each lane the times that QUERY has: ascending, disjoint. _OWN_TIMES: of switch ports, when what is behind them
+    was recorded itself; _SHARED_TIMES: when they were in a burst then that goes on beyond, and so counts at both."""
     found: dict[LaneName, list[Interval]] = {}
     for host, interface, direction, start, end in con.execute(query).fetchall():
         found.setdefault((host, interface, direction), []).append((start, end))
-    return found
+    return {name: merge_intervals(spans) for name, spans in found.items()}
 
 
 def _bursts(con: duckdb.DuckDBPyConnection, with_beside: bool) -> dict[LaneName, dict[str, Any]]:
@@ -318,9 +319,16 @@ def _lane(
 
 
 def cells(con: duckdb.DuckDBPyConnection, slot_ns: int) -> dict[tuple[str, str, str, int], tuple[int, int]]:
-    """(bursts that begin, ns in bursts) of what hosts received, by host, interface, direction and slot of time."""
-    rows = con.execute(_CELLS, {"width": slot_ns}).fetchall()
-    return {(host, interface, direction, slot): (n, ns) for host, interface, direction, slot, n, ns in rows}
+    """(bursts that begin, ns in bursts) of what hosts received, by host, interface, direction and slot of time: their
+    sums are those of `received`."""
+    rows = con.execute(_CELLS, {"width": slot_ns, "with_beside": False}).fetchall()
+    found = {(host, interface, direction, slot): (n, ns) for host, interface, direction, slot, n, ns in rows}
+    for name, spans in _times(con, _SHARED_TIMES).items():
+        for start, end in spans:
+            for slot in range(start // slot_ns, (end - 1) // slot_ns + 1):
+                bursts, ns = found[*name, slot]
+                found[*name, slot] = bursts, ns - (min(end, (slot + 1) * slot_ns) - max(start, slot * slot_ns))
+    return found
 
 
 def durations(con: duckdb.DuckDBPyConnection) -> tuple[Quantiles, list[float], list[float]]:

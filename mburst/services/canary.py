@@ -183,9 +183,9 @@ def read(
     kept = [lane for lane in lanes if lane.rows]
     if not kept:
         packets = sum(recording["packets"] for recording in recordings)
-        seen = format_count(packets, "packet")
+        seen = format_count(packets, f"packet of {sender} was", f"packets of {sender} were")
         raise MburstError(
-            f"{store.path}: {seen} of {sender} {'was' if packets == 1 else 'were'} recorded, but not when the "
+            f"{store.path}: {seen} recorded, but not when the "
             f"{format_count(len(run.bursts), 'canary burst was', 'canary bursts were')} sent",
             "more bursts, or a sender without other traffic, can be matched",
         )

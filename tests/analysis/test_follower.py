@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from storelib import rows
+import racklib
+from storelib import rows, write
 
 from mburst.agent.metrics.counts import LaneName
 from mburst.agent.metrics.meter import Meter
@@ -200,3 +202,16 @@ def test_what_is_told_twice_counts_once(followed: Followed) -> None:
         assert made.kept_rows <= 6
     [burst] = made.ended(NOW)
     assert burst["bytes"] == 500
+
+
+def test_a_switch_port_and_the_host_behind_it_are_both_followed(tmp_path: Path) -> None:
+    """From what was stored before, where links say that they are one."""
+    store = StoreFolder.create(tmp_path / "store")
+    link = {"device": "tor1", "port": "E0", "queue": "", "host": "a", "rack": "r1", "origin": "configuration"}
+    write(store, "links", {**link, "present": True, "ts_ns": NOW})
+    racklib.fill(store, {"a": [(500, 10)]}, length=60 * SECOND)
+    racklib.fill_ports(store, {"E0": [(500, 10), (900, 10)]}, length=60 * SECOND)
+    with contextlib.closing(Meter(store, DEFINITION, NOW)) as meter:
+        meter.take()
+        found = {(lane.host, lane.interface): sum(of.bursts.values()) for lane, of in meter.lanes.items()}
+    assert found == {("a", "eth0"): 1, ("tor1", "E0"): 2}

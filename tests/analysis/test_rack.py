@@ -382,6 +382,16 @@ def test_a_recording_of_another_time_hides_no_port(store):
     assert {lane.receiver for lane in report(store, start=START + DAY).inbound} == {"a", "tor1 E1"}
 
 
+def test_what_two_recordings_have_of_one_interface_counts_once(store):
+    """They overlap, as where a recorder is replaced; so do their bursts, by half of each."""
+    fill(store, {"a": [(1000, 100)]})
+    fill(store, {"a": [(50, 100)]}, start=START + 1000 * MS, length=HOUR)
+    page = report(store)
+    [lane], [cells] = page.inbound, page.cells
+    assert (lane.bursts, lane.burst_ns) == (2, 150 * MS)
+    assert (sum(cell.bursts for cell in cells), sum(cell.burst_ns for cell in cells)) == (2, 150 * MS)
+
+
 def test_a_short_recording_of_a_host_hides_its_port_no_longer_than_it_lasts(store):
     """The port is recorded for a day; the host for a minute of it. One burst of the port is before that, one in it, and
     a long one begins in it."""
@@ -399,6 +409,10 @@ def test_a_short_recording_of_a_host_hides_its_port_no_longer_than_it_lasts(stor
     assert (inbound["a eth0"].recorded_ns, inbound["tor1 E0"].recorded_ns) == (minute, DAY - minute)
     assert inbound["a eth0"].burst_ns == inbound["tor1 E0"].burst_ns == 10 * MS + 30 * second
     assert sum(cell.bursts for row in page.cells for cell in row) == 5 == page.duration.n
+    for lane, cells in zip(page.inbound, page.cells, strict=True):
+        assert sum(cell.burst_ns for cell in cells) == lane.burst_ns
+        assert sum(cell.recorded_ns for cell in cells) == lane.recorded_ns
+        assert all(cell.burst_ns <= cell.recorded_ns for cell in cells)
     assert verdict(page).startswith("2 of 2 hosts received 5 bursts")
     found = page.contention
     assert (found.hosts, found.bursts, found.contended_ns) == (2, 4, 5 * MS), "the long one is one burst of its host"
