@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...analysis.rack.period import RackLane
 from ...analysis.rack.report import RackFigures, SlotCounts
 from ...units import format_count, format_duration, format_share
 from ..common import curves
@@ -49,18 +50,20 @@ def heatmap(report: RackFigures) -> Heatmap:
         "Time in bursts by host and time",
         "Share of time in bursts, from",
     )
-    lines = [_line(lane_name(lane, alone=True), cells, axis) for lane, cells in rows]
+    lines = [_line(lane, cells, axis, lane.is_port and lane.receiver in recorded) for lane, cells in rows]
     return drawn(words, [text for _, text in STEPS], axis, lines)
 
 
-def _line(name: str, cells: Sequence[SlotCounts], axis: SlotAxis) -> HeatLine:
-    return HeatLine(name, [_shade(cell, f"{name}, {moment(axis.start_of(i))}") for i, cell in enumerate(cells)])
+def _line(lane: RackLane, cells: Sequence[SlotCounts], axis: SlotAxis, stands_in: bool) -> HeatLine:
+    name = lane_name(lane, alone=True)
+    unseen = f"not recorded, or counted at {lane.receiver}" if stands_in else "not recorded"
+    return HeatLine(name, [_shade(cell, f"{name}, {moment(axis.start_of(i))}", unseen) for i, cell in enumerate(cells)])
 
 
-def _shade(cell: SlotCounts, where: str) -> SlotShade:
+def _shade(cell: SlotCounts, where: str, unseen: str) -> SlotShade:
     step = step_of(cell)
     if not cell.recorded_ns:
-        return SlotShade(UNSEEN, f"{where}: not recorded")
+        return SlotShade(UNSEEN, f"{where}: {unseen}")
     if step is None:
         return SlotShade(None, "")
     share = cell.burst_ns / max(cell.recorded_ns, cell.burst_ns)

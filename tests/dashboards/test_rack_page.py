@@ -11,12 +11,12 @@ from html import unescape
 from html.parser import HTMLParser
 
 import pytest
-from racklib import DAY, START, fill, fill_ports, report
+from racklib import DAY, HOUR, START, fill, fill_ports, report
 from storelib import write
 
 from mburst.dashboards.common import heatmap
 from mburst.dashboards.common.summaries import summaries
-from mburst.dashboards.rack import page
+from mburst.dashboards.rack import page, pictures
 from mburst.dashboards.rack import words as rack_words
 from mburst.quality import Quality
 from mburst.sql import StoreFolder
@@ -298,3 +298,13 @@ def test_the_command(full, tmp_path):
 def test_what_a_user_can_get_wrong_is_one_line(full, tmp_path, arguments, code, message):
     done = mburst(full.path, *arguments, "-o", tmp_path)
     assert done.returncode == code and message in done.stderr and len(done.stderr.splitlines()) <= 1
+
+
+def test_where_a_port_is_counted_at_its_host_no_slot_says_that_it_was_not_recorded(store):
+    link = {"device": "tor1", "port": "E0", "queue": "", "host": "a", "rack": "r1", "origin": "configuration"}
+    write(store, "links", {**link, "present": True, "ts_ns": START})
+    fill(store, {"a": [(50, 10)]}, length=6 * HOUR)
+    fill_ports(store, {"E0": [(50, 10)], "E1": [(50, 10)]}, length=12 * HOUR)
+    rows = {row.name: row.cells for row in pictures.heatmap(report(store)).rows_of_cells}
+    assert rows["tor1 E0 outbound"][3].title.endswith(": not recorded, or counted at a")
+    assert {rows[name][20].title.rpartition(": ")[2] for name in ("a eth0", "tor1 E1 outbound")} == {"not recorded"}
