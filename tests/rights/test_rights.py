@@ -8,7 +8,6 @@ import os
 import re
 import select
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from pathlib import Path
 
 import pytest
 from places import ROOT
+from ports import free_port
 from privilegelib import STRANGER, for_all, needs_root, run_python, threads
 
 from mburst import landlock
@@ -112,12 +112,6 @@ def place(uid: int) -> Iterator[Path]:
         yield folder
 
 
-def free_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
-
-
 def has_given_up(thread: dict[str, str], uid: int) -> bool:
     return (
         thread["Uid"].split() == 4 * [str(uid)]
@@ -188,7 +182,7 @@ def test_what_a_part_may_do(name, uid, outside):
             found = part.report()
         finally:
             output = part.close(interrupt=name not in ENDS)
-    assert all(has_given_up(thread, uid) for thread in found["threads"]), found["threads"]
+    assert all(has_given_up(thread, uid) for thread in found["threads"]), (found["threads"], output)
     if landlock.version():
         assert not any(found["did"].values()), (found["did"], output)
     assert "Traceback" not in output
