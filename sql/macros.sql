@@ -17,22 +17,23 @@ CREATE MACRO named_receiver_of(host, interface, direction, backend, attached_hos
 CREATE MACRO is_behind_port(own_rack, own_receiver, own_interface, rack, receiver, attached_interface) AS
     own_rack = rack AND own_receiver = receiver AND attached_interface IN ('', own_interface);
 
--- When the interface behind each switch port was recorded itself, and in which lane. lane_rows are as bursts.sql leaves them in
--- `lanes`, recorded_rows as in `recorded`.
+-- When the interface behind each switch port was recorded itself, in which lane and clock epoch. lane_rows are as bursts.sql
+-- leaves them in `lanes`, recorded_rows as in `recorded`.
 CREATE MACRO own_times_of(lane_rows, recorded_rows) AS TABLE
-    SELECT port.lane, own.lane AS own_lane, recorded.start_ns, recorded.end_ns
+    SELECT port.lane, own.lane AS own_lane, recorded.clock_epoch, recorded.start_ns, recorded.end_ns
     FROM query_table(lane_rows) AS port JOIN query_table(lane_rows) AS own
         ON is_behind_port(own.rack, own.receiver, own.interface, port.rack, port.receiver, port.attached_interface)
     JOIN query_table(recorded_rows) AS recorded ON recorded.recording_id = own.recording_id
     WHERE port.backend = 'otlp' AND own.backend <> 'otlp';
 
--- Bursts of switch ports that were in times of own_rows, from begin to end, by one recording: they are counted there and not
--- once more. One that goes on beyond is counted at the port, too.
+-- Bursts of switch ports that were in times of own_rows, from begin to end, by one clock epoch of a recording (two may have the
+-- same times, where a clock was set back): they are counted there and not once more. One that goes on beyond is counted at the
+-- port, too.
 CREATE MACRO counted_by_hosts(burst_rows, own_rows) AS TABLE
     SELECT DISTINCT burst FROM (
         SELECT burst FROM query_table(burst_rows) AS found JOIN query_table(own_rows) AS own
             ON found.lane = own.lane AND found.start_ns < own.end_ns AND found.end_ns > own.start_ns
-        GROUP BY burst, own_lane, found.start_ns, found.end_ns
+        GROUP BY burst, own_lane, own.clock_epoch, found.start_ns, found.end_ns
         HAVING sum(least(found.end_ns, own.end_ns) - greatest(found.start_ns, own.start_ns)) >= found.end_ns - found.start_ns);
 
 -- Rows of `links`, each with the times [since_ns, until_ns) in which its host is attached to its switch port: until the next report

@@ -26,8 +26,8 @@ _HOST_ID = "('', rack, host, recording_id) AS recording_id"
 _PORT_ID = "(date, rack, host, recording_id) AS recording_id"
 _DIVIDED = (
     f"""CREATE VIEW divided.recorded AS
-        SELECT {_HOST_ID}, start_ns, end_ns FROM main.coverage {_OF_RACKS} UNION ALL
-        SELECT {_PORT_ID}, start_ns, end_ns FROM main.port_coverage {_OF_RACKS}""",
+        SELECT {_HOST_ID}, clock_epoch, start_ns, end_ns FROM main.coverage {_OF_RACKS} UNION ALL
+        SELECT {_PORT_ID}, clock_epoch, start_ns, end_ns FROM main.port_coverage {_OF_RACKS}""",
     f"""CREATE VIEW divided.lanes AS
         SELECT *, recording_id AS lane,
                named_receiver_of(host, interface, direction, backend, attached_host) AS receiver FROM (

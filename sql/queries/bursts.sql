@@ -76,7 +76,8 @@ CREATE OR REPLACE TEMP TABLE attached_ports (lane INTEGER);
 INSERT INTO attached_ports  -- where there are rows: attached
 SELECT lane FROM lanes WHERE attached_host IS NOT NULL;
 
-CREATE OR REPLACE TEMP TABLE own_times (lane INTEGER, own_lane INTEGER, start_ns BIGINT, end_ns BIGINT);
+CREATE OR REPLACE TEMP TABLE own_times (
+    lane INTEGER, own_lane INTEGER, clock_epoch USMALLINT, start_ns BIGINT, end_ns BIGINT);
 
 INSERT INTO own_times  -- where there are rows: attached_ports
 FROM own_times_of('lanes', 'recorded');

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from racklib import DAY, HOUR, MS, START, fill, fill_ports, report
+from racklib import DAY, FULL, HOUR, MS, START, fill, fill_ports, report
 from storelib import write
 
 from mburst.analysis.bursts.contention import Contention, contention
@@ -390,6 +390,24 @@ def test_what_two_recordings_have_of_one_interface_counts_once(store):
     [lane], [cells] = page.inbound, page.cells
     assert (lane.bursts, lane.burst_ns) == (2, 150 * MS)
     assert (sum(cell.bursts for cell in cells), sum(cell.burst_ns for cell in cells)) == (2, 150 * MS)
+
+
+def test_what_a_clock_that_was_set_back_counts_twice_covers_no_burst_of_a_port(store):
+    """30 ms of a burst of 60 ms, 20 of them again and 10 ms more: 60 ms in two clock epochs, which are 40 ms of it."""
+    link = {"device": "tor1", "port": "E0", "queue": "", "host": "a", "rack": "r1", "origin": "configuration"}
+    write(store, "links", {**link, "present": True, "ts_ns": START})
+    fill_ports(store, {"E0": [(100, 60)]})
+    name = {"recording_id": "r", "host": "a", "rack": "r1"}
+    run = {"start_ns": START, "end_ns": START + 140 * MS - 1, "clock_epochs": 2, "written_ns": START + HOUR}
+    write(store, "recordings", {**name, **run, "packets": 60})
+    spans = [(0, ms) for ms in range(100, 130)] + [(1, ms) for ms in range(110, 140)]
+    sizes = {"bytes": FULL - 24, "wire_bytes": FULL, "quality": 2}
+    write(store, "bins", *({**name, **sizes, "clock_epoch": epoch, "ts_ns": START + ms * MS} for epoch, ms in spans))
+    with store.connect() as con:
+        find_bursts(con)
+        times = "(start_ns - $1) // $2, (end_ns - $1) // $2"
+        found = con.execute(f"SELECT {times}, receiver FROM bursts ORDER BY ALL", [START, MS]).fetchall()
+        assert found == [(100, 130, "a"), (100, 160, "a"), (110, 140, "a")]
 
 
 def test_a_short_recording_of_a_host_hides_its_port_no_longer_than_it_lasts(store):

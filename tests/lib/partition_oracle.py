@@ -148,14 +148,14 @@ class Hours:
         )
 
     def _is_counted_by_host(self, burst: Any, recorded: Any) -> bool:
-        """Whether BURST is of a port, and one of the recordings RECORDED covers it of what its host received there."""
+        """Whether BURST is of a port, and a clock epoch of those RECORDED covers it of what its host received there."""
         host, interface = self._reached(burst)
-        covered: Counter[str] = Counter()
+        covered: Counter[tuple[str, int]] = Counter()
         for of in recorded:
             is_own = of["recording_id"] not in self.ports and self._reached(of)[0] == host
             if is_own and interface in ("", of["interface"]):
                 shared = min(of["end_ns"], burst["end_ns"]) - max(of["start_ns"], burst["start_ns"])
-                covered[of["recording_id"]] += max(shared, 0)
+                covered[of["recording_id"], of["clock_epoch"]] += max(shared, 0)
         is_port = burst["recording_id"] in self.ports
         return is_port and any(ns >= burst["end_ns"] - burst["start_ns"] for ns in covered.values())
 

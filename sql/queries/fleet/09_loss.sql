@@ -11,13 +11,14 @@ WITH received AS (
     SELECT rack, host, start_ns, end_ns, duration_ns, fan_in, retransmits + retransmits_after AS lost
     FROM bursts CROSS JOIN asked WHERE start_ns >= since_ns AND start_ns < until_ns AND direction <> 'out'
 ), own AS (
-    SELECT rack, host, interface, recording_id, start_ns AS since_ns, end_ns AS until_ns FROM coverage WHERE direction <> 'out'
+    SELECT rack, host, interface, recording_id, clock_epoch, start_ns AS since_ns, end_ns AS until_ns
+    FROM coverage WHERE direction <> 'out'
 ), beside AS (  -- as counted_by_hosts of sql/macros.sql
     SELECT port_bursts.rack, port_bursts.host, port_bursts.interface, port_bursts.recording_id, start_ns
     FROM port_bursts JOIN own ON own.rack = port_bursts.rack AND own.host = port_bursts.attached_host
         AND port_bursts.attached_interface IN ('', own.interface) AND start_ns < until_ns AND end_ns > since_ns
     GROUP BY port_bursts.rack, port_bursts.host, port_bursts.interface, port_bursts.recording_id, start_ns, end_ns,
-             own.interface, own.recording_id
+             own.interface, own.recording_id, own.clock_epoch
     HAVING SUM(LEAST(end_ns, until_ns) - GREATEST(start_ns, since_ns)) >= end_ns - start_ns
 ), standing_in AS (
     SELECT rack, COALESCE(attached_host, host || ' ' || interface) AS host, start_ns, end_ns FROM port_bursts CROSS JOIN asked
