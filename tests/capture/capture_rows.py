@@ -8,6 +8,8 @@ import pyarrow as pa
 
 from mburst.capture import Capture
 
+pa.table({})  # with its first table, Arrow imports pandas: for half a second, in which nobody would read what comes
+
 
 def read_rows(capture: Capture) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """All rows of bins and of senders."""
