@@ -24,7 +24,8 @@ def test_the_parent_is_killed(lab: Lab, tmp_path: Path) -> None:
             follower = Follower(store, *TABLES)
             with running(lab, tmp_path, store) as process:
                 wait_for(lambda: recorder(process.pid), "the recorder's start")
-                wait_for_rows(store, "bins")
+                for table in TABLES:
+                    wait_for_rows(store, table)
                 time.sleep(chance("parent", attempt).random())
                 parts = children(process.pid)
                 rows = {table: held(store, table) for table in TABLES}
@@ -41,7 +42,8 @@ def test_the_recording_part_is_killed(lab: Lab, tmp_path: Path) -> None:
     with sending(lab), running(lab, tmp_path, store) as process:
         for attempt in times(2):
             wait_for(lambda: recorder(process.pid), "the recorder's start")
-            wait_for_rows(store, "bins")
+            for table in TABLES:
+                wait_for_rows(store, table)
             time.sleep(chance("child", attempt).random())
             part = recorder(process.pid)
             assert part
@@ -50,7 +52,8 @@ def test_the_recording_part_is_killed(lab: Lab, tmp_path: Path) -> None:
             for table in TABLES:
                 acknowledged[table] += held(store, table)
         wait_for(lambda: recorder(process.pid), "the recorder's start")
-        wait_for_rows(store, "bins")
+        for table in TABLES:
+            wait_for_rows(store, table)
     left = finish(lab, store, acknowledged)
     assert query(store, "SELECT count(DISTINCT capture_id) FROM recordings WHERE NOT complete") == [(len(times(2)),)]
     outcome("run, its recording part killed", f"{len(times(2))} kills", f"started again; {left}")

@@ -201,8 +201,11 @@ def test_floods_of_frames_end_the_client(shared, flood):
     with websocket(shared) as connection:
         before = shared.resident()
         connection.sendall(frame(b"{", 1, False))
-        with pytest.raises(OSError):
-            for _ in range(300_000):
+        connection.settimeout(60)
+        with pytest.raises(
+            (ConnectionResetError, BrokenPipeError)
+        ):  # the kernel takes many before the server has read one
+            while True:
                 connection.sendall(flood)
         assert shared.resident() - before < 50 << 20
     assert shared.ask("/lanes")[0] == 200
