@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import livelab
-from faultlib import HERE, MBURST, assert_kept, assert_sealed, assert_totals, end, started
+from faultlib import HERE, MBURST, assert_kept, assert_sealed, assert_totals, end, started, wait_for_rows
 from livelab import Lab, promiscuity
 from processes import children
 from waiting import beside, wait_for
@@ -91,6 +91,12 @@ def recorder(pid: int) -> int | None:
         except OSError:
             continue
     return None
+
+
+def wait_until_recorded(store: Path) -> None:
+    """Until rows of each of TABLES are there."""
+    for table in TABLES:
+        wait_for_rows(store, table)
 
 
 @contextmanager

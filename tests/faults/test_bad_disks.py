@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from captured import PACKETS, write_capture
 from disks import in_memory, loop, make_image, need
-from faultlib import Follower, assert_sealed, end, failure, held, mburst, query, succeed, times, wait_for_rows
-from labrecorder import TABLES, finish, recorder, recording, running, sending
+from faultlib import Follower, assert_sealed, end, failure, held, mburst, query, succeed, times
+from labrecorder import TABLES, finish, recorder, recording, running, sending, wait_until_recorded
 from livelab import Lab, sh
 from mounts import mounted, need_root, tmpfs
 from outcomes import outcome
@@ -85,13 +85,13 @@ def test_run_goes_on_when_there_is_room_again(lab: Lab, tmp_path: Path) -> None:
         store, log = StoreFolder.create(folder / "store").path, tmp_path / "log"
         with sending(lab), running(lab, tmp_path, store) as process:
             wait_for(lambda: recorder(process.pid), "the recorder's start")
-            wait_for_rows(store, "bins")
+            wait_until_recorded(store)
             follower = Follower(store, *TABLES)
             fill(folder)
             wait_for(lambda: "record failed (1)" in log.read_text(), "its end")
             assert "No space left on device" in log.read_text()
             (folder / "filler").unlink()
-            wait_for_rows(store, "bins")
+            wait_until_recorded(store)
         left = finish(lab, store, follower.stop())
         assert query(store, "SELECT count(DISTINCT capture_id) > 2 FROM recordings") == [(True,)]
     outcome("run, disk full and free again", 1, f"goes on; {left}")
@@ -209,7 +209,7 @@ def test_a_disk_that_fails_when_it_writes_back(lab: Lab) -> None:
         with loop(image) as device, mounted(device, outer / "disk") as disk:
             store = StoreFolder.create(disk / "store").path
             with sending(lab, 20_000, senders=100), recording(lab, store, "--bin", "10us") as process:
-                wait_for_rows(store, "bins")
+                wait_until_recorded(store)
                 subprocess.run(
                     ["dd", "if=/dev/urandom", f"of={disk}/filler", "bs=1M", "count=40", "conv=fsync"],
                     capture_output=True,

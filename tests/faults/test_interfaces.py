@@ -7,19 +7,8 @@ import subprocess
 import time
 from pathlib import Path
 
-from faultlib import (
-    Follower,
-    assert_kept,
-    assert_sealed,
-    assert_totals,
-    end,
-    failure,
-    query,
-    succeed,
-    times,
-    wait_for_rows,
-)
-from labrecorder import TABLES, finish, recorder, recording, running, sending
+from faultlib import Follower, assert_kept, assert_sealed, assert_totals, end, failure, query, succeed, times
+from labrecorder import TABLES, finish, recorder, recording, running, sending, wait_until_recorded
 from livelab import Lab, sh
 from outcomes import outcome
 from waiting import wait_for
@@ -31,13 +20,13 @@ def test_an_interface_goes_down_and_up(lab: Lab, tmp_path: Path) -> None:
     store = StoreFolder.create(tmp_path / "store").path
     with sending(lab), running(lab, tmp_path, store) as process:
         wait_for(lambda: recorder(process.pid), "the recorder's start")
-        wait_for_rows(store, "bins")
+        wait_until_recorded(store)
         follower = Follower(store, *TABLES)
         for _ in times(1):
             sh(f"ip -n {lab.far} link set {lab.b} down")
             time.sleep(0.5)
             sh(f"ip -n {lab.far} link set {lab.b} up")
-            wait_for_rows(store, "bins")
+            wait_until_recorded(store)
     left = finish(lab, store, follower.stop())
     outcome("run, its interface down and up", len(times(1)), f"records on; {left}")
 
@@ -46,7 +35,7 @@ def test_an_interface_vanishes_and_comes_back(lab: Lab, tmp_path: Path) -> None:
     store = StoreFolder.create(tmp_path / "store").path
     with sending(lab), running(lab, tmp_path, store) as process:
         wait_for(lambda: recorder(process.pid), "the recorder's start")
-        wait_for_rows(store, "bins")
+        wait_until_recorded(store)
         follower = Follower(store, *TABLES)
         time.sleep(0.3)
         sh(f"ip -n {lab.far} link del {lab.b}")
@@ -56,7 +45,7 @@ def test_an_interface_vanishes_and_comes_back(lab: Lab, tmp_path: Path) -> None:
         sh(f"ip -n {namespace} link set {name} up")
     with sending(lab), running(lab, tmp_path, store) as process:
         wait_for(lambda: recorder(process.pid), "the recorder's start")
-        wait_for_rows(store, "bins")
+        wait_until_recorded(store)
     left = finish(lab, store, follower.stop())
     outcome("run, its interface removed and made anew", 1, f"one line; records again; {left}")
 
@@ -104,7 +93,7 @@ def removed(store: Path) -> bool:
 def test_the_store_is_removed_while_recording(lab: Lab, tmp_path: Path) -> None:
     store = StoreFolder.create(tmp_path / "store").path
     with sending(lab), recording(lab, store, roll_s=1.0) as process:
-        wait_for_rows(store, "bins")
+        wait_until_recorded(store)
         wait_for(lambda: removed(store), "the removal")
         code, error = end(process)
     assert code == 1, error

@@ -7,8 +7,8 @@ import signal
 import time
 from pathlib import Path
 
-from faultlib import Follower, chance, held, query, times, wait_for_rows
-from labrecorder import TABLES, finish, recorder, running, sending
+from faultlib import Follower, chance, held, query, times
+from labrecorder import TABLES, finish, recorder, running, sending, wait_until_recorded
 from livelab import Lab
 from outcomes import outcome
 from processes import children
@@ -24,8 +24,7 @@ def test_the_parent_is_killed(lab: Lab, tmp_path: Path) -> None:
             follower = Follower(store, *TABLES)
             with running(lab, tmp_path, store) as process:
                 wait_for(lambda: recorder(process.pid), "the recorder's start")
-                for table in TABLES:
-                    wait_for_rows(store, table)
+                wait_until_recorded(store)
                 time.sleep(chance("parent", attempt).random())
                 parts = children(process.pid)
                 rows = {table: held(store, table) for table in TABLES}
@@ -42,8 +41,7 @@ def test_the_recording_part_is_killed(lab: Lab, tmp_path: Path) -> None:
     with sending(lab), running(lab, tmp_path, store) as process:
         for attempt in times(2):
             wait_for(lambda: recorder(process.pid), "the recorder's start")
-            for table in TABLES:
-                wait_for_rows(store, table)
+            wait_until_recorded(store)
             time.sleep(chance("child", attempt).random())
             part = recorder(process.pid)
             assert part
@@ -52,8 +50,7 @@ def test_the_recording_part_is_killed(lab: Lab, tmp_path: Path) -> None:
             for table in TABLES:
                 acknowledged[table] += held(store, table)
         wait_for(lambda: recorder(process.pid), "the recorder's start")
-        for table in TABLES:
-            wait_for_rows(store, table)
+        wait_until_recorded(store)
     left = finish(lab, store, acknowledged)
     assert query(store, "SELECT count(DISTINCT capture_id) FROM recordings WHERE NOT complete") == [(len(times(2)),)]
     outcome("run, its recording part killed", f"{len(times(2))} kills", f"started again; {left}")
