@@ -196,8 +196,9 @@ def test_the_switch_exported_what_the_kernel_counted(first):
             rows = stored(store, table)
             [amount] = columns_of(rows, "bytes")
             out += amount[np.array(rows.column("direction").to_pylist()) == "out"].sum()
-    of_rounds = sum(done.bytes_rx + (HEADERS + FCS) * done.dgrams_rx for done in first.rounds)
-    assert of_rounds < out < port.bytes + FCS * port.packets + 200_000 < 1.05 * of_rounds + 1_000_000
+    of_rounds = [done.bytes_rx + (HEADERS + FCS) * done.dgrams_rx for done in first.rounds]
+    assert sum(of_rounds[1:-1]) < out, "the first and the last may be in part before or behind the samples"
+    assert out < port.bytes + FCS * port.packets + 200_000 < 1.05 * sum(of_rounds) + 1_000_000
     start_ns, end_ns, depth = depths_of(store, semantics=BY_OTLP)
     assert (start_ns[1:] == end_ns[:-1]).all() and len(depth) > 4000
     assert 0.5 * depths_of(store)[2].max() < depth.max() <= first.queue_bytes

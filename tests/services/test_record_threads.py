@@ -27,6 +27,7 @@ from mburst.errors import MburstError
 from mburst.services.record import recorder
 from mburst.services.record.reading import AHEAD, AheadReader, Reader
 from mburst.sql import StoreFolder
+from mburst.sql.writer import TableWriter
 
 OF_THE_CALL = ("written_ns", "begun_ns", "writer_id")  # columns of `recordings`
 
@@ -201,6 +202,25 @@ def test_storing_fails(file: Path, tmp_path: Path, monkeypatch, failure: BaseExc
     with StoreFolder.open(tmp_path / "store").connect() as con:
         assert con.execute("SELECT coalesce(sum(packets), 0) FROM bins").fetchone() == (100 * turn,)
         assert con.execute("SELECT sum(packets) FROM recordings").fetchone() == ((100 * turn,) if turn else (None,))
+
+
+@pytest.mark.usefixtures("small_turns")
+def test_what_fails_behind_a_failure_does_not_take_its_place(file: Path, tmp_path: Path, monkeypatch) -> None:
+    """As where there is no memory for a thread, nor for what is left to be sealed."""
+    failure, close = RuntimeError("can't start new thread"), TableWriter.close
+
+    def storing(self: Any, of: Any) -> Any:
+        raise failure
+
+    def closing(self: Any) -> None:
+        close(self)
+        raise SystemError("error return without exception set")
+
+    monkeypatch.setattr(recorder.Recorder, "_append", storing)
+    monkeypatch.setattr(TableWriter, "close", closing)
+    with pytest.raises(RuntimeError) as raised:
+        record(file, tmp_path / "store", threads=2)
+    assert raised.value is failure and readers() == []
 
 
 @pytest.mark.usefixtures("small_turns")

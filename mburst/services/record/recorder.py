@@ -441,18 +441,19 @@ class Recorder:
 
     def give_up(self, error: BaseException) -> None:
         """The store cannot be written, or the bins are refused: keep what is stored, and say how it ended as far as
-        that can be stored. Where it cannot, the lock's file says so to the next recorder."""
+        that can be stored. Where it cannot, the lock's file says so to the next recorder. ERROR is what is said then:
+        what else fails, as all may where memory is short, does not take its place."""
         self.gave_up = True
         cause = error.__cause__
         full = isinstance(cause, OSError) and cause.errno in (ENOSPC, EDQUOT)
         reason = "disk full" if full else "failed"
-        with suppress(OSError):
+        with suppress(Exception):
             self.lock.give_reason(reason)
         for writer in (self.sources, self.bins, self.monitor):
-            with suppress(MburstError, OSError):
+            with suppress(Exception):
                 if writer:
                     writer.close()
-        with suppress(MburstError, OSError):
+        with suppress(Exception):
             if self.rows:
                 self._end("failed", [f"the recording ended early: {error}"], reason)
             self.lock.is_begun = False
