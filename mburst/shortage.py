@@ -16,6 +16,8 @@ _NUMBERS = {ENOMEM: MORE_MEMORY, EMFILE: MORE_FILES, ENFILE: ""}
 _NOT_MAPPED = "failed to map segment from shared object"  # of the dynamic linker, where memory is short
 _NOT_ALLOCATED = ("bad allocation", "Allocation failure")  # of DuckDB
 _NO_THREAD = ("can't start new thread", "can't allocate lock")  # of Python
+# Of Python, where a library found no memory for what it had to raise.
+_NOT_RAISED = ("error return without exception set", "without setting an exception")
 
 
 def of(error: BaseException) -> MburstError | None:
@@ -25,6 +27,8 @@ def of(error: BaseException) -> MburstError | None:
         return MburstError("not enough memory", MORE_MEMORY)
     if isinstance(error, RuntimeError) and first in _NO_THREAD:
         return MburstError(f"not enough memory or threads: {first}", "allow it more (ulimit -v, ulimit -u)")
+    if isinstance(error, SystemError) and first.endswith(_NOT_RAISED):
+        return MburstError(f"not enough memory: {first}", MORE_MEMORY)
     if isinstance(error, OSError):
         return MburstError(os.strerror(error.errno), _NUMBERS[error.errno]) if error.errno in _NUMBERS else None
     if isinstance(error, ImportError):

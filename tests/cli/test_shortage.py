@@ -79,6 +79,8 @@ def of_linker() -> Exception:
         (lambda: duckdb.OutOfMemoryException("Failed to allocate block (bad allocation)"), None, MORE_MEMORY),
         (lambda: duckdb.IOException("IO Error: Cannot open file: Too many open files"), None, MORE_FILES),
         (lambda: RuntimeError("can't start new thread"), None, "allow it more (ulimit -v, ulimit -u)"),
+        (lambda: SystemError("error return without exception set"), None, MORE_MEMORY),
+        (lambda: SystemError("<built-in f> returned NULL without setting an exception"), None, MORE_MEMORY),
     ],
 )
 def test_a_shortage_is_named(failure, message, hint):
@@ -93,6 +95,7 @@ def test_a_shortage_is_named(failure, message, hint):
         OSError(errno.ENOENT, "x"),
         ModuleNotFoundError("No module named 'pyspark'"),
         RuntimeError("dictionary changed size"),
+        SystemError("bad argument to internal function"),
         ValueError("x"),
         pa.ArrowInvalid("not a Parquet file"),
         duckdb.IOException("IO Error: no magic bytes"),
