@@ -16,7 +16,7 @@ _NUMBERS = {ENOMEM: MORE_MEMORY, EMFILE: MORE_FILES, ENFILE: ""}
 _NOT_MAPPED = "failed to map segment from shared object"  # of the dynamic linker, where memory is short
 _NOT_ALLOCATED = ("bad allocation", "Allocation failure")  # of DuckDB
 _NO_THREAD = ("can't start new thread", "can't allocate lock")  # of Python
-# Of Python, where a library found no memory for what it had to raise.
+# Of Python: a library has failed and said nothing, as where it found no memory for what it had to raise.
 _NOT_RAISED = ("error return without exception set", "without setting an exception")
 
 
@@ -28,7 +28,7 @@ def of(error: BaseException) -> MburstError | None:
     if isinstance(error, RuntimeError) and first in _NO_THREAD:
         return MburstError(f"not enough memory or threads: {first}", "allow it more (ulimit -v, ulimit -u)")
     if isinstance(error, SystemError) and first.endswith(_NOT_RAISED):
-        return MburstError(f"not enough memory: {first}", MORE_MEMORY)
+        return MburstError(f"a library failed, perhaps for want of memory: {first}", MORE_MEMORY)
     if isinstance(error, OSError):
         return MburstError(os.strerror(error.errno), _NUMBERS[error.errno]) if error.errno in _NUMBERS else None
     if isinstance(error, ImportError):

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mburst.errors import UsageError
-from mburst.sent_burst import SentBurst
 from mburst.telemetry.canary import plan as canary_plan
 from mburst.telemetry.canary import sender as canary_sender
 from mburst.telemetry.canary.plan import SECOND, BurstShape, CanaryPlan, Frames, Pace, planned
@@ -159,28 +158,32 @@ def test_a_burst_is_what_its_marks_say(receiver, link_bps: int) -> None:
 @pytest.mark.parametrize("held", [None, 0, 1])
 def test_a_spread_burst_that_catches_up_was_held_up(receiver, monkeypatch, held: int | None) -> None:
     """What waits for the packet before it leaves closer together than asked: the whole takes no longer. The machine
-    may hold up any burst, but not all of them."""
+    may hold up many bursts; the first of which it sent each packet in its time was not."""
     _, sender = receiver
-    shape, send = BurstShape(5_000, 40 * 10**6), sender._send
+    shape, send, each_ns = BurstShape(5_000, 40 * 10**6), sender._send, 10 * 10**6
     plan = plan_of([shape], frames=Frames.of(1500, 4))
 
-    def burst() -> SentBurst:
-        calls = itertools.count()
+    def burst() -> tuple[bool, float]:
+        """Whether it was held up, and the most (ns) that a call began or ended off its time."""
+        times: list[int] = []
 
         def late(*args: object) -> None:
-            if next(calls) == held:
+            if held is not None and len(times) == 2 * held:
                 time.sleep(0.02)
+            times.append(time.monotonic_ns())
             send(*args)
+            times.append(time.monotonic_ns())
 
         monkeypatch.setattr(sender, "_send", late)
         sent = sender.send(1, shape, plan, threading.Event())
-        assert sent.packets == 4
-        return sent
+        assert sent.packets == 4 and len(times) == 8
+        return sent.held_up, max(abs(at - times[0] - i // 2 * each_ns) for i, at in enumerate(times))
 
-    if held is None:
-        assert any(not burst().held_up for _ in range(500))
-    else:
-        assert burst().held_up
+    if held is not None:
+        assert burst()[0]
+        return
+    bursts = (burst() for _ in range(500))
+    assert not next(held_up for held_up, off_ns in bursts if off_ns < 500_000)
 
 
 def test_a_stop_ends_it_within_the_burst(receiver) -> None:
