@@ -28,7 +28,7 @@ def of(error: BaseException) -> MburstError | None:
     if isinstance(error, RuntimeError) and first in _NO_THREAD:
         return MburstError(f"not enough memory or threads: {first}", "allow it more (ulimit -v, ulimit -u)")
     if isinstance(error, SystemError) and first.endswith(_NOT_RAISED):
-        return MburstError(f"a library failed, perhaps for want of memory: {first}", MORE_MEMORY)
+        return MburstError(f"a library failed, perhaps for lack of memory: {first}", MORE_MEMORY)
     if isinstance(error, OSError):
         return MburstError(os.strerror(error.errno), _NUMBERS[error.errno]) if error.errno in _NUMBERS else None
     if isinstance(error, ImportError):
