@@ -27,7 +27,9 @@ PIECE = 8 << 20
 MOST_REASON = 300  # characters
 LATER = "what has arrived stays; try again later"
 _RIGHTS = "check the credentials in the environment, and what they may do (docs/fleet.md)"
-_HINTS = {"400": "check the region", "401": _RIGHTS, "403": _RIGHTS, "404": "make the bucket first"}
+_REFUSED = "check the address, and what the environment says (docs/fleet.md)"
+_HINTS = {"400": _REFUSED, "401": _RIGHTS, "403": _RIGHTS, "404": "make the bucket first"}
+_S3_HINTS = {"400": "check the region"}  # Amazon's answer to a request that was signed for another one
 
 _SECRET = re.compile(r"(AWS|AZURE|GOOGLE)\w*(KEY|SECRET|TOKEN|SAS|PASSWORD)\w*", re.IGNORECASE)
 _NO_SECRET = re.compile(r"\w*(FILE|PATH|URI|URL|ENDPOINT)", re.IGNORECASE)
@@ -48,6 +50,7 @@ class BucketTarget(FleetTarget):
 
     def __init__(self, address: str) -> None:
         super().__init__(address)
+        self._hints = {**_HINTS, **(_S3_HINTS if address.startswith("s3") else {})}
         self._secrets = secrets_of(os.environ)
         self._store = _connect(address, self._secrets, REQUEST_S)
         self._large = _connect(address, self._secrets, LARGE_S)
@@ -131,7 +134,7 @@ class BucketTarget(FleetTarget):
             if isinstance(error, AlreadyExistsError) and doing == "write":
                 raise _Exists from error
             why = reason(str(error), self._secrets)
-            hint = next((hint for status, hint in _HINTS.items() if why.startswith(status)), LATER)
+            hint = next((hint for status, hint in self._hints.items() if why.startswith(status)), LATER)
             raise TargetError(f"{self.place(key)}: cannot {doing}: {why}", hint) from None
 
 

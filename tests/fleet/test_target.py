@@ -249,6 +249,7 @@ class Conditional(http.server.BaseHTTPRequestHandler):
     """What GCS and Azure do of it: a create is refused where there is an object, if it asks for that."""
 
     objects: ClassVar[dict[str, bytes]] = {}
+    refused: ClassVar[bool] = False  # every request is answered by 400
 
     def answer(self) -> None:
         content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -259,7 +260,7 @@ class Conditional(http.server.BaseHTTPRequestHandler):
             status, body = 409 if on_azure else 412 if on_gcs else 201, b""
             if path not in self.objects or status == 201:
                 self.objects[path], status = content, 201
-        self.send_response(status)
+        self.send_response(400 if self.refused else status)
         facts = {"Content-Length": len(body), "ETag": '"1"', "Last-Modified": "Fri, 20 Nov 2026 00:00:00 GMT"}
         for name, value in {**facts, "x-goog-generation": 1}.items():
             self.send_header(name, str(value))
@@ -304,6 +305,10 @@ def test_gcs_and_azure_create_objects_once(
         with pytest.raises(TargetError) as caught:
             list(target.list())
         assert "OSTRICH" not in str(caught.value)
+        monkeypatch.setattr(server.RequestHandlerClass, "refused", True)
+        with pytest.raises(TargetError, match="cannot write: 400 Bad Request") as caught:
+            target.put_new("b", b"")
+        assert str(caught.value.hint).startswith("check the address")  # regions are Amazon's
     finally:
         server.shutdown()
         thread.join()
