@@ -39,6 +39,11 @@ def is_address(path: str | os.PathLike[str]) -> bool:
     return bool(_ADDRESS.match(os.fspath(path)))
 
 
+def plain_name(path: str | os.PathLike[str]) -> str:
+    """PATH for libraries, which take some relative ones for an address (`file:…`) or in a home (`~…`)."""
+    return os.path.join(os.curdir, path)
+
+
 def check_local(path: str | os.PathLike[str]) -> None:
     """Raises UsageError where PATH reads as an address."""
     if is_address(path):

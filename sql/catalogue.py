@@ -181,13 +181,13 @@ def _quoted(path: Path) -> str:
 @cache
 def bare() -> Catalogue:
     """The tables quality and damaged_files and the macros; in the schema `defined` the tables of a store, empty, and
-    `files`, which a database may read."""
+    `files`, which a database may read, and their names for it (openable.py)."""
     return Catalogue(
         "bare",
         [
             tables.schema_sql("quality"),
             damage.TABLE,
-            "CREATE SCHEMA defined; USE defined; CREATE TABLE files (path VARCHAR)",
+            "CREATE SCHEMA defined; USE defined; CREATE TABLE files (path VARCHAR, name VARCHAR)",
             *(tables.schema_sql(table) for table in LISTING),
             "USE main",
             MACROS.read_text(encoding="utf-8"),

@@ -115,21 +115,22 @@ def _raise_damage(connection: duckdb.DuckDBPyConnection) -> None:
     from . import verified
 
     cursor = connection.cursor()
-    paths = [Path(path) for (path,) in cursor.execute("SELECT path FROM defined.files").fetchall()]
-    for path, reason in verified.verify(paths).items():
+    names = {Path(path): name for path, name in cursor.execute("FROM defined.files").fetchall()}
+    for path, reason in verified.verify(names).items():
         verified.forget(path)
         raise MburstError(f"{path}: damaged: {reason}", "try again: the answer will leave it out")
-    for path in paths:
-        if reason := _unreadable(cursor, path):
+    for path, name in names.items():
+        if reason := _unreadable(cursor, path, name):
             raise MburstError(f"{path}: damaged: {reason}", "remove it from the store: mburst did not write it")
 
 
-def _unreadable(cursor: duckdb.DuckDBPyConnection, path: Path) -> str:
-    """Why the database cannot read the whole of a file whose content is what its name says; '' where it can."""
+def _unreadable(cursor: duckdb.DuckDBPyConnection, path: Path, name: str) -> str:
+    """Why the database, for which the file at PATH has this NAME, cannot read all of it, although the content is what
+    PATH says; '' where it can."""
     import duckdb
 
     try:
-        cursor.execute("SELECT max(hash(t)) FROM read_parquet([$1], hive_partitioning = false) t", [str(path)])
+        cursor.execute("SELECT max(hash(t)) FROM read_parquet([$1], hive_partitioning = false) t", [name])
         return ""
     except duckdb.Error as error:
         disk.refuse_shortage(error, path)

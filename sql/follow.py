@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..files import plain_name
 from . import segments, verified
 from .compaction.rules import FOLLOWED_NS
 from .damage import FOUND, DamagedFile
@@ -177,6 +178,6 @@ def _read_sealed(path: Path) -> list[pa.Table]:
     import pyarrow.parquet as pq
 
     try:
-        return [pq.read_table(path, partitioning=None)]
+        return [pq.read_table(plain_name(path), partitioning=None)]
     except FileNotFoundError:
         return []

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import MburstError, UsageError
+from ..files import plain_name
 from . import lockdown, verified, views
 from .damage import DamagedFile
 from .format.filenames import SealedName, Segment
@@ -47,7 +48,7 @@ def connect(
     settings = {
         "threads": None if threads is None else str(threads),
         "memory_limit": memory,
-        "temp_directory": None if scratch is None else str(scratch / lockdown.temporary()),
+        "temp_directory": None if scratch is None else plain_name(scratch / lockdown.temporary()),
     }
     connection = views.over(
         found, lambda: found["bins"].files, {name: value for name, value in settings.items() if value is not None}

@@ -6,12 +6,10 @@ write over a segment, which has to be readable.
 
 from __future__ import annotations
 
-import glob
 import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -47,10 +45,10 @@ def temporary() -> str:
     return f".mburst-{secrets.token_hex(8)}"
 
 
-def lock(connection: duckdb.DuckDBPyConnection, files: Iterable[str]) -> None:
-    """From here on the database opens FILES and nothing else, loads and fetches nothing, takes no object of Python by
-    its name, and no setting can change that."""
-    names = {name for file in files for name in (file, glob.escape(file))}  # as patterns name them, and as they are
+def lock(connection: duckdb.DuckDBPyConnection) -> None:
+    """From here on the database opens what the table `defined.files` names and nothing else, loads and fetches nothing,
+    takes no object of Python by its name, and no setting can change that."""
+    names = {name for (name,) in connection.execute("SELECT name FROM defined.files").fetchall()}
     connection.execute("SET allowed_paths = $1", [sorted(names)])
     connection.execute("SET python_enable_replacements = false")
     connection.execute("SET enable_external_access = false")

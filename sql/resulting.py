@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import glob
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from . import lockdown, views
+from . import lockdown, openable, views
 from .catalogue import bare
 from .named import set_variables
 from .tables import ATTACHED, partition_sql
@@ -68,15 +67,21 @@ def connect(
     have no row: it is worked out from `bursts` and `coverage`, and those of switch ports. The database reads FILES and
     nothing else."""
     connection = views.unlocked(bare(), {})
-    connection.execute("CREATE TABLE defined.result_files (name VARCHAR, path VARCHAR, date VARCHAR, rack VARCHAR)")
-    listed = [(table, str(path), date, rack) for table, found in files.items() for path, date, rack in found]
+    connection.execute("CREATE TABLE defined.result_files (name VARCHAR, file VARCHAR, date VARCHAR, rack VARCHAR)")
+    views.note_paths(connection, [str(file.path) for found in files.values() for file in found])
+    named = {table: openable.names(connection, (str(file.path) for file in found)) for table, found in files.items()}
+    listed = [
+        (table, name, file.date, file.rack)
+        for table, found in files.items()
+        for name, file in zip(named[table], found, strict=True)
+    ]
     connection.execute(
         "INSERT INTO defined.result_files SELECT unnest($1), unnest($2), unnest($3), unnest($4)",
         [list(column) for column in zip(*listed, strict=True)],
     )
     for table, found in files.items():
         view = "defined.contention" if table == "contention" else table
-        rows = _rows_of(str(file.path) for file in found) if found else _no_port(table)
+        rows = _rows_of(named[table]) if found else _no_port(table)
         connection.execute(f"CREATE VIEW {view} AS {rows}")
     _create_contention(connection, sorted(divided))
     connection.execute("CREATE TABLE asked (since_ns BIGINT, until_ns BIGINT)")
@@ -84,7 +89,7 @@ def connect(
     connection.register("listed_hosts", inventory)
     connection.execute("CREATE TABLE inventory AS SELECT rack, host, service, address FROM listed_hosts")
     connection.unregister("listed_hosts")
-    lockdown.lock(connection, [str(file.path) for found in files.values() for file in found])
+    lockdown.lock(connection)
     return connection
 
 
@@ -96,10 +101,10 @@ def of_rack(connection: duckdb.DuckDBPyConnection, rack: str) -> Iterator[None]:
     connection.execute("CREATE SCHEMA narrowed")
     try:
         listed = connection.execute(
-            "SELECT name, list(path) FROM defined.result_files WHERE rack = getvariable('only_rack') GROUP BY name"
+            "SELECT name, list(file) FROM defined.result_files WHERE rack = getvariable('only_rack') GROUP BY name"
         ).fetchall()
-        for table, paths in listed:
-            rows = _rows_of(paths)
+        for table, of_rack in listed:
+            rows = _rows_of(of_rack)
             if table == "contention":
                 rows = f"FROM ({_contention(f'({rows})')}) WHERE rack = getvariable('only_rack')"
             connection.execute(f"CREATE TABLE narrowed.{table} AS {rows}")
@@ -118,14 +123,14 @@ def _no_port(table: str) -> str:
     return f"SELECT *, {more} FROM {table.removeprefix('port_')} WHERE false"
 
 
-def _rows_of(paths: Iterable[str]) -> str:
-    """A SELECT: the rows of files of PATHS, with date and rack. They come from the table result_files and not from the
-    path, since folders above it may look like places of rows, too."""
-    listed = ", ".join("'" + glob.escape(path).replace("'", "''") + "'" for path in paths)
+def _rows_of(names: Iterable[str]) -> str:
+    """A SELECT: the rows of files of NAMES (openable.py), with date and rack. They come from the table result_files and
+    not from the path, since folders above it may look like places of rows, too."""
+    files = openable.listed(names)
     return (
         "SELECT date, rack, rows.* EXCLUDE (filename) "
-        f"FROM read_parquet([{listed}], hive_partitioning = false, filename = true, union_by_name = true) AS rows "
-        "JOIN defined.result_files ON path = filename"
+        f"FROM read_parquet({files}, hive_partitioning = false, filename = true, union_by_name = true) AS rows "
+        "JOIN defined.result_files ON file = filename"
     )
 
 

@@ -26,6 +26,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ..files import plain_name
 from . import disk, replacing, verified
 from .damage import DamagedFile
 from .format.filenames import (
@@ -281,7 +282,9 @@ def sound_rows(paths: Collection[Path], faults: Collection[Path]) -> int:
     import pyarrow.parquet as pq
 
     try:
-        return 0 if any(path in faults for path in paths) else sum(pq.read_metadata(path).num_rows for path in paths)
+        if any(path in faults for path in paths):
+            return 0
+        return sum(pq.read_metadata(plain_name(path)).num_rows for path in paths)
     except (OSError, pa.ArrowException) as error:
         disk.refuse_shortage(error, next(iter(paths)))
         return 0

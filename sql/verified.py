@@ -20,6 +20,7 @@ from pathlib import Path
 
 import xxhash
 
+from ..files import plain_name
 from . import disk
 from .format import placing
 from .format.filenames import SealedName
@@ -117,7 +118,7 @@ def fault(path: Path, table: str | None = None) -> str:
             return "the content does not match its checksum"
         if table is None:
             return placing.misplaced(path, name)
-        with pq.ParquetFile(path, pre_buffer=False) as content:
+        with pq.ParquetFile(plain_name(path), pre_buffer=False) as content:
             return placing.misnamed(content, name, table)
     except OSError as error:
         disk.refuse_shortage(error, path)

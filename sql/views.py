@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import glob
 import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import interrupting
-from . import damage, lockdown, replacing, tables, verified
+from . import damage, lockdown, openable, replacing, tables, verified
 from .catalogue import Catalogue, bare, of_store, view_of_files
 from .disk import failing_as_one_line
 from .format.filenames import NS_PER_DAY, Segment
@@ -50,7 +49,7 @@ def in_memory(threads: int | None = None) -> duckdb.DuckDBPyConnection:
     """An in-memory DuckDB over a store without rows: for rows that are in no store yet, registered under the names of
     the tables. It opens no files."""
     connection = unlocked(of_store(), {} if threads is None else {"threads": str(threads)})
-    lockdown.lock(connection, [])
+    lockdown.lock(connection)
     return connection
 
 
@@ -59,7 +58,7 @@ def reading(table: str, found: TableSnapshot) -> duckdb.DuckDBPyConnection:
     connection = unlocked(bare(), {})
     note_files(connection, [found])
     create(connection, "defined.found", table, found)
-    lockdown.lock(connection, [str(file.path) for file in found.files])
+    lockdown.lock(connection)
     return connection
 
 
@@ -124,7 +123,7 @@ def over(
     damage.fill_table(connection, every)
     for damaged in every:
         damage.FOUND.add(damaged)
-    lockdown.lock(connection, [path for (path,) in connection.execute("SELECT path FROM defined.files").fetchall()])
+    lockdown.lock(connection)
     return connection
 
 
@@ -173,8 +172,14 @@ def _narrow_for(table: str, narrow: FileSelection) -> FileSelection:
 
 def note_files(connection: duckdb.DuckDBPyConnection, found: Iterable[TableSnapshot]) -> None:
     """Add the files of FOUND to those that CONNECTION may read; before `create`."""
-    if paths := [str(file.path) for of in found for file in of.files]:
-        connection.execute("INSERT INTO defined.files SELECT unnest($1)", [paths])
+    note_paths(connection, [str(file.path) for of in found for file in of.files])
+
+
+def note_paths(connection: duckdb.DuckDBPyConnection, paths: list[str]) -> None:
+    """The same of the files at PATHS."""
+    if paths:
+        names = openable.names(connection, paths)
+        connection.execute("INSERT INTO defined.files SELECT unnest($1), unnest($2)", [paths, names])
 
 
 def create(connection: duckdb.DuckDBPyConnection, view: str, table: str, found: TableSnapshot) -> None:
@@ -184,9 +189,9 @@ def create(connection: duckdb.DuckDBPyConnection, view: str, table: str, found: 
     for file in found.files:
         by_columns.setdefault(file.name.columns, []).append(str(file.path))
     for count, paths in by_columns.items():
-        listed = ", ".join("'" + glob.escape(path).replace("'", "''") + "'" for path in paths)
+        files = openable.listed(openable.names(connection, paths))
         known = {column.name for column in tables.columns(table)[:count]}
-        branches.append(_select(table, known, f"read_parquet([{listed}], hive_partitioning = false)"))
+        branches.append(_select(table, known, f"read_parquet({files}, hive_partitioning = false)"))
     for index, log in enumerate(found.logs):
         name = f"hot_{view.replace('.', '_')}_{index}"
         rows = log.rows

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from .. import shortage
 from ..errors import UsageError
+from ..files import plain_name
 from ..sql import locks
 from ..sql.damage import DamagedFile
 from ..sql.disk import failing_as_one_line
@@ -187,7 +188,8 @@ def _sealed_recordings(path: Path) -> list[str]:
     import pyarrow.parquet as pq
 
     try:
-        found: list[str] = pq.read_table(path, columns=["recording_id"], partitioning=None).column(0).to_pylist()
+        rows = pq.read_table(plain_name(path), columns=["recording_id"], partitioning=None)
+        found: list[str] = rows.column(0).to_pylist()
         return found
     except (OSError, pa.ArrowException) as error:
         shortage.refuse(error, f"{path}: cannot read")

@@ -32,7 +32,7 @@ def reading(files: Iterable[SealedFile]) -> Iterator[duckdb.DuckDBPyConnection]:
     with views.unlocked(bare(), own) as connection:
         connection.execute(f"SET streaming_buffer_size = '{AHEAD}'")
         views.note_files(connection, [found])
-        lockdown.lock(connection, [str(file.path) for file in found.files])
+        lockdown.lock(connection)
         yield connection
 
 

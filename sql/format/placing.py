@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...files import plain_name
 from ..tables import ORDER
 from .batches import not_of
 from .filenames import MIXED, NS_PER_DAY, SealedName, date_folder, rack_of
@@ -24,7 +25,7 @@ def misplaced(path: Path, name: SealedName) -> str:
     date, table = path.parent.parent.name, path.parents[2].name
     if date != MIXED and {date_folder(ns // NS_PER_DAY) for ns in (name.first_ns, name.last_ns)} != {date}:
         return "the date of its folder is not that of its rows"
-    with pq.ParquetFile(path, pre_buffer=False) as content:
+    with pq.ParquetFile(plain_name(path), pre_buffer=False) as content:
         if reason := misnamed(content, name, table):
             return reason
         if "rack" in content.schema_arrow.names:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from ...errors import MburstError
+from ...files import plain_name
 from .. import disk
 from ..format.filenames import HOT, rack_of
 
@@ -169,7 +170,7 @@ def _sealed(path: Path) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(path) as content:
+    with pq.ParquetFile(plain_name(path)) as content:
         texts = [field.name for field in content.schema_arrow if pa.types.is_string(field.type)]
-    with pq.ParquetFile(path, read_dictionary=texts) as content:
+    with pq.ParquetFile(plain_name(path), read_dictionary=texts) as content:
         yield from content.iter_batches(BATCH)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ... import shortage
 from ...errors import MburstError
+from ...files import plain_name
 from .. import disk, tables, verified
 from ..damage import DamagedFile
 from ..disk import failing_as_one_line
@@ -308,7 +309,7 @@ def _written(new: Path, table: str) -> Iterator[pa.Table]:
         if reason := verified.fault(file.path):
             raise MburstError(f"{file.path}: damaged: {reason}", "check the disk, and try again")
         texts = [field.name for field in tables.arrow_schema(table) if pa.types.is_string(field.type)]
-        with pq.ParquetFile(file.path, read_dictionary=texts) as content:
+        with pq.ParquetFile(plain_name(file.path), read_dictionary=texts) as content:
             for batch in content.iter_batches(format1.BATCH):
                 yield pa.Table.from_batches([batch])
 
