@@ -13,7 +13,7 @@ import importlib
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from .. import files
@@ -84,12 +84,27 @@ class Parser(argparse.ArgumentParser):
             raise UsageError(f"{arg_string}: a folder in place of a file", "name a file in it")
         return super()._get_value(action, arg_string)
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Names the choice that is near, where there is one, and not all of them."""
+        if action.choices is not None and value not in action.choices and (near := _near(value, action.choices)):
+            raise argparse.ArgumentError(action, f"invalid choice: {value!r} (did you mean {near}?)")
+        super()._check_value(action, value)
+
     def _print_message(self, message: str, file: Any = None) -> None:
         """Print a help text or a version; argparse takes one that could not be written for printed."""
         print(message, end="", file=file or sys.stderr)
 
-    def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Refers to the help of the verb where that does not know an argument; argparse refers to that of the whole."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown and self._subparsers is None:
+            options = [option for action in self._actions for option in action.option_strings]
+            near = _near(unknown[0], options) if unknown[0].startswith("-") else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}" + (f" (did you mean {near}?)" if near else ""))
+        return found, unknown
+
+    def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
+        """Raises UsageError for a wrong call."""
         words = sys.argv[1:] if args is None else args
         for word in words:
             _check_word(word)
@@ -97,8 +112,15 @@ class Parser(argparse.ArgumentParser):
             raise UsageError("invalid argument '--'", "one `--` ends the options")
         found, unknown = self.parse_known_args(words, namespace)
         if unknown:
-            raise UsageError(f"unrecognized arguments: {' '.join(unknown)}", f"see `{self.prog} {found.verb} --help`")
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return found
+
+
+def _near(word: str, known: Iterable[str]) -> str:
+    """What was meant by WORD, an option (with its value or without) or a choice; '' where none is near."""
+    import difflib
+
+    return next(iter(difflib.get_close_matches(word.partition("=")[0], list(known), 1)), "")
 
 
 def _check_word(word: str) -> None:

@@ -216,6 +216,8 @@ def test_overlap_is_told_on_stderr(ask: Ask, recorded: StoreFolder) -> None:
         (["--direction", "up"], 2, "invalid choice"),
         (["--json", "--csv"], 2, "not allowed with"),
         (["--colour"], 2, "unrecognized arguments: --colour (see `mburst bursts --help`)"),
+        (["--treshold=0.6"], 2, "--treshold=0.6 (did you mean --threshold?) (see `mburst bursts --help`)"),
+        (["--direction", "inn"], 2, "invalid choice: 'inn' (did you mean in?)"),
     ],
 )
 def test_wrong_calls_end_in_a_line(

@@ -36,6 +36,27 @@ def refused(*words: str) -> str:
     return str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("words", "near"),
+    [
+        (["burst", "s"], "bursts"),
+        (["whatif", "s"], "what-if"),
+        (["fleet", "aks", "r"], "ask"),
+        (["fleet", "ask", "r", "--dey=2026-11-20"], "--day"),
+        (["record", "lo", "-o", "s", "--sources", "bussy"], "busy"),
+        (["record", "lo", "-o", "s", "--kep-packets", "1MB"], "--keep-packets"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_is_near_is_named(words, near):
+    assert refused(*words).endswith(f" (did you mean {near}?)")
+
+
+@pytest.mark.parametrize("words", [["xyz"], ["bursts", "s", "extra"], ["bursts", "s", "--" + 5000 * "x"]])
+def test_what_nothing_is_near_to_is_refused_alone(words):
+    assert "did you mean" not in refused(*words)
+
+
 def up_to(verb, action):
     """The words before the value of an option or place."""
     before = ["probes"] if verb == "import" and not action.option_strings else []  # the word before it is one of a few
