@@ -21,7 +21,7 @@ from mburst.analysis.cause.port import port_from_bins
 from mburst.analysis.cause.scene import Evidence, Scene
 from mburst.analysis.cause.tail import Probes
 from mburst.analysis.cause.verdict import Verdict, decide
-from mburst.analysis.model.stats import runs
+from mburst.analysis.model.stats import join_runs, runs
 
 KINDS = cases.KINDS["bursts"] + cases.KINDS["negative"]
 BASE = Setting(seconds=12)
@@ -65,6 +65,20 @@ def test_a_port_that_carries_more_than_its_rate_is_doubted() -> None:
     assert evidence.soundness is not None and evidence.soundness.above == pytest.approx(1.5, abs=0.05)
     assert verdict.cause == "undetermined" and any("of its rate" in reason for reason in verdict.reasons)
     assert any("--link" in item for item in verdict.missing)
+
+
+def test_a_port_that_is_in_bursts_all_the_time_needs_a_higher_threshold() -> None:
+    """Beside other traffic of 63 % every bin is hot: no probe is outside of bursts, however long the recording."""
+    case = cases.drawn("loaded", 2026112852)
+    evidence, verdict = verdict_of(case.scene)
+    assert evidence.exposed and evidence.relative_risk is None and verdict.cause == "undetermined"
+    assert verdict.reasons == ["every probe met a burst: none is left to compare with"]
+    assert len(verdict.missing) == 1 and "`--threshold`" in verdict.missing[0]
+    port = case.scene.crossings[0].port
+    first, last = runs(np.diff(port.carried) >= 0.9 * port.bin_bytes)
+    bursts = join_runs(first * float(port.bin_ns), last * float(port.bin_ns), 5.0 * port.bin_ns)
+    _, verdict = verdict_of(replace(case.scene, bursts=[bursts]))
+    assert verdict.cause == "bursts"
 
 
 def test_packets_that_the_capture_lost_are_stated_and_doubted_where_they_matter() -> None:
