@@ -134,4 +134,4 @@ def _unreadable(cursor: duckdb.DuckDBPyConnection, path: Path, name: str) -> str
         return ""
     except duckdb.Error as error:
         disk.refuse_shortage(error, path)
-        return str(error).splitlines()[0]
+        return str(error).splitlines()[0].replace(name, str(path))

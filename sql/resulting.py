@@ -103,8 +103,8 @@ def of_rack(connection: duckdb.DuckDBPyConnection, rack: str) -> Iterator[None]:
         listed = connection.execute(
             "SELECT name, list(file) FROM defined.result_files WHERE rack = getvariable('only_rack') GROUP BY name"
         ).fetchall()
-        for table, of_rack in listed:
-            rows = _rows_of(of_rack)
+        for table, names in listed:
+            rows = _rows_of(names)
             if table == "contention":
                 rows = f"FROM ({_contention(f'({rows})')}) WHERE rack = getvariable('only_rack')"
             connection.execute(f"CREATE TABLE narrowed.{table} AS {rows}")

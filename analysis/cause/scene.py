@@ -115,6 +115,7 @@ class Evidence:
     burst_episodes: int = 0  # those with time in `bursts`
     bursts: int = 0  # in the recorded time that probes cover
     exposed: int = 0  # probes that met a burst
+    unexposed: int = 0  # those that met none
     exposed_late: int = 0  # those of them that were late
     relative_risk: Estimate | None = None
     p_value: float | None = None

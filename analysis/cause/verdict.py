@@ -72,7 +72,7 @@ EXPLAINED = 1 / 3  # of the waiting; the queue is one number for all bursts, and
 CONTROL_SPIKES = 5  # fewer make no effect
 
 LONGER = "a longer recording, with more bursts"
-HIGHER = "a threshold above what the port carries all the time (`--threshold`, such as 0.9), so that bursts have an end"
+HIGHER = "a higher `--threshold`, if there is one below which the port is most of the time"
 LONGER_MIXED = "a longer recording: the shares are uncertain or causes are mixed"
 QUEUES = "the queue windows of this very port (`mburst collect`, `mburst import queues`)"
 CLASS = "the priority class of the probes (DSCP or PCP), and the switch's pause counters by class"
@@ -314,10 +314,11 @@ def doubts_about_chance(evidence: Evidence) -> list[Doubt]:
         doubts.append((f"the coincidence with bursts could be chance ({chance})", RHYTHM))
     if evidence.pairing_p is not None and evidence.pairing_p > surely:
         doubts.append((f"delays fit other bursts as well as their own (p = {evidence.pairing_p:.3g})", LONGER))
-    if evidence.exposed and risk is None:
+    if evidence.exposed and not evidence.unexposed:
         doubts.append(("every probe met a burst: none is left to compare with", HIGHER))
     elif risk is None or risk.low <= 1:
-        doubts.append(("a probe in a burst is not surely more at risk than one outside", LONGER))
+        advice = HIGHER if evidence.exposed > evidence.unexposed else LONGER
+        doubts.append(("a probe in a burst is not surely more at risk than one outside", advice))
     if evidence.lag_ns:
         order = "before" if evidence.lag_ns < 0 else "after"
         lag = format_duration(abs(evidence.lag_ns))

@@ -71,7 +71,8 @@ def test_a_port_that_is_in_bursts_all_the_time_needs_a_higher_threshold() -> Non
     """Beside other traffic of 63 % every bin is hot: no probe is outside of bursts, however long the recording."""
     case = cases.drawn("loaded", 2026112852)
     evidence, verdict = verdict_of(case.scene)
-    assert evidence.exposed and evidence.relative_risk is None and verdict.cause == "undetermined"
+    assert evidence.exposed and not evidence.unexposed and evidence.relative_risk is None
+    assert verdict.cause == "undetermined"
     assert verdict.reasons == ["every probe met a burst: none is left to compare with"]
     assert len(verdict.missing) == 1 and "`--threshold`" in verdict.missing[0]
     port = case.scene.crossings[0].port
@@ -79,6 +80,15 @@ def test_a_port_that_is_in_bursts_all_the_time_needs_a_higher_threshold() -> Non
     bursts = join_runs(first * float(port.bin_ns), last * float(port.bin_ns), 5.0 * port.bin_ns)
     _, verdict = verdict_of(replace(case.scene, bursts=[bursts]))
     assert verdict.cause == "bursts"
+
+
+def test_a_port_that_is_in_bursts_most_of_the_time_needs_a_higher_threshold() -> None:
+    """Few probes outside of bursts make the risk uncertain."""
+    evidence, verdict = verdict_of(variants.BURSTS["loaded"]("loaded", 1, BASE).scene)
+    assert evidence.relative_risk is not None and evidence.relative_risk.low <= 1
+    assert evidence.exposed > 100 * evidence.unexposed > 0
+    assert "a probe in a burst is not surely more at risk than one outside" in verdict.reasons
+    assert any("`--threshold`" in item for item in verdict.missing)
 
 
 def test_packets_that_the_capture_lost_are_stated_and_doubted_where_they_matter() -> None:

@@ -9,17 +9,22 @@ import subprocess
 import sys
 from pathlib import Path
 
+import duckdb
 import pytest
 from racklib import DAY, START, fill
 
 from mburst.analysis.bursts.find import find_bursts
 from mburst.errors import MburstError
 from mburst.sql import StoreFolder, openable
+from mburst.sql.damage import _unreadable
 
-# Each is also what libraries take for something else, of which there is one: [x] for x, ~ for a home.
 DATE = "2026-11-20"  # of START
-NAMES = ["~[x]*?\\'\"{b,c}", "file:x", "~root"]
-OTHERS = ["~xx", "x", "~[x]yz\\'\"b"]
+NAMES = {  # and a folder that libraries may take each for: by the pattern, or by the address
+    "~[x]*?\\'\"{b,c}": "~xab'\"{b,c}",
+    "file:x": "x",
+    "~root": "root",
+}
+ODD = next(iter(NAMES))
 
 
 def mburst(folder: Path, *words: str) -> str:
@@ -38,13 +43,15 @@ def starts(bursts: str) -> list[int]:
 def test_every_command_reads_just_that_folder(tmp_path, monkeypatch, name):
     """Compaction may read the store alone, and not the folder above it, where it would look for a pattern."""
     monkeypatch.chdir(tmp_path)
-    for other in (*OTHERS, "\\["):  # DuckDB fails where it looks for a pattern beside the last one
-        fill(StoreFolder.create(tmp_path / other), {"b1": [(300, 10), (400, 10)]})
-    fill(StoreFolder.create(tmp_path / name), {"a1": [(100, 20)]})
     store = f"./{name}"
+    fill(StoreFolder.create(tmp_path / name), {"a1": [(100, 20)]})
+    shutil.copytree(name, NAMES[name])  # rows of files of the same names
+    Path("\\[").mkdir()  # DuckDB fails where it looks for a pattern beside it
     [found] = starts(mburst(tmp_path, "bursts", store, "--json"))
     assert "sound" in mburst(tmp_path, "check", store)
-    assert mburst(tmp_path, "sql", store, "SELECT DISTINCT host FROM bins", "--csv").split() == ["host", "a1"]
+    assert mburst(tmp_path, "sql", store, "SELECT count(*) AS n FROM bins", "--csv").split() == ["n", "30"]
+    shutil.rmtree(NAMES[name])
+    fill(StoreFolder.create(tmp_path / NAMES[name]), {"b1": [(300, 10), (400, 10)]})
     mburst(tmp_path, "ship", store, f"{store}.shipped")
     fill(StoreFolder.open(tmp_path / name), {"a1": []}, start=START + DAY)
     mburst(tmp_path, "ship", store, f"{store}.shipped")
@@ -60,7 +67,7 @@ def test_every_command_reads_just_that_folder(tmp_path, monkeypatch, name):
 
 def test_a_damaged_file_is_named_as_it_is_called(tmp_path):
     """And not by what DuckDB knows it as."""
-    store = StoreFolder.create(tmp_path / NAMES[0])
+    store = StoreFolder.create(tmp_path / ODD)
     fill(store, {"a1": [(100, 20)]})
     with store.connect() as connection:
         [bins] = store.path.glob("bins/*/*/*.parquet")
@@ -70,8 +77,18 @@ def test_a_damaged_file_is_named_as_it_is_called(tmp_path):
     assert str(caught.value).startswith(f"{bins}: damaged: ")
 
 
+def test_what_duckdb_says_of_a_file_has_its_path(tmp_path):
+    path = tmp_path / ODD / "bins.parquet"
+    path.parent.mkdir()
+    path.write_bytes(100 * b"x")
+    with duckdb.connect() as connection:
+        [name] = openable.names(connection, [str(path)])
+        found = _unreadable(connection.cursor(), path, name)
+    assert str(path) in found and "/proc/" not in found
+
+
 def test_folders_that_are_opened_are_closed_with_the_database(tmp_path):
-    store = StoreFolder.create(tmp_path / NAMES[0])
+    store = StoreFolder.create(tmp_path / ODD)
     fill(store, {f"a{at}": [(100, 20)] for at in range(3)})
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):

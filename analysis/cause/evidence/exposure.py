@@ -63,6 +63,7 @@ def against_bursts(evidence: Evidence, scene: Scene, number: int, met: Floats, r
         return
     evidence.bursts = int(((bursts[1] >= met.min()) & (bursts[0] <= met.max())).sum()) if len(bursts[0]) else 0
     evidence.exposed = int((exposed & known).sum())
+    evidence.unexposed = int((~exposed & known).sum())
     hit = evidence.tail.spikes | evidence.tail.late_losses
     evidence.exposed_late = int((hit & exposed & known).sum())
     length = block_length(met[known], bursts)
