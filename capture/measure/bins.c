@@ -243,10 +243,15 @@ static inline int add_packet(struct mb_lane *lane, struct mb_bin *bin, struct mb
 	return 0;
 }
 
-/* newest_ns is the last packet's stamp, unless mb_lane_advance() moved it on. */
+/* Whether newest_ns is a packet's stamp: mb_lane_advance() did not move it on, or a packet came at just that time. */
+static bool is_stamp(const struct mb_lane *lane)
+{
+	return lane->newest_ns != lane->advanced_ns || lane->newest->packets != lane->advanced_packets;
+}
+
 static void note_last(struct mb_lane *lane)
 {
-	if (lane->newest && lane->newest_ns != lane->advanced_ns && lane->newest_ns > lane->totals.last_ns)
+	if (lane->newest && is_stamp(lane) && lane->newest_ns > lane->totals.last_ns)
 		lane->totals.last_ns = lane->newest_ns;
 }
 
@@ -312,6 +317,7 @@ static void begin_epoch_at(struct mb_lane *lane, int64_t ts_ns)
 {
 	if (ts_ns < lane->totals.first_ns)
 		lane->totals.first_ns = ts_ns;
+	lane->advanced_ns = INT64_MIN;
 	mb_span_begin(&lane->bin_span, ts_ns);
 	mb_span_begin(&lane->sender_span, ts_ns);
 }
@@ -380,6 +386,7 @@ static __attribute__((noinline)) int move_on(struct mb_lane *lane, int64_t ts_ns
 static __attribute__((noinline)) int add_older(struct mb_lane *lane, const struct mb_packet *packet)
 {
 	int64_t ts_ns = packet->ts_ns;
+	struct mb_bin *bin;
 
 	if (!mb_date_is_sane(ts_ns))
 		return -ERANGE;
@@ -387,9 +394,11 @@ static __attribute__((noinline)) int add_older(struct mb_lane *lane, const struc
 		return add_late(lane, packet);
 	if (ts_ns < lane->totals.first_ns)
 		lane->totals.first_ns = ts_ns;
-	if (ts_ns > lane->totals.last_ns && lane->newest_ns == lane->advanced_ns)
+	if (ts_ns > lane->totals.last_ns)
 		lane->totals.last_ns = ts_ns;
-	return add_packet(lane, bin_at(lane, ts_ns), senders_at(lane, ts_ns), packet);
+	bin = bin_at(lane, ts_ns);
+	lane->advanced_packets += bin == lane->newest;
+	return add_packet(lane, bin, senders_at(lane, ts_ns), packet);
 }
 
 /* Have the newest bin hold TS_NS, which is no older than any before. */
@@ -492,8 +501,11 @@ int mb_lane_advance(struct mb_lane *lane, int64_t now_ns)
 	if (!lane->newest || now_ns <= lane->newest_ns || !mb_date_is_sane(now_ns))
 		return 0;
 	note_last(lane);
+	if (move_on(lane, now_ns))
+		return -ENOMEM;
 	lane->advanced_ns = now_ns;
-	return move_on(lane, now_ns);
+	lane->advanced_packets = lane->newest->packets;
+	return 0;
 }
 
 int mb_lane_step(struct mb_lane *lane)

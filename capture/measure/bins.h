@@ -102,7 +102,8 @@ struct mb_lane {
 	int16_t index;
 	uint16_t epoch;
 	bool stepped;           /* the next bin is the first of an epoch */
-	int64_t advanced_ns;    /* newest_ns is this where time moved on without a packet */
+	int64_t advanced_ns;    /* where time moved on without a packet (INT64_MIN: nowhere in this epoch), … */
+	uint64_t advanced_packets; /* … and how many the newest bin had then */
 	struct mb_packet *pending;
 	struct mb_drop_spans drop_spans;
 	struct mb_lane_totals totals;

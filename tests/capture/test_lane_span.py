@@ -1,0 +1,60 @@
+"""The first and the last stamp of what a lane counted, wherever time moves on without a packet: by a program of the
+engine's code under sanitizers (tests/c/lane_driver.c), against the definition."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from building import program
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+WINDOW_NS, STEP_PACKETS = 25, 32
+EVENTS = st.lists(
+    st.one_of(
+        st.tuples(st.just("p"), st.integers(0, 60)),
+        st.tuples(st.just("a"), st.integers(0, 60)),
+        st.just(("s", 0)),
+    ),
+    min_size=1,
+    max_size=STEP_PACKETS - 1,  # so that late packets are no step of the clock
+)
+
+
+@pytest.fixture(scope="module")
+def driver() -> Path:
+    return program("tests/c/lane_driver.c")
+
+
+def counted(events: list[tuple[str, int]]) -> list[int]:
+    """The stamps that are in bins: none behind the window."""
+    stamps, newest = [], None
+    for kind, ns in events:
+        if kind == "s":
+            newest = None
+        elif kind == "a":
+            newest = None if newest is None else max(newest, ns)
+        elif newest is None or ns >= newest - WINDOW_NS:
+            stamps.append(ns)
+            newest = ns if newest is None else max(newest, ns)
+    return stamps
+
+
+@settings(max_examples=150, deadline=None)
+@given(EVENTS)
+@example([("p", 0)])
+@example([("p", 3), ("a", 7), ("p", 7)])
+@example([("p", 3), ("a", 7), ("p", 5)])
+@example([("p", 3), ("a", 7), ("p", 5), ("p", 7)])
+@example([("p", 3), ("a", 7), ("s", 0), ("p", 7)])
+def test_the_span_of_a_lane(driver: Path, events: list[tuple[str, int]]) -> None:
+    words = [kind if kind == "s" else f"{kind}:{ns}" for kind, ns in events]
+    found = json.loads(subprocess.run([str(driver), *words], capture_output=True, text=True, check=True).stdout)
+    stamps = counted(events)
+    assert (found["error"], found["packets"]) == (0, len(stamps))
+    assert found["late"] == sum(kind == "p" for kind, _ in events) - len(stamps)
+    if stamps:
+        assert (found["first_ns"], found["last_ns"]) == (min(stamps), max(stamps))
