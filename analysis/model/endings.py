@@ -1,4 +1,5 @@
-"""What is known of the packets that a recording missed because it broke off: the gap behind it says it."""
+"""What is known of the packets that are in no bin of a recording: those that it missed because it broke off, by the gap
+behind it, and late ones."""
 
 from __future__ import annotations
 
@@ -17,6 +18,11 @@ def gaps_behind(con: duckdb.DuckDBPyConnection) -> dict[str, dict[str, Any]]:
     """The gap behind each recording that broke off, by recording_id."""
     rows = con.execute(f"SELECT {', '.join(_COLUMNS)} FROM gaps WHERE is_behind_recording(reason)").fetchall()
     return {row[0]: dict(zip(_COLUMNS, row, strict=True)) for row in rows}
+
+
+def late_text(packets: int) -> str:
+    """ "3 packets in no bin: outside the reorder window, or the years 1970 to 2100" """
+    return f"{format_count(packets, 'packet')} in no bin: outside the reorder window, or the years 1970 to 2100"
 
 
 def ending(recording: Mapping[str, Any], gap: Mapping[str, Any] | None) -> str:

@@ -360,6 +360,13 @@ static int leave_behind(struct mb_lane *lane, int64_t ts_ns)
 	return mb_busy_settle(&lane->busy, lane->bin_span.oldest * lane->options->bin_ns, &to);
 }
 
+/* Whether a clock that was never set has been set by TS_NS. */
+static bool is_set_by(const struct mb_lane *lane, int64_t ts_ns)
+{
+	return lane->newest && mb_date_is_unset(lane->newest_ns) && !mb_date_is_unset(ts_ns) &&
+	       lane->epoch < UINT16_MAX;
+}
+
 /* The first packet of an epoch, or one that moves the newest bin on. */
 static __attribute__((noinline)) int move_on(struct mb_lane *lane, int64_t ts_ns)
 {
@@ -368,6 +375,8 @@ static __attribute__((noinline)) int move_on(struct mb_lane *lane, int64_t ts_ns
 
 	if (!mb_date_is_sane(ts_ns))
 		return -ERANGE;
+	if (unlikely(is_set_by(lane, ts_ns)) && begin_epoch(lane))
+		return -ENOMEM;
 	if (!lane->newest)
 		begin_epoch_at(lane, ts_ns);
 	else if (leave_behind(lane, ts_ns))
@@ -500,6 +509,8 @@ int mb_lane_advance(struct mb_lane *lane, int64_t now_ns)
 {
 	if (!lane->newest || now_ns <= lane->newest_ns || !mb_date_is_sane(now_ns))
 		return 0;
+	if (is_set_by(lane, now_ns))
+		return begin_epoch(lane);
 	note_last(lane);
 	if (move_on(lane, now_ns))
 		return -ENOMEM;

@@ -6,7 +6,8 @@
  * Packets may come out of order within a window; a bin is closed, and becomes a row, when the
  * newest stamp has left it behind by more than the window. A packet older than that is late:
  * it is counted as late and in no bin. Many late packets in a row mean that the clock went
- * back: then all bins are closed and a new epoch begins with those packets.
+ * back: then all bins are closed and a new epoch begins with those packets. So it does with the
+ * first packet from 2000 on behind one from before: the clock had not been set, and now it is.
  */
 #ifndef MB_BINS_H
 #define MB_BINS_H

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...analysis.canary.sensitivity import curve_setting
 from ...analysis.model.coarse import FINE_NS
+from ...analysis.model.endings import late_text
 from ...analysis.rack.change import RackChange, Rates
 from ...analysis.rack.period import RackLane
 from ...analysis.rack.report import RackFigures
@@ -214,9 +215,7 @@ def _loss(report: RackFigures) -> Iterator[Statement]:
             "bounds there.",
         )
     if late := [lane for lane in report.lanes if lane.late]:
-        yield Statement(
-            NOTE, f"{format_count(sum(lane.late for lane in late), 'packet')} arrived outside the reorder window", ""
-        )
+        yield Statement(NOTE, late_text(sum(lane.late for lane in late)), "")
 
 
 def _clocks(report: RackFigures) -> Iterator[Statement]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...analysis.answers.host import LaneReport
+from ...analysis.model.endings import late_text
 from ...units import format_bytes, format_count, format_duration, format_rate, format_share
 from ..common.flow_control_words import UNKNOWN, about_words, head_words
 from ..common.words import GOOD, NOTE, WARNING, Statement, impossible_windows, missing_files, rate
@@ -116,9 +117,9 @@ def _loss(report: LaneReport) -> Iterator[Statement]:
     if late:
         yield Statement(
             WARNING,
-            f"{format_count(late, 'packet')} arrived outside the reorder window",
+            late_text(late),
             f"{format_share(late / (late + recorded))} of all, {format_bytes(lane.total('late_bytes'))}: "
-            "they are in no bin, and missing from the figures.",
+            "they are missing from the figures.",
         )
 
 

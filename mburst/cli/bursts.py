@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..analysis.model.endings import ending, gaps_behind
+from ..analysis.model.endings import ending, gaps_behind, late_text
 from ..api.options import Scope
 from ..names import print_lines, say
 from ..senders import senders_text
@@ -178,7 +178,7 @@ def _summary(lane: dict[str, Any], bursts: Sequence[Mapping[str, Any]], gap: dic
     if lane["dropped"]:
         lost.append(_count(lane["dropped"], "packet was", "packets were") + " dropped: counts are lower bounds")
     if lane["late"]:
-        lost.append(_count(lane["late"], "packet", "packets") + " outside the reorder window: in no bin")
+        lost.append(late_text(lane["late"]))
     if lane["backend"] == "otlp" and lane["gaps"]:
         lost.append(_missing(lane))
     if broken:

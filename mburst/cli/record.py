@@ -267,6 +267,8 @@ def _describe_run(row: Row) -> str:
     length = seconds(row)
     packets = format_count(row["packets"], "packet")
     text = f"{row['interface']} {row['direction']}: {packets}, {format_bytes(row['bytes'])}"
+    if row["clock_epochs"] > 1:
+        return f"{text} in {row['clock_epochs']} clock epochs, bins of {format_duration(row['bin_ns'])}"
     if not length:
         return text
     text += f" in {format_duration(length * 1e9)}, bins of {format_duration(row['bin_ns'])}"

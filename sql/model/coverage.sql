@@ -18,5 +18,5 @@ SELECT rack,                        -- VARCHAR: as in `recordings`
        count(DISTINCT recording_id) AS recordings,                 -- BIGINT: that cover it
        count(DISTINCT recording_id) FILTER (NOT complete) AS cut_off,  -- BIGINT: of these, that did not end normally
        total(dropped) AS dropped,  -- BIGINT: packets dropped before they were captured
-       total(late) AS late         -- BIGINT: packets outside the reorder window: in no bin
+       total(late) AS late         -- BIGINT: packets in no bin: outside the reorder window, or the years 1970 to 2100
 FROM placed GROUP BY rack, host, interface, direction, place;

@@ -1,7 +1,16 @@
--- Recordings, the newest first: what was recorded, how much, and what was lost.
+-- Recordings, the newest first: what was recorded, how much, and what was lost. Where the clock stepped, `seconds` are those
+-- of its clock epochs, in whole bins.
+WITH stepped AS (
+    SELECT recording_id, CAST(sum(end_ns - start_ns) AS BIGINT) AS recorded_ns
+    FROM recorded WHERE recording_id IN (SELECT recording_id FROM recordings WHERE clock_epochs > 1)
+    GROUP BY recording_id
+), lasting AS (
+    SELECT *, CASE WHEN clock_epochs > 1 THEN recorded_ns ELSE end_ns - start_ns END AS ns
+    FROM recordings LEFT JOIN stepped USING (recording_id)
+)
 SELECT recording_id, host, rack, interface, direction, link_bps, bin_ns, clock, utc(start_ns) AS start,
-       (end_ns - start_ns) / 1e9 AS seconds, packets, bytes,
-       CASE WHEN end_ns > start_ns THEN utilization(wire_bytes, end_ns - start_ns, link_bps) END AS utilization,
+       ns / 1e9 AS seconds, packets, bytes,
+       CASE WHEN ns > 0 THEN utilization(wire_bytes, ns, link_bps) END AS utilization,
        dropped, late, unparsed, quality_names(quality) AS quality, complete
-FROM recordings
+FROM lasting
 ORDER BY start_ns DESC NULLS FIRST, recording_id;

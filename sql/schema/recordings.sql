@@ -25,7 +25,7 @@ CREATE TABLE recordings (
     unattributed_packets BIGINT NOT NULL,    -- in bins, but with no sender in the captured bytes
     unattributed_bytes   BIGINT NOT NULL,
     dropped              BIGINT NOT NULL,    -- packets dropped before they were captured
-    late                 BIGINT NOT NULL,    -- packets outside the reorder window: in no bin
+    late                 BIGINT NOT NULL,    -- packets in no bin: outside the reorder window, or the years 1970 to 2100
     late_bytes           BIGINT NOT NULL,
     unparsed             BIGINT,             -- packets counted by length alone; NULL: not counted
     quality              BIGINT NOT NULL,    -- bit set over the whole recording, see quality.sql

@@ -20,6 +20,7 @@ from mburst.capture import Capture
 from mburst.errors import MburstError
 
 STEP_PACKETS = 32  # as many late packets in a row are a step of the clock
+SET_NS = 946_684_800 * 10**9  # 2000-01-01: a clock that is before it was never set
 
 
 def record(frames: list[Frame], snaplen: int = 96, **options: Any) -> tuple[list, list, dict[str, Any], Any]:
@@ -59,6 +60,8 @@ class Oracle:
             return
         if self.newest is None or frame.ts_ns >= self.newest:
             self.give_up_pending()
+            if self.newest is not None and self.newest < SET_NS <= frame.ts_ns:
+                self.epoch += 1
             self.newest = frame.ts_ns
         row = self.bins[self.epoch, frame.ts_ns // self.bin_ns * self.bin_ns]
         row[0] += frame.size
@@ -89,10 +92,11 @@ STEPS = st.one_of(
 
 @st.composite
 def captures(draw: st.DrawFn) -> list[Frame]:
-    """Runs of frames whose clock goes mostly on, sometimes back, and now and then jumps."""
-    frames, now = [], START_NS + draw(st.integers(0, 10**9))
+    """Runs of frames whose clock goes mostly on, sometimes back, and now and then jumps; it may have not been set."""
+    begun_ns = draw(st.sampled_from([START_NS, START_NS, 0, SET_NS - 10**9]))
+    frames, now = [], begun_ns + draw(st.one_of(st.just(0), st.integers(0, 10**9)))
     for _ in range(draw(st.integers(1, 6))):
-        now += draw(STEPS)
+        now = max(now + draw(STEPS), 0)
         jitter = draw(st.sampled_from([0, 5_000, 500_000, 4_000_000]))
         seed = draw(st.integers(0, 2**32))
         count = draw(st.integers(1, 120))

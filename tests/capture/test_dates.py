@@ -17,7 +17,7 @@ from mburst.capture import Capture
 
 BIN_NS = 100_000
 YEAR_2000_NS, YEAR_2100_NS = 946_684_800 * 10**9, 4_102_444_800 * 10**9
-UNSYNCED = 16
+UNSYNCED, STEPPED = 16, 256
 stamps = st.one_of(
     st.integers(-(2**63) + 10**10, 2**63 - 10**10),
     st.integers(0, YEAR_2100_NS - 1),
@@ -77,3 +77,13 @@ def test_a_capture_from_before_the_clock_was_set_is_read_and_says_so(tmp_path):
     assert capture.facts["notice"] == (
         "20 packets with a stamp before the year 2000, as of a clock that was not set: the bins are marked unsynced"
     )
+
+
+def test_a_clock_that_is_set_begins_an_epoch(tmp_path):
+    """The time from 1970 to then was not recorded: it is no span of bins."""
+    at_ns = [5 * 10**9 + i * 10**6 for i in range(20)] + [START_NS + i * 10**6 for i in range(20)]
+    capture, bins = read(pcapng(tmp_path / "set.pcapng", at_ns))
+    assert capture.lanes[0]["clock_epochs"] == 2
+    [*of_epochs] = zip(bins["clock_epoch"].to_pylist(), bins["quality"].to_pylist(), strict=True)
+    assert [epoch for epoch, _ in of_epochs] == [0] * 20 + [1] * 20
+    assert [i for i, (_, quality) in enumerate(of_epochs) if quality & STEPPED] == [19, 20]

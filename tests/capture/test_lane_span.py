@@ -1,5 +1,5 @@
-"""The first and the last stamp of what a lane counted, wherever time moves on without a packet: by a program of the
-engine's code under sanitizers (tests/c/lane_driver.c), against the definition."""
+"""The first and the last stamp of what a lane counted, and its clock epochs, wherever time moves on without a packet:
+by a program of the engine's code under sanitizers (tests/c/lane_driver.c), against the definition."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 WINDOW_NS, STEP_PACKETS = 25, 32
+SET_NS = 946_684_800 * 10**9  # 2000-01-01: a clock that is before it was never set
+TIMES = st.one_of(st.integers(0, 60), st.integers(SET_NS - 30, SET_NS + 30))
 EVENTS = st.lists(
-    st.one_of(
-        st.tuples(st.just("p"), st.integers(0, 60)),
-        st.tuples(st.just("a"), st.integers(0, 60)),
-        st.just(("s", 0)),
-    ),
+    st.one_of(st.tuples(st.just("p"), TIMES), st.tuples(st.just("a"), TIMES), st.just(("s", 0))),
     min_size=1,
     max_size=STEP_PACKETS - 1,  # so that late packets are no step of the clock
 )
@@ -29,18 +27,21 @@ def driver() -> Path:
     return program("tests/c/lane_driver.c")
 
 
-def counted(events: list[tuple[str, int]]) -> list[int]:
-    """The stamps that are in bins: none behind the window."""
-    stamps, newest = [], None
+def counted(events: list[tuple[str, int]]) -> tuple[list[int], int]:
+    """The stamps that are in bins, none behind the window; and how many clock epochs there are: one more for each step,
+    and where a clock is set."""
+    stamps: list[int] = []
+    newest, epochs = None, 1
     for kind, ns in events:
-        if kind == "s":
+        if newest is not None and (kind == "s" or newest < SET_NS <= ns):
             newest = None
-        elif kind == "a":
-            newest = None if newest is None else max(newest, ns)
-        elif newest is None or ns >= newest - WINDOW_NS:
+            epochs += 1
+        if kind == "a" and newest is not None:
+            newest = max(newest, ns)
+        elif kind == "p" and (newest is None or ns >= newest - WINDOW_NS):
             stamps.append(ns)
             newest = ns if newest is None else max(newest, ns)
-    return stamps
+    return stamps, epochs
 
 
 @settings(max_examples=150, deadline=None)
@@ -50,11 +51,13 @@ def counted(events: list[tuple[str, int]]) -> list[int]:
 @example([("p", 3), ("a", 7), ("p", 5)])
 @example([("p", 3), ("a", 7), ("p", 5), ("p", 7)])
 @example([("p", 3), ("a", 7), ("s", 0), ("p", 7)])
+@example([("p", 3), ("p", SET_NS), ("p", SET_NS - 1)])
+@example([("p", 3), ("a", SET_NS), ("p", SET_NS + 30)])
 def test_the_span_of_a_lane(driver: Path, events: list[tuple[str, int]]) -> None:
     words = [kind if kind == "s" else f"{kind}:{ns}" for kind, ns in events]
     found = json.loads(subprocess.run([str(driver), *words], capture_output=True, text=True, check=True).stdout)
-    stamps = counted(events)
-    assert (found["error"], found["packets"]) == (0, len(stamps))
+    stamps, epochs = counted(events)
+    assert (found["error"], found["packets"], found["epochs"]) == (0, len(stamps), epochs)
     assert found["late"] == sum(kind == "p" for kind, _ in events) - len(stamps)
     if stamps:
         assert (found["first_ns"], found["last_ns"]) == (min(stamps), max(stamps))

@@ -46,6 +46,32 @@ def test_json_is_a_row_of_runs_for_each_direction(capture, tmp_path, capsys):
     assert list(rows[0]) == columns
 
 
+@pytest.mark.parametrize(
+    ("at_ns", "line", "bursts"),
+    [
+        ([0] * 900, "900 packets, 900 kB", "1 burst in 100 µs, 100 % of the time"),
+        (
+            [at * 10_000 for at in range(900)],
+            "900 packets, 900 kB in 8.99 ms, bins of 100 µs, 82 % of 1 Gb/s on average",
+            "1 burst in 9 ms, 100 % of the time",
+        ),
+        (
+            [begun + at * 10_000 for begun in (0, START_NS) for at in range(900)],
+            "1,800 packets, 1.8 MB in 2 clock epochs, bins of 100 µs",
+            "2 bursts in 18 ms, 100 % of the time",
+        ),
+    ],
+    ids=["no stamps", "not set", "set"],
+)
+def test_a_clock_that_was_not_set(tmp_path, capsys, at_ns, line, bursts):
+    """Stamps from 1970 on, the first of them 0; a clock that is set later does not make the years between recorded."""
+    file = write_pcap(tmp_path / "eth0.pcap", [Frame(ns, 1, 1000) for ns in at_ns])
+    assert main(["record", str(file), "-o", str(tmp_path / "s"), "--link", "1G"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == f"eth0 in: {line}"
+    assert main(["bursts", str(tmp_path / "s")]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith(f"{bursts};")
+
+
 def test_one_direction_on_demand_says_what_was_left_out(capture, tmp_path, capsys):
     assert main(["record", str(capture), "-o", str(tmp_path / "s"), "--direction", "in"]) == 0
     assert "packets of the other direction left out (--direction)" in capsys.readouterr().out

@@ -207,7 +207,7 @@ def test_the_index_has_every_report_newest_first(full, figures, tmp_path):
             {"b": {"dropped": 5}, "c": {"late": 2}, "d": {"link_bps": None}},
             [
                 "Packets were lost while recording on b",
-                "2 packets arrived outside the reorder window",
+                "2 packets in no bin: outside the reorder window, or the years 1970 to 2100",
                 "The link speed is not known of d eth0 inbound",
             ],
         ),

@@ -176,7 +176,7 @@ RUNS = [  # what a row of `recordings` has, and what is said of it
     ({"dropped": 1, "backend": "afpacket"}, "1 packet was dropped before they were seen"),
     ({"backend": "afpacket"}, "No packet was dropped"),
     ({}, "The capture file names no dropped packet"),
-    ({"late": 3, "late_bytes": 300}, "3 packets arrived outside the reorder window"),
+    ({"late": 3, "late_bytes": 300}, "3 packets in no bin: outside the reorder window, or the years 1970 to 2100"),
     ({"complete": False}, "The recording is not complete"),
     ({"complete": False, "ended": "killed"}, "The recording is not complete"),
     ({"unparsed": 7}, "7 packets counted by length alone"),

@@ -107,6 +107,17 @@ def test_runs(store: StoreFolder) -> None:
     assert str(run["start"]).startswith("2023-11-14 22:13:20")
 
 
+def test_runs_whose_clock_stepped(store: StoreFolder) -> None:
+    """The time between the stamps of its epochs is none that was recorded."""
+    bins = [{"ts_ns": at, "clock_epoch": epoch, "recording_id": "stepped"}
+            for epoch, begun in ((0, 5 * 10**9), (1, T0)) for at in (begun, begun + 9 * MS)]  # fmt: skip
+    write(store, "bins", *bins)
+    span = {"start_ns": 5 * 10**9, "end_ns": T0 + 9 * MS, "clock_epochs": 2}
+    write(store, "recordings", {"recording_id": "stepped", "wire_bytes": 250_000, "bin_ns": MS, **span})
+    run = next(row for row in answer(store, "recordings") if row["recording_id"] == "stepped")
+    assert (run["seconds"], run["utilization"]) == (0.02, 0.1)
+
+
 def test_runs_that_have_not_begun(tmp_path: Path) -> None:
     store = StoreFolder.create(tmp_path)
     write(store, "recordings", {"complete": False, "link_bps": None})

@@ -138,7 +138,8 @@ class Exporter:
             ),
             (
                 "late_packets",
-                "Packets outside the reorder window, as reported by recordings when they ended.",
+                "Packets outside the reorder window, or the years 1970 to 2100, as reported by recordings when they "
+                "ended.",
                 {name: late for name, (_, late) in self.meter.lost.items()},
             ),
         ):

@@ -200,7 +200,7 @@ def describe(recording: RecordSettings, capture: Capture, lanes: list[Lane]) -> 
         notes.append(f"{format_count(late, 'packet')} outside the reorder window, in no bin; raise --reorder-window")
     steps = sum(lane["clock_epochs"] - 1 for lane in lanes)
     if steps:
-        notes.append(f"{format_count(steps, 'step')} of the clock backwards: a new clock epoch begins at each")
+        notes.append(f"{format_count(steps, 'step')} of the clock: a new clock epoch begins at each")
     for lane in lanes:
         if lane["pause_frames"]:
             frames = format_count(lane["pause_frames"], "pause frame")
@@ -219,5 +219,6 @@ def describe(recording: RecordSettings, capture: Capture, lanes: list[Lane]) -> 
 
 
 def seconds(row: Row) -> float:
-    """How long a run of `runs` lasted."""
-    return (row["end_ns"] - row["start_ns"]) / NS_PER_S if row["packets"] else 0.0
+    """From the first packet of a row of `recordings` to its last; 0 where there is none, or where the clock stepped, so
+    that their stamps do not say it."""
+    return (row["end_ns"] - row["start_ns"]) / NS_PER_S if row["packets"] and row["clock_epochs"] == 1 else 0.0
