@@ -40,9 +40,11 @@ def ship_bursts(
     has rows of stores, or results of another definition, and as ship.ship."""
     if target.holds(STORE_MARKER, b"") is not None:
         raise UsageError(f"{target.name}: has rows of stores, and no results", "name another place for bursts")
+    done = Shipped()
+    hosts = named_hosts(store, replace(settings, tables=TABLES), done)  # first: what is refused leaves nothing behind
     open_results(target, settings.definition)
-    call = begin(store, target, settings)
-    for found in named_hosts(store, replace(settings, tables=TABLES), call.done):
+    call = begin(store, target, settings, done)
+    for found in hosts:
         _HostBursts(call, found).run(report)
     return call.done
 

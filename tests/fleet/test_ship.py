@@ -19,6 +19,7 @@ from werkzeug.wrappers import Request, Response
 
 from mburst.errors import UsageError
 from mburst.fleet import bucket, receipts, ship
+from mburst.fleet.ledger import ShipLedger
 from mburst.fleet.receipts import files_of, read_receipts
 from mburst.fleet.sealed import HELD_NS, HostName
 from mburst.fleet.ship import DifferentObject, Shipped, ShipSettings
@@ -290,6 +291,7 @@ def test_files_of_no_host_are_those_of_the_only_one_or_of_the_one_that_is_named(
         writer.append(rows("probes", {"tx_ns": START}))
     with pytest.raises(UsageError, match="the files of table probes have no host"):
         call(store, archive)
+    assert not [*archive.list()] and ShipLedger(store.path, archive.name).is_new  # compaction waits for nothing
     call(store, archive, own=HostName("", "cache-1"))
     [receipt] = read_receipts(archive, *CACHE_1)
     assert "probes" in {file.table for file in receipt.files}
