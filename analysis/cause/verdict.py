@@ -119,7 +119,7 @@ def decide(evidence: Evidence) -> Verdict:
     if tail.present is None:
         return Verdict(
             "undetermined",
-            [f"{tail.n} probes are too few to show a p99"],
+            [f"{format_count(tail.n, 'probe is', 'probes are')} too few to show a p99"],
             [f"more probes: at least 1,000 on this path (now {tail.n})"],
         )
     if by_pauses := stopped_by(evidence, missing):

@@ -106,9 +106,9 @@ def tail_section(answer: InvestigationResult) -> Section:
     if len(tails) > MOST_ROWS:
         section.sentences.append(f"The first {MOST_ROWS} of {len(tails):,} paths; `--json` has the others.")
     if tail.late_losses.any():
+        lost = format_count(int(tail.late_losses.sum()), "lost probe counts", "lost probes count")
         section.sentences.append(
-            f"{int(tail.late_losses.sum()):,} lost probes count as late: probes are lost more often "
-            "while the port is full, so the full queue dropped them."
+            f"{lost} as late: probes are lost more often while the port is full, so the full queue dropped them."
         )
     return section
 

@@ -46,7 +46,8 @@ def heatmap(report: RackFigures) -> Heatmap:
     ]
     axis = SlotAxis(report.first_slot * report.slot_ns, report.slot_ns, len(rows[0][1]) if rows else 1)
     words = HeatWords(
-        f"Time in bursts of {len(rows)} interfaces in {axis.slots} slots of time; the table of hosts has the sums.",
+        f"Time in bursts of {format_count(len(rows), 'interface')} in {format_count(axis.slots, 'slot')} of time; "
+        "the table of hosts has the sums.",
         "Time in bursts by host and time",
         "Share of time in bursts, from",
     )

@@ -12,7 +12,7 @@ from ..errors import MburstError, UsageError
 from ..names import label
 from ..units import format_bytes, format_duration, format_rate
 from .asked import ChangeOptions, takes
-from .options import Duration, Rate, Size, Time, duration_ns, rate_bps, size_bytes, span_of
+from .options import Duration, Rate, Scope, Size, Time, duration_ns, rate_bps, size_bytes, span_of
 
 if TYPE_CHECKING:
     import os
@@ -40,7 +40,8 @@ def investigated(
     since: Time | None = None,
     until: Time | None = None,
 ) -> InvestigationResult:
-    """The investigation of what STORE holds. Raises MburstError where there is neither a recording nor a probe."""
+    """The investigation of what STORE holds. Raises MburstError where there is neither a recording nor a probe, or no
+    recording of any of HOSTS."""
     from ..analysis.answers.investigate import investigate
     from ..analysis.cause.read import Question
     from ..analysis.cause.tail import TailRule
@@ -51,6 +52,8 @@ def investigated(
     rule = TailRule(tail_factor, None if tail is None else float(duration_ns(tail)))
     since_ns, until_ns = span_of(store, since, until, rack)
     with store.connect(rack, since_ns, until_ns) as con:
+        if hosts and not con.execute("FROM recordings WHERE list_contains($1, host)", [[*hosts]]).fetchone():
+            raise Scope(hosts=[*hosts], rack=rack).no_recording(store.path)
         since_ns = whole_since(con, "an investigation", since_ns, until_ns, rack=rack)
         return investigate(
             con, Question(wanted, rule, wanted.link_bps, tuple(hosts), tuple(alias), since_ns, until_ns, seed)

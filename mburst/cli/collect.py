@@ -310,7 +310,7 @@ def check(config: CollectConfig) -> int:
 
         collect_show.check(config.otlp)
     if config.links:
-        print(f"{len(config.links)} links in the inventory")
+        print(f"{format_count(len(config.links), 'link')} in the inventory")
     return 0
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from .. import privileges
 from ..errors import UsageError
 from ..names import say
-from ..units import parse_duration
+from ..units import format_count, parse_duration
 from . import output
 
 if TYPE_CHECKING:
@@ -107,4 +107,7 @@ def check(config: OtlpConfig) -> None:
     if config.tls_cert:
         trust = "TLS" + (", clients with a certificate" if config.tls_client_ca else "")
     token = ", with a bearer token" if config.token else ""
-    print(f"otlp: {' and '.join(places)}, {trust}{token}; {len(meanings(config.tables))} metrics have a meaning")
+    print(
+        f"otlp: {' and '.join(places)}, {trust}{token}; "
+        f"{format_count(len(meanings(config.tables)), 'metric has', 'metrics have')} a meaning"
+    )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .. import privileges
 from ..errors import MburstError
 from ..stopping import stopping
+from ..units import format_count
 from .background import BackgroundWriter
 
 if TYPE_CHECKING:
@@ -117,8 +118,8 @@ def probe(
                 keeper.close()
         if keeper.dropped:
             report(
-                f"{keeper.dropped:,} probes were not stored, because the store was too slow: they are missing from "
-                "what was measured"
+                f"{format_count(keeper.dropped, 'probe was', 'probes were')} not stored, because the store was too "
+                "slow: missing from what was measured"
             )
         counts = [(prober.names(path), path.exchanges.counts) for paths in prober.paths for path in paths]
         return ProbeRun(batch, counts, len(prober.left_out), signal.SIGINT in ended_by)

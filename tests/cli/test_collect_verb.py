@@ -56,7 +56,7 @@ def test_check_says_what_each_path_becomes(capsys, monkeypatch):
         "fact: boot",
         "queues: max_bytes (periodic-max) by sonic",
         "queues: max_bytes, avg_bytes (sliding-max) by srlinux",
-        "1 links in the inventory",
+        "1 link in the inventory",
     ):
         assert part in printed, part
     assert "top-secret" not in printed and "gnmi_values" not in printed.replace("kept as a leaf", "")

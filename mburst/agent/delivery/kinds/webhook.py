@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ....names import label, short
+from ....units import format_count
 from ..digest import Digest
 from ..kind import Delivery, Kind, MaybeDelivered, SettingKey
 from ..post import post
@@ -30,7 +31,8 @@ def slack(digest: Digest, site: str) -> dict[str, Any]:
         name = f"<{site}/{quote(entry.page.name)}|{name}>" if site else f"*{name}*"
         lines.append(f"{name}: {_plain(entry.summary['verdict'], SLACK_WORDS)}")
     if len(digest.entries) > SLACK_LINES:
-        lines.append(f"and {len(digest.entries) - SLACK_LINES} racks more with less of the time in bursts")
+        more = format_count(len(digest.entries) - SLACK_LINES, "rack")
+        lines.append(f"and {more} more with less of the time in bursts")
     title = _plain(digest.title, SLACK_WORDS)
     blocks = [
         {"type": "header", "text": {"type": "plain_text", "text": _plain(digest.title, SLACK_HEAD)}},
