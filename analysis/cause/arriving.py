@@ -67,7 +67,8 @@ def stretches_of(port: Port) -> FullStretches:
     background = (float(port.carried[-1]) - volume) / (quiet * port.bin_bytes) if quiet > 0 else 0.0
     background = min(background, 0.9)
     reach = max(1, int(np.ceil(8 * FRAME / port.bin_bytes)))
-    low, high = np.maximum(first - reach, 0), np.minimum(last + reach, port.bins)
+    stretch = port.stretch_of(first.astype(float))  # which a full one may end with
+    low, high = np.maximum(first - reach, port.offsets[stretch]), np.minimum(last + reach, port.offsets[stretch + 1])
 
     def part(a: NDArray[np.int64], b: NDArray[np.int64]) -> Floats:
         """How much of the bins between was full, ns."""
@@ -75,15 +76,10 @@ def stretches_of(port: Port) -> FullStretches:
         return np.clip((filled - background) / (1 - background), 0, 1) * reach * port.bin_ns
 
     begin = port.time(first.astype(float)) - part(low, first)
-    end = port.time(last - 1e-9) + part(last, high)
+    end = port.end_time(last.astype(float)) + part(last, high)
     carried = float((port.carried[high] - port.carried[low]).sum())
-    beside = (
-        background
-        * port.bin_bytes
-        / port.bin_ns
-        * (2 * reach * port.bin_ns * len(first) - (end - begin).sum() + full * port.bin_ns)
-    )
     length = float((end - begin).sum())
+    beside = background * port.bin_bytes / port.bin_ns * (float((high - low).sum()) * port.bin_ns - length)
     rate = min((carried - beside) / length, port.link_bps / 8e9) if length > 0 else port.link_bps / 8e9
     return FullStretches(begin, end, rate, background)
 

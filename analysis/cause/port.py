@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,6 +110,17 @@ class Port:
         times: Floats = self.starts[stretch] + (position - self.offsets[stretch]) * self.bin_ns
         return times
 
+    def end_time(self, position: Floats) -> Floats:
+        """time() of what ends there: an edge between stretches is the end of the earlier one."""
+        stretch = np.clip(np.searchsorted(self.offsets, position, side="left") - 1, 0, len(self.starts) - 1)
+        times: Floats = self.starts[stretch] + (position - self.offsets[stretch]) * self.bin_ns
+        return times
+
+    def stretch_of(self, position: Floats) -> NDArray[np.int64]:
+        """In which stretch each position lies; an edge is of the later one."""
+        stretch = np.searchsorted(self.offsets, position, side="right") - 1
+        return np.clip(stretch, 0, len(self.starts) - 1).astype(np.int64)
+
     def carried_before(self, position: Floats) -> Floats:
         """Wire bytes before a position, spread evenly inside a bin. Positions must be finite and in range."""
         whole = position.astype(np.int64)
@@ -121,12 +133,16 @@ class Port:
         return found
 
     def utilization(self, time: Floats, width_ns: int) -> Floats:
-        """Of the bin of `width_ns` (a multiple of the recorded one) in which each time lies; NaN outside."""
+        """Of the bin of `width_ns` (a multiple of the recorded one) in which each time lies, counted from the begin of
+        its stretch; NaN outside."""
         ratio = max(1, round(width_ns / self.bin_ns))
         place = self.position(time)
         known = np.isfinite(place)
-        low = np.where(known, place, 0).astype(np.int64) // ratio * ratio
-        high = np.minimum(low + ratio, self.bins)
+        place = np.where(known, place, 0)
+        stretch = self.stretch_of(place)
+        begin, end = self.offsets[stretch], self.offsets[stretch + 1]
+        low = begin + (place.astype(np.int64) - begin) // ratio * ratio
+        high = np.minimum(low + ratio, end)
         width = np.maximum(high - low, 1)
         return np.where(known, (self.carried[high] - self.carried[low]) / (width * self.bin_bytes), np.nan)
 
@@ -172,7 +188,8 @@ class Port:
         return np.minimum(1.0, found, out=found)
 
     def busy_periods(self) -> tuple[Floats, Floats]:
-        """Begin and end, in positions, of the times in which the link was full; gaps of up to two bins do not end one.
+        """Begin and end, in positions, of the times in which the link was full; gaps of up to two bins do not end one,
+        the end of a stretch does.
 
         Bins are first taken together until one holds at least eight full-size frames: finer ones count frames, not
         rate.
@@ -180,12 +197,28 @@ class Port:
         if not self._busy:
             ratio = max(1, int(np.ceil(8 * FRAME / self.bin_bytes)))
             found = [
-                self._full_bins(low, min(low + CHUNK * ratio, self.bins), ratio)
-                for low in range(0, self.bins, CHUNK * ratio)
+                self._full_bins(low, min(low + CHUNK * ratio, end), ratio)
+                for begin, end in pairwise(self.offsets.tolist())
+                for low in range(begin, end, CHUNK * ratio)
             ]
             first, last = (np.concatenate([pair[side] for pair in found] or [np.zeros(0)]) for side in (0, 1))
-            self._busy.append(join_runs(first, last, 2.0 * ratio))
+            self._busy.append(self.joined(first, last, 2.0 * ratio))
         return self._busy[0]
+
+    def joined(self, first: Floats, last: Floats, gap: float) -> tuple[Floats, Floats]:
+        """Sorted intervals of positions, each in a stretch: those joined that are at most `gap` apart in one."""
+        return join_runs(first, last, gap, self.stretch_of(first))
+
+    def period_at(self, place: Floats) -> NDArray[np.int64]:
+        """The busy period that holds each position, or else the last before it; -1: none, or an unknown position. A
+        packet that opens a busy period comes up to a bin before the first full bin: it is of that one."""
+        starts, _ = self.busy_periods()
+        safe = np.where(np.isfinite(place), place, -2.0)
+        period = rank(starts, safe + 1.0).astype(np.int64) - 1
+        if len(self.starts) == 1 or not len(starts):
+            return period
+        ahead = (period >= 0) & (self.stretch_of(starts[np.maximum(period, 0)]) > self.stretch_of(safe))
+        return period - ahead
 
     def _full_bins(self, low: int, high: int, ratio: int) -> tuple[Floats, Floats]:
         """Runs of full bins, `ratio` taken together, between two positions."""
@@ -199,29 +232,29 @@ class Port:
     def busy_after(self, time: Floats) -> Floats:
         """How long the link stayed full after each time, ns: the longest that a packet arriving then can have waited.
 
-        0 where it was not full; NaN outside of the recording. A packet that opens a busy period comes up to a bin
-        before the first full bin, hence the bin of tolerance.
+        0 where it was not full; NaN outside of the recording.
         """
         return self.full_after(self.position(time)) * self.bin_ns
 
     def full_after(self, place: Floats) -> Floats:
         """busy_after() in bins, of positions."""
         known = np.isfinite(place)
-        starts, ends = self.busy_periods()
-        if len(starts) == 0:
+        _, ends = self.busy_periods()
+        if len(ends) == 0:
             return np.where(known, 0.0, np.nan)
-        safe = np.where(known, place, 0)
-        period = rank(starts, safe + 1.0) - 1
-        left = np.where(period >= 0, ends[np.maximum(period, 0)] - safe, 0)
+        period = self.period_at(place)
+        left = np.where(period >= 0, ends[np.maximum(period, 0)] - np.where(known, place, 0), 0)
         return np.where(known, np.maximum(left, 0), np.nan)
 
     def ceiling(self, bins: float) -> float:
-        """The most that it ever carried in a time of so many bins, as a share of line rate."""
-        width = max(1, min(round(bins), self.bins))
-        step, end, most = max(1, width // 4), self.bins - width + 1, 0
-        for first in range(0, end, CHUNK * step):
-            low = np.arange(first, min(first + CHUNK * step, end), step)
-            most = max(most, int((self.carried[low + width] - self.carried[low]).max(initial=0)))
+        """The most that it ever carried in a time of so many bins, as a share of line rate; at most as long as the
+        longest stretch."""
+        width = max(1, min(round(bins), int(np.diff(self.offsets).max())))
+        step, most = max(1, width // 4), 0
+        for begin, end in pairwise(self.offsets.tolist()):
+            for first in range(begin, end - width + 1, CHUNK * step):
+                low = np.arange(first, min(first + CHUNK * step, end - width + 1), step)
+                most = max(most, int((self.carried[low + width] - self.carried[low]).max(initial=0)))
         return most / (width * self.bin_bytes)
 
 

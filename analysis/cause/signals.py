@@ -102,4 +102,4 @@ def backlogged(port: Port, cumulative: Floats) -> Spans:
     full = port.busy_periods()
     begin, end = np.concatenate((full[0], stops)), np.concatenate((full[1], stops + 1))
     order = np.argsort(begin, kind="stable")
-    return join_runs(begin[order], np.maximum.accumulate(end[order]), 2.0)
+    return port.joined(begin[order], np.maximum.accumulate(end[order]), 2.0)

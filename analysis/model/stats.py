@@ -103,11 +103,15 @@ def rank(edges: Floats, values: Floats) -> Whole:
     return np.searchsorted(edges, values, side="right")
 
 
-def join_runs(starts: Floats, ends: Floats, gap: float) -> tuple[Floats, Floats]:
-    """Sorted, disjoint intervals, with those joined whose distance is at most `gap`."""
+def join_runs(
+    starts: Floats, ends: Floats, gap: float, groups: NDArray[np.int64] | None = None
+) -> tuple[Floats, Floats]:
+    """Sorted, disjoint intervals, with those joined whose distance is at most `gap`; of `groups`, none of two."""
     if len(starts) == 0:
         return starts, ends
     apart = starts[1:] - ends[:-1] > gap
+    if groups is not None:
+        apart |= groups[1:] != groups[:-1]
     return starts[np.concatenate(([True], apart))], ends[np.concatenate((apart, [True]))]
 
 

@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mburst.analysis.cause import port as port_module
+from mburst.analysis.cause.arrivals import arrivals_of
+from mburst.analysis.cause.arriving import stretches_of
 from mburst.analysis.cause.port import CHUNK, Port, Wait, port_from_bins
 
 NAME = ("h", "eth0", "in")
@@ -46,6 +48,62 @@ def test_stretches_are_one_axis_and_gaps_are_unknown() -> None:
     assert port.position(np.array([0.5 * BIN, 5.0 * BIN, 10.5 * BIN, -1.0])).tolist()[::2] == [0.5, 2.5]
     assert np.isnan(port.position(np.array([5.0 * BIN, -1.0, 13.0 * BIN]))).all()
     assert port.waits(np.array([1.0 * BIN]), np.array([10.5 * BIN]))[0] == Wait.UNRECORDED
+
+
+FILLINGS = st.lists(st.sampled_from([0, 300, 6_000, 11_500, 12_500]), min_size=1, max_size=60)
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(FILLINGS, min_size=1, max_size=4), st.sampled_from([1e9, 1e8]), st.integers(1, 70), st.integers(1, 5))
+def test_stretches_are_as_each_alone(parts: list[list[int]], link: float, window: int, ratio: int) -> None:
+    """Time that was not recorded joins nothing: no full stretch goes on over it, and no bins on its two sides are taken
+    together."""
+    begins = [k * 1e15 for k in range(len(parts))]
+    chunks = [
+        (begin + np.arange(len(part)) * float(BIN), np.array(part)) for begin, part in zip(begins, parts, strict=True)
+    ]
+    spans = [(begin, begin + len(part) * BIN) for begin, part in zip(begins, parts, strict=True)]
+    port = port_from_bins(NAME, link, BIN, chunks, spans)
+    alone = [port_of(part, begin, link) for begin, part in zip(begins, parts, strict=True)]
+    longest = max(one.bins for one in alone)
+    for side in (0, 1):
+        moved = [one.busy_periods()[side] + before for one, before in zip(alone, port.offsets[:-1], strict=True)]
+        assert port.busy_periods()[side].tolist() == np.concatenate(moved).tolist()
+    full, margin = stretches_of(port), 1e6  # ns: a full one may reach into the bins beside it
+    assert all(begin <= end <= begin + longest * BIN + margin for begin, end in zip(full.begin, full.end, strict=True))
+    for begin, one in zip(begins, alone, strict=True):
+        times = begin + np.arange(0.25, one.bins, 0.5) * BIN
+        assert port.busy_after(times).tolist() == one.busy_after(times).tolist()
+        assert port.utilization(times, ratio * BIN).tolist() == one.utilization(times, ratio * BIN).tolist()
+    width = min(window, longest)
+    assert port.ceiling(float(window)) == max(one.ceiling(float(width)) for one in alone if one.bins >= width)
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(FILLINGS, min_size=1, max_size=4))
+def test_no_backlog_outlives_a_stretch(parts: list[list[int]]) -> None:
+    """What two senders sent in each bin, against a loop over the bins; before each stretch there is none."""
+    begins = [k * 1e15 for k in range(len(parts))]
+    spans = [(begin, begin + len(part) * BIN) for begin, part in zip(begins, parts, strict=True)]
+    starts = np.concatenate(
+        [begin + np.arange(len(part)) * float(BIN) for begin, part in zip(begins, parts, strict=True)]
+    )
+    sent = np.concatenate([np.array(part) for part in parts])
+    senders = [port_from_bins((name, "eth0", "out"), 1e9, BIN, [(starts, sent)], spans) for name in ("a", "b")]
+    port = port_from_bins(NAME, 1e9, BIN, [(starts, 2 * sent)], spans)
+    came = arrivals_of(port, senders)
+    assert came is not None
+    expected = []
+    for part in parts:
+        left = 0.0
+        for bytes_ in part:
+            left = max(left + 2 * bytes_ - port.bin_bytes, 0.0)
+            expected.append(left)
+    assert came.backlog.tolist() == pytest.approx(expected)
+    first, last = port.offsets[:-1].astype(float), port.offsets[1:].astype(float)
+    assert came.backlog_at(first).tolist() == [0.0] * len(parts)
+    assert came.backlog_at(first + 0.5) == pytest.approx([one / 2 for one in came.backlog[port.offsets[:-1]]])
+    assert came.backlog_at(last - 1e-6) == pytest.approx(came.backlog[port.offsets[1:] - 1], abs=1)
 
 
 def drop_free_queue(arrivals: list[float], link: float, size: int = 1538) -> list[tuple[float, float]]:

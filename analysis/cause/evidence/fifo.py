@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...model.stats import Estimate, Floats, rank, share_interval, wilson
+from ...model.stats import Estimate, Floats, share_interval, wilson
 from ..ledger import PARTS, Crossing, WaitLedger, queue_stages
 from ..port import FRAME, Port, Wait
 from ..tail import LatencyTail, ProbeLatency, Probes
@@ -130,7 +130,7 @@ def probes_in_stretches(port: Port, met: Floats, waited: Floats, lost: NDArray[n
     if not len(starts) or not len(known):
         none = np.zeros(0)
         return StretchProbes(known[:0], known[:0], none, none, none, none, none.astype(bool))
-    stretch = rank(starts, place[known] + 1.0).astype(np.int64) - 1
+    stretch = port.period_at(place[known])
     inside = (stretch >= 0) & (place[known] < ends[np.maximum(stretch, 0)])
     rows, stretch = known[inside], stretch[inside]
     since = np.maximum(place[rows] - starts[stretch], 0) * port.bin_ns
@@ -194,7 +194,7 @@ def carried(ledger: WaitLedger, number: int, port: Port, error: float) -> Estima
         return None
     most = min(1.0, port.ceiling(float(np.median(high - low))))
     starts = port.busy_periods()[0]
-    begin = starts[np.maximum(rank(starts, low.astype(float) + 1.0) - 1, 0)] if len(starts) else low.astype(float)
+    begin = starts[np.maximum(port.period_at(low.astype(float)), 0)] if len(starts) else low.astype(float)
     here = np.minimum(port.carried[high] - port.carried[low] + FRAME, (high - low) * port.bin_bytes * most)
     could = (high - low) * port.bin_bytes * most
     return share(here, could, begin)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...model.stats import Estimate, Floats, rank, wilson
+from ...model.stats import Estimate, Floats, wilson
 from ..port import FRAME, Port
 from ..scene import Evidence, RecordedMarks, Soundness
 
@@ -41,9 +41,7 @@ def against_recording(evidence: Evidence) -> None:
 def delaying(port: Port, met: Floats) -> StretchBins:
     """The full stretches that probes met which came to the port at these times."""
     starts, ends = port.busy_periods()
-    place = port.position(met)
-    place = place[np.isfinite(place)]
-    stretch = np.unique(rank(starts, np.sort(place) + 1.0)).astype(np.int64) - 1
+    stretch = np.unique(port.period_at(port.position(met)))
     stretch = stretch[stretch >= 0]
     return StretchBins(starts[stretch], ends[stretch])
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ...model.stats import Estimate, Floats, Whole, rank
+from ...model.stats import Estimate, Floats, Whole
 from ..port import Port
 from ..scene import Evidence, Scene, SwitchMarks
 from .fifo import share_of_cases, waited_here
@@ -69,8 +69,7 @@ def marks_met(marks: CountedWindows, port: Port, met: Floats, waited: Floats, er
     """How many of the full stretches that delayed probes hold a mark of the switch; and of those in which somebody
     waited for longer than its threshold. None where no window covers any."""
     starts, ends = port.busy_periods()
-    place = port.position(met)
-    stretch = rank(starts, np.where(np.isfinite(place), place, -2.0) + 1.0).astype(np.int64) - 1
+    stretch = port.period_at(port.position(met))
     found = stretch >= 0
     met, waited, stretch = met[found], waited[found], stretch[found]
     begin = np.minimum(port.time(starts[stretch]), met) - error_ns
