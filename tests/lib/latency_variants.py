@@ -13,6 +13,8 @@ import numpy as np
 from latency_attacks import EITHER, Builder, case_of, generator, paced_port, queue_stage
 from latency_cases import MS, Case, S, Setting, fluid, held, moments, scene_of, send
 
+from mburst.analysis.cause.port import Port, port_from_bins
+
 INNOCENT = frozenset({"undetermined", "elsewhere", "host", "none"})
 
 
@@ -223,6 +225,44 @@ def two_sizes(kind: str, seed: int, setting: Setting) -> Case:
     return case_of(kind, seed, setting, scene_of(model, send(rng, setting, model, {}), setting), "bursts")
 
 
+# Recorders that are begun again and again.
+
+
+def recorded_spans(rng: np.random.Generator, port: Port, bursts: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    """Begin and end of stretches of 2 s on average, 0.05 to 0.5 s apart: half of their edges are within a burst."""
+    end = float(port.end_time(np.array([float(port.bins)]))[0])
+    middles, spans, begin = bursts[0] + (bursts[1] - bursts[0]) / 2, [], float(port.starts[0])
+
+    def edge(time: float) -> float:
+        near = middles[(middles > time) & (middles < time + S)]
+        return float(near[0]) if len(near) and rng.random() < 0.5 else time
+
+    while begin < end:
+        last = min(edge(begin + 0.3 * S + rng.exponential(2 * S)), end)
+        spans.append((begin, last))
+        begin = edge(last + rng.uniform(0.05, 0.5) * S)
+    return np.round(np.array(spans) / port.bin_ns) * port.bin_ns
+
+
+def interrupted(kind: str, seed: int, setting: Setting) -> Case:
+    """The case that it is called by, of whose port and probes only what is within those stretches was recorded."""
+    case = cases.build(kind.removeprefix("interrupted-"), seed, setting)
+    [crossing], [(begin, end)] = case.scene.crossings, case.scene.bursts
+    whole = crossing.port
+    spans = recorded_spans(generator(kind, seed), whole, (begin, end))
+    starts, amounts = whole.time(np.arange(float(whole.bins))), np.diff(whole.carried)
+    port = port_from_bins(whole.lane, whole.link_bps, whole.bin_ns, [(starts, amounts)], [*map(tuple, spans)])
+    first, last = np.maximum(begin[:, None], spans[:, 0]), np.minimum(end[:, None], spans[:, 1])
+    probes = case.scene.probes
+    scene = replace(
+        case.scene,
+        probes=probes.select(np.isfinite(port.position(probes.tx))),
+        crossings=[crossing._replace(port=port)],
+        bursts=[(first[first < last], last[first < last])],
+    )
+    return replace(case, scene=scene)
+
+
 NEGATIVE: dict[str, Builder] = {
     **dict.fromkeys(("timeout-stall", "timeout-elsewhere", "timeout-inside"), timeouts),
     "neighbour": neighbour,
@@ -231,6 +271,7 @@ NEGATIVE: dict[str, Builder] = {
     **dict.fromkeys(("trains-mixed", "trains-shared"), trains),
     **dict.fromkeys(("proportional", "outlasting", "fast-retries"), following),
     "released": released,
+    **dict.fromkeys(("interrupted-neighbour", "interrupted-outlasting"), interrupted),
 }
 BURSTS: dict[str, Builder] = {
     "repeated-alone": repeated_alone,
@@ -238,6 +279,7 @@ BURSTS: dict[str, Builder] = {
     "trains-incast": trains,
     **dict.fromkeys(("microbursts", "loaded", "slow"), in_setting),
     "two-sizes": two_sizes,
+    "interrupted-incast": interrupted,
 }
 cases.OTHERWISE.update(NEGATIVE | BURSTS)
 KINDS = {"bursts": [*attacks.KINDS["bursts"], *BURSTS], "negative": [*attacks.KINDS["negative"], *NEGATIVE]}
