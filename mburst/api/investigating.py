@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from ..sql.damage import DamagedFile
 
 
+_RECORDED = "FROM recordings WHERE coalesce(list_contains($1::VARCHAR[], host), true)"
+
+
 def investigated(
     store: StoreFolder,
     wanted: BurstDefinition,
@@ -41,7 +44,7 @@ def investigated(
     until: Time | None = None,
 ) -> InvestigationResult:
     """The investigation of what STORE holds. Raises MburstError where there is neither a recording nor a probe, or no
-    recording of any of HOSTS."""
+    recording of RACK and any of HOSTS."""
     from ..analysis.answers.investigate import investigate
     from ..analysis.cause.read import Question
     from ..analysis.cause.tail import TailRule
@@ -52,7 +55,7 @@ def investigated(
     rule = TailRule(tail_factor, None if tail is None else float(duration_ns(tail)))
     since_ns, until_ns = span_of(store, since, until, rack)
     with store.connect(rack, since_ns, until_ns) as con:
-        if hosts and not con.execute("FROM recordings WHERE list_contains($1, host)", [[*hosts]]).fetchone():
+        if (hosts or rack) and not con.execute(_RECORDED, [[*hosts] or None]).fetchone():
             raise Scope(hosts=[*hosts], rack=rack).no_recording(store.path)
         since_ns = whole_since(con, "an investigation", since_ns, until_ns, rack=rack)
         return investigate(

@@ -329,6 +329,7 @@ WRONG: list[tuple[Callable[[mburst.Store], Any], type[Exception], str]] = [
     (lambda store: store.senders(store.bursts().to_pylist()[0], threshold=0.8), mburst.UsageError, "exclude"),
     (lambda store: store.investigate(tail_factor=0.5), mburst.UsageError, "below the median"),
     (lambda store: store.investigate(host="nobody"), mburst.MburstError, "no recording of host nobody"),
+    (lambda store: store.what_if(rack="nowhere"), mburst.MburstError, "no recording of rack nowhere"),
     (lambda store: store.what_if(fan_in=0), mburst.UsageError, "must be at least 1"),
     (lambda store: store.compare(a={"hots": "a"}), mburst.UsageError, "'hots'"),
     (lambda store: store.compare(store.path / "none"), mburst.MburstError, "not an mburst store"),
