@@ -387,6 +387,8 @@ static __attribute__((noinline)) int move_on(struct mb_lane *lane, int64_t ts_ns
 	lane->newest = &lane->bins[(uint64_t)bins->newest & bins->mask];
 	lane->newest_senders = &lane->senders[(uint64_t)senders->newest & senders->mask];
 	lane->newest_end = bin_end < senders_end ? bin_end : senders_end;
+	if (mb_date_is_unset(ts_ns) && lane->newest_end > MB_DATE_SET)
+		lane->newest_end = MB_DATE_SET;
 	lane->newest->quality |= lane->stepped ? MB_QUALITY_STEPPED : 0;
 	lane->stepped = false;
 	return 0;
@@ -482,6 +484,7 @@ int mb_lane_add_train(struct mb_lane *lane, const struct mb_packet *leader, cons
 	bool is_back;
 
 	if (unlikely(subtotal->first_ns < 0 || !mb_date_is_sane(end[-1].last_ns) ||
+		     mb_date_is_unset(subtotal->first_ns) != mb_date_is_unset(end[-1].last_ns) ||
 		     (lane->newest && subtotal->first_ns < lane->newest_ns) ||
 		     !continues(lane, leader, train, &is_back)))
 		return 0;

@@ -92,7 +92,7 @@ struct mb_lane {
 	int64_t newest_ns;      /* the newest stamp of this epoch */
 	struct mb_bin *newest;  /* the bin that holds it, or NULL before the first packet */
 	struct mb_senders *newest_senders;
-	int64_t newest_end;     /* where the first of these two ends */
+	int64_t newest_end;     /* where the first of these two ends, or the time in which a clock was not set */
 	struct mb_span bin_span, sender_span;
 	uint32_t n_pending;     /* late packets that may be a step of the clock */
 	const struct mb_bins_options *options;
@@ -136,8 +136,8 @@ void mb_lane_spread(struct mb_lane *lane, const struct mb_packet *packet);
 void mb_lane_misdate(struct mb_lane *lane, const struct mb_packet *packet);
 
 /* Count at once the packets of a train of several, the first of which is LEADER. 1, or 0 when they do
- * not continue what was counted before, in time or sequence, or have stamps that are not dates, and must
- * be added one by one; or -ENOMEM. */
+ * not continue what was counted before, in time or sequence, or have stamps that are not dates or begin an
+ * epoch, and must be added one by one; or -ENOMEM. */
 int mb_lane_add_train(struct mb_lane *lane, const struct mb_packet *leader, const struct mb_train *train);
 
 /* Have the look-ups of LEADER's flow under way before it is added. */

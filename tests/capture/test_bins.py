@@ -154,6 +154,18 @@ def test_bins_and_senders_agree_with_the_oracle(frames, bin_ns, source_bin_ns, w
     assert lane["bytes"] + lane["late_bytes"] == sum(f.size for f in frames) == facts["bytes"]
 
 
+@pytest.mark.parametrize("flows", [1, 3])
+def test_a_clock_is_set_within_a_bin(flows: int) -> None:
+    """In a bin that holds the end of 1999, for trains and for single frames."""
+    frames = [Frame(SET_NS - 50_500 + i * 1000, 1, 100, i % flows) for i in range(100)]
+    bins, senders, [lane], _ = record(frames, bin_ns=7_000_000, source_bin_ns=7_000_000, local=["192.0.2.1"])
+    oracle = Oracle(7_000_000, 7_000_000, 2_000_000).run(frames)
+    assert len(oracle.bins) == 2
+    found = {(row["clock_epoch"], row["ts_ns"]): row["packets"] for row in bins}
+    assert found == {bin_: row[2] for bin_, row in oracle.bins.items()}
+    assert [row["packets"] for row in senders] == [51, 49] and lane["clock_epochs"] == 2
+
+
 @settings(max_examples=100, deadline=None)
 @given(captures(), st.integers(1, 8))
 def test_few_rows_for_many_senders_lose_no_byte(frames, max_sources):
