@@ -85,6 +85,7 @@ def make(folder: Path, seconds: float | None, seed: int) -> DemoCase:
 
 def find(case: DemoCase, folder: Path) -> None:
     """Import what is not in the store yet, list bursts, investigate, report. Raises CommandFailed."""
+    from ..lab.demo.cases import unsampled
     from ..lab.demo.commands import call, heard
     from ..lab.demo.verdict import verdict
 
@@ -92,7 +93,8 @@ def find(case: DemoCase, folder: Path) -> None:
     for words in case.imports:
         call(["import", *words, "-o", store])
     bursts = json.loads(heard(["bursts", store, *DEFINITION, "--json"]))
-    print("\n".join(verdict(case, bursts)))
+    missing = unsampled(folder / "store", case.switch) if case.switch else []
+    print("\n".join(verdict(case, bursts, missing)))
     answer = heard(["investigate", store])
     print(answer.partition("\n")[0])
     if case.switch:

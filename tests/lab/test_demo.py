@@ -86,6 +86,13 @@ def test_what_the_switch_saw_is_said_apart() -> None:
     lines = verdict(case, [*bursts_of(case), *own, other])
     assert lines[:-1] == verdict(CASE, bursts_of(CASE))
     assert lines[-1] == "Detected in the switch's own samples of its port: 2 of 3 incasts, 1 other burst."
+    first, last = case.rounds[0]
+    beside = [(0, first), (last, last + MS), case.rounds[1]]
+    assert verdict(case, [*bursts_of(case), *own, other], beside) == lines
+    assert verdict(case, [*bursts_of(case), *own, other], [*beside, (last - MS, last + MS)]) == [
+        *lines,
+        "Its samples miss a part of 1 of the 1 not found.",
+    ]
 
 
 def write(path: Path, text: str) -> None:

@@ -107,6 +107,16 @@ def simulated(folder: Path, seed: int) -> DemoCase:
     return DemoCase(scenario.senders, rounds, imports)
 
 
+def unsampled(store: Path, switch: str) -> list[tuple[int, int]]:
+    """When SWITCH took no sample of its port to the cache server, Unix ns."""
+    from ...sql import StoreFolder
+
+    with StoreFolder.open(store).connect() as con:
+        return con.execute(
+            "SELECT start_ns, end_ns FROM gaps WHERE host = $1 AND direction = 'out' AND end_ns IS NOT NULL", [switch]
+        ).fetchall()
+
+
 def _met(store: Path, to: str, since_ns: int, until_ns: int | None = None) -> str:
     """What the probes to an interface met that were sent in a stretch of time."""
     from ...analysis.answers.paths import LEVELS, ProbeSelection, read_met

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ...units import format_count, format_duration, format_share
@@ -14,9 +15,9 @@ Edges = tuple[int, int]  # first and last frame of a round, Unix ns
 Burst = dict[str, Any]
 
 
-def verdict(case: DemoCase, bursts: list[Burst]) -> list[str]:
+def verdict(case: DemoCase, bursts: list[Burst], unsampled: Sequence[Edges] = ()) -> list[str]:
     """Lines that say how many rounds were found, how exactly, and with how many senders; and what the machine that
-    played all hosts did to the rounds."""
+    played all hosts did to the rounds. UNSAMPLED: when the switch took no sample of its port."""
     incoming = [burst for burst in bursts if burst["direction"] != "out" and burst["host"] != case.switch]
     pairs, others = matched(case, incoming)
     rounds = {edges for edges, _ in pairs}
@@ -33,8 +34,9 @@ def verdict(case: DemoCase, bursts: list[Burst]) -> list[str]:
         lines.append(f"Fan-in: {senders} senders at once, of {case.senders}.")
     if case.switch:
         pairs, others = matched(case, [burst for burst in bursts if burst["host"] == case.switch])
-        words = found_words(case, {edges for edges, _ in pairs}, others)
-        lines.append(f"Detected in the switch's own samples of its port: {words}.")
+        rounds = {edges for edges, _ in pairs}
+        lines.append(f"Detected in the switch's own samples of its port: {found_words(case, rounds, others)}.")
+        lines += undersampled(case, rounds, unsampled)
     return lines
 
 
@@ -67,6 +69,13 @@ def disturbed(case: DemoCase, found: set[Edges], others: list[Burst]) -> list[st
     if case.stolen >= STOLEN:
         lines.append(f"A hypervisor took {format_share(case.stolen)} of its processors' time.")
     return lines
+
+
+def undersampled(case: DemoCase, found: set[Edges], unsampled: Sequence[Edges]) -> list[str]:
+    """A line that says how many of the rounds that the switch's samples do not show were not sampled throughout."""
+    missed = [edges for edges in case.rounds if edges not in found]
+    partly = sum(any(begin < last and end > first for begin, end in unsampled) for first, last in missed)
+    return [f"Its samples miss a part of {partly} of the {len(missed)} not found."] if partly else []
 
 
 def is_of_round(burst: Burst, edges: Edges) -> bool:
