@@ -106,13 +106,14 @@ class Port:
     def time(self, position: Floats) -> Floats:
         """The inverse of position() for positions in the recording; an edge between stretches is the later one's
         begin."""
-        stretch = np.clip(np.searchsorted(self.offsets, position, side="right") - 1, 0, len(self.starts) - 1)
-        times: Floats = self.starts[stretch] + (position - self.offsets[stretch]) * self.bin_ns
-        return times
+        return self._time_in(self.stretch_of(position), position)
 
     def end_time(self, position: Floats) -> Floats:
         """time() of what ends there: an edge between stretches is the end of the earlier one."""
-        stretch = np.clip(np.searchsorted(self.offsets, position, side="left") - 1, 0, len(self.starts) - 1)
+        stretch = np.searchsorted(self.offsets, position, side="left") - 1
+        return self._time_in(np.clip(stretch, 0, len(self.starts) - 1), position)
+
+    def _time_in(self, stretch: NDArray[np.int64], position: Floats) -> Floats:
         times: Floats = self.starts[stretch] + (position - self.offsets[stretch]) * self.bin_ns
         return times
 

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -104,11 +104,10 @@ def ship(store: StoreFolder, target: FleetTarget, settings: ShipSettings, report
     """Ship what STORE has sealed and TARGET has not. REPORT hears after each file. Raises TargetError where the target
     cannot be read or written now: what has arrived stays, and the next call goes on from there. Raises UsageError where
     files are of no host (sealed.list_hosts)."""
-    done = Shipped()
-    hosts = named_hosts(store, settings, done)  # first: what is refused leaves nothing behind
+    check_hosts(store, target, settings)
     _check_marker(target)
-    call = begin(store, target, settings, done)
-    for found in hosts:
+    call = begin(store, target, settings)
+    for found in named_hosts(store, settings, call.done):
         _HostShipping(call, found).run(report)
     call.ledger.write()
     return call.done
@@ -125,10 +124,17 @@ class ShipCall:
     done: Shipped
 
 
-def begin(store: StoreFolder, target: FleetTarget, settings: ShipSettings, done: Shipped) -> ShipCall:
-    """A call. Of a store that was never shipped to TARGET, compaction waits from now on for what is shipped, and DONE
+def check_hosts(store: StoreFolder, target: FleetTarget, settings: ShipSettings) -> None:
+    """Raises UsageError where files of STORE are of no host, before TARGET has anything of it and compaction waits for
+    it. What is shipped is listed once compaction waits: until then it may replace what is listed."""
+    if ShipLedger(store.path, target.name).is_new:
+        list_hosts(store.path, {*settings.tables, "recordings"}, settings.own)
+
+
+def begin(store: StoreFolder, target: FleetTarget, settings: ShipSettings) -> ShipCall:
+    """A call. Of a store that was never shipped to TARGET, compaction waits from now on for what is shipped, and `done`
     has what was compacted before."""
-    call = ShipCall(store, target, settings, ShipLedger(store.path, target.name), done)
+    call = ShipCall(store, target, settings, ShipLedger(store.path, target.name), Shipped())
     if call.ledger.is_new:
         call.ledger.write()
         if times := compacted_times(store):
@@ -162,16 +168,14 @@ def compacted_before(call: ShipCall, known: Iterable[ReceiptName], rack: str) ->
     return compacted_times(call.store, rack)
 
 
-def named_hosts(store: StoreFolder, settings: ShipSettings, done: Shipped) -> list[HostFiles]:
+def named_hosts(store: StoreFolder, settings: ShipSettings, done: Shipped) -> Iterator[HostFiles]:
     """What STORE has of each host that may be shipped, once what dead writers left is sealed. Raises as `ship`."""
     _seal(store, done)
-    hosts = []
     for name, found in sorted(list_hosts(store.path, {*settings.tables, "recordings"}, settings.own).items()):
         if UNNAMED in name:
             done.troubles.append(_unnamed(found))
         else:
-            hosts.append(found)
-    return hosts
+            yield found
 
 
 def _check_marker(target: FleetTarget) -> None:

@@ -25,7 +25,18 @@ from .plan import DAY_NS, MEASURED, NEAR_NS, STATED, PartitionPlan, compacted_of
 from .receipts import Receipt, ReceiptName, ShippedFile
 from .results import NearRows, PartitionName, PartitionRecord, list_records, open_results, read_record
 from .sealed import HostFiles, SealedTableFile, key_of, list_switch_files
-from .ship import BEAT_NS, HostShipped, Report, ShipCall, Shipped, ShipSettings, begin, compacted_before, named_hosts
+from .ship import (
+    BEAT_NS,
+    HostShipped,
+    Report,
+    ShipCall,
+    Shipped,
+    ShipSettings,
+    begin,
+    check_hosts,
+    compacted_before,
+    named_hosts,
+)
 from .target import FleetTarget
 from .task import detected, put
 
@@ -40,11 +51,11 @@ def ship_bursts(
     has rows of stores, or results of another definition, and as ship.ship."""
     if target.holds(STORE_MARKER, b"") is not None:
         raise UsageError(f"{target.name}: has rows of stores, and no results", "name another place for bursts")
-    done = Shipped()
-    hosts = named_hosts(store, replace(settings, tables=TABLES), done)  # first: what is refused leaves nothing behind
+    asked = replace(settings, tables=TABLES)
+    check_hosts(store, target, asked)
     open_results(target, settings.definition)
-    call = begin(store, target, settings, done)
-    for found in hosts:
+    call = begin(store, target, settings)
+    for found in named_hosts(store, asked, call.done):
         _HostBursts(call, found).run(report)
     return call.done
 
