@@ -2,8 +2,6 @@
 -- of the tables that bursts.sql left, for the other files of this folder. An hour begins at a multiple of 3,600 s.
 --
 -- A bin (of the width in which bursts are detected) counts in the hour in which it starts.
-SET VARIABLE base_ns = bin_start(CAST(getvariable('span_since_ns') AS BIGINT), 3600000000000);
-
 CREATE OR REPLACE TEMP TABLE cells AS
 WITH steps AS (SELECT recording_id, lane, factor, utilization(20, bin_ns, link_bps) AS steps_a_byte FROM lanes
 ), widened AS (
@@ -20,15 +18,19 @@ WITH steps AS (SELECT recording_id, lane, factor, utilization(20, bin_ns, link_b
       AND bin_start(ts_ns, getvariable('bin_ns')) < getvariable('span_until_ns')
     GROUP BY lane, clock_epoch, start_ns
 )
-SELECT lane, clock_epoch, getvariable('base_ns') + hour * 3600000000000 AS hour_ns, step, bins, bytes, wire_bytes, packets,
-       retransmits, ce_packets, losing_bins, quality
-FROM (
-    SELECT lane, clock_epoch, CAST((ts_ns - getvariable('base_ns')) // 3600000000000 AS INTEGER) AS hour,
-           CAST(least(floor(wire_bytes * steps_a_byte + 1e-10), 20) AS INTEGER) AS step,  -- a byte is more than 1e-9 steps
-           count(*) AS bins, CAST(sum(bytes) AS BIGINT) AS bytes, CAST(sum(wire_bytes) AS BIGINT) AS wire_bytes,
-           CAST(sum(packets) AS BIGINT) AS packets, CAST(sum(retransmits) AS BIGINT) AS retransmits,
-           CAST(sum(ce_packets) AS BIGINT) AS ce_packets, count(*) FILTER (quality & 32 <> 0) AS losing_bins, CAST(bit_or(quality) AS INTEGER) AS quality
-    FROM widened GROUP BY lane, clock_epoch, hour, step);
+SELECT lane, clock_epoch, hour * 3600000000000 AS hour_ns, CAST(least(step, 20) AS INTEGER) AS step,
+       CAST(sum(n) AS BIGINT) AS bins, CAST(sum(bytes) AS BIGINT) AS bytes, CAST(sum(wire_bytes) AS BIGINT) AS wire_bytes,
+       CAST(sum(packets) AS BIGINT) AS packets, CAST(sum(retransmits) AS BIGINT) AS retransmits,
+       CAST(sum(ce_packets) AS BIGINT) AS ce_packets, CAST(sum(lossy) // 32 AS BIGINT) AS losing_bins,
+       CAST(bit_or(quality) AS INTEGER) AS quality
+FROM (  -- what is done for each bin takes the time: the rest is done for few rows
+    SELECT lane, clock_epoch, ts_ns // 3600000000000 AS hour,
+           floor(wire_bytes * steps_a_byte + 1e-10) AS step,  -- a byte is more than 1e-9 steps
+           count(*) AS n, sum(bytes) AS bytes, sum(wire_bytes) AS wire_bytes, sum(packets) AS packets,
+           sum(retransmits) AS retransmits, sum(ce_packets) AS ce_packets,
+           sum(CAST(quality & 32 AS BIGINT)) AS lossy, bit_or(quality) AS quality
+    FROM widened GROUP BY lane, clock_epoch, hour, step)
+GROUP BY lane, clock_epoch, hour, least(step, 20);
 
 CREATE OR REPLACE TEMP TABLE recorded_hours AS
 WITH within AS (
