@@ -175,7 +175,7 @@ def lag_words(evidence: Evidence) -> str:
     if scan is None or len(scan.lags) < 2:
         return text
     step = float(scan.lags[1] - scan.lags[0])
-    return f"{text} (± {format_duration(step)}; asymmetry {scan.asymmetry:+.2f})"
+    return f"{text} (± {format_duration(step)}; asymmetry {round(scan.asymmetry, 2) + 0.0:+.2f})"
 
 
 def lag_sample(evidence: Evidence) -> str:
@@ -188,8 +188,8 @@ def r_words(r: Estimate) -> str:
 
 def between(estimate: Estimate) -> str:
     """ "0.852 (0.847 to 0.857)" """
-    if np.isnan(estimate.low):
-        return f"{estimate.value:.3f}"
+    if not np.isfinite((estimate.low, estimate.high)).all():
+        return f"{estimate.value:.3f} (no bound is known)"
     return f"{estimate.value:.3f} ({estimate.low:.3f} to {estimate.high:.3f})"
 
 

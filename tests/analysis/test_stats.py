@@ -205,6 +205,31 @@ def test_a_line_over_blocks_is_the_line_of_its_points(n: int, seed: int) -> None
         assert -1 <= found.r.low <= found.r.high <= 1 and found.slope.low <= found.slope.high
 
 
+@pytest.mark.parametrize("blocks, each", [(2, 5), (2, 30), (3, 1), (3, 5), (3, 30), (5, 1), (5, 5), (12, 5), (12, 30)])
+def test_intervals_of_a_line_hold_what_is_true_of_few_blocks_too(blocks: int, each: int) -> None:
+    rng = np.random.default_rng(100 * blocks + each)
+    of, true = np.repeat(np.arange(blocks), each), (0.7, 0.7 / np.hypot(0.7, 1))
+    held = np.zeros(2)
+    for _ in range(100):
+        dose, noise = (
+            np.sqrt(0.5) * rng.normal(size=blocks)[of] + np.sqrt(0.5) * rng.normal(size=len(of)) for _ in range(2)
+        )
+        found = stats.line_over_blocks(dose, 0.7 * dose + noise, of, 100, rng)
+        assert found is not None
+        held += [one.low <= value <= one.high for one, value in zip(found, true, strict=True)]
+    assert (held >= 82).all(), held  # of 100; by resampling alone, 55 of two or three blocks
+
+
+def test_of_one_block_or_of_three_points_no_bound_of_r_is_known() -> None:
+    rng = np.random.default_rng(1)
+    dose = np.arange(9.0)
+    alone = stats.line_over_blocks(dose, dose + rng.normal(size=9), np.zeros(9, int), 100, rng)
+    assert alone is not None and (alone.r.low, alone.r.high) == (-1, 1)
+    assert (alone.slope.low, alone.slope.high) == (-np.inf, np.inf)
+    few = stats.line_over_blocks(dose[:3], np.array([0.0, 2.0, 1.0]), np.arange(3), 100, rng)
+    assert few is not None and (few.r.low, few.r.high) == (-1, 1)
+
+
 def in_trains(rng: np.random.Generator, seconds: float, train: float, part: float) -> tuple[np.ndarray, ...]:
     """Events of which 95 % count in `part` of the trains and 5 % in the others: what counts, what there is, when."""
     edges = np.cumsum(rng.exponential(train, int(10 + 5 * seconds / train)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ...model.stats import Estimate, Floats, block_bootstrap, rank, relative_risk, risk_bounds
+from ...model.stats import Estimate, Floats, block_bootstrap, interval_with_unseen, rank, relative_risk, risk_bounds
 from ..scene import Evidence, Scene
 
 ROUNDS = 1000  # of the bootstrap
@@ -71,7 +71,10 @@ def against_bursts(evidence: Evidence, scene: Scene, number: int, met: Floats, r
         evidence.relative_risk = risk_of(hit[known], exposed[known], met[known], length, rng)
     beyond = np.nan_to_num(np.maximum(evidence.delays.total - evidence.tail.median_ns, 0))[known]
     block = np.floor((met[known] - met[known].min()) / length).astype(np.int64)
-    sums = np.column_stack((np.bincount(block, beyond * exposed[known]), np.bincount(block, beyond))).astype(float)
+    inside = beyond * exposed[known]
+    sums = np.column_stack((np.bincount(block, inside), np.bincount(block, beyond))).astype(float)
     if sums[:, 1].sum() > 0:
+        share = float(sums[:, 0].sum() / sums[:, 1].sum())
+        least, most = interval_with_unseen(inside, beyond, met[known])
         low, high = block_bootstrap(sums, lambda rows: rows[:, 0] / np.maximum(rows[:, 1], 1e-9), ROUNDS, rng)
-        evidence.excess_share = Estimate(float(sums[:, 0].sum() / sums[:, 1].sum()), low, high, int(known.sum()))
+        evidence.excess_share = Estimate(share, min(least, low), max(most, high), int(known.sum()))
