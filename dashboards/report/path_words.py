@@ -39,6 +39,13 @@ def stamped_by(met: PathProbes) -> str:
     return " and ".join(KINDS[kind] for kind in met.stamps.split(", ") if kind in KINDS)
 
 
+def unknown_note(met: PathProbes) -> str:
+    """That nothing was measured of answered probes, in a sentence; empty otherwise."""
+    if met.sent == met.lost or any(measured.n for measured in met.measured.values()):
+        return ""
+    return "No latency is known: no clock stamped both a probe and its answer."
+
+
 def sample_note(met: PathProbes) -> str:
     """That not all probes were read, in a sentence; empty where they were."""
     return f"The figures use one probe in {met.every:,}." if met.every > 1 else ""

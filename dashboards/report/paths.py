@@ -113,12 +113,17 @@ def _time_figure(traces: list[dict[str, Any]], low: float, high: float, title: s
     return go.Figure(data=traces, layout=layout)
 
 
+def _network(met: PathProbes) -> Floats:
+    """What the figure over time draws: the round trip, else the path's latency."""
+    return met.values["round_trip"] if met.measured["round_trip"].n else met.latency
+
+
 def over_time_figure(met: PathProbes) -> go.Figure:
-    """The slowest and the median probe of each step of time, the longest time in the hosts, and the lost probes."""
-    network = met.values["round_trip"] if met.measured["round_trip"].n else met.latency
+    """The slowest and the median probe of each step of time, the longest time in the hosts, and the lost probes. Of a
+    path that has something to draw over time."""
     hosts = np.nansum([met.values[name] for name in ("host_here", "host_there")], axis=0)
     hosts = np.where(np.isnan(met.values["host_here"]), np.nan, hosts)
-    steps = extremes(met.tx, network, BUCKETS)
+    steps = extremes(met.tx, _network(met), BUCKETS)
     taken = extremes(met.tx, hosts, BUCKETS)
     traces = [
         line("latency-median", steps.at_ns / 1e9, _drawn(steps.median), "latency-median"),
@@ -175,11 +180,21 @@ def minutes_figure(found: Sequence[PathMinute]) -> go.Figure:
     return _time_figure(traces, min(known), max(known), f"minutes since {format_time(found[0].start_ns)[:16]}")
 
 
+_DRAWN = {"distribution": distribution_figure, "time": over_time_figure}
+
+
+def _names(met: PathProbes) -> list[str]:
+    """Which of _DRAWN have something to draw."""
+    return ["distribution"] * any(one.n for one in met.measured.values()) + ["time"] * bool(
+        np.isfinite(_network(met)).any() or met.measured["host_here"].n
+    )
+
+
 def payload(paths: Sequence[PathProbes]) -> list[dict[str, Any]]:
     """The figures of each path, as the page's script draws them."""
     drawn = []
     for met in paths[:MOST_PATHS]:
-        figures = {"distribution": distribution_figure(met), "time": over_time_figure(met)} if _answered(met) else {}
+        figures = {name: draw(met) for name, draw in _DRAWN.items() if name in _names(met)}
         found = by_minute(met)
         if len(found) > 1:
             figures["minutes"] = minutes_figure(found)
@@ -245,10 +260,6 @@ def parts(paths: Sequence[PathProbes]) -> list[PathPart]:
     return [_path(met) for met in paths[:MOST_PATHS]]
 
 
-def _answered(met: PathProbes) -> bool:
-    return met.sent > met.lost
-
-
 def _path(met: PathProbes) -> PathPart:
     by = path_words.stamped_by(met)
     lost = f"{met.lost:,} lost ({format_share(met.lost / met.sent)})" if met.lost else "none lost"
@@ -256,7 +267,7 @@ def _path(met: PathProbes) -> PathPart:
         f"{format_count(met.sent, 'probe')} in {format_duration(met.end_ns - met.start_ns)} from "
         f"{format_time(met.start_ns)[:19]} UTC, {lost}" + (f"; stamps by {by}" if by else "") + "."
     )
-    notes = [path_words.clock_note(met.clocks), path_words.sample_note(met)]
+    notes = [path_words.unknown_note(met), path_words.clock_note(met.clocks), path_words.sample_note(met)]
     names = [name for name, measured in met.measured.items() if measured.n]
     rows = [
         (row[0].strip(), path_words.MEANINGS[name], row[1:])
@@ -265,26 +276,18 @@ def _path(met: PathProbes) -> PathPart:
     found = by_minute(met)
     minutes = PathFigure("minutes", "By the minute", _MINUTES, _persistence(found)) if len(found) > 1 else None
     return PathPart(
-        path_words.name_of(met),
-        " ".join(filter(None, [intro, *notes])),
-        rows if _answered(met) else [],
-        _figures(names) if _answered(met) else [],
-        minutes,
+        path_words.name_of(met), " ".join(filter(None, [intro, *notes])), rows, _figures(met, names), minutes
     )
 
 
-_OVER_TIME = (
-    ("latency", "slowest in a step, between the kernels"),
-    ("latency-median", "median of a step"),
-    ("queue", "longest time in the hosts"),
-    ("loss", "lost"),
-)
+_OVER_TIME = (("latency-median", "median of a step"), ("queue", "longest time in the hosts"), ("loss", "lost"))
 _MINUTES = (("largest", "least"), ("latency-median", "median"), ("latency", "p99"))
 
 
-def _figures(names: Sequence[str]) -> list[PathFigure]:
-    measures = [(COLOURS[name], path_words.NAMES[name].strip()) for name in names]
-    return [PathFigure("distribution", "How long they took", measures), PathFigure("time", "Over time", _OVER_TIME)]
+def _figures(met: PathProbes, measures: Sequence[str]) -> list[PathFigure]:
+    kinds = [(COLOURS[name], path_words.NAMES[name].strip()) for name in measures]
+    places = [PathFigure("distribution", "How long they took", kinds), PathFigure("time", "Over time", _OVER_TIME)]
+    return [place for place in places if place.name in _names(met)]
 
 
 def _persistence(found: Sequence[PathMinute]) -> str:

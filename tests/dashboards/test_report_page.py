@@ -258,6 +258,30 @@ def test_an_empty_recording_has_a_page(store, tmp_path):
     assert "no packet was recorded" in html
 
 
+UNSTAMPED = dict.fromkeys(("app_send_ns", "remote_rx_ns", "remote_tx_ns", "rx_ns", "app_recv_ns", "rtt_ns"))
+
+
+@pytest.mark.parametrize(
+    ("stamps", "figures", "said"),
+    [
+        ({}, [], "No latency is known: no clock stamped both a probe and its answer."),
+        ({"remote_rx_ns": 900}, [], "No latency is known"),
+        ({"remote_rx_ns": 900, "remote_tx_ns": 950}, ["distribution"], "that host"),
+        ({"app_send_ns": 0, "rx_ns": 2000, "app_recv_ns": 2050}, ["distribution", "time"], "round trip"),
+        ({"rtt_ns": 2000}, ["distribution", "time"], "round trip"),
+    ],
+    ids=["none", "there", "that host", "no far host", "reported"],
+)
+def test_a_path_has_the_figures_that_have_something_to_draw(store, tmp_path, stamps, figures, said):
+    for at in (START, START + 61 * 10**9, START + 122 * 10**9):
+        known = {name: value if name == "rtt_ns" else at + value for name, value in stamps.items()}
+        write(store, "probes", {"tx_ns": at, "lost": False, **UNSTAMPED, **known})
+    html = reportlib.written(store, tmp_path / "out").read_text()
+    assert re.findall(r'data-figure="(distribution|time)"', html) == figures and said in unescape(html)
+    [drawn] = json.loads(block(html, "facts"), parse_constant=pytest.fail)["paths"]
+    assert [name for name in drawn if name != "minutes"] == figures
+
+
 def test_numbers_are_packed_in_the_smallest_type_and_aligned():
     assert [narrow(values).dtype.str for values in ([0, 255], [256], [65536], [2**32], [-1], [0.5], [])] == [
         "|u1",
