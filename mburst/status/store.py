@@ -73,7 +73,7 @@ class StoreStatus:
 
     def unwell(self) -> list[str]:
         """What is not well, in sentences."""
-        return [*self._recordings(), *self._files(), *self._space()]
+        return [*self._recordings(), *self._ahead(), *self._files(), *self._space()]
 
     def _recordings(self) -> Iterator[str]:
         for one in (one for one in self.interfaces if one.ended is not None):
@@ -85,6 +85,11 @@ class StoreStatus:
                 yield f"{name}: the newest data is {format_duration(-behind)} ahead of the clock here"
             if one.ended in ("failed", "killed") and behind < DAY_NS:
                 yield f"{name}: the recording broke off ({one.ended}) {format_duration(behind)} ago"
+
+    def _ahead(self) -> Iterator[str]:
+        for table, newest_ns in sorted(self.newest.items()):
+            if newest_ns - self.now_ns > STALE_NS:  # a prober or switch that ends would not be missed
+                yield f"{table}: the newest row is {format_duration(newest_ns - self.now_ns)} ahead of the clock here"
 
     def _files(self) -> Iterator[str]:
         for table, begun_ns in self.unsealed.items():

@@ -100,6 +100,18 @@ def test_what_is_recorded_is_well(tmp_path: Path, ask: Asked) -> None:
     assert "recording" in text and "newest of probes: " in text
 
 
+@pytest.mark.parametrize("table, column", [("probes", "tx_ns"), ("queues", "ts_ns")])
+def test_rows_from_the_future_are_not_well(tmp_path: Path, ask: Asked, table: str, column: str) -> None:
+    """The clock of a prober or of a switch is wrong, and nobody would miss it if it ended."""
+    store = store_of(tmp_path)
+    begun = {"window_start_ns": NOW - SECOND} if table == "queues" else {}
+    write(store, table, {column: NOW + 30 * SECOND, **begun})
+    assert ask(store.path)[0] == 0
+    write(store, table, {column: NOW + 2 * DAY, **begun})
+    code, facts, _ = ask(store.path)
+    assert code == 1 and facts["unwell"] == [f"{table}: the newest row is 2 d ahead of the clock here"]
+
+
 def gap(**more: Any) -> dict[str, Any]:
     """A row of a gap of the last second whose packets are not known."""
     return {"start_ns": NOW - SECOND, "end_ns": NOW, "reason": "killed", "packets": None, "detail": "", **more}
