@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
     agent = TargetServer(Tree(ports, watermarks, read_ethers(arguments.ethers), speed), entry, report)
     watermarks.failed = agent.fail
 
-    async def work() -> int:
+    async def serve() -> int:
         address = await agent.start()
         watermarks.start()
         path = entry.address.path
@@ -93,6 +93,12 @@ def run(arguments: argparse.Namespace) -> int:
         with stopping(stop) as ended_by, contextlib.suppress(asyncio.CancelledError):
             await serving
         return 130 if signal.SIGINT in ended_by else 0
+
+    async def work() -> int:
+        try:
+            return await serve()
+        finally:
+            await agent.close()
 
     try:
         return asyncio.run(work())

@@ -62,28 +62,35 @@ class TargetServer:
         self.door: ConnectionRelay
         self._server: Any = None
         self._inner = -1
+        self._opened = contextlib.AsyncExitStack()
         self._failure: asyncio.Future[None]
 
     # --- begin and end ----------------------------------------------------------------------------------------------
 
     async def start(self) -> Address:
-        """Listen; the address, with the port where it was left to the kernel. Raises MburstError."""
+        """Listen; the address, with the port where it was left to the kernel. Whoever calls it calls `close`, whatever
+        becomes of it. Raises MburstError."""
         context = tls.context(self.entry.certificates) if self.entry.certificates else None
-        self._listener = listen(self.entry.address)
+        listener = listen(self.entry.address)
+        self._opened.callback(self.log.flush)
+        self._opened.callback(listener.close)
+        self._opened.callback(self._close_inner)
         self.door = ConnectionRelay(
-            self._listener.sock,
+            listener.sock,
             (lambda: context) if context else None,
             lambda name, host, reason: self.log.say(f"{name}: refused: {reason}"),
         )
+        self._opened.push_async_callback(self.door.close)
         await self._start_service()
         self._failure = asyncio.get_running_loop().create_future()
-        return self._listener.address
+        return listener.address
 
     async def _start_service(self) -> None:
         """gRPC, on a Unix socket that nobody finds once it is open."""
         import grpc
 
         self._server = grpc.aio.server(options=_OPTIONS)
+        self._opened.push_async_callback(self._server.stop, GRACE_S)
         self._server.add_generic_rpc_handlers((self._handlers(),))
         with tempfile.TemporaryDirectory(prefix="mburst-") as folder:
             path = Path(folder, "gnmi")
@@ -107,7 +114,7 @@ class TargetServer:
             raise MburstError("gRPC has stopped serving")
         finally:
             accepting.cancel()
-            await self._stop()
+            await self.close()
             await asyncio.gather(ended, return_exceptions=True)  # which must not be cancelled: gRPC waits for the same
 
     def fail(self, error: Exception) -> None:
@@ -120,12 +127,13 @@ class TargetServer:
         with contextlib.suppress(RuntimeError):  # it has ended
             self._failure.get_loop().call_soon_threadsafe(end)
 
-    async def _stop(self) -> None:
-        await self._server.stop(GRACE_S)
-        await self.door.close()
-        os.close(self._inner)
-        self._listener.close()
-        self.log.flush()
+    async def close(self) -> None:
+        """Answer what is under way, and listen no more. Nothing where that is done, or was never begun."""
+        await self._opened.aclose()
+
+    def _close_inner(self) -> None:
+        if self._inner >= 0:
+            os.close(self._inner)
 
     # --- calls ------------------------------------------------------------------------------------------------------
 

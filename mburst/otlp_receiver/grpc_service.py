@@ -33,6 +33,7 @@ class GrpcService(OtlpService):
     """MetricsService/Export."""
 
     _door: ConnectionRelay
+    _server: Any = None
 
     def _made_door(self) -> ConnectionRelay:
         refused = self._reception.refusals.count_connection
@@ -66,8 +67,9 @@ class GrpcService(OtlpService):
         await super().start()
 
     async def stop(self) -> None:
-        self._accepting.cancel()
-        await self._server.stop(GRACE_S)
+        self._refuse_more()
+        if self._server:
+            await self._server.stop(GRACE_S)
         await super().stop()
 
     async def _export(self, sent: AsyncIterator[bytes], context: Any) -> bytes:

@@ -39,8 +39,8 @@ class OtlpReceiver:
     async def start(self) -> None:
         """Serve."""
         for service, entry in zip(self._services, self._opened, strict=True):
-            await service.start()
             self._started.append(service)
+            await service.start()
             self._say(str(entry))
 
     async def stop(self) -> None:

@@ -15,6 +15,7 @@ class OtlpService:
     def __init__(self, opened: OpenEntry, reception: Reception, message_bytes: int) -> None:
         self._opened, self._reception, self._most = opened, reception, message_bytes
         self._door = self._made_door()
+        self._accepting: asyncio.Task[None] | None = None
 
     def _made_door(self) -> Door:
         raise NotImplementedError
@@ -24,6 +25,10 @@ class OtlpService:
         self._accepting = asyncio.create_task(self._door.serve())
 
     async def stop(self) -> None:
-        """Answer what is under way, and end."""
-        self._accepting.cancel()
+        """Answer what is under way, and end; also where `start` was broken off."""
+        self._refuse_more()
         await self._door.close()
+
+    def _refuse_more(self) -> None:
+        if self._accepting:
+            self._accepting.cancel()

@@ -269,6 +269,56 @@ def test_an_agent_whose_service_or_door_ends_says_so(monkeypatch):
         asyncio.run(work(lambda made: None))
 
 
+INTERRUPTED = """
+import contextlib, gc, os, signal, sys
+from mburst import privileges
+from mburst.__main__ import command
+from mburst.cli import collect_show, switch_agent
+from mburst.otlp_receiver.service import OtlpService
+
+def interrupt(*given):
+    os.kill(os.getpid(), signal.SIGINT)
+
+async def begun(self, start=OtlpService.start):
+    interrupt()
+    await start(self)
+
+@contextlib.contextmanager
+def stopping(stop, real=switch_agent.stopping):
+    with real(stop) as ended_by:
+        interrupt()
+        yield ended_by
+
+place = sys.argv.pop(1)
+if place == "between":
+    privileges.settle_listening = interrupt
+elif place == "serving":
+    switch_agent.stopping = stopping
+else:
+    OtlpService.start = begun
+code = command()
+gc.collect()
+sys.exit(code)
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("between", ["switch-agent", "lo", "--listen", "127.0.0.1:0", "--insecure"]),
+        ("serving", ["switch-agent", "lo", "--listen", "127.0.0.1:0", "--insecure"]),
+        ("otlp", ["collect", "otlp.yaml", "--show", "--duration", "5s"]),
+    ],
+)
+def test_interrupted_as_it_begins_to_serve(tmp_path, place, words):
+    """gRPC's server, which nobody ended then, gave a traceback when Python freed it."""
+    (tmp_path / "otlp.yaml").write_text("otlp:\n  listen: 127.0.0.1:0\n")
+    command = [sys.executable, "-P", "-c", INTERRUPTED, place, *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
+    assert done.returncode == 130 and "Traceback" not in done.stderr, done.stderr
+    assert len(done.stderr.splitlines()) <= 2, done.stderr
+
+
 def test_a_failure_inside_ends_the_call_with_a_status(monkeypatch):
     """Whatever fails in one of a stream's parts: no silence, one line, and the other calls go on."""
     lines: list[str] = []
