@@ -40,8 +40,8 @@ def stamped_by(met: PathProbes) -> str:
 
 
 def unknown_note(met: PathProbes) -> str:
-    """That nothing was measured of answered probes, in a sentence; empty otherwise."""
-    if met.sent == met.lost or any(measured.n for measured in met.measured.values()):
+    """That no latency of answered probes was measured, in a sentence; empty otherwise."""
+    if met.sent == met.lost or met.by_measure.n or met.measured["round_trip"].n:
         return ""
     return "No latency is known: no clock stamped both a probe and its answer."
 

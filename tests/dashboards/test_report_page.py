@@ -266,7 +266,7 @@ UNSTAMPED = dict.fromkeys(("app_send_ns", "remote_rx_ns", "remote_tx_ns", "rx_ns
     [
         ({}, [], "No latency is known: no clock stamped both a probe and its answer."),
         ({"remote_rx_ns": 900}, [], "No latency is known"),
-        ({"remote_rx_ns": 900, "remote_tx_ns": 950}, ["distribution"], "that host"),
+        ({"remote_rx_ns": 900, "remote_tx_ns": 950}, ["distribution"], "No latency is known"),
         ({"app_send_ns": 0, "rx_ns": 2000, "app_recv_ns": 2050}, ["distribution", "time"], "round trip"),
         ({"rtt_ns": 2000}, ["distribution", "time"], "round trip"),
     ],
