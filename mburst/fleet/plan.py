@@ -163,11 +163,7 @@ def read_inventory(path: Path) -> set[HostOf]:
             rows = csv.DictReader(file)
             if not {"rack", "host"} <= set(rows.fieldnames or ()):
                 raise UsageError(f"{path}: no columns rack and host", "the first line of the file names its columns")
-            found = {
-                HostOf(row["rack"], row["host"], row.get("service") or "", row.get("address") or "")
-                for row in rows
-                if row["rack"] and row["host"]
-            }
+            found = {_listed(row, f"{path}:{rows.line_num}") for row in rows if any(filter(None, row.values()))}
     except OSError as error:
         raise MburstError(f"{path}: cannot read: {error.strerror}") from error
     except (UnicodeDecodeError, csv.Error) as error:
@@ -178,6 +174,16 @@ def read_inventory(path: Path) -> set[HostOf]:
             raise UsageError(f"{path}: host {of.host} of rack {of.rack} has two services or addresses", "list it once")
         once.add(of[:2])
     return found
+
+
+def _listed(row: dict[str | Any, str | Any], where: str) -> HostOf:
+    """A line of an inventory; None names the cells beyond its columns. Raises UsageError."""
+    if None in row:
+        raise UsageError(f"{where}: more cells than columns", "put quotes around text with commas")
+    rack, host, service, address = ((row.get(name) or "").strip() for name in HostOf._fields)
+    if not (rack and host):
+        raise UsageError(f"{where}: no rack or no host", "give both, or remove the line")
+    return HostOf(rack, host, service, address)
 
 
 def plan(

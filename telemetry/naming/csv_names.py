@@ -52,7 +52,7 @@ def _row(cells: dict[str, str], beyond: int, where: str) -> NamedPrefix:
         raise UsageError(f"{where}: {beyond} more cells than columns", "put quotes around text with commas")
     texts = [cells.get(column, "").strip() for column in _TEXTS]
     try:
-        prefix = canonical(cells["address"])
+        prefix = canonical(cells.get("address", ""))  # of a short line there may be none
         from_ns, until_ns = (
             parse_time(cells[column].strip()) if cells.get(column, "").strip() else None for column in ("from", "until")
         )

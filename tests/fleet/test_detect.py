@@ -29,7 +29,7 @@ from mburst.errors import MburstError, UsageError
 from mburst.fleet import plan as planning
 from mburst.fleet import task
 from mburst.fleet.detect import local
-from mburst.fleet.plan import HostOf
+from mburst.fleet.plan import HostOf, read_inventory
 from mburst.fleet.results import TABLES, PartitionName, read_record
 from mburst.fleet.target import open_target
 from mburst.sql import StoreFolder
@@ -180,6 +180,25 @@ def test_an_inventory_is_a_csv_file(tmp_path: Path, capfd: pytest.CaptureFixture
     (tmp_path / "hosts.csv").write_text("rack;host\n")
     assert main([*map(str, words), "--inventory", str(tmp_path / "hosts.csv")]) == 2
     assert "hosts.csv: no columns rack and host" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("r1,a\n,b\n", "hosts.csv:3: no rack or no host"),
+        ("r1,a\nr1\n", "hosts.csv:3: no rack or no host"),
+        ("r1,a,web, of shops\n", "hosts.csv:2: more cells than columns"),
+    ],
+)
+def test_no_line_of_an_inventory_is_left_out_in_silence(tmp_path: Path, lines: str, message: str) -> None:
+    (tmp_path / "hosts.csv").write_text(f"rack,host,service\n{lines}")
+    with pytest.raises(UsageError, match=message):
+        read_inventory(tmp_path / "hosts.csv")
+
+
+def test_an_inventory_may_have_blank_lines_and_cells(tmp_path: Path) -> None:
+    (tmp_path / "hosts.csv").write_text("rack,host,service,floor\n\n r1, a ,,2\n,,,\nr1,b,web,\n")
+    assert read_inventory(tmp_path / "hosts.csv") == {HostOf("r1", "a"), HostOf("r1", "b", "web")}
 
 
 def test_results_have_one_definition(target: Path, done: Path, tmp_path: Path) -> None:

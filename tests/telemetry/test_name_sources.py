@@ -102,6 +102,7 @@ def test_csv() -> None:
         ("address,name\n10.0.0.1/24,a\n", "f:2: invalid network '10.0.0.1/24': address bits beyond the prefix"),
         ("address,name\n10.0.0.1,\n", "f:2: 10.0.0.1 has no name, service, rack or owner"),
         ("address,name\n10.0.0.1,a,b\n", "f:2: 1 more cells than columns"),
+        ("name,address\na\n", "f:2: invalid address ''"),
         ("address,name,from\n10.0.0.1,a,soon\n", "f:2: invalid time 'soon'"),
         ("address,name,from,until\n10.0.0.1,a,2026-01-02,2026-01-01\n", "f:2: until is not after from"),
         ("address,name\n10.0.0.1,a\n\n10.0.0.1,b\n", "f:4: 10.0.0.1 is in line 2 too, for the same time"),
