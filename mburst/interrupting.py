@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
+import warnings
 import weakref
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NoReturn
@@ -38,8 +40,11 @@ def own_process() -> None:
 
 
 def _raise(number: int, frame: FrameType | None) -> None:
-    """KeyboardInterrupt, which what is under way may turn into another exception: DuckDB does."""
+    """KeyboardInterrupt, which what is under way may turn into another exception: DuckDB does. From then on nothing is
+    printed of what fails as Python frees it: an event loop that is half made, a coroutine that nobody awaits."""
     _SignalState.heard = True
+    sys.unraisablehook = lambda unraisable: None
+    warnings.simplefilter("ignore")
     signal.default_int_handler(number, frame)
 
 

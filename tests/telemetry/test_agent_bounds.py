@@ -270,7 +270,7 @@ def test_an_agent_whose_service_or_door_ends_says_so(monkeypatch):
 
 
 INTERRUPTED = """
-import contextlib, gc, os, signal, sys
+import asyncio, contextlib, gc, os, signal, sys
 from mburst import privileges
 from mburst.__main__ import command
 from mburst.cli import collect_show, switch_agent
@@ -289,8 +289,14 @@ def stopping(stop, real=switch_agent.stopping):
         interrupt()
         yield ended_by
 
+class Loop(asyncio.SelectorEventLoop):
+    def __init__(self):
+        interrupt()
+
 place = sys.argv.pop(1)
-if place == "between":
+if place == "making":
+    asyncio.DefaultEventLoopPolicy._loop_factory = Loop
+elif place == "between":
     privileges.settle_listening = interrupt
 elif place == "serving":
     switch_agent.stopping = stopping
@@ -305,13 +311,15 @@ sys.exit(code)
 @pytest.mark.parametrize(
     ("place", "words"),
     [
+        ("making", ["switch-agent", "lo", "--listen", "127.0.0.1:0", "--insecure"]),
+        ("making", ["collect", "otlp.yaml", "--show", "--duration", "5s"]),
         ("between", ["switch-agent", "lo", "--listen", "127.0.0.1:0", "--insecure"]),
         ("serving", ["switch-agent", "lo", "--listen", "127.0.0.1:0", "--insecure"]),
         ("otlp", ["collect", "otlp.yaml", "--show", "--duration", "5s"]),
     ],
 )
 def test_interrupted_as_it_begins_to_serve(tmp_path, place, words):
-    """gRPC's server, which nobody ended then, gave a traceback when Python freed it."""
+    """What nobody ended then, or was half made, gave a traceback when Python freed it."""
     (tmp_path / "otlp.yaml").write_text("otlp:\n  listen: 127.0.0.1:0\n")
     command = [sys.executable, "-P", "-c", INTERRUPTED, place, *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
