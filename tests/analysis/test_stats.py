@@ -217,7 +217,7 @@ def test_intervals_of_a_line_hold_what_is_true_of_few_blocks_too(blocks: int, ea
         found = stats.line_over_blocks(dose, 0.7 * dose + noise, of, 100, rng)
         assert found is not None
         held += [one.low <= value <= one.high for one, value in zip(found, true, strict=True)]
-    assert (held >= 82).all(), held  # of 100; by resampling alone, 55 of two or three blocks
+    assert (held >= 82).all(), held  # of 100; by resampling alone, some 60 of two blocks
 
 
 def test_of_one_block_or_of_three_points_no_bound_of_r_is_known() -> None:
