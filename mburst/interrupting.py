@@ -40,12 +40,18 @@ def own_process() -> None:
 
 
 def _raise(number: int, frame: FrameType | None) -> None:
-    """KeyboardInterrupt, which what is under way may turn into another exception: DuckDB does. From then on nothing is
-    printed of what fails as Python frees it: an event loop that is half made, a coroutine that nobody awaits."""
+    """KeyboardInterrupt, which what is under way may turn into another exception: DuckDB does."""
     _SignalState.heard = True
-    sys.unraisablehook = lambda unraisable: None
-    warnings.simplefilter("ignore")
+    _free_in_silence()
     signal.default_int_handler(number, frame)
+
+
+def _free_in_silence() -> None:
+    """From here on, where the process is ours, nothing is printed of what fails as Python frees it: an event loop that
+    is half made, a coroutine that nobody awaits."""
+    if _SignalState.own:
+        sys.unraisablehook = lambda unraisable: None
+        warnings.simplefilter("ignore")
 
 
 def is_own() -> bool:
@@ -107,6 +113,7 @@ def interruptible() -> Iterator[None]:
     """Meanwhile, SIGTERM and SIGHUP end the process as Ctrl-C does, so that it cleans up."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+        _free_in_silence()
         raise KeyboardInterrupt
 
     if threading.current_thread() is not threading.main_thread():

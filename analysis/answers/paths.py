@@ -103,6 +103,11 @@ class PathProbes:
         """Of the latency by the path's measure."""
         return distribution(self.latency)
 
+    @property
+    def has_latency(self) -> bool:
+        """Whether that, or the round trip, is known of any probe."""
+        return bool(self.by_measure.n or self.measured["round_trip"].n)
+
 
 def distribution(values: Floats) -> Distribution:
     """The distribution of what is known of `values`."""

@@ -294,9 +294,9 @@ def _line_widths(line: Fit, x: Floats, y: Floats, block: Whole) -> _LineWidths:
     means."""
     count = np.bincount(block)
     blocks = np.count_nonzero(count)
-    independent = Z_95 / float(np.sqrt(line.n - 3)) if line.n > 3 else float("inf")
     if blocks < 2:
         return _LineWidths(float("inf"), float("inf"))
+    independent = Z_95 / float(np.sqrt(line.n - 3)) if line.n > 3 else float("inf")
     weighed = float(count.sum() ** 2 / np.square(count).sum()) - 1
     few = blocks / (blocks - 1) * (line.n - 1) / (line.n - 2)
     factor = t_quantile(min(weighed, line.n - 2)) * float(np.sqrt(few))

@@ -41,7 +41,7 @@ def stamped_by(met: PathProbes) -> str:
 
 def unknown_note(met: PathProbes) -> str:
     """That no latency of answered probes was measured, in a sentence; empty otherwise."""
-    if met.sent == met.lost or met.by_measure.n or met.measured["round_trip"].n:
+    if met.has_latency or met.sent == met.lost:
         return ""
     return "No latency is known: no clock stamped both a probe and its answer."
 

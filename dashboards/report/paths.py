@@ -113,17 +113,13 @@ def _time_figure(traces: list[dict[str, Any]], low: float, high: float, title: s
     return go.Figure(data=traces, layout=layout)
 
 
-def _network(met: PathProbes) -> Floats:
-    """What the figure over time draws: the round trip, else the path's latency."""
-    return met.values["round_trip"] if met.measured["round_trip"].n else met.latency
-
-
 def over_time_figure(met: PathProbes) -> go.Figure:
     """The slowest and the median probe of each step of time, the longest time in the hosts, and the lost probes. Of a
-    path that has something to draw over time."""
+    path that has a latency."""
+    network = met.values["round_trip"] if met.measured["round_trip"].n else met.latency
     hosts = np.nansum([met.values[name] for name in ("host_here", "host_there")], axis=0)
     hosts = np.where(np.isnan(met.values["host_here"]), np.nan, hosts)
-    steps = extremes(met.tx, _network(met), BUCKETS)
+    steps = extremes(met.tx, network, BUCKETS)
     taken = extremes(met.tx, hosts, BUCKETS)
     traces = [
         line("latency-median", steps.at_ns / 1e9, _drawn(steps.median), "latency-median"),
@@ -183,18 +179,18 @@ def minutes_figure(found: Sequence[PathMinute]) -> go.Figure:
 _DRAWN = {"distribution": distribution_figure, "time": over_time_figure}
 
 
-def _names(met: PathProbes) -> list[str]:
-    """Which of _DRAWN have something to draw."""
-    return ["distribution"] * any(one.n for one in met.measured.values()) + ["time"] * bool(
-        np.isfinite(_network(met)).any() or met.measured["host_here"].n
-    )
+def _drawn_of(met: PathProbes) -> list[str]:
+    """Which of _DRAWN have something to draw: both, none, or without a latency what the far host took alone."""
+    if met.has_latency:
+        return [*_DRAWN]
+    return ["distribution"] if any(one.n for one in met.measured.values()) else []
 
 
 def payload(paths: Sequence[PathProbes]) -> list[dict[str, Any]]:
     """The figures of each path, as the page's script draws them."""
     drawn = []
     for met in paths[:MOST_PATHS]:
-        figures = {name: draw(met) for name, draw in _DRAWN.items() if name in _names(met)}
+        figures = {name: _DRAWN[name](met) for name in _drawn_of(met)}
         found = by_minute(met)
         if len(found) > 1:
             figures["minutes"] = minutes_figure(found)
@@ -280,14 +276,19 @@ def _path(met: PathProbes) -> PathPart:
     )
 
 
-_OVER_TIME = (("latency-median", "median of a step"), ("queue", "longest time in the hosts"), ("loss", "lost"))
+_OVER_TIME = (
+    ("latency", "slowest in a step, between the kernels"),
+    ("latency-median", "median of a step"),
+    ("queue", "longest time in the hosts"),
+    ("loss", "lost"),
+)
 _MINUTES = (("largest", "least"), ("latency-median", "median"), ("latency", "p99"))
 
 
 def _figures(met: PathProbes, measures: Sequence[str]) -> list[PathFigure]:
     kinds = [(COLOURS[name], path_words.NAMES[name].strip()) for name in measures]
     places = [PathFigure("distribution", "How long they took", kinds), PathFigure("time", "Over time", _OVER_TIME)]
-    return [place for place in places if place.name in _names(met)]
+    return [place for place in places if place.name in _drawn_of(met)]
 
 
 def _persistence(found: Sequence[PathMinute]) -> str:

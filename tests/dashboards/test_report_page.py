@@ -280,6 +280,9 @@ def test_a_path_has_the_figures_that_have_something_to_draw(store, tmp_path, sta
     assert re.findall(r'data-figure="(distribution|time)"', html) == figures and said in unescape(html)
     [drawn] = json.loads(block(html, "facts"), parse_constant=pytest.fail)["paths"]
     assert [name for name in drawn if name != "minutes"] == figures
+    legends = re.findall(r'data-figure="time".*?<ul class="legend">(.*?)</ul>', html, re.DOTALL)
+    over_time = ["slowest in a step, between the kernels", "median of a step", "longest time in the hosts", "lost"]
+    assert [re.findall(r"</i>([^<]+)", legend) for legend in legends] == [over_time] * figures.count("time")
 
 
 def test_numbers_are_packed_in_the_smallest_type_and_aligned():

@@ -327,6 +327,31 @@ def test_interrupted_as_it_begins_to_serve(tmp_path, place, words):
     assert len(done.stderr.splitlines()) <= 2, done.stderr
 
 
+def test_ended_by_sigterm_nothing_is_printed_of_what_is_half_made(tmp_path):
+    """As by Ctrl-C, in verbs that clean up then."""
+    script = """
+import gc, os, signal
+from mburst import interrupting
+
+class Half:
+    def __init__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+    def __del__(self):
+        self.what_is_not_there
+
+interrupting.own_process()
+try:
+    with interrupting.interruptible():
+        Half()
+except KeyboardInterrupt:
+    print("ended")
+gc.collect()
+"""
+    command = [sys.executable, "-P", "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ended\n", "")
+
+
 def test_a_failure_inside_ends_the_call_with_a_status(monkeypatch):
     """Whatever fails in one of a stream's parts: no silence, one line, and the other calls go on."""
     lines: list[str] = []

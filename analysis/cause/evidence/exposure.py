@@ -54,7 +54,9 @@ def block_length(time: Floats, bursts: tuple[Floats, Floats]) -> float:
 
 
 def against_bursts(evidence: Evidence, scene: Scene, number: int, met: Floats, rng: np.random.Generator) -> None:
-    """Relative risk of a spike in a burst, and the share of all excess over the median that lies in bursts."""
+    """Relative risk of a spike in a burst, and the share of all excess over the median that lies in bursts. Its
+    interval is that of resampling blocks of time, or that of the accounts (shares.py) where it reaches further, for
+    the same reason as in risk_of()."""
     port, bursts = scene.crossings[number].port, scene.bursts[number]
     exposed = in_bursts(met, bursts, port.bin_ns)
     known = np.isfinite(port.position(met)) & (np.isfinite(evidence.delays.total) | evidence.tail.late_losses)
