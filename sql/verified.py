@@ -14,7 +14,6 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -90,6 +89,8 @@ def verify(paths: Iterable[Path]) -> dict[Path, str]:
 
 def _verify(waiting: list[tuple[Path, bytes]]) -> dict[Path, str]:
     """The damaged ones of (file, its line before it was read); those that are sound are remembered."""
+    from concurrent.futures import ThreadPoolExecutor
+
     damaged: dict[Path, str] = {}
     sound: dict[Path, list[bytes]] = {}
     with ThreadPoolExecutor(_THREADS) as pool:

@@ -117,7 +117,7 @@ class TableWriter:
                 seen = {
                     text
                     for chunk in rows.column(name).chunks
-                    for text in (chunk.dictionary if hasattr(chunk, "dictionary") else chunk.unique()).to_pylist()
+                    for text in (chunk.dictionary if hasattr(chunk, "dictionary") else chunk).to_pylist()
                 }
                 if seen - {value}:
                     raise ValueError(f"{self._table}: rows of {name} {min(seen - {value})!r}, writer of {value!r}")
@@ -249,6 +249,7 @@ class _Segment:
         """The segment is whole: seal it."""
         import pyarrow as pa
 
+        self.log.begin_sync()  # the disk writes while the last rows are encoded
         try:
             self.write(pa.concat_tables(self._pending))
             if self._failed:

@@ -8,7 +8,6 @@ from ...errors import MburstError
 from ...quality import COARSE_STAMPS
 from ...sql.damage import readable
 from ...units import format_duration
-from ..read import bins as read_bins
 
 if TYPE_CHECKING:
     import duckdb
@@ -44,6 +43,8 @@ def refuse_coarse(
         "interface": interface, "direction": direction, "recording": recording, "since_ns": since_ns,
         "until_ns": until_ns,
     }  # fmt: skip
+    from ..read import bins as read_bins  # it imports numpy, and a recorder begins to read before that
+
     with readable(con):
         row = read_bins.mostly_coarse(con, settings)
     if row:

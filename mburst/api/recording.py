@@ -17,7 +17,6 @@ from . import importing
 from .asked import RecordOptions, takes
 from .importing import Imported
 from .options import Duration, Names, Rate, Share, Size, duration_ns, names, rate_bps, share_of, size_bytes
-from .store import Store
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from ..services.record.recorder import RecordResult, Until
     from ..services.record.recording import Direction, Hook, InterfaceSettings, RecordProgress, RecordSettings, Stamps
     from ..sql import StoreFolder
+    from .store import Store
 
 NARROWEST_NS, WIDEST_NS = 10_000, 1_000_000_000
 SOURCES_ABOVE = 0.1
@@ -68,6 +68,7 @@ def record(
     from ..services.record.recording import is_live
     from ..sql import StoreFolder
     from ..stopping import stopping_by
+    from .store import Store
 
     targets = [os.fspath(source)] if isinstance(source, str | os.PathLike) else [os.fspath(one) for one in source]
     if not targets:

@@ -127,6 +127,10 @@ class HotLog:
         self._number += 1
         self.bytes += size
 
+    def begin_sync(self) -> None:
+        """Have what was appended written to the disk by another thread, unless it is at it; `sync` waits for it."""
+        self._syncing.begin()
+
     def sync(self) -> None:
         """Have all that was appended on the disk. Raises MburstError."""
         with failing_as_one_line(self.path, "write"):

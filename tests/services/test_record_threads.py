@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -247,6 +249,29 @@ def test_a_recorded_file_is_not_read_on(file: Path, tmp_path: Path) -> None:
     assert record(file, tmp_path / "store", threads=2).new
     assert not record(file, tmp_path / "store", threads=1).new  # nor is it another recording
     assert readers() == []
+
+
+def test_what_takes_long_to_import_is_not_imported_before_reading(file: Path, tmp_path: Path) -> None:
+    """Nor is what a recording of a file has no use for: start and end are most of the time that a short one takes."""
+    words = ["record", str(file), "-o", str(tmp_path / "store"), "--threads", "2"]
+    program = f"""
+import sys
+from mburst.__main__ import command
+from mburst.services.record import recorder
+
+met, begins = [], recorder.AheadReader.__init__
+
+def noting(self, capture):
+    met.extend({{"numpy", "pyarrow", "duckdb"}} & sys.modules.keys())
+    begins(self, capture)
+
+recorder.AheadReader.__init__ = noting
+sys.argv[1:] = {words}
+assert command() == 0 and not met, met
+unused = {{"duckdb", "numpy.ma", "pyarrow.compute", "concurrent.futures"}} & sys.modules.keys()
+assert "pyarrow.parquet" in sys.modules and not unused, unused
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_threads_are_at_least_one(file: Path, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ class BinTally:
         columns = {
             name: bins.column(name).to_numpy() for name in ("ts_ns", "packets", "bytes", "wire_bytes", "quality")
         }
-        for code in np.unique(codes):
+        for code in np.bincount(codes).nonzero()[0]:
             chosen = {name: column[codes == code] for name, column in columns.items()}
             self._add(names.dictionary[int(code)].as_py(), chosen)
 
