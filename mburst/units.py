@@ -10,6 +10,8 @@ from fractions import Fraction
 from .errors import UsageError
 
 NS_PER_S = 1_000_000_000
+LONGEST_NS = 100 * 36525 * 864 * 10**9  # of a duration, 100 years: a time of today and it add up within 64 bits
+MOST = 2**63 - 1  # of a rate and a size, and of any number that a column of a table holds
 
 _TIME = {
     "ns": 1,
@@ -25,31 +27,51 @@ _TIME = {
 _DECIMAL = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 SIZES = "4MB (4,000,000 bytes) or 4MiB (4,194,304 bytes)"  # the one rule of sizes, for help and hints
-_NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([^\s0-9.]*)\s*")
+_NUMBER = re.compile(r"\s*([0-9]{1,30}(?:\.[0-9]{1,30})?)\s*([^\s0-9.]*)\s*")
+_SHOWN = 40  # characters of an invalid text
+
+
+def whole(text: str, least: int = 0, most: int = MOST) -> int | None:
+    """The number from LEAST to MOST that TEXT writes in ASCII digits; None for any other text, of whatever length."""
+    number = int(text) if text.isascii() and text.isdigit() and len(text) <= 19 else -1
+    return number if least <= number <= most else None
 
 
 def _split(text: str, what: str, example: str) -> tuple[Fraction, str]:
     match = _NUMBER.fullmatch(text)
     if not match:
-        raise UsageError(f"invalid {what} {text!r}", f"examples: {example}")
+        raise UsageError(f"invalid {what} {text[:_SHOWN]!r}", f"examples: {example}")
     return Fraction(match[1]), match[2]
 
 
 def parse_duration(text: str) -> int:
-    """Nanoseconds of "10us", "1.5ms", "24h"; the unit must be there. Raises UsageError."""
+    """Nanoseconds of "10us", "1.5ms", "24h"; the unit must be there. Raises UsageError, also beyond LONGEST_NS."""
+    return checked_duration(_nanoseconds(text), text)
+
+
+def _nanoseconds(text: str) -> int:
     value, unit = _split(text, "duration", "10us, 1ms, 60s, 24h")
     factor = _TIME.get(unit if unit == "µs" else unit.lower())
     if factor is None or (value * factor).denominator != 1:
-        raise UsageError(f"invalid duration {text!r}", "whole nanoseconds with a unit; examples: 10us, 1ms, 60s, 24h")
+        raise UsageError(
+            f"invalid duration {text[:_SHOWN]!r}", "whole nanoseconds with a unit; examples: 10us, 1ms, 60s, 24h"
+        )
     return int(value * factor)
+
+
+def checked_duration(ns: int, text: object) -> int:
+    """NS, which TEXT states. Raises UsageError beyond LONGEST_NS."""
+    if ns > LONGEST_NS:
+        raise UsageError(f"invalid duration {str(text)[:_SHOWN]!r}: longer than 100 years")
+    return ns
 
 
 def parse_rate(text: str) -> int:
     """Bits a second of "1G", "25Gbps", "100Mbit/s". Raises UsageError."""
     value, unit = _split(text, "link speed", "1G, 25Gbps, 100M")
     prefix = re.sub(r"(bps|bit/s|bit|b/s)$", "", unit.lower())
-    if prefix not in _DECIMAL or (rate := value * _DECIMAL[prefix]).denominator != 1 or rate <= 0:
-        raise UsageError(f"invalid link speed {text!r}", "examples: 1G, 25Gbps, 100M")
+    if prefix not in _DECIMAL or (rate := value * _DECIMAL[prefix]).denominator != 1 or not 0 < rate <= MOST:
+        raise UsageError(f"invalid link speed {text[:_SHOWN]!r}", "examples: 1G, 25Gbps, 100M")
     return int(rate)
 
 
@@ -58,8 +80,8 @@ def parse_size(text: str) -> int:
     80000-13), with or without a B. Raises UsageError."""
     value, unit = _split(text, "size", SIZES)
     factor = {**_DECIMAL, **_BINARY}.get(unit.lower().removesuffix("b"))
-    if factor is None or (size := value * factor).denominator != 1 or size <= 0:
-        raise UsageError(f"invalid size {text!r}", f"examples: {SIZES}")
+    if factor is None or (size := value * factor).denominator != 1 or not 0 < size <= MOST:
+        raise UsageError(f"invalid size {text[:_SHOWN]!r}", f"examples: {SIZES}")
     return int(size)
 
 
@@ -67,7 +89,7 @@ def parse_fraction(text: str) -> float:
     """A share of line rate in (0, 10]: "0.5" or "50%". Raises UsageError."""
     value, unit = _split(text, "share", "0.5, 50%")
     if unit not in ("", "%") or not 0 < (share := value / 100 if unit else value) <= 10:
-        raise UsageError(f"invalid share of line rate {text!r}", "examples: 0.5, 50%")
+        raise UsageError(f"invalid share of line rate {text[:_SHOWN]!r}", "examples: 0.5, 50%")
     return float(share)
 
 
@@ -80,18 +102,19 @@ _ISO = re.compile(r"(\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?)?)(?:[.,](\d{1,9}
 
 
 def parse_time(text: str, newest_ns: int | None = None) -> int:
-    """Unix nanoseconds of an ISO 8601 time, which is UTC unless it says otherwise, or of a duration back from NEWEST_NS
-    where that is given: "2026-11-20", "2026-11-20T14:03:05.123456789", "24h". Raises UsageError."""
+    """Unix nanoseconds of an ISO 8601 time, which is UTC unless it says otherwise, or of a duration (at most
+    LONGEST_NS) back from NEWEST_NS where that is given: "2026-11-20", "2026-11-20T14:03:05.123456789", "24h". Raises
+    UsageError."""
     example = "examples: 24h, 2026-11-20, 2026-11-20T14:03:05.25"
     if newest_ns is not None and is_duration(text):
-        return max(newest_ns - parse_duration(text), -(2**63))
+        return newest_ns - min(_nanoseconds(text), LONGEST_NS)
     match = _ISO.fullmatch(text.strip())
     try:
         if not match or (match[2] and match[1].count(":") < 2):
             raise ValueError
         moment = datetime.fromisoformat(match[1] + ("T00:00" if len(match[1]) == 10 else "") + (match[3] or "+00:00"))
     except ValueError:
-        raise UsageError(f"invalid time {text!r}", example) from None
+        raise UsageError(f"invalid time {text[:_SHOWN]!r}", example) from None
     whole = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1)
     ns = whole * NS_PER_S + int((match[2] or "").ljust(9, "0"))
     if not -(2**63) <= ns < 2**63:

@@ -140,7 +140,7 @@ def load(path: Path, fill: bool = True) -> RunConfig:
         content = tomllib.loads(files.read_text(path)[0])
     except OSError as error:
         raise MburstError(f"{path}: cannot read: {error.strerror}", "`mburst run --init` writes an example") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # of TOML and UTF-8, and of a number of thousands of digits
         raise UsageError(f"{path}: invalid TOML: {error}") from error
     known = _runnable()
     only(path, "the file", content, [*SHARED, *(NAMED.get(verb, verb) for verb in known), "report", "deliver"])

@@ -8,7 +8,16 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import MburstError, UsageError
-from ..units import is_duration, parse_duration, parse_fraction, parse_rate, parse_size, parse_time
+from ..units import (
+    MOST,
+    checked_duration,
+    is_duration,
+    parse_duration,
+    parse_fraction,
+    parse_rate,
+    parse_size,
+    parse_time,
+)
 
 if TYPE_CHECKING:
     import os
@@ -64,7 +73,7 @@ def names(given: Names | None) -> list[str]:
 
 def duration_ns(value: Duration) -> int:
     """Nanoseconds. Raises UsageError."""
-    return _number(parse_duration, value, "duration", "'1ms', or nanoseconds as an integer")
+    return checked_duration(_number(parse_duration, value, "duration", "'1ms', or nanoseconds as an integer"), value)
 
 
 def rate_bps(value: Rate) -> int:
@@ -88,6 +97,8 @@ def _number(parse: Callable[[str], int], value: Any, what: str, example: str) ->
     if isinstance(value, Integral) and not isinstance(value, bool):
         if value < 0:
             raise UsageError(f"invalid {what} {value}: it is negative", f"write {example}")
+        if int(value) > MOST:
+            raise UsageError(f"invalid {what}: more than {MOST:,}", f"write {example}")
         return int(value)
     return parse(_text(value, what, example))
 
@@ -152,6 +163,8 @@ def time_of(con: duckdb.DuckDBPyConnection, value: Time | None) -> int | None:
     if isinstance(value, datetime):
         return _of_datetime(value)
     if isinstance(value, Integral) and not isinstance(value, bool):
+        if not -MOST <= int(value) <= MOST:
+            raise UsageError("invalid time: outside the range of 64-bit nanoseconds", "valid years: 1678 to 2261")
         return int(value)
     text = _text(value, "time", "'24h', '2026-11-20T14:03', a datetime with a time zone, or Unix nanoseconds")
     newest = newest_ns(con) if is_duration(text) else None

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from .. import files
 from ..errors import UsageError
+from ..units import MOST
 
 if TYPE_CHECKING:
     from ..sql.damage import DamagedFile
@@ -55,7 +56,6 @@ VERBS = [
     "demo",
 ]
 
-MOST = 2**63 - 1  # of a number: what a column of a table holds
 
 # What takes files and folders of this machine, by its metavar: an address would become a folder `s3:` here. Interfaces
 # may have such names (pcap:/FILE of PF_RING).

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ..api.options import duration_ns, span_of
 from ..errors import MburstError, UsageError
 from ..names import print_lines, say
-from ..units import format_count, format_duration, format_time
+from ..units import format_count, format_duration, format_time, whole
 from . import bursts, definition, inputs
 
 if TYPE_CHECKING:
@@ -77,9 +77,9 @@ def run(arguments: argparse.Namespace) -> int:
 def _number(text: str | None) -> int | str | None:
     if text is None or text == "last":
         return text
-    if not text.isascii() or not text.isdecimal():
+    if (number := whole(text)) is None:
         raise UsageError(f"invalid number of a burst {text!r}", "examples: 12, last")
-    return int(text)
+    return number
 
 
 def _inputs(

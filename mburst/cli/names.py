@@ -12,7 +12,7 @@ from .. import privileges
 from ..errors import Interrupted, MburstError, UsageError
 from ..names import print_lines, say
 from ..stopping import until_stopped
-from ..units import NS_PER_S, format_count, format_time, parse_duration
+from ..units import NS_PER_S, format_count, format_time, parse_duration, whole
 from . import definition, output, record
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def check(arguments: argparse.Namespace) -> None:
         raise UsageError("--remove is of one call without sources")
     if arguments.format == "csv" and (arguments.sources or arguments.remove):
         raise UsageError("--csv is of the list of names", "--json prints what was read")
-    if not arguments.most.isdigit() or not int(arguments.most):
+    if whole(arguments.most, 1) is None:
         raise UsageError(f"invalid --most {arguments.most!r}: not a number of senders", "example: 1000")
     parse_duration(arguments.timeout)
 

@@ -15,7 +15,7 @@ from .. import privileges
 from ..columns import aligned, widths_of
 from ..errors import MburstError, UsageError
 from ..names import print_lines, say, say_progress
-from ..units import format_count, format_duration, format_share, parse_duration
+from ..units import format_count, format_duration, format_share, parse_duration, whole
 from . import output, record
 
 if TYPE_CHECKING:
@@ -232,8 +232,8 @@ def parse_ports(text: str | None, protocol: str) -> tuple[int, ...]:
         return (0,)
     if protocol == "icmp":
         raise UsageError("--source-ports: icmp has no ports")
-    if text.isdecimal() and 1 <= int(text) <= MOST_PORTS:
-        return (0,) * int(text)
+    if count := whole(text, 1, MOST_PORTS):
+        return (0,) * count
     ports: list[int] = []
     for part in text.split(","):
         match = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", part)
@@ -251,8 +251,8 @@ def parse_ports(text: str | None, protocol: str) -> tuple[int, ...]:
 
 def parse_dscp(text: str) -> int:
     """A DSCP by number or by name. Raises UsageError."""
-    value = DSCP.get(text.lower(), int(text) if text.isdecimal() else -1)
-    if not 0 <= value < 64:
+    value = DSCP.get(text.lower(), whole(text, most=63))
+    if value is None:
         raise UsageError(f"--dscp {text}: not 0 to 63 and not a name such as ef, cs1 or af41")
     return value
 

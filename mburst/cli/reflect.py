@@ -11,7 +11,7 @@ from .. import privileges
 from ..errors import UsageError
 from ..stopping import stopping
 from ..telemetry.probe.admission import CONNECTIONS, PEER_RATE, RATE, Admission
-from ..units import format_bytes, format_count, parse_duration
+from ..units import format_bytes, format_count, parse_duration, whole
 from . import record
 
 DESCRIPTION = """Answer probes until Ctrl-C: UDP in the format of STAMP (RFC 8762, unauthenticated; TWAMP Light senders
@@ -135,8 +135,8 @@ def admission(arguments: argparse.Namespace) -> Admission:
 
 def parse_limit(option: str, text: str) -> float:
     """Answers a second of "1000/s" or "1000". Raises UsageError."""
-    number = text.strip().removesuffix("/s")
-    if not (number.isascii() and number.isdigit() and 0 < int(number) <= MOST_RATE):
+    number = whole(text.strip().removesuffix("/s"), 1, MOST_RATE)
+    if number is None:
         raise UsageError(f"{option} {text}: not a rate from 1 to {MOST_RATE:,} a second", "example: 1000/s")
     return float(number)
 

@@ -11,6 +11,7 @@ import stat
 from dataclasses import dataclass
 
 from ..errors import MburstError, UsageError
+from ..units import whole
 
 _EXAMPLE = "examples: 127.0.0.1:9339, [::1]:9339, unix:/run/mburst.sock"
 BACKLOG = 64
@@ -72,10 +73,10 @@ def parse(text: str) -> Address:
     host, colon, port = text.rpartition(":")
     if not colon or not host or not (port.isascii() and port.isdigit()) or (":" in host and host[0] + host[-1] != "[]"):
         raise UsageError(f"invalid address and port {text!r}", _EXAMPLE)
-    if len(port) > 5 or int(port) > 65535:
+    if (number := whole(port, most=65535)) is None:
         raise UsageError(f"invalid port {port} in {text!r}", "valid ports: 1 to 65535, and 0 for any free port")
     try:
-        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+        found = socket.getaddrinfo(host.strip("[]"), number, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise MburstError(f"{host}: no such address: {getattr(error, 'strerror', None) or error}") from None
     return Address(str(found[0][4][0]), int(port))

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from .. import privileges
 from ..errors import MburstError, UsageError
+from ..units import whole
 
 LEAST_TOKEN = 16  # characters
 _EXAMPLE = "examples: 127.0.0.1:{0}, [::1]:{0}"
@@ -57,12 +58,7 @@ def split(listen: str, port: int) -> tuple[str, int]:
         host, number = listen, str(port)
     bracketed = host.startswith("[") and host.endswith("]")
     host = host[1:-1] if bracketed else host
-    if (
-        not (number.isascii() and number.isdigit() and len(number) <= 5 and int(number) <= 65535)
-        or (bracketed != (":" in host))
-        or not host.isprintable()
-        or " " in host
-    ):
+    if whole(number, most=65535) is None or (bracketed != (":" in host)) or not host.isprintable() or " " in host:
         raise UsageError(f"invalid address {listen!r}", _EXAMPLE.format(port))
     return host or "0.0.0.0", int(number)
 

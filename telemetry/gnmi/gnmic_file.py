@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from ...errors import MburstError, UsageError
-from ...units import parse_rate, parse_size
+from ...units import parse_rate, parse_size, whole
 from ..otlp.config import receiver_of
 from . import gnmic_words as words
 from . import limits
@@ -114,7 +114,7 @@ def _unknown(file: File, key: str) -> None:
 
 def _port(top: GnmicPart) -> str:
     text = top.text("port", str(DEFAULT_PORT))
-    if not (text.isdecimal() and len(text) <= 5 and 0 < int(text) < 65536):
+    if whole(text, 1, 65535) is None:
         raise top.file.fail("port", f"invalid port {text!r}", "valid ports: 1 to 65535")
     return text
 
@@ -147,19 +147,19 @@ def _max_msg_size(top: GnmicPart) -> int:
     text = top.text("max-msg-size")
     if not text:
         return limits.MESSAGE_BYTES
-    if not (text.isascii() and text.isdecimal() and len(text) <= 18 and int(text)):
+    if (given := whole(text, 1)) is None:
         raise top.file.fail("max-msg-size", f"{text!r} is not a number of bytes")
-    size = min(max(int(text), LEAST), LARGEST["message"])
-    if size != int(text):
+    size = min(max(given, LEAST), LARGEST["message"])
+    if size != given:
         top.file.warn("max-msg-size", f"{text} is not between 64KiB and 512MiB: taken as {size}")
     return size
 
 
 def _paths(own: GnmicPart) -> int:
     text = own.text("paths", str(limits.PATHS))
-    if not (text.isascii() and text.isdecimal() and len(text) <= 8 and 0 < int(text) <= MOST_PATHS):
+    if (paths := whole(text, 1, MOST_PATHS)) is None:
         raise own.file.fail("mburst.paths", f"{text!r} is not a whole number from 1 to {MOST_PATHS:,}")
-    return int(text)
+    return paths
 
 
 def _links(own: GnmicPart, racks: Mapping[str, str]) -> tuple[Link, ...]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import UsageError
+from ...units import LONGEST_NS, whole
 from .durations import parse_go_duration
 from .messages import ENCODINGS
 from .path import PathName, parse
@@ -105,10 +106,10 @@ class GnmicPart:
     def duration(self, word: str) -> int:
         """Nanoseconds of a duration as Go writes it; 0 where it is not given."""
         text = self.text(word)
-        if text.isdecimal():
-            if 0 < int(text) < LEAST_PLAIN_NS:
+        if (plain_ns := whole(text, most=LONGEST_NS)) is not None:
+            if 0 < plain_ns < LEAST_PLAIN_NS:
                 raise self.file.fail(self.place(word), f"missing unit in {text!r}", f"write {text}s or {text}ms")
-            return int(text)
+            return plain_ns
         return self._checked(word, parse_go_duration, text) if text else 0
 
     def choice(self, word: str, words: Mapping[str, str], default: str) -> str:
@@ -125,8 +126,8 @@ class GnmicPart:
         if not text:
             return None
         name = text.upper().replace("-", "_")
-        if text.isdecimal() and int(text) < len(ENCODINGS):
-            name = ENCODINGS[int(text)]
+        if (number := whole(text, most=len(ENCODINGS) - 1)) is not None:
+            name = ENCODINGS[number]
         if name not in ENCODINGS:
             hint = f"there are {', '.join(map(str.lower, ENCODINGS))}"
             raise self.file.fail(self.place(word), f"unsupported encoding {text!r}", hint)

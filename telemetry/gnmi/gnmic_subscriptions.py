@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...errors import UsageError
-from ...units import format_duration
+from ...units import format_duration, whole
 from . import gnmic_words as words
 from .config import Item, Subscription
 from .gnmic_parts import File, GnmicPart, known, mapping
@@ -91,9 +91,9 @@ def _dscp(part: GnmicPart) -> int | None:
     text = part.text("qos")
     if not text:
         return None
-    if not (text.isdecimal() and len(text) <= 2 and int(text) <= 63):
+    if (dscp := whole(text, most=63)) is None:
         raise part.file.fail(part.where, f"invalid qos {text!r}: not a DSCP", "write 0 to 63, or leave it out")
-    return int(text)
+    return dscp
 
 
 def chosen(

@@ -197,7 +197,7 @@ def load(path: Path) -> Vendor:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise MburstError(f"{path}: cannot read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # of TOML and UTF-8, and of a number of thousands of digits
         raise UsageError(f"{path}: invalid TOML: {error}") from None
     name = path.stem
     try:

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from ...errors import MburstError, UsageError
+from ...units import whole
 from .rows import LONGEST, NamedPrefix, is_address
 
 AT_ONCE = 8  # questions
@@ -72,6 +73,7 @@ def _server(text: str) -> tuple[str, int]:
     """Address and port of "10.0.0.53", "10.0.0.53:5353", "[::1]:53" and "::1". Raises UsageError."""
     host, _, port = text.rpartition(":") if text.count(":") == 1 or "]:" in text else (text, "", "53")
     host = host.strip("[]")
-    if not is_address(host) or not port.isdigit() or not 0 < int(port) < 65536:
+    number = whole(port, 1, 65535)
+    if not is_address(host) or number is None:
         raise UsageError(f"invalid DNS server {text!r}", "examples: 10.0.0.53, 10.0.0.53:5353, [2001:db8::53]:53")
-    return host, int(port)
+    return host, number

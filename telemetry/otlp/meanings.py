@@ -32,7 +32,7 @@ def load(path: Path) -> list[tuple[str, MetricMeaning]]:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise MburstError(f"{path}: cannot read: {error.strerror}", "`tables` names TOML files") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # of TOML and UTF-8, and of a number of thousands of digits
         raise UsageError(f"{path}: invalid TOML: {error}", HELP) from None
     return list(_Part(str(path), "", content).meanings(path.stem))
 

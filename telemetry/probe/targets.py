@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import MburstError, UsageError
+from ...units import whole
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,9 @@ def split(text: str, default_port: int) -> tuple[str, int]:
         raise UsageError(f"missing host in {text!r}")
     if not port:
         return host, default_port
-    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+    if (number := whole(port, 1, 65535)) is None:
         raise UsageError(f"invalid port {port!r} in {text!r}", "valid ports: 1 to 65535")
-    return host, int(port)
+    return host, number
 
 
 def resolve(text: str, default_port: int, kind: socket.SocketKind, family: socket.AddressFamily) -> ProbeTarget:

@@ -108,6 +108,7 @@ def test_a_report_defines_bursts_as_the_command_line_does(read):
     [
         ("store = ", "invalid TOML"),
         ("x = " + 5000 * "[", "invalid TOML"),
+        ("x = " + 5000 * "9", "invalid TOML"),
         ('stroe = "x"\n', "has no key 'stroe' (valid are "),
         (BASE + "record = 5\n", "record must be a table"),
         ('host = "a\\u0000b"\n' + BASE, "host of the file has a NUL character"),

@@ -8,8 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mburst.api.options import duration_ns, rate_bps, size_bytes
 from mburst.errors import UsageError
+from mburst.telemetry.gnmi.durations import parse_go_duration
 from mburst.units import (
+    LONGEST_NS,
+    MOST,
     format_bytes,
     format_count,
     format_duration,
@@ -22,6 +26,7 @@ from mburst.units import (
     parse_rate,
     parse_size,
     parse_time,
+    whole,
 )
 
 NOW = 1_795_228_464_011_544_286
@@ -72,6 +77,38 @@ def test_what_is_no_rate(text: str) -> None:
         parse_rate(text)
 
 
+@pytest.mark.parametrize("text", ["9" * 5000 + "{}", "0." + "9" * 5000 + "{}", "9" * 330 + "{}", "9" * 25 + "{}"])
+def test_what_no_column_holds_is_refused_in_a_short_line(text: str) -> None:
+    parsers = {parse_duration: "h", parse_rate: "G", parse_size: "MB", parse_fraction: "%", parse_go_duration: "h"}
+    for parse, unit in parsers.items():
+        with pytest.raises(UsageError, match=r"^invalid .{1,90}$"):
+            parse(text.format(unit))
+    for ask in (duration_ns, rate_bps, size_bytes):
+        with pytest.raises(UsageError, match=r"^invalid .{1,90}$"):
+            ask(10**30)
+
+
+def test_the_longest_and_the_most() -> None:
+    assert parse_duration("36525d") == duration_ns(LONGEST_NS) == LONGEST_NS
+    assert parse_rate(str(MOST)) == parse_size(str(MOST)) == MOST
+    for too_much in (lambda: parse_duration("36525.1d"), lambda: duration_ns(LONGEST_NS + 1)):
+        with pytest.raises(UsageError, match="longer than 100 years"):
+            too_much()
+
+
+@given(st.text() | st.integers(-10, 10**25).map(str))
+def test_whole_numbers(text: str) -> None:
+    found = whole(text, 3, 10**18)
+    assert found is None or (3 <= found <= 10**18 and text.lstrip("0") == str(found))
+    if text.isascii() and text.isdecimal() and len(text) < 19 and int(text) >= 3:
+        assert found == int(text)
+
+
+@pytest.mark.parametrize("text", ["", "-1", "+1", " 1", "1_0", "\u00b2", "\u0663", "9" * 5000, str(MOST + 1)])
+def test_what_is_no_whole_number(text: str) -> None:
+    assert whole(text) is None and whole(str(MOST)) == MOST
+
+
 @pytest.mark.parametrize(("text", "share"), [("0.5", 0.5), ("50%", 0.5), ("100 %", 1.0), ("10", 10.0), ("0.1%", 0.001)])
 def test_shares(text: str, share: float) -> None:
     assert parse_fraction(text) == share
@@ -102,7 +139,7 @@ def test_times(text: str, ns: int) -> None:
 
 def test_durations_count_back_from_the_newest() -> None:
     assert parse_time("24h", NOW) == NOW - 86_400 * 10**9
-    assert parse_time("99999999d", NOW) == -(2**63)
+    assert parse_time("99999999d", NOW) == parse_time("36525d", NOW) == NOW - LONGEST_NS
     with pytest.raises(UsageError, match="invalid time"):
         parse_time("24h")
 

@@ -152,6 +152,10 @@ BAD = {
     "mburst.links[0]: invalid link speed 'fast'": S
     + T
     + "mburst: {links: [{device: a, port: p, host: h, link: fast}]}",
+    "subscriptions.s.sample-interval: invalid duration '99": T
+    + f"subscriptions: {{s: {{paths: [/a], sample-interval: {5000 * '9'}}}}}",
+    "subscriptions.s.heartbeat-interval: invalid duration '99": T
+    + f"subscriptions: {{s: {{paths: [/a], heartbeat-interval: {30 * '9'}h}}}}",
     "mburst.buffer: invalid size 'much'": S + T + "mburst: {buffer: much}",
     "mburst.message: 1G is not between 64KiB and 512MiB": S + T + "mburst: {message: 1G}",
     "mburst.paths: '0' is not a whole number": S + T + "mburst: {paths: 0}",

@@ -20,6 +20,7 @@ DEPTH = 'gauges = { "acme.depth" = "max_bytes" }\n'
 
 WRONG = [
     ("\x00", "invalid TOML"),
+    ("x = " + 5000 * "9", "invalid TOML"),
     ("", "rows: no [[rows]]"),
     ("rows = 1", "rows: no [[rows]]"),
     ("rows = [1]", "rows: no [[rows]]"),
