@@ -23,6 +23,7 @@ from .. import __version__
 from ..analysis.bursts.find import BurstDefinition
 from ..errors import MburstError, UsageError
 from ..sql.format.filenames import SealedName
+from ..typed import is_typed
 from ..units import format_time
 from . import LEVELS
 from .receipts import DamagedReceipt, Receipt, ReceiptName, ShippedFile, files_of, list_receipts, read_receipt
@@ -126,13 +127,27 @@ class PartitionPlan:
 
     @classmethod
     def from_json(cls, content: bytes) -> PartitionPlan:
-        """What an object says."""
-        facts = json.loads(content)
+        """What an object says. Raises ValueError where that is no plan."""
         files = ("near", "further", "evidence")
-        near, further, evidence = (tuple(ShippedFile(*file) for file in facts.pop(of, ())) for of in files)
-        name, definition = PartitionName(*facts.pop("name")), BurstDefinition(**facts.pop("definition"))
-        lists: dict[str, Any] = {of: tuple(facts.pop(of, ())) for of in ("missing", "collectors")}
-        return cls(name, definition, near=near, further=further, evidence=evidence, **lists, **facts)
+        try:
+            facts = json.loads(content)
+            near, further, evidence = (tuple(ShippedFile(*file) for file in facts.pop(of, ())) for of in files)
+            name, definition = PartitionName(*facts.pop("name")), BurstDefinition(**facts.pop("definition"))
+            lists: dict[str, Any] = {of: tuple(facts.pop(of, ())) for of in ("missing", "collectors")}
+            plan = cls(name, definition, near=near, further=further, evidence=evidence, **lists, **facts)
+        except (KeyError, TypeError, AttributeError, RecursionError, UsageError) as error:
+            raise ValueError("not a plan") from error
+        if not is_typed(plan):
+            raise ValueError("not a plan")
+        return plan
+
+
+def read_plan(results: FleetTarget, key: str) -> PartitionPlan:
+    """The plan that RESULTS have as KEY. Raises MburstError."""
+    try:
+        return PartitionPlan.from_json(results.get(key))
+    except ValueError as error:
+        raise MburstError(f"{results.place(key)}: damaged: not the plan of a partition", "detect again") from error
 
 
 def day_of(text: str, now_ns: int) -> str:

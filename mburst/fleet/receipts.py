@@ -17,6 +17,7 @@ from urllib.parse import quote, unquote
 
 from ..errors import MburstError
 from ..sql.format.filenames import SHIPPED, rack_folder, rack_of
+from ..typed import is_typed
 from .target import FleetTarget, TargetError
 
 FORMAT = 1
@@ -84,7 +85,7 @@ class Receipt(NamedTuple):
             receipt = cls(files=files, **lists, compacted_ns=compacted and tuple(compacted), **facts)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError("not a receipt") from error
-        if not _is_typed(receipt):
+        if not is_typed(receipt):
             raise ValueError("not a receipt")
         return receipt
 
@@ -203,21 +204,3 @@ def files_of(receipts: Iterable[Receipt]) -> dict[str, ShippedFile]:
 
 def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
-
-
-def _is_typed(receipt: Receipt) -> bool:
-    """Whether each value is of the type that its field has (no boolean passes for a number)."""
-    files = receipt.files
-    texts = [receipt.rack, receipt.host, receipt.level, receipt.version]
-    texts += [*receipt.tables, *receipt.replaces, *receipt.missing]
-    texts += [text for file in files for text in (file.table, file.key, file.sha256)]
-    numbers = [receipt.since_ns, receipt.until_ns, receipt.written_ns]
-    numbers += [] if receipt.every_ns is None else [receipt.every_ns]
-    numbers += receipt.compacted_ns or []
-    numbers += [number for file in files for number in (file.bytes, file.rows, file.min_ns, file.max_ns)]
-    return (
-        all(type(text) is str for text in texts)
-        and all(type(number) is int and -(2**63) <= number < 2**63 for number in numbers)
-        and isinstance(receipt.definition, dict | None)
-        and (receipt.compacted_ns is None or len(receipt.compacted_ns) == 2)
-    )

@@ -24,6 +24,7 @@ from ..analysis.bursts.find import BurstDefinition
 from ..analysis.partition.detect import PortTables
 from ..errors import MburstError, UsageError
 from ..sql.format.filenames import rack_folder
+from ..typed import is_typed
 from .target import FleetTarget, NoSuchObject
 
 if TYPE_CHECKING:
@@ -125,8 +126,11 @@ class PartitionRecord(NamedTuple):
             facts = json.loads(content.decode("utf-8", "surrogatepass"))
             if facts.pop("format") != FORMAT:
                 raise ValueError
-            return cls(**facts)
-        except (ValueError, KeyError, TypeError, AttributeError):
+            record = cls(**facts)
+            if not is_typed(record):
+                raise ValueError
+            return record
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise MburstError(
                 f"{place}: damaged: not the record of a partition", "remove it, and detect again"
             ) from None
@@ -152,10 +156,13 @@ def definition_of(results: FleetTarget) -> BurstDefinition:
         facts = json.loads(results.get(MARKER))
         if facts.pop("format") != FORMAT:
             raise ValueError
-        return BurstDefinition(**facts["definition"])
+        definition = BurstDefinition(**facts["definition"])
+        if not is_typed(definition):
+            raise ValueError
+        return definition
     except NoSuchObject:
         raise UsageError(f"{results.name}: no results", "`mburst fleet detect TARGET -o RESULTS` makes them") from None
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, UsageError):
         raise MburstError(f"{results.place(MARKER)}: damaged, or of a newer mburst") from None
 
 

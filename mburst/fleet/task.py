@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .. import shortage
 from ..analysis.partition.detect import BurstBeyond, DetectedPartition, TakeRows, detect
 from ..errors import MburstError
-from .plan import NEAR_NS, PartitionPlan
+from .plan import NEAR_NS, PartitionPlan, read_plan
 from .receipts import ShippedFile
 from .results import TABLES, NearRows, PartitionName, PartitionRecord, put_tables, read_record
 from .target import FleetTarget, TargetError, open_target
@@ -57,7 +57,7 @@ def carry_out(target_address: str, results_address: str, plan_key: str, scratch:
     of temporary files). Raises MburstError where the plan cannot be read; what else fails is in the outcome, and costs
     this partition alone."""
     target, results = open_target(target_address), open_target(results_address)
-    plan = _read_plan(results, plan_key)
+    plan = read_plan(results, plan_key)
     begun, used = time.monotonic(), time.process_time()
     error, record = "", None
     try:
@@ -90,14 +90,6 @@ def _in_one_line(failure: Exception) -> str:
     if known is None:
         return f"{type(failure).__name__}: {(str(failure).strip() or '?').splitlines()[0]}"
     return f"{known}" + (f" ({known.hint})" if known.hint else "")
-
-
-def _read_plan(results: FleetTarget, key: str) -> PartitionPlan:
-    """Raises MburstError."""
-    try:
-        return PartitionPlan.from_json(results.get(key))
-    except (ValueError, KeyError, TypeError) as error:
-        raise MburstError(f"{results.place(key)}: damaged: not the plan of a partition", "detect again") from error
 
 
 def _detect(target: FleetTarget, plan: PartitionPlan, folder: Path) -> DetectedPartition:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from ..errors import MburstError
-from .plan import PartitionPlan
+from .plan import PartitionPlan, read_plan
 from .results import PartitionName, PartitionRecord, list_records, read_record
 from .target import FleetTarget, open_target
 from .task import PartitionOutcome
@@ -45,7 +45,7 @@ def watched(
 
 
 def _plans(results: FleetTarget, keys: list[str]) -> dict[PartitionName, PartitionPlan]:
-    plans = (PartitionPlan.from_json(results.get(key)) for key in keys)
+    plans = (read_plan(results, key) for key in keys)
     return {plan.name: plan for plan in plans}
 
 
