@@ -32,12 +32,18 @@ def of(error: BaseException) -> MburstError | None:
     if isinstance(error, OSError):
         return MburstError(os.strerror(error.errno), _NUMBERS[error.errno]) if error.errno in _NUMBERS else None
     if isinstance(error, ImportError):
-        return MburstError(f"not enough memory: {first}", MORE_MEMORY) if _NOT_MAPPED in first else _named(first)
+        return next(filter(None, map(_of_import, str(error).splitlines())), None)
     duckdb = sys.modules.get("duckdb")  # importing it takes memory and files, too
     if duckdb and isinstance(error, duckdb.OutOfMemoryException):
         is_process = any(text in first for text in _NOT_ALLOCATED)  # else a limit of DuckDB's own
         return MburstError(first, MORE_MEMORY if is_process else "query less at a time")
     return _named(first) if duckdb and isinstance(error, duckdb.IOException) else None
+
+
+def _of_import(line: str) -> MburstError | None:
+    """The same by a line of an ImportError: numpy's has twenty, of which one is the reason."""
+    reason = line.rpartition("Original error was: ")[2]
+    return MburstError(f"not enough memory: {reason}", MORE_MEMORY) if _NOT_MAPPED in line else _named(reason)
 
 
 def refuse(error: BaseException, about: str = "") -> None:

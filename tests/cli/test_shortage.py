@@ -66,12 +66,18 @@ def of_linker() -> Exception:
     return ImportError("libarrow.so.2600: failed to map segment from shared object")
 
 
+def of_numpy() -> Exception:
+    """The same of numpy, which has its own to say first."""
+    return ImportError(f"\n\nIMPORTANT: PLEASE READ THIS\n\n  * Python 3.11\n\nOriginal error was: {of_linker()}\n")
+
+
 @pytest.mark.parametrize(
     ("failure", "message", "hint"),
     [
         (MemoryError, "not enough memory", MORE_MEMORY),
         (of_arrow, "not enough memory", MORE_MEMORY),
         (of_linker, f"not enough memory: {of_linker()}", MORE_MEMORY),
+        (of_numpy, f"not enough memory: {of_linker()}", MORE_MEMORY),
         (lambda: ImportError("libpq.so: cannot open shared object file: Too many open files"), None, MORE_FILES),
         (lambda: OSError(errno.EMFILE, "x"), os.strerror(errno.EMFILE), MORE_FILES),
         (lambda: OSError(errno.ENOMEM, "x"), os.strerror(errno.ENOMEM), MORE_MEMORY),
@@ -94,6 +100,8 @@ def test_a_shortage_is_named(failure, message, hint):
     [
         OSError(errno.ENOENT, "x"),
         ModuleNotFoundError("No module named 'pyspark'"),
+        ImportError(""),
+        ImportError("\nIMPORTANT\n\nOriginal error was: undefined symbol: x\n"),
         RuntimeError("dictionary changed size"),
         SystemError("bad argument to internal function"),
         ValueError("x"),
