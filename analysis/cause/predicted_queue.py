@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..model.stats import Fit, fit
+from ..model.lines import Fit, fit
 from .arrivals import Arrivals
 from .evidence.switch import PortQueue
 from .port import Port

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..model.stats import Estimate, Floats, Line
+from ..model.lines import Line
+from ..model.stats import Estimate, Floats
 from .arrivals import Arrivals
 from .evidence.fifo import Fifo
 from .evidence.repeats import RecordedRepeats, Repeats, none_of

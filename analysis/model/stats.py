@@ -32,25 +32,6 @@ class Estimate(NamedTuple):
     n: int
 
 
-class Fit(NamedTuple):
-    """A least-squares line: response = slope × dose + a constant, and Pearson's r."""
-
-    slope: float
-    r: float
-    n: int
-
-
-class Line(NamedTuple):
-    """A least-squares line with 95 % intervals: response = slope × dose + a constant, and Pearson's r."""
-
-    slope: Estimate
-    r: Estimate
-
-    @property
-    def n(self) -> int:
-        return self.r.n
-
-
 def wilson(successes: float, trials: float, z: float = Z_95) -> tuple[float, float]:
     """Interval of a proportion (Wilson 1927); holds for few successes, where the normal one does not. (0, 1) if
     none."""
@@ -206,25 +187,6 @@ def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
     return [float(value) for value in adjusted]
 
 
-def fit(dose: Floats, response: Floats) -> Fit | None:
-    """Least squares over the pairs that are finite in both. None with fewer than three or no spread in either."""
-    known = np.isfinite(dose) & np.isfinite(response)
-    x, y = dose[known], response[known]
-    if len(x) < 3:
-        return None
-    x, y = x - x.mean(), y - y.mean()
-    xx, yy, xy = float(x @ x), float(y @ y), float(x @ y)
-    if xx <= 0 or yy <= 0:
-        return None
-    return Fit(xy / xx, xy / float(np.sqrt(xx * yy)), len(x))
-
-
-def correlation(x: Floats, y: Floats) -> float | None:
-    """Pearson's r over the pairs that are finite in both; None where it is not defined."""
-    line = fit(x, y)
-    return None if line is None else line.r
-
-
 def relative_risk(hit: Floats, exposed: Floats, hit_outside: Floats, outside: Floats) -> Floats:
     """Risk among the exposed over the risk outside, with one case added that falls on both in proportion to their size.
 
@@ -253,83 +215,3 @@ def _risk_at_least(hit: float, exposed: float, hit_outside: float, outside: floa
     product, part = inside * beyond, low * (2 * inside - low)
     root = float(np.sqrt(max(product**2 - part * high * (2 * beyond - high), 0.0)))
     return part / (product + root)
-
-
-def line_over_blocks(
-    dose: Floats, response: Floats, block: Whole, rounds: int, rng: np.random.Generator
-) -> Line | None:
-    """Least squares over the pairs that are finite in both. block: the number of each pair's block, 0 or more; of one
-    block alone, the slope has no bound. None where fit() gives none.
-
-    The intervals come from resampling whole blocks; from how much blocks differ, with as many degrees of freedom as
-    they weigh (Liang and Zeger 1986); and that of r from the pairs as if they were independent (Fisher 1915): each end
-    is the furthest of these. Resampling alone holds what is true of two blocks in 6 of 10 cases: it draws them again.
-    """
-    line = fit(dose, response)
-    if line is None:
-        return None
-    known = np.isfinite(dose) & np.isfinite(response)
-    x, y, of = dose[known], response[known], block[known]
-    x, y = x - x.mean(), y - y.mean()
-    sums = np.column_stack([np.bincount(of, weights) for weights in (None, x, y, x * x, y * y, x * y)]).astype(float)
-    sums = sums[sums[:, 0] > 0]
-    widths = _line_widths(line, x, y, of)
-    slope = block_bootstrap(sums, _slope, rounds, rng)
-    r = block_bootstrap(sums, _r, rounds, rng)
-    return Line(
-        Estimate(line.slope, *_furthest(slope, (line.slope - widths.slope, line.slope + widths.slope)), line.n),
-        Estimate(line.r, *_furthest(r, _fisher(line.r, widths.z)), line.n),
-    )
-
-
-class _LineWidths(NamedTuple):
-    """Half of a 95 % interval, of the slope and of r on Fisher's scale."""
-
-    slope: float
-    z: float
-
-
-def _line_widths(line: Fit, x: Floats, y: Floats, block: Whole) -> _LineWidths:
-    """By how much blocks differ: what each pair moves the slope and r by, summed over its block. x, y: about their
-    means."""
-    count = np.bincount(block)
-    blocks = np.count_nonzero(count)
-    if blocks < 2:
-        return _LineWidths(float("inf"), float("inf"))
-    independent = Z_95 / float(np.sqrt(line.n - 3)) if line.n > 3 else float("inf")
-    weighed = float(count.sum() ** 2 / np.square(count).sum()) - 1
-    few = blocks / (blocks - 1) * (line.n - 1) / (line.n - 2)
-    factor = t_quantile(min(weighed, line.n - 2)) * float(np.sqrt(few))
-    along, across = x / np.sqrt(np.square(x).mean()), y / np.sqrt(np.square(y).mean())
-    moves_slope = x * (y - line.slope * x) / np.square(x).sum()
-    moves_r = (along * across - line.r / 2 * (along**2 + across**2)) / line.n
-    slope, r = (factor * float(np.linalg.norm(np.bincount(block, moves))) for moves in (moves_slope, moves_r))
-    return _LineWidths(slope, max(r / max(1 - line.r**2, 1e-12), independent))
-
-
-def _fisher(r: float, half: float) -> tuple[float, float]:
-    z = float(np.arctanh(np.clip(r, -1 + 1e-15, 1 - 1e-15)))
-    return float(np.tanh(z - half)), float(np.tanh(z + half))
-
-
-def _furthest(first: tuple[float, float], second: tuple[float, float]) -> tuple[float, float]:
-    """Each end that reaches further; NaN of `first`, which resampling gives where it draws nothing, does not."""
-    return float(np.fmin(first[0], second[0])), float(np.fmax(first[1], second[1]))
-
-
-def _spread(n: Floats, sum_: Floats, squares: Floats) -> Floats:
-    """Sum of squares about the mean; NaN where all values are one."""
-    about = squares - sum_ * sum_ / n
-    return np.where(about > 1e-9 * squares, about, np.nan)
-
-
-def _slope(rows: Floats) -> Floats:
-    n, x, y, xx, _, xy = rows.T
-    found: Floats = (xy - x * y / n) / _spread(n, x, xx)
-    return found
-
-
-def _r(rows: Floats) -> Floats:
-    n, x, y, xx, yy, xy = rows.T
-    found: Floats = (xy - x * y / n) / np.sqrt(_spread(n, x, xx) * _spread(n, y, yy))
-    return np.clip(found, -1, 1)

@@ -16,7 +16,8 @@ from ...units import format_share
 from ..cause.arriving import ArrivalCurve, FullStretches, curve_of_probes, curve_of_senders, stretches_of
 from ..cause.evidence.fifo import waited_here
 from ..cause.scene import Evidence, Scene
-from ..model.stats import Floats, correlation, quantiles
+from ..model.lines import correlation
+from ..model.stats import Floats, quantiles
 from .frames import ByteSpans, QueuedFrames, queued
 from .moved_senders import (
     MOST_MEMBERS,

@@ -14,7 +14,8 @@ from ...analysis.cause.fanin import Group
 from ...analysis.cause.port import Port
 from ...analysis.cause.scene import Evidence
 from ...analysis.cause.verdict import Verdict
-from ...analysis.model.stats import Estimate, Line
+from ...analysis.model.lines import Line
+from ...analysis.model.stats import Estimate
 from ...analysis.whatif.replay import PredictedLatency, Replay
 from ...senders import called, named_address, port_text, services_text
 from ...units import format_bytes, format_count, format_duration, format_number, format_rate, format_share

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...model.stats import Estimate, Floats, Line, line_over_blocks
+from ...model.lines import Line, line_over_blocks
+from ...model.stats import Estimate, Floats
 from ..scene import Evidence, Scene
 from ..tail import MS
 from .exposure import block_length
