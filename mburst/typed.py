@@ -5,7 +5,6 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from math import isfinite
 from typing import Any, get_args, get_origin, get_type_hints
 
 from .units import MOST
@@ -30,21 +29,21 @@ def _check_of(kind: Any) -> Check:
     if kind is int:
         return lambda value: type(value) is int and -MOST - 1 <= value <= MOST
     if kind is float:
-        return lambda value: type(value) in (int, float) and abs(value) <= MOST and isfinite(value)
+        return lambda value: type(value) in (int, float) and abs(value) <= MOST  # which NaN is not
     if origin is types.UnionType:
         return lambda value: any(check(value) for check in of)
     if origin in (dict, Mapping):
         key, one = of
         return lambda value: type(value) is dict and all(key(name) and one(each) for name, each in value.items())
     if origin is tuple and ... not in get_args(kind):
-        return lambda value: type(value) in (list, tuple) and len(value) == len(of) and all(map(_passes, of, value))
+        return lambda value: (
+            type(value) in (list, tuple)
+            and len(value) == len(of)
+            and all(test(each) for test, each in zip(of, value, strict=True))
+        )
     if origin in (list, tuple, Sequence):
         return lambda value: type(value) in (list, tuple) and all(map(of[0], value))
     if fields := {} if kind.__module__ == "builtins" else get_type_hints(kind):
         checks = [(name, _check_of(field)) for name, field in fields.items()]
         return lambda value: type(value) is kind and all(check(getattr(value, name)) for name, check in checks)
     return lambda value: type(value) is kind
-
-
-def _passes(check: Check, value: Any) -> bool:
-    return check(value)

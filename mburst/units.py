@@ -28,19 +28,20 @@ _DECIMAL = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 SIZES = "4MB (4,000,000 bytes) or 4MiB (4,194,304 bytes)"  # the one rule of sizes, for help and hints
 _NUMBER = re.compile(r"\s*([0-9]{1,30}(?:\.[0-9]{1,30})?)\s*([^\s0-9.]*)\s*")
-_SHOWN = 40  # characters of an invalid text
+SHOWN = 40  # characters of an invalid text
 
 
 def whole(text: str, least: int = 0, most: int = MOST) -> int | None:
     """The number from LEAST to MOST that TEXT writes in ASCII digits; None for any other text, of whatever length."""
-    number = int(text) if text.isascii() and text.isdigit() and len(text) <= 19 else -1
-    return number if least <= number <= most else None
+    if not (text.isascii() and text.isdigit() and len(text) <= 19):
+        return None
+    return number if least <= (number := int(text)) <= most else None
 
 
 def _split(text: str, what: str, example: str) -> tuple[Fraction, str]:
     match = _NUMBER.fullmatch(text)
     if not match:
-        raise UsageError(f"invalid {what} {text[:_SHOWN]!r}", f"examples: {example}")
+        raise UsageError(f"invalid {what} {text[:SHOWN]!r}", f"examples: {example}")
     return Fraction(match[1]), match[2]
 
 
@@ -54,7 +55,7 @@ def _nanoseconds(text: str) -> int:
     factor = _TIME.get(unit if unit == "µs" else unit.lower())
     if factor is None or (value * factor).denominator != 1:
         raise UsageError(
-            f"invalid duration {text[:_SHOWN]!r}", "whole nanoseconds with a unit; examples: 10us, 1ms, 60s, 24h"
+            f"invalid duration {text[:SHOWN]!r}", "whole nanoseconds with a unit; examples: 10us, 1ms, 60s, 24h"
         )
     return int(value * factor)
 
@@ -62,7 +63,7 @@ def _nanoseconds(text: str) -> int:
 def checked_duration(ns: int, text: object) -> int:
     """NS, which TEXT states. Raises UsageError beyond LONGEST_NS."""
     if ns > LONGEST_NS:
-        raise UsageError(f"invalid duration {str(text)[:_SHOWN]!r}: longer than 100 years")
+        raise UsageError(f"invalid duration {str(text)[:SHOWN]!r}: longer than 100 years")
     return ns
 
 
@@ -71,7 +72,7 @@ def parse_rate(text: str) -> int:
     value, unit = _split(text, "link speed", "1G, 25Gbps, 100M")
     prefix = re.sub(r"(bps|bit/s|bit|b/s)$", "", unit.lower())
     if prefix not in _DECIMAL or (rate := value * _DECIMAL[prefix]).denominator != 1 or not 0 < rate <= MOST:
-        raise UsageError(f"invalid link speed {text[:_SHOWN]!r}", "examples: 1G, 25Gbps, 100M")
+        raise UsageError(f"invalid link speed {text[:SHOWN]!r}", "examples: 1G, 25Gbps, 100M")
     return int(rate)
 
 
@@ -81,7 +82,7 @@ def parse_size(text: str) -> int:
     value, unit = _split(text, "size", SIZES)
     factor = {**_DECIMAL, **_BINARY}.get(unit.lower().removesuffix("b"))
     if factor is None or (size := value * factor).denominator != 1 or not 0 < size <= MOST:
-        raise UsageError(f"invalid size {text[:_SHOWN]!r}", f"examples: {SIZES}")
+        raise UsageError(f"invalid size {text[:SHOWN]!r}", f"examples: {SIZES}")
     return int(size)
 
 
@@ -89,7 +90,7 @@ def parse_fraction(text: str) -> float:
     """A share of line rate in (0, 10]: "0.5" or "50%". Raises UsageError."""
     value, unit = _split(text, "share", "0.5, 50%")
     if unit not in ("", "%") or not 0 < (share := value / 100 if unit else value) <= 10:
-        raise UsageError(f"invalid share of line rate {text[:_SHOWN]!r}", "examples: 0.5, 50%")
+        raise UsageError(f"invalid share of line rate {text[:SHOWN]!r}", "examples: 0.5, 50%")
     return float(share)
 
 
@@ -114,11 +115,17 @@ def parse_time(text: str, newest_ns: int | None = None) -> int:
             raise ValueError
         moment = datetime.fromisoformat(match[1] + ("T00:00" if len(match[1]) == 10 else "") + (match[3] or "+00:00"))
     except ValueError:
-        raise UsageError(f"invalid time {text[:_SHOWN]!r}", example) from None
-    whole = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1)
-    ns = whole * NS_PER_S + int((match[2] or "").ljust(9, "0"))
-    if not -(2**63) <= ns < 2**63:
-        raise UsageError(f"invalid time {text!r}: outside the range of 64-bit nanoseconds", "valid years: 1678 to 2261")
+        raise UsageError(f"invalid time {text[:SHOWN]!r}", example) from None
+    seconds = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1)
+    return checked_time(seconds * NS_PER_S + int((match[2] or "").ljust(9, "0")), text)
+
+
+def checked_time(ns: int, text: object) -> int:
+    """NS, Unix nanoseconds, which TEXT states. Raises UsageError for what 64 bits do not hold."""
+    if not -MOST - 1 <= ns <= MOST:
+        raise UsageError(
+            f"invalid time {str(text)[:SHOWN]!r}: outside the range of 64-bit nanoseconds", "valid years: 1678 to 2261"
+        )
     return ns
 
 

@@ -11,6 +11,7 @@ from ..errors import MburstError, UsageError
 from ..units import (
     MOST,
     checked_duration,
+    checked_time,
     is_duration,
     parse_duration,
     parse_fraction,
@@ -161,11 +162,9 @@ def time_of(con: duckdb.DuckDBPyConnection, value: Time | None) -> int | None:
     if value is None:
         return None
     if isinstance(value, datetime):
-        return _of_datetime(value)
+        return checked_time(_of_datetime(value), value)
     if isinstance(value, Integral) and not isinstance(value, bool):
-        if not -MOST <= int(value) <= MOST:
-            raise UsageError("invalid time: outside the range of 64-bit nanoseconds", "valid years: 1678 to 2261")
-        return int(value)
+        return checked_time(int(value), value)
     text = _text(value, "time", "'24h', '2026-11-20T14:03', a datetime with a time zone, or Unix nanoseconds")
     newest = newest_ns(con) if is_duration(text) else None
     return None if is_duration(text) and newest is None else parse_time(text, newest)

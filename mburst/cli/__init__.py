@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from .. import files
 from ..errors import UsageError
-from ..units import MOST
+from ..units import MOST, SHOWN
 
 if TYPE_CHECKING:
     from ..sql.damage import DamagedFile
@@ -141,7 +141,7 @@ def _whole_number(text: str) -> int:
     except ValueError:
         number = -1
     if not 0 <= number <= MOST:
-        raise argparse.ArgumentTypeError(f"invalid number {text[:40]!r} (a whole one from 0 to {MOST:,})")
+        raise argparse.ArgumentTypeError(f"invalid number {text[:SHOWN]!r} (a whole one from 0 to {MOST:,})")
     return number
 
 

@@ -79,7 +79,7 @@ def parse(text: str) -> Address:
         found = socket.getaddrinfo(host.strip("[]"), number, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise MburstError(f"{host}: no such address: {getattr(error, 'strerror', None) or error}") from None
-    return Address(str(found[0][4][0]), int(port))
+    return Address(str(found[0][4][0]), number)
 
 
 class Listener:

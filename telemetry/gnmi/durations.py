@@ -6,7 +6,7 @@ import re
 from fractions import Fraction
 
 from ...errors import UsageError
-from ...units import checked_duration
+from ...units import SHOWN, checked_duration
 
 _UNITS = {"ns": 1, "us": 1000, "µs": 1000, "μs": 1000, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
 _PART = re.compile(r"([0-9]{1,30}(?:\.[0-9]{0,30})?|\.[0-9]{1,30})(ns|us|µs|μs|ms|s|m|h)")
@@ -21,5 +21,5 @@ def parse_go_duration(text: str) -> int:
         total += Fraction(match[1].rstrip(".") if match[1] != "." else "0") * _UNITS[match[2]]
         end = match.end()
     if not text or end != len(text):
-        raise UsageError(f"invalid duration {text[:40]!r}", "examples: 10ms, 1s, 1m30s")
+        raise UsageError(f"invalid duration {text[:SHOWN]!r}", "examples: 10ms, 1s, 1m30s")
     return checked_duration(int(total), text)
