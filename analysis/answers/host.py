@@ -138,7 +138,7 @@ class LaneReport:
     end_ns: int
     coverage: list[Interval]
     repeated_ns: int
-    packets: int
+    packets: int | None  # None: of a switch's port, which counts bytes alone
     bytes: int
     wire_bytes: int
     bins: int
@@ -333,7 +333,7 @@ def _lane_report(
         end_ns=end,
         coverage=covered,
         repeated_ns=repeated_ns,
-        packets=sum(row["packets"] for row in seen),
+        packets=None if lane.is_port else sum(row["packets"] for row in seen),
         bytes=sum(row["bytes"] for row in seen),
         wire_bytes=sum(row["wire_bytes"] for row in seen),
         bins=sum(row["bins"] for row in seen),

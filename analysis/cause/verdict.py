@@ -88,7 +88,8 @@ MISSING = {
     "unstamped": "kernel stamps at both ends of the probes (`mburst reflect` at the far end): without them host and "
     "network, and the two directions, cannot be separated",
     "coarse": "finer bins: the recorded ones are longer than the delays (`mburst record --bin 100us`)",
-    "losing": "a capture without drops: packets were lost while probes waited, so the bins are lower bounds",
+    "losing": "a recording without losses: packets, or samples of a switch, are missing while probes waited, so the "
+    "bins are lower bounds",
     "unrecorded": "a recording of the port while the probes ran (`mburst record`)",
 }
 

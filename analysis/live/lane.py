@@ -78,6 +78,11 @@ class LiveLane:
         return str(self.key[KEY.index(name)])
 
     @property
+    def is_port(self) -> bool:
+        """Whether it is of a switch's port, and the host is the switch."""
+        return any(run["backend"] == "otlp" for run in self.runs.values())
+
+    @property
     def edge_ns(self) -> int:
         """Up to when this lane is known."""
         return max((end for _, end in self.coverage()), default=0)

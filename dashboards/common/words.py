@@ -65,6 +65,11 @@ def rate(bps: float, link_bps: int | None) -> str:
     return format_share(bps / link_bps) if link_bps else format_rate(bps)
 
 
+def lacking(is_port: bool) -> str:
+    """What a lane's bins lack where they lack some of what passed: a switch's port is known by samples."""
+    return "samples missing" if is_port else "packets lost while recording"
+
+
 def lane_name(lane: ReportLane) -> str:
     """ "cache-server eth0 inbound"."""
     direction = DIRECTIONS.get(lane.direction, lane.direction)

@@ -180,6 +180,7 @@ class LiveView:
             "recording": lane.recording,
             "dropped": self.dropped() if self.dropped else lane.dropped,
             "droppedIsWhole": self.dropped is not None or not lane.recording,
+            "isPort": lane.is_port,
             "late": sum(run["late"] for run in runs),
             "losing": sum(b - a for a, b in losing),
             "stamps": stamps,

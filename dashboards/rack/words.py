@@ -204,8 +204,7 @@ def _canaries(report: RackFigures) -> Iterator[Statement]:
 
 
 def _loss(report: RackFigures) -> Iterator[Statement]:
-    losing = [lane for lane in report.lanes if lane.dropped or lane.losing_bins]
-    if losing:
+    if losing := [lane for lane in report.lanes if (lane.dropped or lane.losing_bins) and not lane.is_port]:
         yield Statement(
             WARNING,
             f"Packets were lost while recording on {', '.join(lane.host for lane in losing[:5])}"
@@ -213,6 +212,14 @@ def _loss(report: RackFigures) -> Iterator[Statement]:
             f"{format_count(max(lane.dropped for lane in losing), 'packet')} at most in a recording, "
             f"{format_count(sum(lane.losing_bins for lane in losing), 'bin')} of this time. Counts are lower "
             "bounds there.",
+        )
+    if lacking := [lane for lane in report.lanes if lane.losing_bins and lane.is_port]:
+        yield Statement(
+            WARNING,
+            f"Samples are missing of {', '.join(lane_name(lane) for lane in lacking[:5])}"
+            + (" and others" if len(lacking) > 5 else ""),
+            f"{format_count(sum(lane.losing_bins for lane in lacking), 'bin')} of this time. What the ports carried "
+            "then is not known: counts are lower bounds there.",
         )
     if late := [lane for lane in report.lanes if lane.late]:
         yield Statement(NOTE, late_text(sum(lane.late for lane in late)), "")

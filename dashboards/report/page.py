@@ -131,7 +131,7 @@ def _legend(report: LaneReport, threshold: float) -> list[tuple[str, str]]:
     if report.bursts:
         entries.append(("burst", "burst"))
     if report.losing:
-        entries.append(("loss", "packets lost while recording"))
+        entries.append(("loss", words.lacking(report.lane.is_port)))
     if report.latency:
         kind = report.latency[0].measure or "not measured"
         entries += [("latency", f"slowest probe, {kind}"), ("latency-median", "median probe")]

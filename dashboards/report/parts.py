@@ -60,7 +60,12 @@ COLUMNS = [
         lambda b: format_share(b["mean_utilization"]),
     ),
     BurstColumn("Bytes", "link-layer bytes in the burst", lambda b: b["bytes"], lambda b: format_bytes(b["bytes"])),
-    BurstColumn("Packets", "packets in the burst", lambda b: b["packets"], lambda b: f"{b['packets']:,}"),
+    BurstColumn(
+        "Packets",
+        "packets in the burst",
+        lambda b: b["packets"],
+        lambda b: f"{b['packets']:,}" if b["packets"] else "–",
+    ),
     BurstColumn(
         "Fan-in",
         "senders of at least half an equal share, of all senders in the burst",
@@ -100,16 +105,13 @@ def facts(report: LaneReport) -> list[tuple[str, str]]:
     """Link, bin, clock, time: what a reader needs to place the figures."""
     lane = report.lane
     names = [re.sub(r"[^ ]*/", "", name) for name in lane.distinct("input")]  # whole paths are in the JSON
+    seen = [] if report.packets is None else [format_count(report.packets, "packet")]
     rows = [
         ("Link", format_rate(lane.link_bps) if lane.link_bps else "speed not known"),
         ("Bin", format_duration(lane.bin_ns)),
         ("Clock", "; ".join(lane.distinct("clock")) or "not known"),
-        ("Time", words.period(report.start_ns, report.end_ns) if report.bins else "no packet"),
-        (
-            "Recorded",
-            f"{format_duration(report.recorded_ns)}, {format_count(report.packets, 'packet')}, "
-            f"{format_bytes(report.bytes)}",
-        ),
+        ("Time", words.period(report.start_ns, report.end_ns) if report.bins else "nothing recorded"),
+        ("Recorded", ", ".join([format_duration(report.recorded_ns), *seen, format_bytes(report.bytes)])),
         ("From", "; ".join(names[:3]) + (" …" if len(names) > 3 else "")),
     ]
     return [(name, value) for name, value in rows if value]

@@ -23,18 +23,24 @@ def statements(report: LaneReport) -> list[Statement]:
         *missing_files(report.damaged),
         *_completeness(report),
         *_overlap(report),
-        *_loss(report),
         *_link(report),
         *_clock(report),
-        *_frames(report),
-        *_senders(report),
-        *_flow_control(report),
+        *(_samples(report) if report.lane.is_port else _packets(report)),
         *_recording(report),
         *impossible_windows(report.queues),
         *canaries(report),
     ]
     order = (WARNING, NOTE, GOOD)
     return sorted(found, key=lambda statement: order.index(statement.level))
+
+
+def _packets(report: LaneReport) -> Iterator[Statement]:
+    """What to know of packets, and of what they were seen by: a switch's port has none."""
+    yield from _loss(report)
+    yield from _stamps(report)
+    yield from _frames(report)
+    yield from _senders(report)
+    yield from _flow_control(report)
 
 
 def canaries(report: LaneReport) -> Iterator[Statement]:
@@ -80,6 +86,19 @@ def _overlap(report: LaneReport) -> Iterator[Statement]:
             "Recordings of this interface overlap in time. Sums, means and the 1 s average count such time "
             "once for each, and its bursts are listed for each; single bins are not added.",
         )
+
+
+def _samples(report: LaneReport) -> Iterator[Statement]:
+    """What a switch's port lacks."""
+    if report.losing:
+        yield Statement(
+            WARNING,
+            "Samples of the switch are missing",
+            "What the port carried then is not known. Counts are lower bounds in the time marked in the figure, and "
+            "bursts can have been missed there.",
+        )
+    elif all(run["complete"] for run in report.lane.runs):
+        yield Statement(GOOD, "No sample is missing", "The switch sampled this port in all of the recorded time.")
 
 
 def _loss(report: LaneReport) -> Iterator[Statement]:
@@ -163,14 +182,17 @@ def _link(report: LaneReport) -> Iterator[Statement]:
 
 
 def _clock(report: LaneReport) -> Iterator[Statement]:
-    lane = report.lane
-    steps = sum(int(run["clock_epochs"]) - 1 for run in lane.runs)
+    steps = sum(int(run["clock_epochs"]) - 1 for run in report.lane.runs)
     if steps > 0:
         yield Statement(
             WARNING,
             f"The clock stepped {'once' if steps == 1 else f'{steps} times'}",
             "No bin spans a step, but times before and after it do not fit together, and gaps across it mean nothing.",
         )
+
+
+def _stamps(report: LaneReport) -> Iterator[Statement]:
+    lane = report.lane
     qualities = {quality.name: quality for quality in report.qualities}
     stamped = [
         f"{quality.meaning} ({format_share(quality.bins / report.bins)} of bins)"

@@ -122,7 +122,7 @@ class TopApp(App[None]):
             for lane in lanes[first : first + shown]
         ]
         bursts: Sequence[dict[str, Any]] = ()
-        dropped, losing, recording = 0, 0, False
+        dropped, losing, recording, is_port = 0, 0, False, False
         if lanes:
             lane, row = lanes[self._chosen], rows[self._chosen - first]
             begin = lane.complete_from_ns if self._end_ns is None else end - row.width_ns * len(row.fullest)
@@ -130,6 +130,7 @@ class TopApp(App[None]):
             with self.look.live.lock:
                 dropped, recording = self._dropped() if self._dropped else lane.dropped, lane.recording
                 losing = coverage.length(lane.losing(lane.complete_from_ns, LATEST_NS))
+                is_port = lane.is_port
         return TopView(
             self._shown_of,
             rows,
@@ -141,6 +142,7 @@ class TopApp(App[None]):
             bursts,
             dropped,
             losing,
+            is_port,
             recording,
             self.look.lines,
         )

@@ -39,7 +39,8 @@ class TopView:
     threshold: float
     bursts: Sequence[dict[str, Any]] = ()  # of the chosen lane, the latest last
     dropped: int = 0
-    losing_ns: int = 0  # time of bins in memory in which packets were lost
+    losing_ns: int = 0  # time of bins in memory in which packets were lost, or samples are missing
+    is_port: bool = False  # of a switch
     recording: bool = False
     troubles: Sequence[str] = field(default_factory=list)
 
@@ -154,6 +155,8 @@ def burst_line(burst: dict[str, Any]) -> str:
 
 def _losses(view: TopView, width: int) -> Text:
     so_far = " so far" if view.recording else ""
+    if view.is_port:
+        return _samples(view, width)
     if view.dropped:
         dropped = f"{format_count(view.dropped, 'packet')} dropped by the recorder{so_far}: counts are lower bounds"
         return Text(dropped[:width], LOST)
@@ -161,3 +164,11 @@ def _losses(view: TopView, width: int) -> Text:
         lost = f"packets were dropped in {format_duration(view.losing_ns)}: how many is stored when the recording ends"
         return Text(lost[:width], LOST)
     return Text(f"no packet dropped by the recorder{so_far}"[:width])
+
+
+def _samples(view: TopView, width: int) -> Text:
+    """What is missing of a switch's port."""
+    if not view.losing_ns:
+        return Text("no sample of the switch is missing"[:width])
+    missing = f"samples of the switch are missing in {format_duration(view.losing_ns)}: counts are lower bounds"
+    return Text(missing[:width], LOST)

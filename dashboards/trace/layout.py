@@ -13,7 +13,7 @@ from ...analysis.model.envelope import NS_PER_S, levels, with_detail
 from ...files import writing
 from ...senders import burst_services_text, sender_name
 from ...units import format_count, format_duration, format_rate, format_share
-from ..common.words import lane_name
+from ..common.words import lacking, lane_name
 from .tracks import TraceSlice, TraceTracks
 
 SENDERS = 5  # of a burst that are slices
@@ -89,10 +89,7 @@ def _write_lane(tracks: TraceTracks, data: TraceData, lane: LaneReport) -> None:
     tracks.slices("not recorded", parent, (TraceSlice(a, b, "not recorded", {}) for a, b in data.unrecorded(lane)))
     tracks.slices("gaps of the recorder", parent, _gaps(data, lane))
     tracks.slices(
-        "packets dropped by the recorder",
-        parent,
-        (TraceSlice(a, b, "bins that lack packets", {}) for a, b in lane.losing),
-        "Counts of this time are lower bounds.",
+        lacking(lane.lane.is_port), parent, (TraceSlice(a, b, "counts are lower bounds", {}) for a, b in lane.losing)
     )
 
 

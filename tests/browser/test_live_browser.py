@@ -12,6 +12,7 @@ from browserlib import Reader
 from livestore import RUN, SECOND, Growing, Server, filled
 from reportlib import BIN, FULL, SHORT, START
 
+from mburst.quality import Quality
 from mburst.sql import StoreFolder
 
 pytest.importorskip("uvicorn")
@@ -234,6 +235,24 @@ def test_losses_are_in_sight_at_once(open_page, growing):
     store.append([84] * 5, quality=2 | 32)
     reader.wait("document.querySelector('#dropped').classList.contains('bad')")
     assert "500 µs" in reader.page.locator("#dropped").text_content()
+
+
+def test_of_a_port_samples_are_missing(open_page, tmp_path):
+    store = Growing(tmp_path / "store", time.time_ns() // SECOND * SECOND, "tor1", backend="otlp")
+    store.append([84] * 100)
+    server = Server(tmp_path / "store")
+    try:
+        reader = open_page(server.url)
+        assert reader.page.locator("#loss-word").text_content() == "samples missing"
+        assert reader.page.locator("#lost-word").text_content() == "Samples missing"
+        store.append([FULL] * 30, quality=Quality.DROPS | Quality.GAP)
+        store.append([84] * 5000)
+        reader.wait("document.querySelector('#dropped').classList.contains('bad')")
+        assert reader.page.locator("#dropped").text_content() == "some in 3 ms of the last 5 min"
+        reader.page.wait_for_selector("text=samples missing in it", timeout=PATIENCE)
+    finally:
+        server.stop()
+        store.close()
 
 
 def test_it_survives_a_restart_of_the_server(open_page, growing):

@@ -178,7 +178,7 @@ def test_what_was_not_recorded_is_a_slice(tmp_path):
     gap = recorded[0][1], recorded[1][0]
     assert gap[1] == NOW + 104 * BIN and gap[1] - gap[0] > 90 * BIN
     assert [one[:2] for one in decoded.slices[lane, "not recorded"]] == [gap]
-    assert [one[:2] for one in decoded.slices[lane, "packets dropped by the recorder"]] == [(gap[1], gap[1] + 2 * BIN)]
+    assert [one[:2] for one in decoded.slices[lane, "packets lost while recording"]] == [(gap[1], gap[1] + 2 * BIN)]
     values = value_at(decoded.counter_of(lane, "utilization, by bins"), np.array([NOW + 3 * BIN, *gap]))
     assert values == pytest.approx([84 / 125, 0, 100])
 

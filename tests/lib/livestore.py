@@ -20,9 +20,11 @@ SECOND = 10**9
 class Growing:
     """A recording of 1 Gb/s that goes on from `begin_ns`, a whole bin. `wire` has its bins by their start."""
 
-    def __init__(self, folder: Path, begin_ns: int, host: str = "cache-1", rack: str = "r1", run: str = RUN) -> None:
+    def __init__(
+        self, folder: Path, begin_ns: int, host: str = "cache-1", rack: str = "r1", run: str = RUN, **names: str
+    ) -> None:
         self.store = StoreFolder.create(folder)
-        self.names = {"recording_id": run, "host": host, "rack": rack, "interface": "eth1"}
+        self.names = {"recording_id": run, "host": host, "rack": rack, "interface": "eth1", **names}
         self.at = begin_ns
         self.wire: dict[int, int] = {}
         self.writers = {

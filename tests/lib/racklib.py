@@ -93,15 +93,17 @@ def fill_ports(
     start: int = START,
     length: int = HOUR,
     rack: str = "r1",
+    quality: int = 0,
 ) -> None:
-    """Recordings of ports of DEVICE, as `mburst collect` makes them: full in their bursts, and a quiet last bin."""
+    """Recordings of ports of DEVICE, as `mburst collect` makes them: full in their bursts, and a quiet last bin.
+    QUALITY is that of each bin."""
     for port, of in bursts.items():
         name = {"recording_id": f"{rack}-{device}-{port}-{direction}-{start}", "host": device, "rack": rack}
         name |= {"interface": port, "direction": direction}
         hot = sorted({first + i for first, n in of for i in range(n)})
         row = {"start_ns": start, "end_ns": start + length - 1, "written_ns": start + length, "backend": "otlp"}
         bins = [*((start + i * MS, FULL) for i in hot), (start + length - MS, 100)]
-        rest = {**name, "packets": 0, "retransmits": None}
+        rest = {**name, "packets": 0, "retransmits": None, "quality": quality}
         found = [{**rest, "ts_ns": at, "bytes": size, "wire_bytes": size} for at, size in bins]
         for table, given in (("recordings", [{**name, **row}]), ("bins", found)):
             with store.writer(table, rack=rack) as writer:  # in files of no host

@@ -49,7 +49,10 @@ class BurstList {
       element("span", "peak", `peak ${share(burst.peak)}`), element("span", "size", bytes(burst.bytes)),
       element("span", "pattern", PATTERN_WORDS[burst.pattern] ?? burst.pattern),
       element("span", "from", senders + (more > 0 ? ` and ${more.toLocaleString("en")} more` : "")));
-    if (burst.quality.includes("drops")) button.append(element("span", "lossy", "packets lost in it"));
+    if (burst.quality.includes("drops")) {
+      const lacking = burst.quality.includes("gap") ? "samples missing in it" : "packets lost in it";
+      button.append(element("span", "lossy", lacking));
+    }
     button.addEventListener("click", () => this.choose(burst));
     item.append(button);
     return item;

@@ -296,7 +296,9 @@ class LiveView {
     one("#state").textContent = status.recording ? "Recording" : "Not recording";
     one("#state").dataset.recording = status.recording;
     one("#edge").textContent = `${edge.day} ${edge.minute}:${edge.second} UTC`;
-    const parts = status.droppedIsWhole ? [`${status.dropped.toLocaleString("en")} packet${status.dropped === 1 ? "" : "s"}`] : [];
+    one("#lost-word").textContent = status.isPort ? "Samples missing" : "Lost while recording";
+    one("#loss-word").textContent = status.isPort ? "samples missing" : "packets lost";
+    const parts = status.droppedIsWhole && !status.isPort ? [`${status.dropped.toLocaleString("en")} packet${status.dropped === 1 ? "" : "s"}`] : [];
     if (status.losing) parts.push(`some in ${duration(status.losing)} of the last 5 min`);
     one("#dropped").textContent = parts.join(", ") || "none in the last 5 min";
     one("#dropped").classList.toggle("bad", status.dropped > 0 || status.losing > 0);
