@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...analysis.answers.host import LaneReport
+from ...analysis.answers.host import LaneReport, worst_first
 from ...analysis.model import distributions
 from ...analysis.model.context import PathLatency, QueueWindows
 from ...analysis.model.envelope import Interval, steps
@@ -28,6 +28,7 @@ FONT = (
 )
 MARGIN_TOP, MARGIN_BOTTOM, STRIP, SPACE = 8, 40, 16, 26  # pixels
 UTILIZATION, LATENCY, QUEUE = 320, 150, 130
+EMPTY = 0.02  # of its width: where a figure over all time draws less, nothing can be seen in it
 AROUND = 1.5  # how far a logarithmic axis reaches beyond its values, as a factor
 
 
@@ -58,6 +59,18 @@ def axis_for(link_bps: int | None, busiest_bps: float) -> Axis:
 def origin(report: LaneReport) -> int:
     """Where the time axis of a lane has its zero: the whole minute before its start."""
     return report.start_ns // NS_PER_MINUTE * NS_PER_MINUTE
+
+
+def opening(report: LaneReport) -> Interval:
+    """What the figure over time shows first: all, unless that would be next to empty; then the recorded stretch of the
+    largest burst, or the longest one."""
+    whole = report.start_ns, report.end_ns
+    step = (whole[1] - whole[0]) / BUCKETS
+    if sum(max(end - start, step) for start, end in report.coverage) >= EMPTY * (whole[1] - whole[0]):
+        return whole
+    largest = worst_first(report.bursts)[:1]
+    met = [(a, b) for a, b in report.coverage for burst in largest if a <= burst["start_ns"] < b]
+    return max(met or report.coverage, key=lambda span: span[1] - span[0], default=whole)
 
 
 def clip(intervals: Sequence[Interval], start_ns: int, end_ns: int) -> list[Interval]:

@@ -11,7 +11,7 @@ from ...analysis.model.context import PathLatency, QueueWindows
 from ...analysis.model.envelope import Envelope, Interval
 from ...senders import burst_services_text, sender_name
 from .packing import Pack
-from .words import exact_clock
+from .words import dated, exact_clock
 
 
 def spans_of(pack: Pack, spans: Sequence[Interval], zero: int) -> dict[str, Any]:
@@ -57,12 +57,13 @@ def queue_of(pack: Pack, queue: QueueWindows, zero: int) -> dict[str, Any]:
     }
 
 
-def burst_of(number: int, burst: Mapping[str, Any], zero: int) -> dict[str, Any]:
+def burst_of(number: int, burst: Mapping[str, Any], zero: int, over_ns: int) -> dict[str, Any]:
+    """A burst as the scripts read it; over_ns: how long the period is that it is shown in."""
     return {
         "number": number,
         "start": burst["start_ns"] - zero,
         "end": burst["end_ns"] - zero,
-        "clock": exact_clock(burst["start_ns"], burst["bin_ns"]),
+        "clock": dated(burst["start_ns"], exact_clock(burst["start_ns"], burst["bin_ns"]), over_ns),
         "bytes": burst["bytes"],
         "sources": burst["sources"],
         "fanIn": burst["fan_in"],

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ...analysis.rack import context as rack_beside
     from ...sql.damage import DamagedFile
 
+DAY_NS = 86_400_000_000_000
 GOOD, NOTE, WARNING = "good", "note", "warning"
 DIRECTIONS = {"in": "inbound", "out": "outbound", "mirror": "mirror port, one direction"}
 PATTERN_NAMES = {
@@ -47,6 +48,11 @@ def exact_clock(ts_ns: int, *others: int) -> str:
     """The clock with as many digits (3, 6 or 9) as show this time, and the others, exactly."""
     digits = next(digits for digits in (3, 6, 9) if all(t % 10 ** (9 - digits) == 0 for t in (ts_ns, *others)))
     return clock(ts_ns, digits)
+
+
+def dated(ts_ns: int, time: str, over_ns: int) -> str:
+    """The TIME of day of a moment, with its date where a period of OVER_NS has that time more than once."""
+    return f"{date(ts_ns)} {time}" if over_ns > DAY_NS else time
 
 
 def date(ts_ns: int) -> str:

@@ -45,7 +45,7 @@ def moment_head(lane: LiveLane, moment: LaneSnapshot, origin_ns: int, pack: Pack
         ],
         "bursts": [
             {
-                **burst_of(0, burst, origin_ns),
+                **burst_of(0, burst, origin_ns, moment.end_ns - moment.start_ns),
                 "peak": burst["peak_utilization"],
                 "mean": burst["mean_utilization"],
                 "quality": burst["quality"],

@@ -279,9 +279,11 @@ def worst(report: RackFigures) -> PageTable | Paragraph:
     rows = [
         [
             lane_name(_BurstLane(burst)),
-            words.exact_clock(burst["start_ns"], burst["bin_ns"])
-            if report.until_ns - report.since_ns <= 86_400 * 10**9
-            else f"{words.date(burst['start_ns'])} " + words.exact_clock(burst["start_ns"], burst["bin_ns"]),
+            words.dated(
+                burst["start_ns"],
+                words.exact_clock(burst["start_ns"], burst["bin_ns"]),
+                report.until_ns - report.since_ns,
+            ),
             PATTERN_NAMES.get(burst["pattern"], burst["pattern"]),
             senders_text(burst, 2),
             format_duration(burst["duration_ns"]),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...analysis.answers.host import LaneReport, Peak
 from ...units import format_bytes, format_count, format_duration, format_number, format_rate, format_share
-from ..common.words import clock, exact_clock, rate
+from ..common.words import clock, dated, exact_clock, rate
 
 if TYPE_CHECKING:
     from ...analysis.bursts.find import BurstDefinition
@@ -62,13 +62,17 @@ def contrast(report: LaneReport) -> list[Figure]:
     """What a monitoring system shows against what happened; empty without a packet."""
     if report.busiest_window is None or report.busiest_second is None:
         return []
-    second, window = report.busiest_second, report.busiest_window
+    second, window, over_ns = report.busiest_second, report.busiest_window, report.end_ns - report.start_ns
     return [
-        ("Busiest second, as monitoring shows it", _share(report, second), f"at {clock(second.ts_ns, 0)}"),
+        (
+            "Busiest second, as monitoring shows it",
+            _share(report, second),
+            f"at {dated(second.ts_ns, clock(second.ts_ns, 0), over_ns)}",
+        ),
         (
             f"Busiest {format_duration(report.window_ns)}",
             _share(report, window, report.window_ns),
-            f"at {exact_clock(window.ts_ns)}",
+            f"at {dated(window.ts_ns, exact_clock(window.ts_ns), over_ns)}",
         ),
     ]
 
@@ -108,7 +112,8 @@ def finer(report: LaneReport) -> str:
     lane, peak = report.lane, report.busiest_bin
     if not lane.link_bps or peak is None or peak.wire_bytes * 8e9 <= lane.link_bps * lane.bin_ns:
         return ""
+    at = dated(peak.ts_ns, exact_clock(peak.ts_ns), report.end_ns - report.start_ns)
     return (
-        f"Single bins read up to {_share(report, peak, lane.bin_ns)} (at {exact_clock(peak.ts_ns)}), which no link "
+        f"Single bins read up to {_share(report, peak, lane.bin_ns)} (at {at}), which no link "
         f"carries: a frame counts whole in the bin of its stamp, and stamps can be closer than the frames were."
     )

@@ -86,7 +86,7 @@ def _lane_part(
         "no_bursts": _no_bursts(report, definition),
         "seen": _seen(report, definition) if shown else "",
         "caption": caption,
-        "bursts": [(number, parts.burst_row(burst)) for number, burst in shown],
+        "bursts": [(number, parts.burst_row(burst, report.end_ns - report.start_ns)) for number, burst in shown],
         "senders": parts.senders(report),
         "senders_caption": parts.senders_caption(report),
         "distributions": [parts.distribution(report, *of) for of in _DISTRIBUTIONS] if shown else [],

@@ -39,7 +39,7 @@ COLUMNS = [
         "Start, UTC",
         "when the first bin of the burst begins",
         lambda b: b["start_ns"],
-        lambda b: words.exact_clock(b["start_ns"], b["bin_ns"]),
+        lambda b: words.dated(b["start_ns"], words.exact_clock(b["start_ns"], b["bin_ns"]), b["over_ns"]),
     ),
     BurstColumn(
         "Duration",
@@ -96,9 +96,10 @@ COLUMNS = [
 ]
 
 
-def burst_row(burst: Mapping[str, Any]) -> list[tuple[float | str, str]]:
-    """What the cells of a burst sort by and read, one for each of COLUMNS."""
-    return [(column.key(burst), column.text(burst)) for column in COLUMNS]
+def burst_row(burst: Mapping[str, Any], over_ns: int) -> list[tuple[float | str, str]]:
+    """What the cells of a burst of a report over OVER_NS sort by and read, one for each of COLUMNS."""
+    shown = {**burst, "over_ns": over_ns}
+    return [(column.key(shown), column.text(shown)) for column in COLUMNS]
 
 
 def facts(report: LaneReport) -> list[tuple[str, str]]:

@@ -22,6 +22,7 @@ def lane_payload(
         "originS": zero // 1_000_000_000,
         "start": report.start_ns - zero,
         "end": report.end_ns - zero,
+        "opening": [ns - zero for ns in figures.opening(report)],
         "factor": axis.factor,
         "suffix": axis.suffix,
         "link": report.lane.link_bps or 0,
@@ -35,7 +36,7 @@ def lane_payload(
         "seconds": envelope_of(pack, report.seconds, zero),
         "latency": [latency_of(pack, latency, zero) for latency in report.latency],
         "queues": [queue_of(pack, queue, zero) for queue in report.queues],
-        "bursts": [burst_of(number, burst, zero) for number, burst in shown],
+        "bursts": [burst_of(number, burst, zero, report.end_ns - report.start_ns) for number, burst in shown],
         "figure": json.loads(figures.timeline(report, threshold).to_json()),
         "distributions": {name: json.loads(figure.to_json()) for name, figure in distributions(report).items()},
     }

@@ -104,6 +104,23 @@ def test_a_burst_of_200_us_is_seen_at_every_zoom(open_page):
     assert "every bin of 100 µs by itself" in reader.page.locator(".step").text_content()
 
 
+def test_a_report_of_two_seconds_in_a_week_opens_where_the_largest_burst_is(browser, tmp_path):
+    store = StoreFolder.create(tmp_path / "store")
+    first, last = reportlib.fill_apart(store, 7 * 86_400 * 10**9)
+    reader = Reader(browser, f"file://{reportlib.written(store, tmp_path / 'out')}")
+    try:
+        shown = "() => document.querySelector('.timeline').layout.xaxis.range"
+        assert reader.page.evaluate(shown) == [(ns - ZERO) / 1e9 for ns in (last, last + 10**9)]
+        assert reader.page.locator(".step").text_content().startswith("Shown: 1 s of 7 d in steps of")
+        reader.page.locator(".timeline .nsewdrag").first.dblclick()
+        reader.page.wait_for_selector(".step:has-text('Shown: 7 d in')")
+        assert reader.page.evaluate(shown) == [(ns - ZERO) / 1e9 for ns in (first, last + 10**9)]
+        assert reader.page.locator(".fanin .when").text_content().startswith("2026-11-28 02:34:00.1")
+        assert reader.troubles == []
+    finally:
+        reader.context.close()
+
+
 def test_every_width_of_the_page_shows_it(open_page):
     reader = open_page()
     for width in (1400, 700, 420):

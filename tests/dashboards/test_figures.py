@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import reportlib
 from reportlib import BIN, FULL, LONG, PROBE, SHORT, START
@@ -33,6 +35,17 @@ def test_no_burst_is_missing_from_the_whole_time(report):
     assert max(y for y in drawn["second"].y if y is not None) < 10
     assert max(y for y in drawn["mean"].y if y is not None) <= 100.0
     assert len(drawn["marks"].x) == 2 * 3
+
+
+@pytest.mark.parametrize("between_s", [1, 20, 600, 7 * 86_400, 56 * 365 * 86_400])
+def test_the_figure_opens_where_something_can_be_seen(between_s, tmp_path):
+    """With all, as long as what was recorded is seen in it, else with the recording of the largest burst."""
+    store = StoreFolder.create(tmp_path / "store")
+    first, last = reportlib.fill_apart(store, between_s * 10**9)
+    [report] = reportlib.gathered(store)
+    begin, end = figures.opening(report)
+    assert (begin == first) == (between_s <= 20) and end == report.end_ns == last + 10**9
+    assert begin in (first, last) and figures.opening(replace(report, bursts=[]))[0] == first
 
 
 def test_latency_loss_and_queue_share_the_axis(report):

@@ -66,7 +66,7 @@ def test_a_report_speaks_of_samples(quality: int, head: str, tmp_path: Path) -> 
     assert ("samples missing" in html) == bool(quality) and "lost while recording" not in html
     assert report.packets is None and "packet" not in dict(parts.facts(report))["Recorded"]
     [burst] = report.bursts
-    cells = dict(zip((column.head for column in parts.COLUMNS), parts.burst_row(burst), strict=True))
+    cells = dict(zip((column.head for column in parts.COLUMNS), parts.burst_row(burst, 10**9), strict=True))
     assert cells["Packets"][1] == "–"
 
 

@@ -8,6 +8,7 @@ from reportlib import BIN, FULL, START
 from storelib import write
 
 from mburst.analysis.bursts.find import BurstDefinition
+from mburst.dashboards.common.words import clock
 from mburst.dashboards.report import answer, page
 from mburst.sql import StoreFolder
 
@@ -76,3 +77,16 @@ def test_without_the_speed_of_the_link(store, wire, said):
     report = report_of(store, wire, link_bps=None)
     assert answer.answer(report, BurstDefinition()).startswith(said)
     assert len(answer.contrast(report)) == 2 * bool(wire) and answer.headline(report) == []
+
+
+@pytest.mark.parametrize(("between_s", "day"), [(3600, ""), (7 * 86_400, "2026-11-28 ")])
+def test_times_of_several_days_have_their_date(between_s, day, tmp_path):
+    store = StoreFolder.create(tmp_path / "store")
+    _, begin = reportlib.fill_apart(store, between_s * 10**9)
+    [report] = reportlib.gathered(store)
+    at = f"{day}{clock(begin, 0)}"
+    assert [note for *_, note in answer.contrast(report)] == [f"at {at}", f"at {day}{clock(begin + 10**8, 3)}"]
+    html = page.render([report], BurstDefinition())
+    assert (
+        html.count(f">{day}{clock(begin + 10**8, 6)}<") == 1 == html.count(f">{day and '2026-11-21 '}02:34:00.100000<")
+    )

@@ -105,6 +105,22 @@ def fill(store: StoreFolder, hostile: bool = False, **run: object) -> None:
     )
 
 
+def fill_apart(store: StoreFolder, between_ns: int) -> list[int]:
+    """Two recordings of a second, the second one BETWEEN_NS after the first, each with a burst of 2 ms after
+    0.1 s, that of the second one larger. When they begin."""
+    begins = [START, START + between_ns]
+    for number, begin in enumerate(begins):
+        name = {"recording_id": f"apart-{number}"}
+        write(store, "recordings", {**name, "start_ns": begin, "end_ns": begin + 10**9 - 1, "bin_ns": BIN})
+        sent = [FULL - 2000 * (1 - number) if 1000 <= i < 1020 else 900 for i in range(10_000)]
+        write(
+            store,
+            "bins",
+            *({**name, "ts_ns": begin + i * BIN, "wire_bytes": n, "bytes": n} for i, n in enumerate(sent)),
+        )
+    return begins
+
+
 def gathered(
     store: StoreFolder, definition: BurstDefinition | None = None, limits: Limits | None = None
 ) -> list[LaneReport]:

@@ -36,7 +36,7 @@ class Timeline {
     this.lane = lane;
     this.section = section;
     this.place = section.querySelector(".timeline");
-    this.range = [lane.start, lane.end];
+    this.range = lane.opening ?? [lane.start, lane.end];
     this.path = lane.latency[0];
     this.queue = lane.queues[0];
     this.chosen = null;
@@ -130,9 +130,15 @@ class Timeline {
     }, { "xaxis.range": [a / 1e9, b / 1e9], "xaxis.tickvals": axis.at, "xaxis.ticktext": axis.text }, indices);
     const bins = Math.round(this.view.bins);
     this.section.querySelector(".step").textContent = bins > 1
-      ? `Shown: ${duration(b - a)} in steps of ${duration(this.view.width)}, each the largest and the mean of ${bins.toLocaleString("en")} bins.`
-      : `Shown: ${duration(b - a)}, every bin of ${duration(this.view.width)} by itself.`;
+      ? `Shown: ${this.spanText()} in steps of ${duration(this.view.width)}, each the largest and the mean of ${bins.toLocaleString("en")} bins.`
+      : `Shown: ${this.spanText()}, every bin of ${duration(this.view.width)} by itself.`;
     this.readOut(null);
+  }
+
+  // How long what is shown is, and all of it, where that is more.
+  spanText() {
+    const [a, b] = this.range, all = this.lane.end - this.lane.start;
+    return b - a < all ? `${duration(b - a)} of ${duration(all)}` : duration(b - a);
   }
 
   // What stands at `ns`, in words below the figure.
