@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,6 +39,8 @@ def plain_text(key: str, value: Any) -> str:
     """A text or number, as text. The error names the key alone."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise UsageError(f"{key} must be a text or a number")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise UsageError(f"{key} must be a text (in quotes) or a number, and not {value}")
     if "\0" in str(value):
         raise UsageError(f"{key} has a NUL character")
     return str(value)

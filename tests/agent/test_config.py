@@ -112,6 +112,7 @@ def test_a_report_defines_bursts_as_the_command_line_does(read):
         ('stroe = "x"\n', "has no key 'stroe' (valid are "),
         (BASE + "record = 5\n", "record must be a table"),
         ('host = "a\\u0000b"\n' + BASE, "host of the file has a NUL character"),
+        ("host = nan\n" + BASE, "host of the file must be a text (in quotes) or a number, and not nan"),
         (BASE + '[record]\ninputs = "lo"\nlnk = "1G"\n', "[record] has no key 'lnk' (valid are backend, bin,"),
         (BASE + "[record]\n", "[record]: nothing to record"),
         (BASE + '[record]\ninputs = "lo"\nbackend = "magic"\n', "invalid choice: 'magic'"),
