@@ -5,13 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "measure/closing.h"
+#include "measure/epochs.h"
+
 #define likely(condition) __builtin_expect(!!(condition), 1)
 #define unlikely(condition) __builtin_expect(!!(condition), 0)
-
-static uint64_t elapsed(int64_t from, int64_t to)
-{
-	return (uint64_t)to - (uint64_t)from;
-}
 
 int mb_lane_init(struct mb_lane *lane, int16_t index, const struct mb_bins_options *options,
 		 const struct mb_busy_rule *busy, struct mb_senders_limits *limits, struct mb_sequences *sequences,
@@ -54,77 +52,6 @@ void mb_lane_deinit(struct mb_lane *lane)
 	memset(lane, 0, sizeof(*lane));
 }
 
-static int close_bin(struct mb_lane *lane, int64_t number)
-{
-	struct mb_bin *bin = &lane->bins[(uint64_t)number & lane->bin_span.mask];
-	struct mb_table *rows = *lane->bin_rows;
-
-	if (unlikely(lane->drop_spans.count) &&
-	    mb_drop_spans_overlap(&lane->drop_spans, number * lane->options->bin_ns, lane->options->bin_ns))
-		bin->quality |= MB_QUALITY_DROPS;
-	else if (!bin->packets && !bin->bytes && !bin->wire_bytes) {
-		bin->quality = 0;
-		return 0;
-	}
-	if (mb_table_reserve(rows, 1))
-		return -ENOMEM;
-	mb_bin_append(rows, lane, number, bin);
-	mb_lane_totals_add(&lane->totals, bin);
-	if (mb_busy_mark(&lane->busy, number * lane->options->bin_ns, (uint64_t)bin->wire_bytes))
-		return -ENOMEM;
-	*bin = (struct mb_bin){ 0 };
-	return 0;
-}
-
-static struct mb_sender_rows sender_rows_of(const struct mb_lane *lane)
-{
-	return (struct mb_sender_rows){ .rows = *lane->sender_rows, .lane = lane->index, .epoch = lane->epoch };
-}
-
-static int close_senders_of(struct mb_lane *lane, int64_t number)
-{
-	struct mb_senders *senders = &lane->senders[(uint64_t)number & lane->sender_span.mask];
-	const struct mb_sender_rows to = sender_rows_of(lane);
-
-	return mb_senders_has_any(senders) ? mb_busy_take(&lane->busy, senders, number, &to) : 0;
-}
-
-static int close_bins(struct mb_lane *lane, int64_t number, int64_t end)
-{
-	int error = 0;
-
-	for (; number < end && !error; number++)
-		error = close_bin(lane, number);
-	return error;
-}
-
-static int close_senders(struct mb_lane *lane, int64_t number, int64_t end)
-{
-	int error = 0;
-
-	for (; number < end && !error; number++)
-		error = close_senders_of(lane, number);
-	return error;
-}
-
-static int close_all(struct mb_lane *lane)
-{
-	const struct mb_sender_rows to = sender_rows_of(lane);
-	int error = close_bins(lane, lane->bin_span.oldest, lane->bin_span.newest + 1);
-
-	if (!error)
-		error = close_senders(lane, lane->sender_span.oldest, lane->sender_span.newest + 1);
-	return error ? error : mb_busy_finish(&lane->busy, &to);
-}
-
-/* Bins NUMBER to END, in which no packet came: rows where some were drop_spans. */
-static int close_dropped(struct mb_lane *lane, int64_t number, int64_t end)
-{
-	if (lane->drop_spans.count == 0)
-		return 0;
-	return close_bins(lane, number, end - number < MB_DROP_BINS ? end : number + MB_DROP_BINS);
-}
-
 /* Of bins that are open, the one that holds TS_NS. */
 static struct mb_bin *bin_at(const struct mb_lane *lane, int64_t ts_ns)
 {
@@ -140,7 +67,7 @@ __attribute__((noinline)) void mb_lane_spread(struct mb_lane *lane, const struct
 {
 	uint64_t took = (uint64_t)packet->wire_bytes * 8 * 1000000000 / lane->options->spread_bps;
 	int64_t oldest = lane->bin_span.oldest * lane->options->bin_ns;
-	int64_t from = elapsed(oldest, packet->ts_ns) > took ? packet->ts_ns - (int64_t)took : oldest;
+	int64_t from = mb_elapsed(oldest, packet->ts_ns) > took ? packet->ts_ns - (int64_t)took : oldest;
 	int64_t length = packet->ts_ns - from;
 	uint64_t bytes_before = 0, wire_before = 0;
 
@@ -243,76 +170,6 @@ static inline int add_packet(struct mb_lane *lane, struct mb_bin *bin, struct mb
 	return 0;
 }
 
-/* Whether newest_ns is a packet's stamp: mb_lane_advance() did not move it on, or a packet came at just that time. */
-static bool is_stamp(const struct mb_lane *lane)
-{
-	return lane->newest_ns != lane->advanced_ns || lane->newest->packets != lane->advanced_packets;
-}
-
-static void note_last(struct mb_lane *lane)
-{
-	if (lane->newest && is_stamp(lane) && lane->newest_ns > lane->totals.last_ns)
-		lane->totals.last_ns = lane->newest_ns;
-}
-
-/* Late packets that turned out to be no step of the clock. */
-static void count_late(struct mb_lane *lane)
-{
-	for (uint32_t i = 0; i < lane->n_pending; i++)
-		lane->totals.late_bytes += lane->pending[i].bytes;
-	lane->totals.late += lane->n_pending;
-	lane->n_pending = 0;
-}
-
-static int begin_epoch(struct mb_lane *lane)
-{
-	note_last(lane);
-	lane->newest->quality |= MB_QUALITY_STEPPED;
-	if (close_all(lane))
-		return -ENOMEM;
-	lane->epoch++;
-	lane->totals.epochs++;
-	lane->newest = NULL;
-	lane->stepped = true;
-	return 0;
-}
-
-/* The clock went back to where the pending packets are. */
-static int step_back(struct mb_lane *lane)
-{
-	uint32_t n = lane->n_pending;
-	int error;
-
-	lane->n_pending = 0;
-	error = begin_epoch(lane);
-	for (uint32_t i = 0; i < n && !error; i++) {
-		struct mb_packet packet = lane->pending[i]; /* its place is taken by what is late again */
-
-		error = mb_lane_add(lane, &packet);
-	}
-	return error;
-}
-
-static __attribute__((noinline)) int add_late(struct mb_lane *lane, const struct mb_packet *packet)
-{
-	if (lane->n_pending) {
-		int64_t last = lane->pending[lane->n_pending - 1].ts_ns;
-		bool in_order =
-			packet->ts_ns >= last || elapsed(packet->ts_ns, last) <= (uint64_t)lane->options->window_ns;
-
-		if (!in_order)
-			count_late(lane);
-	}
-	lane->pending[lane->n_pending++] = *packet;
-	if (lane->n_pending < MB_STEP_PACKETS)
-		return 0;
-	if (lane->epoch == UINT16_MAX) {
-		count_late(lane);
-		return 0;
-	}
-	return step_back(lane);
-}
-
 static void begin_epoch_at(struct mb_lane *lane, int64_t ts_ns)
 {
 	if (ts_ns < lane->totals.first_ns)
@@ -330,11 +187,11 @@ static int move_bins(struct mb_lane *lane, int64_t ts_ns)
 	int64_t number = span->oldest, end = span->newest + 1;
 
 	mb_span_move(span, ts_ns);
-	if (close_bins(lane, number, span->oldest < end ? span->oldest : end))
+	if (mb_close_bins(lane, number, span->oldest < end ? span->oldest : end))
 		return -ENOMEM;
 	if (likely(!lane->drop_spans.count))
 		return 0;
-	if (close_dropped(lane, end, span->oldest))
+	if (mb_close_dropped(lane, end, span->oldest))
 		return -ENOMEM;
 	mb_drop_spans_forget(&lane->drop_spans, ts_ns - lane->options->window_ns);
 	return 0;
@@ -346,25 +203,18 @@ static int move_senders(struct mb_lane *lane, int64_t ts_ns)
 	int64_t number = span->oldest, end = span->newest + 1;
 
 	mb_span_move(span, ts_ns);
-	return close_senders(lane, number, span->oldest < end ? span->oldest : end);
+	return mb_close_senders(lane, number, span->oldest < end ? span->oldest : end);
 }
 
 static int leave_behind(struct mb_lane *lane, int64_t ts_ns)
 {
-	const struct mb_sender_rows to = sender_rows_of(lane);
+	const struct mb_sender_rows to = mb_sender_rows_of(lane);
 
 	if (ts_ns >= lane->bin_span.due_ns && move_bins(lane, ts_ns))
 		return -ENOMEM;
 	if (ts_ns >= lane->sender_span.due_ns && move_senders(lane, ts_ns))
 		return -ENOMEM;
 	return mb_busy_settle(&lane->busy, lane->bin_span.oldest * lane->options->bin_ns, &to);
-}
-
-/* Whether a clock that was never set has been set by TS_NS. */
-static bool is_set_by(const struct mb_lane *lane, int64_t ts_ns)
-{
-	return lane->newest && mb_date_is_unset(lane->newest_ns) && !mb_date_is_unset(ts_ns) &&
-	       lane->epoch < UINT16_MAX;
 }
 
 /* The first packet of an epoch, or one that moves the newest bin on. */
@@ -375,7 +225,7 @@ static __attribute__((noinline)) int move_on(struct mb_lane *lane, int64_t ts_ns
 
 	if (!mb_date_is_sane(ts_ns))
 		return -ERANGE;
-	if (unlikely(is_set_by(lane, ts_ns)) && begin_epoch(lane))
+	if (unlikely(mb_clock_is_set_by(lane, ts_ns)) && mb_begin_epoch(lane))
 		return -ENOMEM;
 	if (!lane->newest)
 		begin_epoch_at(lane, ts_ns);
@@ -401,8 +251,8 @@ static __attribute__((noinline)) int add_older(struct mb_lane *lane, const struc
 
 	if (!mb_date_is_sane(ts_ns))
 		return -ERANGE;
-	if (elapsed(ts_ns, lane->newest_ns) > (uint64_t)lane->options->window_ns)
-		return add_late(lane, packet);
+	if (mb_elapsed(ts_ns, lane->newest_ns) > (uint64_t)lane->options->window_ns)
+		return mb_add_late(lane, packet);
 	if (ts_ns < lane->totals.first_ns)
 		lane->totals.first_ns = ts_ns;
 	if (ts_ns > lane->totals.last_ns)
@@ -425,7 +275,7 @@ int mb_lane_add(struct mb_lane *lane, const struct mb_packet *packet)
 	if (unlikely(lane->newest && packet->ts_ns < lane->newest_ns))
 		return add_older(lane, packet);
 	if (unlikely(lane->n_pending))
-		count_late(lane);
+		mb_count_late(lane);
 	error = reach(lane, packet->ts_ns);
 	if (error)
 		return error;
@@ -489,7 +339,7 @@ int mb_lane_add_train(struct mb_lane *lane, const struct mb_packet *leader, cons
 		     !continues(lane, leader, train, &is_back)))
 		return 0;
 	if (unlikely(lane->n_pending))
-		count_late(lane);
+		mb_count_late(lane);
 	for (; subtotal < end; subtotal++) {
 		int error = reach(lane, subtotal->first_ns);
 
@@ -512,9 +362,9 @@ int mb_lane_advance(struct mb_lane *lane, int64_t now_ns)
 {
 	if (!lane->newest || now_ns <= lane->newest_ns || !mb_date_is_sane(now_ns))
 		return 0;
-	if (is_set_by(lane, now_ns))
-		return begin_epoch(lane);
-	note_last(lane);
+	if (mb_clock_is_set_by(lane, now_ns))
+		return mb_begin_epoch(lane);
+	mb_note_last(lane);
 	if (move_on(lane, now_ns))
 		return -ENOMEM;
 	lane->advanced_ns = now_ns;
@@ -524,8 +374,8 @@ int mb_lane_advance(struct mb_lane *lane, int64_t now_ns)
 
 int mb_lane_step(struct mb_lane *lane)
 {
-	count_late(lane);
-	return lane->newest && lane->epoch < UINT16_MAX ? begin_epoch(lane) : 0;
+	mb_count_late(lane);
+	return lane->newest && lane->epoch < UINT16_MAX ? mb_begin_epoch(lane) : 0;
 }
 
 void mb_lane_mark_drops(struct mb_lane *lane, int64_t first_ns, int64_t last_ns)
@@ -538,16 +388,16 @@ int mb_lane_finish(struct mb_lane *lane)
 	int64_t lost_ns = INT64_MIN;
 	int error;
 
-	count_late(lane);
+	mb_count_late(lane);
 	if (!lane->newest)
 		return 0;
-	note_last(lane);
-	error = close_all(lane);
+	mb_note_last(lane);
+	error = mb_close_all(lane);
 	for (uint32_t i = 0; i < lane->drop_spans.count; i++)
 		if (lane->drop_spans.spans[i].last_ns > lost_ns)
 			lost_ns = lane->drop_spans.spans[i].last_ns;
 	if (!error && lane->drop_spans.count)
-		error = close_dropped(lane, lane->bin_span.newest + 1,
-				      mb_floor_div(lost_ns, lane->bin_span.width_ns) + 1);
+		error = mb_close_dropped(lane, lane->bin_span.newest + 1,
+					 mb_floor_div(lost_ns, lane->bin_span.width_ns) + 1);
 	return error;
 }

@@ -18,6 +18,12 @@ struct mb_span {
 	uint64_t mask;            /* bin NUMBER lies at NUMBER & mask of a ring */
 };
 
+/* Nanoseconds from one time to a later one: more than INT64_MAX of them are possible. */
+static inline uint64_t mb_elapsed(int64_t from, int64_t to)
+{
+	return (uint64_t)to - (uint64_t)from;
+}
+
 static inline int64_t mb_floor_div(int64_t value, int64_t width)
 {
 	int64_t quotient = value / width;
