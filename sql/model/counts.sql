@@ -7,7 +7,7 @@ SELECT recording_id,                -- VARCHAR: see `recordings`
        ts_ns AS first_ns,           -- BIGINT: start of the first bin
        ts_ns AS last_ns,            -- BIGINT: start of the last bin
        CAST(1 AS BIGINT) AS bins,   -- BIGINT: that had a row
-       CAST(quality & 32 <> 0 AS BIGINT) AS losing_bins,  -- BIGINT: of these, in which packets were dropped
+       CAST(quality & 32 <> 0 AS BIGINT) AS losing_bins,  -- BIGINT: of these, in which packets were dropped, or samples of a switch are missing
        bytes,                       -- BIGINT: as in `bins`
        wire_bytes,                  -- BIGINT: as in `bins`
        CAST(packets AS BIGINT) AS packets,              -- BIGINT: as in `bins`

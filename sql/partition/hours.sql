@@ -59,7 +59,7 @@ SELECT rack,                                         -- VARCHAR: as in `recordin
        CAST(coalesce(sent.packets, 0) AS BIGINT) AS packets,        -- BIGINT: likewise
        CAST(CASE WHEN is_uncounted THEN NULL ELSE coalesce(sent.retransmits, 0) END AS BIGINT) AS retransmits, -- BIGINT: likewise; NULL: not counted
        CAST(coalesce(sent.ce_packets, 0) AS BIGINT) AS ce_packets,       -- BIGINT: likewise
-       CAST(coalesce(losing_bins, 0) AS BIGINT) AS losing_bins,     -- BIGINT: bins in which packets were dropped: their counts are lower bounds
+       CAST(coalesce(losing_bins, 0) AS BIGINT) AS losing_bins,     -- BIGINT: bins in which packets were dropped, or samples of a switch are missing: their counts are lower bounds
        CAST(coalesce(quality, 0) AS INTEGER) AS quality,            -- INTEGER: bit set of the bins, see `quality`
        CAST(coalesce(bursts, 0) AS BIGINT) AS bursts,               -- BIGINT: that begin in the hour
        CAST(coalesce(burst_hours.bytes, 0) AS BIGINT) AS burst_bytes,     -- BIGINT: of `bytes`, those in bursts, whenever they began

@@ -7,7 +7,7 @@ INSERT INTO quality VALUES
     (4,   'ring',      'stamped when the kernel copied the packet to the capture ring'),
     (8,   'file-µs',   'timestamps of the file have a resolution of 1 µs or coarser'),
     (16,  'unsynced',  'the clock was not synchronized'),
-    (32,  'drops',     'packets were dropped in this time: counts are lower bounds'),
+    (32,  'drops',     'packets were dropped in this time, or samples of a switch are missing: counts are lower bounds'),
     (64,  'gro',       'merged frames: wire bytes are estimated, timing inside them is unknown'),
     (128, 'truncated', 'the snap length cut headers: some senders or marks are unknown'),
     (256, 'stepped',   'the clock stepped at an edge of this time'),

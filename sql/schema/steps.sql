@@ -11,7 +11,7 @@ CREATE TABLE steps (
     first_ns             BIGINT NOT NULL,    -- start of its first bin
     last_ns              BIGINT NOT NULL,    -- start of its last bin
     bins                 BIGINT NOT NULL,    -- bins that had a row
-    losing_bins          BIGINT NOT NULL,    -- of these, in which packets were dropped (quality drops)
+    losing_bins          BIGINT NOT NULL,    -- of these, in which packets were dropped, or samples of a switch are missing (quality drops)
     bytes                BIGINT NOT NULL,    -- of all bins, as in the columns below
     wire_bytes           BIGINT NOT NULL,
     packets              BIGINT NOT NULL,

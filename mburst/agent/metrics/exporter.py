@@ -128,7 +128,7 @@ class Exporter:
             ("packets", "Packets.", {name: lane.packets for name, lane in lanes.items()}),
             (
                 "bins_with_drops",
-                "Bins in which packets were dropped while recording: counts are lower bounds there.",
+                "Bins in which packets were dropped while recording, or samples of a switch are missing: lower bounds.",
                 {name: lane.bins_with_drops for name, lane in lanes.items()},
             ),
             (

@@ -3,7 +3,7 @@
 --   hosts_expected  hosts of the inventory, and those that recorded or have ever shipped and are behind; no collectors, which
 --                   ship what switches sent and no recording of their own, and no switches
 --   recorded_share  recorded time of these hosts; of several interfaces of a host, the one recorded for longest counts
---   losing_share    of the recorded bins, those in which packets were dropped: their counts are lower bounds
+--   losing_share    of the recorded bins, those in which packets were dropped, or samples of a switch are missing: their counts are lower bounds
 --   behind_ns       how much of the day has not arrived of the host or collector that is furthest behind; a whole day if it
 --                   never shipped
 --   missing         files and tables that a host could not ship, such as damaged files
