@@ -84,10 +84,11 @@ class OtherPath(NamedTuple):
 
 @dataclass
 class InvestigationResult:
-    """The answer. Times in arrays are ns since `origin_ns` (Unix). findings: the one that decides `cause` comes
-    first."""
+    """The answer. Times in arrays are ns since `origin_ns` (Unix). span: the Unix times of the first and the last that
+    was recorded or probed. findings: the one that decides `cause` comes first."""
 
     origin_ns: int
+    span: tuple[int, int]
     ports: list[Port]
     findings: list[Finding]
     bursts: list[dict[str, Any]]
@@ -132,11 +133,12 @@ def investigate(
             + ("" if (question.since_ns, question.until_ns) == (None, None) else " in this time"),
             "`mburst record` and `mburst probe` make some",
         )
-    answer = InvestigationResult(0, [], [], [], damaged=damaged_files(con))
+    answer = InvestigationResult(0, (0, 0), [], [], [], damaged=damaged_files(con))
     chosen = choose_runs(runs, answer.notes, answer.missing)
     if not chosen and not paths:
         raise MburstError("; ".join(f"not known: {item}" for item in answer.missing), "give the link speed with --link")
-    hold_to_memory(chosen.values(), count_probes(con, question), span_of(chosen, paths))
+    answer.span = span_of(chosen, paths)
+    hold_to_memory(chosen.values(), count_probes(con, question), answer.span)
     answer.origin_ns = origin_of(chosen, paths)
     # Bursts before the arrays that stay, so that what finding them takes can be given back first.
     answer.bursts = read_bursts(con, question, chosen)

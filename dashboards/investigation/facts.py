@@ -29,6 +29,8 @@ def facts(answer: InvestigationResult) -> dict[str, Any]:
     return {
         "cause": answer.cause,
         "summary": summary(answer),
+        "start_ns": answer.span[0],
+        "end_ns": answer.span[1],
         "tail": tail_facts(main.evidence.tail if main else None),
         "evidence": evidence_facts(main),
         "bursts": {
@@ -360,6 +362,18 @@ def range_facts(outcome: PredictedLatency) -> dict[str, Any]:
     """What the recording leaves open of p99, and why that is too wide for a prediction; null where it is not."""
     low, high = outcome.p99_range or (None, None)
     return {"p99_low_ns": whole(low), "p99_high_ns": whole(high), "unsure": outcome.unsure or None}
+
+
+def of_what_facts(answer: InvestigationResult) -> dict[str, Any]:
+    """Which path and port a prediction is of, and of which time."""
+    finding = answer.findings[0]
+    probes, crossing = finding.scene.probes, finding.evidence.crossing
+    return {
+        "path": {"src": probes.src, "dst": probes.dst, "protocol": probes.protocol},
+        "port": crossing.port.name if crossing else None,
+        "start_ns": answer.span[0],
+        "end_ns": answer.span[1],
+    }
 
 
 def what_if_facts(answer: InvestigationResult) -> dict[str, Any] | None:

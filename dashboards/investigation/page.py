@@ -11,8 +11,9 @@ from ...analysis.answers.investigate import InvestigationResult
 from ...columns import aligned, widths_of
 from ...names import shown
 from ..common import page
+from ..common.words import period
 from . import figures
-from .phrases import title_words
+from .phrases import examined_words, title_words
 from .summary import headline, other_tails_words, sent_by_canary, summary, verdict_words, who_and_when
 from .timeline import over_time
 from .words import Section, sections
@@ -24,7 +25,7 @@ UNIT = re.compile(r"(?<=\d) (?=%|(?:[nµm]?s|min|[kMGT]?B|[kMGT]?b/s)\b)")
 
 def markdown(answer: InvestigationResult) -> str:
     """For a ticket: the verdict, then every question with its answer."""
-    parts = [f"## {title_words(answer)}", _marked_down(summary(answer))]
+    parts = [f"## {title_words(answer)}", _marked_down(summary(answer)), examined_words(answer)]
     for section in sections(answer):
         parts.append(f"### {section.question}")
         parts.extend(map(_marked_down, section.sentences))
@@ -41,7 +42,7 @@ def _marked_down(text: str) -> str:
 
 def plain(answer: InvestigationResult) -> str:
     """For a terminal: the verdict, then every question with its answer, tables aligned."""
-    lines = [shown(summary(answer))]
+    lines = [shown(summary(answer)), examined_words(answer)]
     for section in sections(answer):
         lines += ["", section.question.upper(), *map(shown, section.sentences)]
         if section.rows:
@@ -73,9 +74,9 @@ def all_figures(answer: InvestigationResult) -> dict[str, figures.Figure]:
         return {}
     finding = answer.findings[0]
     found = {
-        "over_time": over_time(finding), "distribution": figures.distribution(answer), "card": figures.card(finding),
-        "aligned": figures.aligned(answer, finding), "lag_scan": figures.lag_scan(finding),
-        "fan_in": figures.fan_in(answer), "remedies": figures.remedies(answer),
+        "over_time": over_time(finding, answer.origin_ns), "distribution": figures.distribution(answer),
+        "card": figures.card(finding), "aligned": figures.aligned(answer, finding),
+        "lag_scan": figures.lag_scan(finding), "fan_in": figures.fan_in(answer), "remedies": figures.remedies(answer),
     }  # fmt: skip
     return {name: figure for name, figure in found.items() if figure is not None}
 
@@ -92,6 +93,7 @@ def render(answer: InvestigationResult) -> str:
         css=page.style("common/page.css", "investigation/page.css"),
         title=title_words(answer),
         cause=answer.cause,
+        period=period(*answer.span),
         verdict=[unbroken(text) for text in (verdict_words(answer), *other_tails_words(answer))],
         tiles=headline(answer),
         picture=drawn[0].title if drawn else "",

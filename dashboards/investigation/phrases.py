@@ -6,7 +6,7 @@ from math import isinf
 
 import numpy as np
 
-from ...analysis.answers.investigate import InvestigationResult
+from ...analysis.answers.investigate import Finding, InvestigationResult
 from ...analysis.bursts.contention import Contention
 from ...analysis.cause.conservation import Agreement
 from ...analysis.cause.evidence.switch import PortQueue
@@ -19,6 +19,7 @@ from ...analysis.model.stats import Estimate
 from ...analysis.whatif.replay import PredictedLatency, Replay
 from ...senders import called, named_address, port_text, services_text
 from ...units import format_bytes, format_count, format_duration, format_number, format_rate, format_share
+from ..common.words import period
 
 STAGES = {
     "send": "in the sender's host, application to interface",
@@ -47,6 +48,17 @@ ASKED = {  # where pause frames are the cause
 def cause_words(verdict: Verdict) -> str:
     """The verdict as a heading."""
     return (ASKED if verdict.paused else CAUSES)[verdict.cause]
+
+
+def of_what_words(finding: Finding) -> str:
+    """Which path and port a prediction is of."""
+    crossing = finding.evidence.crossing
+    return f"Path: {finding.evidence.path}" + (f", {port_words(crossing.port)}." if crossing else ".")
+
+
+def examined_words(answer: InvestigationResult) -> str:
+    """Of which time the answer is."""
+    return f"Examined: {period(*answer.span)}."
 
 
 def title_words(answer: InvestigationResult) -> str:

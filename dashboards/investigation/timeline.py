@@ -12,6 +12,7 @@ from ...analysis.cause.evidence.switch import PortQueue
 from ...analysis.cause.port import Port
 from ...analysis.cause.scene import Evidence
 from ...analysis.model.stats import Floats
+from ...units import format_time
 from ..common.palette import LIGHT
 from .figures import POINTS, Figure, layout, line, numbers
 
@@ -21,8 +22,8 @@ TOP = 110.0  # percent of line rate, where marks of bursts lie above what a link
 SPACE = 0.07  # between panels, of the height of all
 
 
-def over_time(finding: Finding) -> Figure | None:
-    """The figure; None where no port or no probe of it is known."""
+def over_time(finding: Finding, origin_ns: int) -> Figure | None:
+    """The figure; None where no port or no probe of it is known. origin_ns: the Unix time that times count from."""
     evidence = finding.evidence
     if evidence.crossing is None or evidence.met is None or not len(evidence.met):
         return None
@@ -38,9 +39,10 @@ def over_time(finding: Finding) -> Figure | None:
         "xaxis": {"title": {"text": "ms"}, "anchor": "free", "position": 0, "range": [0, SLICE_NS / 1e6]},
         **_axes(panels),
     }
+    begin = format_time(origin_ns + int(span[0]))
     return Figure(
         "Do bursts explain it, and how much of it?",
-        "Latency of each probe over utilization, in the two worst seconds",
+        f"Latency of each probe over utilization, in the two worst seconds, from {begin} UTC",
         {"data": traces, "layout": layout(460, **axes)},
     )
 

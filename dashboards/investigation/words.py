@@ -17,7 +17,7 @@ from ...analysis.model.flow_control import class_words
 from ...analysis.whatif.replay import PredictedLatency, Replay
 from ...analysis.whatif.tail_at_scale import SENSITIVITIES, delay_beyond, slow_requests
 from ...senders import port_text
-from ...units import format_bytes, format_count, format_duration, format_number, format_share
+from ...units import format_bytes, format_count, format_duration, format_number, format_share, format_time
 from ..common.sensitivity_words import answer_words, canary_words
 from ..common.words import missing_files
 from .phrases import (
@@ -96,6 +96,10 @@ def tail_section(answer: InvestigationResult) -> Section:
         f"than {format_number(tail.rule.factor)} × the median, and than the median + "
         f"{format_duration(tail.rule.excess)} (`--tail`); a tail is p99 or more beyond that."
     )
+    total = answer.findings[0].evidence.delays.total
+    if not np.isnan(total).all():
+        sent_ns = answer.origin_ns + int(answer.findings[0].scene.probes.tx[np.nanargmax(total)])
+        section.sentences.append(f"The slowest probe was sent at {format_time(sent_ns)} UTC.")
     if len(answer.findings) > 1:
         causes = Counter(finding.verdict.cause for finding in answer.findings)
         counts = ", ".join(f"{cause} {count:,}" for cause, count in causes.most_common())

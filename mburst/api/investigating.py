@@ -208,11 +208,12 @@ class WhatIf:
 
     def to_dict(self) -> dict[str, Any]:
         """What `mburst what-if --json` prints."""
-        from ..dashboards.investigation.facts import outcome_facts, what_if_facts
+        from ..dashboards.investigation.facts import of_what_facts, outcome_facts, what_if_facts
 
         return {
             **(what_if_facts(self.answer) or {}),
             "cause": self.answer.cause,
+            **of_what_facts(self.answer),
             "damaged_files": [file.facts() for file in self.answer.damaged],
             "changes": [outcome_facts(outcome) for outcome in self.changes],
         }

@@ -55,9 +55,17 @@ def run(arguments: argparse.Namespace) -> int:
 
 def show(found: WhatIf) -> None:
     """For people."""
-    from ..dashboards.investigation.phrases import before_words, model_words, pauses_words, unsure_words
+    from ..dashboards.investigation.phrases import (
+        before_words,
+        examined_words,
+        model_words,
+        of_what_words,
+        pauses_words,
+        unsure_words,
+    )
     from ..dashboards.investigation.words import outcome_row
 
+    print_lines(f"{of_what_words(found.answer.findings[0])} {examined_words(found.answer)}")
     print_lines(model_words(found.replay))
     for said in (before_words, pauses_words):
         if words := said(found.answer.findings[0].evidence):

@@ -18,9 +18,11 @@ from mburst.__main__ import main
 from mburst.analysis.answers.investigate import investigate, same_name
 from mburst.analysis.bursts.find import BurstDefinition
 from mburst.analysis.cause.read import Question
+from mburst.dashboards.common.words import period
 from mburst.dashboards.investigation.facts import facts
 from mburst.dashboards.investigation.page import plain
 from mburst.sql import StoreFolder
+from mburst.units import format_time
 
 KEYS = {"cause", "summary", "tail", "evidence", "bursts", "fan_in", "missing"}
 EVIDENCE = {
@@ -51,6 +53,26 @@ def test_a_case_through_the_store(kind: str, tmp_path: Path, capsys: pytest.Capt
         assert answer["missing"]
 
 
+def test_every_form_says_of_when_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The times of the first and the last row, and of the slowest probe, as the store's SQL has them."""
+    folder, page = store_case(tmp_path / "store", build("incast", 4, Setting(seconds=8))).path, tmp_path / "page.html"
+    assert main(["investigate", str(folder), "-o", str(page), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    with StoreFolder.open(folder).connect() as con:
+        runs = con.execute("SELECT min(ts_ns), max(ts_ns) + max(bin_ns) FROM bins, recordings").fetchone()
+        probed = con.execute("SELECT min(tx_ns), max(tx_ns), arg_max(tx_ns, latency_ns) FROM latency").fetchone()
+    assert runs and probed
+    assert answer["start_ns"] == min(runs[0], probed[0]) and answer["end_ns"] == max(runs[1], probed[1])
+    examined = f"Examined: {period(answer['start_ns'], answer['end_ns'])}."
+    slowest = f"The slowest probe was sent at {format_time(probed[2])} UTC."
+    for form in ([], ["--markdown"]):
+        assert main(["investigate", str(folder), *form]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert lines.count(examined) == lines.count(slowest) == 1
+    text = page.read_text(encoding="utf-8")
+    assert examined[10:-1] in text and slowest in text
+
+
 def test_every_form_of_the_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store_case(tmp_path / "store", build("incast", 4, Setting(seconds=8)))
     page = tmp_path / "out" / "page.html"
@@ -73,7 +95,13 @@ def test_what_if(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert abs(modelled - recorded) < 0.25 * recorded
     assert answer["changes"][1]["p99_ns"] < 1e6 < recorded
     assert main(["what-if", str(tmp_path / "store"), "--stagger", "50ms", "--fan-in", "2", "--buffer", "100kB"]) == 0
-    assert capsys.readouterr().out.startswith("The model repeats the recorded situation with")
+    of_what, model, *_ = capsys.readouterr().out.splitlines()
+    with StoreFolder.open(tmp_path / "store").connect() as con:
+        [(src, dst)] = con.execute("SELECT DISTINCT src, dst FROM probes").fetchall()
+    assert (answer["path"]["src"], answer["path"]["dst"]) == (src, dst) and answer["port"].startswith(dst)
+    assert of_what.startswith(f"Path: {src} → {dst} (udp), into {dst} (")
+    assert of_what.endswith(f" Examined: {period(answer['start_ns'], answer['end_ns'])}.")
+    assert model.startswith("The model repeats the recorded situation with")
 
 
 @pytest.mark.parametrize(
