@@ -36,11 +36,14 @@ _MOST_SAMPLED = 200_000
 
 @dataclass(frozen=True)
 class SituationLatency:
-    """The probes of a situation: what each met (ns, lost ones left out), and the block of time of each."""
+    """The probes of a situation: what each met (ns, lost ones left out), and the block of time of each. measures: by
+    which that is, sorted. span: the Unix times, ns, of the first and the last probe."""
 
     values: Floats
     blocks: NDArray[np.int64]
     lost: int
+    measures: tuple[str, ...] = ()
+    span: tuple[int, int] | None = None
 
     @property
     def n(self) -> int:
@@ -105,6 +108,8 @@ def read_latency(
 ) -> SituationLatency:
     """What the selected probes met: one of paths.MEASURES; by default, each path by its own measure."""
     values, blocks, lost, first = [], [], 0, 0
+    measures: set[str] = set()
+    ends: list[int] = []
     for met in read_met(con, selection):
         latency = met.values[measure] if measure else met.latency
         known = np.isfinite(latency)
@@ -114,9 +119,13 @@ def read_latency(
         blocks.append(block[known] + first)
         first += int(block.max()) + 1
         lost += met.lost // met.every
+        ends += [met.start_ns, met.end_ns]
+        if known.any():
+            measures.add(measure or met.measure)
     if not values:
         return SituationLatency(np.zeros(0), np.zeros(0, np.int64), 0)
-    return SituationLatency(np.concatenate(values), np.concatenate(blocks), lost)
+    joined = np.concatenate(values), np.concatenate(blocks)
+    return SituationLatency(*joined, lost, tuple(sorted(measures)), (min(ends), max(ends)))
 
 
 def compare(

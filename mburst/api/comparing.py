@@ -108,6 +108,9 @@ def _side(latency: SituationLatency, bursts: BurstSummary | None) -> dict[str, A
     return {
         "n": latency.n,
         "lost": latency.lost,
+        "measures": list(latency.measures),
+        "start_ns": latency.span and latency.span[0],
+        "end_ns": latency.span and latency.span[1],
         "bursts": bursts
         and {
             "count": bursts.count,
@@ -146,6 +149,9 @@ def compared(
             else "nothing to compare: one has probes only, the other recordings only",
             "`mburst sql STORE` shows what there is",
         )
+    if latency_a.n and latency_b.n and latency_a.measures != latency_b.measures:
+        how = [", ".join(latency.measures) for latency in (latency_a, latency_b)]
+        notes.append(f"A is measured by {how[0]}, B by {how[1]}: choose a measure that both have (--measure)")
     return Compared(compare(latency_a, latency_b, slow_ns, bursts_a, bursts_b, seed), notes, list(damaged.values()))
 
 

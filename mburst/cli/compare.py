@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..api.comparing import Compared, ComparisonSide, compared, interval
 from ..errors import UsageError
 from ..names import print_lines, say
-from ..units import format_duration, format_share
+from ..units import format_duration, format_share, format_time
 from . import definition
 from .output import write_json_value, write_table
 
@@ -91,6 +91,10 @@ def show(answer: Compared) -> None:
     found = answer.comparison
     rows = []
     if found.a.sent or found.b.sent:
+        spans = [side.span or () for side in (found.a, found.b)]
+        for place, head in enumerate(("first probe", "last probe")):
+            rows.append([head, *(format_time(span[place])[:19] if span else "-" for span in spans), ""])
+        rows.append(["latency", *(", ".join(side.measures) or "-" for side in (found.a, found.b)), ""])
         rows.append(["probes", *(f"{side.sent:,}" if side.sent else "none" for side in (found.a, found.b)), ""])
     if found.a.n and found.b.n:
         rows.append(["lost", *(format_share(side.lost / side.sent) for side in (found.a, found.b)), ""])

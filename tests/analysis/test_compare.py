@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from storelib import write
 
+from mburst.__main__ import main
 from mburst.analysis.answers.compare import (
     LEVELS,
     BurstSummary,
@@ -23,6 +25,7 @@ from mburst.analysis.answers.paths import ProbeSelection
 from mburst.analysis.bursts.find import BurstDefinition
 from mburst.analysis.model.stats import Estimate
 from mburst.sql import StoreFolder
+from mburst.units import format_time
 
 START = 1_795_228_440_000_000_000
 MS, S = 10**6, 10**9
@@ -192,3 +195,21 @@ def test_probes_are_read_by_selection(tmp_path):
     assert (found.n, found.lost) == (1000, 0) and set(found.values) == {5000.0 + i for i in range(7)}
     assert len(np.unique(found.blocks)) >= 50
     assert read_latency(con, ProbeSelection(dst="nobody")).n == 0
+
+
+def test_both_sides_say_when_they_were_probed_and_by_which_measure(tmp_path, capsys):
+    a, b = store_of(tmp_path / "a", 40, 1000), StoreFolder.create(tmp_path / "b")
+    stamped = ({"seq": i, "tx_ns": START + i * MS, "rtt_ns": 900 + i % 7, "rx_ns": None} for i in range(2000))
+    write(b, "probes", *({**row, "app_send_ns": None, "app_recv_ns": None} for row in stamped))
+    assert main(["compare", str(a.path), str(a.path), "--json"]) == 0
+    printed = capsys.readouterr()
+    side = json.loads(printed.out)["a"]
+    assert (side["start_ns"], side["end_ns"]) == (START, START + 19_990 * MS) and len(side["measures"]) == 1
+    assert "measured by" not in printed.err
+    ends = side["end_ns"], START + 1999 * MS
+    assert main(["compare", str(a.path), str(b.path)]) == 0
+    printed = capsys.readouterr()
+    assert "A is measured by round trip, B by reported round trip: choose a measure" in printed.err
+    rows = {line[:16].strip(): line[16:].split("  ") for line in printed.out.splitlines()}
+    assert [cell.strip() for cell in rows["latency"] if cell] == ["round trip", "reported round trip"]
+    assert [cell.strip() for cell in rows["last probe"] if cell] == [format_time(n)[:19] for n in (ends[0], ends[1])]
