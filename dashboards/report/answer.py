@@ -58,11 +58,12 @@ def _probed(report: LaneReport) -> str:
     return f"; the slowest probe took {format_duration(path.max_ns)}, the median one {format_duration(path.p50_ns)}"
 
 
-def contrast(report: LaneReport) -> list[Figure]:
-    """What a monitoring system shows against what happened; empty without a packet."""
+def contrast(report: LaneReport, over_ns: int) -> list[Figure]:
+    """What a monitoring system shows against what happened; empty without a packet. over_ns: how long the page's period
+    is."""
     if report.busiest_window is None or report.busiest_second is None:
         return []
-    second, window, over_ns = report.busiest_second, report.busiest_window, report.end_ns - report.start_ns
+    second, window = report.busiest_second, report.busiest_window
     return [
         (
             "Busiest second, as monitoring shows it",
@@ -107,12 +108,12 @@ def in_bursts(report: LaneReport) -> list[tuple[str, str]]:
     ]
 
 
-def finer(report: LaneReport) -> str:
+def finer(report: LaneReport, over_ns: int) -> str:
     """Why single bins read more than the link carries, where they do: beside the figure that draws them."""
     lane, peak = report.lane, report.busiest_bin
     if not lane.link_bps or peak is None or peak.wire_bytes * 8e9 <= lane.link_bps * lane.bin_ns:
         return ""
-    at = dated(peak.ts_ns, exact_clock(peak.ts_ns), report.end_ns - report.start_ns)
+    at = dated(peak.ts_ns, exact_clock(peak.ts_ns), over_ns)
     return (
         f"Single bins read up to {_share(report, peak, lane.bin_ns)} (at {at}), which no link "
         f"carries: a frame counts whole in the bin of its stamp, and stamps can be closer than the frames were."

@@ -55,9 +55,13 @@ def numbered(report: LaneReport, rows: int) -> list[tuple[int, dict[str, Any]]]:
 
 
 def _lane_part(
-    number: int, report: LaneReport, shown: Sequence[tuple[int, Mapping[str, Any]]], definition: BurstDefinition
+    number: int,
+    report: LaneReport,
+    shown: Sequence[tuple[int, Mapping[str, Any]]],
+    definition: BurstDefinition,
+    over_ns: int,
 ) -> dict[str, Any]:
-    """What templates/report/lane.html draws of a lane with a section."""
+    """What templates/report/lane.html draws of a lane with a section, on a page whose period is OVER_NS long."""
     total = len(report.bursts)
     caption = (
         format_count(total, "burst")
@@ -75,18 +79,18 @@ def _lane_part(
         "doubt": words.doubt(found),
         "statements": found,
         "answer": answer.answer(report, definition),
-        "contrast": answer.contrast(report),
+        "contrast": answer.contrast(report, over_ns),
         "headline": answer.headline(report),
         "in_bursts": answer.in_bursts(report),
         "drawn": bool(report.bins),
         "summary": f"Utilization over time with {format_count(total, 'burst')}. {answer.answer(report, definition)}",
         "resolution": report_words.resolution(report) if report.bins else "",
         "legend": _legend(report, definition.threshold),
-        "notes": f"{answer.finer(report)} {_notes(report)}".strip(),
+        "notes": f"{answer.finer(report, over_ns)} {_notes(report)}".strip(),
         "no_bursts": _no_bursts(report, definition),
         "seen": _seen(report, definition) if shown else "",
         "caption": caption,
-        "bursts": [(number, parts.burst_row(burst, report.end_ns - report.start_ns)) for number, burst in shown],
+        "bursts": [(number, parts.burst_row(burst, over_ns)) for number, burst in shown],
         "senders": parts.senders(report),
         "senders_caption": parts.senders_caption(report),
         "distributions": [parts.distribution(report, *of) for of in _DISTRIBUTIONS] if shown else [],
@@ -181,12 +185,14 @@ def render(
     rows = max(10, ROWS // max(len(drawn), 1))
     shown = [numbered(report, rows) for report in drawn]
     pack = Pack()
+    span = spans_of(reports, probed)
+    over_ns = span[1] - span[0] if span else 0
     lanes = [
-        lane_payload(report, definition.threshold, table, pack) for report, table in zip(drawn, shown, strict=True)
+        lane_payload(report, definition.threshold, table, pack, over_ns)
+        for report, table in zip(drawn, shown, strict=True)
     ]
     bins = {report.lane.bin_ns for report in reports}
     bin_ns = next(iter(bins)) if len(bins) == 1 else None
-    span = spans_of(reports, probed)
     return page.render(
         "report/page.html",
         **page.figures(_SCRIPTS, {"lanes": lanes, "paths": paths.payload(probed)}, pack.joined()),
@@ -199,7 +205,7 @@ def render(
         heads=parts.OVERVIEW,
         overview=parts.overview(reports, drawn) if len(reports) > 1 else [],
         lanes=[
-            _lane_part(i, report, table, definition)
+            _lane_part(i, report, table, definition, over_ns)
             for i, (report, table) in enumerate(zip(drawn, shown, strict=True), 1)
         ],
         left_out=len(reports) - len(drawn),

@@ -13,10 +13,14 @@ from ..common.payload import burst_of, envelope_of, latency_of, queue_of, spans_
 
 
 def lane_payload(
-    report: LaneReport, threshold: float | None, shown: Sequence[tuple[int, Mapping[str, Any]]], pack: Pack
+    report: LaneReport,
+    threshold: float | None,
+    shown: Sequence[tuple[int, Mapping[str, Any]]],
+    pack: Pack,
+    over_ns: int,
 ) -> dict[str, Any]:
     """A lane as the script reads it. Times are nanoseconds since `originS`, which is Unix seconds; `shown` are the
-    bursts of the table with their numbers."""
+    bursts of the table with their numbers; the page's period is `over_ns` long."""
     zero, axis = figures.origin(report), figures.rate_axis(report)
     return {
         "originS": zero // 1_000_000_000,
@@ -36,7 +40,7 @@ def lane_payload(
         "seconds": envelope_of(pack, report.seconds, zero),
         "latency": [latency_of(pack, latency, zero) for latency in report.latency],
         "queues": [queue_of(pack, queue, zero) for queue in report.queues],
-        "bursts": [burst_of(number, burst, zero, report.end_ns - report.start_ns) for number, burst in shown],
+        "bursts": [burst_of(number, burst, zero, over_ns) for number, burst in shown],
         "figure": json.loads(figures.timeline(report, threshold).to_json()),
         "distributions": {name: json.loads(figure.to_json()) for name, figure in distributions(report).items()},
     }

@@ -8,7 +8,7 @@ from reportlib import BIN, FULL, START
 from storelib import write
 
 from mburst.analysis.bursts.find import BurstDefinition
-from mburst.dashboards.common.words import clock
+from mburst.dashboards.common.words import DAY_NS, clock
 from mburst.dashboards.report import answer, page
 from mburst.sql import StoreFolder
 
@@ -36,7 +36,7 @@ def test_bursts_beside_the_second_and_the_probes(store):
     assert "the busiest second reads 3.03 %" in text and text.endswith(
         "; the slowest probe took 10 ms, the median one 20 µs."
     )
-    (second, *_), (window, full, _) = answer.contrast(report)
+    (second, *_), (window, full, _) = answer.contrast(report, report.end_ns - report.start_ns)
     assert (second, window, full) == ("Busiest second, as monitoring shows it", "Busiest 1 ms", "100 %")
     assert [figure[:2] for figure in answer.headline(report)] == [("Bursts", "2")]
     assert dict(answer.in_bursts(report))["Time in bursts"] == "0.151 %: 30.2 ms of 20 s"
@@ -45,9 +45,13 @@ def test_bursts_beside_the_second_and_the_probes(store):
 def test_a_bin_above_line_rate_is_no_headline_and_is_explained(store):
     report = report_of(store, {at: 2 * FULL * (at % 2) for at in range(0, 40)} | {60: 27_125})
     assert "took the link to 100 % of 1 Gb/s" in answer.answer(report, BurstDefinition())
-    assert answer.finer(report).startswith("Single bins read up to 217 % (at 02:34:00.006), which no link carries: ")
+    assert answer.finer(report, 0).startswith("Single bins read up to 217 % (at 02:34:00.006), which no link carries: ")
     assert "217 %" not in str(
-        [answer.answer(report, BurstDefinition()), answer.contrast(report), answer.headline(report)]
+        [
+            answer.answer(report, BurstDefinition()),
+            answer.contrast(report, report.end_ns - report.start_ns),
+            answer.headline(report),
+        ]
     )
     assert "217 %" in page.render([report], BurstDefinition())
 
@@ -55,7 +59,7 @@ def test_a_bin_above_line_rate_is_no_headline_and_is_explained(store):
 def test_bursts_shorter_than_a_window_are_not_said_to_fill_it(store):
     report = report_of(store, {70: FULL, 71: FULL})
     said = "In 1 s, 1 burst of 200 µs filled 50 % or more of 1 Gb/s, while the busiest 1 ms reads 20 % and "
-    assert answer.answer(report, BurstDefinition()).startswith(said) and answer.finer(report) == ""
+    assert answer.answer(report, BurstDefinition()).startswith(said) and answer.finer(report, 0) == ""
 
 
 def test_no_burst_no_speed_and_no_packet(store):
@@ -76,7 +80,10 @@ def test_no_burst_no_speed_and_no_packet(store):
 def test_without_the_speed_of_the_link(store, wire, said):
     report = report_of(store, wire, link_bps=None)
     assert answer.answer(report, BurstDefinition()).startswith(said)
-    assert len(answer.contrast(report)) == 2 * bool(wire) and answer.headline(report) == []
+    assert (
+        len(answer.contrast(report, report.end_ns - report.start_ns)) == 2 * bool(wire)
+        and answer.headline(report) == []
+    )
 
 
 @pytest.mark.parametrize(("between_s", "day"), [(3600, ""), (7 * 86_400, "2026-11-28 ")])
@@ -85,8 +92,22 @@ def test_times_of_several_days_have_their_date(between_s, day, tmp_path):
     _, begin = reportlib.fill_apart(store, between_s * 10**9)
     [report] = reportlib.gathered(store)
     at = f"{day}{clock(begin, 0)}"
-    assert [note for *_, note in answer.contrast(report)] == [f"at {at}", f"at {day}{clock(begin + 10**8, 3)}"]
+    assert [note for *_, note in answer.contrast(report, report.end_ns - report.start_ns)] == [
+        f"at {at}",
+        f"at {day}{clock(begin + 10**8, 3)}",
+    ]
     html = page.render([report], BurstDefinition())
     assert (
         html.count(f">{day}{clock(begin + 10**8, 6)}<") == 1 == html.count(f">{day and '2026-11-21 '}02:34:00.100000<")
     )
+
+
+def test_times_are_dated_by_the_period_of_the_page(tmp_path):
+    """A lane that was recorded on one day of several."""
+    store = StoreFolder.create(tmp_path / "store")
+    reportlib.fill_apart(store, 10**10)
+    name = {"recording_id": "later", "host": "b"}
+    write(store, "recordings", {**name, "start_ns": START + 3 * DAY_NS, "end_ns": START + 3 * DAY_NS + 10**9})
+    write(store, "bins", {**name, "ts_ns": START + 3 * DAY_NS, "wire_bytes": 900})
+    html = page.render(reportlib.gathered(store), BurstDefinition())
+    assert ">2026-11-21 02:34:00.100000<" in html and ">02:34:00.100000<" not in html
