@@ -105,6 +105,11 @@ def line(role: str, x: Any, y: Any, colour: str, **more: Any) -> dict[str, Any]:
     }
 
 
+def dot(colour: str) -> dict[str, Any]:
+    """A point of a line of latencies, where the page marks them (static/common/points.js)."""
+    return {"size": 4, "color": LIGHT[colour]}
+
+
 def _rate_traces(report: LaneReport, axis: Axis, top: float, threshold: float | None) -> list[dict[str, Any]]:
     zero, start, end = origin(report), report.start_ns, report.end_ns
     view = report.base.view(start, end, BUCKETS)
@@ -144,8 +149,8 @@ def _latency_traces(report: LaneReport, latency: PathLatency) -> list[dict[str, 
     x = (points.at_ns - zero) / 1e9
     ceiling = (latency.max_ns or 1_000_000) / 1e6 * 1.6
     return [
-        line("latency-median", x, points.median / 1e6, "latency-median", yaxis="y2"),
-        line("latency", x, points.largest / 1e6, "latency", yaxis="y2", width=1.3),
+        line("latency-median", x, points.median / 1e6, "latency-median", yaxis="y2", marker=dot("latency-median")),
+        line("latency", x, points.largest / 1e6, "latency", yaxis="y2", width=1.3, marker=dot("latency")),
         {
             "type": "scatter",
             "mode": "markers",

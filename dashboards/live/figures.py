@@ -14,6 +14,7 @@ from ..common.figures import (
     STRIP,
     Axis,
     common,
+    dot,
     line,
     reference_lines,
     y_axis,
@@ -96,8 +97,8 @@ def _traces(latency: bool, queue: bool) -> list[dict[str, Any]]:
     if latency:
         lost = {"symbol": "x-thin", "size": 7, "line": {"width": 1.6, "color": LIGHT["loss"]}, "color": LIGHT["loss"]}
         traces += [
-            line("latency-median", [], [], "latency-median", yaxis="y2"),
-            line("latency", [], [], "latency", yaxis="y2", width=1.3),
+            line("latency-median", [], [], "latency-median", yaxis="y2", marker=dot("latency-median")),
+            line("latency", [], [], "latency", yaxis="y2", width=1.3, marker=dot("latency")),
             {
                 "type": "scatter",
                 "mode": "markers",

@@ -37,6 +37,7 @@ SCRIPTS = (
     "common/unpack.js",
     "common/envelope.js",
     "common/fit.js",
+    "common/points.js",
     "common/timeline.js",
     "common/senders.js",
     "live/tape.js",
@@ -47,7 +48,7 @@ SCRIPTS = (
     "live/link.js",
     "live/page.js",
 )
-DRAWING_SCRIPTS = ("live/raster.js", "live/lines.js")
+DRAWING_SCRIPTS = ("common/points.js", "live/raster.js", "live/lines.js")
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src data:; "
     "connect-src 'self' {}; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"

@@ -35,6 +35,7 @@ _SCRIPTS = (
     "report/table.js",
     "common/senders.js",
     "common/fit.js",
+    "common/points.js",
     "common/timeline.js",
     "report/paths.js",
     "report/page.js",

@@ -121,12 +121,13 @@ def over_time_figure(met: PathProbes) -> go.Figure:
     hosts = np.where(np.isnan(met.values["host_here"]), np.nan, hosts)
     steps = extremes(met.tx, network, BUCKETS)
     taken = extremes(met.tx, hosts, BUCKETS)
+    marks: dict[str, Any] = {"mode": "lines+markers"} if len(steps.at_ns) == 1 else {}  # no line has one end
     traces = [
-        line("latency-median", steps.at_ns / 1e9, _drawn(steps.median), "latency-median"),
-        line("latency", steps.at_ns / 1e9, _drawn(steps.largest), "latency", width=1.3),
+        line("latency-median", steps.at_ns / 1e9, _drawn(steps.median), "latency-median", **marks),
+        line("latency", steps.at_ns / 1e9, _drawn(steps.largest), "latency", width=1.3, **marks),
     ]
     if len(taken.at_ns):
-        traces.append(line("hosts", taken.at_ns / 1e9, _drawn(taken.largest), "queue", width=1))
+        traces.append(line("hosts", taken.at_ns / 1e9, _drawn(taken.largest), "queue", width=1, **marks))
     known = np.concatenate([steps.largest, steps.median, taken.largest])
     high = float(known.max())
     lost = met.tx[met.lost_at] / 1e9

@@ -10,8 +10,9 @@ import pytest
 import reportlib
 from browserlib import Reader
 from livestore import RUN, SECOND, Growing, Server, filled
-from reportlib import BIN, FULL, SHORT, START
+from reportlib import BIN, FULL, PROBE, SHORT, START
 
+from mburst.dashboards.common.palette import LIGHT
 from mburst.quality import Quality
 from mburst.sql import StoreFolder
 
@@ -209,6 +210,31 @@ def test_new_bins_and_bursts_appear_by_themselves(open_page, growing):
     assert reader.page.locator("#state").text_content() == "Recording"
     assert reader.page.locator("#stamps").text_content() == "software"
     assert reader.troubles == []
+
+
+def test_a_probe_alone_is_a_point(open_page, recorded):
+    """Where only one was sent, a line of latencies has no length: it is drawn where that probe was answered."""
+    reader = open_page(recorded.url)
+    sent = START + 700 * PROBE
+    reader.stand(sent - 3 * 10**6, sent + 3 * 10**6)
+    assert len(reader.trace("latency")[0]) == 1
+    [red, green, blue] = bytes.fromhex(LIGHT["latency"][1:])
+    inked = """([red, green, blue]) => {
+        const { lines: { canvas } } = view.timeline;
+        const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d');
+        copy.drawImage(canvas, 0, 0);
+        const { data } = copy.getImageData(0, 0, canvas.width, canvas.height), found = new Set();
+        for (let i = 0; i < data.length; i += 4) {
+            const off = Math.abs(data[i] - red) + Math.abs(data[i + 1] - green) + Math.abs(data[i + 2] - blue);
+            if (data[i + 3] > 200 && off < 12) found.add((i >> 2) % canvas.width);
+        }
+        return [...found]; }"""
+    middle = reader.page.evaluate(
+        "() => { const { place, figure: { layout: { margin: { l, r } } } } = view.timeline;"
+        " return (place.clientWidth + l - r) / 2; }"
+    )
+    columns = reader.page.evaluate(inked, [red, green, blue])
+    assert columns and all(abs(column - middle) < 4 for column in columns)
 
 
 def test_a_page_that_came_first_begins_with_the_recording(browser, tmp_path):

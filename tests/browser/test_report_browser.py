@@ -153,6 +153,21 @@ def test_latency_and_queue_are_on_the_same_axis(plain):
     assert min(full) <= (START + 500 * 10**7 - ZERO) / 1e9 and max(full) >= (START + 501 * 10**7 - ZERO) / 1e9
 
 
+def test_a_probe_alone_is_seen(open_page):
+    """Zoomed in to where only one probe was sent, its latency is a point; a line of it has no length."""
+    reader = open_page()
+    dots = """() => [...document.querySelectorAll('.timeline .scatterlayer .points path')]
+        .filter((one) => one.getBBox().width).length"""
+    assert reader.page.evaluate(dots) == 1, "the lost probe"
+    sent = (START + 700 * PROBE - ZERO) / 1e9
+    reader.page.evaluate(
+        "range => Plotly.relayout(document.querySelector('.timeline'), {'xaxis.range': range})",
+        [sent - 3e-3, sent + 3e-3],
+    )
+    reader.page.wait_for_timeout(300)
+    assert len(reader.trace("latency")[0]) == 1 and reader.page.evaluate(dots) == 2
+
+
 def test_the_table_sorts_by_mouse_and_by_keyboard(plain):
     reader = plain
     column = "[...document.querySelectorAll('table.bursts tbody tr')].map(row => Number(row.cells[2].dataset.key))"

@@ -31,6 +31,11 @@ function ticks(found, level) {
   return { x: found.flatMap(([a, b]) => [a / 1e9, b / 1e9, null]), y: found.flatMap(() => [level, level, null]) };
 }
 
+function modeOf(trace, { x }) {
+  if (!trace.marker || trace.mode === "markers") return trace.mode;
+  return x.length <= FEW_POINTS ? "lines+markers" : "lines";
+}
+
 class Timeline {
   constructor(section, lane) {
     this.lane = lane;
@@ -127,6 +132,7 @@ class Timeline {
     const indices = this.roles.map((_, i) => i).filter((i) => found[this.roles[i]]);
     await Plotly.update(this.place, {
       x: indices.map((i) => found[this.roles[i]].x), y: indices.map((i) => found[this.roles[i]].y),
+      mode: indices.map((i) => modeOf(this.place.data[i], found[this.roles[i]])),
     }, { "xaxis.range": [a / 1e9, b / 1e9], "xaxis.tickvals": axis.at, "xaxis.ticktext": axis.text }, indices);
     const bins = Math.round(this.view.bins);
     this.section.querySelector(".step").textContent = bins > 1

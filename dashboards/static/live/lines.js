@@ -91,6 +91,7 @@ class Lines {
       Object.assign(pen, { strokeStyle: trace.line.color, lineWidth: trace.line.width, lineJoin: "bevel" });
       pen.stroke(this.path(trace, points, pixel, panel, false));
     }
+    if (trace.marker && points.x.length <= FEW_POINTS) this.drawDots(trace.marker, points, pixel, panel);
     return undefined;
   }
 
@@ -118,6 +119,17 @@ class Lines {
     }
     if (on && closed) path.lineTo(px, zero);
     return path;
+  }
+
+  drawDots({ color, size }, { x, y }, pixel, panel) {
+    const { pen } = this;
+    pen.fillStyle = color;
+    x.forEach((seconds, i) => {
+      if (Number.isNaN(y[i])) return;
+      pen.beginPath();
+      pen.arc(pixel(seconds), panel.pixel(y[i]), size / 2, 0, 2 * Math.PI);
+      pen.fill();
+    });
   }
 
   drawCrosses(trace, { x, y }, pixel, panel) {
