@@ -159,7 +159,7 @@ def test_a_lossy_capture_is_no_ground_for_a_verdict() -> None:
     )
     _, verdict = verdict_of(scene)
     assert verdict.cause == "undetermined"
-    assert any("drops" in item for item in verdict.missing)
+    assert any("without losses" in item for item in verdict.missing)
 
 
 def test_a_link_that_was_said_to_be_faster_than_it_is() -> None:

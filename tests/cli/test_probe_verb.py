@@ -264,8 +264,9 @@ def test_compare_says_which_is_better(stores, capsys):
     a, b = stores
     assert main(["compare", a, b, "--slow", "2ms"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split() == ["A", "B", "B", "/", "A"] and lines[1].split() == ["probes", "2,000", "2,000"]
-    assert [line.split()[0] for line in lines[3:8]] == ["p50", "p90", "p95", "p99", "p99.9"]
+    assert lines[0].split() == ["A", "B", "B", "/", "A"] and lines[4].split() == ["probes", "2,000", "2,000"]
+    assert lines[3].split() == ["latency", "round", "trip", "round", "trip"]
+    assert [line.split()[0] for line in lines[6:11]] == ["p50", "p90", "p95", "p99", "p99.9"]
     assert lines[-1].startswith("B is worse: the p99 is 3.1 ms against 1.1 ms, 2.82 (")
     assert [cell for cell in lines[-3].split("  ") if cell.strip() and cell != "B"][-5:] == ["100 %"] * 5
 
