@@ -19,6 +19,7 @@ from ..model import context, coverage, distributions, envelope, flow_control
 from ..model.endings import ending, gaps_behind
 from ..model.envelope import Envelope, Interval, Slice
 from ..model.flow_control import FlowControl
+from ..model.ports import of_port
 from ..read import bins as read_bins
 from ..read import sources as read_sources
 from ..read.names import NAMELESS, named
@@ -75,7 +76,7 @@ class ReportLane:
     @property
     def is_port(self) -> bool:
         """Whether it is of a switch's port, and `host` the switch."""
-        return any(run["backend"] == "otlp" for run in self.runs)
+        return of_port(self.runs)
 
     def total(self, column: str) -> int:
         """The sum of a column of `recordings` over those of the lane's recordings that counted it."""

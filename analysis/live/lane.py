@@ -14,6 +14,7 @@ import numpy as np
 
 from ...quality import Quality
 from ..model.envelope import Envelope, Interval, fullest, merge_intervals, merged
+from ..model.ports import of_port
 from ..model.series import Series
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class LiveLane:
     @property
     def is_port(self) -> bool:
         """Whether it is of a switch's port, and the host is the switch."""
-        return any(run["backend"] == "otlp" for run in self.runs.values())
+        return of_port(self.runs.values())
 
     @property
     def edge_ns(self) -> int:

@@ -76,6 +76,13 @@ def lacking(is_port: bool) -> str:
     return "samples missing" if is_port else "packets lost while recording"
 
 
+def above_line_rate(is_port: bool) -> str:
+    """Why a bin can read more than the link carries."""
+    if is_port:
+        return "a bin of a switch's port is what passed between two samples, which can be further apart"
+    return "a frame counts whole in the bin of its stamp"
+
+
 def lane_name(lane: ReportLane) -> str:
     """ "cache-server eth0 inbound"."""
     direction = DIRECTIONS.get(lane.direction, lane.direction)

@@ -19,6 +19,7 @@ from ...names import short
 from ...quality import Quality
 from ...workers import Workers
 from ..common.packing import Pack
+from ..common.words import above_line_rate
 from . import payload as live_payload
 from .wishes import ViewRequest
 
@@ -181,6 +182,7 @@ class LiveView:
             "dropped": self.dropped() if self.dropped else lane.dropped,
             "droppedIsWhole": self.dropped is not None or not lane.recording,
             "isPort": lane.is_port,
+            "above": above_line_rate(lane.is_port),
             "late": sum(run["late"] for run in runs),
             "losing": sum(b - a for a, b in losing),
             "stamps": stamps,

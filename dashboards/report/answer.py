@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...analysis.answers.host import LaneReport, Peak
 from ...units import format_bytes, format_count, format_duration, format_number, format_rate, format_share
-from ..common.words import clock, dated, exact_clock, rate
+from ..common.words import above_line_rate, clock, dated, exact_clock, rate
 
 if TYPE_CHECKING:
     from ...analysis.bursts.find import BurstDefinition
@@ -114,7 +114,8 @@ def finer(report: LaneReport, over_ns: int) -> str:
     if not lane.link_bps or peak is None or peak.wire_bytes * 8e9 <= lane.link_bps * lane.bin_ns:
         return ""
     at = dated(peak.ts_ns, exact_clock(peak.ts_ns), over_ns)
+    closer = "" if lane.is_port else ", and stamps can be closer than the frames were"
     return (
-        f"Single bins read up to {_share(report, peak, lane.bin_ns)} (at {at}), which no link "
-        f"carries: a frame counts whole in the bin of its stamp, and stamps can be closer than the frames were."
+        f"Single bins read up to {_share(report, peak, lane.bin_ns)} (at {at}), which no link carries: "
+        f"{above_line_rate(lane.is_port)}{closer}."
     )

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...analysis.answers.host import LaneReport
 from ...analysis.model.endings import late_text
+from ...quality import Quality
 from ...units import format_bytes, format_count, format_duration, format_rate, format_share
+from ..common import words
 from ..common.flow_control_words import UNKNOWN, about_words, head_words
 from ..common.words import GOOD, NOTE, WARNING, Statement, impossible_windows, missing_files, rate
 
-if TYPE_CHECKING:
-    pass
+OF_SAMPLES = Quality.RESET | Quality.IMPOSSIBLE | Quality.GAP | Quality.GUESSED | Quality.JITTER
 
 FULL_FRAME = 1538  # bytes on the wire of the largest untagged Ethernet frame: 1514 + FCS, preamble and gap
 
@@ -97,6 +98,11 @@ def _samples(report: LaneReport) -> Iterator[Statement]:
             "What the port carried then is not known. Counts are lower bounds in the time marked in the figure, and "
             "bursts can have been missed there.",
         )
+        return
+    doubts = [quality for quality in report.qualities if quality.bit & OF_SAMPLES]
+    if doubts:
+        said = "; ".join(f"{doubt.meaning} ({format_count(doubt.bins, 'bin')})" for doubt in doubts)
+        yield Statement(NOTE, "Not every bin has a sample of its own", f"{said[0].upper()}{said[1:]}.")
     elif all(run["complete"] for run in report.lane.runs):
         yield Statement(GOOD, "No sample is missing", "The switch sampled this port in all of the recorded time.")
 
@@ -149,7 +155,8 @@ def _link(report: LaneReport) -> Iterator[Statement]:
             WARNING,
             "The link's speed is not known",
             "Rates are shown instead of utilization, and no burst can be detected, because a burst is a "
-            "share of line rate. Record again with --link, for example --link 10G.",
+            f"share of line rate. {'Give it' if report.lane.is_port else 'Record again'} with --link, for example "
+            "--link 10G.",
         )
         return
     frame_ns = FULL_FRAME * 8e9 / link
@@ -172,12 +179,13 @@ def _link(report: LaneReport) -> Iterator[Statement]:
     elif report.busiest_bin:
         most = report.busiest_bin.wire_bytes * 8e9 / width / link
         if width >= frame_ns and most > 1 + frame_ns / width + 0.02:
+            is_port = report.lane.is_port
+            cause = words.above_line_rate(True) if is_port else "frames were stamped closer together than they arrived"
             yield Statement(
                 NOTE,
                 f"Single bins read up to {format_share(most)} of line rate",
-                "The link cannot carry that: frames were stamped closer together than "
-                f"they arrived. Edges and peaks are less sure than the bins of {format_duration(width)} "
-                "suggest.",
+                f"The link cannot carry that: {cause}. Edges and peaks are less sure than the bins of "
+                f"{format_duration(width)} suggest.",
             )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..analysis.model.endings import ending, gaps_behind, late_text
+from ..analysis.model.ports import of_port
 from ..api.options import Scope
 from ..names import print_lines, say
 from ..senders import senders_text
@@ -179,11 +180,11 @@ def _summary(lane: dict[str, Any], bursts: Sequence[Mapping[str, Any]], gap: dic
         lost.append(_count(lane["dropped"], "packet was", "packets were") + " dropped: counts are lower bounds")
     if lane["late"]:
         lost.append(late_text(lane["late"]))
-    if lane["backend"] == "otlp" and lane["gaps"]:
+    if of_port([lane]) and lane["gaps"]:
         lost.append(_missing(lane))
     if broken:
         lost.append(broken)
-    nothing = "no sample is missing" if lane["backend"] == "otlp" else "no packet was lost"
+    nothing = "no sample is missing" if of_port([lane]) else "no packet was lost"
     return found + "; " + ("; ".join(lost) or nothing)
 
 

@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 import reportlib
-from browserlib import Reader
+from livereader import PATIENCE, LiveReader, day_of, iso
 from livestore import RUN, SECOND, Growing, Server, filled
 from reportlib import BIN, FULL, PROBE, SHORT, START
 
@@ -29,7 +29,6 @@ INK = """share => {
     for (let i = 0; i < data.length; i += 4) if (data[i + 3] > 60 && data[i + 2] > data[i] + 20) return true;
     return false; }"""
 CELL_NS = 10_000_000  # of the heatmap
-PATIENCE = 60_000  # ms: the machine may be busy
 
 
 @pytest.fixture(scope="module")
@@ -50,41 +49,6 @@ def growing(tmp_path):
     yield store, server
     server.stop()
     store.close()
-
-
-class LiveReader(Reader):
-    def trace(self, role):
-        """What the figure was last drawn from."""
-        x, y = self.page.evaluate("role => [view.timeline.found[role].x, view.timeline.found[role].y]", role)
-        return x, y
-
-    def wait(self, condition, argument=None):
-        """Until it holds. Asked from outside: the page's policy forbids what wait_for_function does inside."""
-        until = time.monotonic() + PATIENCE / 1000
-        while not self.page.evaluate(condition, argument):
-            assert time.monotonic() < until, condition
-            self.page.wait_for_timeout(50)
-
-    def stand(self, start_ns, end_ns):
-        """Go to a time by its link, and wait until its own cells are drawn."""
-        self.page.evaluate(
-            "([from, to]) => { location.hash = `lane=${view.lane.id}&from=${from}&to=${to}`; }",
-            [iso(start_ns), iso(end_ns)],
-        )
-        self.wait(
-            "([a, b]) => view.still && view.range && Math.abs(view.range[0] - a) < 1000 && "
-            "view.still.start <= a && view.still.end >= b && view.timeline.lane.base === view.still.base && "
-            "!view.timeline.drawing",
-            [start_ns - day_of(start_ns), end_ns - day_of(start_ns)],
-        )
-
-
-def day_of(ns: int) -> int:
-    return ns // (86_400 * SECOND) * 86_400 * SECOND
-
-
-def iso(ns: int) -> str:
-    return f"{np.datetime64(ns // SECOND, 's')}.{ns % SECOND:09d}Z"
 
 
 @pytest.fixture

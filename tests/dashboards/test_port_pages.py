@@ -19,7 +19,7 @@ from mburst.analysis.live.look import LiveLook
 from mburst.analysis.live.store import LiveStore
 from mburst.dashboards.live.view import LiveView
 from mburst.dashboards.rack import words as rack_words
-from mburst.dashboards.report import page, parts
+from mburst.dashboards.report import answer, page, parts
 from mburst.dashboards.report import words as report_words
 from mburst.dashboards.top.app import TopApp
 from mburst.quality import Quality
@@ -27,7 +27,7 @@ from mburst.sql import StoreFolder
 
 PORT = {"host": "tor1", "rack": "r1", "interface": "E0", "direction": "out"}
 MISSING = Quality.DROPS | Quality.GAP
-OF_PACKETS = re.compile(r"packets? (was|were)|stamped|pause frames|recorder saw", re.IGNORECASE)
+OF_PACKETS = re.compile(r"packets? (was|were)|stamp|frame|recorder saw|record again", re.IGNORECASE)
 
 
 def port_report(folder: Path, quality: int) -> LaneReport:
@@ -35,6 +35,7 @@ def port_report(folder: Path, quality: int) -> LaneReport:
     store = StoreFolder.create(folder)
     write(store, "recordings", {**PORT, "backend": "otlp", "start_ns": START, "end_ns": START + 10**9, "bin_ns": BIN})
     sent = [(FULL if number < 20 else 900) for number in range(100)]
+    sent[9] = FULL * 3 // 2  # of a sample that came late
     write(
         store,
         "bins",
@@ -55,15 +56,23 @@ def port_report(folder: Path, quality: int) -> LaneReport:
 
 
 @pytest.mark.parametrize(
-    ("quality", "head"), [(MISSING, "Samples of the switch are missing"), (0, "No sample is missing")]
+    ("quality", "head"),
+    [
+        (MISSING, "Samples of the switch are missing"),
+        (Quality.JITTER | Quality.GAP, "Not every bin has a sample of its own"),
+        (Quality.RESET, "Not every bin has a sample of its own"),
+        (0, "No sample is missing"),
+    ],
 )
 def test_a_report_speaks_of_samples(quality: int, head: str, tmp_path: Path) -> None:
     report = port_report(tmp_path / "store", quality)
     said = report_words.statements(report)
     assert head in {statement.head for statement in said}
+    assert ("No sample is missing" in {statement.head for statement in said}) == (not quality)
     assert not [one for one in said if OF_PACKETS.search(f"{one.head} {one.text}")]
     html = page.render([report], BurstDefinition())
-    assert ("samples missing" in html) == bool(quality) and "lost while recording" not in html
+    assert ("samples missing" in html) == (quality == MISSING) and "lost while recording" not in html
+    assert "Single bins read up to 150 %" in html and not OF_PACKETS.search(answer.finer(report, 0))
     assert report.packets is None and "packet" not in dict(parts.facts(report))["Recorded"]
     [burst] = report.bursts
     cells = dict(zip((column.head for column in parts.COLUMNS), parts.burst_row(burst, 10**9), strict=True))

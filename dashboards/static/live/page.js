@@ -296,6 +296,7 @@ class LiveView {
     one("#state").textContent = status.recording ? "Recording" : "Not recording";
     one("#state").dataset.recording = status.recording;
     one("#edge").textContent = `${edge.day} ${edge.minute}:${edge.second} UTC`;
+    this.above = status.above;
     one("#lost-word").textContent = status.isPort ? "Samples missing" : "Lost while recording";
     one("#loss-word").textContent = status.isPort ? "samples missing" : "packets lost";
     const parts = status.droppedIsWhole && !status.isPort ? [`${status.dropped.toLocaleString("en")} packet${status.dropped === 1 ? "" : "s"}`] : [];
@@ -324,7 +325,7 @@ class LiveView {
     one("#fullest").textContent = fullest;
     one("#second").textContent = second;
     one("#fullest-word").textContent = `Fullest bin of ${duration(this.lane.bin)} in view`;
-    one("#above").textContent = this.lane.link && most(view.largest) > 100 ? "a frame counts whole in the bin of its stamp" : "";
+    one("#above").textContent = this.lane.link && most(view.largest) > 100 ? this.above : "";
     const whole = seconds.start.length ? `, the fullest second ${second}` : "";
     this.tellBursts(`the fullest bin of ${duration(this.lane.bin)} reads ${fullest}${whole}`);
   }
