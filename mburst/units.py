@@ -31,6 +31,21 @@ _NUMBER = re.compile(r"\s*([0-9]{1,30}(?:\.[0-9]{1,30})?)\s*([^\s0-9.]*)\s*")
 SHOWN = 40  # characters of an invalid text
 
 
+class WrittenFloat(float):
+    """A number of a file that keeps its text: `rack = 1.10` is the rack "1.10", as in quotes. For `parse_float` of
+    tomllib and json."""
+
+    _text: str
+
+    def __new__(cls, text: str) -> WrittenFloat:
+        number = super().__new__(cls, text)
+        number._text = text
+        return number
+
+    def __str__(self) -> str:
+        return self._text
+
+
 def whole(text: str, least: int = 0, most: int = MOST) -> int | None:
     """The number from LEAST to MOST that TEXT writes in ASCII digits; None for any other text, of whatever length."""
     if not (text.isascii() and text.isdigit() and len(text) <= 19):

@@ -22,6 +22,7 @@ from .. import files
 from ..api.asked import DefinitionOptions
 from ..api.options import definition_of, duration_ns
 from ..errors import MburstError, UsageError
+from ..units import WrittenFloat
 from . import environment
 from .checked import naming, only, tables, text, texts
 from .delivery import Delivery, delivery_of
@@ -137,7 +138,7 @@ def load(path: Path, fill: bool = True) -> RunConfig:
     for who delivers nothing. Raises MburstError where a file cannot be read, UsageError for what is wrong in it."""
     secrets = environment.read(path, fill)
     try:
-        content = tomllib.loads(files.read_text(path)[0])
+        content = tomllib.loads(files.read_text(path)[0], parse_float=WrittenFloat)
     except OSError as error:
         raise MburstError(f"{path}: cannot read: {error.strerror}", "`mburst run --init` writes an example") from error
     except (ValueError, RecursionError) as error:  # of TOML and UTF-8, and of a number of thousands of digits

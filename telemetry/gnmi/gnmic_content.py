@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import MburstError, UsageError
+from ...units import WrittenFloat
 
 
 def content_of(path: str) -> Any:
@@ -23,9 +24,9 @@ def content_of(path: str) -> Any:
     kind = Path(path).suffix.lower()
     try:
         if kind == ".json":
-            return _as_texts(json.loads(text))
+            return _as_texts(json.loads(text, parse_float=WrittenFloat))
         if kind == ".toml":
-            return _as_texts(tomllib.loads(text))
+            return _as_texts(tomllib.loads(text, parse_float=WrittenFloat))
         return _yaml(path, text)
     except ValueError as error:
         raise UsageError(f"{path}: invalid {kind[1:].upper() or 'YAML'}: {error}") from None

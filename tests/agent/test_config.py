@@ -56,6 +56,11 @@ def test_a_part_becomes_the_command_line_of_its_verb(read):
     assert metrics.argv == ["metrics", "--listen=127.0.0.1:0", "--", "store"]
 
 
+def test_a_number_is_the_text_that_is_written(read):
+    [part] = read('store = "s"\nhost = 1e3\nrack = 1.10\n[record]\ninputs = "lo"\nthreads = 2\n').parts
+    assert {"--rack=1.10", "--host=1e3", "--threads=2"} <= {*part.argv}
+
+
 def test_several_parts_of_a_kind(read):
     config = read(BASE + '[[record]]\nname = "front"\ninputs = "eth0"\n[[record]]\nstore = "other"\ninputs = "eth1"\n')
     assert [(part.name, part.argv[1]) for part in config.parts] == [

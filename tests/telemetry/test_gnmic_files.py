@@ -314,6 +314,17 @@ def test_the_same_in_json_and_toml(tmp_path):
             load(written(tmp_path, "{[", name), {})
 
 
+def test_numbers_stay_as_they_are_written(tmp_path):
+    content = {
+        "g.json": '{"targets": {"a:1": {"insecure": true, "password": 1.10}}, "subscriptions": {"s":{"paths":["a"]}}}',
+        "g.toml": '[targets."a:1"]\ninsecure = true\npassword = 1.10\n[subscriptions.s]\npaths = ["/a"]\n',
+        "g.yaml": 'targets: {"a:1": {insecure: true, password: 1.10}}\nsubscriptions: {s: {paths: ["/a"]}}\n',
+    }
+    for name, text in content.items():
+        [target] = load(written(tmp_path, text, name), {}).targets
+        assert target.password == "1.10", name
+
+
 def one_target(folder: Path, entry: str, environment: dict[str, str] | None = None, top: str = "") -> Any:
     [target] = load(written(folder, f"{top}\ntargets: {{a: {{{entry}}}}}\n{SUBSCRIPTIONS}"), environment or {}).targets
     return target
