@@ -206,7 +206,7 @@ def _log_ticks(low: float, high: float) -> list[float]:
 def _latency_axis(latency: PathLatency, domain: tuple[float, float]) -> dict[str, Any]:
     answered = latency.median[latency.n > 0]
     low = max(float(answered.min()), 1.0) / 1e6 if len(answered) else 1e-3
-    high = (latency.max_ns or 1_000_000) / 1e6
+    high = max((latency.max_ns or 1_000_000) / 1e6, low)  # of a clock that was set back, all may be below 0
     ticks = _log_ticks(low, high)
     return y_axis(
         domain,

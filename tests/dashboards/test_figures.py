@@ -89,6 +89,21 @@ def test_a_lane_without_probes_or_queues_has_one_panel(tmp_path):
     assert "yaxis2" not in figure.layout and "yaxis3" not in figure.layout
 
 
+def test_probes_that_end_before_they_begin_have_an_axis(tmp_path):
+    """Of a clock that was set back between the two stamps of each."""
+    store = StoreFolder.create(tmp_path / "store")
+    write(store, "recordings", {"start_ns": START, "end_ns": START + 10**9})
+    write(store, "bins", {"ts_ns": START + 10**6, "wire_bytes": 100, "bytes": 76})
+    write(
+        store, "probes", *({"seq": i, "tx_ns": START + i * 10**7, "rx_ns": START + i * 10**7 - 5000} for i in range(3))
+    )
+    [report] = reportlib.gathered(store)
+    [path] = report.latency
+    assert path.max_ns == -5000
+    low, high = figures.timeline(report, 0.5).layout.yaxis2.range
+    assert low < high
+
+
 def test_a_distribution_ends_at_all_and_marks_its_median():
     values = [33e6, 34e6, 34e6, 35e6]
     figure = figures.distribution(values, "Duration", "burst", figures.duration_ticks(values), True)
