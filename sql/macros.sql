@@ -276,17 +276,69 @@ CREATE MACRO total(amount) AS
     CAST(CASE WHEN sum(amount) < 9223372036854775807 THEN sum(amount) WHEN sum(amount) IS NOT NULL THEN 9223372036854775807 END
          AS BIGINT);
 
--- Windows of [since_ns, until_ns), each once however many collections brought it, and whether it is usable.
+-- Which of its counters a window of a queue has: a bit each.
+CREATE MACRO counters_of(transmit_bytes, dropped_packets, ecn_marked_packets) AS
+    CASE WHEN transmit_bytes IS NULL THEN 0 ELSE 1 END | CASE WHEN dropped_packets IS NULL THEN 0 ELSE 2 END
+    | CASE WHEN ecn_marked_packets IS NULL THEN 0 ELSE 4 END;
+
+-- Windows of queues whose counters stand in those of another collection as well, with the bits of these counters: two that ask
+-- one switch count the same packets. Where their windows overlap, those of the one with the least holes count, then of the
+-- one with the narrowest (to a factor of four). Windows of one collection may overlap, since counters change at different
+-- times: all of them count. Nearly always there is no row, since no two collections of a queue were there at one time; then no
+-- window is looked at.
+CREATE MACRO counted_elsewhere(queue_rows, since_ns, until_ns) AS TABLE
+WITH windows AS NOT MATERIALIZED (
+    SELECT device, port, queue, batch, window_start_ns, ts_ns,
+           counters_of(transmit_bytes, dropped_packets, ecn_marked_packets) AS counters
+    FROM query_table(queue_rows)
+    WHERE window_within(window_start_ns, ts_ns, since_ns, until_ns) AND ts_ns > window_start_ns AND believable(quality)
+      AND counters > 0
+), feeds AS MATERIALIZED (
+    SELECT device, port, queue, batch, counters, min(window_start_ns) AS first_ns, max(ts_ns) AS last_ns,
+           sum(ts_ns - window_start_ns) AS covered_ns, count(*) AS n
+    FROM windows GROUP BY device, port, queue, batch, counters
+), ranked AS (
+    SELECT device, port, queue, batch, counters, first_ns, last_ns,
+           sum(covered_ns) OVER whole < 0.9 * (max(last_ns) OVER whole - min(first_ns) OVER whole) AS holes,
+           floor((log2(sum(covered_ns) OVER whole / sum(n) OVER whole) + 1) / 2) AS width
+    FROM feeds WINDOW whole AS (PARTITION BY device, port, queue, batch)
+), placed AS (
+    SELECT *, dense_rank() OVER (PARTITION BY device, port, queue ORDER BY holes, width, batch) AS place FROM ranked
+), pairs AS (
+    SELECT device, port, queue, later.batch, later.counters, former.batch AS other_batch, former.counters AS other_counters
+    FROM placed later JOIN placed former USING (device, port, queue)
+    WHERE former.place < later.place AND former.counters & later.counters <> 0
+      AND former.first_ns < later.last_ns AND former.last_ns > later.first_ns
+), asked AS (
+    FROM windows WHERE list_contains((SELECT coalesce(list(DISTINCT device), []) FROM pairs), device)
+), reached AS (  -- until when the windows of a feed reach that begin up to this one
+    SELECT *, max(ts_ns) OVER (PARTITION BY device, port, queue, batch, counters ORDER BY window_start_ns) AS reached_ns
+    FROM asked
+)
+SELECT w.device, w.port, w.queue, w.batch, w.window_start_ns, w.ts_ns, w.counters AS own,
+       bit_or(w.counters & w.other_counters) AS counters
+FROM (FROM asked JOIN pairs USING (device, port, queue, batch, counters)) w ASOF JOIN reached r
+    ON w.device = r.device AND w.port = r.port AND w.queue = r.queue AND w.other_batch = r.batch
+    AND w.other_counters = r.counters AND w.ts_ns > r.window_start_ns
+WHERE r.reached_ns > w.window_start_ns
+GROUP BY ALL;
+
+-- Windows of [since_ns, until_ns), each once however many collections brought it, and whether it is usable. A counter is NULL
+-- where windows of another collection have what it counted.
 CREATE MACRO reported_windows(queue_rows, since_ns, until_ns) AS TABLE
 SELECT min(batch) AS batch, device, port, queue, semantics, window_start_ns, ts_ns,
-       queue_depth(max_bytes, avg_bytes) AS depth_bytes, max_bytes, avg_bytes, transmit_bytes, dropped_packets,
-       ecn_marked_packets, bit_or(quality) AS quality, believable(quality)
+       queue_depth(max_bytes, avg_bytes) AS depth_bytes, max_bytes, avg_bytes,
+       max(CASE WHEN coalesce(elsewhere.counters, 0) & 1 = 0 THEN transmit_bytes END) AS transmit_bytes,
+       max(CASE WHEN coalesce(elsewhere.counters, 0) & 2 = 0 THEN dropped_packets END) AS dropped_packets,
+       max(CASE WHEN coalesce(elsewhere.counters, 0) & 4 = 0 THEN ecn_marked_packets END) AS ecn_marked_packets,
+       bit_or(quality) AS quality, believable(quality)
        AND conceivable(greatest(max_bytes, avg_bytes, transmit_bytes), greatest(dropped_packets, ecn_marked_packets))
        AS believed
-FROM query_table(queue_rows)
+FROM (SELECT *, counters_of(transmit_bytes, dropped_packets, ecn_marked_packets) AS own FROM query_table(queue_rows))
+LEFT JOIN counted_elsewhere(queue_rows, since_ns, until_ns) AS elsewhere
+    USING (device, port, queue, batch, window_start_ns, ts_ns, own)
 WHERE window_within(window_start_ns, ts_ns, since_ns, until_ns)
-GROUP BY device, port, queue, semantics, window_start_ns, ts_ns, max_bytes, avg_bytes, transmit_bytes, dropped_packets,
-         ecn_marked_packets, believed;
+GROUP BY device, port, queue, semantics, window_start_ns, ts_ns, max_bytes, avg_bytes, believed;
 
 -- Those that are usable.
 CREATE MACRO believable_windows(queue_rows, since_ns, until_ns) AS TABLE

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from .arrivals import Arrivals
-from .conservation import Agreement, BinContent, SwitchWindows, counted, drained, grown, untested
+from .conservation import LEAST, Agreement, BinContent, SwitchWindows, counted, drained, grown, untested
 from .evidence.switch import PortQueue
 from .port import Port
+from .port_windows import apart, together
 from .read import Name
 from .read_counters import content, is_filtered, port_of, port_windows, queue_windows
 
@@ -39,6 +40,17 @@ def do_the_sources_agree(
     return found
 
 
+def of_queues(
+    port: Port, name: str, queues: list[SwitchWindows], holding: Callable[[SwitchWindows], BinContent], filtered: bool
+) -> Agreement:
+    """The bytes of all QUEUES of the switch port NAME, against the port's bins: see `counted`."""
+    what, queues = "bytes of its queues", [apart(queue) for queue in queues]
+    queued = together(name, queues)
+    if len(queued.start) < LEAST <= max(len(queue.start) for queue in queues):
+        return untested(what, name, port, "its queues are counted in windows that differ from each other")
+    return counted(what, port, queued, holding, filtered)
+
+
 def of_counters(con: duckdb.DuckDBPyConnection, port: Port, linked: Name | None, origin: int) -> list[Agreement]:
     """The port's counters and those of its queues, against its bins; the port that fits, where the linked one does
     not."""
@@ -62,6 +74,6 @@ def of_counters(con: duckdb.DuckDBPyConnection, port: Port, linked: Name | None,
         if len(right) == 1:
             said = f"{found[0].said}; those of {' '.join(right[0])} fit: the link names the wrong port"
             found[0] = found[0]._replace(blamed="link", said=said)
-    if port.direction == "in" and (queued := queue_windows(con, port, name, origin)) is not None:
-        found.append(counted("bytes of its queues", port, queued, holding, filtered))
+    if port.direction == "in" and (queues := queue_windows(con, port, name, origin)):
+        found.append(of_queues(port, " ".join(name), queues, holding, filtered))
     return found or [untested(what, " ".join(name), port, "it counted no bytes in the recorded time")]

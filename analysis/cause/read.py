@@ -339,24 +339,21 @@ def read_windows(
     con: duckdb.DuckDBPyConnection, name: tuple[str, str, str], semantics: str, batches: list[str], origin: int
 ) -> PortQueue:
     """The windows of one queue of which the device reported a maximum. name: device, port, queue."""
+    queue = dict(zip(("device", "port", "queue"), name, strict=True))
     windows = con.execute(
-        """SELECT window_start_ns - $origin AS begin, ts_ns - $origin AS "end", max_bytes,
-                  dropped_packets AS dropped, ecn_marked_packets AS marked
+        """SELECT window_start_ns - $origin AS begin, ts_ns - $origin AS "end", max_bytes
            FROM queue_windows
            WHERE device = $device AND port = $port AND queue = $queue AND list_contains($batches, batch)
              AND semantics = $semantics AND max_bytes IS NOT NULL ORDER BY ts_ns""",
-        {
-            "origin": origin,
-            "semantics": semantics,
-            "batches": batches,
-            **dict(zip(("device", "port", "queue"), name, strict=True)),
-        },
+        {"origin": origin, "semantics": semantics, "batches": batches, **queue},
     ).fetchnumpy()
     begin, end, depth = (np.asarray(windows[key]).astype(np.float64) for key in ("begin", "end", "max_bytes"))
-    counts = [np.ma.compressed(np.ma.asarray(windows[key])) for key in ("dropped", "marked")]
-    dropped, marked = (int(values.sum(dtype=float)) if len(values) else None for values in counts)
-    device, port, queue = name
-    return PortQueue(f"{device} {port} queue {queue}", begin, end, depth, dropped, marked, (device, port))
+    [(dropped, marked)] = con.execute(  # which may stand in windows of another collection
+        """SELECT total(dropped_packets), total(ecn_marked_packets) FROM queue_windows
+           WHERE device = $device AND port = $port AND queue = $queue""",
+        queue,
+    ).fetchall()
+    return PortQueue("{} {} queue {}".format(*name), begin, end, depth, dropped, marked, name[:2])
 
 
 def names_port(switch_port: str, port: Port) -> bool:

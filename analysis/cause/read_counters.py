@@ -11,6 +11,7 @@ from ...quality import SAMPLE_NEAR, Quality
 from .conservation import BinContent, SwitchWindows
 from .evidence.switch import CountedWindows, PortQueue, SwitchCounts
 from .port import Port
+from .port_windows import apart
 from .read import Name, names_port, period
 
 if TYPE_CHECKING:
@@ -53,10 +54,10 @@ QUALIFY ts_ns - window_start_ns <= 2 * quantile_disc(ts_ns - window_start_ns, 0.
 ORDER BY device, port, ts_ns
 """
 _QUEUES = """
-SELECT device, port, window_start_ns, ts_ns, sum({column}) AS bytes, bit_or(quality) AS quality, 0 AS edge_ns
+SELECT device, port || ' queue ' || queue AS port, window_start_ns, ts_ns, {column} AS bytes, quality, 0 AS edge_ns
 FROM believable_windows('queues', $since, $until)
 WHERE {column} IS NOT NULL AND ts_ns > window_start_ns AND device = $device AND port = $port
-GROUP BY device, port, window_start_ns, ts_ns ORDER BY ts_ns
+ORDER BY queue, ts_ns
 """
 _CONTENT = """
 WITH windows AS (SELECT unnest($begin) AS begin_ns, unnest($end) AS end_ns), inside AS (
@@ -71,7 +72,8 @@ FROM inside WHERE ts_ns < end_ns GROUP BY begin_ns ORDER BY begin_ns
 
 def port_windows(con: duckdb.DuckDBPyConnection, port: Port, origin: int) -> dict[Name, SwitchWindows]:
     """The counters of every switch port in the recorded time, of the direction that the recorded host saw."""
-    return port_counts(con, port, "in_bytes" if port.direction == "out" else "out_bytes", origin)
+    counts = port_counts(con, port, "in_bytes" if port.direction == "out" else "out_bytes", origin)
+    return {name: apart(windows) for name, windows in counts.items()}
 
 
 def port_counts(con: duckdb.DuckDBPyConnection, port: Port, column: str, origin: int) -> dict[Name, SwitchWindows]:
@@ -93,10 +95,10 @@ def _are_sampled(con: duckdb.DuckDBPyConnection) -> bool:
 
 def queue_windows(
     con: duckdb.DuckDBPyConnection, port: Port, name: Name, origin: int, column: str = "transmit_bytes"
-) -> SwitchWindows | None:
-    """What the queues of a switch port counted together in a column of `queues`, where it reported."""
+) -> list[SwitchWindows]:
+    """What each queue of a switch port counted in a column of `queues`, where it reported."""
     asked = {**period(port, origin), "device": name[0], "port": name[1]}
-    return by_port(con, _QUEUES.format(column=column), asked, origin).get(name)
+    return list(by_port(con, _QUEUES.format(column=column), asked, origin).values())
 
 
 def counted_packets(
@@ -111,16 +113,19 @@ def counted_packets(
     name = port_of(port, linked, sorted(discards)) or (queue.place if queue is not None else None)
     if name is None:
         return None
-    drops = discards.get(name) or queue_windows(con, port, name, origin, "dropped_packets")
-    return SwitchCounts(of_windows(drops), of_windows(queue_windows(con, port, name, origin, "ecn_marked_packets")))
+    drops = [discards[name]] if name in discards else queue_windows(con, port, name, origin, "dropped_packets")
+    marks = queue_windows(con, port, name, origin, "ecn_marked_packets")
+    return SwitchCounts(*(of_windows(" ".join(name), counts) for counts in (drops, marks)))
 
 
-def of_windows(windows: SwitchWindows | None) -> CountedWindows | None:
-    """Packets of windows in which no counter began anew."""
-    if windows is None:
+def of_windows(name: str, counts: list[SwitchWindows]) -> CountedWindows | None:
+    """Packets of windows in which no counter began anew. None where nothing was counted."""
+    if not counts:
         return None
-    whole = ~windows.began_anew
-    return CountedWindows(windows.name, windows.start[whole], windows.end[whole], windows.bytes[whole]).joined()
+    start, end, packets, anew = (
+        np.concatenate([getattr(one, side) for one in counts]) for side in ("start", "end", "bytes", "began_anew")
+    )
+    return CountedWindows(name, start[~anew], end[~anew], packets[~anew]).joined()
 
 
 def by_port(
@@ -132,12 +137,11 @@ def by_port(
     places: dict[Name, list[int]] = {}
     for k, name in enumerate(names):
         places.setdefault(name, []).append(k)
-    start, end, bytes_ = (
-        np.asarray(rows[key]).astype(np.float64) - shift
-        for key, shift in (("window_start_ns", origin), ("ts_ns", origin), ("bytes", 0))
+    start, end = (
+        (np.asarray(rows[key]).astype(np.int64) - origin).astype(np.float64) for key in ("window_start_ns", "ts_ns")
     )
+    bytes_, edge_ns = (np.asarray(rows[key]).astype(np.float64) for key in ("bytes", "edge_ns"))
     anew = np.asarray(rows["quality"]).astype(np.int64) & int(Quality.RESET) != 0
-    edge_ns = np.asarray(rows["edge_ns"]).astype(np.float64)
     return {
         name: SwitchWindows(" ".join(name), start[at], end[at], bytes_[at], anew[at], float(edge_ns[at].max()))
         for name, at in places.items()

@@ -257,7 +257,7 @@ class Store:
     @takes(asked.QueueOptions)
     def queue_windows(self, **options: Unpack[asked.QueueOptions]) -> pa.Table:
         """The windows of switch queues that are to be believed, by time: the view `queue_windows` of docs/schema.md.
-        Times in Unix ns, depths in B."""
+        Times in Unix ns, depths in B. A counter is None where another collection has what it counted."""
         with self._windows(options) as (con, where):
             return tables.of_query(
                 con,

@@ -195,7 +195,8 @@ def test_drops_that_a_switch_does_not_report_have_no_counter(store):
 
 
 def test_a_window_that_two_collections_bring_counts_once(store):
-    """Whenever they do."""
+    """Whenever they do; and what windows that overlap counted does, too. The last two are of a device that sets
+    its clock."""
     window = {"window_start_ns": NOW, "ts_ns": NOW + 10 * MS, "max_bytes": 5000, "dropped_packets": 3}
     doubted = {**window, "max_bytes": 10**12, "quality": 1024}
     write(store, "queues", window, doubted)
@@ -206,9 +207,19 @@ def test_a_window_that_two_collections_bring_counts_once(store):
             writer.append(rows("queues", *({**row, "batch": batch} for row in (window, doubted))))
             of.advance("a")
         assert of.queues["tor-1", "swp1", "0"] == (3, 5000, 1)
-        writer.append(rows("queues", {**window, "ts_ns": NOW + 20 * MS, "batch": "batch-2"}))
-        of.advance("a")
-    assert of.queues["tor-1", "swp1", "0"] == (6, 5000, 1)
+        for begin, end, dropped in (
+            (0, 20, 3),
+            (10, 20, 6),
+            (5, 15, 6),
+            (20, 30, 9),
+            (15, 25, 9),
+            (3_600_000, 3_600_010, 12),
+            (40, 50, 15),
+        ):
+            later = {"window_start_ns": NOW + begin * MS, "ts_ns": NOW + end * MS, "batch": "batch-2"}
+            writer.append(rows("queues", {**window, **later}))
+            of.advance("a")
+            assert of.queues["tor-1", "swp1", "0"] == (dropped, 5000, 1), (begin, end)
 
 
 def test_targets_of_gnmi_stand_until_they_say_otherwise(store):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,7 @@ from mburst.analysis.cause.conservation import (
 from mburst.analysis.cause.evidence.switch import PortQueue
 from mburst.analysis.cause.port import Port, port_from_bins
 from mburst.analysis.cause.signals import Signals
+from mburst.sql import StoreFolder
 
 LINK, BIN, SECONDS = 1e9, 100_000, 4.0
 OVERHEAD = 24
@@ -298,6 +300,62 @@ def test_a_contradiction_in_every_form_of_the_answer(
     text = page.read_text(encoding="utf-8")
     assert "Do the sources agree?" in text and result in text and said in text
     assert ("sources of h eth0 in disagree" in answer["summary"]) is (cause == "undetermined")
+
+
+def test_two_collections_of_a_port(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Their windows overlap; each byte is in one that is compared."""
+    folder = store_counters(tmp_path / "s", 1.0)
+    store, carried = StoreFolder.open(folder), build("incast", 4, Setting(seconds=8)).scene.crossings[0].port.carried
+    edges = np.arange(400, len(carried), 1000)
+    write(store, "ports", *({**COUNTS, "batch": "h", "port": "p1", "window_start_ns": ORIGIN + int(a) * BIN,
+                             "ts_ns": ORIGIN + int(b) * BIN, "out_bytes": int((carried[b] - carried[a]) * 69 / 70)}
+                            for a, b in pairwise(edges)))  # fmt: skip
+    assert main(["investigate", str(folder), "--json"]) == 0
+    [row] = json.loads(capsys.readouterr().out)["sources_agree"]
+    assert row["state"] == "agree" and 70 < row["windows"] <= 80, row
+
+
+def store_queues(folder: Path, feeds: list[tuple[str, str, int, int, float]]) -> Path:
+    """An incast, and what the queues of the switch port before it sent: feeds of (batch, queue, width in bins, first
+    bin, share of the port's bytes)."""
+    case = build("incast", 4, Setting(seconds=8))
+    store = store_case(folder, case)
+    carried = case.scene.crossings[0].port.carried
+    for batch, queue, width, first, share in feeds:
+        edges = np.arange(first, len(carried), width)
+        write(store, "queues", *({**COUNTS, "port": "p1", "batch": batch, "queue": queue,
+                                  "window_start_ns": ORIGIN + int(a) * BIN, "ts_ns": ORIGIN + int(b) * BIN,
+                                  "transmit_bytes": int((carried[b] - carried[a]) * 69 / 70 * share)}
+                                 for a, b in pairwise(edges)))  # fmt: skip
+    write(store, "links", {"batch": "g", "ts_ns": ORIGIN, "host": "h", "interface": "eth0", "device": "tor",
+                           "port": "p1", "origin": "lldp", "present": True})  # fmt: skip
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("feeds", "state"),
+    [
+        ([("g", "0", 1000, 0, 1.0)], "agree"),
+        ([("g", "0", 1000, 0, 0.3), ("g", "1", 1000, 0, 0.7)], "agree"),
+        ([("g", "0", 1000, 0, 0.3), ("g", "1", 1000, 20, 0.7)], "agree"),  # stamped one by one
+        ([("g", "0", 1000, 0, 1.0), ("g", "1", 1000, 20, 0.0)], "agree"),
+        ([("g", "0", 1000, 0, 1.0), ("h", "0", 1000, 400, 1.0)], "agree"),  # of two collectors
+        ([("g", "0", 1000, 0, 1.0), ("h", "0", 10_000, 0, 1.0)], "agree"),
+        ([("g", "0", 1000, 0, 1.0), ("g", "1", 10_000, 300, 0.0)], "agree"),
+        ([("g", "0", 1000, 0, 0.3), ("g", "1", 1000, 400, 0.7)], "untested"),  # what is in which window is not known
+        ([("g", "0", 1000, 0, 0.3), ("g", "1", 10_000, 0, 0.7)], "untested"),
+        ([("g", "0", 1000, 0, 0.4), ("g", "1", 1000, 20, 0.9)], "disagree"),
+    ],
+)
+def test_queues_whose_windows_are_not_the_same(
+    feeds: list[tuple[str, str, int, int, float]], state: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The bytes of a port's queues are compared where they are known together, and are never said to disagree
+    because they stand in other windows."""
+    assert main(["investigate", str(store_queues(tmp_path / "s", feeds)), "--json"]) == 0
+    [row] = [row for row in json.loads(capsys.readouterr().out)["sources_agree"] if "queues" in row["what"]]
+    assert row["state"] == state, row
+    assert "differ from each other" in row["said"] if state == "untested" else row["windows"] > 70
 
 
 def test_without_counters_there_is_nothing_to_compare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ from ...analysis.bursts.follower import BIN_COLUMNS, SENDER_COLUMNS, Follower
 from ...analysis.read.columns import joined, table_of
 from ...quality import Quality
 from .counts import STAMPS, LaneCounts, LaneName, PathCounts, QueueCounts
-from .since import MOST_VALUES, Largest, Newest, RecentNames
+from .since import MOST_VALUES, CountedSpans, Largest, Newest, RecentNames
 
 if TYPE_CHECKING:
     import duckdb
@@ -142,16 +142,20 @@ FROM (SELECT src, dst, protocol, tx_ns, latency_by(measure, app_send_ns, tx_ns, 
 WHERE latency IS NOT NULL GROUP BY src, dst, protocol ORDER BY src, dst, protocol
 """
 _WINDOWS_REPORTED = """
-SELECT device, port, queue, ts_ns, depth_bytes, dropped_packets, believed,
-       hash(device, port, queue, semantics, window_start_ns, ts_ns, depth_bytes, transmit_bytes, dropped_packets,
-            ecn_marked_packets, believed) AS name
+SELECT device, port, queue, window_start_ns, ts_ns, depth_bytes, dropped_packets, believed,
+       hash(device, port, queue, semantics, window_start_ns, ts_ns, max_bytes, avg_bytes, believed) AS name
 FROM reported_windows('queues', $since, 9223372036854775807)
 """
 _QUEUES = """
+WITH fresh AS (  -- drops that overlap those of other collections, which came before, have been counted
+    SELECT w.*, CASE WHEN believed AND coalesce(w.ts_ns <= from_ns OR window_start_ns >= until_ns, true)
+                THEN dropped_packets END AS drops
+    FROM new_windows w LEFT JOIN counted USING (device, port, queue)
+)
 SELECT device, port, queue, max(depth_bytes) FILTER (believed) AS max_bytes,
-       count(*) FILTER (NOT believed) AS impossible,
-       total(CASE WHEN believed THEN dropped_packets END) AS dropped
-FROM new_windows GROUP BY device, port, queue ORDER BY device, port, queue
+       count(*) FILTER (NOT believed) AS impossible, total(drops) AS dropped,
+       min(window_start_ns) FILTER (drops IS NOT NULL) AS first_ns, max(ts_ns) FILTER (drops IS NOT NULL) AS last_ns
+FROM fresh GROUP BY device, port, queue ORDER BY device, port, queue
 """
 _TARGETS = f"""
 SELECT device, max(ts_ns) AS ts_ns, arg_max(event, ts_ns) AS event FROM gnmi_events
@@ -197,6 +201,7 @@ class Meter:
         self._peaks: Largest[tuple[LaneName, str]] = Largest()
         self._fullest: Largest[tuple[str, str, str]] = Largest()
         self._windows = RecentNames()  # of switch queues, which several collections may bring
+        self._counted = CountedSpans()  # when the newest drops of each queue were
         self._latencies: Newest[tuple[str, str, str, str]] = Newest()  # by path and measure
         self._bursts = Follower(definition, self.since_ns)
         self._con = in_memory(threads=1)  # for a few rows, more cost more
@@ -395,8 +400,11 @@ class Meter:
 
         windows = con.sql(_WINDOWS_REPORTED, params={"since": self.since_ns}).to_arrow_table()
         con.register("new_windows", windows.filter(self._windows.unknown(windows["name"].to_numpy())))
+        con.register("counted", self._counted.to_arrow())
         for row in dicts(con, _QUEUES, {}):
             name = row["device"], row["port"], row["queue"]
+            if row["first_ns"] is not None:
+                self._counted.add(name, row["first_ns"], row["last_ns"])
             before = self.queues.get(name, QueueCounts(None, None))
             known = [count for count in (before.dropped, row["dropped"]) if count is not None]
             self.queues[name] = before._replace(
@@ -405,6 +413,7 @@ class Meter:
             if row["max_bytes"] is not None:
                 self._fullest.add(name, row["max_bytes"])
         con.unregister("new_windows")
+        con.unregister("counted")
 
     def _stand(self, con: duckdb.DuckDBPyConnection) -> None:
         """What the last event of each device was."""

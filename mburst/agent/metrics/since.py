@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Key = TypeVar("Key", bound=Hashable)
 SCRAPERS = 64  # that are distinguished; the one that has not asked for longest is forgotten, and begins anew
 MOST_NAMES = 1_000_000
 MOST_VALUES = 65_536  # of a key, that quantiles are taken of: the newest
+OVERLAPPING_NS = 60 * 10**9  # by which windows of one collection may come later than those of another
 
 
 class Largest(Generic[Key]):
@@ -73,3 +77,27 @@ class RecentNames:
         new = ~np.isin(names, self._names)
         self._names = np.concatenate([self._names, names[new]])[-MOST_NAMES:]
         return new
+
+
+class CountedSpans:
+    """When the newest counts of each switch queue were: those of other collections that overlap them, and come later,
+    are of the same packets. It goes back OVERLAPPING_NS at most; a device that set its clock begins anew."""
+
+    def __init__(self) -> None:
+        self._spans: dict[tuple[str, str, str], tuple[int, int]] = {}
+
+    def add(self, queue: tuple[str, str, str], first_ns: int, last_ns: int) -> None:
+        """Windows of a queue (device, port, queue) from FIRST_NS to LAST_NS were counted."""
+        from_ns, until_ns = self._spans.get(queue, (first_ns, first_ns))
+        if from_ns <= first_ns <= until_ns + OVERLAPPING_NS:
+            first_ns = max(from_ns, last_ns - OVERLAPPING_NS)
+        self._spans[queue] = first_ns, max(last_ns, first_ns)
+
+    def to_arrow(self) -> pa.Table:
+        """(device, port, queue, from_ns, until_ns) of each."""
+        import pyarrow as pa
+
+        texts, numbers = ("device", "port", "queue"), ("from_ns", "until_ns")
+        types = pa.schema([*((name, pa.string()) for name in texts), *((name, pa.int64()) for name in numbers)])
+        rows = [dict(zip(types.names, (*queue, *span), strict=True)) for queue, span in self._spans.items()]
+        return pa.Table.from_pylist(rows, types)

@@ -1,0 +1,68 @@
+"""Windows in which a switch port was counted: each moment in one of them, and its queues added up. Times are ns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..model.stats import Floats
+from .conservation import SwitchWindows
+
+SAME = 1 / 8  # of a window: edges of two queues that are no farther apart are of one reading of the device
+
+
+def apart(windows: SwitchWindows) -> SwitchWindows:
+    """Those that overlap none before them: several collections count a port in windows that begin at other moments."""
+    order = np.argsort(windows.start, kind="stable")
+    start, end = windows.start[order], windows.end[order]
+    kept = np.ones(len(order), dtype=bool)
+    if (start[1:] < end[:-1]).any():
+        until = -np.inf
+        for k, (begins, ends) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
+            kept[k] = begins >= until
+            until = ends if kept[k] else until
+    return _chosen(windows, order[kept])
+
+
+def together(name: str, queues: Sequence[SwitchWindows]) -> SwitchWindows:
+    """What all QUEUES of a port counted, in the windows of the one that has most; at least one, and each `apart`. A
+    device stamps its queues one by one, so edges may differ by SAME of a window, and edge_ns is by how much they do.
+    Windows in which another queue counted something in windows of its own are left out: what is theirs of it is not
+    known."""
+    base, *others = sorted(queues, key=lambda queue: -len(queue.start))
+    bytes_, anew, whole = base.bytes.copy(), base.began_anew.copy(), np.ones(len(base.start), dtype=bool)
+    edge_ns = base.edge_ns
+    for queue in others:
+        at = _nearest(base, queue)
+        width = SAME * (base.end - base.start)[at]
+        off = np.maximum(np.abs(queue.start - base.start[at]), np.abs(queue.end - base.end[at]))
+        fits = off <= width
+        np.add.at(bytes_, at[fits], queue.bytes[fits])
+        np.logical_or.at(anew, at[fits], queue.began_anew[fits])
+        edge_ns = max(edge_ns, float(off[fits].max(initial=0.0)))
+        whole &= ~_touched(base, queue.start[alien := ~fits & (queue.bytes > 0)], queue.end[alien])
+    return _chosen(base._replace(name=name, bytes=bytes_, began_anew=anew, edge_ns=edge_ns), np.flatnonzero(whole))
+
+
+def _nearest(base: SwitchWindows, queue: SwitchWindows) -> NDArray[np.int64]:
+    """Of each window of a queue that of BASE in which its middle is, or the next one."""
+    middle = (queue.start + queue.end) / 2
+    return np.minimum(np.searchsorted(base.end, middle, side="right"), len(base.end) - 1)
+
+
+def _touched(base: SwitchWindows, start: Floats, end: Floats) -> NDArray[np.bool_]:
+    """Which windows of BASE some of the intervals reach into; neither overlap among themselves."""
+    first = np.searchsorted(base.end, start, side="right")
+    beyond = np.maximum(np.searchsorted(base.start, end, side="left"), first)
+    steps = np.zeros(len(base.start) + 1, dtype=np.int64)
+    np.add.at(steps, first, 1)
+    np.add.at(steps, beyond, -1)
+    return np.asarray(np.cumsum(steps)[:-1] > 0)
+
+
+def _chosen(windows: SwitchWindows, at: NDArray[np.int64]) -> SwitchWindows:
+    return windows._replace(
+        start=windows.start[at], end=windows.end[at], bytes=windows.bytes[at], began_anew=windows.began_anew[at]
+    )

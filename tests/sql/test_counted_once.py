@@ -1,0 +1,162 @@
+"""What the queues of a switch counted stands in the windows of one collection, however many reported it, and of
+whatever widths."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from storelib import rows, write
+
+from mburst.__main__ import main
+from mburst.sql import StoreFolder, views
+
+COUNTERS = ("transmit_bytes", "dropped_packets", "ecn_marked_packets")
+MS = 10**6
+Window = dict[str, Any]
+
+
+class Feed(NamedTuple):
+    """Windows of `width` ms from `start` ms on, one behind the other but for those in `holes`, which have no window."""
+
+    batch: str
+    queue: str
+    width: int
+    start: int
+    count: int
+    holes: frozenset[int]
+    counters: tuple[str, ...]
+    impossible: bool = False
+
+    def windows(self) -> list[Window]:
+        return [
+            {
+                "batch": self.batch,
+                "queue": self.queue,
+                "window_start_ns": (self.start + k * self.width) * MS,
+                "ts_ns": (self.start + (k + 1) * self.width) * MS,
+                "max_bytes": 7,
+                "quality": 1024 if self.impossible else 0,
+                **dict.fromkeys(self.counters, self.width),
+            }
+            for k in range(self.count)
+            if k not in self.holes
+        ]
+
+
+FEEDS = st.lists(
+    st.builds(
+        Feed,
+        st.sampled_from("abc"),
+        st.sampled_from("01"),
+        st.sampled_from([1, 3, 10, 100]),
+        st.integers(0, 60),
+        st.integers(1, 12),
+        st.frozensets(st.integers(0, 12), max_size=6),
+        st.sampled_from([COUNTERS, COUNTERS[:1], COUNTERS[1:], ()]),
+        st.sampled_from([False, False, False, True]),
+    ),
+    max_size=4,
+)
+
+
+@pytest.fixture(scope="module")
+def reported() -> Iterator[Any]:
+    """The usable windows of rows of `queues`, as the store's macro has them."""
+    with views.in_memory() as con:
+
+        def found(given: list[Window]) -> list[Window]:
+            con.register("given", rows("queues", *given))
+            relation = con.sql("FROM believable_windows('given', -9223372036854775808, 9223372036854775807)")
+            return list(relation.to_arrow_table().to_pylist())
+
+        yield found
+
+
+def overlap(one: Window, other: Window) -> bool:
+    return bool(one["window_start_ns"] < other["ts_ns"] and one["ts_ns"] > other["window_start_ns"])
+
+
+def has(window: Window) -> frozenset[str]:
+    return frozenset(name for name in COUNTERS if window.get(name) is not None)
+
+
+def counting(given: list[Window]) -> dict[tuple[Any, ...], dict[str, int | None]]:
+    """The same, slowly: by queue and window, what each counter has in it."""
+    collections: dict[tuple[str, str], list[Window]] = defaultdict(list)
+    found: dict[tuple[Any, ...], dict[str, int | None]] = {}
+    for window in given:
+        if window["quality"] == 0:
+            found.setdefault(named(window), dict.fromkeys(COUNTERS))
+            if has(window):
+                collections[window["queue"], window["batch"]].append(window)
+
+    def place(key: tuple[str, str]) -> tuple[Any, ...]:
+        some = collections[key]
+        covered = sum(window["ts_ns"] - window["window_start_ns"] for window in some)
+        whole = max(window["ts_ns"] for window in some) - min(window["window_start_ns"] for window in some)
+        return (covered < 0.9 * whole, math.floor((math.log2(covered / len(some)) + 1) / 2), key[1])
+
+    for key, some in collections.items():
+        former = [
+            window
+            for other in collections
+            if other[0] == key[0] and place(other) < place(key)
+            for window in collections[other]
+        ]
+        for window in some:
+            left = has(window).difference(*(has(one) for one in former if overlap(one, window)))
+            at = found[named(window)]
+            at.update({name: max(window[name], at[name] or 0) for name in left})
+    return found
+
+
+def named(window: Window) -> tuple[str, int, int]:
+    return window["queue"], window["window_start_ns"], window["ts_ns"]
+
+
+@given(FEEDS)
+def test_as_counted_slowly(reported: Any, feeds: list[Feed]) -> None:
+    given = [window for feed in feeds for window in feed.windows()]
+    found = reported(given)
+    by_window = {named(row): {name: row[name] for name in COUNTERS} for row in found}
+    assert len(by_window) == len(found) and by_window == counting(given)
+
+
+@given(FEEDS)
+def test_no_moment_counts_twice_and_no_depth_is_lost(reported: Any, feeds: list[Feed]) -> None:
+    given = [window for feed in feeds for window in feed.windows()]
+    found = reported(given)
+    for k, one in enumerate(found):
+        for other in found[:k]:
+            if one["queue"] == other["queue"] and one["batch"] != other["batch"] and overlap(one, other):
+                assert not has(one) & has(other), (one, other)
+    assert len(found) == len(counting(given)) and all(row["depth_bytes"] == 7 for row in found)
+
+
+def test_what_one_collection_says_stays_as_it_is(reported: Any) -> None:
+    """Also where two follow each other, or count different things; and where windows overlap, since its counters change
+    at different times."""
+    first = Feed("a", "0", 10, 0, 50, frozenset({7}), COUNTERS)
+    given = first.windows() + first._replace(batch="b", start=500).windows()
+    assert sum(row["dropped_packets"] for row in reported(given)) == 10 * (2 * 50 - 2)
+    beside = (
+        first._replace(counters=COUNTERS[:1]).windows() + first._replace(batch="b", counters=COUNTERS[1:]).windows()
+    )
+    assert sum(row["dropped_packets"] or 0 for row in reported(beside)) == 490
+
+
+def test_drops_of_several_collections_are_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = StoreFolder.create(tmp_path / "store")
+    for batch, width, start in (("a", 1000, 0), ("b", 1000, 400), ("c", 10, 0)):
+        write(store, "queues", *Feed(batch, "0", width, start, 10_000 // width, frozenset(), COUNTERS).windows())
+    assert main(["sql", str(store.path), "queue_depths", "--json"]) == 0
+    [row] = json.loads(capsys.readouterr().out)
+    assert (row["windows"], row["dropped_packets"], row["max_bytes"]) == (1020, 10_000, 7)
