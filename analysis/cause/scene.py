@@ -42,10 +42,12 @@ class LagScan(NamedTuple):
 
 class RecordedMarks(NamedTuple):
     """Bins with packets that a queue marked (ECN CE). stretches: share of the full stretches that delayed probes which
-    have some. chance: share of shifted ones that would."""
+    have some. chance: share of shifted ones that would. denser: how many times as many of their bins are marked as of
+    all."""
 
     stretches: Estimate
     chance: float
+    denser: float
 
 
 class SwitchMarks(NamedTuple):

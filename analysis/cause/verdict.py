@@ -271,7 +271,8 @@ def doubt_about_marks(evidence: Evidence) -> str:
     here = marks.stretches
     if here is None or here.high >= MAJORITY or arrived is None:
         return ""
-    if arrived.stretches.low <= MAJORITY or arrived.chance > MAJORITY * arrived.stretches.value:
+    by_chance = arrived.chance > MAJORITY * arrived.stretches.value and MAJORITY * arrived.denser < 1
+    if arrived.stretches.low <= MAJORITY or by_chance:
         return ""
     return "packets that came with the delays were marked (ECN CE) by a queue before this port: its switch marked none"
 

@@ -128,7 +128,11 @@ def evidence_facts(finding: Finding | None) -> dict[str, Any]:
         "repeated": repeated_facts(evidence),
         "marked": None
         if evidence.marked is None
-        else {"share": estimate_facts(evidence.marked.stretches), "by_chance": evidence.marked.chance},
+        else {
+            "share": estimate_facts(evidence.marked.stretches),
+            "by_chance": evidence.marked.chance,
+            "times_as_dense": evidence.marked.denser,
+        },
         "switch_marked": None
         if evidence.switch_marks is None
         else {

@@ -117,6 +117,8 @@ def test_stored_retransmits_and_marks_are_evidence(tmp_path: Path) -> None:
     assert read.marked is not None and read.marked.tolist() == full.tolist()
     shown = facts(answer)["evidence"]
     assert shown["marked"]["share"]["value"] > 0.9 and shown["marked"]["by_chance"] < 0.5
+    of_stretches = np.diff(port.busy_periods(), axis=0).sum() / port.bins  # one bin of each is marked
+    assert shown["marked"]["times_as_dense"] == pytest.approx(1 / of_stretches, rel=0.02)
     again = shown["repeated"]["seen_again"]
     assert again["share"]["value"] > 0.9 and again["p_value"] < 0.05
 

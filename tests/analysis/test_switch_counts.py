@@ -102,6 +102,14 @@ def test_marks_lower_a_verdict_that_nothing_else_does(kind: str, said: str) -> N
     assert verdict.cause == "undetermined" and said in " ".join(verdict.reasons)
 
 
+def test_marks_of_a_hop_that_is_often_full_count_too() -> None:
+    """So often that stretches at random times have some in half of the cases; but fewer bins of them have."""
+    case = cases.drawn("marked-before", 2026112900)
+    evidence, verdict = answered(case)
+    assert evidence.marked is not None and evidence.marked.chance > 0.5 and evidence.marked.denser > 3
+    assert case.accepts(verdict.cause), verdict
+
+
 def test_drops_at_other_times_are_no_drops_of_the_probes() -> None:
     case = cases.build("dropped-apart", 0, Setting(seconds=12))
     [counted] = case.scene.counted

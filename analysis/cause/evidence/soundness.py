@@ -78,4 +78,6 @@ def marked(port: Port, met: StretchBins) -> RecordedMarks | None:
 
     share, n = having(0.0), len(met.first)
     usual = np.mean([having(port.bins * k / (SHIFTS + 1)) for k in range(1, SHIFTS + 1)])
-    return RecordedMarks(Estimate(share, *wilson(share * n, n), n), float(usual))
+    inside = (np.searchsorted(places, met.last) - np.searchsorted(places, met.first)).sum()
+    denser = float(inside / (met.last - met.first).sum()) / (len(places) / port.bins)
+    return RecordedMarks(Estimate(share, *wilson(share * n, n), n), float(usual), denser)
