@@ -23,10 +23,16 @@ if TYPE_CHECKING:
 TOGETHER = 100
 OF_BINS = {"in_bytes": "in", "out_bytes": "out"}  # which columns of `ports` bins have, by their direction
 _COUNTED = """
-    SELECT device, port, window_start_ns, ts_ns, max({column}) AS bytes, bit_or(quality) AS quality, 0 AS edge_ns
-    FROM ports
-    WHERE {column} IS NOT NULL AND ts_ns > window_start_ns AND believable(quality)
-      AND window_within(window_start_ns, ts_ns, $since, $until) GROUP BY ALL
+    WITH counting AS (
+        SELECT device, port, '' AS queue, batch, window_start_ns, ts_ns, {column} AS transmit_bytes,
+               CAST(NULL AS BIGINT) AS dropped_packets, CAST(NULL AS BIGINT) AS ecn_marked_packets, quality
+        FROM ports WHERE {column} IS NOT NULL
+    )
+    SELECT device, port, window_start_ns, ts_ns, max(transmit_bytes) AS bytes, bit_or(quality) AS quality, 0 AS edge_ns
+    FROM counting ANTI JOIN counted_elsewhere('counting', $since, $until)
+        USING (device, port, batch, window_start_ns, ts_ns)
+    WHERE ts_ns > window_start_ns AND believable(quality) AND window_within(window_start_ns, ts_ns, $since, $until)
+    GROUP BY ALL
 """
 _SAMPLED = """
 WITH lanes AS (

@@ -21,6 +21,7 @@ from mburst.__main__ import main
 from mburst.analysis.cause.evidence.switch import CountedWindows
 from mburst.analysis.cause.evidence.switch_counts import marks_met, not_dropped
 from mburst.analysis.cause.gather import gather
+from mburst.analysis.cause.read_counters import counted_packets
 from mburst.analysis.cause.scene import Evidence
 from mburst.analysis.cause.verdict import Verdict, decide
 
@@ -135,6 +136,20 @@ def test_marks_that_come_with_the_waits_do_not_contradict() -> None:
 
 
 COLUMNS = {"batch": "g", "device": "tor", "port": "p1"}
+
+
+@pytest.mark.parametrize(("table", "column"), [("ports", "out_discards"), ("queues", "dropped_packets")])
+def test_drops_that_two_collections_saw_count_once(table: str, column: str, tmp_path: Path) -> None:
+    """Of a port and of its queues, whose windows begin at other moments for each."""
+    case = cases.build("drops", 3, Setting(seconds=8))
+    store = store_case(tmp_path / "s", case)
+    for batch, first in (("g", 0), ("h", 40)):
+        windows = [{**COLUMNS, "batch": batch, "window_start_ns": ORIGIN + (first + 100 * k) * 10**6,
+                    "ts_ns": ORIGIN + (first + 100 * (k + 1)) * 10**6, column: 3} for k in range(80)]  # fmt: skip
+        write(store, table, *windows)
+    with store.connect() as con:
+        counts = counted_packets(con, case.scene.crossings[0].port, ("tor", "p1"), None, ORIGIN)
+    assert counts is not None and counts.drops is not None and counts.drops.packets.sum() == 3 * 80
 
 
 @pytest.mark.parametrize("table", ["ports", "queues"])
