@@ -230,7 +230,8 @@ def test_a_full_disk_is_a_gap_of_each(two, tmp_path):
             for lab in two:
                 many_senders(lab, 1)
             time.sleep(0.2)
-        assert query(disk / "s", "SELECT interface, reason FROM gaps ORDER BY ALL") == [
+        # What the interfaces send themselves, as IPv6 does, has gaps too.
+        assert query(disk / "s", "SELECT interface, reason FROM gaps WHERE direction = 'in' ORDER BY ALL") == [
             (lab.b, "disk full") for lab in two
         ]
         assert query(disk / "s", "SELECT sum(packets) FROM recordings") == query(
