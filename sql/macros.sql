@@ -276,6 +276,11 @@ CREATE MACRO total(amount) AS
     CAST(CASE WHEN sum(amount) < 9223372036854775807 THEN sum(amount) WHEN sum(amount) IS NOT NULL THEN 9223372036854775807 END
          AS BIGINT);
 
+-- Whether a window of a queue is usable.
+CREATE MACRO believable_window(quality, max_bytes, avg_bytes, transmit_bytes, dropped_packets, ecn_marked_packets) AS
+    believable(quality)
+    AND conceivable(greatest(max_bytes, avg_bytes, transmit_bytes), greatest(dropped_packets, ecn_marked_packets));
+
 -- Which of its counters a window of a queue has: a bit each.
 CREATE MACRO counters_of(transmit_bytes, dropped_packets, ecn_marked_packets) AS
     CASE WHEN transmit_bytes IS NULL THEN 0 ELSE 1 END | CASE WHEN dropped_packets IS NULL THEN 0 ELSE 2 END
@@ -284,15 +289,16 @@ CREATE MACRO counters_of(transmit_bytes, dropped_packets, ecn_marked_packets) AS
 -- Windows of queues whose counters stand in those of another collection as well, with the bits of these counters: two that ask
 -- one switch count the same packets. Where their windows overlap, those of the one with the least holes count, then of the
 -- one with the narrowest (to a factor of four). Windows of one collection may overlap, since counters change at different
--- times: all of them count. Nearly always there is no row, since no two collections of a queue were there at one time; then no
+-- times: all of them count. What one missed, and the other counted in a window that reaches into those of the first, is left out:
+-- no packet counts twice. Nearly always there is no row, since no two collections of a queue were there at one time; then no
 -- window is looked at.
 CREATE MACRO counted_elsewhere(queue_rows, since_ns, until_ns) AS TABLE
 WITH windows AS NOT MATERIALIZED (
     SELECT device, port, queue, batch, window_start_ns, ts_ns,
            counters_of(transmit_bytes, dropped_packets, ecn_marked_packets) AS counters
     FROM query_table(queue_rows)
-    WHERE window_within(window_start_ns, ts_ns, since_ns, until_ns) AND ts_ns > window_start_ns AND believable(quality)
-      AND counters > 0
+    WHERE window_within(window_start_ns, ts_ns, since_ns, until_ns) AND ts_ns > window_start_ns AND counters > 0
+      AND believable_window(quality, max_bytes, avg_bytes, transmit_bytes, dropped_packets, ecn_marked_packets)
 ), feeds AS MATERIALIZED (
     SELECT device, port, queue, batch, counters, min(window_start_ns) AS first_ns, max(ts_ns) AS last_ns,
            sum(ts_ns - window_start_ns) AS covered_ns, count(*) AS n
@@ -331,9 +337,8 @@ SELECT min(batch) AS batch, device, port, queue, semantics, window_start_ns, ts_
        max(CASE WHEN coalesce(elsewhere.counters, 0) & 1 = 0 THEN transmit_bytes END) AS transmit_bytes,
        max(CASE WHEN coalesce(elsewhere.counters, 0) & 2 = 0 THEN dropped_packets END) AS dropped_packets,
        max(CASE WHEN coalesce(elsewhere.counters, 0) & 4 = 0 THEN ecn_marked_packets END) AS ecn_marked_packets,
-       bit_or(quality) AS quality, believable(quality)
-       AND conceivable(greatest(max_bytes, avg_bytes, transmit_bytes), greatest(dropped_packets, ecn_marked_packets))
-       AS believed
+       bit_or(quality) AS quality,
+       believable_window(quality, max_bytes, avg_bytes, transmit_bytes, dropped_packets, ecn_marked_packets) AS believed
 FROM (SELECT *, counters_of(transmit_bytes, dropped_packets, ecn_marked_packets) AS own FROM query_table(queue_rows))
 LEFT JOIN counted_elsewhere(queue_rows, since_ns, until_ns) AS elsewhere
     USING (device, port, queue, batch, window_start_ns, ts_ns, own)

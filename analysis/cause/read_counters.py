@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 
 # Bytes of each window, once however many collections brought it; of several widths the finest. The bins of a switch
 # port that sends running totals are windows of TOGETHER bins; where samples are missing inside of one, the gap has the
-# bytes. Windows that such a gap ends or begins in are left out.
+# bytes. Windows that such a gap ends or begins in are left out. A port is counted as a queue with one counter is.
 TOGETHER = 100
 OF_BINS = {"in_bytes": "in", "out_bytes": "out"}  # which columns of `ports` bins have, by their direction
 _COUNTED = """
     WITH counting AS (
         SELECT device, port, '' AS queue, batch, window_start_ns, ts_ns, {column} AS transmit_bytes,
+               CAST(NULL AS BIGINT) AS max_bytes, CAST(NULL AS BIGINT) AS avg_bytes,
                CAST(NULL AS BIGINT) AS dropped_packets, CAST(NULL AS BIGINT) AS ecn_marked_packets, quality
         FROM ports WHERE {column} IS NOT NULL
     )

@@ -1,5 +1,5 @@
 -- Usable windows of switch queues, each once however many collections reported it. Where windows of two collections overlap,
--- what was counted stands in those of one, and the others have NULL.
+-- what was counted stands in those of one, and the others have NULL: what that one missed may be missing.
 CREATE VIEW queue_windows AS
 SELECT batch,               -- VARCHAR: the first that reported it
        device,              -- VARCHAR: as in `queues`

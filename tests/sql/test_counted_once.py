@@ -153,6 +153,13 @@ def test_what_one_collection_says_stays_as_it_is(reported: Any) -> None:
     assert sum(row["dropped_packets"] or 0 for row in reported(beside)) == 490
 
 
+@pytest.mark.parametrize("invented", [{"dropped_packets": 2**50}, {"max_bytes": 2**61}])
+def test_what_nobody_believes_takes_no_count_from_others(reported: Any, invented: dict[str, int]) -> None:
+    true = Feed("b", "0", 10, 0, 50, frozenset(), COUNTERS).windows()
+    others = [{**window, **invented} for window in Feed("a", "0", 10, 5, 50, frozenset(), COUNTERS).windows()]
+    assert sum(row["dropped_packets"] for row in reported([*true, *others])) == 500
+
+
 def test_drops_of_several_collections_are_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = StoreFolder.create(tmp_path / "store")
     for batch, width, start in (("a", 1000, 0), ("b", 1000, 400), ("c", 10, 0)):
