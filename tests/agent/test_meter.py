@@ -195,7 +195,7 @@ def test_drops_that_a_switch_does_not_report_have_no_counter(store):
 
 
 def test_a_window_that_two_collections_bring_counts_once(store):
-    """Whenever they do; and what windows that overlap counted does, too. The last two are of a device that sets
+    """Whenever they do; and what windows that overlap counted does, too. The last three are of a device that sets
     its clock."""
     window = {"window_start_ns": NOW, "ts_ns": NOW + 10 * MS, "max_bytes": 5000, "dropped_packets": 3}
     doubted = {**window, "max_bytes": 10**12, "quality": 1024}
@@ -207,16 +207,18 @@ def test_a_window_that_two_collections_bring_counts_once(store):
             writer.append(rows("queues", *({**row, "batch": batch} for row in (window, doubted))))
             of.advance("a")
         assert of.queues["tor-1", "swp1", "0"] == (3, 5000, 1)
-        for begin, end, dropped in (
-            (0, 20, 3),
-            (10, 20, 6),
-            (5, 15, 6),
-            (20, 30, 9),
-            (15, 25, 9),
-            (3_600_000, 3_600_010, 12),
-            (40, 50, 15),
+        for number, begin, end, dropped in (
+            (2, 0, 20, 3),
+            (2, 10, 20, 6),
+            (3, 5, 15, 6),
+            (2, 20, 30, 9),
+            (3, 15, 25, 9),
+            (2, 16, 26, 12),  # of one collection that overlap, all count
+            (2, 3_600_000, 3_600_010, 15),
+            (2, 40, 50, 18),
+            (3, 42, 52, 18),
         ):
-            later = {"window_start_ns": NOW + begin * MS, "ts_ns": NOW + end * MS, "batch": "batch-2"}
+            later = {"window_start_ns": NOW + begin * MS, "ts_ns": NOW + end * MS, "batch": f"batch-{number}"}
             writer.append(rows("queues", {**window, **later}))
             of.advance("a")
             assert of.queues["tor-1", "swp1", "0"] == (dropped, 5000, 1), (begin, end)

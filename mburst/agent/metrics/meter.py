@@ -142,20 +142,25 @@ FROM (SELECT src, dst, protocol, tx_ns, latency_by(measure, app_send_ns, tx_ns, 
 WHERE latency IS NOT NULL GROUP BY src, dst, protocol ORDER BY src, dst, protocol
 """
 _WINDOWS_REPORTED = """
-SELECT device, port, queue, window_start_ns, ts_ns, depth_bytes, dropped_packets, believed,
+SELECT batch, device, port, queue, window_start_ns, ts_ns, depth_bytes, dropped_packets, believed,
        hash(device, port, queue, semantics, window_start_ns, ts_ns, max_bytes, avg_bytes, believed) AS name
 FROM reported_windows('queues', $since, 9223372036854775807)
 """
-_QUEUES = """
-WITH fresh AS (  -- drops that overlap those of other collections, which came before, have been counted
-    SELECT w.*, CASE WHEN believed AND coalesce(w.ts_ns <= from_ns OR window_start_ns >= until_ns, true)
-                THEN dropped_packets END AS drops
-    FROM new_windows w LEFT JOIN counted USING (device, port, queue)
-)
+# What another collection counted in an earlier look, in windows that overlap, is of the same packets.
+_DROPS = """
+SELECT *, CASE WHEN believed AND NOT EXISTS (
+    SELECT 1 FROM counted c WHERE c.device = w.device AND c.port = w.port AND c.queue = w.queue AND c.batch <> w.batch
+        AND w.window_start_ns < c.until_ns AND w.ts_ns > c.from_ns) THEN dropped_packets END AS drops
+FROM new_windows w
+"""
+_QUEUES = f"""
 SELECT device, port, queue, max(depth_bytes) FILTER (believed) AS max_bytes,
-       count(*) FILTER (NOT believed) AS impossible, total(drops) AS dropped,
-       min(window_start_ns) FILTER (drops IS NOT NULL) AS first_ns, max(ts_ns) FILTER (drops IS NOT NULL) AS last_ns
-FROM fresh GROUP BY device, port, queue ORDER BY device, port, queue
+       count(*) FILTER (NOT believed) AS impossible, total(drops) AS dropped
+FROM ({_DROPS}) GROUP BY device, port, queue ORDER BY device, port, queue
+"""
+_COUNTED = f"""
+SELECT device, port, queue, batch, min(window_start_ns) AS first_ns, max(ts_ns) AS last_ns
+FROM ({_DROPS}) WHERE drops IS NOT NULL GROUP BY device, port, queue, batch ORDER BY ALL
 """
 _TARGETS = f"""
 SELECT device, max(ts_ns) AS ts_ns, arg_max(event, ts_ns) AS event FROM gnmi_events
@@ -403,8 +408,6 @@ class Meter:
         con.register("counted", self._counted.to_arrow())
         for row in dicts(con, _QUEUES, {}):
             name = row["device"], row["port"], row["queue"]
-            if row["first_ns"] is not None:
-                self._counted.add(name, row["first_ns"], row["last_ns"])
             before = self.queues.get(name, QueueCounts(None, None))
             known = [count for count in (before.dropped, row["dropped"]) if count is not None]
             self.queues[name] = before._replace(
@@ -412,6 +415,8 @@ class Meter:
             )
             if row["max_bytes"] is not None:
                 self._fullest.add(name, row["max_bytes"])
+        for device, port, queue, batch, first_ns, last_ns in con.execute(_COUNTED).fetchall():
+            self._counted.add((device, port, queue), batch, first_ns, last_ns)
         con.unregister("new_windows")
         con.unregister("counted")
 

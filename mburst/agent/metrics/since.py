@@ -80,24 +80,27 @@ class RecentNames:
 
 
 class CountedSpans:
-    """When the newest counts of each switch queue were: those of other collections that overlap them, and come later,
-    are of the same packets. It goes back OVERLAPPING_NS at most; a device that set its clock begins anew."""
+    """When the newest counts of each switch queue were, by the collection that brought them: those of other collections
+    that overlap them, and come later, are of the same packets. They go back OVERLAPPING_NS at most, and a collection
+    that ended is forgotten as soon; a device that set its clock begins anew."""
 
     def __init__(self) -> None:
-        self._spans: dict[tuple[str, str, str], tuple[int, int]] = {}
+        self._spans: dict[tuple[str, str, str], dict[str, tuple[int, int]]] = {}
 
-    def add(self, queue: tuple[str, str, str], first_ns: int, last_ns: int) -> None:
-        """Windows of a queue (device, port, queue) from FIRST_NS to LAST_NS were counted."""
-        from_ns, until_ns = self._spans.get(queue, (first_ns, first_ns))
+    def add(self, queue: tuple[str, str, str], batch: str, first_ns: int, last_ns: int) -> None:
+        """Windows of a queue (device, port, queue) from FIRST_NS to LAST_NS were counted of a collection."""
+        spans, oldest_ns = self._spans.get(queue, {}), last_ns - OVERLAPPING_NS
+        from_ns, until_ns = spans.get(batch, (first_ns, first_ns))
         if from_ns <= first_ns <= until_ns + OVERLAPPING_NS:
-            first_ns = max(from_ns, last_ns - OVERLAPPING_NS)
-        self._spans[queue] = first_ns, max(last_ns, first_ns)
+            first_ns, last_ns = max(from_ns, oldest_ns), max(until_ns, last_ns)
+        newer = {name: span for name, span in spans.items() if oldest_ns <= span[1] <= last_ns + OVERLAPPING_NS}
+        self._spans[queue] = {**newer, batch: (first_ns, last_ns)}
 
     def to_arrow(self) -> pa.Table:
-        """(device, port, queue, from_ns, until_ns) of each."""
+        """(device, port, queue, batch, from_ns, until_ns) of each."""
         import pyarrow as pa
 
-        texts, numbers = ("device", "port", "queue"), ("from_ns", "until_ns")
+        texts, numbers = ("device", "port", "queue", "batch"), ("from_ns", "until_ns")
         types = pa.schema([*((name, pa.string()) for name in texts), *((name, pa.int64()) for name in numbers)])
-        rows = [dict(zip(types.names, (*queue, *span), strict=True)) for queue, span in self._spans.items()]
-        return pa.Table.from_pylist(rows, types)
+        rows = [(*queue, batch, *span) for queue, spans in self._spans.items() for batch, span in spans.items()]
+        return pa.Table.from_pylist([dict(zip(types.names, row, strict=True)) for row in rows], types)
