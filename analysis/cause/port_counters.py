@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from .arrivals import Arrivals
 from .conservation import LEAST, Agreement, BinContent, SwitchWindows, counted, drained, grown, untested
+from .counter_windows import added_up, apart
 from .evidence.switch import PortQueue
 from .port import Port
-from .port_windows import apart, together
 from .read import Name
 from .read_counters import content, is_filtered, port_of, port_windows, queue_windows
 
@@ -45,7 +45,7 @@ def of_queues(
 ) -> Agreement:
     """The bytes of all QUEUES of the switch port NAME, against the port's bins: see `counted`."""
     what, queues = "bytes of its queues", [apart(queue) for queue in queues]
-    queued = together(name, queues)
+    queued = added_up(name, queues)
     if len(queued.start) < LEAST <= max(len(queue.start) for queue in queues):
         return untested(what, name, port, "its queues are counted in windows that differ from each other")
     return counted(what, port, queued, holding, filtered)

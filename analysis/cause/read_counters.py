@@ -9,9 +9,9 @@ import numpy as np
 
 from ...quality import SAMPLE_NEAR, Quality
 from .conservation import BinContent, SwitchWindows
+from .counter_windows import apart
 from .evidence.switch import CountedWindows, PortQueue, SwitchCounts
 from .port import Port
-from .port_windows import apart
 from .read import Name, names_port, period
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ def apart(windows: SwitchWindows) -> SwitchWindows:
     return _chosen(windows, order[kept])
 
 
-def together(name: str, queues: Sequence[SwitchWindows]) -> SwitchWindows:
+def added_up(name: str, queues: Sequence[SwitchWindows]) -> SwitchWindows:
     """What all QUEUES of a port counted, in the windows of the one that has most; at least one, and each `apart`. A
     device stamps its queues one by one, so edges may differ by SAME of a window, and edge_ns is by how much they do.
     Windows in which another queue counted something in windows of its own are left out: what is theirs of it is not

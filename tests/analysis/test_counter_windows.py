@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mburst.analysis.cause.conservation import SwitchWindows
-from mburst.analysis.cause.port_windows import SAME, apart, together
+from mburst.analysis.cause.counter_windows import SAME, added_up, apart
 
 TIMES = st.integers(0, 60)
 
@@ -47,7 +47,7 @@ QUEUES = st.lists(
 @given(QUEUES)
 def test_queues_together(queues: list[list[tuple[int, int, int]]]) -> None:
     """The same, window by window: what each other queue has in it must be one window of nearly the same edges."""
-    found = together("p", [windows([row[:2] for row in queue], [row[2] for row in queue]) for queue in queues])
+    found = added_up("p", [windows([row[:2] for row in queue], [row[2] for row in queue]) for queue in queues])
     base, *others = sorted(queues, key=len, reverse=True)
     expected, off = [], 0.0
     for begin, end, count in base:
