@@ -129,19 +129,26 @@ static ssize_t transmit(const struct mb_path *path)
 	return sendmsg(path->fd, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/* Note a probe that was due then. A pause between two clocks would move that time. */
-static struct mb_note *begin(struct mb_exchange *x, uint32_t index, int64_t due_ns)
+/* Note when it is by both clocks. A pause between the two would move their distance. */
+static void look_at_clocks(struct mb_note *made)
 {
-	struct mb_note *made = note(x, index, MB_SENT);
-	int64_t before;
-
 	for (int tries = 0; tries < TRIES; tries++) {
-		before = clock_ns(CLOCK_MONOTONIC);
+		int64_t before = clock_ns(CLOCK_MONOTONIC);
+
 		made->now_ns = clock_ns(CLOCK_REALTIME);
+		made->apart_ns = made->now_ns - before;
 		if (clock_ns(CLOCK_MONOTONIC) - before < TOGETHER_NS)
 			break;
 	}
-	made->stamp_ns = made->now_ns - (before - due_ns);
+}
+
+/* Note a probe that was due then. */
+static struct mb_note *begin(struct mb_exchange *x, uint32_t index, int64_t due_ns)
+{
+	struct mb_note *made = note(x, index, MB_SENT);
+
+	look_at_clocks(made);
+	made->stamp_ns = due_ns + made->apart_ns;
 	return made;
 }
 
@@ -197,7 +204,7 @@ static bool receive(struct mb_exchange *x, uint32_t index)
 				 .msg_controllen = sizeof(control) };
 	ssize_t got = recvmsg(path->fd, &header, stream ? MSG_DONTWAIT : MSG_DONTWAIT | MSG_TRUNC);
 
-	made->now_ns = clock_ns(CLOCK_REALTIME);
+	look_at_clocks(made);
 	if (got < 0 || (stream && got == 0)) {
 		x->count--;
 		return got < 0 && errno == EAGAIN ? false : trouble(x, index, got < 0 ? errno : ECONNRESET);

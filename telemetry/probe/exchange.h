@@ -58,6 +58,7 @@ enum mb_what {
 struct mb_note {
 	int64_t now_ns;   /* Unix, of the application */
 	int64_t stamp_ns; /* Unix, of the kernel or the interface; 0: there is none */
+	int64_t apart_ns; /* by how much Unix time was ahead of CLOCK_MONOTONIC at now_ns, to 20 µs */
 	uint64_t number;
 	uint32_t path;
 	uint32_t value;

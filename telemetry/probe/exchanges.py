@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     import pyarrow as pa
 
-KINDS = ("app", "sw", "hw")  # by number; the worse of a row's two ends counts
-APP, SOFTWARE, HARDWARE = range(3)
+KINDS = ("app", "sw", "hw", "")  # by number; the worse of a row's two ends counts
+APP, SOFTWARE, HARDWARE, NO_KIND = range(4)
 _WHOLE = 1 << 32
 _ROOM = 256  # probes that columns grow by
+_UNKNOWN = -1  # when the application received an answer: the clock was set while the probe was under way
 
 
 @dataclass
@@ -41,12 +42,16 @@ def total(counts: Sequence[ProbeCounts]) -> ProbeCounts:
 
 
 class Exchanges:
-    """Probes by number, from the first that is not settled on. 0 stands for a stamp that was not taken."""
+    """Probes by number, from the first that is not settled on. 0 stands for a stamp that was not taken.
+
+    Whether an answer comes in time is a matter of CLOCK_MONOTONIC. Where somebody sets the system's clock while a probe
+    is under way, its stamps are of two clocks: it counts as answered, and how long that took is not known."""
 
     def __init__(self) -> None:
         self.timeout_ns = 2**63 - 1  # an answer this long after its probe was due is late, and the probe lost
         self.counts = ProbeCounts()
         self.first = 0  # the number of the oldest in the columns
+        self.due = array("q")  # of CLOCK_MONOTONIC
         self.app_send = array("q")  # when it was due
         self.sent = array("q")  # when the application sent it
         self.tx = array("q")
@@ -67,13 +72,19 @@ class Exchanges:
             self.tx_kind,
             self.rx_kind,
         )  # these have room for more probes than there are yet
-        self._columns = (self.app_send, self.sent, *self._later)
+        self._columns = (self.due, self.app_send, self.sent, *self._later)
         self._highest = -1
+        self._apart_ns = 0  # by how much Unix time is ahead of CLOCK_MONOTONIC
+        self._set_at = 0  # the first probe that is sent since somebody set the clock
 
     @property
     def next(self) -> int:
         """The number that the next probe gets."""
         return self.first + len(self.sent)
+
+    def clock_set(self, apart_ns: int) -> None:
+        """From now on, Unix time is so far ahead of CLOCK_MONOTONIC."""
+        self._apart_ns, self._set_at = apart_ns, self.next
 
     def add(self, due_ns: int, now_ns: int) -> int:
         """A probe that was due then and is sent now (Unix ns); its number."""
@@ -81,6 +92,7 @@ class Exchanges:
         if place == len(self.tx):
             for column in self._later:
                 column.frombytes(bytes(_ROOM * column.itemsize))
+        self.due.append(due_ns - self._apart_ns)
         self.app_send.append(due_ns)
         self.sent.append(now_ns)
         self.counts.sent += 1
@@ -98,7 +110,7 @@ class Exchanges:
     def departed(self, number: int, ns: int, hardware: int) -> None:
         """A stamp of departure. Hardware's replaces the kernel's."""
         place = number - self.first
-        if 0 <= place < len(self.sent) and (not self.tx[place] or hardware):
+        if 0 <= place < len(self.sent) and number >= self._set_at and (not self.tx[place] or hardware):
             self.tx[place] = ns
             self.tx_kind[place] = HARDWARE if hardware else SOFTWARE
 
@@ -110,16 +122,19 @@ class Exchanges:
         if self.app_recv[place]:
             self.counts.duplicates += 1
             return
-        if now_ns - self.app_send[place] > self.timeout_ns:
+        if now_ns - self._apart_ns - self.due[place] > self.timeout_ns:
             self.counts.late += 1
             return
-        self.app_recv[place] = now_ns
-        if self.sent[place] <= rx_ns <= now_ns:  # else it is a stamp of something else, such as a sender's pacing
-            self.rx[place] = rx_ns
-            self.rx_kind[place] = HARDWARE if hardware else SOFTWARE
-        self.remote_rx[place], self.remote_tx[place], self.clock_error[place] = remote
-        self.counts.answered += 1
         number = self.first + place
+        if number < self._set_at:
+            self.app_recv[place] = _UNKNOWN
+        else:
+            self.app_recv[place] = now_ns
+            if self.sent[place] <= rx_ns <= now_ns:  # else it is a stamp of something else, such as a sender's pacing
+                self.rx[place] = rx_ns
+                self.rx_kind[place] = HARDWARE if hardware else SOFTWARE
+            self.remote_rx[place], self.remote_tx[place], self.clock_error[place] = remote
+        self.counts.answered += 1
         if number < self._highest:
             self.counts.reordered += 1
         else:
@@ -131,11 +146,11 @@ class Exchanges:
         return self.counts.sent - self.counts.answered - self.counts.lost
 
     def settle(self, due_before_ns: int) -> SettledProbes | None:
-        """Take out the probes that were due before a time. Without an answer by now they are lost."""
-        count = bisect_left(self.app_send, due_before_ns)
+        """Take out the probes due before a time of CLOCK_MONOTONIC. Without an answer by now they are lost."""
+        count = bisect_left(self.due, due_before_ns)
         if not count:
             return None
-        settled = SettledProbes(self.first, *(column[:count] for column in self._columns))
+        settled = SettledProbes(self.first, *(column[:count] for column in self._columns[1:]))
         for column in self._columns:
             del column[:count]
         self.first += count
@@ -168,15 +183,15 @@ class SettledProbes(NamedTuple):
         columns = {name: np.array(values) for name, values in zip(self._fields[1:], self[1:], strict=True)}
         count = len(self.sent)
         tx_kind, sent, tx = columns.pop("tx_kind"), columns.pop("sent"), columns.pop("tx")
-        lost = columns["app_recv"] == 0
+        lost, unknown = columns["app_recv"] == 0, columns["app_recv"] == _UNKNOWN
         kind = np.where(lost | (tx_kind == 0), tx_kind, np.minimum(tx_kind, columns.pop("rx_kind")))
         filled = {name: pa.repeat(value, count) for name, value in names.items()}
-        filled |= {f"{name}_ns": pa.array(values, mask=values == 0) for name, values in columns.items()}
+        filled |= {f"{name}_ns": pa.array(values, mask=values <= 0) for name, values in columns.items()}
         filled |= {
             "seq": pa.array(np.arange(self.first, self.first + count)),
-            "tx_ns": pa.array(np.where(tx == 0, sent, tx)),
+            "tx_ns": pa.array(np.where((tx == 0) | unknown, sent, tx)),
             "rtt_ns": pa.nulls(count, pa.int64()),
             "lost": pa.array(lost),
-            "stamp_kind": pa.DictionaryArray.from_arrays(pa.array(kind), pa.array(KINDS)),
+            "stamp_kind": pa.DictionaryArray.from_arrays(pa.array(np.where(unknown, NO_KIND, kind)), pa.array(KINDS)),
         }
         return pa.RecordBatch.from_arrays([filled[name] for name in PROBES.names], PROBES.names)

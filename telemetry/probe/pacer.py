@@ -36,10 +36,11 @@ __all__ = ["NTP", "READ", "SENDS", "STREAM", "TAKES", "WRITE", "PacedPath", "Pac
 
 READ, WRITE = select.EPOLLIN, select.EPOLLOUT
 _PATH = struct.Struct(f"@iIQIIBBBB4x{HEAD_BYTES}s{HEAD_BYTES}x")  # struct mb_path
-_NOTE = struct.Struct(f"@qqQIIHH4x{HEAD_BYTES}s")  # struct mb_note
+_NOTE = struct.Struct(f"@qqqQIIHH4x{HEAD_BYTES}s")  # struct mb_note
 _HEAD = struct.Struct("@iI")  # of struct mb_path: fd, flags
 _NEXT, _NEXT_AT = struct.Struct("@Q"), 8
 _COMING, _COMING_AT = struct.Struct("@I"), 20  # have
+_LEAST_SET_NS = 50_000  # by which somebody has set the clock; notes say it to 20 µs
 _NOTES = 64  # that are made before they are looked at: of some 20 probes
 assert (_PATH.size, _NOTE.size) == (PATH_BYTES, NOTE_BYTES)
 
@@ -59,6 +60,10 @@ class Shape:
 
 class PacedPath(Protocol):
     """A path, as the pacer calls it. Times are Unix ns; `hardware` says that the network interface made a stamp."""
+
+    def clock_set(self, apart_ns: int) -> None:
+        """From now on, system time is so far ahead of CLOCK_MONOTONIC. Called before anything else, and each time that
+        somebody set the clock."""
 
     def sent(self, due_ns: int, now_ns: int) -> None:
         """The next probe was sent."""
@@ -99,6 +104,7 @@ class Pacer:
         self._structs = bytearray()
         self._owners = array("i")
         self._notes = bytearray(_NOTES * NOTE_BYTES)
+        self._apart_ns = 0  # not known yet
 
     def add(self, path: PacedPath, shape: Shape) -> int:
         """The index of a path. It has no socket yet: what is due is reported to it."""
@@ -136,9 +142,13 @@ class Pacer:
             self._epoll.fileno(), self._timer, self._structs, self._owners, due, self._notes, until_ns
         )
         paths = self._paths
-        for now, ns, number, index, value, what, hardware, data in _NOTE.iter_unpack(
+        for now, ns, apart, number, index, value, what, hardware, data in _NOTE.iter_unpack(
             memoryview(self._notes)[: count * NOTE_BYTES]
         ):
+            if apart and not -_LEAST_SET_NS < apart - self._apart_ns < _LEAST_SET_NS:
+                self._apart_ns = apart
+                for path in paths:
+                    path.clock_set(apart)
             if what == SENT:
                 paths[index].sent(ns, now)
             elif what == LEFT:

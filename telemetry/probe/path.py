@@ -94,6 +94,9 @@ class ProbePath:
         """0 where the protocol has none."""
         return 0
 
+    def clock_set(self, apart_ns: int) -> None:
+        self.exchanges.clock_set(apart_ns)
+
     def sent(self, due_ns: int, now_ns: int) -> None:
         self.exchanges.add(due_ns, now_ns)
 
@@ -248,7 +251,7 @@ class UdpPath(DatagramPath):
             earlier, left_ns = answer.follow_up
             known, ours = self._answers[earlier % _ANSWERS]
             place = self.exchanges.place(ours) if known == earlier else None
-            if place is not None and left_ns >= self.exchanges.remote_tx[place]:
+            if place is not None and 0 < self.exchanges.remote_tx[place] <= left_ns:
                 self.exchanges.remote_tx[place] = left_ns
             if self.exchanges.counts.lost_back is None:
                 self.exchanges.counts.lost_back = 0  # it keeps count

@@ -164,7 +164,7 @@ class Prober:
         deadline = time.monotonic_ns() + self.plan.timeout_ns
         while any(path.exchanges.waiting for path in self._each()) and time.monotonic_ns() < deadline:
             self._pacer.run(_NOTHING_DUE, min(deadline, time.monotonic_ns() + _AHEAD_NS))
-            self._settle(take, time.time_ns() - self.plan.timeout_ns)
+            self._settle(take, time.monotonic_ns() - self.plan.timeout_ns)
         self._settle(take, 2**63 - 1)
         for path in self._each():
             path.finish()
@@ -201,7 +201,7 @@ class Prober:
                 schedule.look_ahead(known, due)
             if now >= look:
                 look = now + _SETTLE_EVERY_NS
-                self._settle(take, time.time_ns() - plan.timeout_ns)
+                self._settle(take, now - plan.timeout_ns)
                 self._watch_clock()
             until = known if schedule.more else due[-2] if due else now
             del due[: 2 * self._pacer.run(due, until)]
@@ -213,13 +213,13 @@ class Prober:
                 take(settled, self.names(path))
 
     def _watch_clock(self) -> None:
-        """Know how well the clock is kept, and report when somebody sets it: exchanges under way then are wrong."""
+        """Know how well the clock is kept, and report when somebody sets it."""
         now = self._clocks.read()
         moved = jump_ns(self._last, now)
         if abs(moved) >= _LEAST_JUMP_NS:
             self._report(
                 f"system time was set {'forward' if moved > 0 else 'back'} by {abs(moved) / 1e6:,.0f} ms: "
-                "probes in flight at that moment have wrong latencies"
+                "the latencies of probes in flight at that moment are not known"
             )
         self._last = now
         for path in self._each():

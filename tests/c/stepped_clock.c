@@ -10,18 +10,21 @@
 #include <time.h>
 #include <unistd.h>
 
-static long offset_s(void)
+static int file = -1;
+
+/* The file is opened before the process gives its rights away. */
+__attribute__((constructor)) static void open_file(void)
 {
 	const char *name = getenv("CLOCK_OFFSET");
-	int file = name ? open(name, O_RDONLY | O_CLOEXEC) : -1;
+
+	file = name ? open(name, O_RDONLY | O_CLOEXEC) : -1;
+}
+
+static long offset_s(void)
+{
 	char text[32] = "";
 
-	if (file >= 0) {
-		if (read(file, text, sizeof(text) - 1) < 0)
-			text[0] = 0;
-		close(file);
-	}
-	return atol(text);
+	return pread(file, text, sizeof(text) - 1, 0) < 0 ? 0 : atol(text);
 }
 
 int clock_gettime(clockid_t clock, struct timespec *time)

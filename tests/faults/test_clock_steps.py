@@ -10,13 +10,16 @@ from pathlib import Path
 
 import pytest
 from building import library
-from faultlib import Follower, assert_kept, assert_sealed, assert_totals, end, query, succeed
+from faultlib import Follower, assert_kept, assert_sealed, assert_totals, end, query, started, succeed
 from labrecorder import recording, sending
 from livelab import Lab
 from outcomes import outcome
+from ports import free_port
 from waiting import wait_for
 
 from mburst.sql import StoreFolder
+
+MS = 1_000_000
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +50,8 @@ def test_the_clock_steps_while_recording(
         assert code == 0, error
     count = assert_kept(store, "bins", follower.stop()["bins"])
     assert query(store, "SELECT count(*), bool_and(complete) FROM recordings") == [(1, True)]
+    [(notes,)] = query(store, "SELECT notes FROM recordings")
+    assert "1 step of the clock" in notes
     assert_totals(store)
     assert_sealed(store)
     assert succeed("bursts", store).stderr == ""
@@ -72,3 +77,38 @@ def test_recording_again_under_an_earlier_clock(lab: Lab, tmp_path: Path, clock:
     assert_totals(store)
     assert query(store, "SELECT count(*) FROM recordings") == [(2,)]
     outcome("record live, killed, begun again two days earlier", 1, f"{count:,} bins acknowledged: 0 lost, 0 doubled")
+
+
+@pytest.mark.parametrize("step", [-3600, 3600, 1])
+def test_the_clock_steps_while_probes_are_under_way(
+    tmp_path: Path, clock: tuple[Path, dict[str, str]], step: int
+) -> None:
+    """Those are answered, and nobody knows how long it took; none is lost, and none has a latency of two clocks."""
+    file, environment = clock
+    store, port = StoreFolder.create(tmp_path / "store").path, free_port()
+    with (
+        started("reflect", "--listen", f"127.0.0.1:{port}", "--delay", "constant:200ms") as reflect,
+        started(
+            "probe", f"127.0.0.1:{port}", "-o", store, "--rate", "200", "--timeout", "800ms", env=environment
+        ) as probe,
+    ):
+        follower = Follower(store, "probes")
+        wait_for(lambda: follower.rows["probes"], "probes")
+        file.write_text(f"{step}\n")
+        time.sleep(1.5)
+        code, error = end(probe, signal.SIGTERM)
+        assert code == 0, error
+        follower.stop()
+        end(reflect, signal.SIGTERM)
+    [(probes, lost, known, least_ns, most_ns)] = query(
+        store,
+        """SELECT count(*), count(*) FILTER (lost), count(app_recv_ns), min(app_recv_ns - app_send_ns),
+                  max(app_recv_ns - app_send_ns) FROM probes""",
+    )
+    assert lost == 0 and 20 < probes - known < 150 < probes
+    assert 200 * MS <= least_ns <= most_ns < 800 * MS
+    assert query(store, "SELECT DISTINCT stamp_kind, rx_ns, remote_rx_ns FROM probes WHERE app_recv_ns IS NULL") == [
+        ("", None, None)
+    ]
+    assert "the latencies of probes in flight at that moment are not known" in error
+    outcome(f"probe, clock steps by {step:+,} s", 1, f"0 of {probes} lost, {probes - known} without a latency")

@@ -26,6 +26,7 @@ from mburst.telemetry.probe.pacer import _NOTE
 
 LOCAL = "127.0.0.1"
 GAP_NS = 500_000
+CLOCKS_NS = 20_000_000  # within which Python reads two clocks one after the other, at worst
 
 
 class Note(NamedTuple):
@@ -33,6 +34,7 @@ class Note(NamedTuple):
 
     now: int
     stamp: int
+    apart: int
     number: int
     path: int
     value: int
@@ -160,6 +162,8 @@ def check_probes(notes: list[Note], count: int, size: int, message: Callable[[No
     sent, answers = of(notes, c.SENT), of(notes, c.ANSWER)
     assert [note.number for note in sent] == list(range(count))
     assert all(note.stamp <= note.now for note in sent)
+    apart = time.time_ns() - time.monotonic_ns()
+    assert all(abs(note.apart - apart) < CLOCKS_NS for note in [*sent, *answers])
     gaps = [after.stamp - before.stamp for before, after in pairwise(sent)]
     assert sorted(gaps)[count // 2] == pytest.approx(GAP_NS, abs=GAP_NS / 20)
     assert [note.data[:size] for note in answers] == [message(note)[: c.HEAD_BYTES] for note in sent]
