@@ -112,6 +112,7 @@ class DeviceSession:
         self._synced: set[str] = set()  # subscriptions of which a row says so
         self._errors = 0  # that the target reported since it was connected
         self._lost_ns: dict[str, int] = {}  # subscription → when it was last heard before a gap
+        self._heard_ns: dict[str, int] = {}  # the same, of CLOCK_MONOTONIC
 
     @property
     def done(self) -> bool:
@@ -327,7 +328,7 @@ class DeviceSession:
     def _receive(self, response: Any, subscription: Subscription, stream: UpdateStream, now_ns: int) -> str:
         if subscription.name not in self.up:
             self._begin(subscription, stream, now_ns)
-        self._lost_ns[subscription.name] = now_ns
+        self._lost_ns[subscription.name], self._heard_ns[subscription.name] = now_ns, time.monotonic_ns()
         kind = response.WhichOneof("response")
         if kind == "update":
             stream.feed(response.update, now_ns)
@@ -374,8 +375,8 @@ class DeviceSession:
         if not interval_ns:
             await asyncio.Event().wait()
         limit_ns = max(int(LEAST_WATCH_S * 1e9), 3 * interval_ns)
-        begun = time.time_ns()
-        while time.time_ns() - max(begun, self._lost_ns.get(subscription.name, 0)) <= limit_ns:
+        begun = time.monotonic_ns()
+        while time.monotonic_ns() - max(begun, self._heard_ns.get(subscription.name, 0)) <= limit_ns:
             await asyncio.sleep(limit_ns / 4e9)
 
     # --- words ------------------------------------------------------------------------------------------------------

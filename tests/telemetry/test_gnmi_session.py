@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import threading
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -111,12 +112,17 @@ def test_a_clean_end_is_an_end_too(tmp_path):
     assert query(tmp_path, "SELECT count(*) >= 2 FROM gnmi_events WHERE event = 'gap'") == [(True,)]
 
 
-def test_a_stream_that_falls_silent_is_begun_anew(tmp_path, monkeypatch):
+@pytest.mark.parametrize("set_by_s", [0, -3600])
+def test_a_stream_that_falls_silent_is_begun_anew(tmp_path, monkeypatch, set_by_s):
+    """Whoever sets the clock meanwhile."""
     monkeypatch.setattr("mburst.telemetry.gnmi.session.LEAST_WATCH_S", 0.3)
+    real, begun = time.time_ns, threading.Event()
+    monkeypatch.setattr(time, "time_ns", lambda: real() + begun.is_set() * set_by_s * 10**9)
 
     async def script(request: Any, context: Any) -> AsyncIterator[Any]:
         for made in depths(0, 2):
             yield made
+        begun.set()
         await asyncio.sleep(60)
 
     with Target(script) as target:
