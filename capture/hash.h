@@ -18,15 +18,21 @@ static inline uint64_t mb_hash_fold(uint64_t a, uint64_t b)
 	return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-/* The seed is in both factors: an address cannot make one of them 0, which would hide the other. Addresses that follow each
- * other, in one factor, are multiples of the other: some seeds put many of them into few slots (one of 60 took 18 times the
- * steps). So the product is multiplied once more. */
+/* A product by other words of the seed. What follows each other in one factor of a product are multiples of the other
+ * factor: some seeds put many of them into few slots (of addresses, one seed of 60 took 18 times the steps; of interfaces, one
+ * took 7 times). So products of what may be chosen are multiplied once more. */
+static inline uint64_t mb_hash_again(uint64_t product, const struct mb_seed *seed)
+{
+	return mb_hash_fold(product ^ seed->words[2], seed->words[3] ^ 0x8ebc6af09c88c6e3u);
+}
+
+/* The seed is in both factors: an address cannot make one of them 0, which would hide the other. */
 static inline uint64_t mb_hash_address(const struct mb_address *address, const struct mb_seed *seed)
 {
 	uint64_t product = mb_hash_fold(address->lo ^ seed->words[0] ^ 0x9e3779b97f4a7c15u,
 					address->hi ^ address->family ^ seed->words[1] ^ 0xd1b54a32d192ed03u);
 
-	return mb_hash_fold(product ^ seed->words[2], seed->words[3] ^ 0x8ebc6af09c88c6e3u);
+	return mb_hash_again(product, seed);
 }
 
 /* Called for each slot of a table that is looked at. Tests count the calls; elsewhere it is nothing. */

@@ -26,7 +26,7 @@ static uint64_t hash_key(const struct mb_interface_index *index, const struct ke
 	memcpy(words, key, sizeof(words));
 	for (size_t i = 0; i < KEY_WORDS; i++)
 		hash = mb_hash_fold(hash ^ words[i], index->seed.words[1] ^ hash);
-	return hash;
+	return mb_hash_again(hash, &index->seed);
 }
 
 /* Where KEY is, or the free entry where it belongs. There must be one. */

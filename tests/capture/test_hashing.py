@@ -173,10 +173,12 @@ def described(names: list[str]) -> bytes:
 
 @pytest.mark.parametrize("name", ["eth{}", "eth0"])
 def test_interfaces_told_of_again_and_again_cost_a_look_each(tmp_path, name):
-    """As many as a capture may have, in each of three sections: by names of their own, or all by the same."""
+    """As many as a capture may have, in each of three sections: by names of their own, or all by the same. Numbers of
+    the same name follow each other, which costs as much whatever the seed, drawn anew by each run."""
     count = 65_536
     path = tmp_path / "interfaces.pcapng"
     path.write_bytes(3 * described([name.format(i) for i in range(count)]) + build.enhanced(0, SECOND_NS, bytes(60)))
-    code, output = run(driver(), path, str(SECOND_NS))
-    assert code == 0, output
-    assert Cost(*map(int, output.split())).steps < 30 * count
+    for _ in range(8):
+        code, output = run(driver(), path, str(SECOND_NS))
+        assert code == 0, output
+        assert Cost(*map(int, output.split())).steps < 15 * count
