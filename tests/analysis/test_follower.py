@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import time
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +167,21 @@ def test_a_clock_that_is_set_back_hides_no_burst(followed: Followed) -> None:
     followed.look()
     followed.bins([10, 11, 100, 101], 1)
     followed.look()
+    followed.end()
+    assert followed.compare() == 4
+
+
+def test_a_clock_that_is_set_to_before_they_began_hides_none(
+    followed: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hour = 3600 * 1000
+    followed.bins([100, 101, 200])
+    followed.look()
+    monkeypatch.setattr(time, "time_ns", lambda: NOW - hour * MS)
+    followed.bins([-hour + 10, -hour + 11, -hour + 100], 1)
+    followed.tick(-hour + 150)
+    followed.look()
+    assert followed.meter.lanes[LANE].packets == 6
     followed.end()
     assert followed.compare() == 4
 

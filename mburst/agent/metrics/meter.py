@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ...analysis.model.envelope import Interval
     from ...sql import StoreFolder
 
+LEAST_SET_NS = 10**9  # by which the clock is set back
 FORGOTTEN_NS = 3600 * 10**9  # a window of a recording without newer bins is over
 WIDTHS_NS = {"10us": 10_000, "100us": 100_000, "1ms": 1_000_000}
 MOST_SPANS = 1024  # newest bursts of a lane, to which another recording's may add nothing
@@ -186,14 +187,16 @@ def _whole_since(store: StoreFolder, since_ns: int) -> int:
 
 
 class Meter:
-    """Counts what comes into a store from SINCE_NS on (Unix ns; None: from now on). One thread at a time. Raises
-    MburstError where the store cannot be read; a file that cannot be followed is known to sql.damage.FOUND."""
+    """Counts what comes into a store from SINCE_NS on (Unix ns; None: from now on). Where somebody sets the clock back,
+    that is no later than it began by the new time. One thread at a time. Raises MburstError where the store cannot be
+    read; a file that cannot be followed is known to sql.damage.FOUND."""
 
     def __init__(self, store: StoreFolder, definition: BurstDefinition, since_ns: int | None = None) -> None:
         from ...sql import in_memory
         from ...sql.follow import TableFollower
 
         self.store = store
+        self._began_ns, self._monotonic_ns = time.time_ns(), time.monotonic_ns()
         self.since_ns = time.time_ns() if since_ns is None else _whole_since(store, since_ns)
         self.lanes: dict[LaneName, LaneCounts] = defaultdict(LaneCounts)
         self.lost: dict[LaneName, tuple[int, int]] = {}  # packets dropped unseen, and too late for a bin
@@ -252,10 +255,18 @@ class Meter:
     def take(self) -> None:
         """Count what came since the last call. Raises MburstError."""
         rows = self._polled()
+        self._follow_clock()
         if any(rows.values()):
             self._count({table: joined(table, FOLLOWED[table][0], parts) for table, parts in rows.items()})
         self._count_bursts(self._bursts.ended(time.time_ns()))
         self._check_fit()
+
+    def _follow_clock(self) -> None:
+        """Notice where somebody set the clock back."""
+        began_ns = time.time_ns() - (time.monotonic_ns() - self._monotonic_ns)
+        if began_ns < self._began_ns - LEAST_SET_NS:
+            self._began_ns = began_ns
+            self.since_ns = self._bursts.since_ns = min(self.since_ns, began_ns)
 
     def _check_fit(self) -> None:
         """Raises MburstError where bins do not fit the definition."""
