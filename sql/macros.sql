@@ -142,16 +142,21 @@ CREATE MACRO is_span_known(clock_epochs, start_ns, end_ns) AS
 CREATE MACRO known_quantile(value, share) AS
     CASE WHEN share <= 0.5 OR count(value) * (1 - share) >= 1 - 1e-9 THEN quantile_disc(value, share) END;
 
+-- Whether a probe came back after it had left, as far as both are known. Where it did not, its sender's clock was set back
+-- meanwhile: what is stamped after that says nothing of how long it took.
+CREATE MACRO in_order(app_send_ns, tx_ns, rx_ns, app_recv_ns) AS
+    coalesce(rx_ns >= tx_ns, true) AND coalesce(app_recv_ns >= app_send_ns, true);
+
 -- The latency of a probe by one measure; NULL where that was not measured. One-way delays hold the offset between two
 -- clocks, which a single probe does not determine, so they are NULL.
 CREATE MACRO latency_by(measure, app_send_ns, tx_ns, remote_rx_ns, remote_tx_ns, rx_ns, app_recv_ns, rtt_ns) AS
-    CASE measure
+    CASE WHEN in_order(app_send_ns, tx_ns, rx_ns, app_recv_ns) THEN CASE measure
         WHEN 'application' THEN app_recv_ns - app_send_ns
         WHEN 'network round trip' THEN rx_ns - tx_ns - (remote_tx_ns - remote_rx_ns)
         WHEN 'round trip' THEN rx_ns - tx_ns
         WHEN 'reported round trip' THEN rtt_ns
         WHEN 'round trip to the application' THEN app_recv_ns - tx_ns
-    END;
+    END END;
 
 -- The measure of a path, chosen once for all of its probes, so that no distribution mixes two: the first, in this order,
 -- that is known of at least half as many answers as the one that is known of most. NULL where nothing was measured.

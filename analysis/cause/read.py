@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ...quality import Quality
 from ..model.stats import Floats
+from ..read.probes import STAMPS, sound
 from .evidence.switch import PortQueue
 from .link_ends import OTHER_WAY, Lane, LinkEnd
 from .port import CHUNK, Port, port_from_bins
@@ -36,7 +37,6 @@ OF_BURSTS = (
 )  # fmt: skip
 # Tables of bursts.sql that nobody reads afterwards.
 STEPS = ("warm", "possible", "reaches", "filled", "stretches", "totals", "senders")
-STAMPS = ("app_send_ns", "tx_ns", "remote_rx_ns", "remote_tx_ns", "rx_ns", "app_recv_ns")
 MOST_UNSAMPLED = 1000  # bins of a gap
 SPAN = "coalesce($since, 0), coalesce($until, 9223372036854775807)"
 IN_TIME = "tx_ns < coalesce($until, 9223372036854775807) AND tx_ns >= coalesce($since, 0)"
@@ -214,7 +214,7 @@ def read_probes(con: duckdb.DuckDBPyConnection, path: Path, question: Question, 
     of_path = f"FROM probes WHERE src = $src AND dst = $dst AND protocol = $protocol AND {IN_TIME}"
     chosen = {**dict(zip(("src", "dst", "protocol"), path, strict=False)), **question.span}
     names = (*STAMPS, "rtt_ns")
-    counts = ", ".join(f"count({name})" for name in names)
+    counts = ", ".join(f"count({sound(name)})" for name in names)
     [(kind, *known)] = con.execute(f"SELECT min(nullif(stamp_kind, '')), {counts} {of_path}", chosen).fetchall()
     [(measure,)] = con.execute(
         f"SELECT measure FROM path_measures('probes', {SPAN}, CAST(NULL AS VARCHAR)) "
@@ -222,7 +222,10 @@ def read_probes(con: duckdb.DuckDBPyConnection, path: Path, question: Question, 
         chosen,
     ).fetchall()
     taken = [name for name, count in zip(names, known, strict=True) if count]
-    ns = [f"coalesce(CAST({name} - {0 if name == 'rtt_ns' else origin} AS DOUBLE), 'nan') AS {name}" for name in taken]
+    ns = [
+        f"coalesce(CAST({sound(name)} - {0 if name == 'rtt_ns' else origin} AS DOUBLE), 'nan') AS {name}"
+        for name in taken
+    ]
     found = con.execute(f"SELECT {', '.join(ns)}, lost {of_path}", chosen).fetchnumpy()
     order = found["tx_ns"].argsort(kind="stable") if (np.diff(found["tx_ns"]) < 0).any() else slice(None)
     none = np.broadcast_to(np.nan, len(found["tx_ns"]))

@@ -26,6 +26,15 @@ _WHERE = """
     AND tx_ns >= coalesce($since, -9223372036854775808) AND tx_ns < coalesce($until, 9223372036854775807)
 """
 STAMPS = ("app_send_ns", "tx_ns", "remote_rx_ns", "remote_tx_ns", "rx_ns", "app_recv_ns")
+
+
+def sound(column: str) -> str:
+    """The expression of a column in queries of `probes`: NULL where it is of a clock that was set back meanwhile."""
+    if column not in ("rx_ns", "app_recv_ns", "rtt_ns"):
+        return column
+    return f"CASE WHEN in_order(app_send_ns, tx_ns, rx_ns, app_recv_ns) THEN {column} END"
+
+
 _PATHS = f"""
 SELECT src, dst, protocol, start_ns, end_ns, sent, lost, stamps, coalesce(measure, '') AS measure,
        coalesce(round_trip_measure, '') AS round_trip
@@ -37,7 +46,8 @@ JOIN (SELECT src, dst, protocol, min(tx_ns) AS start_ns, max(tx_ns) AS end_ns,
 ORDER BY src, dst, protocol
 """
 _EXCHANGES = f"""
-SELECT {", ".join(f"{name} - $origin AS {name}" for name in STAMPS)}, rtt_ns, lost, clock_error_ns,
+SELECT {", ".join(f"{sound(name)} - $origin AS {name}" for name in STAMPS)}, {sound("rtt_ns")} AS rtt_ns, lost,
+       clock_error_ns,
        CASE WHEN NOT lost THEN latency_by($measure, {", ".join(STAMPS)}, rtt_ns) END AS latency,
        CASE WHEN NOT lost THEN latency_by($round_trip, {", ".join(STAMPS)}, rtt_ns) END AS round_trip
 FROM (FROM probes WHERE {_WHERE} AND seq % $every = 0) ORDER BY tx_ns, seq

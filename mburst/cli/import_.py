@@ -78,5 +78,7 @@ def lines_of(result: dict[str, Any]) -> list[str]:
         rest = f"the other {result['added']:,} were added" if result["added"] else "nothing was added"
         lines.append(f"{result['rows'] - result['added']:,} of them were in the store already: {rest}")
     if result["backwards"]:
-        lines.append(f"{result['backwards']:,} of them end before they begin: the clock may have stepped")
+        lines.append(
+            f"{result['backwards']:,} of them end before they begin, and have no latency: the clock may have stepped"
+        )
     return lines

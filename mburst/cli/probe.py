@@ -382,7 +382,8 @@ class ProbeLine:
         lost = rows.column("lost").to_numpy()
         self.sent += len(lost)
         self.lost += int(lost.sum())
-        took = (rows.column("app_recv_ns").to_numpy() - rows.column("app_send_ns").to_numpy())[~lost]
+        took = rows.column("app_recv_ns").to_numpy() - rows.column("app_send_ns").to_numpy()
+        took = took[~np.isnan(took)]  # which probes without an answer have, and those in flight as the clock was set
         text = f"{format_count(self.sent, 'probe')}, {self.lost:,} lost"
         if len(took):
             known = [(name, quantile(np.sort(took), share)) for name, share in (("p50", 0.5), ("p99", 0.99))]

@@ -8,6 +8,6 @@ SELECT batch,          -- VARCHAR: as in `probes`
        tx_ns,          -- BIGINT: as in `probes`
        lost,           -- BOOLEAN: as in `probes`
        measure,        -- VARCHAR: by which the path is measured
-       latency_ns,     -- BIGINT: by that measure; NULL where the probe was lost or has not the stamps for it
+       latency_ns,     -- BIGINT: by that measure; NULL where the probe was lost, has not the stamps for it, or ends before it begins
        round_trip_ns   -- BIGINT: the round trip, by one of the measures of one, likewise
 FROM measured_probes('probes', -9223372036854775808, 9223372036854775807, CAST(NULL AS VARCHAR));

@@ -64,6 +64,25 @@ def met_in(folder: Path, *rows: dict[str, object], **selection: object) -> list[
     return read_met(store.connect(), ProbeSelection(**selection))  # type: ignore[arg-type]
 
 
+def set_back(row: dict[str, object], by_ns: int = 3600 * S) -> dict[str, object]:
+    """The same where the sender's clock was set back while the probe was under way."""
+    stamps = {name: value - by_ns for name, value in row.items() if name in ("rx_ns", "app_recv_ns")}  # type: ignore[operator]
+    return {**row, **stamps}
+
+
+def test_probes_of_two_clocks_change_nothing_of_the_others(tmp_path):
+    """One was enough for the difference of two clocks to be wrong by half an hour."""
+    rows = exchanges(offset=7 * MS)
+    turned = [set_back(row) if row["seq"] % 500 == 77 else row for row in rows]
+    [true], [met] = met_in(tmp_path / "true", *rows), met_in(tmp_path / "turned", *turned)
+    assert (met.sent, met.lost, met.by_measure.n, true.by_measure.n) == (2000, 0, 1996, 2000)
+    sound = np.array([row["seq"] % 500 != 77 for row in rows])
+    for name in MEASURES:
+        at, there = met.values[name], true.values[name]
+        assert np.abs(at - there)[sound].max() < 10 * US, name
+    assert met.clocks.offset_ns == pytest.approx(true.clocks.offset_ns, abs=10 * US)
+
+
 def test_what_is_measured_is_what_was_made(tmp_path):
     rows = exchanges()
     [met] = met_in(tmp_path, *rows)

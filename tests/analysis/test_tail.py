@@ -22,6 +22,7 @@ from mburst.analysis.cause.tail import (
     latency_by,
 )
 from mburst.analysis.live.store import MEASURES
+from mburst.analysis.read.probes import sound
 from mburst.sql import in_memory
 
 NONE = np.full(1, np.nan)
@@ -101,10 +102,9 @@ def test_the_measure_and_the_latency_are_those_of_the_store(exchanges):
             "SELECT measure, latency_ns FROM measured_probes('given_rows', 0, 2000000, "
             "CAST(NULL AS VARCHAR)) ORDER BY seq"
         ).fetchall()
-    columns = {
-        name: np.array([np.nan if row[f"{name}_ns"] is None else row[f"{name}_ns"] for row in given_rows])
-        for name in STAMPS
-    }
+        stamped = ", ".join(f"CAST({sound(f'{name}_ns')} AS DOUBLE)" for name in STAMPS)
+        read = con.execute(f"SELECT {stamped} FROM given_rows ORDER BY seq").fetchall()
+    columns = dict(zip(STAMPS, np.array(read, dtype=float).T, strict=True))
     ours = measured(Probes("a", "b", "udp", **columns, lost=np.array([row["lost"] for row in given_rows])))
     assert {measure or "" for measure, _ in found} == {ours.measure}
     latencies = np.array([np.nan if took is None else took for _, took in found], dtype=float)

@@ -110,7 +110,7 @@ def test_an_exchange_that_ends_before_it_begins_is_told(tmp_path: Path) -> None:
     path.write_bytes(b"src,dst,tx_ns,rx_ns\na,b,%d,%d\n" % (NOW, NOW - 1))
     code, out, _ = mburst("import", "probes", path, "-o", tmp_path / "store")
     assert code == 0
-    assert out.splitlines()[1] == "1 of them end before they begin: the clock may have stepped"
+    assert out.splitlines()[1] == "1 of them end before they begin, and have no latency: the clock may have stepped"
 
 
 QUEUES = [  # file, what is printed, and the largest depth

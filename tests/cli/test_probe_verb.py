@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from calm import Attempts
 from ports import free_port
-from storelib import write
+from storelib import rows, write
 
 from mburst.__main__ import main
 from mburst.cli import probe as verb
@@ -51,6 +51,19 @@ def reflector() -> Iterator[Reflecting]:
     yield made
     made.process.kill()
     made.process.communicate()
+
+
+def test_the_line_leaves_out_probes_whose_latency_is_not_known(capsys):
+    """In flight as the clock was set."""
+    line = verb.ProbeLine()
+    known = [{"app_send_ns": 1000, "app_recv_ns": 4000}, {"app_send_ns": 1000, "app_recv_ns": None, "lost": True}]
+    unknown = {"app_send_ns": 1000, "app_recv_ns": None}
+    line.show(rows("probes", *known, unknown))
+    line.show(rows("probes", unknown))
+    assert [text.removeprefix("\x1b[K") for text in capsys.readouterr().err.split("\r")[1:]] == [
+        "3 probes, 1 lost, the last ones p50 3 µs (application)",
+        "4 probes, 1 lost",
+    ]
 
 
 def test_a_probe_is_a_row_and_a_line_of_the_table(reflector, tmp_path, capsys):
