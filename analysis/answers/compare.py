@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..bursts.find import BurstDefinition, find_bursts
 from ..model import coverage
 from ..model.distributions import quantile
-from ..model.envelope import merge_intervals
+from ..model.envelope import Interval, merge_intervals
 from ..model.stats import Estimate, Floats, block_bootstrap, poisson, wilson
 from ..whatif.tail_at_scale import slow_requests
 from .paths import ProbeSelection, read_met
@@ -32,15 +32,18 @@ BLOCKS = 60
 SHORTEST_BLOCK_NS = 100e6  # longer than the queue of a burst takes to drain
 LEAST_DIFFERENCE = 0.05  # of a percentile: what is surely there, but smaller, is alike
 _MOST_SAMPLED = 200_000
+_LANE = ("rack", "host", "interface", "direction")
 
 
 @dataclass(frozen=True)
 class SituationLatency:
-    """The probes of a situation: what each met (ns, lost ones left out), and the block of time of each. measures: by
-    which that is, sorted. span: the Unix times, ns, of the first and the last probe."""
+    """The probes of a situation: what those met of which it is known (ns), and the block of time of each; how many were
+    sent on these paths, and lost. measures: by which that is, sorted. span: the Unix times, ns, of the first and the
+    last probe."""
 
     values: Floats
     blocks: NDArray[np.int64]
+    sent: int
     lost: int
     measures: tuple[str, ...] = ()
     span: tuple[int, int] | None = None
@@ -50,8 +53,8 @@ class SituationLatency:
         return len(self.values)
 
     @property
-    def sent(self) -> int:
-        return self.n + self.lost
+    def loss(self) -> float:
+        return self.lost / self.sent
 
 
 @dataclass(frozen=True)
@@ -66,12 +69,14 @@ class ComparedPercentile:
 
 @dataclass(frozen=True)
 class BurstSummary:
-    """Bursts of a situation. Intervals of a minute's count take bursts as they come, by blocks of time."""
+    """Bursts of a situation: how many are listed, and how many there are a minute, each once however many recordings
+    have it. Intervals of that take bursts as they come, by blocks of time. directions: those of the lanes, sorted."""
 
     count: int
     recorded_ns: int
     in_bursts_ns: int
     per_minute: Estimate
+    directions: tuple[str, ...] = ()
 
     @property
     def share_of_time(self) -> float:
@@ -106,26 +111,28 @@ class Comparison:
 def read_latency(
     con: duckdb.DuckDBPyConnection, selection: ProbeSelection, measure: str | None = None
 ) -> SituationLatency:
-    """What the selected probes met: one of paths.MEASURES; by default, each path by its own measure."""
-    values, blocks, lost, first = [], [], 0, 0
-    measures: set[str] = set()
-    ends: list[int] = []
-    for met in read_met(con, selection):
-        latency = met.values[measure] if measure else met.latency
-        known = np.isfinite(latency)
-        length = max(SHORTEST_BLOCK_NS, (met.end_ns - met.start_ns) / BLOCKS)
-        block = (met.tx // length).astype(np.int64)
-        values.append(latency[known])
-        blocks.append(block[known] + first)
-        first += int(block.max()) + 1
-        lost += met.lost // met.every
-        ends += [met.start_ns, met.end_ns]
-        if known.any():
-            measures.add(measure or met.measure)
-    if not values:
-        return SituationLatency(np.zeros(0), np.zeros(0, np.int64), 0)
-    joined = np.concatenate(values), np.concatenate(blocks)
-    return SituationLatency(*joined, lost, tuple(sorted(measures)), (min(ends), max(ends)))
+    """What the selected probes met: one of paths.MEASURES; by default, each path by its own measure. Paths that have
+    answers, none of which knows the measure, are left out. Blocks are of one time on all paths: what waits in one queue
+    is drawn together."""
+    of_path = [(met, met.values[measure] if measure else met.latency) for met in read_met(con, selection)]
+    taken = [
+        (met, latency, known)
+        for met, latency in of_path
+        if (known := np.isfinite(latency)).any() or measure is None or met.lost == met.sent
+    ]
+    if not taken:
+        return SituationLatency(np.zeros(0), np.zeros(0, np.int64), 0, 0)
+    spans = merge_intervals([(met.start_ns, met.end_ns) for met, _, _ in taken])
+    length = max(SHORTEST_BLOCK_NS, coverage.length(spans) / BLOCKS)
+    start_ns, end_ns = spans[0][0], spans[-1][1]
+    return SituationLatency(
+        np.concatenate([latency[known] for _, latency, known in taken]),
+        np.concatenate([((met.tx + (met.start_ns - start_ns)) // length).astype(np.int64)[of] for met, _, of in taken]),
+        sum(met.sent for met, _, _ in taken),
+        sum(met.lost for met, _, _ in taken),
+        tuple(sorted({measure or met.measure for met, _, known in taken if known.any()})),
+        (start_ns, end_ns),
+    )
 
 
 def compare(
@@ -156,8 +163,10 @@ def compare(
 
 
 def _slow(latency: SituationLatency, threshold_ns: float) -> float:
-    """Share of the probes that are slower than the threshold; lost ones are."""
-    return (int((latency.values > threshold_ns).sum()) + latency.lost) / max(latency.sent, 1)
+    """Share of the probes that are slower than the threshold; lost ones are, and of others those of which it is known
+    stand for all."""
+    lost = latency.lost / max(latency.sent, 1)
+    return lost + (1 - lost) * float((latency.values > threshold_ns).mean()) if latency.n else lost
 
 
 def _levels(a: SituationLatency, b: SituationLatency, rng: np.random.Generator) -> list[ComparedPercentile]:
@@ -221,37 +230,38 @@ def read_bursts(
     )
     known = coverage.recorded(con, since_ns, until_ns)
     runs: dict[tuple[str, ...], list[str]] = {}
-    for *lane, run in con.execute("SELECT host, interface, direction, recording_id FROM lanes").fetchall():
+    for *lane, run in con.execute(f"SELECT {', '.join(_LANE)}, recording_id FROM lanes").fetchall():
         runs.setdefault(tuple(lane), []).append(run)
     merged = {lane: coverage.covered(known, of) for lane, of in runs.items()}
     recorded = sum(coverage.length(found) for found in merged.values())
     if not recorded:
         return None
-    taken: dict[tuple[str, ...], list[tuple[int, int]]] = {}
-    for burst in bursts:
-        lane_of = burst["host"], burst["interface"], burst["direction"]
-        taken.setdefault(lane_of, []).append((burst["start_ns"], burst["end_ns"]))
-    within = sum(coverage.length(merge_intervals(found)) for found in taken.values())
-    return BurstSummary(len(bursts), recorded, within, _per_minute(merged, bursts, recorded))
+    taken = _by_lane(bursts)
+    within = sum(map(coverage.length, taken.values()))
+    directions = tuple(sorted({lane[_LANE.index("direction")] for lane in merged}))
+    return BurstSummary(len(bursts), recorded, within, _per_minute(merged, taken, recorded), directions)
+
+
+def _by_lane(bursts: Sequence[dict[str, Any]]) -> dict[tuple[str, ...], list[Interval]]:
+    """The times of each lane's bursts, ascending. What several recordings of a lane have at one time is one burst."""
+    found: dict[tuple[str, ...], list[Interval]] = {}
+    for burst in sorted(bursts, key=lambda burst: int(burst["start_ns"])):
+        spans = found.setdefault(tuple(burst[name] for name in _LANE), [])
+        start, end = burst["start_ns"], burst["end_ns"]
+        if spans and start < spans[-1][1]:
+            start, end = spans[-1][0], max(end, spans.pop()[1])
+        spans.append((start, end))
+    return found
 
 
 def _per_minute(
-    spans: dict[tuple[str, ...], list[tuple[int, int]]], bursts: Sequence[dict[str, Any]], recorded_ns: int
+    spans: dict[tuple[str, ...], list[Interval]], bursts: dict[tuple[str, ...], list[Interval]], recorded_ns: int
 ) -> Estimate:
     """Bursts a minute, with the interval of a block bootstrap over the recorded time, or of bursts that come
     independently where that is wider: blocks without any, or with as many each, say nothing of what was not seen."""
     rows: list[tuple[float, float]] = []
     for lane, found in spans.items():
-        starts = np.sort(
-            np.array(
-                [
-                    burst["start_ns"]
-                    for burst in bursts
-                    if (burst["host"], burst["interface"], burst["direction"]) == lane
-                ],
-                np.int64,
-            )
-        )
+        starts = np.array([start for start, _ in bursts.get(lane, ())], np.int64)
         for begin, end in found:
             edges = np.linspace(begin, end, BLOCKS + 1).astype(np.int64)
             held = np.diff(np.searchsorted(starts, edges))
@@ -260,10 +270,10 @@ def _per_minute(
     def rate(totals: Floats) -> Floats:
         return totals[:, 0] / np.maximum(totals[:, 1], 1) * 60e9
 
-    minutes = recorded_ns / 60e9
-    least, most = poisson(len(bursts))
+    count, minutes = sum(map(len, bursts.values())), recorded_ns / 60e9
+    least, most = poisson(count)
     low, high = block_bootstrap(np.array(rows), rate, 2000, np.random.default_rng(1))
-    return Estimate(len(bursts) / minutes, min(least / minutes, low), max(most / minutes, high), len(bursts))
+    return Estimate(count / minutes, min(least / minutes, low), max(most / minutes, high), count)
 
 
 def _verdict(

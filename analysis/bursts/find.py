@@ -170,9 +170,9 @@ def overlapping_runs(con: duckdb.DuckDBPyConnection) -> list[tuple[str, str]]:
     same time, so that each burst is found in both."""
     return con.execute("""
         WITH spans AS (
-            SELECT recording_id, host, interface, direction, start_ns, end_ns
+            SELECT recording_id, rack, host, interface, direction, start_ns, end_ns
             FROM lanes JOIN (SELECT recording_id, start_ns, end_ns FROM recordings) USING (recording_id))
         SELECT a.recording_id, b.recording_id
-        FROM spans AS a JOIN spans AS b USING (host, interface, direction)
+        FROM spans AS a JOIN spans AS b USING (rack, host, interface, direction)
         WHERE a.recording_id < b.recording_id AND a.start_ns <= b.end_ns AND b.start_ns <= a.end_ns
         ORDER BY ALL""").fetchall()

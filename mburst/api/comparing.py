@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import MburstError, UsageError
 from ..units import format_duration, format_number, format_share
-from .options import Duration, Time, duration_ns, span_within
+from .options import Duration, Time, duration_ns, span_of
 
 if TYPE_CHECKING:
     import duckdb
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ComparisonSide(NamedTuple):
-    """What is compared of a store. None takes all."""
+    """What is compared of a store. None takes all; of directions what comes in, where that was recorded."""
 
     since: Time | None = None
     until: Time | None = None
@@ -107,6 +107,7 @@ class Compared:
 def _side(latency: SituationLatency, bursts: BurstSummary | None) -> dict[str, Any]:
     return {
         "n": latency.n,
+        "sent": latency.sent,
         "lost": latency.lost,
         "measures": list(latency.measures),
         "start_ns": latency.span and latency.span[0],
@@ -117,6 +118,7 @@ def _side(latency: SituationLatency, bursts: BurstSummary | None) -> dict[str, A
             "recorded_ns": bursts.recorded_ns,
             "share_of_time": bursts.share_of_time,
             "per_minute": bursts.per_minute._asdict(),
+            "directions": list(bursts.directions),
         },
     }
 
@@ -152,6 +154,11 @@ def compared(
     if latency_a.n and latency_b.n and latency_a.measures != latency_b.measures:
         how = [", ".join(latency.measures) for latency in (latency_a, latency_b)]
         notes.append(f"A is measured by {how[0]}, B by {how[1]}: choose a measure that both have (--measure)")
+    if bursts_a and bursts_b and bursts_a.directions != bursts_b.directions:
+        ways = [" and ".join(bursts.directions) for bursts in (bursts_a, bursts_b)]
+        notes.append(
+            f"bursts of A are of direction {ways[0]}, of B of {ways[1]}: choose one that both have (direction=)"
+        )
     return Compared(compare(latency_a, latency_b, slow_ns, bursts_a, bursts_b, seed), notes, list(damaged.values()))
 
 
@@ -168,9 +175,9 @@ def _read(
     from ..analysis.answers.paths import ProbeSelection
     from ..sql.damage import damaged_files
 
+    since, until = span_of(store, side.since, side.until, side.rack)
     with store.connect() as con:
         damaged |= {file.path: file for file in damaged_files(con)}
-        since, until = span_within(con, side.since, side.until)
         latency = read_latency(
             con, ProbeSelection(side.batch, side.src, side.dst, side.protocol, since, until), measure
         )
@@ -192,6 +199,7 @@ def _bursts(
     from ..analysis.model.whole import whole_since
 
     hosts = None if side.host is None else [side.host]
+    direction = side.direction or ("in" if _has_inbound(con, side) else None)
     since = whole_since(con, "a comparison of bursts", since, until, rack=side.rack, hosts=hosts)
     return read_bursts(
         con,
@@ -199,10 +207,18 @@ def _bursts(
         hosts=hosts,
         rack=side.rack,
         interface=side.interface,
-        direction=side.direction,
+        direction=direction,
         since_ns=since,
         until_ns=until,
     )
+
+
+def _has_inbound(con: duckdb.DuckDBPyConnection, side: ComparisonSide) -> bool:
+    """Whether what comes in was recorded: then bursts are compared of that, whatever else was."""
+    where = "direction = 'in' AND coalesce(host = $host, true) AND coalesce(rack = $rack, true)"
+    asked = {"host": side.host, "rack": side.rack, "interface": side.interface}
+    query = f"SELECT count(*) > 0 FROM recordings WHERE {where} AND coalesce(interface = $interface, true)"
+    return bool(con.execute(query, asked).fetchall()[0][0])
 
 
 # --- in words ---------------------------------------------------------------------------------------------------------
@@ -230,10 +246,7 @@ def sentence(found: Comparison) -> str:
             f"{interval(found.bursts_a.per_minute)}."
         )
     if found.decided_by == "loss":
-        return (
-            f"{head}: it loses {format_share(found.b.lost / found.b.sent)} of the probes, A "
-            f"{format_share(found.a.lost / found.a.sent)}."
-        )
+        return f"{head}: it loses {format_share(found.b.loss)} of the probes, A {format_share(found.a.loss)}."
     level = next((one for one in found.levels if f"p{100 * one.share:g}" == found.decided_by), None)
     if level is None or level.ratio is None or level.a is None or level.b is None:
         return f"{head}: no percentile differs significantly, and by 5 % or more."

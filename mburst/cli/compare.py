@@ -97,7 +97,7 @@ def show(answer: Compared) -> None:
         rows.append(["latency", *(", ".join(side.measures) or "-" for side in (found.a, found.b)), ""])
         rows.append(["probes", *(f"{side.sent:,}" if side.sent else "none" for side in (found.a, found.b)), ""])
     if found.a.n and found.b.n:
-        rows.append(["lost", *(format_share(side.lost / side.sent) for side in (found.a, found.b)), ""])
+        rows.append(["lost", *(format_share(side.loss) for side in (found.a, found.b)), ""])
         rows += [
             [
                 f"p{100 * level.share:g}",

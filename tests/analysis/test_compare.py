@@ -6,6 +6,7 @@ import json
 import math
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pytest
 from storelib import write
@@ -22,7 +23,7 @@ from mburst.analysis.answers.compare import (
     resampled,
 )
 from mburst.analysis.answers.paths import ProbeSelection
-from mburst.analysis.bursts.find import BurstDefinition
+from mburst.analysis.bursts.find import BurstDefinition, overlapping_runs
 from mburst.analysis.model.stats import Estimate
 from mburst.sql import StoreFolder
 from mburst.units import format_time
@@ -33,7 +34,7 @@ MS, S = 10**6, 10**9
 
 def latency(scale: float, n: int = 6000, seed: int = 1, lost: int = 0, blocks: int = 60) -> SituationLatency:
     values = np.random.default_rng(seed).lognormal(math.log(scale), 0.6, n)
-    return SituationLatency(values, np.arange(n) * blocks // n, lost)
+    return SituationLatency(values, np.arange(n) * blocks // n, n + lost, lost)
 
 
 def compared(a: SituationLatency, b: SituationLatency, slow: float | None = None) -> Comparison:
@@ -65,14 +66,14 @@ def test_the_same_again_is_alike():
 
 def test_a_difference_that_is_next_to_nothing_is_alike():
     a = latency(1e5, 100_000)
-    assert compared(a, SituationLatency(a.values * 1.02, a.blocks, 0)).verdict == "alike"
+    assert compared(a, SituationLatency(a.values * 1.02, a.blocks, a.n, 0)).verdict == "alike"
 
 
 def test_a_tail_may_decide_though_the_median_is_the_same():
     a = latency(1e5)
     values = a.values.copy()
     values[::40] *= 50
-    found = compared(a, SituationLatency(values, a.blocks, 0))
+    found = compared(a, SituationLatency(values, a.blocks, a.n, 0))
     assert found.verdict == "worse" and found.decided_by == "p99"
 
 
@@ -107,7 +108,7 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say():
         sides = []
         for _ in range(2):
             level = rng.lognormal(0, 0.5, 60).repeat(10)
-            sides.append(SituationLatency(level * rng.lognormal(10, 0.1, 600), np.arange(600) // 10, 0))
+            sides.append(SituationLatency(level * rng.lognormal(10, 0.1, 600), np.arange(600) // 10, 600, 0))
         ratio = compared(*sides).levels[0].ratio
         assert ratio is not None
         held += ratio.low <= 1 <= ratio.high
@@ -116,7 +117,7 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say():
 
 def test_resampling_draws_whole_blocks():
     values = np.concatenate([np.full(100, 10.0 * block) for block in range(1, 21)])
-    found = resampled(SituationLatency(values, np.arange(2000) // 100, 0), [0.5], np.random.default_rng(1))
+    found = resampled(SituationLatency(values, np.arange(2000) // 100, 2000, 0), [0.5], np.random.default_rng(1))
     assert found is not None and set(np.unique(found)) <= {10.0 * block for block in range(1, 21)} and found.std() > 10
 
 
@@ -146,9 +147,10 @@ def store_of(folder: Path, bursts: int, probe_ns: int) -> StoreFolder:
     return store
 
 
-def bursts_of(store: StoreFolder, **where: int) -> BurstSummary | None:
+def bursts_of(store: StoreFolder | duckdb.DuckDBPyConnection, **where: int) -> BurstSummary | None:
+    con = store.connect() if isinstance(store, StoreFolder) else store
     wanted = {"hosts": None, "rack": None, "interface": None, "direction": None, "since_ns": None, "until_ns": None}
-    return read_bursts(store.connect(), BurstDefinition(), **{**wanted, **where})  # type: ignore[arg-type]
+    return read_bursts(con, BurstDefinition(), **{**wanted, **where})  # type: ignore[arg-type]
 
 
 def test_bursts_are_counted_over_what_was_recorded(tmp_path):
@@ -170,10 +172,93 @@ def test_a_second_without_bursts_says_little(tmp_path):
 
 
 def test_two_recordings_of_the_same_time_count_once(tmp_path):
+    """Of bins of 1 and of 2 ms: their bursts end at other times."""
     store = store_of(tmp_path / "s", 40, 1000)
-    write(store, "recordings", {"recording_id": "again", "start_ns": START, "end_ns": START + 20 * S - 1})
+    again = {"recording_id": "again", "bin_ns": 2 * MS}
+    write(store, "recordings", {**again, "start_ns": START, "end_ns": START + 20 * S - 1})
+    starts = range(START, START + 20 * S, 500 * MS)
+    write(
+        store,
+        "bins",
+        *({**again, "ts_ns": ns + k * MS, "wire_bytes": 250_000} for ns in starts for k in range(0, 12, 2)),
+    )
     found = bursts_of(store)
-    assert found is not None and found.recorded_ns == 20 * S
+    assert found is not None and (found.recorded_ns, found.count) == (20 * S, 80)
+    assert found.per_minute.value == 120 and found.share_of_time == pytest.approx(40 * 12 / 20_000)
+
+
+def test_a_host_name_in_two_racks_is_two_hosts(tmp_path):
+    store = store_of(tmp_path / "s", 40, 1000)
+    other = {"recording_id": "other", "rack": "r2"}
+    write(store, "recordings", {**other, "start_ns": START, "end_ns": START + 20 * S - 1})
+    write(store, "bins", *({**other, "ts_ns": START + k * S, "wire_bytes": 125_000} for k in range(20)))
+    con = store.connect()
+    found = bursts_of(con)
+    assert found is not None and (found.recorded_ns, found.count, found.per_minute.value) == (40 * S, 60, 90)
+    assert overlapping_runs(con) == []
+
+
+def test_bursts_are_compared_of_what_comes_in(tmp_path, capsys):
+    """Also where one side has what goes out beside it, unless a direction is asked for."""
+    a, b = (store_of(tmp_path / name, 40, 1000) for name in "ab")
+    out = {"recording_id": "out", "direction": "out"}
+    write(b, "recordings", {**out, "start_ns": START, "end_ns": START + 20 * S - 1})
+    write(b, "bins", {**out, "ts_ns": START, "wire_bytes": 125_000})
+    assert main(["compare", str(a.path), str(b.path), "--json"]) == 0
+    sides = json.loads(capsys.readouterr().out)
+    assert [sides[side]["bursts"]["per_minute"]["value"] for side in "ab"] == [120, 120]
+    assert [sides[side]["bursts"]["directions"] for side in "ab"] == [["in"], ["in"]]
+    assert main(["compare", str(a.path), str(b.path), "--b", "direction=out"]) == 0
+    assert "bursts of A are of direction in, of B of out: choose one that both have" in capsys.readouterr().err
+
+
+def many_ports(path: Path, seed: int, ports: int) -> SituationLatency:
+    """Probes that meet 24 queues in 20 s, from so many ports in turn."""
+    rng = np.random.default_rng(seed)
+    queues = zip(np.sort(rng.uniform(0, 20 * S, 24)), rng.uniform(MS, 12 * MS, 24), strict=True)
+    tx = np.arange(16_000) * 1_250_000
+    took = np.full(len(tx), 50_000)
+    for begin, wait in queues:
+        took[(tx >= begin) & (tx < begin + 20 * MS)] += int(wait)
+    store = StoreFolder.create(path)
+    names = [f"p:{40_000 + i}" if ports > 1 else "p" for i in range(ports)]
+    write(
+        store,
+        "probes",
+        *(
+            {"seq": i, "src": names[i % ports], "tx_ns": START + int(at), "rx_ns": START + int(at + after)}
+            for i, (at, after) in enumerate(zip(tx, took, strict=True))
+        ),
+    )
+    return read_latency(store.connect(), ProbeSelection())
+
+
+def test_intervals_do_not_depend_on_how_many_ports_probe(tmp_path):
+    """What waits in one queue is one event, however many paths meet it."""
+    of_ports = [
+        compared(*(many_ports(tmp_path / f"{ports}-{seed}", seed, ports) for seed in (2007, 2008))) for ports in (1, 16)
+    ]
+    assert [found.verdict for found in of_ports] == ["alike", "alike"]
+    one, many = ([level.ratio for level in found.levels] for found in of_ports)
+    assert [ratio.high for ratio in many] == pytest.approx([ratio.high for ratio in one], rel=0.05)
+
+
+def test_loss_is_that_of_the_probes_of_the_paths_that_know_the_measure(tmp_path):
+    store = StoreFolder.create(tmp_path / "s")
+    sent = [{"seq": i, "tx_ns": START + i * MS, "rx_ns": START + i * MS + 50_000} for i in range(3000)]
+    for i, row in enumerate(sent):
+        if i % 100 == 99:
+            row |= {"lost": True, "rx_ns": None}
+        elif i % 10 == 0:
+            row |= {"app_send_ns": row["tx_ns"] - 1000, "app_recv_ns": row["rx_ns"] + 2000}
+    bare = ({"src": "z", "seq": i, "tx_ns": START + i * MS, "rx_ns": START + i * MS + 9} for i in range(500))
+    write(
+        store, "probes", *sent, *bare, *({"src": "dead", "seq": i, "tx_ns": START + i, "lost": True} for i in range(7))
+    )
+    found = read_latency(store.connect(), ProbeSelection(), "application")
+    assert (found.n, found.sent, found.lost) == (300, 3007, 37)
+    slow = compared(found, found, 40_000.0)  # all that are known are slower than that
+    assert slow.fans[0].a == 1.0
 
 
 def test_nothing_recorded_is_none(tmp_path):
@@ -182,7 +267,7 @@ def test_nothing_recorded_is_none(tmp_path):
 
 def test_bursts_decide_where_nobody_probed():
     few, many = (BurstSummary(n, 60 * S, n * MS, Estimate(n, n * 0.8, n * 1.2, n)) for n in (10, 100))
-    nothing = SituationLatency(np.zeros(0), np.zeros(0, np.int64), 0)
+    nothing = SituationLatency(np.zeros(0), np.zeros(0, np.int64), 0, 0)
     assert compare(nothing, nothing, None, few, many).verdict == "worse"
     assert compare(nothing, nothing, None, many, few).verdict == "better"
     assert compare(nothing, nothing, None, few, few).verdict == "alike"
