@@ -142,6 +142,13 @@ CREATE MACRO is_span_known(clock_epochs, start_ns, end_ns) AS
 CREATE MACRO known_quantile(value, share) AS
     CASE WHEN share <= 0.5 OR count(value) * (1 - share) >= 1 - 1e-9 THEN quantile_disc(value, share) END;
 
+-- The host of an end of a probed path: without the source port that probers of several write behind it (`api:40001`,
+-- `[2001:db8::1]:40001`).
+CREATE MACRO probe_host(path_end) AS CASE
+    WHEN regexp_full_match(path_end, '[^:]+:[0-9]+') THEN split_part(path_end, ':', 1)
+    WHEN regexp_full_match(path_end, '\[.*\]:[0-9]+') THEN regexp_extract(path_end, '\[(.*)\]', 1)
+    ELSE path_end END;
+
 -- Whether a probe came back after it had left, as far as both are known. Where it did not, its sender's clock was set back
 -- meanwhile: what is stamped after that says nothing of how long it took.
 CREATE MACRO in_order(app_send_ns, tx_ns, rx_ns, app_recv_ns) AS

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...errors import MburstError
 from ...sql.damage import DamagedFile, damaged_files
-from ...units import format_count
+from ...units import format_count, format_duration
 from ..bursts.contention import Contention, contention
 from ..canary.sensitivity import CanaryContext, canary_context
 from ..cause import fanin, gather, predicted_queue
@@ -49,6 +49,7 @@ from ..cause.verdict import Verdict, decide
 from ..model.flow_control import uncounted_pauses
 from ..model.kept import unkept_senders
 from ..model.stats import Floats, benjamini_hochberg
+from ..read.path_ends import host_of
 from ..whatif.read_senders import senders_while_full
 from ..whatif.replay import PredictedLatency, Replay, calibrate, usual_changes, what_if
 from .memory import hold_to_memory
@@ -207,8 +208,8 @@ def consider_changes(con: duckdb.DuckDBPyConnection, answer: InvestigationResult
 
 
 def choose_runs(runs: list[dict[str, Any]], notes: list[str], missing: list[str]) -> dict[Lane, list[dict[str, Any]]]:
-    """By lane, the stretches that do not overlap (the same time recorded twice must not count twice), of one bin
-    width."""
+    """By lane, the stretches of one bin width, each time once: of one that overlaps an earlier one, what is after that.
+    Two that follow each other share a bin, of which each has a part: both are taken."""
     chosen: dict[Lane, list[dict[str, Any]]] = {}
     for run in runs:
         lane = (run["host"], run["interface"], run["direction"])
@@ -216,11 +217,19 @@ def choose_runs(runs: list[dict[str, Any]], notes: list[str], missing: list[str]
             missing.append(f"the speed of {' '.join(lane)} (`--link 10G`)")
             continue
         kept = chosen.setdefault(lane, [])
-        if kept and (run["first_ns"] < kept[-1]["end_ns"] or run["bin_ns"] != kept[-1]["bin_ns"]):
+        until = max((before["end_ns"] for before in kept), default=run["first_ns"])
+        overlap = until - run["first_ns"]
+        if kept and (run["bin_ns"] != kept[0]["bin_ns"] or (overlap > 0 and run["end_ns"] <= until)):
             notes.append(
                 f"{' '.join(lane)}: recording {run['recording_id']} overlaps another or has other bins; it is left out"
             )
             continue
+        if overlap > run["bin_ns"]:
+            notes.append(
+                f"{' '.join(lane)}: recording {run['recording_id']} overlaps another for {format_duration(overlap)}; "
+                "what it has of that time is left out"
+            )
+            run = {**run, "first_ns": until, "from_ns": until}
         kept.append(run)
     return chosen
 
@@ -340,13 +349,15 @@ def crossings_of(
         Crossing(port, end, False)
         for port in ports
         for end, name in (("dst", probes.dst), ("src", probes.src))
-        if is_at(name, port.host, port.interface, addresses) or name in aliases
+        if is_at(name, port.host, port.interface, addresses) or not {name, host_of(name)}.isdisjoint(aliases)
     ]
 
 
 def is_at(name: str, host: str, interface: str, addresses: dict[str, str]) -> bool:
     """Whether an end of a path, by its name or address, is that interface of a host."""
-    return same_name(name, host) or same_name(name, interface) or addresses.get(name) == host
+    return addresses.get(host_of(name)) == host or any(
+        same_name(end, own) for end in (name, host_of(name)) for own in (host, interface)
+    )
 
 
 def seen_crossing(
@@ -363,8 +374,8 @@ def seen_crossing(
     for crossing in crossings:
         answered = int((~probes.lost & np.isfinite(crossing.port.position(probes.tx))).sum())
         sender = probes.src if sends_into(crossing) == "src" else probes.dst
-        address = address_of(sender, addresses)
-        packets = None if address is None else packets_from(con, crossing.port, address, since, until)
+        known = addresses_of(sender, addresses)
+        packets = packets_from(con, crossing.port, known, since, until) if known else None
         if packets is None or 2 * packets >= answered:
             kept.append(crossing)
             continue
@@ -384,13 +395,13 @@ def sends_into(crossing: Crossing) -> str:
     return crossing.end if crossing.port.direction == "out" else towards
 
 
-def address_of(name: str, addresses: dict[str, str]) -> str | None:
-    """The address by which an end of a path is known in captures, if it is known at all."""
+def addresses_of(name: str, addresses: dict[str, str]) -> list[str]:
+    """The addresses by which an end of a path is known in captures; none where it is not known."""
+    end = host_of(name)
     try:
-        return str(ipaddress.ip_address(name))
+        return [str(ipaddress.ip_address(end))]
     except ValueError:
-        known = [address for address, host in addresses.items() if same_name(name, host)]
-        return known[0] if len(known) == 1 else None
+        return [address for address, host in addresses.items() if same_name(end, host)]
 
 
 def same_name(name: str, host: str) -> bool:

@@ -22,6 +22,7 @@ from ..model.distributions import quantile
 from ..model.stats import Floats
 from ..model.whole import note_probes
 from ..read import probes as read_probes
+from ..read.path_ends import host_of
 
 if TYPE_CHECKING:
     import duckdb
@@ -171,8 +172,7 @@ def together(found: Sequence[PathProbes]) -> list[PathProbes]:
     but for its port."""
     targets: dict[tuple[str, str, str], list[PathProbes]] = {}
     for met in found:
-        host, _, port = met.src.rpartition(":")
-        if host and port.isdecimal():
+        if (host := host_of(met.src)) != met.src:
             targets.setdefault((host, met.dst, met.protocol), []).append(met)
     return [_merged(host, paths) for (host, _, _), paths in targets.items() if len(paths) > 1]
 

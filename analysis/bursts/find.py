@@ -44,6 +44,7 @@ COLUMNS = (
 
 # The variables of bursts.sql that choose in which bins bursts are detected, beside `hosts` and those of the definition.
 FILTERS = ("rack", "interface", "direction", "recording", "since_ns", "until_ns")
+CHOSEN_BY = (*FILTERS, "recordings")
 FETCH = 10_000
 THRESHOLD, JOINED_BINS = 0.5, 5  # defaults of bursts.sql
 
@@ -149,15 +150,16 @@ def detect_bursts(
     definition: BurstDefinition | None = None,
     *,
     hosts: str | Sequence[str] | None = None,
-    **where: str | int | None,
+    **where: str | int | list[str] | None,
 ) -> None:
-    """Leaves the tables of find_bursts in CON, and lists nothing; for who wants the tables alone."""
+    """Leaves the tables of find_bursts in CON, and lists nothing; for who wants the tables alone. `recordings`: of no
+    others."""
     settings = {
         **asdict(definition or BurstDefinition()),
         "hosts": [hosts] if isinstance(hosts, str) else None if hosts is None else list(hosts),
-        **{name: where.get(name) for name in FILTERS},
+        **{name: where.get(name) for name in CHOSEN_BY},
     }
-    if unknown := where.keys() - set(FILTERS):
+    if unknown := where.keys() - set(CHOSEN_BY):
         raise TypeError(f"unknown filter {min(unknown)!r}")
     with readable(con):
         set_variables(con, **settings)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...quality import Quality
+from ..model.coverage import LATEST
 from ..model.stats import Floats
 from ..read.probes import STAMPS, sound
 from .evidence.switch import PortQueue
@@ -62,11 +63,13 @@ class Question:
 
 
 def read_runs(con: duckdb.DuckDBPyConnection, question: Question) -> list[dict[str, Any]]:
-    """Recorded stretches: a run and clock epoch each, from its first to its last bin that is asked for."""
+    """Recorded stretches: a run and clock epoch each, from its first to its last bin that is asked for. from_ns: rows
+    from then on are taken."""
     result = con.execute(
         """SELECT recording_id, clock_epoch, rack, host, interface, direction, coalesce($link, link_bps) AS link_bps,
                   bin_ns, greatest(start_ns, recorded_from(coalesce($since, start_ns), bin_ns)) AS first_ns,
-                  least(end_ns, recorded_until(coalesce($until, end_ns), bin_ns, false)) AS end_ns
+                  least(end_ns, recorded_until(coalesce($until, end_ns), bin_ns, false)) AS end_ns,
+                  -9223372036854775808 AS from_ns
            FROM recorded
            WHERE (len($hosts) = 0 OR list_contains($hosts, host))
              AND start_ns < coalesce($until, 9223372036854775807) AND end_ns > coalesce($since, 0)
@@ -75,6 +78,14 @@ def read_runs(con: duckdb.DuckDBPyConnection, question: Question) -> list[dict[s
     )
     names = [column[0] for column in result.description]
     return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+
+
+_OF_RUN = "recording_id = $recording AND clock_epoch = $clock_epoch AND ts_ns >= $from"
+
+
+def _of_run(run: dict[str, Any]) -> dict[str, Any]:
+    """The variables of _OF_RUN."""
+    return {"recording": run["recording_id"], "clock_epoch": run["clock_epoch"], "from": run["from_ns"]}
 
 
 def read_paths(con: duckdb.DuckDBPyConnection, question: Question) -> list[Path]:
@@ -116,9 +127,7 @@ def read_port(
     def chunks() -> Iterator[tuple[Floats, NDArray[np.int64]]]:
         for row in rows:  # one filter after the other is pushed down to the files, a join with all of them is not
             for batch in con.sql(
-                "SELECT ts_ns, wire_bytes, quality FROM bins WHERE recording_id = $recording "
-                "AND clock_epoch = $clock_epoch",
-                params={"recording": row["recording_id"], "clock_epoch": row["clock_epoch"]},
+                f"SELECT ts_ns, wire_bytes, quality FROM bins WHERE {_OF_RUN}", params=_of_run(row)
             ).to_arrow_reader(CHUNK):
                 at = (batch["ts_ns"].to_numpy() - origin).astype(np.float64)
                 lossy.append(at[batch["quality"].to_numpy() & Quality.DROPS != 0])
@@ -159,14 +168,14 @@ def read_signals(con: duckdb.DuckDBPyConnection, port: Port, rows: list[dict[str
     traffic; None where that is nothing. Where bins are NULL there, they were not counted."""
     batches = [
         con.execute(
-            """SELECT CAST(ts_ns - $origin AS DOUBLE) AS at, pause_ns(least(pause_quanta, 65535), $link) AS asked,
+            f"""SELECT CAST(ts_ns - $origin AS DOUBLE) AS at, pause_ns(least(pause_quanta, 65535), $link) AS asked,
                       pause_classes AS classes, pause_frames AS pauses, resume_frames AS resumes,
                       cnp_packets AS notifications
-               FROM bins WHERE recording_id = $recording AND clock_epoch = $clock_epoch
+               FROM bins WHERE {_OF_RUN}
                  AND (pause_frames > 0 OR resume_frames > 0 OR cnp_packets > 0) ORDER BY ts_ns""",
-            {"origin": origin, "link": port.link_bps, **{key: row[key] for key in ("recording", "clock_epoch")}},
+            {"origin": origin, "link": port.link_bps, **_of_run(row)},
         ).fetchnumpy()
-        for row in ({**row, "recording": row["recording_id"]} for row in rows)
+        for row in rows
     ]
     columns = {
         name: np.concatenate([np.ma.filled(np.ma.asarray(batch[name]), 0) for batch in batches])
@@ -198,6 +207,7 @@ def read_bursts(
         con,
         question.definition,
         hosts=sorted({lane[0] for lane in chosen}),
+        recordings=sorted({run["recording_id"] for rows in chosen.values() for run in rows}),
         since_ns=question.since_ns,
         until_ns=question.until_ns,
     )
@@ -205,8 +215,12 @@ def read_bursts(
     for table in STEPS:  # the memory is wanted for what follows
         con.execute(f"DROP TABLE IF EXISTS {table}")
     found = [dict(zip(OF_BURSTS, row, strict=True)) for row in rows]
-    runs = {(run["recording_id"], run["clock_epoch"]) for rows in chosen.values() for run in rows}
-    return [burst for burst in found if (burst["recording_id"], burst["clock_epoch"]) in runs]
+    begins = {(run["recording_id"], run["clock_epoch"]): run["from_ns"] for rows in chosen.values() for run in rows}
+    return [
+        burst
+        for burst in found
+        if burst["start_ns"] >= begins.get((burst["recording_id"], burst["clock_epoch"]), LATEST)
+    ]
 
 
 def read_probes(con: duckdb.DuckDBPyConnection, path: Path, question: Question, origin: int) -> Probes:
@@ -247,22 +261,21 @@ def read_onsets(con: duckdb.DuckDBPyConnection, bursts: list[dict[str, Any]]) ->
 
 
 def own_addresses(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
-    """Address → host, where a host's outgoing direction was recorded: what is sent there carries its own address."""
-    return {address: host for host, address in host_addresses(con).items()}
-
-
-def host_addresses(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
-    """The same, host → address."""
+    """Address → host, where a host's outgoing direction was recorded: what is sent there carries its own address. Those
+    with most of the bytes of their family on an interface: a host that forwards sends those of others, too."""
     rows = con.execute(
-        """SELECT host, source FROM sources WHERE direction = 'out' AND source <> 'other'
-           GROUP BY source, host QUALIFY sum(bytes) * 2 > sum(sum(bytes)) OVER (PARTITION BY host)"""
+        """SELECT source, host FROM sources WHERE direction = 'out' AND source <> 'other'
+           GROUP BY source, host, interface
+           QUALIFY sum(bytes) * 2 > sum(sum(bytes)) OVER (PARTITION BY host, interface, contains(source, ':'))"""
     ).fetchall()
     return dict(rows)
 
 
-def packets_from(con: duckdb.DuckDBPyConnection, port: Port, address: str, since_ns: int, until_ns: int) -> int | None:
-    """How many packets of an address a port may have carried then, those of unknown senders included. None where its
-    recordings cannot show it: taken with a filter, or without addresses."""
+def packets_from(
+    con: duckdb.DuckDBPyConnection, port: Port, addresses: list[str], since_ns: int, until_ns: int
+) -> int | None:
+    """How many packets of some addresses a port may have carried then, those of unknown senders included. None where
+    its recordings cannot show it: taken with a filter, or without addresses."""
     lane = dict(zip(("host", "interface", "direction"), port.lane, strict=True))
     of_lane = "host = $host AND interface = $interface AND direction = $direction"
     [(filtered, unknown)] = con.execute(
@@ -270,9 +283,9 @@ def packets_from(con: duckdb.DuckDBPyConnection, port: Port, address: str, since
     ).fetchall()
     [(senders, packets)] = con.execute(
         f"""SELECT count(*) FILTER (source <> 'other' AND source NOT SIMILAR TO '([0-9a-f]{{2}}:){{5}}[0-9a-f]{{2}}'),
-                  sum(packets) FILTER (source IN ($address, 'other'))
+                  sum(packets) FILTER (source = 'other' OR list_contains($addresses, source))
            FROM sources WHERE {of_lane} AND ts_ns >= $since AND ts_ns < $until""",
-        {**lane, "address": address, "since": since_ns, "until": until_ns},
+        {**lane, "addresses": addresses, "since": since_ns, "until": until_ns},
     ).fetchall()
     return None if filtered or not senders else int(packets or 0) + int(unknown or 0)
 

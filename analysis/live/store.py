@@ -264,7 +264,7 @@ class LiveStore:
                     lost=lost,
                 )
             )
-        return sorted(found, key=lambda path: host not in (path.src, path.dst))
+        return sorted(found, key=lambda path: host not in path.hosts)
 
     def _measure(self, series: Series, part: slice) -> str:
         """By what probes of a path are measured: '' where nothing was."""

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..read import probes as read_probes
+from ..read.path_ends import host_of
 from ..read.rows import dicts as dicts
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 _PATHS = """
 SELECT * FROM path_latencies('probes', $since, $until, CAST(NULL AS VARCHAR))
-ORDER BY ($host IN (src, dst)) DESC, sent DESC, src, dst, protocol
+ORDER BY ($host IN (probe_host(src), probe_host(dst))) DESC, sent DESC, src, dst, protocol
 """
 _QUEUES = """
 SELECT device, port, queue, semantics, count(ts_ns) AS n, max(depth_bytes) AS largest,
@@ -68,6 +69,11 @@ class PathLatency:
     @property
     def name(self) -> str:
         return f"{self.src} → {self.dst}" + (f" ({self.protocol})" if self.protocol else "")
+
+    @property
+    def hosts(self) -> tuple[str, str]:
+        """The hosts of both ends."""
+        return host_of(self.src), host_of(self.dst)
 
     def view(self, start_ns: int, end_ns: int, buckets: int) -> LatencyPoints:
         """At most about `buckets` points of [start_ns, end_ns): largest and median latency, and the lost probes."""

@@ -24,7 +24,7 @@ from ...sql.segments import FileSelection
 from ..answers.investigate import InvestigationResult, choose_runs, investigate, is_at
 from ..answers.memory import NoRoom, needed_bytes
 from ..bursts.find import BurstDefinition
-from ..cause.read import Question, host_addresses, probes_by_time, read_paths, read_runs
+from ..cause.read import Question, own_addresses, probes_by_time, read_paths, read_runs
 from .detect import check_whole
 
 if TYPE_CHECKING:
@@ -90,13 +90,12 @@ def _parts(files: Files, question: Question, scratch: Path | None) -> Iterator[H
     """What is to be investigated of each host that a path names."""
     hosts = {_host_of(path) for path in files.get("bins", ())}
     with _connected(files, scratch) as con, readable(con):
-        runs, paths, addresses = read_runs(con, question), read_paths(con, question), host_addresses(con)
+        runs, paths, addresses = read_runs(con, question), read_paths(con, question), own_addresses(con)
         names = {name for path in paths for name in path[:2]}
         probes = _probes_in(con, question)
     for host in sorted({run["host"] for run in runs} & hosts):  # and no switch
         own = [run for run in runs if run["host"] == host]
-        at = {addresses[host]: host} if host in addresses else {}
-        if any(is_at(name, host, run["interface"], at) for name in names for run in own):
+        if any(is_at(name, host, run["interface"], addresses) for name in names for run in own):
             yield from _parts_of(host, own, probes, question)
 
 

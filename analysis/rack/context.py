@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 # probe is the only one that need be looked at.
 _PATHS = """
 WITH seen AS (
-    SELECT src, dst, protocol, tx_ns, lost, measure, latency_ns,
-           tx_ns + greatest(coalesce(latency_ns, 0), 0) AS reach_ns
+    SELECT src, dst, protocol, probe_host(src) AS sender, probe_host(dst) AS reflector, tx_ns, lost, measure,
+           latency_ns, tx_ns + greatest(coalesce(latency_ns, 0), 0) AS reach_ns
     FROM measured_probes('probes', $since, $until, CAST(NULL AS VARCHAR))
-    WHERE src IN (SELECT host FROM rack_runs) OR dst IN (SELECT host FROM rack_runs)
+    WHERE probe_host(src) IN (SELECT host FROM rack_runs) OR probe_host(dst) IN (SELECT host FROM rack_runs)
 ), marked AS (
     SELECT src, dst, protocol, measure, latency_ns, lost,
            coalesce(met_burst(tx_ns, reach_ns, there.start_ns, there.end_ns), false)
                OR coalesce(met_burst(tx_ns, reach_ns, here.start_ns, here.end_ns), false) AS met
-    FROM seen ASOF LEFT JOIN rack_spans AS there ON dst = there.host AND reach_ns >= there.start_ns
-              ASOF LEFT JOIN rack_spans AS here ON src = here.host AND reach_ns >= here.start_ns
+    FROM seen ASOF LEFT JOIN rack_spans AS there ON reflector = there.host AND reach_ns >= there.start_ns
+              ASOF LEFT JOIN rack_spans AS here ON sender = here.host AND reach_ns >= here.start_ns
 )
 SELECT src, dst, protocol, measure, met, count(*) AS sent, count(latency_ns) AS n, count(*) FILTER (lost) AS lost,
        known_quantile(latency_ns, 0.5) AS p50_ns, known_quantile(latency_ns, 0.99) AS p99_ns,

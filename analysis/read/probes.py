@@ -54,7 +54,7 @@ FROM (FROM probes WHERE {_WHERE} AND seq % $every = 0) ORDER BY tx_ns, seq
 """
 _UNPLACED = """
 SELECT count(*) FROM probes WHERE tx_ns >= $since AND tx_ns < $until
-    AND src NOT IN (SELECT host FROM rack_runs) AND dst NOT IN (SELECT host FROM rack_runs)
+    AND probe_host(src) NOT IN (SELECT host FROM rack_runs) AND probe_host(dst) NOT IN (SELECT host FROM rack_runs)
 """
 
 Path = dict[str, Any]  # src, dst, protocol

@@ -52,7 +52,7 @@ def _share(report: LaneReport, peak: Peak, width_ns: int = 10**9) -> str:
 
 def _probed(report: LaneReport) -> str:
     """What the probes of this host took meanwhile: those of others may not cross this link."""
-    path = next((path for path in report.latency if report.lane.host in (path.src, path.dst)), None)
+    path = next((path for path in report.latency if report.lane.host in path.hosts), None)
     if path is None or path.max_ns is None or path.p50_ns is None:
         return ""
     return f"; the slowest probe took {format_duration(path.max_ns)}, the median one {format_duration(path.p50_ns)}"

@@ -114,7 +114,7 @@ def _seen(report: LaneReport, definition: BurstDefinition) -> str:
 
 def _notes(report: LaneReport) -> str:
     notes = []
-    if report.latency and not any(report.lane.host in (path.src, path.dst) for path in report.latency):
+    if report.latency and not any(report.lane.host in path.hosts for path in report.latency):
         notes.append("No probed path names this host: those shown may not cross this link.")
     if report.queues:
         notes.append("The store does not know which switch queue feeds this interface.")

@@ -21,7 +21,7 @@
 --
 -- Settings are variables (SET VARIABLE threshold = 0.8), each with a default: threshold 0.5, release (threshold), bin_ns
 -- (as stored; a multiple sums stored bins), join_ns (5 bins), min_duration_ns (1 bin), link_bps (as recorded),
--- hosts (a list), rack, interface, direction, recording, since_ns and until_ns (bins that start in between),
+-- hosts and recordings (lists), rack, interface, direction, recording, since_ns and until_ns (bins that start in between),
 -- without_unfit_ports (true: no switch ports of an unknown line rate, or whose bins do not make up bin_ns; else they are an
 -- error), span_until_ns (until_ns: links say then which host is behind a port).
 
@@ -44,6 +44,7 @@ WITH wanted AS (
       AND interface = coalesce(CAST(getvariable('interface') AS VARCHAR), interface)
       AND direction = coalesce(CAST(getvariable('direction') AS VARCHAR), direction)
       AND recording_id = coalesce(CAST(getvariable('recording') AS VARCHAR), recording_id)
+      AND coalesce(list_contains(CAST(getvariable('recordings') AS VARCHAR[]), recording_id), true)
       AND NOT (backend = 'otlp' AND coalesce(CAST(getvariable('without_unfit_ports') AS BOOLEAN), false)
                AND (speed IS NULL OR width_ns % bin_ns <> 0))
 ), checked AS (

@@ -133,8 +133,10 @@ class Prober:
 
     def names(self, path: ProbePath) -> dict[str, str]:
         """What rows call a path. The source port is part of it where there are several."""
-        port = f":{path.source_port}" if len(self.plan.source_ports) > 1 and path.source_port else ""
-        return {"batch": self._batch, "src": self._host + port, "dst": path.target.name, "protocol": self.plan.protocol}
+        src = self._host
+        if len(self.plan.source_ports) > 1 and path.source_port:
+            src = f"[{src}]:{path.source_port}" if ":" in src else f"{src}:{path.source_port}"
+        return {"batch": self._batch, "src": src, "dst": path.target.name, "protocol": self.plan.protocol}
 
     def stop(self) -> None:
         """End `run` soon: no more probes, and what is under way is waited for. May be called by a signal handler."""

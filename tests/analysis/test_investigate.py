@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 from captures import CASES, RECORDED, SAMPLE, CacheServer
 from latency_cases import Case, FluidPort, Setting, build, plain_incast, scene_of, send
-from latency_store import LANE, ORIGIN, store_case, write_probes
+from latency_store import LANE, ORIGIN, add_case, burst_sources, store_case, write_probes
 from storelib import write
 
 from mburst.__main__ import main
@@ -140,6 +141,84 @@ def test_a_recording_of_unknown_speed_asks_for_it(tmp_path: Path, capsys: pytest
     write(store, "bins", {**LANE, "ts_ns": ORIGIN, "wire_bytes": 100})
     assert main(["investigate", str(tmp_path / "s")]) == 1
     assert "--link" in capsys.readouterr().err
+
+
+def test_another_interface_of_unknown_speed_is_left_out(tmp_path: Path) -> None:
+    store = store_case(tmp_path / "s", build("incast", 4, Setting(seconds=8)))
+    other = {**LANE, "recording_id": "o", "interface": "eth1"}
+    write(store, "recordings", {**other, "link_bps": None})
+    write(store, "bins", {**other, "ts_ns": ORIGIN, "wire_bytes": 100})
+    answer = investigate(store.connect(), Question(BurstDefinition()))
+    assert answer.cause == "bursts" and any("the speed of h eth1 in" in item for item in answer.missing)
+
+
+def divided(folder: Path, case: Case, stretches: list[tuple[float, float]]) -> StoreFolder:
+    """A case of which recordings have these parts of the time each: every bin that begins in one. A bin in which one
+    ends and the next begins has half of its bytes in each."""
+    with store_case(folder / "whole", case).connect() as con:
+        found = con.sql("SELECT ts_ns - $origin AS at, wire_bytes FROM bins ORDER BY 1", params={"origin": ORIGIN})
+        at, wire = (np.asarray(column) for column in found.fetchnumpy().values())
+    port = case.scene.crossings[0].port
+    store = StoreFolder.create(folder / "divided")
+    for number, (begin, end) in enumerate(stretches):
+        first, last = (int(share * port.bins) * port.bin_ns for share in (begin, end))
+        lane = {**LANE, "recording_id": f"r{number}"}
+        half = port.bin_ns // 2
+        ends = {"start_ns": ORIGIN + first + half * (number > 0), "end_ns": ORIGIN + last + half - 1}
+        write(store, "recordings", {**lane, **ends, "link_bps": int(port.link_bps), "bin_ns": port.bin_ns})
+        edges = {last, *([first] if number else [])}
+        mine = (at >= first) & (at <= last)
+        pairs = zip(at[mine].tolist(), wire[mine].tolist(), strict=True)
+        rows = [{"ts_ns": ORIGIN + ns, "wire_bytes": n // 2 if ns in edges else n} for ns, n in pairs]
+        write(store, "bins", *({**lane, **row, "bytes": row["wire_bytes"]} for row in rows))
+        write(store, "sources", *({**row, **lane} for row in burst_sources(case)
+                                  if first <= int(row["ts_ns"]) - ORIGIN <= last))  # fmt: skip
+    write_probes(store, case)
+    return store
+
+
+def test_files_that_follow_each_other_are_one_recording(tmp_path: Path) -> None:
+    """Each begins in the bin in which the one before ends."""
+    case = build("incast", 4, Setting(seconds=8))
+    cuts = [0.0, 0.21, 0.4, 0.61, 0.8, 0.999]
+    store = divided(tmp_path, case, list(pairwise(cuts)))
+    answer = investigate(store.connect(), Question(BurstDefinition()))
+    assert answer.cause == "bursts" and not any("overlaps" in note for note in answer.notes)
+    whole, port = case.scene.crossings[0].port, answer.ports[0]
+    assert port.carried[-1] == pytest.approx(whole.carried[int(0.999 * whole.bins) + 1], abs=1e4)
+
+
+def test_of_recordings_that_overlap_each_time_counts_once(tmp_path: Path) -> None:
+    case = build("incast", 4, Setting(seconds=8))
+    store = divided(tmp_path, case, [(0.0, 0.3), (0.27, 0.999), (0.5, 0.6)])
+    answer = investigate(store.connect(), Question(BurstDefinition()))
+    assert answer.cause == "bursts"
+    assert [note.partition(": recording ")[2] for note in answer.notes if "overlaps" in note] == [
+        "r1 overlaps another for 240 ms; what it has of that time is left out",
+        "r2 overlaps another or has other bins; it is left out",
+    ]
+    whole, port = case.scene.crossings[0].port, answer.ports[0]
+    assert port.carried[-1] == pytest.approx(whole.carried[int(0.999 * whole.bins) + 1], abs=1e4)
+    starts = [burst["start_ns"] for burst in answer.bursts]
+    assert all(after - before > 10**6 for before, after in pairwise(sorted(starts)))
+
+
+def test_a_recorded_host_that_probes_from_several_ports_is_the_same_host(tmp_path: Path) -> None:
+    case = build("incast", 6, Setting(seconds=8))
+    store = store_case(tmp_path / "s", case)
+    with store.connect() as con:
+        probes = con.sql("FROM probes ORDER BY seq").to_arrow_table().to_pylist()
+    turned = StoreFolder.create(tmp_path / "turned")
+    add_case(turned, replace(case, scene=replace(case.scene, probes=replace(case.scene.probes, src="x", dst="y"))))
+    ports = StoreFolder.open(tmp_path / "turned")
+    write(
+        ports,
+        "probes",
+        *({**row, "batch": "ports", "src": f"h:{40_000 + row['seq'] % 4}", "dst": "p"} for row in probes),
+    )
+    answer = investigate(ports.connect(), Question(BurstDefinition()))
+    assert not any("names a recorded host" in note for note in answer.notes)
+    assert {finding.scene.probes.src for finding in answer.findings} == {f"h:{40_000 + k}" for k in range(4)}
 
 
 def test_probes_without_a_recording_and_the_other_way_round(tmp_path: Path) -> None:
