@@ -44,9 +44,9 @@ class LaneChange:
 
 @dataclass(frozen=True)
 class RackChange:
-    """A rack against an earlier period. `missing`: hosts that were recorded then and are not now;
-    `missing_switches`: switches whose ports were. Not `comparable` where one of the two recorded less than half as long
-    as the other."""
+    """A rack against an earlier period: `now` and `then` are of what its hosts received, `lanes` of each that was
+    recorded. `missing`: hosts that were recorded then and are not now; `missing_switches`: switches whose ports were.
+    Not `comparable` where one of the two recorded less than half as long as the other."""
 
     since_ns: int
     until_ns: int
@@ -81,8 +81,13 @@ def rates(lanes: Sequence[RackLane]) -> Rates:
     )
 
 
-def compare(before: Period, now: Sequence[RackLane], then: Sequence[RackLane]) -> RackChange:
-    """NOW against THEN, which was recorded in the period BEFORE."""
+def compare(
+    before: Period,
+    now: Sequence[RackLane],
+    then: Sequence[RackLane],
+    received: tuple[Sequence[RackLane], Sequence[RackLane]],
+) -> RackChange:
+    """NOW against THEN, which was recorded in the period BEFORE. RECEIVED: of both, what hosts received."""
     current, earlier = ({lane.name: lane for lane in lanes} for lanes in (now, then))
     changes = [
         LaneChange(
@@ -93,7 +98,13 @@ def compare(before: Period, now: Sequence[RackLane], then: Sequence[RackLane]) -
     gone = {lane.host for lane in then if lane.recorded_ns} - {lane.host for lane in now if lane.recorded_ns}
     hosts = {lane.host for lane in then if lane.recorded_ns and not lane.is_port} & gone
     return RackChange(
-        before.since_ns, before.until_ns, rates(now), rates(then), changes, sorted(hosts), sorted(gone - hosts)
+        before.since_ns,
+        before.until_ns,
+        rates(received[0]),
+        rates(received[1]),
+        changes,
+        sorted(hosts),
+        sorted(gone - hosts),
     )
 
 

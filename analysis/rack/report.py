@@ -191,7 +191,7 @@ def _compared(store: StoreFolder, report: RackFigures, period: Period, fed: dict
             then = lanes(con, before)
             damaged |= set(damaged_files(con))
             if any(lane.recorded_ns for lane in then):
-                changes[name] = compare(before, report.lanes, then)
+                changes[name] = compare(before, report.lanes, then, (report.inbound, received(con, then)))
                 known.append(set(feeding(con)))
     new = newcomers(report.lanes, list(changes.values()), fed, known) if changes and report.recorded else None
     return replace(

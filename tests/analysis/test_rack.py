@@ -105,6 +105,20 @@ def test_change_and_who_is_new(store):
     assert page.previous.comparable
 
 
+def test_change_is_of_what_hosts_received(store):
+    """Also where what they sent is recorded now and was not before."""
+    fill(store, {"a": [(50, 10)]}, start=START - DAY)
+    fill(store, {"a": [(50, 10)]})
+    for table, row in (
+        ("recordings", {"start_ns": START, "end_ns": START + DAY - 1, "written_ns": START + DAY}),
+        ("bins", {"ts_ns": START + 900 * MS, "wire_bytes": FULL, "bytes": FULL - 24}),
+    ):
+        write(store, table, {"recording_id": "out", "host": "a", "rack": "r1", "direction": "out", **row})
+    page = report(store)
+    assert page.previous.now == page.previous.then and page.previous.now.per_hour == pytest.approx(1 / 24)
+    assert [(lane.direction, lane.now.bursts) for lane in page.previous.lanes] == [("in", 1), ("out", 1)]
+
+
 def test_nothing_before_means_nothing_is_new(store):
     fill(store, {"a": [(50, 10)]})
     page = report(store)
