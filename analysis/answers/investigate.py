@@ -260,7 +260,7 @@ def make_scenes(
     """A scene for each path that crosses a recorded port; for every path where none does. Adds to the answer the queue
     windows, the paths that serve as controls, and notes."""
     ports, notes = answer.ports, answer.notes
-    windows = read_queues(con, ports, linked, answer.origin_ns, notes)
+    windows = read_queues(con, question, ports, linked, answer.origin_ns, notes)
     answer.windows = [(port, windows[id(port)]) for port in ports if id(port) in windows]
     probes = [read_probes(con, path, question, answer.origin_ns) for path in paths]
     crossings = [crossings_of(path, ports, question.aliases, addresses) for path in probes]

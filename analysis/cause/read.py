@@ -40,6 +40,7 @@ OF_BURSTS = (
 STEPS = ("warm", "possible", "reaches", "filled", "stretches", "totals", "senders")
 MOST_UNSAMPLED = 1000  # bins of a gap
 SPAN = "coalesce($since, 0), coalesce($until, 9223372036854775807)"
+_WINDOWS = f"believable_windows('queues', {SPAN})"
 IN_TIME = "tx_ns < coalesce($until, 9223372036854775807) AND tx_ns >= coalesce($since, 0)"
 
 
@@ -319,15 +320,21 @@ def linked_ports(con: duckdb.DuckDBPyConnection, ports: list[Port], origin: int)
 
 
 def read_queues(
-    con: duckdb.DuckDBPyConnection, ports: list[Port], linked: Mapping[int, Name], origin: int, notes: list[str]
+    con: duckdb.DuckDBPyConnection,
+    question: Question,
+    ports: list[Port],
+    linked: Mapping[int, Name],
+    origin: int,
+    notes: list[str],
 ) -> dict[int, PortQueue]:
     """The windows of each port's fullest queue, of one kind of depth: the finest where several are stored. By
     id(port). linked: see linked_ports."""
     listed = con.execute(
-        """SELECT device, port, queue, semantics, batch, median(ts_ns - window_start_ns) AS width,
+        f"""SELECT device, port, queue, semantics, batch, median(ts_ns - window_start_ns) AS width,
                   count(*) AS windows, max(max_bytes) AS peak
-           FROM queue_windows WHERE max_bytes IS NOT NULL AND ts_ns > window_start_ns GROUP BY ALL
-           ORDER BY width, peak DESC, device, port, queue, semantics, batch"""
+           FROM {_WINDOWS} WHERE max_bytes IS NOT NULL AND ts_ns > window_start_ns GROUP BY ALL
+           ORDER BY width, peak DESC, device, port, queue, semantics, batch""",
+        question.span,
     ).fetchall()
     found: dict[int, PortQueue] = {}
     switch_ports = {row[:2] for row in listed}
@@ -347,25 +354,30 @@ def read_queues(
         of_queue = [row for row in finest if row[:3] == chosen]
         kind = max(of_queue, key=lambda row: row[6])[3]  # a switch may report both samples and maxima
         batches = [row[4] for row in of_queue if row[3] == kind]
-        found[id(port)] = read_windows(con, chosen, kind, batches, origin)
+        found[id(port)] = read_windows(con, question, chosen, kind, batches, origin)
     return found
 
 
 def read_windows(
-    con: duckdb.DuckDBPyConnection, name: tuple[str, str, str], semantics: str, batches: list[str], origin: int
+    con: duckdb.DuckDBPyConnection,
+    question: Question,
+    name: tuple[str, str, str],
+    semantics: str,
+    batches: list[str],
+    origin: int,
 ) -> PortQueue:
     """The windows of one queue of which the device reported a maximum. name: device, port, queue."""
-    queue = dict(zip(("device", "port", "queue"), name, strict=True))
+    queue = {**dict(zip(("device", "port", "queue"), name, strict=True)), **question.span}
     windows = con.execute(
-        """SELECT window_start_ns - $origin AS begin, ts_ns - $origin AS "end", max_bytes
-           FROM queue_windows
+        f"""SELECT window_start_ns - $origin AS begin, ts_ns - $origin AS "end", max_bytes
+           FROM {_WINDOWS}
            WHERE device = $device AND port = $port AND queue = $queue AND list_contains($batches, batch)
              AND semantics = $semantics AND max_bytes IS NOT NULL ORDER BY ts_ns""",
         {"origin": origin, "semantics": semantics, "batches": batches, **queue},
     ).fetchnumpy()
     begin, end, depth = (np.asarray(windows[key]).astype(np.float64) for key in ("begin", "end", "max_bytes"))
     [(dropped, marked)] = con.execute(  # which may stand in windows of another collection
-        """SELECT total(dropped_packets), total(ecn_marked_packets) FROM queue_windows
+        f"""SELECT total(dropped_packets), total(ecn_marked_packets) FROM {_WINDOWS}
            WHERE device = $device AND port = $port AND queue = $queue""",
         queue,
     ).fetchall()

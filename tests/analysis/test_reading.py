@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from storelib import write
 
+from mburst.analysis.bursts.find import BurstDefinition
 from mburst.analysis.cause.evidence.switch import PortQueue
 from mburst.analysis.cause.port import Port, port_from_bins
-from mburst.analysis.cause.read import linked_ports, read_queues
+from mburst.analysis.cause.read import Question, linked_ports, read_queues
 from mburst.sql import StoreFolder
 
 START = 10**18
@@ -20,9 +21,13 @@ def port_of(host: str) -> Port:
     return port_from_bins((host, "eth0", "in"), 1e9, 100_000, [(np.array([0.0]), np.array([1]))], stretch, [])
 
 
-def queues_of(store: StoreFolder, ports: list[Port], notes: list[str]) -> dict[int, PortQueue]:
+def queues_of(
+    store: StoreFolder, ports: list[Port], notes: list[str], until_ns: int | None = None
+) -> dict[int, PortQueue]:
     with store.connect() as con:
-        return read_queues(con, ports, linked_ports(con, ports, START), START, notes)
+        return read_queues(
+            con, Question(BurstDefinition(), until_ns=until_ns), ports, linked_ports(con, ports, START), START, notes
+        )
 
 
 def window(at: int, port: str, **columns: int) -> dict[str, object]:
@@ -42,6 +47,15 @@ def store(tmp_path):
         ),
     )
     return store
+
+
+def test_what_a_queue_did_outside_of_the_time_that_is_asked_for_is_not_looked_at(tmp_path):
+    store = StoreFolder.create(tmp_path / "store")
+    write(store, "queues", *(window(at * 1000, "h", max_bytes=10 + at, dropped_packets=at) for at in range(10)))
+    port = port_of("h")
+    queue = queues_of(store, [port], [], START + 5000)[id(port)]
+    assert (len(queue.start), queue.max_bytes.max(), queue.dropped) == (5, 14, 10)
+    assert queues_of(store, [port], [])[id(port)].dropped == 45
 
 
 def test_an_inventory_tells_the_port_of_a_host(store):
