@@ -59,7 +59,8 @@ class WhatIfChange:
 
 
 class PredictedLatency(NamedTuple):
-    """Latency of the recorded probes under a change: p50, p99, p99.9 in ns, and the share dropped.
+    """Latency of the recorded probes under a change: p50, p99, p99.9 in ns of those that are answered, and the share
+    that the port drops.
 
     p99_range: what the recording leaves open, ns; None where nothing does, or nobody knows. unsure: why that is too
     wide for a prediction; empty where it is not.
@@ -168,11 +169,12 @@ def calibrate(scene: Scene, evidence: Evidence, rows: SenderRows | None = None) 
     base[~repeated] = base_of(full, at, total, waited)
     quiet = port.bins * port.bin_ns - float(full.length.sum())
     sent = sender_pieces(full, fitted.curve, whole, rows if rows is not None else none_known(), quiet)
-    slow = float((every > threshold).mean())
+    lost = int((evidence.tail.late_losses & np.isfinite(met)).sum())
+    slow, dropped = (count / (len(every) + lost) for count in (lost + int((every > threshold).sum()), lost))
     return Replay(
         full, whole, sent, port.link_bps, fitted.share, met[answered], base, np.where(repeated, every, np.nan),
         threshold,
-        PredictedLatency(WhatIfChange("as recorded"), tuple(quantiles(every, LEVELS)), 0.0, slow),
+        PredictedLatency(WhatIfChange("as recorded"), tuple(quantiles(every, LEVELS)), dropped, slow),
         float(np.median(error)), float(np.quantile(error, 0.9)),
         float(np.median(error / np.maximum(waited[here][late], 1.0))),
         correlation(fitted.modelled[late], waited[here][late]), len(late),

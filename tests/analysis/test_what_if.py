@@ -153,6 +153,23 @@ def test_what_tcp_repeated_is_in_the_model_and_in_the_measurement() -> None:
     assert (predict(replay, WhatIfChange("", priority=True)).quantiles_ns[1] or 0) < 1e7
 
 
+def test_what_the_full_port_dropped_is_in_the_measurement(tmp_path: Path) -> None:
+    case = case_of(Made(setting=QUICK), 8)
+    probes = case.scene.probes
+    took = probes.app_recv - probes.app_send
+    lost = took > np.quantile(took, 0.95)
+    gone = {
+        name: np.where(lost, np.nan, getattr(probes, name)) for name in ("remote_rx", "remote_tx", "rx", "app_recv")
+    }
+    scene = replace(case.scene, probes=replace(probes, lost=lost, **gone))
+    evidence = gather(scene, np.random.default_rng(8))
+    assert evidence.tail.late_losses.sum() == lost.sum()
+    replay = calibrate(scene, evidence, case.rows)
+    assert replay is not None and replay.recorded.dropped == pytest.approx(lost.mean())
+    late = (took > evidence.tail.threshold_ns).mean()  # every lost one was
+    assert replay.recorded.slow == pytest.approx(late) and late > replay.recorded.dropped
+
+
 def stored(folder: Path, case: PacketCase) -> Path:
     """The case as a recorder would have left it."""
     store = StoreFolder.create(folder)
