@@ -1,8 +1,8 @@
--- Utilization of each millisecond, or of each bin where bins are longer. Without a packet there is no row, nor
+-- Utilization of each millisecond, or of the fewest whole bins that are no shorter. Without a packet there is no row, nor
 -- for what compaction removed (of days in `thinned`, what is not in `kept`: its one-second sums are in `steps`).
 SELECT host, interface, direction, recording_id, clock_epoch, start_ns, utilization(sum(wire_bytes), span_ns, link_bps) AS utilization,
        sum(bytes) AS bytes, sum(packets) AS packets, quality_names(bit_or(quality)) AS quality
 FROM (SELECT *, bin_start(ts_ns, span_ns) AS start_ns
-      FROM bins JOIN (SELECT recording_id, greatest(bin_ns, 1000000) AS span_ns, link_bps FROM recordings) USING (recording_id))
+      FROM bins JOIN (SELECT recording_id, (999999 // bin_ns + 1) * bin_ns AS span_ns, link_bps FROM recordings) USING (recording_id))
 GROUP BY host, interface, direction, recording_id, clock_epoch, start_ns, span_ns, link_bps
 ORDER BY host, interface, direction, recording_id, clock_epoch, start_ns;

@@ -146,6 +146,22 @@ def test_utilization(store: StoreFolder) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("bin_ns", "span_ns"), [(MS // 3, MS), (400_000, 1_200_000), (700_000, 1_400_000), (2 * MS, 2 * MS)]
+)
+def test_utilization_is_of_whole_bins(tmp_path: Path, bin_ns: int, span_ns: int) -> None:
+    """A port that is half full at any time is half full in each row."""
+    span_ns = span_ns // bin_ns * bin_ns + (bin_ns if span_ns % bin_ns else 0)
+    store = StoreFolder.create(tmp_path / "even")
+    start = T0 // (span_ns * 7) * span_ns * 7
+    write(store, "recordings", {"bin_ns": bin_ns, "start_ns": start, "end_ns": start + 20 * span_ns - 1})
+    bins = range(start, start + 20 * span_ns, bin_ns)
+    write(store, "bins", *({"bin_ns": bin_ns, "ts_ns": ns, "wire_bytes": bin_ns // 16} for ns in bins))
+    found = answer(store, "utilization")
+    assert [row["start_ns"] for row in found] == list(range(start, start + 20 * span_ns, span_ns))
+    assert all(row["utilization"] == pytest.approx(0.5, rel=1e-4) for row in found)
+
+
 def test_distribution(store: StoreFolder) -> None:
     """Of 100 bins one is full (12,500 bytes in 100 µs at 1 Gb/s), one is half full, one carries 15 %, 97 are empty."""
     assert [(row["from_utilization"], row["bins"], row["share_of_time"]) for row in answer(store, "distribution")] == [
