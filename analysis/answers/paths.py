@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cause.tail import Probes, clock_offset, smallest_in_windows
+from ..cause.tail import Probes, clock_offset, clock_steps, smallest_in_windows
 from ..model.distributions import quantile
 from ..model.stats import Floats
 from ..model.whole import note_probes
@@ -65,6 +65,7 @@ class ClockState:
     offset_ns: float
     drift_ppm: float | None
     uncertainty_ns: float
+    steps: int = 0  # how often one of the two was set meanwhile
 
 
 @dataclass(frozen=True)
@@ -242,7 +243,9 @@ def compare_clocks(probes: Probes, clock_error: Floats) -> tuple[ClockState | No
         return None, np.zeros(len(probes))
     fastest = known[smallest_in_windows(probes.tx[known], network[known])]
     half = float(np.median(network[fastest])) / 2
-    drift = _drift(probes.tx[fastest], ((forward - back) / 2)[fastest], network[fastest])
+    estimate = ((forward - back) / 2)[fastest]
+    steps, _ = clock_steps(probes.tx[fastest], estimate, network[fastest])
+    drift = _drift(probes.tx[fastest], estimate, network[fastest], steps)
     trend = (drift or 0.0) * (probes.tx - probes.tx[known[0]])  # taken out first, so that it goes on to both ends
     level = replace(probes, remote_rx=probes.remote_rx - trend, remote_tx=probes.remote_tx - trend)
     offset = clock_offset(level) + trend
@@ -253,17 +256,25 @@ def compare_clocks(probes: Probes, clock_error: Floats) -> tuple[ClockState | No
         least = min(float(np.min(forward[known])), float(np.min(back[known])))
         if least >= -error:
             return ClockState(True, middle, None, error), np.zeros(len(probes))
-    return ClockState(False, middle, None if drift is None else drift * 1e6, max(half, 0.0)), offset
+    return ClockState(False, middle, None if drift is None else drift * 1e6, max(half, 0.0), len(steps)), offset
 
 
-def _drift(time: Floats, offset: Floats, network: Floats) -> float | None:
-    """How fast the offset grows, from the fastest exchanges of each second that did not wait; None where the time is
-    too short."""
+def _drift(time: Floats, offset: Floats, network: Floats, steps: NDArray[np.int64]) -> float | None:
+    """How fast the offset grows, from the fastest exchanges of each second that did not wait: the slope that the times
+    between STEPS share; None where the time is too short."""
     quiet = network <= 2 * np.median(network)
     if quiet.sum() < 3 or time[quiet][-1] - time[quiet][0] < _DRIFT_SPAN:
         return None
-    begin = time[0]
-    return float(np.polyfit(time[quiet] - begin, offset[quiet], 1)[0])
+    part = np.searchsorted(steps, np.arange(len(time)))[quiet]
+    ahead, at = (_about_means(values[quiet] - values[0], part) for values in (offset, time))
+    spread = float(at @ at)
+    return float(at @ ahead) / spread if spread else None
+
+
+def _about_means(values: Floats, part: NDArray[np.int64]) -> Floats:
+    """VALUES less the mean of their part."""
+    counts = np.maximum(np.bincount(part), 1)
+    return np.asarray(values - (np.bincount(part, values) / counts)[part])
 
 
 @dataclass(frozen=True)

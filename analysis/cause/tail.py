@@ -27,6 +27,7 @@ LOSSES = 2000  # lost probes that are shifted; an evenly spaced choice of more
 LOSS_SHIFTS = 1000
 LOSS_P = 0.05  # of shifts that may put as many losses among the exposed
 CLOCK_WINDOW = 1e9  # ns; crystals drift by up to 50 µs in it
+MOST_DRIFT = 1e-3  # of two clocks against each other: both slewed by NTP (500 ppm), against each other
 MOST_DRIFT = 2e-4  # of two clocks: each may be off by 100 ppm (IEEE 802.3, of the clock of a link)
 
 
@@ -182,8 +183,8 @@ def latency_by(probes: Probes) -> Floats:
 
 def clock_offset(probes: Probes) -> Floats:
     """Reflector's clock minus the sender's at each probe: (forward − back) / 2 of the fastest exchange of each second
-    (RFC 5905, section 8: the less a round trip waited, the better its offset), interpolated. 0 where
-    nothing shows it."""
+    (RFC 5905, section 8: the less a round trip waited, the better its offset), interpolated; but for where one of the
+    two was set in between, which happens at once. 0 where nothing shows it."""
     network = probes.remote_rx - probes.tx + (probes.rx - probes.remote_tx)
     known = np.flatnonzero(np.isfinite(network))
     if len(known) == 0:
@@ -195,7 +196,38 @@ def clock_offset(probes: Probes) -> Floats:
     forward = probes.remote_rx[fastest] - probes.tx[fastest]
     back = probes.rx[fastest] - probes.remote_tx[fastest]
     estimate = (forward - back) / 2
-    return np.interp(probes.tx, probes.tx[fastest], estimate)
+    offset = np.interp(probes.tx, probes.tx[fastest], estimate)
+    for k, unsure in zip(*clock_steps(probes.tx[fastest], estimate, network[fastest]), strict=True):
+        between = slice(fastest[k], fastest[k + 1] + 1)
+        offset[between] = _set_between(
+            (probes.remote_rx - probes.tx)[between], network[between], offset[between], unsure
+        )
+    return offset
+
+
+def clock_steps(time: Floats, estimate: Floats, network: Floats) -> tuple[NDArray[np.int64], Floats]:
+    """Between which estimates of an offset (by the number of the first) one of the two clocks was set: they differ by
+    more than exchanges that took NETWORK, and crystals, leave open; and by how much they may differ, ns."""
+    unsure = (network[:-1] + network[1:]) / 2 + MOST_DRIFT * np.diff(time)
+    at = np.flatnonzero(np.abs(np.diff(estimate)) > unsure)
+    return at, unsure[at]
+
+
+def _set_between(forward: Floats, network: Floats, sliding: Floats, unsure: float) -> Floats:
+    """The offset of each exchange between two estimates: the first until the clock was set, then the last. It was set
+    where that leaves the fewest one-way delays that are negative by more than UNSURE, or longer than the round trip; or
+    it was slewed fast, as SLIDING has it, where that leaves fewer."""
+
+    def impossible(offset: Floats) -> NDArray[np.bool_]:
+        return np.asarray((forward - offset < -unsure) | (forward - offset > network + unsure))
+
+    before, after = sliding[:1], sliding[-1:]
+    wrong = np.concatenate(([0], np.cumsum(impossible(before)))) + impossible(after).sum()
+    wrong -= np.concatenate(([0], np.cumsum(impossible(after))))
+    least = np.flatnonzero(wrong == wrong.min())
+    if wrong[least[0]] >= impossible(sliding).sum():
+        return sliding
+    return np.where(np.arange(len(forward)) < least[len(least) // 2], before, after)
 
 
 def floor(time: Floats, delay: Floats) -> Floats:

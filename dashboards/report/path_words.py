@@ -76,6 +76,8 @@ def clock_note(clocks: ClockState | None) -> str:
         return f"One way: as measured; both ends keep their clocks, to within {uncertain} of each other."
     drift = f" and drifts by {clocks.drift_ppm:.2f} ppm" if abs(clocks.drift_ppm or 0) >= LEAST_PPM else ""
     way = "ahead" if clocks.offset_ns >= 0 else "behind"
+    times = "once" if clocks.steps == 1 else f"{clocks.steps:,} times"
+    drift += f", and one of the two was set {times} meanwhile" if clocks.steps else ""
     return (
         f"One way: that host's clock is {format_duration(abs(clocks.offset_ns))} {way}{drift}; this was removed, "
         f"assuming that the fastest probes take equally long in both directions: ± {uncertain}."

@@ -304,6 +304,7 @@ def facts(found: list[PathProbes], counts: PathCounts) -> list[dict[str, Any]]:
                     "offset_ns": clocks.offset_ns,
                     "drift_ppm": clocks.drift_ppm,
                     "uncertainty_ns": clocks.uncertainty_ns,
+                    "steps": clocks.steps,
                 },
                 **{name: quantiles_of(measured) for name, measured in met.measured.items()},
             }

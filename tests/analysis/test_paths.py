@@ -14,6 +14,7 @@ from mburst.analysis.answers import paths
 from mburst.analysis.answers.minutes import MINUTE_NS, by_minute, persistence
 from mburst.analysis.answers.paths import MEASURES, PathProbes, ProbeSelection, extremes, read_met, together
 from mburst.analysis.model import distributions
+from mburst.dashboards.report.path_words import clock_note
 from mburst.sql import StoreFolder
 
 START = 1_795_228_440_000_000_000  # a whole minute
@@ -110,6 +111,18 @@ def test_offset_and_drift_are_taken_out_within_the_stated_uncertainty(tmp_path, 
     assert np.median(wrong) == pytest.approx(-10 * US, abs=4 * US)
     assert np.std(wrong) < 6 * US  # what a delay is beyond the least one stays
     assert np.allclose(met.values["forward"] + met.values["back"], met.values["round_trip"], atol=1)
+
+
+def test_a_clock_that_was_set_is_said_and_its_drift_is_known(tmp_path):
+    rows = exchanges(4000, drift=40e-6)
+    for row in rows[2500:]:
+        row |= {name: row[name] + 3600 * S for name in ("remote_rx_ns", "remote_tx_ns")}
+    [met] = met_in(tmp_path, *rows)
+    assert met.clocks.steps == 1 and met.clocks.drift_ppm == pytest.approx(40, abs=1)
+    assert met.measured["forward"].largest < 1e6 and met.measured["back"].largest < 1e6
+    assert "drifts by 40" in clock_note(met.clocks) and "one of the two was set once meanwhile" in clock_note(
+        met.clocks
+    )
 
 
 def met_true(row: dict[str, object]) -> tuple[int, int]:

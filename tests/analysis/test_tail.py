@@ -59,6 +59,32 @@ def test_the_offset_of_two_clocks_is_taken_out(offset: float, drift: float, seed
     assert np.nanmax(stages["back"]) < 0.1 * MS
 
 
+@settings(deadline=None, max_examples=25)
+@given(
+    st.sampled_from([-3.6e12, -5 * MS, 2 * MS, 40 * MS, 1e9]),
+    st.floats(1.5e9, 1.85e10),
+    st.floats(-5e-5, 5e-5),
+    st.integers(0, 10**6),
+)
+def test_a_clock_that_is_set_meanwhile_spoils_no_delay(step: float, at: float, drift: float, seed: int) -> None:
+    """To the probe, but for those that waited for longer than the step and so fit both sides of it."""
+    rng = np.random.default_rng(seed)
+    true = probes(4000, np.random.default_rng(seed))
+    apart = 7e8 + drift * true.tx + np.where(true.tx >= at, step, 0.0)
+    wait = np.where(rng.random(4000) < 0.1, 20 * MS, 0.0)
+    found = clock_offset(probes(4000, np.random.default_rng(seed), apart, wait))
+    near = (np.abs(true.tx - at) < 0.1e9) & (wait >= abs(step) / 2)
+    assert np.abs(found - apart)[~near].max() < 0.12 * MS  # of a second in which the drift is not known
+
+
+def test_a_clock_that_is_slewed_fast_is_not_taken_for_one_that_is_set() -> None:
+    true = probes(4000, np.random.default_rng(5))
+    apart = np.clip(0.08 * (true.tx - 8.2e9), 0.0, 60 * MS)  # as chrony does
+    found = clock_offset(probes(4000, np.random.default_rng(5), apart))
+    inside = (true.tx > 8.2e9) & (true.tx < 8.9e9)
+    assert np.abs(found - apart)[inside].max() < 35 * MS and np.abs(found - apart)[true.tx > 1e10].max() < 0.06 * MS
+
+
 def test_one_way_stamps_alone_show_what_varies() -> None:
     rng = np.random.default_rng(3)
     wait = np.where(np.arange(4000) % 40 == 0, 7 * MS, 0.0)
