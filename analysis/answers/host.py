@@ -130,8 +130,9 @@ class Peak:
 class LaneReport:
     """All that a report says of one lane. Times are Unix nanoseconds; a period is [start_ns, end_ns).
 
-    busiest_window: the fullest window_ns. It can be believed where narrower bins read more than line rate, because
-    frames were stamped closer together than they arrived.
+    busiest_window: the fullest window_ns. It can be believed where narrower bins read more than line rate, because a
+    frame counts whole in the bin of its stamp.
+    largest_frame: wire bytes that the largest frame has at least; None: not known.
     repeated_ns: time that more than one recording of the lane covers, once for each beyond the first."""
 
     lane: ReportLane
@@ -146,6 +147,7 @@ class LaneReport:
     busiest_bin: Peak | None
     busiest_second: Peak | None
     busiest_window: Peak | None  # of window_ns
+    largest_frame: int | None
     qualities: list[QualityCount]
     losing: list[Interval]
     stepped: list[Interval]
@@ -345,6 +347,7 @@ def _lane_report(
         ),
         busiest_second=_busiest(seconds),
         busiest_window=_busiest_window(con, where),
+        largest_frame=max((row["largest_frame"] for row in seen if row["largest_frame"]), default=None),
         qualities=own_qualities,
         losing=marked(con, where, Quality.DROPS, limits.intervals) if Quality.DROPS in bits else [],
         stepped=marked(con, where, Quality.STEPPED, limits.intervals) if Quality.STEPPED in bits else [],

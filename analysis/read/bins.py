@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...quality import Quality
 from .rows import dicts, first
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ FROM given JOIN windows ON ts_ns // $width = cell GROUP BY cell ORDER BY wire_by
 _TOTALS = """
 SELECT recording_id, min(ts_ns) AS first, max(ts_ns) AS last, count(*) AS bins, CAST(sum(packets) AS BIGINT) AS packets,
     CAST(sum(bytes) AS BIGINT) AS bytes, CAST(sum(wire_bytes) AS BIGINT) AS wire_bytes,
-    arg_max(ts_ns, first_largest(wire_bytes, ts_ns)) AS busiest_ts, max(wire_bytes) AS busiest
+    arg_max(ts_ns, first_largest(wire_bytes, ts_ns)) AS busiest_ts, max(wire_bytes) AS busiest,
+    CAST(max(ceil(wire_bytes / packets)) FILTER (packets > 0 AND quality & $merged = 0) AS BIGINT) AS largest_frame
 FROM bins WHERE recording_id IN (SELECT unnest($ids)) AND ts_ns >= $since AND ts_ns < $until GROUP BY recording_id
 """
 _QUALITIES = """
@@ -129,8 +131,10 @@ def count_cells(con: duckdb.DuckDBPyConnection, where: dict[str, Any], widths_ns
 
 
 def totals(con: duckdb.DuckDBPyConnection, where: dict[str, Any]) -> list[dict[str, Any]]:
-    """Of each recording that has bins: the first and last, how many, their sums, and the busiest."""
-    return dicts(con, _TOTALS, where)
+    """Of each recording that has bins: the first and last, how many, their sums, and the busiest; `largest_frame`: the
+    wire bytes that its largest frame has at least, by bins without merged frames (exact where one is alone in its bin),
+    None where no bin has that."""
+    return dicts(con, _TOTALS, {**where, "merged": int(Quality.GRO)})
 
 
 def qualities(con: duckdb.DuckDBPyConnection, where: dict[str, Any]) -> list[dict[str, Any]]:

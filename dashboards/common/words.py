@@ -80,7 +80,7 @@ def above_line_rate(is_port: bool) -> str:
     """Why a bin can read more than the link carries."""
     if is_port:
         return "a bin of a switch's port is what passed between two samples, which can be further apart"
-    return "a frame counts whole in the bin of its stamp"
+    return "a frame counts whole in the bin of its stamp, which can be late"
 
 
 def lane_name(lane: ReportLane) -> str:

@@ -114,8 +114,7 @@ def finer(report: LaneReport, over_ns: int) -> str:
     if not lane.link_bps or peak is None or peak.wire_bytes * 8e9 <= lane.link_bps * lane.bin_ns:
         return ""
     at = dated(peak.ts_ns, exact_clock(peak.ts_ns), over_ns)
-    closer = "" if lane.is_port else ", and stamps can be closer than the frames were"
     return (
         f"Single bins read up to {_share(report, peak, lane.bin_ns)} (at {at}), which no link carries: "
-        f"{above_line_rate(lane.is_port)}{closer}."
+        f"{above_line_rate(lane.is_port)}."
     )

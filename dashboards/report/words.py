@@ -9,9 +9,8 @@ from ...analysis.answers.host import LaneReport
 from ...analysis.model.endings import late_text
 from ...quality import Quality
 from ...units import format_bytes, format_count, format_duration, format_rate, format_share
-from ..common import words
 from ..common.flow_control_words import UNKNOWN, about_words, head_words
-from ..common.words import GOOD, NOTE, WARNING, Statement, impossible_windows, missing_files, rate
+from ..common.words import GOOD, NOTE, WARNING, Statement, above_line_rate, impossible_windows, missing_files, rate
 
 OF_SAMPLES = Quality.RESET | Quality.IMPOSSIBLE | Quality.GAP | Quality.GUESSED | Quality.JITTER
 
@@ -159,13 +158,14 @@ def _link(report: LaneReport) -> Iterator[Statement]:
             "--link 10G.",
         )
         return
-    frame_ns = FULL_FRAME * 8e9 / link
+    frame = max(FULL_FRAME, report.largest_frame or 0)
+    frame_ns = frame * 8e9 / link
     if width < frame_ns:
         yield Statement(
             NOTE,
             "The bins are shorter than a frame",
-            f"A full frame of {FULL_FRAME:,} bytes takes {format_duration(frame_ns)} at "
-            f"{format_rate(link)} and counts in the bin of its stamp: a bin of {format_duration(width)} "
+            f"A frame of {frame:,} bytes on the wire takes {format_duration(frame_ns)} at "
+            f"{format_rate(link)} and counts whole in the bin of its stamp: a bin of {format_duration(width)} "
             f"reads 0 or {format_share(frame_ns / width)}. Look at utilization over several bins.",
         )
     second = report.busiest_second.wire_bytes * 8 / link if report.busiest_second else 0.0
@@ -179,14 +179,23 @@ def _link(report: LaneReport) -> Iterator[Statement]:
     elif report.busiest_bin:
         most = report.busiest_bin.wire_bytes * 8e9 / width / link
         if width >= frame_ns and most > 1 + frame_ns / width + 0.02:
-            is_port = report.lane.is_port
-            cause = words.above_line_rate(True) if is_port else "frames were stamped closer together than they arrived"
             yield Statement(
                 NOTE,
                 f"Single bins read up to {format_share(most)} of line rate",
-                f"The link cannot carry that: {cause}. Edges and peaks are less sure than the bins of "
+                f"{_excess(report, frame, 1 + frame_ns / width)} Edges and peaks are less sure than the bins of "
                 f"{format_duration(width)} suggest.",
             )
+
+
+def _excess(report: LaneReport, frame: int, explained: float) -> str:
+    """Why bins read more than line rate and a frame of FRAME wire bytes, which are EXPLAINED, a share of line rate."""
+    if report.lane.is_port:
+        return f"The link cannot carry that: {above_line_rate(True)}."
+    return (
+        f"A frame counts whole in the bin of its stamp: that explains up to {format_share(explained)}, with frames of "
+        f"{frame:,} bytes on the wire. Beyond that, frames were larger, were stamped closer together than they "
+        f"arrived, or the link is faster than {format_rate(report.lane.link_bps or 0)}."
+    )
 
 
 def _clock(report: LaneReport) -> Iterator[Statement]:

@@ -10,6 +10,8 @@ from storelib import write
 from mburst.analysis.bursts.find import BurstDefinition
 from mburst.dashboards.common.words import DAY_NS, clock
 from mburst.dashboards.report import answer, page
+from mburst.dashboards.report.words import statements
+from mburst.quality import Quality
 from mburst.sql import StoreFolder
 
 
@@ -18,11 +20,12 @@ def store(tmp_path):
     return StoreFolder.create(tmp_path / "store")
 
 
-def report_of(store, wire: dict[int, int], **run):
-    """The only lane of one second with these bins."""
+def report_of(store, wire: dict[int, int], packets: int = 10, quality: int = 0, **run):
+    """The only lane of one second with these bins, of PACKETS each."""
     write(store, "recordings", {"start_ns": START, "end_ns": START + 10**9 - 1, "bin_ns": BIN, **run})
     rows = (
-        {"ts_ns": START + at * BIN, "wire_bytes": wire_bytes, "bytes": wire_bytes} for at, wire_bytes in wire.items()
+        {"ts_ns": START + at * BIN, "wire_bytes": sent, "bytes": sent, "packets": packets, "quality": quality}
+        for at, sent in wire.items()
     )
     write(store, "bins", *rows)
     return reportlib.gathered(store)[0]
@@ -54,6 +57,42 @@ def test_a_bin_above_line_rate_is_no_headline_and_is_explained(store):
         ]
     )
     assert "217 %" in page.render([report], BurstDefinition())
+
+
+def above(report) -> list[str]:
+    """What the page notes of its bins above line rate."""
+    found = [one for one in statements(report) if one.head.startswith(("Single bins", "The bins are shorter"))]
+    return [f"{one.head}: {one.text}" for one in found]
+
+
+def test_a_frame_above_line_rate_is_what_a_bin_can_hold(store):
+    """Ten frames of 2,125 bytes in a bin, so that a bin can hold one of those (17 %) more than line rate."""
+    assert above(report_of(store, {3: 21_250, 4: 14_600})) == [
+        "Single bins read up to 170 % of line rate: A frame counts whole in the bin of its stamp: that explains up to "
+        "117 %, with frames of 2,125 bytes on the wire. Beyond that, frames were larger, were stamped closer together "
+        "than they arrived, or the link is faster than 1 Gb/s. Edges and peaks are less sure than the bins of 100 µs "
+        "suggest."
+    ]
+
+
+def test_large_frames_need_no_other_reason(store):
+    """A frame of 9,038 bytes takes 72 of 100 µs: it was alone in bins. Fuller bins hold the end of one that began
+    before them."""
+    write(store, "bins", {"ts_ns": START + 90 * BIN, "wire_bytes": 9038, "bytes": 9014, "packets": 1})
+    report = report_of(store, {3: 21_100, 4: 9_100})
+    assert report.largest_frame == 9038 and above(report) == [] and "169 %" in answer.finer(report, 0)
+
+
+def test_merged_frames_are_no_frames_of_the_wire(store):
+    report = report_of(store, {3: 21_100}, packets=1, quality=Quality.GRO)
+    assert report.largest_frame is None and above(report)[0].startswith("Single bins read up to 169 % of line rate")
+
+
+def test_a_large_frame_is_longer_than_a_narrow_bin(store):
+    [said] = above(report_of(store, {3: 13_000}, packets=1))
+    assert said.startswith(
+        "The bins are shorter than a frame: A frame of 13,000 bytes on the wire takes 104 µs at 1 Gb/s"
+    )
 
 
 def test_bursts_shorter_than_a_window_are_not_said_to_fill_it(store):
