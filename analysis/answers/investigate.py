@@ -30,6 +30,7 @@ from ..cause.read import (
     Name,
     Path,
     Question,
+    SenderOnsets,
     count_probes,
     linked_ports,
     own_addresses,
@@ -97,7 +98,7 @@ class InvestigationResult:
     others: list[OtherPath] = field(default_factory=list)
     agreements: list[Agreement] = field(default_factory=list)
     groups: list[fanin.Group] = field(default_factory=list)
-    onsets: Floats | None = None  # of senders, ns after their burst began; of the deciding port's bursts, sorted
+    onsets: SenderOnsets | None = None  # in the deciding port's bursts
     contention: Contention | None = None
     prediction: predicted_queue.Prediction | None = None
     replay: Replay | None = None

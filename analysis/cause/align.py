@@ -1,12 +1,14 @@
-"""All bursts of a port laid over each other by their onset: what the link, the queue and the probes did around it."""
+"""Bursts of a port laid over each other by their onset: what the link, the queue and the probes did around it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..model.stats import Floats, quantiles
+from ..model.stats import Floats, Whole, quantiles
+from .evidence.exposure import met_bursts
 from .scene import Evidence, Scene
 
 STEPS = 120  # of the time shown
@@ -18,11 +20,13 @@ MOST = 5000  # bursts that are laid over each other, evenly chosen
 class Alignment:
     """Medians and 90th percentiles over the bursts at each time after onset (ns); NaN where nothing was measured.
 
-    delay and queue: of what falls into the step. n: bursts; probes: probes in the time shown.
+    delay and queue: of what falls into the step. bursts: which ones of the port, by number; of: how many there are in
+    the time of the probes; probes: probes in the time shown.
     """
 
     offset: Floats
-    n: int
+    bursts: Whole
+    of: int
     probes: int
     utilization: Floats
     delay: Floats
@@ -30,22 +34,23 @@ class Alignment:
     queue: Floats
 
 
-def align(scene: Scene, evidence: Evidence) -> Alignment | None:
-    """The alignment for the port that the evidence is about; None without bursts in the time of the probes."""
+def align(scene: Scene, evidence: Evidence, chosen: NDArray[np.bool_] | None = None) -> Alignment | None:
+    """The alignment for the port that the evidence is about, of its CHOSEN bursts (default: all); None without such
+    bursts in the time of the probes."""
     met = evidence.met
     if evidence.crossing is None or met is None:
         return None
-    number = [crossing is evidence.crossing for crossing in scene.crossings].index(True)
+    number = scene.number_of(evidence.crossing)
     port, (starts, ends), queue = evidence.crossing.port, scene.bursts[number], scene.queues[number]
     if len(starts) == 0 or len(scene.probes) == 0:
         return None
     covered = (starts >= met.min()) & (ends <= met.max())
-    if not covered.any():
+    laid = np.flatnonzero(covered if chosen is None else covered & chosen)
+    if not len(laid):
         return None
-    starts, ends = starts[covered], ends[covered]
-    chosen = np.linspace(0, len(starts) - 1, min(len(starts), MOST)).astype(int)
-    onsets = starts[chosen]
-    length = max(2.5 * float(np.median(ends - starts)), 40.0 * port.bin_ns)
+    laid = laid[np.linspace(0, len(laid) - 1, min(len(laid), MOST)).astype(int)]
+    onsets = starts[laid]
+    length = max(2.5 * float(np.median((ends - starts)[laid])), 40.0 * port.bin_ns)
     step = max(length / STEPS, float(port.bin_ns))
     offset = (np.arange(int(length / step)) - int(length / step * BEFORE)) * step
     rate = np.array([np.nanmedian(port.utilization(onsets + at, round(step))) for at in offset])
@@ -55,7 +60,18 @@ def align(scene: Scene, evidence: Evidence) -> Alignment | None:
     if queue is not None and len(queue.end):
         at, windows = slots(queue.end, onsets, offset, step)
         depth, _ = by_slot(at, queue.max_bytes[windows], len(offset))
-    return Alignment(offset, len(onsets), len(slot), rate, delay, high, depth)
+    return Alignment(offset, laid, int(covered.sum()), len(slot), rate, delay, high, depth)
+
+
+def met_by_late(scene: Scene, evidence: Evidence) -> NDArray[np.bool_] | None:
+    """Which bursts of the port that the evidence is about late probes met, dropped ones included; None where they met
+    none."""
+    if evidence.crossing is None or evidence.met is None:
+        return None
+    late = (evidence.tail.spikes | evidence.dropped) & ~evidence.repeats.held
+    bursts = scene.bursts[scene.number_of(evidence.crossing)]
+    met = met_bursts(evidence.met[late], bursts, evidence.crossing.port.bin_ns)
+    return np.isin(np.arange(len(bursts[0])), met) if (met >= 0).any() else None
 
 
 def slots(time: Floats, onsets: Floats, offset: Floats, step: float) -> tuple[np.ndarray, np.ndarray]:

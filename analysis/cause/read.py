@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...quality import Quality
 from ..model.coverage import LATEST
-from ..model.stats import Floats
+from ..model.stats import Floats, Whole
 from ..read.probes import STAMPS, sound
 from .evidence.switch import PortQueue
 from .link_ends import OTHER_WAY, Lane, LinkEnd
@@ -61,6 +61,13 @@ class Question:
     def span(self) -> dict[str, int | None]:
         """The variables of IN_TIME."""
         return {"since": self.since_ns, "until": self.until_ns}
+
+
+class SenderOnsets(NamedTuple):
+    """When senders began, ns after their burst did, sorted; burst: its number in burst_sources."""
+
+    burst: Whole
+    since: Floats
 
 
 def read_runs(con: duckdb.DuckDBPyConnection, question: Question) -> list[dict[str, Any]]:
@@ -251,14 +258,15 @@ def read_probes(con: duckdb.DuckDBPyConnection, path: Path, question: Question, 
     return Probes(src, dst, protocol, lost=lost, stamp_kind=kind or "", measure=measure or "", **stamps)
 
 
-def read_onsets(con: duckdb.DuckDBPyConnection, bursts: list[dict[str, Any]]) -> Floats:
-    """When each sender that counts began, ns after its burst did; of all these bursts together, sorted."""
+def read_onsets(con: duckdb.DuckDBPyConnection, bursts: list[dict[str, Any]]) -> SenderOnsets:
+    """When each sender that counts began in each of these bursts, sorted by that."""
     rows = con.execute(
-        """SELECT CAST(s.onset_ns - b.start_ns AS DOUBLE) AS since FROM burst_sources s JOIN bursts b USING (burst)
-           WHERE s.counted AND s.known AND burst IN (SELECT unnest($bursts)) ORDER BY since""",
+        """SELECT burst, CAST(s.onset_ns - b.start_ns AS DOUBLE) AS since
+           FROM burst_sources s JOIN bursts b USING (burst)
+           WHERE s.counted AND s.known AND burst IN (SELECT unnest($bursts)) ORDER BY since, burst""",
         {"bursts": [burst["burst"] for burst in bursts]},
     ).fetchnumpy()
-    return np.asarray(rows["since"])
+    return SenderOnsets(np.asarray(rows["burst"]), np.asarray(rows["since"]))
 
 
 def own_addresses(con: duckdb.DuckDBPyConnection) -> dict[str, str]:

@@ -191,6 +191,10 @@ class Scene:
         known = zip(self.crossings, self.arrivals, strict=False)
         return next((came for other, came in known if other is crossing), None)
 
+    def number_of(self, crossing: Crossing) -> int:
+        """The place of that very crossing among `crossings`."""
+        return [other is crossing for other in self.crossings].index(True)
+
     def counted_at(self, number: int) -> SwitchCounts | None:
         """What the switch of the crossing of that number counted."""
         return self.counted[number] if number < len(self.counted) else None

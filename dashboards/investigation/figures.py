@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...analysis.answers.investigate import Finding, InvestigationResult
-from ...analysis.cause.align import Alignment, align
+from ...analysis.cause.align import Alignment, align, met_by_late
 from ...analysis.model.stats import Floats
 from ...names import label
 from ...units import format_count
@@ -131,8 +131,10 @@ def card(finding: Finding) -> Figure | None:
 
 
 def aligned(answer: InvestigationResult, finding: Finding) -> Figure | None:
-    """All bursts laid over each other by onset: utilization and senders above, delay and queue below."""
-    found: Alignment | None = align(finding.scene, finding.evidence)
+    """Bursts laid over each other by onset: utilization and senders above, delay and queue below. Those that late
+    probes met where bursts are the cause; otherwise all, since bursts that are chosen by lateness always show some."""
+    explain = met_by_late(finding.scene, finding.evidence) if finding.verdict.cause == "bursts" else None
+    found: Alignment | None = align(finding.scene, finding.evidence, explain)
     if found is None:
         return None
     x = numbers(found.offset / 1e6)
@@ -160,17 +162,27 @@ def aligned(answer: InvestigationResult, finding: Finding) -> Figure | None:
     begins |= {"line": {"color": LIGHT["muted"], "width": 1, "dash": "dash"}}
     return Figure(
         "Do bursts explain it, and how much of it?",
-        f"{format_count(found.n, 'burst')} laid over each other by onset, with {format_count(found.probes, 'probe')}",
+        f"{laid_words(found, explain is not None)} laid over each other by onset, with "
+        f"{format_count(found.probes, 'probe')}",
         {"data": traces, "layout": layout(480, shapes=[begins], **axes)},
     )
 
 
+def laid_words(found: Alignment, met_by_late: bool) -> str:
+    """Which bursts are laid over each other, and how many."""
+    if len(found.bursts) == found.of:
+        return format_count(found.of, "burst")
+    part = f"{len(found.bursts):,} of {found.of:,}"
+    return f"The bursts that late probes met, {part}," if met_by_late else f"{part} bursts"
+
+
 def senders_begun(answer: InvestigationResult, found: Alignment) -> list[dict[str, Any]]:
     """How many of a burst's senders have begun at each time after its onset, on average."""
-    bursts = len(answer.main_bursts)
-    if answer.onsets is None or not len(answer.onsets):
+    if answer.onsets is None or not len(answer.onsets.since):
         return []
-    begun = np.searchsorted(answer.onsets, found.offset, side="right") / bursts
+    bursts = answer.main_bursts
+    laid = np.isin(answer.onsets.burst, [bursts[number]["burst"] for number in found.bursts])
+    begun = np.searchsorted(answer.onsets.since[laid], found.offset, side="right") / len(found.bursts)
     return [line("senders that have begun (mean)", numbers(found.offset / 1e6), numbers(begun), "burst", yaxis="y2")]
 
 

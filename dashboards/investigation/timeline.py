@@ -27,7 +27,7 @@ def over_time(finding: Finding, origin_ns: int) -> Figure | None:
     evidence = finding.evidence
     if evidence.crossing is None or evidence.met is None or not len(evidence.met):
         return None
-    number = [crossing is evidence.crossing for crossing in finding.scene.crossings].index(True)
+    number = finding.scene.number_of(evidence.crossing)
     span = worst_slice(evidence, evidence.met)
     traces = _link(evidence.crossing.port, finding.scene.bursts[number], span)
     traces.append(_latency(evidence, evidence.met, span))

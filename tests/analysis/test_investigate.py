@@ -21,6 +21,7 @@ from mburst.analysis.bursts.find import BurstDefinition
 from mburst.analysis.cause.read import Question
 from mburst.dashboards.common.words import period
 from mburst.dashboards.investigation.facts import facts
+from mburst.dashboards.investigation.figures import aligned
 from mburst.dashboards.investigation.page import plain
 from mburst.sql import StoreFolder
 from mburst.units import format_time
@@ -318,6 +319,31 @@ def test_the_case_of_the_cache_server(case: CacheServer, tmp_path: Path, capsys:
     assert answer["what_if"]["model"]["relative_error"] < 0.05
     priority = next(c for c in answer["what_if"]["changes"] if "priority" in c["change"])
     assert priority["p99_ns"] < 500_000  # the second NIC measured 121 µs
+
+
+def test_bursts_that_explain_the_tail_are_laid_over_each_other(tmp_path: Path) -> None:
+    """Most bursts of the sample are single frames by the default definition; 20 delay probes, 32 ms each."""
+    store = tmp_path / "store"
+    assert main(["record", str(SAMPLE.file("cache.pcap")), "-o", str(store), "--link", "1G", "--host", "cache"]) == 0
+    assert main(["import", "probes", str(SAMPLE.file("probes.csv")), "-o", str(store)]) == 0
+    answer = investigate(StoreFolder.open(store).connect(), Question(BurstDefinition()))
+    figure = aligned(answer, answer.findings[0])
+    assert figure and answer.cause == "bursts"
+    said = f"The bursts that late probes met, {SAMPLE.rounds} of {len(answer.bursts)}, laid over each other by onset, "
+    assert figure.title.startswith(said)
+    traces = {trace["name"]: trace for trace in figure.drawing["data"]}
+    x = np.array(traces["utilization, % (median)"]["x"], dtype=float)
+    assert np.min(np.array(traces["utilization, % (median)"]["y"], dtype=float)[(x > 1) & (x < 30)]) > 90
+    begun = np.array(traces["senders that have begun (mean)"]["y"], dtype=float)
+    assert np.max(begun[x < -2]) < 1 and begun[-1] == pytest.approx(40, abs=2)
+
+
+def test_bursts_that_explain_nothing_are_not_chosen_by_lateness(tmp_path: Path) -> None:
+    store = store_case(tmp_path / "store", build("host", 4, Setting(seconds=8)))
+    answer = investigate(store.connect(), Question(BurstDefinition()))
+    figure = aligned(answer, answer.findings[0])
+    assert figure and answer.cause == "host"
+    assert figure.title.startswith(f"{len(answer.bursts)} bursts laid over each other by onset, ")
 
 
 @pytest.mark.parametrize(

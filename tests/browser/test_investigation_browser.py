@@ -172,7 +172,7 @@ def test_bursts_are_laid_over_each_other(shown):
         y = np.array([np.nan if v is None else v for v in traces[name]["y"]])
         assert before[0] <= np.nanmedian(y[x < -2]) <= before[1], name
         assert after[0] <= np.nanmedian(y[(x > 3) & (x < 10)]) <= after[1], name
-    assert f"{payload['bursts']['count']:,} bursts laid over" in reader.page.content()
+    assert f" of {payload['bursts']['count']:,}, laid over" in reader.page.content()
 
 
 def test_the_lag_scan_peaks_where_it_was_recorded(shown):

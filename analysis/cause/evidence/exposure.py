@@ -5,20 +5,35 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ...model.stats import Estimate, Floats, block_bootstrap, interval_with_unseen, rank, relative_risk, risk_bounds
+from ...model.stats import (
+    Estimate,
+    Floats,
+    Whole,
+    block_bootstrap,
+    interval_with_unseen,
+    rank,
+    relative_risk,
+    risk_bounds,
+)
 from ..scene import Evidence, Scene
 
 ROUNDS = 1000  # of the bootstrap
 
 
 def in_bursts(time: Floats, bursts: tuple[Floats, Floats], slack: float) -> NDArray[np.bool_]:
-    """Whether what crossed the port within `slack` of each time met a burst (a bin: where in it the burst began is not
-    known): met_burst of sql/macros.sql. Bursts are sorted and do not overlap."""
+    """Whether what crossed the port at each time met a burst, as in met_bursts()."""
+    return met_bursts(time, bursts, slack) >= 0
+
+
+def met_bursts(time: Floats, bursts: tuple[Floats, Floats], slack: float) -> Whole:
+    """The number of the burst that what crossed the port within `slack` of each time met (a bin: where in it the burst
+    began is not known), -1 for none: met_burst of sql/macros.sql. Bursts are sorted and do not overlap."""
     starts, ends = bursts
     if len(starts) == 0:
-        return np.zeros(len(time), dtype=bool)
+        return np.full(len(time), -1)
     place = rank(starts - slack, time) - 1
-    return (place >= 0) & (time < ends[np.maximum(place, 0)] + slack)
+    met: Whole = np.where((place >= 0) & (time < ends[np.maximum(place, 0)] + slack), place, -1)
+    return met
 
 
 def risk_of(
