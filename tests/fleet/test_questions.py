@@ -54,3 +54,16 @@ def test_an_answer_is_what_the_rows_add_up_to(name, seed, span, listed, racks, b
     with asked(found, span, inventory) as con:
         answer = con.execute(questions.text(name)).fetchall()
     same(answer, getattr(Fleet(found, span, inventory), name.partition("_")[2])())
+
+
+@pytest.mark.parametrize(("bursts", "p99_ns"), [(40, None), (99, None), (100, 99), (101, 100)])
+@pytest.mark.parametrize(("name", "table"), [("worst_hosts", "bursts"), ("switch_ports", "port_bursts")])
+def test_p99_is_left_out_where_it_would_be_the_largest(name, table, bursts, p99_ns):
+    """By known_quantile, as everywhere."""
+    found = tables(1, racks=1, hosts=1)
+    span = SPANS[0]
+    row = next(row for row in found[table] if row["direction"] == "in" and span[0] <= row["start_ns"] < span[1])
+    found[table] = [{**row, "start_ns": row["start_ns"] + i, "duration_ns": i + 1} for i in range(bursts)]
+    with asked(found, span, []) as con:
+        answers = con.execute(f"SELECT DISTINCT p99_ns FROM ({questions.text(name)})").fetchall()
+    assert (p99_ns,) in answers and {*answers} <= {(p99_ns,), (None,)}

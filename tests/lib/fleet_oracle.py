@@ -24,6 +24,12 @@ def rank(values: Iterable[Any], share: Fraction) -> Any:
     return found[math.ceil(share * len(found)) - 1] if found else None
 
 
+def known_rank(values: Iterable[Any], share: Fraction) -> Any:
+    """The same, where there are enough values to distinguish it from the largest: known_quantile of sql/macros.sql."""
+    found = list(values)
+    return rank(found, share) if 2 * share <= 1 or len(found) * (1 - share) >= 1 else None
+
+
 def grouped(rows: Iterable[Row], key: Callable[[Row], Any]) -> list[tuple[Any, list[Row]]]:
     """Rows by KEY, in its order."""
     return [(of, list(found)) for of, found in groupby(sorted(rows, key=key), key)]
@@ -117,7 +123,7 @@ class Fleet:
         answer = []
         for host, (per_hour, share, retransmits) in now.items():
             bursts = [row for row in self._received() if (row["rack"], row["host"]) == host]
-            p99 = rank((row["duration_ns"] for row in bursts), Fraction(99, 100))
+            p99 = known_rank((row["duration_ns"] for row in bursts), Fraction(99, 100))
             fan_in = max((row["fan_in"] for row in bursts if row["fan_in"]), default=None)
             places = placed[host], before_placed.get(host)
             answer.append((*host, per_hour, share, p99, fan_in, retransmits, *places))
@@ -355,7 +361,7 @@ class Fleet:
             rates = total(rows, "bursts") / (recorded / HOUR), total(rows, "burst_ns") / recorded
             attached = of[4:] if of[4] else (None, None)
             is_recorded = any(_is_behind(host, row) for row in rows for host in self.tables["hours"]) if of[4] else None
-            p99 = rank((row["duration_ns"] for row in own), Fraction(99, 100))
+            p99 = known_rank((row["duration_ns"] for row in own), Fraction(99, 100))
             peak = max((row["peak_utilization"] for row in own), default=None)
             losing = divided(total(rows, "losing_bins"), total(rows, "bins"))
             answer.append(

@@ -2,7 +2,8 @@
 --
 --   bursts_per_h        bursts for each hour that an interface was recorded
 --   burst_share         of the recorded time of the interfaces
---   p99_ns, max_fan_in  of the durations (nearest rank) and fan-ins of its bursts; NULL where no sender is known
+--   p99_ns              of the durations of its bursts (nearest rank); NULL of fewer than 100, as known_quantile of sql/macros.sql
+--   max_fan_in          of its bursts; NULL where no sender is known
 --   retransmits_per_gb  for each 10^9 bytes on the wire, in bursts or not, where they were counted
 --   rank                by burst_share, then by bursts_per_h; rank_last_week is of the same time seven days before
 WITH weeks AS (
@@ -24,7 +25,7 @@ WITH weeks AS (
            ROW_NUMBER() OVER (PARTITION BY rack, host ORDER BY duration_ns) AS place
     FROM bursts CROSS JOIN asked WHERE start_ns >= since_ns AND start_ns < until_ns AND direction <> 'out'
 ), largest AS (
-    SELECT rack, host, MIN(CASE WHEN place * 100 >= n * 99 THEN duration_ns END) AS p99_ns,
+    SELECT rack, host, MIN(CASE WHEN n >= 100 AND place * 100 >= n * 99 THEN duration_ns END) AS p99_ns,
            MAX(NULLIF(fan_in, 0)) AS max_fan_in
     FROM placed GROUP BY rack, host
 )

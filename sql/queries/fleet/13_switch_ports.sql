@@ -8,7 +8,8 @@
 --                    attached_host is
 --   recorded_ns      time that was recorded
 --   bursts, bursts_per_h, burst_share  bursts, for each hour of that time, and the share of it in bursts
---   p99_ns, peak_utilization  of its bursts: duration (nearest rank), and the fullest bin as a share of line rate
+--   p99_ns           of the durations of its bursts (nearest rank); NULL of fewer than 100, as known_quantile of sql/macros.sql
+--   peak_utilization the fullest bin of its bursts, as a share of line rate
 --   losing_share     of the recorded bins, those in which samples are missing: their counts are lower bounds
 --   rank             by burst_share, then by bursts_per_h
 WITH asked_hours AS (
@@ -33,8 +34,8 @@ WITH asked_hours AS (
                               ORDER BY duration_ns) AS place
     FROM port_bursts CROSS JOIN asked WHERE start_ns >= since_ns AND start_ns < until_ns
 ), largest AS (
-    SELECT rack, host, interface, direction, behind, entry, MIN(CASE WHEN place * 100 >= n * 99 THEN duration_ns END) AS p99_ns,
-           MAX(peak_utilization) AS peak_utilization
+    SELECT rack, host, interface, direction, behind, entry,
+           MIN(CASE WHEN n >= 100 AND place * 100 >= n * 99 THEN duration_ns END) AS p99_ns, MAX(peak_utilization) AS peak_utilization
     FROM placed GROUP BY rack, host, interface, direction, behind, entry
 ), rated AS (
     SELECT sums.*, CAST(bursts AS DOUBLE) / (CAST(recorded_ns AS DOUBLE) / 3600e9) AS bursts_per_h,
