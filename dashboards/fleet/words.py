@@ -296,6 +296,16 @@ def meanings(figures: FleetFigures | FleetRackFigures) -> list[tuple[str, str]]:
             "behind it, on days on which that recorded nothing of what it receives there.",
         ),
         (
+            "Shared buffer for one queue",
+            "what one queue can have of the switch's buffer while n hosts are in a burst, each with a queue, if queues "
+            "share it by dynamic thresholds: α / (1 + α n) with α = 1 (Choudhury and Hahne, 1998).",
+        ),
+        (
+            "Sent most of",
+            "bursts of which a sender sent more than every other one. A burst of which several sent as much goes to "
+            "none of them.",
+        ),
+        (
             "Lossy",
             f"of a burst: retransmissions were seen in it, or in the {AFTER} after it and before the next one. "
             "The 95 % interval is Wilson's, as if bursts were independent of each other.",

@@ -5,7 +5,7 @@ SELECT rack,                                                -- VARCHAR: as in `r
        recording_id,                                        -- VARCHAR: see `recordings`
        CAST(clock_epoch AS INTEGER) AS clock_epoch,         -- INTEGER: as in `bins`
        start_ns,                                            -- BIGINT: start of the burst
-       CAST(place AS INTEGER) AS place,                     -- INTEGER: 1 is the sender of most bytes
+       CAST(place AS INTEGER) AS place,                     -- INTEGER: 1 is the sender of most bytes; equal ones are in the order of their names
        source,                                              -- VARCHAR: as in `sources`
        CAST(members AS BIGINT) AS members,                  -- BIGINT: senders that it stands for, 1 but of `other`
        CAST(round(burst_sources.bytes) AS BIGINT) AS bytes, -- BIGINT: in the burst

@@ -67,3 +67,25 @@ def test_p99_is_left_out_where_it_would_be_the_largest(name, table, bursts, p99_
     with asked(found, span, []) as con:
         answers = con.execute(f"SELECT DISTINCT p99_ns FROM ({questions.text(name)})").fetchall()
     assert (p99_ns,) in answers and {*answers} <= {(p99_ns,), (None,)}
+
+
+def test_a_burst_that_several_lead_is_led_by_nobody():
+    """Not by the one whose address comes first."""
+    found = tables(1, racks=1, hosts=1)
+    span = SPANS[0]
+    row = next(
+        row for row in found["senders"] if span[0] <= row["start_ns"] < span[1] and row["recording_id"] == "h0-in"
+    )
+    sent = {"10.0.0.1": 900, "10.0.0.2": 900, "10.0.0.3": 90}
+    found["senders"] = [
+        {**row, "place": place, "source": source, "members": 1, "bytes": bytes_, "in_fan_in": True}
+        for place, (source, bytes_) in enumerate(sent.items(), 1)
+    ]
+
+    def led() -> dict[str, int]:
+        with asked(found, span, []) as con:
+            return dict(con.execute(f"SELECT source, led FROM ({questions.text('aggressors')})").fetchall())
+
+    assert led() == dict.fromkeys(sent, 0)
+    found["senders"][0]["bytes"] += 1
+    assert led() == {"10.0.0.1": 1, "10.0.0.2": 0, "10.0.0.3": 0}

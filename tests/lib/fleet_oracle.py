@@ -297,6 +297,7 @@ class Fleet:
 
     def aggressors(self) -> Answer:
         directions = {_burst(row): row["direction"] for row in self.tables["bursts"]}
+        leaders = {of: _leader(rows) for of, rows in grouped(self.tables["senders"], _burst)}
         counted = [
             row
             for row in self.tables["senders"]
@@ -311,7 +312,7 @@ class Fleet:
                 first, back = min(row["start_ns"] for row in rows), self.until - WEEK
                 new = first >= back if oldest is not None and oldest < back else None
                 hosts = {(row["rack"], row["host"]) for row in asked}
-                led = sum(row["place"] == 1 for row in asked)
+                led = sum(row["source"] == leaders[_burst(row)] for row in asked)
                 counts = (len({rack for rack, _ in hosts}), len(hosts), len(asked), led, total(asked, "bytes"))
                 answer.append((source, services.get(source), *counts, first, new))
         return sorted(answer, key=lambda row: (-row[2], -row[3], -row[4], row[0]))
@@ -384,6 +385,13 @@ def _is_behind(host: Row, port: Row) -> bool:
 
 def _burst(row: Row) -> tuple[Any, ...]:
     return tuple(row[name] for name in ("rack", "host", "recording_id", "clock_epoch", "start_ns"))
+
+
+def _leader(senders: list[Row]) -> str | None:
+    """Who sent more of a burst than every other one; None where several sent as much."""
+    most = max(row["bytes"] for row in senders)
+    found = [row["source"] for row in senders if row["bytes"] == most]
+    return found[0] if len(found) == 1 else None
 
 
 def _places(rates: dict[Any, Any]) -> dict[Any, int]:

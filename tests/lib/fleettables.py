@@ -221,8 +221,10 @@ def _bursts(random: Random, lane: Row, speeds: Row, day_ns: int, n: int) -> list
 
 
 def _senders(random: Random, burst: Row) -> list[Row]:
+    """Of a burst, the largest first; some of equal bytes."""
     of = {name: burst[name] for name in ("date", "rack", "host", "recording_id", "clock_epoch", "start_ns")}
     sources = [*random.sample(SENDERS, random.randint(0, 4)), "other"]
+    sizes = sorted((random.choice([90, 1500, random.randint(1, 10**6)]) for _ in sources), reverse=True)
     rest = {"share": 0.1, "onset_ns": 0, "began": False}
     return [
         {
@@ -230,11 +232,11 @@ def _senders(random: Random, burst: Row) -> list[Row]:
             "place": place,
             "source": source,
             "members": 1 if source != "other" else 7,
-            "bytes": random.randint(1, 10**6),
+            "bytes": sent,
             "in_fan_in": random.random() < 0.7,
             **rest,
         }
-        for place, source in enumerate(sources, 1)
+        for place, (source, sent) in enumerate(zip(sources, sizes, strict=True), 1)
     ]
 
 

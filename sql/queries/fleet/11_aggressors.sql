@@ -2,12 +2,18 @@
 --
 --   source, service  the sender's address, and its service where the inventory has that address
 --   racks, hosts     that received these bursts
---   led              bursts in which it sent the most
+--   led              bursts of which it sent more than every other sender; one of which several sent as much is nobody's
 --   first_seen       start of the first of its bursts in the results, of whatever date (Unix ns)
 --   new_this_week    first seen in the seven days before the end of the time asked for; NULL where the results do not go back
 --                    further than that
-WITH seen AS (
-    SELECT source, senders.rack, senders.host, senders.start_ns, place, senders.bytes
+WITH leaders AS (
+    SELECT senders.rack, senders.host, recording_id, clock_epoch, start_ns
+    FROM senders CROSS JOIN asked WHERE place <= 2 AND start_ns >= since_ns AND start_ns < until_ns
+    GROUP BY senders.rack, senders.host, recording_id, clock_epoch, start_ns
+    HAVING COUNT(*) = 1 OR MAX(bytes) > MIN(bytes)
+), seen AS (
+    SELECT source, senders.rack, senders.host, senders.recording_id, senders.clock_epoch, senders.start_ns, place,
+           senders.bytes
     FROM senders JOIN bursts ON senders.rack = bursts.rack AND senders.host = bursts.host
         AND senders.recording_id = bursts.recording_id AND senders.clock_epoch = bursts.clock_epoch
         AND senders.start_ns = bursts.start_ns
@@ -17,8 +23,12 @@ WITH seen AS (
 ), oldest AS (
     SELECT MIN(hour_ns) AS oldest_ns FROM hours
 ), of_hosts AS (
-    SELECT source, rack, host, COUNT(*) AS bursts, SUM(CASE WHEN place = 1 THEN 1 ELSE 0 END) AS led, SUM(bytes) AS bytes
-    FROM seen CROSS JOIN asked WHERE start_ns >= since_ns AND start_ns < until_ns GROUP BY source, rack, host
+    SELECT source, seen.rack, seen.host, COUNT(*) AS bursts, SUM(bytes) AS bytes,
+           SUM(CASE WHEN place = 1 AND leaders.host IS NOT NULL THEN 1 ELSE 0 END) AS led
+    FROM seen CROSS JOIN asked LEFT JOIN leaders ON seen.rack = leaders.rack AND seen.host = leaders.host
+        AND seen.recording_id = leaders.recording_id AND seen.clock_epoch = leaders.clock_epoch
+        AND seen.start_ns = leaders.start_ns
+    WHERE seen.start_ns >= since_ns AND seen.start_ns < until_ns GROUP BY source, seen.rack, seen.host
 ), sums AS (
     SELECT source, COUNT(DISTINCT rack) AS racks, COUNT(*) AS hosts, SUM(bursts) AS bursts, SUM(led) AS led, SUM(bytes) AS bytes
     FROM of_hosts GROUP BY source
