@@ -17,6 +17,7 @@ from ...units import format_count
 from ..common.palette import LIGHT
 from .phrases import group_name, member_name
 
+LINE = 17  # px, of the text of axes
 POINTS = 4000  # of a line; beyond that the largest of each step
 GROUPS, MEMBERS = 8, 40  # of senders that the tree shows
 ACCOUNTS = (("bursts", "burst"), ("host", "queue"), ("elsewhere", "mean"), ("unknown", "muted"))
@@ -269,7 +270,8 @@ def remedies(answer: InvestigationResult) -> Figure | None:
         return None
     shown = [("as measured", replay.recorded), ("as modelled", replay.modelled)]
     shown += [(outcome.change.name, outcome) for outcome in answer.outcomes]
-    names = ["<br>".join(map(label, textwrap.wrap(name, 26))) for name, _ in shown]
+    wrapped = [textwrap.wrap(name, 26) for name, _ in shown]
+    names = ["<br>".join(map(label, lines)) for lines in wrapped]
     traces: list[dict[str, Any]] = [
         {
             "type": "bar",
@@ -286,6 +288,7 @@ def remedies(answer: InvestigationResult) -> Figure | None:
     seen += [bound / 1e6 for low, high, unsure in ranges for bound in (low, high) if unsure and np.isfinite(bound)]
     if any(unsure for _, _, unsure in ranges):
         traces.append(unpredicted(names, ranges, max(seen) * 1e6))
+    slot = 20 + LINE * max(2, *map(len, wrapped))  # so that names are apart
     span = [float(np.log10(min(seen) / 2)), float(np.log10(max(seen) * 1.3))] if seen else None
     axes = {
         "xaxis": {"type": "log", "title": {"text": "latency, ms"}, "range": span, "dtick": 1, "tickformat": "~g"},
@@ -294,5 +297,5 @@ def remedies(answer: InvestigationResult) -> Figure | None:
     return Figure(
         "What would help?",
         "Predicted tail of the recorded probes",
-        {"data": traces, "layout": layout(60 + 54 * len(names), barmode="group", **axes)},
+        {"data": traces, "layout": layout(60 + slot * len(names), barmode="group", **axes)},
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -209,6 +210,20 @@ def test_the_bars_are_the_predictions(shown):
             assert length == pytest.approx((change["p99_high_ns"] - change["p99_low_ns"]) / 1e6, rel=1e-3)
     drawn = [name.replace("<br>", " ") for name in bars["p99, ms"]["y"]]
     assert drawn == ["as measured", "as modelled", *(change["change"] for change in payload["what_if"]["changes"])]
+
+
+@pytest.mark.parametrize("width", [1280, 700])
+def test_names_of_changes_are_apart(open_page, width):
+    """By more than their lines, so that no two read as one."""
+    reader = open_page(viewport={"width": width, "height": 800})
+    boxes = reader.page.evaluate("""() => {
+        const places = [...document.querySelectorAll("[data-figure]")];
+        const place = places.find(p => p.getAttribute("aria-label").includes("Predicted tail"));
+        return [...place.querySelectorAll(".ytick text")].map(e => e.getBoundingClientRect())
+            .map(box => [box.top, box.bottom]).sort((a, b) => a[0] - b[0]);
+    }""")
+    assert len(boxes) >= 7
+    assert min(after[0] - before[1] for before, after in pairwise(boxes)) >= 10
 
 
 def test_hostile_names_are_text(open_page, made):
