@@ -176,6 +176,46 @@ def test_new_bins_and_bursts_appear_by_themselves(open_page, growing):
     assert reader.troubles == []
 
 
+DOT = """name => {
+    const probe = document.createElement("i");
+    probe.style.color = `var(--${name})`;
+    document.body.append(probe);
+    const colour = getComputedStyle(probe).color;
+    probe.remove();
+    return getComputedStyle(document.querySelector("#state"), "::before").backgroundColor === colour; }"""
+
+
+def test_nothing_is_claimed_before_the_first_data(browser, growing):
+    _, server = growing
+    context = browser.new_context()
+    page = context.new_page()
+    page.route_web_socket("**/live", lambda socket: None)  # which is open, and gets nothing
+    page.goto(server.url)
+    while not page.evaluate("view.lane"):
+        page.wait_for_timeout(50)
+    assert page.evaluate("view.tape") is None
+    assert page.locator("#state").text_content() == "Connecting"
+    assert page.evaluate(DOT, "muted") and not page.evaluate(DOT, "good")
+    assert page.locator(".bursts .none").is_hidden()
+    context.close()
+
+
+def test_an_empty_list_of_bursts_says_why(open_page, growing, tmp_path):
+    _, server = growing
+    reader = open_page(server.url)
+    assert reader.page.evaluate(DOT, "good")
+    none = reader.page.locator(".bursts .none")
+    assert none.is_visible() and none.text_content() == "None since this page was opened or in the time shown."
+    store = StoreFolder.create(tmp_path / "speedless")
+    reportlib.fill(store, link_bps=None)
+    speedless = Server(store.path)
+    try:
+        none = open_page(speedless.url).page.locator(".bursts .none")
+        assert none.text_content() == "The link's speed is not known, so no burst can be detected."
+    finally:
+        speedless.stop()
+
+
 def test_a_probe_alone_is_a_point(open_page, recorded):
     """Where only one was sent, a line of latencies has no length: it is drawn where that probe was answered."""
     reader = open_page(recorded.url)

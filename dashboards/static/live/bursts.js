@@ -13,12 +13,14 @@ class BurstList {
     this.clear();
   }
 
-  clear() {
+  // As before the first data of a lane, whose link has a speed or not: nothing is known of its bursts yet.
+  clear(link) {
     this.rows = [];
     this.chosen = null;
     this.list.replaceChildren();
     this.aside.replaceChildren();
-    this.none.hidden = false;
+    this.none.hidden = true;
+    this.none.textContent = link ? "None since this page was opened or in the time shown." : "The link's speed is not known, so no burst can be detected.";
   }
 
   add(bursts) {

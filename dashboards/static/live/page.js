@@ -91,7 +91,7 @@ class LiveView {
       onMove: (a, b) => this.stand(a, b), onFollow: () => this.follow(), onShown: (edge) => this.tellShown(edge) });
     this.timeline.onPick = (burst) => this.bursts.choose(burst);
     this.heat.clear();
-    this.bursts.clear();
+    this.bursts.clear(this.lane.link);
     this.offerLanes();
     document.title = `${one("#lane").selectedOptions[0]?.textContent ?? ""}: mburst live`;
     this.heat.lane = this.lane;
