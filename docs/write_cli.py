@@ -18,8 +18,8 @@ What `mburst --help` and `mburst VERB --help` say; `make docs` writes this page 
 Numbers take units: times `10us`, `1.5ms`, `60s`, `24h`, `7d`; rates `100M`, `25G`, `1Gbps`; shares `0.5`, `50%`. Times
 of day are ISO 8601 and UTC unless they say otherwise.
 
-Exit codes: 0 done, 1 failed (one line on stderr says what, and what to do) or answered without damaged files (a line on
-stderr for each says what is missing), 2 wrong usage, 130 interrupted.
+Exit codes: 0 done, 1 failed (one line on stderr says what, and what to do) or answered while leaving damaged files out
+(a line on stderr for each says what is missing), 2 wrong usage, 130 interrupted.
 """
 
 

@@ -105,6 +105,7 @@ class InvestigationResult:
     outcomes: list[PredictedLatency] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    without_speed: list[str] = field(default_factory=list)  # "HOST INTERFACE DIRECTION" whose link speed is not known
     damaged: list[DamagedFile] = field(default_factory=list)
     seen: CanaryContext = field(default_factory=CanaryContext)
 
@@ -136,9 +137,13 @@ def investigate(
             "`mburst record` and `mburst probe` make some",
         )
     answer = InvestigationResult(0, (0, 0), [], [], [], damaged=damaged_files(con))
-    chosen = choose_runs(runs, answer.notes, answer.missing)
+    chosen = choose_runs(runs, answer.notes, answer.without_speed)
     if not chosen and not paths:
-        raise MburstError("; ".join(f"not known: {item}" for item in answer.missing), "give the link speed with --link")
+        raise MburstError(
+            f"the link speed of {', '.join(answer.without_speed)} is not known",
+            "give it with --link, or with --recorded-link of `mburst what-if`",
+        )
+    answer.missing.extend(f"the speed of {lane} (`--link 10G`)" for lane in answer.without_speed)
     answer.span = span_of(chosen, paths)
     hold_to_memory(chosen.values(), count_probes(con, question), answer.span)
     answer.origin_ns = origin_of(chosen, paths)
@@ -208,14 +213,16 @@ def consider_changes(con: duckdb.DuckDBPyConnection, answer: InvestigationResult
         answer.prediction = predicted_queue.predicted(crossing.port, came, windows)
 
 
-def choose_runs(runs: list[dict[str, Any]], notes: list[str], missing: list[str]) -> dict[Lane, list[dict[str, Any]]]:
+def choose_runs(
+    runs: list[dict[str, Any]], notes: list[str], without_speed: list[str]
+) -> dict[Lane, list[dict[str, Any]]]:
     """By lane, the stretches of one bin width, each time once: of one that overlaps an earlier one, what is after that.
     Two that follow each other share a bin, of which each has a part: both are taken."""
     chosen: dict[Lane, list[dict[str, Any]]] = {}
     for run in runs:
         lane = (run["host"], run["interface"], run["direction"])
         if run["link_bps"] is None:
-            missing.append(f"the speed of {' '.join(lane)} (`--link 10G`)")
+            without_speed.append(" ".join(lane))
             continue
         kept = chosen.setdefault(lane, [])
         until = max((before["end_ns"] for before in kept), default=run["first_ns"])

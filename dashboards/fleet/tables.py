@@ -129,7 +129,7 @@ def classes(answers: BurstAnswers) -> Block:
         return Paragraph("Nothing was recorded.")
     heads = [
         *("Service, direction, link, bins", "Bursts", "Median", "p90", "p99", "Longest", "Median gap", "KS distance"),
-        *("Hot after hot", "Hot after cold", "Bytes in bursts", "Mean packet in / out, bytes"),
+        *("Hot after hot", "Hot after cold", "Bytes in bursts", "Mean packet inside / outside bursts, bytes"),
     ]
     return PageTable(of_many(len(rows), answers.classes.count, "group", "by bursts"), heads, rows)
 

@@ -243,6 +243,11 @@ def predicted(answer: InvestigationResult, changes: Sequence[WhatIfChange]) -> W
     met a full port."""
     from ..analysis.whatif.replay import what_if
 
+    if answer.replay is None and answer.without_speed and not answer.ports:
+        raise MburstError(
+            f"there is nothing to replay: the link speed of {', '.join(answer.without_speed)} is not known",
+            "give it with --recorded-link",
+        )
     if answer.replay is None:
         raise MburstError(
             "there is nothing to replay: no late probe met a full port",

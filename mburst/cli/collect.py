@@ -34,7 +34,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser = verbs.add_parser(
         "collect", help="collect queue depths and counters from switches by gNMI and OTLP", description=DESCRIPTION
     )
-    parser.add_argument("config", metavar="FILE", help="configuration as gnmic's, in YAML")
+    parser.add_argument("config", metavar="FILE", help="configuration as gnmic's, in YAML, JSON or TOML")
     parser.add_argument("-o", "--store", metavar="STORE", help="folder of the store; made where there is none")
     parser.add_argument("--duration", metavar="TIME", help="duration, such as 60s (default: until Ctrl-C)")
     look = parser.add_mutually_exclusive_group()

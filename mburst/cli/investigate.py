@@ -28,7 +28,7 @@ the recording is insufficient. A capture file is recorded into a temporary store
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the verb."""
     parser = verbs.add_parser("investigate", help="test whether bursts cause the latency tail", description=DESCRIPTION)
-    add_scope(parser)
+    add_scope(parser, "--link")
     output = parser.add_argument_group("output")
     output.add_argument("-o", "--output", metavar="FILE", help="write a page as one HTML file")
     formats = output.add_mutually_exclusive_group()
@@ -40,11 +40,10 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser.set_defaults(run=run, format="text")
 
 
-def add_scope(parser: argparse.ArgumentParser) -> None:
-    """What to investigate: the store or capture, which of it, and what a tail is. Shared with `mburst what-if`."""
-    parser.add_argument(
-        "store", metavar="STORE|CAPTURE", help="folder that `mburst record` wrote, or a capture file (with --link)"
-    )
+def add_scope(parser: argparse.ArgumentParser, link_option: str) -> None:
+    """What to investigate: the store or capture, which of it, and what a tail is. Shared with `mburst what-if`.
+    LINK_OPTION: what gives the speed of the recorded link."""
+    parser.add_argument("store", metavar="STORE|CAPTURE", help=f"a store, or a capture file (with {link_option})")
     scope = parser.add_argument_group("what to investigate")
     scope.add_argument("--probes", metavar="FILE", help="CSV of probes for a capture file (as `mburst import probes`)")
     scope.add_argument("--queues", metavar="FILE", help="CSV of queue windows for a capture file")

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from ..sql import StoreFolder
     from ..web.address import ListenAddress
 
+BIN_OF_EITHER = f"{record.DEFAULT_BIN}, of a store as recorded"  # the default of --bin
+
 
 def add_parser(verbs: Any) -> None:
     parser = verbs.add_parser(
@@ -53,7 +55,7 @@ def add_parser(verbs: Any) -> None:
         "line rate, and bursts are detected in bins of --bin)"
     )
     recording.add_argument("-o", "--store", metavar="STORE", help="keep the recording of an interface in this store")
-    record.add_recording_options(recording)
+    record.add_recording_options(recording, BIN_OF_EITHER)
     record.add_live_options(parser)
     record.add_user_option(parser)
     parser.set_defaults(run=run, bin=None, rack=None, as_part=as_part)
@@ -118,7 +120,9 @@ def interface_recordings(arguments: argparse.Namespace) -> list[RecordSettings]:
     if arguments.backend == "auto" and not inputs.is_interface(name):
         raise neither
     recordings = record.recordings_of(
-        argparse.Namespace(**{**vars(arguments), "bin": arguments.bin or "100us", "rack": arguments.rack or "unknown"})
+        argparse.Namespace(
+            **{**vars(arguments), "bin": arguments.bin or record.DEFAULT_BIN, "rack": arguments.rack or "unknown"}
+        )
     )
     if not is_live(recordings[0]):
         raise neither

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from ..services.record.recorder import RecordResult
     from ..services.record.recording import RecordProgress, RecordSettings, Row
 
+DEFAULT_BIN = "100us"
+
 
 def add_parser(verbs: Any) -> None:
     parser = verbs.add_parser(
@@ -39,14 +41,16 @@ def add_parser(verbs: Any) -> None:
     parser.set_defaults(run=run, as_part=inputs.check_given)
 
 
-def add_recording_options(parser: argparse.ArgumentParser) -> None:
-    """What to count, and how."""
+def add_recording_options(parser: argparse.ArgumentParser, default_bin: str = DEFAULT_BIN) -> None:
+    """What to count, and how. DEFAULT_BIN: what the help says is the default of --bin."""
     parser.add_argument(
         "--link",
         metavar="RATE",
         help="speed of the link in one direction, such as 1G; of several interfaces that of each, or eth0=1G,eth1=10G",
     )
-    parser.add_argument("--bin", default="100us", metavar="WIDTH", help="bin width, 10us to 1s (default: %(default)s)")
+    parser.add_argument(
+        "--bin", default=DEFAULT_BIN, metavar="WIDTH", help=f"bin width, 10us to 1s (default: {default_bin})"
+    )
     parser.add_argument(
         "--source-bin", default="1ms", metavar="WIDTH", help="bin in which senders are counted (default: %(default)s)"
     )

@@ -45,7 +45,7 @@ def add_parser(verbs: Any) -> None:
         "line rate, and bursts are detected in bins of --bin)"
     )
     recording.add_argument("-o", "--store", metavar="STORE", help="keep the recording of an interface in this store")
-    record.add_recording_options(recording)
+    record.add_recording_options(recording, live.BIN_OF_EITHER)
     record.add_live_options(parser)
     record.add_user_option(parser)
     parser.set_defaults(run=run, bin=None, rack=None)

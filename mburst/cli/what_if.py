@@ -24,7 +24,7 @@ several options are predicted each alone and then all together; without options,
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the verb."""
     parser = verbs.add_parser("what-if", help="predict the effect of a change on the tail", description=DESCRIPTION)
-    add_scope(parser)
+    add_scope(parser, "--recorded-link")
     change = parser.add_argument_group("what to change")
     change.add_argument("--link", metavar="RATE", help="speed of the port's link, such as 10G")
     change.add_argument(

@@ -17,4 +17,4 @@ INSERT INTO quality VALUES
     (4096, 'guessed',  'the device did not report when this time began or ended'),
     (8192, 'gnmi_duplicates', 'the device left values out (gNMI duplicates): a maximum among them is not known'),
     (16384, 'incomplete', 'a damaged file is missing in this time: counts are lower bounds'),
-    (32768, 'jitter',  'a switch took a sample earlier or later than the width of bins: a bin of it is of another time');
+    (32768, 'jitter',  'a switch took a sample earlier or later than the width of bins: the bin covers a longer or shorter time than its width');

@@ -119,8 +119,9 @@ class SampledLane:
         return _with_content(last)
 
     def _doubts(self, interval: Ints, amount: Ints) -> NDArray[np.uint16]:
-        """`jitter` where a bin is of another time than its width, `impossible` where the link cannot carry as much. Its
-        stamp may be off by what is no jitter, and a bin has the bytes of a width however early it was stamped."""
+        """`jitter` where a bin covers a longer or shorter time than its width, `impossible` where the link cannot carry
+        as much. Its stamp may be off by what is no jitter, and a bin has the bytes of a width however early it was
+        stamped."""
         away = np.abs(interval - self.bin_ns) > TOLERANCE * self.bin_ns
         beyond = amount > most_bytes(self.link_bps or FASTEST_BPS, np.maximum(interval, self.bin_ns) * (1 + TOLERANCE))
         doubts = np.where(away, QUALITY_JITTER, 0) | np.where(beyond, QUALITY_IMPOSSIBLE, 0)

@@ -222,6 +222,23 @@ def test_a_recorded_host_that_probes_from_several_ports_is_the_same_host(tmp_pat
     assert {finding.scene.probes.src for finding in answer.findings} == {f"h:{40_000 + k}" for k in range(4)}
 
 
+def test_a_prediction_without_the_speed_of_the_recorded_link_names_its_option(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--link is what is predicted, and `--recorded-link` what was recorded: of a capture, nothing else gives that."""
+    sample = [str(SAMPLE.file("cache.pcap")), "--link", "10G"]
+    assert main(["what-if", *sample]) == 1
+    assert "--recorded-link" in capsys.readouterr().err
+    assert main(["what-if", *sample, "--probes", str(SAMPLE.file("probes.csv"))]) == 1
+    assert capsys.readouterr().err == (
+        "mburst: there is nothing to replay: the link speed of unknown cache in, unknown cache out is not known "
+        "(give it with --recorded-link)\n"
+    )
+    with pytest.raises(SystemExit):
+        main(["what-if", "--help"])
+    assert "a capture file (with --recorded-link)" in " ".join(capsys.readouterr().out.split())
+
+
 def test_probes_without_a_recording_and_the_other_way_round(tmp_path: Path) -> None:
     case = build("incast", 2, Setting(seconds=6))
     alone = StoreFolder.create(tmp_path / "probes")

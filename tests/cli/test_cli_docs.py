@@ -83,6 +83,18 @@ def test_everything_has_help(title: str, parser: argparse.ArgumentParser) -> Non
             assert action.help, f"{title} {action.option_strings or action.dest} has no help"
 
 
+@pytest.mark.parametrize("title, parser", parsers().items(), ids=parsers())
+def test_no_help_shows_how_python_writes_a_default(title: str, parser: argparse.ArgumentParser) -> None:
+    assert not re.findall(r"\b(?:None|True|False)\b|\[\]", parser.format_help().partition("\n\n")[2])
+
+
+def test_the_readme_has_a_row_for_each_verb() -> None:
+    table = (ROOT / "README.md").read_text("utf-8").partition("## The verbs")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `mburst ([\w-]+)` \|", table, re.MULTILINE)
+    verbs = [title.split()[1] for title in parsers() if title.count(" ") == 1]
+    assert sorted(rows) == sorted(verbs)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_option_that_is_named_exists(page: Path) -> None:
     known = {option for parser in parsers().values() for option in parser._option_string_actions}

@@ -119,6 +119,12 @@ def test_longest_prefixes_at_a_time_are_those_of_ipaddress(
     assert {row[:2]: row[2:] for row in found} == {of: what for of, what in expected.items() if what}
 
 
+def test_a_query_asks_by_a_common_table_expression(con: duckdb.DuckDBPyConnection) -> None:
+    con.register("names", rows("names", {**PLAIN, "prefix": "10.1.7.0/24", "service": "db"}))
+    asked = "WITH asked AS (SELECT '10.1.7.4' AS address, 1790000000000000000 AS at_ns)"
+    assert con.execute(f"{asked} SELECT address, service FROM named_at('asked')").fetchall() == [("10.1.7.4", "db")]
+
+
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.one_of(st.ip_addresses(), st.ip_addresses(v=6).map(lambda a: type(a)(int(a) & ~(0xFFFF << 48)))))
 def test_bits_of_addresses(con: duckdb.DuckDBPyConnection, address: Any) -> None:

@@ -25,7 +25,8 @@ _WHEN = {
     "day": "*-*-* {h:02}:{m:02}:{s:02} UTC",
     "week": "{day} *-*-* {h:02}:{m:02}:{s:02} UTC",
 }
-# Of a service of the system that reads a store, writes pages, and speaks to servers (systemd.exec(5)).
+# Of a service of the system that reads a store, notes there what it verified, writes pages, and speaks to servers
+# (systemd.exec(5)).
 _CONFINED = """UMask=0027
 CapabilityBoundingSet=
 NoNewPrivileges=yes
@@ -97,8 +98,8 @@ def units(config: RunConfig, system: bool) -> dict[str, str]:
 
 
 def _confined(config: RunConfig, report: ScheduledReport) -> str:
-    """Who the service is, and what it may do: the owner of the store, who writes reports and into folders of deliveries
-    and nowhere else."""
+    """Who the service is, and what it may do: the owner of the store, who writes to the store, reports and folders of
+    deliveries and nowhere else."""
     paths = dict.fromkeys([report.place.resolve(), *folders(config, report)])
     return f"User={owner_of(report.place)}\n" + _CONFINED.format(
         paths=" ".join("-" + _escaped(_path(path)) for path in paths)
