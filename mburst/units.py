@@ -11,6 +11,7 @@ from .errors import UsageError
 
 NS_PER_S = 1_000_000_000
 LONGEST_NS = 100 * 36525 * 864 * 10**9  # of a duration, 100 years: a time of today and it add up within 64 bits
+LEAST_LINK_BPS = 1000  # no link is as slow: of "25", the unit was forgotten
 MOST = 2**63 - 1  # of a rate and a size, and of any number that a column of a table holds
 
 _TIME = {
@@ -26,6 +27,7 @@ _TIME = {
 }
 _DECIMAL = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+_RATES = "1G, 25Gbps, 100M"
 SIZES = "4MB (4,000,000 bytes) or 4MiB (4,194,304 bytes)"  # the one rule of sizes, for help and hints
 _NUMBER = re.compile(r"\s*([0-9]{1,30}(?:\.[0-9]{1,30})?)\s*([^\s0-9.]*)\s*")
 SHOWN = 40  # characters of an invalid text
@@ -67,12 +69,13 @@ def parse_duration(text: str) -> int:
 
 def _nanoseconds(text: str) -> int:
     value, unit = _split(text, "duration", "10us, 1ms, 60s, 24h")
-    factor = _TIME.get(unit if unit == "µs" else unit.lower())
-    if factor is None or (value * factor).denominator != 1:
-        raise UsageError(
-            f"invalid duration {text[:SHOWN]!r}", "whole nanoseconds with a unit; examples: 10us, 1ms, 60s, 24h"
-        )
-    return int(value * factor)
+    factor, number = _TIME.get(unit if unit == "µs" else unit.lower()), text.strip()[:SHOWN]
+    if factor is not None and (value * factor).denominator == 1:
+        return int(value * factor)
+    hint = f"write it with a unit, such as {number}ms, {number}s or {number}h"
+    if unit:
+        hint = "units: ns, us, ms, s, m, h, d" if factor is None else "a duration is a whole number of nanoseconds"
+    raise UsageError(f"invalid duration {text[:SHOWN]!r}", hint)
 
 
 def checked_duration(ns: int, text: object) -> int:
@@ -83,12 +86,20 @@ def checked_duration(ns: int, text: object) -> int:
 
 
 def parse_rate(text: str) -> int:
-    """Bits a second of "1G", "25Gbps", "100Mbit/s". Raises UsageError."""
-    value, unit = _split(text, "link speed", "1G, 25Gbps, 100M")
+    """Bits a second of "1G", "25Gbps", "100Mbit/s". Raises UsageError, also below LEAST_LINK_BPS."""
+    value, unit = _split(text, "link speed", _RATES)
     prefix = re.sub(r"(bps|bit/s|bit|b/s)$", "", unit.lower())
-    if prefix not in _DECIMAL or (rate := value * _DECIMAL[prefix]).denominator != 1 or not 0 < rate <= MOST:
-        raise UsageError(f"invalid link speed {text[:SHOWN]!r}", "examples: 1G, 25Gbps, 100M")
+    if prefix in _DECIMAL and value * _DECIMAL[prefix] < LEAST_LINK_BPS:
+        hint = f"examples: {_RATES}" if unit else f"write it with a unit, such as {text.strip()[:SHOWN]}G"
+        raise too_slow(repr(text[:SHOWN]), hint)
+    if prefix not in _DECIMAL or (rate := value * _DECIMAL[prefix]).denominator != 1 or rate > MOST:
+        raise UsageError(f"invalid link speed {text[:SHOWN]!r}", f"examples: {_RATES}")
     return int(rate)
+
+
+def too_slow(speed: str, hint: str) -> UsageError:
+    """The error of a link speed below LEAST_LINK_BPS, as it was written."""
+    return UsageError(f"invalid link speed {speed}: less than {format_rate(LEAST_LINK_BPS)}", hint)
 
 
 def parse_size(text: str) -> int:

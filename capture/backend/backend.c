@@ -33,7 +33,8 @@ static int open_with(const struct mb_backend_ops *ops, struct mb_backend *backen
 static int open_any(struct mb_backend *backend, const struct mb_backend_options *options, struct mb_error *error)
 {
 	struct mb_error passed_over = { "" };
-	int status = mb_fail(error, ENOENT, "%s: no such file or interface", options->target);
+	int status = mb_fail(error, ENOENT, "%s: no such file or interface: `ip link` lists the interfaces",
+			     options->target);
 
 	for (const struct mb_backend_ops *const *ops = mb_backends; *ops; ops++) {
 		if (!(*ops)->accepts(options->target))

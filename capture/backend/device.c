@@ -131,11 +131,11 @@ int mb_device_read(struct mb_device *device, const char *name, struct mb_error *
 	if (fd < 0)
 		return mb_fail_errno(error, errno, "%s: socket", name);
 	if (strlen(name) >= IFNAMSIZ)
-		return mb_fail(error, ENODEV, "%s: no such interface", name);
+		return mb_device_missing(name, error);
 	strcpy(device->name, name);
 	strcpy(request.ifr_name, name);
 	if (ioctl(fd, SIOCGIFINDEX, &request))
-		return mb_fail(error, ENODEV, "%s: no such interface", name);
+		return mb_device_missing(name, error);
 	device->index = request.ifr_ifindex;
 	if (ioctl(fd, SIOCGIFFLAGS, &request))
 		return mb_fail_errno(error, errno, "%s: SIOCGIFFLAGS", name);
@@ -252,6 +252,11 @@ int mb_device_lost(const char *name, int code, struct mb_error *error)
 	if (code == ENETDOWN || !device.up)
 		return mb_fail(error, ENETDOWN, "%s: the interface was set down", name);
 	return mb_fail_errno(error, code, "%s: the capture broke off", name);
+}
+
+int mb_device_missing(const char *name, struct mb_error *error)
+{
+	return mb_fail(error, ENODEV, "%s: no such interface: `ip link` lists them", name);
 }
 
 int mb_device_forbidden(const char *name, struct mb_error *error)

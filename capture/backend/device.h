@@ -69,6 +69,9 @@ int mb_device_linktype(uint16_t arphrd);
  * errno that says it best (-ENODEV vanished, -ENETDOWN set down, else -CODE). */
 int mb_device_lost(const char *name, int code, struct mb_error *error);
 
+/* That there is no interface NAME, and what lists them. Returns -ENODEV. */
+int mb_device_missing(const char *name, struct mb_error *error);
+
 /* That the process may not capture from NAME, and how it might. Returns -EPERM. */
 int mb_device_forbidden(const char *name, struct mb_error *error);
 

@@ -111,10 +111,11 @@ static int activate(struct libpcap_backend *state, const char *target, struct mb
 
 	if (status == PCAP_ERROR_PERM_DENIED)
 		return mb_device_forbidden(target, error);
+	if (status == PCAP_ERROR_NO_SUCH_DEVICE)
+		return mb_device_missing(target, error);
 	if (status < 0)
-		return mb_fail(error, status == PCAP_ERROR_NO_SUCH_DEVICE ? ENODEV : EIO, "%s: %s%s%s", target,
-			       pcap_statustostr(status), *pcap_geterr(state->handle) ? ": " : "",
-			       pcap_geterr(state->handle));
+		return mb_fail(error, EIO, "%s: %s%s%s", target, pcap_statustostr(status),
+			       *pcap_geterr(state->handle) ? ": " : "", pcap_geterr(state->handle));
 	if (state->stamping.hardware)
 		mb_stamping_adopt(&state->stamping);
 	if (status == PCAP_WARNING_TSTAMP_TYPE_NOTSUP)

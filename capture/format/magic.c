@@ -64,7 +64,8 @@ void mb_magic_describe(const uint8_t *head, size_t length, char text[MB_MAGIC_TE
 			 "a pcapng file damaged by a transfer in text mode: fetch it again in "
 			 "binary mode");
 	} else if (is_text(head, length)) {
-		snprintf(text, MB_MAGIC_TEXT, "text");
+		snprintf(text, MB_MAGIC_TEXT,
+			 "text: `mburst import` takes probes and queue windows, `mburst names` takes names");
 	} else {
 		size_t at = (size_t)snprintf(text, MB_MAGIC_TEXT, "unknown data that begins with");
 

@@ -148,7 +148,10 @@ static int read_local(PyObject *value, void *field)
 		if (!text)
 			return -1;
 		if (!mb_address_parse(text, &options->locals[i])) {
-			PyErr_Format(PyExc_ValueError, "invalid IP or MAC address '%s'", text);
+			PyErr_Format(PyExc_ValueError,
+				     "invalid IP or MAC address '%s' (examples: 10.0.0.7, 2001:db8::7, "
+				     "02:00:00:00:00:07)",
+				     text);
 			return -1;
 		}
 	}

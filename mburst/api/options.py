@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import MburstError, UsageError
 from ..units import (
+    LEAST_LINK_BPS,
     MOST,
     checked_duration,
     checked_time,
@@ -18,6 +19,7 @@ from ..units import (
     parse_rate,
     parse_size,
     parse_time,
+    too_slow,
 )
 
 if TYPE_CHECKING:
@@ -78,8 +80,11 @@ def duration_ns(value: Duration) -> int:
 
 
 def rate_bps(value: Rate) -> int:
-    """Bits a second. Raises UsageError."""
-    return _number(parse_rate, value, "link speed", "'10G', or bits a second as an integer")
+    """Bits a second. Raises UsageError, also below LEAST_LINK_BPS."""
+    rate = _number(parse_rate, value, "link speed", "'10G', or bits a second as an integer")
+    if rate < LEAST_LINK_BPS:
+        raise too_slow(str(rate), f"write '{rate}G', or bits a second as an integer")
+    return rate
 
 
 def size_bytes(value: Size) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import files, privileges
-from ..errors import UsageError
+from ..errors import MburstError, UsageError
 from ..names import print_lines, say, say_progress
 from ..stopping import stopping
 from ..units import (
@@ -179,7 +179,7 @@ def planned(arguments: argparse.Namespace, sender: Sender, link_bps: int) -> tup
 
 def link_of(arguments: argparse.Namespace, sender: Sender, store: StoreFolder | None) -> tuple[int, str]:
     """The speed of the recorded link and who says so: as given, or the least that the store and this host's interface
-    say. Raises UsageError where nobody knows it."""
+    say. Raises MburstError where nobody knows it."""
     from ..capture import device
     from ..services.canary import interface_of, recorded_speeds
 
@@ -190,6 +190,11 @@ def link_of(arguments: argparse.Namespace, sender: Sender, store: StoreFolder | 
     if found and found["link_bps"] and found["driver"] != "veth":  # which says 10 Gb/s of any
         known.append(
             (found["link_bps"], f", the speed of {found['name']} here (--link gives that of the recorded one)")
+        )
+    if not known and store and store.is_empty("recordings"):
+        raise MburstError(
+            f"{store.path}: no packet was recorded yet, and the speed of the link comes with the first",
+            "give it with --link, such as --link 10G",
         )
     if not known:
         raise UsageError(

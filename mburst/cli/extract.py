@@ -106,12 +106,15 @@ def _inputs(
     [folder] = folders
     if (folder / MARKER).exists():
         return StoreFolder.open(folder), PacketInput(**how)
-    if not (found := ring.files_of(folder)):
+    found, place = ring.files_of(folder), ring.store_of(folder)
+    kept_in = place if place and (place / MARKER).exists() else None
+    if kept_in and not found:
+        raise MburstError(f"{folder}: this ring has no packet yet", "a recorder keeps the next one that comes in it")
+    if not found:
         raise MburstError(f"{folder}: neither a store nor a ring of packets", "a ring is STORE/packets/HOST/INTERFACE")
     given = PacketInput(ring=folder, **how)
-    kept_in = folder.absolute().parents[2]
-    if arguments.store or (kept_in / MARKER).exists():
-        return StoreFolder.open(arguments.store or kept_in), given
+    if store := arguments.store or kept_in:
+        return StoreFolder.open(store), given
     return opened.enter_context(recorded_captures([str(file.path) for file in found], wanted, given)), given
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import ipaddress
 import os
 import socket
 import stat
 from dataclasses import dataclass
 
+from ..binding import cannot_bind
 from ..errors import MburstError, UsageError
 from ..units import whole
 
@@ -111,15 +111,11 @@ def listen(address: Address) -> Listener:
         sock.setblocking(False)
         return Listener(address, sock)
     except OSError as error:
-        raise MburstError(f"cannot listen on {address}: {error.strerror or error}", _remedy(address, error)) from None
-
-
-def _remedy(address: Address, error: OSError) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return "another process is listening there"
-    if address.path and isinstance(error, PermissionError):
-        return f"user {os.geteuid()} must be able to write the folder, and to replace what is there"
-    return ""
+        where = f"cannot listen on {address}"
+        if address.path and isinstance(error, PermissionError):
+            hint = f"user {os.geteuid()} must be able to write the folder, and to replace what is there"
+            raise MburstError(f"{where}: {error.strerror}", hint) from None
+        raise cannot_bind(where, error) from None
 
 
 def _tcp(address: Address) -> socket.socket:

@@ -91,6 +91,12 @@ def rings_of(store: Path, host: str, interface: str) -> list[Path]:
     return [folder for folder in found if folder.is_dir() and files_of(folder)]
 
 
+def store_of(folder: Path) -> Path | None:
+    """The folder of the store that the ring in FOLDER is of, by its name; None where that is not a ring's."""
+    parents = folder.absolute().parents
+    return parents[2] if len(parents) > 2 and parents[1].name == PACKETS else None
+
+
 def files_of(folder: Path) -> list[RingFile]:
     """The files of a ring, oldest first. Raises MburstError where the folder cannot be read."""
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import os
 import secrets
 import socket
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .. import privileges
+from ..binding import cannot_bind
 from ..errors import MburstError, UsageError
 from ..units import whole
 
@@ -127,8 +127,5 @@ def listening(where: ListenAddress) -> socket.socket:
         with privileges.raised():
             return socket.create_server((where.address, where.port), family=family, backlog=128)
     except OSError as error:
-        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
-        raise MburstError(
-            f"{where.host}:{where.port}: cannot listen: {reason}",
-            "name another address or port with --listen, port 0 for any that is free",
-        ) from error
+        instead = "--listen takes another address or port, port 0 any that is free"
+        raise cannot_bind(f"cannot listen on {where.host}:{where.port}", error, instead) from error

@@ -13,6 +13,7 @@ import socket
 import struct
 from collections.abc import Callable
 
+from ...binding import cannot_bind
 from ...errors import MburstError
 from . import stamp, timestamping
 from .exchanges import Exchanges
@@ -66,7 +67,7 @@ def _explained(error: OSError, kind: socket.SocketKind, protocol: int, source: t
             'sudo sysctl net.ipv4.ping_group_range="0 2147483647" permits every group',
         )
     port = f" port {source[1]}" if source[1] else ""
-    return MburstError(f"cannot send from {source[0] or 'any address'}{port}: {error.strerror}")
+    return cannot_bind(f"cannot send from {source[0] or 'any address'}{port}", error)
 
 
 class ProbePath:

@@ -19,7 +19,7 @@ from heapq import heappop, heappush
 from typing import Any
 
 from ... import alive
-from ...errors import MburstError
+from ...binding import cannot_bind
 from ...units import NS_PER_S
 from . import stamp, timestamping
 from .admission import CONNECTIONS, Admission
@@ -137,10 +137,8 @@ class Reflector:
                 for address in addresses
             ]
         except OSError as error:
-            raise MburstError(
-                f"cannot listen on {error.filename}: {error.strerror or error}",
-                "is another reflector running? choose another port with --listen",
-            ) from error
+            where = f"cannot listen on {error.filename}"
+            raise cannot_bind(where, error, "--listen takes another address or port") from error
 
     def hold(self, due_ns: int, action: Callable[[], None], size: int) -> None:
         """Put an answer of so many bytes off until a time of CLOCK_MONOTONIC, unless too much waits already."""

@@ -265,6 +265,7 @@ print(out.count("frame "), resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrs
         (b"", "is empty"),
         (b"hello, world\nthis is text\n", "byte 0: neither pcap nor pcapng but text"),
         (b"ab", "byte 0: neither pcap nor pcapng but text"),
+        (b"address,name\n10.0.0.7,db\n", "`mburst import` takes probes and queue windows, `mburst names` takes names"),
         (bytes(range(1, 30)), "unknown data that begins with 01 02 03 04 05 06 07 08"),
         (bytes(100), "unknown data that begins with 00 00 00 00"),
         (b"snoop\0\0\0\0\0\0\2\0\0\0\4", "a snoop capture: convert it to pcapng with Wireshark's editcap"),
@@ -286,7 +287,9 @@ def test_refused(data: bytes, words: str, piped: bool, tmp_path: Path) -> None:
 def test_directory_missing_and_unreadable(tmp_path: Path) -> None:
     assert dump(tmp_path).error == f"{tmp_path}: is a directory: name the capture files in it"
     assert dump(tmp_path / "no").error == f"{tmp_path}/no: cannot be opened: No such file or directory"
-    assert dump("no-such-interface").error == "no-such-interface: no such file or interface"
+    assert dump("no-such-interface").error == (
+        "no-such-interface: no such file or interface: `ip link` lists the interfaces"
+    )
     path = tmp_path / "secret.pcap"
     path.write_bytes(CAPTURE)
     path.chmod(0)

@@ -395,7 +395,8 @@ def test_a_stop_tells_the_last_drops(lab, live_driver, sender):
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["target=nosuch0", "backend=afpacket"], "nosuch0: no such interface"),
+        (["target=nosuch0", "backend=afpacket"], "nosuch0: no such interface: `ip link` lists them"),
+        (["target=nosuch0", "backend=libpcap"], "nosuch0: no such interface: `ip link` lists them"),
         (["target=nosuch0"], "nosuch0: no such file or interface"),
         (["snaplen=300000"], "at most 262144"),
         (["threads=65"], "at most 64"),

@@ -56,6 +56,10 @@ def test_a_plan_says_what_would_be_sent(capsys: pytest.CaptureFixture[str]) -> N
 def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sent = ["--sent", str(tmp_path / "sent")]
     assert "the speed of the recorded link is not known" in refused(capsys, "canary", HERE, *sent)
+    StoreFolder.create(tmp_path / "new")
+    assert "no packet was recorded yet, and the speed of the link comes with the first (give it with --link, " in (
+        refused(capsys, "canary", HERE, "-o", str(tmp_path / "new"))
+    )
     assert "the record of what was sent would be lost" in refused(capsys, "canary", HERE, "--link", "1G")
     assert "at most 25 % of the link" in refused(capsys, "canary", HERE, *sent, "--link", "1G", "--share", "0.5")
     assert "alone is more than 5 %" in refused(capsys, "canary", HERE, *sent, "--link", "1G", "--size", "7MB")

@@ -17,6 +17,7 @@ import scapy.layers.inet  # noqa: F401 - of the packets that are read
 from places import ROOT
 
 from mburst.__main__ import main
+from mburst.sql import StoreFolder
 
 CAPTURE = ROOT / "examples" / "cache-server" / "cache.pcap.zst"
 DEFINITION = ["--bin", "1ms", "--threshold", "0.8", "--join", "5ms", "--min-duration", "3ms"]
@@ -186,6 +187,13 @@ def test_what_is_refused(
     found, _, errors = run("extract", *given, *DEFINITION, "-o", output)
     assert (found, errors.count("\n")) == (code, 1) and message in errors, errors
     assert not output.exists() and not list(tmp_path.glob(".out*"))
+
+
+def test_a_ring_without_a_packet_is_said_to_be_one(run: Run, tmp_path: Path) -> None:
+    ring = StoreFolder.create(tmp_path / "s").path / "packets" / "h" / "eth0"
+    ring.mkdir(parents=True)
+    found, _, errors = run("extract", ring, "--burst", "1", "-o", tmp_path / "out.pcapng")
+    assert found == 1 and f"{ring}: this ring has no packet yet (" in errors
 
 
 def test_a_capture_that_lacks_packets_is_said(run: Run, store: Path, plain: Path, tmp_path: Path) -> None:

@@ -43,7 +43,13 @@ def test_a_port_that_is_taken_is_one_line(store, capsys):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         code, error = outcome(capsys, store, "--listen", f"127.0.0.1:{port}")
-    assert code == 1 and f"127.0.0.1:{port}: cannot listen: Address already in use" in error and "--listen" in error
+    assert code == 1 and f"cannot listen on 127.0.0.1:{port}: Address already in use" in error and "--listen" in error
+
+
+@pytest.mark.parametrize("verb", ["live", "metrics"])
+def test_an_address_of_another_machine_is_said_to_be_one(verb, store, capsys):
+    assert main([verb, str(store), "--listen", "192.0.2.1:0", "--open"]) == 1
+    assert "(no interface of this machine has that address: `ip address` lists" in capsys.readouterr().err
 
 
 def test_what_is_no_store_and_no_interface_is_one_line(tmp_path, capsys):

@@ -361,7 +361,10 @@ def test_bins_finer_than_the_stamps_are_refused_unless_forced(lab, store):
 @pytest.mark.parametrize(
     ("arguments", "code", "reason"),
     [
-        (["nosuch0"], 1, "nosuch0: no such file or interface"),
+        (["nosuch0"], 1, "nosuch0: no such file or interface: `ip link` lists the interfaces"),
+        (["lo", "udp", "--backend", "ebpf"], 1, "has no --filter, it counts every frame: use --backend afpacket"),
+        (["lo", "--stamps", "hw", "--backend", "ebpf"], 1, "it counts by the kernel's clock: use --backend afpacket"),
+        (["lo", "--local", "1.2.3"], 2, "invalid IP or MAC address '1.2.3' (examples: 10.0.0.7, 2001:db8::7, "),
         (["lo", "--duration", "soon"], 2, "invalid duration 'soon'"),
         (["lo", "--ring", "big"], 2, "invalid size 'big'"),
         (["lo", "--threads", "0"], 2, "--threads must be at least 1, not 0"),

@@ -77,6 +77,41 @@ def test_what_is_no_rate(text: str) -> None:
         parse_rate(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("3", "write it with a unit, such as 3ms, 3s or 3h"),
+        ("1.5", "write it with a unit, such as 1.5ms, 1.5s or 1.5h"),
+        ("1 parsec", "units: ns, us, ms, s, m, h, d"),
+        ("1.5ns", "a duration is a whole number of nanoseconds"),
+        ("ms", "examples: 10us, 1ms, 60s, 24h"),
+    ],
+)
+def test_an_invalid_duration_has_the_remedy_of_its_mistake(text: str, remedy: str) -> None:
+    with pytest.raises(UsageError, match="invalid duration") as refused:
+        parse_duration(text)
+    assert refused.value.hint == remedy
+
+
+@pytest.mark.parametrize(
+    ("speed", "remedy"),
+    [
+        ("25", "write it with a unit, such as 25G"),
+        ("2.5", "write it with a unit, such as 2.5G"),
+        ("999bps", "examples: 1G, 25Gbps, 100M"),
+        ("0.9k", "examples: 1G, 25Gbps, 100M"),
+        (25, "write '25G', or bits a second as an integer"),
+    ],
+)
+def test_a_link_speed_that_no_link_has_is_refused(speed: str | int, remedy: str) -> None:
+    """A unit was forgotten: shares of 25 bit/s would make a burst of every frame."""
+    for ask in (rate_bps, *([parse_rate] if isinstance(speed, str) else [])):
+        with pytest.raises(UsageError, match=r"^invalid link speed '?[0-9.a-z]+'?: less than 1 kb/s$") as refused:
+            ask(speed)  # type: ignore[arg-type]
+        assert refused.value.hint == remedy
+    assert rate_bps(1000) == rate_bps("1000") == parse_rate("1k") == 1000
+
+
 @pytest.mark.parametrize("text", ["9" * 5000 + "{}", "0." + "9" * 5000 + "{}", "9" * 330 + "{}", "9" * 25 + "{}"])
 def test_what_no_column_holds_is_refused_in_a_short_line(text: str) -> None:
     parsers = {parse_duration: "h", parse_rate: "G", parse_size: "MB", parse_fraction: "%", parse_go_duration: "h"}

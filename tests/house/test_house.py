@@ -26,11 +26,12 @@ ALLOWED = {
     "senders": {"names", "units"},
     "sent_burst": set(),
     "shortage": {"errors"},
+    "binding": {"errors"},
     "units": {"errors"},
     "files": {"errors"},
     "workers": {"errors"},
     "capture": {"errors", "units"},
-    "telemetry": {"alive", "errors", "files", "quality", "sent_burst", "shortage", "units"},
+    "telemetry": {"alive", "binding", "errors", "files", "quality", "sent_burst", "shortage", "units"},
     "sql": {"errors", "files", "interrupting", "kept", "machine", "shortage", "units"},
     "analysis": {"errors", "machine", "quality", "sent_burst", "shortage", "units", "sql"},
     "dashboards": {

@@ -74,6 +74,12 @@ def test_what_is_no_address_is_refused(capsys, text):
     refused(capsys, "--listen", text)
 
 
+def test_an_address_of_another_machine_is_said_to_be_one(capsys):
+    assert "(no interface of this machine has that address: " in refused(
+        capsys, "--listen", "192.0.2.1:0", "--insecure"
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "local"),
     [("127.0.0.1:1", True), ("127.255.0.9:1", True), ("[::1]:1", True), ("localhost:1", True), ("unix:/x", True),

@@ -132,6 +132,13 @@ def test_insecure_says_what_it_means_and_a_start_that_fails_leaves_no_socket(tmp
     assert "cannot listen on 0.0.0.0:" in failure and "another process is listening there" in failure
 
 
+@pytest.mark.parametrize("word", ["listen", "http"])
+def test_an_address_of_another_machine_is_said_to_be_one(word, tmp_path, capsys):
+    text = f"otlp: {{{word}: '192.0.2.1:4317', insecure: true}}"
+    code, out, err = checked(capsys, tmp_path, text, "-o", str(tmp_path / "store"))
+    assert code == 1 and not out and "(no interface of this machine has that address: " in err
+
+
 # --- exporters of others, in each way -------------------------------------------------------------------------------
 
 

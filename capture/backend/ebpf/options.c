@@ -16,25 +16,26 @@ static const char *ring_option(const struct mb_backend_options *options)
 	return options->snaplen ? "--snaplen" : NULL;
 }
 
+/* `auto` takes packet sockets by itself, and reports this as its reason. */
+static int refuse(const struct mb_backend_options *options, const char *reason, struct mb_error *error)
+{
+	return mb_fail(error, EOPNOTSUPP, "%s: --backend ebpf %s%s", options->target, reason,
+		       mb_backend_is_auto(options) ? "" : ": use --backend afpacket");
+}
+
 int mb_ebpf_refuse_options(const struct mb_backend_options *options, struct mb_error *error)
 {
 	const int64_t wide = options->bin_ns > options->source_bin_ns ? options->bin_ns : options->source_bin_ns;
 	const int64_t narrow = options->bin_ns > options->source_bin_ns ? options->source_bin_ns : options->bin_ns;
 
 	if (options->filter)
-		return mb_fail(error, EOPNOTSUPP, "%s: --backend ebpf has no --filter: it counts every frame",
-			       options->target);
+		return refuse(options, "has no --filter, it counts every frame", error);
 	if (options->stamps == MB_STAMPS_HW)
-		return mb_fail(error, EOPNOTSUPP,
-			       "%s: --backend ebpf has no hardware stamps: it counts by the kernel's clock",
-			       options->target);
+		return refuse(options, "has no hardware stamps, it counts by the kernel's clock", error);
 	if (options->keeps)
-		return mb_fail(error, EOPNOTSUPP, "%s: --backend ebpf has no --keep-packets: it has no packets to keep",
-			       options->target);
+		return refuse(options, "has no --keep-packets, it has no packets to keep", error);
 	if (options->merges)
-		return mb_fail(error, EOPNOTSUPP,
-			       "%s: --backend ebpf yields no frames, by which several captures are merged",
-			       options->target);
+		return refuse(options, "yields no frames, by which several captures are merged", error);
 	if (mb_backend_is_auto(options) && ring_option(options))
 		return mb_fail(error, EOPNOTSUPP, "%s: %s is for rings of packet sockets", options->target,
 			       ring_option(options));
