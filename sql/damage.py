@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from pathlib import Path
@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     import duckdb
 
 COLUMNS = ("path", "table_name", "reason", "rack", "host", "first_ns", "last_ns")  # of the table damaged_files
+SET_ASIDE = "set aside by `mburst repair`"  # the reason of a file that was damaged, and is in no table since
 HINT = "`mburst check STORE` reads every file, `mburst repair STORE` sets damaged ones aside"
 
 
 @dataclass(frozen=True)
 class DamagedFile:
-    """A file that is left out, or read in part: what is missing is of this table, rack and host, in [first_ns, last_ns]
-    as far as that is known ('' and None: not known)."""
+    """A file that is left out, read in part, or set aside: what is missing is of this table, rack and host, in
+    [first_ns, last_ns] as far as that is known ('' and None: not known)."""
 
     path: str
     table: str
@@ -33,7 +34,13 @@ class DamagedFile:
     last_ns: int | None = None
 
     def __str__(self) -> str:
-        return f"{self.path}: damaged: {self.reason} (missing: {self.missing()})"
+        reason = self.reason if self.is_set_aside else f"damaged: {self.reason}"
+        return f"{self.path}: {reason} (missing: {self.missing()})"
+
+    @property
+    def is_set_aside(self) -> bool:
+        """Whether it is a file that `mburst repair` moved away."""
+        return self.reason == SET_ASIDE
 
     def facts(self) -> dict[str, Any]:
         """The object that JSON has of it: the columns of the table damaged_files."""
@@ -48,6 +55,19 @@ class DamagedFile:
         text += f" in rack {self.rack}" if self.rack else ""
         text += f" from {format_time(self.first_ns)}" if self.first_ns is not None else ""
         return text + (f" to {format_time(self.last_ns)} UTC" if self.last_ns is not None else "")
+
+
+def counted(files: Sequence[DamagedFile]) -> str:
+    """ "1 file of the store is damaged, 2 files were set aside by `mburst repair`"; there is at least one."""
+    from ..units import format_count
+
+    aside = sum(file.is_set_aside for file in files)
+    parts = []
+    if damaged := len(files) - aside:
+        parts.append(f"{format_count(damaged, 'file')} of the store {'is' if damaged == 1 else 'are'} damaged")
+    if aside:
+        parts.append(f"{format_count(aside, 'file')} {'was' if aside == 1 else 'were'} {SET_ASIDE}")
+    return ", ".join(parts)
 
 
 class KnownDamage:

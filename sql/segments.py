@@ -38,10 +38,13 @@ from .format.filenames import (
     date_folder,
     rack_folder,
     rack_of,
+    times_of,
     unfinished_segment,
 )
 from .format.hotlog import LogContent, read_log
+from .tables import ORDER
 
+STRANGER, IRREGULAR = "not a file name of mburst", "not a regular file"
 SECOND_COPY = "a second copy of the same part of a segment"
 SLACK_NS = 3600 * 10**9  # that rows may lie beside the time that was asked for and still be wanted
 
@@ -70,8 +73,12 @@ class FileSelection:
 
     def takes(self, name: SealedName) -> bool:
         """Whether a file can hold rows that are wanted."""
-        return (self.since_ns is None or name.last_ns >= self.since_ns - SLACK_NS) and (
-            self.until_ns is None or name.first_ns < self.until_ns + SLACK_NS
+        return self.takes_times(name.first_ns, name.last_ns)
+
+    def takes_times(self, first_ns: int | None, last_ns: int | None) -> bool:
+        """Whether rows of [first_ns, last_ns] (None: not known) can be wanted."""
+        return (self.since_ns is None or last_ns is None or last_ns >= self.since_ns - SLACK_NS) and (
+            self.until_ns is None or first_ns is None or first_ns < self.until_ns + SLACK_NS
         )
 
 
@@ -126,7 +133,7 @@ def list_hot(store: Path, table: str) -> Listing:
         if unfinished_segment(entry.name):
             listing.unfinished.append(path)
         elif path.suffix == ".log" and (segment is None or not entry.is_file(follow_symlinks=False)):
-            listing.damage.append(_misplaced(path, table, segment))
+            listing.damage.append(_misplaced_log(path, table, segment))
         elif segment is not None:
             listing.logs[path] = segment
     return listing
@@ -154,7 +161,7 @@ def _list_sealed(store: Path, table: str, narrow: FileSelection, hidden: replaci
             if unfinished_segment(entry.name):
                 listing.unfinished.append(path)
             elif path.suffix == ".parquet" and (name is None or not entry.is_file(follow_symlinks=False)):
-                listing.damage.append(_misplaced(path, table, name.segment if name else None, rack_of(folder.name)))
+                listing.damage.append(_misplaced_sealed(path, table, name))
             elif name is not None and narrow.takes(name) and not hidden.has(place, name):
                 listing.files.append(SealedFile(path, name))
     return listing
@@ -184,11 +191,17 @@ def _folders(top: Path, table: str, narrow: FileSelection, damage: list[DamagedF
                     yield top / date.name / rack.name
 
 
-def _misplaced(path: Path, table: str, segment: Segment | None, rack: str = "") -> DamagedFile:
-    reason = "not a regular file" if segment else "not a file name of mburst"
-    return DamagedFile(
-        str(path), table, reason, rack, segment.host if segment else "", segment.start_ns if segment else None
-    )
+def _misplaced_log(path: Path, table: str, segment: Segment | None) -> DamagedFile:
+    if segment is None:
+        return DamagedFile(str(path), table, STRANGER)
+    return DamagedFile(str(path), table, IRREGULAR, "", segment.host, segment.start_ns)
+
+
+def _misplaced_sealed(path: Path, table: str, name: SealedName | None) -> DamagedFile:
+    if name is not None:
+        return damaged_file(SealedFile(path, name), table, IRREGULAR)
+    times = times_of(path.parent.parent.name) or (None, None)
+    return DamagedFile(str(path), table, STRANGER, rack_of(path.parent.name), "", *times)
 
 
 @dataclass
@@ -338,10 +351,26 @@ def damage_of_log(log: LogContent, table: str) -> list[DamagedFile]:
     """What of a log cannot be read: at most one entry, with how much."""
     if log.is_sound:
         return []
-    segment, rack = segment_of(log.path), log.about.rack if log.about else ""
+    rack = log.about.rack if log.about else ""
     reason = "; ".join(f"at byte {damage.start:,}: {damage.reason}" for damage in log.scan.damage[:3])
-    changed_ns = os.lstat(log.path).st_mtime_ns if log.path.exists() else None
-    return [DamagedFile(str(log.path), table, reason, rack, segment.host, segment.start_ns, changed_ns)]
+    return [DamagedFile(str(log.path), table, reason, rack, segment_of(log.path).host, *_times_of_damage(log, table))]
+
+
+def _times_of_damage(log: LogContent, table: str) -> tuple[int | None, int | None]:
+    """The first and the last time that rows of damaged batches of a log can have: those of the sound batches beside
+    them. Where there is none, when the log was begun and last written to, unless its rows are of another time."""
+    import pyarrow.compute as pc
+
+    begun_ns, changed_ns = segment_of(log.path).start_ns, os.lstat(log.path).st_mtime_ns if log.path.exists() else None
+    first, last = min(damage.start for damage in log.scan.damage), max(damage.end for damage in log.scan.damage)
+    places = [log.scan.places[number][0] for number in sorted(log.scan.payloads.keys() - {0})]
+    times = [pc.min_max(batch.column(ORDER[table][-1])).as_py() for batch in log.batches]
+    before = [time for place, time in zip(places, times, strict=True) if place < first]
+    behind = [time for place, time in zip(places, times, strict=True) if place >= last]
+    since_ns = before[-1]["min"] if before else begun_ns
+    until_ns = behind[0]["max"] if behind else changed_ns
+    is_live = all(time["max"] >= begun_ns - SLACK_NS for time in times)
+    return since_ns if before or is_live else None, until_ns if behind or is_live else None
 
 
 def log_of_other_table(log: LogContent) -> DamagedFile:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 SCHEMA = Path(__file__).parent / "schema"
 VIEWS = Path(__file__).parent / "model"
 PARTITION = Path(__file__).parent / "partition"
+MISSING_BINS = Path(__file__).parent / "missing_bins.sql"
 STORE_FORMAT = 2
 COMPLETE = ("finished", "stopped")  # `ended` of a recording that came to its end
 

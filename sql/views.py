@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import interrupting
-from . import damage, lockdown, openable, replacing, tables, verified
+from . import aside, damage, lockdown, openable, replacing, tables, verified
 from .catalogue import Catalogue, bare, of_store, view_of_files
 from .disk import failing_as_one_line
-from .format.filenames import NS_PER_DAY, Segment
+from .format.filenames import NS_PER_DAY, SealedName, Segment
 from .parsed import run
 from .segments import FileSelection, SealedFile, TableSnapshot, list_sealed, segment_of, snapshot
 from .tables import LISTING
@@ -121,6 +121,7 @@ def over(
         _sum_up_unfinished(connection, found["bins"], every_bins_file)
     every = [damaged for snap in found.values() for damaged in snap.damage]
     damage.fill_table(connection, every)
+    _leave_out_missing(connection, every)
     for damaged in every:
         damage.FOUND.add(damaged)
     lockdown.lock(connection)
@@ -142,6 +143,21 @@ def _without_older(connection: duckdb.DuckDBPyConnection) -> tuple[set[str], boo
     return replaced, any(counted is not None for *_, counted in rows)
 
 
+def _leave_out_missing(connection: duckdb.DuckDBPyConnection, damaged: list[damage.DamagedFile]) -> None:
+    """Have the view `recorded` leave out the time whose bins are in DAMAGED files."""
+    rows = []
+    for file in damaged:
+        if file.table in ("bins", "steps") and file.first_ns is not None and file.last_ns is not None:
+            path = Path(file.path)
+            name = SealedName.parse(path.name)
+            segment = name.segment if name else Segment.parse(path.stem)
+            writer = segment.writer if segment and not segment.compacted else ""  # of one that was compacted: of any
+            rows.append([writer, file.rack, file.host, file.first_ns, file.last_ns])
+    if rows:
+        run(connection, tables.MISSING_BINS.read_text(encoding="utf-8"))
+        connection.executemany("INSERT INTO defined.missing_bins VALUES (?, ?, ?, ?, ?)", rows)
+
+
 def contents(store: Path, narrow: FileSelection) -> dict[str, TableSnapshot]:
     """All tables at one moment: no recording began or ended while the others were listed, and nothing was compacted.
     Raises MburstError."""
@@ -155,14 +171,17 @@ def contents(store: Path, narrow: FileSelection) -> dict[str, TableSnapshot]:
             if (after.signature(), replaced_after) == (recordings.signature(), replaced):
                 break
             recordings, replaced = after, replaced_after
-        return {**found, "recordings": recordings}
+        found["recordings"] = recordings
+        for table, missing in aside.missing_files(store, lambda table: _narrow_for(table, narrow)).items():
+            found[table].damage += missing
+        return found
 
 
 def _narrow_for(table: str, narrow: FileSelection) -> FileSelection:
     """Which files of a table to list: not by rack where rows have none, never by time where rows hold on."""
     if table in ("links", "names"):
         return FileSelection()
-    if table == "canary":
+    if table in ("canary", "recordings"):
         return FileSelection(narrow.rack)
     if table in ("thinned", "kept") and narrow.since_ns is not None:  # rows that hold for up to a day from their time
         return FileSelection(narrow.rack, narrow.since_ns - NS_PER_DAY, narrow.until_ns)

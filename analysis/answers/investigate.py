@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ...errors import MburstError
-from ...sql.damage import DamagedFile, damaged_files
+from ...sql.damage import DamagedFile, counted, damaged_files
 from ...units import format_count, format_duration
 from ..bursts.contention import Contention, contention
 from ..canary.sensitivity import CanaryContext, canary_context
@@ -63,6 +63,7 @@ CROSSED = (
     "a recording of the port that the probes cross (`mburst record` on the interface that carries them, `--inner-ip` "
     "where they are tunnelled)"
 )
+EVIDENCE = ("bins", "sources", "recordings", "probes", "queues", "ports", "links", "clock")  # tables that it asks
 MOST_PAIRS = 10  # of hosts that burst together
 MOST_CONTROLS = 20  # paths that are compared with each tested one
 
@@ -160,6 +161,9 @@ def investigate(
         answer.missing.append("a recording of the port (`mburst record`)")
     if not paths:
         answer.missing.append("probes of this time (`mburst probe`, `mburst import probes`)")
+    if damaged := [file for file in answer.damaged if file.table in EVIDENCE]:
+        tables = " and ".join(sorted({file.table for file in damaged}))
+        answer.missing.insert(0, f"the rows of {tables} that are missing ({counted(damaged)})")
     if answer.ports:
         answer.notes.extend(uncounted_pauses(con, ends))
     if answer.bursts:

@@ -87,7 +87,9 @@ def read_lane(
     if not clocks:
         return LaneDetections(recording, {}, [])
     settings = settings_of(definition, recording["bin_ns"], definition.link_bps or recording["link_bps"])
-    spans = {epoch: span for (name, epoch), span in coverage.by_epoch(con).items() if name == recording["recording_id"]}
+    spans = {
+        epoch: times for (name, epoch), times in coverage.by_epoch(con).items() if name == recording["recording_id"]
+    }
     placed = placed_in(sent, starts, clocks, spans, settings["link_bps"])
     detect_bursts(
         con,
@@ -201,7 +203,7 @@ def placed_in(
     sent: Sequence[SentBurst],
     starts: Whole,
     clocks: Mapping[int, Clock],
-    spans: Mapping[int, tuple[int, int]],
+    spans: Mapping[int, Sequence[tuple[int, int]]],
     link_bps: int,
 ) -> list[dict[str, Any]]:
     """When and in which clock epoch each burst should be in the recording; `recorded` says whether it was recorded
@@ -215,13 +217,13 @@ def placed_in(
         clock, start = clocks[epoch], int(arrivals[epoch][0][i])
         wire_ns = (one.bytes + WIRE_BYTES * one.packets) * 8 * SECOND // link_bps
         end = start + max(one.end_ns - one.start_ns, wire_ns)
-        since, until = spans.get(epoch, (0, 0))
+        beyond = 2 * int(clock.scatter_ns)
         placed.append(
             {
                 "clock_epoch": epoch,
                 "start_ns": start,
                 "end_ns": end,
-                "recorded": since <= start and end <= until + 2 * int(clock.scatter_ns),
+                "recorded": any(since <= start and end <= until + beyond for since, until in spans.get(epoch, ())),
                 "slack_ns": int(4 * clock.scatter_ns + arrivals[epoch][1][i]),
                 "late_ns": int(arrivals[epoch][2][i]),
                 "offset_ns": clock.offset_ns,
@@ -236,13 +238,17 @@ def _epoch_of(
     i: int,
     arrivals: Mapping[int, tuple[Any, Any, Any]],
     clocks: Mapping[int, Clock],
-    spans: Mapping[int, tuple[int, int]],
+    spans: Mapping[int, Sequence[tuple[int, int]]],
 ) -> int:
     """The clock epoch in which burst I was seen, or else was recorded, or else that of the nearest burst that was
     seen."""
     if seen := [epoch for epoch, clock in clocks.items() if clock.matched[i] >= 0]:
         return seen[0]
-    held = [epoch for epoch in clocks if epoch in spans and spans[epoch][0] <= arrivals[epoch][0][i] < spans[epoch][1]]
+    held = [
+        epoch
+        for epoch in clocks
+        if any(since <= arrivals[epoch][0][i] < until for since, until in spans.get(epoch, ()))
+    ]
     return (held or sorted(clocks, key=lambda epoch: np.abs(np.flatnonzero(clocks[epoch].matched >= 0) - i).min()))[0]
 
 

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...quality import Quality
-from ..model.coverage import LATEST
 from ..model.stats import Floats, Whole
 from ..read.probes import STAMPS, sound
 from .evidence.switch import PortQueue
@@ -71,8 +70,8 @@ class SenderOnsets(NamedTuple):
 
 
 def read_runs(con: duckdb.DuckDBPyConnection, question: Question) -> list[dict[str, Any]]:
-    """Recorded stretches: a run and clock epoch each, from its first to its last bin that is asked for. from_ns: rows
-    from then on are taken."""
+    """Recorded stretches: a run and clock epoch each, from its first to its last bin that is asked for. from_ns: bursts
+    that begin from then on are its own."""
     result = con.execute(
         """SELECT recording_id, clock_epoch, rack, host, interface, direction, coalesce($link, link_bps) AS link_bps,
                   bin_ns, greatest(start_ns, recorded_from(coalesce($since, start_ns), bin_ns)) AS first_ns,
@@ -88,12 +87,13 @@ def read_runs(con: duckdb.DuckDBPyConnection, question: Question) -> list[dict[s
     return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
 
 
-_OF_RUN = "recording_id = $recording AND clock_epoch = $clock_epoch AND ts_ns >= $from"
+_OF_RUN = "recording_id = $recording AND clock_epoch = $clock_epoch AND ts_ns >= $first AND ts_ns < $end"
 
 
 def _of_run(run: dict[str, Any]) -> dict[str, Any]:
     """The variables of _OF_RUN."""
-    return {"recording": run["recording_id"], "clock_epoch": run["clock_epoch"], "from": run["from_ns"]}
+    names = {"recording": "recording_id", "clock_epoch": "clock_epoch", "first": "first_ns", "end": "end_ns"}
+    return {variable: run[column] for variable, column in names.items()}
 
 
 def read_paths(con: duckdb.DuckDBPyConnection, question: Question) -> list[Path]:
@@ -133,15 +133,15 @@ def read_port(
     rows = chosen[lane]
 
     def chunks() -> Iterator[tuple[Floats, NDArray[np.int64]]]:
-        for row in rows:  # one filter after the other is pushed down to the files, a join with all of them is not
+        for row in rows:  # one filter after the other is pushed down to the files, a join with all is not
             for batch in con.sql(
                 f"SELECT ts_ns, wire_bytes, quality FROM bins WHERE {_OF_RUN}", params=_of_run(row)
             ).to_arrow_reader(CHUNK):
                 at = (batch["ts_ns"].to_numpy() - origin).astype(np.float64)
                 lossy.append(at[batch["quality"].to_numpy() & Quality.DROPS != 0])
                 yield at, batch["wire_bytes"].to_numpy()
-            if end:
-                yield unsampled(con, row["recording_id"], row["bin_ns"], origin)
+        for row in _epochs(rows) if end else ():
+            yield unsampled(con, row["recording_id"], row["bin_ns"], origin)
 
     recorded = [(float(run["first_ns"] - origin), float(run["end_ns"] - origin)) for run in rows]
     first = rows[0]
@@ -155,6 +155,11 @@ def read_port(
     signals = read_signals(con, port, chosen.get((*lane[:2], OTHER_WAY.get(lane[2], lane[2])), []), origin)
     port = replace(port, repeated=repeated, marked=marked, dropped=int(dropped), signals=signals)
     return replace(port, switch=lane, **end._asdict()) if end else port
+
+
+def _epochs(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One of ROWS of each run and clock epoch: several differ in their times alone."""
+    return list({(row["recording_id"], row["clock_epoch"]): row for row in rows}.values())
 
 
 def unsampled(
@@ -223,11 +228,16 @@ def read_bursts(
     for table in STEPS:  # the memory is wanted for what follows
         con.execute(f"DROP TABLE IF EXISTS {table}")
     found = [dict(zip(OF_BURSTS, row, strict=True)) for row in rows]
-    begins = {(run["recording_id"], run["clock_epoch"]): run["from_ns"] for rows in chosen.values() for run in rows}
+    spans: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    for run in (run for rows in chosen.values() for run in rows):
+        spans.setdefault((run["recording_id"], run["clock_epoch"]), []).append((run["from_ns"], run["end_ns"]))
     return [
         burst
         for burst in found
-        if burst["start_ns"] >= begins.get((burst["recording_id"], burst["clock_epoch"]), LATEST)
+        if any(
+            first <= burst["start_ns"] < end
+            for first, end in spans.get((burst["recording_id"], burst["clock_epoch"]), ())
+        )
     ]
 
 

@@ -117,9 +117,9 @@ class LiveStore:
         con = self.store.connect(self.rack, self.complete_from_ns)
         self._damaged = [str(file) for file in damaged_files(con)]
         self._take_runs(con.sql("SELECT * FROM recordings").to_arrow_table())
-        for (run, epoch), span in known.items():
+        for (run, epoch), spans in known.items():
             if lane := self.lane_of.get(run):
-                lane.spans[run, epoch] = span
+                lane.spans[run, epoch] = min(start for start, _ in spans), max(end for _, end in spans)
         self._take_newest(con, newest)
         con.close()
 

@@ -23,16 +23,18 @@ EARLIEST, LATEST = -(2**63), 2**63 - 1  # Unix ns: no limit
 
 def by_epoch(
     con: duckdb.DuckDBPyConnection, since_ns: int | None = None, until_ns: int | None = None, rack: str | None = None
-) -> dict[tuple[str, int], Interval]:
-    """By recording_id and clock epoch, when it counted within [since_ns, until_ns): whole bins."""
+) -> dict[tuple[str, int], list[Interval]]:
+    """By recording_id and clock epoch, when it counted within [since_ns, until_ns): whole bins; several intervals where
+    bins are missing in between."""
     where = {
         "since": EARLIEST if since_ns is None else since_ns,
         "until": LATEST if until_ns is None else until_ns,
         "rack": rack,
     }
-    return {
-        (recording, epoch): (start, end) for recording, epoch, start, end in con.execute(_RECORDED, where).fetchall()
-    }
+    found: dict[tuple[str, int], list[Interval]] = {}
+    for recording, epoch, start, end in con.execute(_RECORDED, where).fetchall():
+        found.setdefault((recording, epoch), []).append((start, end))
+    return found
 
 
 def binned_since(con: duckdb.DuckDBPyConnection, rack: str | None = None) -> int | None:
@@ -45,10 +47,10 @@ def binned_since(con: duckdb.DuckDBPyConnection, rack: str | None = None) -> int
 def recorded(
     con: duckdb.DuckDBPyConnection, since_ns: int | None = None, until_ns: int | None = None, rack: str | None = None
 ) -> dict[str, list[Interval]]:
-    """The same by recording_id, an interval for each clock epoch."""
+    """The same by recording_id."""
     found: dict[str, list[Interval]] = {}
-    for (recording, _), span in by_epoch(con, since_ns, until_ns, rack).items():
-        found.setdefault(recording, []).append(span)
+    for (recording, _), spans in by_epoch(con, since_ns, until_ns, rack).items():
+        found.setdefault(recording, []).extend(spans)
     return found
 
 

@@ -27,7 +27,9 @@ WHERE coalesce(list_contains(CAST($hosts AS VARCHAR[]), host), true) AND rack = 
 """
 _WITHIN = """
 SELECT *, greatest(bin_start(start_ns, bin_ns),  -- NULL where no time is given: greatest and least pass over it
-                   bin_start(CAST($since_ns AS BIGINT) - 1, bin_ns) + bin_ns) AS first_ns,
+                   bin_start(CAST($since_ns AS BIGINT) - 1, bin_ns) + bin_ns,
+                   bin_start(lag(end_ns) OVER (PARTITION BY recording_id, clock_epoch ORDER BY start_ns) - 1, bin_ns)
+                       + bin_ns) AS first_ns,  -- a bin in which some are missing counts once
        least(end_ns, CAST($until_ns AS BIGINT)) AS beyond_ns
 FROM chosen
 """
@@ -39,7 +41,7 @@ WITH within AS ({_WITHIN}), slots AS (
     SELECT recording_id, clock_epoch, bin_start(bins.ts_ns, w.bin_ns) AS ts_ns, CAST(sum(packets) AS BIGINT) AS packets,
            CAST(sum(bytes) AS BIGINT) AS bytes, CAST(sum(wire_bytes) AS BIGINT) AS wire_bytes,
            bit_or(quality) AS quality
-    FROM bins JOIN (SELECT recording_id, clock_epoch, bin_ns, first_ns FROM within) AS w
+    FROM bins JOIN (SELECT DISTINCT recording_id, clock_epoch, bin_ns FROM within) AS w
         USING (recording_id, clock_epoch)
     WHERE bins.ts_ns >= coalesce($since_ns, bins.ts_ns) GROUP BY ALL
 )

@@ -135,13 +135,15 @@ def doubt(found: Sequence[Statement]) -> str:
 
 
 def missing_files(damaged: Sequence[DamagedFile], shown: int = 5) -> Iterator[Statement]:
-    """What the figures lack because files are damaged."""
+    """What the figures lack because files are damaged, or were."""
+    from ...sql.damage import counted
+
     if damaged:
         missing = "; ".join(file.missing() for file in damaged[:shown])
         more = f"; and of {format_count(len(damaged) - shown, 'further file')}" if len(damaged) > shown else ""
         yield Statement(
             WARNING,
-            f"{format_count(len(damaged), 'file')} of the store {'is' if len(damaged) == 1 else 'are'} damaged",
+            counted(damaged),
             f"Missing here: {missing}{more}. Counts are lower bounds, and bursts can be missing.",
         )
 

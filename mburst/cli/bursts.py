@@ -104,10 +104,12 @@ def _recordings(connection: duckdb.DuckDBPyConnection, since: int | None, until:
     rows = dicts(
         connection,
         """
-        SELECT lanes.*, clock, dropped, late, complete, ended, gaps, gap_bytes, unknown_gaps,
+        SELECT lanes.*, clock, packets, dropped, late, complete, ended, gaps, gap_bytes, unknown_gaps,
                count(DISTINCT rack) OVER (PARTITION BY host) > 1 AS is_in_racks,
-               coalesce(start_ns >= $until OR end_ns <= $since, false) AS is_elsewhere
-        FROM lanes JOIN (SELECT recording_id, clock, dropped, late, complete, ended, start_ns, end_ns FROM recordings)
+               coalesce(start_ns >= $until OR end_ns <= $since, false) AS is_elsewhere,
+               start_ns IS NOT NULL AND end_ns IS NOT NULL AS is_placed
+        FROM lanes JOIN (
+            SELECT recording_id, clock, packets, dropped, late, complete, ended, start_ns, end_ns FROM recordings)
             USING (recording_id)
         LEFT JOIN (
             SELECT recording_id, count(*) AS gaps, CAST(coalesce(sum(bytes), 0) AS BIGINT) AS gap_bytes,
@@ -171,6 +173,8 @@ def _summary(lane: dict[str, Any], bursts: Sequence[Mapping[str, Any]], gap: dic
     broken = ending(lane, gap)
     if lane["is_elsewhere"] and not lane["span_ns"]:
         return "; ".join(filter(None, ["not recorded in this time", broken]))
+    if lane["packets"] and lane["is_placed"] and not lane["span_ns"]:
+        return "; ".join(filter(None, ["its bins are missing", broken]))
     found = _count(len(bursts), "burst", "bursts")
     if lane["span_ns"]:
         share = sum(burst["duration_ns"] for burst in bursts) / lane["span_ns"]

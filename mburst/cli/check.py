@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """Read every file of a store again, also those verified before, and verify it against its checksums,
 its name and its folder. Damaged files are listed with what is missing without them: other verbs answer from the
-remaining files. Files that are left over or foreign are named too; they are harmless. A file that a recorder is
-writing is not damaged. Exit code 0: all is sound; 1: it is not."""
+remaining files. So are files that `mburst repair` set aside: their rows stay missing. Files that are left over or
+foreign are named too; they are harmless. A file that a recorder is writing is not damaged. Exit code 0: every file is
+sound and, with --deep, nothing is missing; 1: it is not so."""
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -31,7 +32,8 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser.add_argument(
         "--deep",
         action="store_true",
-        help="compare the sums of bins and senders with the totals of each recording, too",
+        help="compare the sums of bins and senders with the totals of each recording, too; what was set aside is not "
+        "exit code 0 then",
     )
     parser.add_argument("--json", action="store_true", help="print what was found as JSON")
     parser.set_defaults(run=run)
@@ -45,14 +47,16 @@ def run(arguments: argparse.Namespace) -> int:
 
     found = check(arguments.store, progress())
     clear_progress()
-    FOUND.files |= {file.path: file for file in found.damaged}  # which are listed below: no warning is due
+    listed = {file.path: file for file in [*found.damaged, *found.missing]}
     if arguments.deep:
+        FOUND.files |= listed  # below: no warning is due
         compare_sums(arguments.store, found)
     if arguments.json:
         print(json.dumps(facts(arguments.store, found), ensure_ascii=False, indent=1))
     else:
-        print("\n".join([*map(str, found.damaged), *found.mismatches, *map(str, found.remarks), summary(found)]))
-    return 0 if found.is_sound else 1
+        lines = [*listed.values(), *found.mismatches, *found.remarks, summary(found)]
+        print("\n".join(map(str, lines)))
+    return 0 if found.is_sound and not (arguments.deep and found.missing) else 1
 
 
 def progress() -> Callable[[Findings, int], None] | None:
@@ -76,6 +80,7 @@ def facts(store: Path, found: Findings) -> dict[str, Any]:
         "store": str(store),
         "sound": found.is_sound,
         "damaged_files": [file.facts() for file in found.damaged],
+        "missing": [file.facts() for file in found.missing],
         "mismatches": found.mismatches,
         "remarks": [asdict(remark) for remark in found.remarks],
         "files": found.files,
@@ -92,8 +97,7 @@ def summary(found: Findings) -> str:
     if found.recordings_compared:
         text += f"{speed}, sums of {format_count(found.recordings_compared, 'recording')} compared"
         speed = ""
-    if found.is_sound:
-        return f"{text}{speed}: sound"
     wrong = [format_count(len(found.damaged), "damaged file")] if found.damaged else []
     wrong += [format_count(len(found.mismatches), "mismatched sum", "mismatched sums")] if found.mismatches else []
-    return f"{text}{speed}: {' and '.join(wrong)}"
+    aside = [f"{format_count(len(found.missing), 'file')} set aside"] if found.missing else []
+    return f"{text}{speed}: {' and '.join([*(wrong or ['sound']), *aside])}"

@@ -8,10 +8,11 @@ from pathlib import Path
 from ..units import format_count
 from .check import clear_progress, progress
 
-DESCRIPTION = """Check a store, and move each damaged file into the folder `damaged` in it, under the same path, so that
-no answer omits it silently or warns of it again. What can be read of a damaged hot log is saved first.
-Nothing is deleted. For each file, the output lists what is lost: table, host, rack and time. The log of a
-running recorder is left alone. Run it as the user who records, so that the files it writes belong to that user."""
+DESCRIPTION = """Check a store, and move each damaged file into the folder `damaged` in it, under the same path. What
+can be read of a damaged hot log is saved first. Nothing is deleted. For each file, the output lists what is lost:
+table, host, rack and time. That stays known: answers over that time name the file as before, until a file of its name
+is back in the store, or the one in `damaged` is removed. The log of a running recorder is left alone. Run it as the
+user who records, so that the files it writes belong to that user."""
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -25,6 +25,7 @@ from ...errors import UsageError
 
 HOT = "hot"
 MIXED = "date=mixed"
+ASIDE = "damaged"  # the folder that `mburst repair` moves files into (sql/aside.py): no rows are read from it
 REPLACED = "replaced"  # the folder of what compaction replaces (sql/replacing.py): no rows are read from it
 SHIPPED = "shipped"  # the folder of receipts, and of what a store remembers of them: no rows are read from it
 PACKETS = "packets"  # the folder of rings of packets (mburst/packets/ring.py): no rows are read from it
@@ -123,6 +124,15 @@ def hot_path(store: Path, table: str, segment: Segment) -> Path:
 def date_of(day: int) -> str:
     """ "2026-11-20" for the number of days since 1970-01-01."""
     return (datetime.date(1970, 1, 1) + datetime.timedelta(days=day)).isoformat()
+
+
+def times_of(folder: str) -> tuple[int, int] | None:
+    """The first and the last nanosecond of the rows of a day's folder; None where its name has no day."""
+    try:
+        day = (datetime.date.fromisoformat(folder.removeprefix("date=")) - datetime.date(1970, 1, 1)).days
+    except ValueError:
+        return None
+    return day * NS_PER_DAY, (day + 1) * NS_PER_DAY - 1
 
 
 def date_folder(day: int | None) -> str:

@@ -6,13 +6,13 @@ WITH tallies AS (
         ANTI JOIN thinned AS t ON t.recording_id = bins.recording_id AND bins.ts_ns >= t.start_ns AND bins.ts_ns < t.end_ns
     GROUP BY recording_id, tenth
 ), left_out AS (
-    SELECT recording_id, clock_epoch, sum(least(r.end_ns, t.end_ns) - greatest(r.start_ns, t.start_ns)) AS out_ns
+    SELECT recording_id, clock_epoch, r.start_ns, sum(least(r.end_ns, t.end_ns) - greatest(r.start_ns, t.start_ns)) AS out_ns
     FROM recorded AS r JOIN thinned AS t USING (recording_id)
     WHERE t.start_ns < r.end_ns AND t.end_ns > r.start_ns GROUP BY ALL
 ), spans AS (
     SELECT recording_id, sum(bins) AS filled, any_value(total) AS total
     FROM tallies JOIN (SELECT recording_id, CAST(sum((end_ns - start_ns - coalesce(out_ns, 0)) // bin_ns) AS BIGINT) AS total
-                       FROM recorded LEFT JOIN left_out USING (recording_id, clock_epoch) GROUP BY recording_id)
+                       FROM recorded LEFT JOIN left_out USING (recording_id, clock_epoch, start_ns) GROUP BY recording_id)
         USING (recording_id)
     GROUP BY recording_id
 ), tenths AS (

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...errors import MburstError
-from .. import disk, replacing, verified
+from .. import aside, disk, replacing, verified
 from ..damage import DamagedFile
 from ..disk import failing_as_one_line
-from ..format.filenames import HOT, PACKETS, REPLACED, SHIPPED, Segment
+from ..format.filenames import ASIDE, HOT, PACKETS, REPLACED, SHIPPED, Segment
 from ..format.hotlog import LogReader, is_regular
 from ..segments import (
     SECOND_COPY,
@@ -33,7 +33,6 @@ from ..segments import (
 from ..store import MARKER, format_of
 from ..tables import ORDER, STORE_FORMAT
 
-ASIDE = "damaged"  # the folder of a store that `mburst repair` moves files into
 NO_ROWS = (ASIDE, PACKETS, REPLACED, SHIPPED, "locks")  # folders of a store that no rows are read from
 _FRESH_S = 60.0  # a file without its name that is no older may be about to get it
 
@@ -51,9 +50,11 @@ class Remark:
 
 @dataclass
 class Findings:
-    """What was found in a store. `mismatches` are sentences, of sums that do not agree."""
+    """What was found in a store. `mismatches` are sentences, of sums that do not agree. `missing`: what was set aside
+    before."""
 
     damaged: list[DamagedFile] = field(default_factory=list)
+    missing: list[DamagedFile] = field(default_factory=list)
     remarks: list[Remark] = field(default_factory=list)
     mismatches: list[str] = field(default_factory=list)
     files: int = 0
@@ -63,7 +64,7 @@ class Findings:
 
     @property
     def is_sound(self) -> bool:
-        """Whether every row that was written is there, as far as can be seen."""
+        """Whether every file that is there holds what was written, and all sums that were compared agree."""
         return not self.damaged and not self.mismatches
 
 
@@ -83,6 +84,7 @@ def check(store: Path, progress: Callable[[Findings, int], None] | None = None) 
     with failing_as_one_line(store, "read"):
         _check_marker(store, found)
         tasks = list(_tasks(store, found))
+        found.missing = [file for of in aside.missing_files(store, lambda _: FileSelection()).values() for file in of]
         total = sum(task.size for task in tasks)
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             running = {pool.submit(task.read): task for task in tasks}

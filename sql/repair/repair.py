@@ -1,7 +1,8 @@
 """Sets damaged files of a store aside, and saves what can be read of damaged hot logs.
 
-A file goes to `damaged/` in the store, under the same path. That rename is the commit: what was saved of a log is in
-sealed files that do not count as long as the log has its name. Nothing is deleted, nothing is overwritten."""
+A file goes to `damaged/` in the store, under the same path, where its name says what is missing (sql/aside.py). That
+rename is the commit: what was saved of a log is in sealed files that do not count as long as the log has its name.
+Nothing is deleted, nothing is overwritten."""
 
 from __future__ import annotations
 
@@ -19,34 +20,38 @@ from ...errors import MburstError
 from .. import disk, sealing
 from ..damage import DamagedFile
 from ..disk import failing_as_one_line
-from ..format.filenames import HOT, Segment
+from ..format.filenames import ASIDE, HOT, Segment
 from ..format.hotlog import LogContent, LogHeader, LogReader, is_regular
-from ..segments import damage_of_log, sealed_rows
+from ..segments import SECOND_COPY, damage_of_log, sealed_rows
 from ..store import MARKER
 from ..tables import STORE_FORMAT, columns
-from .checking import ASIDE, check
+from .checking import check
 
 if TYPE_CHECKING:
     from .checking import Findings
 
 
+COPY = ".copy"  # behind the name of a copy that was set aside: no row is missing for it
+
+
 @dataclass(frozen=True)
 class Repair:
     """What was done about a damaged file, or would be. `aside` is where it is then, '' where it is left alone for
-    `reason`; `saved` counts the rows of it that are saved, None where none can be."""
+    `reason`; `saved` counts the rows of it that are saved, None where none can be. `is_copy`: the store has its rows in
+    other files."""
 
     damage: DamagedFile
     aside: str
     saved: int | None = None
     reason: str = ""
+    is_copy: bool = False
 
     def __str__(self) -> str:
         if not self.aside:
             return f"{self.damage.path}: left alone: {self.reason}"
         saved = f"; rows saved of it: {self.saved:,}" if self.saved is not None else ""
-        return (
-            f"{self.damage.path}: {self.damage.reason}; set aside as {self.aside}{saved}; lost: {self.damage.missing()}"
-        )
+        lost = "nothing" if self.is_copy else self.damage.missing()
+        return f"{self.damage.path}: {self.damage.reason}; set aside as {self.aside}{saved}; lost: {lost}"
 
 
 def repair(
@@ -62,7 +67,8 @@ def repair(
                 elif _is_log(store, Path(damage.path)):
                     yield _repair_log(store, damage, dry_run)
                 else:
-                    yield Repair(damage, _move(store, Path(damage.path), dry_run))
+                    is_copy = damage.reason == SECOND_COPY
+                    yield Repair(damage, _move(store, Path(damage.path), dry_run, is_copy), is_copy=is_copy)
 
 
 @contextmanager
@@ -114,7 +120,8 @@ def _repair_log(store: Path, damage: DamagedFile, dry_run: bool) -> Repair:
         sealed = sealed_rows(store, path.parent.name, path.stem, log.rack)
         if log.count >= sealed and log.batches and not dry_run:
             sealing.publish_log(store, path.parent.name, log)
-        return Repair(damage, _move(store, path, dry_run), max(log.count, sealed))
+        is_copy = sealed > log.count
+        return Repair(damage, _move(store, path, dry_run, is_copy), max(log.count, sealed), is_copy=is_copy)
     except BlockingIOError:
         return Repair(damage, "", reason="its writer is running: end it, and try again")
     except OSError as error:
@@ -136,9 +143,9 @@ def _about(log: LogContent, table: str) -> LogHeader | None:
     return LogHeader(table, "", rack, len(rows.column_names))
 
 
-def _aside(store: Path, path: Path) -> Path:
+def _aside(store: Path, path: Path, is_copy: bool = False) -> Path:
     """Where PATH goes: a name that nothing has."""
-    wanted = store / ASIDE / path.relative_to(store)
+    wanted = store / ASIDE / path.relative_to(store).with_name(f"{path.name}{COPY if is_copy else ''}")
     number, free = 1, wanted
     while os.path.lexists(free):
         number += 1
@@ -146,9 +153,9 @@ def _aside(store: Path, path: Path) -> Path:
     return free
 
 
-def _move(store: Path, path: Path, dry_run: bool) -> str:
+def _move(store: Path, path: Path, dry_run: bool, is_copy: bool = False) -> str:
     """Move PATH aside, durably; where it is then."""
-    aside = _aside(store, path)
+    aside = _aside(store, path, is_copy)
     if not dry_run:
         disk.make_folder(aside.parent)
         with suppress(FileNotFoundError):  # somebody else has moved it

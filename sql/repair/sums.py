@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..damage import readable
-from ..format.filenames import HOT, SealedName, Segment
 from ..store import StoreFolder
-from .checking import ASIDE
 
 if TYPE_CHECKING:
     from .checking import Findings
@@ -32,9 +30,9 @@ _NAMES = ("packets in bins", "bytes in bins", "wire bytes in bins", "packets of 
 
 
 def compare_sums(store: Path, found: Findings) -> None:
-    """Compare them for each complete recording of a host no file of which is damaged or was set aside; what does not
-    agree becomes a sentence in FOUND.mismatches. Raises MburstError."""
-    incomplete = {damage.host for damage in found.damaged} | _hosts_set_aside(store)
+    """Compare them for each complete recording of a host no file of which is damaged; what does not agree, since files
+    were set aside or without a known cause, becomes a sentence in FOUND.mismatches. Raises MburstError."""
+    incomplete = {damage.host for damage in found.damaged}
     if "" in incomplete:  # a file of nobody knows whom is missing
         return
     with StoreFolder.open(store).connect() as con, readable(con):
@@ -47,21 +45,3 @@ def compare_sums(store: Path, found: Findings) -> None:
                 for name, was, is_now in zip(_NAMES, stated, summed, strict=False)
                 if was != is_now
             ]
-
-
-def _hosts_set_aside(store: Path) -> set[str]:
-    """The hosts of files that `mburst repair` moved away; '' for one that does not say it."""
-    tables = ("bins", "sources", "recordings")
-    moved = [
-        path
-        for table in tables
-        for folder in (store / ASIDE / HOT / table, store / ASIDE / table)
-        for path in folder.rglob("*")
-        if not path.is_dir()
-    ]
-    hosts = set()
-    for path in moved:
-        name = SealedName.parse(path.name)
-        segment = name.segment if name else Segment.parse(path.name.partition(".log")[0])
-        hosts.add(segment.host if segment else "")
-    return hosts

@@ -107,11 +107,56 @@ def test_what_one_call_met_is_not_held_against_the_next(store: Path, tmp_path: P
     assert named("".join(capsys.readouterr().err.splitlines(keepends=True)[:1]), store)
 
 
-def test_after_a_repair_nobody_speaks_of_it(store: Path, capsys: Any) -> None:
+def test_after_a_repair_what_was_set_aside_is_still_missing(store: Path, tmp_path: Path, capsys: Any) -> None:
+    aside = store / "damaged" / damaged_file(store).relative_to(store)
     assert main(["repair", str(store)]) == 0
     capsys.readouterr()
-    assert main(["bursts", str(store), *BURSTS]) == 0
-    assert capsys.readouterr().err == ""
+    assert main(["bursts", str(store), "--threshold", "0.0005", "--json"]) == 1
+    printed = capsys.readouterr()
+    [line] = printed.err.splitlines()
+    assert line.startswith(f"mburst: {aside}: set aside by `mburst repair` (missing: rows of sources of host cache-1")
+    bursts = json.loads(printed.out)
+    assert all(("incomplete" in burst["quality"]) is (burst["host"] == "cache-1") for burst in bursts)
+    assert main(["report", str(store), "-o", str(tmp_path / "out")]) == 1
+    [page] = [path for path in (tmp_path / "out").glob("*.html") if path.name != "index.html"]
+    assert "1 file was set aside by `mburst repair`" in page.read_text()
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["damaged", "repaired"])
+def without_bins(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """The simulated demo without its bins, damaged, or set aside by a repair."""
+    folder = tmp_path_factory.mktemp("demo")
+    assert main(["demo", "--simulate", "-o", str(folder / "demo")]) == 0
+    store = folder / "demo" / "store"
+    [path] = (store / "bins").rglob("*.parquet")
+    content = bytearray(path.read_bytes())
+    content[5000] ^= 4
+    path.write_bytes(content)
+    if request.param:
+        assert main(["repair", str(store)]) == 0
+    return store
+
+
+def test_time_without_its_bins_is_not_idle(without_bins: Path, tmp_path: Path, capsys: Any) -> None:
+    capsys.readouterr()
+    assert main(["bursts", str(without_bins)]) == 1
+    out = capsys.readouterr().out
+    assert out.splitlines()[1] == "its bins are missing" and "no burst" not in out
+    assert main(["report", str(without_bins), "--rack", "r1", "--since", "24h", "-o", str(tmp_path / "out")]) == 1
+    [facts] = map(json.loads, (path.read_text() for path in (tmp_path / "out").glob("rack*.json")))
+    assert len(facts["damaged_files"]) == 1 and not any(lane["coverage"] for lane in facts["lanes"])
+    [page] = (tmp_path / "out").glob("rack*.html")
+    assert "No burst reached" not in page.read_text()
+
+
+def test_an_investigation_needs_the_bins_that_are_missing(without_bins: Path, capsys: Any) -> None:
+    capsys.readouterr()
+    assert main(["investigate", str(without_bins)]) == 1
+    answer = capsys.readouterr().out
+    is_aside = (without_bins / "damaged").exists()
+    why = "1 file was set aside by `mburst repair`" if is_aside else "1 file of the store is damaged"
+    assert f"Needed: the rows of bins that are missing ({why})." in answer.splitlines()[0]
+    assert "disagree" not in answer and f"{why}. Missing here: rows of bins of host cache" in answer
 
 
 def test_who_writes_has_done_its_work(store: Path, tmp_path: Path, capsys: Any) -> None:

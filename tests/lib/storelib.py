@@ -85,13 +85,13 @@ def _of_recording(row: dict[str, Any]) -> dict[str, Any]:
     return {"link_bps": DEFAULTS["link_bps"], "ended": ended}
 
 
-def write(store: StoreFolder, table: str, *given: dict[str, Any]) -> None:
-    """Append GIVEN to TABLE and seal, with a writer for each host and rack."""
+def write(store: StoreFolder, table: str, *given: dict[str, Any], writer_id: str | None = None) -> None:
+    """Append GIVEN to TABLE and seal, with a writer for each host and rack, called WRITER_ID or by a new name."""
     lanes: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in given:
         lanes.setdefault((row.get("host", DEFAULTS["host"]), row.get("rack", DEFAULTS["rack"])), []).append(row)
     for (host, rack), wanted in lanes.items():
-        with store.writer(table, host=host, rack=rack) as writer:
+        with store.writer(table, host, rack, writer_id) as writer:
             writer.append(rows(table, *wanted))
 
 

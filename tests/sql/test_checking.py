@@ -212,10 +212,14 @@ def test_deep_compares_sums_with_totals(store: StoreFolder, capsys: Any) -> None
     assert "recording run-1 of host cache-1: 21 bytes in bins, and the recording says 20" in capsys.readouterr().out
 
 
-def test_deep_does_not_hold_missing_files_against_the_sums(store: StoreFolder, capsys: Any) -> None:
+def test_deep_holds_files_against_the_sums_once_they_are_set_aside(store: StoreFolder, capsys: Any) -> None:
     flip(next(path for path in sealed_files(store, "bins") if "cache-1" in path.name), 50)
     assert main(["check", str(store.path), "--deep", "--json"]) == 1
     payload = json.loads(capsys.readouterr().out)
     assert (payload["mismatches"], payload["recordings_compared"], len(payload["damaged_files"])) == ([], 0, 1)
     assert main(["repair", str(store.path)]) == 0
-    assert main(["check", str(store.path), "--deep"]) == 0
+    capsys.readouterr()
+    assert main(["check", str(store.path), "--deep", "--json"]) == 1
+    payload = json.loads(capsys.readouterr().out)
+    assert (payload["recordings_compared"], payload["damaged_files"], len(payload["missing"])) == (1, [], 1)
+    assert payload["mismatches"][0] == "recording run-1 of host cache-1: 1 packets in bins, and the recording says 2"

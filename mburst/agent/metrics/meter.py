@@ -223,10 +223,14 @@ class Meter:
         return {device: up for device, (_, up) in sorted(self._events.items())}
 
     def damaged_files(self) -> int:
-        """Files of the store that were met damaged in this process, and are still there."""
+        """Files of the store that were met damaged in this process, and are still there: those that were set aside are
+        not."""
         from ...sql.damage import FOUND
 
-        return sum(path.startswith(f"{self.store.path}/") and os.path.lexists(path) for path in FOUND.files)
+        return sum(
+            path.startswith(f"{self.store.path}/") and not file.is_set_aside and os.path.lexists(path)
+            for path, file in FOUND.files.items()
+        )
 
     def unsealed_s(self) -> dict[str, float]:
         """The age of each table's oldest hot log, in seconds."""

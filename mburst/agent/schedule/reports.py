@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 EVERY = ("hour", "day", "week")
 HOUR_NS, DAY_NS = 3600 * 10**9, 86_400 * 10**9
 LENGTH_NS = {"hour": HOUR_NS, "day": DAY_NS, "week": 7 * DAY_NS}
+_RECORDED = """
+SELECT min(start_ns), max(end_ns) FROM (
+    SELECT rack, start_ns, end_ns FROM recorded
+    UNION ALL SELECT rack, first_ns, last_ns + 1 FROM damaged_files
+    WHERE table_name IN ('bins', 'steps') AND first_ns IS NOT NULL AND last_ns IS NOT NULL)
+WHERE coalesce(rack = $1, true)
+"""
 
 
 @dataclass(frozen=True)
@@ -60,14 +67,12 @@ def last_period(every: str, now_ns: int | None = None) -> Period:
 
 
 def period_of(store: StoreFolder, since_ns: int | None, until_ns: int | None, rack: str | None) -> Period:
-    """The period with its open ends closed: by when the rack, or any, was recorded. Raises MburstError
-    where it was not."""
+    """The period with its open ends closed: by when the rack, or any, was recorded, be it that the bins are missing.
+    Raises MburstError where it was not."""
     from ...analysis.rack.period import Period
 
     with store.connect(rack, since_ns, until_ns) as con:
-        oldest, newest = con.execute(
-            "SELECT min(start_ns), max(end_ns) FROM recorded WHERE coalesce(rack = $1, true)", [rack]
-        ).fetchall()[0]
+        [(oldest, newest)] = con.execute(_RECORDED, [rack]).fetchall()
     if oldest is None and (since_ns is None or until_ns is None):
         raise MburstError(
             f"{store.path}: no recording" + (f" of rack {rack}" if rack else ""),

@@ -1,0 +1,68 @@
+"""What `mburst repair` set aside of a store: rows that are known to be missing.
+
+A file that was set aside keeps its path below `damaged/`. What is missing with it is read there as it was in the store:
+from the name of a sealed file, from the header and the sound batches of a log. It is missing until a file of its name
+is back in the store, or until somebody removes it from that folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from .damage import SET_ASIDE, DamagedFile
+from .format.filenames import ASIDE, HOT, SealedName, Segment
+from .segments import (
+    FileSelection,
+    SealedFile,
+    TableSnapshot,
+    damaged_file,
+    list_hot,
+    list_sealed,
+    sealed_paths,
+    sealed_rows,
+    take_log,
+)
+from .tables import ORDER
+
+
+def missing_files(store: Path, narrow: Callable[[str], FileSelection]) -> dict[str, list[DamagedFile]]:
+    """By table, what was set aside and can be of rows that NARROW asks for of that table. Raises OSError."""
+    if not os.path.lexists(store / ASIDE):  # as in nearly every store
+        return {}
+    return {table: missing(store, table, narrow(table)) for table in ORDER}
+
+
+def missing(store: Path, table: str, narrow: FileSelection) -> list[DamagedFile]:
+    """The same of TABLE."""
+    hot, sealed = list_hot(store / ASIDE, table), list_sealed(store / ASIDE, table, narrow)
+    found = [damaged_file(file, table, SET_ASIDE) for file in sealed.files if not _is_back(store, table, file)]
+    found += [replace(damage, reason=SET_ASIDE) for damage in [*hot.damage, *sealed.damage]]
+    for path, segment in hot.logs.items():
+        if not os.path.lexists(store / HOT / table / path.name):
+            found += _missing_of_log(store, path, table, segment)
+    return [
+        file
+        for file in found
+        if (narrow.rack is None or file.rack in ("", narrow.rack)) and narrow.takes_times(file.first_ns, file.last_ns)
+    ]
+
+
+def _is_back(store: Path, table: str, file: SealedFile) -> bool:
+    """Whether the store has the part of a segment that FILE is."""
+    names = [SealedName.parse(path.name) for path in sealed_paths(store, table, file.name.segment.name, None)]
+    return any(name is not None and name.part == file.name.part for name in names)
+
+
+def _missing_of_log(store: Path, path: Path, table: str, segment: Segment) -> list[DamagedFile]:
+    """What is missing of a log whose sound batches were saved; nothing where its sealed files have more of it."""
+    read = TableSnapshot()
+    with suppress(FileNotFoundError):
+        take_log(path, table, segment, read)
+    if any(sealed_rows(store, table, path.stem, log.rack) > log.count for log in read.logs):
+        return []
+    if not read.damage:  # what was damaged then passes for an end that was never written, since another boot
+        return [DamagedFile(str(path), table, SET_ASIDE, "", segment.host, segment.start_ns)]
+    return [replace(damage, reason=SET_ASIDE) for damage in read.damage]
