@@ -27,6 +27,7 @@ from .format.filenames import SealedName
 LEDGER = ".verified"
 MOST_LEDGER = 1 << 26  # bytes: of some 200,000 files a day
 _CHUNK = 1 << 18
+_MAGIC = b"PAR1"
 _THREADS = 4
 
 
@@ -60,6 +61,16 @@ def forget(path: Path) -> None:
 def unverified(paths: Iterable[Path]) -> dict[Path, str]:
     """Verify those of PATHS that have changed since they were verified last. The files that do not hold what was
     written, with the reason."""
+    return _verify(_changed(paths))
+
+
+def changed(paths: Iterable[Path]) -> list[Path]:
+    """Those of PATHS that have changed since they were verified last."""
+    return [path for path, _ in _changed(paths)]
+
+
+def _changed(paths: Iterable[Path]) -> list[tuple[Path, bytes]]:
+    """The same, each with the line that would be remembered of it; none for what cannot be looked at."""
     known: dict[Path, set[bytes]] = {}
     waiting: list[tuple[Path, bytes]] = []
     for path in paths:
@@ -73,7 +84,22 @@ def unverified(paths: Iterable[Path]) -> dict[Path, str]:
             waiting.append((path, line))
             continue
         waiting.append((path, b""))
-    return _verify(waiting)
+    return waiting
+
+
+def has_ends(path: Path) -> bool:
+    """Whether the file at PATH begins and ends as a Parquet file does, all that is read of it. Raises MburstError where
+    this process cannot look."""
+    try:
+        descriptor = disk.open_regular(path)
+        try:
+            end = max(0, os.fstat(descriptor).st_size - len(_MAGIC))
+            return all(os.pread(descriptor, len(_MAGIC), at) == _MAGIC for at in (0, end))
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        disk.refuse_shortage(error, path)
+        return False
 
 
 def verify(paths: Iterable[Path]) -> dict[Path, str]:

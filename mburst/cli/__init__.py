@@ -162,7 +162,7 @@ def build_parser(verb: str = "") -> argparse.ArgumentParser:
 
 def carry_out(arguments: argparse.Namespace) -> int:
     """Run the verb. A damaged file that it meets is named on standard error at once, each file once. An answer that
-    lacks such a file's rows is not exit code 0, but 1."""
+    lacks such a file's rows is not exit code 0, but 1; what `status` says of damaged files is in its own exit code."""
     from ..sql.damage import FOUND
     from ..sql.limits import noting
 
@@ -173,7 +173,7 @@ def carry_out(arguments: argparse.Namespace) -> int:
             code: int = arguments.run(arguments)
     finally:
         FOUND.listeners.remove(name_damage)
-    return 1 if code == 0 and FOUND.files and arguments.verb not in WRITERS else code
+    return 1 if code == 0 and FOUND.files and arguments.verb not in {*WRITERS, "status"} else code
 
 
 def name_damage(damaged: DamagedFile) -> None:

@@ -120,8 +120,11 @@ class StoreStatus:
 
 
 def read(store: StoreFolder, now_ns: int | None = None, size_limit: int | None = None) -> StoreStatus:
-    """Ask the store, by its files of the last day. SIZE_LIMIT: bytes that it may take. Raises MburstError."""
+    """Ask the store, by its files of the last day, and look whether any is damaged, as far as check_changed sees it.
+    SIZE_LIMIT: bytes that it may take. Raises MburstError."""
+    from ..sql.damage import damaged_files
     from ..sql.named import prepare, set_variables
+    from ..sql.repair.changed import check_changed
 
     now = time.time_ns() if now_ns is None else now_ns
     since = now - DAY_NS
@@ -129,7 +132,8 @@ def read(store: StoreFolder, now_ns: int | None = None, size_limit: int | None =
         set_variables(con, since_ns=since)
         rows = con.execute(prepare(con, "interfaces")).fetchall()
         newest = dict(con.execute("SELECT table_name, ts_ns FROM newest WHERE table_name <> 'bins'").fetchall())
-        damaged = [row[0] for row in con.execute("SELECT path FROM damaged_files ORDER BY path").fetchall()]
+        met = [file.path for file in damaged_files(con) if not file.is_set_aside]
+    damaged = sorted({*met, *(file.path for file in check_changed(store.path))})
     disk = disk_use(store, now)
     interfaces = [InterfaceState(*row) for row in rows]
     return StoreStatus(str(store.path), now, interfaces, newest, disk, _unsealed(store), damaged, size_limit)

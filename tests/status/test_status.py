@@ -21,7 +21,8 @@ from waiting import wait_for
 from mburst.__main__ import main
 from mburst.agent.config import load
 from mburst.agent.delivery.ledger import FAILED, DeliveryKey, DeliveryLedger
-from mburst.sql import StoreFolder
+from mburst.sql import StoreFolder, verified
+from mburst.sql.repair.changed import check_changed
 from mburst.status import parts as status_of_parts
 from mburst.status import store as status_of_store
 
@@ -197,6 +198,60 @@ def test_damage(tmp_path: Path, ask: Asked) -> None:
     _, facts, _ = ask(store.path)
     assert facts["stores"][0]["damaged_files"] == [str(file)]
     assert f"1 damaged file: `mburst check {store.path}` names them" in facts["unwell"]
+
+
+@pytest.mark.parametrize("keep", [0, 3, -9, None])
+def test_damage_of_an_older_day(tmp_path: Path, ask: Asked, keep: int | None) -> None:
+    """Cut, or as long as it was."""
+    store = store_of(tmp_path, recording())
+    write(store, "probes", {"tx_ns": NOW - 40 * DAY})
+    [file] = sealed_files(store, "probes")
+    content = file.read_bytes()
+    file.write_bytes(content[:keep] if keep is not None else content[:20] + b"?" + content[21:])
+    code, facts, _ = ask(store.path)
+    assert code == 1 and facts["stores"][0]["damaged_files"] == [str(file)]
+    assert main(["check", str(store.path)]) == 1
+
+
+def test_what_is_in_the_place_of_a_file_is_damage_of_any_day(tmp_path: Path, ask: Asked) -> None:
+    store = store_of(tmp_path, recording())
+    write(store, "probes", {"tx_ns": NOW - 40 * DAY})
+    stranger = sealed_files(store, "probes")[0].parent / "stranger.parquet"
+    stranger.write_bytes(b"?")
+    assert ask(store.path)[1]["stores"][0]["damaged_files"] == [str(stranger)]
+
+
+def test_of_many_bytes_that_changed_the_newest_are_read_and_then_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = StoreFolder.create(tmp_path / "store")
+    for age in range(4):
+        write(store, "probes", {"tx_ns": NOW - age * DAY})
+    files = sealed_files(store, "probes")
+    cut, *_ = files
+    for file in files:
+        time.sleep(0.02)  # a tick of the clock of files
+        os.utime(file)
+    looked: list[Path] = []
+    digest = verified.digest
+    monkeypatch.setattr(verified, "digest", lambda path: looked.append(path) or digest(path))
+    most = 2 * files[-1].stat().st_size + 9
+    assert check_changed(store.path, most) == [] and sorted(looked) == sorted(files[-2:])
+    cut.write_bytes(cut.read_bytes()[:-9])
+    assert [damage.path for damage in check_changed(store.path, 0)] == [str(cut)], "its ends are read"
+    looked.clear()
+    assert [damage.path for damage in check_changed(store.path)] == [str(cut)]
+    assert sorted(looked) == sorted(files[:2]), "the others are remembered"
+
+
+def test_what_was_set_aside_is_well(tmp_path: Path, ask: Asked) -> None:
+    store = store_of(tmp_path, recording())
+    write(store, "bins", {"ts_ns": NOW - SECOND})
+    file = next(path for path in sealed_files(store, "bins") if f".{NOW - SECOND}-" in path.name)
+    file.write_bytes(b"")
+    assert ask(store.path)[0] == 1
+    assert main(["repair", str(store.path)]) == 0
+    assert ask(store.path)[0] == 0
 
 
 def test_rows_that_are_not_sealed(tmp_path: Path, ask: Asked) -> None:
