@@ -14,10 +14,10 @@ from typing import NamedTuple
 from .. import shortage
 from ..errors import UsageError
 from ..files import plain_name
-from ..sql import locks
+from ..sql import aside, locks
 from ..sql.damage import DamagedFile
 from ..sql.disk import failing_as_one_line
-from ..sql.format.filenames import Segment
+from ..sql.format.filenames import SealedName, Segment
 from ..sql.format.hotlog import LogHeader, read_beginning, read_log
 from ..sql.segments import (
     SECOND_COPY,
@@ -72,11 +72,12 @@ def key_of(path: Path) -> str:
 @dataclass
 class HostFiles:
     """What a store has of a host. `hot_ns`: the earliest times of measurements that are not sealed or wait. `recorded`:
-    whether a recorder may be at work."""
+    whether a recorder may be at work. `set_aside`: sealed files that `mburst repair` moved away."""
 
     name: HostName
     files: list[SealedTableFile] = field(default_factory=list)
     damaged: list[DamagedFile] = field(default_factory=list)
+    set_aside: list[DamagedFile] = field(default_factory=list)
     waiting: list[SealedTableFile] = field(default_factory=list)
     hot_ns: list[int] = field(default_factory=list)
     recorded: bool = False
@@ -105,6 +106,7 @@ def list_hosts(store: Path, tables: Collection[str], own: HostName) -> dict[Host
     recorded = bool(locks.names(store))
     with failing_as_one_line(store, "read"):
         found = {table: _list(store, table) for table in LISTING if table in tables or table == "recordings"}
+        set_aside = aside.missing_files(store, lambda _: FileSelection())
     hosts = _Hosts(own, found)
     unrecorded = _unrecorded(found["recordings"])
     for table in reversed(found):  # recordings before what needs them
@@ -116,6 +118,10 @@ def list_hosts(store: Path, tables: Collection[str], own: HostName) -> dict[Host
                 host.hot_ns.append(file.name.first_ns)
         for damaged in found[table].damaged:
             hosts.of(table, damaged.rack, damaged.host).damaged.append(damaged)
+        for missing in set_aside.get(table, ()):
+            name = SealedName.parse(Path(missing.path).name)
+            if name is not None and not name.segment.compacted:  # what was compacted was shipped before
+                hosts.of(table, missing.rack, missing.host).set_aside.append(missing)
     for table in MEASURED & found.keys():
         _note_hot(table, found[table].logs, hosts)
     for host in hosts.by_name.values():

@@ -226,13 +226,16 @@ class _HostShipping:
 
     def run(self, report: Report) -> None:
         """Ship them. Raises TargetError."""
-        here = {of.key for of in self._found.files}
+        aside = {key_of(Path(missing.path)): missing.reason for missing in self._found.set_aside}
+        here = {of.key for of in self._found.files} | aside.keys()
         known = self._known = list(receipts.list_receipts(self._target, *self._found.name))
         self._ledger.keep({name.key for name in known}, here, receipts.folder_of(*self._found.name))
         for damaged in self._found.damaged:
             self._miss(MburstError(str(damaged), damage.HINT), f"{key_of(Path(damaged.path))}: {damaged.reason}")
         arrived = {key for name in known for key in self._ledger.receipts.get(name.key, ())}
         stated = self._stated([name for name in known if name.key not in self._ledger.receipts])
+        there = arrived.union(*stated.values())
+        self._result.missing += [f"{key}: {reason}" for key, reason in aside.items() if key not in there]
         failed = self._send_all([of for of in self._found.files if of.key not in arrived], stated, report)
         for name, keys in stated.items():
             if not keys & failed:

@@ -109,7 +109,8 @@ class _HostBursts:
         of_switches, damaged = list_switch_files(self._store.path, self._found.name.rack, self._settings.own)
         files = [self._local(of) for of in self._found.files if of.table in TABLES]
         files += [self._local(of) for of in of_switches]
-        missing = [f"{key_of(Path(one.path))}: {one.reason}" for one in [*self._found.damaged, *damaged]]
+        lacking = [*self._found.damaged, *self._found.set_aside, *damaged]
+        missing = [f"{key_of(Path(one.path))}: {one.reason}" for one in lacking]
         for date in sorted({date for file in files if file.table == "bins" for date in _dates(file)}):
             if start_of(date) + DAY_NS <= self._result.until_ns:
                 name = PartitionName(date, *self._found.name)

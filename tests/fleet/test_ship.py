@@ -25,6 +25,7 @@ from mburst.fleet.sealed import HELD_NS, HostName
 from mburst.fleet.ship import DifferentObject, Shipped, ShipSettings
 from mburst.fleet.target import FleetTarget, TargetError, open_target
 from mburst.sql import StoreFolder, locks
+from mburst.sql.repair.repair import repair
 from mburst.sql.tables import LISTING
 
 CACHE_1 = HostName("r1", "cache-1")
@@ -256,6 +257,33 @@ def test_a_damaged_file_is_stated_and_the_rest_is_shipped(store: StoreFolder, ar
     assert sums(call(store, archive)) == (1, 0, 1)
     has_arrived(store, archive)
     assert max(read_receipts(archive, *CACHE_1), key=lambda receipt: receipt.written_ns).missing == ()
+
+
+def test_what_was_set_aside_before_it_arrived_is_stated_and_no_trouble(
+    store: StoreFolder, archive: FleetTarget
+) -> None:
+    key, path = next((key, path) for key, path in sealed(store).items() if key.startswith("bins") and "cache-1" in key)
+    path.write_bytes(path.read_bytes()[:-9])
+    list(repair(store.path))
+    found = call(store, archive)
+    assert found.troubles == [] and data(archive).keys() == sealed(store).keys()
+    [receipt] = read_receipts(archive, *CACHE_1)
+    assert receipt.missing == (f"{key}: set aside by `mburst repair`",)
+
+
+def test_what_was_set_aside_after_it_arrived_is_not_missing(store: StoreFolder, archive: FleetTarget) -> None:
+    call(store, archive)
+    path = next(path for key, path in sealed(store).items() if key.startswith("bins") and "cache-1" in key)
+    path.write_bytes(path.read_bytes()[:-9])
+    list(repair(store.path))
+    for _ in range(2):
+        write(store, "bins", {"host": "cache-1", "rack": "r1", "ts_ns": START})
+        call(store, archive)
+        assert all(receipt.missing == () for receipt in read_receipts(archive, *CACHE_1))
+    shutil.rmtree(store.path / "shipped")
+    write(store, "bins", {"host": "cache-1", "rack": "r1", "ts_ns": START})
+    call(store, archive)
+    assert all(receipt.missing == () for receipt in read_receipts(archive, *CACHE_1))
 
 
 def test_a_damaged_receipt_is_named_and_its_files_are_stated_again(
