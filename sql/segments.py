@@ -353,10 +353,10 @@ def damage_of_log(log: LogContent, table: str) -> list[DamagedFile]:
         return []
     rack = log.about.rack if log.about else ""
     reason = "; ".join(f"at byte {damage.start:,}: {damage.reason}" for damage in log.scan.damage[:3])
-    return [DamagedFile(str(log.path), table, reason, rack, segment_of(log.path).host, *_times_of_damage(log, table))]
+    return [DamagedFile(str(log.path), table, reason, rack, segment_of(log.path).host, *_times_of_damage(log))]
 
 
-def _times_of_damage(log: LogContent, table: str) -> tuple[int | None, int | None]:
+def _times_of_damage(log: LogContent) -> tuple[int | None, int | None]:
     """The first and the last time that rows of damaged batches of a log can have: those of the sound batches beside
     them. Where there is none, when the log was begun and last written to, unless its rows are of another time."""
     import pyarrow.compute as pc
@@ -364,9 +364,11 @@ def _times_of_damage(log: LogContent, table: str) -> tuple[int | None, int | Non
     begun_ns, changed_ns = segment_of(log.path).start_ns, os.lstat(log.path).st_mtime_ns if log.path.exists() else None
     first, last = min(damage.start for damage in log.scan.damage), max(damage.end for damage in log.scan.damage)
     places = [log.scan.places[number][0] for number in sorted(log.scan.payloads.keys() - {0})]
-    times = [pc.min_max(batch.column(ORDER[table][-1])).as_py() for batch in log.batches]
-    before = [time for place, time in zip(places, times, strict=True) if place < first]
-    behind = [time for place, time in zip(places, times, strict=True) if place >= last]
+    column = ORDER[log.about.table if log.about else log.path.parent.name][-1]
+    rows = [(place, batch) for place, batch in zip(places, log.batches, strict=True) if batch.num_rows]
+    times = [pc.min_max(batch.column(column)).as_py() for _, batch in rows]
+    before = [time for (place, _), time in zip(rows, times, strict=True) if place < first]
+    behind = [time for (place, _), time in zip(rows, times, strict=True) if place >= last]
     since_ns = before[-1]["min"] if before else begun_ns
     until_ns = behind[0]["max"] if behind else changed_ns
     is_live = all(time["max"] >= begun_ns - SLACK_NS for time in times)

@@ -15,7 +15,7 @@ from .catalogue import Catalogue, bare, of_store, view_of_files
 from .disk import failing_as_one_line
 from .format.filenames import NS_PER_DAY, SealedName, Segment
 from .parsed import run
-from .segments import FileSelection, SealedFile, TableSnapshot, list_sealed, segment_of, snapshot
+from .segments import SECOND_COPY, FileSelection, SealedFile, TableSnapshot, list_sealed, segment_of, snapshot
 from .tables import LISTING
 
 if TYPE_CHECKING:
@@ -144,14 +144,17 @@ def _without_older(connection: duckdb.DuckDBPyConnection) -> tuple[set[str], boo
 
 
 def _leave_out_missing(connection: duckdb.DuckDBPyConnection, damaged: list[damage.DamagedFile]) -> None:
-    """Have the view `recorded` leave out the time whose bins are in DAMAGED files."""
+    """Have the view `recorded` leave out the time whose bins are in DAMAGED files: not that of copies, nor of files
+    that no writer named."""
     rows = []
     for file in damaged:
-        if file.table in ("bins", "steps") and file.first_ns is not None and file.last_ns is not None:
-            path = Path(file.path)
-            name = SealedName.parse(path.name)
-            segment = name.segment if name else Segment.parse(path.stem)
-            writer = segment.writer if segment and not segment.compacted else ""  # of one that was compacted: of any
+        path = Path(file.path)
+        name = SealedName.parse(path.name)
+        segment = name.segment if name else Segment.parse(path.stem)
+        if file.table not in ("bins", "steps") or segment is None or file.reason == SECOND_COPY:
+            continue
+        if file.first_ns is not None and file.last_ns is not None:
+            writer = "" if segment.compacted else segment.writer  # '': of whatever writer
             rows.append([writer, file.rack, file.host, file.first_ns, file.last_ns])
     if rows:
         run(connection, tables.MISSING_BINS.read_text(encoding="utf-8"))

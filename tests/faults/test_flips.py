@@ -234,8 +234,8 @@ def mended(opened: StoreFolder, harmed: Path, found: dict[str, Counter[Row]], na
         wrong.append(f"check and readers, who name {named}, do not agree")
     list(repair(store))
     after, still = read(opened)
-    if still or after != found or not check(store).is_sound:
-        wrong.append(f"repair: {still} is still named, or other rows are read")
+    if still != {f"damaged/{path}" for path in named} or after != found or not check(store).is_sound:
+        wrong.append(f"repair: {still} is named in place of {named}, or other rows are read")
     if named and not list((store / "damaged").rglob(harmed.name)):
         wrong.append("the damaged file is gone")
     return wrong

@@ -111,6 +111,29 @@ def test_another_recorders_bins_of_that_time_are_not_missing(store: StoreFolder)
     assert times == [("eth0", 0, 10), ("eth0", 20, 30), ("eth1", 0, 30)]
 
 
+def test_a_copy_or_a_strangers_file_takes_no_time_away(store: StoreFolder) -> None:
+    path = in_order(store)[1]
+    copy = store.path / "bins" / "date=mixed" / "rack=r1" / path.name
+    copy.parent.mkdir(parents=True)
+    shutil.copy(path, copy)
+    path.with_name("stranger.parquet").write_bytes(b"?")
+    for count in (2, 1):
+        assert len(damaged_files(store.connect())) == count and spans(store) == [(0, 30)]
+        list(repair(store.path))
+
+
+def test_a_damaged_log_of_another_table_is_named(store: StoreFolder) -> None:
+    log = left_hot(store)
+    flip(log, log.stat().st_size // 2)
+    other = log.parents[1] / "sources" / log.name
+    other.parent.mkdir(exist_ok=True)
+    log.rename(other)
+    tables = {file.table for file in damaged_files(store.connect())}
+    assert "bins" in tables
+    list(repair(store.path))
+    assert {file.table for file in damaged_files(store.connect())} == tables
+
+
 def test_what_was_dropped_counts_once_whatever_is_missing(store: StoreFolder) -> None:
     totals = {"packets": 30, "start_ns": T0, "end_ns": T0 + 30 * SECOND - 1, **RUN}
     write(store, "recordings", {**totals, "dropped": 7, "late": 3, "written_ns": 2 * 10**18}, writer_id=WRITER)
