@@ -19,7 +19,8 @@ Numbers take units: times `10us`, `1.5ms`, `60s`, `24h`, `7d`; rates `100M`, `25
 of day are ISO 8601 and UTC unless they say otherwise.
 
 Exit codes: 0 done, 1 failed (one line on stderr says what, and what to do) or answered while leaving damaged files out
-(a line on stderr for each says what is missing), 2 wrong usage, 130 interrupted.
+(a line on stderr for each says what is missing), 2 wrong usage, 130 interrupted. What runs until a signal ends with 130
+by Ctrl-C, and with 0 by SIGTERM or SIGHUP (its terminal was closed), unless `nohup` started it.
 """
 
 

@@ -25,7 +25,7 @@ class UsageError(MburstError):
 
 
 class Interrupted(MburstError):
-    """SIGINT or SIGTERM ended what was asked before it was done."""
+    """SIGINT, SIGTERM or SIGHUP ended what was asked before it was done."""
 
     exit_code = 130
 

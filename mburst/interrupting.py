@@ -11,6 +11,8 @@ import weakref
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NoReturn
 
+from .stopping import is_ignored_hangup
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
@@ -119,7 +121,8 @@ def interruptible() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    ending = [number for number in (signal.SIGTERM, signal.SIGHUP) if not is_ignored_hangup(number)]
+    before = {number: signal.signal(number, interrupt) for number in ending}
     try:
         yield
     finally:

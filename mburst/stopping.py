@@ -1,4 +1,4 @@
-"""The stop of what runs until a signal: a process of ours by SIGINT and SIGTERM, in another's by an event."""
+"""The stop of what runs until a signal: a process of ours by SIGINT, SIGTERM and SIGHUP, in another's by an event."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from . import printing
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # the last: the terminal was closed
 EVERY_S = 0.1  # at most between the end of what runs and that of the thread that waits to stop it
 
 
@@ -19,14 +22,25 @@ def wait_for_signals(wait: Callable[[float], object]) -> None:
         pass
 
 
+def ignore_hangups() -> None:
+    """SIGHUP does nothing in this process from now on, nor in what it starts."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+
+def is_ignored_hangup(number: signal.Signals) -> bool:
+    """Whether NUMBER is SIGHUP and was ignored by who started this process (nohup), which holds on."""
+    return number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN
+
+
 @contextmanager
 def stopping(
     stop: Callable[[], object], again: Callable[[signal.Signals], object] = lambda number: None
 ) -> Iterator[list[signal.Signals]]:
-    """The first SIGINT or SIGTERM calls `stop` while this lasts, and nothing under way is broken off; the list says
-    which came. What `stop` waits for must not be held by this thread, which it interrupts anywhere: set a plain flag,
-    start a thread, or call an event loop's call_soon_threadsafe. Later signals call `again`. In another thread than the
-    main one, where Python cannot handle signals, they are left alone."""
+    """The first of SIGNALS calls `stop` while this lasts, and nothing under way is broken off, neither where nobody
+    reads what is printed; the list says which came. What `stop` waits for must not be held by this thread, which it
+    interrupts anywhere: set a plain flag, start a thread, or call an event loop's call_soon_threadsafe. Later signals
+    call `again`. In another thread than the main one, where Python cannot handle signals, they are left alone."""
+    printing.outlive_reader()
     ended_by: list[signal.Signals] = []
     once = iter((stop,))  # a second one may come inside of the first one's `stop`
 
@@ -40,7 +54,7 @@ def stopping(
     if threading.current_thread() is not threading.main_thread():
         yield ended_by
         return
-    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, end) for number in SIGNALS if not is_ignored_hangup(number)}
     try:
         yield ended_by
     finally:
@@ -51,7 +65,7 @@ def stopping(
 @contextmanager
 def reloading(reload: Callable[[], object]) -> Iterator[None]:
     """SIGHUP calls `reload` while this lasts, as `stopping` calls `stop`. Where a terminal is watched, SIGHUP says that
-    it is gone, and ends the process as before."""
+    it is gone, and is left to `stopping`."""
     if threading.current_thread() is not threading.main_thread() or os.isatty(0):
         yield
         return

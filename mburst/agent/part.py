@@ -119,4 +119,5 @@ async def _pass_on(name: str, source: asyncio.StreamReader, to: TextIO) -> None:
             line = b"(a line that is too long)\n"
         if not line:
             return
-        print(f"{name}: {shown(line.decode(errors='replace').rstrip())}", file=to, flush=True)
+        with suppress(OSError):  # the disk of the log is full: parts run on
+            print(f"{name}: {shown(line.decode(errors='replace').rstrip())}", file=to, flush=True)

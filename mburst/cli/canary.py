@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import signal
 import socket
 import sys
 import threading
@@ -103,7 +104,7 @@ def add_reading_options(parser: argparse.ArgumentParser, json_help: str) -> None
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Send, wait, read. 130 where somebody ended it."""
+    """Send, wait, read. 130 where SIGINT ended it."""
     from ..services.canary import CanaryRun, new_batch
 
     wanted = definition.definition_of(arguments)
@@ -123,7 +124,7 @@ def run(arguments: argparse.Namespace) -> int:
         if sent:
             done = CanaryRun(batch, arguments.target, sender.target.address[1], sender.source, plan.link_bps, sent)
             finish(done, store, wanted, arguments, timeout_s, ended_by)
-    return 130 if ended_by else 0
+    return 130 if signal.SIGINT in ended_by else 0
 
 
 def opened(arguments: argparse.Namespace) -> StoreFolder | None:

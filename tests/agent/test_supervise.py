@@ -71,6 +71,34 @@ def test_a_part_that_was_killed_is_started_again(running):
     assert running.wait(60) == 0
 
 
+@pytest.mark.parametrize("output", ["a reader that goes", "a full disk"])
+def test_parts_outlive_what_they_print_to(tmp_path, output):
+    """`mburst run 2>&1 | head -1`, or a log on a disk that is full: lines are lost, and no part ends for it."""
+    (tmp_path / "mburst.toml").write_text('store = "store"\n[metrics]\nlisten = "127.0.0.1:0"\n')
+    StoreFolder.create(tmp_path / "store")
+    reading, writing = os.pipe()
+    if output == "a full disk":
+        os.dup2(os.open("/dev/full", os.O_WRONLY), writing)
+    process = subprocess.Popen([*MBURST, "run"], cwd=tmp_path, stdout=writing, stderr=writing)
+    os.close(writing)
+    try:
+        if output == "a reader that goes":
+            assert os.read(reading, 1) == b"m"
+        os.close(reading)
+        wait_for(lambda: children(process.pid), "the part")
+        [first] = children(process.pid)
+        wait_for(lambda: verb_of(first) == "metrics", "the part's start")
+        os.kill(first, signal.SIGKILL)
+        wait_for(lambda: process.poll() is not None or children(process.pid) not in ([], [first]), "the second start")
+        [second] = children(process.pid)
+        process.terminate()
+        assert process.wait(60) in ((0,) if output == "a reader that goes" else (0, 1))
+        assert second != first
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_parts_end_when_their_supervisor_is_killed(running):
     parts = children(running.pid)
     running.kill()

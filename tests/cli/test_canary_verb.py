@@ -256,7 +256,8 @@ def test_the_recorder_sees_them(line: Lab, tmp_path: Path, shared: Path) -> None
     assert {curve.setting["host"] for curve in curves(StoreFolder.open(store).connect())} == {"far"}
 
 
-def test_an_interrupt_ends_it_at_once(lab: Lab, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_a_signal_ends_it_at_once(number: signal.Signals, code: int, lab: Lab, tmp_path: Path) -> None:
     sent = tmp_path / "sent"
     process = subprocess.Popen(
         [
@@ -282,9 +283,9 @@ def test_an_interrupt_ends_it_at_once(lab: Lab, tmp_path: Path) -> None:
     )
     assert process.stdout and process.stdout.readline().startswith("40,000 bursts from 10.9.0.1 to 10.9.0.2")
     time.sleep(1)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, error = process.communicate(timeout=30)
-    assert process.returncode == 130, error
+    assert process.returncode == code, error
     assert 0 < len(canary.load(sent).bursts) < 40_000
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import pty
 import shutil
 import signal
 import socket
@@ -17,6 +18,7 @@ import urllib.request
 
 import pytest
 from livestore import Server, filled
+from waiting import wait_for
 
 from mburst.__main__ import main
 from mburst.errors import MburstError
@@ -24,6 +26,7 @@ from mburst.sql import StoreFolder
 from mburst.web.address import where_of
 
 pytest.importorskip("uvicorn")
+MBURST = [sys.executable, "-m", "mburst"]
 TOKEN = "a-token-of-some-length"
 
 
@@ -217,6 +220,23 @@ def test_it_ends_when_told(store, number, code):
     server.process.send_signal(number)
     _, error = server.process.communicate(timeout=60)
     assert (server.process.returncode, error) == (code, "Ctrl-C ends it.\n")
+
+
+def test_a_terminal_that_is_closed_leaves_no_store(lab, tmp_path):
+    """Who talked to whom is in it."""
+    terminal, its_end = pty.openpty()
+    process = subprocess.Popen(
+        ["ip", "netns", "exec", lab.far, *MBURST, "live", lab.b, "--listen", "127.0.0.1:0"],
+        stdout=its_end,
+        stderr=its_end,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    os.close(its_end)
+    wait_for(lambda: list(tmp_path.glob("mburst-live-*/mburst.json")), "its store")
+    wait_for(lambda: b"live view" in os.read(terminal, 4096), "its page")
+    os.close(terminal)
+    process.send_signal(signal.SIGHUP)
+    assert process.wait(60) == 0 and list(tmp_path.iterdir()) == []
 
 
 def test_an_interface_is_recorded_and_shown(lab, sender, tmp_path):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from ports import free_port
 
 from mburst.sql import StoreFolder
 
@@ -67,3 +69,34 @@ def test_a_reader_that_goes_is_no_failure(store):
         process.stdout.readline()
         process.stdout.close()
         assert process.stderr.read() == b"" and process.wait(60) == 0
+
+
+LASTING = [
+    (["reflect", "--listen", "127.0.0.1:PORT"], signal.SIGINT, 130),
+    (["probe", "127.0.0.1:9", "--count", "2", "--timeout", "100ms"], None, 1),  # no answer
+]
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "each line at once"])
+@pytest.mark.parametrize(("words", "ended_by", "code"), LASTING, ids=[words[0] for words, *_ in LASTING])
+def test_what_runs_until_a_signal_outlives_its_reader(words, ended_by, code, unbuffered):
+    """Its exit code is that of its work: 0 would say to a service manager that nothing is to be started again."""
+    words = [word.replace("PORT", str(free_port())) for word in words]
+    reading, writing = os.pipe()
+    variables = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    with subprocess.Popen([*MBURST, *words], stdout=writing, stderr=writing, env=variables) as process:
+        os.close(writing)
+        if ended_by:
+            os.read(reading, 1)  # it has begun
+        os.close(reading)
+        if ended_by:
+            process.send_signal(ended_by)
+        assert process.wait(60) == code
+
+
+def test_an_error_output_without_a_reader_hides_no_failure():
+    reading, writing = os.pipe()
+    os.close(reading)
+    with subprocess.Popen([*MBURST, "bursts", "nowhere"], stdout=subprocess.PIPE, stderr=writing) as process:
+        os.close(writing)
+        assert process.stdout and process.stdout.read() == b"" and process.wait(60) == 1

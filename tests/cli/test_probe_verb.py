@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import random
 import signal
 import subprocess
@@ -17,6 +18,7 @@ import pytest
 from calm import Attempts
 from ports import free_port
 from storelib import rows, write
+from waiting import wait_for
 
 from mburst.__main__ import main
 from mburst.cli import probe as verb
@@ -132,6 +134,23 @@ def test_an_interrupt_keeps_what_was_measured(reflector, tmp_path):
     out, err = process.communicate(timeout=30)
     assert process.returncode == 130 and "round trip" in out and err == ""
     assert StoreFolder.open(tmp_path / "store").connect().execute("SELECT count(*) FROM probes").fetchall()[0][0] > 100
+
+
+def test_a_terminal_that_is_closed_keeps_what_was_measured(reflector, tmp_path):
+    """Its progress line can be written no more, and SIGHUP ends it as SIGTERM does."""
+    terminal, its_end = pty.openpty()
+    process = subprocess.Popen(
+        [*MBURST, "probe", reflector.where, "-o", str(tmp_path / "store")], stdout=its_end, stderr=its_end
+    )
+    os.close(its_end)
+    wait_for(lambda: b"lost" in os.read(terminal, 4096), "its progress line")
+    os.close(terminal)
+    time.sleep(1.5)  # for lines that nobody reads
+    process.send_signal(signal.SIGHUP)
+    assert process.wait(30) == 0
+    store = StoreFolder.open(tmp_path / "store")
+    assert store.unsealed() == {}
+    assert store.connect().execute("SELECT count(*) FROM probes").fetchall()[0][0] > 100
 
 
 def probed_while_stalling(where, pid=None):

@@ -9,10 +9,11 @@ import threading
 
 import pytest
 
+from mburst.interrupting import interruptible
 from mburst.stopping import stopping
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_first_signal_stops_once_and_all_are_told(number):
     before = signal.getsignal(number)
     calls = []
@@ -22,6 +23,18 @@ def test_the_first_signal_stops_once_and_all_are_told(number):
         signal.raise_signal(signal.SIGTERM)
     assert calls == [number] and ended_by == [number, signal.SIGTERM]
     assert signal.getsignal(number) is before
+
+
+@pytest.mark.parametrize("ending", [lambda: stopping(lambda: None), interruptible], ids=["lasting", "batch"])
+def test_a_hangup_that_was_ignored_at_the_start_stays_ignored(ending):
+    """nohup has it so."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with ending() as ended_by:
+            signal.raise_signal(signal.SIGHUP)
+        assert not ended_by and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_signal_inside_of_stop_does_not_wait_for_its_locks():

@@ -65,6 +65,11 @@ class Terminal:
         os.close(self._file)
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
+    def close(self) -> int:
+        """The exit code, once the terminal is gone: the kernel sends SIGHUP."""
+        os.close(self._file)
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory) -> Path:
@@ -93,6 +98,15 @@ def test_an_interface_is_recorded_meanwhile(lab):
     terminal.press("q")
     assert terminal.end() == 0 and "a temporary store, removed now" in terminal.text
     assert set(Path(tempfile.gettempdir()).glob("mburst-live-*")) <= before
+
+
+def test_a_terminal_that_is_closed_leaves_no_store(lab, tmp_path, monkeypatch):
+    """Who talked to whom is in it."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    terminal = Terminal("ip", "netns", "exec", lab.far, sys.executable, "-m", "mburst", "top", lab.b)
+    terminal.wait_for("no packet dropped by the recorder so far|nothing is recorded yet")
+    assert list(tmp_path.glob("mburst-live-*/mburst.json"))
+    assert terminal.close() == 0 and list(tmp_path.iterdir()) == []
 
 
 def test_without_a_terminal_it_says_what_to_do(store, capsys):
