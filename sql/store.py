@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from .. import files
 from ..errors import MburstError
 from . import damage, disk, making, replacing, segments, tables, views
+from .place import StorePlace
 from .tables import STORE_FORMAT
 from .writer import TableWriter, seal_abandoned
 
@@ -24,7 +25,8 @@ MARKER_BYTES = 4096  # more is no marker
 
 class StoreFolder:
     """A store on disk. Make one with `create`, `created` or `open`. `made_in`: where `created` made it, the
-    folder that has to be written to so that it can be removed again."""
+    folder that has to be written to so that it can be removed again. `place`: whether it is still there, for what runs
+    until a signal."""
 
     def __init__(self, path: Path) -> None:
         """Raises MburstError where the database could not open files below PATH."""
@@ -32,6 +34,7 @@ class StoreFolder:
             raise MburstError(f"{os.fsencode(path)!r}: a store's path has to be UTF-8", "rename a folder of it")
         files.check_local(path)
         self.path = path
+        self.place = StorePlace(path)
         self.made_in: Path | None = None
 
     @classmethod
@@ -105,7 +108,7 @@ class StoreFolder:
         UsageError when no file can be named after RACK."""
         if table not in tables.ORDER:
             raise ValueError(f"unknown table {table!r}")
-        return TableWriter(self.path, table, host, rack, writer_id, on_trouble)
+        return TableWriter(self.path, table, host, rack, writer_id, on_trouble, place=self.place)
 
     def is_empty(self, table: str) -> bool:
         """Whether no row of TABLE was ever stored. Looks at names only, so that a writer need not load a database."""

@@ -14,6 +14,7 @@ from ..errors import MburstError, print_trouble
 from . import sealing, segments, tables
 from .format import filenames
 from .format.hotlog import HotLog
+from .place import StorePlace
 from .sealing import DamagedLog
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ class TableWriter:
         on_trouble: Callable[[MburstError], None] | None = None,
         roll_rows: int = ROLL_ROWS,
         roll_s: float = ROLL_S,
+        *,
+        place: StorePlace | None = None,
     ) -> None:
         filenames.check_rack(rack)
         self._store = store
@@ -56,6 +59,7 @@ class TableWriter:
         self._roll_s = roll_s
         self._id = writer_id or filenames.new_writer()
         self._on_trouble = on_trouble or print_trouble
+        self._place = place or StorePlace(store)
         self.segments = 0
         self._schema: pa.Schema | None = None
         self._segment: _Segment | None = None
@@ -70,17 +74,18 @@ class TableWriter:
     def append(self, batch: pa.RecordBatch | pa.Table) -> None:
         """Append rows; they are acknowledged when this returns. Columns are matched by name, text may be
         dictionary-encoded, a nullable column that is missing becomes NULL. Raises MburstError when it cannot be
-        written (what was acknowledged before is kept, the writer is of no more use) and ValueError when BATCH is not of
-        this table."""
+        written, or the store is lost (place.py): what was acknowledged before is kept, the writer is of no more use.
+        Raises ValueError when BATCH is not of this table."""
         if self._closed:
             raise ValueError("append to a closed writer")
+        self._place.check()
         rows = conform(batch, self._table, self._schema)
         self._check_constants(rows)
         if rows.num_rows == 0:
             return
         if self._segment is None:
             self._schema = rows.schema
-            self._behind = self._behind or _SealingThread(self._retry, self._on_trouble)  # first: it may not start
+            self._behind = self._behind or _SealingThread(self._retry, self._report)  # first: it may not start
             segment = filenames.new_segment(self._host, self._id, self.segments)
             log = HotLog(self._store, self._table, segment, self._rack, self._on_trouble)
             self.segments += 1
@@ -103,6 +108,11 @@ class TableWriter:
         if self._segment is not None and self._behind is not None:
             current, self._segment = self._segment, None
             self._behind.do(current.finish)
+
+    def _report(self, error: MburstError) -> None:
+        """What could not be sealed; of a store that is not there any more who watches it says so."""
+        if not self._place.is_lost():
+            self._on_trouble(error)
 
     def _retry(self) -> None:
         """Seal what could not be sealed, if it can be now. Raises MburstError."""

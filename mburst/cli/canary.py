@@ -265,9 +265,11 @@ def finish(
             f"{arguments.sent} -o STORE"
         )
         return
-    if not ended_by:
-        wait_for(store, done, timeout_s, lambda: ended_by)
-    show(store, done, wanted, arguments)
+    lost = threading.Event()
+    with store.place.watched(lost.set):
+        if not ended_by:
+            wait_for(store, done, timeout_s, lambda: ended_by or lost.is_set())
+        show(store, done, wanted, arguments)
 
 
 def import_run(arguments: argparse.Namespace) -> int:

@@ -122,15 +122,17 @@ def keep(store: StoreFolder, rules: KeepRules, every_s: float) -> int:
 
     def work(stopped: threading.Event) -> None:
         named: set[str] = set()
-        while not stopped.is_set():
-            try:
-                done = compact(store, rules, report=lambda day: print_lines(line(day, rules)))
-                _name(sorted({*done.troubles} - named))
-                named |= {*done.troubles}
-                _warn_of_size(done, rules)
-            except MburstError as error:
-                say(f"{error}" + (f" ({error.hint})" if error.hint else ""))
-            stopped.wait(every_s)
+        with store.place.watched(stopped.set):
+            while not stopped.is_set():
+                try:
+                    done = compact(store, rules, report=lambda day: print_lines(line(day, rules)))
+                    _name(sorted({*done.troubles} - named))
+                    named |= {*done.troubles}
+                    _warn_of_size(done, rules)
+                except MburstError as error:
+                    store.place.check()
+                    say(f"{error}" + (f" ({error.hint})" if error.hint else ""))
+                stopped.wait(every_s)
 
     return 130 if signal.SIGINT in until_stopped(work) else 0
 

@@ -102,7 +102,7 @@ def _serve(arguments: argparse.Namespace, where: ListenAddress, folder: Path) ->
     service = LiveService(store, arguments.rack, what, where, str(folder))
     privileges.confine([], [folder])
     privileges.drop()
-    with stopping(service.stop) as ended_by:
+    with stopping(service.stop) as ended_by, store.place.watched(service.stop):
         _say(service, f"live view of {folder}")
         service.run()
     return 130 if signal.SIGINT in ended_by else 0

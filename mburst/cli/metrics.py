@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
         service = MetricsService(meter, where, config)
         privileges.confine(reads, [store.path], made_in=store.made_in)
         privileges.drop()
-        with stopping(service.stop) as ended_by:
+        with stopping(service.stop) as ended_by, store.place.watched(service.stop):
             print(f"metrics of {shown(arguments.store)}: {service.url}", flush=True)
             service.run()
     return 130 if signal.SIGINT in ended_by else 0

@@ -116,15 +116,17 @@ def keep(store: StoreFolder, arguments: argparse.Namespace, every_s: float) -> i
     """Read the sources each EVERY_S until a signal. What fails is reported, and read again the next time."""
 
     def work(stopped: threading.Event) -> None:
-        while not stopped.is_set():
-            for source in arguments.sources:
-                try:
-                    imported = read(store, source, arguments)
-                    if imported.is_new:
-                        print_lines(line_of(imported))
-                except MburstError as error:
-                    say(f"{error}" + (f" ({error.hint})" if error.hint else ""))
-            stopped.wait(every_s)
+        with store.place.watched(stopped.set):
+            while not stopped.is_set():
+                for source in arguments.sources:
+                    try:
+                        imported = read(store, source, arguments)
+                        if imported.is_new:
+                            print_lines(line_of(imported))
+                    except MburstError as error:
+                        store.place.check()
+                        say(f"{error}" + (f" ({error.hint})" if error.hint else ""))
+                stopped.wait(every_s)
 
     return 130 if signal.SIGINT in until_stopped(work) else 0
 

@@ -9,18 +9,20 @@ import ssl
 import sys
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Collection
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import privileges
-from ..errors import UsageError
+from ..errors import MburstError, UsageError
 from ..names import print_lines, say
 from ..stopping import stopping
 
 if TYPE_CHECKING:
     from ..agent.config import RunConfig, ScheduledReport
 
+LOOK_S = 1.0  # how often it looks whether a folder was made
 DESCRIPTION = """Have the reports of a file written and delivered when they are due: install systemd timers for them, or
 print what cron or Kubernetes need. All of these call `mburst schedule --once NAME`, which writes the last whole
 period's reports where they are missing and delivers what was not delivered, and can be called any number of times."""
@@ -64,11 +66,11 @@ def run(arguments: argparse.Namespace) -> int:
     system = os.geteuid() == 0 if arguments.system is None else arguments.system
     if delivers:
         os.environ.update(config.environment.merged())  # credentials of the bucket of a fleet's results
-        settle(config)
+        absent = settle(config)
     if arguments.once:
         return once(config, arguments.once)
     if arguments.loop:
-        return keep(config)
+        return keep(config, absent)
     if arguments.form == "systemd":
         for name, text in timers.units(config, system).items():
             print(f"# {name}\n{text}")
@@ -99,9 +101,10 @@ def _unwritten(config: RunConfig, form: str | None) -> list[str]:
     return [f"{names}: write to {place}, since a timer does not have the environment of this shell"] if names else []
 
 
-def settle(config: RunConfig) -> None:
+def settle(config: RunConfig) -> list[Path]:
     """Work as the owner of the stores, who writes them, reports and the folders of deliveries, and nowhere else. As
-    root, with stores of several users, be root still, with the right to their files alone."""
+    root, with stores of several users, be root still, with the right to their files alone. Those of these folders that
+    there are not, which this process may not read once they are made."""
     from ..agent.delivery import folders_of
 
     stores = {report.place: privileges.owner_of(report.place).uid for report in config.reports}
@@ -115,8 +118,10 @@ def settle(config: RunConfig) -> None:
             folder.mkdir(mode=0o750, parents=True, exist_ok=True)
     trusted = [path for path in ssl.get_default_verify_paths()[:2] if path]
     trusted += [str(of.source.inventory) for of in config.reports if of.source.inventory]
+    absent = [folder for folder in (*stores, *folders) if not os.path.exists(folder)]
     privileges.confine(trusted, [*stores, *folders])
     privileges.drop(keep=[] if is_one else [privileges.DAC_OVERRIDE, privileges.DAC_READ_SEARCH])
+    return absent
 
 
 def once(config: RunConfig, name: str) -> int:
@@ -138,11 +143,26 @@ def chosen(config: RunConfig, name: str) -> list[ScheduledReport]:
     return found
 
 
-def keep(config: RunConfig) -> int:
-    """Write and deliver reports as they fall due, until SIGTERM or SIGINT: what is under way is finished first."""
+def keep(config: RunConfig, absent: Collection[Path]) -> int:
+    """Write and deliver reports as they fall due, until a signal: what is under way is finished first. Raises
+    MburstError where a folder that is read or written is another than when this began, or was made since, of
+    ABSENT: what this process may do is bound to those of then (`settle`)."""
     from ..agent.schedule.due import loop
+    from ..sql.place import StorePlace
 
     stop = threading.Event()
-    with stopping(threading.Thread(target=stop.set).start) as ended_by:
-        loop(config, stop.wait, print_lines)
+    places = {place for report in config.reports for place in (report.place, report.output)}
+    with stopping(threading.Thread(target=stop.set).start) as ended_by, ExitStack() as watched:
+        for place in places.difference(absent):
+            watched.enter_context(StorePlace(place).watched(stop.set))
+        loop(config, lambda seconds: wait(stop, absent, seconds), print_lines)
     return 130 if signal.SIGINT in ended_by else 0
+
+
+def wait(stop: threading.Event, absent: Collection[Path], seconds: float) -> bool:
+    """Wait for STOP; whether it came. Raises MburstError where a folder of ABSENT was made."""
+    until = time.monotonic() + seconds
+    while not stop.wait(min(LOOK_S, max(0.0, until - time.monotonic()))) and time.monotonic() < until:
+        for folder in filter(os.path.exists, absent):
+            raise MburstError(f"{folder}: made since this process began, which may not use it", "start it again")
+    return stop.is_set()

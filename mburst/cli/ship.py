@@ -163,17 +163,19 @@ def keep(store: StoreFolder, target: FleetTarget, settings: ShipSettings) -> int
 
     def work(stopped: threading.Event) -> None:
         failed = 0
-        while not stopped.is_set():
-            try:
-                shipped = ship(store, target, settings)
-                _name(*shipped.troubles)
-                print_lines(*(_line(host) for host in shipped.hosts if host.sent))
-                failed = 0
-            except MburstError as error:
-                _name(error)
-                failed += 1
-            wait = min(every_s, LEAST_WAIT_S * 2 ** (failed - 1)) if failed else every_s
-            stopped.wait(wait * (1 - SPREAD * secrets.SystemRandom().random()))
+        with store.place.watched(stopped.set):
+            while not stopped.is_set():
+                try:
+                    shipped = ship(store, target, settings)
+                    _name(*shipped.troubles)
+                    print_lines(*(_line(host) for host in shipped.hosts if host.sent))
+                    failed = 0
+                except MburstError as error:
+                    store.place.check()
+                    _name(error)
+                    failed += 1
+                wait = min(every_s, LEAST_WAIT_S * 2 ** (failed - 1)) if failed else every_s
+                stopped.wait(wait * (1 - SPREAD * secrets.SystemRandom().random()))
 
     return 130 if signal.SIGINT in until_stopped(work) else 0
 

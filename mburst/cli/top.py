@@ -86,7 +86,9 @@ def _follow(arguments: argparse.Namespace, folder: Path) -> int:
     store = StoreFolder.open(folder)
     privileges.confine([], [folder])
     privileges.drop()
-    return _show(definition.definition_of(arguments), store, arguments.rack, str(folder))
+    lost = threading.Event()
+    with store.place.watched(lost.set):
+        return _show(definition.definition_of(arguments), store, arguments.rack, str(folder), ended=lost)
 
 
 def _show(

@@ -165,7 +165,7 @@ class Collector:
         from ..telemetry.gnmi.session import DeviceSession
         from .otlp_collection import OtlpCollection
 
-        self.config, self.say, self.progress = config, say, progress
+        self.config, self.store, self.say, self.progress = config, store, say, progress
         self.rows = CollectedRows()
         vendors = vendors_of(config)
         batch = os.urandom(4).hex()
@@ -215,7 +215,11 @@ class Collector:
         """Collect until SIGINT, SIGTERM, the duration, the last answer where all is asked for once, or a failure of the
         store, which is raised as MburstError."""
         loop = asyncio.get_running_loop()
-        with stopping(lambda: loop.call_soon_threadsafe(self.stopped.set)) as ended_by:
+
+        def stop() -> None:
+            loop.call_soon_threadsafe(self.stopped.set)
+
+        with stopping(stop) as ended_by, self.store.place.watched(stop):
             try:
                 await self._collect(duration_s)
             finally:

@@ -111,7 +111,7 @@ def probe(
     sys.setswitchinterval(SWITCH_S)
     try:
         keeper = ProbeKeeper(store, prober.stop, on_rows)
-        with stopping(prober.stop) as ended_by:
+        with stopping(prober.stop) as ended_by, store.place.watched(prober.stop):
             try:
                 prober.run(keeper.take)
             finally:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import time
 from pathlib import Path
 
-from faultlib import Follower, assert_kept, assert_sealed, assert_totals, end, failure, query, succeed, times
+import pytest
+from faultlib import Follower, assert_kept, assert_sealed, assert_totals, end, failure, query, started, succeed, times
 from labrecorder import TABLES, finish, recorder, recording, running, sending, wait_until_recorded
-from livelab import Lab, sh
+from livelab import Lab, promiscuity, sh
 from outcomes import outcome
+from processes import has_open
 from waiting import wait_for
 
 from mburst.sql import StoreFolder
@@ -83,6 +86,24 @@ def test_the_store_is_moved_while_recording(lab: Lab, tmp_path: Path) -> None:
     count = assert_kept(moved, "bins", rows)
     assert_sealed(moved)
     outcome("record live, store moved", 1, f"one line, exit 1; {count:,} bins acknowledged: 0 lost, 0 doubled")
+
+
+@pytest.mark.parametrize("other", [[], ["lo"]], ids=["one", "two"])
+def test_the_store_of_silent_interfaces_is_replaced_while_recording(lab: Lab, tmp_path: Path, other: list[str]) -> None:
+    """No row comes that could not be stored."""
+    store = StoreFolder.create(tmp_path / "store").path
+    sh(f"ip -n {lab.far} link set lo up")
+    words = ["record", lab.b, *other, "-o", store, "--backend", "afpacket"]
+    before = promiscuity(lab)
+    with started(*words, prefix=("ip", "netns", "exec", lab.far)) as process:
+        wait_for(lambda: promiscuity(lab) > before, "the recording begins")
+        time.sleep(0.3)
+        assert has_open(process.pid, store), "it does not look at the store"
+        shutil.rmtree(store)
+        StoreFolder.create(store)
+        code, error = end(process)
+    assert code == 1 and "another folder than the one that was opened" in failure(error), error
+    assert query(store, "SELECT count(*) FROM recordings") == [(0,)]
 
 
 def removed(store: Path) -> bool:

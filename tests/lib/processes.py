@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 
@@ -20,3 +21,11 @@ def verb_of(pid: int) -> str:
         return Path(f"/proc/{pid}/cmdline").read_text().split("\0")[5]
     except (OSError, IndexError):
         return ""
+
+
+def has_open(pid: int, path: Path) -> bool:
+    """Whether PID has the file or folder at PATH open; not where it has ended."""
+    try:
+        return any(os.path.realpath(one) == str(path) for one in Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:
+        return False

@@ -108,7 +108,10 @@ def _record(
             return RecordResult(earlier[kept], False, "already recorded: nothing added")
         recorder = Recorder(store, recording, capture_id, lock, reader)
         privileges.drop(keep=recorder.rights)
-        with recovery.Housekeeping(store, recorder.trouble) as housekeeping:
+        with (
+            store.place.watched(lambda: recorder.stop(recorder.ended_by)),
+            recovery.Housekeeping(store, recorder.trouble) as housekeeping,
+        ):
             rows = recorder.run(progress, housekeeping, until)
         return RecordResult(rows, True, _replace(store, earlier, recorder.attempt.writer_id) if earlier else "")
 

@@ -120,7 +120,11 @@ class _Several:
 
     def run(self, store: StoreFolder, until: Until) -> RecordResult:
         """Record until all have ended."""
-        with Housekeeping(store, self._trouble) as self._housekeeping, until(self._stop) as self._ended_by:
+        with (
+            store.place.watched(self._stop),
+            Housekeeping(store, self._trouble) as self._housekeeping,
+            until(self._stop) as self._ended_by,
+        ):
             try:
                 for one in self._captures:
                     one.begin(self._record)

@@ -1,0 +1,93 @@
+"""What runs until a signal ends with exit code 1 and a line once its store was moved, removed or replaced: `mburst run`
+starts it again, with the store that is there then."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from ports import free_port
+from processes import has_open
+from waiting import wait_for
+
+from mburst.sql import StoreFolder
+
+MBURST = [sys.executable, "-m", "mburst"]
+
+
+def moved(store: Path) -> None:
+    store.rename(store.with_name("moved"))
+
+
+def removed(store: Path) -> None:
+    while store.exists():  # files may be made in it meanwhile
+        shutil.rmtree(store, ignore_errors=True)
+
+
+def replaced(store: Path) -> None:
+    removed(store)
+    StoreFolder.create(store)
+
+
+VERBS = {
+    "metrics": ["metrics", "STORE", "--listen", "127.0.0.1:0"],
+    "live": ["live", "STORE", "--listen", "127.0.0.1:0"],
+    "probe": ["probe", "127.0.0.1:9", "-o", "STORE", "--timeout", "100ms"],
+    "collect": ["collect", "switches.yaml", "-o", "STORE"],
+    "ship": ["ship", "STORE", "fleet", "--every", "1h"],
+    "compact": ["compact", "STORE", "--every", "1h", "--size", "1T"],
+    "schedule": ["schedule", "--loop", "mburst.toml"],
+    "names": ["names", "STORE", "hosts", "--every", "1h"],
+}
+BEGUN = {"ship": "fleet/mburst.json", "probe": "store/hot/probes/*", "schedule": "reports/.*"}
+FAULTS: list[Callable[[Path], None]] = [moved, replaced]
+CASES = [*((verb, fault) for verb in VERBS for fault in FAULTS), ("metrics", removed), ("probe", removed)]
+
+
+@pytest.mark.parametrize(("verb", "fault"), CASES, ids=[f"{verb} {fault.__name__}" for verb, fault in CASES])
+def test_it_ends_and_says_why(verb: str, fault: Callable[[Path], None], tmp_path: Path) -> None:
+    store = StoreFolder.create(tmp_path / "store").path
+    (tmp_path / "switches.yaml").write_text(
+        f"targets:\n  127.0.0.1:{free_port()}:\n    insecure: true\nsubscriptions:\n  q:\n    paths: [/interfaces]\n"
+    )
+    (tmp_path / "hosts").write_text("10.0.0.1 a\n")
+    write_report(tmp_path)
+    words = [str(store) if word == "STORE" else word for word in VERBS[verb]]
+    process = subprocess.Popen(
+        [*MBURST, *words], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        wait_for(lambda: has_open(process.pid, store), "its look at the store")
+        wait_for(lambda: list(tmp_path.glob(BEGUN.get(verb, "store"))), "its first rows")
+        fault(store)
+        out, error = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.wait()
+    lines = [line for line in error.splitlines() if str(store) in line]
+    assert process.returncode == 1 and len(lines) == 1, error
+    assert lines[0].endswith("(the store may have been moved or removed)") and "kept in" not in out
+
+
+def write_report(folder: Path) -> None:
+    (folder / "mburst.toml").write_text(
+        f'store = "{folder}/store"\n[[report]]\nname = "daily"\nracks = []\noutput = "{folder}/reports"\n'
+    )
+
+
+def test_reports_of_a_store_that_is_made_later_are_begun_anew(tmp_path: Path) -> None:
+    """As on a new host, whose first recording makes it: the process may read no folder that was not there."""
+    write_report(tmp_path)
+    process = subprocess.Popen([*MBURST, "schedule", "--loop", "mburst.toml"], cwd=tmp_path, stderr=subprocess.PIPE)
+    try:
+        assert process.stderr and b"not an mburst store" in process.stderr.readline()
+        StoreFolder.create(tmp_path / "store")
+        _, error = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 1 and b"store: made since this process began" in error, error
