@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 PARTS = ("record", "probe", "reflect", "collect", "live", "metrics", "ship", "compact", "names")
 NAMED = {"compact": "keep"}  # parts whose table has another name than their verb
 SHARED = ("store", "host", "rack")  # keys at the top that every part takes which has such an option
-READERS = {"live": {"store": "inputs"}}  # verbs whose --store is another: what the shared keys mean to them
+READERS = {"live": "inputs"}  # verbs that show the shared store, unless their table has this key
 FROM_ENVIRONMENT = ("collect", "ship")  # verbs that take secrets from the environment
 SCHEDULE = "report"  # the part that keeps the schedule of all [[report]]
 LEFT_OUT = ("help", "json", "csv", "check", "once", "dry-run")  # options that have no place in a service
@@ -193,8 +193,8 @@ def _parts(
         only(path, where, table, ["name", *keys])
         label = table.get("name", "" if len(found) == 1 else str(number))
         own = {key: value for key, value in table.items() if key != "name"}
-        meaning = {READERS.get(verb, {}).get(key, key): shared[key] for key in shared}
-        given = {**{key: meaning[key] for key in meaning if key in keys}, **own}
+        taken = [key for key in shared if key in keys and not (key == "store" and READERS.get(verb) in own)]
+        given = {**{key: shared[key] for key in taken}, **own}
         argv = [verb, *_arguments(path, where, given, keys)]
         _try(path, where, argv)
         parts.append(RunPart(f"{title} {label}".strip(), argv))

@@ -39,7 +39,7 @@ def add_parser(verbs: Any) -> None:
         "No request is sent to another host. Needs the extra `live`.",
     )
     parser.add_argument(
-        "inputs", nargs="+", metavar="STORE|INTERFACE|FILTER", help="a store, or interfaces and a pcap filter if any"
+        "inputs", nargs="*", metavar="STORE|INTERFACE|FILTER", help="a store, or interfaces and a pcap filter if any"
     )
     web = parser.add_argument_group("the page")
     web.add_argument(
@@ -54,7 +54,13 @@ def add_parser(verbs: Any) -> None:
         "what is recorded (of a store: --rack alone is shown, --link is taken as "
         "line rate, and bursts are detected in bins of --bin)"
     )
-    recording.add_argument("-o", "--store", metavar="STORE", help="keep the recording of an interface in this store")
+    recording.add_argument(
+        "-o",
+        "--store",
+        metavar="STORE",
+        help="keep the recording of an interface in this store; without an interface, show what others record into it; "
+        "made where there is none",
+    )
     record.add_recording_options(recording, BIN_OF_EITHER)
     record.add_live_options(parser)
     record.add_user_option(parser)
@@ -74,10 +80,9 @@ def run(arguments: argparse.Namespace) -> int:
     from ..services.live import PORT
 
     where = serving.where_of(arguments, PORT)
-    target = Path(arguments.inputs[0])
-    if target.is_dir():
-        return _serve(arguments, where, target)
-    return _record(arguments, where)
+    if arguments.inputs and not Path(arguments.inputs[0]).is_dir():
+        return _record(arguments, where)
+    return _serve(arguments, where)
 
 
 def _say(service: LiveService, what: str) -> None:
@@ -91,21 +96,40 @@ def check_store_options(arguments: argparse.Namespace, folder: Path) -> None:
         raise UsageError(f"{folder} is a store: --store, --duration and a filter are for an interface")
 
 
-def _serve(arguments: argparse.Namespace, where: ListenAddress, folder: Path) -> int:
+def _serve(arguments: argparse.Namespace, where: ListenAddress) -> int:
     """The view of a store. Ctrl-C is how it ends."""
     from ..services.live import LiveService
+
+    with _opened(arguments) as store:
+        service = LiveService(store, arguments.rack, definition.definition_of(arguments), where, str(store.path))
+        privileges.confine([], [store.path], made_in=store.made_in)
+        privileges.drop()
+        with stopping(service.stop) as ended_by, store.place.watched(service.stop):
+            _say(service, f"live view of {store.path}")
+            service.run()
+    return 130 if signal.SIGINT in ended_by else 0
+
+
+@contextmanager
+def _opened(arguments: argparse.Namespace) -> Iterator[StoreFolder]:
+    """The store to show: one that there is, or that of --store, made where there is none. This process works as its
+    owner from here on. Raises MburstError."""
     from ..sql import StoreFolder
 
-    check_store_options(arguments, folder)
-    privileges.lower(folder, arguments.user)
-    store, what = StoreFolder.open(folder), definition.definition_of(arguments)
-    service = LiveService(store, arguments.rack, what, where, str(folder))
-    privileges.confine([], [folder])
-    privileges.drop()
-    with stopping(service.stop) as ended_by, store.place.watched(service.stop):
-        _say(service, f"live view of {folder}")
-        service.run()
-    return 130 if signal.SIGINT in ended_by else 0
+    if arguments.inputs:
+        folder = Path(arguments.inputs[0])
+        check_store_options(arguments, folder)
+        privileges.lower(folder, arguments.user)
+        yield StoreFolder.open(folder)
+        return
+    if not arguments.store:
+        raise UsageError("live: no input", "name a store, or an interface to record")
+    if arguments.duration:
+        raise UsageError("--duration is for an interface, and none is named")
+    privileges.lower(arguments.store, arguments.user)
+    serving.name_new_store(arguments.store)
+    with StoreFolder.created(arguments.store) as store:
+        yield store
 
 
 def interface_recordings(arguments: argparse.Namespace) -> list[RecordSettings]:

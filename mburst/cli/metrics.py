@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from .. import privileges
 from ..errors import UsageError
-from ..names import say, shown
+from ..names import shown
 from ..stopping import stopping
 from . import definition, record, serving
 
@@ -65,8 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     config = Path(arguments.config).absolute() if arguments.config else None
     reads = looked_at(config) if config else []
     privileges.lower(arguments.store, arguments.user)
-    if not Path(arguments.store).exists():
-        say(f"{arguments.store}: new store: empty until something is recorded into it")
+    serving.name_new_store(arguments.store)
     with (
         StoreFolder.created(arguments.store) as store,
         closing(Meter(store, definition.definition_of(arguments), definition.span_of(store, arguments)[0])) as meter,

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import os
 from typing import TYPE_CHECKING, Any
+
+from ..names import say
 
 if TYPE_CHECKING:
     from ..web.address import ListenAddress
@@ -39,3 +42,9 @@ def where_of(arguments: argparse.Namespace, port: int) -> ListenAddress:
         arguments.open,
         arguments.server_name,
     )
+
+
+def name_new_store(path: str) -> None:
+    """Say so where there is no store at PATH yet: it is made, and nobody may have meant that name."""
+    if not os.path.exists(path):
+        say(f"{path}: new store: empty until something is recorded into it")

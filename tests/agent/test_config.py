@@ -69,13 +69,14 @@ def test_several_parts_of_a_kind(read):
     ]
 
 
-def test_a_reader_gets_the_shared_store_as_what_it_reads(read, monkeypatch):
+def test_a_reader_gets_the_shared_store_unless_it_has_inputs(read, monkeypatch):
     parser = argparse.ArgumentParser()
-    parser.add_argument("inputs", nargs="+")
+    parser.add_argument("inputs", nargs="*")
     parser.add_argument("--store")
     monkeypatch.setattr("mburst.agent.config._runnable", lambda: {"live": parser})
     monkeypatch.setattr("mburst.agent.config._try", lambda path, where, argv: parser.parse_args(argv[1:]))
-    assert read(BASE + "[live]\n").parts[0].argv == ["live", "--", "store"]
+    assert read(BASE + "[live]\n").parts[0].argv == ["live", "--store=store"]
+    assert read(BASE + '[live]\ninputs = "eth0"\n').parts[0].argv == ["live", "--", "eth0"]
     [part] = read(BASE + '[live]\ninputs = "eth0"\nstore = "own"\n').parts
     assert part.argv == ["live", "--store=own", "--", "eth0"]
 

@@ -59,6 +59,23 @@ def test_what_is_no_store_and_no_interface_is_one_line(tmp_path, capsys):
     assert "not an mburst store" in outcome(capsys, tmp_path)[1]
     code, error = outcome(capsys, "no-such-interface")
     assert code == 1 and "neither a store nor an interface" in error
+    assert outcome(capsys) == (2, "mburst: live: no input (name a store, or an interface to record)\n")
+    assert outcome(capsys, "-o", tmp_path / "new", "--duration", "3s")[0] == 2 and not (tmp_path / "new").exists()
+
+
+def test_a_store_that_others_will_record_into_is_made(tmp_path):
+    """`mburst run` starts the view beside the recording: neither waits for the other."""
+    process = subprocess.Popen(
+        [*MBURST, "live", "-o", str(tmp_path / "new"), "--listen", "127.0.0.1:0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout and process.stdout.readline().startswith(f"live view of {tmp_path}/new: http://")
+    process.terminate()
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 0 and "new: new store: empty until something is recorded into it" in error
+    assert StoreFolder.open(tmp_path / "new").unsealed() == {}
 
 
 def test_options_that_do_not_belong_are_usage(store, tmp_path, capsys):
