@@ -162,12 +162,13 @@ def keep(store: StoreFolder, target: FleetTarget, settings: ShipSettings) -> int
     every_s = settings.every_ns / NS_PER_S
 
     def work(stopped: threading.Event) -> None:
-        failed = 0
+        failed, named = 0, set[str]()
         with store.place.watched(stopped.set):
             while not stopped.is_set():
                 try:
                     shipped = ship(store, target, settings)
-                    _name(*shipped.troubles)
+                    _name(*(trouble for trouble in shipped.troubles if str(trouble) not in named))
+                    named = set(map(str, shipped.troubles))  # said once while it lasts
                     print_lines(*(_line(host) for host in shipped.hosts if host.sent))
                     failed = 0
                 except MburstError as error:

@@ -51,6 +51,11 @@ class HostName(NamedTuple):
 NO_NAME = HostName("", "")
 
 
+def is_named(name: HostName) -> bool:
+    """Whether a fleet can take what is of this host: not under the names that recordings have which were given none."""
+    return UNNAMED not in name
+
+
 @dataclass(frozen=True)
 class SealedTableFile:
     """A sealed file, and its table."""

@@ -29,7 +29,7 @@ from . import LEVELS, receipts
 from .ledger import ShipLedger
 from .receipts import DamagedReceipt, Receipt, ReceiptName, ShippedFile
 from .results import is_results
-from .sealed import MEASURED, NO_NAME, UNNAMED, HostFiles, HostName, SealedTableFile, key_of, list_hosts
+from .sealed import MEASURED, NO_NAME, HostFiles, HostName, SealedTableFile, is_named, key_of, list_hosts
 from .target import FleetTarget, TargetError
 
 MOST_FILES = 1000  # of a receipt: what a kill costs is found again at the target by one request a file
@@ -172,7 +172,7 @@ def named_hosts(store: StoreFolder, settings: ShipSettings, done: Shipped) -> It
     """What STORE has of each host that may be shipped, once what dead writers left is sealed. Raises as `ship`."""
     _seal(store, done)
     for name, found in sorted(list_hosts(store.path, {*settings.tables, "recordings"}, settings.own).items()):
-        if UNNAMED in name:
+        if not is_named(name):
             done.troubles.append(_unnamed(found))
         else:
             yield found
@@ -204,8 +204,10 @@ def _seal(store: StoreFolder, done: Shipped) -> None:
 
 
 def _unnamed(found: HostFiles) -> MburstError:
+    count = len(found.files) + len(found.waiting)
+    what = format_count(count, "file is", "files are") if count else "its recording is"
     return MburstError(
-        f"{found.name}: {format_count(len(found.files), 'file is', 'files are')} not shipped: a fleet needs names",
+        f"{found.name}: {what} not shipped: a fleet needs names",
         "give --host and --rack to `mburst record` (in mburst.toml: host and rack), `racks` in the file of "
         "`mburst collect`, and record into a new store",
     )

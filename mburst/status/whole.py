@@ -14,6 +14,7 @@ from ..errors import MburstError
 if TYPE_CHECKING:
     from .parts import PartsStatus
     from .reports import ReportStatus
+    from .shipping import ShippingStatus
     from .store import StoreStatus
 
 
@@ -24,11 +25,12 @@ class Status:
     stores: list[StoreStatus] = field(default_factory=list)
     parts: PartsStatus | None = None
     reports: list[ReportStatus] = field(default_factory=list)
+    ships: list[ShippingStatus] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
 
     def unwell(self) -> list[str]:
         """What is not well, in sentences."""
-        looked: list[Any] = [*([self.parts] if self.parts else []), *self.stores, *self.reports]
+        looked: list[Any] = [*([self.parts] if self.parts else []), *self.stores, *self.reports, *self.ships]
         return [*self.errors, *(sentence for one in looked for sentence in one.unwell())]
 
     def facts(self) -> dict[str, Any]:
@@ -40,6 +42,7 @@ class Status:
             "run": self.parts and self.parts.facts(),
             "stores": [store.facts() for store in self.stores],
             "reports": [vars(report) for report in self.reports],
+            "ships": [vars(part) for part in self.ships],
         }
 
     def store(self, path: Path) -> StoreStatus | None:
@@ -69,7 +72,7 @@ def of_config(file: Path) -> Status:
     """Of all that the mburst.toml at FILE names. Raises MburstError where that file cannot be read."""
     from ..agent.config import load
     from ..sql import StoreFolder
-    from . import parts, reports, store
+    from . import parts, reports, shipping, store
 
     config = load(file, fill=False)
     found = Status(parts=parts.read(config))
@@ -80,4 +83,7 @@ def of_config(file: Path) -> Status:
     for report in config.reports:
         with found.looking():
             found.reports.append(reports.read(config, report))
+    for part in shipping.parts_of(config):
+        with found.looking():
+            found.ships.append(shipping.read(part))
     return found

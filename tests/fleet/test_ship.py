@@ -312,6 +312,15 @@ def test_hosts_without_a_name_are_refused(store: StoreFolder, archive: FleetTarg
     assert sums(found) == (6, 0, 2) and not any("unknown" in stored.key for stored in archive.list())
 
 
+def test_a_recording_without_a_name_is_refused_before_a_file_of_it_is_sealed(
+    store: StoreFolder, archive: FleetTarget
+) -> None:
+    with store.writer("bins", "cache-1", "unknown") as writer:
+        writer.append(rows("bins", {"rack": "unknown", "ts_ns": START}))
+        [trouble] = call(store, archive).troubles
+    assert str(trouble) == "host cache-1 in rack unknown: its recording is not shipped: a fleet needs names"
+
+
 def test_files_of_no_host_are_those_of_the_only_one_or_of_the_one_that_is_named(
     store: StoreFolder, archive: FleetTarget
 ) -> None:

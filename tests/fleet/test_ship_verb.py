@@ -19,6 +19,8 @@ import pytest
 from ports import free_port
 from racklib import START, fill
 from s3lib import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server
+from storelib import write
+from waiting import wait_for
 from werkzeug.wrappers import Request, Response
 
 from mburst.__main__ import main
@@ -90,6 +92,21 @@ def test_wrong_calls_are_one_line(store, tmp_path, capfd, arguments, message):
     assert main(["ship", str(store), str(tmp_path / "archive"), *arguments]) == 2
     error = capfd.readouterr().err
     assert message in error and error.count("\n") == 1 and not (tmp_path / "archive").exists()
+
+
+def test_what_is_not_shipped_is_said_once_while_it_lasts(store, tmp_path):
+    write(StoreFolder.open(store), "recordings", {"rack": "unknown"})
+    process = shipping(str(store), str(tmp_path / "archive"), "--every", "1s")
+    try:
+        assert "in rack unknown: 1 file is not shipped" in process.stderr.readline()
+        ledger = next((store / "shipped").glob("*.json"))
+        seen = {ledger.stat().st_mtime_ns}
+        wait_for(lambda: seen.add(ledger.stat().st_mtime_ns) or len(seen) > 2, "two more calls, which write it anew")
+        process.terminate()
+        _, error = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 0 and error == ""
 
 
 # --- signals ----------------------------------------------------------------------------------------------------------

@@ -377,6 +377,17 @@ def test_the_parts_of_a_file(tmp_path: Path, ask: Asked, capsys: pytest.CaptureF
         process.communicate()
 
 
+def test_what_is_recorded_without_a_rack_is_not_shipped(
+    tmp_path: Path, ask: Asked, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Which `mburst ship` says on standard error alone, and goes on."""
+    store = store_of(tmp_path, recording(rack="unknown"))
+    path = configuration(tmp_path, f'[ship]\ntarget = "{tmp_path}/fleet"\nevery = "1h"')
+    refused = f"ship: host cache-1 in rack unknown of {store.path} is not shipped: a fleet needs names"
+    assert refused in unwell(path, capsys)
+    assert ask(path)[1]["ships"] == [{"name": "ship", "store": str(store.path), "refused": [refused[6:34]]}]
+
+
 def test_a_process_that_only_started_it_is_not_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as sudo, whose command line is the same. The command line of a part has the file's name as it was given."""
     config = load(configuration(tmp_path, METRICS, REPORT.format(tmp_path / "reports")))
