@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 DESCRIPTION = """Say whether a store is well: which interfaces are recorded, how old the newest data is, what was not
 counted in the last day, what the store takes of the disk, when rows were last sealed, and whether files that have
 changed are damaged. Of a mburst.toml, also which parts run, whether reports are written and delivered, and whether what
-is recorded can be shipped. Exit code
-0: well; 1: what is not is listed at the end."""
+is recorded can be shipped. Exit code 0: well; 1: what is not is listed at the end."""
 COLUMNS = ("rack", "host", "interface", "direction", "state", "newest data", "gaps (24 h)", "missed packets")
 MOST = 20  # interfaces in the table: the longest without data first
 

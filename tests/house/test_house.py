@@ -19,7 +19,7 @@ ALLOWED = {
     "columns": set(),
     "errors": set(),
     "machine": set(),
-    "interrupting": set(),
+    "interrupting": {"stopping"},
     "kept": set(),
     "names": set(),
     "quality": set(),
