@@ -40,7 +40,7 @@ def use(marker: Path) -> int | None:
     try:
         with suppress(OSError):  # a file system without locks: then nothing is removed
             fcntl.flock(file, fcntl.LOCK_SH)
-        if os.lstat(marker).st_ino == os.fstat(file).st_ino:
+        if _is_of(marker, file):
             return file
     except FileNotFoundError:
         pass
@@ -51,14 +51,22 @@ def use(marker: Path) -> int | None:
     return None
 
 
+def _is_of(marker: Path, file: int) -> bool:
+    """Whether FILE is open on that MARKER. Raises OSError."""
+    return os.path.samestat(os.lstat(marker), os.fstat(file))
+
+
 def remove(marker: Path, used: int | None, made: list[Path]) -> None:
-    """Remove the store with that MARKER, and the folders MADE for it, unless it has more than every store has, or is in
-    use by another than who has the descriptor USED. None: the store could not be made. Raises OSError."""
+    """Remove the store with that MARKER, and the folders MADE for it, unless it has more than every store has, is in
+    use by another than who has the descriptor USED, or is another in its place. None: the store could not be made.
+    Raises OSError."""
     store, text = marker.parent, ""
     if used is not None:
         try:
             fcntl.flock(used, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            return
+        if not _is_of(marker, used):
             return
         found = list(_below(store))
         if {path.relative_to(store).as_posix() for path in found if not _is_folder(path)} - {marker.name, _READERS}:

@@ -14,6 +14,7 @@ from ports import free_port
 from processes import has_open
 from waiting import wait_for
 
+from mburst.errors import MburstError
 from mburst.sql import StoreFolder
 
 MBURST = [sys.executable, "-m", "mburst"]
@@ -91,3 +92,12 @@ def test_reports_of_a_store_that_is_made_later_are_begun_anew(tmp_path: Path) ->
         process.kill()
         process.wait()
     assert process.returncode == 1 and b"store: made since this process began" in error, error
+
+
+def test_a_store_in_the_place_of_one_that_was_made_is_not_removed(tmp_path: Path) -> None:
+    """A command that fails removes the empty store that it made, and no other's."""
+    store = tmp_path / "store"
+    refused = pytest.raises(MburstError, match="another folder")
+    with refused, StoreFolder.created(store) as made, made.place.watched(lambda: None):
+        replaced(store)
+    assert StoreFolder.open(tmp_path / "store").is_empty("bins")
