@@ -64,18 +64,8 @@ static int read_device(struct mb_device *device, const char *target, struct mb_e
 			       "use --backend libpcap",
 			       target, device->arphrd);
 	if (!device->up)
-		return mb_fail(error, ENETDOWN, "%s: the interface is down: ip link set %s up", target, target);
+		return mb_device_down(target, error);
 	return 0;
-}
-
-/* On the loopback every frame passes twice, leaving and arriving: it is taken once. */
-static enum mb_direction direction_to_keep(struct afpacket *state, const struct mb_backend_options *options)
-{
-	if (state->device.loopback && options->direction != MB_DIRECTION_IN) {
-		add_notice(state, "on the loopback every frame leaves and arrives: it is recorded once, as arriving");
-		return MB_DIRECTION_IN;
-	}
-	return options->direction;
 }
 
 /* Sockets with rings, on which nothing arrives yet. */
@@ -164,8 +154,11 @@ static void drop_rings(struct afpacket *state)
  * is dropped, as it counts as before `counts` then, and all is tried again. */
 static int let_in(struct afpacket *state, const struct mb_backend_options *options, struct mb_error *error)
 {
-	const enum mb_direction direction = direction_to_keep(state, options);
+	const char *notice;
+	const enum mb_direction direction = mb_device_direction(&state->device, options->direction, &notice);
 
+	if (notice)
+		add_notice(state, notice);
 	for (int tries = BEGIN_TRIES;; tries--) {
 		int status = make_rings(state, options, error);
 

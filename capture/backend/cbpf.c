@@ -25,11 +25,16 @@ static void freecodep(struct bpf_program *program)
 	pcap_freecode(program);
 }
 
-static int compile(struct mb_cbpf *program, pcap_t *handle, const char *device, const char *filter,
-		   struct mb_error *error)
+int mb_cbpf_compile_for(struct mb_cbpf *program, pcap_t *handle, const char *device, const char *filter,
+			struct mb_error *error)
 {
 	mb_cleanup(freecodep) struct bpf_program compiled = { 0 };
 
+	if (!filter || !*filter) {
+		program->code[0] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, UINT32_MAX);
+		program->length = 1;
+		return 0;
+	}
 	if (pcap_compile(handle, &compiled, filter, 1, PCAP_NETMASK_UNKNOWN))
 		return mb_fail(error, EINVAL, "filter '%s': %s", filter, pcap_geterr(handle));
 	if (compiled.bf_len > BPF_MAXINSNS)
@@ -46,11 +51,8 @@ int mb_cbpf_compile(struct mb_cbpf *program, const char *device, int linktype, c
 	char reason[PCAP_ERRBUF_SIZE] = "";
 	mb_cleanup(pcap_closep) pcap_t *handle = NULL;
 
-	if (!filter || !*filter) {
-		program->code[0] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, UINT32_MAX);
-		program->length = 1;
-		return 0;
-	}
+	if (!filter || !*filter)
+		return mb_cbpf_compile_for(program, NULL, device, filter, error);
 	handle = pcap_create(device, reason);
 	if (!handle)
 		return mb_fail(error, ENODEV, "%s: %s", device, reason);
@@ -61,7 +63,7 @@ int mb_cbpf_compile(struct mb_cbpf *program, const char *device, int linktype, c
 	if (pcap_datalink(handle) != (linktype == 101 ? DLT_RAW : linktype))
 		return mb_fail(error, EOPNOTSUPP, "%s: no filter for its frames in this backend: use --backend libpcap",
 			       device);
-	return compile(program, handle, device, filter, error);
+	return mb_cbpf_compile_for(program, handle, device, filter, error);
 }
 
 int mb_cbpf_restrict(struct mb_cbpf *program, enum mb_direction direction, struct mb_error *error)

@@ -12,6 +12,8 @@
 #include "error.h"
 #include "frame.h"
 
+struct pcap;
+
 struct mb_cbpf {
 	struct sock_filter code[BPF_MAXINSNS];
 	uint32_t length;
@@ -22,6 +24,10 @@ struct mb_cbpf {
  * one for a file: VLAN tags are outside of the frame there. */
 int mb_cbpf_compile(struct mb_cbpf *program, const char *device, int linktype, const char *filter,
 		    struct mb_error *error);
+
+/* The same for HANDLE, which is open on DEVICE (with no FILTER it may be NULL). */
+int mb_cbpf_compile_for(struct mb_cbpf *program, struct pcap *handle, const char *device, const char *filter,
+			struct mb_error *error);
 
 /* Let PROGRAM accept frames of DIRECTION alone (UNKNOWN: both). */
 int mb_cbpf_restrict(struct mb_cbpf *program, enum mb_direction direction, struct mb_error *error);

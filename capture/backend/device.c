@@ -240,6 +240,20 @@ int mb_device_linktype(uint16_t arphrd)
 	}
 }
 
+enum mb_direction mb_device_direction(const struct mb_device *device, enum mb_direction asked, const char **notice)
+{
+	*notice = NULL;
+	if (!device->loopback || asked == MB_DIRECTION_IN)
+		return asked;
+	*notice = MB_LOOPBACK_NOTICE;
+	return MB_DIRECTION_IN;
+}
+
+int mb_device_down(const char *name, struct mb_error *error)
+{
+	return mb_fail(error, ENETDOWN, "%s: the interface is down: ip link set %s up", name, name);
+}
+
 int mb_device_lost(const char *name, int code, struct mb_error *error)
 {
 	struct mb_device device;

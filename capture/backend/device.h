@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "error.h"
+#include "frame.h"
 
 /* Offloads that hand a capture merged frames instead of those on the wire. */
 struct mb_offload {
@@ -64,6 +65,15 @@ int mb_device_promiscuous(const struct mb_device *device, int fd, struct mb_erro
 /* LINKTYPE_ of the frames that a raw packet socket sees on such a device, or -1 where
  * only libpcap's cooked mode makes sense of them. */
 int mb_device_linktype(uint16_t arphrd);
+
+#define MB_LOOPBACK_NOTICE "on the loopback every frame leaves and arrives: it is recorded once, as arriving"
+
+/* The direction of the frames to capture where ASKED is asked for (UNKNOWN: both). On the loopback every frame passes
+ * twice, leaving and arriving, and is captured once: *NOTICE is MB_LOOPBACK_NOTICE there, else NULL. */
+enum mb_direction mb_device_direction(const struct mb_device *device, enum mb_direction asked, const char **notice);
+
+/* That the interface NAME is down, and the remedy. Returns -ENETDOWN. */
+int mb_device_down(const char *name, struct mb_error *error);
 
 /* Why a capture on NAME came to its end with errno CODE: fills ERROR, returns the negative
  * errno that says it best (-ENODEV vanished, -ENETDOWN set down, else -CODE). */

@@ -72,7 +72,7 @@ static int read_device(struct ebpf *state, const char *target, struct mb_error *
 			       "%s: --backend ebpf counts at interfaces of Ethernet alone: use --backend afpacket",
 			       target);
 	if (!device->up)
-		return mb_fail(error, ENETDOWN, "%s: the interface is down: ip link set %s up", target, target);
+		return mb_device_down(target, error);
 	return 0;
 }
 
@@ -169,10 +169,7 @@ static void say(struct ebpf *state)
 			 unspread);
 	snprintf(state->notice, sizeof(state->notice),
 		 "counted in the kernel (ebpf): no pause frames; what leaves, before the queueing discipline%s%s%s%s",
-		 state->device.loopback ?
-			 "\non the loopback every frame leaves and arrives: it is recorded once, as arriving" :
-			 "",
-		 describe_begin(state),
+		 state->device.loopback ? "\n" MB_LOOPBACK_NOTICE : "", describe_begin(state),
 		 state->left ?
 			 "\nthe kernel counts on (--pin), for the next recorder: `mburst doctor` says how to end it" :
 			 "",

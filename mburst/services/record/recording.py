@@ -138,7 +138,7 @@ def merged_beyond(recording: RecordSettings) -> int:
 
 
 def own_addresses(recording: RecordSettings) -> list[str]:
-    """--local, or else the address of the interface: libpcap does not report the direction."""
+    """--local, or else the address of the interface: PF_RING does not know the direction on each device."""
     from ...capture import device
 
     if recording.local or not is_live(recording):
