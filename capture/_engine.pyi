@@ -188,7 +188,8 @@ class Capture:
         as `other` (measure/busy.h); 0, or where nobody knows the speed of the link: keep all.
     link_bps: speed of the link, 0 for what the source says.
     inner: attribute to the innermost IP header of a tunnel.
-    mtu: largest IP packet of a wire frame, -1 to infer it, 0 to take no frame as merged.
+    mtu: largest IP packet of a wire frame, 0 to take no frame as merged, -1 to infer it; of an interface that is the
+        largest MTU that it has had.
     spread_bps: line rate at which merged frames are laid back over time, 0 not to.
     backend: name of a source, None for the first that knows the target.
     filter: pcap filter expression.

@@ -153,6 +153,13 @@ int mb_device_read(struct mb_device *device, const char *name, struct mb_error *
 	return 0;
 }
 
+uint32_t mb_device_mtu(int fd, uint32_t index)
+{
+	struct ifreq request = { .ifr_ifindex = (int)index };
+
+	return ioctl(fd, SIOCGIFNAME, &request) || ioctl(fd, SIOCGIFMTU, &request) ? 0 : (uint32_t)request.ifr_mtu;
+}
+
 /* The answer to RTM_GETLINK, or NULL. */
 static const struct nlmsghdr *get_link(uint32_t index, void *answer, size_t length)
 {

@@ -50,6 +50,9 @@ int mb_device_read(struct mb_device *device, const char *name, struct mb_error *
 /* The flags of an interface (IFF_… of <net/if.h>), whatever it is called. -ENODEV where there is none. */
 int mb_device_flags(uint32_t index, uint32_t *flags);
 
+/* The MTU of an interface, whatever it is called; 0 where there is none. FD: any socket of its network namespace. */
+uint32_t mb_device_mtu(int fd, uint32_t index);
+
 /* What the kernel counts of an interface; 0 where it does not say. */
 struct mb_device_counts {
 	uint64_t missed;        /* frames lost for lack of a buffer, before any capture could see them */

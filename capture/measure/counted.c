@@ -150,6 +150,8 @@ int mb_counted_run(struct mb_engine *engine)
 	n = backend->ops->read_counts(backend, counts, MB_READ_TIMEOUT_MS, &engine->failure);
 	if (n < 0)
 		return n;
+	if (n > 0)
+		mb_live_follow_mtu(engine);
 	if (counts->stepped)
 		code = for_all_lanes(engine, true, 0);
 	mb_live_mark_losses(engine);

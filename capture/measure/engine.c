@@ -62,6 +62,8 @@ struct mb_engine *mb_engine_create(const struct mb_engine_options *options, stru
 		mb_engine_destroy(engine);
 		return NULL;
 	}
+	if (backend->live)
+		mb_live_begin(engine);
 	return engine;
 }
 
@@ -74,6 +76,7 @@ void mb_engine_destroy(struct mb_engine *engine)
 			mb_lane_deinit(&engine->lanes[i]->lane);
 		free(engine->lanes[i]);
 	}
+	mb_live_end(engine);
 	free(engine->lanes);
 	free(engine->numbers);
 	free(engine->sequences);
@@ -364,7 +367,10 @@ static int run_live(struct mb_engine *engine)
 	if (mb_live_check_clock(engine))
 		return mb_fail(&engine->failure, ENOMEM, "out of memory");
 	if (n > 0) {
-		int code = count_batch(engine, &engine->failure);
+		int code;
+
+		mb_live_check_mtu(engine);
+		code = count_batch(engine, &engine->failure);
 
 		if (code)
 			return code;

@@ -30,7 +30,7 @@
 struct mb_engine_options {
 	struct mb_bins_options bins;
 	struct mb_decode_options decode;
-	bool infer_mtu;         /* take decode.mtu from the first frames */
+	bool infer_mtu;         /* take decode.mtu from the first frames, of an interface its own */
 	uint32_t directions;    /* MB_LANE_IN | MB_LANE_OUT */
 	uint32_t max_sources;   /* rows of their own for senders in a bin */
 	uint64_t sources_above_ppb; /* keep senders near bins with this share of the link's speed alone; 0: all */
@@ -44,6 +44,13 @@ struct mb_live_clock {
 	int64_t newest_ns, newest_read_ns; /* the newest stamp, and CLOCK_MONOTONIC when it was read */
 	int64_t ahead_ns;                  /* CLOCK_REALTIME minus CLOCK_MONOTONIC_RAW */
 	bool started;
+};
+
+/* The interface whose MTU is followed. */
+struct mb_live_mtu {
+	uint32_t index;  /* 0: none */
+	uint32_t header; /* bytes of its link layer */
+	int fd;          /* a socket of its network namespace */
 };
 
 struct mb_engine_lane {
@@ -61,6 +68,7 @@ struct mb_engine {
 	struct mb_inference inference;
 	struct mb_locals locals;
 	struct mb_live_clock clock;
+	struct mb_live_mtu mtu;
 	struct mb_drop_queue losses; /* of a live backend, marked in bins and not yet taken by the caller */
 	struct mb_table *bin_rows, *sender_rows;
 	uint32_t uncounted; /* counters of bins that the backend does not count: bits of enum mb_bin_column */

@@ -2,14 +2,65 @@
 #include "measure/live.h"
 
 #include <errno.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include "backend/device.h"
 #include "clock.h"
+#include "linktype.h"
 
 /* Of silence, after which nothing from before it is to come: several times what the slowest backend
  * holds frames back. */
 #define SILENCE_NS 100000000
 /* NTP slews by 500 ppm at most; in the time between two batches that is far less. */
 #define LEAST_STEP_NS 1000000
+
+#define ETHERNET_HEADER 14
+
+void mb_live_begin(struct mb_engine *engine)
+{
+	size_t count;
+	const struct mb_interface *interfaces = mb_backend_interfaces(engine->backend, &count);
+	struct mb_device device;
+
+	if (!engine->options.infer_mtu || !count || mb_device_read(&device, interfaces[0].name, NULL) || !device.mtu)
+		return;
+	engine->options.infer_mtu = false;
+	engine->options.decode.mtu = device.mtu;
+	engine->mtu.header = interfaces[0].linktype == MB_LINKTYPE_ETHERNET ? ETHERNET_HEADER : 0;
+	engine->mtu.fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	engine->mtu.index = engine->mtu.fd < 0 ? 0 : device.index;
+}
+
+void mb_live_end(struct mb_engine *engine)
+{
+	if (engine->mtu.index)
+		close(engine->mtu.fd);
+}
+
+void mb_live_follow_mtu(struct mb_engine *engine)
+{
+	uint32_t mtu = engine->mtu.index ? mb_device_mtu(engine->mtu.fd, engine->mtu.index) : 0;
+
+	if (mtu > engine->options.decode.mtu)
+		engine->options.decode.mtu = mtu;
+}
+
+void mb_live_check_mtu(struct mb_engine *engine)
+{
+	const uint32_t largest = engine->options.decode.mtu + engine->mtu.header;
+
+	if (!engine->mtu.index)
+		return;
+	for (uint32_t i = 0; i < engine->batch.count; i++) {
+		const struct mb_frame *frame = &engine->batch.frames[i];
+
+		if (frame->len > largest && !frame->gso_size) {
+			mb_live_follow_mtu(engine);
+			return;
+		}
+	}
+}
 
 void mb_live_mark_losses(struct mb_engine *engine)
 {

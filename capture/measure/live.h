@@ -9,6 +9,16 @@
 
 #include "measure/engine.h"
 
+/* Take the MTU of the interface from the backend, where there is one and no other was given. */
+void mb_live_begin(struct mb_engine *engine);
+void mb_live_end(struct mb_engine *engine);
+
+/* Let decode.mtu grow to what the MTU of the interface is now. It never shrinks: frames of before may still come. */
+void mb_live_follow_mtu(struct mb_engine *engine);
+
+/* The same, where a frame of the batch is larger than the MTU and not known to be merged. */
+void mb_live_check_mtu(struct mb_engine *engine);
+
 /* Mark the bins of the losses that the backend reports; before there is a lane, it keeps them. */
 void mb_live_mark_losses(struct mb_engine *engine);
 

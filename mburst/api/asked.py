@@ -152,7 +152,7 @@ class RecordOptions(TypedDict, total=False):
     sources_above: Share | None  # with busy: near bins of this share of line rate: 10 %
     reorder_window: Duration  # how far out of order packets may be; others are in no bin: 2 ms
     inner_ip: bool  # senders are the innermost addresses of tunnels
-    mtu: int  # larger IP packets count as merged frames: inferred; 0: none are
+    mtu: int  # larger IP packets count as merged: as the interface has it, of files inferred; 0: none
     split_merged: bool  # spread merged frames over their transmission time at line rate
     backend: Literal["auto", "file", "ebpf", "afpacket", "libpcap", "pfring"]
     duration: Duration | None  # of an interface: how long

@@ -102,7 +102,8 @@ def add_recording_options(parser: argparse.ArgumentParser, default_bin: str = DE
         type=int,
         default=-1,
         metavar="BYTES",
-        help="larger IP packets count as merged frames (GRO, GSO) (default: inferred; 0: none are)",
+        help="larger IP packets count as merged frames (GRO, GSO; default: the MTU of the interface, "
+        "inferred of files; 0: none are)",
     )
     parser.add_argument(
         "--split-merged",

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 
+import frame_builder as make
 import livelab
 import pytest
 from building import library
@@ -256,6 +257,38 @@ def test_merged_frames_have_the_bytes_of_the_wire(lab, store, backend):
         [(attributed,)] = recording.query("SELECT sum(bytes) FROM sources WHERE source = '10.9.0.1'")
         assert attributed == row["bytes"]
     assert wire["on"] == pytest.approx(wire["off"], rel=0.005)
+
+
+@pytest.mark.parametrize("backend", ["afpacket", "libpcap", "ebpf"])
+def test_frames_of_an_mtu_that_grows_are_not_merged_ones(lab, store, backend):
+    recording = Recording(lab, store, lab.b, "--backend", backend, "--direction", "in").begun(lab)
+    time.sleep(1.2)
+    for namespace, name in ((lab.near, lab.a), (lab.far, lab.b)):
+        livelab.sh(f"ip -n {namespace} link set {name} mtu 9000")
+    payload = make.udp(bytes(5000 - 14 - 20 - 8), (1, 2))
+    frame = make.ethernet(make.ipv4(payload, make.UDP, 0x0A090001, 0x0A090002), 0x0800)
+    with livelab.raw_socket(lab, lab.near, lab.a) as out:
+        for _ in range(500):
+            out.send(frame)
+    time.sleep(1.5)
+    [row] = recording.end(signal.SIGINT)
+    assert (row["packets"], row["bytes"], row["wire_bytes"]) == (500, 500 * 5000, 500 * 5024)
+    assert not row["quality"] & GRO and not row["offloads"]
+    assert f"{lab.b}: the MTU changed, from 1,500 to 9,000: IP packets of up to 9,000 bytes" in row["notes"]
+
+
+@pytest.mark.parametrize("backend", ["afpacket", "libpcap"])
+def test_merged_frames_beyond_an_mtu_that_grew_are_merged_ones(lab, store, backend):
+    lab.offloads("on")
+    recording = Recording(lab, store, lab.b, "tcp dst port 5201", "--backend", backend).begun(lab)
+    for namespace, name in ((lab.near, lab.a), (lab.far, lab.b)):
+        livelab.sh(f"ip -n {namespace} link set {name} mtu 9000")
+    count = 30_000_000
+    segments = livelab.transfer(lab, count)
+    time.sleep(0.3)
+    [row] = recording.end(signal.SIGINT)
+    assert row["wire_bytes"] == pytest.approx(count + segments * (14 + 20 + 32 + 24), rel=0.005)
+    assert row["quality"] & GRO and "larger than an MTU of 9,000" in row["offloads"]
 
 
 def test_what_is_recorded_can_be_read_at_once(lab, sender, store):

@@ -18,16 +18,7 @@ from ...units import format_bytes, format_count
 from . import gaps, interface_counters, pins, recovery
 from .keeping import PacketKeeper
 from .reading import AheadReader, Reader, Turn
-from .recording import (
-    RecordProgress,
-    RecordSettings,
-    Row,
-    fingerprint,
-    is_live,
-    is_repeatable,
-    merged_beyond,
-    own_addresses,
-)
+from .recording import RecordProgress, RecordSettings, Row, fingerprint, is_live, is_repeatable, own_addresses
 from .reserve import DiskReserve
 from .rows import Attempt, RecordState, describe, silent_lanes
 from .tally import BinTally
@@ -481,7 +472,7 @@ def _open(recording: RecordSettings, keeping: dict[str, Any]) -> Capture:
             sources_above_ppb=recording.sources_above_ppb or 0,
             link_bps=recording.link_bps or 0,
             inner=recording.inner,
-            mtu=merged_beyond(recording),
+            mtu=recording.mtu,
             spread_bps=(recording.link_bps or 0) if recording.spread else 0,
             backend=None if recording.backend == "auto" else recording.backend,
             filter=recording.filter or None,

@@ -127,16 +127,6 @@ def is_live(recording: RecordSettings) -> bool:
     )
 
 
-def merged_beyond(recording: RecordSettings) -> int:
-    """The size of IP packets beyond which a frame is a merged one: an interface says it, a file's is inferred."""
-    from ...capture import device
-
-    if recording.mtu >= 0 or not is_live(recording):
-        return recording.mtu
-    found = device(recording.targets[0])
-    return found["mtu"] if found else -1
-
-
 def own_addresses(recording: RecordSettings) -> list[str]:
     """--local, or else the address of the interface: PF_RING does not know the direction on each device."""
     from ...capture import device

@@ -1,5 +1,6 @@
 """What a recording from an interface does beside counting: it ends when its time is over, keeps the tables clock and
-gaps, refuses bins that the stamps cannot carry, and reports an interface that is renamed or whose speed changes."""
+gaps, refuses bins that the stamps cannot carry, and reports an interface that is renamed or whose speed or
+MTU changes."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ class InterfaceMonitor:
         found = device(recording.targets[0])
         with privileges.raised():
             self.clocks = Clocks(found["phc_index"] if found else -1)
-        self.link = _LinkWatch(self.interface, found, bool(recording.link_bps), on_trouble) if found else None
+        self.link = _LinkWatch(self.interface, found, recording, on_trouble) if found else None
         self.writer = store.writer("clock", recording.host, recording.rack, writer_id, on_trouble)
         self.losses = GapWriter(store, recording.host, recording.rack, writer_id)
         self.last: Reading | None = None
@@ -99,15 +100,19 @@ class InterfaceMonitor:
 
 
 class _LinkWatch:
-    """Reports where an interface, recorded as CALLED, is renamed, and where its link gets another speed than BEGUN has,
-    unless the speed IS_GIVEN."""
+    """Reports where an interface, recorded as CALLED, is renamed, and where its link gets another speed or MTU than
+    BEGUN has, unless it is given in RECORDING."""
 
-    def __init__(self, called: str, begun: Device, is_given: bool, say: Callable[[MburstError], None]) -> None:
+    def __init__(
+        self, called: str, begun: Device, recording: RecordSettings, say: Callable[[MburstError], None]
+    ) -> None:
         self._called = called
         self._index = begun["index"]
         self._name = begun["name"]
         self._link_bps = begun["link_bps"]
-        self._is_given = is_given
+        self._mtu = self._largest_mtu = begun["mtu"]
+        self._has_speed = bool(recording.link_bps)
+        self._has_mtu = recording.mtu >= 0
         self._say = say
 
     def look(self) -> None:
@@ -123,13 +128,28 @@ class _LinkWatch:
             self._name = name
             self._say(MburstError(f"{self._called}: the interface is called {name} now; it is recorded as before"))
         found = device(name)
-        if found is None or self._is_given or found["link_bps"] in (0, self._link_bps):
+        if found is None:
             return
+        if not self._has_speed and found["link_bps"] not in (0, self._link_bps):
+            self._report_speed(found["link_bps"])
+        if not self._has_mtu and found["mtu"] != self._mtu:
+            self._report_mtu(found["mtu"])
+
+    def _report_speed(self, link_bps: int) -> None:
         before = format_rate(self._link_bps) if self._link_bps else "not known"
-        self._link_bps = found["link_bps"]
+        self._link_bps = link_bps
         self._say(
             MburstError(
                 f"{self._called}: the speed of the link changed, from {before} to {format_rate(self._link_bps)}: "
                 "shares of line rate are of the speed at the start, until it is recorded again"
+            )
+        )
+
+    def _report_mtu(self, mtu: int) -> None:
+        before, self._mtu, self._largest_mtu = self._mtu, mtu, max(self._largest_mtu, mtu)
+        self._say(
+            MburstError(
+                f"{self._called}: the MTU changed, from {before:,} to {mtu:,}: IP packets of up to "
+                f"{self._largest_mtu:,} bytes are not taken as merged frames"
             )
         )
