@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import ipaddress
 import os
 import socket
@@ -112,6 +113,8 @@ def listen(address: Address) -> Listener:
         return Listener(address, sock)
     except OSError as error:
         where = f"cannot listen on {address}"
+        if isinstance(error, FileExistsError):
+            raise MburstError(f"{where}: {error.strerror}", "remove it, or name another") from None
         if address.path and isinstance(error, PermissionError):
             hint = f"user {os.geteuid()} must be able to write the folder, and to replace what is there"
             raise MburstError(f"{where}: {error.strerror}", hint) from None
@@ -140,7 +143,9 @@ def _unix(path: str) -> socket.socket:
     before = os.umask(0o177)
     try:
         with contextlib.suppress(FileNotFoundError):
-            if stat.S_ISSOCK(os.lstat(path).st_mode) and not _is_served(path):
+            if not stat.S_ISSOCK(os.lstat(path).st_mode):
+                raise FileExistsError(errno.EEXIST, "a file that is not a socket is there")
+            if not _is_served(path):
                 os.unlink(path)
         sock.bind(path)
         sock.listen(BACKLOG)

@@ -145,6 +145,20 @@ def test_nobody_can_join_the_port(capsys):
             other.bind(("127.0.0.1", int(address.rpartition(":")[2])))
 
 
+@pytest.mark.parametrize("kind", ["file", "folder", "dangling link"])
+def test_what_is_no_socket_stays_in_the_way(tmp_path, capsys, kind):
+    path = tmp_path / "agent.sock"
+    if kind == "file":
+        path.write_text("kept")
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to(tmp_path / "nothing")
+    said = refused(capsys, f"--listen=unix:{path}")
+    assert f"cannot listen on unix:{path}: a file that is not a socket is there (remove it, or name another)" in said
+    assert path.is_symlink() or path.exists()
+
+
 def test_a_unix_socket_is_taken_over_from_the_dead_alone(tmp_path, capsys):
     path = tmp_path / "agent.sock"
     with agent("lo", f"--listen=unix:{path}"):
