@@ -33,6 +33,7 @@ FASTEST, MOST_PORTS = 5000, 64
 MOST_TOGETHER = 15_000  # probes a second: beyond, a core is not enough (bench/bench_probe.py)
 PROTOCOLS = {"udp": (64, 44), "tcp": (64, 16), "icmp": (56, 16)}  # usual and least size
 MOST_BYTES = 65_000
+SECONDS = {None: 1, "s": 1, "m": 60, "min": 60, "h": 3600}  # that a rate is counted in
 DSCP = {
     "ef": 46,
     **{f"cs{n}": 8 * n for n in range(8)},
@@ -53,7 +54,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "--rate",
         default="1000/s",
         metavar="N/s",
-        help="probes a second to each host, up to 5000 (default: %(default)s)",
+        help="probes to each host a second, up to 5000, or a minute (N/m) or an hour (N/h) (default: %(default)s)",
     )
     when.add_argument(
         "--spacing",
@@ -218,11 +219,13 @@ def planned(arguments: argparse.Namespace) -> ProbePlan:
 
 
 def parse_frequency(text: str) -> float:
-    """Probes a second of "1000/s" or "1000", "6/m". Raises UsageError."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)(?:/(s|m|min))?", text.strip())
-    rate = float(match[1]) / (60 if match[2] in ("m", "min") else 1) if match else 0.0
+    """Probes a second of "1000/s" or "1000", "6/m", "1/h". Raises UsageError."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(?:/(s|m|min|h))?", text.strip())
+    rate = float(match[1]) / SECONDS[match[2]] if match else 0.0
     if not 1 / 3600 <= rate <= FASTEST:
-        raise UsageError(f"--rate {text}: not a rate from one an hour to {FASTEST:,} a second", "example: 1000/s")
+        raise UsageError(
+            f"--rate {text}: not a rate from one an hour to {FASTEST:,} a second", "examples: 1000/s, 30/m, 1/h"
+        )
     return rate
 
 

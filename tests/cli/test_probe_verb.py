@@ -256,7 +256,9 @@ def test_faults_of_a_reflectors_call_are_one_line(arguments, code, message):
     assert len(done.stderr.splitlines()) == 1 and "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("text, rate", [("1000/s", 1000), ("5000", 5000), ("30/m", 0.5), ("2.5/s", 2.5)])
+@pytest.mark.parametrize(
+    "text, rate", [("1000/s", 1000), ("5000", 5000), ("30/m", 0.5), ("2.5/s", 2.5), ("36/h", 0.01), ("1/h", 1 / 3600)]
+)
 def test_rates(text, rate):
     assert verb.parse_frequency(text) == rate
 
