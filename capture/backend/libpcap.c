@@ -27,6 +27,7 @@ struct libpcap_backend {
 	struct mb_pcap_tap taps[2]; /* two, one of each direction, where only the kernel knows that */
 	uint32_t tap_count;
 	struct mb_stamping stamping;
+	uint32_t index;               /* of the interface behind packet sockets; 0: there is none */
 	int64_t asked_ns;             /* stamps' clock, when drops were last asked for */
 	int64_t looked_ns;            /* CLOCK_MONOTONIC, when the device was last seen to be up */
 	int64_t rest_ns;              /* CLOCK_MONOTONIC, until when to read after stop */
@@ -82,6 +83,7 @@ static void describe_interface(struct libpcap_backend *state, const struct mb_de
 
 	interface->linktype = linktype_of(pcap_datalink(state->taps[0].handle));
 	interface->link_bps = device->link_bps;
+	state->index = state->taps[0].packet_socket ? device->index : 0;
 	if (state->taps[0].ns_per_tick > 1)
 		interface->quality |= MB_QUALITY_FILE_US;
 	if (!state->stamping.synchronized)
@@ -272,13 +274,12 @@ static int fail(struct libpcap_backend *state, struct mb_error *error)
 static bool is_up(struct libpcap_backend *state)
 {
 	int64_t now = mb_clock_ns(CLOCK_MONOTONIC);
-	struct mb_device device;
+	uint32_t flags;
 
-	if (!state->taps[0].packet_socket || !strcmp(state->rx.interface.name, "any") ||
-	    now - state->looked_ns < LOOK_NS)
+	if (!state->index || now - state->looked_ns < LOOK_NS)
 		return true;
 	state->looked_ns = now;
-	return !mb_device_read(&device, state->rx.interface.name, NULL) && device.up;
+	return !mb_device_flags(state->index, &flags) && flags & IFF_UP;
 }
 
 /* Wait until the kernel hands over what it kept back, and read that. */

@@ -259,6 +259,23 @@ def test_merged_frames_have_the_bytes_of_the_wire(lab, store, backend):
     assert wire["on"] == pytest.approx(wire["off"], rel=0.005)
 
 
+@pytest.mark.parametrize("name", ["veth-b", "uplink"])
+@pytest.mark.parametrize("backend", ["afpacket", "libpcap", "ebpf"])
+def test_an_interface_that_has_two_names_and_gets_another(lab, store, sender, backend, name):
+    """Rows have the name that was asked for. Only another name than at the start is a new one."""
+    livelab.sh(f"ip -n {lab.far} link property add dev {lab.b} altname uplink")
+    recording = Recording(lab, store, name, "--backend", backend).begun(lab)
+    time.sleep(1.2)
+    lab.call(lab.far, f"ip link set {lab.b} name renamed")
+    time.sleep(1.5)
+    send(lab, sender, 100)
+    time.sleep(0.3)
+    rows = recording.end(signal.SIGINT)
+    assert sum(row["packets"] for row in rows) == 100 and {row["interface"] for row in rows} == {name}
+    said = f"{name}: the interface is called renamed now; it is recorded as before"
+    assert recording.error.count("called") == 1 and said in recording.error
+
+
 @pytest.mark.parametrize("backend", ["afpacket", "libpcap", "ebpf"])
 def test_frames_of_an_mtu_that_grows_are_not_merged_ones(lab, store, backend):
     recording = Recording(lab, store, lab.b, "--backend", backend, "--direction", "in").begun(lab)

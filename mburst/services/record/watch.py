@@ -108,7 +108,7 @@ class _LinkWatch:
     ) -> None:
         self._called = called
         self._index = begun["index"]
-        self._name = begun["name"]
+        self._name = self._current_name() or begun["name"]  # it may have been asked for by another of its names
         self._link_bps = begun["link_bps"]
         self._mtu = self._largest_mtu = begun["mtu"]
         self._has_speed = bool(recording.link_bps)
@@ -120,9 +120,8 @@ class _LinkWatch:
         speed."""
         from ...capture import device
 
-        try:
-            name = socket.if_indextoname(self._index)
-        except OSError:
+        name = self._current_name()
+        if name is None:
             return
         if name != self._name:
             self._name = name
@@ -134,6 +133,12 @@ class _LinkWatch:
             self._report_speed(found["link_bps"])
         if not self._has_mtu and found["mtu"] != self._mtu:
             self._report_mtu(found["mtu"])
+
+    def _current_name(self) -> str | None:
+        try:
+            return socket.if_indextoname(self._index)
+        except OSError:
+            return None
 
     def _report_speed(self, link_bps: int) -> None:
         before = format_rate(self._link_bps) if self._link_bps else "not known"
