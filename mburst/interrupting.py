@@ -11,8 +11,6 @@ import weakref
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NoReturn
 
-from .stopping import is_ignored_hangup
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
@@ -110,6 +108,11 @@ def close_all() -> None:
             connection.close()
 
 
+def is_ignored_hangup(number: signal.Signals) -> bool:
+    """Whether NUMBER is SIGHUP and was ignored by who started this process (nohup), which holds on."""
+    return number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN
+
+
 @contextmanager
 def interruptible() -> Iterator[None]:
     """Meanwhile, SIGTERM and SIGHUP end the process as Ctrl-C does, so that it cleans up."""
@@ -133,3 +136,8 @@ def interruptible() -> Iterator[None]:
 def leave_to_parent() -> None:
     """At the start of a process: Ctrl-C in a terminal is for the one that waits for it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def leave_hangup_to_parent() -> None:
+    """Likewise of SIGHUP: who sends it to all processes, or closes the terminal, means the one that started them."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)

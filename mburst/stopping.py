@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from . import printing
+from .interrupting import is_ignored_hangup
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # the last: the terminal was closed
 EVERY_S = 0.1  # at most between the end of what runs and that of the thread that waits to stop it
@@ -20,16 +21,6 @@ def wait_for_signals(wait: Callable[[float], object]) -> None:
     again: a signal that comes just before a wait without an end would be heard after it."""
     while not wait(EVERY_S):
         pass
-
-
-def ignore_hangups() -> None:
-    """SIGHUP does nothing in this process from now on, nor in what it starts."""
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-
-
-def is_ignored_hangup(number: signal.Signals) -> bool:
-    """Whether NUMBER is SIGHUP and was ignored by who started this process (nohup), which holds on."""
-    return number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 
-from .. import alive, ending, printing, privileges, python, stopping
+from .. import alive, ending, interrupting, printing, privileges, python
 from ..__main__ import main
 
 PR_SET_PDEATHSIG = 1  # prctl(2)
@@ -17,7 +17,7 @@ if __name__ == "__main__":
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     if os.getppid() != supervisor:  # it died before we asked for the signal
         sys.exit(1)
-    stopping.ignore_hangups()  # who sends one to all processes means the supervisor, which reloads
+    interrupting.leave_hangup_to_parent()
     alive.begin()
     printing.own_process()
     privileges.own_process()

@@ -62,6 +62,17 @@ def test_a_signal_to_everyone_in_the_group_is_no_haste(running):
     assert running.wait(60) == 0 and "ended with" not in running.log()
 
 
+def test_a_hangup_of_all_processes_reloads(running):
+    """As `pkill -HUP mburst` sends it: no part ends."""
+    parts = children(running.pid)
+    for pid in [*parts, running.pid]:
+        os.kill(pid, signal.SIGHUP)
+    wait_for(lambda: "mburst: reloaded: nothing changed\n" in running.log(), "the reload")
+    assert children(running.pid) == parts and "restarting" not in running.log()
+    running.terminate()
+    assert running.wait(60) == 0
+
+
 def test_a_part_that_was_killed_is_started_again(running):
     [metrics] = [pid for pid in children(running.pid) if verb_of(pid) == "metrics"]
     os.kill(metrics, signal.SIGKILL)

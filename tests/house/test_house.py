@@ -19,7 +19,7 @@ ALLOWED = {
     "columns": set(),
     "errors": set(),
     "machine": set(),
-    "interrupting": {"stopping"},
+    "interrupting": set(),
     "kept": set(),
     "names": set(),
     "quality": set(),
