@@ -238,7 +238,7 @@ def read_bursts(
         return None
     taken = _by_lane(bursts)
     within = sum(map(coverage.length, taken.values()))
-    directions = tuple(sorted({lane[_LANE.index("direction")] for lane in merged}))
+    directions = tuple(sorted({lane[_LANE.index("direction")] for lane, spans in merged.items() if spans}))
     return BurstSummary(len(bursts), recorded, within, _per_minute(merged, taken, recorded), directions)
 
 

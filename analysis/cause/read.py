@@ -281,11 +281,19 @@ def read_onsets(con: duckdb.DuckDBPyConnection, bursts: list[dict[str, Any]]) ->
 
 def own_addresses(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
     """Address → host, where a host's outgoing direction was recorded: what is sent there carries its own address. Those
-    with most of the bytes of their family on an interface: a host that forwards sends those of others, too."""
+    with most of the bytes of their family on an interface, which the host does not receive as much of: a host that
+    forwards sends what others sent to it, too."""
     rows = con.execute(
-        """SELECT source, host FROM sources WHERE direction = 'out' AND source <> 'other'
-           GROUP BY source, host, interface
-           QUALIFY sum(bytes) * 2 > sum(sum(bytes)) OVER (PARTITION BY host, interface, contains(source, ':'))"""
+        """WITH sent AS (
+               SELECT source, host, sum(bytes) AS bytes FROM sources WHERE direction = 'out' AND source <> 'other'
+               GROUP BY source, host, interface
+               QUALIFY sum(bytes) * 2 > sum(sum(bytes)) OVER (PARTITION BY host, interface, contains(source, ':'))
+           ), received AS (
+               SELECT source, host, sum(bytes) AS bytes FROM sources
+               WHERE direction = 'in' AND source IN (SELECT source FROM sent) GROUP BY source, host
+           )
+           SELECT source, host FROM sent LEFT JOIN received USING (source, host)
+           WHERE coalesce(2 * received.bytes < sent.bytes, true) ORDER BY ALL"""
     ).fetchall()
     return dict(rows)
 

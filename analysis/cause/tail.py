@@ -27,7 +27,7 @@ LOSSES = 2000  # lost probes that are shifted; an evenly spaced choice of more
 LOSS_SHIFTS = 1000
 LOSS_P = 0.05  # of shifts that may put as many losses among the exposed
 CLOCK_WINDOW = 1e9  # ns; crystals drift by up to 50 µs in it
-MOST_DRIFT = 1e-3  # of two clocks against each other: both slewed by NTP (500 ppm), against each other
+MOST_DRIFT = 1e-3  # of two clocks that NTP slews in opposite directions, by 500 ppm each
 MOST_DRIFT = 2e-4  # of two clocks: each may be off by 100 ppm (IEEE 802.3, of the clock of a link)
 
 

@@ -195,30 +195,26 @@ def _read(
 def _bursts(
     con: duckdb.DuckDBPyConnection, side: ComparisonSide, wanted: BurstDefinition, since: int | None, until: int | None
 ) -> BurstSummary | None:
+    """Of the side's direction; where it chooses none, of what comes in, or of all where that was not recorded."""
     from ..analysis.answers.compare import read_bursts
     from ..analysis.model.whole import whole_since
 
     hosts = None if side.host is None else [side.host]
-    direction = side.direction or ("in" if _has_inbound(con, side) else None)
     since = whole_since(con, "a comparison of bursts", since, until, rack=side.rack, hosts=hosts)
-    return read_bursts(
-        con,
-        wanted,
-        hosts=hosts,
-        rack=side.rack,
-        interface=side.interface,
-        direction=direction,
-        since_ns=since,
-        until_ns=until,
+    of_directions = (
+        read_bursts(
+            con,
+            wanted,
+            hosts=hosts,
+            rack=side.rack,
+            interface=side.interface,
+            direction=direction,
+            since_ns=since,
+            until_ns=until,
+        )
+        for direction in ([side.direction] if side.direction else ["in", None])
     )
-
-
-def _has_inbound(con: duckdb.DuckDBPyConnection, side: ComparisonSide) -> bool:
-    """Whether what comes in was recorded: then bursts are compared of that, whatever else was."""
-    where = "direction = 'in' AND coalesce(host = $host, true) AND coalesce(rack = $rack, true)"
-    asked = {"host": side.host, "rack": side.rack, "interface": side.interface}
-    query = f"SELECT count(*) > 0 FROM recordings WHERE {where} AND coalesce(interface = $interface, true)"
-    return bool(con.execute(query, asked).fetchall()[0][0])
+    return next(filter(None, of_directions), None)
 
 
 # --- in words ---------------------------------------------------------------------------------------------------------

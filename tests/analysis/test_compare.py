@@ -210,6 +210,11 @@ def test_bursts_are_compared_of_what_comes_in(tmp_path, capsys):
     assert [sides[side]["bursts"]["directions"] for side in "ab"] == [["in"], ["in"]]
     assert main(["compare", str(a.path), str(b.path), "--b", "direction=out"]) == 0
     assert "bursts of A are of direction in, of B of out: choose one that both have" in capsys.readouterr().err
+    later = {"recording_id": "later", "direction": "out"}
+    write(b, "recordings", {**later, "start_ns": START + 60 * S, "end_ns": START + 80 * S - 1})
+    write(b, "bins", {**later, "ts_ns": START + 79 * S, "wire_bytes": 125_000})
+    assert main(["compare", str(a.path), str(b.path), "--b", "since=15s", "--json"]) == 0  # nothing came in then
+    assert json.loads(capsys.readouterr().out)["b"]["bursts"]["directions"] == ["out"]
 
 
 def many_ports(path: Path, seed: int, ports: int) -> SituationLatency:

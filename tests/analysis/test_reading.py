@@ -9,7 +9,7 @@ from storelib import write
 from mburst.analysis.bursts.find import BurstDefinition
 from mburst.analysis.cause.evidence.switch import PortQueue
 from mburst.analysis.cause.port import Port, port_from_bins
-from mburst.analysis.cause.read import Question, linked_ports, read_queues
+from mburst.analysis.cause.read import Question, linked_ports, own_addresses, read_queues
 from mburst.sql import StoreFolder
 
 START = 10**18
@@ -56,6 +56,36 @@ def test_what_a_queue_did_outside_of_the_time_that_is_asked_for_is_not_looked_at
     queue = queues_of(store, [port], [], START + 5000)[id(port)]
     assert (len(queue.start), queue.max_bytes.max(), queue.dropped) == (5, 14, 10)
     assert queues_of(store, [port], [])[id(port)].dropped == 45
+
+
+def test_the_addresses_of_a_host_are_those_that_it_sends_from_and_does_not_receive_from(tmp_path):
+    """Of each family on each interface the one with most bytes; a host that forwards has none of what it passes on."""
+    store = StoreFolder.create(tmp_path / "store")
+    sent = [
+        ("multi", "eth0", "10.0.0.1", 900),
+        ("multi", "eth0", "2001:db8::1", 10),
+        ("multi", "eth0", "10.0.0.9", 100),  # less than half
+        ("multi", "eth1", "10.0.1.1", 50),
+        ("router", "tap0", "10.9.9.9", 500),
+        ("router", "tap1", "10.8.8.8", 500),
+    ]
+    came = [
+        ("router", "uplink", "10.9.9.9", 500),
+        ("router", "tap0", "10.8.8.8", 450),
+        ("multi", "eth0", "10.0.0.1", 5),
+    ]
+    for direction, rows in (("out", sent), ("in", came)):
+        times = {"direction": direction, "ts_ns": START, "first_ns": START, "last_ns": START}
+        write(
+            store,
+            "sources",
+            *(
+                {**times, "host": host, "interface": interface, "source": source, "bytes": count}
+                for host, interface, source, count in rows
+            ),
+        )
+    with store.connect() as con:
+        assert own_addresses(con) == dict.fromkeys(("10.0.0.1", "2001:db8::1", "10.0.1.1"), "multi")
 
 
 def test_an_inventory_tells_the_port_of_a_host(store):
