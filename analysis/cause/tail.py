@@ -27,7 +27,7 @@ LOSSES = 2000  # lost probes that are shifted; an evenly spaced choice of more
 LOSS_SHIFTS = 1000
 LOSS_P = 0.05  # of shifts that may put as many losses among the exposed
 CLOCK_WINDOW = 1e9  # ns; crystals drift by up to 50 µs in it
-MOST_DRIFT = 1e-3  # of two clocks that NTP slews in opposite directions, by 500 ppm each
+MOST_SLEW = 1e-3  # of two clocks that NTP slews in opposite directions, by 500 ppm each
 MOST_DRIFT = 2e-4  # of two clocks: each may be off by 100 ppm (IEEE 802.3, of the clock of a link)
 
 
@@ -208,7 +208,7 @@ def clock_offset(probes: Probes) -> Floats:
 def clock_steps(time: Floats, estimate: Floats, network: Floats) -> tuple[NDArray[np.int64], Floats]:
     """Between which estimates of an offset (by the number of the first) one of the two clocks was set: they differ by
     more than exchanges that took NETWORK, and crystals, leave open; and by how much they may differ, ns."""
-    unsure = (network[:-1] + network[1:]) / 2 + MOST_DRIFT * np.diff(time)
+    unsure = (network[:-1] + network[1:]) / 2 + MOST_SLEW * np.diff(time)
     at = np.flatnonzero(np.abs(np.diff(estimate)) > unsure)
     return at, unsure[at]
 

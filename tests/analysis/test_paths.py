@@ -125,6 +125,12 @@ def test_a_clock_that_was_set_is_said_and_its_drift_is_known(tmp_path):
     )
 
 
+@pytest.mark.parametrize("drift", [230e-6, -500e-6, 900e-6])
+def test_a_clock_that_is_slewed_is_not_taken_for_one_that_is_set(tmp_path, drift):
+    [met] = met_in(tmp_path, *exchanges(4000, drift=drift))
+    assert met.clocks.steps == 0 and met.clocks.drift_ppm == pytest.approx(drift * 1e6, abs=1)
+
+
 def met_true(row: dict[str, object]) -> tuple[int, int]:
     """(forward, back) of a row made without an offset."""
     return row["remote_rx_ns"] - row["tx_ns"], row["rx_ns"] - row["remote_tx_ns"]  # type: ignore[operator]
