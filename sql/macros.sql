@@ -145,8 +145,8 @@ CREATE MACRO known_quantile(value, share) AS
 -- The host of an end of a probed path: without the source port that probers of several write behind it (`api:40001`,
 -- `[2001:db8::1]:40001`).
 CREATE MACRO probe_host(path_end) AS CASE
-    WHEN regexp_full_match(path_end, '[^:]+:[0-9]+') THEN split_part(path_end, ':', 1)
-    WHEN regexp_full_match(path_end, '\[.*\]:[0-9]+') THEN regexp_extract(path_end, '\[(.*)\]', 1)
+    WHEN regexp_full_match(path_end, '[^:\[\]]+:[0-9]+') THEN split_part(path_end, ':', 1)
+    WHEN regexp_full_match(path_end, '\[.+\]:[0-9]+') THEN regexp_extract(path_end, '^\[(.+)\]:[0-9]+$', 1)
     ELSE path_end END;
 
 -- Whether a probe came back after it had left, as far as both are known. Where it did not, its sender's clock was set back

@@ -25,6 +25,8 @@ from mburst.sql.views import in_memory
         ("2001:db8::1:40", "2001:db8::1:40"),  # which is an address
         ("[2001:DB8::1]:40001", "2001:db8::1"),
         ("rack:r1:40001", "rack:r1:40001"),  # nothing that a prober writes
+        ("[]:1", "[]:1"),
+        ("api:٤", "api:٤"),
         (":7", ":7"),
         ("api:", "api:"),
         ("", ""),
