@@ -106,6 +106,7 @@ class InvestigationResult:
     outcomes: list[PredictedLatency] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    runs: dict[Lane, list[dict[str, Any]]] = field(default_factory=dict)  # what is taken of each lane: choose_runs
     without_speed: list[str] = field(default_factory=list)  # "HOST INTERFACE DIRECTION" whose link speed is not known
     damaged: list[DamagedFile] = field(default_factory=list)
     seen: CanaryContext = field(default_factory=CanaryContext)
@@ -138,7 +139,7 @@ def investigate(
             "`mburst record` and `mburst probe` make some",
         )
     answer = InvestigationResult(0, (0, 0), [], [], [], damaged=damaged_files(con))
-    chosen = choose_runs(runs, answer.notes, answer.without_speed)
+    chosen = answer.runs = choose_runs(runs, answer.notes, answer.without_speed)
     if not chosen and not paths:
         raise MburstError(
             f"the link speed of {', '.join(answer.without_speed)} is not known",
@@ -229,6 +230,9 @@ def choose_runs(
             without_speed.append(" ".join(lane))
             continue
         kept = chosen.setdefault(lane, [])
+        if kept and run["rack"] != kept[0]["rack"]:
+            notes.append(f"{' '.join(lane)}: recording {run['recording_id']} is of another rack; it is left out")
+            continue
         until = max((before["end_ns"] for before in kept), default=run["first_ns"])
         overlap = until - run["first_ns"]
         if kept and (run["bin_ns"] != kept[0]["bin_ns"] or (overlap > 0 and run["end_ns"] <= until)):
@@ -461,5 +465,5 @@ def replay_of(con: duckdb.DuckDBPyConnection, answer: InvestigationResult) -> Re
     if crossing is None or not bursts:
         return None
     full = stretches_of(crossing.port)
-    rows = senders_while_full(con, crossing.port, full, bursts, answer.origin_ns)
+    rows = senders_while_full(con, crossing.port, full, answer.runs[crossing.port.lane], bursts, answer.origin_ns)
     return calibrate(finding.scene, finding.evidence, rows)

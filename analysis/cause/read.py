@@ -39,6 +39,7 @@ OF_BURSTS = (
 STEPS = ("warm", "possible", "reaches", "filled", "stretches", "totals", "senders")
 MOST_UNSAMPLED = 1000  # bins of a gap
 SPAN = "coalesce($since, 0), coalesce($until, 9223372036854775807)"
+_MAC = "([0-9a-f]{2}:){5}[0-9a-f]{2}"  # a source that is no IP address
 _WINDOWS = f"believable_windows('queues', {SPAN})"
 IN_TIME = "tx_ns < coalesce($until, 9223372036854775807) AND tx_ns >= coalesce($since, 0)"
 
@@ -70,13 +71,14 @@ class SenderOnsets(NamedTuple):
 
 
 def read_runs(con: duckdb.DuckDBPyConnection, question: Question) -> list[dict[str, Any]]:
-    """Recorded stretches: a run and clock epoch each, from its first to its last bin that is asked for. from_ns: bursts
-    that begin from then on are its own."""
+    """Recorded stretches: a run and clock epoch each, from its first to its last bin that is asked for. from_ns: what
+    begins from then on is its own, and not of the stretch before it."""
     result = con.execute(
         """SELECT recording_id, clock_epoch, rack, host, interface, direction, coalesce($link, link_bps) AS link_bps,
                   bin_ns, greatest(start_ns, recorded_from(coalesce($since, start_ns), bin_ns)) AS first_ns,
                   least(end_ns, recorded_until(coalesce($until, end_ns), bin_ns, false)) AS end_ns,
-                  -9223372036854775808 AS from_ns
+                  coalesce(lag(end_ns) OVER (PARTITION BY recording_id, clock_epoch ORDER BY start_ns),
+                           -9223372036854775808) AS from_ns
            FROM recorded
            WHERE (len($hosts) = 0 OR list_contains($hosts, host))
              AND start_ns < coalesce($until, 9223372036854775807) AND end_ns > coalesce($since, 0)
@@ -140,38 +142,34 @@ def read_port(
                 at = (batch["ts_ns"].to_numpy() - origin).astype(np.float64)
                 lossy.append(at[batch["quality"].to_numpy() & Quality.DROPS != 0])
                 yield at, batch["wire_bytes"].to_numpy()
-        for row in _epochs(rows) if end else ():
-            yield unsampled(con, row["recording_id"], row["bin_ns"], origin)
+        for row in rows if end else ():
+            yield unsampled(con, row, origin)
 
     recorded = [(float(run["first_ns"] - origin), float(run["end_ns"] - origin)) for run in rows]
     first = rows[0]
     port = port_from_bins(lane, first["link_bps"], first["bin_ns"], chunks(), recorded, lossy, first["rack"])
-    recordings = list({row["recording_id"] for row in rows})
-    [(dropped,)] = con.execute(
+    [(dropped,)] = con.execute(  # by whole recordings
         "SELECT coalesce(sum(dropped), 0) FROM recordings WHERE list_contains($recordings, recording_id)",
-        {"recordings": recordings},
+        {"recordings": list({row["recording_id"] for row in rows})},
     ).fetchall()
-    repeated, marked = (places_with(con, column, recordings, port, origin) for column in ("retransmits", "ce_packets"))
+    repeated, marked = (places_with(con, column, rows, port, origin) for column in ("retransmits", "ce_packets"))
     signals = read_signals(con, port, chosen.get((*lane[:2], OTHER_WAY.get(lane[2], lane[2])), []), origin)
     port = replace(port, repeated=repeated, marked=marked, dropped=int(dropped), signals=signals)
     return replace(port, switch=lane, **end._asdict()) if end else port
 
 
-def _epochs(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One of ROWS of each run and clock epoch: several differ in their times alone."""
-    return list({(row["recording_id"], row["clock_epoch"]): row for row in rows}.values())
-
-
-def unsampled(
-    con: duckdb.DuckDBPyConnection, recording: str, bin_ns: int, origin: int
-) -> tuple[Floats, NDArray[np.int64]]:
-    """Bins for the times in which samples of a switch are missing, of which its running total has the bytes: evenly,
-    since what nearly fills the link has filled it all the while. They stay lossy, so that less shows nothing."""
+def unsampled(con: duckdb.DuckDBPyConnection, run: dict[str, Any], origin: int) -> tuple[Floats, NDArray[np.int64]]:
+    """Bins for the times of a run in which samples of a switch are missing, of which its running total has the bytes:
+    evenly, since what nearly fills the link has filled it all the while. They stay lossy: less shows nothing."""
+    names = {"recording": "recording_id", "bin": "bin_ns", "first": "first_ns", "end": "end_ns"}
     found = con.execute(
-        """SELECT unnest(range(start_ns, end_ns, $bin)) - $origin AS at, bytes // ((end_ns - start_ns) // $bin) AS part
-           FROM gaps WHERE recording_id = $recording AND reason = 'not sampled' AND bytes > 0
-             AND end_ns - start_ns <= $most * $bin""",
-        {"recording": recording, "bin": bin_ns, "origin": origin, "most": MOST_UNSAMPLED},
+        """SELECT ts_ns - $origin AS at, part FROM (
+               SELECT unnest(range(start_ns, end_ns, CAST($bin AS BIGINT))) AS ts_ns,
+                      bytes // ((end_ns - start_ns) // $bin) AS part
+               FROM gaps WHERE recording_id = $recording AND reason = 'not sampled' AND bytes > 0
+                 AND end_ns - start_ns <= $most * CAST($bin AS BIGINT))
+           WHERE ts_ns >= $first AND ts_ns < $end""",
+        {"origin": origin, "most": MOST_UNSAMPLED, **{variable: run[column] for variable, column in names.items()}},
     ).fetchnumpy()
     return np.asarray(found["at"]).astype(np.float64), np.asarray(found["part"]).astype(np.int64)
 
@@ -197,14 +195,18 @@ def read_signals(con: duckdb.DuckDBPyConnection, port: Port, rows: list[dict[str
     return Signals(rows[0]["bin_ns"], **columns) if columns and len(columns["at"]) else None
 
 
-def places_with(con: duckdb.DuckDBPyConnection, column: str, recordings: list[str], port: Port, origin: int) -> Floats:
-    """Sorted positions of the bins in which a column counts anything."""
-    found = con.execute(
-        f"SELECT CAST(ts_ns - $origin AS DOUBLE) AS at FROM bins WHERE {column} > 0 "
-        "AND list_contains($recordings, recording_id)",
-        {"origin": origin, "recordings": recordings},
-    ).fetchnumpy()
-    place = port.position(np.asarray(found["at"]) + port.bin_ns / 2)
+def places_with(
+    con: duckdb.DuckDBPyConnection, column: str, rows: list[dict[str, Any]], port: Port, origin: int
+) -> Floats:
+    """Sorted positions of the bins of the chosen runs in which a column counts anything."""
+    found = [
+        con.execute(
+            f"SELECT CAST(ts_ns - $origin AS DOUBLE) AS at FROM bins WHERE {column} > 0 AND {_OF_RUN}",
+            {"origin": origin, **_of_run(row)},
+        ).fetchnumpy()["at"]
+        for row in rows
+    ]
+    place = port.position(np.concatenate([np.asarray(at) for at in found]) + port.bin_ns / 2)
     return np.unique(np.floor(place[np.isfinite(place)]))
 
 
@@ -285,7 +287,8 @@ def own_addresses(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
     forwards sends what others sent to it, too."""
     rows = con.execute(
         """WITH sent AS (
-               SELECT source, host, sum(bytes) AS bytes FROM sources WHERE direction = 'out' AND source <> 'other'
+               SELECT source, host, sum(bytes) AS bytes FROM sources
+               WHERE direction = 'out' AND source <> 'other' AND source NOT SIMILAR TO $mac
                GROUP BY source, host, interface
                QUALIFY sum(bytes) * 2 > sum(sum(bytes)) OVER (PARTITION BY host, interface, contains(source, ':'))
            ), received AS (
@@ -293,7 +296,8 @@ def own_addresses(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
                WHERE direction = 'in' AND source IN (SELECT source FROM sent) GROUP BY source, host
            )
            SELECT source, host FROM sent LEFT JOIN received USING (source, host)
-           WHERE coalesce(2 * received.bytes < sent.bytes, true) ORDER BY ALL"""
+           WHERE coalesce(2 * received.bytes < sent.bytes, true) ORDER BY ALL""",
+        {"mac": _MAC},
     ).fetchall()
     return dict(rows)
 
@@ -303,16 +307,16 @@ def packets_from(
 ) -> int | None:
     """How many packets of some addresses a port may have carried then, those of unknown senders included. None where
     its recordings cannot show it: taken with a filter, or without addresses."""
-    lane = dict(zip(("host", "interface", "direction"), port.lane, strict=True))
-    of_lane = "host = $host AND interface = $interface AND direction = $direction"
+    lane = {**dict(zip(("host", "interface", "direction"), port.lane, strict=True)), "rack": port.rack}
+    of_lane = "rack = $rack AND host = $host AND interface = $interface AND direction = $direction"
     [(filtered, unknown)] = con.execute(
         f"SELECT bool_or(filter <> ''), sum(unattributed_packets) FROM recordings WHERE {of_lane}", lane
     ).fetchall()
     [(senders, packets)] = con.execute(
-        f"""SELECT count(*) FILTER (source <> 'other' AND source NOT SIMILAR TO '([0-9a-f]{{2}}:){{5}}[0-9a-f]{{2}}'),
+        f"""SELECT count(*) FILTER (source <> 'other' AND source NOT SIMILAR TO $mac),
                   sum(packets) FILTER (source = 'other' OR list_contains($addresses, source))
            FROM sources WHERE {of_lane} AND ts_ns >= $since AND ts_ns < $until""",
-        {**lane, "addresses": addresses, "since": since_ns, "until": until_ns},
+        {**lane, "mac": _MAC, "addresses": addresses, "since": since_ns, "until": until_ns},
     ).fetchall()
     return None if filtered or not senders else int(packets or 0) + int(unknown or 0)
 

@@ -23,7 +23,9 @@ WITH spans AS (
     SELECT unnest($begin) AS begin_ns, unnest($end) AS end_ns
 ), sent AS (
     SELECT source, bytes + $overhead * packets AS bytes, members, first_ns, last_ns FROM sources
-    WHERE (recording_id, clock_epoch) IN (SELECT unnest($recordings), unnest($epochs)) AND ts_ns >= $since AND ts_ns < $until
+    JOIN (SELECT unnest($recordings) AS recording_id, unnest($epochs) AS clock_epoch, unnest($from) AS from_ns,
+                 unnest($to) AS to_ns) USING (recording_id, clock_epoch)
+    WHERE ts_ns >= $since AND ts_ns < $until AND ts_ns >= from_ns AND ts_ns < to_ns
 ), placed AS (
     SELECT *, CASE WHEN first_ns < end_ns THEN part_within(bytes, first_ns, last_ns, begin_ns, end_ns) ELSE 0 END AS inside
     FROM sent ASOF LEFT JOIN spans ON last_ns >= begin_ns
@@ -40,15 +42,20 @@ ORDER BY first, sender
 
 
 def senders_while_full(
-    con: duckdb.DuckDBPyConnection, port: Port, full: FullStretches, bursts: list[dict[str, Any]], origin: int
+    con: duckdb.DuckDBPyConnection,
+    port: Port,
+    full: FullStretches,
+    runs: list[dict[str, Any]],
+    bursts: list[dict[str, Any]],
+    origin: int,
 ) -> SenderRows:
-    """What each sender sent in each full stretch. bursts: of this port; they name its recordings, and how many senders
-    there are about."""
-    runs = sorted({(burst["recording_id"], burst["clock_epoch"]) for burst in bursts})
+    """What each sender sent in each full stretch. runs: what is taken of the port's recordings; bursts: of the port,
+    they say how many senders there are about."""
     pairs = max(1, sum(burst["fan_in"] for burst in bursts))
     found = con.execute(_SENT, {
         "begin": (full.begin.astype(np.int64) + origin).tolist(), "end": (full.end.astype(np.int64) + origin).tolist(),
-        "recordings": [run for run, _ in runs], "epochs": [epoch for _, epoch in runs],
+        "recordings": [run["recording_id"] for run in runs], "epochs": [run["clock_epoch"] for run in runs],
+        "from": [run["from_ns"] for run in runs], "to": [run["end_ns"] for run in runs],
         "since": origin + int(port.starts[0]), "until": origin + int(port.time(np.array([port.bins - 1e-9]))[0]) + 1,
         "origin": origin, "overhead": OVERHEAD, "unknown": UNKNOWN,
         "pieces": max(1, min(MOST_PIECES, PIECES // pairs)),

@@ -192,6 +192,10 @@ def test_files_that_follow_each_other_are_one_recording(tmp_path: Path) -> None:
 def test_of_recordings_that_overlap_each_time_counts_once(tmp_path: Path) -> None:
     case = build("incast", 4, Setting(seconds=8))
     store = divided(tmp_path, case, [(0.0, 0.3), (0.27, 0.999), (0.5, 0.6)])
+    bins, bin_ns = case.scene.crossings[0].port.bins, case.scene.crossings[0].port.bin_ns
+    for share in (0.28, 0.5):  # in what is left out of the second, and in what is taken
+        lane = {**LANE, "recording_id": "r1", "ts_ns": ORIGIN + int(share * bins) * bin_ns}
+        write(store, "bins", {**lane, "wire_bytes": 0, "bytes": 0, "packets": 0, "retransmits": 1})
     answer = investigate(store.connect(), Question(BurstDefinition()))
     assert answer.cause == "bursts"
     assert [note.partition(": recording ")[2] for note in answer.notes if "overlaps" in note] == [
@@ -200,6 +204,7 @@ def test_of_recordings_that_overlap_each_time_counts_once(tmp_path: Path) -> Non
     ]
     whole, port = case.scene.crossings[0].port, answer.ports[0]
     assert port.carried[-1] == pytest.approx(whole.carried[int(0.999 * whole.bins) + 1], abs=1e4)
+    assert port.repeated is not None and [round(place / bins, 2) for place in port.repeated] == [0.5]
     starts = [burst["start_ns"] for burst in answer.bursts]
     assert all(after - before > 10**6 for before, after in pairwise(sorted(starts)))
 
