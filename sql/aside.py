@@ -6,6 +6,7 @@ is back in the store, or until somebody removes it from that folder."""
 
 from __future__ import annotations
 
+import glob
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,7 +22,6 @@ from .segments import (
     damaged_file,
     list_hot,
     list_sealed,
-    sealed_paths,
     sealed_rows,
     take_log,
 )
@@ -38,7 +38,7 @@ def missing_files(store: Path, narrow: Callable[[str], FileSelection]) -> dict[s
 def missing(store: Path, table: str, narrow: FileSelection) -> list[DamagedFile]:
     """The same of TABLE."""
     hot, sealed = list_hot(store / ASIDE, table), list_sealed(store / ASIDE, table, narrow)
-    found = [damaged_file(file, table, SET_ASIDE) for file in sealed.files if not _is_back(store, table, file)]
+    found = [damaged_file(file, table, SET_ASIDE) for file in sealed.files if not _is_back(store, file)]
     found += [replace(damage, reason=SET_ASIDE) for damage in [*hot.damage, *sealed.damage]]
     for path, segment in hot.logs.items():
         if not os.path.lexists(store / HOT / table / path.name):
@@ -50,9 +50,11 @@ def missing(store: Path, table: str, narrow: FileSelection) -> list[DamagedFile]
     ]
 
 
-def _is_back(store: Path, table: str, file: SealedFile) -> bool:
-    """Whether the store has the part of a segment that FILE is."""
-    names = [SealedName.parse(path.name) for path in sealed_paths(store, table, file.name.segment.name, None)]
+def _is_back(store: Path, file: SealedFile) -> bool:
+    """Whether the store has the part of a segment that FILE is, where it was."""
+    pattern = f"{glob.escape(file.name.segment.name)}.*.parquet"
+    there = (store / file.path.parent.relative_to(store / ASIDE)).glob(pattern)
+    names = [SealedName.parse(path.name) for path in there]
     return any(name is not None and name.part == file.name.part for name in names)
 
 

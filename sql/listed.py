@@ -11,7 +11,7 @@ from ..errors import MburstError, UsageError
 from ..files import plain_name
 from . import lockdown, verified, views
 from .damage import DamagedFile
-from .format.filenames import SealedName, Segment
+from .format.filenames import STRANGER, SealedName, Segment
 from .segments import (
     SECOND_COPY,
     SealedFile,
@@ -69,7 +69,7 @@ def _contents(table: str, paths: Iterable[Path]) -> TableSnapshot:
         elif name is not None:
             sealed.append(SealedFile(path, name))
         else:
-            found.damage.append(DamagedFile(str(path), table, "not a file name of mburst"))
+            found.damage.append(DamagedFile(str(path), table, STRANGER))
     _take_sealed(sealed, logs, table, found)
     return found
 

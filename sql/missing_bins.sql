@@ -19,9 +19,11 @@ WITH cuts AS (
     FROM cuts WINDOW earlier AS (PARTITION BY recording_id, clock_epoch ORDER BY since_ns, until_ns
                                  ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 ), placed AS (
-    SELECT *, row_number() OVER (PARTITION BY recording_id, clock_epoch ORDER BY from_ns) = 1 AS is_first
+    SELECT *, row_number() OVER (PARTITION BY recording_id ORDER BY clock_epoch, from_ns) = 1 AS is_first
     FROM pieces WHERE from_ns < to_ns
+), missed AS (
+    SELECT recording_id, max(dropped) AS dropped_in_all, max(late) AS late_in_all FROM recorded_in_all GROUP BY recording_id
 )
-SELECT whole.* REPLACE (from_ns AS start_ns, to_ns AS end_ns, CASE WHEN is_first THEN dropped ELSE 0 END AS dropped,
-                        CASE WHEN is_first THEN late ELSE 0 END AS late)
-FROM recorded_in_all AS whole JOIN placed USING (recording_id, clock_epoch);
+SELECT whole.* REPLACE (from_ns AS start_ns, to_ns AS end_ns, CASE WHEN is_first THEN dropped_in_all ELSE 0 END AS dropped,
+                        CASE WHEN is_first THEN late_in_all ELSE 0 END AS late)
+FROM recorded_in_all AS whole JOIN placed USING (recording_id, clock_epoch) JOIN missed USING (recording_id);

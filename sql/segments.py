@@ -33,6 +33,7 @@ from .format.filenames import (
     HOT,
     MIXED,
     NS_PER_DAY,
+    STRANGER,
     SealedName,
     Segment,
     date_folder,
@@ -44,7 +45,7 @@ from .format.filenames import (
 from .format.hotlog import LogContent, read_log
 from .tables import ORDER
 
-STRANGER, IRREGULAR = "not a file name of mburst", "not a regular file"
+IRREGULAR = "not a regular file"
 SECOND_COPY = "a second copy of the same part of a segment"
 SLACK_NS = 3600 * 10**9  # that rows may lie beside the time that was asked for and still be wanted
 

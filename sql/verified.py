@@ -22,7 +22,7 @@ import xxhash
 from ..files import plain_name
 from . import disk
 from .format import placing
-from .format.filenames import SealedName
+from .format.filenames import STRANGER, SealedName
 
 LEDGER = ".verified"
 MOST_LEDGER = 1 << 26  # bytes: of some 200,000 files a day
@@ -139,7 +139,7 @@ def fault(path: Path, table: str | None = None) -> str:
 
     name = SealedName.parse(path.name)
     if name is None:
-        return "not a file name of mburst"
+        return STRANGER
     try:
         if digest(path) != name.digest:
             return "the content does not match its checksum"

@@ -136,15 +136,17 @@ def list_hosts(store: Path, tables: Collection[str], own: HostName) -> dict[Host
 
 def list_switch_files(store: Path, rack: str, own: HostName) -> tuple[list[SealedTableFile], list[DamagedFile]]:
     """The links of RACK that the store at STORE has, and the queues of its switches, as far as they can no longer
-    change; and what is damaged of them. OWN as in list_hosts: switch queues are of its rack. Raises MburstError."""
+    change; and what is damaged of them, or was set aside. OWN as in list_hosts: switch queues are of its rack. Raises
+    MburstError."""
     with failing_as_one_line(store, "read"):
         links, queues = _list(store, "links"), _list(store, "queues")
+        set_aside = aside.missing_files(store, lambda _: FileSelection())
     racks = {file.rack for file in links.files}
     files = [SealedTableFile("links", file) for file in links.files if file.rack == rack]
-    damaged = [of for of in links.damaged if of.rack in ("", rack)]
+    damaged = [of for of in [*links.damaged, *set_aside.get("links", ())] if of.rack in ("", rack)]
     if (own.rack or (racks.pop() if len(racks) == 1 else "")) == rack:
         files += [SealedTableFile("queues", file) for file in queues.files]
-        damaged += queues.damaged
+        damaged += [*queues.damaged, *set_aside.get("queues", ())]
     return files, damaged
 
 

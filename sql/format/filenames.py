@@ -25,6 +25,7 @@ from ...errors import UsageError
 
 HOT = "hot"
 MIXED = "date=mixed"
+STRANGER = "not a file name of mburst"  # why a file is left out
 ASIDE = "damaged"  # the folder that `mburst repair` moves files into (sql/aside.py): no rows are read from it
 REPLACED = "replaced"  # the folder of what compaction replaces (sql/replacing.py): no rows are read from it
 SHIPPED = "shipped"  # the folder of receipts, and of what a store remembers of them: no rows are read from it
