@@ -44,7 +44,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     )
     what.add_argument("--remove", action="store_true", help="remove the timers")
     what.add_argument("--once", metavar="NAME", help="write and deliver this report now, where it is due; or all")
-    what.add_argument("--loop", action="store_true", help="keep the schedule until SIGTERM or Ctrl-C")
+    what.add_argument("--loop", action="store_true", help="keep the schedule until a signal")
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--user", dest="system", action="store_false", help="timers of your own (default, but for root)")
     where.add_argument("--system", dest="system", action="store_true", help="timers of the system (default for root)")
@@ -66,11 +66,11 @@ def run(arguments: argparse.Namespace) -> int:
     system = os.geteuid() == 0 if arguments.system is None else arguments.system
     if delivers:
         os.environ.update(config.environment.merged())  # credentials of the bucket of a fleet's results
-        absent = settle(config)
+        folders = settle(config)
     if arguments.once:
         return once(config, arguments.once)
     if arguments.loop:
-        return keep(config, absent)
+        return keep(config, folders)
     if arguments.form == "systemd":
         for name, text in timers.units(config, system).items():
             print(f"# {name}\n{text}")
@@ -103,8 +103,8 @@ def _unwritten(config: RunConfig, form: str | None) -> list[str]:
 
 def settle(config: RunConfig) -> list[Path]:
     """Work as the owner of the stores, who writes them, reports and the folders of deliveries, and nowhere else. As
-    root, with stores of several users, be root still, with the right to their files alone. Those of these folders that
-    there are not, which this process may not read once they are made."""
+    root, with stores of several users, be root still, with the right to their files alone. Returns these folders: what
+    this process may do is bound to those that there are."""
     from ..agent.delivery import folders_of
 
     stores = {report.place: privileges.owner_of(report.place).uid for report in config.reports}
@@ -118,10 +118,9 @@ def settle(config: RunConfig) -> list[Path]:
             folder.mkdir(mode=0o750, parents=True, exist_ok=True)
     trusted = [path for path in ssl.get_default_verify_paths()[:2] if path]
     trusted += [str(of.source.inventory) for of in config.reports if of.source.inventory]
-    absent = [folder for folder in (*stores, *folders) if not os.path.exists(folder)]
     privileges.confine(trusted, [*stores, *folders])
     privileges.drop(keep=[] if is_one else [privileges.DAC_OVERRIDE, privileges.DAC_READ_SEARCH])
-    return absent
+    return [*stores, *folders]
 
 
 def once(config: RunConfig, name: str) -> int:
@@ -143,17 +142,16 @@ def chosen(config: RunConfig, name: str) -> list[ScheduledReport]:
     return found
 
 
-def keep(config: RunConfig, absent: Collection[Path]) -> int:
-    """Write and deliver reports as they fall due, until a signal: what is under way is finished first. Raises
-    MburstError where a folder that is read or written is another than when this began, or was made since, of
-    ABSENT: what this process may do is bound to those of then (`settle`)."""
+def keep(config: RunConfig, folders: Collection[Path]) -> int:
+    """Write and deliver reports as they fall due, until a signal: what is under way is finished first. FOLDERS: see
+    `settle`. Raises MburstError where one of them is another than when this began, or was made since."""
     from ..agent.schedule.due import loop
     from ..sql.place import StorePlace
 
     stop = threading.Event()
-    places = {place for report in config.reports for place in (report.place, report.output)}
+    absent = [folder for folder in folders if not os.path.lexists(folder)]
     with stopping(threading.Thread(target=stop.set).start) as ended_by, ExitStack() as watched:
-        for place in places.difference(absent):
+        for place in filter(os.path.isdir, dict.fromkeys(folders)):
             watched.enter_context(StorePlace(place).watched(stop.set))
         loop(config, lambda seconds: wait(stop, absent, seconds), print_lines)
     return 130 if signal.SIGINT in ended_by else 0

@@ -80,6 +80,26 @@ def write_report(folder: Path) -> None:
     )
 
 
+def test_a_report_that_cannot_be_written_ends_no_other(tmp_path: Path) -> None:
+    """Its folder is a file: it fails when it is due, and the others are watched as ever."""
+    store = StoreFolder.create(tmp_path / "store").path
+    write_report(tmp_path)
+    (tmp_path / "file").touch()
+    with (tmp_path / "mburst.toml").open("a") as config:
+        config.write(f'[[report]]\nname = "other"\nracks = []\noutput = "{tmp_path}/file"\n')
+    process = subprocess.Popen(
+        [*MBURST, "schedule", "--loop", "mburst.toml"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        wait_for(lambda: has_open(process.pid, store) and has_open(process.pid, tmp_path / "reports"), "its look")
+        process.terminate()
+        _, error = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 0 and "Not a directory (the store" not in error, error
+
+
 def test_reports_of_a_store_that_is_made_later_are_begun_anew(tmp_path: Path) -> None:
     """As on a new host, whose first recording makes it: the process may read no folder that was not there."""
     write_report(tmp_path)
