@@ -17,5 +17,5 @@ _REMEDIES = {
 def cannot_bind(what: str, error: OSError, instead: str = "") -> MburstError:
     """The error that WHAT ("cannot listen on 10.0.0.1 port 862") failed, with the remedy for its reason. INSTEAD: how
     another address is chosen."""
-    reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+    reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
     return MburstError(f"{what}: {reason}", "; ".join(filter(None, [_REMEDIES.get(error.errno or 0), instead])))

@@ -74,7 +74,7 @@ static int explain(const char *target, struct mb_error *error)
 	if (plain && !if_nametoindex(target) && !access(target, F_OK))
 		return mb_fail(error, ENODEV, "%s: a file is read as pcap:%s", target, target);
 	if (plain && !if_nametoindex(target))
-		return mb_fail(error, ENODEV, "%s: no such interface", target);
+		return mb_device_missing(target, error);
 	if (!mb_pfring_has_module())
 		return mb_fail(error, ENODEV,
 			       "%s: PF_RING cannot open it: the kernel module pf_ring is not loaded "

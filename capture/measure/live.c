@@ -7,6 +7,7 @@
 
 #include "backend/device.h"
 #include "clock.h"
+#include "decode/walk.h"
 #include "linktype.h"
 
 /* Of silence, after which nothing from before it is to come: several times what the slowest backend
@@ -14,8 +15,6 @@
 #define SILENCE_NS 100000000
 /* NTP slews by 500 ppm at most; in the time between two batches that is far less. */
 #define LEAST_STEP_NS 1000000
-
-#define ETHERNET_HEADER 14
 
 void mb_live_begin(struct mb_engine *engine)
 {
@@ -27,7 +26,7 @@ void mb_live_begin(struct mb_engine *engine)
 		return;
 	engine->options.infer_mtu = false;
 	engine->options.decode.mtu = device.mtu;
-	engine->mtu.header = interfaces[0].linktype == MB_LINKTYPE_ETHERNET ? ETHERNET_HEADER : 0;
+	engine->mtu.header = interfaces[0].linktype == MB_LINKTYPE_ETHERNET ? MB_ETHERNET_HEADER : 0;
 	engine->mtu.fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	engine->mtu.index = engine->mtu.fd < 0 ? 0 : device.index;
 }

@@ -47,8 +47,9 @@ class Supervisor:
         self.code = 0
 
     async def run(self) -> int:
-        """0 when all parts are done or SIGTERM ended them, 130 for SIGINT, 1 where one had to be killed, 2 where one
-        ended as wrongly called: what the file says was checked before, so that this is the part's trouble alone."""
+        """0 when all parts are done, or SIGTERM or SIGHUP ended them, 130 for SIGINT, 1 where one had to be killed, 2
+        where one ended as wrongly called: what the file says was checked before, so that this is the part's trouble
+        alone."""
         later = asyncio.get_running_loop().call_soon_threadsafe
         with (
             stopping(lambda: later(self._stop), lambda number: later(self._hurry, number)) as ended_by,

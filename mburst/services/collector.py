@@ -212,8 +212,8 @@ class Collector:
         self.writing.close()
 
     async def run(self, duration_s: float | None = None) -> None:
-        """Collect until SIGINT, SIGTERM, the duration, the last answer where all is asked for once, or a failure of the
-        store, which is raised as MburstError."""
+        """Collect until a signal (stopping.SIGNALS), the duration, the last answer where all is asked for once, or a
+        failure of the store, which is raised as MburstError."""
         loop = asyncio.get_running_loop()
 
         def stop() -> None:

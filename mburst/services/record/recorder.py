@@ -58,11 +58,11 @@ def record(
     until: Until = stopping,
 ) -> RecordResult:
     """Record into `store`: a row of recordings for each interface and direction. UNTIL calls what it is given when the
-    recording shall end: the default on SIGINT and SIGTERM.
+    recording shall end: the default on SIGINT, SIGTERM and SIGHUP.
 
     Files that were recorded whole add nothing; what an attempt at them that was broken off has left counts until this
     one is whole, and is then removed. An input that turns out bad is raised after all that was read before is stored,
-    and so is Interrupted on SIGINT and SIGTERM. From an interface these are how a recording ends: it then returns as
+    and so is Interrupted on one of these. From an interface these are how a recording ends: it then returns as
     usual. Raises MburstError when another process records the same files with the same settings into STORE.
     """
     with _begun(recording) as reader:
