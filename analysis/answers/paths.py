@@ -244,7 +244,7 @@ def compare_clocks(probes: Probes, clock_error: Floats) -> tuple[ClockState | No
     fastest = known[smallest_in_windows(probes.tx[known], network[known])]
     half = float(np.median(network[fastest])) / 2
     estimate = ((forward - back) / 2)[fastest]
-    steps, _ = clock_steps(probes.tx[fastest], estimate, network[fastest])
+    steps = [k for k, _ in clock_steps(probes, fastest, estimate)]
     drift = _drift(probes.tx[fastest], estimate, network[fastest], steps)
     trend = (drift or 0.0) * (probes.tx - probes.tx[known[0]])  # taken out first, so that it goes on to both ends
     level = replace(probes, remote_rx=probes.remote_rx - trend, remote_tx=probes.remote_tx - trend)
@@ -259,7 +259,7 @@ def compare_clocks(probes: Probes, clock_error: Floats) -> tuple[ClockState | No
     return ClockState(False, middle, None if drift is None else drift * 1e6, max(half, 0.0), len(steps)), offset
 
 
-def _drift(time: Floats, offset: Floats, network: Floats, steps: NDArray[np.int64]) -> float | None:
+def _drift(time: Floats, offset: Floats, network: Floats, steps: list[int]) -> float | None:
     """How fast the offset grows, from the fastest exchanges of each second that did not wait: the slope that the times
     between STEPS share; None where the time is too short."""
     quiet = network <= 2 * np.median(network)

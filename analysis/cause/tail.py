@@ -197,37 +197,44 @@ def clock_offset(probes: Probes) -> Floats:
     back = probes.rx[fastest] - probes.remote_tx[fastest]
     estimate = (forward - back) / 2
     offset = np.interp(probes.tx, probes.tx[fastest], estimate)
-    for k, unsure in zip(*clock_steps(probes.tx[fastest], estimate, network[fastest]), strict=True):
-        between = slice(fastest[k], fastest[k + 1] + 1)
-        offset[between] = _set_between(
-            (probes.remote_rx - probes.tx)[between], network[between], offset[between], unsure
-        )
+    for k, at in clock_steps(probes, fastest, estimate):
+        offset[fastest[k] : at] = estimate[k]
+        offset[at : fastest[k + 1] + 1] = estimate[k + 1]
     return offset
 
 
-def clock_steps(time: Floats, estimate: Floats, network: Floats) -> tuple[NDArray[np.int64], Floats]:
-    """Between which estimates of an offset (by the number of the first) one of the two clocks was set: they differ by
-    more than exchanges that took NETWORK, and crystals, leave open; and by how much they may differ, ns."""
-    unsure = (network[:-1] + network[1:]) / 2 + MOST_SLEW * np.diff(time)
-    at = np.flatnonzero(np.abs(np.diff(estimate)) > unsure)
-    return at, unsure[at]
+def clock_steps(probes: Probes, fastest: NDArray[np.int64], estimate: Floats) -> list[tuple[int, int]]:
+    """Where one of the two clocks was set: between which two of the FASTEST exchanges, of which each shows an ESTIMATE
+    of the offset (the number of the first), and the first exchange with the second's offset."""
+    forward, network = probes.remote_rx - probes.tx, probes.remote_rx - probes.tx + (probes.rx - probes.remote_tx)
+    middle, apart = (network[fastest][:-1] + network[fastest][1:]) / 2, np.diff(probes.tx[fastest])
+    ahead = np.abs(np.diff(estimate))
+    unsure, slewed = middle + MOST_DRIFT * apart, ahead <= middle + MOST_SLEW * apart
+    steps = []
+    for k in np.flatnonzero(ahead > unsure):
+        between = slice(fastest[k], fastest[k + 1] + 1)
+        sliding = np.interp(probes.tx[between], probes.tx[fastest[k : k + 2]], estimate[k : k + 2])
+        at = _set_at(forward[between], network[between], sliding, unsure[k], bool(slewed[k]))
+        if at is not None:
+            steps.append((int(k), int(fastest[k]) + at))
+    return steps
 
 
-def _set_between(forward: Floats, network: Floats, sliding: Floats, unsure: float) -> Floats:
-    """The offset of each exchange between two estimates: the first until the clock was set, then the last. It was set
-    where that leaves the fewest one-way delays that are negative by more than UNSURE, or longer than the round trip; or
-    it was slewed fast, as SLIDING has it, where that leaves fewer."""
+def _set_at(forward: Floats, network: Floats, sliding: Floats, unsure: float, slewed: bool) -> int | None:
+    """From which exchange between two estimates of the offset the second is valid: the one that leaves the fewest
+    one-way delays that are negative by more than UNSURE, or longer than the round trip. None where the clock was
+    slewed, as SLIDING has it: where that leaves fewer, or as few and NTP slews as much (SLEWED)."""
 
     def impossible(offset: Floats) -> NDArray[np.bool_]:
         return np.asarray((forward - offset < -unsure) | (forward - offset > network + unsure))
 
-    before, after = sliding[:1], sliding[-1:]
-    wrong = np.concatenate(([0], np.cumsum(impossible(before)))) + impossible(after).sum()
-    wrong -= np.concatenate(([0], np.cumsum(impossible(after))))
+    before, after = impossible(sliding[:1]), impossible(sliding[-1:])
+    wrong = np.concatenate(([0], np.cumsum(before))) + after.sum() - np.concatenate(([0], np.cumsum(after)))
     least = np.flatnonzero(wrong == wrong.min())
-    if wrong[least[0]] >= impossible(sliding).sum():
-        return sliding
-    return np.where(np.arange(len(forward)) < least[len(least) // 2], before, after)
+    of_slewing = impossible(sliding).sum()
+    if of_slewing < wrong.min() or (slewed and of_slewing == wrong.min()):
+        return None
+    return int(least[len(least) // 2])
 
 
 def floor(time: Floats, delay: Floats) -> Floats:

@@ -61,7 +61,7 @@ def test_the_offset_of_two_clocks_is_taken_out(offset: float, drift: float, seed
 
 @settings(deadline=None, max_examples=25)
 @given(
-    st.sampled_from([-3.6e12, -5 * MS, 2 * MS, 40 * MS, 1e9]),
+    st.sampled_from([-3.6e12, 40 * MS, 1e9]) | st.floats(1 * MS, 8 * MS) | st.floats(-8 * MS, -1 * MS),
     st.floats(1.5e9, 1.85e10),
     st.floats(-5e-5, 5e-5),
     st.integers(0, 10**6),
