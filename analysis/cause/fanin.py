@@ -71,14 +71,30 @@ def groups(
     sent = sent_by_group(con, together)
     found = [summarize(numbers, sent[k], by_number, total, racks) for k, numbers in enumerate(together)]
     found.sort(key=lambda group: -group.share_of_bytes)
-    if found:
-        lane = by_number[found[0].bursts[0]]["host"], by_number[found[0].bursts[0]]["interface"]
-        ports = services(con, lane, [group.members for group in found[:LOOKED_UP]])
-        for k, port in enumerate(ports):
-            asked = trigger(con, [by_number[number] for number in found[k].bursts])
-            group = replace(found[k], port=port, trigger=asked)
+    into = [into_one_port([by_number[number] for number in group.bursts]) for group in found[:LOOKED_UP]]
+    for lane, of in by_lane(into).items():
+        for k, port in zip(of, services(con, lane, [found[k].members for k in of]), strict=True):
+            group = replace(found[k], port=port, trigger=trigger(con, into[k]))
             found[k] = with_names(con, group, by_number[group.bursts[-1]]["start_ns"])
     return found
+
+
+def into_one_port(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Returns the bursts into the host and interface that received most bytes of ROWS: requests and service ports are
+    those of one host."""
+    received: Counter[tuple[str, str]] = Counter()
+    for row in rows:
+        received[row["host"], row["interface"]] += row["bytes"]
+    most = max(received, key=lambda lane: (received[lane], lane))
+    return [row for row in rows if (row["host"], row["interface"]) == most]
+
+
+def by_lane(groups: list[list[dict[str, Any]]]) -> dict[tuple[str, str], list[int]]:
+    """Returns the places of these groups of bursts by the host and interface that their bursts came into."""
+    places: dict[tuple[str, str], list[int]] = {}
+    for k, rows in enumerate(groups):
+        places.setdefault((rows[0]["host"], rows[0]["interface"]), []).append(k)
+    return places
 
 
 def cluster(sets: dict[frozenset[str], list[int]]) -> list[list[int]]:

@@ -18,24 +18,27 @@ T0 = 1_800_000_000 * 10**9
 FULL = 125_000  # wire bytes of 1 ms at 1 Gb/s
 
 
-def gather_rounds(store: StoreFolder, rounds: int, asked: int, acknowledged: bool = False) -> None:
+def gather_rounds(
+    store: StoreFolder, rounds: int, asked: int, acknowledged: bool = False, host: str = "cache-1", port: int = 9000
+) -> None:
     """Every 100 ms this host asks `asked` others on port 9000; 2 ms later twelve answer for 10 ms, and it may
     acknowledge that. One backup stream at the end."""
-    write(store, "recordings", *({"recording_id": way, "direction": way} for way in ("in", "out")))
+    incoming, outgoing = ({"recording_id": f"{host} {way}", "host": host, "direction": way} for way in ("in", "out"))
+    write(store, "recordings", incoming, outgoing)
     bins, sources = [], []
     for k in range(rounds):
         start = T0 + k * 100 * MS
         for at in [start] + [start + ms * MS for ms in range(2, 12)] * acknowledged:
-            sources.append({"recording_id": "out", "direction": "out", "source": "10.0.9.9", "ts_ns": at,
+            sources.append({**outgoing, "source": "10.0.9.9", "ts_ns": at,
                             "flows": asked,
                             "bytes": 100 * asked, "first_ns": at + 1000, "last_ns": at + 90_000,
-                            "source_port": 0, "destination_port": 9000})  # fmt: skip
+                            "source_port": 0, "destination_port": port})  # fmt: skip
         senders = [f"10.0.1.{n}" for n in range(16, 28)] if k < rounds - 1 else ["10.0.7.7"]
         for ms in range(2, 12):
             at = start + ms * MS
-            bins.append({"recording_id": "in", "ts_ns": at, "wire_bytes": FULL, "bytes": FULL - 2000})
-            sources += [{"recording_id": "in", "source": name, "ts_ns": at, "bytes": 120_000 // len(senders),
-                         "first_ns": at + 500, "last_ns": at + MS - 1, "source_port": 9000}
+            bins.append({**incoming, "ts_ns": at, "wire_bytes": FULL, "bytes": FULL - 2000})
+            sources += [{**incoming, "source": name, "ts_ns": at, "bytes": 120_000 // len(senders),
+                         "first_ns": at + 500, "last_ns": at + MS - 1, "source_port": port}
                         for name in senders]  # fmt: skip
     write(store, "bins", *bins)
     write(store, "sources", *sources)
@@ -58,6 +61,16 @@ def test_a_scatter_and_gather_is_named_with_its_requests(tmp_path: Path) -> None
     assert answers.port == answers.trigger.port == 9000
     assert backup.name == "10.0.7.7" and backup.fan_in == 1
     assert answers.share_of_bytes == pytest.approx(0.95, abs=0.01)
+
+
+def test_each_group_is_looked_up_where_its_bursts_came_in(tmp_path: Path) -> None:
+    store = StoreFolder.create(tmp_path / "s")
+    gather_rounds(store, 4, asked=1, host="cache-0", port=80)
+    gather_rounds(store, 20, asked=12)
+    answers, backup = found(store)
+    assert len(answers.bursts) == 3 + 19 and answers.port == 9000
+    assert answers.trigger is not None and (answers.trigger.bursts, answers.trigger.share) == (19, 1)
+    assert len(backup.bursts) == 2 and backup.port == 9000
 
 
 def test_acknowledgements_are_not_taken_for_requests(tmp_path: Path) -> None:
