@@ -138,13 +138,19 @@ def _legend(report: LaneReport, threshold: float) -> list[tuple[str, str]]:
     if report.losing:
         entries.append(("loss", words.lacking(report.lane.is_port)))
     if report.latency:
-        kind = report.latency[0].measure or "not measured"
+        kind = _shared({path.measure or "not measured" for path in report.latency}, "by the measure of its path")
         entries += [("latency", f"slowest probe, {kind}"), ("latency-median", "median probe")]
         if any(latency.lost_probes for latency in report.latency):
             entries.append(("lost", "lost probe"))
     if report.queues:
-        entries.append(("queue", f"switch queue, most in a window ({report.queues[0].semantics or 'kind not stated'})"))
+        kind = _shared({queue.semantics or "kind not stated" for queue in report.queues}, "kinds differ")
+        entries.append(("queue", f"switch queue, most in a window ({kind})"))
     return entries
+
+
+def _shared(values: set[str], otherwise: str) -> str:
+    """Returns the one value that all have; `otherwise` if they differ."""
+    return next(iter(values)) if len(values) == 1 else otherwise
 
 
 def title_of(reports: Sequence[LaneReport], probed: Sequence[PathProbes] = ()) -> str:

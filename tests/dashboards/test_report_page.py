@@ -285,6 +285,17 @@ def test_a_path_has_the_figures_that_have_something_to_draw(store, tmp_path, sta
     assert [re.findall(r"</i>([^<]+)", legend) for legend in legends] == [over_time] * figures.count("time")
 
 
+def test_the_legend_names_a_measure_and_a_kind_only_where_all_share_it(store, tmp_path):
+    reportlib.fill(store)
+    alike = reportlib.written(store, tmp_path / "alike").read_text()
+    assert "slowest probe, round trip<" in alike and "most in a window (max-since-last)" in alike
+    write(store, "probes", {"src": "other", "tx_ns": START + 1, "lost": False, **UNSTAMPED, "rtt_ns": 2000})
+    window = {"window_start_ns": START, "window_end_ns": START + BIN, "max_bytes": 10}
+    write(store, "queues", {"queue": "9", "semantics": "gauge", **window})
+    mixed = reportlib.written(store, tmp_path / "mixed").read_text()
+    assert "slowest probe, by the measure of its path<" in mixed and "most in a window (kinds differ)" in mixed
+
+
 def test_numbers_are_packed_in_the_smallest_type_and_aligned():
     assert [narrow(values).dtype.str for values in ([0, 255], [256], [65536], [2**32], [-1], [0.5], [])] == [
         "|u1",
