@@ -58,7 +58,10 @@ def carry_out(folder, words, limit, endless):
     if limit:
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
     sys.argv = ["mburst", *words]
-    return command()
+    try:
+        return command()
+    finally:  # a signal that comes later is for nobody
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM, signal.SIGINT])
 
 for case in json.load(sys.stdin):
     child = os.fork()
