@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import MburstError
+from ..read.clocks import last_heard
 from ..read.columns import joined, schema_of, table_of
 from ..read.rows import newest_bins, rows_since
 from .find import BurstDefinition, find_bursts
@@ -106,13 +107,9 @@ class Follower:
 
     def hear(self, clock: pa.Table) -> None:
         """Rows of `clock`: their recorders ran then, and had counted all until a little before."""
-        heard: dict[tuple[str, str], int] = {}
-        for host, interface, ts_ns in zip(
-            *(clock[name].to_pylist() for name in ("host", "interface", "ts_ns")), strict=True
-        ):
-            heard[host, interface] = max(heard.get((host, interface), 0), ts_ns)
+        heard = last_heard(clock)
         for of in self._waiting.values():
-            of.heard_ns = max(of.heard_ns, heard.get((of.recording["host"], of.recording["interface"]), 0))
+            of.heard_ns = heard.get((of.recording["host"], of.recording["interface"]), of.heard_ns)
 
     def _by_epoch(self, rows: pa.Table, table: str) -> Iterator[tuple[EpochBins, pa.Table]]:
         """What came of each recording that is followed, by clock epoch."""

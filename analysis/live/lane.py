@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 COLUMNS = ("wire_bytes", "bytes", "packets", "quality")
 KEY = ("rack", "host", "interface", "direction", "bin_ns", "link_bps")
 NEVER = 2**63 - 1  # ns: nothing changed
+STEP_NS = 5 * 10**9  # a recorder states its clock every second; one that is so far back was set
 _REMEMBERED = 1200  # changes: two minutes at ten a second
 
 
@@ -92,6 +93,13 @@ class LiveLane:
     def recording(self) -> bool:
         """Whether a recording of it has not ended, as far as the store says."""
         return self._recorded() is not None
+
+    @property
+    def behind_ns(self) -> int:
+        """By how much the clock of a recorder that runs was set back, so that what it records now lies before the
+        edge; 0 if it was not, or not by more than STEP_NS."""
+        behind = self.edge_ns - self.heard_ns if self.recording and self.heard_ns else 0
+        return behind if behind > STEP_NS else 0
 
     @property
     def dropped(self) -> int:

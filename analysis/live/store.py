@@ -17,6 +17,7 @@ from ..model.context import PathLatency, QueueWindows
 from ..model.distributions import quantile
 from ..model.series import Series
 from ..read import rows as read_rows
+from ..read.clocks import last_heard
 from .lane import COLUMNS, KEY, ChangeLog, LiveLane
 
 if TYPE_CHECKING:
@@ -203,13 +204,10 @@ class LiveStore:
         }
 
     def _take_clock(self, rows: pa.Table) -> None:
-        newest = {
-            (row["host"], row["interface"]): row["ts_ns"]
-            for row in rows.select(["host", "interface", "ts_ns"]).sort_by("ts_ns").to_pylist()
-        }
+        newest = last_heard(rows)
         for lane in self.lanes.values():
-            heard = newest.get((lane.named("host"), lane.named("interface")), 0)
-            if heard > lane.heard_ns:
+            heard = newest.get((lane.named("host"), lane.named("interface")), lane.heard_ns)
+            if heard != lane.heard_ns:
                 covered = lane.coverage()
                 lane.heard_ns = heard
                 lane.changed(covered)

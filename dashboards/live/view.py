@@ -17,6 +17,7 @@ from ...analysis.model.envelope import NS_PER_S
 from ...errors import MburstError
 from ...names import short
 from ...quality import Quality
+from ...units import format_duration
 from ...workers import Workers
 from ..common.packing import Pack
 from ..common.words import above_line_rate
@@ -173,7 +174,7 @@ class LiveView:
     def _status(self, lane: LiveLane, edge: int) -> dict[str, Any]:
         """What has to be in sight whatever is shown: losses, what stamps the packets, whether more is to come."""
         with self.live.lock:
-            losing = lane.losing(edge - HEAT_NS, edge)
+            losing, behind = lane.losing(edge - HEAT_NS, edge), lane.behind_ns
             runs = list(lane.runs.values())
             newest = max(runs, key=lambda run: run["written_ns"])
         stamps = [name for bit, name in STAMPS.items() if lane.stamps & bit]
@@ -188,8 +189,16 @@ class LiveView:
             "stamps": stamps,
             "clock": newest["clock"],
             "notes": newest["notes"].splitlines(),
-            "trouble": self.look.lines,
+            "trouble": [*([clock_words(lane, behind)] if behind else []), *self.look.lines],
         }
+
+
+def clock_words(lane: LiveLane, behind_ns: int) -> str:
+    """States that the view stands still, since the clock of the lane's recorder was set back."""
+    return (
+        f"the clock of {lane.named('host')} was set back by {format_duration(behind_ns)}: what is recorded now lies "
+        "before the newest time that this view shows; choose an earlier time to see it"
+    )
 
 
 def _agree(before: Measures, now: Measures) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import time
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,7 @@ class Followed:
         self.watch = LiveBursts(self.live, DEFINITION)
         self.meter = Meter(self.store, DEFINITION, NOW - 60 * SECOND)
         self.line = BurstCount()
+        self.running = count()
 
     def append(self, table: str, *given: dict[str, Any]) -> pa.Table:
         found = rows(table, *given)
@@ -77,10 +79,13 @@ class Followed:
             )
         self.line.add(batches, [rows("recordings", self.row).to_pylist()[0]])
 
-    def tick(self, ms: int) -> None:
+    def tick(self, *times: int) -> None:
         """The recorder says that it runs."""
-        zeros = dict.fromkeys(("monotonic_raw_ns", "tai_offset_ns", "uncertainty_ns", "status", "max_error_ns"), 0)
-        self.append("clock", {**NAMES, "ts_ns": NOW + ms * MS, "synchronized": True, **zeros})
+        zeros = dict.fromkeys(("tai_offset_ns", "uncertainty_ns", "status", "max_error_ns"), 0)
+        row = {**NAMES, "synchronized": True, **zeros}
+        running = [next(self.running) for _ in times]
+        spans = zip(times, running, strict=True)
+        self.append("clock", *({**row, "ts_ns": NOW + ms * MS, "monotonic_raw_ns": now} for ms, now in spans))
 
     def look(self) -> None:
         self.live.poll()
@@ -169,6 +174,19 @@ def test_a_clock_that_is_set_back_hides_no_burst(followed: Followed) -> None:
     followed.look()
     followed.end()
     assert followed.compare() == 4
+
+
+def test_a_clock_that_is_set_back_ends_no_burst(followed: Followed) -> None:
+    """What its recorder said before is later than all that comes now."""
+    followed.bins([5000, 5001])
+    followed.bins([10, 11], 1)
+    followed.look()
+    followed.tick(6000, 20)
+    followed.look()
+    followed.bins([12, 13], 1)
+    followed.look()
+    followed.end()
+    assert followed.compare() == 2
 
 
 def test_a_clock_that_is_set_to_before_they_began_hides_none(

@@ -163,6 +163,28 @@ def test_a_recording_that_says_it_runs_is_known_through_silence(tmp_path):
     live.close()
 
 
+def test_a_clock_that_is_set_back_is_noticed_and_makes_no_future(tmp_path):
+    """The time between what is recorded now and what was before the clock was set is not known yet."""
+    growing = Growing(tmp_path / "store", NOW)
+    growing.append([1000])
+    growing.at = NOW + 3 * SECOND
+    growing.tick()
+    live = LiveStore(growing.store)
+    live.poll()
+    [lane] = live.lanes.values()
+    assert lane.behind_ns == 0
+    growing.at = NOW - 3600 * SECOND
+    growing.append([1000], epoch=1)
+    growing.at += SECOND
+    growing.tick()
+    live.poll()
+    set_back = NOW - 3600 * SECOND
+    assert lane.coverage() == [(set_back, set_back + SECOND + BIN), (NOW, NOW + BIN)]
+    assert lane.behind_ns == 3599 * SECOND
+    growing.close()
+    live.close()
+
+
 def test_a_recording_that_was_cut_off_is_not_taken_on_by_the_next(tmp_path):
     growing = Growing(tmp_path / "store", NOW)
     growing.append([84] * 10 + [0] * 90)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from itertools import count
 from pathlib import Path
 
 import reportlib
@@ -32,6 +33,7 @@ class Growing:
             for table in ("recordings", "bins", "sources", "clock")
         }
         self.begin_ns = begin_ns
+        self.running = count()
         self._write_run(begin_ns + BIN, complete=False)
 
     def _write_run(self, end_ns: int, complete: bool) -> None:
@@ -53,15 +55,18 @@ class Growing:
             )
         )
 
-    def append(self, wire: list[int], quality: int = 2, senders: tuple[str, ...] = ()) -> None:
+    def append(self, wire: list[int], quality: int = 2, senders: tuple[str, ...] = (), epoch: int = 0) -> None:
         """The next bins, 0 for one without a packet; who sent in this time, equally much each."""
-        bins = {self.at + i * BIN: sent for i, sent in enumerate(wire) if sent}
+        bins, names = (
+            {self.at + i * BIN: sent for i, sent in enumerate(wire) if sent},
+            {**self.names, "clock_epoch": epoch},
+        )
         if bins:
             self.writers["bins"].append(
                 rows(
                     "bins",
                     *(
-                        {**self.names, "ts_ns": at, "wire_bytes": sent, "bytes": sent - 24, "quality": quality}
+                        {**names, "ts_ns": at, "wire_bytes": sent, "bytes": sent - 24, "quality": quality}
                         for at, sent in bins.items()
                     ),
                 )
@@ -90,8 +95,9 @@ class Growing:
 
     def tick(self) -> None:
         """The recorder says that it runs."""
-        zeros = dict.fromkeys(("monotonic_raw_ns", "tai_offset_ns", "uncertainty_ns", "status", "max_error_ns"), 0)
-        self.writers["clock"].append(rows("clock", {**self.names, "ts_ns": self.at, "synchronized": True, **zeros}))
+        zeros = dict.fromkeys(("tai_offset_ns", "uncertainty_ns", "status", "max_error_ns"), 0)
+        now = {"ts_ns": self.at, "monotonic_raw_ns": next(self.running)}
+        self.writers["clock"].append(rows("clock", {**self.names, **now, "synchronized": True, **zeros}))
 
     def end(self) -> None:
         """End the recording, which is known up to its last packet."""

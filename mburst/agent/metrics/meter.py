@@ -77,7 +77,7 @@ FOLLOWED = {
         "ts_ns",
     ),
     "gnmi_events": (("device", "subscription", "ts_ns", "event"), "ts_ns"),
-    "clock": (("host", "interface", "ts_ns"), "ts_ns"),
+    "clock": (("host", "interface", "ts_ns", "monotonic_raw_ns"), "ts_ns"),
     "recordings": (
         (
             "recording_id",
