@@ -1,1 +1,1 @@
-"""What a host report, an investigation and a comparison show, as values."""
+"""The values that a host report, an investigation and a comparison show."""

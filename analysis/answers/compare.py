@@ -1,7 +1,7 @@
-"""Two situations side by side: before and after a change, one path and another, TCP and RoCE.
+"""Compares two situations: before and after a change, one path and another, TCP and RoCE.
 
-Latencies are compared by percentile, with the ratio B / A and a 95 % interval of it from a block bootstrap:
-neighbouring probes meet the same queue, so whole blocks of time are drawn and not single probes.
+Latencies are compared by percentile. The ratio B / A has a 95 % interval from a block bootstrap: neighbouring probes
+meet the same queue, so whole blocks of time are drawn, not single probes.
 """
 
 from __future__ import annotations
@@ -27,18 +27,20 @@ if TYPE_CHECKING:
 LEVELS = (0.5, 0.9, 0.95, 0.99, 0.999, 0.9999)
 WIDTHS = (1, 10, 100, 500, 1000)
 ROUNDS = 400
-LEAST_BLOCKS = 8  # with fewer, an interval would claim more than the time can show
+LEAST_BLOCKS = 8  # with fewer blocks, an interval would claim more than the time can show
 BLOCKS = 60
 SHORTEST_BLOCK_NS = 100e6  # longer than the queue of a burst takes to drain
-LEAST_DIFFERENCE = 0.05  # of a percentile: what is surely there, but smaller, is alike
+LEAST_DIFFERENCE = 0.05  # of a percentile: a smaller difference counts as alike, even if it is significant
 _MOST_SAMPLED = 200_000
 _LANE = ("rack", "host", "interface", "direction")
 
 
 @dataclass(frozen=True)
 class SituationLatency:
-    """The probes of a situation: what those met of which it is known (ns), and the block of time of each; how many were
-    sent on these paths, and lost. measures: by which that is, sorted. span: the Unix times, ns, of the first and the
+    """The probes of a situation.
+
+    values: the known latencies, ns. blocks: the block of time of each value. sent, lost: the probes sent on these
+    paths, and those lost. measures: the measures of the values, sorted. span: the Unix times (ns) of the first and the
     last probe."""
 
     values: Floats
@@ -59,7 +61,7 @@ class SituationLatency:
 
 @dataclass(frozen=True)
 class ComparedPercentile:
-    """A percentile of both, ns, and B / A. None where there are too few probes for that percentile."""
+    """A percentile of A and of B, ns, and the ratio B / A. A value is None if there are too few probes for it."""
 
     share: float
     a: float | None
@@ -69,8 +71,11 @@ class ComparedPercentile:
 
 @dataclass(frozen=True)
 class BurstSummary:
-    """Bursts of a situation: how many are listed, and how many there are a minute, each once however many recordings
-    have it. Intervals of that take bursts as they come, by blocks of time. directions: those of the lanes, sorted."""
+    """Bursts of a situation.
+
+    count: bursts as listed. per_minute: rate of bursts; a burst that several recordings have counts once. The interval
+    comes from a block bootstrap, which keeps bursts that come together in one block. directions: of the lanes,
+    sorted."""
 
     count: int
     recorded_ns: int
@@ -85,7 +90,8 @@ class BurstSummary:
 
 @dataclass(frozen=True)
 class FanOutShares:
-    """Of requests that need `width` answers, the share that meets at least one slower than the threshold or lost."""
+    """The share of requests with `width` answers that wait for at least one answer that is lost or above the
+    threshold."""
 
     width: int
     a: float
@@ -94,8 +100,8 @@ class FanOutShares:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Both situations. `verdict` is better, worse, alike or undetermined: of B. `decided_by` is a percentile such as
-    p99, loss, bursts, or empty."""
+    """Both situations. `verdict` says whether B is better, worse, alike or undetermined. `decided_by` is a percentile
+    such as p99, or loss, bursts or empty."""
 
     a: SituationLatency
     b: SituationLatency
@@ -111,9 +117,9 @@ class Comparison:
 def read_latency(
     con: duckdb.DuckDBPyConnection, selection: ProbeSelection, measure: str | None = None
 ) -> SituationLatency:
-    """What the selected probes met: one of paths.MEASURES; by default, each path by its own measure. Paths that have
-    answers, none of which knows the measure, are left out. Blocks are of one time on all paths: what waits in one queue
-    is drawn together."""
+    """Returns the latencies of the selected probes by MEASURE (one of paths.MEASURES), or each path's by its own
+    measure if MEASURE is None. Paths that have answers, but none with that measure, are left out. All paths share the
+    same blocks of time, because probes that wait in one queue have to be drawn together."""
     of_path = [(met, met.values[measure] if measure else met.latency) for met in read_met(con, selection)]
     taken = [
         (met, latency, known)
@@ -143,8 +149,8 @@ def compare(
     bursts_b: BurstSummary | None,
     seed: int = 1,
 ) -> Comparison:
-    """The comparison. `threshold_ns`: what is slow in a fan-out; by default the p99 of A, so that one of a hundred of
-    its answers is."""
+    """Returns the comparison. `threshold_ns` is the limit above which an answer of a fan-out is slow; by default the
+    p99 of A, so that one in a hundred of its answers is slow."""
     rng = np.random.default_rng(seed)
     levels = _levels(a, b, rng)
     if threshold_ns is None:
@@ -163,8 +169,8 @@ def compare(
 
 
 def _slow(latency: SituationLatency, threshold_ns: float) -> float:
-    """Share of the probes that are slower than the threshold; lost ones are, and of others those of which it is known
-    stand for all."""
+    """Returns the share of probes that are lost or slower than the threshold. The answered probes with a known latency
+    stand for all answered probes."""
     lost = latency.lost / max(latency.sent, 1)
     return lost + (1 - lost) * float((latency.values > threshold_ns).mean()) if latency.n else lost
 
@@ -184,9 +190,10 @@ def _levels(a: SituationLatency, b: SituationLatency, rng: np.random.Generator) 
 
 
 def resampled(latency: SituationLatency, shares: Sequence[float], rng: np.random.Generator) -> Floats | None:
-    """Percentiles of ROUNDS samples of whole blocks with replacement, a row each; None with fewer than LEAST_BLOCKS.
+    """Returns the percentiles of ROUNDS samples of whole blocks, drawn with replacement, one row each; None with fewer
+    than LEAST_BLOCKS.
 
-    A sample's percentile is that of the values weighted by how often their block was drawn."""
+    The percentile of a sample is that of the values weighted by how often their block was drawn."""
     values, blocks = latency.values, latency.blocks
     if len(values) > _MOST_SAMPLED:  # evenly thinned: an interval needs no more
         kept = np.linspace(0, len(values) - 1, _MOST_SAMPLED).astype(np.int64)
@@ -216,8 +223,8 @@ def read_bursts(
     since_ns: int | None,
     until_ns: int | None,
 ) -> BurstSummary | None:
-    """The bursts of the recordings that match, all taken together; None where nothing was recorded. Raises as
-    find_bursts does."""
+    """Returns the bursts of all matching recordings together; None if nothing was recorded. Raises the errors of
+    find_bursts."""
     bursts = find_bursts(
         con,
         definition,
@@ -243,7 +250,8 @@ def read_bursts(
 
 
 def _by_lane(bursts: Sequence[dict[str, Any]]) -> dict[tuple[str, ...], list[Interval]]:
-    """The times of each lane's bursts, ascending. What several recordings of a lane have at one time is one burst."""
+    """Returns the times of the bursts of each lane, ascending. Overlapping bursts of several recordings of a lane are
+    merged into one."""
     found: dict[tuple[str, ...], list[Interval]] = {}
     for burst in sorted(bursts, key=lambda burst: int(burst["start_ns"])):
         spans = found.setdefault(tuple(burst[name] for name in _LANE), [])
@@ -257,8 +265,9 @@ def _by_lane(bursts: Sequence[dict[str, Any]]) -> dict[tuple[str, ...], list[Int
 def _per_minute(
     spans: dict[tuple[str, ...], list[Interval]], bursts: dict[tuple[str, ...], list[Interval]], recorded_ns: int
 ) -> Estimate:
-    """Bursts a minute, with the interval of a block bootstrap over the recorded time, or of bursts that come
-    independently where that is wider: blocks without any, or with as many each, say nothing of what was not seen."""
+    """Returns the bursts per minute. The interval is the wider of two: a block bootstrap over the recorded time, and
+    the interval for bursts that come independently. The bootstrap alone is too narrow if all blocks have equally many
+    bursts, or none."""
     rows: list[tuple[float, float]] = []
     for lane, found in spans.items():
         starts = np.array([start for start, _ in bursts.get(lane, ())], np.int64)
@@ -283,9 +292,9 @@ def _verdict(
     bursts_a: BurstSummary | None,
     bursts_b: BurstSummary | None,
 ) -> tuple[str, str]:
-    """(verdict, what decided it) of B. The first percentile from p99 on that surely differs decides, then the median,
-    then loss; without latencies the number of bursts. Where percentiles from p99 on, or latency and loss, speak against
-    each other, it is undetermined."""
+    """Returns (verdict, what decided it) for B. The first significantly different percentile from p99 up decides, then
+    the median, then loss; without latencies, the number of bursts decides. The verdict is undetermined if percentiles
+    from p99 up contradict each other, or if latency contradicts loss."""
     known = [level for level in levels if level.ratio is not None]
     if not known:
         if bursts_a is None or bursts_b is None:
@@ -305,7 +314,7 @@ def _verdict(
 
 
 def _sign(level: ComparedPercentile) -> int:
-    """1 where B / A is surely above 1, -1 where surely below, 0 where that cannot be determined or is negligible."""
+    """Returns 1 if B / A is significantly above 1, -1 if significantly below, 0 if undetermined or negligible."""
     ratio = level.ratio
     if ratio is None or abs(ratio.value - 1) < LEAST_DIFFERENCE:
         return 0
@@ -313,6 +322,6 @@ def _sign(level: ComparedPercentile) -> int:
 
 
 def _loss_sign(a: SituationLatency, b: SituationLatency) -> int:
-    """1 where B surely loses more, -1 where it surely loses less (95 % intervals apart)."""
+    """Returns 1 if B loses significantly more, -1 if it loses significantly less (disjoint 95 % intervals), else 0."""
     first, second = wilson(a.lost, a.sent), wilson(b.lost, b.sent)
     return 1 if second[0] > first[1] else -1 if second[1] < first[0] else 0

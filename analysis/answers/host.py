@@ -1,6 +1,7 @@
-"""What a report shows, gathered from the store: per lane (one direction of one interface) facts, figures' data, bursts.
+"""Gathers the content of a report from the store: for each lane (one direction of one interface) its facts, bursts and
+the data of its figures.
 
-Everything large is aggregated in the database; what comes out is bounded by `Limits`, whatever the store holds.
+Everything large is aggregated in the database. `Limits` bounds the result, whatever the store holds.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ if TYPE_CHECKING:
     import duckdb
 
 
-WINDOW_NS = 1_000_000  # the shortest time whose utilization is a headline
+WINDOW_NS = 1_000_000  # the shortest time that a headline states the utilization of
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How much of each kind one page may hold, over all its lanes."""
+    """The largest amount of each kind of data in one page, over all its lanes."""
 
-    whole_bins: int = 300_000  # bins, where all of them fit
-    cells: int = 120_000  # else cells of the base envelope …
+    whole_bins: int = 300_000  # bins, if all of them fit
+    cells: int = 120_000  # otherwise, cells of the base envelope …
     detail_bins: int = 120_000  # … and bins around the worst bursts
     seconds: int = 20_000
     probes: int = 60_000
@@ -47,7 +48,7 @@ class Limits:
     sources: int = 20
 
     def share(self, lanes: int) -> Limits:
-        """The limits of one of `lanes` lanes."""
+        """Returns the limits of one of `lanes` lanes."""
         least = {
             "whole_bins": 2000,
             "cells": 1000,
@@ -75,21 +76,22 @@ class ReportLane:
 
     @property
     def is_port(self) -> bool:
-        """Whether it is of a switch's port, and `host` the switch."""
+        """Whether the lane is a port of a switch; `host` is then the switch."""
         return of_port(self.runs)
 
     def total(self, column: str) -> int:
-        """The sum of a column of `recordings` over those of the lane's recordings that counted it."""
+        """Returns the sum of a column of `recordings` over the lane's recordings that counted it."""
         return sum(int(run[column] or 0) for run in self.runs)
 
     def distinct(self, column: str) -> list[Any]:
-        """The values of a column of `recordings`, in the order of the recordings, empty ones left out."""
+        """Returns the distinct values of a column of `recordings`, in the order of the recordings, without empty
+        ones."""
         return list(dict.fromkeys(run[column] for run in self.runs if run[column] not in ("", None)))
 
 
 @dataclass(frozen=True)
 class QualityCount:
-    """How many bins and packets of a lane carry a quality bit."""
+    """The number of bins and packets of a lane that have a quality bit."""
 
     bit: int
     name: str
@@ -100,21 +102,21 @@ class QualityCount:
 
 @dataclass(frozen=True)
 class Source:
-    """What a sender sent in the period, and of it what fell into bursts."""
+    """The bytes that a sender sent in the period, and how many of them were in bursts."""
 
     source: str
     bytes: int
     packets: int
     members: int
     burst_bytes: int
-    name: str | None = None  # at the end of the period; None: not known
+    name: str | None = None  # at the end of the period; None: unknown
     service: str | None = None
     rack: str | None = None
     owner: str | None = None
 
 
 def window_of(bin_ns: int) -> int:
-    """The fewest bins that last WINDOW_NS."""
+    """Returns the length of the fewest bins that last at least WINDOW_NS."""
     return bin_ns * -(-WINDOW_NS // bin_ns)
 
 
@@ -128,25 +130,25 @@ class Peak:
 
 @dataclass(frozen=True)
 class LaneReport:
-    """All that a report says of one lane. Times are Unix nanoseconds; a period is [start_ns, end_ns).
+    """All that a report shows of one lane. Times are Unix nanoseconds; a period is [start_ns, end_ns).
 
-    busiest_window: the fullest window_ns. It can be believed where narrower bins read more than line rate, because a
-    frame counts whole in the bin of its stamp.
-    largest_frame: wire bytes that the largest frame has at least; None: not known.
-    repeated_ns: time that more than one recording of the lane covers, once for each beyond the first."""
+    busiest_window: the busiest window of window_ns. It is reliable even if narrower bins read more than line rate,
+    because a frame counts entirely in the bin of its timestamp. largest_frame: lower bound for the wire bytes of the
+    largest frame; None: unknown. repeated_ns: time that more than one recording of the lane covers, counted once for
+    each recording beyond the first."""
 
     lane: ReportLane
     start_ns: int
     end_ns: int
     coverage: list[Interval]
     repeated_ns: int
-    packets: int | None  # None: of a switch's port, which counts bytes alone
+    packets: int | None  # None: a port of a switch, which counts only bytes
     bytes: int
     wire_bytes: int
     bins: int
     busiest_bin: Peak | None
     busiest_second: Peak | None
-    busiest_window: Peak | None  # of window_ns
+    busiest_window: Peak | None  # over window_ns
     largest_frame: int | None
     qualities: list[QualityCount]
     losing: list[Interval]
@@ -167,13 +169,13 @@ class LaneReport:
     queue_count: int = 0
     damaged: list[DamagedFile] = field(default_factory=list)
     endings: list[str] = field(default_factory=list)  # of recordings that broke off or have not ended
-    # That canary bursts left, here and elsewhere.
+    # Measured with canary bursts, in this lane and others.
     curves: list[sensitivity.DetectionCurve] = field(default_factory=list)
     flow_control: FlowControl = field(default_factory=FlowControl)
 
     @property
     def recorded_ns(self) -> int:
-        """Time that was recorded: pauses between recordings are not in it."""
+        """The recorded time, without the pauses between recordings."""
         return coverage.length(self.coverage)
 
     @property
@@ -183,7 +185,7 @@ class LaneReport:
 
     @property
     def burst_ns(self) -> int:
-        """Time in bursts, counted once where bursts of overlapping recordings overlap."""
+        """The time in bursts; overlapping bursts of overlapping recordings count once."""
         return sum(end - start for start, end in envelope.merge_intervals(_spans(self.bursts)))
 
     @property
@@ -196,7 +198,8 @@ class LaneReport:
         return [burst for burst in self.bursts if burst["pattern"] == "canary"]
 
     def asked(self, definition: BurstDefinition) -> list[sensitivity.CurveSetting]:
-        """What is asked of canary bursts for this lane: one, or nothing where the link's speed is not known."""
+        """Returns the setting of this lane that the canary bursts have to match: one, or none if the link speed is
+        unknown."""
         bits = 0
         for run in self.lane.runs:
             bits |= int(run["quality"])
@@ -214,7 +217,8 @@ ORDER BY rack, host, interface, direction, bin_ns, link_bps NULLS LAST, start_ns
 def lanes(
     con: duckdb.DuckDBPyConnection, rack: str | None = None, host: str | None = None, link_bps: int | None = None
 ) -> list[ReportLane]:
-    """The lanes of a store, in the order of rack, host, interface, direction. `link_bps` replaces what runs say."""
+    """Returns the lanes of a store, ordered by rack, host, interface and direction. `link_bps` replaces the recorded
+    link speed."""
     grouped: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for run in context.dicts(con, _RUNS, {"rack": rack, "host": host}):
         run["link_bps"] = link_bps or run["link_bps"]
@@ -229,16 +233,16 @@ def detect(
     since_ns: int | None = None,
     until_ns: int | None = None,
 ) -> list[dict[str, Any]]:
-    """The bursts of the lanes whose link speed is known, by `analysis.bursts`.
+    """Returns the bursts of the lanes with a known link speed, as `analysis.bursts` detects them.
 
-    CON keeps the TEMP TABLE report_senders: what each sender sent in the bursts of each run. Raises as
-    find_bursts does.
+    Leaves the TEMP TABLE report_senders in CON: the bytes of each sender in the bursts of each recording. Raises the
+    errors of find_bursts.
     """
     con.execute("CREATE OR REPLACE TEMP TABLE report_senders (recording_id VARCHAR, source VARCHAR, bytes DOUBLE)")
     known = [run["recording_id"] for lane in chosen if lane.link_bps for run in lane.runs]
     whole = con.execute("SELECT count(*) FROM recordings").fetchall()[0][0] == len(known)
     bursts: list[dict[str, Any]] = []
-    for run in [None] if whole else known:  # one question for all, unless some have to be left out
+    for run in [None] if whole else known:  # one query for all, unless some have to be left out
         bursts += find_bursts(con, definition, recording=run, since_ns=since_ns, until_ns=until_ns)
         con.execute(
             "INSERT INTO report_senders SELECT recording_id, source, sum(s.bytes) FROM burst_sources s "
@@ -255,7 +259,7 @@ def gather(
     until_ns: int | None = None,
     limits: Limits | None = None,
 ) -> list[LaneReport]:
-    """The report of each lane in [since_ns, until_ns), from the bursts that `detect` found in that time."""
+    """Returns the report of each lane in [since_ns, until_ns), from the bursts that `detect` found in that time."""
     period = (since_ns if since_ns is not None else 0, until_ns if until_ns is not None else 2**63 - 1)
     runs = [run["recording_id"] for lane in chosen for run in lane.runs]
     parameters = {"ids": runs, "since": period[0], "until": period[1]}
@@ -284,7 +288,7 @@ def gather(
 
 
 def _assign(bursts: Sequence[Mapping[str, Any]], chosen: Sequence[ReportLane]) -> list[list[dict[str, Any]]]:
-    """Each burst to the lane of its run."""
+    """Returns the bursts of each lane; a burst belongs to the lane of its recording."""
     place = {run["recording_id"]: i for i, lane in enumerate(chosen) for run in lane.runs}
     owned: list[list[dict[str, Any]]] = [[] for _ in chosen]
     for burst in bursts:
@@ -298,7 +302,7 @@ def _spans(bursts: Sequence[Mapping[str, Any]]) -> list[Interval]:
 
 
 def worst_first(bursts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Bursts by bytes, the largest first: what a burst brings to a queue is what hurts."""
+    """Sorts bursts by bytes, the largest first: the bytes of a burst are what fills a queue."""
     return sorted(bursts, key=lambda burst: (-burst["bytes"], burst["start_ns"]))
 
 
@@ -398,7 +402,8 @@ def _qualities(lane: ReportLane, rows: Sequence[Mapping[str, Any]]) -> list[Qual
 
 
 def marked(con: duckdb.DuckDBPyConnection, where: Slice, bit: int, limit: int) -> list[Interval]:
-    """When bins carry a quality bit, as at most `limit` intervals (in cells where the period is long)."""
+    """Returns the times of the bins with a quality bit, as at most `limit` intervals (in wider cells if the period is
+    long)."""
     span = max(1, (where.until_ns - where.since_ns) // where.bin_ns)
     width = where.bin_ns * max(1, -(-span // 1_000_000))
     cells = read_bins.marked_cells(con, where.parameters(), width, bit)
@@ -406,7 +411,7 @@ def marked(con: duckdb.DuckDBPyConnection, where: Slice, bit: int, limit: int) -
 
 
 def _sources(con: duckdb.DuckDBPyConnection, where: Slice, limit: int) -> tuple[list[Source], int, int]:
-    """The senders of most bytes in bursts, how many senders there are, and all their bytes."""
+    """Returns the senders with the most bytes in bursts, the number of senders, and the bytes of all of them."""
     rows = read_sources.most_in_bursts(con, where.parameters(), limit)
     called = named(con, [row["source"] for row in rows], where.until_ns - 1)
     found = [

@@ -1,6 +1,6 @@
-"""From a store to findings: which ports and paths there are, which crosses which, and what the evidence says of each.
+"""From a store to findings: the ports and paths, which path crosses which port, and the evidence on each.
 
-cause/read.py gets the rows; everything else is arithmetic over arrays.
+cause/read.py reads the rows; everything else is arithmetic on arrays.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ CROSSED = (
     "a recording of the port that the probes cross (`mburst record` on the interface that carries them, `--inner-ip` "
     "where they are tunnelled)"
 )
-EVIDENCE = ("bins", "sources", "recordings", "probes", "queues", "ports", "links", "clock")  # tables that it asks
-MOST_PAIRS = 10  # of hosts that burst together
+EVIDENCE = ("bins", "sources", "recordings", "probes", "queues", "ports", "links", "clock")  # tables that it reads
+MOST_PAIRS = 10  # pairs of hosts that burst together
 MOST_CONTROLS = 20  # paths that are compared with each tested one
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One path: what was looked at, the evidence, and what it amounts to."""
+    """One path: the data that was examined, the evidence, and the verdict."""
 
     scene: Scene
     evidence: Evidence
@@ -78,7 +78,7 @@ class Finding:
 
 
 class OtherPath(NamedTuple):
-    """A path that crosses no recorded port. total: ns, NaN where lost."""
+    """A path that crosses no recorded port. total: ns, NaN if lost."""
 
     path: str
     tail: LatencyTail
@@ -87,8 +87,8 @@ class OtherPath(NamedTuple):
 
 @dataclass
 class InvestigationResult:
-    """The answer. Times in arrays are ns since `origin_ns` (Unix). span: the Unix times of the first and the last that
-    was recorded or probed. findings: the one that decides `cause` comes first."""
+    """The result of an investigation. Times in arrays are ns since `origin_ns` (Unix). span: the Unix times of the
+    first and the last recorded bin or probe. findings: the one that decides `cause` comes first."""
 
     origin_ns: int
     span: tuple[int, int]
@@ -106,8 +106,8 @@ class InvestigationResult:
     outcomes: list[PredictedLatency] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
-    runs: dict[Lane, list[dict[str, Any]]] = field(default_factory=dict)  # what is taken of each lane: choose_runs
-    without_speed: list[str] = field(default_factory=list)  # "HOST INTERFACE DIRECTION" whose link speed is not known
+    runs: dict[Lane, list[dict[str, Any]]] = field(default_factory=dict)  # the ones in use, by choose_runs
+    without_speed: list[str] = field(default_factory=list)  # "HOST INTERFACE DIRECTION", link speed unknown
     damaged: list[DamagedFile] = field(default_factory=list)
     seen: CanaryContext = field(default_factory=CanaryContext)
 
@@ -117,7 +117,7 @@ class InvestigationResult:
 
     @property
     def main_bursts(self) -> list[dict[str, Any]]:
-        """The bursts of the port that the deciding path's evidence is about; all where there is none."""
+        """The bursts of the port that the deciding path's evidence is about; all bursts if there is no such port."""
         crossing = self.findings[0].evidence.crossing if self.findings else None
         if crossing is None:
             return self.bursts
@@ -127,8 +127,8 @@ class InvestigationResult:
 def investigate(
     con: duckdb.DuckDBPyConnection, question: Question, considers_changes: bool = True
 ) -> InvestigationResult:
-    """Find the cause of the tails that the store behind `con` holds, and what would help unless CONSIDERS_CHANGES is
-    false. Raises MburstError where it holds nothing to test."""
+    """Finds the cause of the tails in the store behind `con`, and what would help unless CONSIDERS_CHANGES is false.
+    Raises MburstError if the store has nothing to test."""
     runs = read_runs(con, question)
     paths = read_paths(con, question)
     if not runs and not paths:
@@ -149,7 +149,7 @@ def investigate(
     answer.span = span_of(chosen, paths)
     hold_to_memory(chosen.values(), count_probes(con, question), answer.span)
     answer.origin_ns = origin_of(chosen, paths)
-    # Bursts before the arrays that stay, so that what finding them takes can be given back first.
+    # Read bursts before the arrays that stay, so that the memory for detecting them can be freed first.
     answer.bursts = read_bursts(con, question, chosen)
     ends = link_ends(con, chosen, max((run["end_ns"] for rows in chosen.values() for run in rows), default=0))
     answer.ports = [read_port(con, lane, chosen, answer.origin_ns, ends.get(lane)) for lane in chosen]
@@ -181,8 +181,8 @@ def investigate(
 def hold_sources_together(
     con: duckdb.DuckDBPyConnection, answer: InvestigationResult, linked: dict[int, Name], scenes: list[Scene]
 ) -> None:
-    """Add whether the recordings and the switch agree. Where they do not, and nobody knows who is wrong, no port is
-    accused by them, nor cleared."""
+    """Add whether the recordings and the switch agree. If they disagree and it is unknown which one is wrong, no port
+    is accused or cleared by them."""
     arrivals = {id(crossing.port): scene.arrivals_at(crossing) for scene in scenes for crossing in scene.crossings}
     queues = {id(port): queue for port, queue in answer.windows}
     answer.agreements = do_the_sources_agree(con, answer.ports, linked, queues, arrivals, answer.origin_ns)
@@ -190,7 +190,7 @@ def hold_sources_together(
 
 
 def doubted(finding: Finding, agreements: list[Agreement]) -> Finding:
-    """The finding, without a cause that rests on a port whose sources contradict each other."""
+    """Returns the finding, without a cause that rests on a port with contradictory sources."""
     port = finding.evidence.crossing.port if finding.evidence.crossing else None
     if port is None or not (finding.verdict.cause in ("bursts", "elsewhere") or finding.verdict.paused):
         return finding
@@ -207,7 +207,7 @@ def doubted(finding: Finding, agreements: list[Agreement]) -> Finding:
 
 
 def consider_changes(con: duckdb.DuckDBPyConnection, answer: InvestigationResult) -> None:
-    """Add what a model of the deciding port says: of its queue, and of what would help."""
+    """Add the results of a model of the deciding port: its queue, and the changes that would help."""
     answer.replay = replay_of(con, answer)
     if answer.replay is not None:
         answer.outcomes = what_if(answer.replay, usual_changes(answer.replay))
@@ -221,8 +221,9 @@ def consider_changes(con: duckdb.DuckDBPyConnection, answer: InvestigationResult
 def choose_runs(
     runs: list[dict[str, Any]], notes: list[str], without_speed: list[str]
 ) -> dict[Lane, list[dict[str, Any]]]:
-    """By lane, the stretches of one bin width, each time once: of one that overlaps an earlier one, what is after that.
-    Two that follow each other share a bin, of which each has a part: both are taken."""
+    """Returns the recordings to use of each lane, all of one bin width and each time once. If a recording overlaps an
+    earlier one, only its part after that is used. Of two consecutive recordings that share a bin, each has a part of
+    it: both are used."""
     chosen: dict[Lane, list[dict[str, Any]]] = {}
     for run in runs:
         lane = (run["host"], run["interface"], run["direction"])
@@ -251,14 +252,14 @@ def choose_runs(
 
 
 def span_of(chosen: dict[Lane, list[dict[str, Any]]], paths: list[Path]) -> tuple[int, int]:
-    """The Unix times from the first of everything to the last."""
+    """Returns the Unix times of the first and the last recorded bin or probe."""
     runs = [run for rows in chosen.values() for run in rows]
     first = min([run["first_ns"] for run in runs] + [path[3] for path in paths])
     return first, max([run["end_ns"] for run in runs] + [path[4] for path in paths])
 
 
 def origin_of(chosen: dict[Lane, list[dict[str, Any]]], paths: list[Path]) -> int:
-    """A Unix time at or before everything, at which bins of every width begin."""
+    """Returns a Unix time before or at the first data, at which bins of every width begin."""
     widths = [run["bin_ns"] for rows in chosen.values() for run in rows]
     first, _ = span_of(chosen, paths)
     step = math.lcm(*widths) if widths else 1
@@ -273,8 +274,8 @@ def make_scenes(
     paths: list[Path],
     addresses: dict[str, str],
 ) -> list[Scene]:
-    """A scene for each path that crosses a recorded port; for every path where none does. Adds to the answer the queue
-    windows, the paths that serve as controls, and notes."""
+    """Returns a scene for each path that crosses a recorded port, or for every path if none does. Adds the queue
+    windows, the control paths and notes to the answer."""
     ports, notes = answer.ports, answer.notes
     windows = read_queues(con, question, ports, linked, answer.origin_ns, notes)
     answer.windows = [(port, windows[id(port)]) for port in ports if id(port) in windows]
@@ -307,7 +308,7 @@ def make_scenes(
                 crossed,
                 [spans[id(c.port)] for c in crossed],
                 [windows.get(id(c.port)) for c in crossed],
-                sorted(others, key=lambda other: other.src != path.src)[:MOST_CONTROLS],  # those of the same clock
+                sorted(others, key=lambda other: other.src != path.src)[:MOST_CONTROLS],  # same clock first
                 question.rule,
                 [arrivals[id(c.port)] for c in crossed],
                 [counted[id(c.port)] for c in crossed],
@@ -322,7 +323,7 @@ def make_scenes(
 
 
 def controls_of(probes: list[Probes], crossings: list[list[Crossing]], notes: list[str]) -> list[Probes]:
-    """The paths that cross no recorded port, where others do; those that were probed at other times are noted."""
+    """Returns the paths that cross no recorded port, if others do. Notes those that were probed at other times."""
     crossed = [path for path, theirs in zip(probes, crossings, strict=True) if theirs]
     others = [path for path, theirs in zip(probes, crossings, strict=True) if not theirs] if crossed else []
     for other in others:
@@ -332,7 +333,7 @@ def controls_of(probes: list[Probes], crossings: list[list[Crossing]], notes: li
 
 
 def within(probes: Probes, crossings: list[Crossing], notes: list[str]) -> Probes:
-    """The probes that were sent while a port was recorded, if any was."""
+    """Returns the probes that were sent while a port was recorded, or all probes if none was."""
     recorded = np.zeros(len(probes), dtype=bool)
     for crossing in crossings:
         recorded |= np.isfinite(crossing.port.position(probes.tx))
@@ -344,7 +345,7 @@ def within(probes: Probes, crossings: list[Crossing], notes: list[str]) -> Probe
 
 
 def note_reflector(probes: Probes, rule: TailRule, notes: list[str]) -> None:
-    """Say where the reflector itself often took long, which is no part of the round trip of the network."""
+    """Note that the reflector itself often took long; that time is no part of the round trip of the network."""
     took = probes.remote_tx - probes.remote_rx
     known = took[np.isfinite(took) & ~probes.lost]
     if probes.measure != "network round trip" or not len(known):
@@ -360,7 +361,7 @@ def note_reflector(probes: Probes, rule: TailRule, notes: list[str]) -> None:
 def crossings_of(
     probes: Probes, ports: list[Port], aliases: tuple[str, ...], addresses: dict[str, str]
 ) -> list[Crossing]:
-    """The recorded ports at either end of a path, by the name or the address of their host."""
+    """Returns the recorded ports at either end of a path, matched by the name or the address of their host."""
     return [
         Crossing(port, end, False)
         for port in ports
@@ -370,7 +371,7 @@ def crossings_of(
 
 
 def is_at(name: str, host: str, interface: str, addresses: dict[str, str]) -> bool:
-    """Whether an end of a path, by its name or address, is that interface of a host."""
+    """Returns whether an end of a path, given by name or address, is that interface of a host."""
     return addresses.get(host_of(name)) == host or any(
         same_name(end, own) for end in (name, host_of(name)) for own in (host, interface)
     )
@@ -383,8 +384,9 @@ def seen_crossing(
     addresses: dict[str, str],
     answer: InvestigationResult,
 ) -> list[Crossing]:
-    """Those of the crossings whose port carried at least half as many packets of the probes' sender as probes were
-    answered, or cannot show it. The others are noted: a neighbour's port, or another member of a bond."""
+    """Returns the crossings with a port that carried at least half as many packets of the probes' sender as there were
+    answered probes, or for which this is unknown. The others are noted: such a port belongs to a neighbour, or to
+    another member of a bond."""
     kept = []
     since, until = answer.origin_ns + int(probes.tx[0]) - SECOND, answer.origin_ns + int(probes.tx[-1]) + SECOND
     for crossing in crossings:
@@ -406,13 +408,13 @@ def seen_crossing(
 
 
 def sends_into(crossing: Crossing) -> str:
-    """Which end of the path sends the probes' packets that this port carries."""
+    """Returns the end of the path that sends the packets of the probes that this port carries."""
     towards = "src" if crossing.end == "dst" else "dst"
     return crossing.end if crossing.port.direction == "out" else towards
 
 
 def addresses_of(name: str, addresses: dict[str, str]) -> list[str]:
-    """The addresses by which an end of a path is known in captures; none where it is not known."""
+    """Returns the addresses of an end of a path in captures; none if they are unknown."""
     end = host_of(name)
     try:
         return [str(ipaddress.ip_address(end))]
@@ -421,18 +423,18 @@ def addresses_of(name: str, addresses: dict[str, str]) -> list[str]:
 
 
 def same_name(name: str, host: str) -> bool:
-    """Whether two names mean one host: equal but for case, or one is the other with its domain."""
+    """Returns whether two names mean one host: they are equal except for case, or one is the other with its domain."""
     a, b = name.lower(), host.lower()
     return a == b or (not a.replace(".", "").isdigit() and (a.startswith(b + ".") or b.startswith(a + ".")))
 
 
 def bursts_of(port: Port, bursts: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Those of the port."""
+    """Returns the bursts of the port."""
     return [b for b in bursts if (b["host"], b["interface"], b["direction"]) == port.lane]
 
 
 def burst_arrays(port: Port, bursts: list[dict[str, Any]], origin: int) -> tuple[Floats, Floats]:
-    """Begin and end of a port's bursts, ns since the origin."""
+    """Returns the starts and ends of a port's bursts, ns since the origin."""
     rows = bursts_of(port, bursts)
     return (
         np.array([b["start_ns"] - origin for b in rows], dtype=float),
@@ -441,8 +443,9 @@ def burst_arrays(port: Port, bursts: list[dict[str, Any]], origin: int) -> tuple
 
 
 def assess(scenes: list[Scene], seed: int) -> list[Finding]:
-    """Evidence and verdict of every path, false discoveries controlled over all; the deciding one first: the path with
-    the most lateness among those with a tail, else the first that could not be assessed, else any."""
+    """Returns the evidence and the verdict of every path, with false discoveries controlled over all paths. The
+    deciding path comes first: the one with the most lateness among those with a tail, else the first that could not be
+    assessed, else any."""
     evidence = [gather.gather(scene, np.random.default_rng([seed, k])) for k, scene in enumerate(scenes)]
     tested = [e for e in evidence if e.p_value is not None]
     for e, q in zip(tested, benjamini_hochberg([e.p_value for e in tested if e.p_value is not None]), strict=True):
@@ -457,7 +460,7 @@ def assess(scenes: list[Scene], seed: int) -> list[Finding]:
 
 
 def replay_of(con: duckdb.DuckDBPyConnection, answer: InvestigationResult) -> Replay | None:
-    """A model of the deciding port, where its bursts delayed enough probes to fit one."""
+    """Returns a model of the deciding port; None unless its bursts delayed enough probes to fit one."""
     if not answer.findings or not answer.findings[0].evidence.tail.present:
         return None
     finding = answer.findings[0]

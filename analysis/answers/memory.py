@@ -1,4 +1,4 @@
-"""What an investigation takes of memory, known before it is taken: it holds each bin and probe of its time."""
+"""The memory that an investigation needs, known before it is allocated: it holds each bin and probe of its time."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from ...errors import MburstError
 from ...machine import available_memory
 from ...units import format_bytes
 
-BIN_BYTES, PROBE_BYTES = 12, 800  # measured by bench/bench_investigate.py: 9 and 720
-SHARE = 0.6  # of what is free, so that a question does not stop a recorder
+BIN_BYTES, PROBE_BYTES = 12, 800  # bench/bench_investigate.py measures 9 and 720
+SHARE = 0.6  # of the free memory, so that an investigation does not stop a recorder
 _STEPS = ((3600, "h"), (60, "m"), (1, "s"))
 
 
@@ -19,13 +19,14 @@ class NoRoom(MburstError):
 
 
 def needed_bytes(bins: int, probes: int) -> int:
-    """What an investigation of so many BINS and PROBES holds."""
+    """Returns the bytes that an investigation of BINS bins and PROBES probes holds."""
     return bins * BIN_BYTES + probes * PROBE_BYTES
 
 
 def hold_to_memory(chosen: Iterable[Iterable[Mapping[str, Any]]], probes: int, span: tuple[int, int]) -> None:
-    """Refuse what memory has no room for: the stretches CHOSEN (first_ns, end_ns, bin_ns) of each port direction, and
-    so many PROBES, all of the time SPAN. Raises NoRoom, which names a time that there is room for."""
+    """Refuse an investigation that does not fit into memory. CHOSEN has the intervals (first_ns, end_ns, bin_ns) of
+    each port direction, PROBES is the number of probes; both are of the time SPAN. Raises NoRoom, which names a length
+    of time that fits."""
     bins = sum((run["end_ns"] - run["first_ns"]) // run["bin_ns"] for runs in chosen for run in runs)
     needed, most = needed_bytes(bins, probes), int(available_memory() * SHARE)
     if needed <= most:

@@ -1,4 +1,4 @@
-"""Minutes of a path: whether a slow minute is followed by another."""
+"""The minutes of a path: whether another slow minute follows a slow one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ MINUTE_NS = 60 * 10**9
 
 @dataclass(frozen=True)
 class PathMinute:
-    """A minute of a path: when it began (Unix ns), and its round trips, ns; None where all were lost."""
+    """A minute of a path: when it began (Unix ns), and the percentiles of its round trips, ns; None if all were
+    lost."""
 
     start_ns: int
     n: int
@@ -27,8 +28,8 @@ class PathMinute:
 
 
 def by_minute(probes: PathProbes) -> list[PathMinute]:
-    """The path's round trips by minutes of the clock (Popescu et al. call them rounds; a minute that is slow is often
-    followed by another). A last or first minute may be a part of one."""
+    """Returns the path's round trips by minutes of the clock (Popescu et al. call them rounds; a slow minute often
+    follows another). The first and the last minute may be incomplete."""
     begin = probes.start_ns // MINUTE_NS * MINUTE_NS
     number = ((probes.tx + (probes.start_ns - begin)) // MINUTE_NS).astype(np.int64)
     latency = probes.latency
@@ -50,8 +51,8 @@ def by_minute(probes: PathProbes) -> list[PathMinute]:
 
 
 def persistence(found: Sequence[PathMinute]) -> float | None:
-    """Correlation of the p99 of a minute with that of the next: near 1, a slow minute is followed by another; near 0,
-    it says nothing of the next. None with fewer than eight pairs of minutes one after the other."""
+    """Returns the correlation of the p99 of a minute with that of the next. Near 1, slow minutes follow each other;
+    near 0, a minute does not predict the next. None with fewer than eight pairs of consecutive minutes."""
     pairs = [
         (a.p99, b.p99)
         for a, b in pairwise(found)

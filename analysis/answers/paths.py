@@ -1,10 +1,10 @@
-"""What probes met on each path: round trip, each direction, and what the hosts at the ends took of it.
+"""The latency of probes on each path: the round trip, each direction, and the time in the hosts at the ends.
 
-Each path has one measure, which its latency is given in, and one kind of round trip (chosen_measure of sql/macros.sql).
-One-way delays need the two clocks to agree. Where both ends report the error of their clocks, and that is better
-than the minimum filter can do, the delays are as measured; else the clocks' offset and drift are taken out by the
-minimum filter of both directions (tail.clock_offset), which splits the empty path evenly. How wrong either can be is
-`ClockState.uncertainty_ns`; what a delay is beyond the least one is not touched by that.
+Each path has one measure for its latency, and one kind of round trip (chosen_measure of sql/macros.sql). One-way delays
+need two clocks that agree. If both ends report the error of their clocks, and that error is smaller than that of the
+minimum filter, the delays are taken as measured. Otherwise, the minimum filter of both directions (tail.clock_offset)
+removes the offset and the drift of the clocks, and splits the empty path evenly. `ClockState.uncertainty_ns` bounds the
+error of both methods; it does not affect how far a delay exceeds the smallest one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..read.path_ends import host_of
 if TYPE_CHECKING:
     import duckdb
 
-MOST_PROBES = 4_000_000  # of a path that are read: enough for p99.99, in some 500 MB
+MOST_PROBES = 4_000_000  # probes of a path that are read: enough for p99.99, in some 500 MB
 MEASURES = ("application", "round_trip", "forward", "back", "host_here", "host_there")
 LEVELS = (0.5, 0.9, 0.95, 0.99, 0.999, 0.9999)
 _DRIFT_SPAN = 10e9  # ns of probing before a drift is stated
@@ -35,7 +35,7 @@ _DRIFT_SPAN = 10e9  # ns of probing before a drift is stated
 
 @dataclass(frozen=True)
 class ProbeSelection:
-    """Which probes; None takes all. Times are Unix ns and mean tx_ns in [since_ns, until_ns)."""
+    """A selection of probes; None selects all. Times are Unix ns: tx_ns in [since_ns, until_ns)."""
 
     batch: str | None = None
     src: str | None = None
@@ -45,7 +45,7 @@ class ProbeSelection:
     until_ns: int | None = None
 
     def parameters(self) -> dict[str, str | int | None]:
-        """As the variables of a query."""
+        """Returns the selection as the variables of a query."""
         return {
             "batch": self.batch,
             "src": self.src,
@@ -58,19 +58,20 @@ class ProbeSelection:
 
 @dataclass(frozen=True)
 class ClockState:
-    """The reflector's clock against the sender's, ns: how far ahead in the middle of the time, how fast it drifts away
-    (ppm; None where the time was too short), and by how much a one-way delay may be wrong."""
+    """The reflector's clock against the sender's, ns: the offset in the middle of the time, the drift (ppm; None if the
+    time was too short), and the possible error of a one-way delay."""
 
-    kept: bool  # both ends' clocks are kept well enough: delays are as measured
+    kept: bool  # both clocks are accurate enough: delays are as measured
     offset_ns: float
     drift_ppm: float | None
     uncertainty_ns: float
-    steps: int = 0  # how often one of the two was set meanwhile
+    steps: int = 0  # how often one of the two clocks was set in that time
 
 
 @dataclass(frozen=True)
 class Distribution:
-    """Of one measure, ns. A percentile is None where there are too few values to separate it from the largest."""
+    """The distribution of one measure, ns. A percentile is None if there are too few values to separate it from the
+    largest."""
 
     n: int
     least: float | None
@@ -80,39 +81,39 @@ class Distribution:
 
 @dataclass(frozen=True)
 class PathProbes:
-    """What the probes of one path met."""
+    """The probes of one path, and their latencies."""
 
     src: str
     dst: str
     protocol: str
-    stamps: str  # hw, sw, app: the kinds that there are, the commonest first
+    stamps: str  # hw, sw, app: the kinds that occur, the most frequent first
     sent: int
     lost: int
     every: int  # sampling stride: 1 (all probes), unless there are more than MOST_PROBES
     start_ns: int
     end_ns: int
     clocks: ClockState | None
-    measure: str  # which the path's latency is given in; '' where nothing was measured
-    latency: Floats  # by that measure, as `values` are
-    values: dict[str, Floats]  # of MEASURES, NaN where it was not measured, in the order of sending
+    measure: str  # the measure of `latency`; '' if nothing was measured
+    latency: Floats  # by that measure, in the order of `values`
+    values: dict[str, Floats]  # by MEASURES; NaN if not measured; in the order of sending
     tx: Floats  # ns since start_ns
-    lost_at: NDArray[np.int64]  # places in `tx` of the lost probes
+    lost_at: NDArray[np.int64]  # indexes of the lost probes in `tx`
     measured: dict[str, Distribution]
-    paths: int = 1  # that these are together
+    paths: int = 1  # number of paths that are merged here
 
     @cached_property
     def by_measure(self) -> Distribution:
-        """Of the latency by the path's measure."""
+        """The distribution of the latency by the path's measure."""
         return distribution(self.latency)
 
     @property
     def has_latency(self) -> bool:
-        """Whether that, or the round trip, is known of any probe."""
+        """Whether the latency, or the round trip, of any probe is known."""
         return bool(self.by_measure.n or self.measured["round_trip"].n)
 
 
 def distribution(values: Floats) -> Distribution:
-    """The distribution of what is known of `values`."""
+    """Returns the distribution of the known `values`."""
     ordered = np.sort(values[np.isfinite(values)])
     if not len(ordered):
         return Distribution(0, None, (None,) * len(LEVELS), None)
@@ -122,8 +123,8 @@ def distribution(values: Floats) -> Distribution:
 
 
 def read_met(con: duckdb.DuckDBPyConnection, selection: ProbeSelection) -> list[PathProbes]:
-    """What the selected probes met, a path each, in the order of names. Of a path with more than MOST_PROBES, evenly
-    chosen ones are read; how many were sent and lost is exact."""
+    """Returns the selected probes of each path, in the order of names. Of a path with more than MOST_PROBES, every Nth
+    probe is read; the numbers of sent and lost probes are exact."""
     note_probes(con, selection.since_ns, selection.until_ns)
     return [_met(con, selection, path) for path in read_probes.paths(con, selection.parameters())]
 
@@ -169,8 +170,7 @@ def _met(con: duckdb.DuckDBPyConnection, selection: ProbeSelection, path: dict[s
 
 
 def together(found: Sequence[PathProbes]) -> list[PathProbes]:
-    """What the probes of a target met over all of its paths, for each target that has several: those of one source
-    but for its port."""
+    """Returns the probes of each target with several paths, merged over paths that differ only in the source port."""
     targets: dict[tuple[str, str, str], list[PathProbes]] = {}
     for met in found:
         if (host := host_of(met.src)) != met.src:
@@ -191,7 +191,7 @@ def _merged(src: str, paths: list[PathProbes]) -> PathProbes:
         key=lambda name: sum(path.by_measure.n for path in paths if path.measure == name),
     )
     latency = np.concatenate(
-        [  # a path that was measured otherwise shows nothing of this
+        [  # paths with another measure contribute nothing
             path.latency if path.measure == measure else np.full(len(path.latency), np.nan) for path in paths
         ]
     )[order]
@@ -217,7 +217,8 @@ def _merged(src: str, paths: list[PathProbes]) -> PathProbes:
 
 
 def measures(probes: Probes, round_trip: Floats, offset: Floats | None) -> dict[str, Floats]:
-    """Each of MEASURES for each probe, ns. `offset`: reflector's clock minus the sender's; None: not known."""
+    """Returns each of MEASURES for each probe, ns. `offset`: the reflector's clock minus the sender's; None:
+    unknown."""
     unknown = np.full(len(probes), np.nan)
     found = {
         "application": probes.app_recv - probes.app_send,
@@ -231,11 +232,11 @@ def measures(probes: Probes, round_trip: Floats, offset: Floats | None) -> dict[
 
 
 def compare_clocks(probes: Probes, clock_error: Floats) -> tuple[ClockState | None, Floats]:
-    """The relation of the two clocks, and the offset to take out of each probe's one-way delays (0 where the
-    clocks are kept). None where no exchange was stamped in both directions.
+    """Returns the relation of the two clocks, and the offset to subtract from the one-way delays of each probe (0 if
+    the clocks are kept). The relation is None if no exchange was stamped in both directions.
 
-    Kept: most answers come with the error of both clocks, it is less than half the fastest round trip (within which
-    the minimum filter knows), and no delay contradicts it by being negative beyond it."""
+    The clocks count as kept if most answers carry the error of both clocks, this error is less than half the fastest
+    round trip (the accuracy of the minimum filter), and no delay is negative by more than this error."""
     forward, back = probes.remote_rx - probes.tx, probes.rx - probes.remote_tx
     network = forward + back
     known = np.flatnonzero(np.isfinite(network))
@@ -246,7 +247,7 @@ def compare_clocks(probes: Probes, clock_error: Floats) -> tuple[ClockState | No
     estimate = ((forward - back) / 2)[fastest]
     steps = [k for k, _ in clock_steps(probes, fastest, estimate)]
     drift = _drift(probes.tx[fastest], estimate, network[fastest], steps)
-    trend = (drift or 0.0) * (probes.tx - probes.tx[known[0]])  # taken out first, so that it goes on to both ends
+    trend = (drift or 0.0) * (probes.tx - probes.tx[known[0]])  # removed first, so that it continues to both ends
     level = replace(probes, remote_rx=probes.remote_rx - trend, remote_tx=probes.remote_tx - trend)
     offset = clock_offset(level) + trend
     errors = clock_error[known]
@@ -260,8 +261,8 @@ def compare_clocks(probes: Probes, clock_error: Floats) -> tuple[ClockState | No
 
 
 def _drift(time: Floats, offset: Floats, network: Floats, steps: list[int]) -> float | None:
-    """How fast the offset grows, from the fastest exchanges of each second that did not wait: the slope that the times
-    between STEPS share; None where the time is too short."""
+    """Returns the growth of the offset, from the fastest exchanges of each second that did not wait: the common slope
+    of the times between STEPS. None if the time is too short."""
     quiet = network <= 2 * np.median(network)
     if quiet.sum() < 3 or time[quiet][-1] - time[quiet][0] < _DRIFT_SPAN:
         return None
@@ -272,14 +273,14 @@ def _drift(time: Floats, offset: Floats, network: Floats, steps: list[int]) -> f
 
 
 def _about_means(values: Floats, part: NDArray[np.int64]) -> Floats:
-    """VALUES less the mean of their part."""
+    """Returns VALUES minus the mean of their part."""
     counts = np.maximum(np.bincount(part), 1)
     return np.asarray(values - (np.bincount(part, values) / counts)[part])
 
 
 @dataclass(frozen=True)
 class Steps:
-    """Steps of time in which something was measured: when its largest value was (ns), that, and the median."""
+    """Steps of time in which something was measured: the time of the largest value (ns), that value, and the median."""
 
     at_ns: Floats
     largest: Floats
@@ -287,7 +288,7 @@ class Steps:
 
 
 def extremes(time_ns: Floats, values: Floats, steps: int) -> Steps:
-    """At most `steps` steps of ascending times, or every value where there are no more; NaN is left out."""
+    """Returns at most `steps` steps of ascending times, or every value if there are no more; NaN is left out."""
     known = np.isfinite(values)
     time_ns, values = time_ns[known], values[known]
     if len(values) <= steps:

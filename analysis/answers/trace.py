@@ -1,4 +1,4 @@
-"""What a trace shows of a store on one time axis: lanes, probes and switch queues, bounded whatever is stored."""
+"""The content of a trace of a store on one time axis: lanes, probes and switch queues, bounded whatever is stored."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import duckdb
 
 PATHS = QUEUES = 16
-PROBES = WINDOWS = 50_000  # of a path or queue, before they come in cells of time
-# The page's own probes and queues are left out: they belong to no lane here.
+PROBES = WINDOWS = 50_000  # of a path or queue; more are aggregated into cells of time
+# The probes and queues of the page are left out: they belong to no lane here.
 LIMITS = Limits(whole_bins=500_000, cells=250_000, detail_bins=250_000, seconds=100_000, paths=0, queues=0)
 
 _SPAN = """
@@ -37,8 +37,8 @@ WHERE start_ns < $until AND coalesce(end_ns > $since, true) ORDER BY start_ns, e
 
 @dataclass(frozen=True)
 class TraceData:
-    """[start_ns, end_ns) of a store. `gaps` are rows of the view of this name; `paths_found` and `queues_found` count
-    those that there are, of which the first PATHS and QUEUES are here."""
+    """The time [start_ns, end_ns) of a store. `gaps` are rows of the view of this name. `paths_found` and
+    `queues_found` count all paths and queues; only the first PATHS and QUEUES are included."""
 
     start_ns: int
     end_ns: int
@@ -50,17 +50,17 @@ class TraceData:
     queues_found: int
 
     def unrecorded(self, lane: LaneReport) -> list[Interval]:
-        """When a lane was not recorded."""
+        """Returns the times in which a lane was not recorded."""
         edges = [(self.start_ns, self.start_ns), *lane.coverage, (self.end_ns, self.end_ns)]
         return [(before[1], after[0]) for before, after in pairwise(edges) if before[1] < after[0]]
 
     def gaps_of(self, lane: ReportLane) -> list[dict[str, Any]]:
-        """The gaps of a lane's recordings; without an `end_ns` where counting is not known to have continued."""
+        """Returns the gaps of a lane's recordings; `end_ns` is None if it is unknown whether counting continued."""
         runs = {run["recording_id"] for run in lane.runs}
         return [gap for gap in self.gaps if gap["recording_id"] in runs]
 
     def late_from_ns(self, path: PathLatency) -> float | None:
-        """From which latency on a probe of PATH is late, by the rule of investigations; None where none was
+        """Returns the latency above which a probe of PATH is late, by the rule of investigations; None if nothing was
         measured."""
         links = [lane.lane.link_bps for lane in self.lanes if lane.lane.link_bps]
         return None if path.p50_ns is None else DEFAULT.on(links).threshold(path.p50_ns)
@@ -73,7 +73,8 @@ def gather_trace(
     since_ns: int | None = None,
     until_ns: int | None = None,
 ) -> TraceData | None:
-    """All of [since_ns, until_ns) that a trace shows; None where nothing was stored then. Raises MburstError."""
+    """Returns the content of a trace of [since_ns, until_ns); None if nothing was stored in that time. Raises
+    MburstError."""
     asked = {"since": since_ns or 0, "until": 2**63 - 1 if until_ns is None else until_ns}
     [(start, end)] = con.execute(_SPAN, asked).fetchall()
     if start is None:
