@@ -1,1 +1,1 @@
-"""Bursts: detected in stored bins, followed while they go on, and held against each other."""
+"""Bursts: detected in stored bins, followed while they go on, and compared with each other."""

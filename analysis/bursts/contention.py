@@ -1,5 +1,5 @@
-"""Hosts of one rack that receive bursts in the same moments: they compete for what they share above the rack's switch,
-and for its buffer. sql/queries/contention.sql is the definition."""
+"""Hosts of one rack that receive bursts at the same time: they compete for everything that they share above the rack's
+switch, and for its buffer. sql/queries/contention.sql is the definition."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..model.context import dicts
 if TYPE_CHECKING:
     import duckdb
 
-PAIRED = 8  # hosts of a rack, of most contended bursts, whose pairs are looked at
+PAIRED = 8  # hosts of a rack, those with most contended bursts, that are examined in pairs
 
 Times = NDArray[np.int64]
 
@@ -32,11 +32,11 @@ class Pair:
 
 @dataclass(frozen=True)
 class Contention:
-    """Overlap of the bursts that different hosts of a rack receive. Bursts of one host that overlap each other count as
-    one.
+    """Overlap of the bursts that different hosts of a rack receive. Overlapping bursts of one host count as one.
 
-    share: of these, how many overlap one of another host; usual: the same if the hosts' bursts were independent; most:
-    hosts in a burst at once, largest, first at `most_ns`; contended_ns: time in which two or more were.
+    share: share of these bursts that overlap one of another host; usual: the same if the hosts' bursts were
+    independent; most: the largest number of hosts in a burst at once, first at `most_ns`; contended_ns: time with two
+    or more such hosts.
     """
 
     hosts: int
@@ -61,8 +61,8 @@ class HostBursts:
 
 
 def contention(con: duckdb.DuckDBPyConnection, pairs: int) -> Contention | None:
-    """From the view host_bursts, which detect_bursts leaves in CON; None where no rack has two hosts that received
-    bursts. Of several racks, hosts, bursts and times are added up."""
+    """Reads the contention from the view host_bursts, which detect_bursts leaves in CON; None if no rack has two hosts
+    that received bursts. Hosts, bursts and times of several racks are added up."""
     last = prepare(con, "contention", alone=True)
     racks = {row["rack"]: row for row in dicts(con, last.query, {})}
     if not racks:
@@ -104,8 +104,8 @@ def _pairs(hosts: Sequence[HostBursts]) -> Iterator[Pair]:
 
 
 def _expected(hosts: Sequence[HostBursts]) -> float:
-    """How many bursts would overlap one of another host of their rack if they came at random: the sum of
-    1 − exp(−expected), where a burst of length L meets n others of mean length l in a time T with expectation
+    """Returns how many bursts would overlap one of another host of their rack if they came at random: the sum of
+    1 − exp(−expected). The expectation of overlaps of a burst of length L with n others of mean length l in a time T is
     n (L + l) / T."""
     span = max(int(host.end[-1]) for host in hosts) - min(int(host.start[0]) for host in hosts)
     number, time = sum(len(host.start) for host in hosts), sum(int((host.end - host.start).sum()) for host in hosts)
@@ -118,10 +118,10 @@ def _expected(hosts: Sequence[HostBursts]) -> float:
 
 
 def _common(a_start: Times, a_end: Times, b_start: Times, b_end: Times) -> int:
-    """The time in both of two sets of disjoint, sorted intervals."""
+    """Returns the time in both of two sets of disjoint, sorted intervals."""
 
     def before(at: Times) -> Times:
-        """How much of B lies before each time."""
+        """Returns the time of B before each time."""
         whole = np.concatenate(([0], np.cumsum(b_end - b_start)))
         i = np.searchsorted(b_start, at, side="right")
         inside = np.minimum(at, b_end[np.maximum(i - 1, 0)]) - b_start[np.maximum(i - 1, 0)]

@@ -15,7 +15,7 @@ from ...units import format_duration, format_share
 if TYPE_CHECKING:
     import duckdb
 
-# What a burst has, in the order of `mburst bursts --json`.
+# The fields of a burst, in the order of `mburst bursts --json`.
 COLUMNS = (
     "host",
     "rack",
@@ -42,7 +42,7 @@ COLUMNS = (
     "link_bps",
 )
 
-# The variables of bursts.sql that choose in which bins bursts are detected, beside `hosts` and those of the definition.
+# The variables of bursts.sql that select the bins of the detection, besides `hosts` and those of the definition.
 FILTERS = ("rack", "interface", "direction", "recording", "since_ns", "until_ns")
 CHOSEN_BY = (*FILTERS, "recordings")
 FETCH = 10_000
@@ -51,17 +51,17 @@ THRESHOLD, JOINED_BINS = 0.5, 5  # defaults of bursts.sql
 
 @dataclass(frozen=True)
 class BurstDefinition:
-    """What counts as a burst. None takes the default that depends on the recording."""
+    """The definition of a burst. None selects the default that depends on the recording."""
 
     bin_ns: int | None = None  # bin width to use: the stored one or a multiple
     threshold: float = THRESHOLD  # share of line rate at which a bin is hot
-    release: float | None = None  # a burst goes on while at least this; the threshold
+    release: float | None = None  # a burst continues while at or above this; default: the threshold
     join_ns: int | None = None  # gaps up to this are joined; 5 bins
     min_duration_ns: int | None = None  # shorter bursts are left out; 1 bin
     link_bps: int | None = None  # instead of the recorded line rate
 
     def __post_init__(self) -> None:
-        """Raises UsageError when the definition contradicts itself."""
+        """Raises UsageError if the definition contradicts itself."""
         if self.bin_ns is not None and self.bin_ns <= 0:
             raise UsageError("a bin must be longer than 0")
         if not 0 < self.threshold <= 10:
@@ -70,15 +70,15 @@ class BurstDefinition:
             raise UsageError(f"release {self.release} must be above 0 and at most the threshold, {self.threshold}")
 
     def width_ns(self, stored_ns: int) -> int:
-        """The width that bursts are detected at where bins of STORED_NS are stored."""
+        """Returns the bin width of the detection for stored bins of STORED_NS."""
         return self.bin_ns or stored_ns
 
     def joined_ns(self, stored_ns: int) -> int:
-        """The gaps over which bursts are joined there."""
+        """Returns the largest gap over which bursts are joined, for these bins."""
         return JOINED_BINS * self.width_ns(stored_ns) if self.join_ns is None else self.join_ns
 
     def shortest_ns(self, stored_ns: int) -> int:
-        """The shortest burst that is listed there."""
+        """Returns the length of the shortest burst that is listed, for these bins."""
         return self.width_ns(stored_ns) if self.min_duration_ns is None else self.min_duration_ns
 
 
@@ -103,13 +103,12 @@ def find_bursts(
     since_ns: int | None = None,
     until_ns: int | None = None,
 ) -> list[dict[str, Any]]:
-    """The bursts that the store behind CON holds, sorted by start, of bins that start in
-    [since_ns, until_ns).
+    """Returns the bursts in the store behind CON, sorted by start, of bins that start in [since_ns, until_ns).
 
-    Each is a dict of COLUMNS. CON keeps the TEMP TABLEs `bursts` (the same without top_sources and services, quality as
-    a bit set), `burst_sources` (every sender of each), `burst_names` (what they were called) and `lanes` (the
-    recordings that were looked at). Raises UsageError when the width does not fit the recording, and MburstError when
-    a line rate is not known or the store cannot be read."""
+    Each is a dict of COLUMNS. CON keeps the TEMP TABLEs `bursts` (the same without top_sources and services, and with
+    quality as a bit set), `burst_sources` (every sender of each), `burst_names` (the names of these senders) and
+    `lanes` (the recordings that were examined). Raises UsageError if the width does not fit the recording, and
+    MburstError if a line rate is unknown or the store cannot be read."""
     detect_bursts(
         con,
         definition,
@@ -125,15 +124,15 @@ def find_bursts(
 
 
 def listed(con: duckdb.DuckDBPyConnection) -> Iterator[dict[str, Any]]:
-    """What find_bursts lists, of the tables that detect_bursts left in CON: some thousands at a time for who keeps
-    none. CON is busy until the last is taken."""
+    """Yields the list of find_bursts from the tables that detect_bursts left in CON, reading some thousands at a time
+    so that callers need not hold all of them. CON is busy until the last one is taken."""
     for row in _rows(con, "FROM listed"):
         yield dict(zip(COLUMNS, row, strict=True))
 
 
 def listed_json(con: duckdb.DuckDBPyConnection) -> Iterator[str]:
-    """The same, each as the text of a JSON object that the database writes: as objects of Python, tens of thousands
-    take longer to make than to find."""
+    """Yields the same, each as the text of a JSON object that the database writes: with tens of thousands, creating
+    Python objects takes longer than the detection."""
     for (burst,) in _rows(con, "SELECT CAST(to_json(listed) AS VARCHAR) FROM listed"):
         yield burst
 
@@ -152,8 +151,7 @@ def detect_bursts(
     hosts: str | Sequence[str] | None = None,
     **where: str | int | list[str] | None,
 ) -> None:
-    """Leaves the tables of find_bursts in CON, and lists nothing; for who wants the tables alone. `recordings`: of no
-    others."""
+    """Leaves the tables of find_bursts in CON without listing the bursts. `recordings`: only these are examined."""
     settings = {
         **asdict(definition or BurstDefinition()),
         "hosts": [hosts] if isinstance(hosts, str) else None if hosts is None else list(hosts),
@@ -168,7 +166,7 @@ def detect_bursts(
 
 
 def overlapping_runs(con: duckdb.DuckDBPyConnection) -> list[tuple[str, str]]:
-    """Pairs among the recordings of the last `find_bursts` which cover the same host, interface and direction at the
+    """Returns pairs of recordings of the last `find_bursts` that cover the same host, interface and direction at the
     same time, so that each burst is found in both."""
     return con.execute("""
         WITH spans AS (

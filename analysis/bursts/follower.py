@@ -1,8 +1,9 @@
-"""The bursts of recordings that go on, each once, when it has ended: for the live line, the live view and the metrics.
+"""Follows the bursts of recordings in progress, each reported once when it has ended: for the live line, the live view
+and the metrics.
 
-A burst is what sql/queries/bursts.sql says, over the bins that are kept: those that may be in a burst that has not
-ended. So the same rows give the same bursts, those of the store, however often one looks. A burst has ended when no
-later bin can be joined to it: its recording has ended, is known for so long beyond it, or nobody heard of it for
+A burst is defined by sql/queries/bursts.sql, over the bins that are kept: those that may belong to a burst that has not
+ended. The same rows therefore give the same bursts as in the store, however often they are examined. A burst has ended
+when no later bin can be joined to it: its recording has ended, is known until long enough after it, or was silent for
 QUIET_NS.
 """
 
@@ -24,17 +25,17 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-QUIET_NS = 10 * 10**9  # after so long without a bin, whatever burst was going on has ended
-LONGEST_NS = 60 * 10**9  # a burst that goes on for longer is reported in pieces
-MOST_ROWS = 8_000_000  # of bins of a recording that are kept, likewise
-LATE_NS = 10**9  # by which bins and senders have come that were counted before, if any will
+QUIET_NS = 10 * 10**9  # after this long without a bin, any burst has ended
+LONGEST_NS = 60 * 10**9  # a longer burst is reported in pieces
+MOST_ROWS = 8_000_000  # of bins of a recording that are kept; beyond it, bursts are reported in pieces too
+LATE_NS = 10**9  # delay after which no earlier bins and senders arrive any more
 BIN_COLUMNS = ("recording_id", "clock_epoch", "ts_ns", "bytes", "wire_bytes", "packets", "quality")
 SENDER_COLUMNS = ("recording_id", "clock_epoch", "ts_ns", "source", "bytes", "members", "first_ns", "last_ns")
 RECORDING_COLUMNS = (
     "recording_id", "host", "rack", "interface", "direction", "backend", "bin_ns", "source_bin_ns", "link_bps",
     "start_ns", "end_ns",
 )  # fmt: skip
-_COLUMNS = {"bins": BIN_COLUMNS[1:], "sources": SENDER_COLUMNS[1:]}  # that are kept of a recording
+_COLUMNS = {"bins": BIN_COLUMNS[1:], "sources": SENDER_COLUMNS[1:]}  # the columns that are kept of a recording
 
 Epoch = tuple[str, int]  # recording_id, clock_epoch
 Detect = Callable[["list[EpochBins]"], list[dict[str, Any]]]
@@ -42,26 +43,26 @@ Detect = Callable[["list[EpochBins]"], list[dict[str, Any]]]
 
 @dataclass
 class EpochBins:
-    """Of one clock epoch of a recording: what is kept, and up to when its bursts are reported."""
+    """The kept rows of one clock epoch of a recording, and the time up to which its bursts are reported."""
 
     recording: dict[str, Any]
-    settled_ns: int  # bursts that begin before are reported
+    settled_ns: int  # bursts that begin before it are reported
     newest_ns: int = -1  # its newest bin; -1: none was seen
-    heard_ns: int = 0  # when its recorder last said that it runs
-    came_ns: int = 0  # when its newest bins came here, by our clock
+    heard_ns: int = 0  # when its recorder last reported that it runs
+    came_ns: int = 0  # when its newest bins arrived, by the local clock
     senders_ns: int = -1  # the newest of its senders
     bins: list[pa.Table] = field(default_factory=list)
     senders: list[pa.Table] = field(default_factory=list)
 
     @property
     def known_ns(self) -> int:
-        """No bin will come that begins before."""
+        """The time before which no further bin begins."""
         return max(self.newest_ns, self.heard_ns - LATE_NS)
 
 
 class Follower:
-    """The bursts of the recordings that were added, from SINCE_NS on. LATE_NS: how long a burst waits for its
-    senders (0: nobody asks for them). Bursts longer than LONGEST_NS are reported in pieces."""
+    """The bursts of the recordings that were added, from SINCE_NS on. LATE_NS: how long a burst waits for its senders
+    (0: senders are not used). Bursts longer than LONGEST_NS are reported in pieces."""
 
     def __init__(
         self, definition: BurstDefinition, since_ns: int, late_ns: int | None = None, longest_ns: int | None = None
@@ -71,19 +72,19 @@ class Follower:
         self.late_ns = LATE_NS if late_ns is None else late_ns
         self.longest_ns = LONGEST_NS if longest_ns is None else longest_ns
         self.unfit: MburstError | None = None  # why no bursts can be detected in a recording
-        self._unfit: set[str] = set()  # recordings that are not
+        self._unfit: set[str] = set()  # recordings without detection
         self._recordings: dict[str, dict[str, Any]] = {}
         self._waiting: dict[Epoch, EpochBins] = {}
         self._con: duckdb.DuckDBPyConnection | None = None
-        self.names: pa.Table | None = None  # rows of the view `names`, as far as bursts are to be named
+        self.names: pa.Table | None = None  # rows of the view `names`, if bursts are named
 
     @property
     def kept_rows(self) -> int:
-        """Rows of bins and senders in memory."""
+        """The number of rows of bins and senders in memory."""
         return sum(table.num_rows for of in self._waiting.values() for table in (*of.bins, *of.senders))
 
     def add_recording(self, recording: dict[str, Any]) -> None:
-        """A recording, or what is newly known of it; without a link speed it is not followed."""
+        """Add a recording, or update it. A recording without a link speed is not followed."""
         if recording["recording_id"] in self._unfit or not (recording["link_bps"] or self.definition.link_bps):
             return
         self._recordings[recording["recording_id"]] = recording
@@ -92,7 +93,7 @@ class Follower:
                 of.recording = recording
 
     def add(self, bins: pa.Table | None, senders: pa.Table | None, now_ns: int) -> None:
-        """Rows of `bins` and `sources` as they came; those that it has already are left out."""
+        """Add rows of `bins` and `sources`; known rows are left out."""
         import pyarrow.compute as pc
 
         for of, rows in self._by_epoch(bins, "bins") if bins is not None else ():
@@ -112,7 +113,7 @@ class Follower:
             of.heard_ns = heard.get((of.recording["host"], of.recording["interface"]), of.heard_ns)
 
     def _by_epoch(self, rows: pa.Table, table: str) -> Iterator[tuple[EpochBins, pa.Table]]:
-        """What came of each recording that is followed, by clock epoch."""
+        """Yields the rows of each recording that is followed, by clock epoch."""
         import pyarrow.compute as pc
 
         for recording in pc.unique(rows["recording_id"]).to_pylist():
@@ -126,8 +127,8 @@ class Follower:
         return self._waiting.setdefault((recording, epoch), EpochBins(self._recordings[recording], self.since_ns))
 
     def ended(self, now_ns: int) -> list[dict[str, Any]]:
-        """The bursts that have ended and were not reported before, as find_bursts has them. `unfit` says why where a
-        recording's bins do not fit the definition: it is not followed any more."""
+        """Returns the bursts that have ended and were not reported before, in the form of find_bursts. If the bins of a
+        recording do not fit the definition, `unfit` has the reason, and the recording is not followed any more."""
         due = {key: of for key, of in self._waiting.items() if of.bins}
         bursts = self._fitting([of for of in due.values() if self._possible(of)], self._detected)
         found = self._settled(due, bursts, now_ns)
@@ -138,8 +139,8 @@ class Follower:
         return found
 
     def begin(self, con: duckdb.DuckDBPyConnection, now_ns: int) -> list[dict[str, Any]]:
-        """The same of all that a store holds of the recordings from the beginning on, and keep of it what is needed.
-        CON: has the store's tables; its bins and senders are not read into memory but for the newest."""
+        """Returns the ended bursts of the recordings in a store, from the beginning, and keeps the rows that are needed
+        later. CON has the store's tables; of its bins and senders, only the newest are read into memory."""
 
         def detected(due: list[EpochBins]) -> list[dict[str, Any]]:
             con.register("recordings", _recordings(due))
@@ -162,7 +163,7 @@ class Follower:
         return found
 
     def _fitting(self, due: list[EpochBins], detect: Detect) -> list[dict[str, Any]]:
-        """What DETECT finds in all that is DUE, or in each whose bins fit the definition."""
+        """Returns the result of DETECT on all that is DUE, or on each one that fits the definition."""
         try:
             return detect(due) if due else []
         except MburstError as error:
@@ -175,7 +176,7 @@ class Follower:
             return []
 
     def _is_over(self, key: Epoch) -> bool:
-        """Whether no more bins will come of a recording's epoch, as far as is known."""
+        """Returns whether no more bins of a recording's epoch are expected."""
         recording, epoch = key
         return (
             recording not in self._recordings
@@ -205,11 +206,11 @@ class Follower:
         return self.definition.joined_ns(int(of.recording["bin_ns"]))
 
     def _before(self, of: EpochBins) -> int:
-        """How long before a burst its senders are looked at."""
+        """Returns how long before a burst its senders are read."""
         return 4 * int(of.recording["source_bin_ns"]) + self._join_ns(of) + 2 * self._width_ns(of)
 
     def _possible(self, of: EpochBins) -> bool:
-        """Whether a bin is full enough: no wide bin is fuller than its fullest."""
+        """Returns whether a bin is full enough: no wide bin is fuller than its fullest stored bin."""
         import pyarrow.compute as pc
 
         link = self.definition.link_bps or of.recording["link_bps"]
@@ -220,7 +221,7 @@ class Follower:
         from ...sql import in_memory
 
         if self._con is None:
-            self._con = in_memory(threads=1)  # for a few rows, more cost more
+            self._con = in_memory(threads=1)  # for a few rows, more threads cost more
         con = self._con
         con.register("recordings", _recordings(due))
         con.register("bins", _together("bins", ((of, of.bins) for of in due)))
@@ -230,7 +231,7 @@ class Follower:
         return find_bursts(con, self.definition, since_ns=min(of.settled_ns for of in due))
 
     def _settle(self, of: EpochBins, bursts: list[dict[str, Any]], over: bool) -> list[dict[str, Any]]:
-        """Of an epoch's bursts those that have ended, all where it is OVER; forgets what is no longer needed."""
+        """Returns the ended bursts of an epoch, or all if it is OVER; removes rows that are no longer needed."""
         width = self._width_ns(of)
         until = of.newest_ns + 1 if over else of.known_ns // width * width - self._join_ns(of)
         too_many = sum(rows.num_rows for rows in of.bins) > MOST_ROWS
@@ -258,20 +259,21 @@ class Follower:
 
 
 def _recordings(of: Iterable[EpochBins]) -> pa.Table:
-    """What bursts.sql reads of `recordings`."""
+    """Returns the columns of `recordings` that bursts.sql reads."""
     rows = {each.recording["recording_id"]: each.recording for each in of}
     return table_of("recordings", RECORDING_COLUMNS, rows.values())
 
 
 def _no_links() -> pa.Table:
-    """Who is behind a switch port is not asked: to know when that was recorded itself takes more of `recordings`."""
+    """Returns no links: the host behind a switch port is not needed here. Finding out when that host was recorded
+    itself would take more of `recordings`."""
     from ...sql.tables import arrow_schema
 
     return arrow_schema("links").empty_table()
 
 
 def _together(table: str, parts: Iterable[tuple[EpochBins, list[pa.Table]]]) -> pa.Table:
-    """The rows of several recordings with their recording_id, which is not kept for each row."""
+    """Returns the rows of several recordings with their recording_id, which is not kept in each row."""
     import pyarrow as pa
 
     name = pa.field("recording_id", pa.dictionary(pa.int32(), pa.string()))
@@ -284,7 +286,8 @@ def _together(table: str, parts: Iterable[tuple[EpochBins, list[pa.Table]]]) -> 
 
 
 def _unknown(rows: pa.Table, known: list[pa.Table], newest_ns: int) -> pa.Table:
-    """ROWS of an epoch but for those that are among the KNOWN, whose newest is of NEWEST_NS: no two are equal."""
+    """Returns ROWS of an epoch without the KNOWN ones. NEWEST_NS is the time of the newest known row. No two rows are
+    equal."""
     import pyarrow.compute as pc
 
     least = pc.min(rows["ts_ns"]).as_py()
@@ -295,7 +298,7 @@ def _unknown(rows: pa.Table, known: list[pa.Table], newest_ns: int) -> pa.Table:
 
 
 def _from(tables: list[pa.Table], column: str, least: int) -> list[pa.Table]:
-    """The rows of LEAST or later, as one table that holds no others in memory."""
+    """Returns the rows of LEAST or later as one table, which keeps no other rows in memory."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,5 +1,5 @@
-"""Bursts of files that are named one by one, without a store around them: of one date and rack, say, which another
-process is asked for, or another machine that has copies of them."""
+"""Bursts of files that are named one by one, without a store around them, for example of one date and rack: for another
+process, or another machine with copies of the files."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class FileBursts(NamedTuple):
-    """What some files hold. `bursts` has bursts.COLUMNS, sorted by start (times in Unix ns, rates in bits a second,
-    utilizations as shares of line rate); `damaged` are the files that could not be read, without which the bursts were
-    found: those that they touch have the quality `incomplete`."""
+    """The bursts of some files. `bursts` has bursts.COLUMNS, sorted by start (times in Unix ns, rates in bits per
+    second, utilizations as shares of line rate). `damaged` are the files that could not be read; the bursts were
+    detected without them, and the affected bursts have the quality `incomplete`."""
 
     bursts: pa.Table
     damaged: list[DamagedFile]
@@ -33,16 +33,16 @@ def find_bursts_in(
     hosts: str | Sequence[str] | None = None,
     **where: str | int | None,
 ) -> FileBursts:
-    """The bursts of FILES, by table: `bins`, the `recordings` that they belong to and, where senders are wanted,
-    `sources` (Store.files lists them). The same text of SQL as for a store, and row for row the same answer as that of
-    a store that has these files alone. HOSTS and WHERE choose as for find_bursts, THREADS and MEMORY ("1GB") bound
+    """Returns the bursts of FILES. FILES has, by table, `bins`, the `recordings` that they belong to and, if senders
+    are wanted, `sources` (Store.files lists them). The SQL is the same as for a store, and the result is row for row
+    that of a store with only these files. HOSTS and WHERE select as for find_bursts; THREADS and MEMORY ("1GB") limit
     DuckDB.
 
-    A burst that goes on in other files is found in part. Files of whole hosts and of all their dates have none of
-    these; for one date, name the neighbouring files of its host too, detect bursts in a margin around it (since_ns,
-    until_ns), and keep the bursts that begin in it.
+    A burst that continues in other files is found only in part. Files of whole hosts and of all their dates have no
+    such bursts. For one date, also name the neighbouring files of its host, detect bursts in a margin around the date
+    (since_ns, until_ns), and keep the bursts that begin in it.
 
-    Raises as find_bursts does, and MburstError where bins have no row of `recordings`."""
+    Raises the errors of find_bursts, and MburstError if bins have no row of `recordings`."""
     with listed.connect(files, threads=threads, memory=memory) as con:
         detect_bursts(con, definition, hosts=hosts, **where)
         with readable(con):

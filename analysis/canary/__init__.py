@@ -1,1 +1,1 @@
-"""Canary bursts: which of them were detected, and how small a burst can be seen."""
+"""Canary bursts: which of them were detected, and the smallest burst that can be detected."""

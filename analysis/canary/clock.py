@@ -1,10 +1,10 @@
-"""The offset of a recorder's clock from a sender's, by the canary bursts: what was sent at known times by the one
-clock is laid over what came by the other.
+"""The offset between a recorder's and a sender's clock, from canary bursts: the send times by one clock are matched
+with the arrival times by the other.
 
-The waits between canary bursts are random, so that only one offset lays many of them over arrivals. It is found by
-votes over some successive bursts, and followed from there to both ends, as clocks drift. A line through the differences
-(slopes between pairs: Theil 1950, Sen 1968) is not drawn aside by bursts that were held up on their way. The offset
-holds the time that the way takes: one direction cannot separate these two."""
+The waits between canary bursts are random, so that only one offset matches many of them with arrivals. Votes over some
+successive bursts find it; it is followed from there to both ends, as clocks drift. Delayed bursts do not distort the
+line through the differences (slopes between pairs: Theil 1950, Sen 1968). The offset includes the transit time: one
+direction cannot separate these two."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ import numpy as np
 from ..model.stats import Floats, Whole
 
 VOTING = 200  # successive bursts that vote
-TRIALS = 5  # places in the run at which it is tried
-WINDOW_NS = 1_000_000  # in which votes are for one offset, beside the drift
-FASTEST_DRIFT = 200e-6  # that clocks which are kept by nobody have
+TRIALS = 5  # places in the run at which voting is tried
+WINDOW_NS = 1_000_000  # in which votes count for one offset, in addition to the drift
+FASTEST_DRIFT = 200e-6  # of undisciplined clocks
 LEAST_MATCHED = 8
-_LATELY = 15  # differences that say where the next arrival is awaited
-_PAIRED = 400  # bursts whose pairs give the slope
-_95, _MEDIANS = 1.96, 1.2533  # of a normal distribution; error of a median against that of a mean
+_LATELY = 15  # differences that predict the next arrival
+_PAIRED = 400  # bursts with pairs that give the slope
+_95, _MEDIANS = 1.96, 1.2533  # of a normal distribution; error of a median relative to that of a mean
 
 
 @dataclass(frozen=True)
 class Clock:
-    """offset_ns at sender's time middle_ns (Unix), and how much it grows each ns. matched: of each burst the number of
-    its arrival; -1 for none. apart_ns: of each burst, its arrival less its sending; 0 for none. The errors are half
-    widths of 95 % intervals."""
+    """offset_ns at sender's time middle_ns (Unix), and its growth per ns (drift). matched: for each burst the index of
+    its arrival; -1 for none. apart_ns: for each burst, arrival minus send time; 0 for none. The errors are half widths
+    of 95 % intervals."""
 
     middle_ns: int
     offset_ns: int
@@ -40,23 +40,24 @@ class Clock:
     apart_ns: Whole
 
     def late_ns(self, sent_ns: Whole) -> Whole:
-        """By how much each burst came after when it should: queues on the way; 0 for those that no arrival matches."""
+        """Returns how much later than expected each burst arrived (queues on the way); 0 for those without an
+        arrival."""
         return np.where(self.matched >= 0, np.maximum(0, sent_ns + self.apart_ns - self.arrival(sent_ns)), 0)
 
     def arrival(self, sent_ns: Whole) -> Whole:
-        """When what was sent arrives, by the recorder's clock."""
+        """Returns the arrival time of each burst, by the recorder's clock."""
         found: Whole = sent_ns + self.offset_ns + np.rint(self.drift * (sent_ns - self.middle_ns)).astype(np.int64)
         return found
 
     def error_ns(self, sent_ns: Whole) -> Floats:
-        """How far that may be off by the clocks, at each burst."""
+        """Returns the possible error of the arrival time because of the clocks, for each burst."""
         found: Floats = np.hypot(self.offset_error_ns, self.drift_error * (sent_ns - self.middle_ns))
         return found
 
 
 def compare(sent_ns: Whole, arrived_ns: Whole) -> Clock | None:
-    """The recorder's clock against the sender's; None where they cannot be laid over each other. Both ascending, Unix
-    ns; arrivals may lack some and have others."""
+    """Compares the recorder's clock with the sender's; None if the bursts cannot be matched. Both inputs are ascending,
+    in Unix ns; arrivals may lack some bursts and contain others."""
     if len(sent_ns) < LEAST_MATCHED or len(arrived_ns) < LEAST_MATCHED:
         return None
     starts = np.unique(np.linspace(0, max(0, len(sent_ns) - VOTING), TRIALS).astype(int))
@@ -71,7 +72,7 @@ def compare(sent_ns: Whole, arrived_ns: Whole) -> Clock | None:
 
 
 def _voted(sent: Whole, arrived: Whole) -> tuple[int, int]:
-    """How many of the bursts agree on an offset, and on which; 0 where another one is nearly as good."""
+    """Returns how many of the bursts agree on an offset, and the offset; 0 if another offset is nearly as good."""
     base = int(arrived[0]) - int(sent[0])
     apart = np.sort(((arrived - arrived[0])[None, :] - (sent - sent[0])[:, None]).ravel())
     window = WINDOW_NS + int(FASTEST_DRIFT * (sent[-1] - sent[0]))
@@ -84,7 +85,8 @@ def _voted(sent: Whole, arrived: Whole) -> tuple[int, int]:
 
 
 def _followed(sent: Whole, arrived: Whole, middle: int, offset: int) -> Whole:
-    """The arrival of each burst, from the middle outwards: the nearest to where it is awaited by those before it."""
+    """Returns the arrival of each burst, from the middle outwards: the one closest to the time that the previous ones
+    predict."""
     matched = np.full(len(sent), -1, dtype=np.int64)
     for numbers in (range(middle, len(sent)), range(middle - 1, -1, -1)):
         lately = [offset]
@@ -100,7 +102,7 @@ def _followed(sent: Whole, arrived: Whole, middle: int, offset: int) -> Whole:
 
 
 def _line(sent: Whole, arrived: Whole, matched: Whole) -> Clock:
-    """The line through the differences of what matches."""
+    """Returns the line through the differences of the matched bursts."""
     known = np.flatnonzero(matched >= 0)
     middle = int((sent[known[0]] + sent[known[-1]]) // 2)
     apart = arrived[matched[known]] - sent[known]

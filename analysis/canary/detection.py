@@ -1,7 +1,7 @@
-"""Canary bursts in a recording: which of them the definition of a burst finds, and how far off.
+"""Canary bursts in a recording: which of them the definition of a burst detects, and with which error.
 
-What was sent comes as rows of the sender's notes; bursts are those of sql/queries/bursts.sql. A canary burst counts as
-detected where a burst lies in its time of which its sender has at least half the bytes."""
+The sent bursts come from the notes of their sender; bursts are those of sql/queries/bursts.sql. A canary burst counts
+as detected if there is a burst in its time with at least half of the bytes from its sender."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     import duckdb
 
 PPB = 10**9
-WIRE_BYTES = 24  # that a frame takes beside its own
-OWN_SHARE = 0.5  # of a burst's bytes: with less, it is somebody else's
-ARRIVED = 0.95  # of a burst's bytes: with less, another burst arrived than was sent
+WIRE_BYTES = 24  # that a frame takes in addition to its own bytes
+OWN_SHARE = 0.5  # of a burst's bytes: with less, it is the burst of another sender
+ARRIVED = 0.95  # of a burst's bytes: with less, the arrived burst differs from the sent one
 STAMPS = {Quality.HW: "hw", Quality.SW: "sw", Quality.RING: "ring", Quality.FILE_US: "file-µs"}
 SECOND = 10**9
 OF_RECORDING = ("recording_id", "host", "rack", "interface", "direction")
@@ -35,8 +35,8 @@ OF_PLACE = ("clock_epoch", "start_ns", "end_ns", "offset_ns", "offset_error_ns",
 
 @dataclass(frozen=True)
 class LaneDetections:
-    """What a recording shows of a run. rows: those of the table `canary`, without batch, source and read_ns. clocks: by
-    clock epoch; empty where nothing could be laid over each other."""
+    """The canary bursts of a run in a recording. rows: those of the table `canary`, without batch, source and read_ns.
+    clocks: by clock epoch; empty if no bursts could be matched."""
 
     recording: Mapping[str, Any]
     clocks: dict[int, Clock]
@@ -44,12 +44,12 @@ class LaneDetections:
 
 
 def stamps_of(quality: int) -> str:
-    """The kinds of stamps among the bits of a quality: "sw", "sw, ring", or ''."""
+    """Returns the kinds of stamps among the bits of a quality: "sw", "sw, ring", or ''."""
     return ", ".join(name for bit, name in STAMPS.items() if quality & bit)
 
 
 def settings_of(definition: BurstDefinition, stored_ns: int, link_bps: int) -> dict[str, int]:
-    """A definition as the columns of `canary` say it, at a recording's bins."""
+    """Returns a definition as columns of `canary`, for a recording's bins."""
     width = definition.width_ns(stored_ns)
     release = definition.threshold if definition.release is None else definition.release
     least = definition.shortest_ns(stored_ns)
@@ -64,7 +64,7 @@ def settings_of(definition: BurstDefinition, stored_ns: int, link_bps: int) -> d
 
 
 def spacing_ns(sent: Sequence[SentBurst]) -> int:
-    """The least time between two bursts; a second where there are none."""
+    """Returns the shortest time between two bursts; a second without any."""
     return min((after.start_ns - before.end_ns for before, after in pairwise(sent)), default=SECOND)
 
 
@@ -75,7 +75,8 @@ def read_lane(
     sent: Sequence[SentBurst],
     definition: BurstDefinition,
 ) -> LaneDetections:
-    """What one recording (a row of read_canary.lanes_with) shows of what SOURCE sent. Raises as find_bursts does."""
+    """Returns the detections of the bursts that SOURCE sent in one recording (a row of read_canary.lanes_with). Raises
+    the errors of find_bursts."""
     came = read_canary.came(con, source, recording["recording_id"])
     quiet = max(spacing_ns(sent) // 2, 1)
     starts = np.array([one.start_ns for one in sent], dtype=np.int64)
@@ -140,8 +141,8 @@ def _seen_of_each(
     came: Sequence[Mapping[str, Any]],
     quiet_ns: int,
 ) -> list[tuple[int, int] | None]:
-    """Packets and bytes of the sender in the time of each burst; None where there are fewer than were sent, and the
-    others may be among senders that were summed up."""
+    """Returns the packets and bytes of the sender in the time of each burst; None if there are fewer than were sent and
+    the others may be among senders that were summed up."""
     found = [seen_of(row, came, quiet_ns) for row in placed]
     short = [
         (one.number, row["clock_epoch"], *seen_in(row, quiet_ns))
@@ -160,7 +161,7 @@ def _found(
     near: bool,
     met: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """What became of a burst, as columns of `canary`."""
+    """Returns the detection of a burst, as columns of `canary`."""
     excluded = why_excluded(one, row, seen, quality, near, met)
     known = met if met and met["share"] >= OWN_SHARE else {"start_ns": None, "end_ns": None, "bytes": None}
     return {
@@ -175,7 +176,7 @@ def _found(
 
 
 def _sent(one: SentBurst) -> dict[str, Any]:
-    """What was sent, as columns of `canary`."""
+    """Returns the burst as sent, as columns of `canary`."""
     return {
         "number": one.number,
         "size_bytes": one.size_bytes,
@@ -190,7 +191,7 @@ def _sent(one: SentBurst) -> dict[str, Any]:
 
 
 def beginnings(came: Sequence[Mapping[str, Any]], quiet_ns: int) -> Whole:
-    """When a sender began to send after it was quiet for so long."""
+    """Returns the times at which a sender began to send after QUIET_NS of silence."""
     begun, last = [], None
     for row in came:
         if last is None or row["first_ns"] - last >= quiet_ns:
@@ -206,8 +207,8 @@ def placed_in(
     spans: Mapping[int, Sequence[tuple[int, int]]],
     link_bps: int,
 ) -> list[dict[str, Any]]:
-    """When and in which clock epoch each burst should be in the recording; `recorded` says whether it was recorded
-    then. A burst ends no sooner than the link can have carried it."""
+    """Returns the expected time and clock epoch of each burst in the recording; `recorded` says whether that time was
+    recorded. A burst ends no sooner than the link can have carried it."""
     arrivals = {
         epoch: (clock.arrival(starts), clock.error_ns(starts), clock.late_ns(starts)) for epoch, clock in clocks.items()
     }
@@ -240,7 +241,7 @@ def _epoch_of(
     clocks: Mapping[int, Clock],
     spans: Mapping[int, Sequence[tuple[int, int]]],
 ) -> int:
-    """The clock epoch in which burst I was seen, or else was recorded, or else that of the nearest burst that was
+    """Returns the clock epoch in which burst I was seen, or else recorded, or else that of the nearest burst that was
     seen."""
     if seen := [epoch for epoch, clock in clocks.items() if clock.matched[i] >= 0]:
         return seen[0]
@@ -253,12 +254,13 @@ def _epoch_of(
 
 
 def seen_in(row: Mapping[str, Any], quiet_ns: int) -> tuple[int, int]:
-    """From when until when packets of a burst may have come."""
+    """Returns the start and end of the time in which packets of a burst may have come."""
     return row["start_ns"] - quiet_ns, row["end_ns"] + row["late_ns"] + quiet_ns
 
 
 def seen_of(row: Mapping[str, Any], came: Sequence[Mapping[str, Any]], quiet_ns: int) -> tuple[int, int] | None:
-    """Packets and bytes of the sender in the time of a burst; None where its source bins hold more than that."""
+    """Returns the packets and bytes of the sender in the time of a burst; None if its source bins contain more than
+    that."""
     since, until = seen_in(row, quiet_ns)
     near = [
         one
@@ -273,8 +275,8 @@ def seen_of(row: Mapping[str, Any], came: Sequence[Mapping[str, Any]], quiet_ns:
 def met_by(
     row: Mapping[str, Any], found: Sequence[Mapping[str, Any]], slack_ns: int, quiet_ns: int
 ) -> Mapping[str, Any] | None:
-    """The burst in the time of a canary burst of which its sender has most bytes; where it has none of any, the
-    longest."""
+    """Returns the burst in the time of a canary burst with most bytes of its sender; the longest one if the sender has
+    no bytes in any."""
     slack, end = min(slack_ns, quiet_ns), row["end_ns"] + row["late_ns"]
     near = [
         one
@@ -294,7 +296,7 @@ def why_excluded(
     near: bool,
     met: Mapping[str, Any] | None,
 ) -> str:
-    """Why a burst says nothing of what the recorder can detect, in a word; '' where it does."""
+    """Returns, in a word, why a burst does not count for the detection limit; '' if it counts."""
     if one.held_up:
         return "held up"
     if not row["recorded"]:
@@ -307,7 +309,7 @@ def why_excluded(
 
 
 def _nearest(sent: Sequence[SentBurst], i: int) -> int:
-    """How far a burst is from the one before or behind it."""
+    """Returns the distance of a burst from the nearest one before or behind it."""
     before = sent[i].start_ns - sent[i - 1].end_ns if i else SECOND
     behind = sent[i + 1].start_ns - sent[i].end_ns if i + 1 < len(sent) else SECOND
     return min(before, behind)

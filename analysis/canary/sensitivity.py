@@ -1,8 +1,8 @@
-"""How small a burst is detected: the detection curve that canary bursts leave in the table `canary`.
+"""The smallest burst that is detected: the detection curve from the canary bursts in the table `canary`.
 
-A share of detected bursts has an exact interval (analysis/model/binomial.py). A size holds where the share is PROMISED
-or more with 95 % confidence, one-sided, there and at all larger sizes of the same length: tested from the largest down,
-so that the first that fails ends it, and several sizes need no correction."""
+The share of detected bursts has an exact interval (analysis/model/binomial.py). A size holds if, with 95 % confidence
+(one-sided), the share is PROMISED or more there and at all larger sizes of the same length. Sizes are tested from the
+largest down, and the first failure ends the test, so that several sizes need no correction."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
     from ..bursts.find import BurstDefinition
 
-PROMISED = 0.95  # of bursts, that are detected
-DOUBT = 0.05  # that it is less all the same
+PROMISED = 0.95  # least share of bursts that are detected
+DOUBT = 0.05  # probability that the share is smaller
 _WHERE = ("rack", "host", "interface", "direction")
 _SETTING = (*_WHERE, "stamps", "bin_ns", "link_bps", "threshold_ppb", "release_ppb", "join_ns", "min_duration_ns")
 
 
 class DetectionError(NamedTuple):
-    """Of an edge in ns, or of bytes as a share: the median with its sign, and the 95th percentile of its size; None
-    where nothing was detected."""
+    """Error of an edge in ns, or of bytes as a share: the median with its sign, and the 95th percentile of its absolute
+    value; None if nothing was detected."""
 
     median: float | None
     p95: float | None
@@ -41,9 +41,8 @@ class DetectionError(NamedTuple):
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """What became of the bursts of one size and length: how many were sent, how many count, and how many of these were
-    detected, with the 95 % interval of that share. Errors are those of the burst that it was detected as; later and
-    more are positive."""
+    """The bursts of one size and length: how many were sent, how many count, and how many of these were detected, with
+    the 95 % interval of that share. Errors are those of the detected burst; later and more are positive."""
 
     size_bytes: int
     length_ns: int
@@ -62,14 +61,14 @@ class CurvePoint:
 
     @property
     def holds(self) -> bool:
-        """Whether PROMISED of them are detected."""
+        """Whether at least PROMISED of them are detected."""
         return self.n > 0 and binomial.lower(self.detected, self.n, DOUBT) >= PROMISED
 
 
 @dataclass(frozen=True)
 class DetectionCurve:
     """The detection curve of one interface and direction by one definition and kind of stamps, from its newest run.
-    excluded: how many bursts do not count, by why."""
+    excluded: the number of bursts that do not count, by reason."""
 
     setting: dict[str, Any]
     batch: str
@@ -82,15 +81,15 @@ class DetectionCurve:
     offset_error_ns: int
     drift_ppb: int
     sent_error_ns: int
-    missed_dropping: int = 0  # of those that were not detected, in times in which the recorder dropped packets
+    missed_dropping: int = 0  # undetected bursts in times in which the recorder dropped packets
 
     def is_of(self, batch: str, row: Mapping[str, Any]) -> bool:
-        """Whether it is from that run, and of the interface and definition of ROW, a row of `canary`."""
+        """Returns whether the curve is from that run, and of the interface and definition of ROW, a row of `canary`."""
         return self.batch == batch and all(row[name] == value for name, value in self.setting.items())
 
     def limits(self) -> list[CurvePoint]:
-        """For each length, the smallest size down to which PROMISED of the bursts are detected, as far as there is one;
-        short lengths first."""
+        """Returns, for each length, the smallest size down to which PROMISED of the bursts are detected, if there is
+        one; short lengths first."""
         found = []
         for length in sorted({point.length_ns for point in self.points}):
             held = None
@@ -112,7 +111,7 @@ class CurveSetting(NamedTuple):
 
 
 def curve_setting(recording: Mapping[str, Any], definition: BurstDefinition, quality: int) -> CurveSetting | None:
-    """The setting of a recording with that QUALITY; None where the speed of its link is not known."""
+    """Returns the setting of a recording with that QUALITY; None if the speed of its link is unknown."""
     link = definition.link_bps or recording["link_bps"]
     if not link:
         return None
@@ -124,7 +123,7 @@ def curve_setting(recording: Mapping[str, Any], definition: BurstDefinition, qua
 
 
 def curves(con: duckdb.DuckDBPyConnection) -> list[DetectionCurve]:
-    """The detection curves that a store holds, of each setting the newest."""
+    """Returns the newest detection curve of each setting in a store."""
     grouped: dict[tuple[Any, ...], dict[str, list[dict[str, Any]]]] = {}
     for row in read_canary.readings(con):
         grouped.setdefault(tuple(row[name] for name in _SETTING), {}).setdefault(row["batch"], []).append(row)
@@ -181,7 +180,7 @@ def _error(values: Sequence[float]) -> DetectionError:
 
 
 def fitting(known: Iterable[DetectionCurve], asked: CurveSetting) -> DetectionCurve | None:
-    """The newest curve of that interface and definition whose stamps are among those asked."""
+    """Returns the newest curve of that interface and definition with stamps among the requested ones."""
     fits = [
         curve
         for curve in known
@@ -193,7 +192,7 @@ def fitting(known: Iterable[DetectionCurve], asked: CurveSetting) -> DetectionCu
 
 
 def others(known: Iterable[DetectionCurve], asked: CurveSetting) -> list[DetectionCurve]:
-    """The curves of that interface, whatever their definition and stamps; the newest first."""
+    """Returns the curves of that interface, of any definition and stamps; the newest first."""
     return sorted((curve for curve in known if _is_at(curve, asked)), key=lambda curve: -curve.until_ns)
 
 
@@ -202,8 +201,8 @@ def _is_at(curve: DetectionCurve, asked: CurveSetting) -> bool:
 
 
 class CanaryContext(NamedTuple):
-    """What canary bursts say of an answer: the curves of the store, what is asked of them, and how many of the answer's
-    bursts are canaries, of which senders."""
+    """Canary bursts relevant to an answer: the curves of the store, the settings to look up in them, and how many of
+    the answer's bursts are canary bursts, by sender."""
 
     curves: Sequence[DetectionCurve] = ()
     asked: Sequence[CurveSetting] = ()
@@ -217,8 +216,8 @@ def canary_context(
     bursts: Sequence[Mapping[str, Any]],
     definition: BurstDefinition,
 ) -> CanaryContext:
-    """The same, of an answer about LANES (rows of recordings each) in which detect_bursts found BURSTS (rows of
-    `bursts`)."""
+    """Returns the canary context of an answer about LANES (rows of recordings each) in which detect_bursts found BURSTS
+    (rows of `bursts`)."""
     known, bits = curves(con), read_canary.recording_qualities(con)
     asked = [
         one

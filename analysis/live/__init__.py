@@ -1,1 +1,1 @@
-"""The newest of a store in memory, for the live view."""
+"""The newest rows of a store in memory, for the live view."""

@@ -18,8 +18,8 @@ MOST_BURSTS = 2000  # of a lane in memory
 
 
 class LiveBursts:
-    """Finds the bursts of a live store's lanes: those that it holds when this is made, and then each as it ends. Call
-    `look` now and then, with the store's lock held."""
+    """Finds the bursts of a live store's lanes: first those in the store, then each one as it ends. Call `look`
+    regularly, with the store's lock held."""
 
     def __init__(self, live: LiveStore, definition: BurstDefinition) -> None:
         self.live = live
@@ -37,7 +37,7 @@ class LiveBursts:
                 self._follower.add_recording(lane.runs[name])
 
     def _take(self, rows: dict[str, pa.Table]) -> None:
-        """What came to the store."""
+        """Take new rows of the store."""
         if "recordings" in rows:
             self._add_recordings(rows["recordings"]["recording_id"].to_pylist())
         if "clock" in rows:
@@ -46,8 +46,8 @@ class LiveBursts:
             self._follower.add(rows.get("bins"), rows.get("sources"), time.time_ns())
 
     def look(self) -> bool:
-        """Give each lane its bursts that ended; whether any did. Raises MburstError where the definition does not fit
-        what was recorded, once those that it fits are given."""
+        """Add the ended bursts to their lanes. Returns whether there were any. Raises MburstError if the definition
+        does not fit some recordings, after adding the bursts of the others."""
         self._follower.names = self._names.rows()
         found, self._found = [*self._found, *self._follower.ended(time.time_ns())], []
         of_lane: dict[tuple[Any, ...], list[dict[str, Any]]] = {}

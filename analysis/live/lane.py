@@ -1,4 +1,4 @@
-"""A lane while it is recorded: its newest bins in memory, what changed since when, and how far it is known."""
+"""A lane while it is recorded: its newest bins in memory, its changes, and the time up to which it is known."""
 
 from __future__ import annotations
 
@@ -28,19 +28,20 @@ _REMEMBERED = 1200  # changes: two minutes at ten a second
 
 
 class ChangeLog:
-    """Which time changed at which count, so that somebody who knows the state of a count gets only the rest."""
+    """The times that changed, by a running count, so that a reader who has the state of a count gets only the rest."""
 
     def __init__(self) -> None:
         self.count = 0
         self._log: deque[tuple[int, int]] = deque(maxlen=_REMEMBERED)
 
     def add(self, low_ns: int) -> None:
-        """Something at LOW_NS or later changed."""
+        """Record a change at LOW_NS or later."""
         self.count += 1
         self._log.append((self.count, low_ns))
 
     def since(self, count: int) -> int | None:
-        """The earliest time that changed after COUNT; None where that is not remembered (anything may have)."""
+        """Returns the earliest time that changed after COUNT; None if that is no longer known (anything may have
+        changed)."""
         if self._log and count < self._log[0][0] - 1:
             return None
         return min((low for number, low in self._log if number > count), default=NEVER)
@@ -51,19 +52,19 @@ class LiveLane:
     """One direction of one interface, at one bin width and link speed. Times are Unix nanoseconds."""
 
     key: tuple[Any, ...]
-    complete_from_ns: int  # what was stored of this time or later is in memory
+    complete_from_ns: int  # everything stored from this time on is in memory
     runs: dict[str, dict[str, Any]] = field(default_factory=dict)
-    spans: dict[tuple[str, int], Interval] = field(default_factory=dict)  # of the bins of each run and epoch
-    series: dict[tuple[str, int], Series] = field(default_factory=dict)  # by run and epoch
+    spans: dict[tuple[str, int], Interval] = field(default_factory=dict)  # of the bins of each recording and epoch
+    series: dict[tuple[str, int], Series] = field(default_factory=dict)  # by recording and epoch
     lost: Series = field(default_factory=lambda: Series(()))  # bins in which packets were lost
     changes: ChangeLog = field(default_factory=ChangeLog)
-    bursts: list[dict[str, Any]] = field(default_factory=list)  # that ended, by start
-    heard_ns: int = 0  # the recorder's clock when it last said that it runs
+    bursts: list[dict[str, Any]] = field(default_factory=list)  # ended bursts, by start
+    heard_ns: int = 0  # the recorder's clock when it last reported that it runs
     stamps: int = 0  # quality bits of the newest bins
 
     @cached_property
     def id(self) -> str:
-        """The same after a restart, and safe in an address."""
+        """An identifier that is the same after a restart, and safe in an address."""
         return "/".join(quote(str(part if part is not None else ""), safe="") for part in self.key)
 
     @property
@@ -76,22 +77,22 @@ class LiveLane:
         return None if link is None else int(link)
 
     def named(self, name: str) -> str:
-        """Rack, host, interface or direction."""
+        """Returns the rack, host, interface or direction."""
         return str(self.key[KEY.index(name)])
 
     @property
     def is_port(self) -> bool:
-        """Whether it is of a switch's port, and the host is the switch."""
+        """Whether the lane is a port of a switch; the host is then the switch."""
         return of_port(self.runs.values())
 
     @property
     def edge_ns(self) -> int:
-        """Up to when this lane is known."""
+        """The time up to which this lane is known."""
         return max((end for _, end in self.coverage()), default=0)
 
     @property
     def recording(self) -> bool:
-        """Whether a recording of it has not ended, as far as the store says."""
+        """Whether a recording of the lane has not ended, according to the store."""
         return self._recorded() is not None
 
     @property
@@ -103,12 +104,12 @@ class LiveLane:
 
     @property
     def dropped(self) -> int:
-        """Packets that its recordings lost, as far as the store says."""
+        """The packets that its recordings lost, according to the store."""
         return sum(run["dropped"] for run in {run["capture_id"]: run for run in self.runs.values()}.values())
 
     def _recorded(self) -> str | None:
-        """The run that goes on. One that was killed says that it ended when the next recorder finds it: until then a
-        later one takes its place. (The row of one that was killed is written by somebody else, later.)"""
+        """Returns the recording in progress. The row of a killed recording shows its end only when the next recorder
+        writes it, so a later recording takes its place until then."""
         unended = [run for run in self.runs.values() if not run["ended"]]
         if not unended:
             return None
@@ -124,7 +125,7 @@ class LiveLane:
         return str(newest["recording_id"]) if max(newest["written_ns"], self.heard_ns) > ended_ns else None
 
     def _known(self) -> dict[tuple[str, int], Interval]:
-        """When each run and epoch was recorded: by its bins, and by its row where that has one epoch alone."""
+        """Returns when each recording and epoch was recorded: by its bins, and by its row if it has a single epoch."""
         known = dict(self.spans)
         for name, run in self.runs.items():
             if run["clock_epochs"] == 1 and run["start_ns"] is not None and run["end_ns"] is not None:
@@ -135,8 +136,8 @@ class LiveLane:
         return known
 
     def coverage(self) -> list[Interval]:
-        """When it was recorded, ascending and disjoint; a run that goes on up to when it was heard of. A clock that was
-        set makes an interval of its own (the view `recorded`)."""
+        """Returns when the lane was recorded, ascending and disjoint; a recording in progress counts until it was last
+        heard of. Setting the clock begins a new interval (the view `recorded`)."""
         known, goes_on = self._known(), self._recorded()
         newest = max((key for key in known if key[0] == goes_on), default=None)
         return merge_intervals(
@@ -145,26 +146,27 @@ class LiveLane:
 
     @property
     def repeated(self) -> bool:
-        """Whether runs cover the same time, so that of bins of one time only the fullest counts."""
+        """Whether recordings cover the same time, so that only the fullest of simultaneous bins counts."""
         spans = list(self._known().values())
         return sum(end - start for start, end in spans) > sum(end - start for start, end in merge_intervals(spans))
 
     def touches(self, run: str, start_ns: int, end_ns: int) -> bool:
-        """Whether it was recorded in a run within [start_ns, end_ns)."""
+        """Returns whether recording RUN covers any of [start_ns, end_ns)."""
         return any(
             start < end_ns and end >= start_ns for (name, _), (start, end) in self._known().items() if name == run
         )
 
     def covered(self, start_ns: int, end_ns: int) -> list[Interval]:
-        """When it was recorded, within [start_ns, end_ns)."""
+        """Returns when the lane was recorded, within [start_ns, end_ns)."""
         return [(max(a, start_ns), min(b, end_ns)) for a, b in self.coverage() if b > start_ns and a < end_ns]
 
     def changed(self, before: list[Interval], low_ns: int = NEVER) -> None:
-        """Bins of LOW_NS or later came, or the coverage is not what it was BEFORE: it alone shows silence."""
+        """Record that bins of LOW_NS or later came, or that the coverage differs from BEFORE: a time without packets
+        shows only in the coverage."""
         self.changes.add(min(low_ns, _first_difference(before, self.coverage())))
 
     def add(self, run: str, epoch: int, columns: dict[str, Any]) -> None:
-        """Bins of a run and epoch: `ts_ns` and COLUMNS, arrays of one length."""
+        """Add bins of a recording and epoch: `ts_ns` and COLUMNS, arrays of one length."""
         times = columns["ts_ns"]
         if not len(times):
             return
@@ -181,21 +183,21 @@ class LiveLane:
         self.changed(covered, first)
 
     def keep_newest(self, rows: int) -> None:
-        """Forget all but about ROWS bins."""
+        """Remove all but about ROWS bins."""
         for series in self.series.values():
             if series.keep_newest(max(rows // len(self.series), 1)):
                 self.complete_from_ns = max(self.complete_from_ns, int(series.times[0]))
                 self.lost.keep_from(self.complete_from_ns)
 
     def rows(self, start_ns: int, end_ns: int) -> Iterable[tuple[tuple[str, int], Series, slice]]:
-        """Of each run and epoch in memory, what lies in [start_ns, end_ns)."""
+        """Yields the rows of each recording and epoch in memory within [start_ns, end_ns)."""
         for key, series in self.series.items():
             part = series.between(start_ns, end_ns)
             if part.start < part.stop:
                 yield key, series, part
 
     def envelope(self, start_ns: int, end_ns: int, width_ns: int) -> Envelope:
-        """What memory has of [start_ns, end_ns), in cells of WIDTH_NS, a multiple of the bin."""
+        """Returns the envelope of [start_ns, end_ns) from memory, in cells of WIDTH_NS, a multiple of the bin."""
         by_epoch: dict[int, list[Envelope]] = {}
         for (_, epoch), series, part in self.rows(start_ns, end_ns):
             wire = series.column("wire_bytes")[part].copy()
@@ -209,16 +211,16 @@ class LiveLane:
         return merged(found or [Envelope(width_ns, self.bin_ns, nothing, nothing, nothing, nothing)])
 
     def losing(self, start_ns: int, end_ns: int) -> list[Interval]:
-        """When bins in memory say that packets were lost."""
+        """Returns the times of the bins in memory in which packets were lost."""
         starts = self.lost.times[self.lost.between(start_ns, end_ns)].tolist()
         return merge_intervals([(start, start + self.bin_ns) for start in starts])
 
     def bursts_between(self, start_ns: int, end_ns: int) -> Sequence[dict[str, Any]]:
-        """The bursts in memory that touch [start_ns, end_ns)."""
+        """Returns the bursts in memory that overlap [start_ns, end_ns)."""
         return [burst for burst in self.bursts if burst["end_ns"] > start_ns and burst["start_ns"] < end_ns]
 
 
 def _first_difference(ours: list[Interval], theirs: list[Interval]) -> int:
-    """The earliest time that only one of them has; NEVER where they are the same. Both are ascending and disjoint."""
+    """Returns the earliest time that only one of them has; NEVER if they are equal. Both are ascending and disjoint."""
     edges = zip_longest(chain.from_iterable(ours), chain.from_iterable(theirs), fillvalue=NEVER)
     return next((min(a, b) for a, b in edges if a != b), NEVER)

@@ -1,4 +1,4 @@
-"""Looks at a live store, one after the other, for whatever shows it: what came, and which bursts ended."""
+"""Checks a live store repeatedly for its viewers: new rows, and ended bursts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ BURSTS_EVERY_S = 1.0
 
 
 class LiveLook:
-    """Keeps a live store and its bursts up to date. `troubles` says why the last look failed, '' where it did not."""
+    """Keeps a live store and its bursts up to date. `troubles` has the reason why the last look failed, '' if it did
+    not."""
 
     def __init__(self, live: LiveStore, bursts: LiveBursts) -> None:
         self.live = live
@@ -23,7 +24,7 @@ class LiveLook:
         self._looked = 0.0
 
     def __call__(self) -> bool:
-        """Whether there is something new."""
+        """Returns whether there is something new."""
         before = dict(self.troubles)
         changed = self._tried("store", self.live.poll)
         if time.monotonic() - self._looked >= BURSTS_EVERY_S:
@@ -36,7 +37,7 @@ class LiveLook:
             return self.bursts.look()
 
     def _tried(self, what: str, look: Callable[[], bool]) -> bool:
-        """What LOOK returns. Where it fails, the view stops, shows why, and tries again."""
+        """Returns the result of LOOK. If it fails, the view stops, shows the reason, and tries again."""
         try:
             changed = look()
         except Exception as error:
@@ -48,5 +49,5 @@ class LiveLook:
 
     @property
     def lines(self) -> list[str]:
-        """What is wrong: damaged files, and looks that failed."""
+        """The current problems: damaged files, and looks that failed."""
         return [*self.live.damage, *filter(None, self.troubles.values())]

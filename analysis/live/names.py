@@ -1,4 +1,4 @@
-"""The names of a store that a live view names senders by, kept up with what `mburst names` adds."""
+"""The names of senders in a live view, kept up to date with `mburst names`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...sql import StoreFolder, segments
 if TYPE_CHECKING:
     import pyarrow as pa
 
-LOOK_S = 5.0  # between looks at the names of files
+LOOK_S = 5.0  # between checks for new files of names
 
 
 class LiveNames:
@@ -23,7 +23,7 @@ class LiveNames:
         self._rows: pa.Table | None = None
 
     def rows(self) -> pa.Table | None:
-        """The newest; None where there are none. Raises MburstError where the store cannot be read."""
+        """Returns the newest rows; None if there are none. Raises MburstError if the store cannot be read."""
         if time.monotonic() - self._looked >= LOOK_S:
             self._looked = time.monotonic()
             files = segments.snapshot(self._store.path, "names", segments.FileSelection()).signature()
@@ -34,5 +34,5 @@ class LiveNames:
     def _read(self) -> pa.Table | None:
         if self._store.is_empty("names"):
             return None
-        with self._store.connect(since_ns=time.time_ns()) as con:  # names hold whenever they came: of others, few files
+        with self._store.connect(since_ns=time.time_ns()) as con:  # all names, few files of other tables
             return con.sql("FROM names").to_arrow_table()

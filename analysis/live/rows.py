@@ -15,9 +15,9 @@ LATEST_NS = 2**62  # no later than this
 
 @dataclass(frozen=True)
 class LaneRow:
-    """Cells of `width_ns`, the last of which has `end_ns` in it or ends there. `fullest` are bits a second of each
-    cell's fullest bin, None where nothing was recorded; `losing` says in which cells packets were lost, `second` bits a
-    second of the last second that was over, None where it was not recorded."""
+    """Cells of `width_ns`; the last one contains `end_ns` or ends there. `fullest` is the bits per second of each
+    cell's fullest bin, None if it was not recorded; `losing` says in which cells packets were lost; `second` is the
+    bits per second of the last complete second, None if it was not recorded."""
 
     lane: LiveLane
     end_ns: int
@@ -28,13 +28,13 @@ class LaneRow:
 
 
 def newest_ns(lanes: list[LiveLane]) -> int:
-    """Up to when the lanes are known; 0 where there are none."""
+    """Returns the time up to which the lanes are known; 0 without any."""
     return max((lane.edge_ns for lane in lanes), default=0)
 
 
 def read_row(history: History, lane: LiveLane, end_ns: int, width_ns: int, columns: int) -> LaneRow:
-    """COLUMNS cells of a lane up to END_NS, as wide as WIDTH_NS or the next multiple of its bin below, at least a bin.
-    Raises MburstError."""
+    """Returns COLUMNS cells of a lane up to END_NS. Their width is WIDTH_NS or the next multiple of its bin below, at
+    least a bin. Raises MburstError."""
     width = max(1, width_ns // lane.bin_ns) * lane.bin_ns
     beyond = -(-end_ns // width)
     first = beyond - columns
@@ -58,7 +58,7 @@ def read_row(history: History, lane: LiveLane, end_ns: int, width_ns: int, colum
 
 
 def _second(history: History, lane: LiveLane, end_ns: int) -> float | None:
-    """Bits a second of the last whole second of the clock that is over by END_NS, and known."""
+    """Returns the bits per second of the last whole second of the clock that is complete by END_NS and known."""
     with history.live.lock:
         known = min(end_ns, lane.edge_ns)
     number = known // NS_PER_S - 1

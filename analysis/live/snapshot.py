@@ -1,4 +1,4 @@
-"""What a live view shows of some time of a lane: from memory where memory has it all, else from the store."""
+"""The content of a live view for a time of a lane: from memory if it has all of it, otherwise from the store."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     import duckdb
 
 PATHS = QUEUES = 8
-POINTS = 4000  # of a path or queue, before they come in cells of time
+POINTS = 4000  # of a path or queue; more are aggregated into cells of time
 INTERVALS = 2000
-BURSTS = 500  # of a moment, the latest
-AROUND_NS = NS_PER_S  # that a burst may reach beyond a moment without being cut
-FRESH_S = 2.0  # for which a look at the store serves the next questions too
+BURSTS = 500  # of a snapshot, the latest
+AROUND_NS = NS_PER_S  # by which a burst may reach beyond a snapshot without being cut
+FRESH_S = 2.0  # for which a connection to the store serves further queries
 
 
 @dataclass(frozen=True)
 class LaneSnapshot:
-    """[start_ns, end_ns) of a lane. `seconds` are whole seconds of the clock, and only those that are over."""
+    """[start_ns, end_ns) of a lane. `seconds` are whole seconds of the clock, only complete ones."""
 
     start_ns: int
     end_ns: int
@@ -47,7 +47,8 @@ class LaneSnapshot:
 
 @dataclass(frozen=True)
 class HeatCells:
-    """The heatmap from `start_ns` on: its cells, and which were recorded, be it in part. Both are whole cells."""
+    """The heatmap from `start_ns` on: its cells, and those that were recorded at least in part. Both are whole
+    cells."""
 
     start_ns: int
     cells: Envelope
@@ -55,7 +56,7 @@ class HeatCells:
 
 
 class History:
-    """The store's own answers, one question at a time."""
+    """Queries to the store, one at a time."""
 
     def __init__(self, live: LiveStore, definition: BurstDefinition) -> None:
         self.live = live
@@ -68,7 +69,7 @@ class History:
 
     @contextmanager
     def asked(self, start_ns: int, end_ns: int) -> Iterator[duckdb.DuckDBPyConnection]:
-        """The store as it is now, or was FRESH_S ago. Raises MburstError."""
+        """Yields a connection to the store as it is now, or was at most FRESH_S ago. Raises MburstError."""
         days = start_ns // (86_400 * NS_PER_S), end_ns // (86_400 * NS_PER_S)
         with self._lock:
             if self._ended:
@@ -81,7 +82,7 @@ class History:
             yield self._con
 
     def interrupt(self) -> None:
-        """Break off a question that is under way, and answer no more: these fail. For the end of the process."""
+        """Interrupt a running query, and reject further ones with an error. For the end of the process."""
         self._ended = True
         if (con := self._con) is not None:
             con.interrupt()
@@ -89,7 +90,8 @@ class History:
     def bursts(
         self, con: duckdb.DuckDBPyConnection, lane: LiveLane, start_ns: int, end_ns: int
     ) -> list[dict[str, Any]]:
-        """The bursts of a lane that touch [start_ns, end_ns), detected in the bins of that time and AROUND_NS it."""
+        """Returns the bursts of a lane that overlap [start_ns, end_ns), detected in the bins of that time and AROUND_NS
+        around it."""
         link = self.definition.link_bps or lane.link_bps
         if not link:
             return []
@@ -107,18 +109,18 @@ class History:
 
 
 def width_for(bin_ns: int, span_ns: int, buckets: int) -> int:
-    """The narrowest multiple of a bin of which about BUCKETS fill a span."""
+    """Returns the narrowest multiple of a bin with about BUCKETS in a span."""
     return bin_ns * max(1, -(-span_ns // (buckets * bin_ns)))
 
 
 def read_moment(
     history: History, lane: LiveLane, start_ns: int, end_ns: int, width_ns: int, measures: Measures | None = None
 ) -> LaneSnapshot:
-    """[start_ns, end_ns) of LANE in cells of WIDTH_NS, a multiple of its bin. What lies beside a moment that reaches up
-    to the edge has no end, so that nothing is left out that was sent while the link was quiet. MEASURES: of a longer
-    time that it is a part of. Raises MburstError."""
+    """Returns [start_ns, end_ns) of LANE in cells of WIDTH_NS, a multiple of its bin. If the time reaches the edge,
+    probes and queues have no end, so that those sent while the link was silent are included. MEASURES: those of a
+    longer time that contains this one. Raises MburstError."""
     first, last = start_ns // width_ns * width_ns, -(-end_ns // width_ns) * width_ns
-    # A second more, for it may be over only now.
+    # One second more, because it may only now be complete.
     whole_first, whole_last = (start_ns // NS_PER_S - 1) * NS_PER_S, -(-end_ns // NS_PER_S) * NS_PER_S
     live, dividing = history.live, NS_PER_S if NS_PER_S % lane.bin_ns == 0 else lane.bin_ns
     with live.lock:
@@ -155,7 +157,7 @@ def read_moment(
 
 
 def read_cells(history: History, lane: LiveLane, start_ns: int, end_ns: int, width_ns: int) -> Envelope:
-    """The cells of a moment alone. Raises MburstError."""
+    """Returns only the cells of a time. Raises MburstError."""
     first, last = start_ns // width_ns * width_ns, -(-end_ns // width_ns) * width_ns
     with history.live.lock:
         if first >= lane.complete_from_ns:
@@ -166,7 +168,7 @@ def read_cells(history: History, lane: LiveLane, start_ns: int, end_ns: int, wid
 
 
 def read_losing(history: History, lane: LiveLane, start_ns: int, end_ns: int) -> list[Interval]:
-    """When packets of a moment were lost. Raises MburstError."""
+    """Returns when packets of a time were lost. Raises MburstError."""
     with history.live.lock:
         if start_ns >= lane.complete_from_ns:
             return lane.losing(start_ns, end_ns)
@@ -176,7 +178,7 @@ def read_losing(history: History, lane: LiveLane, start_ns: int, end_ns: int) ->
 
 
 def read_bursts(history: History, lane: LiveLane, start_ns: int, end_ns: int) -> Sequence[dict[str, Any]]:
-    """The latest bursts of a moment. Raises MburstError."""
+    """Returns the latest bursts of a time. Raises MburstError."""
     with history.live.lock:
         if start_ns >= lane.complete_from_ns:
             return lane.bursts_between(start_ns, end_ns)[-BURSTS:]
@@ -185,7 +187,7 @@ def read_bursts(history: History, lane: LiveLane, start_ns: int, end_ns: int) ->
 
 
 def read_heat(history: History, lane: LiveLane, start_ns: int, end_ns: int, width_ns: int) -> HeatCells:
-    """[start_ns, end_ns) of LANE in the heatmap's cells of WIDTH_NS. Raises MburstError."""
+    """Returns [start_ns, end_ns) of LANE in the heatmap's cells of WIDTH_NS. Raises MburstError."""
     first = start_ns // width_ns * width_ns
     with history.live.lock:
         coverage = [(a // width_ns * width_ns, -(-b // width_ns) * width_ns) for a, b in lane.covered(first, end_ns)]
@@ -193,7 +195,7 @@ def read_heat(history: History, lane: LiveLane, start_ns: int, end_ns: int, widt
 
 
 def finished(cells: Envelope, edge_ns: int) -> Envelope:
-    """The seconds of CELLS that are over at EDGE_NS: what a monitoring system would have shown by then."""
+    """Returns the seconds of CELLS that are complete at EDGE_NS, as a monitoring system would show them by then."""
     seconds = (
         cells
         if cells.width_ns == NS_PER_S

@@ -1,4 +1,4 @@
-"""The newest of a store, kept up with what writers append: lanes, probes and switch queues."""
+"""The newest rows of a store, kept up to date with its writers: lanes, probes and switch queues."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-REMEMBERED_NS = 330 * 10**9  # that memory begins with, before the newest bin
+REMEMBERED_NS = 330 * 10**9  # the time before the newest bin that memory starts with
 MOST_BINS = 4_000_000  # in memory, over all lanes
-MOST_ROWS = 2_000_000  # of another table, to begin with
+MOST_ROWS = 2_000_000  # of another table, at the start
 MOST_BESIDE = 200_000  # probes of a path, or windows of a queue
 TABLES = ("bins", "sources", "probes", "queues", "clock", "recordings")
 
@@ -58,7 +58,7 @@ Measures = dict[tuple[str, ...], str]
 
 
 class ContextSeries:
-    """Series beside the lanes, by name: the path of probes, or the queue of a switch."""
+    """Series that accompany the lanes, by name: the path of probes, or the queue of a switch."""
 
     def __init__(self, columns: tuple[str, ...]) -> None:
         self.columns = columns
@@ -67,11 +67,11 @@ class ContextSeries:
         self.changes = ChangeLog()
 
     def of(self, key: tuple[str, ...]) -> Series:
-        """What there is of one path or queue."""
+        """Returns the series of one path or queue."""
         return self.series.get(key) or Series(self.columns)
 
     def add(self, key: tuple[str, ...], times: Any, columns: dict[str, Any]) -> None:
-        """Rows of one path or queue."""
+        """Add rows of one path or queue."""
         series = self.series.setdefault(key, Series(self.columns))
         series.insert(times, columns)
         series.keep_newest(MOST_BESIDE)
@@ -79,7 +79,8 @@ class ContextSeries:
 
 
 class LiveStore:
-    """What a live view knows of a store. `poll` is for one thread; who reads while it may run holds `lock`."""
+    """The live view's knowledge of a store. `poll` is for one thread; readers that may run at the same time hold
+    `lock`."""
 
     def __init__(self, store: StoreFolder, rack: str | None = None) -> None:
         self.store = store
@@ -89,11 +90,11 @@ class LiveStore:
         self.lane_of: dict[str, LiveLane] = {}
         self.probes = ContextSeries((*MEASURES, "lost"))
         self.queues = ContextSeries(("start", "largest", "dropped"))
-        self.impossible = ContextSeries(())  # windows of queues that are not to be believed
-        self.takers: list[Callable[[dict[str, pa.Table]], None]] = []  # who else takes what comes, by table
+        self.impossible = ContextSeries(())  # windows of queues with impossible values
+        self.takers: list[Callable[[dict[str, pa.Table]], None]] = []  # further consumers of new rows, by table
         self.complete_from_ns = 0
         self._damaged: list[str] = []
-        self._con = in_memory(threads=1)  # for a few rows, more cost more
+        self._con = in_memory(threads=1)  # for a few rows, more threads cost more
         self._tails = {table: TableFollower(store.path, table, rack) for table in TABLES}
         self._begin()
 
@@ -106,7 +107,7 @@ class LiveStore:
         ]
 
     def _begin(self) -> None:
-        """Take what is stored of the newest minutes. Rows that the tails return a second time change nothing."""
+        """Take the stored rows of the newest minutes. Rows that the followers return a second time change nothing."""
         with closing(self.store.connect_newest(self.rack)) as con:
             newest = con.execute("SELECT max(ts_ns) FROM newest").fetchall()[0][0] or 0
             since_ns = coverage.binned_since(con, self.rack)
@@ -125,7 +126,7 @@ class LiveStore:
         con.close()
 
     def _take_newest(self, con: duckdb.DuckDBPyConnection, newest: int) -> None:
-        """The rows of the newest minutes, or of less where there are too many."""
+        """Take the rows of the newest minutes, or of a shorter time if there are too many."""
         for table in read_rows.TIMES:
             columns = ("recording_id", "clock_epoch", "ts_ns", *COLUMNS) if table == "bins" else ("*",)
             limit = MOST_BINS if table == "bins" else MOST_ROWS
@@ -137,7 +138,7 @@ class LiveStore:
             self._take(table, rows)
 
     def poll(self) -> bool:
-        """Take what came since the last call; whether anything did. Raises MburstError."""
+        """Take the new rows since the last call. Returns whether there were any. Raises MburstError."""
         import pyarrow as pa
 
         found = {table: pa.concat_tables(map(_plain, rows)) for table, rows in poll_all(self._tails).items() if rows}
@@ -213,7 +214,8 @@ class LiveStore:
                 lane.changed(covered)
 
     def measures(self, start_ns: int, end_ns: int) -> Measures:
-        """By what each path of memory is measured that was probed in [start_ns, end_ns): '' where nothing was."""
+        """Returns the measure of each path in memory that was probed in [start_ns, end_ns): '' if nothing was
+        measured."""
         found = {}
         for path, series in self.probes.series.items():
             part = series.between(start_ns, end_ns)
@@ -222,8 +224,8 @@ class LiveStore:
         return found
 
     def latency(self, host: str, start_ns: int, end_ns: int, measures: Measures | None = None) -> list[PathLatency]:
-        """The paths of memory that were probed in [start_ns, end_ns), those of HOST first; by MEASURES where they are
-        known of a longer time, so that no drawing mixes two."""
+        """Returns the paths in memory that were probed in [start_ns, end_ns), those of HOST first. MEASURES has the
+        measures of a longer time, if known, so that no figure mixes two."""
         measures = measures or self.measures(start_ns, end_ns)
         found = []
         for (src, dst, protocol), series in sorted(self.probes.series.items()):
@@ -265,12 +267,12 @@ class LiveStore:
         return sorted(found, key=lambda path: host not in path.hosts)
 
     def _measure(self, series: Series, part: slice) -> str:
-        """By what probes of a path are measured: '' where nothing was."""
+        """Returns the measure of probes of a path: '' if nothing was measured."""
         known = [int((series.column(name)[part] >= 0).sum()) for name in MEASURES]
         return str(self._con.execute("SELECT coalesce(chosen_measure($1), '')", [known]).fetchall()[0][0])
 
     def queue_windows(self, start_ns: int, end_ns: int) -> list[QueueWindows]:
-        """The switch queues of memory with a window that ends in [start_ns, end_ns), by name."""
+        """Returns the switch queues in memory with a window that ends in [start_ns, end_ns), by name."""
         found = []
         for device, port, queue, semantics in sorted({*self.queues.series, *self.impossible.series}):
             name = device, port, queue, semantics
@@ -299,7 +301,7 @@ class LiveStore:
         return found
 
     def connect(self, since_ns: int, until_ns: int) -> duckdb.DuckDBPyConnection:
-        """The store as it is now, for what is older than memory. Raises MburstError."""
+        """Returns a connection to the store as it is now, for times older than memory. Raises MburstError."""
         return self.store.connect(self.rack, max(since_ns, 0), until_ns)
 
     def close(self) -> None:
@@ -310,7 +312,7 @@ class LiveStore:
 
 
 def _plain(rows: pa.Table) -> pa.Table:
-    """The same without dictionaries, so that what several writers wrote can be joined."""
+    """Returns the rows without dictionaries, so that the rows of several writers can be joined."""
     import pyarrow as pa
 
     fields = [
@@ -321,7 +323,7 @@ def _plain(rows: pa.Table) -> pa.Table:
 
 
 def _by_run(rows: pa.Table, keys: tuple[str, str], names: tuple[str, ...]) -> Iterator[tuple[tuple[str, int], Any]]:
-    """The rows of each run and epoch, as arrays of int64 by name."""
+    """Yields the rows of each recording and epoch, as arrays of int64 by name."""
     from itertools import pairwise
 
     run, epoch = keys
@@ -341,7 +343,7 @@ def _by_run(rows: pa.Table, keys: tuple[str, str], names: tuple[str, ...]) -> It
 
 
 def _groups(columns: dict[str, Any], keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
-    """The rows of each value of KEYS; numbers as int64."""
+    """Yields the rows of each value of KEYS; numbers as int64."""
     names = list(zip(*(columns[key].tolist() for key in keys), strict=True))
     for key in dict.fromkeys(names):
         picked = np.array([name == key for name in names])
