@@ -1,1 +1,1 @@
-"""One file a piece of evidence. Each takes the scene of a path and gives what is measured of it."""
+"""One file for each piece of evidence. Each takes the scene of a path and returns a measurement of it."""

@@ -1,8 +1,8 @@
-"""Evidence against chance: how often bursts and latency would fit as well if they had nothing to do with each other.
+"""Evidence against chance: how often bursts and latency would fit as well if they were unrelated.
 
-Shifting one series around the circle of recorded time keeps the rhythm of both, so two things that merely share a
-period are distinguished from two things that share their moments. Exchanging bursts (exchange.py) separates those that
-keep one phase as well.
+Shifting one series around the circle of recorded time keeps the rhythm of both. This distinguishes two series that
+merely share a period from two that share their times. Exchanging bursts (exchange.py) also distinguishes series that
+keep one phase.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from ..scene import Evidence, LagScan, Scene
 from ..tail import MS
 from .exchange import exchange_p, lay
 
-SHIFTS = 1999  # of the permutation: the least p is 1 / 2000
+SHIFTS = 1999  # of the permutation: the smallest p is 1 / 2000
 SAMPLE = 2000  # late probes that are shifted; an evenly spaced choice of more
-AS_WELL = 0.95  # of the unshifted fit: a shift that fits so well fits as well
-SEPARATING = 0.005  # p at which an exchange would separate the queue that fits best from chance
-LAG_RANGE = 1000 * MS  # how far the lag scan looks: five times the least TCP retransmission timeout
+AS_WELL = 0.95  # of the unshifted fit: a shift with this fit counts as an equal one
+SEPARATING = 0.005  # p at which an exchange would separate the best-fitting queue from chance
+LAG_RANGE = 1000 * MS  # reach of the lag scan: five times the least TCP retransmission timeout
 
 
 def against_chance(evidence: Evidence, scene: Scene, number: int, met: Floats, rng: np.random.Generator) -> None:
-    """How full the link was while late probes waited, against the same after shifts around the recorded time."""
+    """Measure how full the link was while late probes waited, against the same after shifts around the recorded
+    time."""
     port = scene.crossings[number].port
     _, arrival, departure, weight = waits_here(evidence, number, met)
     if len(arrival) == 0:
@@ -41,8 +42,8 @@ def against_chance(evidence: Evidence, scene: Scene, number: int, met: Floats, r
 
 
 def against_pairing(evidence: Evidence, scene: Scene, number: int, rng: np.random.Generator) -> None:
-    """Whether waits fit their own burst better than another one; left open where even those of the queue that fits best
-    would not."""
+    """Test whether waits fit their own burst better than another one. The result stays open if even the waits of the
+    queue that fits best would not."""
     port, model, met = scene.crossings[number].port, evidence.fifo, evidence.met
     begin, end = (port.position(side) for side in scene.bursts[number])
     if model is None or met is None:
@@ -55,7 +56,7 @@ def against_pairing(evidence: Evidence, scene: Scene, number: int, rng: np.rando
 
 
 def begun_in_bursts(evidence: Evidence, scene: Scene, number: int, rng: np.random.Generator) -> None:
-    """How much of what lies elsewhere, in a stage in which the port's queue lies too, began while a burst went on; and
+    """Measure how much of the account `elsewhere`, in stages that include the port's queue, began during a burst; and
     how much does after shifts."""
     port, (starts, ends) = scene.crossings[number].port, scene.bursts[number]
     places: list[Floats] = [np.zeros(0)]
@@ -89,7 +90,8 @@ def begun_in_bursts(evidence: Evidence, scene: Scene, number: int, rng: np.rando
 
 
 class Waits(NamedTuple):
-    """Waits in the stages in which a port's queue lies: of which probes, positions of begin and end, weights (ns)."""
+    """Waits in the stages that include a port's queue: the rows of their probes, the positions of begin and end,
+    weights (ns)."""
 
     rows: NDArray[np.int64]
     arrival: Floats
@@ -98,8 +100,8 @@ class Waits(NamedTuple):
 
 
 def waits_here(evidence: Evidence, number: int, met: Floats) -> Waits:
-    """At most SAMPLE of them. A dropped probe counts as the bin after it came: a queue that overflows keeps the link
-    full at least so long."""
+    """Returns at most SAMPLE waits. A dropped probe counts as the bin after its arrival: a queue that overflows keeps
+    the link full for at least that long."""
     ledger, entries = evidence.ledger, [entry for entry in evidence.ledger.entries if entry.crossing == number]
     assert evidence.crossing is not None
     port = evidence.crossing.port
@@ -116,7 +118,7 @@ def waits_here(evidence: Evidence, number: int, met: Floats) -> Waits:
 
 
 def shifted(port: Port, arrival: Floats, departure: Floats, weight: Floats, shifts: Floats) -> Floats:
-    """Mean filling of the waits at each shift (bins)."""
+    """Returns the mean filling of the waits at each shift (bins)."""
     means = [
         port.filling(arrival, departure, shifts[first : first + 100, None]) @ weight
         for first in range(0, len(shifts), 100)
@@ -125,8 +127,8 @@ def shifted(port: Port, arrival: Floats, departure: Floats, weight: Floats, shif
 
 
 def shifted_apart(port: Port, arrival: Floats, departure: Floats, weight: Floats, shifts: Floats) -> Floats:
-    """As shifted(), but of the larger of the two parts that a shift cuts the waits into where the circle ends: across
-    that end no rhythm goes on."""
+    """Returns shifted() of the larger one of the two parts into which a shift cuts the waits at the end of the circle:
+    no rhythm continues across that end."""
     means = []
     for first in range(0, len(shifts), 100):
         shift = shifts[first : first + 100, None]
@@ -138,8 +140,9 @@ def shifted_apart(port: Port, arrival: Floats, departure: Floats, weight: Floats
 
 
 def scan_lag(evidence: Evidence, port: Port, arrival: Floats, departure: Floats, weight: Floats) -> None:
-    """The shift at which the waits fit the full link best, as latency after the burst; 0 unless another fits clearly
-    (5 %) better, and then the nearest of those that fit about as well, since a rhythm fits at each of its periods."""
+    """Find the shift at which the waits fit the full link best, as latency after the burst. It is 0 unless another
+    shift fits clearly (5 %) better, and then the nearest of those that fit about as well, since a rhythm fits at each
+    of its periods."""
     reach = min(LAG_RANGE / port.bin_ns, port.bins / 4)
     step = max(1.0, float(np.median(departure - arrival)) / 4)
     lags = np.arange(-np.floor(reach / step), np.floor(reach / step) + 1) * step
@@ -153,12 +156,13 @@ def scan_lag(evidence: Evidence, port: Port, arrival: Floats, departure: Floats,
         return
     near = np.flatnonzero(fits >= 0.95 * best)
     at = near[np.argmin(np.abs(lags[near]))]
-    # What the link did `lag` later fits: the burst follows the latency, so the latency comes `lag` before it.
+    # If the link `lag` later fits, the burst follows the latency: the latency comes `lag` before the burst.
     evidence.lag_ns, evidence.lag_share = float(-lags[at] * port.bin_ns), float(fits[at])
 
 
 def scan_of(lags: Floats, fits: Floats, waits: int) -> LagScan:
-    """The scan by how long the latency comes after the burst. lags: sorted, by how long the burst comes after it."""
+    """Returns the scan by how long the latency comes after the burst. lags: sorted; how long the burst comes after the
+    latency."""
     latency_first, bursts_first = float(fits[lags > 0].sum()), float(fits[lags < 0].sum())
     asymmetry = (bursts_first - latency_first) / max(bursts_first + latency_first, 1e-12)
     return LagScan(-lags[::-1], fits[::-1], asymmetry, waits)

@@ -20,7 +20,7 @@ def against_controls(evidence: Evidence, scene: Scene, number: int, met: Floats,
     slack, length = float(port.bin_ns), block_length(met, bursts)
     known = np.isfinite(evidence.delays.total) & np.isfinite(port.position(met)) & ~evidence.repeats.held
     exposed = in_bursts(met, bursts, slack)
-    # As long as the burst, but not into the one before.
+    # As long as the burst, but not into the previous one.
     begin = np.maximum(2 * bursts[0] - bursts[1] - slack, np.concatenate(([-np.inf], bursts[1][:-1])))
     before = in_bursts(met, (begin, bursts[0] - 2 * slack), 0.0) & ~exposed
     rows = known & ~exposed
@@ -37,7 +37,7 @@ def against_controls(evidence: Evidence, scene: Scene, number: int, met: Floats,
         add(evidence, "the other direction", risk, int((spikes & exposed).sum()))
     for other in scene.others:
         sent = other.tx
-        if other.src == scene.probes.src and scene.crossings[number].end == "dst":  # the same clock, as far off
+        if other.src == scene.probes.src and scene.crossings[number].end == "dst":  # the same clock and offset
             sent = sent + np.interp(sent, scene.probes.tx, evidence.delays.offset)
         risk, late = other_path(other, sent, scene, port, bursts, rng)
         add(evidence, f"path {other.path}", risk, late)
@@ -46,8 +46,8 @@ def against_controls(evidence: Evidence, scene: Scene, number: int, met: Floats,
 def other_path(
     other: Probes, sent: Floats, scene: Scene, port: Port, bursts: tuple[Floats, Floats], rng: np.random.Generator
 ) -> tuple[Estimate | None, int]:
-    """The same bursts against probes that do not cross the port, and how many of them were late. `sent`: when, on the
-    port's clock."""
+    """Tests the same bursts against probes that do not cross the port; also returns how many of these were late.
+    `sent`: send times on the port's clock."""
     delays = latency(other)
     tail = find_tail(other, delays, scene.rule, np.zeros(len(other), dtype=bool))
     exposed = in_bursts(sent, bursts, port.bin_ns)
@@ -58,6 +58,6 @@ def other_path(
 
 
 def add(evidence: Evidence, name: str, risk: Estimate | None, late: int) -> None:
-    """A control, where there were probes in bursts and outside of them."""
+    """Add a control if there were probes in bursts and outside of them."""
     if risk is not None:
         evidence.controls.append(Control(name, risk, late))

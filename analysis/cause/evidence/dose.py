@@ -1,4 +1,5 @@
-"""Evidence of the dose: does delay follow utilization, the switch's queue, or the time that the port stayed full?"""
+"""Evidence of the dose: whether delay follows utilization, the switch's queue, or the time that the port stayed
+full."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ SECOND = 10**9
 
 
 def against_rate(evidence: Evidence, scene: Scene, number: int, met: Floats, rng: np.random.Generator) -> None:
-    """Delay against utilization as three dashboards would show it, and the response to the dose."""
+    """Compare delay with utilization as three dashboards would show it, and measure the response to the dose."""
     crossing, queue = scene.crossings[number], scene.queues[number]
     port, delays = crossing.port, evidence.queued
     total = delays.total

@@ -1,9 +1,10 @@
-"""Do waits fit their own burst better than another one? For what keeps one rhythm, which no shift separates.
+"""Whether waits fit their own burst better than another one: a test for series with one rhythm, which shifts cannot
+separate.
 
-A rhythm in common, even in one phase, brings latency and bursts together, but not the long delays to the long bursts,
-and it does not end them together. Each burst's waits are laid on another burst at the same time after its onset.
-Compared are only waits that begin while every compared burst goes on, since a wait that begins late in a long burst
-fits no short one, whatever made it.
+A common rhythm, even in one phase, brings latency and bursts together. But it does not match long delays to long
+bursts, and it does not make them end together. The waits of each burst are placed on another burst at the same time
+after its onset. Only waits that begin during the common part of all compared bursts count, since a wait that begins
+late in a long burst fits no short burst, whatever its cause.
 """
 
 from __future__ import annotations
@@ -17,14 +18,15 @@ from ...model.stats import Floats, permutation_p
 from ..port import Port
 
 PAIRINGS = 499  # in which waits and bursts are exchanged
-AT_ONCE = 50  # of these
-PAIRED = 10  # bursts at least, that
-VARIED = 0.1  # differ in length by this (quartiles over median), for an exchange to matter
-SHORTEST = 0.25  # of the bursts that delayed anybody are left out: the others last as long as the longest of these
+AT_ONCE = 50  # pairings that are computed at once
+PAIRED = 10  # least number of bursts
+VARIED = 0.1  # least spread of their lengths (quartiles over median) for an exchange to matter
+SHORTEST = 0.25  # share of the bursts with waits that is left out; the others last at least as long as these
 
 
 class AlignedWaits(NamedTuple):
-    """Waits on their bursts, in bins: of which burst (of `begin` and `length`), when after its onset, how long."""
+    """Waits on their bursts, in bins: the index of the burst (in `begin` and `length`), the time after its onset, and
+    the length."""
 
     begin: Floats
     length: Floats
@@ -35,8 +37,8 @@ class AlignedWaits(NamedTuple):
 
 
 def lay(bursts: tuple[Floats, Floats], arrival: Floats, departure: Floats, weight: Floats) -> AlignedWaits | None:
-    """The waits that begin in the common part of the bursts. Positions (port.position). None where too few bursts have
-    any, or all are alike: then an exchange changes nothing, and one odd burst must not decide."""
+    """Returns the waits that begin in the common part of the bursts. Positions (port.position). None if too few bursts
+    have waits, or if all bursts are alike: then an exchange changes nothing, and one odd burst must not decide."""
     known = np.isfinite(bursts[0]) & np.isfinite(bursts[1])
     begin, length = bursts[0][known], (bursts[1] - bursts[0])[known]
     if len(begin) < PAIRED:
@@ -58,15 +60,15 @@ def lay(bursts: tuple[Floats, Floats], arrival: Floats, departure: Floats, weigh
 
 
 def exchange_p(port: Port, laid: AlignedWaits, rng: np.random.Generator) -> float:
-    """How often waits fit exchanged bursts as well: the link is as full, and they are over as nearly when the burst
-    is. The larger of the two."""
+    """Returns how often waits fit exchanged bursts as well by two criteria: the link is as full, and the waits end as
+    close to the end of the burst. The larger of the two p-values."""
 
     def filled(orders: NDArray[np.int64]) -> Floats:
         start = laid.begin[orders][:, laid.of] + laid.since
         found: Floats = port.filling(start, start + laid.span) @ laid.weight / laid.weight.sum()
         return found
 
-    over = np.zeros(len(laid.begin))  # when the last of a burst's waits was over, after its onset
+    over = np.zeros(len(laid.begin))  # time after the onset at which the last wait of a burst ended
     np.maximum.at(over, laid.of, laid.since + laid.span)
 
     def end_together(orders: NDArray[np.int64]) -> Floats:

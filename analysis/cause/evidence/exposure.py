@@ -1,4 +1,4 @@
-"""Evidence of risk: are probes that are sent into bursts late more often than others?"""
+"""Evidence of risk: whether probes that are sent into bursts are late more often than others."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ ROUNDS = 1000  # of the bootstrap
 
 
 def in_bursts(time: Floats, bursts: tuple[Floats, Floats], slack: float) -> NDArray[np.bool_]:
-    """Whether what crossed the port at each time met a burst, as in met_bursts()."""
+    """Returns whether a packet that crossed the port at each time met a burst, as in met_bursts()."""
     return met_bursts(time, bursts, slack) >= 0
 
 
 def met_bursts(time: Floats, bursts: tuple[Floats, Floats], slack: float) -> Whole:
-    """The number of the burst that what crossed the port within `slack` of each time met (a bin: where in it the burst
-    began is not known), -1 for none: met_burst of sql/macros.sql. Bursts are sorted and do not overlap."""
+    """Returns the number of the burst that a packet met if it crossed the port within `slack` of each time; -1 for
+    none. The slack is a bin, because it is unknown where in a bin a burst began: met_burst of sql/macros.sql. Bursts
+    are sorted and do not overlap."""
     starts, ends = bursts
     if len(starts) == 0:
         return np.full(len(time), -1)
@@ -39,9 +40,9 @@ def met_bursts(time: Floats, bursts: tuple[Floats, Floats], slack: float) -> Who
 def risk_of(
     hit: NDArray[np.bool_], exposed: NDArray[np.bool_], time: Floats, block_ns: float, rng: np.random.Generator
 ) -> Estimate | None:
-    """Relative risk of a hit among the exposed against the rest; None without either of them. Its interval is that of
-    resampling blocks of time, or of independent observations where that reaches further: blocks that are all alike,
-    such as those in which all the exposed are hit and nobody else, say nothing of what was not seen."""
+    """Returns the relative risk of a hit among the exposed against the rest; None without either of them. The interval
+    is the wider one of resampling blocks of time and of independent observations. Resampling alone is too narrow if all
+    blocks are alike, for example if in each of them all exposed probes are hit and no others."""
     if exposed.all() or not exposed.any():
         return None
     block = np.floor((time - time.min()) / block_ns).astype(np.int64)
@@ -56,10 +57,10 @@ def risk_of(
 
 
 def block_length(time: Floats, bursts: tuple[Floats, Floats]) -> float:
-    """Blocks of the bootstrap, ns: long against bursts and the gaps between them, yet at least ten of them.
+    """Returns the length of the blocks of the bootstrap, ns: long compared to bursts and the gaps between them, yet at
+    least ten blocks.
 
-    Ten is what leaves an interval at all; recordings of less than a hundred gaps pay with wider, less certain
-    intervals.
+    Ten is the minimum for an interval; recordings of less than a hundred gaps get wider, less certain intervals.
     """
     span = max(float(time.max(initial=0) - time.min(initial=0)), 1.0)
     if len(bursts[0]) < 2:
@@ -69,13 +70,13 @@ def block_length(time: Floats, bursts: tuple[Floats, Floats]) -> float:
 
 
 def against_bursts(evidence: Evidence, scene: Scene, number: int, met: Floats, rng: np.random.Generator) -> None:
-    """Relative risk of a spike in a burst, and the share of all excess over the median that lies in bursts. Its
-    interval is that of resampling blocks of time, or that of the accounts (shares.py) where it reaches further, for
-    the same reason as in risk_of()."""
+    """Measure the relative risk of a spike in a burst, and the share of all excess over the median that lies in bursts.
+    The interval of that share is the wider one of resampling blocks of time and of the accounts (shares.py), for the
+    same reason as in risk_of()."""
     port, bursts = scene.crossings[number].port, scene.bursts[number]
     exposed = in_bursts(met, bursts, port.bin_ns)
     known = np.isfinite(port.position(met)) & (np.isfinite(evidence.delays.total) | evidence.tail.late_losses)
-    known &= ~evidence.repeats.held  # their fate is that of the probe before them
+    known &= ~evidence.repeats.held  # they share the outcome of the probe before them
     if not known.any():
         return
     evidence.bursts = int(((bursts[1] >= met.min()) & (bursts[0] <= met.max())).sum()) if len(bursts[0]) else 0

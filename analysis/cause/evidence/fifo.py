@@ -1,17 +1,16 @@
-"""Does the recorded port behave as a FIFO queue that made the waits? Three demands, each with its error.
+"""Whether the recorded port behaves as a FIFO queue that caused the waits. Three criteria, each with its error.
 
 "Waiting implies busy" (port.py) does not hold backwards: one sender near line rate keeps a link full without a queue,
-and whatever stalls meanwhile looks like a wait in front of it. A FIFO with a backlog demands more:
-
+and anything that stalls at that time looks like a wait in front of it. A FIFO with a backlog has to meet more criteria:
 - **never idle**: while packets wait the link carries what it can, no less;
-- **nobody passes**: once a probe has met a queue, those that come later meet it too, until the link has room: a backlog
+- **nobody passes**: once a probe has met a queue, later probes meet it too, until the link has room: a backlog
   shrinks by no more than what the link carries, so it ends when the full stretch ends. The last probe with enough of
   the stretch left must have waited;
-- **the wait is the queue**: what arrives in the first part of a full stretch and drains until its end predicts each
-  wait; at most what the buffer holds.
+- **the wait is the queue**: a queue whose bytes arrive in the first part of a full stretch and drain until its end
+  predicts each wait; at most what the buffer holds.
 
-Each is an estimate over full stretches, with an interval from blocks of time; None where it cannot be tested. Where
-probes were dropped and repeated, a fourth: **the queue was at its longest**, for only a full buffer drops.
+Each is an estimate over full stretches, with an interval from blocks of time; None if it cannot be tested. If probes
+were dropped and repeated, there is a fourth: **the queue was at its longest**, because only a full buffer drops.
 """
 
 from __future__ import annotations
@@ -27,18 +26,18 @@ from ..port import FRAME, Port, Wait
 from ..tail import LatencyTail, ProbeLatency, Probes
 
 LEAST = 5  # stretches, to test anything
-LEAST_DROPS = 3  # of which dropped a probe: drops are rarer
+LEAST_DROPS = 3  # stretches with a dropped probe: drops are rarer
 ARRIVALS = np.concatenate((np.geomspace(0.01, 0.5, 18), np.linspace(0.55, 1.0, 10)))  # part in which a stretch arrives
 
 
 class Fifo(NamedTuple):
-    """How well the waits fit a FIFO queue at the port; None where untestable.
+    """How well the waits fit a FIFO queue at the port; None if untestable.
 
-    carried: of what the link can carry, while late probes waited. standing: of the full stretches that delayed a probe
-    (or of all), those whose last probe with enough left waited too. explained: of the waiting in the stretches that
-    delayed a probe, the part that the queue predicts. overflowed: of the dropped probes, those that met at least half
-    of the longest queue that anybody waited in. error_ns: of a wait, from its stamps and bins. predicted: the wait of
-    each probe by that queue, ns; 0 outside of full stretches.
+    carried: share of its capacity that the link carried while late probes waited. standing: of the full stretches that
+    delayed a probe (or of all), the share in which the last probe with enough time left waited too. explained: of the
+    waiting in the stretches that delayed a probe, the share that the queue predicts. overflowed: share of the dropped
+    probes that met at least half of the longest queue that any probe waited in. error_ns: possible error of a wait,
+    from its stamps and bins. predicted: the wait of each probe by that queue, ns; 0 outside of full stretches.
     """
 
     carried: Estimate | None
@@ -50,19 +49,19 @@ class Fifo(NamedTuple):
 
 
 class StretchProbes(NamedTuple):
-    """The probes that met a full stretch, in order of meeting. Times ns."""
+    """The probes that met a full stretch, in the order of meeting. Times in ns."""
 
     rows: NDArray[np.int64]
     stretch: NDArray[np.int64]
     begin: Floats  # of the stretch, in recorded time (Port.position)
-    since: Floats  # the stretch's begin
+    since: Floats  # since the begin of the stretch
     left: Floats  # until its end
-    waited: Floats  # NaN where lost
+    waited: Floats  # NaN if lost
     lost: NDArray[np.bool_]
 
 
 def waited_here(delays: ProbeLatency, crossing: Crossing) -> Floats:
-    """How long each probe waited in the stages in which the port's queue lies, ns; NaN where not known."""
+    """Returns how long each probe waited in the stages that include the port's queue, ns; NaN if unknown."""
     waited = np.zeros(len(delays.total))
     for stage in PARTS[delays.measured]:
         if stage in queue_stages(crossing):
@@ -72,7 +71,7 @@ def waited_here(delays: ProbeLatency, crossing: Crossing) -> Floats:
 
 
 def resolution(probes: Probes) -> float:
-    """The least step in which the stamps count, ns: the least difference between two measured times."""
+    """Returns the resolution of the stamps, ns: the smallest difference between two measured times."""
     for taken in (probes.rx - probes.tx, probes.remote_rx - probes.tx, probes.app_recv - probes.tx, probes.rtt):
         values = np.unique(taken[np.isfinite(taken)])
         if len(values) > 1:
@@ -89,8 +88,8 @@ def examine(
     met: Floats,
     dropped: NDArray[np.bool_],
 ) -> Fifo:
-    """Lay the waits of a path on the full stretches of one of its ports. here: its number in the ledger, and it.
-    dropped: the probes that the port dropped."""
+    """Compares the waits of a path with the full stretches of one of its ports. here: the number of the port in the
+    ledger, and its crossing. dropped: the probes that the port dropped."""
     number, crossing = here
     port = crossing.port
     waited = waited_here(delays, crossing)
@@ -115,14 +114,14 @@ def examine(
 def explained_at(
     delays: ProbeLatency, tail: LatencyTail, crossing: Crossing, met: Floats, error: float, dropped: NDArray[np.bool_]
 ) -> Estimate | None:
-    """As Fifo.explained, had the probes met the port at other times: with another offset of the clocks."""
+    """Returns Fifo.explained for the case that the probes met the port at other times: with another clock offset."""
     seen = probes_in_stretches(crossing.port, met, waited_here(delays, crossing), dropped)
     waits = seen.lost | (np.nan_to_num(seen.waited) > max(tail.threshold_ns - tail.median_ns, error))
     return explained(seen, waits, fitted(seen, waits, 1 - background(crossing.port)), error)
 
 
 def probes_in_stretches(port: Port, met: Floats, waited: Floats, lost: NDArray[np.bool_]) -> StretchProbes:
-    """Those whose fate is known."""
+    """Returns the probes with a known outcome."""
     starts, ends = port.busy_periods()
     place = port.position(met)
     known = np.flatnonzero(np.isfinite(place) & (np.isfinite(waited) | lost))
@@ -139,8 +138,8 @@ def probes_in_stretches(port: Port, met: Floats, waited: Floats, lost: NDArray[n
 
 
 def error_of(probes: Probes, ledger: WaitLedger, number: int, port: Port, waited: Floats, seen: StretchProbes) -> float:
-    """How far a wait may be off the full stretch, ns: a bin, the stamps' step, the jitter of those that met no full
-    port (nine in ten), and what a round trip leaves open of the turning point."""
+    """Returns by how much a wait may differ from the full stretch, ns: a bin, the resolution of the stamps, the jitter
+    of the probes that met no full port (nine in ten), and the uncertainty of the turning point of a round trip."""
     quiet = np.isfinite(waited)
     quiet[seen.rows] = False
     jitter = float(np.quantile(waited[quiet], 0.9)) if quiet.any() else 0.0
@@ -149,7 +148,7 @@ def error_of(probes: Probes, ledger: WaitLedger, number: int, port: Port, waited
 
 
 def background(port: Port) -> float:
-    """Share of line rate that the port carries outside of its full stretches."""
+    """Returns the share of line rate that the port carries outside of its full stretches."""
     first, last = port.busy_periods()
     full = float((last - first).sum())
     volume = float((port.carried_before(last) - port.carried_before(first)).sum()) if len(first) else 0.0
@@ -158,8 +157,8 @@ def background(port: Port) -> float:
 
 
 def share(part: Floats, whole: Floats, begin: Floats, least: int = LEAST) -> Estimate | None:
-    """Sums of `part` over those of `whole`, over stretches that begin there (several rows may be of one); None where
-    fewer than `least` have any."""
+    """Returns the sum of `part` divided by that of `whole`, over stretches, which BEGIN identifies (several rows may be
+    of one stretch); None if fewer than `least` stretches have any."""
     stretch, of = np.unique(begin, return_inverse=True)
     sums = np.column_stack((np.bincount(of, part), np.bincount(of, whole), stretch))
     part, whole, stretch = sums[sums[:, 1] > 0].T
@@ -169,8 +168,8 @@ def share(part: Floats, whole: Floats, begin: Floats, least: int = LEAST) -> Est
 
 
 def share_of_cases(cases: NDArray[np.bool_], begin: Floats, least: int = LEAST) -> Estimate | None:
-    """The share of what is true, each of the stretch that begins there. Where all are alike, blocks of time say nothing
-    of what was not seen: the interval is no narrower than that of as many independent stretches (Wilson)."""
+    """Returns the share of true cases, each of the stretch that begins there. If all cases are alike, the interval from
+    blocks of time is too narrow: it is no narrower than that of as many independent stretches (Wilson)."""
     found = share(cases.astype(float), np.ones(len(cases)), begin, least)
     if found is None:
         return None
@@ -179,8 +178,8 @@ def share_of_cases(cases: NDArray[np.bool_], begin: Floats, least: int = LEAST) 
 
 
 def carried(ledger: WaitLedger, number: int, port: Port, error: float) -> Estimate | None:
-    """What the link carried in the bins wholly inside of waits that found it full, of the most that it carries in as
-    long a time."""
+    """Returns the traffic of the link in the bins that are entirely inside of waits that found it full, as a share of
+    the most that it carries in the same time."""
     entries = [entry for entry in ledger.entries if entry.crossing == number]
     busy = [entry.answers == Wait.BUSY for entry in entries]
     begin = np.concatenate([np.zeros(0), *(e.arrival[b] for e, b in zip(entries, busy, strict=True))])
@@ -201,8 +200,8 @@ def carried(ledger: WaitLedger, number: int, port: Port, error: float) -> Estima
 
 
 def standing(seen: StretchProbes, waits: NDArray[np.bool_], least: float) -> Estimate | None:
-    """Of the stretches in which a probe waited, those whose last later probe with at least `least` ns left waited as
-    well; of all stretches where too few had such a pair."""
+    """Returns the share of the stretches with a waiting probe in which the last later probe with at least `least` ns
+    left waited too; of all stretches if too few have such a pair."""
     long = np.flatnonzero(seen.left > least)
     if not len(long):
         return None
@@ -218,8 +217,9 @@ def standing(seen: StretchProbes, waits: NDArray[np.bool_], least: float) -> Est
 
 
 def queue_size(seen: StretchProbes, excess: float) -> float:
-    """The wait that shows a queue, ns: what makes a probe late; where more are lost than late, half of what the others
-    waited in the stretches that lost some, for a buffer that drops may be shallow."""
+    """Returns the wait that shows a queue, ns: the excess that makes a probe late. If more probes are lost than late,
+    it is half of the median wait of the others in the stretches with losses, because a buffer that drops may be
+    shallow."""
     if seen.lost.sum() <= np.count_nonzero(np.nan_to_num(seen.waited) > excess):
         return excess
     beside = np.isin(seen.stretch, seen.stretch[seen.lost]) & ~seen.lost
@@ -227,10 +227,10 @@ def queue_size(seen: StretchProbes, excess: float) -> float:
 
 
 def fitted(seen: StretchProbes, waits: NDArray[np.bool_], free: float) -> Floats:
-    """The wait of each probe by the queue that fits best those in stretches that delayed one.
+    """Returns the wait of each probe by the queue that fits best those in stretches that delayed one.
 
-    A stretch's bytes arrive evenly in its first part (one number for all), wait in at most the buffer (the longest wait
-    seen), and drain at line rate, or at what the background leaves of it.
+    The bytes of a stretch arrive evenly in its first part (one number for all), wait in at most the buffer (the longest
+    wait seen), and drain at line rate, or at the rest that the background leaves.
     """
     known = np.flatnonzero(np.isin(seen.stretch, seen.stretch[waits]) & ~seen.lost)
     if not len(known):
@@ -246,8 +246,8 @@ def fitted(seen: StretchProbes, waits: NDArray[np.bool_], free: float) -> Floats
 
 
 def explained(seen: StretchProbes, waits: NDArray[np.bool_], model: Floats, error: float) -> Estimate | None:
-    """Of the waiting in the stretches that delayed a probe, the part that a queue predicts. What is no longer than the
-    error is left out on both sides."""
+    """Returns the share that a queue predicts of the waiting in the stretches that delayed a probe. Waits below the
+    error are left out on both sides."""
     known = np.flatnonzero(np.isin(seen.stretch, seen.stretch[waits]) & ~seen.lost)
     off = np.maximum(np.abs(seen.waited - model)[known] - error, 0)
     total = np.maximum(seen.waited[known] - error, 0)
@@ -255,7 +255,8 @@ def explained(seen: StretchProbes, waits: NDArray[np.bool_], model: Floats, erro
 
 
 def overflowed(seen: StretchProbes, waits: NDArray[np.bool_], model: Floats) -> Estimate | None:
-    """Of the dropped probes, those that met at least half of the longest queue of the stretches that delayed one."""
+    """Returns the share of the dropped probes that met at least half of the longest queue of the stretches that delayed
+    a probe."""
     known = np.isin(seen.stretch, seen.stretch[waits]) & ~seen.lost
     longest = float(model[known].max(initial=0.0))
     if not longest:

@@ -1,9 +1,10 @@
-"""Evidence of pause frames: what part of the lateness a port can have made because it was asked to stop sending.
+"""Evidence of pause frames: the part of the lateness that a port can have caused because it was asked to stop sending.
 
-Pause frames that a recorded host sends stop the switch port towards it, those that it receives stop its own. A packet
-that waits at a port is held up by no more than the port was stopped since it last had no backlog: that bounds what
-pauses can have made, in full stretches too, for what was held up leaves in one. Time that a packet waited at an idle
-port that was asked to stop is a fact about this port, where all classes were asked and chance does not place it there.
+Pause frames that a recorded host sends stop the switch port towards it; pause frames that it receives stop its own
+port. A packet that waits at a port is delayed by at most the time that the port was stopped since it last had no
+backlog. This bounds the effect of pauses, in full stretches too, because delayed packets leave in one. Time that a
+packet waited at an idle port that was asked to stop is a fact about this port, provided that all classes were asked and
+that chance does not explain it.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from .shares import MOST, episodes_of, share_of_excess
 
 SHIFTS = 999
 SAMPLE = 2000  # waits that are shifted; an evenly spaced choice of more
-AS_WELL = 0.95  # of the unshifted fit: a shift that fits so well fits as well
-ASKER = {"in": "host", "out": "elsewhere"}  # by the direction of the stopped port: the account of who asked
+AS_WELL = 0.95  # of the unshifted fit: a shift with this fit counts as an equal one
+ASKER = {"in": "host", "out": "elsewhere"}  # by the direction of the stopped port: the account of the asker
 
 
 class Stops:
-    """When one port of a path may have been stopped. number: of its crossing."""
+    """The times in which one port of a path may have been stopped. number: of its crossing."""
 
     def __init__(self, number: int, port: Port, signals: Signals) -> None:
         self.number, self.port, self.signals = number, port, signals
@@ -32,13 +33,13 @@ class Stops:
         self.stretches = backlogged(port, self.sums)
 
     def between(self, arrival: Floats, departure: Floats) -> Floats:
-        """How long between positions, ns; 0 where one is not known."""
+        """Returns the stopped time between positions, ns; 0 if one is unknown."""
         known = np.isfinite(arrival) & np.isfinite(departure)
         low, high = np.where(known, arrival, 0.0), np.where(known, departure, 0.0)
         return np.maximum(before(self.sums, high) - before(self.sums, low), 0.0)
 
     def held_up(self, arrival: Floats, departure: Floats) -> Floats:
-        """The same since the port last had no backlog before each arrival."""
+        """Returns the stopped time since the port last had no backlog before each arrival, until the departure."""
         begin, end = self.stretches
         if not len(begin):
             return np.zeros(len(arrival))
@@ -48,7 +49,7 @@ class Stops:
 
 
 def against_pauses(evidence: Evidence, scene: Scene, rng: np.random.Generator) -> None:
-    """What pauses of all ports of the path can account for; named after the port with most of it."""
+    """Add what pauses of all ports of the path can account for; named after the port with most of it."""
     found = [
         Stops(number, crossing.port, crossing.port.signals)
         for number, crossing in enumerate(scene.crossings)
@@ -76,8 +77,8 @@ def against_pauses(evidence: Evidence, scene: Scene, rng: np.random.Generator) -
 
 
 def made_by(evidence: Evidence, stops: Stops) -> Floats:
-    """Of each late probe's excess, the most that pauses of a port can have made, ns. What a full port dropped was
-    dropped by its pauses, as far as can be determined, where these add what makes a probe late."""
+    """Returns the most of each late probe's excess that pauses of a port can have caused, ns. A drop at a full port
+    counts as caused by its pauses, as far as can be determined, if these add what makes a probe late."""
     ledger, port = evidence.ledger, stops.port
     could = np.zeros(len(ledger.late))
     for entry in entries_of(evidence, stops.number):
@@ -99,7 +100,8 @@ def entries_of(evidence: Evidence, number: int) -> list[PortWaits]:
 
 
 def stood_still(evidence: Evidence, stops: Stops) -> Floats:
-    """Of each late probe's excess, what it spent at the port while that was idle and asked to stop, ns."""
+    """Returns the part of each late probe's excess that it spent at the port while that was idle and asked to stop,
+    ns."""
     stood = np.zeros(len(evidence.ledger.late))
     for entry in entries_of(evidence, stops.number):
         idle = entry.answers == Wait.IDLE
@@ -110,18 +112,18 @@ def stood_still(evidence: Evidence, stops: Stops) -> Floats:
 
 
 def left_of(evidence: Evidence, account: int, could: Floats, sent: Floats) -> Estimate:
-    """The share of an account that no pause can have made."""
+    """Returns the share of an account that no pause can have caused."""
     return share_of_excess(evidence, np.maximum(evidence.ledger.accounts[:, account] - could, 0.0), sent)
 
 
 def mostly(evidence: Evidence, part: Floats) -> int:
-    """The episodes of lateness of which a part is more than half."""
+    """Returns the number of episodes of lateness in which PART is more than half."""
     number, _ = episodes_of(evidence)
     return int((np.bincount(number, part) > MOST * np.bincount(number, evidence.ledger.excess)).sum())
 
 
 def chance_of(evidence: Evidence, stops: Stops, rng: np.random.Generator) -> float:
-    """How often pauses that are shifted around the circle of recorded time meet the waits as well."""
+    """Returns how often pauses that are shifted around the circle of recorded time meet the waits as well."""
     entries, port = entries_of(evidence, stops.number), stops.port
     arrival, departure = (
         port.position(np.concatenate(sides))

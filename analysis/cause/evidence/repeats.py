@@ -1,8 +1,8 @@
-"""Which late probes TCP repeated because a full port had dropped them, and which waited behind those.
+"""Which late probes TCP repeated because a full port had dropped them, and which probes waited behind those.
 
 A dropped segment is sent again when the sender's timer expires (RFC 6298), and each further time after twice as long.
-What is sent meanwhile on the same connection is delivered only when the repeated segment has come, so all of it ends
-together. None of that is the wait of a queue, but all of it is what the full port did to the probe.
+Later data on the same connection is delivered only when the repeated segment has arrived, so all of it ends together.
+None of that is the wait of a queue, but all of it is an effect of the full port on the probe.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from ..port import Port
 from ..tail import HOST_STAGES, MS, LatencyTail, ProbeLatency, Probes, losses_follow
 
 LEAST_TIMEOUTS = (200 * MS, 1000 * MS)  # Linux (TCP_RTO_MIN); RFC 6298, section 2.4
-EARLY, LATER = 0.95, 1.25  # of it: the step of stamps and timers; the smoothed round trip that is added to the least
-TIMES = 4  # that a segment is repeated: the fifth time, a prober has long given up
-ARRIVES = 2 * MS  # between a segment that is seen again at the port and the end of the probe that it ends
+EARLY, LATER = 0.95, 1.25  # of the timeout: steps of stamps and timers; the smoothed round trip is added to the least
+TIMES = 4  # repetitions of a segment: by the fifth, a prober has long given up
+ARRIVES = 2 * MS  # between a repeated segment at the port and the end of its probe
 SHIFTS = 999
 LEAST = 5
 
 
 class Repeats(NamedTuple):
-    """A probe each. dropped: at the full port, and answered after a timeout. behind: the number of the probe that each
-    waited behind, or −1."""
+    """One row per probe. dropped: at the full port, and answered after a timeout. behind: the number of the probe that
+    each waited behind, or −1."""
 
     dropped: NDArray[np.bool_]
     behind: NDArray[np.int64]
@@ -41,8 +41,8 @@ class Repeats(NamedTuple):
 
 
 class RecordedRepeats(NamedTuple):
-    """Repeated segments that the port recorded when repeated probes ended that others waited behind: the share of these
-    probes, and how often shifted ones would meet as many."""
+    """Repeated segments that the port recorded when repeated probes with others behind them ended: the share of these
+    probes, and how often shifted ones would match as many."""
 
     share: Estimate
     p_value: float
@@ -53,8 +53,9 @@ def none_of(n: int) -> Repeats:
 
 
 def find(probes: Probes, delays: ProbeLatency, tail: LatencyTail, full: NDArray[np.bool_]) -> Repeats:
-    """full: a port of the path was full when the probe came to it. Nothing is found unless delays near a timeout are
-    surely more frequent among those (tail.losses_follow): others drop probes as well."""
+    """Finds the repeated probes. full: a port of the path was full when the probe arrived there. None are found unless
+    delays near a timeout are significantly more frequent among those (tail.losses_follow): other causes drop probes as
+    well."""
     excess = delays.total - tail.median_ns
     like = tail.spikes & near_timeout(excess) & (in_hosts(delays, excess) < 0.5 * excess)
     if probes.protocol.lower() != "tcp" or not (like & full).any():
@@ -73,13 +74,14 @@ def find(probes: Probes, delays: ProbeLatency, tail: LatencyTail, full: NDArray[
 
 
 def ended(probes: Probes, delays: ProbeLatency) -> Floats:
-    """When each probe was over, on the sender's clock, ns."""
+    """Returns the end of each probe, on the sender's clock, ns."""
     end: Floats = (probes.app_send if delays.measured == "application" else probes.tx) + delays.total
     return end
 
 
 def near_timeout(excess: Floats) -> NDArray[np.bool_]:
-    """Whether each delay beyond the usual is about that of one or more timeouts in a row, each twice the one before."""
+    """Returns whether each delay beyond the usual is about that of one or more timeouts in a row, each twice the
+    previous one."""
     near = np.zeros(len(excess), dtype=bool)
     for least in LEAST_TIMEOUTS:
         for times in range(1, TIMES + 1):
@@ -89,7 +91,7 @@ def near_timeout(excess: Floats) -> NDArray[np.bool_]:
 
 
 def in_hosts(delays: ProbeLatency, excess: Floats) -> Floats:
-    """What of a delay was spent in hosts, ns; 0 where no stamp shows it."""
+    """Returns the part of a delay that was spent in hosts, ns; 0 if no stamp shows it."""
     spent = np.zeros(len(excess))
     for stage in HOST_STAGES:
         spent += np.nan_to_num(delays.excess(stage))
@@ -97,7 +99,7 @@ def in_hosts(delays: ProbeLatency, excess: Floats) -> Floats:
 
 
 def first_of_each(rows: NDArray[np.int64], begin: Floats, end: Floats, lateness: float) -> NDArray[np.int64]:
-    """Of probes that ended together the one that was sent first: the others waited behind it."""
+    """Returns the first-sent one of the probes that ended together: the others waited behind it."""
     rows = rows[np.argsort(end[rows], kind="stable")]
     group = np.cumsum(np.diff(end[rows], prepend=-np.inf) > lateness)
     order = np.lexsort((begin[rows], group))
@@ -107,7 +109,7 @@ def first_of_each(rows: NDArray[np.int64], begin: Floats, end: Floats, lateness:
 def ended_by(
     late: NDArray[np.int64], dropped: NDArray[np.int64], begin: Floats, end: Floats, lateness: float
 ) -> NDArray[np.int64]:
-    """Of each late probe, the dropped one that was sent before it and ended with it, or −1."""
+    """Returns, for each late probe, the dropped one that was sent before it and ended with it, or −1."""
     dropped = dropped[np.argsort(end[dropped], kind="stable")]
     found = np.full(len(late), -1)
     after = np.searchsorted(end[dropped], end[late])
@@ -120,8 +122,8 @@ def ended_by(
 
 
 def seen_again(port: Port, ends: Floats, rng: np.random.Generator) -> RecordedRepeats | None:
-    """Whether the port recorded repeated segments when probes ended (ns). None where it recorded none at all, or fewer
-    than LEAST probes ended."""
+    """Returns whether the port recorded repeated segments when probes ended (ns). None if it recorded none at all, or
+    if fewer than LEAST probes ended."""
     if port.repeated is None or not len(port.repeated):
         return None
     place = port.position(ends)

@@ -1,4 +1,4 @@
-"""Evidence of the ledger: which account the tail's excess lies in, and how sure that is."""
+"""Evidence of the ledger: the account that holds the tail's excess, with intervals."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ MOST = 0.5
 
 
 def share_of_excess(evidence: Evidence, part: Floats, sent: Floats) -> Estimate:
-    """The share of the excess that a part of each late probe's makes (ns), with an interval from blocks of time that
-    cut no episode. sent: when each probe was, ns."""
+    """Returns the share of the excess that PART, a part of each late probe's excess (ns), makes up, with an interval
+    from blocks of time that cut no episode. sent: the send time of each probe, ns."""
     number, first = episodes_of(evidence)
     whole: Floats = np.bincount(number, evidence.ledger.accounts.sum(axis=1), len(first)).astype(float)
     parts: Floats = np.bincount(number, part, len(first)).astype(float)
@@ -25,8 +25,8 @@ def share_of_excess(evidence: Evidence, part: Floats, sent: Floats) -> Estimate:
 
 
 def account(evidence: Evidence, sent: Floats) -> None:
-    """Shares of the tail's excess, with intervals from blocks of time that cut no episode. sent: when each probe was,
-    ns."""
+    """Add the accounts' shares of the tail's excess, with intervals from blocks of time that cut no episode. sent: the
+    send time of each probe, ns."""
     ledger, tail = evidence.ledger, evidence.tail
     number, first = episodes_of(evidence)
     count = len(first)
@@ -44,8 +44,8 @@ def account(evidence: Evidence, sent: Floats) -> None:
 
 
 def episodes_of(evidence: Evidence) -> tuple[Whole, Whole]:
-    """The episode of each late probe, and the first probe of each episode. What waited behind a repeated segment
-    belongs to its episode, however many probes of other connections were on time meanwhile."""
+    """Returns the episode of each late probe, and the first probe of each episode. Probes that waited behind a repeated
+    segment belong to its episode, however many probes of other connections were on time in between."""
     rows, behind = evidence.ledger.late, evidence.repeats.behind
     late = np.zeros(len(behind), dtype=bool)
     late[rows] = True
@@ -57,7 +57,7 @@ def episodes_of(evidence: Evidence) -> tuple[Whole, Whole]:
 
 
 def main_port(ledger: WaitLedger, ports: int) -> int:
-    """The port in front of which late probes waited most while it was full; the first of several that are equal."""
+    """Returns the port in front of which late probes waited most while it was full; the first of several equal ones."""
     explained = np.zeros(ports)
     for entry in ledger.entries:
         here = entry.rows[entry.answers == Wait.BUSY]

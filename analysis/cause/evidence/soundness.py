@@ -1,5 +1,5 @@
-"""Evidence about the recording of the port: what it lost where the verdict rests on it, whether it holds more than the
-link can carry, and where queues marked packets."""
+"""Evidence about the recording of the port: losses where the verdict rests on it, traffic beyond the capacity of the
+link, and packets that queues marked."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ...model.stats import Estimate, Floats, wilson
 from ..port import FRAME, Port
 from ..scene import Evidence, RecordedMarks, Soundness
 
-MERGED = 65536  # bytes of the largest merged frame: so many may be counted at one moment
-COALESCED = 100_000  # ns that an interface may keep packets before the kernel stamps them
+MERGED = 65536  # bytes of the largest merged frame: all of them may be counted at one moment
+COALESCED = 100_000  # ns for which an interface may hold packets before the kernel stamps them
 SHIFTS = 199
 ABOVE = 1.1  # of line rate: wire bytes of merged frames are estimated
 
@@ -25,7 +25,7 @@ class StretchBins(NamedTuple):
 
 
 def against_recording(evidence: Evidence) -> None:
-    """Look at the full stretches that late probes met."""
+    """Examine the full stretches that late probes met."""
     port = evidence.crossing.port if evidence.crossing else None
     if port is None or evidence.met is None:
         return
@@ -39,7 +39,7 @@ def against_recording(evidence: Evidence) -> None:
 
 
 def delaying(port: Port, met: Floats) -> StretchBins:
-    """The full stretches that probes met which came to the port at these times."""
+    """Returns the full stretches that were met by probes that came to the port at these times."""
     starts, ends = port.busy_periods()
     stretch = np.unique(port.period_at(port.position(met)))
     stretch = stretch[stretch >= 0]
@@ -47,7 +47,8 @@ def delaying(port: Port, met: Floats) -> StretchBins:
 
 
 def lost_in(port: Port, met: StretchBins) -> Floats:
-    """1 where the capture lost packets in a stretch, or may have: nothing says when it lost them."""
+    """Returns 1 for stretches in which the capture lost packets, or may have lost some because the time of its losses
+    is unknown."""
     if port.lossy is None:
         return np.full(len(met.first), float(port.dropped > 0))
     inside: Floats = (port.lossy[met.last.astype(np.int64)] > port.lossy[met.first.astype(np.int64)]).astype(float)
@@ -55,8 +56,8 @@ def lost_in(port: Port, met: StretchBins) -> Floats:
 
 
 def excessive(port: Port, met: StretchBins) -> tuple[float, float]:
-    """The most that the port carried in a time as long as the median stretch, of line rate, and that time, ns; (0, 0)
-    where that is no more than merged frames and late stamps explain. A mirror holds both directions."""
+    """Returns the most that the port carried in a time as long as the median stretch, as a share of line rate, and that
+    time, ns. (0, 0) if merged frames and late stamps explain it. A mirror carries both directions."""
     if not len(met.first):
         return 0.0, 0.0
     bins = max(1.0, round(float(np.median(met.last - met.first))))
@@ -66,7 +67,7 @@ def excessive(port: Port, met: StretchBins) -> tuple[float, float]:
 
 
 def marked(port: Port, met: StretchBins) -> RecordedMarks | None:
-    """How many of the stretches have marked packets; None where none was marked at all."""
+    """Returns how many of the stretches have marked packets; None if no packet was marked at all."""
     places = port.marked
     if places is None or not len(places) or not len(met.first):
         return None

@@ -1,7 +1,7 @@
-"""What the port's own switch says of the waits: the strongest evidence there is, for and against.
+"""The port's own switch on the waits: the strongest evidence, for and against.
 
-The largest depth of a window bounds what anybody in it can have waited, however long the window is: a probe that waits
-for w has w × line rate before it. What it counted of drops and marks: switch_counts.py.
+The largest depth of a window bounds the wait of any packet in it, however long the window is: a probe that waits for w
+has w × line rate before it. Counted drops and marks: switch_counts.py.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ import numpy as np
 from ...model.stats import Floats
 
 FITTING = 0.5  # of the depth that the waits need, at least; and they need at least as much of the depth
-ALLOWED = 0.8  # of the waiting, at least: of small frames a device may count a quarter less than they take on the wire
+ALLOWED = 0.8  # of the waiting, at least: a device may count a quarter less of small frames than they take on the wire
 
 
 class PortQueue(NamedTuple):
-    """Windows of the port's queue as its switch reported them, sorted by end. Times ns since the origin."""
+    """Windows of the port's queue as its switch reported them, sorted by end. Times are ns since the origin."""
 
     name: str
     start: Floats
     end: Floats
     max_bytes: Floats
-    dropped: int | None = None  # packets, of all windows; None where the switch does not report it
-    marked: int | None = None  # likewise, with ECN CE
+    dropped: int | None = None  # packets, of all windows; None if the switch does not report it
+    marked: int | None = None  # packets with ECN CE, of all windows; None if the switch does not report it
     place: tuple[str, str] = ("", "")  # device and port
 
 
 class CountedWindows(NamedTuple):
-    """Packets that a switch port counted in windows, sorted and without overlap. Times ns since the origin."""
+    """Packets that a switch port counted in windows, sorted and without overlap. Times are ns since the origin."""
 
     name: str
     start: Floats
@@ -37,7 +37,7 @@ class CountedWindows(NamedTuple):
     packets: Floats
 
     def joined(self) -> CountedWindows:
-        """The same where windows overlap: one window each, with all that they counted."""
+        """Returns the windows with overlapping ones merged into one that has all of their packets."""
         order = np.argsort(self.start, kind="stable")
         start, end, packets = (side[order] for side in self[1:])
         if not len(start):
@@ -48,8 +48,8 @@ class CountedWindows(NamedTuple):
 
 
 class SwitchCounts(NamedTuple):
-    """What a switch port counted in all of its queues: packets that it dropped, and that it marked with ECN CE. None
-    where the switch does not report."""
+    """Packets that a switch port dropped, and that it marked with ECN CE, in all of its queues. None if the switch does
+    not report them."""
 
     drops: CountedWindows | None
     marks: CountedWindows | None
@@ -58,7 +58,7 @@ class SwitchCounts(NamedTuple):
 class QueueAgreement(NamedTuple):
     """agreement: median of (largest depth / line rate) / wait over probes that waited. allowed: the part of their
     waiting that is no longer than that depth takes. seen: whether windows show as much depth as the longest wait in
-    each needs, and not much more: then the queue that was waited in is this one."""
+    each needs, and not much more; then the probes waited in this queue."""
 
     agreement: float
     allowed: float
@@ -66,17 +66,17 @@ class QueueAgreement(NamedTuple):
 
     @property
     def fits(self) -> bool:
-        """Whether the queue may have made the waits: most of them, and the long ones too."""
+        """Whether the queue may have caused the waits: most of them, and the long ones too."""
         return self.agreement >= FITTING and self.allowed >= ALLOWED
 
 
 def depth_at(queue: PortQueue, time: Floats) -> Floats:
-    """The largest depth of the window that each time lies in, bytes; NaN outside of every window."""
+    """Returns the largest depth of the window that each time lies in, bytes; NaN outside of every window."""
     return deepest(queue, time, time)
 
 
 def deepest(queue: PortQueue, begin: Floats, end: Floats) -> Floats:
-    """The largest depth of the windows that reach into each interval, bytes; NaN where none does."""
+    """Returns the largest depth of the windows that overlap each interval, bytes; NaN if none does."""
     first = np.searchsorted(queue.end, begin)
     last = np.searchsorted(queue.start, end, side="right")
     inside = np.isfinite(begin) & np.isfinite(end) & (last > first)
@@ -88,7 +88,7 @@ def deepest(queue: PortQueue, begin: Floats, end: Floats) -> Floats:
 
 
 def word(queue: PortQueue, link_bps: float, met: Floats, waited: Floats, error_ns: float) -> QueueAgreement | None:
-    """What the windows say of waits that began at `met`. None where no window covers any."""
+    """Returns how the windows agree with waits that began at `met`. None if no window covers any."""
     drain = deepest(queue, met - error_ns, met + waited + error_ns) / link_bps * 8e9 + error_ns
     known = np.isfinite(drain)
     if not known.any():

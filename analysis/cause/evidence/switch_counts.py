@@ -1,9 +1,9 @@
-"""What the port's own switch counted, window by window: packets that it dropped, and packets that it marked (ECN CE).
+"""Counters of the port's own switch, window by window: packets that it dropped, and packets that it marked (ECN CE).
 
-A probe can only have been dropped where the switch counts a drop, one drop for each probe. A queue marks whatever meets
-more than a threshold; where it marked, the link stayed full for as long as what was before the mark took. So the full
-stretches in marked windows bound the threshold, and who waited for longer must find a mark as well. That needs packets
-that can be marked: it contradicts, and never accuses.
+The port can only have dropped a probe if the switch counts a drop, one drop for each probe. A queue marks every packet
+that meets more than a threshold; after a mark, the link stays full until the bytes before the marked packet have left.
+So the full stretches in marked windows bound the threshold, and a probe that waited for longer must find a mark as
+well. This needs packets that can be marked, so that it can contradict, but never accuse.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Truths = NDArray[np.bool_]
 
 
 def against_counts(evidence: Evidence, scene: Scene, number: int) -> None:
-    """Hold the lost and the late probes against what the switch counted of the port."""
+    """Compare the lost and the late probes with what the switch counted at the port."""
     crossing, met, model = scene.crossings[number], evidence.met, evidence.fifo
     evidence.lost_elsewhere = evidence.tail.lost - int(evidence.tail.late_losses.sum())
     counted = scene.counted_at(number)
@@ -37,8 +37,8 @@ def against_counts(evidence: Evidence, scene: Scene, number: int) -> None:
 
 
 def reaching(counts: CountedWindows, begin: Floats, end: Floats) -> tuple[Whole, Whole]:
-    """First window, and one past the last, that reach into each interval; (0, 0) where the windows do not cover all of
-    it."""
+    """Returns the first window, and one past the last, that overlap each interval; (0, 0) if the windows do not cover
+    all of it."""
     first, last = np.searchsorted(counts.end, begin), np.searchsorted(counts.start, end, side="right")
     known = np.isfinite(begin) & np.isfinite(end) & (last > first)
     low, high = np.where(known, first, 0), np.where(known, last - 1, 0)
@@ -49,9 +49,9 @@ def reaching(counts: CountedWindows, begin: Floats, end: Floats) -> tuple[Whole,
 
 
 def not_dropped(drops: CountedWindows, begin: Floats, end: Floats) -> int:
-    """Of the probes that were lost somewhere in these intervals, how many the port cannot have dropped: the windows
-    that reach into them hold no drop that no other probe took. At most as many as possible are given a drop (the
-    matching that takes the earliest end first)."""
+    """Returns how many of the probes that were lost somewhere in these intervals the port cannot have dropped, because
+    all drops in overlapping windows are taken by other probes. As many probes as possible get a drop (matching by
+    earliest end first)."""
     first, last = reaching(drops, begin, end)
     left, none = drops.packets.copy(), 0
     for row in np.argsort(last, kind="stable"):
@@ -66,8 +66,8 @@ def not_dropped(drops: CountedWindows, begin: Floats, end: Floats) -> int:
 
 
 def marks_met(marks: CountedWindows, port: Port, met: Floats, waited: Floats, error_ns: float) -> SwitchMarks | None:
-    """How many of the full stretches that delayed probes hold a mark of the switch; and of those in which somebody
-    waited for longer than its threshold. None where no window covers any."""
+    """Returns how many of the full stretches that delayed probes have a mark of the switch, and how many of those in
+    which a probe waited for longer than its threshold. None if no window covers any."""
     starts, ends = port.busy_periods()
     stretch = port.period_at(port.position(met))
     found = stretch >= 0
@@ -88,15 +88,15 @@ def marks_met(marks: CountedWindows, port: Port, met: Floats, waited: Floats, er
 
 
 def of_stretches(stretch: Whole, marked: Truths) -> Estimate | None:
-    """Share of the full stretches with a marked probe; None where they are too few."""
+    """Returns the share of the full stretches with a marked probe; None if there are too few."""
     numbers, of = np.unique(stretch, return_inverse=True)
     having = np.bincount(of, marked) > 0 if len(numbers) else np.zeros(0, dtype=bool)
     return share_of_cases(having, numbers.astype(float))
 
 
 def threshold_of(marks: CountedWindows, begin: Floats, length: Floats, error_ns: float) -> float:
-    """The most that the switch's threshold takes to drain, ns: the longest full stretch in the middle one of the
-    marked windows. Without end where it marked nothing."""
+    """Returns an upper bound for the time that the switch's threshold takes to drain, ns: the longest full stretch in
+    the median one of the marked windows. Infinite if it marked nothing."""
     here = np.flatnonzero(marks.packets > 0)
     if not len(here):
         return np.inf
