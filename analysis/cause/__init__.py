@@ -1,1 +1,1 @@
-"""Whether the bursts of a port cause the latency tail of a path: from what was recorded to a verdict."""
+"""Whether the bursts of a port cause the latency tail of a path: from the recorded data to a verdict."""

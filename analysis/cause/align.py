@@ -1,4 +1,4 @@
-"""Bursts of a port laid over each other by their onset: what the link, the queue and the probes did around it."""
+"""Bursts of a port aligned by their onsets: the link, the queue and the probes around them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from .evidence.exposure import met_bursts
 from .scene import Evidence, Scene
 
 STEPS = 120  # of the time shown
-BEFORE = 1 / 4  # of it lies before the onset
-MOST = 5000  # bursts that are laid over each other, evenly chosen
+BEFORE = 1 / 4  # of that time lies before the onset
+MOST = 5000  # bursts that are aligned, evenly chosen
 
 
 @dataclass(frozen=True)
 class Alignment:
-    """Medians and 90th percentiles over the bursts at each time after onset (ns); NaN where nothing was measured.
+    """Medians and 90th percentiles over the bursts at each time after onset (ns); NaN if nothing was measured.
 
-    delay and queue: of what falls into the step. bursts: which ones of the port, by number; of: how many there are in
-    the time of the probes; probes: probes in the time shown.
+    delay and queue: of the values in each step. bursts: the numbers of the port's bursts that are used; of: the number
+    of bursts in the time of the probes; probes: the number of probes in the time shown.
     """
 
     offset: Floats
@@ -35,8 +35,8 @@ class Alignment:
 
 
 def align(scene: Scene, evidence: Evidence, chosen: NDArray[np.bool_] | None = None) -> Alignment | None:
-    """The alignment for the port that the evidence is about, of its CHOSEN bursts (default: all); None without such
-    bursts in the time of the probes."""
+    """Returns the alignment for the port that the evidence is about, of its CHOSEN bursts (default: all); None if no
+    such burst is in the time of the probes."""
     met = evidence.met
     if evidence.crossing is None or met is None:
         return None
@@ -64,8 +64,8 @@ def align(scene: Scene, evidence: Evidence, chosen: NDArray[np.bool_] | None = N
 
 
 def met_by_late(scene: Scene, evidence: Evidence) -> NDArray[np.bool_] | None:
-    """Which bursts of the port that the evidence is about late probes met, dropped ones included; None where they met
-    none."""
+    """Returns which bursts late probes met, dropped ones included, at the port that the evidence is about; None if they
+    met no burst."""
     if evidence.crossing is None or evidence.met is None:
         return None
     late = (evidence.tail.spikes | evidence.dropped) & ~evidence.repeats.held
@@ -75,7 +75,8 @@ def met_by_late(scene: Scene, evidence: Evidence) -> NDArray[np.bool_] | None:
 
 
 def slots(time: Floats, onsets: Floats, offset: Floats, step: float) -> tuple[np.ndarray, np.ndarray]:
-    """For each time near an onset, its step after the nearest one before (less the lead), and which times those are."""
+    """Returns, for each time near an onset, its step after the last onset (shifted by the lead), and the indexes of
+    these times."""
     lead = -offset[0]
     at = np.searchsorted(onsets - lead, time, side="right") - 1
     since = time - (onsets - lead)[np.maximum(at, 0)]
@@ -84,7 +85,7 @@ def slots(time: Floats, onsets: Floats, offset: Floats, step: float) -> tuple[np
 
 
 def by_slot(slot: np.ndarray, values: Floats, count: int) -> tuple[Floats, Floats]:
-    """Median and 90th percentile of the known values of each slot."""
+    """Returns the median and the 90th percentile of the known values of each slot."""
     middle, high = np.full(count, np.nan), np.full(count, np.nan)
     for k in range(count):
         here = values[slot == k]

@@ -1,7 +1,8 @@
-"""What came to a port, where those who sent it were recorded too: the sum of their outgoing bins.
+"""The arrivals at a port with recorded senders: the sum of their outgoing bins.
 
-A receiver sees departures only, so its own bins never show how deep the queue before it was. The senders' bins do: what
-came less what could leave (Lindley's recursion), provided that they are all of the traffic and keep one clock.
+A receiver sees only departures, so its own bins never show the depth of the queue before it. The senders' bins do: the
+queue is what arrived less what could leave (Lindley's recursion), provided that these senders sent all of the traffic
+and share one clock.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from numpy.typing import NDArray
 from ..model.stats import Floats
 from .port import Port
 
-ALIKE_BYTES = 0.1  # senders' bytes may differ from the port's by this share: else others sent, or they sent elsewhere
+ALIKE_BYTES = 0.1  # share by which bytes may differ; beyond it, others sent too, or senders sent elsewhere
 
 
 class Arrivals(NamedTuple):
-    """Of each bin of a receiver's port: bytes that came, and the backlog at its end. begins: the first bin of each
-    stretch of recorded time, before which no backlog is known: it is taken for none."""
+    """For each bin of a receiver's port, the bytes that arrived, and the backlog at its end. begins: the first bin of
+    each stretch of recorded time; the backlog before it is unknown and taken as zero."""
 
     senders: int
     bytes: Floats
@@ -28,7 +29,8 @@ class Arrivals(NamedTuple):
     begins: NDArray[np.int64]
 
     def backlog_at(self, position: Floats) -> Floats:
-        """At positions (port.position) of the port, linear between the ends of bins; NaN outside of the recording."""
+        """Returns the backlog at positions (port.position) of the port, linear between the ends of bins; NaN outside of
+        the recording."""
         bins = np.arange(len(self.backlog))
         edges, backlog = np.insert(bins + 1, self.begins, self.begins), np.insert(self.backlog, self.begins, 0.0)
         found: Floats = np.interp(position, edges, backlog)
@@ -36,8 +38,8 @@ class Arrivals(NamedTuple):
 
 
 def arrivals_of(port: Port, ports: list[Port]) -> Arrivals | None:
-    """What the recorded senders sent to a receiver's port; None unless they sent what it carried, within
-    ALIKE_BYTES."""
+    """Returns the traffic of the recorded senders to a receiver's port; None unless it matches the port's own bytes
+    within ALIKE_BYTES."""
     senders = [other for other in ports if other.direction == "out" and other.host != port.host]
     if port.direction != "in" or len(senders) < 2:
         return None
@@ -54,7 +56,8 @@ def arrivals_of(port: Port, ports: list[Port]) -> Arrivals | None:
 
 
 def backlog_of(surplus: Floats) -> Floats:
-    """At the end of each bin, of what came in it beyond what the link carries; none before the first."""
+    """Returns the backlog at the end of each bin. SURPLUS is the bytes of each bin that exceed what the link can carry;
+    there is no backlog before the first bin."""
     total = np.cumsum(surplus)
     found: Floats = total - np.minimum(0, np.minimum.accumulate(total))
     return found

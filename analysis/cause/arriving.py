@@ -1,9 +1,9 @@
-"""When the bytes that a port carried came to it. A receiver sees departures only; probes see both ends of a wait.
+"""The arrival times of the bytes that a port carried. A receiver sees only departures; probes see both ends of a wait.
 
-A FIFO port that is full has carried, by the time at which a probe leaves it, exactly what came before that probe. So a
-probe that comes at `t` and waits for `w` is a point of the arrivals: what came until `t` has left at `t + w`. Between
-the points of a full stretch its bytes are taken to arrive evenly over its first part, one number for each stretch.
-Where the senders were recorded too, their outgoing bins are the points instead.
+At the time at which a probe leaves a full FIFO port, the port has carried exactly the bytes that arrived before that
+probe. A probe that arrives at `t` and waits for `w` is therefore a point of the arrival curve: the bytes that arrived
+until `t` have left at `t + w`. Between these points, the bytes of a full stretch are assumed to arrive evenly over its
+first part, which is one number for each stretch. If the senders were recorded too, their outgoing bins give the points.
 
 Amounts are times: how long the port takes to carry them, in ns.
 """
@@ -23,8 +23,8 @@ SHARES = np.concatenate((np.geomspace(0.01, 0.5, 40), np.linspace(0.52, 1.0, 25)
 
 
 class FullStretches(NamedTuple):
-    """Times in which a port was full, ns, sorted and disjoint. rate: bytes that it carries in a ns of them.
-    background: share of the rate that it carries at other times, and is taken to carry in them too."""
+    """Times in which a port was full, ns, sorted and disjoint. rate: bytes that it carries per ns of them. background:
+    the share of the rate that it carries at other times, and is assumed to carry in the stretches too."""
 
     begin: Floats
     end: Floats
@@ -36,30 +36,31 @@ class FullStretches(NamedTuple):
         return self.end - self.begin
 
     def holding(self, time: Floats) -> NDArray[np.int64]:
-        """Which one each time lies in; −1: none."""
+        """Returns the index of the stretch that each time lies in; −1: none."""
         place = np.searchsorted(self.begin, time, side="right") - 1
         inside = (place >= 0) & (time < np.append(self.end, -np.inf)[place])
         return np.where(inside, place, -1)
 
 
 class ArrivalCurve(NamedTuple):
-    """What came until `time` has left at `until`; linear in between, and both grow. ns."""
+    """Bytes that arrived until `time` have left at `until`; linear in between. Both ascend. ns."""
 
     time: Floats
     until: Floats
 
     def leaving(self, time: Floats) -> Floats:
-        """When what comes at a time of a stretch has left."""
+        """Returns the time at which bytes that arrive at a time of a stretch have left."""
         return np.interp(time, self.time, self.until)
 
     def coming(self, left: Floats) -> Floats:
-        """When what left at a time of a stretch had come."""
+        """Returns the time at which bytes that left at a time of a stretch had arrived."""
         _, first = np.unique(self.until, return_index=True)
         return np.interp(left, self.until[first], self.time[first])
 
 
 def stretches_of(port: Port) -> FullStretches:
-    """The port's full stretches. Their ends lie inside of the bins before and after, as full as those are."""
+    """Returns the full stretches of the port. Their ends lie inside the bins before and after, in proportion to how
+    full these bins are."""
     first, last = (side.astype(np.int64) for side in port.busy_periods())
     volume = float((port.carried[last] - port.carried[first]).sum())
     full = float((last - first).sum())
@@ -67,11 +68,11 @@ def stretches_of(port: Port) -> FullStretches:
     background = (float(port.carried[-1]) - volume) / (quiet * port.bin_bytes) if quiet > 0 else 0.0
     background = min(background, 0.9)
     reach = max(1, int(np.ceil(8 * FRAME / port.bin_bytes)))
-    stretch = port.stretch_of(first.astype(float))  # which a full one may end with
+    stretch = port.stretch_of(first.astype(float))  # a full stretch stays within it
     low, high = np.maximum(first - reach, port.offsets[stretch]), np.minimum(last + reach, port.offsets[stretch + 1])
 
     def part(a: NDArray[np.int64], b: NDArray[np.int64]) -> Floats:
-        """How much of the bins between was full, ns."""
+        """Returns how much time of the bins between A and B was full, ns."""
         filled = (port.carried[b] - port.carried[a]) / (reach * port.bin_bytes)
         return np.clip((filled - background) / (1 - background), 0, 1) * reach * port.bin_ns
 
@@ -85,14 +86,14 @@ def stretches_of(port: Port) -> FullStretches:
 
 
 def curve_of_probes(full: FullStretches, met: Floats, waited: Floats) -> tuple[ArrivalCurve, float]:
-    """The arrivals by probes that met the port at `met` (sorted) and waited there; and the first part of a stretch in
-    which most of them place its bytes."""
+    """Returns the arrival curve from probes that met the port at `met` (sorted) and waited there, and the first part of
+    a stretch in which most of them place its bytes."""
     place = full.holding(met)
     inside = (place >= 0) & np.isfinite(waited)
     met, waited, place = met[inside], waited[inside], place[inside]
     share, common = first_parts(full, met, waited, place)
     until = np.clip(met + waited, met, full.end[place])
-    until = np.minimum.accumulate(until[::-1])[::-1]  # what holds a probe elsewhere makes it late, never early
+    until = np.minimum.accumulate(until[::-1])[::-1]  # a delay elsewhere makes a probe late, never early
     points = joined(full, met, np.maximum(until, met))
     knee = full.begin + share * full.length
     before = np.clip(np.searchsorted(points.time, knee, side="right") - 1, 0, len(points.time) - 2)
@@ -106,7 +107,7 @@ def curve_of_probes(full: FullStretches, met: Floats, waited: Floats) -> tuple[A
 
 
 def joined(full: FullStretches, time: Floats, until: Floats) -> ArrivalCurve:
-    """Points, and the ends of all stretches."""
+    """Returns the points together with the ends of all stretches."""
     ends = np.concatenate((full.begin, full.end))
     times, untils = np.concatenate((ends, time)), np.concatenate((ends, until))
     order = np.lexsort((untils, times))
@@ -114,8 +115,8 @@ def joined(full: FullStretches, time: Floats, until: Floats) -> ArrivalCurve:
 
 
 def evenly(full: FullStretches, share: Floats, time: Floats, place: NDArray[np.int64]) -> Floats:
-    """When what comes until `time` has left, if a stretch's own bytes come evenly in its first part, and the background
-    all the while."""
+    """Returns when bytes that arrive until `time` have left, if the stretch's own bytes arrive evenly in its first part
+    and the background arrives throughout."""
     since, length = time - full.begin[place], full.length[place]
     own = (1 - full.background) * length * np.minimum(1.0, since / np.maximum(share[place] * length, 1e-9))
     gone: Floats = full.begin[place] + own + full.background * since
@@ -123,8 +124,8 @@ def evenly(full: FullStretches, share: Floats, time: Floats, place: NDArray[np.i
 
 
 def first_parts(full: FullStretches, met: Floats, waited: Floats, place: NDArray[np.int64]) -> tuple[Floats, float]:
-    """The first part of each stretch in which its bytes come, by the least absolute error of its probes' waits; and of
-    all. Stretches that do not show it have that of all."""
+    """Returns the first part of each stretch in which its bytes arrive, by the smallest absolute error of its probes'
+    waits, and that of all stretches together. Stretches that do not show it have that of all."""
     count = len(full.begin)
     error = np.zeros((len(SHARES), count))
     for k, share in enumerate(SHARES):
@@ -136,7 +137,7 @@ def first_parts(full: FullStretches, met: Floats, waited: Floats, place: NDArray
 
 
 def curve_of_senders(port: Port, full: FullStretches, came: Arrivals) -> ArrivalCurve:
-    """The arrivals by the outgoing bins of all senders."""
+    """Returns the arrival curve from the outgoing bins of all senders."""
     first = np.floor(np.clip(port.position(full.begin), 0, port.bins - 1)).astype(np.int64)
     last = np.minimum(np.ceil(np.nan_to_num(port.position(full.end), nan=port.bins)).astype(np.int64), port.bins)
     counts = np.maximum(last - first, 1)

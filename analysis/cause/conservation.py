@@ -1,8 +1,9 @@
-"""Do the sources agree? What a switch port says that it sent must be what the recorded host behind it received.
+"""Whether the sources agree: the traffic that a switch port reports as sent must match what the recorded host behind it
+received.
 
-Three statements about one port are held against its recorded bins: bytes that the port counted in a window, bytes that
-its queues sent, and how deep its queue was (what waited must leave through this port, at nine tenths of line rate or
-faster). Clocks may be apart, and devices count frames in different ways: both are estimated and reported. Times are ns.
+Three values of a port are compared with its recorded bins: the bytes that the port counted in a window, the bytes that
+its queues sent, and the depth of its queue (waiting bytes must leave through this port, at nine tenths of line rate or
+faster). Clocks may differ, and devices count frames in different ways: both are estimated and reported. Times are ns.
 """
 
 from __future__ import annotations
@@ -19,28 +20,28 @@ from .evidence.switch import PortQueue
 from .port import FRAME, FULL, Port
 from .signals import before, stopped
 
-WITHIN = 0.02  # of a window's bytes: frames of other lengths, and what a device rounds
+WITHIN = 0.02  # of a window's bytes: allows for frames of other lengths, and for rounding by the device
 LEAST = 5  # windows, to compare anything
-ENOUGH = 0.99  # of the windows, to agree
-NEARER = 0.5  # of the windows, from which clocks and framing are estimated
-STEPS = 16  # of a window, in which the clocks' distance is looked for, then of a step, down to half a bin
-FEW = 64  # windows, for which each fine step is looked at, since coarse ones may miss the right distance
-MOST = 8  # distances that are compared window by window
-APART = 0.5  # of the error, at most, that another distance of the clocks must leave to be believed
-# Bytes that a device counts of a frame beyond those of its link layer without FCS.
+ENOUGH = 0.99  # share of the windows, to agree
+NEARER = 0.5  # share of the windows from which clocks and framing are estimated
+STEPS = 16  # parts of a window: steps of the search for the clock offset, then of a step, down to half a bin
+FEW = 64  # windows up to which each fine step is tried, since coarse steps may miss the right offset
+MOST = 8  # offsets that are compared window by window
+APART = 0.5  # the largest share of the error that another clock offset may leave to be accepted
+# Bytes of a frame that a device counts in addition to the link layer without FCS.
 FRAMING = {
     -14: "packets without their link layer", 0: "frames without FCS", 4: "frames with FCS",
     8: "frames with FCS and a VLAN tag", 24: "frames with FCS, preamble and gap", 54: "frames with FCS in VXLAN",
 }  # fmt: skip
-ALIKE = 0.003  # of a window's bytes, by which two explanations may differ at its edges
-UNEXPLAINED = 0.01  # of the bytes, that the switch counted more in all
-AS_WELL = 5  # times the error of another explanation: no worse than that, and both are possible
-PLAIN, TUNNELLED = 4, 54  # the latter make as much of a difference as some lost frames
+ALIKE = 0.003  # share of a window's bytes by which two explanations may differ at its edges
+UNEXPLAINED = 0.01  # share of the bytes that the switch counted in excess
+AS_WELL = 5  # if the error is at most this many times that of another explanation, both are possible
+PLAIN, TUNNELLED = 4, 54  # tunnel headers make as much of a difference as some lost frames
 
 
 class SwitchWindows(NamedTuple):
-    """What a switch counted in windows of a port, sorted by end. began_anew: a counter was reset in it. edge_ns: how
-    far off their edges may be, as far as that is known."""
+    """Counts of a switch in windows of a port, sorted by end. began_anew: a counter was reset in the window. edge_ns:
+    the possible error of the edges, if known."""
 
     name: str
     start: Floats
@@ -51,7 +52,7 @@ class SwitchWindows(NamedTuple):
 
 
 class BinContent(NamedTuple):
-    """What the bins of a port hold in each of those windows. lossy: packets were lost in it, as the recorder says."""
+    """The content of a port's bins in each of those windows. lossy: the recorder reports lost packets in the window."""
 
     bytes: Floats
     wire_bytes: Floats
@@ -60,9 +61,9 @@ class BinContent(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """One comparison. state: agree, disagree, or untested. blamed: who is wrong where they disagree: host, switch or
-    link; empty where that cannot be determined. ratio: switch's bytes over the host's; lag_ns: of the switch's clock
-    after the host's."""
+    """One comparison. state: agree, disagree, or untested. blamed: who is wrong if they disagree: host, switch or link;
+    empty if that cannot be determined. ratio: bytes of the switch divided by those of the host. lag_ns: how late the
+    clock of the switch is compared to that of the host."""
 
     what: str
     source: str
@@ -78,7 +79,7 @@ class Agreement(NamedTuple):
 
 
 class ComparedWindows(NamedTuple):
-    """Windows that lie in recorded time: expected bytes of each, the least and the most that they may be."""
+    """Windows within recorded time, with the expected, the smallest and the largest possible bytes of each."""
 
     rows: NDArray[np.int64]
     expected: Floats
@@ -93,7 +94,8 @@ class ComparedWindows(NamedTuple):
 def counted(
     what: str, port: Port, counts: SwitchWindows, holding: Callable[[SwitchWindows], BinContent], filtered: bool = False
 ) -> Agreement:
-    """The bytes that a switch counted, against what was recorded. holding: what the bins hold in windows."""
+    """Compares the bytes that a switch counted with the recording. holding: returns the content of the bins in
+    windows."""
     why = "fewer than five windows lie in the recorded time"
     at_once = comparable(port, counts, holding(counts))
     if len(at_once) < LEAST:
@@ -119,8 +121,8 @@ def counted(
 
 
 class ShiftedComparison(NamedTuple):
-    """The windows at a distance of the clocks, what the bins hold in them, and which of those that are compared agree.
-    kept: of all that could be compared, which are; windows at an end that do not agree are left out."""
+    """The windows at a clock offset, the content of the bins in them, and which of the compared windows agree. kept:
+    which of all comparable windows are compared; disagreeing windows at an end are left out."""
 
     shifted: SwitchWindows
     holds: BinContent
@@ -132,7 +134,7 @@ class ShiftedComparison(NamedTuple):
 def compared_at(
     port: Port, counts: SwitchWindows, holding: Callable[[SwitchWindows], BinContent], lag: float
 ) -> ShiftedComparison:
-    """The comparison if the switch's clock is LAG after the host's."""
+    """Returns the comparison if the clock of the switch is LAG behind that of the host."""
     shifted = counts._replace(start=counts.start - lag, end=counts.end - lag)
     holds = holding(shifted)
     seen = compare(port, shifted, holds, comparable(port, shifted, holds))
@@ -144,7 +146,7 @@ def compared_at(
 
 
 def comparable(port: Port, counts: SwitchWindows, holds: BinContent) -> NDArray[np.int64]:
-    """The windows that lie in recorded time, and in which something came."""
+    """Returns the windows that lie in recorded time and have packets."""
     return np.flatnonzero(inside(port, counts.start, counts.end) & ~counts.began_anew & (holds.packets > 0))
 
 
@@ -153,33 +155,34 @@ def untested(what: str, source: str, port: Port, why: str) -> Agreement:
 
 
 def inside(port: Port, start: Floats, end: Floats) -> NDArray[np.bool_]:
-    """Which intervals lie in one recorded stretch."""
+    """Returns which intervals lie in one recorded stretch."""
     places = np.isfinite(port.position(start)) & np.isfinite(port.position(end))
     stretch = np.searchsorted(port.starts, (start, end), side="right")
     return np.asarray(places & (stretch[0] == stretch[1]))
 
 
 def volume(port: Port, start: Floats, end: Floats) -> Floats:
-    """Wire bytes between times; what is not recorded counts nothing."""
+    """Returns the wire bytes between times; NaN unless all of that time is recorded."""
     first, last = (np.nan_to_num(port.position(time), nan=0.0) for time in (start, end))
     found: Floats = np.maximum(port.carried_before(last) - port.carried_before(first), 0.0)
     return np.where(inside(port, start, end), found, np.nan)
 
 
 def per_wire(holds: BinContent, extra: int) -> Floats:
-    """Bytes that a device counts of a wire byte, if it counts so many more of each frame."""
+    """Returns the bytes that a device counts per wire byte, if it counts EXTRA more bytes of each frame."""
     found: Floats = (holds.bytes + extra * holds.packets) / np.maximum(holds.wire_bytes, 1.0)
     return found
 
 
 def error(came: Floats, expected: Floats) -> float:
-    """errors() of one row."""
+    """Returns errors() of one row."""
     return float(errors(came, expected[None])[0])
 
 
 def errors(came: Floats, expected: Floats) -> Floats:
-    """How far off the nearer part of the counts (NEARER) is, of each row of EXPECTED: edges that a device stamps late,
-    and counters that begin anew, say nothing of clocks and framing. Infinite where less than half is known."""
+    """Returns the error of the closest counts (a share of NEARER), for each row of EXPECTED. Edges that a device stamps
+    late, and counter resets, carry no information on clocks and framing. Infinite if less than half of a row is
+    known."""
     known = np.isfinite(expected)
     count = known.sum(axis=1)
     whole = np.maximum(np.where(known, expected, 0.0).sum(axis=1), 1.0)
@@ -192,9 +195,9 @@ def errors(came: Floats, expected: Floats) -> Floats:
 def clocks_apart(
     port: Port, counts: SwitchWindows, holding: Callable[[SwitchWindows], BinContent], rows: NDArray[np.int64]
 ) -> float:
-    """How much later the switch's clock is than the host's, as far as another distance fits much better; else 0. Each
-    distance with the framing that fits best then. Where several fit, as few windows may, the one at which most windows
-    agree; it is believed too where nearly none agree otherwise."""
+    """Returns how late the clock of the switch is compared to that of the host, if another offset fits much better;
+    else 0. Each offset is tried with its best framing. If several offsets fit, as with few windows, the one at which
+    most windows agree is returned. An offset is also accepted if nearly all windows agree at it and not at 0."""
     start, end, came = counts.start[rows], counts.end[rows], counts.bytes[rows]
     width, holds = float(np.median(end - start)), holding(counts)
     parts = [per_wire(holds, extra)[rows] for extra in FRAMING]
@@ -217,8 +220,8 @@ def clocks_apart(
 
 
 def least_apart(errors_at: Callable[[Floats], Floats], width: float, step: float, finest: float) -> list[float]:
-    """Up to MOST distances of at most WIDTH at which the errors are least: first in steps of STEP, no two of one coarse
-    step, then each in ever finer parts of it."""
+    """Returns up to MOST offsets of at most WIDTH with the smallest errors: first in steps of STEP, at most one per
+    coarse step, then each in ever finer parts of a step."""
     steps = round(width / step)
     lags = step * np.arange(-steps, steps + 1)
     found: list[float] = []
@@ -235,8 +238,8 @@ def least_apart(errors_at: Callable[[Floats], Floats], width: float, step: float
 def compare(
     port: Port, counts: SwitchWindows, holds: BinContent, rows: NDArray[np.int64], framings: Iterable[int] = FRAMING
 ) -> ComparedWindows:
-    """The windows with what they should say, by the framing that fits best; edges may be off by two bins, or by how
-    finely the clocks are known."""
+    """Returns the windows with the bytes to expect, by the framing that fits best. Edges may be off by two bins, or by
+    the resolution of the clocks."""
     start, end = counts.start[rows], counts.end[rows]
     slack = max(2.0 * port.bin_ns, float(np.median(end - start)) / STEPS**2, counts.edge_ns)
     wire = volume(port, start, end)
@@ -251,9 +254,9 @@ def compare(
 
 
 def lost_instead(port: Port, counts: SwitchWindows, holds: BinContent, seen: ComparedWindows) -> float:
-    """The share of the bytes that the recorder would have lost evenly, had the switch counted plain frames, if that
-    fits about as well as a tunnel's headers, or as a framing that leaves more than UNEXPLAINED; else 0. Of frames of
-    one length the two look the same."""
+    """Returns the share of bytes that the recorder would have lost evenly if the switch had counted plain frames; 0
+    unless this fits about as well as a tunnel's headers, or as a framing that leaves more than UNEXPLAINED. If all
+    frames have one length, the two cannot be distinguished."""
     plain, left = compare(port, counts, holds, seen.rows, [PLAIN]), counts.bytes[seen.rows].sum() / seen.expected.sum()
     if seen.framing != TUNNELLED and left < 1 + UNEXPLAINED:
         return 0.0
@@ -265,14 +268,14 @@ def lost_instead(port: Port, counts: SwitchWindows, holds: BinContent, seen: Com
 
 
 def at_an_end(rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Windows without a compared neighbour on one side, which may have what they lack."""
+    """Returns which windows lack a compared neighbour on one side; that neighbour may have their missing bytes."""
     apart = np.diff(rows) != 1
     return np.concatenate(([True], apart)) | np.concatenate((apart, [True]))
 
 
 def evened_out(came: Floats, seen: ComparedWindows, good: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Windows that do not fit alone, but do together with one or two neighbours: the device stamped the edge between
-    them late."""
+    """Returns which windows do not fit alone, but do together with one or two neighbours: the device stamped the edge
+    between them late."""
     even = np.zeros(len(came), dtype=bool)
     for count in (2, 3):
         if len(came) < count:
@@ -290,7 +293,7 @@ def evened_out(came: Floats, seen: ComparedWindows, good: NDArray[np.bool_]) -> 
 def outcome(
     came: Floats, seen: ComparedWindows, good: NDArray[np.bool_], holds: BinContent, filtered: bool
 ) -> tuple[str, str, str]:
-    """State, who is wrong, and a sentence."""
+    """Returns the state, who is wrong, and a sentence."""
     if good.mean() >= ENOUGH:
         return "agree", "", f"the same bytes, if the switch counts {FRAMING[seen.framing]}"
     less, more = came < seen.low, came > seen.high
@@ -311,8 +314,8 @@ def outcome(
 
 
 def drained(port: Port, queue: PortQueue, lag: float) -> Agreement:
-    """The depths of a queue, against what left through its port: from then on the link carried FULL of it or more, in
-    the time that line rate takes for all of it, as while a packet waits (Port.waits). Windows in which pause frames
+    """Compares the depths of a queue with what left through its port: from that moment, the link must carry FULL of it
+    or more for the time that it needs at line rate, as while a packet waits (Port.waits). Windows in which pause frames
     may have stopped the port are left out."""
     what, deep = "depth of the queue", queue.max_bytes > np.maximum(10.0 * FRAME, 4 * port.bin_bytes)
     slack, needed = 4.0 * port.bin_ns, queue.max_bytes * 8e9 / port.link_bps
@@ -341,7 +344,7 @@ def drained(port: Port, queue: PortQueue, lag: float) -> Agreement:
 
 
 def asked_to_stop(port: Port, start: Floats, end: Floats) -> NDArray[np.bool_]:
-    """Whether pause frames may have stopped the port between times of its recording."""
+    """Returns whether pause frames may have stopped the port between times of its recording."""
     if port.signals is None or not port.signals.pauses.any():
         return np.zeros(len(start), dtype=bool)
     sums = stopped(port, port.signals)
@@ -349,7 +352,7 @@ def asked_to_stop(port: Port, start: Floats, end: Floats) -> NDArray[np.bool_]:
 
 
 def most_carried(port: Port, first: Floats, last: Floats, span: NDArray[np.int64]) -> Floats:
-    """The most wire bytes in `span` bins that begin between two positions."""
+    """Returns the most wire bytes in any `span` consecutive bins that begin between two positions."""
     found = np.zeros(len(span))
     lows, highs = np.floor(first).astype(np.int64), np.ceil(last).astype(np.int64)
     for k, (low, high, bins) in enumerate(zip(lows.tolist(), highs.tolist(), span.tolist(), strict=True)):
@@ -359,7 +362,7 @@ def most_carried(port: Port, first: Floats, last: Floats, span: NDArray[np.int64
 
 
 def grown(port: Port, queue: PortQueue, backlog: Floats, lag: float) -> Agreement:
-    """The depths of a queue, against what the recorded senders sent less what the link can carry: no queue grows
+    """Compares the depths of a queue with what the recorded senders sent less what the link can carry: no queue grows
     faster. backlog: at the end of each of the port's bins."""
     what, slack = "growth of the queue", 4.0 * port.bin_ns
     start, end = queue.start - lag, queue.end - lag

@@ -1,4 +1,4 @@
-"""Windows in which a switch port was counted: each moment in one of them, and its queues added up. Times are ns."""
+"""Windows of the counters of a switch port: each time is in one window, and the queues are added up. Times are ns."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from ..model.stats import Floats
 from .conservation import SwitchWindows
 
-SAME = 1 / 8  # of a window: edges of two queues that are no farther apart are of one reading of the device
+SAME = 1 / 8  # of a window: closer edges of two queues belong to one reading of the device
 
 
 def apart(windows: SwitchWindows) -> SwitchWindows:
-    """Those that overlap none before them: several collections count a port in windows that begin at other moments."""
+    """Returns the windows that overlap no earlier one: several collections count a port in windows with different
+    starts."""
     order = np.argsort(windows.start, kind="stable")
     start, end = windows.start[order], windows.end[order]
     kept = np.ones(len(order), dtype=bool)
@@ -27,10 +28,10 @@ def apart(windows: SwitchWindows) -> SwitchWindows:
 
 
 def added_up(name: str, queues: Sequence[SwitchWindows]) -> SwitchWindows:
-    """What all QUEUES of a port counted, in the windows of the one that has most; at least one, and each `apart`. A
-    device stamps its queues one by one, so edges may differ by SAME of a window, and edge_ns is by how much they do.
-    Windows in which another queue counted something in windows of its own are left out: what is theirs of it is not
-    known."""
+    """Returns the sums of all QUEUES of a port, in the windows of the queue that has most. There is at least one queue,
+    and the windows of each are `apart`. A device stamps its queues one by one, so edges may differ by SAME of a window;
+    edge_ns is the largest difference. Windows are left out if another queue counted something in differing windows that
+    overlap them: its share of them is unknown."""
     base, *others = sorted(queues, key=lambda queue: -len(queue.start))
     bytes_, anew, whole = base.bytes.copy(), base.began_anew.copy(), np.ones(len(base.start), dtype=bool)
     edge_ns = base.edge_ns
@@ -47,13 +48,13 @@ def added_up(name: str, queues: Sequence[SwitchWindows]) -> SwitchWindows:
 
 
 def _nearest(base: SwitchWindows, queue: SwitchWindows) -> NDArray[np.int64]:
-    """Of each window of a queue that of BASE in which its middle is, or the next one."""
+    """Returns, for each window of a queue, the window of BASE that contains its middle, or the next one."""
     middle = (queue.start + queue.end) / 2
     return np.minimum(np.searchsorted(base.end, middle, side="right"), len(base.end) - 1)
 
 
 def _touched(base: SwitchWindows, start: Floats, end: Floats) -> NDArray[np.bool_]:
-    """Which windows of BASE some of the intervals reach into; neither overlap among themselves."""
+    """Returns which windows of BASE overlap any of the intervals. Neither overlap among themselves."""
     first = np.searchsorted(base.end, start, side="right")
     beyond = np.maximum(np.searchsorted(base.start, end, side="left"), first)
     steps = np.zeros(len(base.start) + 1, dtype=np.int64)

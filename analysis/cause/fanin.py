@@ -1,6 +1,6 @@
-"""Whose bursts: the groups of senders that recur, and what set them off.
+"""The senders of bursts: the groups of senders that recur, and what triggers them.
 
-Works on what find_bursts() leaves in the connection: the table `burst_sources`, one row a sender and burst.
+Works on the table `burst_sources` that find_bursts() leaves in the connection, with one row per sender and burst.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from .trigger import Trigger, services, trigger
 if TYPE_CHECKING:
     import duckdb
 
-ALIKE = 0.5  # Jaccard index: two bursts with at least half of their senders in common are of one group
+ALIKE = 0.5  # Jaccard index: two bursts with at least half of their senders in common are in one group
 CORE = 0.8  # a member of a group sends in at least this share of its bursts
 MOST = 20_000  # bursts that are grouped: the largest ones
-LOOKED_UP = 10  # groups whose service and trigger are looked up
+LOOKED_UP = 10  # groups with their service and trigger looked up
 
 
 @dataclass(frozen=True)
 class Group:
     """Bursts with mostly the same senders.
 
-    called: what members were called when the last burst began; services: of members, by these names, as those of a
+    called: the names of members when the last burst began; services: the services of members by these names, as for a
     burst (analysis/bursts/find.py). Both are looked up for the first LOOKED_UP groups."""
 
     name: str
@@ -40,19 +40,19 @@ class Group:
     member_share: float  # of the group's bytes that its members sent
     fan_in: int  # median
     onset_spread_ns: float | None  # median
-    pattern: str  # the commonest
+    pattern: str  # the most frequent
     racks: list[str]
     called: dict[str, AddressName]
     services: list[dict[str, Any]]
     port: int | None = None  # from which most of its members' bytes come; looked up for the first LOOKED_UP groups
-    trigger: Trigger | None = None  # likewise
+    trigger: Trigger | None = None  # looked up for the same groups
 
 
 def groups(
     con: duckdb.DuckDBPyConnection, bursts: list[dict[str, Any]], addresses: dict[str, str] | None = None
 ) -> list[Group]:
-    """Groups of bursts by who sent them, most bytes first. addresses: of recorded hosts, by which their racks are
-    known."""
+    """Returns groups of bursts by their senders, most bytes first. addresses: of recorded hosts; they give the
+    racks."""
     largest = sorted(bursts, key=lambda burst: -burst["bytes"])[:MOST]
     by_number = {burst["burst"]: burst for burst in largest}
     con.execute(
@@ -98,8 +98,8 @@ def by_lane(groups: list[list[dict[str, Any]]]) -> dict[tuple[str, str], list[in
 
 
 def cluster(sets: dict[frozenset[str], list[int]]) -> list[list[int]]:
-    """Numbers of bursts, grouped: each distinct set of senders, the commonest first, joins the first group whose
-    founding set it is like, or founds one. sets: with the numbers of their bursts."""
+    """Returns groups of burst numbers. The distinct sets of senders, most frequent first, each join the first group
+    with a similar founding set, or found a new group. sets: each set with the numbers of its bursts."""
     founders: list[tuple[frozenset[str], list[int]]] = []
     for members, numbers in sorted(sets.items(), key=lambda item: (-len(item[1]), min(item[1]))):
         for founder, joined in founders:
@@ -112,7 +112,8 @@ def cluster(sets: dict[frozenset[str], list[int]]) -> list[list[int]]:
 
 
 def sent_by_group(con: duckdb.DuckDBPyConnection, groups: list[list[int]]) -> dict[int, list[tuple[str, int, float]]]:
-    """Of each group of bursts by its place: each sender, in how many of them it sent, and how many bytes."""
+    """Returns, for each group of bursts by its index, each sender with the number of bursts in which it sent, and its
+    bytes."""
     found: dict[int, list[tuple[str, int, float]]] = {k: [] for k in range(len(groups))}
     con.execute("CREATE OR REPLACE TEMP TABLE grouped (place INTEGER, burst BIGINT)")
     con.execute(
@@ -136,7 +137,7 @@ def summarize(
     total: int,
     racks: dict[str, str],
 ) -> Group:
-    """What the bursts of a group have in common. senders: name, bursts and bytes of each."""
+    """Returns the common properties of the bursts of a group. senders: name, bursts and bytes of each."""
     sent = {source: amount for source, _, amount in senders}
     members = sorted((source for source, times, _ in senders if times >= CORE * len(numbers)), key=address_order)
     rows = [bursts[number] for number in numbers]
@@ -158,14 +159,14 @@ def summarize(
 
 
 def with_names(con: duckdb.DuckDBPyConnection, group: Group, at_ns: int) -> Group:
-    """The group with what its members were called at a time."""
+    """Returns the group with the names of its members at a time."""
     called = named(con, group.members, at_ns)
     racks = {of.rack for of in called.values() if of.rack}
     return replace(group, called=called, services=services_of(called.values()), racks=sorted({*group.racks, *racks}))
 
 
 def services_of(called: Collection[AddressName]) -> list[dict[str, Any]]:
-    """The services among what senders were called: how many senders, and in which racks; most first."""
+    """Returns the services among the names of senders: how many senders, and in which racks; most first."""
     counts = Counter(of.service for of in called if of.service)
     places = Counter((of.service, of.rack) for of in called if of.rack)
     return [
@@ -183,7 +184,7 @@ def services_of(called: Collection[AddressName]) -> list[dict[str, Any]]:
 
 
 def address_order(source: str) -> tuple[int, int, str]:
-    """Sorts addresses by number, other names after them."""
+    """Returns a sort key: addresses by number, other names after them."""
     try:
         address = ipaddress.ip_address(source)
     except ValueError:
@@ -192,7 +193,7 @@ def address_order(source: str) -> tuple[int, int, str]:
 
 
 def common_name(members: list[str]) -> str:
-    """The longest prefix that holds all members, for a single one its name."""
+    """Returns the longest prefix that contains all members; for a single member, its name."""
     if len(members) == 1:
         return members[0]
     try:

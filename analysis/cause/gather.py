@@ -1,8 +1,8 @@
-"""Evidence for one path: what speaks for and against the bursts of the recorded ports as the cause of its tail.
+"""Gathers the evidence on one path: for and against the bursts of the recorded ports as the cause of its tail.
 
-Two independent lines, and a verdict needs both: the ledger (ledger.py) asks of every late probe whether the link was
-full exactly while it waited, and the permutation (chance.py) asks how often that would come about if bursts and latency
-had nothing to do with each other. The others make what merely coincides visible. A file holds one kind of evidence.
+There are two independent lines, and a verdict needs both. The ledger (ledger.py) tests for every late probe whether the
+link was full exactly while it waited. The permutation (chance.py) tests how often that would happen if bursts and
+latency were unrelated. The other evidence reveals mere coincidence. One file has one kind of evidence.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .tail import find_tail, latency
 
 
 def gather(scene: Scene, rng: np.random.Generator) -> Evidence:
-    """All the evidence about one path. Deterministic given the generator's state."""
+    """Returns all the evidence on one path. Deterministic for a given state of the generator."""
     scene = replace(scene, rule=scene.rule.on(crossing.port.link_bps for crossing in scene.crossings))
     probes = scene.probes
     delays = latency(probes)
@@ -63,7 +63,8 @@ def gather(scene: Scene, rng: np.random.Generator) -> Evidence:
 
 
 def against_fifo(evidence: Evidence, scene: Scene, number: int) -> None:
-    """Whether the waits are those of a queue at the port: as they are, and at the lag that fits the full link best."""
+    """Test whether the waits are those of a queue at the port: as they are, and at the lag that fits the full link
+    best."""
     crossing, met, delays, tail = scene.crossings[number], evidence.met, evidence.queued, evidence.tail
     if met is None:
         return
@@ -77,9 +78,9 @@ def against_fifo(evidence: Evidence, scene: Scene, number: int) -> None:
 
 
 def against_repeats(evidence: Evidence, scene: Scene, number: int, rng: np.random.Generator) -> None:
-    """What the port recorded of the segments that ended the waits of repeated probes."""
+    """Look for recorded segments that ended the waits of repeated probes."""
     crossing, delays, behind = scene.crossings[number], evidence.delays, evidence.repeats.behind
-    if crossing.port.direction == "out":  # what is dropped behind it, it has sent twice anyway
+    if crossing.port.direction == "out":  # a packet dropped behind it is sent through it twice anyway
         return
     first = np.unique(behind[behind >= 0])
     ends = ended(scene.probes, delays)[first] + (delays.offset[first] if crossing.end == "dst" else 0.0)
@@ -87,7 +88,7 @@ def against_repeats(evidence: Evidence, scene: Scene, number: int, rng: np.rando
 
 
 def against_switch(evidence: Evidence, scene: Scene, number: int) -> None:
-    """What the depths that the port's switch reports say of the waits."""
+    """Compare the depths that the port's switch reports with the waits."""
     crossing, queue, tail = scene.crossings[number], scene.queues[number], evidence.tail
     met, model = evidence.met, evidence.fifo
     if met is None or model is None:

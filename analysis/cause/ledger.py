@@ -1,6 +1,6 @@
-"""The ledger of the tail: for every late probe, which stage its excess lies in and what the link in front of it did.
+"""The ledger of the tail: for every late probe, the stage of its excess, and the state of the link in front of it.
 
-Each nanosecond beyond the median of a late probe goes to one account:
+Each nanosecond of a late probe beyond the median goes to one account:
 
 - `bursts`: spent in front of a recorded port while that port was full (port.py: waiting implies busy);
 - `host`: spent between application and network interface of either end, or inside the reflector, while the host's own
@@ -37,7 +37,7 @@ PARTS = {
     "one way": ("forward",),
     "": (),  # nothing was measured
 }
-# Where the queue of a port lies on a probe's way: (the port is at, its direction) → stages. A receiver's queue is in
+# The stages that include a port's queue: (end of the path, direction of the port) → stages. A receiver's queue is in
 # the switch, before its stamp; a sender's own queue is between application and stamp (qdisc) or behind the stamp
 # (interface).
 QUEUES = {
@@ -57,11 +57,11 @@ class Crossing(NamedTuple):
 
 
 class PortWaits(NamedTuple):
-    """The waits of late probes that one port can answer for: a probe each."""
+    """The waits of late probes that one port can explain, one row per probe."""
 
     crossing: int
     stage: str
-    rows: NDArray[np.int64]  # into the late probes
+    rows: NDArray[np.int64]  # indexes into the late probes
     arrival: Floats
     departure: Floats
     slack: float
@@ -70,7 +70,7 @@ class PortWaits(NamedTuple):
 
 @dataclass(frozen=True)
 class WaitLedger:
-    """accounts: late probes × ACCOUNTS, ns. stages: stage → ns of each late probe. reasons: of `unknown`, ns."""
+    """accounts: late probes × ACCOUNTS, ns. stages: stage → ns of each late probe. reasons: for `unknown`, ns."""
 
     late: NDArray[np.int64]  # indices of the late probes
     excess: Floats
@@ -85,10 +85,10 @@ class WaitLedger:
 
 
 def meeting_time(probes: Probes, delays: ProbeLatency, crossing: Crossing) -> Floats:
-    """When each probe would have met the port had nothing else delayed it, on the port's clock, ns.
+    """Returns when each probe would have met the port if nothing else had delayed it, on the port's clock, ns.
 
-    Does not depend on the delay in front of the port, so a late probe has no longer time in which to meet a burst than
-    any other, and a lost one meets it too.
+    This does not depend on the delay in front of the port. A late probe therefore has no longer time to meet a burst
+    than any other, and a lost one meets it too.
     """
 
     usual = delays.medians
@@ -107,7 +107,7 @@ def meeting_time(probes: Probes, delays: ProbeLatency, crossing: Crossing) -> Fl
 def wait_interval(
     probes: Probes, delays: ProbeLatency, crossing: Crossing, stage: str, rows: NDArray[np.int64]
 ) -> tuple[Floats, Floats, float]:
-    """Begin and end of each probe's wait in a stage on the port's clock, and how far off they may be, ns."""
+    """Returns the begin and end of each probe's wait in a stage on the port's clock, and their possible error, ns."""
     waited = delays.excess(stage, rows)
     slack = crossing.port.edge_ns
     departure: Floats
@@ -131,12 +131,12 @@ def wait_interval(
 def keep(
     probes: Probes, delays: ProbeLatency, tail: LatencyTail, crossings: list[Crossing], repeats: Repeats
 ) -> WaitLedger:
-    """Account for the excess of every late probe."""
+    """Returns the ledger with the excess of every late probe."""
     late = np.flatnonzero(tail.spikes | tail.late_losses)
     excess = delays.total[late] - tail.median_ns
     seen = excess[np.isfinite(excess)]
     lost, repeated = np.isnan(excess), repeats.either[late]
-    # A lost probe has no delay of its own: it weighs as much as the middle one of those that were merely late.
+    # A lost probe has no delay: it weighs as much as the median of the probes that were merely late.
     excess[lost] = np.median(seen) if len(seen) else tail.threshold_ns - tail.median_ns
     stages = split(delays, PARTS[delays.measured], late, excess)
     accounts = np.zeros((len(late), len(ACCOUNTS)))
@@ -167,25 +167,26 @@ def keep(
 
 
 def queue_stages(crossing: Crossing) -> tuple[str, ...]:
-    """The stages in which a packet can wait in front of this port. A mirror sees both directions' packets leave."""
+    """Returns the stages in which a packet can wait in front of this port. A mirror sees packets of both directions
+    leave."""
     if crossing.port.direction == "mirror":
         return ("forward", "back", "round_trip", "return")
     return QUEUES[crossing.end, crossing.port.direction]
 
 
 def split(delays: ProbeLatency, parts: tuple[str, ...], late: NDArray[np.int64], excess: Floats) -> dict[str, Floats]:
-    """Each late probe's excess over its stages, in proportion to what they took beyond their medians; jitter left
-    out."""
+    """Splits each late probe's excess over its stages, in proportion to their times beyond the medians, without
+    jitter."""
     beyond = {stage: np.nan_to_num(delays.excess(stage, late)) for stage in parts}
     beyond = {stage: np.where(values >= SMALL * excess, values, 0.0) for stage, values in beyond.items()}
     total = sum(beyond.values(), np.zeros(len(late)))
-    # Stamps that are missing leave less than the excess: what they would have shown stays unknown.
+    # If stamps are missing, the parts are less than the excess: the rest stays unknown.
     scale = excess / np.maximum(total, excess * (1 - SMALL))
     return {stage: values * scale for stage, values in beyond.items() if values.any()}
 
 
 def covered(crossings: list[Crossing], time: Floats) -> NDArray[np.bool_]:
-    """Whether any port of the path was recorded at each time."""
+    """Returns whether any port of the path was recorded at each time."""
     inside = np.zeros(len(time), dtype=bool)
     for crossing in crossings:
         inside |= np.isfinite(crossing.port.position(time))
@@ -200,8 +201,7 @@ def book(
     answers: NDArray[np.int8],
     recorded: NDArray[np.bool_],
 ) -> None:
-    """Put one stage's time into the accounts. answers: a Wait, or −1 where no recorded port's queue lies in the
-    stage."""
+    """Add the time of one stage to the accounts. answers: a Wait, or −1 if no recorded port's queue is in the stage."""
     busy = answers == Wait.BUSY
     accounts[busy, BURSTS] += part[busy]
     if stage in HOST_STAGES:

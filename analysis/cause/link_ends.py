@@ -1,7 +1,8 @@
-"""The lanes that a switch recorded (backend `otlp`), as the host at the other end of the link has them.
+"""Maps lanes that a switch recorded (backend `otlp`) to the host at the other end of the link.
 
-What a switch's port sends is what the host behind it receives: the same bytes, the same queue before them. So evidence
-about a link is gathered in the words of its host, whoever recorded it; only the lane in the store is the switch's own.
+What a switch's port sends is what the host behind it receives: the same bytes, the same queue before them. Evidence
+about a link is therefore expressed from the host's end, whoever recorded it; only the lane in the store is the switch's
+own.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ OTHER_WAY = {"in": "out", "out": "in"}  # a mirror has both directions in one
 
 
 class LinkEnd(NamedTuple):
-    """The host behind a switch's port, and the direction that it sees. host and interface are the switch's own where
-    nothing names the host, or where it was recorded itself."""
+    """The host behind a switch's port, and the direction from its side. host and interface are the switch's own if
+    nothing names the host, or if it was recorded itself."""
 
     host: str
     interface: str
@@ -26,7 +27,7 @@ class LinkEnd(NamedTuple):
 
 
 def link_ends(con: duckdb.DuckDBPyConnection, lanes: Iterable[Lane], at_ns: int) -> dict[Lane, LinkEnd]:
-    """The host's end of each of the lanes that a switch recorded, by the links that held at AT_NS."""
+    """Returns the host's end of each of the lanes that a switch recorded, by the links that were valid at AT_NS."""
     rows = con.execute("SELECT DISTINCT host, interface, direction FROM recordings WHERE backend = 'otlp'").fetchall()
     of_switches = set(rows)
     recorded = {lane[:2] for lane in lanes if lane not in of_switches}
@@ -42,7 +43,7 @@ def link_ends(con: duckdb.DuckDBPyConnection, lanes: Iterable[Lane], at_ns: int)
 
 
 def hosts_behind(con: duckdb.DuckDBPyConnection, at_ns: int) -> dict[tuple[str, str], tuple[str, str]]:
-    """(device, port) of switches → (host, interface), where one host is attached at AT_NS; of its interfaces the
-    first."""
+    """Returns (device, port) of switches → (host, interface), if a single host is attached at AT_NS; the first of its
+    interfaces."""
     rows = con.execute("FROM attached_hosts('links', $at)", {"at": at_ns}).fetchall()
     return {(device, port): (host, interface) for device, port, host, interface in rows}

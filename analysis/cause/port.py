@@ -1,10 +1,10 @@
-"""A recorded port: what one interface carried in one direction, on the axis of the time that was recorded.
+"""A recorded port: the traffic of one interface in one direction, on the axis of recorded time.
 
-The question it answers is physical, not statistical. A work-conserving FIFO port never idles while a packet waits in
-it, so **waiting implies busy**: a packet that waited from `a` to `d` in front of this link left behind at least
-0.9 × (d − a) × link rate of bytes in exactly that interval. Where the link was idle meanwhile, the packet waited
-elsewhere. The reverse does not hold: one sender at line rate keeps the link busy without any queue.
-This needs departures only, which is what a receiver sees (a receiver's bins never show how deep the queue was).
+The test is physical, not statistical. A work-conserving FIFO port never idles while a packet waits in it, so **waiting
+implies busy**: a packet that waited from `a` to `d` in front of this link left behind at least 0.9 × (d − a) × link
+rate of bytes in exactly that interval. If the link was idle in that time, the packet waited elsewhere. The reverse does
+not hold: one sender at line rate keeps the link busy without any queue. The test needs only departures, which a
+receiver sees (the bins of a receiver never show the depth of the queue).
 
 Times are float64 nanoseconds since the investigation's origin; exact to 1 ns for 100 days.
 """
@@ -22,18 +22,18 @@ from numpy.typing import NDArray
 from ..model.stats import Floats, join_runs, rank, runs
 from .signals import Signals
 
-FULL = 0.9  # of line rate: leaves room for a rate that is slightly below its name, and for stamps that jitter
-CHUNK = 1 << 20  # bins that are looked at together, so that temporary arrays stay small
-FRAME = 1538  # wire bytes of the largest standard Ethernet frame: no bin can be counted finer than that
+FULL = 0.9  # of line rate: allows for a rate slightly below nominal, and for stamps that jitter
+CHUNK = 1 << 20  # bins that are processed together, so that temporary arrays stay small
+FRAME = 1538  # wire bytes of the largest standard Ethernet frame: no bin is more precise than that
 
 
 class Wait(IntEnum):
-    """What the link did while a packet waited."""
+    """The state of the link while a packet waited."""
 
     IDLE = 0  # it had room: the packet did not wait here
     BUSY = 1  # it was full from beginning to end
     COARSE = 2  # shorter than the bins can show
-    LOSING = 3  # the capture lost packets meanwhile: the bins are lower bounds
+    LOSING = 3  # the capture lost packets in that time: the bins are lower bounds
     UNRECORDED = 4  # outside of the recording
 
 
@@ -41,8 +41,8 @@ class Wait(IntEnum):
 class Port:
     """Wire bytes of one direction of one interface, in bins, over one or more stretches of recorded time.
 
-    starts: begin of each stretch, ns; offsets: index of its first bin, and one past the last bin of all.
-    carried: cumulative wire bytes before each bin, one longer than the bins. lossy: likewise, bins that lost packets.
+    starts: begin of each stretch, ns. offsets: index of its first bin, and one past the last bin of all. carried:
+    cumulative wire bytes before each bin, one longer than the bins. lossy: cumulative number of bins that lost packets.
     """
 
     host: str
@@ -55,16 +55,16 @@ class Port:
     carried: NDArray[np.int64]
     lossy: NDArray[np.int32] | None = None
     rack: str = ""
-    repeated: Floats | None = None  # sorted positions of the bins with TCP segments that were seen again
-    marked: Floats | None = None  # likewise, with packets that some queue before it marked (ECN CE)
-    signals: Signals | None = None  # of the other direction; None: not recorded, or it holds none
-    dropped: int = 0  # packets that its captures lost, and no bin shows where
-    switch: tuple[str, str, str] | None = None  # lane by which a switch recorded it; host and so on are the other end's
+    repeated: Floats | None = None  # sorted positions of the bins with repeated TCP segments
+    marked: Floats | None = None  # sorted positions of the bins with packets that a queue before it marked (ECN CE)
+    signals: Signals | None = None  # of the other direction; None: not recorded, or without signals
+    dropped: int = 0  # packets that its captures lost at unknown times
+    switch: tuple[str, str, str] | None = None  # lane as recorded by a switch; host and so on are the other end's
     _busy: list[tuple[Floats, Floats]] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def lane(self) -> tuple[str, str, str]:
-        """By which the store has it."""
+        """The port's lane in the store."""
         return self.switch or (self.host, self.interface, self.direction)
 
     @property
@@ -73,12 +73,12 @@ class Port:
 
     @property
     def is_stand_in(self) -> bool:
-        """Whether a switch recorded it for a host that did not."""
+        """Whether a switch recorded it for a host that was not recorded itself."""
         return self.switch is not None and self.switch[0] != self.host
 
     @property
     def edge_ns(self) -> float:
-        """How far an edge of its bins may be off: a switch's samples lie at the nearest multiple of their width."""
+        """The possible error of a bin edge: samples of a switch are assigned to the nearest multiple of their width."""
         return self.bin_ns / 2 if self.switch else 0.0
 
     @property
@@ -87,11 +87,12 @@ class Port:
 
     @property
     def bin_bytes(self) -> float:
-        """What a bin holds at line rate."""
+        """The bytes of a bin at line rate."""
         return self.link_bps / 8e9 * self.bin_ns
 
     def position(self, time: Floats) -> Floats:
-        """Bins (with fraction) of recorded time before `time`; NaN outside of the recording or of known time."""
+        """Returns the bins (with fraction) of recorded time before `time`; NaN outside of the recording or for an
+        unknown time."""
         if len(self.starts) == 1:
             place: Floats = (time - self.starts[0]) / self.bin_ns
             place[(place < 0) | (place > self.bins)] = np.nan
@@ -104,12 +105,12 @@ class Port:
         return place
 
     def time(self, position: Floats) -> Floats:
-        """The inverse of position() for positions in the recording; an edge between stretches is the later one's
-        begin."""
+        """Returns the inverse of position() for positions in the recording; an edge between stretches is the begin of
+        the later one."""
         return self._time_in(self.stretch_of(position), position)
 
     def end_time(self, position: Floats) -> Floats:
-        """time() of what ends there: an edge between stretches is the end of the earlier one."""
+        """Returns time() for the end of an interval: an edge between stretches is the end of the earlier one."""
         stretch = np.searchsorted(self.offsets, position, side="left") - 1
         return self._time_in(np.clip(stretch, 0, len(self.starts) - 1), position)
 
@@ -118,12 +119,13 @@ class Port:
         return times
 
     def stretch_of(self, position: Floats) -> NDArray[np.int64]:
-        """In which stretch each position lies; an edge is of the later one."""
+        """Returns the stretch of each position; an edge belongs to the later one."""
         stretch = np.searchsorted(self.offsets, position, side="right") - 1
         return np.clip(stretch, 0, len(self.starts) - 1).astype(np.int64)
 
     def carried_before(self, position: Floats) -> Floats:
-        """Wire bytes before a position, spread evenly inside a bin. Positions must be finite and in range."""
+        """Returns the wire bytes before a position, spread evenly inside a bin. Positions must be finite and in
+        range."""
         whole = position.astype(np.int64)
         np.minimum(whole, self.bins - 1, out=whole)
         before = self.carried.take(whole)
@@ -134,8 +136,8 @@ class Port:
         return found
 
     def utilization(self, time: Floats, width_ns: int) -> Floats:
-        """Of the bin of `width_ns` (a multiple of the recorded one) in which each time lies, counted from the begin of
-        its stretch; NaN outside."""
+        """Returns the utilization of the bin of `width_ns` (a multiple of the recorded width) that contains each time,
+        counted from the begin of its stretch; NaN outside."""
         ratio = max(1, round(width_ns / self.bin_ns))
         place = self.position(time)
         known = np.isfinite(place)
@@ -148,11 +150,11 @@ class Port:
         return np.where(known, (self.carried[high] - self.carried[low]) / (width * self.bin_bytes), np.nan)
 
     def waits(self, arrival: Floats, departure: Floats, slack: float = 0.0) -> NDArray[np.int8]:
-        """What the link did in each interval: a Wait for each. `slack`: how far the ends may be off, ns.
+        """Returns the state of the link in each interval: a Wait for each. `slack`: the possible error of the ends, ns.
 
-        Taken from the bins that lie wholly inside, so that what happened before and after does not count; they must be
-        full. The bins that the interval touches must hold enough bytes too. Without a whole bin inside, only bins that
-        are themselves full, or too empty to have made anybody wait, can show it.
+        The bins that are entirely inside the interval must be full; traffic before and after does not count. The bins
+        that the interval touches must also have enough bytes. Without an entire bin inside, only bins that are full
+        themselves, or too empty to make a packet wait, give an answer.
         """
         from_, to = self.position(arrival - slack), self.position(departure + slack)
         known = np.isfinite(from_) & np.isfinite(to)
@@ -178,8 +180,9 @@ class Port:
         return np.where(known, verdict, Wait.UNRECORDED).astype(np.int8)
 
     def filling(self, arrival: Floats, departure: Floats, shift: float | Floats = 0.0) -> Floats:
-        """Share of line rate over each interval, at most 1, both ends moved by `shift` bins around the circle of all
-        recorded time (positions, not times; shift may have one more leading axis, and is at most once around)."""
+        """Returns the share of line rate over each interval, at most 1, with both ends moved by `shift` bins around the
+        circle of all recorded time (positions, not times; shift may have one more leading axis, and is at most once
+        around)."""
         low, span = arrival + shift, departure - arrival
         np.subtract(low, self.bins, out=low, where=low >= self.bins)
         np.add(low, self.bins, out=low, where=low < 0)
@@ -189,11 +192,10 @@ class Port:
         return np.minimum(1.0, found, out=found)
 
     def busy_periods(self) -> tuple[Floats, Floats]:
-        """Begin and end, in positions, of the times in which the link was full; gaps of up to two bins do not end one,
-        the end of a stretch does.
+        """Returns the begin and end, in positions, of the times in which the link was full. Gaps of up to two bins do
+        not end one; the end of a stretch does.
 
-        Bins are first taken together until one holds at least eight full-size frames: finer ones count frames, not
-        rate.
+        Bins are first merged until one holds at least eight full-size frames: finer bins count frames, not rate.
         """
         if not self._busy:
             ratio = max(1, int(np.ceil(8 * FRAME / self.bin_bytes)))
@@ -207,12 +209,14 @@ class Port:
         return self._busy[0]
 
     def joined(self, first: Floats, last: Floats, gap: float) -> tuple[Floats, Floats]:
-        """Sorted intervals of positions, each in a stretch: those joined that are at most `gap` apart in one."""
+        """Joins sorted intervals of positions, each in one stretch, if they are at most `gap` apart in the same
+        stretch."""
         return join_runs(first, last, gap, self.stretch_of(first))
 
     def period_at(self, place: Floats) -> NDArray[np.int64]:
-        """The busy period that holds each position, or else the last before it; -1: none, or an unknown position. A
-        packet that opens a busy period comes up to a bin before the first full bin: it is of that one."""
+        """Returns the busy period that contains each position, or else the last one before it; -1: none, or an unknown
+        position. A packet that opens a busy period comes up to a bin before the first full bin and belongs to that
+        period."""
         starts, _ = self.busy_periods()
         safe = np.where(np.isfinite(place), place, -2.0)
         period = rank(starts, safe + 1.0).astype(np.int64) - 1
@@ -222,7 +226,7 @@ class Port:
         return period - ahead
 
     def _full_bins(self, low: int, high: int, ratio: int) -> tuple[Floats, Floats]:
-        """Runs of full bins, `ratio` taken together, between two positions."""
+        """Returns runs of full bins between two positions, with `ratio` bins merged into one."""
         before, rest = self.carried[low : high + 1 : ratio], (high - low) % ratio
         full = np.diff(before) >= FULL * ratio * self.bin_bytes - FRAME
         if rest:
@@ -231,14 +235,15 @@ class Port:
         return (low + first * ratio).astype(float), np.minimum(low + last * ratio, high).astype(float)
 
     def busy_after(self, time: Floats) -> Floats:
-        """How long the link stayed full after each time, ns: the longest that a packet arriving then can have waited.
+        """Returns how long the link stayed full after each time, ns: the longest possible wait of a packet that arrives
+        then.
 
-        0 where it was not full; NaN outside of the recording.
+        0 if it was not full; NaN outside of the recording.
         """
         return self.full_after(self.position(time)) * self.bin_ns
 
     def full_after(self, place: Floats) -> Floats:
-        """busy_after() in bins, of positions."""
+        """Returns busy_after() in bins, for positions."""
         known = np.isfinite(place)
         _, ends = self.busy_periods()
         if len(ends) == 0:
@@ -248,8 +253,8 @@ class Port:
         return np.where(known, np.maximum(left, 0), np.nan)
 
     def ceiling(self, bins: float) -> float:
-        """The most that it ever carried in a time of so many bins, as a share of line rate; at most as long as the
-        longest stretch."""
+        """Returns the most that the port ever carried in any time of `bins` bins, as a share of line rate; the time is
+        at most as long as the longest stretch."""
         width = max(1, min(round(bins), int(np.diff(self.offsets).max())))
         step, most = max(1, width // 4), 0
         for begin, end in pairwise(self.offsets.tolist()):
@@ -271,11 +276,11 @@ def port_from_bins(
     lossy: Sequence[Floats] = (),
     rack: str = "",
 ) -> Port:
-    """A Port from the non-empty bins of a recording.
+    """Returns a Port from the non-empty bins of a recording.
 
     name: host, interface, direction. bins: chunks of their starts (ns since the origin, any order) and wire bytes.
-    recorded: begin and end of the stretches in which a bin without a row was empty; widened to whole bins, joined where
-    they touch. lossy: chunks of starts of the bins in which packets were lost, looked at after the last of `bins`. Bins
+    recorded: begin and end of the stretches in which a bin without a row was empty; widened to whole bins, and joined
+    if they touch. lossy: chunks of starts of the bins in which packets were lost, read after the last of `bins`. Bins
     outside of every stretch are left out.
     """
     begins, ends = (np.array(side, dtype=float) for side in zip(*sorted(recorded), strict=True))
@@ -297,7 +302,7 @@ def port_from_bins(
         place, valid = places(times)
         if not valid.all():
             place, wire_bytes = place[valid], wire_bytes[valid]
-        if (place[1:] > place[:-1]).all():  # as a store has it, and ten times as fast
+        if (place[1:] > place[:-1]).all():  # the order of a store, and ten times as fast
             carried[place + 1] += wire_bytes
         else:
             np.add.at(carried, place + 1, wire_bytes)

@@ -1,4 +1,4 @@
-"""The counters of switch ports, next to the recorded ports that they are of: what conservation.py compares."""
+"""The counters of switch ports with the recorded ports that they belong to: the input of conservation.py."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .read_counters import content, is_filtered, port_of, port_windows, queue_wi
 if TYPE_CHECKING:
     import duckdb
 
-OTHERS = 100  # ports that are tried where the linked one does not fit
+OTHERS = 100  # ports that are tried if the linked one does not fit
 
 
 def do_the_sources_agree(
@@ -27,7 +27,8 @@ def do_the_sources_agree(
     arrivals: dict[int, Arrivals | None],
     origin: int,
 ) -> list[Agreement]:
-    """Every comparison that the store allows, of each recorded port. linked, queues and arrivals by id(port)."""
+    """Returns every comparison that the store allows, for each recorded port. linked, queues and arrivals are by
+    id(port)."""
     found = []
     for port in ports:
         byte_rows = of_counters(con, port, linked.get(id(port)), origin)
@@ -43,7 +44,7 @@ def do_the_sources_agree(
 def of_queues(
     port: Port, name: str, queues: list[SwitchWindows], holding: Callable[[SwitchWindows], BinContent], filtered: bool
 ) -> Agreement:
-    """The bytes of all QUEUES of the switch port NAME, against the port's bins: see `counted`."""
+    """Compares the bytes of all QUEUES of the switch port NAME with the port's bins: see `counted`."""
     what, queues = "bytes of its queues", [apart(queue) for queue in queues]
     queued = added_up(name, queues)
     if len(queued.start) < LEAST <= max(len(queue.start) for queue in queues):
@@ -52,8 +53,8 @@ def of_queues(
 
 
 def of_counters(con: duckdb.DuckDBPyConnection, port: Port, linked: Name | None, origin: int) -> list[Agreement]:
-    """The port's counters and those of its queues, against its bins; the port that fits, where the linked one does
-    not."""
+    """Compares the port's counters and those of its queues with its bins. If the linked port does not fit, looks for
+    the port that does."""
     what = "bytes of the switch's port"
     if port.switch:
         said = f"{port.host} itself was not recorded, so there is nothing to compare them with"

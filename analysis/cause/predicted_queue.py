@@ -1,4 +1,4 @@
-"""The queue that recorded senders predict, against the windows that its switch reported."""
+"""The queue that recorded senders predict, compared with the windows that its switch reported."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .port import Port
 
 
 class Prediction(NamedTuple):
-    """The queue that the senders' bins predict, against the windows that the switch reported (bytes on bytes)."""
+    """The queue that the senders' bins predict, compared with the windows that the switch reported (bytes on bytes)."""
 
     senders: int
     peak_bytes: float
@@ -21,7 +21,7 @@ class Prediction(NamedTuple):
 
 
 def predicted(port: Port, came: Arrivals, windows: PortQueue | None) -> Prediction:
-    """The queue that the senders' bytes predict, against the switch's windows of it."""
+    """Returns the queue that the senders' bytes predict, compared with the switch's windows of it."""
     line = None
     if windows is not None and len(windows.end):
         edges = port.time(np.arange(port.bins, dtype=float))

@@ -1,7 +1,7 @@
-"""What the investigation reads of a store: recorded stretches, their bins and bursts, probes, queue windows, addresses.
+"""The investigation's reads from a store: recorded stretches with their bins and bursts, probes, queue windows,
+addresses.
 
-The only part of it that knows the tables. Times come back as float64 nanoseconds since an origin, as port.py wants
-them.
+Only this part of it knows the tables. Times are returned as float64 nanoseconds since an origin, as port.py needs them.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ OF_BURSTS = (
     "end_ns", "bytes",
     "fan_in", "onset_spread_ns", "pattern",
 )  # fmt: skip
-# Tables of bursts.sql that nobody reads afterwards.
+# Tables of bursts.sql that are not read afterwards.
 STEPS = ("warm", "possible", "reaches", "filled", "stretches", "totals", "senders")
 MOST_UNSAMPLED = 1000  # bins of a gap
 SPAN = "coalesce($since, 0), coalesce($until, 9223372036854775807)"
-_MAC = "([0-9a-f]{2}:){5}[0-9a-f]{2}"  # a source that is no IP address
+_MAC = "([0-9a-f]{2}:){5}[0-9a-f]{2}"  # a source that is not an IP address
 _WINDOWS = f"believable_windows('queues', {SPAN})"
 IN_TIME = "tx_ns < coalesce($until, 9223372036854775807) AND tx_ns >= coalesce($since, 0)"
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked. aliases: names of the recorded host in the probes, where they differ."""
+    """The question of an investigation. aliases: other names of the recorded host in the probes."""
 
     definition: BurstDefinition
     rule: TailRule = DEFAULT
@@ -64,15 +64,15 @@ class Question:
 
 
 class SenderOnsets(NamedTuple):
-    """When senders began, ns after their burst did, sorted; burst: its number in burst_sources."""
+    """The onset of each sender, ns after the start of its burst, sorted; burst: its number in burst_sources."""
 
     burst: Whole
     since: Floats
 
 
 def read_runs(con: duckdb.DuckDBPyConnection, question: Question) -> list[dict[str, Any]]:
-    """Recorded stretches: a run and clock epoch each, from its first to its last bin that is asked for. from_ns: what
-    begins from then on is its own, and not of the stretch before it."""
+    """Returns recorded stretches: one per recording and clock epoch, from the first to the last bin that is asked for.
+    from_ns: bins from this time on belong to this stretch, earlier ones to the stretch before it."""
     result = con.execute(
         """SELECT recording_id, clock_epoch, rack, host, interface, direction, coalesce($link, link_bps) AS link_bps,
                   bin_ns, greatest(start_ns, recorded_from(coalesce($since, start_ns), bin_ns)) AS first_ns,
@@ -93,13 +93,13 @@ _OF_RUN = "recording_id = $recording AND clock_epoch = $clock_epoch AND ts_ns >=
 
 
 def _of_run(run: dict[str, Any]) -> dict[str, Any]:
-    """The variables of _OF_RUN."""
+    """Returns the variables of _OF_RUN."""
     names = {"recording": "recording_id", "clock_epoch": "clock_epoch", "first": "first_ns", "end": "end_ns"}
     return {variable: run[column] for variable, column in names.items()}
 
 
 def read_paths(con: duckdb.DuckDBPyConnection, question: Question) -> list[Path]:
-    """The probed paths."""
+    """Returns the probed paths."""
     rows: list[Path] = con.execute(
         f"SELECT src, dst, protocol, min(tx_ns), max(tx_ns) FROM probes WHERE {IN_TIME} GROUP BY ALL ORDER BY ALL",
         question.span,
@@ -108,13 +108,13 @@ def read_paths(con: duckdb.DuckDBPyConnection, question: Question) -> list[Path]
 
 
 def count_probes(con: duckdb.DuckDBPyConnection, question: Question) -> int:
-    """How many probes there are on all paths."""
+    """Returns the number of probes on all paths."""
     [(count,)] = con.execute(f"SELECT count(*) FROM probes WHERE {IN_TIME}", question.span).fetchall()
     return int(count)
 
 
 def probes_by_time(con: duckdb.DuckDBPyConnection, question: Question, width_ns: int) -> dict[int, int]:
-    """How many probes there are on all paths in each WIDTH_NS since the beginning of the question, by number."""
+    """Returns the number of probes on all paths in each WIDTH_NS since the beginning of the question, by its number."""
     rows = con.execute(
         f"SELECT (tx_ns - $since) // $width, count(*) FROM probes WHERE {IN_TIME} GROUP BY ALL",
         {**question.span, "width": width_ns},
@@ -129,13 +129,13 @@ def read_port(
     origin: int,
     end: LinkEnd | None = None,
 ) -> Port:
-    """The bins of a lane's chosen runs, and what asked its senders to stop. end: the host's, where a switch recorded
-    them."""
+    """Returns the port with the bins of a lane's chosen recordings, and with the frames that asked its senders to stop.
+    end: the end of the host, if a switch recorded the lane."""
     lossy: list[Floats] = []
     rows = chosen[lane]
 
     def chunks() -> Iterator[tuple[Floats, NDArray[np.int64]]]:
-        for row in rows:  # one filter after the other is pushed down to the files, a join with all is not
+        for row in rows:  # a filter for each row is pushed down to the files, a join with all rows is not
             for batch in con.sql(
                 f"SELECT ts_ns, wire_bytes, quality FROM bins WHERE {_OF_RUN}", params=_of_run(row)
             ).to_arrow_reader(CHUNK):
@@ -148,7 +148,7 @@ def read_port(
     recorded = [(float(run["first_ns"] - origin), float(run["end_ns"] - origin)) for run in rows]
     first = rows[0]
     port = port_from_bins(lane, first["link_bps"], first["bin_ns"], chunks(), recorded, lossy, first["rack"])
-    [(dropped,)] = con.execute(  # by whole recordings
+    [(dropped,)] = con.execute(  # of whole recordings
         "SELECT coalesce(sum(dropped), 0) FROM recordings WHERE list_contains($recordings, recording_id)",
         {"recordings": list({row["recording_id"] for row in rows})},
     ).fetchall()
@@ -159,8 +159,9 @@ def read_port(
 
 
 def unsampled(con: duckdb.DuckDBPyConnection, run: dict[str, Any], origin: int) -> tuple[Floats, NDArray[np.int64]]:
-    """Bins for the times of a run in which samples of a switch are missing, of which its running total has the bytes:
-    evenly, since what nearly fills the link has filled it all the while. They stay lossy: less shows nothing."""
+    """Returns bins for the times in which samples of a switch are missing but its running total counts the bytes. The
+    bytes are spread evenly: a total that nearly fills the link means that the link was busy throughout. The bins stay
+    marked as lossy, so that a smaller total is no evidence."""
     names = {"recording": "recording_id", "bin": "bin_ns", "first": "first_ns", "end": "end_ns"}
     found = con.execute(
         """SELECT ts_ns - $origin AS at, part FROM (
@@ -175,8 +176,8 @@ def unsampled(con: duckdb.DuckDBPyConnection, run: dict[str, Any], origin: int) 
 
 
 def read_signals(con: duckdb.DuckDBPyConnection, port: Port, rows: list[dict[str, Any]], origin: int) -> Signals | None:
-    """What the chosen runs of the other direction hold of pause frames and congestion notifications about a port's
-    traffic; None where that is nothing. Where bins are NULL there, they were not counted."""
+    """Returns the pause frames and congestion notifications about a port's traffic, from the chosen recordings of the
+    other direction; None if there are none. NULL in their bins means that they were not counted."""
     batches = [
         con.execute(
             f"""SELECT CAST(ts_ns - $origin AS DOUBLE) AS at, pause_ns(least(pause_quanta, 65535), $link) AS asked,
@@ -198,7 +199,7 @@ def read_signals(con: duckdb.DuckDBPyConnection, port: Port, rows: list[dict[str
 def places_with(
     con: duckdb.DuckDBPyConnection, column: str, rows: list[dict[str, Any]], port: Port, origin: int
 ) -> Floats:
-    """Sorted positions of the bins of the chosen runs in which a column counts anything."""
+    """Returns the sorted positions of the bins of the chosen recordings in which a column is not 0."""
     found = [
         con.execute(
             f"SELECT CAST(ts_ns - $origin AS DOUBLE) AS at FROM bins WHERE {column} > 0 AND {_OF_RUN}",
@@ -213,7 +214,8 @@ def places_with(
 def read_bursts(
     con: duckdb.DuckDBPyConnection, question: Question, chosen: dict[Lane, list[dict[str, Any]]]
 ) -> list[dict[str, Any]]:
-    """OF_BURSTS of the bursts of the chosen runs; `burst` is the number in the tables that detect_bursts() leaves."""
+    """Returns OF_BURSTS of the bursts of the chosen recordings; `burst` is the number in the tables that
+    detect_bursts() leaves."""
     from ..bursts.find import detect_bursts
 
     if not chosen:
@@ -227,7 +229,7 @@ def read_bursts(
         until_ns=question.until_ns,
     )
     rows = con.execute(f"SELECT {', '.join(OF_BURSTS)} FROM bursts ORDER BY burst").fetchall()
-    for table in STEPS:  # the memory is wanted for what follows
+    for table in STEPS:  # frees memory for the next steps
         con.execute(f"DROP TABLE IF EXISTS {table}")
     found = [dict(zip(OF_BURSTS, row, strict=True)) for row in rows]
     spans: dict[tuple[str, int], list[tuple[int, int]]] = {}
@@ -244,7 +246,7 @@ def read_bursts(
 
 
 def read_probes(con: duckdb.DuckDBPyConnection, path: Path, question: Question, origin: int) -> Probes:
-    """One path's exchanges in order of sending."""
+    """Returns the exchanges of one path in the order of sending."""
     of_path = f"FROM probes WHERE src = $src AND dst = $dst AND protocol = $protocol AND {IN_TIME}"
     chosen = {**dict(zip(("src", "dst", "protocol"), path, strict=False)), **question.span}
     names = (*STAMPS, "rtt_ns")
@@ -271,7 +273,7 @@ def read_probes(con: duckdb.DuckDBPyConnection, path: Path, question: Question, 
 
 
 def read_onsets(con: duckdb.DuckDBPyConnection, bursts: list[dict[str, Any]]) -> SenderOnsets:
-    """When each sender that counts began in each of these bursts, sorted by that."""
+    """Returns the onset of each counted sender in each of these bursts, sorted."""
     rows = con.execute(
         """SELECT burst, CAST(s.onset_ns - b.start_ns AS DOUBLE) AS since
            FROM burst_sources s JOIN bursts b USING (burst)
@@ -282,9 +284,9 @@ def read_onsets(con: duckdb.DuckDBPyConnection, bursts: list[dict[str, Any]]) ->
 
 
 def own_addresses(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
-    """Address → host, where a host's outgoing direction was recorded: what is sent there carries its own address. Those
-    with most of the bytes of their family on an interface, which the host does not receive as much of: a host that
-    forwards sends what others sent to it, too."""
+    """Returns address → host for hosts with a recorded outgoing direction: packets sent there carry the host's own
+    address. An address counts if it has most of the bytes of its family on an interface, and the host receives less
+    than half as many from it: a forwarding host also sends packets of other senders."""
     rows = con.execute(
         """WITH sent AS (
                SELECT source, host, sum(bytes) AS bytes FROM sources
@@ -305,8 +307,8 @@ def own_addresses(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
 def packets_from(
     con: duckdb.DuckDBPyConnection, port: Port, addresses: list[str], since_ns: int, until_ns: int
 ) -> int | None:
-    """How many packets of some addresses a port may have carried then, those of unknown senders included. None where
-    its recordings cannot show it: taken with a filter, or without addresses."""
+    """Returns an upper bound for the packets of some addresses that a port carried in that time, including packets of
+    unknown senders. None if its recordings cannot show it: they had a filter, or no addresses."""
     lane = {**dict(zip(("host", "interface", "direction"), port.lane, strict=True)), "rack": port.rack}
     of_lane = "rack = $rack AND host = $host AND interface = $interface AND direction = $direction"
     [(filtered, unknown)] = con.execute(
@@ -322,15 +324,15 @@ def packets_from(
 
 
 def period(port: Port, origin: int) -> dict[str, int]:
-    """The recorded time."""
+    """Returns the recorded time."""
     return {"since": origin + int(port.starts[0]),
             "until": origin + int(port.time(np.array([port.bins - 1e-9]))[0]) + 1}  # fmt: skip
 
 
 def linked_ports(con: duckdb.DuckDBPyConnection, ports: list[Port], origin: int) -> dict[int, Name]:
-    """The switch port that each recorded port is attached to at the end of its recordings, by id(port); switch ports
-    themselves and those without a link are left out. A link that names no interface is that of any of its host; of
-    several links the one that was reported last counts."""
+    """Returns the switch port that each recorded port is attached to at the end of its recordings, by id(port). Switch
+    ports themselves and ports without a link are left out. A link without an interface applies to every interface of
+    its host; of several links, the one that was reported last counts."""
     ends: dict[int, list[Port]] = {}
     for port in ports:
         if not port.switch:
@@ -357,7 +359,7 @@ def read_queues(
     origin: int,
     notes: list[str],
 ) -> dict[int, PortQueue]:
-    """The windows of each port's fullest queue, of one kind of depth: the finest where several are stored. By
+    """Returns the windows of each port's fullest queue, of one kind of depth: the finest if several are stored. By
     id(port). linked: see linked_ports."""
     listed = con.execute(
         f"""SELECT device, port, queue, semantics, batch, median(ts_ns - window_start_ns) AS width,
@@ -369,7 +371,7 @@ def read_queues(
     found: dict[int, PortQueue] = {}
     switch_ports = {row[:2] for row in listed}
     for port in ports:
-        if port.direction == "out":  # a switch's queue is before a receiver
+        if port.direction == "out":  # the queue of a switch is before a receiver
             continue
         place = port.switch[:2] if port.switch else linked.get(id(port))
         rows = [row for row in listed if row[:2] == place]
@@ -396,7 +398,7 @@ def read_windows(
     batches: list[str],
     origin: int,
 ) -> PortQueue:
-    """The windows of one queue of which the device reported a maximum. name: device, port, queue."""
+    """Returns the windows of one queue in which the device reported a maximum. name: device, port, queue."""
     queue = {**dict(zip(("device", "port", "queue"), name, strict=True)), **question.span}
     windows = con.execute(
         f"""SELECT window_start_ns - $origin AS begin, ts_ns - $origin AS "end", max_bytes
@@ -406,7 +408,7 @@ def read_windows(
         {"origin": origin, "semantics": semantics, "batches": batches, **queue},
     ).fetchnumpy()
     begin, end, depth = (np.asarray(windows[key]).astype(np.float64) for key in ("begin", "end", "max_bytes"))
-    [(dropped, marked)] = con.execute(  # which may stand in windows of another collection
+    [(dropped, marked)] = con.execute(  # these may be in windows of another collection
         f"""SELECT total(dropped_packets), total(ecn_marked_packets) FROM {_WINDOWS}
            WHERE device = $device AND port = $port AND queue = $queue""",
         queue,
@@ -415,7 +417,7 @@ def read_windows(
 
 
 def names_port(switch_port: str, port: Port) -> bool:
-    """Whether a switch's port is called after the host or interface behind it."""
+    """Returns whether the name of a switch's port contains the host or interface behind it."""
     parts = switch_port.lower().replace("_", "-").replace("/", "-").split("-")
     return any(
         name and (name.lower() == switch_port.lower() or name.lower() in parts) for name in (port.host, port.interface)

@@ -1,4 +1,4 @@
-"""What the store has of a switch port's counters, and of a recorded port's bins in the same windows."""
+"""Reads a switch port's counters from the store, and a recorded port's bins in the same windows."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from .read import Name, names_port, period
 if TYPE_CHECKING:
     import duckdb
 
-# Bytes of each window, once however many collections brought it; of several widths the finest. The bins of a switch
-# port that sends running totals are windows of TOGETHER bins; where samples are missing inside of one, the gap has the
-# bytes. Windows that such a gap ends or begins in are left out. A port is counted as a queue with one counter is.
+# Bytes of each window, counted once even if several collections have it; the finest if there are several widths. The
+# bins of a switch port that sends running totals are merged into windows of TOGETHER bins. If samples are missing
+# inside of one, the gap has the bytes. Windows in which such a gap begins or ends are left out. A port is counted like
+# a queue with one counter.
 TOGETHER = 100
-OF_BINS = {"in_bytes": "in", "out_bytes": "out"}  # which columns of `ports` bins have, by their direction
+OF_BINS = {"in_bytes": "in", "out_bytes": "out"}  # columns of `ports` that bins have, by their direction
 _COUNTED = """
     WITH counting AS (
         SELECT device, port, '' AS queue, batch, window_start_ns, ts_ns, {column} AS transmit_bytes,
@@ -78,13 +79,13 @@ FROM inside WHERE ts_ns < end_ns GROUP BY begin_ns ORDER BY begin_ns
 
 
 def port_windows(con: duckdb.DuckDBPyConnection, port: Port, origin: int) -> dict[Name, SwitchWindows]:
-    """The counters of every switch port in the recorded time, of the direction that the recorded host saw."""
+    """Returns the counters of every switch port in the recorded time, for the direction that the recorded host saw."""
     counts = port_counts(con, port, "in_bytes" if port.direction == "out" else "out_bytes", origin)
     return {name: apart(windows) for name, windows in counts.items()}
 
 
 def port_counts(con: duckdb.DuckDBPyConnection, port: Port, column: str, origin: int) -> dict[Name, SwitchWindows]:
-    """What every switch port counted in a column of `ports`, in the recorded time."""
+    """Returns the counts of every switch port in a column of `ports`, in the recorded time."""
     counted = _COUNTED.format(column=column)
     asked: dict[str, object] = {**period(port, origin)}
     if column in OF_BINS and _are_sampled(con):
@@ -96,14 +97,14 @@ def port_counts(con: duckdb.DuckDBPyConnection, port: Port, column: str, origin:
 
 
 def _are_sampled(con: duckdb.DuckDBPyConnection) -> bool:
-    """Whether there are bins of switch ports."""
+    """Returns whether there are bins of switch ports."""
     return con.execute("SELECT 1 FROM recordings WHERE backend = 'otlp' LIMIT 1").fetchone() is not None
 
 
 def queue_windows(
     con: duckdb.DuckDBPyConnection, port: Port, name: Name, origin: int, column: str = "transmit_bytes"
 ) -> list[SwitchWindows]:
-    """What each queue of a switch port counted in a column of `queues`, where it reported."""
+    """Returns the counts of each queue of a switch port in a column of `queues`, if it reported any."""
     asked = {**period(port, origin), "device": name[0], "port": name[1]}
     return list(by_port(con, _QUEUES.format(column=column), asked, origin).values())
 
@@ -111,9 +112,9 @@ def queue_windows(
 def counted_packets(
     con: duckdb.DuckDBPyConnection, port: Port, linked: Name | None, queue: PortQueue | None, origin: int
 ) -> SwitchCounts | None:
-    """What the switch port before a recorded one dropped and marked: the drops of the port where it counts them, else
-    those of its queues. None where no switch port is known, or the port's queue lies in its own host. linked: the
-    switch port that it is linked to; queue: the windows that were taken as the port's."""
+    """Returns the packets that the switch port before a recorded one dropped and marked: the drops of the port if it
+    counts them, otherwise those of its queues. None if no switch port is known, or if the port's queue is in its own
+    host. linked: the switch port that it is linked to; queue: the windows that are used as the port's."""
     if port.direction == "out":
         return None
     discards = port_counts(con, port, "out_discards", origin)
@@ -126,7 +127,7 @@ def counted_packets(
 
 
 def of_windows(name: str, counts: list[SwitchWindows]) -> CountedWindows | None:
-    """Packets of windows in which no counter began anew. None where nothing was counted."""
+    """Returns the packets of windows without a counter reset. None if nothing was counted."""
     if not counts:
         return None
     start, end, packets, anew = (
@@ -138,7 +139,7 @@ def of_windows(name: str, counts: list[SwitchWindows]) -> CountedWindows | None:
 def by_port(
     con: duckdb.DuckDBPyConnection, query: str, asked: Mapping[str, object], origin: int
 ) -> dict[Name, SwitchWindows]:
-    """The rows of a query as windows of each port."""
+    """Returns the rows of a query as windows of each port."""
     rows = con.execute(query, dict(asked)).fetchnumpy()
     names = list(zip(rows["device"].tolist(), rows["port"].tolist(), strict=True))
     places: dict[Name, list[int]] = {}
@@ -156,14 +157,14 @@ def by_port(
 
 
 def port_of(port: Port, linked: Name | None, names: list[Name]) -> Name | None:
-    """The switch port that a recorded port is linked to, or that is called after it."""
+    """Returns the switch port that a recorded port is linked to, or that is named after it."""
     if port.switch:
         return port.switch[:2]
     return linked or next((name for name in names if names_port(name[1], port)), None)
 
 
 def content(con: duckdb.DuckDBPyConnection, port: Port, windows: SwitchWindows, origin: int) -> BinContent:
-    """What the port's bins hold in each window."""
+    """Returns the content of the port's bins in each window."""
     begin = windows.start.astype(np.int64) + origin
     rows = con.execute(_CONTENT, {
         "begin": begin.tolist(), "end": (windows.end.astype(np.int64) + origin).tolist(), **period(port, origin),
@@ -179,7 +180,7 @@ def content(con: duckdb.DuckDBPyConnection, port: Port, windows: SwitchWindows, 
 
 
 def is_filtered(con: duckdb.DuckDBPyConnection, port: Port) -> bool:
-    """Whether a recording of the port left packets out by a filter."""
+    """Returns whether a recording of the port left packets out by a filter."""
     [(filtered,)] = con.execute(
         "SELECT coalesce(bool_or(filter <> ''), false) FROM recordings "
         "WHERE host = $host AND interface = $interface AND direction = $direction",

@@ -1,4 +1,4 @@
-"""What a verdict rests on: the scene that was recorded of one path, and what is measured of it. Only data."""
+"""The basis of a verdict: the recorded scene of one path, and the measurements on it. Only data."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Control(NamedTuple):
 class LagScan(NamedTuple):
     """How full the link was while late probes waited, after shifts. lags: ns, latency after the burst.
 
-    asymmetry: mean fit where bursts come first less that where latency does, over their sum: below 0 where bursts
-    follow latency, as retries do; about 0 for what coincides.
+    asymmetry: mean fit for shifts with the burst first less that for shifts with the latency first, divided by their
+    sum. Below 0 if bursts follow latency, as retries do; about 0 for coincidence.
     """
 
     lags: Floats
@@ -41,9 +41,9 @@ class LagScan(NamedTuple):
 
 
 class RecordedMarks(NamedTuple):
-    """Bins with packets that a queue marked (ECN CE). stretches: share of the full stretches that delayed probes which
-    have some. chance: share of shifted ones that would. denser: how many times as many of their bins are marked as of
-    all."""
+    """Bins with packets that a queue marked (ECN CE). stretches: share of the full stretches that delayed probes with
+    such bins. chance: share of shifted stretches that would have some. denser: density of marked bins in these
+    stretches, divided by that in all bins."""
 
     stretches: Estimate
     chance: float
@@ -52,8 +52,8 @@ class RecordedMarks(NamedTuple):
 
 class SwitchMarks(NamedTuple):
     """Packets that the port's switch marked (ECN CE), by its own counter. stretches: share of the full stretches that
-    delayed probes with a mark in the windows that reach into them; longer: likewise, where a probe waited for longer
-    than the threshold of the marks. None: too few. usual: share of all windows that hold a mark."""
+    delayed probes with a mark in the overlapping windows; longer: the same for stretches in which a probe waited for
+    longer than the threshold of the marks. None: too few. usual: share of all windows with a mark."""
 
     packets: int
     stretches: Estimate | None
@@ -62,13 +62,13 @@ class SwitchMarks(NamedTuple):
 
 
 class Paused(NamedTuple):
-    """What ports of the path were asked to stop by pause frames. Shares are of the excess of late probes.
+    """Effects of the pause frames that asked ports of the path to stop. Shares are of the excess of late probes.
 
-    port: the one whose pauses can account for most. asker: `host` where its recorded host asked the switch to stop,
-    `elsewhere` where the switch asked the host, '' where a mirror does not show it; askers: those of all ports.
-    could: the most that the pauses can account for; left: what they cannot, of each account. stood: what was spent at
-    the idle port while all of its classes were asked to stop, None where that cannot be known; episodes: those that
-    are mostly that; p_value: how often shifted pauses meet the waits as well.
+    port: the one with pauses that can account for most. asker: `host` if its recorded host asked the switch to stop,
+    `elsewhere` if the switch asked the host, '' if a mirror does not show it; askers: those of all ports. could: upper
+    bound for what the pauses can account for; left: the rest of each account. stood: time spent at the idle port while
+    all of its classes were asked to stop, None if unknown; episodes: those that consist mostly of it; p_value: how
+    often shifted pauses meet the waits as well.
     """
 
     port: Port
@@ -82,8 +82,8 @@ class Paused(NamedTuple):
 
 
 class Notified(NamedTuple):
-    """Congestion notifications about a port's traffic: how many, of these in bursts of that port, and the share of
-    recorded time that is as near to bursts."""
+    """Congestion notifications about a port's traffic: their number, how many were in bursts of that port, and the
+    share of recorded time that is as close to bursts."""
 
     port: Port
     packets: int
@@ -92,9 +92,10 @@ class Notified(NamedTuple):
 
 
 class Soundness(NamedTuple):
-    """What the recording of the port is worth. dropped: packets that its captures lost. lossy: share of the full
-    stretches that delayed probes in which it lost some, or may have. missing: at most so much of the bytes there.
-    above: what it carried, of line rate, in `above_ns`, where that is more than the link can; else 0."""
+    """The quality of the recording of the port. dropped: packets that its captures lost. lossy: share of the full
+    stretches that delayed probes in which it lost packets, or may have. missing: upper bound for the share of lost
+    bytes there. above: the traffic in `above_ns`, as a share of line rate, if it is more than the link can carry; else
+    0."""
 
     dropped: int
     lossy: float
@@ -105,34 +106,35 @@ class Soundness(NamedTuple):
 
 @dataclass
 class Evidence:
-    """Everything that the verdict (verdict.py) rests on, for one path. None: not measured, and why is in `missing`."""
+    """All measurements that the verdict (verdict.py) rests on, for one path. None: not measured; `missing` has the
+    reason."""
 
     path: str
     tail: LatencyTail
     delays: ProbeLatency
     ledger: WaitLedger
-    crossing: Crossing | None  # the port whose bursts explain most, or the first
+    crossing: Crossing | None  # the port with bursts that explain most, or the first
     shares: dict[str, Estimate] = field(default_factory=dict)  # of ACCOUNTS
     stage_shares: dict[str, float] = field(default_factory=dict)
     episodes: int = 0
-    burst_episodes: int = 0  # those with time in `bursts`
+    burst_episodes: int = 0  # episodes with time in `bursts`
     bursts: int = 0  # in the recorded time that probes cover
     exposed: int = 0  # probes that met a burst
-    unexposed: int = 0  # those that met none
-    exposed_late: int = 0  # those of them that were late
+    unexposed: int = 0  # probes that met none
+    exposed_late: int = 0  # exposed probes that were late
     relative_risk: Estimate | None = None
     p_value: float | None = None
-    pairing_p: float | None = None  # how often waits fit exchanged bursts as well; None where that can show nothing
+    pairing_p: float | None = None  # how often waits fit exchanged bursts as well; None if that cannot show anything
     fifo: Fifo | None = None  # whether the waits are those of a queue at that port
-    q_value: float | None = None  # p_value with the false-discovery rate of all tested paths and ports controlled
+    q_value: float | None = None  # p_value with the false-discovery rate controlled over all tested paths and ports
     lag_ns: float | None = None
-    lag_share: float | None = None  # explained at that lag; at lag 0 it is in `filled`
+    lag_share: float | None = None  # share explained at that lag; at lag 0 it is in `filled`
     lag_explained: Estimate | None = None  # at that lag: the part of the waiting that a queue at the port explains
-    ceiling: float | None = None  # the most that the port ever carried in a time as long as a wait; as `filled`
+    ceiling: float | None = None  # the most that the port ever carried in a time as long as a wait, like `filled`
     scan: LagScan | None = None
     filled: float | None = None
     begun: float | None = None  # share of `elsewhere` that began in a burst though the link was not full throughout
-    begun_p: float | None = None  # how often a shift puts as much there
+    begun_p: float | None = None  # how often a shift gives as much
     excess_share: Estimate | None = None
     dose: Line | None = None
     dose_kind: str = ""
@@ -140,18 +142,18 @@ class Evidence:
     correlation_second: Estimate | None = None
     correlation_queue: Estimate | None = None
     host_share: Estimate | None = None
-    switch: QueueAgreement | None = None  # what the port's queue windows say of the waits
-    switch_marks: SwitchMarks | None = None  # what the port's switch counts of marked packets
+    switch: QueueAgreement | None = None  # how the port's queue windows agree with the waits
+    switch_marks: SwitchMarks | None = None  # counts of marked packets by the port's switch
     lost_elsewhere: int = 0  # probes that were lost, but not by the full port
     controls: list[Control] = field(default_factory=list)
-    repeats: Repeats = field(default_factory=lambda: none_of(0))  # probes that TCP repeated, and what waited behind
+    repeats: Repeats = field(default_factory=lambda: none_of(0))  # probes that TCP repeated, and those behind them
     seen_again: RecordedRepeats | None = None  # repeated segments that the port recorded when repeated probes ended
     soundness: Soundness | None = None
     marked: RecordedMarks | None = None  # packets that a queue before the port marked
-    paused: Paused | None = None  # what pause frames can have made of the lateness
+    paused: Paused | None = None  # the lateness that pause frames can have caused
     notified: Notified | None = None
     notes: list[str] = field(default_factory=list)
-    met: Floats | None = None  # when each probe would have come to that port had nothing else delayed it
+    met: Floats | None = None  # when each probe would have met that port if nothing else had delayed it
     full_ns: Floats | None = None  # how long the port stayed full after that
 
     @property
@@ -162,7 +164,7 @@ class Evidence:
 
     @property
     def queued(self) -> ProbeLatency:
-        """The delays without those of probes that waited for a timeout: only queues and stalls made what is left."""
+        """The delays without those of probes that waited for a timeout: only queues and stalls caused the rest."""
         if not self.repeats.either.any():
             return self.delays
         other = self.repeats.either
@@ -172,10 +174,10 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Scene:
-    """What was recorded of one path. bursts: (begin, end) arrays of each port in `crossings`, ns since the origin.
+    """The recorded data of one path. bursts: (begin, end) arrays of each port in `crossings`, ns since the origin.
 
-    others: other paths, which cross none of these ports. queues: windows of each port's queue, or None. arrivals: what
-    recorded senders sent to each port, or None. counted: what each port's switch counted, or None.
+    others: other paths, which cross none of these ports. queues: windows of each port's queue, or None. arrivals:
+    traffic of recorded senders to each port, or None. counted: counts of each port's switch, or None.
     """
 
     probes: Probes
@@ -192,9 +194,9 @@ class Scene:
         return next((came for other, came in known if other is crossing), None)
 
     def number_of(self, crossing: Crossing) -> int:
-        """The place of that very crossing among `crossings`."""
+        """Returns the index of that very crossing in `crossings`."""
         return [other is crossing for other in self.crossings].index(True)
 
     def counted_at(self, number: int) -> SwitchCounts | None:
-        """What the switch of the crossing of that number counted."""
+        """Returns the counts of the switch of the crossing with that index."""
         return self.counted[number] if number < len(self.counted) else None

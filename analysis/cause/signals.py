@@ -1,9 +1,9 @@
-"""What asks the senders of a port's traffic to stop (pause frames, 802.3x and PFC) or to send slower (congestion
-notifications): it was recorded in the other direction of the same link.
+"""Frames that ask the senders of a port's traffic to stop (pause frames, 802.3x and PFC) or to send slower (congestion
+notifications). They are recorded in the other direction of the same link.
 
-A pause frame asks for a time, and the next one replaces what is left of it; so here is the longest time for which a
-port may have been stopped. Where all classes were asked, a stopped port sends nothing, so it was stopped for no longer
-than its link was idle. Where some classes were asked, the others may have filled the link meanwhile.
+A pause frame asks for a time, and the next one replaces the rest of it; these are therefore the longest times for which
+a port may have been stopped. If all classes were asked, a stopped port sends nothing, so it was stopped for no longer
+than its link was idle. If only some classes were asked, the others may have filled the link in that time.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Spans = tuple[Floats, Floats]
 
 
 class Signals(NamedTuple):
-    """The bins of the other direction that hold any, by time: an entry each.
+    """The bins of the other direction with such frames, in the order of time: one entry each.
 
-    at: begin, ns since the origin. asked: the most that a pause frame of it asks for, ns. classes: bits of the classes
-    that were asked to stop. pauses, resumes, notifications: how many frames.
+    at: begin, ns since the origin. asked: the longest time that a pause frame of the bin asks for, ns. classes: bits of
+    the classes that were asked to stop. pauses, resumes, notifications: number of frames.
     """
 
     bin_ns: int
@@ -48,10 +48,10 @@ class Signals(NamedTuple):
         return bool(len(of_pauses)) and bool((of_pauses == (1 << CLASSES) - 1).all())
 
     def windows(self) -> Spans:
-        """Begin and end of the times for which the port may have been stopped, ns: sorted and apart.
+        """Returns the begin and end of the times for which the port may have been stopped, ns: sorted and disjoint.
 
-        A resume frame in a later bin ends a pause, but where several sets of classes were asked: which of them it is
-        about is not recorded.
+        A resume frame in a later bin ends a pause, unless several sets of classes were asked: the recording does not
+        state which of them it is for.
         """
         pausing, resuming = self.pauses > 0, self.at[self.resumes > 0]
         begin = self.at[pausing]
@@ -63,12 +63,12 @@ class Signals(NamedTuple):
         return join_runs(begin, np.maximum.accumulate(end), 0.0)
 
     def asked_together(self) -> bool:
-        """Whether a resume frame can only be about what was asked to stop: one class, or the whole link."""
+        """Returns whether a resume frame can only refer to all that was asked to stop: one class, or the whole link."""
         return len(self.asked_classes) in (1, CLASSES)
 
 
 def stopped(port: Port, signals: Signals) -> Floats:
-    """How long the port may have been stopped before each bin edge of its recorded time, ns in all."""
+    """Returns how long in total the port may have been stopped before each bin edge of its recorded time, ns."""
     begin, end = (edges_of(port, time) for time in signals.windows())
     if not len(begin):
         return np.zeros(port.bins + 1)
@@ -81,7 +81,7 @@ def stopped(port: Port, signals: Signals) -> Floats:
 
 
 def edges_of(port: Port, time: Floats) -> Floats:
-    """Positions of times, those between recorded stretches at the end of the one before."""
+    """Returns positions of times; times between recorded stretches are at the end of the earlier one."""
     stretch = np.maximum(np.searchsorted(port.starts, time, side="right") - 1, 0)
     length = np.diff(port.offsets)[stretch].astype(float)
     inside: Floats = np.clip((time - port.starts[stretch]) / port.bin_ns, 0.0, length)
@@ -89,15 +89,15 @@ def edges_of(port: Port, time: Floats) -> Floats:
 
 
 def before(cumulative: Floats, position: Floats) -> Floats:
-    """A sum over bins before each position, spread evenly inside a bin."""
+    """Returns the sum over bins before each position, spread evenly inside a bin."""
     whole = np.clip(position.astype(np.int64), 0, max(len(cumulative) - 2, 0))
     found: Floats = cumulative[whole] + (position - whole) * (cumulative[whole + 1] - cumulative[whole])
     return found
 
 
 def backlogged(port: Port, cumulative: Floats) -> Spans:
-    """Begin and end, in positions, of the times in which the port was full or may have been stopped: what waited in
-    one may have been held up by all of its pauses. Gaps of two bins do not end one."""
+    """Returns the begin and end, in positions, of the times in which the port was full or may have been stopped: any of
+    the pauses in one may have delayed a packet that waited in it. Gaps of two bins do not end one."""
     stops = np.flatnonzero(np.diff(cumulative) > 0).astype(float)
     full = port.busy_periods()
     begin, end = np.concatenate((full[0], stops)), np.concatenate((full[1], stops + 1))

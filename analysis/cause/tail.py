@@ -1,10 +1,11 @@
-"""Is there a tail, and where on the way of a probe does it sit.
+"""Whether there is a tail, and in which stage of a probe's way it is.
 
 A probe's way is cut at its stamps into stages: in the sender's host, towards the destination, in the destination's
-host, back, and in the sender's host again. Stages in one host need one clock only. The two directions need two, so the
-offset between them is taken out first; what remains is exact but for the asymmetry of the empty path, which is no tail.
+host, back, and in the sender's host again. A stage in one host needs only one clock. The two directions need two, so
+the offset between them is removed first; the rest is exact except for the asymmetry of the empty path, which is no
+tail.
 
-Times are float64 nanoseconds since the investigation's origin, NaN where a stamp was not taken.
+Times are float64 nanoseconds since the investigation's origin, NaN if a stamp was not taken.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ STAGES = ("send", "forward", "turn", "back", "receive", "round_trip", "return")
 HOST_STAGES = ("send", "turn", "receive")  # between application and network interface, or inside the reflector
 LOSSES = 2000  # lost probes that are shifted; an evenly spaced choice of more
 LOSS_SHIFTS = 1000
-LOSS_P = 0.05  # of shifts that may put as many losses among the exposed
+LOSS_P = 0.05  # share of shifts that may have as many losses among the exposed
 CLOCK_WINDOW = 1e9  # ns; crystals drift by up to 50 µs in it
 MOST_SLEW = 1e-3  # of two clocks that NTP slews in opposite directions, by 500 ppm each
-MOST_DRIFT = 2e-4  # of two clocks: each may be off by 100 ppm (IEEE 802.3, of the clock of a link)
+MOST_DRIFT = 2e-4  # of two clocks: each may be off by 100 ppm (IEEE 802.3, clock of a link)
 
 
 @dataclass(frozen=True)
@@ -44,10 +45,10 @@ class Probes:
     remote_tx: Floats
     rx: Floats
     app_recv: Floats
-    rtt: Floats  # where a round trip is all that was measured
+    rtt: Floats  # if only a round trip was measured
     lost: NDArray[np.bool_]
     stamp_kind: str = ""
-    measure: str = "application"  # which the path's latency is given in: the store's view `latency` chooses it
+    measure: str = "application"  # the measure of the path's latency: the store's view `latency` chooses it
 
     def __len__(self) -> int:
         return len(self.tx)
@@ -64,11 +65,12 @@ class Probes:
 
 
 MOST_EXCESS = MS  # at 1 Gb/s and less
-LEAST_EXCESS = 0.1 * MS  # below, hosts differ from packet to packet, and few applications feel it (tail_at_scale.py)
+LEAST_EXCESS = 0.1 * MS  # below it, hosts differ from packet to packet, and few applications notice (tail_at_scale.py)
 
 
 class TailRule(NamedTuple):
-    """A tail is what exceeds both `factor` × the median and the median + `excess_ns`; None: what suits the path."""
+    """A probe is in the tail if it exceeds both `factor` × the median and the median + `excess_ns`. None: the value
+    that suits the path."""
 
     factor: float = 5.0
     excess_ns: float | None = None
@@ -82,9 +84,9 @@ class TailRule(NamedTuple):
         return MOST_EXCESS if self.excess_ns is None else self.excess_ns
 
     def on(self, links_bps: Iterable[float]) -> TailRule:
-        """The rule for a path across recorded links. Unless it says how much is late, that falls with the root of the
-        slowest link's speed, as the time does that buffers hold (they grow with it, but slower): 1 ms at 1 Gb/s, 0.2 ms
-        at 25 Gb/s, 0.1 ms at 100 Gb/s."""
+        """Returns the rule for a path across recorded links. Unless it states `excess_ns`, that limit falls with the
+        square root of the slowest link's speed, like the time that buffers hold (buffers grow with the speed, but
+        slower): 1 ms at 1 Gb/s, 0.2 ms at 25 Gb/s, 0.1 ms at 100 Gb/s."""
         slowest = min(links_bps, default=1e9)
         scaled = min(max(MOST_EXCESS * (1e9 / slowest) ** 0.5, LEAST_EXCESS), MOST_EXCESS)
         return self if self.excess_ns is not None else self._replace(excess_ns=scaled)
@@ -95,10 +97,11 @@ DEFAULT = TailRule()
 
 @dataclass(frozen=True)
 class ProbeLatency:
-    """What each probe met, ns. `total` is what the tail is measured by: `measured` says what that is.
+    """The latency of each probe, ns. `total` is the latency that defines the tail: `measured` names its measure.
 
-    stages: time in each stage, NaN where it cannot be separated. The direction stages are free of the clocks' offset,
-    `offset` (reflector's clock − sender's, ns), which is 0 where both directions were not stamped.
+    stages: time in each stage, NaN if it cannot be separated. The direction stages are corrected by the clocks' offset,
+    `offset` (reflector's clock − sender's, ns): 0 if no stamps show it; one way, it includes the delay of the empty
+    path.
     """
 
     measured: str
@@ -108,44 +111,44 @@ class ProbeLatency:
 
     @cached_property
     def medians(self) -> dict[str, float]:
-        """Of the time in each stage; 0 where nobody was stamped."""
+        """The median time in each stage; 0 without stamps."""
         return {stage: median_of_known(time) for stage, time in self.stages.items()}
 
     def excess(self, stage: str, rows: slice | NDArray[np.int64] = slice(None)) -> Floats:
-        """How much longer than its median probes spent in a stage, at least 0; NaN where not known."""
+        """Returns how much longer than the median probes spent in a stage, at least 0; NaN if unknown."""
         beyond: Floats = np.maximum(self.stages[stage][rows] - self.medians[stage], 0)
         return beyond
 
 
 def median_of_known(values: Floats) -> float:
-    """0 where nothing is known."""
+    """Returns the median of the known values; 0 if there are none."""
     known = values[np.isfinite(values)]
     return float(np.median(known, overwrite_input=True)) if len(known) else 0.0
 
 
 @dataclass(frozen=True)
 class LatencyTail:
-    """The distribution and its tail. `present` is None where there are too few probes to determine that."""
+    """The distribution and its tail. `present` is None if there are too few probes to determine it."""
 
     measured: str
     n: int
     lost: int
-    quantiles_ns: tuple[float | None, ...]  # p50, p90, p99, p99.9, largest; of the answered
+    quantiles_ns: tuple[float | None, ...]  # p50, p90, p99, p99.9, largest; of the answered probes
     median_ns: float
     threshold_ns: float
-    spikes: NDArray[np.bool_]  # a probe each: beyond the threshold; lost ones are not
+    spikes: NDArray[np.bool_]  # for each probe, whether it is beyond the threshold; False for lost ones
     rule: TailRule
-    late_losses: NDArray[np.bool_]  # lost where probes are lost because they would have been late
+    late_losses: NDArray[np.bool_]  # lost probes, if probes are lost because they would have been late
     level: float | None  # the lowest percentile beyond the threshold
     present: bool | None
 
 
 def latency(probes: Probes) -> ProbeLatency:
-    """Cut each probe's way at its stamps. The tail is measured by the path's measure; one way, by what varies."""
+    """Cuts each probe's way at its stamps. The tail is measured by the path's measure; one way, by the varying part."""
     offset = clock_offset(probes)
     forward = probes.remote_rx - probes.tx - offset
     back = probes.rx - probes.remote_tx + offset
-    if not np.isfinite(back).any():  # one way, offset and empty path cannot be separated: only what varies counts
+    if not np.isfinite(back).any():  # one way, offset and empty path cannot be separated: only variation counts
         offset = floor(probes.tx, forward)
         forward = forward - offset
     stages = {
@@ -169,7 +172,7 @@ def latency(probes: Probes) -> ProbeLatency:
 
 
 def latency_by(probes: Probes) -> Floats:
-    """The latency of each probe by its path's measure: latency_by of sql/macros.sql, for arrays."""
+    """Returns the latency of each probe by its path's measure: latency_by of sql/macros.sql, for arrays."""
     turn = probes.remote_tx - probes.remote_rx
     measures: dict[str, Floats] = {
         "application": probes.app_recv - probes.app_send,
@@ -182,16 +185,16 @@ def latency_by(probes: Probes) -> Floats:
 
 
 def clock_offset(probes: Probes) -> Floats:
-    """Reflector's clock minus the sender's at each probe: (forward − back) / 2 of the fastest exchange of each second
-    (RFC 5905, section 8: the less a round trip waited, the better its offset), interpolated; but for where one of the
-    two was set in between, which happens at once. 0 where nothing shows it."""
+    """Returns the reflector's clock minus the sender's at each probe: (forward − back) / 2 of the fastest exchange of
+    each second, interpolated (RFC 5905, section 8: the less a round trip waited, the better its offset). If one of the
+    clocks was set in between, the offset steps there instead. 0 if no exchange shows it."""
     network = probes.remote_rx - probes.tx + (probes.rx - probes.remote_tx)
     known = np.flatnonzero(np.isfinite(network))
     if len(known) == 0:
         return np.zeros(len(probes))
     fastest = known[smallest_in_windows(probes.tx[known], network[known])]
     usual = float(np.median(network[fastest]))
-    unqueued = network[fastest] <= max(2 * usual, usual + MS)  # a second without a quiet moment shows nothing
+    unqueued = network[fastest] <= max(2 * usual, usual + MS)  # a second without a quiet moment is ignored
     fastest = fastest[unqueued]
     forward = probes.remote_rx[fastest] - probes.tx[fastest]
     back = probes.rx[fastest] - probes.remote_tx[fastest]
@@ -204,8 +207,8 @@ def clock_offset(probes: Probes) -> Floats:
 
 
 def clock_steps(probes: Probes, fastest: NDArray[np.int64], estimate: Floats) -> list[tuple[int, int]]:
-    """Where one of the two clocks was set: between which two of the FASTEST exchanges, of which each shows an ESTIMATE
-    of the offset (the number of the first), and the first exchange with the second's offset."""
+    """Returns where one of the two clocks was set, as pairs: the index of the last one of the FASTEST exchanges before
+    it, and the first exchange with the offset of the next one. ESTIMATE is the offset at each of the FASTEST."""
     forward, network = probes.remote_rx - probes.tx, probes.remote_rx - probes.tx + (probes.rx - probes.remote_tx)
     middle, apart = (network[fastest][:-1] + network[fastest][1:]) / 2, np.diff(probes.tx[fastest])
     ahead = np.abs(np.diff(estimate))
@@ -221,9 +224,10 @@ def clock_steps(probes: Probes, fastest: NDArray[np.int64], estimate: Floats) ->
 
 
 def _set_at(forward: Floats, network: Floats, sliding: Floats, unsure: float, slewed: bool) -> int | None:
-    """From which exchange between two estimates of the offset the second is valid: the one that leaves the fewest
-    one-way delays that are negative by more than UNSURE, or longer than the round trip. None where the clock was
-    slewed, as SLIDING has it: where that leaves fewer, or as few and NTP slews as much (SLEWED)."""
+    """Returns the first exchange between two estimates of the offset at which the second one is valid: the one that
+    leaves the fewest one-way delays that are negative by more than UNSURE, or longer than the round trip. None if the
+    clock was slewed, with the offsets SLIDING: if these leave fewer, or equally many and NTP may slew by as much
+    (SLEWED)."""
 
     def impossible(offset: Floats) -> NDArray[np.bool_]:
         return np.asarray((forward - offset < -unsure) | (forward - offset > network + unsure))
@@ -238,8 +242,9 @@ def _set_at(forward: Floats, network: Floats, sliding: Floats, unsure: float, sl
 
 
 def floor(time: Floats, delay: Floats) -> Floats:
-    """The slowly moving least delay: of each second, then the median of eleven, so that no congested second lifts it;
-    of fewer, the line below them all with the median of their slopes (Theil and Sen)."""
+    """Returns the slowly moving minimum of the delay: the minimum of each second, then the median of eleven, so that no
+    congested second raises it; with fewer seconds, the line below all of them with the median of their slopes (Theil
+    and Sen)."""
     known = np.flatnonzero(np.isfinite(delay))
     if len(known) == 0:
         return np.zeros(len(time))
@@ -256,7 +261,7 @@ def floor(time: Floats, delay: Floats) -> Floats:
 
 
 def middle_slope(time: Floats, values: Floats) -> float:
-    """The median slope between any two points, at most MOST_DRIFT; 0 where there are fewer than three."""
+    """Returns the median slope between any two points, at most MOST_DRIFT; 0 with fewer than three points."""
     if len(time) < 3:
         return 0.0
     one, other = np.triu_indices(len(time), 1)
@@ -265,7 +270,7 @@ def middle_slope(time: Floats, values: Floats) -> float:
 
 
 def smallest_in_windows(time: Floats, values: Floats) -> NDArray[np.int64]:
-    """Index of the smallest value in each CLOCK_WINDOW of sorted times."""
+    """Returns the index of the smallest value in each CLOCK_WINDOW of sorted times."""
     window = np.floor((time - time[0]) / CLOCK_WINDOW).astype(np.int64)
     first = np.flatnonzero(np.diff(window, prepend=-1))
     least = np.minimum.reduceat(values, first)
@@ -274,13 +279,14 @@ def smallest_in_windows(time: Floats, values: Floats) -> NDArray[np.int64]:
 
 
 def find_tail(probes: Probes, delays: ProbeLatency, rule: TailRule, exposed: NDArray[np.bool_]) -> LatencyTail:
-    """Whether p99, or a higher percentile, is beyond the rule's threshold. `exposed`: sent while a port was busy.
+    """Returns whether p99, or a higher percentile, is beyond the rule's threshold. `exposed`: sent while a port was
+    busy.
 
-    Established when the share beyond is surely (99 %, Wilson) above 1 − level; at the lowest level the plain share is
-    enough, which is what "p99 exceeds" says. Ruled out when it is below 1 − the lowest
-    level (95 %). A lost probe has no
-    latency; it counts as late only where probes are lost surely more often while a port is busy than else: then the
-    queue that delays others dropped it, and without it the survivors would look faster than the traffic was.
+    A percentile is established if the share beyond is significantly (99 %, Wilson) above 1 − level; at the lowest level
+    the plain share is enough, which is the meaning of "p99 exceeds". A tail is ruled out if the share is below 1 − the
+    lowest level (95 %). A lost probe has no latency. It counts as late only if probes are lost significantly more often
+    while a port is busy than otherwise: then the queue that delays others dropped it, and without it the survivors
+    would look faster than the traffic was.
     """
     answered = np.isfinite(delays.total)
     values = delays.total[answered]
@@ -310,7 +316,8 @@ def find_tail(probes: Probes, delays: ProbeLatency, rule: TailRule, exposed: NDA
 
 
 def known_levels(values: Floats) -> tuple[float | None, ...]:
-    """p50, p90, p99, p99.9 and the largest, as far as there are enough values (known_quantile of sql/macros.sql)."""
+    """Returns p50, p90, p99, p99.9 and the largest, as far as there are enough values (known_quantile of
+    sql/macros.sql)."""
     found = quantiles(values, (0.5, 0.9, 0.99, 0.999))
     enough = [share <= 0.5 or len(values) * (1 - share) >= 1 - 1e-9 for share in (0.5, 0.9, 0.99, 0.999)]
     largest = float(values.max()) if len(values) else None
@@ -318,8 +325,8 @@ def known_levels(values: Floats) -> tuple[float | None, ...]:
 
 
 def established(beyond: int, n: int, levels: tuple[float, ...]) -> float | None:
-    """The lowest percentile that is beyond the threshold, if any is for sure. Fewer than 3 / (1 − level) probes
-    cannot show a percentile (the rule of three)."""
+    """Returns the lowest percentile that is significantly beyond the threshold, if any. Fewer than 3 / (1 − level)
+    probes cannot show a percentile (the rule of three)."""
     low, _ = wilson(beyond, n, Z_99)
     for level in levels:
         enough = n >= 3 / (1 - level)
@@ -329,12 +336,12 @@ def established(beyond: int, n: int, levels: tuple[float, ...]) -> float | None:
 
 
 def losses_follow(lost: NDArray[np.bool_], exposed: NDArray[np.bool_]) -> bool:
-    """Whether most of the exposed probes that are lost are surely lost because they are exposed.
+    """Returns whether most of the exposed probes that are lost are lost because they are exposed (with significance).
 
-    Losses come in rows, whatever their reason, so rows are counted, not probes: surely (99 %) they are more than twice
-    as frequent among the exposed as elsewhere, so that more than half of them would not be without. And shifted around
-    the probes they meet the exposed as often more rarely than LOSS_P, since two things of one rhythm meet each time or
-    never.
+    Losses cluster whatever causes them, so clusters are counted, not single losses. They must be significantly (99 %)
+    more than twice as frequent among the exposed as elsewhere, so that more than half of them would not have occurred
+    otherwise. Shifted around the probes, they must meet the exposed as often more rarely than LOSS_P, because two
+    things with one rhythm meet every time or never.
     """
     row = episodes(lost, np.ones(len(lost), dtype=bool))[lost]
     if not exposed.any() or not len(row):
@@ -352,10 +359,11 @@ def losses_follow(lost: NDArray[np.bool_], exposed: NDArray[np.bool_]) -> bool:
 
 
 def episodes(late: NDArray[np.bool_], known: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Number of the episode (0, 1, …) of each late probe, −1 for the rest. Probes in order of sending.
+    """Returns the number of the episode (0, 1, …) of each late probe, −1 for the rest. Probes are in the order of
+    sending.
 
-    Two late probes belong to one episode unless at least two measured probes between them were on time: then the delay
-    was over in between. Episodes, not probes, are what coincides independently or not.
+    Two late probes belong to one episode unless at least two measured probes between them were on time, which means
+    that the delay had ended in between. Episodes, not probes, coincide independently or not.
     """
     number = np.full(len(late), -1, dtype=np.int64)
     at = np.flatnonzero(late)

@@ -1,7 +1,7 @@
-"""What sets bursts off: requests that the host itself fanned out just before.
+"""The trigger of bursts: requests that the host itself fanned out just before.
 
-The store keeps, of what a host sent in a source bin, how many flows there were and the port that most of them went to;
-not to whom each went. A request to another host is another flow, so the flows of a bin count those asked.
+For each source bin of a host's outgoing traffic, the store has the number of flows and the port that most of them went
+to, but not the destinations. A request to another host is another flow, so the flows of a bin count the hosts asked.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..read import sources as read_sources
 if TYPE_CHECKING:
     import duckdb
 
-LEAD_NS = 10_000_000  # how long before a burst its trigger is looked for
+LEAD_NS = 10_000_000  # how long before a burst its trigger is searched for
 FEWEST = 3  # flows that make a fan-out
 
 Numbers = NDArray[np.int64]
@@ -26,10 +26,10 @@ class Trigger(NamedTuple):
     """Requests that the host sent just before its bursts came."""
 
     flows: int  # median, distinct ones in the requests' source bin
-    port: int | None  # to which most of those flows go, in most of the bursts
+    port: int | None  # destination of most of those flows, in most of the bursts
     lead_ns: float  # median, from the first request to the first frame of the burst
-    share: float  # of the bursts that have such a fan-out before them
-    usual: float  # share of all moments that have one before them: what chance would give
+    share: float  # of the bursts with such a fan-out before them
+    usual: float  # share of all moments with a fan-out before them: what chance would give
     bursts: int
 
 
@@ -44,7 +44,7 @@ class FanOuts(NamedTuple):
 
 
 def trigger(con: duckdb.DuckDBPyConnection, rows: list[dict[str, Any]]) -> Trigger | None:
-    """The fan-out before these bursts; None where there is none, or the outgoing direction was not recorded."""
+    """Returns the fan-out before these bursts; None if there is none, or if the outgoing direction was not recorded."""
     incoming = [row for row in rows if row["direction"] == "in"]
     if not incoming:
         return None
@@ -54,7 +54,7 @@ def trigger(con: duckdb.DuckDBPyConnection, rows: list[dict[str, Any]]) -> Trigg
         return None
     begins = np.flatnonzero(sent.begins)
     onset = onsets(con, incoming)
-    # The first that began in that time: while answers come, their acknowledgements look like a fan-out too.
+    # The first one that began in that time: when answers arrive, their acknowledgements look like a fan-out too.
     first = np.searchsorted(sent.at[begins], onset - LEAD_NS)
     led = first < len(begins)
     led[led] = sent.at[begins[first[led]]] <= onset[led]
@@ -73,7 +73,7 @@ def trigger(con: duckdb.DuckDBPyConnection, rows: list[dict[str, Any]]) -> Trigg
 
 
 def onsets(con: duckdb.DuckDBPyConnection, bursts: list[dict[str, Any]]) -> Numbers:
-    """The first frame of each of these bursts that has a known sender, in order of time."""
+    """Returns the first frame of each of these bursts that has a known sender, in order of time."""
     rows = con.execute(
         """SELECT min(onset_ns) AS onset FROM burst_sources
            WHERE known AND counted AND burst IN (SELECT unnest($bursts)) GROUP BY burst ORDER BY onset""",
@@ -83,7 +83,7 @@ def onsets(con: duckdb.DuckDBPyConnection, bursts: list[dict[str, Any]]) -> Numb
 
 
 def fan_outs(con: duckdb.DuckDBPyConnection, host: str, interface: str, least: int) -> FanOuts | None:
-    """Source bins in which the host sent on at least so many flows. None where its outgoing direction is not
+    """Returns the source bins in which the host sent on at least LEAST flows. None if its outgoing direction is not
     recorded."""
     span = read_sources.sent_span(con, host, interface)
     if span is None:
@@ -92,7 +92,7 @@ def fan_outs(con: duckdb.DuckDBPyConnection, host: str, interface: str, least: i
     rows = read_sources.fan_outs(con, host, interface, least)
     at, flows, port = (np.asarray(rows[name]).astype(np.int64) for name in ("first_ns", "flows", "port"))
     begins = np.diff(at, prepend=at[:1] - 10 * width) > 2 * width
-    # A round of requests may straddle two bins: the fuller one shows how many, and where to.
+    # A round of requests may straddle two bins: the fuller one shows their number and destination.
     follows = np.append(~begins[1:], False)
     fuller = np.flatnonzero(follows & (np.append(flows[1:], 0) > flows)) if len(at) else np.zeros(0, dtype=np.int64)
     flows[fuller], port[fuller] = flows[fuller + 1], port[fuller + 1]
@@ -100,8 +100,8 @@ def fan_outs(con: duckdb.DuckDBPyConnection, host: str, interface: str, least: i
 
 
 def services(con: duckdb.DuckDBPyConnection, lane: tuple[str, str], groups: list[list[str]]) -> list[int | None]:
-    """Of each group of senders, the port that most of the bytes come from that they send this host and interface; None
-    where no port sends most."""
+    """Returns, for each group of senders, the port from which most of their bytes to this host and interface come; None
+    if no port has a majority."""
     if not groups:
         return []
     rows = read_sources.ports_of(con, lane, groups)

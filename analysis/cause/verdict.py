@@ -1,52 +1,53 @@
-"""The verdict: the one place in which evidence becomes a cause. Everything it weighs is in Evidence; nothing is
-measured here.
+"""The verdict: the only place in which evidence becomes a cause. All of its input is in Evidence; nothing is measured
+here.
 
-Rules, in this order. Each gives way to `undetermined`, with what is missing, rather than say more than the evidence.
+The rules apply in this order. Each gives way to `undetermined`, with what is missing, rather than claim more than the
+evidence shows.
 
-1. `none` when the tail's percentile is surely below the threshold, whatever the bursts did.
-2. A cause needs more than half of the tail's excess in its account of the ledger, surely: the lower end of the interval
-   (blocks of time) is above MAJORITY. Half, because then no other cause can be larger.
+1. `none` if the tail's percentile is significantly below the threshold, whatever the bursts did.
+2. A cause needs significantly more than half of the tail's excess in its account of the ledger: the lower end of the
+   interval (blocks of time) is above MAJORITY. Half, because then no other cause can be larger.
 3. A cause needs EPISODES separate episodes of lateness: one or two events are anecdotes.
-4. `bursts` needs more, because coincidence is cheap. What cannot be tested is a doubt:
-   a. a name or an address says that the probes cross the port;
-   b. COINCIDENCES episodes that fall into bursts. Were each as likely in as out, five in a row have p = 0.03;
+4. `bursts` needs more, because coincidence is likely. A criterion that cannot be tested is a doubt:
+   a. a name or an address shows that the probes cross the port;
+   b. COINCIDENCES episodes fall into bursts. If each were equally likely inside and outside, p would be 0.03 for five;
    c. the permutation: the waits match the full link better than after all but SIGNIFICANT of the shifts, with the
-      false-discovery rate of all paths and ports controlled; UNLIKELY is enough where the queue of d is surely most of
-      the waiting;
-   d. the waits are those of a FIFO queue at the port (fifo.py), each surely: the link did not idle meanwhile (IDLE),
-      whoever came later into a full stretch that delayed a probe waited as well (MAJORITY of the stretches, and not
-      surely fewer than STANDING), and the queue explains most of the waiting (MAJORITY, and surely EXPLAINED);
-   e. where bursts differ in length and an exchange could show it, waits fit their own burst better than an exchanged
-      one (at the level of c): two things of one rhythm may keep one phase for hours, but their sizes have nothing to
-      do with each other;
-   f. the relative risk of a spike in a burst is surely above 1;
-   g. no lag at which the link fits the waits clearly better: a burst that follows the latency is its consequence;
-   h. negative controls without effect;
-   i. the switch's own queue windows, drop counters and counters of marked packets (ECN), where there are any, do not
-      contradict: who waited for longer than the threshold of its marks, found one; and packets that arrived marked, in
-      most of the stretches that delayed probes, were marked by it;
-   j. with the probes that were lost, but not by the full port, `bursts` still has more than half;
-   k. where it has that only with probes that TCP repeated, the queue was long when they were sent (MAJORITY), and the
-      port recorded repeated segments when they ended, if it recorded any;
-   l. the recording is sound where it counts: the port carried no more than its link can, and the capture did not lose
-      more than IDLE of the bytes in most of the full stretches that delayed probes.
-5. `elsewhere` gives way where the port may be to blame all the same:
+      false-discovery rate of all paths and ports controlled; UNLIKELY is enough if the queue of d is significantly most
+      of the waiting;
+   d. the waits are those of a FIFO queue at the port (fifo.py), each significantly: the link did not idle in that time
+      (IDLE), later packets in a full stretch that delayed a probe waited as well (MAJORITY of the stretches, and not
+      significantly fewer than STANDING), and the queue explains most of the waiting (MAJORITY, and significantly
+      EXPLAINED);
+   e. if bursts differ in length and an exchange could show it, waits fit their own burst better than an exchanged one
+      (at the level of c): two things with one rhythm may keep one phase for hours, but their sizes are unrelated;
+   f. the relative risk of a spike in a burst is significantly above 1;
+   g. there is no lag at which the link fits the waits clearly better: a burst that follows the latency is its
+      consequence;
+   h. the negative controls show no effect;
+   i. the switch's own queue windows, drop counters and counters of marked packets (ECN), if there are any, do not
+      contradict: every probe that waited for longer than the threshold of its marks found one; and packets that arrived
+      marked, in most of the stretches that delayed probes, were marked by it;
+   j. counting the probes that were lost, but not by the full port, `bursts` still has more than half;
+   k. if it has that only with probes that TCP repeated, the queue was long when they were sent (MAJORITY), and the port
+      recorded repeated segments when they ended, if it recorded any;
+   l. the recording is sound in the relevant places: the port carried no more than its link can, and the capture did not
+      lose more than IDLE of the bytes in most of the full stretches that delayed probes.
+5. `elsewhere` gives way if the port may be the cause all the same:
    a. most of its lateness is of probes that met a burst, or came while the port carried as much as it ever did, and
-      more so than chance would have it: the bursts may act where the recording cannot see it (a slower hop before this
-      port, a link slower than stated);
-   b. with another offset of the clocks the delays would fit the full link, and a queue there would explain most
-      of the waiting, as in 4d;
-   c. the link was full most of the time meanwhile, which is hardly chance (UNLIKELY), and the delays that fall into
-      bursts fit their own burst better than others, and are over with it (SIGNIFICANT).
-6. Pause frames: a port that was asked to stop sending delays packets without any burst, and what it held up leaves in a
-   full stretch.
-   a. The one who asked is the cause (the host that asked the switch: `host`; the switch that asked the host:
-      `elsewhere`) where more than half of the excess, surely, was spent at a port that was idle while all of its
-      classes were asked to stop, in COINCIDENCES episodes, and all but SIGNIFICANT of shifted pauses meet the waits
-      less well.
-   b. Otherwise a cause has more than half, surely, without what the pauses can account for at most, unless it is the
-      account of who asked.
-7. Whatever is unknown could have been anything: if it could turn the majority, the answer is `undetermined`.
+      more so than by chance: the bursts may act where the recording cannot see it (a slower hop before this port, a
+      link slower than stated);
+   b. with another offset of the clocks the delays would fit the full link, and a queue there would explain most of the
+      waiting, as in 4d;
+   c. the link was full most of that time, which is hardly chance (UNLIKELY), and the delays that fall into bursts fit
+      their own burst better than others, and end with it (SIGNIFICANT).
+6. Pause frames: a port that was asked to stop sending delays packets without any burst, and the delayed packets leave
+   in a full stretch.
+   a. The asker is the cause (the host that asked the switch: `host`; the switch that asked the host: `elsewhere`) if
+      significantly more than half of the excess was spent at a port that was idle while all of its classes were asked
+      to stop, in COINCIDENCES episodes, and all but SIGNIFICANT of shifted pauses meet the waits less well.
+   b. Otherwise a cause must have significantly more than half without all that the pauses can account for, unless it is
+      the account of the asker.
+7. Unknown time could have any cause: if it could turn the majority, the answer is `undetermined`.
 """
 
 from __future__ import annotations
@@ -65,11 +66,11 @@ EPISODES = 3
 COINCIDENCES = 5
 SIGNIFICANT = 0.005
 UNLIKELY = 0.05
-AT_CEILING = 0.8  # of the most that the port ever carried in as long a time; edges of bins take some
-IDLE = 0.05  # of what the link can carry: more is missing while packets wait only where they wait elsewhere
-STANDING = 0.9  # of the full stretches: in a queue nobody passes; the rest is what stamps and bins get wrong
+AT_CEILING = 0.8  # of the most that the port ever carried in an equally long time; edges of bins take some
+IDLE = 0.05  # of what the link can carry: if more is missing while packets wait, they wait elsewhere
+STANDING = 0.9  # of the full stretches: no packet passes a queue; the rest are errors of stamps and bins
 EXPLAINED = 1 / 3  # of the waiting; the queue is one number for all bursts, and real ones come at many speeds
-CONTROL_SPIKES = 5  # fewer make no effect
+CONTROL_SPIKES = 5  # fewer are no effect
 
 LONGER = "a longer recording, with more bursts"
 HIGHER = "a higher `--threshold`, if there is one below which the port is most of the time"
@@ -94,7 +95,7 @@ MISSING = {
 }
 
 
-Doubt = tuple[str, str]  # what keeps a cause from being stated, and what would settle it
+Doubt = tuple[str, str]  # a reason that keeps a cause from being stated, and what would settle it
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ class Verdict:
 
 
 def decide(evidence: Evidence) -> Verdict:
-    """Apply the rules above to the evidence of one path."""
+    """Returns the verdict of the rules above on the evidence of one path."""
     tail = evidence.tail
     missing = gaps(evidence)
     if tail.n == 0:
@@ -145,7 +146,7 @@ def decide(evidence: Evidence) -> Verdict:
 
 
 def stopped_by(evidence: Evidence, missing: list[str]) -> Verdict | None:
-    """The verdict of rule 6a, where it holds."""
+    """Returns the verdict of rule 6a, if it applies."""
     paused = evidence.paused
     if paused is None or paused.stood is None or paused.stood.low <= MAJORITY or paused.episodes < COINCIDENCES:
         return None
@@ -156,7 +157,7 @@ def stopped_by(evidence: Evidence, missing: list[str]) -> Verdict | None:
 
 
 def doubts_about_pauses(evidence: Evidence, account: str) -> list[Doubt]:
-    """Whether an account still has more than half without what pause frames can have made (rule 6b)."""
+    """Returns a doubt unless an account has more than half without what pause frames can have caused (rule 6b)."""
     paused = evidence.paused
     if paused is None or paused.askers == (account,) or paused.left[account].low > MAJORITY:
         return []
@@ -168,7 +169,7 @@ def doubts_about_pauses(evidence: Evidence, account: str) -> list[Doubt]:
 
 
 def asked_words(paused: Paused) -> str:
-    """Who asked whom to stop which classes."""
+    """Returns a phrase: which end asked which to stop which classes."""
     port, signals = paused.port, paused.port.signals
     who = {
         "host": f"{port.host} asked the switch to stop sending to {port.interface}",
@@ -182,7 +183,7 @@ def is_whole_link(paused: Paused) -> bool:
 
 
 def reason_to_pause(paused: Paused) -> str:
-    """What would show why one asks the other to stop."""
+    """Returns what would show why one end asks the other to stop."""
     if paused.asker == "host":
         return f"why {paused.port.host} sends pause frames (`ethtool -S`: receive buffers, PCIe)"
     if paused.asker == "elsewhere":
@@ -191,7 +192,8 @@ def reason_to_pause(paused: Paused) -> str:
 
 
 def doubt_about_elsewhere(evidence: Evidence) -> tuple[str, str] | None:
-    """What keeps the network's other parts from being blamed (rule 5): the doubt, and what would settle it."""
+    """Returns the doubt that keeps other parts of the network from being stated as the cause (rule 5), and what would
+    settle it."""
     speed = "the true speed of the link (`--link`), and queue windows of the ports before it"
     if (evidence.begun or 0) > MAJORITY and (evidence.begun_p or 1) <= SIGNIFICANT:
         return "the delays begin in bursts, but the link was not full while they lasted", speed
@@ -212,7 +214,7 @@ def doubt_about_elsewhere(evidence: Evidence) -> tuple[str, str] | None:
 
 
 def without_majority(evidence: Evidence, missing: list[str]) -> Verdict:
-    """No account surely holds more than half of the excess."""
+    """Returns the verdict if no account has significantly more than half of the excess."""
     shares = evidence.shares
     if shares["unknown"].high > MAJORITY or shares["unknown"].value >= max(s.value for s in shares.values()):
         text = f"{format_share(shares['unknown'].value)} of the excess cannot be placed"
@@ -226,7 +228,8 @@ def without_majority(evidence: Evidence, missing: list[str]) -> Verdict:
 
 
 def doubts_about_bursts(evidence: Evidence) -> list[Doubt]:
-    """What keeps a majority in `bursts` from being called the cause: the doubt, and what would settle it."""
+    """Returns the doubts that keep a majority in `bursts` from being stated as the cause, each with what would settle
+    it."""
     return [
         *doubts_about_port(evidence),
         *doubts_about_recording(evidence),
@@ -246,7 +249,7 @@ def doubts_about_bursts(evidence: Evidence) -> list[Doubt]:
 
 
 def doubts_about_port(evidence: Evidence) -> list[Doubt]:
-    """Whether the probes cross the port, and its switch agrees."""
+    """Returns doubts about whether the probes cross the port, and whether its switch agrees."""
     doubts = []
     if evidence.crossing is not None and evidence.crossing.assumed:
         known = "which end of the probes is the recorded host (`--alias NAME`)"
@@ -261,7 +264,8 @@ def doubts_about_port(evidence: Evidence) -> list[Doubt]:
 
 
 def doubt_about_marks(evidence: Evidence) -> str:
-    """What the switch's counter of marked packets says against a queue at the port, unless its depths show one."""
+    """Returns how the switch's counter of marked packets contradicts a queue at the port, unless its depths show
+    one."""
     marks, arrived = evidence.switch_marks, evidence.marked
     if marks is None or (evidence.switch is not None and evidence.switch.fits and evidence.switch.seen):
         return ""
@@ -278,7 +282,7 @@ def doubt_about_marks(evidence: Evidence) -> str:
 
 
 def doubts_about_recording(evidence: Evidence) -> list[Doubt]:
-    """Whether the full stretches that delayed probes were recorded as they were."""
+    """Returns doubts about whether the full stretches that delayed probes were recorded correctly."""
     sound = evidence.soundness
     if sound is None:
         return []
@@ -293,7 +297,7 @@ def doubts_about_recording(evidence: Evidence) -> list[Doubt]:
 
 
 def stated(evidence: Evidence) -> list[str]:
-    """What goes with any verdict that rests on a lossy capture."""
+    """Returns statements that go with any verdict that rests on a lossy capture."""
     sound = evidence.soundness
     if sound is None or not sound.dropped:
         return []
@@ -304,7 +308,7 @@ def stated(evidence: Evidence) -> list[str]:
 
 
 def doubts_about_chance(evidence: Evidence) -> list[Doubt]:
-    """Whether bursts and latency merely coincide."""
+    """Returns doubts about whether bursts and latency merely coincide."""
     doubts = []
     q = evidence.q_value if evidence.q_value is not None else evidence.p_value
     risk = evidence.relative_risk
@@ -329,13 +333,13 @@ def doubts_about_chance(evidence: Evidence) -> list[Doubt]:
 
 
 def explains(queue: Estimate | None) -> bool:
-    """Whether a queue explains most of the waiting, and surely more than EXPLAINED of it."""
+    """Returns whether a queue explains most of the waiting, and significantly more than EXPLAINED of it."""
     return queue is not None and queue.value > MAJORITY and queue.low > EXPLAINED
 
 
 def queue_is_clear(evidence: Evidence) -> bool:
-    """Whether a queue at the port explains most of the waiting, stretch by stretch: what merely keeps its rhythm, does
-    not also end with each full stretch."""
+    """Returns whether a queue at the port explains most of the waiting, stretch by stretch: something that merely has
+    the same rhythm does not also end with each full stretch."""
     model = evidence.fifo
     if model is None or model.standing is None or model.explained is None:
         return False
@@ -343,7 +347,8 @@ def queue_is_clear(evidence: Evidence) -> bool:
 
 
 def doubts_about_queue(evidence: Evidence) -> list[Doubt]:
-    """Whether the waits are those of a queue at the port. A full link alone has none: one sender can fill it."""
+    """Returns doubts about whether the waits are those of a queue at the port. A full link alone has no queue: one
+    sender can fill it."""
     model = evidence.fifo
     if model is None:
         return [("whether a queue at the port made the waits cannot be tested", MORE_PROBES)]
@@ -369,8 +374,8 @@ def doubts_about_queue(evidence: Evidence) -> list[Doubt]:
 
 
 def doubts_about_losses(evidence: Evidence) -> list[Doubt]:
-    """Whether what is late because of the bursts is still most when what was lost elsewhere counts as late too. A lost
-    probe weighs as much as the middle one of those that are late."""
+    """Returns a doubt unless the lateness caused by bursts is still the majority when probes lost elsewhere count as
+    late too. A lost probe weighs as much as the median late one."""
     ledger, lost = evidence.ledger, evidence.lost_elsewhere
     total = float(ledger.excess.sum())
     elsewhere = lost * float(np.median(ledger.excess)) if len(ledger.excess) else 0.0
@@ -381,8 +386,8 @@ def doubts_about_losses(evidence: Evidence) -> list[Doubt]:
 
 
 def doubts_about_repeats(evidence: Evidence) -> list[Doubt]:
-    """Whether delays near a timeout are those of segments that the port dropped, where without them `bursts` would not
-    have more than half: something else may stall for as long."""
+    """Returns doubts about whether delays near a timeout are those of segments that the port dropped, if `bursts` would
+    not have more than half without them: something else may stall for as long."""
     ledger, model = evidence.ledger, evidence.fifo
     repeated = float(ledger.excess[evidence.repeats.either[ledger.late]].sum())
     total = float(ledger.excess.sum())
@@ -399,9 +404,9 @@ def doubts_about_repeats(evidence: Evidence) -> list[Doubt]:
 
 
 def failed_controls(evidence: Evidence) -> list[Control]:
-    """Controls that are surely more at risk in bursts, and at least half as often late in them as the tested path: a
-    weaker effect cannot make the tail. Rates are compared, not relative risks, which depend on the few late probes
-    outside."""
+    """Returns the controls that are significantly more at risk in bursts, and at least half as often late in them as
+    the tested path: a weaker effect cannot cause the tail. Rates are compared, not relative risks, which depend on the
+    few late probes outside."""
     own = evidence.exposed_late / max(evidence.exposed, 1)
     return [
         control
@@ -413,7 +418,7 @@ def failed_controls(evidence: Evidence) -> list[Control]:
 
 
 def gaps(evidence: Evidence) -> list[str]:
-    """What the recording lacks, most costly first, from the reasons in the ledger and the stamps."""
+    """Returns what the recording lacks, most costly first, from the reasons in the ledger and the stamps."""
     reasons = evidence.ledger.reasons
     total = float(evidence.ledger.excess.sum())
     worth = [name for name in sorted(reasons, key=lambda name: -reasons[name]) if reasons[name] > 0.05 * total]
