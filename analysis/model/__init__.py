@@ -1,1 +1,2 @@
-"""What was measured, once for all answers: coverage, latency, queue windows, envelopes, distributions, statistics."""
+"""Measurements, defined once for all answers: coverage, latency, queue windows, envelopes, distributions,
+statistics."""

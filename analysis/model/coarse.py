@@ -1,4 +1,4 @@
-"""Whether stamps are fine enough for the bins in use: frames that were stamped late make bursts of their own."""
+"""Whether timestamps are fine enough for the bins in use: frames that are stamped late produce artificial bursts."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ...units import format_duration
 if TYPE_CHECKING:
     import duckdb
 
-FINE_NS = 100_000  # bins below this need stamps taken on receipt, with nanoseconds
+FINE_NS = 100_000  # bins below this need timestamps taken on receipt, in nanoseconds
 
 
 def too_coarse(name: str, bin_ns: int, remedy: str) -> MburstError:
-    """The error that says so of interface NAME; REMEDY is the option that goes on all the same."""
+    """Returns the error for interface NAME with coarse timestamps; its hint is `--force to REMEDY`."""
     return MburstError(
         f"{name}: most frames are stamped late or in µs (ring, file-µs), too coarsely for bins of "
         f"{format_duration(bin_ns)}",
@@ -36,8 +36,8 @@ def refuse_coarse(
     since_ns: int | None = None,
     until_ns: int | None = None,
 ) -> None:
-    """Raise MburstError where bursts would be detected in fine bins (bin_ns, or as stored) most of which have coarse
-    stamps. Which recordings, and what time of them: as for `find_bursts`."""
+    """Raise MburstError if bursts would be detected in fine bins (bin_ns, or as stored) and most of these bins have
+    coarse timestamps. Recordings and time are selected as for `find_bursts`."""
     settings: dict[str, Any] = {
         "bin_ns": bin_ns, "fine_ns": FINE_NS, "coarse": COARSE_STAMPS, "hosts": hosts, "rack": rack,
         "interface": interface, "direction": direction, "recording": recording, "since_ns": since_ns,

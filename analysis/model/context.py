@@ -1,4 +1,4 @@
-"""What happened beside the bursts, on their time axis: latency that probes saw, and windows of switch queues."""
+"""The context of bursts, on their time axis: the latency of probes, and windows of switch queues."""
 
 from __future__ import annotations
 
@@ -40,11 +40,12 @@ ORDER BY 1, 2
 
 @dataclass(frozen=True)
 class PathLatency:
-    """Probes of one path, or cells of `width_ns` of them (0: each probe by itself). Arrays of one length, by time.
+    """Probes of one path, or cells of `width_ns` of them (0: single probes). The arrays have one length and are in the
+    order of time.
 
-    `measure` is by what the path is measured, '' where nothing was. `at_ns` is when the slowest probe of the cell was
-    sent; `largest` and `median` are nanoseconds, -1 where none of the cell's probes was measured; `n` counts those
-    that were.
+    `measure` is the measure of the path, '' if nothing was measured. `at_ns` is the time at which the slowest probe of
+    the cell was sent. `largest` and `median` are nanoseconds, -1 if no probe of the cell was measured; `n` counts the
+    measured probes.
     """
 
     src: str
@@ -76,7 +77,8 @@ class PathLatency:
         return host_of(self.src), host_of(self.dst)
 
     def view(self, start_ns: int, end_ns: int, buckets: int) -> LatencyPoints:
-        """At most about `buckets` points of [start_ns, end_ns): largest and median latency, and the lost probes."""
+        """Returns about `buckets` points at most for [start_ns, end_ns): the largest and the median latency, and the
+        lost probes."""
         low, high = np.searchsorted(self.at_ns, [start_ns, end_ns])
         part = slice(int(low), int(high))
         at, largest, median, n = self.at_ns[part], self.largest[part], self.median[part], self.n[part]
@@ -92,7 +94,7 @@ class PathLatency:
 
 @dataclass(frozen=True)
 class LatencyPoints:
-    """What to draw of a path's latency."""
+    """The points to draw of a path's latency."""
 
     at_ns: NDArray[np.int64]
     largest: NDArray[np.int64]
@@ -108,10 +110,11 @@ def _weighted_median(values: NDArray[np.int64], weights: NDArray[np.int64]) -> i
 
 @dataclass(frozen=True)
 class QueueWindows:
-    """Windows of one switch queue, or cells of them (`width_ns` > 0). Arrays of one length, by start.
+    """Windows of one switch queue, or cells of them (`width_ns` > 0). The arrays have one length and are in the order
+    of their starts.
 
-    `largest` is bytes, -1 where the device gave none; `dropped` packets, 0 where it gave none. `impossible` windows
-    are not to be believed, and left out.
+    `largest` is bytes, -1 if the device reported none; `dropped` is packets, 0 if it reported none. `impossible` counts
+    the windows that are left out because their values cannot be true.
     """
 
     device: str
@@ -133,7 +136,8 @@ class QueueWindows:
         return f"{self.device} {self.port} queue {self.queue}"
 
     def view(self, start_ns: int, end_ns: int, buckets: int) -> list[tuple[int, int, int]]:
-        """(start, end, bytes) of the windows that reach into [start_ns, end_ns), or of as many buckets."""
+        """Returns (start, end, bytes) of the windows that overlap [start_ns, end_ns), merged into at most `buckets`
+        buckets."""
         seen = np.flatnonzero((self.end_ns >= start_ns) & (self.start_ns < end_ns) & (self.largest >= 0))
         if len(seen) <= buckets:
             return list(
@@ -160,9 +164,10 @@ def _arrays(columns: Mapping[str, Any], names: Sequence[str], absent: int) -> li
 def read_latency(
     con: duckdb.DuckDBPyConnection, host: str, since_ns: int, until_ns: int, paths: int, limit: int
 ) -> tuple[list[PathLatency], int]:
-    """The first `paths` paths that were probed in [since_ns, until_ns), those of `host` first, and how many there were.
+    """Returns the first `paths` paths that were probed in [since_ns, until_ns), those of `host` first, and the number
+    of all such paths.
 
-    A path of more than `limit` probes comes in cells of time.
+    A path with more than `limit` probes is returned in cells of time.
     """
     period = {"since": since_ns, "until": until_ns}
     rows = dicts(con, _PATHS, {"host": host, **period})
@@ -199,7 +204,8 @@ def read_latency(
 def read_queues(
     con: duckdb.DuckDBPyConnection, since_ns: int, until_ns: int, queues: int, limit: int
 ) -> tuple[list[QueueWindows], int]:
-    """The `queues` fullest switch queues of the period, and how many there were; in cells beyond `limit` windows."""
+    """Returns the `queues` fullest switch queues of the period, and the number of all of them. A queue with more than
+    `limit` windows is returned in cells."""
     period = {"since": since_ns, "until": until_ns}
     rows = dicts(con, _QUEUES, period)
     series = []

@@ -1,4 +1,4 @@
-"""When recordings counted, as the store's view `recorded` says it: the one reader of that for every answer."""
+"""The times in which recordings counted. This is the only reader of the store's view `recorded`, for every answer."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ EARLIEST, LATEST = -(2**63), 2**63 - 1  # Unix ns: no limit
 def by_epoch(
     con: duckdb.DuckDBPyConnection, since_ns: int | None = None, until_ns: int | None = None, rack: str | None = None
 ) -> dict[tuple[str, int], list[Interval]]:
-    """By recording_id and clock epoch, when it counted within [since_ns, until_ns): whole bins; several intervals where
-    bins are missing in between."""
+    """Returns, by recording_id and clock epoch, the times within [since_ns, until_ns) in which the recording counted:
+    whole bins, in several intervals if bins are missing in between."""
     where = {
         "since": EARLIEST if since_ns is None else since_ns,
         "until": LATEST if until_ns is None else until_ns,
@@ -38,8 +38,8 @@ def by_epoch(
 
 
 def binned_since(con: duckdb.DuckDBPyConnection, rack: str | None = None) -> int | None:
-    """From when on `by_epoch` looks at bins, since the rows of some recordings do not say when they counted: CON has to
-    have the files from then on. None: it looks at none."""
+    """Returns the time from which on `by_epoch` reads bins, because the rows of some recordings do not state when they
+    counted. CON needs the files from that time on. None: it reads no bins."""
     [(since_ns,)] = con.execute(_BINNED, {"rack": rack}).fetchall()
     return None if since_ns is None else int(since_ns)
 
@@ -47,7 +47,7 @@ def binned_since(con: duckdb.DuckDBPyConnection, rack: str | None = None) -> int
 def recorded(
     con: duckdb.DuckDBPyConnection, since_ns: int | None = None, until_ns: int | None = None, rack: str | None = None
 ) -> dict[str, list[Interval]]:
-    """The same by recording_id."""
+    """Returns the result of `by_epoch` by recording_id alone."""
     found: dict[str, list[Interval]] = {}
     for (recording, _), spans in by_epoch(con, since_ns, until_ns, rack).items():
         found.setdefault(recording, []).extend(spans)
@@ -55,12 +55,12 @@ def recorded(
 
 
 def covered(found: Mapping[str, Sequence[Interval]], recordings: Iterable[str]) -> list[Interval]:
-    """When at least one of some recordings counted: ascending, disjoint."""
+    """Returns the times in which at least one of RECORDINGS counted: ascending, disjoint."""
     return merge_intervals([span for recording in recordings for span in found.get(recording, ())])
 
 
 def outside(spans: Iterable[Interval], others: Iterable[Interval]) -> list[Interval]:
-    """What of SPANS is in none of OTHERS: ascending, disjoint."""
+    """Returns the parts of SPANS that are in none of OTHERS: ascending, disjoint."""
     left = merge_intervals([*spans])
     for begin, finish in others:
         parts = [(start, min(end, begin)) for start, end in left] + [(max(start, finish), end) for start, end in left]
@@ -69,5 +69,5 @@ def outside(spans: Iterable[Interval], others: Iterable[Interval]) -> list[Inter
 
 
 def length(spans: Iterable[Interval]) -> int:
-    """How long some intervals are together, ns."""
+    """Returns the sum of the lengths of intervals, ns."""
     return sum(end - start for start, end in spans)

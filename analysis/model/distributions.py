@@ -1,4 +1,4 @@
-"""How long, how far apart and how high bursts are: distributions, each with its n."""
+"""Distributions of the durations, gaps and peaks of bursts, each with its n."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 @dataclass(frozen=True)
 class Quantiles:
-    """Quantiles by nearest rank: values that occurred. None where n cannot separate that quantile from the maximum."""
+    """Quantiles by nearest rank: values that occurred. A quantile is None if n is too small to separate it from the
+    maximum."""
 
     n: int
     least: float | None = None
@@ -24,8 +25,8 @@ class Quantiles:
 
 
 def quantile(ordered: NDArray[Any], share: float) -> float | None:
-    """The nearest-rank quantile of an ascending array; None when 1 - share of it, beyond the median, is less than one
-    value (known_quantile of sql/macros.sql)."""
+    """Returns the nearest-rank quantile of an ascending array; None beyond the median if the share above it is less
+    than one value (known_quantile of sql/macros.sql)."""
     n = len(ordered)
     if n == 0 or (share > 0.5 and n * (1 - share) < 1 - 1e-9):
         return None
@@ -33,7 +34,7 @@ def quantile(ordered: NDArray[Any], share: float) -> float | None:
 
 
 def summarize(values: ArrayLike) -> Quantiles:
-    """The summary of any number of values."""
+    """Returns the summary of any number of values."""
     ordered = np.sort(np.asarray(values))
     if not len(ordered):
         return Quantiles(0)
@@ -50,7 +51,8 @@ def summarize(values: ArrayLike) -> Quantiles:
 
 
 def ecdf(values: ArrayLike, points: int = 400) -> tuple[NDArray[Any], NDArray[np.float64]]:
-    """Sorted values and the share of all that are no larger, thinned to `points`; the least and the largest stay."""
+    """Returns sorted values and, for each, the share of all values that are no larger, thinned to `points`; the
+    smallest and the largest stay."""
     ordered = np.sort(np.asarray(values))
     n = len(ordered)
     picked = np.unique(np.linspace(0, n - 1, min(n, points)).round().astype(np.int64)) if n else np.zeros(0, np.int64)
@@ -58,8 +60,9 @@ def ecdf(values: ArrayLike, points: int = 400) -> tuple[NDArray[Any], NDArray[np
 
 
 def nines(values: ArrayLike, points: int = 400) -> tuple[NDArray[Any], NDArray[np.float64]]:
-    """An empirical distribution that shows its tail: sorted known values, and -log10 of the share that is larger (1 for
-    90 %, 2 for 99 %), thinned evenly in both. The largest, beyond which nothing is, stands where 1 - 1/2n would."""
+    """Returns an empirical distribution that shows its tail: sorted known values, and -log10 of the share that is
+    larger (1 for 90 %, 2 for 99 %), thinned evenly in both. The largest value, which no value exceeds, is placed at 1 -
+    1/2n."""
     ordered = np.sort(np.asarray(values, np.float64))
     ordered = ordered[np.isfinite(ordered)]
     n = len(ordered)
@@ -73,7 +76,7 @@ def nines(values: ArrayLike, points: int = 400) -> tuple[NDArray[Any], NDArray[n
 
 
 def gaps(bursts: Sequence[Mapping[str, Any]], coverage: Sequence[tuple[int, int]]) -> list[int]:
-    """Nanoseconds from each burst's end to the next one's start, where one recording holds both."""
+    """Returns the nanoseconds from each burst's end to the next one's start, if both are in one recording."""
     ordered = sorted((int(burst["start_ns"]), int(burst["end_ns"])) for burst in bursts)
     begins = np.array([begin for begin, _ in coverage], np.int64)
     recording = [int(np.searchsorted(begins, end - 1, side="right")) for _, end in ordered]

@@ -1,5 +1,5 @@
-"""What is known of the packets that are in no bin of a recording: those that it missed because it broke off, by the gap
-behind it, and late ones."""
+"""The packets that are in no bin of a recording: late packets, and packets that it missed because it broke off (the gap
+behind it)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _COLUMNS = ("recording_id", "start_ns", "end_ns", "reason", "packets", "detail")
 
 
 def gaps_behind(con: duckdb.DuckDBPyConnection) -> dict[str, dict[str, Any]]:
-    """The gap behind each recording that broke off, by recording_id."""
+    """Returns the gap behind each recording that broke off, by recording_id."""
     rows = con.execute(f"SELECT {', '.join(_COLUMNS)} FROM gaps WHERE is_behind_recording(reason)").fetchall()
     return {row[0]: dict(zip(_COLUMNS, row, strict=True)) for row in rows}
 
@@ -26,7 +26,7 @@ def late_text(packets: int) -> str:
 
 
 def ending(recording: Mapping[str, Any], gap: Mapping[str, Any] | None) -> str:
-    """What a reader has to know of how a row of recordings ended, with the GAP behind it; '' where it is whole."""
+    """Returns a sentence on how a row of recordings ended, with the GAP behind it; '' if the recording is complete."""
     if recording["complete"]:
         return ""
     if not recording["ended"]:

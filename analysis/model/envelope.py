@@ -1,8 +1,8 @@
-"""Envelopes: what a lane carried, in cells of time, such that no burst disappears however coarse the cells are.
+"""Envelopes: the traffic of a lane in cells of time, such that no burst disappears however coarse the cells are.
 
-A cell keeps its largest bin and the sum of its bins, so that a coarser envelope is made from a finer one without
-going back to the bins, and the largest bin of any time is the largest of its cells, exactly. Cells without a packet
-have no row. Cell i of width w covers [i*w, (i+1)*w) in Unix nanoseconds: the same grid at every level.
+A cell keeps its largest bin and the sum of its bins. A coarser envelope is therefore made from a finer one without the
+bins, and the largest bin of any time is exactly the largest of its cells. Cells without a packet have no row. Cell i of
+width w covers [i*w, (i+1)*w) in Unix nanoseconds: the same grid at every level.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ Interval = tuple[int, int]
 
 @dataclass(frozen=True)
 class Slice:
-    """Which bins: those of some runs, all of one bin width, in [since_ns, until_ns). `repeated`: some of the runs cover
-    the same time, so that of bins of one time only the fullest counts."""
+    """A selection of bins: those of some recordings, all of one bin width, in [since_ns, until_ns). `repeated`: some of
+    the recordings cover the same time, so that only the fullest of simultaneous bins counts."""
 
     runs: Sequence[str]
     bin_ns: int
@@ -41,7 +41,8 @@ class Slice:
 
 @dataclass(frozen=True)
 class Envelope:
-    """Arrays of one length, ascending by `cells`; `largest` and `total` are wire bytes of a bin and of the cell."""
+    """Arrays of one length, in ascending order of `cells`. `largest` is the wire bytes of the largest bin of a cell,
+    `total` those of the cell."""
 
     width_ns: int
     bin_ns: int
@@ -54,20 +55,20 @@ class Envelope:
         return len(self.cells)
 
     def max_bps(self) -> NDArray[np.float64]:
-        """Bits a second of each cell's largest bin."""
+        """Returns the bits per second of each cell's largest bin."""
         return np.asarray(self.largest * (8e9 / self.bin_ns), np.float64)
 
     def mean_bps(self) -> NDArray[np.float64]:
-        """Bits a second of each cell over its whole width, silent bins included."""
+        """Returns the bits per second of each cell over its whole width, with empty bins."""
         return np.asarray(self.total * (8e9 / self.width_ns), np.float64)
 
     def coarsen(self, factor: int) -> Envelope:
-        """The envelope in cells `factor` times as wide."""
+        """Returns the envelope in cells `factor` times as wide."""
         wider = Envelope(self.width_ns * factor, self.bin_ns, self.cells // factor, self.largest, self.total, self.bins)
         return wider if factor == 1 else wider.joined()
 
     def joined(self) -> Envelope:
-        """The same with one row a cell, where ascending cells stand several times."""
+        """Returns the envelope with one row per cell, if ascending cells occur several times."""
         if not len(self):
             return self
         first = np.flatnonzero(np.diff(self.cells, prepend=self.cells[0] - 1))
@@ -81,14 +82,15 @@ class Envelope:
         )
 
     def at_most(self, limit: int) -> Envelope:
-        """This envelope, or the finest whole multiple 2^n of it that has at most `limit` cells."""
+        """Returns this envelope, or the finest one that is 2^n times as wide and has at most `limit` cells."""
         envelope = self
         while len(envelope) > limit:
             envelope = envelope.coarsen(2)
         return envelope
 
     def view(self, start_ns: int, end_ns: int, buckets: int) -> Envelope:
-        """What to draw of [start_ns, end_ns) with about `buckets` steps: whole cells, so that panning changes none."""
+        """Returns the cells to draw [start_ns, end_ns) with about `buckets` steps: whole cells, so that panning changes
+        none."""
         factor = max(1, -(-(end_ns - start_ns) // (buckets * self.width_ns)))
         wide = self.width_ns * factor
         low = np.searchsorted(self.cells, start_ns // wide * factor)
@@ -100,7 +102,8 @@ class Envelope:
 
 
 def merged(envelopes: Sequence[Envelope]) -> Envelope:
-    """Envelopes of one width and bin as one, as if their bins had been read together. There is at least one."""
+    """Merges envelopes of one cell width and bin width, as if their bins had been read together. There is at least
+    one."""
     [first, *others] = envelopes
     if not others:
         return first
@@ -113,14 +116,15 @@ def merged(envelopes: Sequence[Envelope]) -> Envelope:
 
 
 def fullest(envelopes: Sequence[Envelope]) -> Envelope:
-    """Envelopes of one bin as one, of bins of recordings that cover the same time: each moment counts once, by the
-    fullest. There is at least one."""
+    """Merges envelopes of one bin width from recordings that cover the same time: each time counts once, by the fullest
+    bin. There is at least one."""
     both = merged(envelopes)
     return both if len(envelopes) == 1 else replace(both, total=both.largest, bins=np.ones_like(both.bins))
 
 
 def pyramid(envelope: Envelope, factor: int = 2, least: int = 1) -> Iterator[Envelope]:
-    """The envelope and ever coarser ones, each `factor` times the last, down to `least` cells or fewer."""
+    """Yields the envelope and ever coarser ones, each `factor` times as coarse as the last, down to `least` cells or
+    fewer."""
     yield envelope
     while len(envelope) > least:
         envelope = envelope.coarsen(factor)
@@ -133,14 +137,15 @@ def _envelope(columns: Mapping[str, Any], width_ns: int, bin_ns: int) -> Envelop
 
 
 def read(con: duckdb.DuckDBPyConnection, where: Slice, width_ns: int) -> Envelope:
-    """The envelope of stored bins in cells of `width_ns`, a multiple of their width. Aggregated in the database."""
+    """Returns the envelope of stored bins in cells of `width_ns`, a multiple of their width. Aggregated in the
+    database."""
     return _envelope(read_bins.cells(con, where.parameters(), where.repeated, width_ns), width_ns, where.bin_ns)
 
 
 def read_seconds(con: duckdb.DuckDBPyConnection, where: Slice, finer: Envelope | None = None) -> Envelope:
-    """What a monitoring system would have shown: wire bytes of each whole second of the clock.
+    """Returns the wire bytes of each whole second of the clock, as a monitoring system would show them.
 
-    Made from `finer`, an envelope of the same bins, where its cells divide a second; else from the store.
+    Computed from `finer`, an envelope of the same bins, if its cells divide a second; otherwise from the store.
     """
     if finer is not None and NS_PER_S % finer.width_ns == 0:
         seconds = finer.coarsen(NS_PER_S // finer.width_ns)
@@ -150,13 +155,15 @@ def read_seconds(con: duckdb.DuckDBPyConnection, where: Slice, finer: Envelope |
 
 
 def finest(con: duckdb.DuckDBPyConnection, where: Slice, count: int, limit: int) -> Envelope:
-    """The finest envelope of at most `limit` cells whose width is the bin's times 1, 2, 5, 10, 20, 50, …
+    """Returns the finest envelope of at most `limit` cells that are 1, 2, 5, 10, 20, 50, … bins wide.
 
-    `count` is how many bins there are. A sketch counts cells where nothing else is known; what it underrates is halved.
+    `count` is the number of bins. If the number of cells is not certain, a sketch estimates it; if the estimate was too
+    low, the resolution is halved until the envelope fits.
     """
     factor = 1
     if count > limit:
-        # Cells of `factor` bins number between count / factor and span / factor: only what lies between is counted.
+        # The number of cells of `factor` bins is between count / factor and span / factor; only uncertain factors are
+        # counted.
         span = (where.until_ns - where.since_ns) // where.bin_ns + 2
         ladder = [factor for factor in _ladder(span) if factor * limit >= count]
         certain = next((i for i, factor in enumerate(ladder) if span <= factor * limit), len(ladder) - 1)
@@ -173,7 +180,8 @@ def _ladder(span: int) -> list[int]:
 
 
 def _narrow(con: duckdb.DuckDBPyConnection, where: Slice, factors: list[int], limit: int) -> int:
-    """The first of ascending `factors` with fewer than `limit` cells by a sketch; the last needs no proof."""
+    """Returns the first of the ascending `factors` with fewer than `limit` cells by a sketch; the last one is not
+    counted."""
     candidates = factors[:-1]
     if not candidates:
         return factors[-1]
@@ -184,7 +192,8 @@ def _narrow(con: duckdb.DuckDBPyConnection, where: Slice, factors: list[int], li
 def read_detail(
     con: duckdb.DuckDBPyConnection, where: Slice, base: Envelope, wanted: Sequence[Interval], limit: int
 ) -> tuple[Envelope, NDArray[np.int64]]:
-    """The stored bins inside those cells of `base` that `wanted` touch, first wanted first, at most `limit` bins.
+    """Reads the stored bins inside the cells of `base` that `wanted` touches, in the order of `wanted`, at most `limit`
+    bins.
 
     Returns the envelope at the bins' own width, and the cells of `base` that it covers, ascending.
     """
@@ -208,7 +217,8 @@ def read_detail(
 
 
 def merge_intervals(intervals: Sequence[Interval], limit: int | None = None) -> list[Interval]:
-    """Intervals ascending, joined where they touch; then the smallest gaps closed until at most `limit` are left."""
+    """Returns the intervals ascending, joined if they touch; then the smallest gaps are closed until at most `limit`
+    are left."""
     merged: list[Interval] = []
     for start, end in sorted(intervals):
         if merged and start <= merged[-1][1]:
@@ -231,7 +241,7 @@ def merge_intervals(intervals: Sequence[Interval], limit: int | None = None) -> 
 def steps(
     envelope: Envelope, values: NDArray[np.float64], coverage: Sequence[Interval], origin_ns: int
 ) -> tuple[list[float], list[float | None]]:
-    """Points of a step line (each value holds until the next point): seconds since `origin_ns`, value."""
+    """Returns the points of a step line (each value holds until the next point): seconds since `origin_ns`, value."""
     starts = envelope.cells * envelope.width_ns
     points = list(levels(starts, starts + envelope.width_ns, values, coverage))
     return [(at - origin_ns) / 1e9 for at, _ in points], [value for _, value in points]
@@ -240,14 +250,14 @@ def steps(
 def levels(
     starts_ns: NDArray[np.int64], ends_ns: NDArray[np.int64], values: NDArray[np.float64], coverage: Sequence[Interval]
 ) -> Iterator[tuple[int, float | None]]:
-    """(when, value from then on) of cells, ascending and disjoint.
+    """Yields (time, value from then on) of cells, ascending and disjoint.
 
-    Silence is zero where `coverage` (ascending, disjoint) says that it was recorded, and a gap (None) elsewhere.
+    Time without a cell is zero if `coverage` (ascending, disjoint) has it as recorded, and a gap (None) otherwise.
     """
     i, starts, ends = 0, starts_ns.tolist(), ends_ns.tolist()
     at = coverage[0][0] if coverage else 0
     for begin, end in coverage:
-        if end < at:  # a cell that reaches over several recordings has said it all
+        if end < at:  # a cell that spans several recordings covers this one entirely
             continue
         at = max(begin, at)
         yield (min(at, starts[i]) if i < len(starts) else at), 0.0  # so that a filled line is flat over a pause
@@ -265,8 +275,8 @@ def levels(
 def with_detail(
     base: Envelope, detail: Envelope | None, detail_cells: Sequence[int]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """Cells of BASE with bins of DETAIL in place of those cells that these cover: starts, ends, and bits a second of
-    each one's largest bin."""
+    """Returns the cells of BASE, with bins of DETAIL in place of the cells that DETAIL covers: starts, ends, and the
+    bits per second of the largest bin of each."""
     kept = ~np.isin(base.cells, np.asarray(detail_cells, np.int64))
     starts, values = base.cells[kept] * base.width_ns, base.max_bps()[kept]
     ends = starts + base.width_ns

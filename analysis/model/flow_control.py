@@ -1,5 +1,5 @@
-"""What asked senders to slow down (RoCEv2 congestion notifications) or to stop (pause frames, 802.3x and PFC): the sums
-of a port direction. What travels in one direction is about the traffic of the other one."""
+"""Sums of a port direction for the frames that ask senders to slow down (RoCEv2 congestion notifications) or to stop
+(pause frames, 802.3x and PFC). A frame that travels in one direction is about the traffic of the other one."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ SUMS = ("cnp_packets", "pause_frames", "resume_frames", "pause_quanta")
 
 @dataclass(frozen=True)
 class FlowControl:
-    """None: no recording counted these frames. pause_classes: those that were asked to stop, sorted; 802.3x asks all.
+    """Sums of flow-control frames. None: no recording counted these frames. pause_classes: the classes that were asked
+    to stop, sorted; 802.3x stops all.
 
-    asked_ns: time that was asked for, each frame by itself: the most that the link stopped, for a frame replaces what
-    is left of the one before. None also where the link's speed is not known. uncounted: recordings that did not
-    count all of these frames: an older mburst made them, or the kernel counted (--backend ebpf).
+    asked_ns: sum of the times that the frames asked for. This is an upper bound for the time that the link stopped,
+    because a frame replaces the rest of the one before. It is None also if the speed of the link is unknown. uncounted:
+    recordings that did not count all of these frames, because an older mburst made them or because the kernel counted
+    (--backend ebpf).
     """
 
     cnp_packets: int | None = None
@@ -46,7 +48,7 @@ class FlowControl:
 
 
 def classes_of(bits: int) -> tuple[int, ...]:
-    """The numbers of the classes whose bits are set."""
+    """Returns the numbers of the classes that have their bit set."""
     return tuple(number for number in range(CLASSES) if bits >> number & 1)
 
 
@@ -59,8 +61,8 @@ def class_words(classes: tuple[int, ...]) -> str:
 
 
 def uncounted_pauses(con: duckdb.DuckDBPyConnection, of_switches: Container[tuple[str, ...]] = ()) -> list[str]:
-    """Of the recordings that detect_bursts() looked at in CON: a sentence for each direction in which pause frames were
-    not counted. OF_SWITCHES: directions that no host recorded."""
+    """Returns a sentence for each direction in which pause frames were not counted, of the recordings that
+    detect_bursts() read in CON. OF_SWITCHES: directions that no host recorded."""
     lanes = [tuple(lane) for lane in read_bins.lanes_without_pauses(con)]
     where = {lane: " on the host behind it" if lane in of_switches else "" for lane in lanes}
     return [f"{' '.join(lane)}: pause frames were not counted ({COUNTS_PAUSES}{where[lane]})" for lane in lanes]
@@ -69,13 +71,13 @@ def uncounted_pauses(con: duckdb.DuckDBPyConnection, of_switches: Container[tupl
 def of_recordings(
     con: duckdb.DuckDBPyConnection, links: Mapping[str, int | None], since_ns: int, until_ns: int
 ) -> dict[str, dict[str, Any]]:
-    """The sums of each recording in LINKS (recording_id: bits a second, None where not known) that has bins of that
-    time, by recording_id."""
+    """Returns the sums of each recording in LINKS (recording_id: bits per second, None if unknown) that has bins in
+    that time, by recording_id."""
     return {row["recording_id"]: row for row in read_bins.flow_controls(con, links, since_ns, until_ns)}
 
 
 def summed(rows: Iterable[Mapping[str, Any]]) -> FlowControl:
-    """The sums of several recordings of one port direction."""
+    """Returns the sums of several recordings of one port direction."""
     all_rows = list(rows)
     uncounted = sum(any(row[name] is None for name in SUMS) for row in all_rows)
     sums: dict[str, Any] = {name: _sum(row[name] for row in all_rows) for name in SUMS}
@@ -92,6 +94,6 @@ def summed(rows: Iterable[Mapping[str, Any]]) -> FlowControl:
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:
-    """Of those that are known; None where none is."""
+    """Returns the sum of the known counts; None if there are none."""
     known = [int(count) for count in counts if count is not None]
     return sum(known) if known else None

@@ -1,4 +1,5 @@
-"""Which senders a recording keeps: all, or those near busy bins, with the others summed up (capture/measure/busy.h)."""
+"""Which senders a recording keeps: all, or those near busy bins while the others are summed up
+(capture/measure/busy.h)."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ if TYPE_CHECKING:
 
 REACH = 4  # before and behind a bin of senders, in widths of the wider kind of bin
 
-# Recordings in whose bursts, as they were just detected, there may be senders that were not kept: bins below the share
-# are in them, or times out of reach.
+# Recordings that may not have kept all senders of the bursts just detected: these bursts contain bins below the share,
+# or times out of reach.
 _REACHING = """
 SELECT host, interface, direction, sources_above_ppb
 FROM lanes JOIN (SELECT recording_id, link_bps AS recorded_bps, sources_above_ppb FROM recordings) USING (recording_id)
@@ -24,13 +25,13 @@ GROUP BY ALL ORDER BY ALL
 
 
 def kept_words(above_ppb: int) -> str:
-    """What a recording keeps of senders."""
+    """Returns a phrase for which senders a recording keeps."""
     return f"kept near bins of {format_share(above_ppb / 1e9)} of line rate or more, and summed up as `other` elsewhere"
 
 
 def unkept_senders(con: duckdb.DuckDBPyConnection) -> list[str]:
-    """Of the bursts that detect_bursts() left in CON: where senders may be missing that were summed up, a sentence for
-    each interface and direction."""
+    """Returns a sentence for each interface and direction with bursts that may lack senders because these were summed
+    up. The bursts are those that detect_bursts() left in CON."""
     return [
         f"{host} {interface} {direction}: senders are {kept_words(above)}: bursts of this definition may have others "
         "(`mburst record --sources all` keeps them)"

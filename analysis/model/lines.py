@@ -30,7 +30,8 @@ class Line(NamedTuple):
 
 
 def fit(dose: Floats, response: Floats) -> Fit | None:
-    """Least squares over the pairs that are finite in both. None with fewer than three or no spread in either."""
+    """Fits a line by least squares over the pairs that are finite in both. None with fewer than three pairs or without
+    spread in either."""
     known = np.isfinite(dose) & np.isfinite(response)
     x, y = dose[known], response[known]
     if len(x) < 3:
@@ -43,7 +44,7 @@ def fit(dose: Floats, response: Floats) -> Fit | None:
 
 
 def correlation(x: Floats, y: Floats) -> float | None:
-    """Pearson's r over the pairs that are finite in both; None where it is not defined."""
+    """Returns Pearson's r over the pairs that are finite in both; None if it is undefined."""
     line = fit(x, y)
     return None if line is None else line.r
 
@@ -51,12 +52,13 @@ def correlation(x: Floats, y: Floats) -> float | None:
 def line_over_blocks(
     dose: Floats, response: Floats, block: Whole, rounds: int, rng: np.random.Generator
 ) -> Line | None:
-    """Least squares over the pairs that are finite in both. block: the number of each pair's block, 0 or more; of one
-    block alone, the slope has no bound. None where fit() gives none.
+    """Fits a line by least squares over the pairs that are finite in both. block: the number of each pair's block, 0 or
+    more; with a single block, the slope is unbounded. None if fit() returns None.
 
-    The intervals come from resampling whole blocks; from how much blocks differ, with as many degrees of freedom as
-    they weigh (Liang and Zeger 1986); and that of r from the pairs as if they were independent (Fisher 1915): each end
-    is the furthest of these. Resampling alone holds what is true of two blocks in 6 of 10 cases: it draws them again.
+    Each end of an interval is the furthest of three: from resampling whole blocks; from the variance between blocks,
+    with the effective number of blocks as degrees of freedom (Liang and Zeger 1986); and, for r, from the pairs as if
+    they were independent (Fisher 1915). Resampling alone covers the true value in only 6 of 10 cases of two blocks,
+    because it draws the same blocks again.
     """
     line = fit(dose, response)
     if line is None:
@@ -83,8 +85,8 @@ class _LineWidths(NamedTuple):
 
 
 def _line_widths(line: Fit, x: Floats, y: Floats, block: Whole) -> _LineWidths:
-    """By how much blocks differ: what each pair moves the slope and r by, summed over its block. x, y: about their
-    means."""
+    """Returns the half-widths from the variance between blocks: the influence of each pair on the slope and on r,
+    summed over its block. x, y: centred on their means."""
     count = np.bincount(block)
     blocks = np.count_nonzero(count)
     if blocks < 2:
@@ -106,12 +108,12 @@ def _fisher(r: float, half: float) -> tuple[float, float]:
 
 
 def _furthest(first: tuple[float, float], second: tuple[float, float]) -> tuple[float, float]:
-    """Each end that reaches further; NaN of `first`, which resampling gives where it draws nothing, does not."""
+    """Returns the ends that reach further; NaN in `first` (resampling had nothing to draw) is ignored."""
     return float(np.fmin(first[0], second[0])), float(np.fmax(first[1], second[1]))
 
 
 def _spread(n: Floats, sum_: Floats, squares: Floats) -> Floats:
-    """Sum of squares about the mean; NaN where all values are one."""
+    """Returns the sum of squares about the mean; NaN if all values are equal."""
     about = squares - sum_ * sum_ / n
     return np.where(about > 1e-9 * squares, about, np.nan)
 

@@ -1,4 +1,4 @@
-"""Recordings of switch ports, which `mburst collect` makes of samples."""
+"""Recordings of switch ports, which `mburst collect` makes from samples."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from typing import Any
 
 
 def of_port(recordings: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether rows of `recordings` are of a switch's port, and their host is the switch."""
+    """Returns whether rows of `recordings` are of a port of a switch; their host is then the switch."""
     return any(run["backend"] == "otlp" for run in recordings)

@@ -1,4 +1,4 @@
-"""Rows in the order of their time, kept in memory while they are new: what the live view draws from."""
+"""Rows in the order of their time, kept in memory while they are new: the source of the live view."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _FIRST_ROWS = 1024
 
 
 class Series:
-    """Rows of integers, ascending by a time that no two of them share: a row replaces the one of the same time, so
-    that giving rows twice changes nothing. Appending is cheap, rows out of order cost what lies behind them."""
+    """Rows of integers, ascending by a time that no two rows share. A row replaces the one of the same time, so that
+    inserting rows twice changes nothing. Appending is cheap; a row out of order costs as much as the rows behind it."""
 
     def __init__(self, columns: Sequence[str]) -> None:
         self._names = list(columns)
@@ -25,20 +25,20 @@ class Series:
 
     @property
     def times(self) -> Column:
-        """When each row is: a view, true until the next change."""
+        """The times of the rows: a view, valid until the next change."""
         return self._rows[0, self._begin : self._end]
 
     def column(self, name: str) -> Column:
-        """The values of a column: a view, true until the next change."""
+        """Returns the values of a column: a view, valid until the next change."""
         return self._rows[1 + self._names.index(name), self._begin : self._end]
 
     def between(self, start_ns: int, end_ns: int) -> slice:
-        """Which rows lie in [start_ns, end_ns)."""
+        """Returns the rows in [start_ns, end_ns)."""
         low, high = np.searchsorted(self.times, [start_ns, end_ns])
         return slice(int(low), int(high))
 
     def insert(self, times: Column, columns: Mapping[str, Column]) -> None:
-        """Put rows in their places. Of rows of one time, the last one counts."""
+        """Insert rows at their places. Of rows of the same time, the last one counts."""
         if not len(times):
             return
         given = np.vstack([times, *(columns[name] for name in self._names)])
@@ -48,7 +48,7 @@ class Series:
         if at < len(self):
             places = np.searchsorted(self.times, given[0])
             if places[-1] < len(self) and (self.times[places] == given[0]).all():
-                self._rows[:, self._begin + places] = given  # all of them given before
+                self._rows[:, self._begin + places] = given  # all of these times are there already
                 return
             behind = self._rows[:, self._begin + at : self._end]
             given = _last_of_each(np.concatenate([behind, given], axis=1))
@@ -66,18 +66,18 @@ class Series:
         self._begin, self._end = 0, kept.shape[1]
 
     def keep_newest(self, rows: int) -> bool:
-        """Forget all but the newest ROWS; whether there was something to forget."""
+        """Remove all but the newest ROWS rows. Returns whether any were removed."""
         if len(self) <= rows:
             return False
         self._begin = self._end - rows
         return True
 
     def keep_from(self, time_ns: int) -> None:
-        """Forget the rows before TIME_NS."""
+        """Remove the rows before TIME_NS."""
         self._begin += int(np.searchsorted(self.times, time_ns))
 
 
 def _last_of_each(rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Rows (columns of the array) by time, the last given of each time."""
+    """Returns rows (columns of the array) by time, the last one of each time."""
     rows = rows[:, np.argsort(rows[0], kind="stable")]
     return rows[:, np.append(np.diff(rows[0]) > 0, True)]

@@ -1,7 +1,7 @@
 """Statistics of dependent data: pure functions over numpy arrays, no I/O, no clock, no global state.
 
 Latency and bursts are both autocorrelated, so nothing here treats single probes as independent: intervals come from
-blocks of time, p-values from shifting one series against the other. Every random draw comes from the caller's
+blocks of time, and p-values from shifting one series against the other. Every random draw comes from the caller's
 generator.
 """
 
@@ -19,8 +19,8 @@ Mask = NDArray[np.bool_]
 Z_95 = 1.959964  # two-sided 95 % quantile of the standard normal distribution
 Z_99 = 2.575829
 MOST_BLOCKS = 500
-BLOCKS = (5, 7, 10, 20, 40, 80, 160, 400)  # of time, into which what comes in trains is cut
-UNSEEN = 0.15  # of what was recorded: a train that was not, and is unlike all others
+BLOCKS = (5, 7, 10, 20, 40, 80, 160, 400)  # of time, into which events that come in trains are cut
+UNSEEN = 0.15  # of the recorded amount: a train that was not recorded and differs from all others
 
 
 class Estimate(NamedTuple):
@@ -33,8 +33,8 @@ class Estimate(NamedTuple):
 
 
 def wilson(successes: float, trials: float, z: float = Z_95) -> tuple[float, float]:
-    """Interval of a proportion (Wilson 1927); holds for few successes, where the normal one does not. (0, 1) if
-    none."""
+    """Returns the interval of a proportion (Wilson 1927). It holds for few successes, unlike the normal one. (0, 1)
+    without trials."""
     if trials == 0:
         return 0.0, 1.0
     share = successes / trials
@@ -45,8 +45,8 @@ def wilson(successes: float, trials: float, z: float = Z_95) -> tuple[float, flo
 
 
 def poisson(count: float) -> tuple[float, float]:
-    """Interval of the expectation of a number of events that come independently: Byar's approximation of the exact one,
-    within 3 % from three events on, and wider below."""
+    """Returns the interval of the expectation of a number of independent events: Byar's approximation of the exact
+    interval, within 3 % from three events on, and wider below."""
     if count <= 0:
         return 0.0, -float(np.log(0.025))
     low, high = (n * (1 - 1 / (9 * n) + z / (3 * n**0.5)) ** 3 for n, z in ((count, -Z_95), (count + 1, Z_95)))
@@ -56,7 +56,7 @@ def poisson(count: float) -> tuple[float, float]:
 def quantiles(values: Floats, probabilities: Sequence[float]) -> list[float | None]:
     """Order statistics: the smallest value that at least the share p of the values does not exceed. None if empty.
 
-    No interpolation: with few values a high quantile is the maximum, never a number that nobody measured.
+    No interpolation: with few values a high quantile is the maximum, never a number that was not measured.
     """
     if len(values) == 0:
         return [None] * len(probabilities)
@@ -66,7 +66,7 @@ def quantiles(values: Floats, probabilities: Sequence[float]) -> list[float | No
 
 
 def runs(mask: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """First index of each run of True, and the index one past its last."""
+    """Returns the first index of each run of True, and the index one past its last."""
     edges = np.flatnonzero(mask[1:] != mask[:-1]) + 1
     if len(mask) and mask[0]:
         edges = np.concatenate(([0], edges))
@@ -76,8 +76,8 @@ def runs(mask: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 def rank(edges: Floats, values: Floats) -> Whole:
-    """How many of the sorted edges are at or below each value: np.searchsorted(edges, values, side="right"), ten times
-    as fast where the values are sorted and many. NaN is above all."""
+    """Returns how many of the sorted edges are at or below each value, as np.searchsorted(edges, values, side="right")
+    does, but ten times as fast if the values are sorted and many. NaN is above all edges."""
     if len(values) > 4 * len(edges) and (values[1:] >= values[:-1]).all():
         first = np.searchsorted(values, edges, side="left")
         return np.repeat(np.arange(len(edges) + 1), np.diff(first, prepend=0, append=len(values)))
@@ -87,7 +87,7 @@ def rank(edges: Floats, values: Floats) -> Whole:
 def join_runs(
     starts: Floats, ends: Floats, gap: float, groups: NDArray[np.int64] | None = None
 ) -> tuple[Floats, Floats]:
-    """Sorted, disjoint intervals, with those joined whose distance is at most `gap`; of `groups`, none of two."""
+    """Joins sorted, disjoint intervals that are at most `gap` apart; intervals of different `groups` are not joined."""
     if len(starts) == 0:
         return starts, ends
     apart = starts[1:] - ends[:-1] > gap
@@ -99,11 +99,11 @@ def join_runs(
 def block_bootstrap(
     blocks: Floats, statistic: Callable[[Floats], Floats], rounds: int, rng: np.random.Generator
 ) -> tuple[float, float]:
-    """95 % percentile interval of a statistic of sums, resampling whole blocks with replacement.
+    """Returns the 95 % percentile interval of a statistic of sums, resampling whole blocks with replacement.
 
-    blocks: one row a block, one column a sum over its observations. statistic: rows of column totals → one number each.
-    Blocks must be long against the correlation of what they hold (Carlstein 1986: blocks that do not overlap). More
-    than MOST_BLOCKS are first joined with their neighbours, which only makes them longer.
+    blocks: one row per block, one column per sum over its observations. statistic: maps rows of column totals to one
+    number each. Blocks must be long compared to the correlation of their observations (Carlstein 1986: blocks that do
+    not overlap). More than MOST_BLOCKS are first joined with their neighbours, which only makes them longer.
     """
     if len(blocks) == 0:
         return float("nan"), float("nan")
@@ -126,19 +126,19 @@ def block_bootstrap(
 
 
 def t_quantile(freedom: float) -> float:
-    """Two-sided 95 % quantile of Student's t distribution, of 2 degrees of freedom or more within 4 % (Cornish-Fisher
-    expansion, Abramowitz and Stegun 26.7.5)."""
+    """Returns the two-sided 95 % quantile of Student's t distribution, within 4 % from 2 degrees of freedom on
+    (Cornish-Fisher expansion, Abramowitz and Stegun 26.7.5)."""
     z, n = Z_95, max(freedom, 1.0)
     terms = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96, (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
     return z + sum(term / n**power for power, term in enumerate(terms, 1))
 
 
 def share_interval(part: Floats, whole: Floats, time: Floats) -> tuple[float, float]:
-    """95 % interval of sum(part) / sum(whole), 0 to 1, of events that come in trains, however long these are.
+    """Returns the 95 % interval of sum(part) / sum(whole), 0 to 1, of events that come in trains of any length.
 
-    The time is cut into blocks, few to many; each cutting gives the standard error of a ratio between blocks (Cochran
-    1977, section 2.11), with as many degrees of freedom as its blocks weigh, on the logit scale. The widest counts:
-    blocks that are shorter than the trains understate the error, longer ones do not.
+    The time is cut into blocks, from few to many. Each cutting gives the standard error of a ratio between blocks
+    (Cochran 1977, section 2.11), on the logit scale, with the effective number of blocks as degrees of freedom. The
+    widest interval counts: blocks shorter than the trains understate the error, longer ones do not.
     """
     total = float(whole.sum())
     if total <= 0:
@@ -153,14 +153,15 @@ def share_interval(part: Floats, whole: Floats, time: Floats) -> tuple[float, fl
 
 
 def interval_with_unseen(part: Floats, whole: Floats, time: Floats) -> tuple[float, float]:
-    """share_interval() of all the trains that there are, of which a short recording may hold none of the rarer ones: as
-    if one more of UNSEEN had come, with nothing of `part` for the lower end and nothing else for the upper one."""
+    """Returns share_interval() widened for trains that a short recording may have missed because they are rare: as if
+    one more train of UNSEEN had come, with nothing of `part` for the lower end and nothing else for the upper one."""
     low, high = share_interval(part, whole, time)
     return low / (1 + UNSEEN), (high + UNSEEN) / (1 + UNSEEN)
 
 
 def half_width(rest: Floats, whole: Floats, block: Whole) -> float:
-    """Of the 95 % interval of a ratio between blocks. rest: what each event has beyond its part at that ratio."""
+    """Returns half of the 95 % interval of a ratio between blocks. rest: what each event has beyond its part at that
+    ratio."""
     sums = np.bincount(block, whole)
     blocks = np.count_nonzero(sums)
     if blocks < 2:
@@ -170,7 +171,7 @@ def half_width(rest: Floats, whole: Floats, block: Whole) -> float:
 
 
 def permutation_p(observed: float, shifted: Floats) -> float:
-    """Share of the null distribution at or above what was observed, with the observation counted among it.
+    """Returns the share of the null distribution at or above the observed value, which is itself counted as one of it.
 
     Never zero (Phipson and Smyth 2010). Ties count against the effect.
     """
@@ -178,7 +179,8 @@ def permutation_p(observed: float, shifted: Floats) -> float:
 
 
 def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
-    """Adjusted p-values that bound the false-discovery rate (Benjamini and Hochberg 1995), in the order given."""
+    """Returns adjusted p-values that bound the false-discovery rate (Benjamini and Hochberg 1995), in the order
+    given."""
     p = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(p)
     scaled = p[order] * len(p) / np.arange(1, len(p) + 1)
@@ -188,10 +190,11 @@ def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
 
 
 def relative_risk(hit: Floats, exposed: Floats, hit_outside: Floats, outside: Floats) -> Floats:
-    """Risk among the exposed over the risk outside, with one case added that falls on both in proportion to their size.
+    """Returns the risk among the exposed divided by the risk outside, with one additional case that is shared between
+    both in proportion to their size.
 
-    The case keeps it finite when nobody outside was hit, drags it towards 1 when there are few, and gives 1 for none.
-    NaN where there is nobody outside.
+    The additional case keeps the result finite if no case is outside, draws it towards 1 if cases are few, and makes it
+    1 without any. NaN if nobody is outside.
     """
     size = np.maximum(exposed + outside, 1)
     inside_risk = (hit + exposed / size) / np.maximum(exposed, 1e-9)
@@ -200,14 +203,14 @@ def relative_risk(hit: Floats, exposed: Floats, hit_outside: Floats, outside: Fl
 
 
 def risk_bounds(hit: float, exposed: float, hit_outside: float, outside: float) -> tuple[float, float]:
-    """95 % interval of the relative risk of observations that are independent: of the ratio of two proportions, from
-    Wilson's of each (Donner and Zou 2012, MOVER). Without a bound above where nobody outside was hit."""
+    """Returns the 95 % interval of the relative risk of independent observations: of the ratio of two proportions, from
+    Wilson's interval of each (Donner and Zou 2012, MOVER). There is no upper bound if no case is outside."""
     inverse = _risk_at_least(hit_outside, outside, hit, exposed)
     return _risk_at_least(hit, exposed, hit_outside, outside), 1 / inverse if inverse else float("inf")
 
 
 def _risk_at_least(hit: float, exposed: float, hit_outside: float, outside: float) -> float:
-    """The quotient of the paper with its root in the denominator, where nothing cancels."""
+    """Returns the quotient of the paper with its root in the denominator, which avoids cancellation."""
     if not hit:
         return 0.0
     inside, beyond = hit / exposed, hit_outside / outside

@@ -1,4 +1,4 @@
-"""Utilization over time: every recorded bin of a width, those without a packet included."""
+"""Utilization over time: every recorded bin of a width, including those without a packet."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ ORDER BY host, interface, direction, recording_id, clock_epoch, ts_ns
 def bins_of(
     con: duckdb.DuckDBPyConnection, bin_ns: int | None, link_bps: int | None, where: dict[str, Any]
 ) -> tuple[str, dict[str, Any]] | None:
-    """The query of the bins that start in [since_ns, until_ns), and its parameters; None where nothing of WHERE (the
-    keywords of detect_bursts) was recorded. CON keeps the table `chosen`, which it asks. Raises UsageError when the
-    width does not fit the recording, and MburstError when there are more than MOST_BINS."""
+    """Returns the query of the bins that start in [since_ns, until_ns), and its parameters; None if nothing of WHERE
+    (the keywords of detect_bursts) was recorded. CON keeps the table `chosen`, which the query reads. Raises UsageError
+    if the width does not fit the recording, and MburstError if there are more than MOST_BINS."""
     names = ("hosts", "rack", "interface", "direction", "recording")
     scope = {name: where[name] for name in ("rack", "hosts")}
     since_ns = whole_since(con, "utilization over time", where["since_ns"], where["until_ns"], **scope)

@@ -1,4 +1,5 @@
-"""From when on a store has every row of what it recorded: compaction keeps less of older days (sql/compaction)."""
+"""The time from which on a store has every row of its recordings: compaction keeps less of older days
+(sql/compaction)."""
 
 from __future__ import annotations
 
@@ -32,8 +33,7 @@ def whole_from(
     rack: str | None = None,
     hosts: list[str] | None = None,
 ) -> int | None:
-    """From when on there is every bin and sender of [since_ns, until_ns), where that is not the whole of it; else
-    None."""
+    """Returns the time from which on every bin and sender of [since_ns, until_ns) is there; None if all of them are."""
     where = {"rack": rack, "hosts": hosts, "since": since_ns, "until": until_ns}
     with readable(con):
         whole_ns: int | None
@@ -42,7 +42,8 @@ def whole_from(
 
 
 def note_probes(con: duckdb.DuckDBPyConnection, since_ns: int | None, until_ns: int | None) -> None:
-    """Before a question that needs every probe of [since_ns, until_ns): say from when on there are all."""
+    """Note, before a query that needs every probe of [since_ns, until_ns), the time from which on all of them are
+    there."""
     with readable(con):
         [(last_ns,)] = con.execute(_SUMMED, {"since": since_ns, "until": until_ns}).fetchall()
     if last_ns is not None:
@@ -61,9 +62,9 @@ def whole_since(
     rack: str | None = None,
     hosts: list[str] | None = None,
 ) -> int | None:
-    """SINCE_NS of a question that needs every bin and sender of [since_ns, until_ns), and is called WHAT ("a report").
-    Where no beginning was chosen (None), that from which on there are all; what is left out before is noted. Raises
-    UsageError where the time chosen reaches into compacted days."""
+    """Returns SINCE_NS for a query that needs every bin and sender of [since_ns, until_ns); WHAT names it ("a report").
+    If SINCE_NS is None, returns the time from which on all of them are there, and notes that earlier data is left out.
+    Raises UsageError if the chosen time reaches into compacted days."""
     whole_ns = whole_from(con, since_ns, until_ns, rack=rack, hosts=hosts)
     if whole_ns is None:
         return since_ns
