@@ -1,1 +1,1 @@
-"""What the stored bins say. Reads relations, draws nothing."""
+"""The answers from stored bins. Reads relations, draws nothing."""

@@ -1,1 +1,1 @@
-"""A fleet over some days: what the questions to its results answer, for a report."""
+"""A fleet over some days: the answers to the questions on its results, for a report."""

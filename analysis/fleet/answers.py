@@ -1,5 +1,5 @@
-"""The answers to the questions (sql/questions.py) as far as a report shows them: of a whole fleet, or of the rack that
-a database has been narrowed to (sql/resulting.py). However many bursts there are, what comes out is bounded."""
+"""The answers to the questions (sql/questions.py) that a report shows, for a whole fleet or for the rack that a
+database has been narrowed to (sql/resulting.py). Their size is bounded, however many bursts there are."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     import duckdb
 
 Row = dict[str, Any]  # by column
-CLASS = ("service", "direction", "link_bps", "bin_ns")  # what durations and gaps are counted by
+CLASS = ("service", "direction", "link_bps", "bin_ns")  # by which durations and gaps are counted
 HOSTS, CLASSES, CURVES, SENDERS, CELLS, HOURS, QUEUES, PORTS = 20, 20, 5, 20, 10, 24, 20, 20  # most rows of each
 POINTS = 120  # of a curve in each decade of durations
-KEPT = ("worst_hosts", "durations", "aggressors", "switch_drops", "switch_ports")  # answers asked for more than once
+KEPT = ("worst_hosts", "durations", "aggressors", "switch_drops", "switch_ports")  # answers read more than once
 _CLASS = ", ".join(CLASS)
 _PORT_HOSTS = """(SELECT DISTINCT rack, attached_host AS host FROM answer_switch_ports
     WHERE direction = 'out' AND NOT host_recorded)"""
@@ -24,7 +24,7 @@ _PORT_HOSTS = """(SELECT DISTINCT rack, attached_host AS host FROM answer_switch
 
 @dataclass(frozen=True)
 class WorstRows:
-    """The first rows of an answer, and how many it has in all."""
+    """The first rows of an answer, and the number of all its rows."""
 
     rows: list[Row]
     count: int
@@ -42,16 +42,16 @@ class ClassCurve:
 
 @dataclass(frozen=True)
 class BurstAnswers:
-    """Who receives bursts, how long, with whom at once, and what is lost.
+    """The recipients of bursts, their durations, contention, and losses.
 
-    hosts: the worst (question 2), `bursting_hosts` of which received a burst. bursts, longest_ns: of those that hosts
-    received (3). classes: of questions 3 to 6, those of most bursts first; curves: of classes that hosts receive,
-    likewise, of `received_classes`. losses: of time, retransmissions, CE marks and drops of switch queues, how many are
-    in bursts, after them and elsewhere (queries/fleet_report/losses.sql); switch_drops: question 12. at_once: for how
-    long (ns) how many hosts of a rack were in a burst at once (8). fan_ins: received bursts by fan-in (a power of two
-    or 0 is the least of a row) and pattern (7). loss: question 9.
-    senders: question 11. ports: question 13, the worst switch ports; port_hosts: of its answer, the hosts that did not
-    record what they receive by these ports, by rack and name."""
+    hosts: the worst (question 2), `bursting_hosts` of which received a burst. bursts, longest_ns: of the bursts that
+    hosts received (3). classes: of questions 3 to 6, those with most bursts first; curves: of the classes that hosts
+    receive, most bursts first, out of `received_classes`. losses: for time, retransmissions, CE marks and drops of
+    switch queues, how many are in bursts, after them and elsewhere (queries/fleet_report/losses.sql); switch_drops:
+    question 12. at_once: the time (ns) for each number of hosts of a rack in a burst at once (8). fan_ins: received
+    bursts by fan-in (each row begins at a power of two or 0) and pattern (7). loss: question 9. senders: question 11.
+    ports: question 13, the worst switch ports; port_hosts: of its answer, the hosts that did not record what they
+    receive through these ports, by rack and name."""
 
     hosts: WorstRows
     bursting_hosts: int
@@ -71,7 +71,7 @@ class BurstAnswers:
 
 
 def answers(con: duckdb.DuckDBPyConnection) -> BurstAnswers:
-    """All of them."""
+    """Returns all answers."""
     for question in KEPT:
         _keep(con, question)
     [bursting] = asked(con, "SELECT count(*) AS n FROM answer_worst_hosts WHERE bursts_per_h > 0")
@@ -117,8 +117,8 @@ def answers(con: duckdb.DuckDBPyConnection) -> BurstAnswers:
 
 
 def name_senders(found: BurstAnswers, names: duckdb.DuckDBPyConnection, at_ns: int) -> None:
-    """Give the rows of senders the name that NAMES, a database with names, has for them at a time, and the service
-    where the inventory has none."""
+    """Add to the rows of senders their names at a time from NAMES, a database with names, and their service if the
+    inventory has none."""
     rows = found.senders.rows
     called = named(names, [row["source"] for row in rows], at_ns)
     for row in rows:
@@ -127,26 +127,26 @@ def name_senders(found: BurstAnswers, names: duckdb.DuckDBPyConnection, at_ns: i
 
 
 def asked(con: duckdb.DuckDBPyConnection, query: str, *values: Any) -> list[Row]:
-    """The rows of an answer."""
+    """Returns the rows of an answer."""
     answer = con.execute(query, list(values)) if values else con.execute(query)
     columns = [column[0] for column in answer.description]
     return [dict(zip(columns, row, strict=True)) for row in answer.fetchall()]
 
 
 def worst(con: duckdb.DuckDBPyConnection, answer: str, order: str, most: int) -> WorstRows:
-    """The first MOST rows of ANSWER, a table or a SELECT in brackets."""
+    """Returns the first MOST rows of ANSWER, a table or a SELECT in parentheses."""
     [total] = asked(con, f"SELECT count(*) AS n FROM {answer}")
     return WorstRows(asked(con, f"FROM {answer} ORDER BY {order} LIMIT {most}"), total["n"])
 
 
 def _keep(con: duckdb.DuckDBPyConnection, question: str) -> None:
-    """Have the answer to a question that is asked for more than once as a table."""
+    """Store the answer to a question that is read more than once as a table."""
     con.execute(f"CREATE OR REPLACE TEMP TABLE answer_{question} AS {questions.text(question)}")
 
 
 def _curves(con: duckdb.DuckDBPyConnection) -> tuple[list[ClassCurve], int]:
-    """The curves of the classes of most bursts that hosts receive, and how many such classes there are. Of durations
-    that are one pixel the longest stays, with its share."""
+    """Returns the curves of the classes with most bursts that hosts receive, and the number of such classes. Of
+    durations within one pixel, only the longest is kept, with its share."""
     received = asked(
         con,
         f"SELECT {_CLASS}, max(bursts_at_most) AS bursts FROM answer_durations WHERE direction <> 'out' "
@@ -166,8 +166,8 @@ def _curves(con: duckdb.DuckDBPyConnection) -> tuple[list[ClassCurve], int]:
 
 
 def _classes(con: duckdb.DuckDBPyConnection) -> WorstRows:
-    """Each class of bursts with its quantiles (nearest rank; NULL where there are too few bursts for one), the gaps
-    between them, how bins follow each other, and what share of bytes is in them."""
+    """Returns each class of bursts with its quantiles (nearest rank; NULL if there are too few bursts for one), the
+    gaps between them, the transitions between bins, and the share of bytes in them."""
     durations = asked(
         con,
         f"""SELECT {_CLASS}, max(bursts_at_most) AS bursts, min(duration_ns) FILTER (share >= 0.5e0) AS p50_ns,

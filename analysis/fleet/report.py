@@ -1,5 +1,5 @@
-"""A fleet, and each of its racks, over some whole days: what a report shows. All of it is asked of a database over
-results (sql/resulting.py); nothing is read but its tables."""
+"""The content of a report on a fleet, and on each of its racks, over some whole days. All of it is queried from a
+database over results (sql/resulting.py); only its tables are read."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .answers import HOURS, BurstAnswers, Row, WorstRows, answers, asked, worst
 if TYPE_CHECKING:
     import duckdb
 
-RACKS, HOSTS, LACKING, VERDICTS = 30, 60, 30, 40  # most rows of pictures, of what has not arrived, and of verdicts
+RACKS, HOSTS, LACKING, VERDICTS = 30, 60, 30, 40  # most rows of figures, of missing hosts and parts, and of verdicts
 HOUR_NS, DAY_NS = 3600 * 10**9, 86_400 * 10**9
-SLOTS = ((62 * DAY_NS, 7 * DAY_NS), (8 * DAY_NS, DAY_NS))  # beyond this length, slots of that; else of an hour
+SLOTS = ((62 * DAY_NS, 7 * DAY_NS), (8 * DAY_NS, DAY_NS))  # beyond the first, slots of the second; else of an hour
 
 
 @dataclass(frozen=True)
 class LackingPart:
-    """What there is no result of: a partition of a rack, in words."""
+    """A partition of a rack without a result, in words."""
 
     rack: str
     text: str
@@ -31,9 +31,9 @@ class LackingPart:
 
 @dataclass(frozen=True)
 class FleetPeriod:
-    """Whole days (UTC) in Unix ns, and the DEFINITION of all bursts. What is missing: DATES without any result,
-    partitions that were not detected (UNDETECTED), and those whose files are DAMAGED, of the days before that are
-    compared with, too; and recordings of switch ports that were left out (UNFIT)."""
+    """Whole days (UTC) in Unix ns, and the DEFINITION of all bursts. Missing data: DATES without any result, partitions
+    that were not detected (UNDETECTED), and those with damaged files (DAMAGED), also of the earlier days that are
+    compared; and recordings of switch ports that were left out (UNFIT)."""
 
     since_ns: int
     until_ns: int
@@ -45,17 +45,17 @@ class FleetPeriod:
 
     @property
     def slot_ns(self) -> int:
-        """The length of a slot of its pictures."""
+        """The length of a slot of its figures."""
         length = self.until_ns - self.since_ns
         return next((slot for beyond, slot in SLOTS if length > beyond), HOUR_NS)
 
     @property
     def slots(self) -> int:
-        """How many there are; the last one may end later."""
+        """The number of slots; the last one may end later."""
         return -((self.since_ns - self.until_ns) // self.slot_ns)
 
     def of_rack(self, rack: str) -> FleetPeriod:
-        """The same, with what is missing of RACK alone."""
+        """Returns the period with only the missing data of RACK."""
         undetected, damaged, unfit = (
             [part for part in parts if part.rack == rack] for parts in (self.undetected, self.damaged, self.unfit)
         )
@@ -64,7 +64,8 @@ class FleetPeriod:
 
 @dataclass(frozen=True)
 class SlotLine:
-    """Bursts that a host, a rack or all receive, for how long it was recorded, and in bursts, in each slot."""
+    """For each slot: the bursts that a host, a rack or all of them receive, the recorded time, and the time in
+    bursts."""
 
     name: str
     bursts: list[int]
@@ -74,8 +75,9 @@ class SlotLine:
 
 @dataclass(frozen=True)
 class RackSums:
-    """A rack: question 1 over all days (hosts are counted for each day; the least complete one counts for the rest),
-    what its hosts received, and for how long (ns) how many of its hosts were in a burst at once (question 8)."""
+    """A rack: question 1 over all days (hosts are counted for each day; `losing_share` and `behind_ns` are the
+    largest), the bursts that its hosts received, and the time (ns) for each number of its hosts in a burst at once
+    (question 8)."""
 
     rack: str
     hosts_expected: int = 0
@@ -89,7 +91,7 @@ class RackSums:
     bursts: int = 0
     burst_ns: int = 0
     recorded_ns: int = 0
-    retransmits: int | None = 0  # and wire_bytes: where they were counted
+    retransmits: int | None = 0  # and wire_bytes: if they were counted
     wire_bytes: int | None = 0
     known_ns: int = 0
     shared_ns: int = 0
@@ -97,17 +99,17 @@ class RackSums:
 
     @property
     def burst_share(self) -> float:
-        """Of recorded time."""
+        """The share of recorded time in bursts."""
         return self.burst_ns / self.recorded_ns if self.recorded_ns else 0.0
 
     @property
     def retransmits_per_gb(self) -> float | None:
-        """For each 10^9 bytes on the wire; None where retransmissions were not counted."""
+        """Retransmissions per 10^9 bytes on the wire; None if they were not counted."""
         return self.retransmits * 1e9 / self.wire_bytes if self.retransmits is not None and self.wire_bytes else None
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing of it is missing."""
+        """Whether no data of the rack is missing."""
         return not self.behind_ns and not self.missing and self.hosts_recorded == self.hosts_expected
 
 
@@ -123,9 +125,9 @@ class FleetFigures:
 
 @dataclass(frozen=True)
 class FleetRackFigures:
-    """A rack of a fleet. lines: its worst hosts by slots, of `hosts` that were recorded; hours: question 10, the hours
-    of most bursts in their order; lacking: what has not arrived, by host or as a reason; verdicts: rows of that table,
-    those of most lateness first."""
+    """A rack of a fleet. lines: its worst hosts by slots, out of `hosts` that were recorded; hours: question 10, the
+    hours with most bursts, in order of time; lacking: missing data, by host or with a reason; verdicts: rows of that
+    table, those with most lateness first."""
 
     period: FleetPeriod
     sums: RackSums
@@ -138,7 +140,8 @@ class FleetRackFigures:
 
 
 def gather_fleet(con: duckdb.DuckDBPyConnection, period: FleetPeriod, racks_of_results: Iterable[str]) -> FleetFigures:
-    """The whole fleet, with the RACKS_OF_RESULTS whether they recorded anything or not. Raises MburstError."""
+    """Returns the figures of the whole fleet, with all RACKS_OF_RESULTS whether they recorded anything or not. Raises
+    MburstError."""
     with readable(con):
         racks = _racks(con, racks_of_results)
         chosen = [rack.rack for rack in racks[:RACKS] if rack.recorded_ns]
@@ -151,7 +154,7 @@ def gather_fleet(con: duckdb.DuckDBPyConnection, period: FleetPeriod, racks_of_r
 
 
 def gather_rack(con: duckdb.DuckDBPyConnection, period: FleetPeriod, sums: RackSums) -> FleetRackFigures:
-    """One rack that has results. Raises MburstError."""
+    """Returns the figures of one rack that has results. Raises MburstError."""
     with readable(con), resulting.of_rack(con, sums.rack):
         found = answers(con)
         slots = _slots(con, period)
@@ -189,7 +192,7 @@ def gather_rack(con: duckdb.DuckDBPyConnection, period: FleetPeriod, sums: RackS
 
 
 def _racks(con: duckdb.DuckDBPyConnection, racks_of_results: Iterable[str]) -> list[RackSums]:
-    """All racks: of most time in bursts first."""
+    """Returns all racks, those with most time in bursts first."""
     covered = asked(
         con,
         f"""SELECT rack, CAST(sum(hosts_expected) AS BIGINT) AS hosts_expected,
@@ -213,13 +216,13 @@ def _racks(con: duckdb.DuckDBPyConnection, racks_of_results: Iterable[str]) -> l
 
 
 def _slots(con: duckdb.DuckDBPyConnection, period: FleetPeriod) -> str:
-    """What to ask for slots of the period's length."""
+    """Returns the query for slots of the period's length."""
     set_variables(con, slot_ns=period.slot_ns)
     return questions.for_report("slots")
 
 
 def _lines(rows: Iterable[Row], names: Iterable[str], period: FleetPeriod) -> Iterator[SlotLine]:
-    """A line for each of NAMES, of the rows of that name."""
+    """Yields a line for each of NAMES, from the rows of that name."""
     lines = {name: SlotLine(name, *([0] * period.slots for _ in range(3))) for name in names}
     for row in rows:
         slot = (row["slot_ns"] - period.since_ns) // period.slot_ns

@@ -1,1 +1,1 @@
-"""A part of a fleet, such as a day of a rack: what its bursts are, from copies of its files. Knows no network."""
+"""A part of a fleet, such as a day of a rack: its bursts, from copies of its files. Does not use the network."""

@@ -1,9 +1,9 @@
-"""What a span of time holds, such as a day of a rack: the bursts that begin in it, and what hours of it add up to, from
+"""The content of a span of time, such as a day of a rack: the bursts that begin in it, and sums over its hours, from
 files that reach beyond it.
 
-A burst across an edge of the span belongs to the span in which it begins, whole: detection takes in a margin on both
-sides, which is widened until nothing that may be part of these bursts goes on beyond it. So the spans of a division
-together have the bursts that one database over all files has.
+A burst across an edge of the span belongs, in full, to the span in which it begins. Detection includes a margin on both
+sides, which is widened until no possible part of these bursts continues beyond it. Spans that divide the time therefore
+have together the bursts of one database over all files.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-MARGINS_NS = (60 * 10**9, 480 * 10**9, 3840 * 10**9)  # tried in this order, and then all that the files hold
-AFTER_NS = 10 * 10**6  # a fast retransmission comes within it; one after a timeout (200 ms and more) does not
+MARGINS_NS = (60 * 10**9, 480 * 10**9, 3840 * 10**9)  # tried in this order, and finally all that the files contain
+AFTER_NS = 10 * 10**6  # a fast retransmission comes within this time; one after a timeout (200 ms and more) does not
 MEMORY = "1GB"
-NEAR = ("bins", "sources")  # tables whose rows near bursts may be taken too
+NEAR = ("bins", "sources")  # tables with rows near bursts that can be passed on too
 _BATCH_ROWS = 1 << 17
 
 
 class BurstBeyond(MburstError):
-    """What may be part of a burst goes on beyond the time that the files hold."""
+    """A possible part of a burst continues beyond the time of the files."""
 
 
 TakeRows = Callable[[str, "pa.RecordBatchReader"], None]
 
 
 class PartitionTables(NamedTuple):
-    """What the files of sql/partition/ list, each of its name. No column is of an unsigned type. Times are Unix ns."""
+    """The results of the files in sql/partition/, by their names. No column has an unsigned type. Times are Unix ns."""
 
     bursts: pa.Table
     senders: pa.Table
@@ -54,8 +54,8 @@ class PartitionTables(NamedTuple):
 
 
 class PortTables(NamedTuple):
-    """The rows of tables of these names, without `port_`, that are about recordings of switch ports, with the columns
-    of of_ports.sql."""
+    """The rows of the tables of these names, without `port_`, from recordings of switch ports, with the columns of
+    of_ports.sql."""
 
     port_bursts: pa.Table
     port_hours: pa.Table
@@ -64,10 +64,11 @@ class PortTables(NamedTuple):
 
 
 class DetectedPartition(NamedTuple):
-    """What was detected, and the writers of recordings of which another row may change it: none of whose end is known,
-    or lies behind the span. `tables` are of hosts, `ports` of switch ports, but for contention,
-    in which ports stand in for hosts. switch_ports: recordings of them in the span; unfit_ports: those that are left
-    out, since their line rate is not known, or their bins do not make up those of the definition."""
+    """The tables that were detected. `tables` are of hosts, `ports` of switch ports, except that ports stand in for
+    hosts in contention. unsettled: the writers of recordings that have not ended and are known only up to a time in the
+    span; another row about them may change the tables. switch_ports: recordings of switch ports in the span;
+    unfit_ports: those that are left out because their line rate is unknown, or because their bins do not add up to
+    those of the definition."""
 
     tables: PartitionTables
     ports: PortTables
@@ -89,15 +90,17 @@ def detect(
     scratch: Path | None = None,
     take: TakeRows | None = None,
 ) -> DetectedPartition:
-    """The bursts of FILES that begin in [SINCE_NS, UNTIL_NS), their senders, and what the hours of that time add up to.
+    """Returns the bursts of FILES that begin in [SINCE_NS, UNTIL_NS), their senders, and sums over the hours of that
+    time.
+
     FILES are those of whole hosts, by table: `bins` and `sources` of that time and of HELD_NS before and behind it
-    (None: all that there are), and `recordings` and `canary`, whose rows are of whatever date; `queues` of that time,
-    where `queue_drops` is to have rows; and `links`, which say who is behind a switch port. `contention` counts the
-    hosts that FILES have. AFTER_NS: how long behind a burst retransmissions and marks are counted. With THREADS of 1,
-    the same files give the same bytes. SCRATCH: as in sql/listed.py. TAKE is given the rows of NEAR that start in the
-    span, in the second of a burst or in one beside it; those of switch ports as `port_bins`. Raises UsageError for an
-    empty span, BurstBeyond where what is held is not enough, and MburstError where a file is damaged or missing, where
-    bins have no row of `recordings`, and as find_bursts does."""
+    (None: all that exist); `recordings` and `canary` of any date; `queues` of that time if `queue_drops` is to have
+    rows; and `links`, which state the host behind a switch port. `contention` counts the hosts in FILES. AFTER_NS: how
+    long behind a burst retransmissions and marks are counted. If THREADS is 1, the same files give the same bytes.
+    SCRATCH: as in sql/listed.py. TAKE receives the rows of NEAR that start in the span, in the second of a burst or in
+    an adjacent one; those of switch ports as `port_bins`. Raises UsageError for an empty span, BurstBeyond if HELD_NS
+    is not enough, MburstError if a file is damaged or missing or if bins have no row of `recordings`, and the errors of
+    find_bursts."""
     if until_ns <= since_ns or after_ns < 0:
         raise UsageError(f"invalid span of {until_ns - since_ns} ns, {after_ns} ns after a burst")
     files = {table: [*paths] for table, paths in files.items()}
@@ -117,14 +120,14 @@ def detect(
 
 
 def _of_hosts(con: duckdb.DuckDBPyConnection) -> tuple[PartitionTables, PortTables]:
-    """All tables, where there are no switch ports."""
+    """Returns all tables, if there are no switch ports."""
     answers = (parsed(con, partition_sql(name)) for name in PartitionTables._fields)
     tables = PartitionTables(*(con.sql(answer).to_arrow_table() for [answer] in answers))
     return tables, PortTables(*(_no_port(getattr(tables, name.removeprefix("port_"))) for name in PortTables._fields))
 
 
 def _no_port(rows: pa.Table) -> pa.Table:
-    """What of_ports.sql makes of none of ROWS."""
+    """Returns what of_ports.sql returns for no ROWS."""
     import pyarrow as pa
 
     none = rows.slice(0, 0)
@@ -134,7 +137,7 @@ def _no_port(rows: pa.Table) -> pa.Table:
 
 
 def _divided(con: duckdb.DuckDBPyConnection) -> tuple[PartitionTables, PortTables]:
-    """All tables: those of recordings from one answer each, divided into that of hosts and that of switch ports."""
+    """Returns all tables. Those of recordings come from one query each, divided into hosts and switch ports."""
     tables: dict[str, pa.Table] = {}
     for name in PartitionTables._fields:
         [answer] = parsed(con, partition_sql(name))
@@ -151,7 +154,7 @@ def _divided(con: duckdb.DuckDBPyConnection) -> tuple[PartitionTables, PortTable
 
 
 def _take_near(con: duckdb.DuckDBPyConnection, take: TakeRows, with_ports: bool) -> None:
-    """Give TAKE the rows near bursts of hosts, and WITH_PORTS those of switch ports, which have no senders."""
+    """Pass the rows near bursts of hosts to TAKE, and if WITH_PORTS those of switch ports, which have no senders."""
     for of_ports in (False, True) if with_ports else (False,):
         set_variables(con, of_ports=of_ports)
         run(con, partition_sql("near_seconds"))
@@ -162,8 +165,8 @@ def _take_near(con: duckdb.DuckDBPyConnection, take: TakeRows, with_ports: bool)
 
 
 def _check_not_thinned(paths: Iterable[Path]) -> None:
-    """Raises MburstError where a file has a part of a day's bins, by its name: what hours add up to would be too
-    little."""
+    """Raises MburstError if a file, by its name, has only a part of a day's bins: the sums over hours would be too
+    small."""
     for path in paths:
         name = SealedName.parse(Path(path).name)
         if name and name.segment.compacted >= Detail.BURSTS:
@@ -173,8 +176,8 @@ def _check_not_thinned(paths: Iterable[Path]) -> None:
 
 
 def check_whole(con: duckdb.DuckDBPyConnection) -> None:
-    """Raises MburstError that names a damaged file: without it, bursts would be missing from a result that looks
-    complete."""
+    """Raises MburstError with the name of a damaged file: without the file, bursts would be missing from a result that
+    looks complete."""
     if damaged := damaged_files(con):
         more = f" (and {len(damaged) - 1} more)" if len(damaged) > 1 else ""
         raise MburstError(f"{damaged[0]}{more}", HINT)
@@ -187,7 +190,7 @@ def _detect_within(
     until_ns: int,
     held_ns: int | None,
 ) -> None:
-    """Leaves the tables of detect_bursts in CON, over a margin that holds all of the bursts that begin in the span.
+    """Leaves the tables of detect_bursts in CON, over a margin that contains all of the bursts that begin in the span.
     Raises BurstBeyond."""
     margins = [margin for margin in MARGINS_NS if held_ns is None or margin < held_ns] + [held_ns]
     before, after = iter(margins), iter(margins)

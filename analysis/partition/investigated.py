@@ -1,8 +1,9 @@
-"""Why the probes of hosts were late in a span of time, such as a day of a rack: each host is investigated by itself
-(answers/investigate.py), over what it recorded and what is of no host, such as probes and what switches sent.
+"""Why the probes of hosts were late in a span of time, such as a day of a rack. Each host is investigated by itself
+(answers/investigate.py), over its own recordings and over data that belongs to no host, such as probes and the
+telemetry of switches.
 
-So the answer about a host is the same in a partition of its rack and in one of its own. An investigation holds each
-bin and probe of its time in memory: a span that has too many is divided into equal parts.
+The result for a host is therefore the same in a partition of its rack and in one of its own. An investigation holds
+each bin and probe of its time in memory: a span that has too many is divided into equal parts.
 """
 
 from __future__ import annotations
@@ -33,17 +34,17 @@ if TYPE_CHECKING:
 
     Counts = NDArray[np.int64]
 
-PARTS = (1, 2, 3, 4, 6, 8, 12, 24, 48, 72, 144, 288)  # into which a span may be divided: of a day, down to 5 minutes
+PARTS = (1, 2, 3, 4, 6, 8, 12, 24, 48, 72, 144, 288)  # possible numbers of parts: of a day, down to 5 minutes
 HELD_BYTES = 1 << 30  # the most that an investigation holds, as memory.py estimates it
-MEMORY = "500MB"  # of the database beside that: together less than the 2 GB that a task may take
-_HOLDING = ("recordings", "links", "canary")  # tables whose rows hold on: files of any time are read
+MEMORY = "500MB"  # of the database in addition: together less than the 2 GB that a task may take
+_HOLDING = ("recordings", "links", "canary")  # tables with rows that stay valid: files of any time are read
 
 Files = Mapping[str, Iterable[Path]]
 
 
 class HostInvestigation(NamedTuple):
-    """What the probes of [SINCE_NS, UNTIL_NS) say of HOST. needed_bytes: what the investigation holds; answer: None
-    where that is more than HELD_BYTES."""
+    """The investigation of the probes of [SINCE_NS, UNTIL_NS) for HOST. needed_bytes: the memory that it holds; answer:
+    None if that is more than HELD_BYTES."""
 
     host: str
     since_ns: int
@@ -53,7 +54,7 @@ class HostInvestigation(NamedTuple):
 
     @property
     def is_of_host(self) -> bool:
-        """Whether the path that decides crosses a port that the host recorded, by a name or an address."""
+        """Whether the deciding path crosses a port that the host recorded, by a name or an address."""
         crossing = self.answer.findings[0].evidence.crossing if self.answer and self.answer.findings else None
         return crossing is not None and not crossing.assumed
 
@@ -61,11 +62,11 @@ class HostInvestigation(NamedTuple):
 def investigate_hosts(
     files: Files, definition: BurstDefinition, *, since_ns: int, until_ns: int, scratch: Path | None = None
 ) -> Iterator[HostInvestigation]:
-    """The investigation of each host that a path of the probes in [SINCE_NS, UNTIL_NS) names, one after the other, with
-    the defaults of `mburst investigate`; in parts of that time where its arrays would be too large. FILES, by table:
-    those that detect.detect takes, and `probes`, `gaps`, `ports`, `queues` and `links`. Where the path that decides
-    crosses no port of the host, there is none. SCRATCH: as in sql/listed.py. Raises MburstError where a file is damaged
-    or missing, or memory has no room."""
+    """Yields the investigation of each host that a path of the probes in [SINCE_NS, UNTIL_NS) names, one after the
+    other, with the defaults of `mburst investigate`; in parts of that time if its arrays would be too large. FILES, by
+    table: those for detect.detect, and `probes`, `gaps`, `ports`, `queues` and `links`. A host is left out if the
+    deciding path crosses no port of it. SCRATCH: as in sql/listed.py. Raises MburstError if a file is damaged or
+    missing, or if memory has no room."""
     question = Question(definition, link_bps=definition.link_bps, since_ns=since_ns, until_ns=until_ns)
     files = {table: [*paths] for table, paths in files.items()}
     for part in _parts(files, question, scratch):
@@ -87,20 +88,21 @@ def _investigate(con: duckdb.DuckDBPyConnection, question: Question) -> Investig
 
 
 def _parts(files: Files, question: Question, scratch: Path | None) -> Iterator[HostInvestigation]:
-    """What is to be investigated of each host that a path names."""
+    """Yields the parts to investigate of each host that a path names."""
     hosts = {_host_of(path) for path in files.get("bins", ())}
     with _connected(files, scratch) as con, readable(con):
         runs, paths, addresses = read_runs(con, question), read_paths(con, question), own_addresses(con)
         names = {name for path in paths for name in path[:2]}
         probes = _probes_in(con, question)
-    for host in sorted({run["host"] for run in runs} & hosts):  # and no switch
+    for host in sorted({run["host"] for run in runs} & hosts):  # without switches
         own = [run for run in runs if run["host"] == host]
         if any(is_at(name, host, run["interface"], addresses) for name in names for run in own):
             yield from _parts_of(host, own, probes, question)
 
 
 def _parts_of(host: str, runs: list[dict[str, Any]], probes: Counts, question: Question) -> Iterator[HostInvestigation]:
-    """The fewest parts that are small enough, or else the shortest; those without a bin or a probe are left out."""
+    """Returns the fewest parts that are small enough, or else the shortest ones; parts without a bin or a probe are
+    left out."""
     chosen = [run for of_lane in choose_runs(runs, [], []).values() for run in of_lane]
     bins = np.array([_bins_in(chosen, *span) for span in _spans(question, PARTS[-1])])
     for count in PARTS:
@@ -116,7 +118,7 @@ def _parts_of(host: str, runs: list[dict[str, Any]], probes: Counts, question: Q
 
 
 def _spans(question: Question, count: int) -> list[tuple[int, int]]:
-    """COUNT equal parts of a question's time."""
+    """Returns COUNT equal parts of a question's time."""
     since, until = question.since_ns, question.until_ns
     assert since is not None and until is not None
     edges = [since + (until - since) * number // count for number in range(count + 1)]
@@ -124,12 +126,12 @@ def _spans(question: Question, count: int) -> list[tuple[int, int]]:
 
 
 def _bins_in(runs: Iterable[Mapping[str, Any]], since_ns: int, until_ns: int) -> int:
-    """How many bins the stretches RUNS have in a time."""
+    """Returns the number of bins in RUNS within a time."""
     return sum(max(min(run["end_ns"], until_ns) - max(run["first_ns"], since_ns), 0) // run["bin_ns"] for run in runs)
 
 
 def _probes_in(con: duckdb.DuckDBPyConnection, question: Question) -> Counts:
-    """How many probes the shortest parts have."""
+    """Returns the number of probes in each of the shortest parts."""
     [(since, until), *_] = _spans(question, PARTS[-1])
     counts = np.zeros(PARTS[-1], dtype=np.int64)
     for number, count in probes_by_time(con, question, until - since).items():
@@ -138,7 +140,7 @@ def _probes_in(con: duckdb.DuckDBPyConnection, question: Question) -> Counts:
 
 
 def _of_part(files: Files, part: HostInvestigation) -> Files:
-    """The files of its host and of no host, that reach its time or hold for it."""
+    """Returns the files of the part's host and of no host that overlap its time or are valid for it."""
     near = FileSelection(None, part.since_ns, part.until_ns)
 
     def is_wanted(table: str, path: Path) -> bool:
@@ -150,7 +152,7 @@ def _of_part(files: Files, part: HostInvestigation) -> Files:
 
 @contextmanager
 def _connected(files: Files, scratch: Path | None) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A database over FILES. Raises MburstError where one is damaged or missing."""
+    """Yields a database over FILES. Raises MburstError if one is damaged or missing."""
     with listed.connect(files, threads=1, memory=MEMORY, scratch=scratch) as con:
         check_whole(con)
         yield con

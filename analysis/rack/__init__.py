@@ -1,1 +1,1 @@
-"""What a rack's report shows: bursts, contention, queues and changes over a period."""
+"""The content of a rack's report: bursts, contention, queues and changes over a period."""

@@ -1,4 +1,4 @@
-"""What changed in a rack against an earlier period, as rates, since the two need not be recorded alike."""
+"""The changes of a rack against an earlier period, as rates, because the two may not be recorded alike."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from .period import Period, RackLane
 WEEK_NS = 7 * 86_400 * 10**9
 HOUR_NS = 3600 * 10**9
 COMPARABLE = 0.5  # of the longer recorded time, that the shorter one must have
-LEAST_SHARE = 0.001  # of the bytes in bursts, that makes a sender worth a line
+LEAST_SHARE = 0.001  # of the bytes in bursts, for a sender to be listed
 MOST = 10
 
 
 @dataclass(frozen=True)
 class Rates:
-    """What burst in recorded time: bursts an hour, and the share of time in bursts. None where nothing was recorded."""
+    """Bursts per hour of recorded time, and the share of time in bursts. None if nothing was recorded."""
 
     recorded_ns: int
     bursts: int
@@ -44,9 +44,9 @@ class LaneChange:
 
 @dataclass(frozen=True)
 class RackChange:
-    """A rack against an earlier period: `now` and `then` are of what its hosts received, `lanes` of each that was
-    recorded. `missing`: hosts that were recorded then and are not now; `missing_switches`: switches whose ports were.
-    Not `comparable` where one of the two recorded less than half as long as the other."""
+    """A rack against an earlier period: `now` and `then` are of the traffic that its hosts received, `lanes` of each
+    lane that was recorded. `missing`: hosts that were recorded then and are not now; `missing_switches`: switches with
+    ports that were. Not `comparable` if one of the two recorded less than half as long as the other."""
 
     since_ns: int
     until_ns: int
@@ -64,15 +64,15 @@ class RackChange:
 
 @dataclass(frozen=True)
 class Newcomers:
-    """Who did not burst before and does now. hosts: lanes that were recorded before and did not burst; senders: of
-    bytes in bursts, that counted in no burst before; both by what they bring, the worst first."""
+    """Hosts and senders that did not burst before and do now. hosts: lanes that were recorded before and did not burst;
+    senders: of bytes in bursts, counted in no burst before. Both are sorted by their amount, the worst first."""
 
     lanes: list[RackLane]
     senders: list[tuple[str, int]]
 
 
 def rates(lanes: Sequence[RackLane]) -> Rates:
-    """Sums over lanes whose bursts could be detected."""
+    """Returns sums over the lanes in which bursts could be detected."""
     known = [lane for lane in lanes if lane.link_bps]
     return Rates(
         sum(lane.recorded_ns for lane in known),
@@ -87,7 +87,8 @@ def compare(
     then: Sequence[RackLane],
     received: tuple[Sequence[RackLane], Sequence[RackLane]],
 ) -> RackChange:
-    """NOW against THEN, which was recorded in the period BEFORE. RECEIVED: of both, what hosts received."""
+    """Compares NOW with THEN, which was recorded in the period BEFORE. RECEIVED: of both, the traffic that hosts
+    received."""
     current, earlier = ({lane.name: lane for lane in lanes} for lanes in (now, then))
     changes = [
         LaneChange(
@@ -111,7 +112,8 @@ def compare(
 def newcomers(
     now: Sequence[RackLane], changes: Sequence[RackChange], fed: dict[str, int], known: Sequence[set[str]]
 ) -> Newcomers:
-    """Who is new against all of CHANGES; FED is what each sender brings now, KNOWN who sent in the earlier periods."""
+    """Returns the hosts and senders that are new against all of CHANGES. FED has the bytes of each sender now, KNOWN
+    the senders of the earlier periods."""
     before: dict[tuple[str, str, str], Rates] = {}
     for change in changes:
         for lane in change.lanes:

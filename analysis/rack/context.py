@@ -1,4 +1,4 @@
-"""What happened to a rack beside its bursts: probes in and out of them, and the queues of its switch ports."""
+"""The context of a rack's bursts: probes in and out of them, and the queues of its switch ports."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .period import Period
 if TYPE_CHECKING:
     import duckdb
 
-# A probe met a burst (met_burst of sql/macros.sql) of either end of its path; its port is not known here, so it may
-# have crossed it at any time. rack_spans has no overlaps in a host, so the last burst that began before the end of the
-# probe is the only one that need be looked at.
+# A probe met a burst (met_burst of sql/macros.sql) of either end of its path; its port is unknown here, so it may have
+# crossed it at any time. rack_spans has no overlaps in a host, so only the last burst that began before the end of the
+# probe has to be examined.
 _PATHS = """
 WITH seen AS (
     SELECT src, dst, protocol, probe_host(src) AS sender, probe_host(dst) AS reflector, tx_ns, lost, measure,
@@ -63,8 +63,8 @@ class ProbeGroup:
 
 @dataclass(frozen=True)
 class RackPath:
-    """A probed path from or to a host of the rack. `measure` is by what it is measured, '' where nothing was; `every`
-    is of all of its probes."""
+    """A probed path from or to a host of the rack. `measure` is the measure of its latency, '' if nothing was measured;
+    `every` is of all of its probes."""
 
     src: str
     dst: str
@@ -77,9 +77,9 @@ class RackPath:
 
 @dataclass(frozen=True)
 class RackQueue:
-    """A switch queue: the fullest window and when it began, how full 99 % of the windows at most were, and its losses,
-    None where the device does not report them. `hosts` are attached to the port, where the store has it. Windows that
-    are `impossible` are not used, and left out."""
+    """A switch queue: its fullest window with the start of it, the fill level that 99 % of the windows do not exceed,
+    and its losses, None if the device does not report them. `hosts` are attached to the port, if the store has it.
+    `impossible` windows are left out."""
 
     device: str
     port: str
@@ -97,8 +97,8 @@ class RackQueue:
 
 
 class RackQueues(NamedTuple):
-    """The queues of a rack: those that are listed, and of all of them, how many there are, what they dropped together
-    (None: none reports it), how many do not report it, and whether links name the rack's."""
+    """The queues of a rack: the listed ones, the number of all, their drops together (None: none reports them), how
+    many do not report them, and whether links identify those of the rack."""
 
     listed: list[RackQueue]
     number: int
@@ -108,7 +108,7 @@ class RackQueues(NamedTuple):
 
 
 def read_paths(con: duckdb.DuckDBPyConnection, period: Period, limit: int) -> tuple[list[RackPath], int]:
-    """The most probed paths that name a host of the rack, and how many probes name none."""
+    """Returns the most probed paths that name a host of the rack, and the number of probes that name none."""
     where = {"since": period.since_ns, "until": period.until_ns}
     sides: dict[tuple[str, str, str, str], dict[bool | None, ProbeGroup]] = {}
     for row in dicts(con, _PATHS, where):
@@ -124,7 +124,8 @@ def read_paths(con: duckdb.DuckDBPyConnection, period: Period, limit: int) -> tu
 
 
 def read_queues(con: duckdb.DuckDBPyConnection, rack: str, period: Period, limit: int) -> RackQueues:
-    """Those that dropped most, then the fullest, are listed; not what was empty in every window and dropped nothing."""
+    """Returns the queues with most drops first, then the fullest. Queues that were empty in every window and dropped
+    nothing are not listed."""
     where = {"since": period.since_ns, "until": period.until_ns}
     ports = _ports(con, rack, period)
     rows = dicts(con, _QUEUES, where)
@@ -165,8 +166,8 @@ def read_queues(con: duckdb.DuckDBPyConnection, rack: str, period: Period, limit
 
 
 def _ports(con: duckdb.DuckDBPyConnection, rack: str, period: Period) -> dict[tuple[str, str, str], list[str]]:
-    """Hosts of the rack by device, port and queue ('' for all of a port's), as links were at the end of the period;
-    empty where the store does not know any."""
+    """Returns the hosts of the rack by device, port and queue ('' for all of a port's), by the links at the end of the
+    period; empty if the store has none."""
     here = {row[0] for row in con.execute("SELECT DISTINCT host FROM rack_runs").fetchall()}
     hosts: dict[tuple[str, str, str], list[str]] = {}
     for row in dicts(con, _LINKS, {"at": period.until_ns}):

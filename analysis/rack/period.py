@@ -1,8 +1,8 @@
-"""The recordings and bursts of one rack in one period, as tables of a connection and the sums over them.
+"""The recordings and bursts of one rack in one period, as tables of a connection, and sums over them.
 
-`detected` leaves in the connection, beside what analysis.bursts.find_bursts leaves: rack_runs (the runs that touch the
-period), rack_totals (sums of their bins) and rack_spans (when each host received a burst,
-without overlaps).
+`detected` leaves in the connection, in addition to the tables of analysis.bursts.find_bursts: rack_runs (the recordings
+that overlap the period), rack_totals (sums of their bins) and rack_spans (when each host received a burst, without
+overlaps).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LaneName = tuple[str, str, str]  # host, interface, direction
 PATTERNS = ("single-source", "incast", "many-sources", "canary", "unknown")
 POINTS = 200  # of a distribution
 
-# A recording that has ended says when it began and ended. One that goes on says only its beginning.
+# An ended recording states when it began and ended. One in progress states only its beginning.
 _RUNS = """
 CREATE TEMP TABLE rack_runs AS
 SELECT * REPLACE (coalesce($link,
@@ -70,7 +70,7 @@ WITH reached AS (
     FROM bursts WHERE $with_beside OR receiver IS NOT NULL
     WINDOW earlier AS (PARTITION BY host, interface, direction ORDER BY start_ns, end_ns
                        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
-)"""  # fresh_ns: from then to its end no earlier burst of the lane goes on, as one of another recording might
+)"""  # fresh_ns: from then to its end, no earlier burst of the lane (e.g. of another recording) continues
 _BURSTS = f"""
 {_REACHED}
 SELECT host, interface, direction, count(*) AS bursts, sum(end_ns - fresh_ns) AS burst_ns,
@@ -125,21 +125,21 @@ class Period:
         return self.until_ns - self.since_ns
 
     def shifted(self, back_ns: int) -> Period:
-        """The same length of time, so much earlier."""
+        """Returns an earlier period of the same length."""
         return Period(self.since_ns - back_ns, self.until_ns - back_ns)
 
 
 @dataclass(frozen=True)
 class RackLane:
-    """One direction of one interface in a period. `link_bps` is None where nobody said it: it has neither bursts nor
-    `coverage` then, since none could be detected.
+    """One direction of one interface in a period. `link_bps` is None if it is unknown: the lane then has neither bursts
+    nor `coverage`, since none could be detected.
 
-    Time is in ns. `peak_utilization` is of the fullest bin in a burst, which is `peak_bin_ns` long; `busiest_bin` and
-    `busiest_second` are bits a second over the fullest stored bin and the fullest second of the clock. `patterns`
-    counts bursts by pattern. `fan_in`, the median, and `largest_fan_in` are of bursts whose senders are known.
-    `dropped` and `late` are packets of whole recordings, also of such that reach beyond the period. `receiver`: the
-    host (or the switch port before it) that received what it carried; None where none did.
-    `is_port`: it is of a switch's port, and `host` is the switch.
+    Times are in ns. `peak_utilization` is of the fullest bin in a burst, which is `peak_bin_ns` long; `busiest_bin` and
+    `busiest_second` are bits per second over the fullest stored bin and the fullest second of the clock. `patterns`
+    counts bursts by pattern. `fan_in`, the median, and `largest_fan_in` are of bursts with known senders. `dropped` and
+    `late` are packets of whole recordings, including those that reach beyond the period. `receiver`: the host that
+    received the traffic, or the switch port before it if that host is unknown; None if none did. `is_port`: the lane is
+    a port of a switch, and `host` is the switch.
     """
 
     host: str
@@ -186,7 +186,7 @@ class RackLane:
 
 @dataclass(frozen=True)
 class BurstSender:
-    """A sender of bytes in bursts that hosts of the rack received. `led`: bursts in whose fan-in it counts."""
+    """A sender of bytes in bursts that hosts of the rack received. `led`: bursts with this sender in their fan-in."""
 
     source: str
     bytes: int
@@ -197,7 +197,8 @@ class BurstSender:
 
 
 def detected(store: StoreFolder, rack: str, period: Period, definition: BurstDefinition) -> duckdb.DuckDBPyConnection:
-    """A connection with the tables named above. Runs whose link speed is not known are left out, of its views too."""
+    """Returns a connection with the tables named above. Recordings with an unknown link speed are left out, also from
+    its views."""
     con = store.connect(rack, period.since_ns, period.until_ns)
     where = {"since": period.since_ns, "until": period.until_ns}
     with readable(con):
@@ -206,14 +207,14 @@ def detected(store: StoreFolder, rack: str, period: Period, definition: BurstDef
             "CREATE TEMP VIEW recordings AS SELECT * EXCLUDE (number) FROM rack_runs WHERE link_bps IS NOT NULL"
         )
         read_bins.sum_rack(con, period.since_ns, period.until_ns)
-        # The tables are what is wanted: a day may have a million bursts, so none of them becomes an object here.
+        # Only the tables are needed: a day may have a million bursts, so no burst becomes an object here.
         detect_bursts(con, definition, since_ns=period.since_ns, until_ns=period.until_ns)
         con.execute(_SPANS)
     return con
 
 
 def lanes(con: duckdb.DuckDBPyConnection, period: Period) -> list[RackLane]:
-    """What was recorded of each lane, and its bursts; in the order of host, interface and direction."""
+    """Returns the recordings of each lane, and its bursts, ordered by host, interface and direction."""
     runs: dict[LaneName, list[dict[str, Any]]] = {}
     for run in dicts(con, _FACTS, {}):
         runs.setdefault((run["host"], run["interface"], run["direction"]), []).append(run)
@@ -234,8 +235,8 @@ def lanes(con: duckdb.DuckDBPyConnection, period: Period) -> list[RackLane]:
 
 
 def received(con: duckdb.DuckDBPyConnection, found: Sequence[RackLane]) -> list[RackLane]:
-    """Of FOUND the lanes of what hosts received. Of a switch port, what it sent while the interface behind it was not
-    recorded itself: a port of which that is nothing has no lane."""
+    """Returns the lanes of FOUND with traffic that hosts received. Of a switch port, this is the traffic that it sent
+    while the interface behind it was not recorded itself; a port without such time has no lane."""
     own = _times(con, _OWN_TIMES)
     shared = _times(con, _SHARED_TIMES) if own else {}
     bursts = _bursts(con, with_beside=False) if own else {}
@@ -252,8 +253,9 @@ def received(con: duckdb.DuckDBPyConnection, found: Sequence[RackLane]) -> list[
 
 
 def _times(con: duckdb.DuckDBPyConnection, query: str) -> dict[LaneName, list[Interval]]:
-    """Of each lane the times that QUERY has: ascending, disjoint. _OWN_TIMES: of switch ports, when what is behind them
-    was recorded itself; _SHARED_TIMES: when they were in a burst then that goes on beyond, and so counts at both."""
+    """Returns the times in QUERY of each lane: ascending, disjoint. _OWN_TIMES: for switch ports, when the interface
+    behind them was recorded itself; _SHARED_TIMES: when they were then in a burst that continues beyond that time and
+    therefore counts at both."""
     found: dict[LaneName, list[Interval]] = {}
     for host, interface, direction, start, end in con.execute(query).fetchall():
         found.setdefault((host, interface, direction), []).append((start, end))
@@ -261,13 +263,14 @@ def _times(con: duckdb.DuckDBPyConnection, query: str) -> dict[LaneName, list[In
 
 
 def _bursts(con: duckdb.DuckDBPyConnection, with_beside: bool) -> dict[LaneName, dict[str, Any]]:
-    """The sums over bursts of each lane; WITH_BESIDE those of switch ports that are counted at their hosts, too."""
+    """Returns the sums over the bursts of each lane; WITH_BESIDE, including bursts of switch ports that are counted at
+    their hosts."""
     rows = dicts(con, _BURSTS, {"with_beside": with_beside})
     return {(row["host"], row["interface"], row["direction"]): row for row in rows}
 
 
 def _sums(burst: dict[str, Any] | None) -> dict[str, Any]:
-    """A row of _BURSTS as fields of RackLane; None: of no burst."""
+    """Returns a row of _BURSTS as fields of RackLane; None: without bursts."""
     counts = burst or {"bursts": 0, "burst_ns": 0, "bytes": 0, "under_loss": 0}
     return {
         "bursts": counts["bursts"],
@@ -319,8 +322,8 @@ def _lane(
 
 
 def cells(con: duckdb.DuckDBPyConnection, slot_ns: int) -> dict[tuple[str, str, str, int], tuple[int, int]]:
-    """(bursts that begin, ns in bursts) of what hosts received, by host, interface, direction and slot of time: their
-    sums are those of `received`."""
+    """Returns (bursts that begin, ns in bursts) of the traffic that hosts received, by host, interface, direction and
+    slot of time; their sums are those of `received`."""
     rows = con.execute(_CELLS, {"width": slot_ns, "with_beside": False}).fetchall()
     found = {(host, interface, direction, slot): (n, ns) for host, interface, direction, slot, n, ns in rows}
     for name, spans in _times(con, _SHARED_TIMES).items():
@@ -332,27 +335,27 @@ def cells(con: duckdb.DuckDBPyConnection, slot_ns: int) -> dict[tuple[str, str, 
 
 
 def durations(con: duckdb.DuckDBPyConnection) -> tuple[Quantiles, list[float], list[float]]:
-    """Durations of bursts that hosts received in ns: the summary, and points of their distribution."""
+    """Returns the durations of bursts that hosts received, in ns: the summary, and points of their distribution."""
     values = con.execute("SELECT duration_ns FROM bursts WHERE receiver IS NOT NULL").fetchnumpy()["duration_ns"]
     x, y = distributions.ecdf(np.asarray(values), POINTS)
     return distributions.summarize(values), [float(value) for value in x], [float(value) for value in y]
 
 
 def feeders(con: duckdb.DuckDBPyConnection, limit: int) -> tuple[list[BurstSender], int, int]:
-    """The senders of most bytes in inbound bursts, how many there are, and the bytes of all."""
+    """Returns the senders of most bytes in inbound bursts, the number of all senders, and the bytes of all."""
     rows = dicts(con, _FEEDERS, {"limit": limit})
     found = [BurstSender(**{name: row[name] for name in BurstSender.__dataclass_fields__}) for row in rows]
     return found, rows[0]["feeders"] if rows else 0, rows[0]["all_bytes"] if rows else 0
 
 
 def feeding(con: duckdb.DuckDBPyConnection) -> dict[str, int]:
-    """Bytes in inbound bursts by sender, of those that count in the fan-in of one."""
+    """Returns the bytes in inbound bursts by sender, for senders that are in the fan-in of a burst."""
     return dict(con.execute(_FEEDING).fetchall())
 
 
 def worst(con: duckdb.DuckDBPyConnection, limit: int) -> list[dict[str, Any]]:
-    """The largest bursts by bytes, as `mburst bursts --json` has them. Shares are rounded, since sums of fractions in a
-    parallel database end in other digits each time."""
+    """Returns the largest bursts by bytes, in the form of `mburst bursts --json`. Shares are rounded, because sums of
+    fractions in a parallel database have different last digits each time."""
     rows = [{name: row[name] for name in COLUMNS} for row in dicts(con, _WORST, {"limit": limit})]
     for row in rows:
         if row["effective_sources"] is not None:
@@ -362,5 +365,5 @@ def worst(con: duckdb.DuckDBPyConnection, limit: int) -> list[dict[str, Any]]:
 
 
 def overlapping(con: duckdb.DuckDBPyConnection) -> int:
-    """How many pairs of recordings cover the same interface and time, so that bursts are counted for each."""
+    """Returns how many pairs of recordings cover the same interface and time, so that their bursts count twice."""
     return len(overlapping_runs(con))

@@ -1,7 +1,8 @@
-"""A rack over a period: which hosts burst, when, how long, how hard, fed by whom, and what suffered with them.
+"""A rack over a period: which hosts burst, when, how long, how hard, from which senders, and what suffered at the same
+time.
 
-Everything is summed in the database; what comes out is bounded by the number of hosts, slots of time and the limits
-below, however many bins and bursts there are. The same store and period give the same report.
+Everything is summed in the database. The result is bounded by the number of hosts, slots of time and the limits below,
+however many bins and bursts there are. The same store and period give the same report.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ SLOTS = ((9 * DAY_NS, DAY_NS), (2 * HOUR_NS, HOUR_NS), (2 * MINUTE_NS, MINUTE_NS
 
 @dataclass(frozen=True)
 class SlotCounts:
-    """A lane in a slot of time: bursts that began in it, time in bursts and time that was recorded, in ns."""
+    """A lane in a slot of time: bursts that began in it, time in bursts, and recorded time, in ns."""
 
     bursts: int
     burst_ns: int
@@ -54,15 +55,15 @@ class SlotCounts:
 
 @dataclass(frozen=True)
 class RackFigures:
-    """All that a report says of a rack in [since_ns, until_ns), Unix ns.
+    """All that a report shows of a rack in [since_ns, until_ns), Unix ns.
 
-    `inbound` are the lanes that fill queues of the switch: what hosts received. A switch port stands in there for the
-    host behind it, while that was not recorded itself. `cells` has a row for each of these and a column for each slot;
-    slot i begins at (first_slot + i) * slot_ns.
-    `durations_ns` and `fractions` are points of the distribution of inbound bursts' durations. `previous` and `weekday`
-    are None where nothing of the rack was recorded then. `queues_known` says whether the store knows which switch
-    queues belong to the rack; where it does not, `queues` are all that it holds. `queue_drops` is of all but the
-    `uncounted_queues`, which do not report drops; None where none does.
+    `inbound` are the lanes that fill queues of the switch: traffic that hosts received. A switch port stands in for the
+    host behind it while that was not recorded itself. `cells` has a row for each of these lanes and a column for each
+    slot; slot i begins at (first_slot + i) * slot_ns. `durations_ns` and `fractions` are points of the distribution of
+    the durations of inbound bursts. `previous` and `weekday` are None if nothing of the rack was recorded then.
+    `queues_known` says whether the store knows which switch queues belong to the rack; if it does not, `queues` are all
+    queues of the store. `queue_drops` is of all except the `uncounted_queues`, which do not report drops; None if none
+    does.
     """
 
     rack: str
@@ -78,7 +79,7 @@ class RackFigures:
     durations_ns: Sequence[float]
     fractions: Sequence[float]
     feeders: Sequence[BurstSender]
-    names: dict[str, str]  # of addresses in bursts at the end of the period, as far as they are known
+    names: dict[str, str]  # of addresses in bursts at the end of the period, if known
     feeder_count: int
     fed_bytes: int
     contention: Contention | None
@@ -109,12 +110,12 @@ class RackFigures:
 
 
 def slot_width(span_ns: int) -> int:
-    """How long the slots of time are of a period."""
+    """Returns the length of the slots of time of a period."""
     return next((width for beyond, width in SLOTS if span_ns > beyond), 10**9)
 
 
 def gather(store: StoreFolder, rack: str, period: Period, definition: BurstDefinition) -> RackFigures:
-    """The report of a rack; one without any recording has no lanes. Raises as find_bursts does."""
+    """Returns the report of a rack; a rack without any recording has no lanes. Raises the errors of find_bursts."""
     with detected(store, rack, period, definition) as con, readable(con):
         found = lanes(con, period)
         inbound = received(con, found)
@@ -164,7 +165,7 @@ def gather(store: StoreFolder, rack: str, period: Period, definition: BurstDefin
 
 
 def _grid(con: Any, found: Sequence[RackLane], slot_ns: int, first: int, beyond: int) -> list[list[SlotCounts]]:
-    """Cells of each lane: what burst from the database, what was recorded from the lane's coverage."""
+    """Returns the cells of each lane: bursts from the database, recorded time from the lane's coverage."""
     burst = cells(con, slot_ns)
     grid = []
     for lane in found:
@@ -179,7 +180,7 @@ def _grid(con: Any, found: Sequence[RackLane], slot_ns: int, first: int, beyond:
 
 
 def _compared(store: StoreFolder, report: RackFigures, period: Period, fed: dict[str, int]) -> RackFigures:
-    """The report with what changed against the period before it and the same time a week before."""
+    """Returns the report with its changes against the period before it and the same time a week before."""
     earlier = {"previous": period.shifted(period.span_ns)}
     if period.span_ns < WEEK_NS:
         earlier["weekday"] = period.shifted(WEEK_NS)

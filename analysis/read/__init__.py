@@ -1,1 +1,1 @@
-"""What the answers ask the store's tables and views: SQL in, rows out."""
+"""The queries of the answers on the store's tables and views: SQL in, rows out."""

@@ -1,5 +1,5 @@
-"""Questions to the table `bins`, beside sql/queries and the view `recorded`. A slice of it is given by the variables
-`ids` (recording_id), `since` and `until` (of ts_ns)."""
+"""Queries on the table `bins`, in addition to sql/queries and the view `recorded`. The variables `ids` (recording_id),
+`since` and `until` (of ts_ns) select a slice of it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BINS_OF_CELLS = """
 SELECT ts_ns // $bin AS cell, max(wire_bytes) AS largest, CAST(sum(wire_bytes) AS BIGINT) AS total, count(*) AS bins
 FROM ({rows}) WHERE ts_ns // $width IN (SELECT unnest($cells)) GROUP BY 1 ORDER BY 1
 """
-# A window that is as full as that of the fullest bin has a bin of at least its even share: only such are summed.
+# A window at least as full as that of the fullest bin has a bin with its even share: only such windows are summed.
 _FULLEST = """
 WITH given AS NOT MATERIALIZED ({rows}),
 near AS (SELECT arg_max(ts_ns, wire_bytes) // $width AS cell FROM given),
@@ -90,8 +90,8 @@ GROUP BY number
 
 
 def cells(con: duckdb.DuckDBPyConnection, where: dict[str, Any], repeated: bool, width_ns: int) -> dict[str, Any]:
-    """Cells of WIDTH_NS as arrays by name: `cell` (its number), `largest` bin and `total` in wire bytes, `bins`.
-    REPEATED: some recordings cover the same time, so that of bins of one time only the fullest counts."""
+    """Returns cells of WIDTH_NS as arrays by name: `cell` (its number), `largest` bin and `total` in wire bytes,
+    `bins`. REPEATED: some recordings cover the same time, so that only the fullest of simultaneous bins counts."""
     return con.execute(_CELLS.format(rows=_rows(repeated)), {**where, "width": width_ns}).fetchnumpy()
 
 
@@ -103,7 +103,7 @@ def bins_of_cells(
     width_ns: int,
     numbers: list[int],
 ) -> dict[str, Any]:
-    """The same of the stored bins in some cells of WIDTH_NS."""
+    """Returns the same arrays for the stored bins in some cells of WIDTH_NS."""
     return con.execute(
         _BINS_OF_CELLS.format(rows=_rows(repeated)), {**where, "bin": bin_ns, "width": width_ns, "cells": numbers}
     ).fetchnumpy()
@@ -112,7 +112,8 @@ def bins_of_cells(
 def fullest(
     con: duckdb.DuckDBPyConnection, where: dict[str, Any], repeated: bool, bin_ns: int, width_ns: int
 ) -> tuple[Any, ...] | None:
-    """When the fullest window of WIDTH_NS, a multiple of BIN_NS, begins, and its wire bytes; None without a bin."""
+    """Returns the start of the fullest window of WIDTH_NS, a multiple of BIN_NS, and its wire bytes; None without a
+    bin."""
     query = _FULLEST.format(rows=_rows(repeated))
     return first(con, query, {**where, "bin": bin_ns, "width": width_ns})
 
@@ -124,51 +125,51 @@ def _rows(repeated: bool) -> str:
 
 
 def count_cells(con: duckdb.DuckDBPyConnection, where: dict[str, Any], widths_ns: list[int]) -> tuple[int, ...]:
-    """About how many cells of each width have a bin."""
+    """Returns the approximate number of cells of each width that have a bin."""
     sketches = ", ".join(f"approx_count_distinct(ts_ns // {width})" for width in widths_ns)
     [counts] = con.execute(f"SELECT {sketches} {_SLICE}", where).fetchall()
     return tuple(counts)
 
 
 def totals(con: duckdb.DuckDBPyConnection, where: dict[str, Any]) -> list[dict[str, Any]]:
-    """Of each recording that has bins: the first and last, how many, their sums, and the busiest; `largest_frame`: the
-    wire bytes that its largest frame has at least, by bins without merged frames (exact where one is alone in its bin),
-    None where no bin has that."""
+    """Returns, for each recording that has bins, the first, the last and the busiest bin, their number and sums.
+    `largest_frame`: lower bound for the wire bytes of its largest frame, from bins without merged frames (exact if a
+    frame is alone in its bin), None if no bin gives one."""
     return dicts(con, _TOTALS, {**where, "merged": int(Quality.GRO)})
 
 
 def qualities(con: duckdb.DuckDBPyConnection, where: dict[str, Any]) -> list[dict[str, Any]]:
-    """Of each recording and bit of quality: the bit, and the bins and packets that have it."""
+    """Returns, for each recording and bit of quality, the bit, and the bins and packets that have it."""
     return dicts(con, _QUALITIES, where)
 
 
 def flow_controls(
     con: duckdb.DuckDBPyConnection, links: Mapping[str, int | None], since_ns: int, until_ns: int
 ) -> list[dict[str, Any]]:
-    """The macro flow_controls of the recordings in LINKS, with the time asked for at these speeds."""
+    """Returns the macro flow_controls of the recordings in LINKS, with the requested times at these speeds."""
     where = {"ids": list(links), "links": list(links.values()), "since": since_ns, "until": until_ns}
     return dicts(con, _FLOW_CONTROLS, where) if links else []
 
 
 def lanes_without_pauses(con: duckdb.DuckDBPyConnection) -> list[tuple[str, str, str]]:
-    """(host, interface, direction) of the recordings that detect_bursts() looked at and that have bins in which pause
+    """Returns (host, interface, direction) of the recordings examined by detect_bursts() that have bins in which pause
     frames were not counted."""
     return con.execute(_WITHOUT_PAUSES).fetchall()
 
 
 def marked_cells(con: duckdb.DuckDBPyConnection, where: dict[str, Any], width_ns: int, bit: int) -> list[int]:
-    """The numbers of the cells of WIDTH_NS in which bins have a quality BIT."""
+    """Returns the numbers of the cells of WIDTH_NS that have bins with a quality BIT."""
     rows = con.execute(_MARKED, {"width": width_ns, "bit": int(bit), **where}).fetchnumpy()
     found: list[int] = np.asarray(rows["cell"]).astype(np.int64).tolist()
     return found
 
 
 def mostly_coarse(con: duckdb.DuckDBPyConnection, settings: dict[str, Any]) -> tuple[Any, ...] | None:
-    """(host, interface, direction, width) of the first recording of which bins below $fine_ns are used, most of them
-    with stamps of $coarse."""
+    """Returns (host, interface, direction, width) of the first recording that has bins below $fine_ns in use, if most
+    of these have stamps of $coarse."""
     return first(con, _MOSTLY_COARSE, settings)
 
 
 def sum_rack(con: duckdb.DuckDBPyConnection, since_ns: int, until_ns: int) -> None:
-    """Make the table rack_totals: of each of rack_runs, by number, its bins of that time, summed up."""
+    """Create the table rack_totals: for each of rack_runs, by number, the sums of its bins of that time."""
     con.execute(_RACK, {"since": since_ns, "until": until_ns})

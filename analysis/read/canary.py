@@ -1,5 +1,5 @@
-"""What is asked of the store about canary bursts: what came of their sender, what was recorded around them, and what
-earlier readings found."""
+"""Queries on canary bursts: the traffic of their sender, the recordings around them, and the results of earlier
+readings."""
 
 from __future__ import annotations
 
@@ -56,19 +56,19 @@ JOIN (SELECT recording_id, max(ts_ns) + any_value(bin_ns) AS newest
 
 
 def lanes_with(con: duckdb.DuckDBPyConnection, source: str, host: str | None) -> list[dict[str, Any]]:
-    """The recordings in which SOURCE sent something, of HOST where it is given."""
+    """Returns the recordings in which SOURCE sent something; only of HOST if it is given."""
     return dicts(con, _LANES, {"source": source, "host": host})
 
 
 def came(con: duckdb.DuckDBPyConnection, source: str, recording: str) -> list[dict[str, Any]]:
-    """What a recording has of SOURCE, by its source bins."""
+    """Returns the traffic of SOURCE in a recording, by its source bins."""
     return dicts(con, _CAME, {"source": source, "recording": recording})
 
 
 def qualities(
     con: duckdb.DuckDBPyConnection, recording: str, bin_ns: int, spans: list[tuple[int, int, int, int]]
 ) -> dict[int, int]:
-    """By number, the quality of the bins in spans of time: (number, clock epoch, start, end)."""
+    """Returns, by number, the quality of the bins in spans of time: (number, clock epoch, start, end)."""
     _keep_spans(con, spans)
     return {row["number"]: row["quality"] for row in dicts(con, _QUALITY, {"recording": recording, "bin": bin_ns})}
 
@@ -87,40 +87,41 @@ def _keep_spans(con: duckdb.DuckDBPyConnection, spans: list[tuple[int, int, int,
 def summed(
     con: duckdb.DuckDBPyConnection, recording: str, source_bin_ns: int, spans: list[tuple[int, int, int, int]]
 ) -> set[int]:
-    """The numbers of the spans, as of qualities(), in which senders were summed up as `other`, which the sender of
-    canary bursts may be one of."""
+    """Returns the numbers of the spans, as in qualities(), in which senders were summed up as `other`; the sender of
+    canary bursts may be one of them."""
     _keep_spans(con, spans)
     rows = dicts(con, _SUMMED, {"recording": recording, "source_bin": source_bin_ns})
     return {row["number"] for row in rows}
 
 
 def found(con: duckdb.DuckDBPyConnection, source: str) -> list[dict[str, Any]]:
-    """The bursts that detect_bursts left in CON, with what SOURCE has of each."""
+    """Returns the bursts that detect_bursts left in CON, with the part of SOURCE in each."""
     with readable(con):
         return dicts(con, _FOUND, {"source": source})
 
 
 def bursts_of_canaries(con: duckdb.DuckDBPyConnection) -> dict[int, str]:
-    """The bursts that `mburst canary` sent among those that detect_bursts left in CON, by number, and their senders."""
+    """Returns the bursts that `mburst canary` sent among those that detect_bursts left in CON, by number, with their
+    senders."""
     query = "SELECT burst, source FROM bursts JOIN burst_sources USING (burst) WHERE pattern = 'canary' AND place = 1"
     with readable(con):
         return {row["burst"]: row["source"] for row in dicts(con, query, {})}
 
 
 def recording_qualities(con: duckdb.DuckDBPyConnection) -> dict[str, int]:
-    """The quality of each recording as a whole, by its id."""
+    """Returns the quality of each recording as a whole, by its id."""
     rows = dicts(con, "SELECT recording_id, quality FROM recordings", {})
     return {row["recording_id"]: row["quality"] for row in rows}
 
 
 def recorded_of(con: duckdb.DuckDBPyConnection, source: str, since_ns: int) -> tuple[int, bool]:
-    """How many packets of SOURCE are stored since then, over all recordings, and whether the bins of all of them
-    are."""
+    """Returns how many packets of SOURCE are stored since then, over all recordings, and whether the bins of all of
+    them are stored."""
     [row] = dicts(con, _BEHIND, {"source": source, "since": since_ns})
     return int(row["packets"]), bool(row["binned"])
 
 
 def readings(con: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
-    """The rows of `canary`."""
+    """Returns the rows of `canary`."""
     with readable(con):
         return dicts(con, "FROM canary ORDER BY host, interface, direction, start_ns, number", {})

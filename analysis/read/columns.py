@@ -1,4 +1,4 @@
-"""Rows of the store's tables as Arrow, with only some of their columns, and texts as texts."""
+"""Rows of the store's tables as Arrow, with only some of their columns, and without dictionaries for texts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def schema_of(table: str, names: Iterable[str]) -> pa.Schema:
-    """Some columns of TABLE."""
+    """Returns the schema of some columns of TABLE."""
     import pyarrow as pa
 
     from ...sql.tables import arrow_schema
@@ -19,7 +19,7 @@ def schema_of(table: str, names: Iterable[str]) -> pa.Schema:
 
 
 def table_of(table: str, names: Iterable[str], rows: Iterable[Mapping[str, Any]] = ()) -> pa.Table:
-    """ROWS of TABLE with some of its columns."""
+    """Returns ROWS of TABLE with some of its columns."""
     import pyarrow as pa
 
     schema = schema_of(table, names)
@@ -27,7 +27,7 @@ def table_of(table: str, names: Iterable[str], rows: Iterable[Mapping[str, Any]]
 
 
 def joined(table: str, names: Iterable[str], parts: Iterable[pa.Table]) -> pa.Table:
-    """Rows of TABLE in one, with some of its columns, whatever dictionaries the parts have."""
+    """Returns PARTS, rows of TABLE, as one table with some of its columns, whatever dictionaries the parts have."""
     import pyarrow as pa
 
     schema = schema_of(table, names)

@@ -1,4 +1,5 @@
-"""What the store calls addresses (the macro named_at of sql/macros.sql), and what names can be taken from it."""
+"""The names of addresses in the store (the macro named_at of sql/macros.sql), and the names that can be derived from
+it."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ ORDER BY prefix_bits(prefix), from_ns NULLS FIRST, origin
 
 
 class AddressName(NamedTuple):
-    """What an address is called; None where that is not known."""
+    """The name of an address and its attributes; None if unknown."""
 
     name: str | None = None
     service: str | None = None
@@ -50,7 +51,7 @@ NAMELESS = AddressName()
 
 
 def named(con: duckdb.DuckDBPyConnection, addresses: Iterable[str], at_ns: int) -> dict[str, AddressName]:
-    """What ADDRESSES were called at a time: those that have a name, a service, a rack or an owner."""
+    """Returns the names of ADDRESSES at a time, for those that have a name, a service, a rack or an owner."""
     if not con.execute("FROM names LIMIT 1").fetchall():
         return {}
     con.execute("CREATE OR REPLACE TEMP TABLE asked_addresses (address VARCHAR, at_ns BIGINT)")
@@ -60,22 +61,22 @@ def named(con: duckdb.DuckDBPyConnection, addresses: Iterable[str], at_ns: int) 
 
 
 def held(con: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
-    """All names with the time in which they hold, by prefix."""
+    """Returns all names with the time in which they are valid, by prefix."""
     return dicts(con, _HELD, {})
 
 
 def newest_import(con: duckdb.DuckDBPyConnection, origin: str) -> list[tuple[Any, ...]]:
-    """The rows of the newest import of ORIGIN: the columns of NamedPrefix, and the kind."""
+    """Returns the rows of the newest import of ORIGIN: the columns of NamedPrefix, and the kind."""
     return con.execute(_IMPORT, {"origin": origin}).fetchall()
 
 
 def senders(con: duckdb.DuckDBPyConnection, most: int, since_ns: int | None, until_ns: int | None) -> list[str]:
-    """The IP addresses that sent most, up to MOST of them."""
+    """Returns the IP addresses that sent most, up to MOST of them."""
     found = con.execute(_SENDERS, {"most": most, "since": since_ns, "until": until_ns}).fetchall()
     return [address for (address,) in found]
 
 
 def recorded(con: duckdb.DuckDBPyConnection) -> list[tuple[str, str, str]]:
-    """Address, host and rack of the recorded hosts: what a host sent has its address. The rack is that of its
-    recordings, or of the switch port that it is attached to ('': neither is known)."""
+    """Returns the address, host and rack of the recorded hosts: the address is that of the packets that a host sent.
+    The rack is that of its recordings, or of the switch port that it is attached to ('': neither is known)."""
     return con.execute(_RECORDED).fetchall()

@@ -1,4 +1,4 @@
-"""What is asked of the table `probes` beside the views `latency` and `path_latency`."""
+"""Queries on the table `probes`, in addition to the views `latency` and `path_latency`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STAMPS = ("app_send_ns", "tx_ns", "remote_rx_ns", "remote_tx_ns", "rx_ns", "app_
 
 
 def sound(column: str) -> str:
-    """The expression of a column in queries of `probes`: NULL where it is of a clock that was set back meanwhile."""
+    """Returns the expression of a column in queries of `probes`: NULL if its clock was set back during the probe."""
     if column not in ("rx_ns", "app_recv_ns", "rtt_ns"):
         return column
     return f"CASE WHEN in_order(app_send_ns, tx_ns, rx_ns, app_recv_ns) THEN {column} END"
@@ -63,28 +63,29 @@ Path = dict[str, Any]  # src, dst, protocol
 def cells(
     con: duckdb.DuckDBPyConnection, path: Path, since_ns: int, until_ns: int, measure: str | None, width_ns: int
 ) -> dict[str, Any]:
-    """The probes of a path in cells of WIDTH_NS (0: each by itself), as arrays by name: `at` when the slowest was sent,
-    `largest` and `median` latency (ns, by MEASURE), `n` that were measured, `lost`."""
+    """Returns the probes of a path in cells of WIDTH_NS (0: single probes), as arrays by name: `at`, when the slowest
+    one was sent; `largest` and `median` latency (ns, by MEASURE); `n`, the measured probes; `lost`."""
     return con.execute(
         _CELLS, {**path, "since": since_ns, "until": until_ns, "measure": measure, "width": width_ns}
     ).fetchnumpy()
 
 
 def paths(con: duckdb.DuckDBPyConnection, selected: dict[str, Any]) -> list[dict[str, Any]]:
-    """The paths of the SELECTED probes (of variables batch, src, dst, protocol, since, until; None takes all)."""
+    """Returns the paths of the SELECTED probes (by the variables batch, src, dst, protocol, since, until; None selects
+    all)."""
     return dicts(con, _PATHS, selected)
 
 
 def exchanges(
     con: duckdb.DuckDBPyConnection, selected: dict[str, Any], origin_ns: int, every: int, measure: str, round_trip: str
 ) -> dict[str, Any]:
-    """Each EVERYth of the SELECTED probes of a path by time: STAMPS since ORIGIN_NS, and latencies by both measures,
-    ns."""
+    """Returns every EVERYth of the SELECTED probes of a path by time: STAMPS since ORIGIN_NS, and latencies by both
+    measures, ns."""
     return con.execute(
         _EXCHANGES, {**selected, "origin": origin_ns, "every": every, "measure": measure, "round_trip": round_trip}
     ).fetchnumpy()
 
 
 def unplaced(con: duckdb.DuckDBPyConnection, since_ns: int, until_ns: int) -> int:
-    """How many probes were sent then between hosts that are not in the table rack_runs."""
+    """Returns how many probes were sent in that time between hosts that are not in the table rack_runs."""
     return int(con.execute(_UNPLACED, {"since": since_ns, "until": until_ns}).fetchall()[0][0])

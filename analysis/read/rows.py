@@ -1,4 +1,4 @@
-"""Rows of the store's tables as they are: for those who keep the newest in memory, and of small answers."""
+"""Rows of the store's tables as they are: for readers that keep the newest in memory, and for small results."""
 
 from __future__ import annotations
 
@@ -11,24 +11,26 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-TIMES = {"bins": "ts_ns", "probes": "tx_ns", "queues": "ts_ns", "clock": "ts_ns"}  # by which rows are new
+TIMES = {"bins": "ts_ns", "probes": "tx_ns", "queues": "ts_ns", "clock": "ts_ns"}  # time columns
 
 
 def dicts(con: duckdb.DuckDBPyConnection, query: str, parameters: dict[str, Any]) -> list[dict[str, Any]]:
-    """The rows of a small answer, by column."""
+    """Returns the rows of a small result as dicts by column."""
     cursor = con.execute(query, parameters)
     names = [column[0] for column in cursor.description or ()]
     return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
 
 def first(con: duckdb.DuckDBPyConnection, query: str, parameters: dict[str, Any]) -> tuple[Any, ...] | None:
-    """The first row of a small answer, None where it has none. Unlike fetchone(), it leaves no unfinished result."""
+    """Returns the first row of a small result, None if it is empty. Unlike fetchone(), it leaves no unfinished
+    result."""
     rows: list[tuple[Any, ...]] = con.execute(query, parameters).fetchall()
     return rows[0] if rows else None
 
 
 def newest_bins(con: duckdb.DuckDBPyConnection, since_ns: int) -> list[tuple[str, int, int]]:
-    """(recording_id, clock_epoch, ts_ns of the newest bin) of all that have bins of SINCE_NS or later."""
+    """Returns (recording_id, clock_epoch, ts_ns of the newest bin) of all recordings that have bins of SINCE_NS or
+    later."""
     return con.execute(
         "SELECT recording_id, clock_epoch, max(ts_ns) FROM bins WHERE ts_ns >= $1 GROUP BY ALL ORDER BY ALL", [since_ns]
     ).fetchall()
@@ -37,7 +39,7 @@ def newest_bins(con: duckdb.DuckDBPyConnection, since_ns: int) -> list[tuple[str
 def rows_since(
     con: duckdb.DuckDBPyConnection, table: str, columns: Iterable[str], epoch: tuple[str, int], since_ns: int
 ) -> pa.Table:
-    """COLUMNS of the rows of TABLE, bins or sources, of a recording's clock epoch from SINCE_NS on."""
+    """Returns COLUMNS of the rows of TABLE, bins or sources, of a recording's clock epoch from SINCE_NS on."""
     found = con.sql(
         f"SELECT {', '.join(columns)} FROM {table} WHERE recording_id = $1 AND clock_epoch = $2 AND ts_ns >= $3",
         params=[*epoch, since_ns],
@@ -48,8 +50,8 @@ def rows_since(
 def newest_rows(
     con: duckdb.DuckDBPyConnection, table: str, columns: Iterable[str], since_ns: int, newest_ns: int, limit: int
 ) -> tuple[pa.Table, int]:
-    """COLUMNS of the rows of TABLE from SINCE_NS to NEWEST_NS, or from later on where they are more than about LIMIT;
-    and from when on."""
+    """Returns COLUMNS of the rows of TABLE from SINCE_NS to NEWEST_NS, or from a later time if there are more than
+    about LIMIT; and the start of that time."""
     time = TIMES[table]
     [(count,)] = con.execute(f"SELECT count(*) FROM {table} WHERE {time} >= $1", [since_ns]).fetchall()
     if count > limit:
@@ -59,6 +61,6 @@ def newest_rows(
 
 
 def count_batch(con: duckdb.DuckDBPyConnection, table: str, batch: str) -> int:
-    """How many rows of TABLE, probes or queues, one import or subscription brought."""
+    """Returns how many rows of TABLE, probes or queues, come from one import or subscription."""
     [(count,)] = con.execute(f"SELECT count(*) FROM {table} WHERE batch = $1", [batch]).fetchall()
     return int(count)

@@ -1,4 +1,4 @@
-"""What is asked of the table `sources`, beside sql/queries."""
+"""Queries on the table `sources`, in addition to sql/queries."""
 
 from __future__ import annotations
 
@@ -41,26 +41,26 @@ GROUP BY number
 
 
 def most_in_bursts(con: duckdb.DuckDBPyConnection, where: dict[str, Any], limit: int) -> list[dict[str, Any]]:
-    """The senders of most bytes in bursts (by the table report_senders) of a slice of recordings ($ids, $since,
-    $until); with each, how many senders there are and the bytes of all."""
+    """Returns the senders of most bytes in bursts (by the table report_senders) of a slice of recordings ($ids, $since,
+    $until); each row also has the number and the bytes of all senders."""
     return dicts(con, _MOST, {"limit": limit, **where})
 
 
 def sent_span(con: duckdb.DuckDBPyConnection, host: str, interface: str) -> tuple[Any, ...] | None:
-    """From the start of the first source bin to the end of the last in which a host sent on an interface, and their
-    width; None where its outgoing direction is not recorded."""
+    """Returns the time from the start of the first to the end of the last source bin in which a host sent on an
+    interface, and the width of these bins; None if its outgoing direction is not recorded."""
     return first(con, _SPAN, {"host": host, "interface": interface})
 
 
 def fan_outs(con: duckdb.DuckDBPyConnection, host: str, interface: str, least: int) -> dict[str, Any]:
-    """Source bins in which it sent on LEAST flows or more, by time, as arrays: `first_ns`, `flows`, and the `port` to
-    which most go (0: no port is)."""
+    """Returns source bins in which the host sent on LEAST flows or more, by time, as arrays: `first_ns`, `flows`, and
+    the `port` of most of them (0: no port has most)."""
     return con.execute(_FAN_OUTS, {"host": host, "interface": interface, "least": least}).fetchnumpy()
 
 
 def ports_of(con: duckdb.DuckDBPyConnection, lane: tuple[str, str], groups: list[list[str]]) -> list[tuple[Any, ...]]:
-    """Of each group of senders to a host and interface: its number, the port that most bytes come from, and whether
-    they are most of all."""
+    """Returns, for each group of senders to a host and interface, its number, the port that most bytes come from, and
+    whether that port has the majority."""
     con.execute("CREATE OR REPLACE TEMP TABLE members (number INTEGER, source VARCHAR)")
     con.execute(
         "INSERT INTO members SELECT unnest($1), unnest($2)",

@@ -1,1 +1,1 @@
-"""What a change would do: recorded bursts replayed through their port."""
+"""The effect of a change: recorded bursts replayed through their port."""

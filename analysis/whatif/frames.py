@@ -1,6 +1,6 @@
-"""A FIFO port, frame by frame: what comes to it as frames, when each has left, and what a probe meets.
+"""A FIFO port, frame by frame: the frames that arrive, when each has left, and the wait of a probe.
 
-Frames and not a fluid, because where a change leaves no backlog, the frames themselves are what a probe waits for.
+The model uses frames and not a fluid, because if a change leaves no backlog, a probe waits for the frames themselves.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from ..model.stats import Floats
 
 WIRE = 1538  # bytes of a full frame
-MOST = 400_000  # frames that are queued; of more bytes than these hold, each is larger
+MOST = 400_000  # frames that are queued; with more bytes, frames are larger
 
 
 class ByteSpans(NamedTuple):
-    """Bytes that each come evenly over a time. stretch: of the port, in which they were carried. sender: a number;
-    those of one sender and stretch move together, −1 does not move. ns; sorted by stretch."""
+    """Bytes that each arrive evenly over a time. stretch: the stretch of the port that carried them. sender: a number;
+    the bytes of one sender and stretch move together, −1 does not move. Times in ns; sorted by stretch."""
 
     stretch: NDArray[np.int64]
     sender: NDArray[np.int64]
@@ -27,24 +27,25 @@ class ByteSpans(NamedTuple):
     bytes: Floats
 
     def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> ByteSpans:
-        """Some of them, or some of them several times."""
+        """Returns the given rows; a row may be repeated."""
         return ByteSpans(self.stretch[rows], self.sender[rows], self.start[rows], self.length[rows], self.bytes[rows])
 
 
 class QueuedFrames(NamedTuple):
-    """Frames in order of coming, and when each has left; a dropped one leaves with the frame before it."""
+    """Frames in order of arrival, and when each has left; a dropped one leaves with the frame before it."""
 
     time: Floats
     left: Floats
     dropped: NDArray[np.bool_]
 
     def wait(self, met: Floats) -> Floats:
-        """How long what comes at each time waits for the frames before it, ns."""
+        """Returns how long a packet that arrives at each time waits for the frames before it, ns."""
         before = np.searchsorted(self.time, met, side="right")
         return np.maximum(np.append(-np.inf, self.left)[before] - met, 0.0)
 
     def loss(self, met: Floats) -> Floats:
-        """The share of what comes about each time that is dropped: of the frames before and after it."""
+        """Returns the probability that a packet at each time is dropped: the share of drops among the frames before and
+        after it."""
         after = np.searchsorted(self.time, met, side="right")
         lost = np.concatenate(([False], self.dropped, [False])).astype(float)
         waits = self.wait(met) > 0
@@ -52,7 +53,7 @@ class QueuedFrames(NamedTuple):
 
 
 def frames_of(pieces: ByteSpans) -> tuple[Floats, Floats]:
-    """Time and bytes of the frames in order of coming."""
+    """Returns the time and bytes of the frames in order of arrival."""
     size = max(float(WIRE), float(pieces.bytes.sum()) / MOST)
     count = np.maximum(np.ceil(pieces.bytes / size - 0.5), 1).astype(np.int64)
     place = np.repeat(np.arange(len(count)), count)
@@ -63,7 +64,8 @@ def frames_of(pieces: ByteSpans) -> tuple[Floats, Floats]:
 
 
 def queued(pieces: ByteSpans, bytes_per_ns: float, buffer_bytes: float = np.inf) -> QueuedFrames:
-    """Frames through a FIFO port with drop tail: each begins when it came and the one before has left."""
+    """Sends frames through a FIFO port with drop tail: each begins when it has arrived and the previous one has
+    left."""
     time, size = frames_of(pieces)
     work = size / bytes_per_ns
     if np.isinf(buffer_bytes):

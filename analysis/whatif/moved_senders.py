@@ -1,6 +1,7 @@
-"""Who sent what a port carried while it was full, and their bytes moved: staggered starts, or fewer senders at once.
+"""The senders of the traffic of a port while it was full, with their bytes moved: staggered starts, or fewer senders at
+once.
 
-What a sender sent in one full stretch stays together: a change moves its start, and its bytes come as fast as before.
+The bytes of a sender in one full stretch stay together: a change moves their start, and they arrive as fast as before.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ from ..cause.arriving import ArrivalCurve, FullStretches
 from ..model.stats import Floats
 from .frames import ByteSpans
 
-STILL = -1  # the sender of what does not move
-MOST_MEMBERS = 128  # that `other` is split into
+STILL = -1  # the sender of bytes that do not move
+MOST_MEMBERS = 128  # into which `other` is split
 
 
 class SenderRows(NamedTuple):
-    """What senders sent while a port was full, by when it left the port. ns; bytes on the wire.
+    """The traffic of senders while a port was full, by when it left the port. ns; bytes on the wire.
 
-    sender: a number, negative where it stands for several that are not known (`other`): members is how many.
-    beside: bytes of that sender outside of all full stretches.
+    sender: a number, negative for several unknown senders (`other`): members is their number. beside: bytes of that
+    sender outside of all full stretches.
     """
 
     sender: NDArray[np.int64]
@@ -34,12 +35,12 @@ class SenderRows(NamedTuple):
 
 
 def none_known() -> SenderRows:
-    """Nobody."""
+    """Returns no senders."""
     return SenderRows(np.zeros(0, dtype=np.int64), *(np.zeros(0) for _ in range(5)))
 
 
 def whole_pieces(full: FullStretches, curve: ArrivalCurve) -> ByteSpans:
-    """All that came beyond the background, whoever sent it: between the points of the curve, evenly."""
+    """Returns all bytes beyond the background, of any sender, spread evenly between the points of the curve."""
     place = np.maximum(np.searchsorted(full.begin, curve.time, side="right") - 1, 0)
     own = curve.until - full.begin[place] - full.background * (curve.time - full.begin[place])
     floor = np.concatenate(([0.0], np.cumsum(full.length)[:-1]))[place]  # so that stretches do not touch
@@ -54,8 +55,8 @@ def whole_pieces(full: FullStretches, curve: ArrivalCurve) -> ByteSpans:
 def sender_pieces(
     full: FullStretches, curve: ArrivalCurve, whole: ByteSpans, rows: SenderRows, quiet_ns: float
 ) -> ByteSpans:
-    """The same by sender, as far as senders are known; the rest does not move. quiet_ns: recorded time outside of all
-    stretches, in which a sender sends what it sends beside bursts."""
+    """Returns the bytes by sender, if senders are known; the rest does not move. quiet_ns: recorded time outside of all
+    stretches, in which a sender sends its bytes outside of bursts."""
     place = np.searchsorted(full.begin, rows.last, side="right") - 1
     safe = np.maximum(place, 0)
     begin, end = np.maximum(rows.first, full.begin[safe]), np.minimum(rows.last, full.end[safe])
@@ -80,7 +81,7 @@ def sender_pieces(
 
 
 def grouped(place: NDArray[np.int64], sender: NDArray[np.int64], volume: Floats) -> tuple[NDArray[np.int64], Floats]:
-    """A number for each sender and stretch, and what it sent in it; of each row."""
+    """Returns, for each row, a number for its sender and stretch, and the bytes of the sender in it."""
     if not len(place):
         return place, np.zeros(0)
     order = np.lexsort((sender, place))
@@ -92,7 +93,7 @@ def grouped(place: NDArray[np.int64], sender: NDArray[np.int64], volume: Floats)
 
 
 def split(pieces: ByteSpans, members: Floats, several: NDArray[np.bool_]) -> ByteSpans:
-    """Pieces of several senders as so many equal ones."""
+    """Splits the bytes of several senders into equal parts, one for each sender."""
     count = np.where(several, np.clip(np.round(members), 1, MOST_MEMBERS), 1).astype(np.int64)
     place = np.repeat(np.arange(len(count)), count)
     turn = np.arange(len(place)) - np.repeat(np.cumsum(count) - count, count)
@@ -101,7 +102,7 @@ def split(pieces: ByteSpans, members: Floats, several: NDArray[np.bool_]) -> Byt
 
 
 def with_rest(pieces: ByteSpans, whole: ByteSpans, stretches: int) -> ByteSpans:
-    """The pieces of known senders, and what is left of the whole; never more than the whole of each stretch."""
+    """Returns the bytes of known senders, and the rest of the whole; never more than the whole of each stretch."""
     total = np.bincount(whole.stretch, whole.bytes, stretches)
     known = np.bincount(pieces.stretch, pieces.bytes, stretches)
     scale = np.minimum(1.0, total / np.maximum(known, 1e-9))
@@ -120,7 +121,7 @@ def with_rest(pieces: ByteSpans, whole: ByteSpans, stretches: int) -> ByteSpans:
 
 
 def paced(pieces: ByteSpans, factor: float) -> ByteSpans:
-    """Each sender of a stretch takes so many times as long for its bytes, from its first on."""
+    """Makes each sender of a stretch take FACTOR times as long for its bytes, from its first one on."""
     if not len(pieces.start):
         return pieces
     _, group = np.unique(np.column_stack((pieces.stretch, pieces.sender)), axis=0, return_inverse=True)
@@ -131,8 +132,8 @@ def paced(pieces: ByteSpans, factor: float) -> ByteSpans:
 
 
 def ranks(pieces: ByteSpans, rng: np.random.Generator | None = None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The place of each piece's sender among those of its stretch, and how many they are; in the order in which they
-    began, or in any."""
+    """Returns the rank of each piece's sender in its stretch, and the number of senders there; in the order of their
+    starts, or in random order with RNG."""
     if not len(pieces.stretch):
         return pieces.stretch, pieces.stretch
     order = np.lexsort((pieces.start, pieces.sender, pieces.stretch))
@@ -150,7 +151,7 @@ def ranks(pieces: ByteSpans, rng: np.random.Generator | None = None) -> tuple[ND
 
 
 def staggered(pieces: ByteSpans, over_ns: float, rng: np.random.Generator | None = None) -> ByteSpans:
-    """The senders of each stretch begin one after the other: the first as it did, the last later by `over_ns`."""
+    """Starts the senders of each stretch one after the other: the first as recorded, the last later by `over_ns`."""
     moving = pieces.sender != STILL
     turn, count = ranks(pieces.take(moving), rng)
     start = pieces.start.copy()
@@ -161,8 +162,8 @@ def staggered(pieces: ByteSpans, over_ns: float, rng: np.random.Generator | None
 def in_waves(
     pieces: ByteSpans, most: int, rates: tuple[float, float], rng: np.random.Generator | None = None
 ) -> ByteSpans:
-    """At most so many senders of a stretch at once: each wave begins when the one before has been carried. rates: of
-    the link and of the background, bytes in a ns; what came of the latter since the wave began is carried with it."""
+    """Allows at most MOST senders of a stretch at once: each wave begins when the previous one has been carried. rates:
+    of the link and of the background, bytes per ns; background that arrived since the wave began is carried with it."""
     moving = np.flatnonzero(pieces.sender != STILL)
     if not len(moving):
         return pieces

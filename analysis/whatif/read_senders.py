@@ -1,4 +1,4 @@
-"""Who sent what to a port while it was full, from the stored senders."""
+"""The senders to a port while it was full, from the stored senders."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from .moved_senders import SenderRows
 if TYPE_CHECKING:
     import duckdb
 
-PIECES = 300_000  # of all senders and stretches, about
+PIECES = 300_000  # of all senders and stretches, approximately
 MOST_PIECES = 16  # of one sender in one stretch
 UNKNOWN = -1  # the number of `other`
-OVERHEAD = 24  # wire bytes of a frame that its link layer does not count: FCS, preamble, gap
+OVERHEAD = 24  # wire bytes of a frame beyond its link layer: FCS, preamble, gap
 
 _SENT = """
 WITH spans AS (
@@ -49,8 +49,8 @@ def senders_while_full(
     bursts: list[dict[str, Any]],
     origin: int,
 ) -> SenderRows:
-    """What each sender sent in each full stretch. runs: what is taken of the port's recordings; bursts: of the port,
-    they say how many senders there are about."""
+    """Returns the traffic of each sender in each full stretch. runs: the parts of the port's recordings that are used;
+    bursts: of the port, for the approximate number of senders."""
     pairs = max(1, sum(burst["fan_in"] for burst in bursts))
     found = con.execute(_SENT, {
         "begin": (full.begin.astype(np.int64) + origin).tolist(), "end": (full.end.astype(np.int64) + origin).tolist(),

@@ -1,8 +1,10 @@
-"""What a change would have done: the recorded bursts replayed through their port, frame by frame, with something else.
+"""Predicts the effect of a change: the recorded bursts are replayed through their port, frame by frame, with the
+change.
 
-When the bytes came is known from the probes (arriving.py), who sent them from recorded senders (moved_senders.py). The
-model's error on the recorded situation, by probes that it was not made from, stands before every prediction. What a
-recording cannot show gives a prediction a range; where that is wide, the outcome says why.
+The probes give the arrival times of the bytes (arriving.py), recorded senders give their origin (moved_senders.py).
+Every prediction comes with the model's error on the recorded situation, measured with probes that the model was not
+made from. If the recording leaves something open, the prediction has a range; if that is wide, the outcome has the
+reason.
 """
 
 from __future__ import annotations
@@ -32,25 +34,25 @@ from .moved_senders import (
 )
 
 LEVELS = (0.5, 0.99, 0.999)
-NEAR = 0.002  # about p99: as many probes more or fewer beyond it are within the model's error
-ORDERS = 3  # of senders that are tried where their order decides
-PACES = (0.93, 1.07)  # times as long as a sender seemed to take: its arrivals are known about so well
-UNSURE = 1.7  # largest over least p99: beyond that no value is within a quarter of both
-QUARTER = 0.25  # within which a prediction must be
+NEAR = 0.002  # about p99: this share of probes more or fewer beyond it is within the model's error
+ORDERS = 3  # of senders that are tried if their order decides
+PACES = (0.93, 1.07)  # factors on the duration of a sender: its arrivals are known about this well
+UNSURE = 1.7  # largest over smallest p99: beyond that no value is within a quarter of both
+QUARTER = 0.25  # required accuracy of a prediction
 LEAST = 10  # probes that met the full port, to fit a model
-TOP = 0.95  # of the longest wait: a queue that is built and drained is deeper for one in twenty of those that meet it
+TOP = 0.95  # of the longest wait: one in twenty probes that meet a filling and draining queue finds it deeper
 PLATEAU = 0.15  # of those that meet it, beyond TOP: the buffer is full and drops
 
 
 @dataclass(frozen=True)
 class WhatIfChange:
-    """What is changed against the recorded situation; as it was where nothing is given."""
+    """The change against the recorded situation; a field that is not set stays as recorded."""
 
     name: str
     link_bps: float | None = None
     priority: bool = False  # the probes' class before all others, or on a link of its own
     stagger_ns: float = 0.0  # the senders begin one after the other over this time
-    fan_in: int | None = None  # at most so many senders at once
+    fan_in: int | None = None  # limit of concurrent senders
     buffer_bytes: float | None = None
 
     @property
@@ -59,17 +61,17 @@ class WhatIfChange:
 
 
 class PredictedLatency(NamedTuple):
-    """Latency of the recorded probes under a change: p50, p99, p99.9 in ns of those that are answered, and the share
-    that the port drops.
+    """Latency of the recorded probes under a change: p50, p99, p99.9 in ns of the answered ones, and the share that the
+    port drops.
 
-    p99_range: what the recording leaves open, ns; None where nothing does, or nobody knows. unsure: why that is too
-    wide for a prediction; empty where it is not.
+    p99_range: the range that the recording leaves open, ns; None if there is none, or if it is unknown. unsure: the
+    reason if the range is too wide for a prediction; else empty.
     """
 
     change: WhatIfChange
     quantiles_ns: tuple[float | None, ...]
     dropped: float
-    slow: float  # share beyond the threshold of the recorded tail, dropped ones included
+    slow: float  # share beyond the threshold of the recorded tail, including dropped ones
     p99_range: tuple[float, float] | None = None
     unsure: str = ""
 
@@ -78,20 +80,20 @@ class PredictedLatency(NamedTuple):
 class Replay:
     """A model of one port that was fitted to the recorded situation.
 
-    arrival_share: of most full stretches, the first part in which their bytes come; None where recorded senders show
-    it. met: sorted. error_ns, error_high_ns: median and 90th percentile of the absolute error of the predicted wait
-    of n late probes that the model was not made from; r: of the waits of all that met the port full, measured against
-    modelled. fan_in, known: median number of senders of a stretch, and the share of its bytes whose sender is known.
+    arrival_share: of most full stretches, the first part in which their bytes arrive; None if recorded senders show it.
+    met: sorted. error_ns, error_high_ns: median and 90th percentile of the absolute error of the predicted wait of n
+    late probes that the model was not made from; r: correlation of measured and modelled waits over all probes that met
+    the port full. fan_in, known: median number of senders of a stretch, and the share of its bytes with a known sender.
     """
 
     full: FullStretches
-    whole: ByteSpans  # whoever sent it
+    whole: ByteSpans  # of any sender
     sent: ByteSpans  # by sender
     link_bps: float
     arrival_share: float | None
     met: Floats
     base: Floats  # each probe's latency without its wait at this port
-    repeated: Floats  # the latency of those that the port dropped and TCP repeated, or that waited behind one; else NaN
+    repeated: Floats  # the latency of probes dropped by the port and repeated by TCP, or behind such a probe; else NaN
     threshold_ns: float
     recorded: PredictedLatency
     error_ns: float
@@ -101,7 +103,7 @@ class Replay:
     n: int
     fan_in: int
     known: float
-    lost_bytes: str  # what shows that the recorded port dropped some of what came; empty where nothing does
+    lost_bytes: str  # evidence that the recorded port dropped some of the traffic; empty without any
     modelled: PredictedLatency = field(init=False)
 
     def __post_init__(self) -> None:
@@ -109,25 +111,25 @@ class Replay:
 
     @property
     def peak_bytes(self) -> float:
-        """The deepest queue that a probe met."""
+        """The deepest queue that a probe met, bytes."""
         return float(replay_waits(self).max(initial=0.0)) * self.full.rate
 
     @property
     def background(self) -> float:
-        """Bytes in a ns."""
+        """Bytes per ns."""
         return self.full.background * self.full.rate
 
     def speed(self, link_bps: float) -> float:
-        """What a link of that name carries, bytes in a ns."""
+        """Returns the bytes per ns that a link of this nominal speed carries."""
         return link_bps / self.link_bps * self.full.rate
 
     def free(self, link_bps: float) -> float:
-        """What it leaves to the bursts, bytes in a ns."""
+        """Returns the bytes per ns that such a link leaves to the bursts."""
         return max(self.speed(link_bps) - self.background, 0.02 * self.speed(link_bps))
 
 
 class FittedArrivals(NamedTuple):
-    """Arrivals, the first part of a stretch in which they mostly come, and the error that they leave."""
+    """Arrivals, the first part of a stretch that contains most of them, and the fitted waits."""
 
     curve: ArrivalCurve
     share: float | None
@@ -135,9 +137,10 @@ class FittedArrivals(NamedTuple):
 
 
 def calibrate(scene: Scene, evidence: Evidence, rows: SenderRows | None = None) -> Replay | None:
-    """A model of the port whose bursts come as its probes' waits say. None without probes that met it full.
+    """Returns a model of the port with the burst arrivals that the waits of its probes show. None without enough probes
+    that met it full.
 
-    rows: what senders sent meanwhile, where that is known.
+    rows: the traffic of senders in that time, if it is known.
     """
     crossing, met = evidence.crossing, evidence.met
     if crossing is None or met is None:
@@ -184,7 +187,7 @@ def calibrate(scene: Scene, evidence: Evidence, rows: SenderRows | None = None) 
 
 
 def dropping(scene: Scene, evidence: Evidence, full: FullStretches, met: Floats, waited: Floats) -> str:
-    """What shows that the recorded port dropped some of what came, so that nobody knows how much that was."""
+    """Returns the evidence that the recorded port dropped some of the traffic, so that its total is unknown."""
     queue = next((q for c, q in zip(scene.crossings, scene.queues, strict=True) if c is evidence.crossing), None)
     if queue is not None and queue.dropped:
         return "its switch dropped packets"
@@ -204,7 +207,7 @@ def off(modelled: Floats, waited: Floats) -> Floats:
 
 
 def fit_arrivals(full: FullStretches, met: Floats, waited: Floats) -> FittedArrivals:
-    """The arrivals by all probes, and what those by every other probe say of the rest."""
+    """Returns the arrivals by all probes, and the waits of each half of the probes as the other half predicts them."""
     even = np.arange(len(met)) % 2 == 0
     modelled = np.full(len(met), np.nan)
     for part in (even, ~even):
@@ -215,8 +218,8 @@ def fit_arrivals(full: FullStretches, met: Floats, waited: Floats) -> FittedArri
 
 
 def base_of(full: FullStretches, met: Floats, total: Floats, waited: Floats) -> Floats:
-    """Each probe's latency without its wait in front of the full port. What else it met in that stage cannot be
-    separated from the wait: it is that of the probes that met no full port, one after the other."""
+    """Returns each probe's latency without its wait in front of the full port. Other delays in that stage cannot be
+    separated from the wait; the delays of the probes that met no full port are used for them, one after the other."""
     here = full.holding(met) >= 0
     base = total.copy()
     base[here] -= waited[here]
@@ -227,14 +230,14 @@ def base_of(full: FullStretches, met: Floats, total: Floats, waited: Floats) -> 
 
 
 def fan_in_of(sent: ByteSpans) -> int:
-    """The median number of senders of a stretch; 0 where none is known."""
+    """Returns the median number of senders of a stretch; 0 if none is known."""
     moving = sent.sender != STILL
     pairs = np.unique(np.column_stack((sent.stretch[moving], sent.sender[moving])), axis=0)
     return int(np.median(np.unique(pairs[:, 0], return_counts=True)[1])) if len(pairs) else 0
 
 
 def replayed(replay: Replay, pieces: ByteSpans, change: WhatIfChange) -> tuple[Floats, Floats]:
-    """Latency of each probe, and how likely it is to be dropped."""
+    """Returns the latency of each probe, and its probability of being dropped."""
     if change.priority:
         return replay.base, np.zeros(len(replay.base))
     link = change.link_bps or replay.link_bps
@@ -244,28 +247,28 @@ def replayed(replay: Replay, pieces: ByteSpans, change: WhatIfChange) -> tuple[F
 
 
 def wait_behind(replay: Replay, port: QueuedFrames, link_bps: float) -> Floats:
-    """How long each probe waits behind what is queued: the bursts have what the background leaves of the link, but what
-    is before a probe has all of it."""
+    """Returns how long each probe waits behind the queue: bursts get what the background leaves of the link, but the
+    bytes before a probe get all of it."""
     return port.wait(replay.met) * (replay.free(link_bps) / replay.speed(link_bps))
 
 
 def may_drop_less(replay: Replay, change: WhatIfChange) -> bool:
-    """Whether what the recorded port dropped may find room under a change."""
+    """Returns whether bytes that the recorded port dropped may find room under a change."""
     return (change.link_bps or 0.0) > replay.link_bps or change.moves or deepens(replay, change)
 
 
 def deepens(replay: Replay, change: WhatIfChange) -> bool:
-    """Whether the buffer holds more than it had to."""
+    """Returns whether the buffer becomes larger than the recorded situation needed."""
     return change.buffer_bytes is not None and change.buffer_bytes > replay.peak_bytes
 
 
 def as_repeated(replay: Replay, total: Floats) -> Floats:
-    """The latencies, of what was dropped and repeated as it was recorded."""
+    """Returns the latencies; those of dropped and repeated probes are as recorded."""
     return np.where(np.isnan(replay.repeated), total, replay.repeated)
 
 
 def moved(replay: Replay, pieces: ByteSpans, change: WhatIfChange, rng: np.random.Generator | None = None) -> ByteSpans:
-    """The bytes of the senders under a change."""
+    """Returns the bytes of the senders under a change."""
     if change.fan_in:
         speed = replay.speed(change.link_bps or replay.link_bps)
         pieces = in_waves(pieces, change.fan_in, (speed, replay.background), rng)
@@ -273,7 +276,7 @@ def moved(replay: Replay, pieces: ByteSpans, change: WhatIfChange, rng: np.rando
 
 
 def predict(replay: Replay, change: WhatIfChange) -> PredictedLatency:
-    """What the probes would have met, and how sure that is."""
+    """Returns the latency of the probes under a change, and its uncertainty."""
     pieces = moved(replay, replay.sent, change) if change.moves else replay.whole
     total, lost = replayed(replay, pieces, change)
     late = int(np.count_nonzero(total > replay.threshold_ns)) + float(lost[total <= replay.threshold_ns].sum())
@@ -284,13 +287,13 @@ def predict(replay: Replay, change: WhatIfChange) -> PredictedLatency:
 
 
 def near_p99(total: Floats) -> tuple[float, float]:
-    """Between which p99 lies if a few more or fewer probes were beyond it."""
+    """Returns the range of p99 if a few more or fewer probes were beyond it."""
     low, high = quantiles(total, (0.99 - NEAR, 0.99 + NEAR))
     return float(low or 0.0), float(high or 0.0)
 
 
 def with_doubts(replay: Replay, outcome: PredictedLatency) -> PredictedLatency:
-    """The outcome with what the recording leaves open."""
+    """Returns the outcome with the range that the recording leaves open."""
     assert outcome.p99_range is not None
     change, (low, high), predicted = outcome.change, outcome.p99_range, outcome.quantiles_ns[1] or 0.0
     others = [near_p99(replayed(replay, pieces, change)[0]) for pieces in possible(replay, change)]
@@ -302,9 +305,8 @@ def with_doubts(replay: Replay, outcome: PredictedLatency) -> PredictedLatency:
 
 
 def hidden(replay: Replay, change: WhatIfChange) -> float:
-    """The largest p99 that there may be since the recorded port dropped some of what came: the queue that it had, on
-    the changed link, with as much repeated; without end where more than that fits the buffer. 0 where it dropped
-    nothing."""
+    """Returns an upper bound for p99 if the recorded port dropped some of the traffic: its own queue on the changed
+    link, with as much repeated; infinite if more than that fits the buffer. 0 if it dropped nothing."""
     deeper = deepens(replay, change)
     if not replay.lost_bytes or not (change.link_bps or change.moves or deeper):
         return 0.0
@@ -313,7 +315,7 @@ def hidden(replay: Replay, change: WhatIfChange) -> float:
 
 
 def why_unsure(replay: Replay, change: WhatIfChange, dropped: bool) -> str:
-    """What makes the range wide."""
+    """Returns why the range is wide."""
     if dropped:
         return f"it is not known how much came ({replay.lost_bytes})"
     if change.moves and replay.known < 0.9:
@@ -324,13 +326,13 @@ def why_unsure(replay: Replay, change: WhatIfChange, dropped: bool) -> str:
 
 
 def replay_waits(replay: Replay) -> Floats:
-    """The modelled wait of each probe in the recorded situation, ns."""
+    """Returns the modelled wait of each probe in the recorded situation, ns."""
     return wait_behind(replay, queued(replay.whole, replay.free(replay.link_bps)), replay.link_bps)
 
 
 def possible(replay: Replay, change: WhatIfChange) -> list[ByteSpans]:
-    """The bytes of the senders under a change, as they may be as well: in other orders, somewhat faster or slower, and
-    with one or many senders where they are not known. A faster link has a queue where the bursts are faster still."""
+    """Returns other possible bytes of the senders under a change: in other orders, somewhat faster or slower, and with
+    one or many senders if they are unknown. A faster link still has a queue if the bursts are faster yet."""
     if not change.moves:
         return [paced(replay.whole, factor) for factor in PACES] if change.link_bps else []
     rng = np.random.default_rng(1)
@@ -342,7 +344,7 @@ def possible(replay: Replay, change: WhatIfChange) -> list[ByteSpans]:
 
 
 def in_parts(sent: ByteSpans) -> ByteSpans:
-    """The bytes of unknown senders as those of many equal ones."""
+    """Returns the bytes of unknown senders as those of many equal ones."""
     still = np.flatnonzero(sent.sender == STILL)
     count = np.where(sent.sender == STILL, MOST_MEMBERS, 1)
     place = np.repeat(np.arange(len(count)), count)
@@ -352,14 +354,14 @@ def in_parts(sent: ByteSpans) -> ByteSpans:
 
 
 def what_if(replay: Replay, changes: list[WhatIfChange]) -> list[PredictedLatency]:
-    """The predicted outcome of each change."""
+    """Returns the predicted outcome of each change."""
     return [predict(replay, change) for change in changes]
 
 
 def usual_changes(replay: Replay) -> list[WhatIfChange]:
-    """What is worth asking of any incast, with sizes from the recording: a link of 2.5 and 10 times the speed, a class
-    or link of its own, senders over twice the median burst's drain, half and a quarter of the senders, half the
-    queue."""
+    """Returns the usual changes for an incast, with sizes from the recording: a link of 2.5 and 10 times the speed, a
+    class or link of its own, senders spread over twice the drain time of the median burst, half and a quarter of the
+    senders, half the queue."""
     link = replay.link_bps
     drain = float(np.median(replay.full.length))
     changes = [
@@ -377,7 +379,7 @@ def usual_changes(replay: Replay) -> list[WhatIfChange]:
 
 
 def together(changes: list[WhatIfChange]) -> WhatIfChange:
-    """All of several changes at once."""
+    """Returns several changes as one."""
     usual, merged = vars(WhatIfChange("")), WhatIfChange("all of these")
     for change in changes:
         different = {name: value for name, value in vars(change).items() if name != "name" and value != usual[name]}

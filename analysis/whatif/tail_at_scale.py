@@ -1,4 +1,4 @@
-"""What a tail does to requests that need many answers, and what applications are known to feel."""
+"""The effect of a tail on requests that need many answers, and published thresholds of applications."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class SlowRequests(NamedTuple):
 
 
 class ApplicationThreshold(NamedTuple):
-    """A published threshold: from this added delay on an application was seen to suffer."""
+    """A published threshold: the added delay from which on an application suffered."""
 
     application: str
     delay_ns: float
@@ -40,14 +40,14 @@ SENSITIVITIES = (
 
 
 def slow_requests(p: float, widths: tuple[int, ...] = WIDTHS) -> list[SlowRequests]:
-    """1 − (1 − p)^n: the share of requests that wait for at least one late answer (Dean and Barroso 2013)."""
+    """Returns 1 − (1 − p)^n: the share of requests that wait for at least one late answer (Dean and Barroso 2013)."""
     return [SlowRequests(width, float(-np.expm1(width * np.log1p(-p)) if p < 1 else 1.0)) for width in widths]
 
 
 def delay_beyond(total: Floats, median: float) -> list[tuple[ApplicationThreshold, float]]:
-    """For each published threshold, the share of probes whose delay beyond the median reaches it.
+    """Returns, for each published threshold, the share of probes with a delay beyond the median that reaches it.
 
-    The published delays were added to every exchange; a share here says how much of the traffic meets such a delay, not
-    that the application loses as much."""
+    The published delays were added to every exchange. A share here says how much of the traffic has such a
+    delay, not that the application loses as much."""
     known = total[np.isfinite(total)]
     return [(entry, float((known - median >= entry.delay_ns).mean()) if len(known) else 0.0) for entry in SENSITIVITIES]
