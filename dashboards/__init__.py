@@ -1,1 +1,1 @@
-"""Figures and reports. Draws what analysis computed; computes nothing itself."""
+"""Figures and reports. Draws the results of analysis; computes nothing itself."""

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class BarCell:
-    """A cell with a bar of PERCENT of its width."""
+    """A cell with a bar, PERCENT of its width long."""
 
     percent: float
 
 
 @dataclass(frozen=True)
 class LinkCell:
-    """A cell with a link, and a sign that shows WARNING, where there is one."""
+    """A cell with a link, and a warning sign with the text WARNING if there is one."""
 
     text: str
     href: str
@@ -24,7 +24,7 @@ class LinkCell:
 
 @dataclass(frozen=True)
 class PageTable:
-    """A table whose first TEXTS columns are text and the rest numbers."""
+    """A table. Its first TEXTS columns are text, the others numbers."""
 
     caption: str
     heads: Sequence[str]
@@ -34,7 +34,7 @@ class PageTable:
 
 @dataclass(frozen=True)
 class Paragraph:
-    """A paragraph; a quiet one says what is of less weight."""
+    """A paragraph; QUIET for text of less importance."""
 
     text: str
     quiet: bool = False

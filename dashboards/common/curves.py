@@ -1,4 +1,4 @@
-"""Step curves as SVG that needs no script. Lengths are in pixels."""
+"""Step curves as SVG without a script. Lengths are in pixels."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from ...units import format_share
 from .figures import duration_ticks
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 560, 210, 58, 534, 8, 184
-AROUND = 1.5  # how far the logarithmic axis reaches beyond its values, as a factor
+AROUND = 1.5  # factor by which the logarithmic axis reaches beyond its values
 LINES = ("line", "line b", "line c", "line d", "line e")  # CSS classes: a colour and a dash for each of several lines
 SHARES = (0.0, 0.5, 0.9, 1.0)
 
 
 class DurationShares(NamedTuple):
-    """Values, ascending, each with the SHARE of all that is not larger. NAME is in the legend of several."""
+    """Values, ascending, each with the SHARE of all values that are not larger. NAME is in the legend if there are
+    several."""
 
     name: str
     values: Sequence[float]
@@ -34,7 +35,7 @@ class CurveLine(NamedTuple):
 
 @dataclass(frozen=True)
 class StepCurve:
-    """Lines between axes: places and texts of ticks, and what to read beneath (name, value)."""
+    """Lines between axes: positions and texts of ticks, and the text below (name, value)."""
 
     label: str
     y_ticks: Sequence[tuple[float, str]]
@@ -46,7 +47,8 @@ class StepCurve:
 
 
 def of_durations(label: str, found: Sequence[DurationShares], quantiles: Sequence[tuple[str, str]] = ()) -> StepCurve:
-    """DurationSharess of durations (ns), at most as many as LINES, none of them empty, on one logarithmic axis."""
+    """Returns the curve of DurationShares (ns) on one logarithmic axis: at most as many as LINES, none of them
+    empty."""
     ends = [each.values[at] for each in found for at in (0, -1)]
     low, high = math.log10(min(ends) / AROUND), math.log10(max(ends) * AROUND)
 

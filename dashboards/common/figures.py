@@ -1,7 +1,8 @@
-"""Figures: from what analysis gathered to plotly's Figure, without I/O. The page draws them and refines them at zoom.
+"""Figures: from the data that analysis gathered to plotly's Figure, without I/O. The page draws them and refines them
+at zoom.
 
-A trace's `meta` says what it is, so that the page can find it again; its colours are those of `palette.LIGHT`, so
-that the page can exchange them for another palette.
+The `meta` of a trace identifies it for the page. Its colours are those of `palette.LIGHT`, so that the page can
+exchange them for another palette.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 NS_PER_MINUTE = 60_000_000_000
-BUCKETS = 600  # of a figure's first view; the page draws one a pixel
+BUCKETS = 600  # of a figure's first view; the page draws one per pixel
 FONT = (
     'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "Noto Sans", "Liberation Sans", Arial, sans-serif'
 )
 MARGIN_TOP, MARGIN_BOTTOM, STRIP, SPACE = 8, 40, 16, 26  # pixels
 UTILIZATION, LATENCY, QUEUE = 320, 150, 130
-EMPTY = 0.02  # of its width: where a figure over all time draws less, nothing can be seen in it
-AROUND = 1.5  # how far a logarithmic axis reaches beyond its values, as a factor
+EMPTY = 0.02  # of its width: if a figure over all time draws less than this, nothing is visible in it
+AROUND = 1.5  # factor by which a logarithmic axis reaches beyond its values
 
 
 @dataclass(frozen=True)
 class Axis:
-    """How a rate is shown: bits a second times `factor`; `title` and `suffix` name what comes out."""
+    """The scale of a rate: bits per second times `factor`; `title` and `suffix` name the result."""
 
     factor: float
     title: str
@@ -42,13 +43,14 @@ class Axis:
 
 
 def rate_axis(report: LaneReport) -> Axis:
-    """The axis of a lane's rates."""
+    """Returns the axis for a lane's rates."""
     busiest = report.busiest_bin.wire_bytes * 8e9 / report.lane.bin_ns if report.busiest_bin else 1.0
     return axis_for(report.lane.link_bps, busiest)
 
 
 def axis_for(link_bps: int | None, busiest_bps: float) -> Axis:
-    """Percent of the line rate; where the link's speed is not known, the rate in the unit of the busiest bin."""
+    """Returns an axis in percent of the line rate; if the speed of the link is unknown, of the rate in the unit of the
+    busiest bin."""
     if link_bps:
         return Axis(100 / link_bps, "Utilization, % of line rate", "%")
     unit = format_rate(busiest_bps).rsplit(" ", 1)[1]
@@ -57,13 +59,13 @@ def axis_for(link_bps: int | None, busiest_bps: float) -> Axis:
 
 
 def origin(report: LaneReport) -> int:
-    """Where the time axis of a lane has its zero: the whole minute before its start."""
+    """Returns the zero of a lane's time axis: the whole minute before its start."""
     return report.start_ns // NS_PER_MINUTE * NS_PER_MINUTE
 
 
 def opening(report: LaneReport) -> Interval:
-    """What the figure over time shows first: all, unless that would be next to empty; then the recorded stretch of the
-    largest burst, or the longest one."""
+    """Returns the first view of the figure over time: all, unless that would be nearly empty; then the recorded stretch
+    of the largest burst, or the longest one."""
     whole = report.start_ns, report.end_ns
     step = (whole[1] - whole[0]) / BUCKETS
     if sum(max(end - start, step) for start, end in report.coverage) >= EMPTY * (whole[1] - whole[0]):
@@ -74,12 +76,12 @@ def opening(report: LaneReport) -> Interval:
 
 
 def clip(intervals: Sequence[Interval], start_ns: int, end_ns: int) -> list[Interval]:
-    """The parts of intervals inside [start_ns, end_ns]."""
+    """Returns the parts of intervals inside [start_ns, end_ns]."""
     return [(max(a, start_ns), min(b, end_ns)) for a, b in intervals if b >= start_ns and a <= end_ns]
 
 
 def boxes(spans: Sequence[Interval], height: float, origin_ns: int) -> tuple[list[float | None], list[float | None]]:
-    """Points of one filled trace that draws a box from zero to `height` over each span."""
+    """Returns the points of one filled trace that draws a box from zero to `height` over each span."""
     x: list[float | None] = []
     y: list[float | None] = []
     for a, b in spans:
@@ -90,7 +92,7 @@ def boxes(spans: Sequence[Interval], height: float, origin_ns: int) -> tuple[lis
 
 
 def line(role: str, x: Any, y: Any, colour: str, **more: Any) -> dict[str, Any]:
-    """A trace of lines in a colour of the palette; `role` is what it shows."""
+    """Returns a trace of lines in a colour of the palette; `role` names its content."""
     line = {"color": LIGHT[colour], "width": more.pop("width", 1.2), **more.pop("line", {})}
     return {
         "type": "scatter",
@@ -106,7 +108,7 @@ def line(role: str, x: Any, y: Any, colour: str, **more: Any) -> dict[str, Any]:
 
 
 def dot(colour: str) -> dict[str, Any]:
-    """A point of a line of latencies, where the page marks them (static/common/points.js)."""
+    """Returns a marker for a line of latencies, for points that the page marks (static/common/points.js)."""
     return {"size": 4, "color": LIGHT[colour]}
 
 
@@ -182,7 +184,7 @@ def _queue_traces(report: LaneReport, queue: QueueWindows) -> list[dict[str, Any
 
 
 def y_axis(domain: tuple[float, float], title: str, **more: Any) -> dict[str, Any]:
-    """An upward axis that does not zoom, over a part of the figure's height."""
+    """Returns a vertical axis that does not zoom, over a part of the figure's height."""
     return {
         "domain": list(domain),
         "fixedrange": True,
@@ -206,7 +208,7 @@ def _log_ticks(low: float, high: float) -> list[float]:
 def _latency_axis(latency: PathLatency, domain: tuple[float, float]) -> dict[str, Any]:
     answered = latency.median[latency.n > 0]
     low = max(float(answered.min()), 1.0) / 1e6 if len(answered) else 1e-3
-    high = max((latency.max_ns or 1_000_000) / 1e6, low)  # of a clock that was set back, all may be below 0
+    high = max((latency.max_ns or 1_000_000) / 1e6, low)  # if a clock was set back, all may be below 0
     ticks = _log_ticks(low, high)
     return y_axis(
         domain,
@@ -219,7 +221,7 @@ def _latency_axis(latency: PathLatency, domain: tuple[float, float]) -> dict[str
 
 
 def reference_lines(link_bps: int | None, threshold: float | None) -> list[dict[str, Any]]:
-    """The line rate and the burst threshold on an axis of percent; the page's legend names them."""
+    """Returns the line rate and the burst threshold on an axis in percent; the page's legend names them."""
     if not link_bps:
         return []
     return [
@@ -240,10 +242,10 @@ def reference_lines(link_bps: int | None, threshold: float | None) -> list[dict[
 
 
 def timeline(report: LaneReport, threshold: float | None = None) -> go.Figure:
-    """Utilization, latency and switch queue of a lane on one time axis, in seconds since `origin(report)`.
+    """Returns utilization, latency and switch queue of a lane on one time axis, in seconds since `origin(report)`.
 
-    Utilization: the largest bin and the mean of each step, with the 1 s average; where the link's speed is not
-    known, rates. `threshold` (share of line rate) is drawn where given. The page names every trace in its legend.
+    Utilization: the largest bin and the mean of each step, with the 1 s average; rates if the speed of the link is
+    unknown. `threshold` (share of line rate) is drawn if given. The page names every trace in its legend.
     """
     import plotly.graph_objects as go
 
@@ -311,7 +313,7 @@ def timeline(report: LaneReport, threshold: float | None = None) -> go.Figure:
 
 
 def common() -> dict[str, Any]:
-    """What the layouts of all figures share."""
+    """Returns the layout options of all figures."""
     return {
         "template": {},
         "paper_bgcolor": "rgba(0,0,0,0)",
@@ -329,7 +331,7 @@ def _linear_span(low: float, high: float) -> tuple[float, float]:
 def distribution(
     values: Sequence[float], title: str, colour: str, ticks: Sequence[tuple[float, str]], logarithmic: bool
 ) -> go.Figure:
-    """The empirical distribution of `values`: what share of them is no larger. `title` names the axis."""
+    """Returns the empirical distribution of `values`: the share of them that is no larger. `title` names the axis."""
     import plotly.graph_objects as go
 
     x, y = distributions.ecdf(values)
@@ -370,7 +372,7 @@ def distribution(
 
 
 def _even(low: float, high: float, ticks: int = 4) -> list[float]:
-    """Round numbers at even steps in [low, high], about `ticks` of them."""
+    """Returns about `ticks` round numbers at even steps in [low, high]."""
     rough = (high - low) / ticks
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(step * power for step in (1, 2, 5, 10) if step * power >= rough)
@@ -378,7 +380,8 @@ def _even(low: float, high: float, ticks: int = 4) -> list[float]:
 
 
 def duration_ticks(values: Sequence[float]) -> list[tuple[float, str]]:
-    """Ticks of a logarithmic axis of nanoseconds: decades and what fits between; even steps within one."""
+    """Returns the ticks of a logarithmic axis of nanoseconds: decades and intermediate values that fit; even steps
+    within one decade."""
     if not len(values):
         return []
     low, high = max(min(values), 1) / AROUND, max(max(values), 1) * AROUND
@@ -391,7 +394,7 @@ def duration_ticks(values: Sequence[float]) -> list[tuple[float, str]]:
 
 
 def share_ticks(values: Sequence[float]) -> list[tuple[float, str]]:
-    """Ticks of a linear axis of shares, in percent."""
+    """Returns the ticks of a linear axis of shares, in percent."""
     if not len(values):
         return []
     low, high = _linear_span(float(min(values)), float(max(values)))

@@ -13,7 +13,7 @@ NOTIFIED = {
 
 
 def head_words(found: FlowControl) -> str:
-    """ "12 pause frames, 3 congestion notifications (CNP)": what there is of each."""
+    """ "12 pause frames, 3 congestion notifications (CNP)": the number of each kind that occurs."""
     counts = (
         (found.pause_frames, "pause frame"),
         (found.resume_frames, "resume frame"),
@@ -31,7 +31,7 @@ UNKNOWN = (
 
 
 def about_words(found: FlowControl, direction: str) -> str:
-    """Who asked whom for what, of a direction that has any."""
+    """Returns what one end of the link asked the other for, for a direction with such frames."""
     sentences = []
     if found.pause_frames:
         who = PAUSED.get(direction, "One end of the link asked the other to stop sending")

@@ -1,4 +1,5 @@
-"""Rows against slots of time, as SVG without a script, so that it prints and can be mailed. Lengths are in pixels."""
+"""A heatmap of rows over slots of time, as SVG without a script, so that it prints and can be mailed. Lengths are in
+pixels."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ OPACITY = (
     0.27,
     0.18,
     0.1,
-)  # of nine steps, the largest first; of fewer steps, some of these
+)  # of nine steps, the largest first; fewer steps use some of these
 UNSEEN = -1  # the step of a slot that was not recorded
 MOST_LABELS, MOST_CHARACTERS = 12, 28
 SECOND_NS, HOUR_NS, DAY_NS = 10**9, 3600 * 10**9, 86_400 * 10**9
@@ -32,20 +33,20 @@ class SlotAxis(NamedTuple):
     slots: int
 
     def start_of(self, slot: int) -> int:
-        """When a slot begins."""
+        """Returns the start of a slot."""
         return self.first_ns + slot * self.slot_ns
 
 
 class SlotShade(NamedTuple):
-    """A slot of a row: the index of its step; None where there is nothing, UNSEEN where it was not recorded. TITLE is
-    what is read of it, '' for nothing."""
+    """A slot of a row: the index of its step; None if there is nothing, UNSEEN if it was not recorded. TITLE is its
+    tooltip, '' for none."""
 
     step: int | None
     title: str
 
 
 class HeatLine(NamedTuple):
-    """A row of a heatmap; its name is a link where there is HREF."""
+    """A row of a heatmap; its name is a link if HREF is given."""
 
     name: str
     shades: Sequence[SlotShade]
@@ -54,7 +55,7 @@ class HeatLine(NamedTuple):
 
 @dataclass(frozen=True)
 class HeatCell:
-    """A slot of time of a row: KIND is its CSS class; OPACITY is None where there is nothing."""
+    """A slot of time in a row: KIND is its CSS class; OPACITY is None if there is nothing."""
 
     x: float
     kind: str
@@ -74,7 +75,7 @@ class HeatRow:
 
 @dataclass(frozen=True)
 class HeatWords:
-    """What a heatmap shows, its REGION in three or four words, and what its LEGEND begins with."""
+    """The description of a heatmap, its REGION in three or four words, and the start of its LEGEND."""
 
     label: str
     region: str
@@ -83,7 +84,7 @@ class HeatWords:
 
 @dataclass(frozen=True)
 class Heatmap:
-    """Rows against time. No row where nothing is shown."""
+    """Rows over time. Without rows if nothing is shown."""
 
     words: HeatWords
     steps: Sequence[tuple[float, str]]
@@ -97,12 +98,12 @@ class Heatmap:
 
     @property
     def height(self) -> int:
-        """Of the picture."""
+        """The height of the image."""
         return TOP + ROW * len(self.rows_of_cells) + 4
 
 
 def heatmap(words: HeatWords, steps: Sequence[str], axis: SlotAxis, lines: Sequence[HeatLine]) -> Heatmap:
-    """LINES by time; STEPS are the names of the steps of shade, the largest first."""
+    """Returns LINES by time; STEPS are the names of the steps of shade, the largest first."""
     width, last = (WIDTH - LABELS) / axis.slots, max(len(steps) - 1, 1)
     opacities = [OPACITY[round(i * (len(OPACITY) - 1) / last)] for i in range(len(steps))]
     return Heatmap(
@@ -115,13 +116,13 @@ def heatmap(words: HeatWords, steps: Sequence[str], axis: SlotAxis, lines: Seque
 
 
 def slot_label(ts_ns: int, slot_ns: int) -> str:
-    """How a slot's beginning is written on the axis."""
+    """Returns the text for the start of a slot on the axis."""
     form = "%m-%d" if slot_ns >= DAY_NS else "%H:%M" if slot_ns >= 60 * SECOND_NS else "%H:%M:%S"
     return datetime.fromtimestamp(ts_ns // SECOND_NS, UTC).strftime(form)
 
 
 def label_every(slots: int, slot_ns: int) -> int:
-    """How many slots from one label to the next."""
+    """Returns the number of slots from one label to the next."""
     steps = (1, 3, 6, 12, 24, 48) if slot_ns == HOUR_NS else (1, 2, 5, 10, 30, 60, 120)
     return next((step for step in steps if slots / step <= MOST_LABELS), slots)
 

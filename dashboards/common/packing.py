@@ -1,4 +1,4 @@
-"""Numbers as a page carries them: typed arrays in one compressed block, which the page unpacks without a request."""
+"""Numbers in a page: typed arrays in one compressed block, which the page unpacks without a request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WHOLE = (("u1", 1 << 8), ("u2", 1 << 16), ("u4", 1 << 32))
 
 
 def narrow(values: ArrayLike) -> NDArray[Any]:
-    """The same numbers in the smallest unsigned type that holds them, else in doubles. Little-endian."""
+    """Returns the same numbers in the smallest unsigned type that holds them, otherwise in doubles. Little-endian."""
     array = np.asarray(values)
     if array.dtype.kind in "iu" and (not array.size or int(array.min()) >= 0):
         top = int(array.max()) if array.size else 0
@@ -35,13 +35,13 @@ class Pack:
         array = narrow(values)
         entry = {"at": self.size, "type": array.dtype.str[1:], "n": len(array)}
         raw = array.tobytes()
-        raw += bytes(-len(raw) % 8)  # typed arrays begin at multiples of their size
+        raw += bytes(-len(raw) % 8)  # typed arrays start at multiples of their size
         self.parts.append(raw)
         self.size += len(raw)
         return entry
 
     def add_ascending(self, values: Sequence[int] | NDArray[np.int64]) -> dict[str, Any]:
-        """Ascending integers as their first (`base`) and the differences, which are small."""
+        """Adds ascending integers as the first one (`base`) and the differences, which are small."""
         array = np.asarray(values, np.int64)
         return {"base": int(array[0]) if len(array) else 0, **self.add(np.diff(array, prepend=array[:1]))}
 
@@ -50,10 +50,10 @@ class Pack:
 
 
 def gzipped(raw: bytes) -> bytes:
-    """gzip, the same for the same bytes at any time."""
+    """Compresses with gzip; the same bytes give the same result at any time."""
     return gzip.compress(raw, 9, mtime=0)
 
 
 def text_of(packed: bytes) -> str:
-    """What a page has of a block: base64."""
+    """Returns a block as text for a page: base64."""
     return base64.b64encode(packed).decode("ascii")

@@ -1,7 +1,7 @@
-"""Pages: templates (templates/), what they carry (static/), and the one way in which a page is written to disk.
+"""Pages: templates (templates/), the files they embed (static/), and the only way to write a page to disk.
 
-Templates escape every value, and show what a browser would obey or hide (names.shown). Only text of our own, which is
-files of this package, goes in as it is: styles and scripts.
+Templates escape every value, and make characters visible that a browser would obey or hide (names.shown). Only text of
+this package's own files is inserted as it is: styles and scripts.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 _ROOM = Path(__file__).parents[1]
-FOLDER = "name another folder with -o"  # what to do where a report cannot be written
+FOLDER = "name another folder with -o"  # the hint if a report cannot be written
 ALONE = "form-action 'none'; base-uri 'none'"
 _COMMAND = re.compile(r"`((?:mburst |--)[^`]*)`")
 WITHOUT_SCRIPT = f"default-src 'none'; style-src 'unsafe-inline'; {ALONE}"
 
 
 def render(template: str, **values: Any) -> str:
-    """A file of templates/ with VALUES. Raises jinja2.UndefinedError where the template asks for more than these."""
+    """Returns a file of templates/ rendered with VALUES. Raises jinja2.UndefinedError if the template needs other
+    values."""
     return _environment().get_template(template).render(values, version=__version__)
 
 
@@ -54,36 +55,36 @@ def _environment() -> Environment:
 
 
 def _apart(text: str) -> list[tuple[str, bool]]:
-    """A text for people apart at its `mburst commands` and `--options`: each part, and whether it is one."""
-    parts = _COMMAND.split(text)  # what is odd was between backquotes
+    """Splits a text for people at its `mburst commands` and `--options`: each part, and whether it is one."""
+    parts = _COMMAND.split(text)  # parts with an odd index were between backquotes
     return [(part, number % 2 == 1) for number, part in enumerate(parts) if part]
 
 
 def _seen(value: Any) -> Any:
-    """A value of a template before it is escaped."""
+    """Returns a value of a template before it is escaped."""
     return value if hasattr(value, "__html__") or not isinstance(value, str) else shown(value)
 
 
 def static(*names: str) -> str:
-    """Files of static/ as one text."""
+    """Returns files of static/ as one text."""
     return "\n".join((_ROOM / "static" / name).read_text(encoding="utf-8") for name in names)
 
 
 def style(*names: str) -> Markup:
-    """The palette and style sheets of static/ as one."""
+    """Returns the palette and style sheets of static/ as one."""
     return _own(palette.css() + static(*names))
 
 
 def _own(text: str) -> Markup:
-    """TEXT, which is of this package's files alone, for a template to take as it is."""
+    """Marks TEXT, which must come only from files of this package, as safe for a template."""
     from markupsafe import Markup
 
     return Markup(text)
 
 
 def figures(scripts: Iterable[str], facts: dict[str, Any], arrays: bytes | None = None) -> dict[str, Any]:
-    """What templates/common/figures.html needs: `scripts` of static/ run together, with plotly, on FACTS (JSON, with
-    the palettes added) and ARRAYS. The page's policy allows these scripts alone, and no request."""
+    """Returns the values for templates/common/figures.html: `scripts` of static/ run together, with plotly, on FACTS
+    (JSON, with the palettes added) and ARRAYS. The page's policy allows only these scripts, and no request."""
     script = '"use strict";\n(() => {\n' + static(*scripts) + "\n})();"
     own, plotly = _allowed(hashlib.sha256(script.encode()).digest()), plotlyjs.packed()
     text = json.dumps(
@@ -106,18 +107,18 @@ def figures(scripts: Iterable[str], facts: dict[str, Any], arrays: bytes | None 
 
 
 def _allowed(sha256: bytes) -> str:
-    """A script in a page's policy."""
+    """Returns the entry of a script in a page's policy."""
     return f"'sha256-{text_of(sha256)}'"
 
 
 def write(path: Path, text: str, hint: str, mode: int = files.GROUP) -> None:
-    """Write a page whole or not at all. Raises MburstError with HINT where it cannot be written."""
+    """Write a page atomically. Raises MburstError with HINT if it cannot be written."""
     files.write(path, text, "the page", hint, mode)
 
 
 def write_with_facts(base: Path, html: str, facts: str) -> tuple[Path, Path]:
-    """Write a report: a page BASE.html, and its facts BASE.json before it, so that who finds the page finds them.
-    Returns both paths. Raises MburstError where the folder cannot be written."""
+    """Write a report: first its facts BASE.json, then its page BASE.html, so that a page never lacks its facts. Returns
+    both paths. Raises MburstError if the folder cannot be written."""
     page, beside = (base.with_name(base.name + suffix) for suffix in (".html", ".json"))
     for path, text in ((beside, facts), (page, html)):
         files.write(path, text, "the report", FOLDER)

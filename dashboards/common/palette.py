@@ -48,7 +48,7 @@ DARK = {
 
 
 def css() -> str:
-    """The palettes as custom properties: light, dark where the reader's system is, light again on paper."""
+    """Returns the palettes as custom properties: light, dark if the reader's system is, and light again on paper."""
     return (
         f":root{{{_block(LIGHT)}color-scheme:light dark}}"
         f"@media (prefers-color-scheme:dark){{:root{{{_block(DARK)}}}}}"
@@ -57,7 +57,7 @@ def css() -> str:
 
 
 def css_of_choice() -> str:
-    """The palettes for a reader who chose one: the root has data-theme."""
+    """Returns the palettes for a reader who chose one: the root has data-theme."""
     return (
         f":root[data-theme=light]{{{_block(LIGHT)}color-scheme:light}}"
         f":root[data-theme=dark]{{{_block(DARK)}color-scheme:dark}}"

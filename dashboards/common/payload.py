@@ -1,4 +1,4 @@
-"""What the scripts of a page need of a lane's series and bursts. Times are nanoseconds since ZERO."""
+"""The series and bursts of a lane for the scripts of a page. Times are nanoseconds since ZERO."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def spans_of(pack: Pack, spans: Sequence[Interval], zero: int) -> dict[str, Any]
 
 
 def envelope_of(pack: Pack, envelope: Envelope, zero: int) -> dict[str, Any]:
-    """`first` is the cell that `cells` count from, and `start` when it begins."""
+    """Returns an envelope for the scripts. `first` is the cell that `cells` count from, and `start` is its begin."""
     first = int(envelope.cells[0]) if len(envelope) else 0
     same = bool(np.array_equal(envelope.largest, envelope.total))
     return {
@@ -58,7 +58,7 @@ def queue_of(pack: Pack, queue: QueueWindows, zero: int) -> dict[str, Any]:
 
 
 def burst_of(number: int, burst: Mapping[str, Any], zero: int, over_ns: int) -> dict[str, Any]:
-    """A burst as the scripts read it; over_ns: how long the period is that it is shown in."""
+    """Returns a burst for the scripts; over_ns: the length of the page's period."""
     return {
         "number": number,
         "start": burst["start_ns"] - zero,

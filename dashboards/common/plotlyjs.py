@@ -1,4 +1,4 @@
-"""plotly's script, as the plotly package brings it and as pages carry it."""
+"""The script of plotly from the plotly package, as pages embed it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .packing import gzipped
 
 @dataclass(frozen=True)
 class PackedScript:
-    """A script: its SHA-256, and itself by gzip."""
+    """A script: its SHA-256, and its gzip-compressed text."""
 
     sha256: bytes
     gzip: bytes
@@ -20,7 +20,7 @@ class PackedScript:
 
 @cache
 def packed() -> PackedScript:
-    """The script of the plotly package that is installed. It takes 0.2 s to pack, so that is done once."""
+    """Returns the script of the installed plotly package. Packing takes 0.2 s and is done once."""
     import plotly
     from plotly.offline import get_plotlyjs
 

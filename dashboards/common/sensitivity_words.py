@@ -1,4 +1,5 @@
-"""How small a burst is detected, in words: the same in reports, investigations, Python and at the command line."""
+"""The smallest burst that is detected, in words: the same in reports, investigations, Python and at the command
+line."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ def size_words(point: CurvePoint) -> str:
 
 
 def part_words(point: CurvePoint) -> str:
-    """That of such bursts less than half is found, where that is so: they hardly reach the threshold."""
+    """Returns a phrase if less than half of such a burst is found: they barely reach the threshold."""
     if point.bytes.median is None or point.bytes.median > -0.5:
         return ""
     return f" (of which the bursts that are found have {format_share(1 + point.bytes.median)} of the bytes)"
@@ -59,13 +60,13 @@ def stamps_words(stamps: str) -> str:
 
 
 def age_words(curve: DetectionCurve, until_ns: int | None) -> str:
-    """When it was measured, and how long before the end of the data it is compared with."""
+    """Returns the date of the measurement, and how long it was before the end of the data it is compared with."""
     days = 0 if until_ns is None else (until_ns - curve.until_ns) // DAY_NS
     return day(curve.until_ns) + (f", {format_count(days, 'day')} before" if days > 0 else "")
 
 
 def limit_words(curve: DetectionCurve, until_ns: int | None = None) -> str:
-    """Down to which size bursts are detected: a sentence."""
+    """Returns a sentence on the size down to which bursts are detected."""
     limits, stamps = curve.limits(), stamps_words(curve.setting["stamps"])
     width = f"bins of {format_duration(curve.setting['bin_ns'])}"
     if not limits:
@@ -85,8 +86,8 @@ def limit_words(curve: DetectionCurve, until_ns: int | None = None) -> str:
 
 
 def seen_words(known: Sequence[DetectionCurve], asked: Iterable[CurveSetting], until_ns: int | None = None) -> str:
-    """What is known of how small a burst would have been seen, of one interface and direction or of several: a sentence
-    for each that was measured, or else one that it was not."""
+    """Returns what is known of the smallest detectable burst, for one or several interfaces and directions: a sentence
+    for each measured one, or else a sentence that none was measured."""
     wanted = list(asked)
     sentences = {}
     for one in wanted:
@@ -105,7 +106,7 @@ def seen_words(known: Sequence[DetectionCurve], asked: Iterable[CurveSetting], u
 
 
 def heading(curve: DetectionCurve) -> str:
-    """Where and by which definition it was measured."""
+    """Returns where and by which definition the curve was measured."""
     one = curve.setting
     return (
         f"{one['host']} {one['interface']} {one['direction']}: {format_rate(one['link_bps'])}, bins of "
@@ -115,7 +116,7 @@ def heading(curve: DetectionCurve) -> str:
 
 
 def facts(curve: DetectionCurve) -> dict[str, Any]:
-    """A curve for programs, with its sentence."""
+    """Returns a curve for programs, with its sentence."""
     return {
         **curve.setting,
         "batch": curve.batch,
@@ -134,7 +135,8 @@ def facts(curve: DetectionCurve) -> dict[str, Any]:
 
 
 def point_facts(point: CurvePoint) -> dict[str, Any]:
-    """A point of the curve, flat. Errors: the median with its sign, and the 95th percentile of the size."""
+    """Returns a point of the curve, flat. Errors: the median with its sign, and the 95th percentile of the absolute
+    value."""
     flat = {
         "size_bytes": point.size_bytes,
         "length_ns": point.length_ns,
@@ -153,12 +155,12 @@ def point_facts(point: CurvePoint) -> dict[str, Any]:
 
 
 def answer_words(seen: CanaryContext, until_ns: int | None = None) -> str:
-    """How small a burst would have been seen, for an answer that is about ports; '' where none was recorded."""
+    """Returns the smallest detectable burst for an answer about ports; '' if none was recorded."""
     return seen_words(seen.curves, seen.asked, until_ns) if seen.asked else ""
 
 
 def canary_words(seen: CanaryContext, bursts: int) -> str:
-    """Which of an answer's bursts mburst itself sent, or ''."""
+    """Returns which of an answer's bursts mburst itself sent, or ''."""
     if not seen.canaries:
         return ""
     of = (
@@ -173,7 +175,7 @@ def canary_words(seen: CanaryContext, bursts: int) -> str:
 
 
 def row(point: CurvePoint) -> list[str]:
-    """A row of the curve, under HEAD."""
+    """Returns a row of the curve, under HEAD."""
     share = "–" if point.share is None else f"{point.detected:,} ({format_share(point.share)})"
     interval = "–" if not point.n else f"{format_share(point.low)} to {format_share(point.high)}"
     return [
@@ -205,7 +207,7 @@ def share_error(error: DetectionError) -> str:
 
 
 def excluded_words(curve: DetectionCurve) -> str:
-    """What does not count and why, and what was missed for lack of packets; or ''."""
+    """Returns which bursts do not count and why, and which were missed because of dropped packets; or ''."""
     left_out = [f"{count:,} ({EXCLUDED.get(why, why)})" for why, count in sorted(curve.excluded.items())]
     dropping = (
         f"{curve.missed_dropping:,} were missed while the recorder dropped packets." if curve.missed_dropping else ""
@@ -214,7 +216,7 @@ def excluded_words(curve: DetectionCurve) -> str:
 
 
 def clock_words(curve: DetectionCurve) -> str:
-    """The offset of the two clocks, as far as bursts show it."""
+    """Returns the offset of the two clocks, as bursts show it."""
     return (
         f"The recorder's clock, the way there included, is {format_duration(abs(curve.offset_ns))} "
         f"{'ahead of' if curve.offset_ns >= 0 else 'behind'} the sender's "
@@ -225,7 +227,7 @@ def clock_words(curve: DetectionCurve) -> str:
 
 
 def confidence() -> str:
-    """What `detected with 95 % or more` means."""
+    """Returns the meaning of `detected with 95 % or more`."""
     return (
         f"`{format_share(PROMISED)} or more` is shown with {format_share(1 - DOUBT)} confidence at that size and "
         "at every larger one (exact binomial bound)."

@@ -1,6 +1,6 @@
-"""Summaries: what an index, a mail or an alert says of a report, in the first line of its JSON.
+"""Summaries: what an index, a mail or an alert shows of a report, in the first line of its JSON.
 
-A report of a rack is called rack-RACK-FROM-UNTIL, that of a fleet fleet-DATE or fleet-DATE-to-DATE."""
+The report of a rack is named rack-RACK-FROM-UNTIL, that of a fleet fleet-DATE or fleet-DATE-to-DATE."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .words import clock, date
 
 FLEET = "fleet"  # in place of the rack, in the summary of a fleet's report
 _NUMBER, _PERHAPS = (int, float), (int, float, type(None))
-SUMMARY: dict[str, tuple[type, ...]] = {  # what a summary has, and of which kind
+SUMMARY: dict[str, tuple[type, ...]] = {  # the fields of a summary and their types
     "rack": (str,),
     "since_ns": (int,),
     "until_ns": (int,),
@@ -41,18 +41,18 @@ SUMMARY: dict[str, tuple[type, ...]] = {  # what a summary has, and of which kin
 
 
 def rack_stem(rack: str, since_ns: int, until_ns: int) -> str:
-    """The name of the files of a rack's report."""
+    """Returns the name of the files of a rack's report."""
     return f"rack-{file_part(rack)}-{_stamp(since_ns)}-{_stamp(until_ns)}"
 
 
 def fleet_stem(since_ns: int, until_ns: int) -> str:
-    """The name of the files of a fleet's report, and of the folder of its racks' pages: whole days."""
+    """Returns the name of the files of a fleet's report, and of the folder of its racks' pages: whole days."""
     first, last = date(since_ns), date(until_ns - 1)
     return f"fleet-{first}" + ("" if first == last else f"-to-{last}")
 
 
 def is_fleet(name: str) -> bool:
-    """Whether files of that name are of a fleet's report."""
+    """Returns whether files of that name belong to a fleet's report."""
     return name.startswith("fleet-")
 
 
@@ -61,7 +61,7 @@ def _stamp(ts_ns: int) -> str:
 
 
 def with_summary(summary: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
-    """The JSON of a report: its summary in the first line, for who reads many, and its facts."""
+    """Returns the JSON of a report: its summary in the first line, for readers of many reports, and its facts."""
     first = json.dumps(summary, ensure_ascii=False, sort_keys=True, allow_nan=False)
     rest = json.dumps(facts, ensure_ascii=False, sort_keys=True, indent=1, allow_nan=False)
     return f'{{"summary": {first},{rest[1:]}\n'
@@ -70,9 +70,9 @@ def with_summary(summary: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
 def summaries(
     folder: Path, period: tuple[int, int] | None = None, own: bool = False
 ) -> list[tuple[str, dict[str, Any]]]:
-    """(name, summary) of every report in a folder, or of those of one period: the newest first, then by rack. Of OWN
-    ones, page and facts are this user's regular files, as what is sent and copied has to be. Of a folder that there is
-    not, none; raises MburstError for one that cannot be read."""
+    """Returns (name, summary) of every report in a folder, or of those of one period: the newest first, then by rack.
+    With OWN, only reports with page and facts that are this user's regular files, as required for sending and copying.
+    A missing folder has none; raises MburstError if a folder cannot be read."""
     of_period = (f"rack-*-{_stamp(period[0])}-{_stamp(period[1])}", fleet_stem(*period)) if period else None
     wanted = of_period or ("rack-*", "fleet-*")
     found = []
@@ -97,7 +97,7 @@ def _listed(folder: Path) -> list[str]:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """The summary in the first line of a report's JSON; None for what is somebody else's file."""
+    """Returns the summary in the first line of a report's JSON; None for files of another origin."""
     try:
         first = files.first_line(path).strip()
         stored = json.loads(first.removeprefix('{"summary": ').removesuffix(","))

@@ -1,4 +1,4 @@
-"""Words that several pages use: times, counts, names, statements, and what counted as a burst."""
+"""Words that several pages use: times, counts, names, statements, and the definition of a burst."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PATTERN_NAMES = {
 
 @dataclass(frozen=True)
 class Statement:
-    """One thing to know. `level` is GOOD, NOTE or WARNING: whether it changes what the figures mean."""
+    """A fact to know. `level` is GOOD, NOTE or WARNING: whether it changes the meaning of the figures."""
 
     level: str
     head: str
@@ -45,13 +45,13 @@ def clock(ts_ns: int, digits: int = 9) -> str:
 
 
 def exact_clock(ts_ns: int, *others: int) -> str:
-    """The clock with as many digits (3, 6 or 9) as show this time, and the others, exactly."""
+    """Returns the clock with as many digits (3, 6 or 9) as this time, and the others, need to be exact."""
     digits = next(digits for digits in (3, 6, 9) if all(t % 10 ** (9 - digits) == 0 for t in (ts_ns, *others)))
     return clock(ts_ns, digits)
 
 
 def dated(ts_ns: int, time: str, over_ns: int) -> str:
-    """The TIME of day of a moment, with its date where a period of OVER_NS has that time more than once."""
+    """Returns TIME, the time of day of a moment, with its date if a period of OVER_NS has that time more than once."""
     return f"{date(ts_ns)} {time}" if over_ns > DAY_NS else time
 
 
@@ -61,23 +61,23 @@ def date(ts_ns: int) -> str:
 
 
 def count_hosts(hosts: int, others: int, other: str) -> str:
-    """ "2 hosts and 1 switch": OTHERS are counted apart, each an OTHER; "2 hosts" where there are none."""
+    """ "2 hosts and 1 switch": OTHERS are counted separately, each an OTHER; "2 hosts" without any."""
     kinds = [(hosts, "host"), (others, other)]
     return " and ".join(format_count(number, noun) for number, noun in kinds if number) or format_count(0, "host")
 
 
 def rate(bps: float, link_bps: int | None) -> str:
-    """A rate as people read it here: a share of line rate where the link's speed is known."""
+    """Returns a rate for readers: a share of line rate if the speed of the link is known."""
     return format_share(bps / link_bps) if link_bps else format_rate(bps)
 
 
 def lacking(is_port: bool) -> str:
-    """What a lane's bins lack where they lack some of what passed: a switch's port is known by samples."""
+    """Returns what a lane's bins lack if they do not have all of the traffic: a switch's port is sampled."""
     return "samples missing" if is_port else "packets lost while recording"
 
 
 def above_line_rate(is_port: bool) -> str:
-    """Why a bin can read more than the link carries."""
+    """Returns why a bin can read more than the link carries."""
     if is_port:
         return "a bin of a switch's port is what passed between two samples, which can be further apart"
     return "a frame counts whole in the bin of its stamp, which can be late"
@@ -90,19 +90,19 @@ def lane_name(lane: ReportLane) -> str:
 
 
 def period(start_ns: int, end_ns: int) -> str:
-    """From when to when, in UTC; the date once where it is one day."""
+    """Returns the start and end in UTC; with one date if it is a single day."""
     later = "" if date(start_ns) == date(end_ns) else f"{date(end_ns)} "
     return f"{date(start_ns)} {clock(start_ns, 3)} – {later}{clock(end_ns, 3)} UTC"
 
 
 def moment(ts_ns: int) -> str:
-    """ "2026-11-21 02:34" in UTC, with seconds where it has some."""
+    """ "2026-11-21 02:34" in UTC, with seconds unless they are 0."""
     when = datetime.fromtimestamp(ts_ns // 10**9, UTC)
     return when.strftime("%Y-%m-%d %H:%M" + (":%S" if when.second else ""))
 
 
 def long(ns: float) -> str:
-    """A duration of recording or of time in bursts: hours and days too."""
+    """Returns a duration of recording or of time in bursts, also in hours and days."""
     hours = ns / 3600e9
     if hours >= 24_000:
         return f"{hours / 24:,.0f} days"
@@ -112,7 +112,7 @@ def long(ns: float) -> str:
 
 
 def impossible_windows(queues: Sequence[context.QueueWindows | rack_beside.RackQueue]) -> Iterator[Statement]:
-    """What devices reported of their queues and is impossible."""
+    """Yields a statement on the queue windows that devices reported with impossible values."""
     if left_out := sum(queue.impossible for queue in queues):
         yield Statement(
             NOTE,
@@ -122,12 +122,12 @@ def impossible_windows(queues: Sequence[context.QueueWindows | rack_beside.RackQ
 
 
 def verdict(found: Sequence[Statement]) -> str:
-    """The one sentence above the statements."""
+    """Returns the one sentence above the statements."""
     return doubt(found) or "There are no warnings for these figures."
 
 
 def doubt(found: Sequence[Statement]) -> str:
-    """What may change the answer, in a sentence; empty without a warning."""
+    """Returns what may change the answer, in a sentence; empty without a warning."""
     warnings = [statement.head for statement in found if statement.level == WARNING]
     if not warnings:
         return ""
@@ -135,7 +135,7 @@ def doubt(found: Sequence[Statement]) -> str:
 
 
 def missing_files(damaged: Sequence[DamagedFile], shown: int = 5) -> Iterator[Statement]:
-    """What the figures lack because files are damaged, or were."""
+    """Yields a statement on rows that the figures lack because files are or were damaged."""
     from ...sql.damage import counted
 
     if damaged:
@@ -149,7 +149,7 @@ def missing_files(damaged: Sequence[DamagedFile], shown: int = 5) -> Iterator[St
 
 
 def definition_words(definition: BurstDefinition, bin_ns: int | None) -> str:
-    """What counted as a burst, in one sentence."""
+    """Returns the definition of a burst in one sentence."""
     width = definition.bin_ns or bin_ns
     join = definition.joined_ns(width) if width else definition.join_ns
     least = definition.min_duration_ns if definition.min_duration_ns is not None else width
@@ -168,7 +168,7 @@ def definition_words(definition: BurstDefinition, bin_ns: int | None) -> str:
 
 
 def definitions(definition: BurstDefinition, bin_ns: int | None) -> list[tuple[str, str]]:
-    """What the words of a page mean: (word, meaning)."""
+    """Returns the meaning of the words of a page: (word, meaning)."""
     return [
         (
             "Utilization",

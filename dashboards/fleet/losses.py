@@ -1,4 +1,4 @@
-"""Where losses are: in bursts, soon after them or elsewhere; and what switch queues dropped."""
+"""Where losses occur: in bursts, soon after them or elsewhere; and the drops of switch queues."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ NOT_ASKED = (
     "investigates it."
 )
 NO_QUEUE = "Switch drops: not known, since no link ties a switch queue to a host that was recorded."
-LEFT, WIDTH, ROW, BAR = 130, 620, 34, 20  # of the picture, in pixels
+LEFT, WIDTH, ROW, BAR = 130, 620, 34, 20  # of the image, in pixels
 
 
 @dataclass(frozen=True)
 class PartOfBar:
-    """A part of a bar: its CSS class, its place, and its text."""
+    """A part of a bar: its CSS class, its position, and its text."""
 
     kind: str
     x: float
@@ -40,7 +40,7 @@ class PartOfBar:
 
 @dataclass(frozen=True)
 class DividedBar:
-    """A bar, divided into its parts, and what to read beside it."""
+    """A bar, divided into its parts, and the text beside it."""
 
     name: str
     y: int
@@ -50,7 +50,7 @@ class DividedBar:
 
 @dataclass(frozen=True)
 class DividedBars:
-    """Bars of equal length, each of which is all of what it counts. `legend`: CSS class and name of each part."""
+    """Bars of equal length; each represents the total of its measure. `legend`: CSS class and name of each part."""
 
     label: str
     legend: Sequence[tuple[str, str]]
@@ -60,12 +60,12 @@ class DividedBars:
 
     @property
     def height(self) -> int:
-        """Of the picture."""
+        """The height of the image."""
         return ROW * len(self.bars)
 
 
 def places(answers: BurstAnswers) -> list[DividedBars | Paragraph]:
-    """The picture of where losses are, and what it does not have."""
+    """Returns the figure of where losses occur, and the measures that it lacks."""
     counted = [row for row in answers.losses if _total(row)]
     none = [MEASURES[row["measure"]] for row in answers.losses if not _total(row) and not row["uncounted_ns"]]
     if not counted:
@@ -94,7 +94,7 @@ def _uncounted(row: Row) -> Paragraph:
 
 
 def _bar(row: Row, at: int) -> DividedBar:
-    """The bar of a measure, which has at least one part."""
+    """Returns the bar of a measure, which has at least one part."""
     whole, x, parts, texts = _total(row), float(LEFT), [], []
     for part, name in PARTS.items():
         amount = row[part]
@@ -111,7 +111,7 @@ def _bar(row: Row, at: int) -> DividedBar:
 
 
 def risk(row: Row) -> str:
-    """ "3 (1.1 to 8.2)", with the 95 % interval; "at least 4.2" where no window without a burst has drops."""
+    """ "3 (1.1 to 8.2)", with the 95 % interval; "at least 4.2" if no window without a burst has drops."""
     low, high = row["relative_risk_low"], row["relative_risk_high"]
     if low is None:
         return "–"
@@ -123,7 +123,7 @@ def risk(row: Row) -> str:
 
 
 def queues(answers: BurstAnswers, links: Mapping[str, str] | None) -> list[PageTable | Paragraph]:
-    """The switch queues of most drops."""
+    """Returns the switch queues with most drops."""
     if not answers.switch_drops.count:
         return [Paragraph(NO_QUEUE)]
     shown = [row for row in answers.switch_drops.rows if row["drops"]]

@@ -1,7 +1,7 @@
-"""The report of a fleet: a page for all racks and one for each rack, HTML without any script, and the same
-facts as JSON.
+"""The report of a fleet: a page for all racks and one for each rack, HTML without any script, and the same facts as
+JSON.
 
-The same results give the same bytes. No file is ever half written; names of files have the days and the rack."""
+The same results give the same bytes. Files are written atomically; their names have the days and the rack."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ AT_ONCE = "For how long at least so many hosts of a rack were receiving a burst 
 
 @dataclass(frozen=True)
 class PageSection:
-    """A head, and the parts beneath it, which templates draw. Two that are HALF as wide as the page are in one row."""
+    """A heading, and the parts below it, which templates draw. Two sections that are HALF as wide as the page share a
+    row."""
 
     head: str
     parts: Sequence[Any]
@@ -40,12 +41,12 @@ class PageSection:
 
 
 def stem(period: FleetPeriod) -> str:
-    """The name of a report's page, and of the folder of its racks' pages: the days."""
+    """Returns the name of a report's page, and of the folder of its racks' pages: the days."""
     return fleet_stem(period.since_ns, period.until_ns)
 
 
 def rack_file(rack: str) -> str:
-    """The name of the files of a rack's page."""
+    """Returns the name of the files of a rack's page."""
     return file_part(rack)
 
 
@@ -54,7 +55,7 @@ def _folder_link(period: FleetPeriod, rack: str) -> str:
 
 
 def render_fleet(figures: FleetFigures, written: Iterable[str]) -> str:
-    """The page of all racks, with links to the pages of those that are WRITTEN."""
+    """Returns the page of all racks, with links to the pages of racks in WRITTEN."""
     links = {rack: _folder_link(figures.period, rack) for rack in written}
     sums, answers = fleet_words.total(figures.racks), figures.answers
     statements = fleet_words.statements(figures)
@@ -110,7 +111,7 @@ def _rack_sections(figures: FleetRackFigures) -> list[PageSection]:
 
 
 def _pictures(answers: BurstAnswers) -> list[PageSection]:
-    """The pictures that a fleet and a rack have, two in a row."""
+    """Returns the figures that a fleet and a rack have, two in a row."""
     return [
         PageSection("How long bursts last", [Paragraph(LASTING, quiet=True), pictures.durations(answers)], half=True),
         PageSection("How many hosts at once", [Paragraph(AT_ONCE, quiet=True), pictures.at_once(answers)], half=True),
@@ -121,7 +122,7 @@ def _pictures(answers: BurstAnswers) -> list[PageSection]:
 
 
 def _tables(answers: BurstAnswers, links: Mapping[str, str] | None) -> list[PageSection]:
-    """The tables that both have; racks are named where there are LINKS to their pages."""
+    """Returns the tables that both have; they name racks if there are LINKS to their pages."""
     return [
         PageSection("Durations, gaps and bins", [tables.classes(answers)]),
         PageSection("Senders", [tables.senders(answers)]),
@@ -133,7 +134,7 @@ def _tables(answers: BurstAnswers, links: Mapping[str, str] | None) -> list[Page
 
 
 def render_rack(figures: FleetRackFigures) -> str:
-    """The page of a rack, which is in a folder beside the fleet's."""
+    """Returns the page of a rack, which is in a folder next to the fleet's page."""
     answers, sums = figures.answers, figures.sums
     statements = fleet_words.rack_statements(figures)
     return page.render(
@@ -155,14 +156,16 @@ def render_rack(figures: FleetRackFigures) -> str:
 
 
 def write_fleet(figures: FleetFigures, folder: Path, written: Iterable[str]) -> tuple[Path, Path]:
-    """Write the page of all racks and its JSON; their paths. Raises MburstError where the folder cannot be written."""
+    """Write the page of all racks and its JSON. Returns their paths. Raises MburstError if the folder cannot be
+    written."""
     base = folder / stem(figures.period)
     facts = with_summary(fleet_words.summary(figures), _facts(figures, "fleet"))
     return page.write_with_facts(base, render_fleet(figures, written), facts)
 
 
 def write_rack(figures: FleetRackFigures, folder: Path) -> tuple[Path, Path]:
-    """Write the page of a rack and its JSON; their paths. Raises MburstError where the folder cannot be written."""
+    """Write the page of a rack and its JSON. Returns their paths. Raises MburstError if the folder cannot be
+    written."""
     base = folder / stem(figures.period) / rack_file(figures.sums.rack)
     facts = json.dumps(
         _facts(figures, "rack of a fleet"), ensure_ascii=False, sort_keys=True, indent=1, allow_nan=False

@@ -1,4 +1,4 @@
-"""Pictures of a fleet's report, which templates draw as SVG."""
+"""Figures of a fleet's report, which templates draw as SVG."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..common.words import long, moment
 from .words import at_once_ns, class_name
 
 HOUR_NS = 3600 * 10**9
-LADDER, STEPS = (1, 3), 7  # bursts an hour from which a slot has its shade: 1, 3, 10, 30, …
+LADDER, STEPS = (1, 3), 7  # bursts per hour from which a slot has its shade: 1, 3, 10, 30, …
 X_TICKS = 10
 Y_TICKS = 6
 MINUTE_NS, DAY_NS = 60 * 10**9, 24 * HOUR_NS
@@ -29,7 +29,7 @@ TIMES = (
 def over_time(
     lines: Sequence[SlotLine], period: FleetPeriod, who: str, links: Mapping[str, str], names: Mapping[str, str]
 ) -> heatmap.Heatmap:
-    """LINES of racks or hosts (WHO) by time: bursts for each recorded hour. NAMES are shown in place of others."""
+    """Returns LINES of racks or hosts (WHO) by time: bursts per recorded hour. NAMES replace some of their names."""
     axis, steps = heatmap.SlotAxis(period.since_ns, period.slot_ns, period.slots), rates(lines)
     words = heatmap.HeatWords(
         f"Bursts an hour of {format_count(len(lines), who)} in {period.slots} slots of time; the tables have the sums.",
@@ -45,7 +45,8 @@ def over_time(
 
 
 def rates(lines: Sequence[SlotLine]) -> list[float]:
-    """The steps of shade, the largest first: bursts an hour. The last is 0; the first is at most the largest rate."""
+    """Returns the steps of shade in bursts per hour, the largest first. The last is 0; the first is at most the largest
+    rate."""
     found = [
         bursts * HOUR_NS / recorded_ns
         for line in lines
@@ -74,7 +75,7 @@ def _line(line: SlotLine, axis: heatmap.SlotAxis, name: str, href: str, steps: S
 
 
 def durations(answers: BurstAnswers) -> curves.StepCurve | Paragraph:
-    """The curves of the classes of most bursts."""
+    """Returns the curves of the classes with most bursts."""
     if not answers.curves:
         return Paragraph("No burst was received.")
     found = [
@@ -85,7 +86,7 @@ def durations(answers: BurstAnswers) -> curves.StepCurve | Paragraph:
 
 
 def _quantiles(answers: BurstAnswers) -> list[tuple[str, str]]:
-    """Of the only class, else of which classes there is a curve."""
+    """Returns the quantiles of the only class; if there are several, how many of them have a curve."""
     shown = len(answers.curves)
     if answers.received_classes > 1:
         return [
@@ -101,13 +102,14 @@ def _quantiles(answers: BurstAnswers) -> list[tuple[str, str]]:
 
 
 def time_ticks(low_ns: float, high_ns: float) -> list[int]:
-    """Round times from LOW_NS to HIGH_NS for a logarithmic axis."""
+    """Returns round times from LOW_NS to HIGH_NS for a logarithmic axis."""
     found = [ns for ns in TIMES if low_ns <= ns <= high_ns]
     return found[:: max(1, math.ceil(len(found) / Y_TICKS))]
 
 
 def at_once(answers: BurstAnswers) -> curves.StepCurve | Paragraph:
-    """For how long at least how many hosts of a rack were in a burst at once, on a logarithmic axis."""
+    """Returns, for each number of hosts, how long at least that many hosts of a rack were in a burst at once, on a
+    logarithmic axis."""
     most = max((row["hosts_at_once"] for row in answers.at_once), default=0)
     if not answers.at_once:
         return Paragraph("It is not known when hosts of a rack were recorded together.")

@@ -1,4 +1,4 @@
-"""Switch ports: which carry bursts, and which hosts are known by their port alone."""
+"""Switch ports: those that carry bursts, and hosts that are known only by their port."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ APART = (
 
 
 def table(answers: BurstAnswers, links: Mapping[str, str] | None) -> list[PageTable | Paragraph]:
-    """The switch ports of most time in bursts, with their racks where there are LINKS to those; and hosts that did not
-    record what they receive by them."""
+    """Returns the switch ports with most time in bursts, with their racks if there are LINKS to those; and hosts that
+    did not record what they receive through them."""
     shown = answers.ports.rows
     most = max(row["burst_share"] for row in shown)
     rows: list[Cells] = [
@@ -61,7 +61,7 @@ def table(answers: BurstAnswers, links: Mapping[str, str] | None) -> list[PageTa
 
 
 def _host(row: Row) -> str:
-    """Who is attached to a port."""
+    """Returns the host that is attached to a port."""
     if row["attached_host"] is None:
         return "not known"
     host = " ".join(part for part in (row["attached_host"], row["attached_interface"]) if part)
@@ -69,7 +69,7 @@ def _host(row: Row) -> str:
 
 
 def _unrecorded(answers: BurstAnswers, with_racks: bool) -> list[Paragraph]:
-    """Hosts that are known by their switch port alone."""
+    """Returns the hosts that are known only by their switch port."""
     found = answers.port_hosts
     if not found.count:
         return []

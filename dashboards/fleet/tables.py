@@ -33,7 +33,7 @@ def number(value: float | None) -> str:
 
 
 def bar(value: float, most: float) -> str | BarCell:
-    """A bar, beside the longest one of MOST; nothing for nothing."""
+    """Returns a bar, relative to the longest one of MOST; '' for 0."""
     return BarCell(100 * value / most) if value else ""
 
 
@@ -46,12 +46,12 @@ def share(value: float | None) -> str:
 
 
 def rack_cell(rack: str, links: Mapping[str, str]) -> str | LinkCell:
-    """The name of a rack, with a link to its page where there is one."""
+    """Returns the name of a rack, with a link to its page if there is one."""
     return LinkCell(rack, links[rack]) if rack in links else rack
 
 
 def racks(found: Sequence[RackSums], links: Mapping[str, str]) -> Block:
-    """The racks of most time in bursts."""
+    """Returns the racks with most time in bursts."""
     shown = [rack for rack in found if rack.recorded_ns][:TABLED]
     if not shown:
         return Paragraph("Nothing was recorded.")
@@ -84,7 +84,7 @@ def _linked(rack: RackSums, links: Mapping[str, str]) -> str | LinkCell:
 
 
 def hosts(answers: BurstAnswers, links: Mapping[str, str] | None) -> Block:
-    """The hosts of most time in bursts; with their racks where there are LINKS to those."""
+    """Returns the hosts with most time in bursts; with their racks if there are LINKS to those."""
     shown = [row for row in answers.hosts.rows if row["bursts_per_h"]]
     if not shown:
         return Paragraph("No host received a burst.")
@@ -113,7 +113,7 @@ def hosts(answers: BurstAnswers, links: Mapping[str, str] | None) -> Block:
 
 
 def classes(answers: BurstAnswers) -> Block:
-    """Durations, gaps and how bins follow each other, of each class."""
+    """Returns durations, gaps and transitions between bins, for each class."""
     rows = [
         [
             class_name(row),
@@ -139,7 +139,7 @@ def _p_value(bound: float | None) -> str:
 
 
 def at_once(answers: BurstAnswers) -> Block:
-    """For how long how many hosts were in a burst at once."""
+    """Returns the time for each number of hosts in a burst at once."""
     known = sum(row["ns"] for row in answers.at_once)
     rows = [
         [
@@ -157,7 +157,7 @@ def at_once(answers: BurstAnswers) -> Block:
 
 
 def fan_ins(answers: BurstAnswers) -> Block:
-    """Received bursts by the number of their senders."""
+    """Returns received bursts by the number of their senders."""
     if not answers.fan_ins:
         return Paragraph("No burst was received.")
     sums: dict[int, dict[str, int]] = {}
@@ -180,13 +180,13 @@ def fan_ins(answers: BurstAnswers) -> Block:
 
 
 def _mostly(patterns: Mapping[str, int]) -> str:
-    """The pattern of most bursts, and how many of all they are."""
+    """Returns the pattern of most bursts, and its share of all."""
     name, most = max(patterns.items(), key=lambda one: (one[1], one[0]))
     return f"{PATTERN_NAMES.get(name, name)} ({format_share(most / sum(patterns.values()))})"
 
 
 def senders(answers: BurstAnswers) -> Block:
-    """Senders in the fan-in of bursts of most racks and hosts."""
+    """Returns the senders in the fan-in of bursts of most racks and hosts."""
     if not answers.senders.rows:
         return Paragraph("No sender is known.")
     rows = [
@@ -217,7 +217,7 @@ _ENDS: dict[str, tuple[int, ...]] = {
 
 
 def loss(answers: BurstAnswers) -> list[Block]:
-    """Which bursts have retransmissions: by duration, by hosts at once and by fan-in."""
+    """Returns the bursts with retransmissions: by duration, by hosts at once and by fan-in."""
     if not answers.loss:
         return [Paragraph("Retransmissions were not counted." if answers.bursts else "No burst was received.")]
     return [
@@ -229,7 +229,7 @@ def loss(answers: BurstAnswers) -> list[Block]:
 
 
 def loss_cells(answers: BurstAnswers) -> Block:
-    """The combinations of these with most lossy bursts."""
+    """Returns the combinations of duration, hosts at once and fan-in with most lossy bursts."""
     cells = [row for row in answers.loss if row["lossy"]]
     if not cells:
         return Paragraph(f"{lossy_words(answers)}.")
@@ -261,7 +261,7 @@ def _lossy(cells: Iterable[Row], name: str, caption: str, head: str) -> PageTabl
 
 
 def class_text(name: str, least: int) -> str:
-    """Which values a class of the question `loss` has."""
+    """Returns the range of values of a class of the question `loss`."""
     following = next((end for end in _ENDS[name] if end > least), None)
     if name != "length_class":
         return "not known" if name == "fan_in_class" and not least else range_name(least, following)
@@ -274,11 +274,11 @@ def class_text(name: str, least: int) -> str:
     )
 
 
-# --- what is there ----------------------------------------------------------------------------------------------------
+# --- missing data ----------------------------------------------------------------------------------------------------
 
 
 def incomplete(figures: FleetFigures, links: Mapping[str, str]) -> Block:
-    """The racks of which something is missing, the least recorded first."""
+    """Returns the racks with missing data, the least recorded first."""
     lacking = sorted(
         (rack for rack in figures.racks if not rack.is_complete), key=lambda rack: (rack.recorded_share, rack.rack)
     )
@@ -308,7 +308,7 @@ def incomplete(figures: FleetFigures, links: Mapping[str, str]) -> Block:
 
 
 def lacking_of(figures: FleetRackFigures) -> Block:
-    """What has not arrived of a rack, by host."""
+    """Returns the missing data of a rack, by host."""
     found = figures.lacking
     if not found.rows:
         return Paragraph("All has arrived of every host that ships.")
@@ -327,7 +327,7 @@ def lacking_of(figures: FleetRackFigures) -> Block:
 
 
 def verdicts(figures: FleetRackFigures) -> list[Block]:
-    """Why probes of the rack's hosts were late: a table, and in words where they were."""
+    """Returns why probes of the rack's hosts were late: a table, and a text if any were."""
     found = figures.verdicts
     rows = [
         [
@@ -349,7 +349,7 @@ def verdicts(figures: FleetRackFigures) -> list[Block]:
 
 
 def hours(figures: FleetRackFigures) -> Block:
-    """The hours of a rack, and whether its days resemble the days before."""
+    """Returns the hours of a rack, and whether its days resemble the days before."""
     rows = [
         [
             moment(row["hour_ns"]),

@@ -1,4 +1,4 @@
-"""A fleet's report in words: what happened, and what to know before the figures are believed."""
+"""A fleet's report in words: what happened, and what to know before trusting the figures."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ...units import format_count, format_duration, format_rate, format_share
 from ..common.summaries import FLEET
 from ..common.words import DIRECTIONS, GOOD, NOTE, WARNING, Statement, date, definitions, long
 
-NAMED = 20  # partitions and dates that a statement names
-FEW_LOSING = 0.001  # of the bins of a rack: a share from which dropped packets are a warning
-WHOLE = 0.995  # of the time of expected hosts: a share from which it is not stated that they recorded less
+NAMED = 20  # partitions and dates named in a statement
+FEW_LOSING = 0.001  # share of a rack's bins from which dropped packets are a warning
+WHOLE = 0.995  # share of the time of expected hosts from which no statement says that they recorded less
 AFTER = format_duration(AFTER_NS)
 CAUSES = {  # of late probes, as `verdicts` has them
     "bursts": "bursts",
@@ -36,42 +36,43 @@ def days(period: FleetPeriod) -> str:
 
 
 def counted(period: FleetPeriod) -> str:
-    """What is counted of what was recorded: hosts, once for each day."""
+    """Returns the unit in which recordings are counted: hosts, once for each day."""
     return "host" if period.until_ns - period.since_ns == DAY_NS else "host-day"
 
 
 def class_name(of_class: Row) -> str:
-    """ "cache, inbound, 25 Gb/s, bins of 1 ms": what durations and gaps are counted by."""
+    """ "cache, inbound, 25 Gb/s, bins of 1 ms": the class by which durations and gaps are counted."""
     direction = DIRECTIONS.get(of_class["direction"], of_class["direction"])
     speeds = f"{format_rate(of_class['link_bps'])}, bins of {format_duration(of_class['bin_ns'])}"
     return ", ".join(part for part in (of_class["service"], direction, speeds) if part)
 
 
 def range_name(least: int, following: int | None, unit: str = "") -> str:
-    """The whole numbers from LEAST to before FOLLOWING (None: and more)."""
+    """Returns the whole numbers from LEAST to before FOLLOWING (None: and more)."""
     if following is None:
         return f"{least} {unit}and more".replace("  ", " ") if unit else f"{least} and more"
     return f"{least}" if following == least + 1 else f"{least} – {following - 1}"
 
 
 def at_once_ns(answers: BurstAnswers, hosts: int) -> int:
-    """For how long racks had HOSTS or more in a burst at once; for 0: for how long that is known."""
+    """Returns how long racks had HOSTS or more in a burst at once; for 0: how long that is known."""
     return sum(row["ns"] for row in answers.at_once if row["hosts_at_once"] >= hosts)
 
 
 def lossy(answers: BurstAnswers) -> tuple[int, int]:
-    """Bursts with retransmissions in them or after them, and all whose retransmissions were counted."""
+    """Returns the number of bursts with retransmissions in them or after them, and of all bursts with counted
+    retransmissions."""
     return sum(row["lossy"] for row in answers.loss), sum(row["bursts"] for row in answers.loss)
 
 
 def total(racks: Sequence[RackSums]) -> RackSums:
-    """The sums of all racks that add up."""
+    """Returns the sums over all racks of the fields that add up."""
     names = ("hosts_expected", "hosts_recorded", "hosts", "bursting_hosts", "bursts", "burst_ns", "recorded_ns")
     return RackSums("", **{name: sum(getattr(rack, name) for rack in racks) for name in names})
 
 
 def verdict(sums: RackSums, answers: BurstAnswers, where: str = "") -> str:
-    """A fleet or a rack in a few sentences."""
+    """Describes a fleet or a rack in a few sentences."""
     if not sums.recorded_ns:
         return "No host recorded what it receives." if answers.ports.count else "Nothing was recorded in this time."
     if not sums.bursts:
@@ -88,7 +89,7 @@ def verdict(sums: RackSums, answers: BurstAnswers, where: str = "") -> str:
 
 
 def lossy_words(answers: BurstAnswers) -> str:
-    """How many of the bursts that were received are lossy, as far as that was counted."""
+    """Returns how many of the received bursts are lossy, if that was counted."""
     losing, of = lossy(answers)
     if answers.bursts and not of:
         return "Retransmissions were not counted"
@@ -99,7 +100,7 @@ def lossy_words(answers: BurstAnswers) -> str:
 
 
 def summary(figures: FleetFigures) -> dict[str, Any]:
-    """This report in an index of reports, a mail or an alert."""
+    """Returns this report's entry for an index of reports, a mail or an alert."""
     sums, answers = total(figures.racks), figures.answers
     worst = next((row for row in answers.hosts.rows if row["bursts_per_h"]), None)
     drops = [row["in_bursts"] + row["elsewhere"] for row in answers.losses if row["measure"] == "drops"]
@@ -126,14 +127,14 @@ def summary(figures: FleetFigures) -> dict[str, Any]:
 
 
 def _of_counted(losing: int, of: int, bursts: int) -> str:
-    """LOSING bursts, OF those of all BURSTS whose retransmissions were counted."""
+    """Returns LOSING bursts out of OF, the part of all BURSTS with counted retransmissions."""
     if bursts and not of:
         return "not counted"
     return f"{losing:,} of {of:,}" + (" that were counted" if of < bursts else "")
 
 
 def tiles(sums: RackSums, answers: BurstAnswers) -> list[Tile]:
-    """The figures above the picture."""
+    """Returns the figures above the heatmap."""
     return [
         ("Bursts received", f"{sums.bursts:,}", f"by {format_count(sums.bursting_hosts, 'host')}"),
         ("Time in bursts", format_share(sums.burst_share), f"of {long(sums.recorded_ns)} recorded"),
@@ -142,7 +143,7 @@ def tiles(sums: RackSums, answers: BurstAnswers) -> list[Tile]:
 
 
 def further(sums: RackSums, answers: BurstAnswers, recorded_share: float, period: FleetPeriod) -> list[tuple[str, str]]:
-    """Figures below the picture."""
+    """Returns the figures below the heatmap."""
     known, (losing, of) = at_once_ns(answers, 0), lossy(answers)
     most = max((row["hosts_at_once"] for row in answers.at_once), default=0)
     share = f"{format_share(losing / of)}, " if of else ""
@@ -160,13 +161,13 @@ def further(sums: RackSums, answers: BurstAnswers, recorded_share: float, period
 
 
 def recorded_share(racks: Sequence[RackSums]) -> float:
-    """Recorded time of all expected hosts."""
+    """Returns the recorded share of the time of all expected hosts."""
     expected = sum(rack.hosts_expected for rack in racks)
     return sum(rack.recorded_share * rack.hosts_expected for rack in racks) / expected if expected else 0.0
 
 
 def statements(figures: FleetFigures) -> list[Statement]:
-    """What to know of a fleet before the figures are believed."""
+    """Returns what to know of a fleet before trusting the figures."""
     lacking = [rack for rack in figures.racks if not rack.is_complete]
     found = [*_missing(figures.period)]
     if lacking:
@@ -186,7 +187,7 @@ def statements(figures: FleetFigures) -> list[Statement]:
 
 
 def rack_statements(figures: FleetRackFigures) -> list[Statement]:
-    """What to know of a rack before the figures are believed."""
+    """Returns what to know of a rack before trusting the figures."""
     found, sums = [*_missing(figures.period)], figures.sums
     if not sums.recorded_ns:
         by_ports = (
@@ -204,7 +205,7 @@ def rack_statements(figures: FleetRackFigures) -> list[Statement]:
 
 
 def _partly(share: float) -> Iterator[Statement]:
-    """Where hosts were recorded for less than the whole time."""
+    """Yields a statement if hosts were recorded for less than the whole time."""
     if share < WHOLE:
         yield Statement(
             NOTE,
@@ -214,7 +215,7 @@ def _partly(share: float) -> Iterator[Statement]:
 
 
 def _lacking(racks: Sequence[RackSums], period: FleetPeriod) -> str:
-    """What is missing of incomplete racks."""
+    """Returns the missing data of incomplete racks."""
     silent = sum(rack.hosts_expected - rack.hosts_recorded for rack in racks)
     behind_ns, missing = max(rack.behind_ns for rack in racks), sum(rack.missing for rack in racks)
     noun = "file or table" if missing == 1 else "files or tables"
@@ -272,7 +273,7 @@ def _named(texts: Sequence[str]) -> str:
 
 
 def meanings(figures: FleetFigures | FleetRackFigures) -> list[tuple[str, str]]:
-    """What the words of the page mean: (word, meaning)."""
+    """Returns the meaning of the words of the page: (word, meaning)."""
     widths = {row["bin_ns"] for row in figures.answers.classes.rows}
     shared = definitions(figures.period.definition, next(iter(widths)) if len(widths) == 1 else None)
     return [entry for entry in shared if entry[0] in ("Utilization", "Burst", "Fan-in", "Quantiles")] + [

@@ -1,5 +1,5 @@
-"""An investigation as the JSON that programs rely on: keys are added and never taken away. Times in whole ns,
-null where nothing was measured."""
+"""An investigation as the JSON that programs rely on: keys are added and never removed. Times are in whole ns, null if
+nothing was measured."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .words import missing, not_assessed
 
 
 def facts(answer: InvestigationResult) -> dict[str, Any]:
-    """The whole answer."""
+    """Returns the whole answer."""
     main = answer.findings[0] if answer.findings else None
     return {
         "cause": answer.cause,
@@ -97,7 +97,7 @@ def estimate_facts(estimate: Estimate | None) -> dict[str, Any] | None:
 
 
 def evidence_facts(finding: Finding | None) -> dict[str, Any]:
-    """Evidence of one path; every key is there, also where its value is null."""
+    """Returns the evidence on one path; every key is present, even if its value is null."""
     if finding is None:
         keys = ("relative_risk", "p_value", "lag_ns", "excess_share", "dose_response", "host_share")
         return {**dict.fromkeys(keys), "correlation": {"bin": None, "second": None, "queue": None}, "controls": []}
@@ -158,7 +158,7 @@ def evidence_facts(finding: Finding | None) -> dict[str, Any]:
 
 
 def flow_control_facts(evidence: Evidence) -> dict[str, Any]:
-    """Pause frames and congestion notifications of the path's ports; null where none were recorded, or counted."""
+    """Returns pause frames and congestion notifications of the path's ports; null if none were recorded, or counted."""
     paused, notified = evidence.paused, evidence.notified
     signals = paused.port.signals if paused else None
     return {
@@ -186,7 +186,7 @@ def flow_control_facts(evidence: Evidence) -> dict[str, Any]:
 
 
 def fifo_facts(evidence: Evidence) -> dict[str, Any] | None:
-    """Whether the waits are those of a queue at the port: shares of full stretches, null where untestable."""
+    """Returns whether the waits are those of a queue at the port: shares of full stretches, null if untestable."""
     model = evidence.fifo
     if model is None:
         return None
@@ -195,7 +195,7 @@ def fifo_facts(evidence: Evidence) -> dict[str, Any] | None:
 
 
 def repeated_facts(evidence: Evidence) -> dict[str, Any]:
-    """Probes that the full port dropped and TCP repeated, and what waited behind them."""
+    """Returns the probes that the full port dropped and TCP repeated, and those that waited behind them."""
     late = evidence.repeats.either[evidence.ledger.late]
     total = float(evidence.ledger.excess.sum())
     again = evidence.seen_again
@@ -209,7 +209,8 @@ def repeated_facts(evidence: Evidence) -> dict[str, Any]:
 
 
 def lag_facts(evidence: Evidence) -> dict[str, Any] | None:
-    """The lag scan: where waits fit the full link best, how finely it looked, and on which side it fits better."""
+    """Returns the lag scan: the lag at which waits fit the full link best, its resolution, and the side on which it
+    fits better."""
     scan = evidence.scan
     if scan is None or len(scan.lags) < 2:
         return None
@@ -293,7 +294,7 @@ def contention_facts(seen: Contention | None) -> dict[str, Any] | None:
 
 
 def queue_facts(answer: InvestigationResult) -> dict[str, Any]:
-    """What the switch's windows show, and what recorded senders predict of them."""
+    """Returns the switch's windows, and how recorded senders predict them."""
     predicted = answer.prediction
     line = predicted.against_switch if predicted else None
     return {
@@ -319,7 +320,7 @@ def queue_facts(answer: InvestigationResult) -> dict[str, Any]:
 
 
 def agreement_facts(row: Agreement) -> dict[str, Any]:
-    """One comparison of what the switch and the recorded host say of a port."""
+    """Returns one comparison of a switch and the recorded host on a port."""
     return {
         "what": row.what,
         "source": row.source,
@@ -363,13 +364,14 @@ def outcome_facts(outcome: PredictedLatency) -> dict[str, Any]:
 
 
 def range_facts(outcome: PredictedLatency) -> dict[str, Any]:
-    """What the recording leaves open of p99, and why that is too wide for a prediction; null where it is not."""
+    """Returns the range that the recording leaves open for p99, and why it is too wide for a prediction; null if it is
+    not."""
     low, high = outcome.p99_range or (None, None)
     return {"p99_low_ns": whole(low), "p99_high_ns": whole(high), "unsure": outcome.unsure or None}
 
 
 def of_what_facts(answer: InvestigationResult) -> dict[str, Any]:
-    """Which path and port a prediction is of, and of which time."""
+    """Returns the path, the port and the time of a prediction."""
     finding = answer.findings[0]
     probes, crossing = finding.scene.probes, finding.evidence.crossing
     return {
@@ -413,7 +415,7 @@ def fan_out_facts(finding: Finding | None) -> list[dict[str, Any]]:
 
 
 def sensitivity_facts(finding: Finding | None) -> list[dict[str, Any]]:
-    """Published sensitivities against the measured distribution."""
+    """Returns published sensitivities with the measured distribution."""
     if finding is None or not finding.evidence.tail.n:
         return []
     met = delay_beyond(finding.evidence.delays.total, finding.evidence.tail.median_ns)

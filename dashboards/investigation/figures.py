@@ -1,5 +1,5 @@
-"""Figures of an investigation: from its arrays to what plotly draws, as plain data. Colours are those of palette.LIGHT,
-so that the page can exchange them."""
+"""Figures of an investigation: from its arrays to plotly's input, as plain data. Colours are those of palette.LIGHT, so
+that the page can exchange them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ..common.palette import LIGHT
 from .phrases import group_name, member_name
 
 LINE = 17  # px, of the text of axes
-POINTS = 4000  # of a line; beyond that the largest of each step
-GROUPS, MEMBERS = 8, 40  # of senders that the tree shows
+POINTS = 4000  # of a line; with more, the largest of each step
+GROUPS, MEMBERS = 8, 40  # of senders in the tree
 ACCOUNTS = (("bursts", "burst"), ("host", "queue"), ("elsewhere", "mean"), ("unknown", "muted"))
 
 
 @dataclass(frozen=True)
 class Figure:
-    """question: of the section that it belongs to. drawing: plotly's data and layout."""
+    """question: of the section that it belongs to. drawing: data and layout for plotly."""
 
     question: str
     title: str
@@ -33,7 +33,7 @@ class Figure:
 
 
 def numbers(values: Floats, digits: int = 5) -> list[float | None]:
-    """For JSON: NaN as null, no more digits than a figure shows."""
+    """Returns values for JSON: NaN as null, and no more digits than a figure shows."""
     return [None if not np.isfinite(v) else float(f"{v:.{digits}g}") for v in values]
 
 
@@ -44,7 +44,7 @@ def layout(height: int, **more: Any) -> dict[str, Any]:
         if "title" in one:
             one["title"] = {**one["title"], "font": {"size": 12}, "standoff": 8}
     rest = {key: value for key, value in more.items() if "axis" not in key}
-    for key in axes.keys() & {"yaxis2"}:  # ticks of its own: in line with the other axis' they would be odd numbers
+    for key in axes.keys() & {"yaxis2"}:  # ticks of its own: aligned with the other axis, they would be odd numbers
         axes[key] |= {"tickmode": "auto", "showgrid": False}
     return {
         "height": height,
@@ -72,7 +72,8 @@ def line(name: str, x: Any, y: Any, colour: str, width: float = 1.6, **more: Any
 
 
 def distribution(answer: InvestigationResult) -> Figure | None:
-    """Share of probes later than a time, of every path, both axes logarithmic: a distribution, not one percentile."""
+    """Returns the share of probes later than a time, for every path, with both axes logarithmic: a distribution, not
+    one percentile."""
     colours = ("latency", "mean", "queue", "second", "muted")
     measured = [(f.evidence.path, f.evidence.delays.total) for f in answer.findings]
     measured += [(f"{other.path} (control)", other.total) for other in answer.others]
@@ -96,8 +97,8 @@ def distribution(answer: InvestigationResult) -> Figure | None:
 
 
 def card(finding: Finding) -> Figure | None:
-    """Accounts of the late probes' excess, with their intervals, and what of `elsewhere` was spent at a port that was
-    asked to stop."""
+    """Returns the accounts of the late probes' excess, with their intervals, and the part of the excess that was spent
+    at a port that was asked to stop."""
     evidence = finding.evidence
     if not evidence.ledger.late.size:
         return None
@@ -132,8 +133,8 @@ def card(finding: Finding) -> Figure | None:
 
 
 def aligned(answer: InvestigationResult, finding: Finding) -> Figure | None:
-    """Bursts laid over each other by onset: utilization and senders above, delay and queue below. Those that late
-    probes met where bursts are the cause; otherwise all, since bursts that are chosen by lateness always show some."""
+    """Returns bursts aligned by onset: utilization and senders above, delay and queue below. If bursts are the cause,
+    only those that late probes met; otherwise all, since bursts selected by lateness always show some."""
     explain = met_by_late(finding.scene, finding.evidence) if finding.verdict.cause == "bursts" else None
     found: Alignment | None = align(finding.scene, finding.evidence, explain)
     if found is None:
@@ -170,7 +171,7 @@ def aligned(answer: InvestigationResult, finding: Finding) -> Figure | None:
 
 
 def laid_words(found: Alignment, met_by_late: bool) -> str:
-    """Which bursts are laid over each other, and how many."""
+    """Returns which bursts are aligned, and how many."""
     if len(found.bursts) == found.of:
         return format_count(found.of, "burst")
     part = f"{len(found.bursts):,} of {found.of:,}"
@@ -178,7 +179,7 @@ def laid_words(found: Alignment, met_by_late: bool) -> str:
 
 
 def senders_begun(answer: InvestigationResult, found: Alignment) -> list[dict[str, Any]]:
-    """How many of a burst's senders have begun at each time after its onset, on average."""
+    """Returns how many senders of a burst have begun at each time after its onset, on average."""
     if answer.onsets is None or not len(answer.onsets.since):
         return []
     bursts = answer.main_bursts
@@ -188,11 +189,11 @@ def senders_begun(answer: InvestigationResult, found: Alignment) -> list[dict[st
 
 
 def lag_scan(finding: Finding) -> Figure | None:
-    """How full the link was while late probes waited, were bursts and latency shifted against each other."""
+    """Returns how full the link was while late probes waited, if bursts and latency were shifted against each other."""
     scan = finding.evidence.scan
     if scan is None or len(scan.lags) < 2:
         return None
-    # All near zero, where the peak is; of the rest as many as a figure shows.
+    # All points near zero, where the peak is; of the others as many as a figure shows.
     near = np.abs(np.arange(len(scan.lags)) - len(scan.lags) // 2) < POINTS // 4
     near[:: max(1, len(scan.lags) // (POINTS // 2))] = True
     fits = numbers(100 * scan.fits[near])
@@ -212,7 +213,7 @@ def lag_scan(finding: Finding) -> Figure | None:
 
 
 def fan_in(answer: InvestigationResult) -> Figure | None:
-    """The tree from the port to groups of senders and their members."""
+    """Returns the tree from the port to groups of senders and their members."""
     if not answer.groups or answer.findings[0].evidence.crossing is None:
         return None
     port = answer.findings[0].evidence.crossing.port.name
@@ -250,7 +251,8 @@ def fan_in(answer: InvestigationResult) -> Figure | None:
 
 
 def unpredicted(names: list[str], ranges: list[tuple[float, float, bool]], most: float) -> dict[str, Any]:
-    """Between what p99 lies where it cannot be predicted: bars from the lower end to the upper, or to `most` (ns)."""
+    """Returns the ranges of p99 values that cannot be predicted: bars from the lower end to the upper, or to `most`
+    (ns)."""
     lengths = [(min(high, 1.3 * most) - low) / 1e6 if unsure else None for low, high, unsure in ranges]
     return {
         "type": "bar",
@@ -264,7 +266,7 @@ def unpredicted(names: list[str], ranges: list[tuple[float, float, bool]], most:
 
 
 def remedies(answer: InvestigationResult) -> Figure | None:
-    """p99 and p99.9 of each change."""
+    """Returns p99 and p99.9 of each change."""
     replay = answer.replay
     if replay is None:
         return None
@@ -288,7 +290,7 @@ def remedies(answer: InvestigationResult) -> Figure | None:
     seen += [bound / 1e6 for low, high, unsure in ranges for bound in (low, high) if unsure and np.isfinite(bound)]
     if any(unsure for _, _, unsure in ranges):
         traces.append(unpredicted(names, ranges, max(seen) * 1e6))
-    slot = 20 + LINE * max(2, *map(len, wrapped))  # so that names are apart
+    slot = 20 + LINE * max(2, *map(len, wrapped))  # so that names do not overlap
     span = [float(np.log10(min(seen) / 2)), float(np.log10(max(seen) * 1.3))] if seen else None
     axes = {
         "xaxis": {"type": "log", "title": {"text": "latency, ms"}, "range": span, "dtick": 1, "tickformat": "~g"},

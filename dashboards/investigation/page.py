@@ -24,7 +24,7 @@ UNIT = re.compile(r"(?<=\d) (?=%|(?:[nµm]?s|min|[kMGT]?B|[kMGT]?b/s)\b)")
 
 
 def markdown(answer: InvestigationResult) -> str:
-    """For a ticket: the verdict, then every question with its answer."""
+    """Returns Markdown for a ticket: the verdict, then every question with its answer."""
     parts = [f"## {title_words(answer)}", _marked_down(summary(answer)), examined_words(answer)]
     for section in sections(answer):
         parts.append(f"### {section.question}")
@@ -36,12 +36,12 @@ def markdown(answer: InvestigationResult) -> str:
 
 
 def _marked_down(text: str) -> str:
-    """TEXT in Markdown, with `commands` as such: no name makes a link, a picture, a tag or a cell."""
+    """Returns TEXT in Markdown, with `commands` as such; no name becomes a link, an image, a tag or a cell."""
     return SPECIAL.sub(r"\\\g<0>", shown(text))
 
 
 def plain(answer: InvestigationResult) -> str:
-    """For a terminal: the verdict, then every question with its answer, tables aligned."""
+    """Returns text for a terminal: the verdict, then every question with its answer, tables aligned."""
     lines = [shown(summary(answer)), examined_words(answer)]
     for section in sections(answer):
         lines += ["", section.question.upper(), *map(shown, section.sentences)]
@@ -53,12 +53,12 @@ def plain(answer: InvestigationResult) -> str:
 
 
 def unbroken(text: str) -> str:
-    """A sentence without a line break between a number and its unit."""
+    """Returns a sentence without line breaks between a number and its unit."""
     return UNIT.sub("\N{NO-BREAK SPACE}", text)
 
 
 def _section(section: Section, figures: list[tuple[int, str]]) -> dict[str, Any]:
-    """A question as the template has it: FIGURES are numbers of figures and their titles."""
+    """Returns a question for the template; FIGURES are numbers of figures and their titles."""
     return {
         "question": section.question,
         "sentences": list(map(unbroken, section.sentences)),
@@ -69,7 +69,7 @@ def _section(section: Section, figures: list[tuple[int, str]]) -> dict[str, Any]
 
 
 def all_figures(answer: InvestigationResult) -> dict[str, figures.Figure]:
-    """What there is to draw by the name of what draws it, in the order of the page: the first one is at its head."""
+    """Returns all figures by name, in the order of the page; the first one is at its top."""
     if not answer.findings:
         return {}
     finding = answer.findings[0]
@@ -82,7 +82,7 @@ def all_figures(answer: InvestigationResult) -> dict[str, figures.Figure]:
 
 
 def render(answer: InvestigationResult) -> str:
-    """One HTML page that asks the network for nothing. The same answer gives the same bytes."""
+    """Returns one HTML page that makes no network request. The same answer gives the same bytes."""
     drawn = list(all_figures(answer).values())
     places: dict[str, list[tuple[int, str]]] = {}
     for number, figure in enumerate(drawn[1:], 1):
@@ -103,5 +103,5 @@ def render(answer: InvestigationResult) -> str:
 
 
 def write_page(answer: InvestigationResult, path: Path) -> None:
-    """Write the page whole or not at all. Raises MburstError where it cannot be written."""
+    """Write the page atomically. Raises MburstError if it cannot be written."""
     page.write(path, render(answer), "name another file with -o")

@@ -1,4 +1,4 @@
-"""Single phrases of an investigation: numbers with their uncertainty, and who, when and how much in words."""
+"""Single phrases of an investigation: numbers with their uncertainty; senders, times and amounts in words."""
 
 from __future__ import annotations
 
@@ -39,30 +39,30 @@ CAUSES = {
 }
 
 
-ASKED = {  # where pause frames are the cause
+ASKED = {  # if pause frames are the cause
     "host": "A host causes the tail: it asked the switch to stop sending to it",
     "elsewhere": "The network causes the tail: the switch asked the host to stop sending",
 }
 
 
 def cause_words(verdict: Verdict) -> str:
-    """The verdict as a heading."""
+    """Returns the verdict as a heading."""
     return (ASKED if verdict.paused else CAUSES)[verdict.cause]
 
 
 def of_what_words(finding: Finding) -> str:
-    """Which path and port a prediction is of."""
+    """Returns the path and port of a prediction."""
     crossing = finding.evidence.crossing
     return f"Path: {finding.evidence.path}" + (f", {port_words(crossing.port)}." if crossing else ".")
 
 
 def examined_words(answer: InvestigationResult) -> str:
-    """Of which time the answer is."""
+    """Returns the time of the answer."""
     return f"Examined: {period(*answer.span)}."
 
 
 def title_words(answer: InvestigationResult) -> str:
-    """The verdict on the deciding path as a heading."""
+    """Returns the verdict on the deciding path as a heading."""
     return cause_words(answer.findings[0].verdict) if answer.findings else CAUSES[answer.cause]
 
 
@@ -71,7 +71,7 @@ def time_or_none(ns: float | None) -> str:
 
 
 def share_words(share: float) -> str:
-    """A share, without digits of what is next to nothing."""
+    """Returns a share, without meaningless digits if it is nearly 0."""
     return "under 0.01 %" if 0 < share < 1e-4 else format_share(share)
 
 
@@ -83,14 +83,14 @@ def share_range(estimate: Estimate) -> str:
 
 
 def number_range(estimate: Estimate) -> str:
-    """An estimate with its interval."""
+    """Returns an estimate with its interval."""
     if isinf(estimate.high):
         return f"{format_number(estimate.value)} ({format_number(estimate.low)} or more)"
     return f"{format_number(estimate.value)} ({format_number(estimate.low)} to {format_number(estimate.high)})"
 
 
 def risk_words(risk: Estimate) -> str:
-    """How much more often probes are late in bursts."""
+    """Returns how much more often probes are late in bursts."""
     if isinf(risk.high):
         return f"A probe in a burst is at least {format_number(risk.low)} times as likely to be late: no other one was."
     interval = f"({format_number(risk.low)} to {format_number(risk.high)})"
@@ -98,7 +98,7 @@ def risk_words(risk: Estimate) -> str:
 
 
 def who_words(group: Group) -> str:
-    """Who sends the bursts, and what asks them to."""
+    """Returns who sends the bursts, and what triggers them."""
     service = f" from port {port_text(group.port)}" if group.port else ""
     if group.pattern in ("single-source", "canary"):
         return f"They come from {group_name(group)}{service}."
@@ -113,7 +113,7 @@ def who_words(group: Group) -> str:
 
 
 def is_of_services(group: Group) -> bool:
-    """Whether its services are those of most of its members."""
+    """Returns whether most of the group's members belong to its services."""
     return bool(services_text(group.services, len(group.members)))
 
 
@@ -126,13 +126,13 @@ def group_name(group: Group) -> str:
 
 
 def member_name(group: Group, address: str) -> str:
-    """A member by its name and address."""
+    """Returns a member by its name and address."""
     of = group.called.get(address)
     return named_address(address, of.name if of else None)
 
 
 def is_gathering(group: Group) -> bool:
-    """Whether most of its bursts follow requests of this host, and clearly more than chance would have it."""
+    """Returns whether most of the group's bursts follow requests of this host, and clearly more than by chance."""
     trigger = group.trigger
     return trigger is not None and trigger.share > 0.5 and trigger.share > 2 * trigger.usual
 
@@ -147,7 +147,7 @@ def port_words(port: Port) -> str:
 
 
 def unknown_senders_words(port: Port) -> str:
-    """Why the senders of a switch's port are not known, and what would show them."""
+    """Returns why the senders of a switch's port are unknown, and what would show them."""
     behind = f"{port.host} ({port.interface})" if port.is_stand_in else "the host behind it"
     return (
         f"Who sends them is not known, since a switch's port counts bytes alone: `mburst record` on {behind} shows it."
@@ -155,8 +155,8 @@ def unknown_senders_words(port: Port) -> str:
 
 
 def before_words(evidence: Evidence) -> str:
-    """What nothing but a switch's queue windows can show: a sentence, or nothing where they did, or where the queue is
-    in the recorded host."""
+    """Returns a sentence on what only a switch's queue windows can show; '' if they did, or if the queue is in the
+    recorded host."""
     port = evidence.crossing.port if evidence.crossing else None
     if port is None or port.direction == "out" or (evidence.switch is not None and evidence.switch.seen):
         return ""
@@ -167,7 +167,7 @@ def before_words(evidence: Evidence) -> str:
 
 
 def pauses_words(evidence: Evidence) -> str:
-    """What predictions leave out where a port of the path was asked to stop: a sentence, or nothing."""
+    """Returns a sentence on what predictions leave out if a port of the path was asked to stop; else ''."""
     if evidence.paused is None:
         return ""
     could = share_range(evidence.paused.could)
@@ -175,7 +175,7 @@ def pauses_words(evidence: Evidence) -> str:
 
 
 def stage_words(evidence: Evidence, stages: tuple[str, ...]) -> str:
-    """Where most of the excess lies, among some stages."""
+    """Returns the stage with most of the excess, among some stages."""
     known = {stage: share for stage, share in evidence.stage_shares.items() if stage in stages}
     return STAGES[max(known, key=lambda stage: known[stage])] if known else "there"
 
@@ -211,7 +211,7 @@ def line_words(line: Line) -> str:
 
 
 def contention_words(seen: Contention) -> str:
-    """Whether hosts of a rack burst together."""
+    """Returns whether hosts of a rack burst together."""
     if not seen.pairs:
         return f"None of the {format_count(seen.bursts, 'burst')} overlaps one of another recorded host of its rack."
     (first, second), shared_ns = seen.pairs[0].hosts, seen.pairs[0].shared_ns
@@ -224,7 +224,7 @@ def contention_words(seen: Contention) -> str:
 
 
 def queue_words(port: Port, queue: PortQueue) -> str:
-    """The fullest window of a queue, and what it dropped."""
+    """Returns the fullest window of a queue, and its drops."""
     peak = float(queue.max_bytes.max(initial=0.0))
     width = float(np.median(queue.end - queue.start))
     lost = "" if queue.dropped is None else f", {format_count(queue.dropped, 'packet')} dropped"
@@ -237,7 +237,7 @@ def queue_words(port: Port, queue: PortQueue) -> str:
 
 
 def model_words(replay: Replay) -> str:
-    """How well the model repeats what was measured."""
+    """Returns how well the model reproduces the measurements."""
     fit_of = f"; r = {replay.r:.3f} against the measured waits" if replay.r is not None else ""
     came = (
         "as the recorded senders' bins show"
@@ -262,7 +262,7 @@ def p99_range(outcome: PredictedLatency) -> str:
 
 
 def unsure_words(outcomes: list[PredictedLatency]) -> list[str]:
-    """Why the p99 of some changes cannot be predicted, and what it lies between: a sentence for each reason."""
+    """Returns why the p99 of some changes cannot be predicted, and its range: a sentence for each reason."""
     reasons: dict[str, list[str]] = {}
     for outcome in outcomes:
         if outcome.unsure:
@@ -271,7 +271,7 @@ def unsure_words(outcomes: list[PredictedLatency]) -> list[str]:
 
 
 def wrong_words(row: Agreement) -> str:
-    """Who is wrong where sources disagree."""
+    """Returns who is wrong if sources disagree."""
     return {
         "host": "the recording is wrong",
         "switch": "the switch's counter is wrong",

@@ -1,4 +1,4 @@
-"""The verdict of an investigation in a few sentences, with what it does not explain."""
+"""The verdict of an investigation in a few sentences, with the tails that it does not explain."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .phrases import (
     who_words,
 )
 
-MOST_OTHERS = 3  # further paths that the summary names
+MOST_OTHERS = 3  # further paths named in the summary
 WHERE = {"bursts": "while the link was full", "host": "in the hosts", "elsewhere": "elsewhere in the network"}
 OTHER_CAUSES = {
     "bursts": "bursts of another port",
@@ -28,12 +28,12 @@ OTHER_CAUSES = {
 
 
 def summary(answer: InvestigationResult) -> str:
-    """The verdict in a few sentences that can be pasted into a ticket."""
+    """Returns the verdict in a few sentences that can be pasted into a ticket."""
     return " ".join([verdict_words(answer), *who_and_when(answer), *other_tails_words(answer), *sent_by_canary(answer)])
 
 
 def verdict_words(answer: InvestigationResult) -> str:
-    """The verdict alone, with what makes it doubtful."""
+    """Returns only the verdict, with the doubts about it."""
     if not answer.findings:
         return f"The cause cannot be determined. What is missing: {'; '.join(answer.missing)}."
     finding = answer.findings[0]
@@ -42,13 +42,13 @@ def verdict_words(answer: InvestigationResult) -> str:
 
 
 def sent_by_canary(answer: InvestigationResult) -> list[str]:
-    """Which of the bursts mburst itself sent: a sentence, or nothing."""
+    """Returns which of the bursts mburst itself sent: a sentence, or nothing."""
     known = answer.findings and answer.seen.canaries
     return [canary_words(answer.seen, len(answer.bursts))] if known else []
 
 
 def headline(answer: InvestigationResult) -> list[tuple[str, str, str]]:
-    """The figures beside the verdict: what each is, its value, and a note."""
+    """Returns the figures beside the verdict: name, value and note of each."""
     if not answer.findings:
         return []
     evidence, cause = answer.findings[0].evidence, answer.findings[0].verdict.cause
@@ -66,7 +66,7 @@ def headline(answer: InvestigationResult) -> list[tuple[str, str, str]]:
 
 
 def measured_words(finding: Finding) -> str:
-    """The percentile that decides, against the median."""
+    """Returns the deciding percentile against the median."""
     tail = finding.evidence.tail
     p50, _, p99, p999, _ = tail.quantiles_ns
     level = f"p99 is {time_or_none(p99)}" if tail.level != 0.999 else f"p99.9 is {time_or_none(p999)}"
@@ -91,7 +91,7 @@ def undetermined(answer: InvestigationResult, finding: Finding) -> str:
 
 
 def not_by_bursts(answer: InvestigationResult, finding: Finding) -> str:
-    """Of a tail by the hosts, or by the network but not at the port."""
+    """Returns the verdict on a tail caused by the hosts, or by the network but not at the port."""
     evidence, cause, paused = finding.evidence, finding.verdict.cause, finding.evidence.paused
     if finding.verdict.paused and paused is not None and paused.stood is not None:
         who = paused.port.host if cause == "host" else "The switch"
@@ -112,7 +112,8 @@ def by_bursts(answer: InvestigationResult, finding: Finding) -> str:
 
 
 def who_and_when(answer: InvestigationResult) -> list[str]:
-    """Of bursts that cause the tail: how much more often probes are late in them, who sends them, what comes before."""
+    """Returns, for bursts that cause the tail, how much more often probes are late in them, who sends them, and what
+    comes before."""
     if not answer.findings or answer.findings[0].verdict.cause != "bursts":
         return []
     evidence = answer.findings[0].evidence
@@ -127,7 +128,7 @@ def who_and_when(answer: InvestigationResult) -> list[str]:
 
 
 def other_tails_words(answer: InvestigationResult) -> list[str]:
-    """The other paths with a tail that the first sentence does not explain: a sentence, or nothing."""
+    """Returns the other paths with a tail that the first sentence does not explain: a sentence, or nothing."""
     if not answer.findings:
         return []
     main = answer.findings[0]

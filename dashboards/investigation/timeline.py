@@ -1,4 +1,4 @@
-"""The picture at the head of an investigation: utilization, bursts, latency and the switch's queue on one time axis, in
+"""The figure at the top of an investigation: utilization, bursts, latency and the switch's queue on one time axis, in
 the worst part of the recording."""
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from ..common.palette import LIGHT
 from .figures import POINTS, Figure, layout, line, numbers
 
 SLICE_NS = 2e9  # of time that is shown
-STEPS = 2000  # that utilization is drawn in, or its bins where they are wider
-TOP = 110.0  # percent of line rate, where marks of bursts lie above what a link carries
-SPACE = 0.07  # between panels, of the height of all
+STEPS = 2000  # in which utilization is drawn, or its bins if they are wider
+TOP = 110.0  # percent of line rate: marks of bursts are above what a link carries
+SPACE = 0.07  # between panels, of the total height
 
 
 def over_time(finding: Finding, origin_ns: int) -> Figure | None:
-    """The figure; None where no port or no probe of it is known. origin_ns: the Unix time that times count from."""
+    """Returns the figure; None if no port or no probe of it is known. origin_ns: the Unix time that times count
+    from."""
     evidence = finding.evidence
     if evidence.crossing is None or evidence.met is None or not len(evidence.met):
         return None
@@ -48,7 +49,7 @@ def over_time(finding: Finding, origin_ns: int) -> Figure | None:
 
 
 def worst_slice(evidence: Evidence, met: Floats) -> tuple[float, float]:
-    """The SLICE_NS with the most lateness."""
+    """Returns the SLICE_NS with the most lateness."""
     beyond = np.nan_to_num(np.maximum(evidence.delays.total - evidence.tail.median_ns, 0))
     block = np.floor((met - met.min()) / SLICE_NS).astype(np.int64)
     start = float(met.min() + SLICE_NS * int(np.argmax(np.bincount(block, beyond))))
@@ -56,7 +57,7 @@ def worst_slice(evidence: Evidence, met: Floats) -> tuple[float, float]:
 
 
 def _axes(panels: list[tuple[str, float, str]]) -> dict[str, Any]:
-    """Upward axes above each other: each has its share of the height."""
+    """Returns vertical axes above each other, each with its share of the height."""
     whole, top, found = sum(share for _, share, _ in panels), 1.0, {}
     for name, share, title in panels:
         height = (1 - SPACE * (len(panels) - 1)) * share / whole
@@ -67,7 +68,7 @@ def _axes(panels: list[tuple[str, float, str]]) -> dict[str, Any]:
 
 
 def _link(port: Port, bursts: tuple[Floats, Floats], span: tuple[float, float]) -> list[dict[str, Any]]:
-    """Utilization of the port, its 1 s average, and when it had bursts."""
+    """Returns the utilization of the port, its 1 s average, and the times of its bursts."""
     start, end = span
     width = max(port.bin_ns, int((end - start) / STEPS))
     times = np.arange(start, end, max(width, 1))
@@ -84,7 +85,7 @@ def _link(port: Port, bursts: tuple[Floats, Floats], span: tuple[float, float]) 
 
 
 def _latency(evidence: Evidence, met: Floats, span: tuple[float, float]) -> dict[str, Any]:
-    """Every probe, or the slowest and some of the others where they are many."""
+    """Returns every probe, or the slowest and a sample of the others if there are many."""
     total = evidence.delays.total
     inside = np.flatnonzero((met >= span[0]) & (met < span[1]) & np.isfinite(total))
     if len(inside) > POINTS:
@@ -96,7 +97,7 @@ def _latency(evidence: Evidence, met: Floats, span: tuple[float, float]) -> dict
 
 
 def _queue(queue: PortQueue | None, span: tuple[float, float]) -> dict[str, Any] | None:
-    """The deepest of each window of the port's queue; None without a window in that time."""
+    """Returns the largest depth of each window of the port's queue; None without a window in that time."""
     if queue is None:
         return None
     seen = (queue.end > span[0]) & (queue.start < span[1]) & np.isfinite(queue.max_bytes)

@@ -1,5 +1,5 @@
-"""The answers of an investigation as sentences and tables, in the order in which an engineer asks. Figures and formats
-(HTML, Markdown) are made from these alone, so that they cannot disagree."""
+"""The answers of an investigation as sentences and tables, in the order of an engineer's questions. All formats (HTML,
+Markdown) and figures are made from these alone, so that they cannot disagree."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ MOST_ROWS = 30  # of a table
 
 @dataclass
 class Section:
-    """A question, its answer in sentences, and a table where numbers are many."""
+    """A question, its answer in sentences, and a table if there are many numbers."""
 
     question: str
     sentences: list[str] = field(default_factory=list)
@@ -58,7 +58,7 @@ class Section:
 
 
 def sections(answer: InvestigationResult) -> list[Section]:
-    """The page, in order."""
+    """Returns the page, in order."""
     found = [tail_section(answer)]
     if answer.findings:
         finding = answer.findings[0]
@@ -76,7 +76,7 @@ def sections(answer: InvestigationResult) -> list[Section]:
 
 
 def tail_section(answer: InvestigationResult) -> Section:
-    """Quantiles of every tested path."""
+    """Returns the quantiles of every tested path."""
     section = Section(
         "Is there a tail?", head=["path", "verdict", "n", "lost", "p50", "p90", "p99", "p99.9", "largest", "late"]
     )
@@ -131,7 +131,7 @@ def stages_section(finding: Finding) -> Section:
 
 
 def bursts_section(finding: Finding) -> Section:
-    """The evidence card as a table: what was asked, the answer with its uncertainty, n."""
+    """Returns the evidence as a table: the question, the answer with its uncertainty, n."""
     section = Section("Do bursts explain it, and how much of it?", head=["evidence", "value", "n"])
     section.sentences = [f"{cause_words(finding.verdict)}: {'; '.join(finding.verdict.reasons)}."]
     evidence = finding.evidence
@@ -153,7 +153,7 @@ def bursts_section(finding: Finding) -> Section:
 
 
 def ledger_rows(evidence: Evidence) -> list[list[str]]:
-    """Where the late probes' time went, and what lies in bursts."""
+    """Returns where the late probes' time was spent, and the part in bursts."""
     accounts = {
         "bursts": "excess spent waiting while the link was full",
         "host": "excess spent in hosts",
@@ -177,7 +177,7 @@ def ledger_rows(evidence: Evidence) -> list[list[str]]:
 
 
 def chance_rows(evidence: Evidence) -> list[list[str]]:
-    """How likely chance is, and what comes first."""
+    """Returns how likely chance is, and whether bursts or latency come first."""
     rows = []
     if evidence.p_value is not None:
         q = evidence.q_value if evidence.q_value is not None else evidence.p_value
@@ -193,7 +193,7 @@ def chance_rows(evidence: Evidence) -> list[list[str]]:
 
 
 def queue_rows(evidence: Evidence) -> list[list[str]]:
-    """Whether the waits are those of a queue at the port."""
+    """Returns whether the waits are those of a queue at the port."""
     model = evidence.fifo
     if model is None:
         return []
@@ -210,7 +210,7 @@ def queue_rows(evidence: Evidence) -> list[list[str]]:
 
 
 def repeat_rows(evidence: Evidence) -> list[list[str]]:
-    """What TCP repeated, what the port recorded of it, and what queues marked."""
+    """Returns what TCP repeated, which of it the port recorded, and what queues marked."""
     rows = []
     dropped, held = int(evidence.repeats.dropped.sum()), int(evidence.repeats.held.sum())
     if dropped:
@@ -259,7 +259,7 @@ def repeat_rows(evidence: Evidence) -> list[list[str]]:
 
 
 def flow_control_rows(evidence: Evidence) -> list[list[str]]:
-    """What pause frames can have made, and when congestion notifications came."""
+    """Returns the lateness that pause frames can have caused, and when congestion notifications came."""
     rows, paused, notified = [], evidence.paused, evidence.notified
     if paused is not None and (signals := paused.port.signals) is not None:
         asked = class_words(signals.asked_classes)
@@ -282,7 +282,7 @@ def flow_control_rows(evidence: Evidence) -> list[list[str]]:
 
 
 def rate_rows(evidence: Evidence) -> list[list[str]]:
-    """Dose and response, and the contrast of three correlations."""
+    """Returns dose and response, and the contrast of three correlations."""
     rows = []
     if evidence.dose:
         rows.append(
@@ -332,7 +332,7 @@ def senders_section(answer: InvestigationResult) -> Section:
 
 
 def group_sentences(group: Group) -> list[str]:
-    """Who the main group is and what sets it off."""
+    """Returns the members of the main group, and what triggers it."""
     sentences = []
     if len(group.bursts) > 1:
         sentences.append(
@@ -353,10 +353,10 @@ def group_sentences(group: Group) -> list[str]:
 
 
 def switch_section(answer: InvestigationResult) -> Section:
-    """What queue windows and senders' bins show."""
+    """Returns the results of queue windows and of the senders' bins."""
     section = Section("What does the switch's buffer show?")
     evidence = answer.findings[0].evidence if answer.findings else None
-    # A queue once: before the host's own port, where both the host and the switch were recorded.
+    # Each queue once: before the host's own port if both the host and the switch were recorded.
     once = {queue.name: (port, queue) for port, queue in sorted(answer.windows, key=lambda row: row[0].switch is None)}
     section.sentences += [queue_words(*row) for row in list(once.values())[:MOST_ROWS]]
     if not answer.windows:
@@ -386,7 +386,7 @@ def switch_section(answer: InvestigationResult) -> Section:
 
 
 def agreement_section(answer: InvestigationResult) -> Section:
-    """What the switch reports of a port, against what the host behind it received."""
+    """Returns what the switch reports of a port, compared with what the host behind it received."""
     section = Section("Do the sources agree?")
     section.head = ["compared", "windows that agree", "result"]
     for row in answer.agreements[:MOST_ROWS]:
@@ -410,7 +410,7 @@ def agreement_section(answer: InvestigationResult) -> Section:
 
 
 def remedy_section(answer: InvestigationResult, replay: Replay) -> Section:
-    """Predictions, the model's own error first."""
+    """Returns predictions, the model's own error first."""
     section = Section("What would help?", head=["change", "p50", "p99", "p99.9", "late or dropped", "dropped"])
     section.sentences.append(model_words(replay))
     for said in (before_words, pauses_words) if answer.findings else ():
@@ -459,7 +459,7 @@ def missing_section(answer: InvestigationResult) -> Section:
 
 
 def not_assessed(answer: InvestigationResult) -> list[str]:
-    """Questions that stay open whatever the cause is, and what to record to have them answered."""
+    """Returns questions that stay open whatever the cause is, and what to record to answer them."""
     found = []
     incoming = {(p.host, p.interface) for p in answer.ports if p.direction == "in" and not p.switch}
     outgoing = {(p.host, p.interface) for p in answer.ports if p.direction == "out"}
@@ -487,6 +487,6 @@ def not_assessed(answer: InvestigationResult) -> list[str]:
 
 
 def missing(answer: InvestigationResult) -> list[str]:
-    """Everything that is missing, of the deciding path and of the recording as a whole."""
+    """Returns everything that is missing, for the deciding path and for the recording as a whole."""
     own = answer.findings[0].verdict.missing if answer.findings else []
     return list(dict.fromkeys([*answer.missing, *own]))

@@ -1,4 +1,4 @@
-"""The live view's figures without data: the page fills them, ten times a second."""
+"""The live view's figures without data: the page fills them, ten times per second."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DECADES_MS = [10.0**power for power in range(-4, 5)]  # of latency: 100 ns to 10
 
 
 def timeline(axis: Axis, link_bps: int | None, threshold: float, latency: bool, queue: bool) -> dict[str, Any]:
-    """Utilization, and below it the panels that are asked for, on one axis of seconds."""
+    """Returns utilization, and below it the requested panels, on one axis of seconds."""
     panels = [name for name, wanted in (("latency", latency), ("queue", queue)) if wanted]
     below = {"latency": LATENCY, "queue": QUEUE}
     plot = STRIP + UTILIZATION + sum(SPACE + below[name] for name in panels)
@@ -117,7 +117,8 @@ def _traces(latency: bool, queue: bool) -> list[dict[str, Any]]:
 
 
 def heatmap() -> dict[str, Any]:
-    """Time across; the time within its second, or interfaces, upwards; the fullest bin as a share of line rate.
+    """Returns the heatmap: time across; the time within its second, or interfaces, upwards; the fullest bin as a share
+    of line rate.
 
     The page draws the cells, in the colours of `scale`.
     """

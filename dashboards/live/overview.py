@@ -12,7 +12,7 @@ from ...analysis.model.envelope import NS_PER_S
 
 
 def overview(live: LiveStore, rack: str, seconds: int) -> dict[str, Any]:
-    """The newest seconds of every lane of a rack (or of all, where it is empty) whose link speed is known."""
+    """Returns the newest seconds of every lane of a rack (or of all racks, if it is empty) with a known link speed."""
     with live.lock:
         lanes = [lane for lane in live.lanes.values() if lane.link_bps and (not rack or lane.named("rack") == rack)]
         edge = max((lane.edge_ns for lane in lanes), default=0) // NS_PER_S
@@ -28,8 +28,8 @@ def overview(live: LiveStore, rack: str, seconds: int) -> dict[str, Any]:
 
 
 def fullest_bins(lane: LiveLane, first: int, end: int) -> list[float | None]:
-    """Of each of the seconds [first, end), in percent of the link. None where nothing was recorded, or memory no
-    longer has all of it."""
+    """Returns the fullest bin of each of the seconds [first, end), in percent of the link. None if nothing was
+    recorded, or if memory no longer has all of it."""
     row = np.full(end - first, np.nan)
     known_ns = max(first, -(-lane.complete_from_ns // NS_PER_S)) * NS_PER_S
     for start_ns, end_ns in lane.covered(known_ns, end * NS_PER_S):

@@ -1,4 +1,4 @@
-"""What the live view sends: a head in JSON and the arrays that it names, in one message."""
+"""The messages of the live view: a JSON head and the arrays that it names, in one message."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ _ALIGNED = 8
 
 
 def joined(head: dict[str, Any], pack: Pack) -> bytes:
-    """The length of the head (u32, little-endian), the head in JSON with spaces up to a multiple of 8, the arrays."""
+    """Returns the length of the head (u32, little-endian), the head in JSON padded with spaces to a multiple of 8, and
+    the arrays."""
     text = json.dumps(head, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
     text += b" " * (-(len(text) + 4) % _ALIGNED)
     return struct.pack("<I", len(text)) + text + pack.joined()
 
 
 def moment_head(lane: LiveLane, moment: LaneSnapshot, origin_ns: int, pack: Pack) -> dict[str, Any]:
-    """A moment as the page's script reads a lane of a report; times count from ORIGIN_NS."""
+    """Returns a moment in the format of a lane of a report, for the page's script; times count from ORIGIN_NS."""
     return {
         "lane": lane.id,
         "start": moment.start_ns - origin_ns,
@@ -57,7 +58,7 @@ def moment_head(lane: LiveLane, moment: LaneSnapshot, origin_ns: int, pack: Pack
 
 
 def heat_entry(heat: HeatCells, origin_ns: int, pack: Pack) -> dict[str, Any]:
-    """The heatmap from a time on: what is not covered is not known."""
+    """Returns the heatmap from a time on: cells that are not covered are unknown."""
     return {
         **envelope_of(pack, heat.cells, origin_ns),
         "from": heat.start_ns - origin_ns,

@@ -1,8 +1,8 @@
-"""The live view as a web application: the page, a WebSocket that pushes what is new, and any moment on request.
+"""The live view as a web application: the page, a WebSocket that pushes new data, and any moment on request.
 
-Nothing is taken from another host, and pages of other sites cannot show it in them: its policy forbids that. Who may
-look is decided before it is asked (mburst/web). What may take long is done by workers, so that the event loop never
-waits for the store.
+Nothing is fetched from another host, and the policy of the page forbids embedding it in other sites. Access is checked
+before the application is called (mburst/web). Slow work is done by workers, so that the event loop never waits for the
+store.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .shared import SharedMessages
 from .view import LiveView
 from .wishes import LATEST_NS, MOST_BUCKETS, ViewRequests, clamped, name_of, time_of, whole_of, wish_of
 
-INVALID = 1007  # why a WebSocket is closed whose messages are invalid
+INVALID = 1007  # close code of a WebSocket with invalid messages
 _GONE = (WebSocketDisconnect, RuntimeError, OSError)  # the browser
 SCRIPTS = (
     "common/format.js",
@@ -56,7 +56,7 @@ _POLICY = (
 
 
 def application(view: LiveView, title: str, workers: Workers) -> ASGIApp:
-    """The server as an ASGI application."""
+    """Returns the server as an ASGI application."""
 
     @contextlib.asynccontextmanager
     async def following(_app: Starlette) -> AsyncIterator[None]:
@@ -83,7 +83,7 @@ def application(view: LiveView, title: str, workers: Workers) -> ASGIApp:
 
 
 def one_line(answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-    """The same answer, with an error as one line that says what to do."""
+    """Returns the same handler, with an error as one line that says what to do."""
 
     async def safe(request: Request) -> Response:
         try:
@@ -144,7 +144,7 @@ class _Answers:
         return JSONResponse(await self.run(self._lane, name_of(request.query_params, "lane")))
 
     def _lane(self, name: str) -> dict[str, Any]:
-        """What the page needs to know of a lane before it draws it."""
+        """Returns the properties of a lane that the page needs before it draws it."""
         lane = self.view.lane(name)
         threshold = self.view.bursts.definition.threshold
         link = self.view.bursts.definition.link_bps or lane.link_bps
@@ -190,7 +190,7 @@ class _Answers:
         return JSONResponse(await self.run(overview, self.view.live, rack, seconds))
 
     async def live(self, socket: WebSocket) -> None:
-        """A browser sends wishes (live_asked); live_view makes what it gets."""
+        """Serves a browser: it sends view requests (wishes), and receives the messages of the view."""
         await socket.accept()
         wishes = ViewRequests()
         self.view.wakers.add(wishes.waker)
@@ -206,7 +206,7 @@ class _Answers:
                     raise ended
 
     async def _push(self, socket: WebSocket, wishes: ViewRequests) -> None:
-        """One message at a time: a slow browser misses none of the data, for the next one holds all that changed."""
+        """Sends one message at a time: a slow browser misses no data, because the next message has all changes."""
         while True:
             wish = await wishes.take()
             try:
@@ -226,7 +226,7 @@ class _Answers:
 
 
 async def _listen(socket: WebSocket, wishes: ViewRequests) -> None:
-    """Take wishes until one is invalid."""
+    """Takes view requests until one is invalid."""
     while True:
         message = await socket.receive()
         if message["type"] != "websocket.receive":
@@ -239,7 +239,7 @@ async def _listen(socket: WebSocket, wishes: ViewRequests) -> None:
 
 
 def _line(text: str, status: int, headers: dict[str, str] | None = None) -> Response:
-    """A line for people."""
+    """Returns a line for people."""
     return PlainTextResponse(f"{shown(text)}\n", status, headers)
 
 

@@ -15,7 +15,7 @@ KEPT = 64  # messages
 
 
 class SharedMessages:
-    """The messages of a view. Whoever asks for one that is being made waits for that one."""
+    """The messages of a view. A browser that asks for a message that is being made waits for it."""
 
     def __init__(self, view: LiveView, workers: Workers) -> None:
         self.view = view
@@ -23,11 +23,11 @@ class SharedMessages:
         self._made: OrderedDict[tuple[Any, ...], asyncio.Task[Message]] = OrderedDict()
 
     async def start(self, wish: ViewRequest) -> Message:
-        """As the view's. Raises MburstError, Busy."""
+        """Returns the view's message of the same name. Raises MburstError, Busy."""
         return await self._once(("start", wish, self.view.tick), self.view.start, wish)
 
     async def change(self, wish: ViewRequest, position: Position) -> Message:
-        """As the view's. Raises MburstError, Busy."""
+        """Returns the view's message of the same name. Raises MburstError, Busy."""
         return await self._once(("change", wish, position, self.view.tick), self.view.change, wish, position)
 
     async def _once(self, key: tuple[Any, ...], make: Callable[..., Message], *arguments: Any) -> Message:

@@ -1,4 +1,4 @@
-"""The messages to each browser of the live view: the newest of a lane, and then what changed."""
+"""The messages to each browser of the live view: the newest time of a lane, and then the changes."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from ..common.words import above_line_rate
 from . import payload as live_payload
 from .wishes import ViewRequest
 
-PUSH_S = 0.1  # between looks at the store, each of which makes a message where something is new
-IDLE_S = 1.0  # after which browsers hear something even if nothing is new
+PUSH_S = 0.1  # between looks at the store; each makes a message if something is new
+IDLE_S = 1.0  # after which browsers get a message even if nothing is new
 HEAT_NS, HEAT_CELL_NS = 300 * NS_PER_S, 10_000_000
 STAMPS = {
     Quality.HW: "hardware",
@@ -41,8 +41,8 @@ Message = tuple[bytes, Position]
 
 
 class LiveView:
-    """Follows a store for any number of browsers, and makes their messages, in any thread. `dropped` gives the
-    packets that a recording in this process has lost so far, where there is one."""
+    """Follows a store for any number of browsers, and makes their messages, in any thread. `dropped` returns the
+    packets that a recording in this process has lost so far, if there is one."""
 
     def __init__(self, live: LiveStore, bursts: LiveBursts, dropped: Callable[[], int] | None = None) -> None:
         self.live = live
@@ -55,11 +55,11 @@ class LiveView:
         self._looker = Workers("mburst-look", 1, 1)
 
     def close(self) -> None:
-        """Nothing more is looked up."""
+        """Stop all queries."""
         self._looker.close(self.history.interrupt)
 
     async def follow(self) -> None:
-        """Keep up with the store until cancelled. Browsers are woken together, so that one message serves them all."""
+        """Follow the store until cancelled. Browsers are woken together, so that they share one message."""
         due = pushed = time.monotonic()
         while True:
             changed = await self._looker.run(self.look)
@@ -68,11 +68,11 @@ class LiveView:
                 self.tick += 1
                 for waker in self.wakers:
                     waker.set()
-            due = max(due + PUSH_S, time.monotonic())  # an even pace: what took long is not waited for once more
+            due = max(due + PUSH_S, time.monotonic())  # an even pace: a slow look is not followed by a full pause
             await asyncio.sleep(due - time.monotonic())
 
     def lane(self, name: str) -> LiveLane:
-        """The lane of an id. Raises MburstError."""
+        """Returns the lane of an id. Raises MburstError."""
         with self.live.lock:
             found = next((lane for lane in self.live.lanes.values() if lane.id == name), None)
         if found is None:
@@ -80,7 +80,7 @@ class LiveView:
         return found
 
     def lanes(self) -> list[dict[str, Any]]:
-        """The lanes for a reader to choose from, by rack, host, interface and direction."""
+        """Returns the lanes for a reader to choose from, by rack, host, interface and direction."""
         with self.live.lock:
             rows = [
                 {
@@ -96,20 +96,20 @@ class LiveView:
         return sorted(rows, key=lambda row: (row["rack"], row["host"], row["interface"], row["direction"], row["bin"]))
 
     def _position(self, lane: LiveLane, wish: ViewRequest) -> Position:
-        """How far a browser knows a lane, and by what the paths that it shows are measured."""
+        """Returns how far a browser knows a lane, and the measures of the paths that it shows."""
         counts = lane.changes.count, self.live.probes.changes.count, self.live.queues.changes.count
         return counts, tuple(sorted(self.live.measures(lane.edge_ns - wish.span_ns, 2**62).items()))
 
     def start(self, wish: ViewRequest) -> Message:
-        """Everything of the newest time that a browser shows, and the position to go on from. Raises MburstError."""
+        """Returns the newest time for a browser, and the position to continue from. Raises MburstError."""
         lane = self.lane(wish.lane)
         with self.live.lock:
             position, edge = self._position(lane, wish), lane.edge_ns
         return self._message("start", lane, wish, position, edge - wish.span_ns, edge, edge - HEAT_NS), position
 
     def change(self, wish: ViewRequest, position: Position) -> Message:
-        """What changed after POSITION. Where that is not known any more, or a path is measured otherwise now,
-        everything. Raises MburstError."""
+        """Returns the changes after POSITION; everything if these are no longer known, or if the measure of a path has
+        changed. Raises MburstError."""
         lane = self.lane(wish.lane)
         with self.live.lock:
             now, edge = self._position(lane, wish), lane.edge_ns
@@ -128,7 +128,7 @@ class LiveView:
         return self._message("change", lane, wish, now, low, edge, heat_low), now
 
     def _nothing_new(self, lane: LiveLane, wish: ViewRequest, edge: int) -> bytes:
-        """The state of a lane, and that nothing else changed: so a browser hears that its server lives."""
+        """Returns the state of a lane without other changes: a sign of life of the server."""
         width = self._heat_cell(lane)
         cells, heat = (
             lane.envelope(0, 0, lane.bin_ns),
@@ -139,7 +139,7 @@ class LiveView:
         )
 
     def _heat_cell(self, lane: LiveLane) -> int:
-        """The width of the heatmap's cells: a multiple of the bin."""
+        """Returns the width of the heatmap's cells: a multiple of the bin."""
         return max(HEAT_CELL_NS // lane.bin_ns, 1) * lane.bin_ns
 
     def _message(
@@ -166,13 +166,14 @@ class LiveView:
         return live_payload.joined(head, pack)
 
     def moment(self, name: str, start_ns: int, end_ns: int, buckets: int, origin_ns: int) -> bytes:
-        """Any time of a lane, as fine as BUCKETS cells allow. Raises MburstError."""
+        """Returns any time of a lane, as fine as BUCKETS cells allow. Raises MburstError."""
         lane, pack = self.lane(name), Pack()
         moment = read_moment(self.history, lane, start_ns, end_ns, width_for(lane.bin_ns, end_ns - start_ns, buckets))
         return live_payload.joined({"kind": "moment", **live_payload.moment_head(lane, moment, origin_ns, pack)}, pack)
 
     def _status(self, lane: LiveLane, edge: int) -> dict[str, Any]:
-        """What has to be in sight whatever is shown: losses, what stamps the packets, whether more is to come."""
+        """Returns what has to be visible whatever is shown: losses, the source of timestamps, whether the recording
+        continues."""
         with self.live.lock:
             losing, behind = lane.losing(edge - HEAT_NS, edge), lane.behind_ns
             runs = list(lane.runs.values())
@@ -202,5 +203,5 @@ def clock_words(lane: LiveLane, behind_ns: int) -> str:
 
 
 def _agree(before: Measures, now: Measures) -> bool:
-    """Whether no path that was shown before is measured otherwise now."""
+    """Returns whether the measures of all paths that were shown before are unchanged."""
     return all(now.get(path, measure) == measure for path, measure in before.items())

@@ -1,4 +1,4 @@
-"""What browsers ask of the live view, checked before anything is done for it."""
+"""The requests of browsers to the live view, checked before any work is done for them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-LATEST_NS = 2**62  # times of a moment, and what they count from, are from 0 up to here
+LATEST_NS = 2**62  # times of a moment, and their origin, are from 0 up to this
 MOST_BUCKETS = 20_000
 LEAST_SPAN_NS, MOST_SPAN_NS = 1_000_000, 300 * 10**9
 LONGEST_NAME = 4096  # characters of a lane's id
@@ -18,7 +18,7 @@ _WHOLE = re.compile(r"-?[0-9]{1,19}")
 
 @dataclass(frozen=True)
 class ViewRequest:
-    """What a browser follows, in how many steps it draws it, and what its times count from."""
+    """The lane that a browser follows, its number of drawn steps, and the origin of its times."""
 
     lane: str
     span_ns: int
@@ -27,7 +27,7 @@ class ViewRequest:
 
 
 class ViewRequests:
-    """The newest wish of a browser, and `waker`, which is set when there is something for it to hear."""
+    """The newest view request of a browser, and `waker`, which is set if there is something to send."""
 
     def __init__(self) -> None:
         self.waker = asyncio.Event()
@@ -35,18 +35,18 @@ class ViewRequests:
         self._there = asyncio.Event()
 
     def put(self, wish: ViewRequest) -> None:
-        """A wish, instead of the one before."""
+        """Store a view request in place of the previous one."""
         self._newest = wish
         self._there.set()
         self.waker.set()
 
     @property
     def none(self) -> bool:
-        """Whether there is none that was not taken."""
+        """Whether all view requests have been taken."""
         return self._newest is None
 
     async def take(self) -> ViewRequest:
-        """The newest wish, once there is one."""
+        """Returns the newest view request, once there is one."""
         while (wish := self._newest) is None:
             self._there.clear()
             await self._there.wait()
@@ -55,8 +55,8 @@ class ViewRequests:
 
 
 def wish_of(text: str) -> ViewRequest:
-    """The wish that a browser sends: {lane, span, steps, origin} in JSON, numbers as such or as text. Raises
-    ValueError."""
+    """Returns the view request that a browser sends: {lane, span, steps, origin} in JSON, numbers as such or as text.
+    Raises ValueError."""
     try:
         asked = json.loads(text)
     except RecursionError:
@@ -72,7 +72,7 @@ def wish_of(text: str) -> ViewRequest:
 
 
 def whole_of(asked: Mapping[str, Any], key: str) -> int:
-    """A whole number of at most 19 digits. Raises ValueError."""
+    """Returns a whole number of at most 19 digits. Raises ValueError."""
     value = asked.get(key)
     text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
     if not _WHOLE.fullmatch(text):
@@ -81,7 +81,7 @@ def whole_of(asked: Mapping[str, Any], key: str) -> int:
 
 
 def time_of(asked: Mapping[str, Any], key: str) -> int:
-    """Nanoseconds since 1970. Raises ValueError."""
+    """Returns nanoseconds since 1970. Raises ValueError."""
     value = whole_of(asked, key)
     if not 0 <= value <= LATEST_NS:
         raise ValueError(f"{key} is not a time from 1970 on")
@@ -89,7 +89,7 @@ def time_of(asked: Mapping[str, Any], key: str) -> int:
 
 
 def name_of(asked: Mapping[str, Any], key: str) -> str:
-    """A name. Raises ValueError."""
+    """Returns a name. Raises ValueError."""
     value = asked.get(key)
     if not isinstance(value, str) or not 0 < len(value) <= LONGEST_NAME:
         raise ValueError(f"{key} is missing, not text, or too long")

@@ -1,6 +1,6 @@
 """A rack's report: one HTML file without any script, the same facts as JSON, and the index of all reports in a folder.
 
-The same report gives the same bytes. No file is ever half written, and its name says rack and period.
+The same report gives the same bytes. Files are written atomically; their names have the rack and the period.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ STYLE = ("common/page.css", "common/paper.css")
 
 
 def _tiles(report: RackFigures) -> list[tuple[str, str, str]]:
-    """The figures above the picture."""
+    """Returns the figures above the heatmap."""
     inbound = report.inbound
     n = sum(lane.bursts for lane in inbound)
     bursting = len({lane.receiver for lane in inbound if lane.bursts})
@@ -45,7 +45,7 @@ def _tiles(report: RackFigures) -> list[tuple[str, str, str]]:
 
 
 def _more(report: RackFigures) -> list[tuple[str, str]]:
-    """Further figures, below the picture."""
+    """Returns further figures, below the heatmap."""
     found = [("Time in bursts", f"{format_share(rack_words.share(report.inbound))} of recorded time")]
     if speeds := _with_speed(report):
         fullest = max(speeds, key=lambda lane: lane.busiest_bin / (lane.link_bps or 1))
@@ -64,7 +64,7 @@ def _with_speed(report: RackFigures) -> list[RackLane]:
 
 
 def _sections(report: RackFigures) -> list[tuple[str, list[Any]]]:
-    """What follows the summary where something was recorded: heads, and parts that templates draw."""
+    """Returns the sections below the summary if something was recorded: headings, and parts that templates draw."""
     bursts = format_count(len(report.durations_ns) and report.duration.n, "burst")
     return [
         ("Over time", [pictures.heatmap(report)]),
@@ -90,7 +90,7 @@ def _sections(report: RackFigures) -> list[tuple[str, list[Any]]]:
 
 
 def render(report: RackFigures) -> str:
-    """The page, complete in itself: it has no script, and its policy forbids that anything is fetched."""
+    """Returns the complete page: it has no script, and its policy forbids all requests."""
     bins = {lane.bin_ns for lane in report.lanes}
     bin_ns = next(iter(bins)) if len(bins) == 1 else None
     statements = rack_words.statements(report)
@@ -111,7 +111,7 @@ def render(report: RackFigures) -> str:
 
 
 def facts(report: RackFigures) -> dict[str, Any]:
-    """The facts of the page."""
+    """Returns the facts of the page."""
     found = {**asdict(report), "mburst": __version__, "kind": "rack"}
     found["damaged_files"] = [file.facts() for file in report.damaged]
     del found["damaged"]
@@ -120,13 +120,13 @@ def facts(report: RackFigures) -> dict[str, Any]:
 
 
 def stem(report: RackFigures) -> str:
-    """The name of a report's files: rack and period."""
+    """Returns the name of a report's files: rack and period."""
     return rack_stem(report.rack, report.since_ns, report.until_ns)
 
 
 def write(report: RackFigures, folder: Path) -> tuple[Path, Path]:
-    """Write page and JSON into `folder`, which is made where it is missing; their paths. The JSON's first line is its
-    summary, for who reads many. Raises MburstError where the folder cannot be written."""
+    """Write page and JSON into `folder`, which is created if it is missing. Returns their paths. The JSON's first line
+    is its summary, for readers of many reports. Raises MburstError if the folder cannot be written."""
     found = with_summary(rack_words.summary(report), facts(report))
     return page.write_with_facts(folder / stem(report), render(report), found)
 
@@ -135,8 +135,8 @@ def write(report: RackFigures, folder: Path) -> tuple[Path, Path]:
 
 
 def write_index(folder: Path, troubles: list[str] | None = None, mode: int = files.GROUP) -> Path:
-    """Write index.html over every report in the folder; `troubles` are lines about what could not be delivered.
-    Only one process at a time does, so that the last one has seen every report. Raises MburstError."""
+    """Write index.html over every report in the folder; `troubles` are lines about failed deliveries. A lock admits one
+    process at a time, so that the last one has seen every report. Raises MburstError."""
     with files.locked(folder):
         page.write(folder / "index.html", render_index(summaries(folder), troubles or []), page.FOLDER, mode)
     return folder / "index.html"
@@ -159,7 +159,7 @@ _CELLS: tuple[tuple[str, Callable[[Mapping[str, Any]], str]], ...] = (
 
 
 def render_index(entries: list[tuple[str, dict[str, Any]]], troubles: list[str]) -> str:
-    """The index of reports, grouped by period."""
+    """Returns the index of reports, grouped by period."""
     periods: dict[tuple[int, int], list[Sequence[str | LinkCell]]] = {}
     for name, summary in entries:
         periods.setdefault((summary["since_ns"], summary["until_ns"]), []).append(_index_row(name, summary))

@@ -1,5 +1,5 @@
-"""Pictures of a rack's report, which templates draw as SVG: no script, so that they print and can be mailed as they
-are."""
+"""Figures of a rack's report, which templates draw as SVG: without a script, so that they print and can be mailed
+unchanged."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STEPS = (
 
 
 def step_of(cell: SlotCounts) -> int | None:
-    """Which of STEPS a cell is in by its share of time in bursts; None without a burst."""
+    """Returns the index in STEPS of a cell's share of time in bursts; None without a burst."""
     if not cell.burst_ns:
         return None
     share = cell.burst_ns / max(cell.recorded_ns, cell.burst_ns)
@@ -36,8 +36,9 @@ def step_of(cell: SlotCounts) -> int | None:
 
 
 def heatmap(report: RackFigures) -> Heatmap:
-    """The inbound lanes of a report by time: how much of each slot a host was receiving a burst. A switch port before a
-    recorded host has no row for less than a slot without a burst, such as that in which the recorder was started."""
+    """Returns the inbound lanes of a report by time: the share of each slot in which a host received a burst. A switch
+    port before a recorded host has no row if it has less than a slot of time and no burst, such as the slot in which
+    the recorder was started."""
     recorded = {lane.receiver for lane in report.inbound if not lane.is_port}
     rows = [
         (lane, cells)
@@ -73,7 +74,7 @@ def _shade(cell: SlotCounts, where: str, unseen: str) -> SlotShade:
 
 
 def durations(report: RackFigures) -> curves.StepCurve:
-    """The empirical distribution of the durations of inbound bursts, of a report with a burst."""
+    """Returns the empirical distribution of the durations of inbound bursts, for a report with a burst."""
     found = curves.DurationShares("", report.durations_ns, report.fractions)
     return curves.of_durations("Distribution of the durations of bursts", [found], _quantiles(report))
 

@@ -27,8 +27,8 @@ def _rate(bps: float, lane: RackLane) -> str:
 
 
 def _peaks(lanes: Sequence[RackLane]) -> tuple[str, list[str]]:
-    """The head of the column of peak bins, and a cell of each lane: how wide they are is in the head, where all are
-    alike."""
+    """Returns the heading of the column of peak bins, and a cell for each lane. The heading has the bin width if all
+    are equal."""
     known = [
         (format_share(lane.peak_utilization), format_duration(lane.peak_bin_ns))
         if lane.peak_utilization is not None and lane.peak_bin_ns is not None
@@ -42,7 +42,7 @@ def _peaks(lanes: Sequence[RackLane]) -> tuple[str, list[str]]:
 
 
 def hosts(report: RackFigures) -> PageTable:
-    """Each interface and direction: how often, how long, how hard."""
+    """Returns each interface and direction: how often, how long and how hard it bursts."""
     rows = []
     lanes = sorted(report.lanes, key=lambda lane: (-lane.burst_ns, lane.name))
     peak_head, peaks = _peaks(lanes)
@@ -89,7 +89,7 @@ def hosts(report: RackFigures) -> PageTable:
 
 
 def feeders(report: RackFigures) -> PageTable | Paragraph:
-    """Who sent what arrived in bursts."""
+    """Returns the senders of the bytes in bursts."""
     if not report.feeders:
         return Paragraph("No sender is known.")
     most = max(feeder.bytes for feeder in report.feeders) or 1
@@ -119,7 +119,7 @@ def feeders(report: RackFigures) -> PageTable | Paragraph:
 
 
 def contention(report: RackFigures) -> Blocks:
-    """Hosts that burst together."""
+    """Returns the hosts that burst together."""
     found = report.contention
     if found is None:
         return [Paragraph("Contention needs bursts of two hosts or more.")]
@@ -135,7 +135,7 @@ def contention(report: RackFigures) -> Blocks:
 
 
 def queues(report: RackFigures) -> Blocks:
-    """Switch queues that filled or dropped."""
+    """Returns the switch queues that filled or dropped."""
     if not report.queue_count:
         return [Paragraph("No switch reported its queues in this time.")]
     number = format_count(report.queue_count, "queue")
@@ -182,7 +182,7 @@ def queues(report: RackFigures) -> Blocks:
 
 
 def latency(report: RackFigures) -> PageTable | Paragraph:
-    """Probes that met a burst of an end of their path, and those that did not."""
+    """Returns the probes that met a burst of an end of their path, and those that did not."""
     if not report.paths:
         text = "No probe was sent from or to a host of this rack in this time."
         if report.unplaced_probes:
@@ -210,7 +210,7 @@ def _side(path: RackPath, side: ProbeGroup, met: bool) -> Sequence[str]:
 
 
 def change(found: RackChange | None, name: str) -> PageTable | Paragraph:
-    """A rack, and the hosts that changed most, against an earlier period."""
+    """Returns a rack, and the hosts that changed most, against an earlier period."""
     if found is None:
         return Paragraph(f"{name}: nothing of this rack was recorded then.")
     ranked = sorted(
@@ -250,7 +250,7 @@ def change(found: RackChange | None, name: str) -> PageTable | Paragraph:
 
 
 def new(report: RackFigures) -> Blocks:
-    """Who burst for the first time."""
+    """Returns the hosts and senders that burst for the first time."""
     found = report.new
     if found is None:
         return [Paragraph("New hosts and senders cannot be determined: nothing was recorded before.")]
@@ -273,7 +273,7 @@ def new(report: RackFigures) -> Blocks:
 
 
 def worst(report: RackFigures) -> PageTable | Paragraph:
-    """The largest bursts by bytes."""
+    """Returns the largest bursts by bytes."""
     if not report.worst:
         return Paragraph("None.")
     rows = [

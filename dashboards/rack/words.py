@@ -1,4 +1,4 @@
-"""A rack's report in words: what happened, what changed, and what to know before the figures are believed."""
+"""A rack's report in words: what happened, what changed, and what to know before trusting the figures."""
 
 from __future__ import annotations
 
@@ -29,31 +29,31 @@ from ..common.words import (
 )
 
 DAY_NS = 86_400 * 10**9
-MOST_ASKED = 5  # directions whose pause frames and congestion notifications are named
+MOST_ASKED = 5  # directions with pause frames and congestion notifications that are named
 
 
 def period(since_ns: int, until_ns: int) -> str:
-    """ "2026-11-20, the whole day" or from when to when, in UTC."""
+    """ "2026-11-20, the whole day" or start and end, in UTC."""
     if since_ns % DAY_NS == 0 and until_ns - since_ns == DAY_NS:
         return f"{datetime.fromtimestamp(since_ns // 10**9, UTC):%A %Y-%m-%d}, UTC"
     return f"{moment(since_ns)} – {moment(until_ns)} UTC"
 
 
 def lane_name(lane: RackLane | Any, alone: bool = False) -> str:
-    """ "h03 eth0 outbound"; the usual direction needs no word where there is no other."""
+    """ "h03 eth0 outbound"; the usual direction is left out if there is no other."""
     direction = "" if alone and lane.direction == "in" else DIRECTIONS.get(lane.direction, lane.direction)
     return " ".join(part for part in (lane.host or "unnamed host", lane.interface, direction) if part)
 
 
 def recorders(lanes: Iterable[RackLane]) -> tuple[set[str], set[str]]:
-    """The hosts of LANES, and apart from them the switches of which only ports were recorded."""
+    """Returns the hosts of LANES, and separately the switches that were recorded only by their ports."""
     listed = list(lanes)
     hosts = {lane.host for lane in listed if not lane.is_port}
     return hosts, {lane.host for lane in listed} - hosts
 
 
 def verdict(report: RackFigures) -> str:
-    """The rack's period in a few sentences."""
+    """Describes the rack's period in a few sentences."""
     if not report.recorded:
         return "Nothing of this rack was recorded in this time."
     bursting = {lane.receiver for lane in report.inbound if lane.bursts}
@@ -93,20 +93,20 @@ def _changes(report: RackFigures) -> Iterator[str]:
 
 
 def drops(report: RackFigures) -> str:
-    """ "at least 3 packets": what the switch dropped, as far as its queues report it."""
+    """ "at least 3 packets": the drops of the switch, as far as its queues report them."""
     if report.queue_drops is None:
         return "not reported"
     return f"{'at least ' if report.uncounted_queues else ''}{format_count(report.queue_drops, 'packet')}"
 
 
 def share(lanes: Sequence[RackLane]) -> float:
-    """Of recorded time, how much was in bursts."""
+    """Returns the share of recorded time in bursts."""
     recorded = sum(lane.recorded_ns for lane in lanes if lane.link_bps)
     return sum(lane.burst_ns for lane in lanes) / recorded if recorded else 0.0
 
 
 def change(found: RackChange) -> str:
-    """ "12 % more bursts an hour", or an empty text where there was and is none."""
+    """ "12 % more bursts an hour", or '' if there were and are none."""
     now, then = found.now.per_hour or 0.0, found.then.per_hour or 0.0
     if not now and not then:
         return ""
@@ -114,7 +114,7 @@ def change(found: RackChange) -> str:
 
 
 def ratio(now: float, then: float) -> str:
-    """How a number changed: "12 % more", "3.4 times as many", "as many", "none then"."""
+    """Returns how a number changed: "12 % more", "3.4 times as many", "as many", "none then"."""
     if not then:
         return "for the first time" if now else "no"
     if not now:
@@ -135,7 +135,7 @@ def rates(found: Rates) -> str:
 
 
 def statements(report: RackFigures) -> list[Statement]:
-    """What to know before the figures are believed."""
+    """Returns what to know before trusting the figures."""
     found = [
         *missing_files(report.damaged),
         *_recording(report),
@@ -185,7 +185,7 @@ def _recording(report: RackFigures) -> Iterator[Statement]:
 
 
 def _canaries(report: RackFigures) -> Iterator[Statement]:
-    """Bursts that mburst itself sent; and where there are none, how small one would have been seen."""
+    """Yields statements on bursts that mburst itself sent; without any, on the smallest detectable burst."""
     if report.canaries:
         number, senders = len(report.canaries), sorted(set(report.canaries))
         are = "is a canary burst" if number == 1 else "are canary bursts"
@@ -263,7 +263,7 @@ def _stamps(report: RackFigures) -> Iterator[Statement]:
 
 
 def _flow_control(report: RackFigures) -> Iterator[Statement]:
-    """Of those directions that have any pause frame or congestion notification, those with most pause frames first."""
+    """Yields statements on the directions with pause frames or congestion notifications, most pause frames first."""
     found = [lane for lane in report.lanes if lane.flow_control.seen]
     found.sort(key=lambda lane: (-(lane.flow_control.pause_frames or 0), -(lane.flow_control.cnp_packets or 0)))
     for lane in found[:MOST_ASKED]:
@@ -295,7 +295,7 @@ def _baseline(report: RackFigures) -> Iterator[Statement]:
 
 
 def summary(report: RackFigures) -> dict[str, Any]:
-    """This report in an index of reports, a mail or an alert."""
+    """Returns this report's entry for an index of reports, a mail or an alert."""
     inbound = report.inbound
     bursting = sorted((lane for lane in inbound if lane.bursts), key=lambda lane: (-lane.burst_ns, lane.name))
     return {

@@ -1,4 +1,4 @@
-"""What a reader of a host's report sees first: the answer in one sentence, three figures, and what they leave open."""
+"""The top of a host's report: the answer in one sentence, three figures, and what they leave open."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ..common.words import above_line_rate, clock, dated, exact_clock, rate
 if TYPE_CHECKING:
     from ...analysis.bursts.find import BurstDefinition
 
-Figure = tuple[str, str, str]  # what it is, its value, and a note
+Figure = tuple[str, str, str]  # its name, its value, and a note
 
 
 def answer(report: LaneReport, definition: BurstDefinition) -> str:
-    """What happened on this link, in one sentence."""
+    """Returns what happened on this link, in one sentence."""
     if report.busiest_window is None or report.busiest_second is None:
         return "No packet was recorded in this time."
     lane, recorded = report.lane, format_duration(report.recorded_ns)
@@ -51,7 +51,7 @@ def _share(report: LaneReport, peak: Peak, width_ns: int = 10**9) -> str:
 
 
 def _probed(report: LaneReport) -> str:
-    """What the probes of this host took meanwhile: those of others may not cross this link."""
+    """Returns the latency of this host's probes in that time; probes of others may not cross this link."""
     path = next((path for path in report.latency if report.lane.host in path.hosts), None)
     if path is None or path.max_ns is None or path.p50_ns is None:
         return ""
@@ -59,8 +59,8 @@ def _probed(report: LaneReport) -> str:
 
 
 def contrast(report: LaneReport, over_ns: int) -> list[Figure]:
-    """What a monitoring system shows against what happened; empty without a packet. over_ns: how long the page's period
-    is."""
+    """Returns what a monitoring system shows against what happened; empty without a packet. over_ns: the length of the
+    page's period."""
     if report.busiest_window is None or report.busiest_second is None:
         return []
     second, window = report.busiest_second, report.busiest_window
@@ -79,7 +79,7 @@ def contrast(report: LaneReport, over_ns: int) -> list[Figure]:
 
 
 def headline(report: LaneReport) -> list[Figure]:
-    """How many bursts there are, where they can be detected."""
+    """Returns the number of bursts, if they can be detected."""
     if not report.lane.link_bps:
         return []
     per_minute = len(report.bursts) / (report.recorded_ns / 60e9) if report.recorded_ns >= 10**9 else 0.0
@@ -94,7 +94,7 @@ def _burst_share(report: LaneReport) -> float:
 
 
 def in_bursts(report: LaneReport) -> list[tuple[str, str]]:
-    """How much of time and bytes is in bursts; empty without a burst."""
+    """Returns the share of time and bytes in bursts; empty without a burst."""
     if not report.bursts:
         return []
     part = report.burst_bytes / report.bytes if report.bytes else 0.0
@@ -109,7 +109,7 @@ def in_bursts(report: LaneReport) -> list[tuple[str, str]]:
 
 
 def finer(report: LaneReport, over_ns: int) -> str:
-    """Why single bins read more than the link carries, where they do: beside the figure that draws them."""
+    """Returns why single bins read more than the link carries, if they do; shown next to the figure with these bins."""
     lane, peak = report.lane, report.busiest_bin
     if not lane.link_bps or peak is None or peak.wire_bytes * 8e9 <= lane.link_bps * lane.bin_ns:
         return ""

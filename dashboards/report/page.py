@@ -1,4 +1,5 @@
-"""One self-contained HTML file a report, and the same facts as JSON beside it. The same input gives the same bytes."""
+"""One self-contained HTML file for each report, and the same facts as JSON next to it. The same input gives the same
+bytes."""
 
 from __future__ import annotations
 
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from ...analysis.bursts.find import BurstDefinition
     from ...sql.damage import DamagedFile
 
-LANES = 24  # with a section and figures of their own; the others are in the overview and in the JSON
-ROWS = 500  # of bursts tables, over all lanes
+LANES = 24  # with a section and figures of their own; the others are only in the overview and in the JSON
+ROWS = 500  # of tables of bursts, over all lanes
 
 _SCRIPTS = (
     "common/format.js",
@@ -44,13 +45,13 @@ _DISTRIBUTIONS = (("duration", "Duration"), ("gap", "Gap"), ("peak", "Peak"))
 
 
 def drawn_lanes(reports: Sequence[LaneReport]) -> list[LaneReport]:
-    """The lanes that get a section, the first of which is shown first: those with most bursts and then most bytes."""
+    """Returns the lanes that get a section, by most bursts and then most bytes; the page opens with the first one."""
     ranked = sorted(range(len(reports)), key=lambda i: (-len(reports[i].bursts), -reports[i].bytes, i))
     return [reports[i] for i in ranked[:LANES]]
 
 
 def numbered(report: LaneReport, rows: int) -> list[tuple[int, dict[str, Any]]]:
-    """The `rows` largest bursts of a lane, largest first, each with its number in order of time."""
+    """Returns the `rows` largest bursts of a lane, largest first, each with its number in order of time."""
     numbers = {id(burst): i for i, burst in enumerate(report.bursts, 1)}
     return [(numbers[id(burst)], burst) for burst in worst_first(report.bursts)[:rows]]
 
@@ -62,7 +63,8 @@ def _lane_part(
     definition: BurstDefinition,
     over_ns: int,
 ) -> dict[str, Any]:
-    """What templates/report/lane.html draws of a lane with a section, on a page whose period is OVER_NS long."""
+    """Returns the values that templates/report/lane.html needs for a lane with a section, on a page with a period of
+    OVER_NS."""
     total = len(report.bursts)
     caption = (
         format_count(total, "burst")
@@ -107,7 +109,7 @@ def _no_bursts(report: LaneReport, definition: BurstDefinition) -> str:
 
 
 def _seen(report: LaneReport, definition: BurstDefinition) -> str:
-    """How small a burst is detected here, where canary bursts have shown it."""
+    """Returns the smallest burst that is detected here, if canary bursts have shown it."""
     text = sensitivity_words.seen_words(report.curves, report.asked(definition), report.end_ns)
     return "" if text == sensitivity_words.UNMEASURED else text
 
@@ -154,7 +156,7 @@ def _shared(values: set[str], otherwise: str) -> str:
 
 
 def title_of(reports: Sequence[LaneReport], probed: Sequence[PathProbes] = ()) -> str:
-    """What a report is about, in one line."""
+    """Returns the subject of a report, in one line."""
     if not reports and probed:
         return name_of(probed[0]) if len(probed) == 1 else f"{len(probed)} probed paths"
     if len(reports) == 1:
@@ -175,7 +177,7 @@ def _kicker(reports: Sequence[LaneReport]) -> str:
 
 
 def spans_of(reports: Sequence[LaneReport], probed: Sequence[PathProbes]) -> tuple[int, int] | None:
-    """From when to when the report is: of what was recorded, else of the probes; None for neither."""
+    """Returns the start and end of the report: of the recordings, else of the probes; None without either."""
     spans = [(one.start_ns, one.end_ns) for one in reports if one.bins]
     spans = spans or [(one.start_ns, one.end_ns) for one in probed]
     return (min(start for start, _ in spans), max(end for _, end in spans)) if spans else None
@@ -187,7 +189,7 @@ def render(
     probed: Sequence[PathProbes] = (),
     damaged: Sequence[DamagedFile] = (),
 ) -> str:
-    """The page, complete in itself: no part of it is fetched, and its policy forbids that anything is."""
+    """Returns the complete page: it fetches nothing, and its policy forbids all requests."""
     drawn = drawn_lanes(reports)
     rows = max(10, ROWS // max(len(drawn), 1))
     shown = [numbered(report, rows) for report in drawn]
@@ -229,7 +231,7 @@ def facts_json(
     probed: Sequence[PathProbes] = (),
     damaged: Sequence[DamagedFile] = (),
 ) -> dict[str, Any]:
-    """The facts of the page, with every burst."""
+    """Returns the facts of the page, with every burst."""
     return {
         "mburst": __version__,
         "damaged_files": [file.facts() for file in damaged],
@@ -309,10 +311,10 @@ def _lane_json(report: LaneReport, definition: BurstDefinition) -> dict[str, Any
 
 
 def stem(reports: Sequence[LaneReport], probed: Sequence[PathProbes] = ()) -> str:
-    """The name of a report's files: rack, host and period, as far as they are one and known."""
+    """Returns the name of a report's files: rack, host and period, each if it is known and a single one."""
     racks, hosts = ({getattr(report.lane, name) for report in reports} for name in ("rack", "host"))
     parts = ["mburst"]
-    if len(racks) == 1 or len(hosts) == 1:  # with a place for the rack, so that it is not taken for the host
+    if len(racks) == 1 or len(hosts) == 1:  # with a place for the rack, so that the host is not mistaken for it
         parts.append(file_part(next(iter(racks)), also="") if len(racks) == 1 else "")
     parts += [file_part(host) for host in hosts if len(hosts) == 1]
     span = spans_of(reports, probed)
@@ -329,10 +331,10 @@ def write(
     probed: Sequence[PathProbes] = (),
     damaged: Sequence[DamagedFile] = (),
 ) -> tuple[Path, Path]:
-    """Write the page and its JSON into `folder`, which is made where it is missing; returns their paths. DAMAGED are
-    the files that both have to do without.
+    """Write the page and its JSON into `folder`, which is created if it is missing. Returns their paths. DAMAGED are
+    the files that could not be read; both lack their rows.
 
-    A reader never sees half a file. Raises MburstError where the folder cannot be written.
+    Files are written atomically. Raises MburstError if the folder cannot be written.
     """
     facts = json.dumps(
         facts_json(reports, definition, probed, damaged), ensure_ascii=False, sort_keys=True, indent=1, allow_nan=False

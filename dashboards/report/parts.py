@@ -21,7 +21,7 @@ PATTERNS = {"single-source": "single source", "many-sources": "many sources", "u
 
 @dataclass(frozen=True)
 class BurstColumn:
-    """A column of the bursts table: what a cell sorts by and what it reads."""
+    """A column of the bursts table: the sort key and the text of a cell."""
 
     head: str
     about: str
@@ -97,13 +97,13 @@ COLUMNS = [
 
 
 def burst_row(burst: Mapping[str, Any], over_ns: int) -> list[tuple[float | str, str]]:
-    """What the cells of a burst of a report over OVER_NS sort by and read, one for each of COLUMNS."""
+    """Returns the sort keys and texts of the cells of a burst, one for each of COLUMNS, in a report over OVER_NS."""
     shown = {**burst, "over_ns": over_ns}
     return [(column.key(shown), column.text(shown)) for column in COLUMNS]
 
 
 def facts(report: LaneReport) -> list[tuple[str, str]]:
-    """Link, bin, clock, time: what a reader needs to place the figures."""
+    """Returns link, bin, clock and time: the context of the figures."""
     lane = report.lane
     names = [re.sub(r"[^ ]*/", "", name) for name in lane.distinct("input")]  # whole paths are in the JSON
     seen = [] if report.packets is None else [format_count(report.packets, "packet")]
@@ -120,7 +120,8 @@ def facts(report: LaneReport) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class SenderRow:
-    """Who sent: the bar is PERCENT wide; bytes in bursts, in all, and of all bytes. ADDRESS: where NAME is another."""
+    """A sender: the bar is PERCENT wide; its bytes in bursts, in total, and as a share of all bytes. ADDRESS: if NAME
+    differs from it."""
 
     address: str
     name: str
@@ -129,7 +130,7 @@ class SenderRow:
 
 
 def senders(report: LaneReport) -> list[SenderRow]:
-    """Who sent most in bursts, or most where there was no burst."""
+    """Returns the senders with most bytes in bursts, or with most bytes if there was no burst."""
     in_bursts = sum(source.burst_bytes for source in report.sources) > 0
     most = max((source.burst_bytes if in_bursts else source.bytes for source in report.sources), default=0) or 1
     return [
@@ -148,7 +149,7 @@ def senders(report: LaneReport) -> list[SenderRow]:
 
 
 def senders_caption(report: LaneReport) -> str:
-    """How many of the senders are shown."""
+    """Returns how many of the senders are shown."""
     left = report.source_count - len(report.sources)
     number = (
         f"{format_count(len(report.sources), 'sender')} of {report.source_count:,}"
@@ -161,7 +162,7 @@ def senders_caption(report: LaneReport) -> str:
 
 @dataclass(frozen=True)
 class DistributionPart:
-    """A figure's place, with n and quantiles in words beneath it; EMPTY says why there is no figure."""
+    """The place of a figure, with n and quantiles in words below it; EMPTY says why there is no figure."""
 
     name: str
     title: str
@@ -170,7 +171,7 @@ class DistributionPart:
 
 
 def distribution(report: LaneReport, name: str, title: str) -> DistributionPart:
-    """The distribution NAME of a lane's bursts."""
+    """Returns the distribution NAME of a lane's bursts."""
     summary = distributions.summarize(report.distributions[name])
     show: Callable[[float], str] = format_share if name == "peak" else format_duration
     if not summary.n:
@@ -188,8 +189,8 @@ OVERVIEW = ("Interface", "Rack", "Link", "Bin", "Bursts", "Time in bursts", "Mea
 
 @dataclass(frozen=True)
 class OverviewRow:
-    """A lane in the overview: `section` is the number of its section, where it has one; `cells` are (text, what it
-    sorts by) from `Link` on."""
+    """A lane in the overview: `section` is the number of its section, if it has one; `cells` are (text, sort key) from
+    `Link` on."""
 
     name: str
     rack: str
@@ -198,7 +199,7 @@ class OverviewRow:
 
 
 def overview(reports: Sequence[LaneReport], drawn: Sequence[LaneReport]) -> list[OverviewRow]:
-    """One line a lane; those that have a section link to it."""
+    """Returns one line per lane; lanes with a section link to it."""
     sections = {id(report): number for number, report in enumerate(drawn, 1)}
     return [
         OverviewRow(

@@ -22,7 +22,7 @@ MEANINGS = {
     "host_there": "in the host that answers, from its receiving to its sending",
 }
 HEADS = ("min", *(f"p{100 * level:g}" for level in LEVELS), "max")
-LEAST_PPM = 0.01  # a drift below is not worth a word
+LEAST_PPM = 0.01  # a smaller drift is not mentioned
 KINDS = {"hw": "the network interface", "sw": "the kernel", "app": "the application"}
 
 
@@ -35,24 +35,24 @@ def name_of(met: PathProbes) -> str:
 
 
 def stamped_by(met: PathProbes) -> str:
-    """Who stamped what left and came; empty where it is not known."""
+    """Returns who stamped sent and received packets; empty if unknown."""
     return " and ".join(KINDS[kind] for kind in met.stamps.split(", ") if kind in KINDS)
 
 
 def unknown_note(met: PathProbes) -> str:
-    """That no latency of answered probes was measured, in a sentence; empty otherwise."""
+    """Returns a sentence that no latency of answered probes was measured; empty otherwise."""
     if met.has_latency or met.sent == met.lost:
         return ""
     return "No latency is known: no clock stamped both a probe and its answer."
 
 
 def sample_note(met: PathProbes) -> str:
-    """That not all probes were read, in a sentence; empty where they were."""
+    """Returns a sentence that not all probes were read; empty if they were."""
     return f"The figures use one probe in {met.every:,}." if met.every > 1 else ""
 
 
 def table(met: PathProbes) -> list[list[str]]:
-    """A row for each measure that was taken: its name, n, and the values of HEADS."""
+    """Returns a row for each available measure: its name, n, and the values of HEADS."""
     return [
         [
             NAMES[name],
@@ -68,7 +68,7 @@ def table(met: PathProbes) -> list[list[str]]:
 
 
 def clock_note(clocks: ClockState | None) -> str:
-    """How far one-way delays can be trusted, in a sentence; empty where there are none."""
+    """Returns a sentence on how far one-way delays can be trusted; empty if there are none."""
     if clocks is None:
         return ""
     uncertain = format_duration(clocks.uncertainty_ns)

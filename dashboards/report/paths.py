@@ -1,4 +1,4 @@
-"""The part of a report that is about probed paths: their distributions, their delay over time, their minutes."""
+"""The part of a report on probed paths: their distributions, their delay over time, their minutes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ COLOURS = {
     "host_there": "burst",
 }
 _HEIGHT = 280
-_NO_TIME = 1.0  # ns: where a logarithmic axis draws 0
+_NO_TIME = 1.0  # ns: the place of 0 on a logarithmic axis
 
 
 def _drawn(values: Floats) -> Any:
@@ -41,8 +41,8 @@ def _drawn(values: Floats) -> Any:
 
 
 def distribution_figure(met: PathProbes) -> go.Figure:
-    """What share of the probes took no longer, for each measure. The upward axis is in nines, so that p99.9 is as
-    plain as the median."""
+    """Returns the share of the probes that took no longer, for each measure. The vertical axis is in nines, so that
+    p99.9 is as visible as the median."""
     import plotly.graph_objects as go
 
     data, low, high, deepest = [], math.inf, 0.0, 1.0
@@ -114,14 +114,14 @@ def _time_figure(traces: list[dict[str, Any]], low: float, high: float, title: s
 
 
 def over_time_figure(met: PathProbes) -> go.Figure:
-    """The slowest and the median probe of each step of time, the longest time in the hosts, and the lost probes. Of a
-    path that has a latency."""
+    """Returns the slowest and the median probe of each step of time, the longest time in the hosts, and the lost
+    probes. The path must have a latency."""
     network = met.values["round_trip"] if met.measured["round_trip"].n else met.latency
     hosts = np.nansum([met.values[name] for name in ("host_here", "host_there")], axis=0)
     hosts = np.where(np.isnan(met.values["host_here"]), np.nan, hosts)
     steps = extremes(met.tx, network, BUCKETS)
     taken = extremes(met.tx, hosts, BUCKETS)
-    marks: dict[str, Any] = {"mode": "lines+markers"} if len(steps.at_ns) == 1 else {}  # no line has one end
+    marks: dict[str, Any] = {"mode": "lines+markers"} if len(steps.at_ns) == 1 else {}  # a single point draws no line
     traces = [
         line("latency-median", steps.at_ns / 1e9, _drawn(steps.median), "latency-median", **marks),
         line("latency", steps.at_ns / 1e9, _drawn(steps.largest), "latency", width=1.3, **marks),
@@ -154,7 +154,7 @@ def over_time_figure(met: PathProbes) -> go.Figure:
 
 
 def minutes_figure(found: Sequence[PathMinute]) -> go.Figure:
-    """Least, median and p99 of each minute."""
+    """Returns the minimum, the median and the p99 of each minute."""
     x = [(entry.start_ns - found[0].start_ns) / 60e9 for entry in found]
     series = {
         "least": [entry.least for entry in found],
@@ -181,14 +181,15 @@ _DRAWN = {"distribution": distribution_figure, "time": over_time_figure}
 
 
 def _drawn_of(met: PathProbes) -> list[str]:
-    """Which of _DRAWN have something to draw: both, none, or without a latency what the far host took alone."""
+    """Returns the names in _DRAWN that have something to draw: both, none, or without a latency only the time in the
+    far host."""
     if met.has_latency:
         return [*_DRAWN]
     return ["distribution"] if any(one.n for one in met.measured.values()) else []
 
 
 def payload(paths: Sequence[PathProbes]) -> list[dict[str, Any]]:
-    """The figures of each path, as the page's script draws them."""
+    """Returns the figures of each path, for the page's script."""
     drawn = []
     for met in paths[:MOST_PATHS]:
         figures = {name: _DRAWN[name](met) for name in _drawn_of(met)}
@@ -200,7 +201,7 @@ def payload(paths: Sequence[PathProbes]) -> list[dict[str, Any]]:
 
 
 def facts(paths: Sequence[PathProbes]) -> list[dict[str, Any]]:
-    """For programs: every path, its distributions and its minutes. Times in ns."""
+    """Returns every path for programs, with its distributions and its minutes. Times in ns."""
     return [
         {
             "src": met.src,
@@ -230,7 +231,7 @@ def _distribution(of: Distribution) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class PathFigure:
-    """A figure's place: its legend as (colour, text), and a NOTE beneath it."""
+    """The place of a figure: its legend as (colour, text), and a NOTE below it."""
 
     name: str
     title: str
@@ -240,7 +241,8 @@ class PathFigure:
 
 @dataclass(frozen=True)
 class PathPart:
-    """What templates/report/paths.html draws of a path: `rows` of percentiles are (name, meaning, cells)."""
+    """The values that templates/report/paths.html draws for a path: `rows` of percentiles are (name, meaning,
+    cells)."""
 
     name: str
     intro: str
@@ -253,7 +255,7 @@ HEADS = ("n", *path_words.HEADS)
 
 
 def parts(paths: Sequence[PathProbes]) -> list[PathPart]:
-    """The paths with figures."""
+    """Returns the paths with figures."""
     return [_path(met) for met in paths[:MOST_PATHS]]
 
 

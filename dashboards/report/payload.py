@@ -1,4 +1,4 @@
-"""What the page's script needs of a lane: the figures, and arrays from which it refines them at zoom."""
+"""The data of a lane for the page's script: the figures, and the arrays with which it refines them at zoom."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def lane_payload(
     pack: Pack,
     over_ns: int,
 ) -> dict[str, Any]:
-    """A lane as the script reads it. Times are nanoseconds since `originS`, which is Unix seconds; `shown` are the
-    bursts of the table with their numbers; the page's period is `over_ns` long."""
+    """Returns a lane for the script. Times are nanoseconds since `originS`, in Unix seconds; `shown` are the bursts of
+    the table with their numbers; `over_ns` is the length of the page's period."""
     zero, axis = figures.origin(report), figures.rate_axis(report)
     return {
         "originS": zero // 1_000_000_000,
@@ -47,7 +47,7 @@ def lane_payload(
 
 
 def distributions(report: LaneReport) -> dict[str, Any]:
-    """The figures of duration, gap and peak; those without a value are left out."""
+    """Returns the figures of duration, gap and peak; those without a value are left out."""
     durations, gaps, peaks = (report.distributions[name] for name in ("duration", "gap", "peak"))
     drawn = {
         "duration": (durations, "Duration of a burst", "burst", figures.duration_ticks(durations), True),

@@ -1,4 +1,4 @@
-"""Facts of a lane in words: what the data can carry, what it lost, and what the figures mean for that."""
+"""Facts of a lane in words: the limits of the data, its losses, and what they mean for the figures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FULL_FRAME = 1538  # bytes on the wire of the largest untagged Ethernet frame: 1
 
 
 def statements(report: LaneReport) -> list[Statement]:
-    """Everything to know before the figures of a lane are believed, what weighs most first."""
+    """Returns everything to know before trusting the figures of a lane, the most important first."""
     found = [
         *missing_files(report.damaged),
         *_completeness(report),
@@ -35,7 +35,7 @@ def statements(report: LaneReport) -> list[Statement]:
 
 
 def _packets(report: LaneReport) -> Iterator[Statement]:
-    """What to know of packets, and of what they were seen by: a switch's port has none."""
+    """Yields statements on packets and their timestamps; a switch's port has none."""
     yield from _loss(report)
     yield from _stamps(report)
     yield from _frames(report)
@@ -44,7 +44,7 @@ def _packets(report: LaneReport) -> Iterator[Statement]:
 
 
 def canaries(report: LaneReport) -> Iterator[Statement]:
-    """Bursts that somebody sent to measure what is detected are no traffic of the host's own."""
+    """Yields a statement that canary bursts, sent to measure the detection limit, are not the host's own traffic."""
     if found := report.canaries:
         senders = ", ".join(sorted({burst["top_sources"][0]["source"] for burst in found})[:3])
         are = "is a canary burst" if len(found) == 1 else "are canary bursts"
@@ -89,7 +89,7 @@ def _overlap(report: LaneReport) -> Iterator[Statement]:
 
 
 def _samples(report: LaneReport) -> Iterator[Statement]:
-    """What a switch's port lacks."""
+    """Yields a statement on missing samples of a switch's port."""
     if report.losing:
         yield Statement(
             WARNING,
@@ -188,7 +188,8 @@ def _link(report: LaneReport) -> Iterator[Statement]:
 
 
 def _excess(report: LaneReport, frame: int, explained: float) -> str:
-    """Why bins read more than line rate and a frame of FRAME wire bytes, which are EXPLAINED, a share of line rate."""
+    """Returns why bins read more than line rate and a frame of FRAME wire bytes; the frame explains EXPLAINED, a share
+    of line rate."""
     if report.lane.is_port:
         return f"The link cannot carry that: {above_line_rate(True)}."
     return (
@@ -308,7 +309,7 @@ def _recording(report: LaneReport) -> Iterator[Statement]:
 
 
 def resolution(report: LaneReport) -> str:
-    """At which resolution the page holds the bins."""
+    """Returns the resolution of the bins in the page."""
     width = format_duration(report.lane.bin_ns)
     if report.base.width_ns == report.lane.bin_ns:
         return f"This page holds every recorded bin of {width}, {report.bins:,} of them."
@@ -322,7 +323,7 @@ def resolution(report: LaneReport) -> str:
 
 
 def summary_rows(report: LaneReport) -> dict[str, Any]:
-    """The line of a lane in the overview: texts, with what they sort by."""
+    """Returns the line of a lane in the overview: texts, with their sort keys."""
     lane = report.lane
     mean = report.wire_bytes * 8e9 / report.recorded_ns if report.recorded_ns else 0.0
     second = report.busiest_second.wire_bytes * 8.0 if report.busiest_second else 0.0

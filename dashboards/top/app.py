@@ -1,4 +1,4 @@
-"""The terminal of `mburst top`: draws what a live store has, and takes keys."""
+"""The terminal of `mburst top`: draws a live store, and handles keys."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from .screen import LEAST_HEIGHT, LEAST_WIDTH, TopView, columns, rows_shown, scr
 LOOK_S = 0.5
 WIDTHS_NS = [100_000, 10**6, 10**7, 10**8, 10**9]  # of a block
 FIRST_WIDTH = 3
-STEP = 4  # a fourth of what is shown is gone back at once
+STEP = 4  # one key press goes back by a fourth of the shown time
 
 
 class TopApp(App[None]):
-    """`dropped` gives the packets that a recording in this process has lost so far, where there is one."""
+    """`dropped` returns the packets that a recording in this process has lost so far, if there is one."""
 
     ENABLE_COMMAND_PALETTE = False
     CSS = """
@@ -54,17 +54,17 @@ class TopApp(App[None]):
         self._dropped = dropped
         self._chosen = 0
         self._zoom = FIRST_WIDTH
-        self._end_ns: int | None = None  # of what is shown; None: the newest
+        self._end_ns: int | None = None  # of the shown time; None: the newest
         self._drawing = asyncio.Lock()
         self._terminal_loop: asyncio.AbstractEventLoop | None = None
-        self._over = False  # whether it is to end
+        self._over = False  # whether it should end
 
     def compose(self) -> ComposeResult:
-        """One text that fills the screen."""
+        """Yields one text that fills the screen."""
         yield Static(markup=False)
 
     async def on_mount(self) -> None:
-        """Draw, and look again and again."""
+        """Draw, and check the store repeatedly."""
         self._terminal_loop = asyncio.get_running_loop()
         if self._over:
             self.exit()
@@ -76,22 +76,22 @@ class TopApp(App[None]):
         await self.draw()
 
     def end(self) -> None:
-        """End it, from a signal's handler or another thread."""
+        """End the application, from a signal handler or another thread."""
         self._over = True
         if self._terminal_loop:
             self._terminal_loop.call_soon_threadsafe(self.exit)
 
     async def on_unmount(self) -> None:
-        """Look nothing up any more."""
+        """Stop all queries."""
         self.history.interrupt()
 
     async def follow(self) -> None:
-        """Take what came, and draw it."""
+        """Take new rows, and draw them."""
         if await asyncio.to_thread(self.look):
             await self.draw()
 
     async def draw(self) -> None:
-        """Show the state. Questions about older times take long: in a thread."""
+        """Show the state. Queries of older times are slow and run in a thread."""
         async with self._drawing:
             width, height = self.size.width, self.size.height
             found = await asyncio.to_thread(self._lines, width, height)
@@ -108,7 +108,7 @@ class TopApp(App[None]):
             return screen(nothing, width, height)
 
     def lanes(self) -> list[LiveLane]:
-        """All, by rack, host, interface and direction."""
+        """Returns all lanes, by rack, host, interface and direction."""
         with self.look.live.lock:
             return sorted(self.look.live.lanes.values(), key=lambda lane: lane.id)
 
@@ -151,11 +151,11 @@ class TopApp(App[None]):
         return WIDTHS_NS[self._zoom] * columns(max(self.size.width, LEAST_WIDTH))
 
     def _stop_at(self, end_ns: int | None) -> None:
-        """Show the time up to then: whole blocks, so that none changes any more."""
+        """Show the time up to END_NS: whole blocks, so that none changes any more."""
         self._end_ns = None if end_ns is None else end_ns // WIDTHS_NS[self._zoom] * WIDTHS_NS[self._zoom]
 
     async def action_pause(self) -> None:
-        """Stop at what is shown, or follow."""
+        """Stop at the shown time, or follow the newest again."""
         self._stop_at(newest_ns(self.lanes()) if self._end_ns is None else None)
         await self.draw()
 
@@ -172,12 +172,12 @@ class TopApp(App[None]):
         await self.draw()
 
     async def action_zoom(self, direction: int) -> None:
-        """Blocks of less or more time."""
+        """Show less or more time in a block."""
         self._zoom = min(max(self._zoom + direction, 0), len(WIDTHS_NS) - 1)
         self._stop_at(self._end_ns)
         await self.draw()
 
     async def action_choose(self, direction: int) -> None:
-        """Another lane's bursts."""
+        """Choose another lane for the list of bursts."""
         self._chosen = min(max(self._chosen + direction, 0), max(len(self.lanes()) - 1, 0))
         await self.draw()

@@ -1,4 +1,4 @@
-"""What `mburst top` shows, as lines of text."""
+"""The display of `mburst top`, as lines of text."""
 
 from __future__ import annotations
 
@@ -28,40 +28,40 @@ KEYS = "space pause   ← → back, forward   + - zoom   ↑ ↓ link   f follow
 
 @dataclass(frozen=True)
 class TopView:
-    """What is to be shown: the rows of all lanes that fit, which is chosen, and what is to be known of that one."""
+    """The content to show: the rows of all lanes that fit, the chosen lane, and details of that one."""
 
     title: str
     rows: Sequence[LaneRow]
     chosen: int
-    lanes: int  # in all
+    lanes: int  # total number
     first: int  # of the rows, among all
     following: bool
     threshold: float
     bursts: Sequence[dict[str, Any]] = ()  # of the chosen lane, the latest last
     dropped: int = 0
-    losing_ns: int = 0  # time of bins in memory in which packets were lost, or samples are missing
+    losing_ns: int = 0  # time of bins in memory with lost packets or missing samples
     is_port: bool = False  # of a switch
     recording: bool = False
     troubles: Sequence[str] = field(default_factory=list)
 
 
 def name_width(width: int) -> int:
-    """Characters for the name of a lane."""
+    """Returns the number of characters for the name of a lane."""
     return min(30, width // 3)
 
 
 def columns(width: int) -> int:
-    """How many blocks a row has."""
+    """Returns the number of blocks in a row."""
     return width - name_width(width) - FIGURES - 4
 
 
 def rows_shown(lanes: int, height: int) -> int:
-    """How many lanes are shown at once: bursts have half of the screen, or what is left."""
+    """Returns the number of lanes that are shown at once: bursts get half of the screen, or the rest."""
     return max(1, min(lanes, (height - 8) // 2))
 
 
 def screen(view: TopView, width: int, height: int) -> list[Text]:
-    """The lines of a screen, at most HEIGHT of at most WIDTH characters."""
+    """Returns the lines of a screen, at most HEIGHT of at most WIDTH characters."""
     if width < LEAST_WIDTH or height < LEAST_HEIGHT:
         needed = f"mburst top needs {LEAST_WIDTH} × {LEAST_HEIGHT} characters"
         return [Text(f"{needed}; here are {width} × {height}"), Text("q quit")]
@@ -108,12 +108,12 @@ def _lanes(view: TopView, width: int) -> Iterator[Text]:
 
 
 def _most(row: LaneRow) -> float:
-    """What a full block is where the line rate is not known."""
+    """Returns the rate of a full block if the line rate is unknown."""
     return max((bps for bps in row.fullest if bps is not None), default=0.0) or 1.0
 
 
 def _block(bps: float | None, losing: bool, full_bps: float, threshold: float) -> tuple[str, str]:
-    """A character and its style."""
+    """Returns a character and its style."""
     if losing:
         return LOSING, LOST
     if bps is None:
@@ -129,7 +129,7 @@ def _rate(bps: float | None, link: int | None) -> str:
 
 
 def _bursts(view: TopView, width: int, room: int) -> Iterator[Text]:
-    """The latest bursts of the chosen lane."""
+    """Yields the latest bursts of the chosen lane."""
     lane = view.rows[view.chosen - view.first].lane
     if not lane.link_bps:
         yield Text("bursts: the line rate of this link is not known"[:width], LOST)
@@ -144,7 +144,7 @@ def _bursts(view: TopView, width: int, room: int) -> Iterator[Text]:
 
 
 def burst_line(burst: dict[str, Any]) -> str:
-    """When, how long, how full, how much, and from whom."""
+    """Returns time, duration, peak, bytes and senders of a burst."""
     names = senders_text(burst, 10)
     return (
         f"{clock(burst['start_ns'], 6)} {format_duration(burst['duration_ns']):>8} "
@@ -167,7 +167,7 @@ def _losses(view: TopView, width: int) -> Text:
 
 
 def _samples(view: TopView, width: int) -> Text:
-    """What is missing of a switch's port."""
+    """Returns the missing samples of a switch's port."""
     if not view.losing_ns:
         return Text("no sample of the switch is missing"[:width])
     missing = f"samples of the switch are missing in {format_duration(view.losing_ns)}: counts are lower bounds"

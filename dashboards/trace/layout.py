@@ -1,4 +1,4 @@
-"""Which tracks a trace has: those of each lane, of each path that was probed, and of each switch queue."""
+"""The tracks of a trace: those of each lane, of each probed path, and of each switch queue."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ...units import format_count, format_duration, format_rate, format_share
 from ..common.words import lacking, lane_name
 from .tracks import TraceSlice, TraceTracks
 
-SENDERS = 5  # of a burst that are slices
+SENDERS = 5  # senders of a burst that are drawn as slices
 OF_BURST = (
     "bytes",
     "packets",
@@ -36,7 +36,7 @@ IN_GAPS = "0 where nothing was recorded, too: see `not recorded`"
 
 
 def write(data: TraceData, path: Path) -> None:
-    """Write PATH. Raises MburstError."""
+    """Write the trace to PATH. Raises MburstError."""
     with writing(path, "the trace", "choose another file with -o") as stream:
         tracks = TraceTracks(stream, data.start_ns)
         for lane in data.lanes:
@@ -108,7 +108,7 @@ def _senders(bursts: list[dict[str, Any]]) -> Iterator[TraceSlice]:
 
 
 def _known(points: Iterator[tuple[int, float | None]]) -> Iterator[tuple[int, float]]:
-    """Where the value changes. A counter has none that means unknown: a slice shows that."""
+    """Yields the changes of a value. A counter has no value for unknown; a slice shows that."""
     last = None
     for at_ns, value in points:
         if (value or 0.0) != last:
@@ -135,7 +135,7 @@ def _write_path(tracks: TraceTracks, parent: int, path: PathLatency, late_from_n
 
 
 def _remarkable(path: PathLatency, late_from_ns: float | None) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """Probes that were late or lost."""
+    """Yields the late and the lost probes."""
     rows = zip(path.at_ns.tolist(), path.largest.tolist(), path.lost.tolist(), strict=True)
     for at_ns, largest, lost in rows:
         if late_from_ns is not None and largest > late_from_ns:
@@ -159,6 +159,6 @@ def _write_queue(tracks: TraceTracks, parent: int, queue: QueueWindows) -> None:
 
 
 def _unreported(queue: QueueWindows) -> Iterator[TraceSlice]:
-    """The time between windows: `depth` still has the value of the one before."""
+    """Returns the times between windows, in which `depth` still has the value of the previous one."""
     spans = zip(queue.end_ns[:-1].tolist(), queue.start_ns[1:].tolist(), strict=True)
     return (TraceSlice(end, start, "not reported", {}) for end, start in spans if start > end)

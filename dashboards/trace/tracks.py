@@ -1,4 +1,4 @@
-"""Tracks of a trace in Perfetto's format, written as they come: slices, counters and instants, in Unix nanoseconds."""
+"""Tracks of a trace in Perfetto's format, written as a stream: slices, counters and instants, in Unix nanoseconds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SEQUENCE = 1  # all packets are of one writer
 
 
 class TraceSlice(NamedTuple):
-    """[start_ns, end_ns) with a name, and arguments to look at."""
+    """[start_ns, end_ns) with a name, and arguments for the details view."""
 
     start_ns: int
     end_ns: int
@@ -24,7 +24,7 @@ class TraceSlice(NamedTuple):
 
 
 class TraceTracks:
-    """Writes tracks. Raises MburstError where the extra `perfetto` is not installed."""
+    """Writes tracks. Raises MburstError if the extra `perfetto` is not installed."""
 
     def __init__(self, stream: BinaryIO, start_ns: int) -> None:
         try:
@@ -55,7 +55,7 @@ class TraceTracks:
         return packet
 
     def track(self, name: str, parent: int = 0, about: str = "", unit: str = "") -> int:
-        """A track below PARENT, in the order of these calls; its number. With a UNIT, a counter."""
+        """Adds a track below PARENT, in the order of these calls. Returns its number. With a UNIT, it is a counter."""
         self._tracks += 1
         packet = self._builder.create_packet()
         packet.trusted_packet_sequence_id = SEQUENCE
@@ -73,7 +73,8 @@ class TraceTracks:
         return self._tracks
 
     def slices(self, name: str, parent: int, found: Iterable[TraceSlice], about: str = "") -> None:
-        """Slices by their start. Those that overlap are on tracks of the same name, which the viewer draws as one."""
+        """Adds slices by their start. Overlapping ones are on tracks of the same name, which the viewer draws as
+        one."""
         reached: dict[int, int] = {}  # ends, by track
         for one in found:
             track = next((track for track, end_ns in reached.items() if end_ns <= one.start_ns), None)
@@ -84,7 +85,7 @@ class TraceTracks:
             self._event(one.end_ns, track, self._protos.TrackEvent.TYPE_SLICE_END)
 
     def counter(self, name: str, parent: int, unit: str, points: Iterable[tuple[int, float]], about: str = "") -> None:
-        """A value that holds until the next; no track where there is none."""
+        """Adds a value that holds until the next one; no track if there is none."""
         track = 0
         for at_ns, value in points:
             track = track or self.track(name, parent, about, unit)
@@ -100,7 +101,7 @@ class TraceTracks:
     def instants(
         self, name: str, parent: int, found: Iterable[tuple[int, str, Mapping[str, Any]]], about: str = ""
     ) -> None:
-        """Moments with a name and arguments; no track where there is none."""
+        """Adds moments with a name and arguments; no track if there is none."""
         track = 0
         for at_ns, what, arguments in found:
             track = track or self.track(name, parent, about)
