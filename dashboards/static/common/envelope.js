@@ -1,6 +1,6 @@
-// What to draw of a stretch of time: the same as mburst.analysis.model.envelope and .beside, from the arrays of the page.
+// The data to draw for a time: as mburst.analysis.model.envelope and .context do it, from the arrays of the page.
 
-// The first index whose value is not below `wanted`.
+// Returns the first index with a value of at least `wanted`.
 function lowerBound(values, wanted) {
   let low = 0, high = values.length;
   while (low < high) {
@@ -13,7 +13,8 @@ function lowerBound(values, wanted) {
 
 const cellOf = (env, ns) => env.first + Math.floor((ns - env.start) / env.width);
 
-// Largest bin and mean of [a, b) in about `buckets` whole cells: {width, bins, start[], largest[], mean[]}, bits a second.
+// Returns the largest bin and the mean of [a, b) in about `buckets` whole cells: {width, bins, start[], largest[],
+// mean[]}, in bits per second.
 function viewOf(env, a, b, buckets) {
   const factor = Math.max(1, Math.ceil((b - a) / (buckets * env.width)));
   const width = env.width * factor;
@@ -40,7 +41,7 @@ function viewOf(env, a, b, buckets) {
   };
 }
 
-// Every bin where the page holds them all for [a, b), else the cells of the whole time.
+// Returns every bin of [a, b) if the page holds all of them, otherwise the cells of the whole time.
 function finestView(lane, a, b, buckets) {
   const { base, detail, detailCells } = lane;
   if (detail) {
@@ -51,7 +52,7 @@ function finestView(lane, a, b, buckets) {
   return viewOf(base, a, b, buckets);
 }
 
-// Points of a step line: silence is zero where it was recorded, and a gap elsewhere. Seconds on x.
+// Returns the points of a step line: recorded time without packets is zero, other time a gap. x is in seconds.
 function stepLine(view, values, coverage, a, b) {
   const x = [], y = [];
   const put = (ns, value) => { x.push(ns / 1e9); y.push(value); };
@@ -74,7 +75,7 @@ function stepLine(view, values, coverage, a, b) {
   return { x, y };
 }
 
-// Spans that touch [a, b), joined where less than `least` lies between and drawn at least that wide.
+// Returns spans that overlap [a, b). Gaps below `least` are closed, and each span is drawn at least that wide.
 function visible(marks, a, b, least) {
   const found = [];
   for (let i = 0; i < marks.start.length; i++) {
@@ -94,7 +95,8 @@ function weightedMedian(path, picked) {
   return NaN;
 }
 
-// Slowest and median probe of about `buckets` steps of [a, b), each at the time of the slowest; and the lost ones.
+// Returns the slowest and the median probe of about `buckets` steps of [a, b), each at the time of the slowest; and the
+// lost probes.
 function latencyView(path, a, b, buckets) {
   const low = lowerBound(path.at, a), high = lowerBound(path.at, b);
   const width = high - low > buckets ? Math.ceil((b - a) / buckets) : 1;
@@ -122,8 +124,8 @@ function latencyView(path, a, b, buckets) {
   return { at, largest, median, lost };
 }
 
-// [start, end, bytes] of the windows that reach into [a, b), or of as many steps: a window counts in every step it
-// touches, for its maximum fell somewhere inside it.
+// Returns [start, end, bytes] of the windows that overlap [a, b), or of as many steps. A window counts in every step
+// that it overlaps, because the time of its maximum is unknown.
 function queueView(queue, a, b, buckets) {
   const seen = [];
   for (let i = 0; i < queue.start.length; i++) if (queue.end[i] >= a && queue.start[i] < b) seen.push(i);

@@ -1,4 +1,4 @@
-// Numbers as people read them, as mburst.units writes them: three significant digits, and all those before the point.
+// Numbers for readers, in the format of mburst.units: three significant digits, and all digits before the point.
 const threeDigits = (number) =>
   Math.abs(number) < 999.5 ? String(Number(number.toPrecision(3))) : Math.round(number).toLocaleString("en");
 
@@ -12,8 +12,8 @@ const duration = (ns) =>
 const bytes = (count) => scaled(count, [[1e12, "TB"], [1e9, "GB"], [1e6, "MB"], [1e3, "kB"], [1, "B"]]);
 const share = (part) => `${threeDigits(100 * part)} %`;
 
-// A name from outside as text: what is not seen (controls, marks of writing direction, line separators) as \x1b or
-// \u202e, as mburst.names writes it.
+// Returns an external name as text, with invisible characters (controls, marks of writing direction, line separators)
+// as \x1b or \u202e, in the format of mburst.names.
 function seen(text) {
   return String(text)
     .replace(/[\p{C}\p{Zl}\p{Zp}]/gu, (character) => {
@@ -22,12 +22,12 @@ function seen(text) {
     });
 }
 
-// The same for plotly, which takes tags and entities in its texts.
+// The same for plotly, which interprets tags and entities in its texts.
 const label = (text) => seen(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 
 const two = (number) => String(number).padStart(2, "0");
 
-// The clock (UTC) at `ns` after `originS` Unix seconds, with `digits` after the second.
+// Returns the clock (UTC) at `ns` after `originS` Unix seconds, with `digits` after the second.
 function clock(originS, ns, digits) {
   const second = Math.floor(ns / 1e9);
   const at = new Date((originS + second) * 1000);
@@ -44,7 +44,8 @@ for (let decade = 1; decade < 1e9; decade *= 10) STEPS.push(decade, 2 * decade, 
 for (const seconds of [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400,
   2 * 86400, 7 * 86400, 14 * 86400, 28 * 86400, 91 * 86400, 364 * 86400]) STEPS.push(seconds * 1e9);
 
-// Ticks of a time axis in [a, b] nanoseconds: the day and minute once, below the first tick and where they change.
+// Returns the ticks of a time axis in [a, b] nanoseconds. The day and minute are below the first tick, and below each
+// tick at which they change.
 function timeTicks(originS, a, b, width) {
   const step = STEPS.find((size) => (b - a) / size <= Math.max(2, width / 96)) ?? STEPS[STEPS.length - 1];
   const digits = step >= 1e9 ? 0 : Math.ceil(9 - Math.log10(step) - 1e-9);

@@ -1,2 +1,2 @@
-// A line of latencies marks its points where it has no more: a single one would not be seen.
+// A line of latencies with no more points than this marks them: a single point would be invisible.
 const FEW_POINTS = 60;

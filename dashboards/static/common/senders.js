@@ -1,4 +1,4 @@
-// Who sent the chosen burst: a bar a sender. Names come from the wire: they are only ever set as text.
+// The senders of the chosen burst: one bar per sender. Names come from the wire: they are only ever set as text.
 
 const PATTERNS = {
   "single-source": "One sender made it.", incast: "Incast: their first frames fall together.",

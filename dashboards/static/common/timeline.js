@@ -1,11 +1,11 @@
-// The figure over time. Plotly draws; every zoom asks the arrays again, one step a pixel.
+// The figure over time. Plotly draws it; every zoom reads the arrays again, one step per pixel.
 
 const CONFIG = {
   displayModeBar: false, displaylogo: false, showSendToCloud: false, plotlyServerURL: "", responsive: true,
   doubleClick: "reset", scrollZoom: false,
 };
 
-// The figure in other colours: every string that is a colour of one palette becomes that of the other.
+// Returns the figure in other colours: every string that is a colour of one palette becomes that of the other.
 function recolour(value, from, to) {
   if (typeof value === "string") {
     const name = Object.keys(from).find((key) => from[key] === value);
@@ -141,13 +141,13 @@ class Timeline {
     this.readOut(null);
   }
 
-  // How long what is shown is, and all of it, where that is more.
+  // The length of the shown time, and of the whole time if that is longer.
   spanText() {
     const [a, b] = this.range, all = this.lane.end - this.lane.start;
     return b - a < all ? `${duration(b - a)} of ${duration(all)}` : duration(b - a);
   }
 
-  // What stands at `ns`, in words below the figure.
+  // Show the values at `ns` in words below the figure.
   readOut(ns) {
     const out = this.section.querySelector(".readout");
     if (ns === null) {
@@ -189,7 +189,8 @@ class Timeline {
     return this.show(burst.start - around, burst.end + around);
   }
 
-  // The burst of the table before or after the chosen one, where that is in sight, else before or after what is shown.
+  // Returns the burst of the table before or after the chosen one if that is visible, otherwise before or after the
+  // shown time.
   neighbour(later) {
     const [a, b] = this.range;
     const at = this.chosen && this.chosen.end >= a && this.chosen.start <= b ? this.chosen.start : later ? a - 1 : b + 1;

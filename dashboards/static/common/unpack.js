@@ -1,4 +1,4 @@
-// What the page carries: gzip in base64 inside script elements, unpacked here without a request.
+// Unpacks the data of the page, gzip in base64 inside script elements, without a request.
 
 async function inflate(id) {
   const raw = Uint8Array.from(atob(document.getElementById(id).textContent), (letter) => letter.charCodeAt(0));
@@ -10,7 +10,7 @@ const TYPES = { u1: Uint8Array, u2: Uint16Array, u4: Uint32Array, f8: Float64Arr
 
 const array = (buffer, entry) => new TYPES[entry.type](buffer, entry.at, entry.n);
 
-// Numbers that were stored as differences.
+// Returns numbers that were stored as differences.
 function ascending(buffer, entry) {
   const values = Float64Array.from(array(buffer, entry));
   let sum = entry.base;

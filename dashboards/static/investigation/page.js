@@ -1,8 +1,8 @@
-// Draws the figures of an investigation, in the colours that the reader's system asks for.
+// Draws the figures of an investigation, in the colours of the reader's system.
 
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
-// Exchanges the colours of one palette for those of another, wherever they stand.
+// Replaces the colours of one palette by those of another, wherever they occur.
 function recoloured(value, from, to) {
   if (typeof value === "string") {
     const name = Object.keys(from).find((key) => from[key] === value);

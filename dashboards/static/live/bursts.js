@@ -1,4 +1,5 @@
-// Bursts as they end, the newest first, and who sent the chosen one. Names come from the wire: they are only set as text.
+// Bursts as they end, the newest first, and the senders of the chosen one. Names come from the wire: they are only set
+// as text.
 
 const SHOWN_BURSTS = 100;
 const PATTERN_WORDS = { "single-source": "single source", "many-sources": "many sources", incast: "incast", canary: "canary", unknown: "sender not known" };
@@ -13,7 +14,7 @@ class BurstList {
     this.clear();
   }
 
-  // As before the first data of a lane, whose link has a speed or not: nothing is known of its bursts yet.
+  // Reset to the state before the first data of a lane, with or without a link speed: its bursts are unknown.
   clear(link) {
     this.rows = [];
     this.chosen = null;

@@ -1,4 +1,4 @@
-// The page's side of the thread that draws what moves.
+// The page's interface to the thread that draws moving parts.
 
 class Drawing {
   constructor(canvas, onTrouble) {
@@ -11,8 +11,8 @@ class Drawing {
     this.worker.postMessage({ canvas: offscreen }, [offscreen]);
   }
 
-  // Draw `found` ({x, y} by role) in the figure's styles. {drawn, shown}: promises of when the next may come, and of when
-  // this one is in sight.
+  // Draw `found` ({x, y} by role) in the figure's styles. Returns promises {drawn, shown}: when the next drawing may
+  // come, and when this one is visible.
   paint(figure, found, range, ticks, width) {
     const packed = {}, moved = [];
     for (const [role, { x, y }] of Object.entries(found)) {

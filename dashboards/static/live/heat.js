@@ -1,5 +1,5 @@
-// The last minutes at a glance: each column a second; upwards the time within it, or the interfaces of the rack. The axes
-// are plotly's. The cells are pixels of a canvas over them, which take a hundredth of the time of plotly's.
+// The last minutes at a glance: each column is a second; the vertical axis is the time within it, or the interfaces of
+// the rack. The axes are plotly's. The cells are pixels of a canvas over them, which take a hundredth of plotly's time.
 
 const HEAT_SECONDS = 300;
 
@@ -20,13 +20,13 @@ class Heat {
     this.figure = recolour(figure, light, palette);
     this.words = scaleWords(this.figure.scale);
     this.axes = null;
-    // A layout of its own, which plotly changes.
+    // A copy of the layout, because plotly changes it.
     await Plotly.newPlot(this.place, [], structuredClone(this.figure.layout), CONFIG);
     this.place.onclick = (event) => this.pick(event);
     await this.refresh();
   }
 
-  // A message replaces all from its beginning on. What was recorded and has no cell was idle, the rest is not known.
+  // A message replaces everything from its start on. Recorded time without a cell was idle; other time is unknown.
   take(message, edge) {
     this.edge = edge;
     this.width = message.width;
@@ -38,7 +38,7 @@ class Heat {
     message.cells.forEach((cell, i) => this.put(message.start + cell * message.width, message.largest[i] * (8e9 / message.bin)));
   }
 
-  // From `ns` on, and what is too old to be shown.
+  // Remove the columns from `ns` on, and those that are too old to be shown.
   forget(ns) {
     const from = Math.floor(ns / 1e9), oldest = Math.floor(this.edge / 1e9) - HEAT_SECONDS;
     for (const [second, column] of this.seconds) {
@@ -47,15 +47,15 @@ class Heat {
     }
   }
 
-  // The last cell that begins in a second has what is left of its column, for not every width divides a second.
+  // The last cell that begins in a second gets the rest of its column, because not every width divides a second.
   put(ns, value) {
     const second = Math.floor(ns / 1e9), at = ns - second * 1e9, row = Math.floor(at / this.width);
     if (!this.seconds.has(second)) this.seconds.set(second, new Float64Array(this.rows).fill(NaN));
     this.seconds.get(second).fill(value, row, at + this.width < 1e9 ? row + 1 : this.rows);
   }
 
-  // What to draw: the first second since the origin, how many, the rows' names if they have any, and a row of numbers for
-  // each, from below; NaN or null where nothing is known.
+  // Returns what to draw: the first second since the origin, the number of seconds, the names of the rows if they have
+  // any, and a row of numbers for each, from the bottom; NaN or null if unknown.
   matrix() {
     if (this.others) {
       const { firstSecond, lanes } = this.others;
@@ -79,7 +79,7 @@ class Heat {
     await Plotly.relayout(this.place, axes);
   }
 
-  // A pixel for each cell, which the page shows as large as its place between the axes; nothing where nothing is known.
+  // Draw a pixel for each cell; the page scales the canvas to its place between the axes. Unknown cells stay empty.
   paint(rows, seconds, top, left) {
     const { canvas, pen, words } = this, { height, margin: { r, t, b } } = this.figure.layout;
     Object.assign(canvas.style, { left: `${left}px`, top: `${t}px`, width: `calc(100% - ${left + r}px)`, height: `${height - t - b}px` });
@@ -101,7 +101,7 @@ class Heat {
   }
 }
 
-// Across, time is message from the newest second, so that nothing but cells changes with every one.
+// The horizontal axis is the time before the newest second, so that a message changes only cells.
 const timesAcross = (seconds) => {
   const minutes = Array.from({ length: Math.floor((seconds - 1) / 60) }, (_, i) => i + 1);
   return { "xaxis.range": [0, seconds], "xaxis.tickvals": minutes.map((ago) => seconds - 0.5 - 60 * ago), "xaxis.ticktext": minutes.map((ago) => `−${ago} min`) };
@@ -116,7 +116,7 @@ const namesUp = (names, rows) => ({
   "yaxis.range": [0, rows], "yaxis.tickvals": names.map((_, i) => i + 0.5), "yaxis.ticktext": names.map(label), "yaxis.title.text": "",
 });
 
-// 256 colours of a scale [[share, colour], …], as four bytes of an image in memory.
+// Returns 256 colours of a scale [[share, colour], …], as four bytes of an image in memory.
 function scaleWords(scale) {
   const pen = new OffscreenCanvas(256, 1).getContext("2d"), gradient = pen.createLinearGradient(0.5, 0, 255.5, 0);
   for (const [share, colour] of scale) gradient.addColorStop(share, colour);

@@ -1,12 +1,14 @@
-// What moves in the live figure, on a canvas over it: Plotly needs a frame and more for any change, however small.
-// Styles are those of the figure's own traces, which stay empty; upward axes, zoom box and resizing are Plotly's.
-// A thread of its own draws, so that the page answers meanwhile; drawing.js is the page's side of it.
+// Draws the moving parts of the live figure on a canvas over it: Plotly needs more than a frame for any change, however
+// small. The styles are those of the figure's own traces, which stay empty; vertical axes, zoom box and resizing are
+// Plotly's. This code runs in a thread of its own, so that the page stays responsive; drawing.js is the page's side of
+// it.
 
 const DASHES = { dot: [1.5, 3], solid: [] };
-const BESIDE = 100; // pixels beyond the page where lines end: those of a second reach far beyond a zoom to single bins
+const BESIDE = 100; // pixels beyond the page at which lines end: a second reaches far beyond a zoom to single bins
 const CROSS = 3.5; // pixels from the middle of a lost probe's cross to its ends
 
-// Where the upward axis `name` (y, y2, …) of a layout is on a page `width` pixels wide, and how high a value is in it.
+// Returns where the vertical axis `name` (y, y2, …) of a layout is on a page `width` pixels wide, and the height of a
+// value on it.
 function panelOf(layout, name, width) {
   const { domain, range: [low, high], type } = layout[`yaxis${name.slice(1)}`], { l, r, t, b } = layout.margin;
   const plot = layout.height - t - b, top = t + (1 - domain[1]) * plot, height = (domain[1] - domain[0]) * plot;
@@ -21,8 +23,8 @@ class Lines {
     this.rasters = new Map();
   }
 
-  // Draw `found` ({x, y} by role, x in seconds, y NaN where a line breaks) over [a, b) nanoseconds; `ticks` are those of
-  // the time axis; `fine` pixels of the screen are one of the page, which is `width` wide.
+  // Draw `found` ({x, y} by role, x in seconds, y NaN at breaks of a line) over [a, b) nanoseconds. `ticks` are those
+  // of the time axis; `fine` is the number of screen pixels per page pixel; `width` is that of the page.
   paint({ figure, found, range: [a, b], ticks, width, fine }) {
     const { layout } = figure;
     this.fine = fine;
@@ -100,7 +102,7 @@ class Lines {
     return this.rasters.get(meta);
   }
 
-  // The line through the points, broken where a value is missing; closed along zero to be filled.
+  // Returns the line through the points, broken at missing values; closed along zero if it will be filled.
   path(trace, { x, y }, pixel, panel, closed) {
     const path = new Path2D(), steps = trace.line.shape === "hv", zero = closed ? panel.pixel(0) : 0;
     let on = false, px = 0, py = 0;
@@ -146,7 +148,7 @@ class Lines {
     pen.stroke();
   }
 
-  // The figure's reference lines, which would lie below the canvas.
+  // Draw the figure's reference lines, which would otherwise be hidden below the canvas.
   drawReferences(shapes, { left, width, pixel }) {
     const { pen } = this;
     for (const { y0, line } of shapes) {
@@ -163,7 +165,7 @@ class Lines {
 
 let lines;
 
-// Says "drawn" when the next drawing may come, and "shown" when this one has been handed to the screen.
+// Posts "drawn" when the next drawing may come, and "shown" when this one has been handed to the screen.
 onmessage = ({ data }) => {
   if (data.canvas) {
     lines = new Lines(data.canvas);

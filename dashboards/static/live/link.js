@@ -8,7 +8,7 @@ function isoOf(originS, ns) {
   return `${new Date(Number(second) * 1000).toISOString().slice(0, 19)}.${String(all % 1_000_000_000n).padStart(9, "0")}Z`;
 }
 
-// Nanoseconds since the origin of such a time; null where it is none.
+// Returns the nanoseconds since the origin of such a time; null if it is invalid.
 function sinceOrigin(originS, iso) {
   const parts = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?Z$/.exec(iso ?? "");
   const ms = parts ? Date.parse(`${parts[1]}Z`) : NaN;

@@ -1,4 +1,4 @@
-// The live view: what the server pushes, where the reader stands in it, and what is in sight of both.
+// The live view: connects the messages of the server and the actions of the reader with the parts of the page.
 
 const $ = (selector, root = document) => [...root.querySelectorAll(selector)];
 const one = (selector) => document.querySelector(selector);
@@ -10,7 +10,7 @@ class LiveView {
   constructor() {
     this.lanes = [];
     this.span = 10e9;
-    this.range = null; // where the reader stands; null while the figure follows
+    this.range = null; // the time that the reader chose; null while the figure follows
     this.tape = this.still = this.lane = null;
     this.tries = 0;
     this.lines = new Drawing(one(".lines"), (trouble) => {
@@ -41,7 +41,7 @@ class LiveView {
     await this.choose(wanted.id, this.linked(link));
   }
 
-  // The lane whose edge is newest; of those, one that comes in.
+  // Returns the lane to show first: recorded lanes come before others, then incoming ones, then the newest edge.
   busiest() {
     const order = (lane) => (lane.recording ? 1 : 0) + (lane.direction === "out" ? 0 : 0.5);
     return [...this.lanes].sort((p, q) => order(q) - order(p) || (BigInt(q.edge) > BigInt(p.edge) ? 1 : -1))[0];
@@ -112,7 +112,7 @@ class LiveView {
     socket.onclose = () => this.away();
   }
 
-  // The server is gone: what is drawn stays, and it is tried again. A page that loads anew would need its token.
+  // The server is gone: the drawing stays, and the connection is retried. A page that reloads would need its token.
   away() {
     one("#state").textContent = "No connection: trying again";
     document.documentElement.dataset.connected = "false";
@@ -138,7 +138,7 @@ class LiveView {
     this.soonHeat();
   }
 
-  // Draw at the next frame of the browser: several messages make one drawing.
+  // Draw at the next frame of the browser: several messages share one drawing.
   request() {
     if (this.requested) return;
     this.requested = true;
@@ -167,14 +167,14 @@ class LiveView {
     this.timeline.shown?.then(() => { document.documentElement.dataset.ready = "true"; });
   }
 
-  // What is drawn is in sight, up to `edge`.
+  // The drawing is visible, up to `edge`.
   tellShown(edge) {
     const { dataset } = document.documentElement;
     dataset.drawn = String(Number(dataset.drawn ?? 0) + 1);
     window.dispatchEvent(new CustomEvent("mburst-drawn", { detail: { edge } }));
   }
 
-  // The figure with the panels that there is something for; the heatmap with it, for they share their colours.
+  // Build the figure with the panels that have data, and the heatmap, because they share their colours.
   async build(parts) {
     this.parts = parts;
     this.palette = isDark() ? this.lane.dark : this.lane.light;
@@ -198,7 +198,7 @@ class LiveView {
     }
   }
 
-  // Stand still at [a, b), and ask for all that is known of it, at the fineness of the screen.
+  // Stop at [a, b), and request all data for it, at the resolution of the screen.
   stand(a, b) {
     const edge = this.tape?.edge ?? Infinity;
     const span = Math.min(b - a, 86_400e9);
@@ -290,7 +290,7 @@ class LiveView {
     this.request();
   }
 
-  // What has to be in sight whatever is drawn.
+  // The state that has to be visible whatever is drawn.
   tellStatus(status) {
     const edge = clock(this.originS, this.tape.edge, 1);
     one("#state").textContent = status.recording ? "Recording" : "Not recording";
@@ -309,7 +309,7 @@ class LiveView {
     one("#notes").hidden = !troubles.length;
   }
 
-  // By what the probes that are drawn are measured, and what stamped them.
+  // The measure of the drawn probes, and the source of their timestamps.
   tellMeasure() {
     const { path } = this.timeline;
     one("#measure").textContent = path ? `latency: ${path.measure || "not measured"}${path.stamps ? `, stamps ${seen(path.stamps)}` : ""}` : "";
@@ -330,7 +330,7 @@ class LiveView {
     this.tellBursts(`the fullest bin of ${duration(this.lane.bin)} reads ${fullest}${whole}`);
   }
 
-  // The sentence above the figure: what is in view, in short.
+  // The sentence above the figure: a summary of the visible time.
   tellBursts(fullest) {
     const [a, b] = this.current();
     const found = this.timeline.lane.bursts.filter((burst) => burst.end > a && burst.start < b);
@@ -349,7 +349,7 @@ class LiveView {
     notice.hidden = !message;
   }
 
-  // The heatmap changes by the second.
+  // The heatmap changes once a second.
   soonHeat() {
     if (this.heating) return;
     this.heating = setTimeout(async () => {

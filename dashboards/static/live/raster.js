@@ -1,17 +1,18 @@
-// Lines with a point for each other pixel or more, written pixel by pixel: without a GPU, outlines of as many corners
-// take several times as long. In each column of pixels a line reaches from its highest to its lowest place there.
+// Draws lines with a point for every other pixel or more, pixel by pixel: without a GPU, outlines with that many
+// corners take several times as long. In each column of pixels, a line spans from its highest to its lowest value
+// there.
 
 const isDense = (points, across) => 2 * points.x.length > across;
 
-// For one trace: a canvas that is written again before what was taken from it has been drawn is copied first.
+// For one trace: the content of a canvas is copied if the canvas is rewritten before that content has been drawn.
 class Raster {
   constructor() {
     this.pen = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
     this.words = new Map();
   }
 
-  // Draw a trace's line, one pixel of the screen thick, and what lies between it and zero, into a panel of a page of
-  // which a pixel is `fine` ones of the screen; `across` is where a second is.
+  // Draw a trace's line, one screen pixel thick, and the area between it and zero, into a panel. `fine` is the number
+  // of screen pixels per page pixel; `across` maps a second to its position.
   draw(pen, fine, trace, points, across, panel) {
     const left = Math.round(panel.left * fine), top = Math.round(panel.top * fine);
     this.begin(Math.ceil(panel.width * fine), Math.ceil(panel.height * fine));
@@ -35,7 +36,7 @@ class Raster {
     this.lowest.fill(-1);
   }
 
-  // Along the line, by its steps or straight from point to point, broken where a value is missing.
+  // Follow the line, by its steps or straight from point to point, broken at missing values.
   follow({ x, y }, steps, across, up) {
     let on = false, px = 0, py = 0;
     for (let i = 0; i < x.length; i++) {
@@ -54,7 +55,7 @@ class Raster {
     }
   }
 
-  // A straight piece, from left to right.
+  // Add a straight piece, from left to right.
   reach(ax, ay, bx, by) {
     const { highest, lowest } = this, slope = bx > ax ? (by - ay) / (bx - ax) : 0;
     const from = Math.max(0, Math.floor(ax)), to = Math.min(this.width - 1, Math.floor(bx));
@@ -76,7 +77,7 @@ class Raster {
     }
   }
 
-  // A colour as four bytes of an image in memory.
+  // Returns a colour as four bytes of an image in memory.
   word(colour) {
     if (!this.words.has(colour)) {
       const pen = new OffscreenCanvas(1, 1).getContext("2d");

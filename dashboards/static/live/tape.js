@@ -1,4 +1,4 @@
-// The newest time of a lane as it is pushed: what comes replaces everything from its first cell on.
+// The newest time of a lane as it is pushed: a message replaces everything from its first cell on.
 
 function unpackMessage(buffer) {
   const length = new DataView(buffer).getUint32(0, true);
@@ -11,7 +11,7 @@ function unpackMessage(buffer) {
   return lane;
 }
 
-// Ascending `target` (arrays of one length by name) cut where `key` reaches `from`, and `more` behind it.
+// Cuts ascending `target` (arrays of one length by name) where `key` reaches `from`, and appends `more`.
 function replaceFrom(target, key, from, more, names) {
   const kept = lowerBound(target[key], from);
   for (const name of names) {
@@ -30,7 +30,7 @@ const WINDOWS = ["start", "end", "largest"];
 
 const growing = (entry, names) => ({ ...entry, ...Object.fromEntries(names.map((name) => [name, Array.from(entry[name])])) });
 
-// Cells count from each message's own first one.
+// The cells of each message count from its first one.
 function joinCells(target, more) {
   if (!more.cells.length) return;
   if (!target.cells.length) Object.assign(target, { first: more.first, start: more.start });
@@ -83,7 +83,7 @@ class Tape {
     this.bursts = [...this.bursts, ...this.fresh].sort((p, q) => p.start - q.start);
   }
 
-  // A message has the coverage of its own time: what was known before it stays, and joins where they touch.
+  // A message has the coverage of its own time: earlier coverage stays, and is joined where they touch.
   keepCoverage(found, message) {
     const put = (start, end) => {
       const last = found.end.length - 1;

@@ -1,8 +1,9 @@
-// The figure over time of the live view: it follows the edge of what is known, or stands at a moment.
+// The figure over time of the live view: it follows the edge of the known time, or stays at a moment.
 
 const STEPS_BUNDLE = 256, MOST_STEPS = 8192;
 
-// Ticks in milliseconds of a logarithmic axis from 10^low to 10^high: decades, and what lies between where they are few.
+// Returns ticks in milliseconds of a logarithmic axis from 10^low to 10^high: decades, and values in between if they
+// are few.
 function latencyTicks(low, high) {
   const found = [];
   for (let power = Math.floor(low); power <= high; power++) {
@@ -20,12 +21,12 @@ class LiveTimeline extends Timeline {
     this.empty = lane.figures[0];
   }
 
-  // The series of `kind` that was chosen by name, or the first.
+  // Returns the series of `kind` that was chosen by name, or the first one.
   chosenOf(kind, scene) {
     return scene[kind].find((entry) => entry.name === this.paths[kind]) ?? scene[kind][0];
   }
 
-  // What to draw from now on: a scene, and which stretch of it.
+  // Set what to draw from now on: a scene, and the visible part of it.
   put(scene, range) {
     scene.marks = spansOf(scene.bursts);
     this.lane = scene;
@@ -34,7 +35,8 @@ class LiveTimeline extends Timeline {
     this.queue = this.chosenOf("queues", scene);
   }
 
-  // Draw from scratch in the colours of `palette`. Across, the figure itself has no more than a share of what is shown.
+  // Draw from scratch in the colours of `palette`. The horizontal axis of the figure itself is a share of the shown
+  // time.
   async draw(light, palette) {
     this.drawing = null;
     this.figure = recolour(this.empty, light, palette);
@@ -42,7 +44,7 @@ class LiveTimeline extends Timeline {
     this.top = this.figure.layout.yaxis.range[1];
     fitHeight(this.place, this.figure.layout);
     this.latencyRange = this.queueTop = null;
-    // A layout of its own, which loses its height when the page is resized; they share their axes.
+    // A copy of the layout, because plotly removes its height when the page is resized; the axes are shared.
     await Plotly.newPlot(this.place, this.figure.data, { ...this.figure.layout, shapes: [] }, CONFIG);
     this.place.on("plotly_relayout", (change) => this.moved(change));
     this.place.on("plotly_doubleclick", () => this.onFollow());
@@ -61,22 +63,22 @@ class LiveTimeline extends Timeline {
     return Math.max(50, this.place.clientWidth - l - r);
   }
 
-  // The time below the pointer, null beside the figure.
+  // Returns the time below the pointer, null outside of the figure.
   timeAt(event) {
     const { l } = this.empty.layout.margin, x = event.clientX - this.place.getBoundingClientRect().left - l, [a, b] = this.range;
     return x >= 0 && x <= this.width() ? a + (b - a) * x / this.width() : null;
   }
 
-  // A second is reported when it is over: what has begun since is not known to be silent.
+  // A second is reported when it is complete: the current one is not known to be silent.
   coverageOfSeconds() {
     return spansBefore(this.lane.coverage, Math.floor(this.lane.edge / 1e9) * 1e9);
   }
 
-  // Steps that a figure is drawn in: about one for each pixel of the screen; in bundles, so that browsers of about the
-  // same width are sent the same.
+  // Returns the number of steps of a drawing: about one for each pixel of the screen, rounded so that browsers of
+  // similar width receive the same messages.
   steps() { return Math.min(MOST_STEPS, Math.ceil(this.width() * devicePixelRatio / STEPS_BUNDLE) * STEPS_BUNDLE); }
 
-  // A box was drawn, in shares of what is shown; or the page has another width.
+  // A box was drawn, in shares of the shown time; or the page has another width.
   moved(change) {
     const low = change["xaxis.range[0]"], high = change["xaxis.range[1]"], [a, b] = this.range, span = b - a;
     if (low === undefined) return change.autosize ? this.refresh() : undefined;
@@ -84,7 +86,7 @@ class LiveTimeline extends Timeline {
     return this.show(a + low * span, a + high * span);
   }
 
-  // Where the reader went, by mouse or keys: who owns the figure decides what is drawn there.
+  // The reader moved, by mouse or keys: the owner of the figure decides what to draw there.
   show(a, b) {
     const span = Math.max(b - a, this.least), from = (a + b - span) / 2;
     return this.onMove(Math.floor(from), Math.ceil(from + span));
@@ -92,7 +94,7 @@ class LiveTimeline extends Timeline {
 
   traces(steps) {
     const found = super.traces(steps), { x, y } = found.second, end = y.length - 1;
-    // Where the known ends, nothing falls to zero.
+    // At the edge of the known time, nothing falls to zero.
     if (end > 2 && x[end - 2] === x[end]) y[end - 2] = y[end - 1] = y[end - 3];
     return found;
   }
@@ -120,7 +122,7 @@ class LiveTimeline extends Timeline {
 
   has(role) { return this.figure.data.some((trace) => trace.meta === role); }
 
-  // One drawing at a time; what came meanwhile is drawn after it.
+  // One drawing at a time; later changes are drawn after it.
   async refresh() {
     if (!this.figure) return;
     if (this.drawing) { this.again = true; return; }
@@ -131,14 +133,14 @@ class LiveTimeline extends Timeline {
 
   async drawNow() {
     const width = this.place.clientWidth, { edge } = this.lane, [a, b] = this.range;
-    if (!width) return; // a page that is being laid out anew: it comes again
+    if (!width) return; // the page is being laid out again: it will call again
     if (!this.path) this.points = null;
     if (!this.queue) this.windows = null;
     this.found = this.traces(this.steps());
     const tops = this.tops();
     if (Object.keys(tops).length) {
       await Plotly.relayout(this.place, tops);
-      this.found = this.traces(this.steps()); // what reaches up to the top does so again
+      this.found = this.traces(this.steps()); // recomputes what reaches up to the top
     }
     const { drawn, shown } = this.lines.paint(this.figure, this.found, this.range, timeTicks(this.lane.originS, a, b, this.width()), width);
     this.shown = shown.then(() => this.onShown(edge));

@@ -1,4 +1,4 @@
-// Brings the page to life: sections, tables, figures, and the colours that the reader's system asks for.
+// Makes the page interactive: sections, tables, figures, and the colours of the reader's system.
 
 const $ = (selector, root = document) => [...root.querySelectorAll(selector)];
 const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -73,7 +73,7 @@ class Section {
     }
   }
 
-  // Draw in the current colours, unless that was done.
+  // Draw in the current colours, unless that has been done.
   async draw() {
     if (this.root.hidden || this.drawn === palette) return;
     this.drawn = palette;

@@ -1,4 +1,4 @@
-// The figures of probed paths, which hold all their points from the start.
+// The figures of probed paths, which contain all of their points from the start.
 
 async function drawPaths(facts, palette) {
   for (const root of $("[data-path]")) {

@@ -19,7 +19,7 @@ function makeSortable(table) {
   heads.forEach((head, column) => head.querySelector("button").addEventListener("click", () => sortBy(table, column, heads)));
 }
 
-// A quote comes before what a spreadsheet would compute, as in the CSV of mburst.
+// A quote goes before text that a spreadsheet would evaluate, as in the CSV of mburst.
 function cellText(cell) {
   const text = cell.textContent.trim();
   return /^[=+\-@]/.test(text) && !cell.classList.contains("n") ? `'${text}` : text;
