@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ..agent.config import RunConfig, ScheduledReport
 
 LATE_NS = 3600 * NS_PER_S  # after a report was due, it is there
+_NAMED = 5  # racks that a sentence names
 
 
 @dataclass(frozen=True)
@@ -23,14 +24,17 @@ class ReportStatus:
     since_ns: int
     until_ns: int
     written: list[str]  # racks
-    is_late: bool  # nothing is written though it was due more than LATE_NS ago
+    is_late: bool  # a page was due more than LATE_NS ago and is not written
+    missing: list[str]  # racks without a page
     troubles: list[str]  # deliveries that failed, or that may not have arrived
 
     def unwell(self) -> list[str]:
         """What is not well, in sentences."""
         until = format_time(self.until_ns)[:19]
-        late = [f"report {self.name}: none is written of the period until {until} UTC"] if self.is_late else []
-        return [*late, *self.troubles]
+        racks = ", ".join(rack or "(unnamed)" for rack in self.missing[:_NAMED])
+        more = f" and {len(self.missing) - _NAMED} more" if len(self.missing) > _NAMED else ""
+        late = f"report {self.name}: no page of {racks}{more} is written for the period until {until} UTC"
+        return [*([late] if self.is_late else []), *self.troubles]
 
 
 def read(config: RunConfig, report: ScheduledReport) -> ReportStatus:
@@ -43,12 +47,13 @@ def read(config: RunConfig, report: ScheduledReport) -> ReportStatus:
     period = due_period(report, now)
     found = summaries(report.output, (period.since_ns, period.until_ns))
     written = sorted(summary["rack"] for _, summary in found)
-    late = now > period.until_ns + report.delay_ns + LATE_NS and not _expected(report, period.until_ns) <= set(written)
+    missing = sorted(_expected(report, period.until_ns).difference(written))
+    is_late = bool(missing) and now > period.until_ns + report.delay_ns + LATE_NS
     try:
         troubles = DeliveryLedger.seen(report.output / DeliveryLedger.NAME, config.secrets).open_failures()
     except MburstError as error:
         troubles = [str(error)]
-    return ReportStatus(report.name, period.since_ns, period.until_ns, written, late, troubles)
+    return ReportStatus(report.name, period.since_ns, period.until_ns, written, is_late, missing, troubles)
 
 
 def _expected(report: ScheduledReport, until_ns: int) -> set[str]:

@@ -420,8 +420,12 @@ def test_a_report_that_is_not_written(tmp_path: Path, ask: Asked, begun_days: in
     is_due = now.tm_hour * 60 + now.tm_min > 70  # ten minutes and an hour after midnight
     assert bool(late) == (begun_days > 0) or not is_due
     if late:
+        assert "no page of r1 is written" in late[0]
         assert main(["schedule", "--once", "daily", str(path)]) == 0
         assert [line for line in ask(path)[1]["unwell"] if line.startswith("report")] == []
+        path.write_text(path.read_text().replace('"all"', '["r1", "r9"]'))
+        [line] = [line for line in ask(path)[1]["unwell"] if line.startswith("report")]
+        assert "no page of r9 is written" in line
 
 
 def test_deliveries_that_failed(tmp_path: Path, ask: Asked) -> None:
