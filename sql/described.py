@@ -39,11 +39,12 @@ def about(name: str) -> dict[str, str]:
     """What the columns of a table, view or named query are, by their names; those that nothing is written of are left
     out."""
     meanings: dict[str, str] = {}
-    for path in (HERE / folder / f"{name}.sql" for folder in FOLDERS):
-        if path.exists():
+    for folder in FOLDERS:
+        if (path := HERE / folder / f"{name}.sql").exists():
             text = path.read_text(encoding="utf-8")
-            before = ""
-            for column, meaning in [(one.name, one.about) for one in columns(text)] or _STORED.findall(text):
+            before, is_stored = "", folder == "schema"
+            found = _STORED.findall(text) if is_stored else [(column.name, column.about) for column in columns(text)]
+            for column, meaning in found:
                 before = _spelt_out(column, meaning, before)
                 meanings.setdefault(column, before)
     return {column: meaning for column, meaning in meanings.items() if meaning}
