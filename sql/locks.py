@@ -1,5 +1,5 @@
-"""Locks that writers of a store hold by name (12 hexadecimal digits): STORE/locks/NAME, locked (flock) as long as its
-holder lives.
+"""Locks that writers of a store hold by name: STORE/locks/NAME, locked (flock) as long as its holder lives. Those of
+recorders are named by 12 hexadecimal digits.
 
 The kernel gives a lock up when its holder dies. The file stays then, and says whose work was broken off: whoever takes
 the lock next finds what was noted in it, does what is left to do, and removes it. The file is removed under the lock
@@ -84,7 +84,7 @@ def acquire(store: Path, name: str, make: bool = True) -> Lock | None:
 
 
 def names(store: Path) -> list[str]:
-    """The locks that are held or were left."""
+    """The locks of recorders that are held or were left."""
     try:
         return sorted(name for name in os.listdir(store / FOLDER) if _NAME.fullmatch(name))
     except (FileNotFoundError, NotADirectoryError):

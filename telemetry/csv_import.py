@@ -46,6 +46,7 @@ class CsvKind(NamedTuple):
     stamps: tuple[str, ...]
     words: tuple[str, tuple[str, ...]]  # a column that knows few words
     span: tuple[str, str]  # the columns whose least and whose greatest are a file's begin and end
+    owner: str  # whose rows they are
 
 
 KINDS = {
@@ -55,6 +56,7 @@ KINDS = {
         stamps=("app_send_ns", "tx_ns", "remote_rx_ns", "remote_tx_ns", "rx_ns", "app_recv_ns"),
         words=("stamp_kind", STAMP_KINDS),
         span=("tx_ns", "tx_ns"),
+        owner="src",
     ),
     "queues": CsvKind(
         QUEUES,
@@ -62,6 +64,7 @@ KINDS = {
         stamps=("window_start_ns", "ts_ns", "receive_ns"),
         words=("semantics", SEMANTICS),
         span=("window_start_ns", "ts_ns"),
+        owner="device",
     ),
 }
 
@@ -90,6 +93,7 @@ class CsvSummary:
     lost: int = 0  # probes without an answer
     one_way: bool = False  # no probe has a stamp of the way back: then to have arrived is to be answered
     backwards: int = 0  # probes that come back before they leave, by the sender's own clock
+    owners: frozenset[str] = frozenset()  # whose rows they are
 
 
 class CsvText:
@@ -154,17 +158,29 @@ class CsvFile:
         self._name = name
         self._columns = self._read_header()
 
+    @property
+    def owner(self) -> str:
+        """The column that says whose rows they are."""
+        return self._kind.owner
+
+    @property
+    def stated(self) -> list[str]:
+        """The columns that the file itself fills, those apart of which a cell that is empty means something."""
+        return [name for name in self._columns if name not in ("lost", "protocol")]
+
     def scan(self) -> CsvSummary:
         """Check every row."""
         with self._text.open() as file:
             batch = hashlib.file_digest(file, "sha256").hexdigest()[:32]  # type: ignore[arg-type]
         answers = AnswerCounts()
         rows, starts, ends = 0, [], []
+        owners: set[str] = set()
         for block in self._blocks():
             self._check(rows, block)
             rows += block.num_rows
             starts.append(pc.min(block[self._kind.span[0]]).as_py())
             ends.append(pc.max(block[self._kind.span[1]]).as_py())
+            owners.update(pc.unique(block[self._kind.owner]).to_pylist())
             if self._kind.schema is PROBES:
                 answers.add(block)
         return CsvSummary(
@@ -175,14 +191,14 @@ class CsvFile:
             lost=answers.lost(),
             one_way=answers.one_way(),
             backwards=answers.backwards,
+            owners=frozenset(owners),
         )
 
-    def read(self, summary: CsvSummary, protocol: str = "", skip: int = 0) -> Iterator[pa.RecordBatch]:
-        """The rows after the first `skip`, in the order of the file. `protocol` is that of probes which name none."""
+    def read(self, summary: CsvSummary, protocol: str = "") -> Iterator[pa.RecordBatch]:
+        """The rows, in the order of the file. `protocol` is that of probes which name none."""
         rows = 0
         for block in self._blocks():
-            if rows + block.num_rows > skip:
-                yield self._complete(block, rows, summary, protocol).slice(max(skip - rows, 0))
+            yield self._complete(block, rows, summary, protocol)
             rows += block.num_rows
         if rows != summary.rows:
             raise MburstError(f"{self._name} changed while it was read: it had {summary.rows} rows and has {rows}")

@@ -58,9 +58,3 @@ def newest_rows(
         since_ns = max(since_ns, newest_ns - (newest_ns - since_ns) * limit // count)
     found = con.sql(f"SELECT {', '.join(columns)} FROM {table} WHERE {time} >= $1", params=[since_ns])
     return found.to_arrow_table(), since_ns
-
-
-def count_batch(con: duckdb.DuckDBPyConnection, table: str, batch: str) -> int:
-    """Returns how many rows of TABLE, probes or queues, come from one import or subscription."""
-    [(count,)] = con.execute(f"SELECT count(*) FROM {table} WHERE batch = $1", [batch]).fetchall()
-    return int(count)

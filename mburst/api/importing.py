@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple
+
+from ..errors import Interrupted
 
 if TYPE_CHECKING:
     from ..sql import StoreFolder
     from ..telemetry.csv_import import CsvFile, CsvSummary, CsvText
 
+WAIT_S = 0.1  # between two looks whether another import has ended
+
 
 class Imported(NamedTuple):
-    """What an import did: the `rows` of the file and how many of them were `added`, as the others were in the store
-    already. `lost` probes had no answer; `backwards` ended before they began. Times are Unix ns, None for no row."""
+    """What an import did: the `rows` of the file and how many of them were `added`. The others were in the store
+    already, or of seconds of which it keeps the sums alone: `summed`. `batch` is that of the rows that were added.
+    `lost` probes had no answer; `backwards` ended before they began. Times are Unix ns, None for no row."""
 
     table: str
     file: str
@@ -24,6 +30,7 @@ class Imported(NamedTuple):
     backwards: int
     start_ns: int | None
     end_ns: int | None
+    summed: int
 
 
 def import_csv(store: StoreFolder, table: str, file: str, protocol: str = "") -> Imported:
@@ -48,8 +55,8 @@ def add(
 
     source = CsvFile(text, table, "standard input" if file == "-" else file, ended_by)
     summary = source.scan()
-    with store() as folder:
-        added = _append(folder, table, source, summary, protocol)
+    with store() as folder, _alone(folder, table, ended_by):
+        added, summed = _append(folder, table, source, summary, protocol)
     return Imported(
         table,
         file,
@@ -60,19 +67,42 @@ def add(
         summary.backwards,
         summary.start_ns,
         summary.end_ns,
+        summed,
     )
 
 
-def _append(store: StoreFolder, table: str, source: CsvFile, summary: CsvSummary, protocol: str) -> int:
-    """Append what the store lacks of a file; the number of rows.
+@contextmanager
+def _alone(store: StoreFolder, table: str, ended_by: Callable[[], object]) -> Iterator[None]:
+    """While this lasts, no other import adds rows of TABLE: what it added would be added twice. Raises MburstError."""
+    from ..sql import locks
+
+    while (lock := locks.acquire(store.path, f"import-{table}")) is None:
+        if ended_by():
+            raise Interrupted("interrupted while another import was running", "nothing was added")
+        time.sleep(WAIT_S)
+    try:
+        yield
+    finally:
+        lock.end()
+
+
+def _append(store: StoreFolder, table: str, source: CsvFile, summary: CsvSummary, protocol: str) -> tuple[int, int]:
+    """Append what the store lacks of a file; the number of rows, and of those that it has in sums alone.
 
     Rows go in in the order of the file, so that of an import that was cut short the store holds the first ones.
     """
-    from ..analysis.read.rows import count_batch
+    from ..analysis.read.held import HeldRows
 
-    with store.connect() as connection:
-        held = count_batch(connection, table, summary.batch)
+    added = summed = 0
     with store.writer(table) as writer:  # also for no rows: it seals what a killed import left
-        for batch in source.read(summary, protocol, skip=held):
-            writer.append(batch)
-    return summary.rows - held
+        if summary.start_ns is None or summary.end_ns is None:
+            return 0, 0
+        with store.connect(since_ns=summary.start_ns, until_ns=summary.end_ns + 1) as connection:
+            held = HeldRows(
+                connection, table, source.stated, source.owner, sorted(summary.owners), summary.start_ns, summary.end_ns
+            )
+            for batch in source.read(summary, protocol):
+                new = held.without(batch)
+                added, summed = added + new.rows.num_rows, summed + new.summed
+                writer.append(new.rows)
+    return added, summed

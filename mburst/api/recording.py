@@ -279,8 +279,8 @@ def import_csv(
     protocol: str = "",
 ) -> Imported:
     """Add probes or switch queues from a CSV file to a store, which is made where there is none: `mburst import`, whose
-    help names the columns. A file that is already in the store adds nothing. Raises MburstError; of a bad file nothing
-    is added."""
+    help names the columns. Rows that are in the store already are not added again. Raises MburstError; of a bad file
+    nothing is added."""
     from ..sql import StoreFolder
     from ..telemetry.csv_import import open_text
 

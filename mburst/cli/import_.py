@@ -19,8 +19,9 @@ DESCRIPTION = """Add probes or switch queues from a CSV file to a store. The fir
 Unix nanoseconds. probes: src, dst, tx_ns, and what there is of seq, app_send_ns, remote_rx_ns, remote_tx_ns, rx_ns,
 app_recv_ns, lost, rtt_ns (instead of the stamps), protocol, stamp_kind, clock_error_ns. queues: device, port, queue,
 window_start_ns, ts_ns, semantics, and what there is of max_bytes, avg_bytes, transmit_bytes, dropped_packets,
-ecn_marked_packets, receive_ns, quality. A file that is already in the store adds nothing. canary: what `mburst canary
---sent` wrote, to see what was recorded of it by the definition of a burst that the options make."""
+ecn_marked_packets, receive_ns, quality. Rows that are in the store already are not added again, so that a file that
+has grown adds what is new in it. canary: what `mburst canary --sent` wrote, to see what was recorded of it by the
+definition of a burst that the options make."""
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -74,9 +75,11 @@ def lines_of(result: dict[str, Any]) -> list[str]:
     if result["rows"]:
         parts.append(f"{format_time(result['start_ns'])} → {format_time(result['end_ns'])} UTC")
     lines = [", ".join(parts)]
-    if result["added"] < result["rows"]:
-        rest = f"the other {result['added']:,} were added" if result["added"] else "nothing was added"
-        lines.append(f"{result['rows'] - result['added']:,} of them were in the store already: {rest}")
+    rest = f"the other {result['added']:,} were added" if result["added"] else "nothing was added"
+    if result["summed"]:
+        lines.append(f"{result['summed']:,} of them are of seconds of which the store keeps the sums alone: {rest}")
+    if held := result["rows"] - result["added"] - result["summed"]:
+        lines.append(f"{held:,} of them were in the store already: {rest}")
     if result["backwards"]:
         lines.append(
             f"{result['backwards']:,} of them end before they begin, and have no latency: the clock may have stepped"

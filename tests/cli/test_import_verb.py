@@ -6,14 +6,25 @@ import gzip
 import json
 import subprocess
 import sys
+import tempfile
+import time
+from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from captures import CASES, RECORDED, SAMPLE, CacheServer
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from places import ROOT
 
+from mburst.api import importing
 from mburst.sql import StoreFolder
+from mburst.sql.compaction.compact import compact
+from mburst.sql.compaction.rules import DAY_NS, KeepRules
+from mburst.sql.locks import acquire
+from mburst.telemetry import csv_import
 from mburst.telemetry.csv_import import CsvFile, open_text
 
 NOW = 1_795_228_464_011_544_286
@@ -76,6 +87,70 @@ def test_an_import_that_was_cut_short_is_completed(probes_file: Path, tmp_path: 
     assert code == 0
     assert out.splitlines()[1] == "37 of them were in the store already: the other 63 were added"
     assert stored(store, "SELECT count(*), count(DISTINCT seq), max(seq) FROM probes") == [(100, 100, 99)]
+
+
+def test_a_file_that_has_grown_adds_what_is_new(probes_file: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    assert mburst("import", "probes", probes_file, "-o", store)[0] == 0
+    with probes_file.open("ab") as file:
+        file.write(b"".join(b"api,cache,%d,\n" % (NOW + n * 10**6) for n in range(100, 130)))
+    for line in ("the other 30 were added", "nothing was added"):
+        code, out, _ = mburst("import", "probes", probes_file, "-o", store)
+        assert code == 0 and out.splitlines()[1].endswith(line)
+        assert stored(store, "SELECT count(*), sum(lost::INT), max(seq) FROM probes") == [(130, 55, 129)]
+
+
+ROWS = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 3), st.sampled_from([None, 5, 6])), max_size=8)
+
+
+@pytest.mark.costly
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(files=st.lists(ROWS, min_size=2, max_size=4), by_block=st.booleans())
+def test_each_row_counts_as_often_as_the_file_with_the_most_has_it(
+    files: list[list[Any]], by_block: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(csv_import, "BLOCK_BYTES", 64 if by_block else 1 << 22)
+    held: Counter[Any] = Counter()
+    with tempfile.TemporaryDirectory() as folder:
+        store, path = StoreFolder.create(Path(folder) / "store"), Path(folder) / "probes.csv"
+        for rows in files:
+            lines = [f"{src},b,{NOW + at},{'' if took is None else NOW + at + took}" for src, at, took in rows]
+            path.write_text("\n".join(["src,dst,tx_ns,rx_ns", *lines, ""]))
+            done = importing.import_csv(store, "probes", str(path))
+            assert (done.rows, done.added) == (len(rows), (Counter(rows) - held).total())
+            held |= Counter(rows)
+            found = stored(store.path, f"SELECT src, tx_ns - {NOW}, rx_ns - tx_ns FROM probes")
+            assert Counter(found) == held
+
+
+def test_probes_of_which_sums_are_kept_are_not_added_again(probes_file: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    assert mburst("import", "probes", probes_file, "-o", store)[0] == 0
+    compact(StoreFolder.open(store), KeepRules(0, 0), now_ns=time.time_ns() + 10 * DAY_NS)
+    with probes_file.open("ab") as file:
+        file.write(b"api,cache,%d,\n" % (NOW + 10**9))
+    code, out, _ = mburst("import", "probes", probes_file, "-o", store)
+    line = "100 of them are of seconds of which the store keeps the sums alone: the other 1 were added"
+    assert (code, out.splitlines()[1:]) == (0, [line])
+    assert stored(store, "SELECT sum(sent), sum(lost) FROM latency_counts") == [(101, 26)]
+
+
+def test_imports_at_once_add_their_rows_once(
+    probes_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = StoreFolder.create(tmp_path / "store")
+    other = acquire(store.path, "import-probes")
+    assert other is not None
+
+    def wait(_: float) -> None:
+        with open_text(str(probes_file)) as file, store.writer("probes") as writer:
+            source = CsvFile(file, "probes", "probes.csv")
+            writer.append(next(source.read(source.scan())))
+        other.end()
+
+    monkeypatch.setattr(importing, "time", SimpleNamespace(sleep=wait))
+    assert importing.import_csv(store, "probes", str(probes_file)).added == 0
+    assert stored(store.path, "SELECT count(*) FROM probes") == [(100,)]
 
 
 def test_a_bad_file_brings_nothing_into_the_store(probes_file: Path, tmp_path: Path) -> None:

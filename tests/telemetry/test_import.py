@@ -104,8 +104,8 @@ def as_csv(rows: list[dict[str, Any]], columns: list[str]) -> bytes:
 
 
 @settings(deadline=None, max_examples=80)
-@given(st.lists(probe_rows, max_size=12), st.sets(st.sampled_from([*tables.PROBES.names[1:]])), st.integers(0, 12))
-def test_rows_are_those_of_the_text(rows: list[dict[str, Any]], some: set[str], skip: int) -> None:
+@given(st.lists(probe_rows, max_size=12), st.sets(st.sampled_from([*tables.PROBES.names[1:]])))
+def test_rows_are_those_of_the_text(rows: list[dict[str, Any]], some: set[str]) -> None:
     columns = [name for name in tables.PROBES.names[1:] if name in some | {"src", "dst", "tx_ns"}]
     given_rows = [{name: row[name] if name in columns else None for name in row} for row in rows]
     back = [any(row[name] is not None for name in ("rx_ns", "app_recv_ns", "rtt_ns")) for row in given_rows]
@@ -124,7 +124,7 @@ def test_rows_are_those_of_the_text(rows: list[dict[str, Any]], some: set[str], 
     pairs = (("tx_ns", "rx_ns"), ("app_send_ns", "app_recv_ns"))
     turned = [any(None not in (r[a], r[b]) and r[b] < r[a] for a, b in pairs) for r in given_rows]
     assert summary.backwards == sum(turned)
-    assert load(as_csv(rows, columns), protocol="udp", skip=skip)[1] == loaded[skip:]
+    assert summary.owners == {row["src"] for row in rows}
 
 
 def test_many_blocks_make_one_file(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,9 +133,8 @@ def test_many_blocks_make_one_file(monkeypatch: pytest.MonkeyPatch) -> None:
     source = CsvFile(content(data), "probes", "some.csv")
     summary = source.scan()
     assert len(list(source.read(summary))) > 10
-    for skip in (0, 1, 500, 999, 1000):
-        rows = pa.Table.from_batches(source.read(summary, skip=skip), tables.PROBES)
-        assert rows["seq"].to_pylist() == rows["rtt_ns"].to_pylist() == list(range(skip, 1000))
+    rows = pa.Table.from_batches(source.read(summary), tables.PROBES)
+    assert rows["seq"].to_pylist() == rows["rtt_ns"].to_pylist() == list(range(1000))
     bad = data + b"a,b,%d,-1\n" % NOW
     assert "line 1002: rtt_ns -1 is negative" in refusal(bad)
     assert "line 1002: tx_ns must be a whole number" in refusal(data + b"a,b,soon,1\n")
