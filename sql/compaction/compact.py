@@ -18,7 +18,7 @@ from ..format.filenames import COMPACTED, Segment
 from ..segments import FileSelection, SealedFile, snapshot
 from ..store import StoreFolder
 from . import rewriting, thinning
-from .files import RECORDED, DayFiles, DayName, compactable, in_time, size_of, writers
+from .files import MEASURED, RECORDED, DayFiles, DayName, compactable, in_time, size_of, writers
 from .rules import Detail, KeepRules
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 SMALL = 128 << 20  # bytes: larger files are not made larger
 WAIT_S = 2.0  # for readers, before what was replaced is left to the next run
-MEASURED = ("kept", "queues", "ports", "buffers", "gnmi_values", "device_clocks", "probes", "clock")
 KEPT_FOR_EVER = ("recordings", "links", "canary", "thinned", "names")
 # Of the rows about a recording the last counts (views.py).
 _ROWS = {

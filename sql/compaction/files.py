@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import duckdb
 
 RECORDED = ("bins", "sources")
+MEASURED = ("kept", "queues", "ports", "buffers", "gnmi_values", "device_clocks", "probes", "clock")  # whole, then gone
 NS_PER_HOUR = 3600 * 10**9
 HELD_NS = 60 * 10**9  # by which rows may be older than the log that they are in
 SMALL_IN_HOUR = 16 << 20  # bytes: larger files are left until their day is over
@@ -89,8 +90,9 @@ class DayFiles:
 
     @property
     def newest_ns(self) -> int:
-        """When the newest segment of bins or senders was begun: what is imported later than it was recorded is new."""
-        files = [file for table in RECORDED for file in self.files.get(table, ())]
+        """When the newest segment of what is removed with age was begun: what is imported later than it was recorded is
+        new."""
+        files = [file for table in (*RECORDED, *MEASURED) for file in self.files.get(table, ())]
         return max((file.name.segment.start_ns for file in files), default=0)
 
 

@@ -8,6 +8,7 @@ import warnings
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from compactionlib import DAY, NOW, S, compacted
@@ -17,6 +18,9 @@ from storelib import rows
 
 import mburst
 from mburst.sql import StoreFolder
+from mburst.sql.compaction.rules import DAY_NS
+from mburst.sql.format import filenames
+from mburst.sql.format.filenames import Segment
 
 ERROR = 0.01
 PROBE = st.fixed_dictionaries(
@@ -30,9 +34,10 @@ PROBE = st.fixed_dictionaries(
 ALL = "SELECT * FROM path_quantiles ORDER BY src, dst"
 
 
-def probed(store: StoreFolder, probes: list[dict[str, Any]]) -> None:
-    """Probes of the store's first day; latency_ns of None: lost."""
-    with store.writer("probes") as writer:
+def probed(store: StoreFolder, probes: list[dict[str, Any]], begun_ns: int = DAY) -> None:
+    """Probes of the store's first day, which came at BEGUN_NS; latency_ns of None: lost."""
+    begin = lambda host, writer, number: Segment(host, begun_ns, writer, number)  # noqa: E731
+    with mock.patch.object(filenames, "new_segment", begin), store.writer("probes") as writer:
         writer.append(
             rows(
                 "probes",
@@ -111,6 +116,14 @@ def test_probes_that_come_later_are_added(tmp_path: Path) -> None:
     check(asked(store, ALL), first + later)
     compacted(store, everything_ns=0, bursts_ns=0, steps_ns=0)
     assert asked(store, "FROM latency_counts") == []
+
+
+def test_probes_that_are_imported_late_are_kept_from_then_on(tmp_path: Path) -> None:
+    store, imported_ns = StoreFolder.create(tmp_path / "store"), DAY + 200 * DAY_NS
+    probed(store, [{"dst": "b", "at_ns": i, "latency_ns": 1000} for i in range(9)], imported_ns)
+    for days, left in ((1, 9), (89, 9), (91, 0)):
+        compacted(store, now_ns=imported_ns + days * DAY_NS)
+        assert len(asked(store, "FROM probes")) == left
 
 
 def test_buckets_hold_what_they_say(tmp_path: Path) -> None:
