@@ -17,7 +17,7 @@ from ..disk import failing_as_one_line
 from ..format.filenames import COMPACTED, Segment
 from ..segments import FileSelection, SealedFile, snapshot
 from ..store import StoreFolder
-from . import rewriting, thinning
+from . import clock, rewriting, thinning
 from .files import MEASURED, RECORDED, DayFiles, DayName, compactable, in_time, size_of, writers
 from .rules import Detail, KeepRules
 
@@ -71,9 +71,9 @@ def compact(
     report: Report = lambda _: None,
 ) -> Compacted:
     """Compact STORE by RULES, beside its writers and readers. REPORT hears of each day; ages are those at NOW_NS (None:
-    now). It may be broken off at any instant: nothing is lost or counted twice. Raises MburstError where files cannot
-    be read or written: the days before are done."""
-    run = _Run(store, rules, dry_run, time.time_ns() if now_ns is None else now_ns, report)
+    now, where the clock is believed). It may be broken off at any instant: nothing is lost or counted twice. Raises
+    MburstError where files cannot be read or written: the days before are done."""
+    run = _Run(store, rules, dry_run, now_ns, report)
     if dry_run:
         run.all()
         return run.done
@@ -89,23 +89,36 @@ def compact(
 class _Run:
     """One call."""
 
-    def __init__(self, store: StoreFolder, rules: KeepRules, dry_run: bool, now_ns: int, report: Report) -> None:
+    def __init__(self, store: StoreFolder, rules: KeepRules, dry_run: bool, now_ns: int | None, report: Report) -> None:
         self.done = Compacted()
         self._store = store
         self._rules = rules
         self._dry_run = dry_run
         self._report = report
-        self._now_ns = now_ns
+        self._now_ns = time.time_ns() if now_ns is None else now_ns
+        self._is_own_clock = now_ns is None
 
     def all(self) -> None:
         """Bring every day to what its age calls for, and then to what the store's size does."""
         self._by_age()
         self._by_size()
 
+    def _is_clock_believed(self) -> bool:
+        """Whether what is old by the clock may be removed. Raises MburstError."""
+        if not self._is_own_clock:
+            return True
+        with failing_as_one_line(self._store.path, "write"):
+            noted = clock.look(self._store.path, notes=not self._dry_run)
+        if noted.doubts_until_ns is not None:
+            self.done.troubles.append(clock.doubt(noted))
+        return noted.doubts_until_ns is None
+
     def _by_age(self) -> None:
+        least = Detail.NONE if self._is_clock_believed() else Detail.ALL
         for name, day in self._days().items():
             self.done.troubles += [f"{line}: its day stays as it is" for line in day.damaged]
-            self._bring(name, day, self._rules.detail(max(name.end_ns, day.newest_ns), self._now_ns))
+            detail = self._rules.detail(max(name.end_ns, day.newest_ns), self._now_ns)
+            self._bring(name, day, min(detail, least))
 
     def _by_size(self) -> None:
         """Remove detail, the oldest first, then sums, until the store is no larger than it may be."""

@@ -294,6 +294,29 @@ def test_what_was_imported_late_is_new(tmp_path: Path, monkeypatch: pytest.Monke
     assert [[day.detail.name for day in days] for days in found] == [["ALL"], ["BURSTS"]]
 
 
+def test_a_clock_that_is_far_ahead_is_believed_after_a_day(store: StoreFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def compacted_at(now_ns: int) -> tuple[set[str], list[str]]:
+        monkeypatch.setattr("time.time_ns", lambda: now_ns)
+        done = compact(store, KeepRules())
+        return {day.detail.name for day in done.days}, done.troubles
+
+    begun_ns, ahead_ns = DAY + DAY_NS + SETTLED_NS, DAY + 5000 * DAY_NS
+    assert compacted_at(begun_ns) == ({"ALL"}, [])
+    sums = counted(store)
+    line = (
+        "the clock has gone from 2024-10-05 02:00 UTC, when the store was compacted last, to 2038-06-13 00:00 UTC: "
+        "nothing is removed by age before 2038-06-14 00:00 UTC (set the clock if it is wrong)"
+    )
+    assert compacted_at(ahead_ns) == ({"ALL"}, [line])
+    assert compacted_at(ahead_ns + DAY_NS // 2) == (set(), [line]) and counted(store) == sums
+    assert compacted_at(begun_ns + DAY_NS // 2) == (set(), [])  # it was set right
+    assert compacted_at(DAY - 9000 * DAY_NS) == (set(), [])  # nothing is old by a clock that is behind
+    for at_ns in (ahead_ns, ahead_ns - DAY_NS, ahead_ns - 1):
+        assert compacted_at(at_ns)[1]
+    assert compacted_at(ahead_ns) == ({"NONE"}, [])  # a day later: it was left alone for so long
+    assert compacted_at(ahead_ns + 30 * DAY_NS) == (set(), [])
+
+
 def test_dry_run_writes_nothing(store: StoreFolder) -> None:
     before = sorted(store.path.rglob("*"))
     done = compact(store, KeepRules(), dry_run=True, now_ns=NOW)
