@@ -298,46 +298,50 @@ CREATE MACRO counters_of(transmit_bytes, dropped_packets, ecn_marked_packets) AS
     CASE WHEN transmit_bytes IS NULL THEN 0 ELSE 1 END | CASE WHEN dropped_packets IS NULL THEN 0 ELSE 2 END
     | CASE WHEN ecn_marked_packets IS NULL THEN 0 ELSE 4 END;
 
--- Windows of queues whose counters stand in those of another collection as well, with the bits of these counters: two that ask
--- one switch count the same packets. Where their windows overlap, those of the one with the least holes count, then of the
--- one with the narrowest (to a factor of four). Windows of one collection may overlap, since counters change at different
--- times: all of them count. What one missed, and the other counted in a window that reaches into those of the first, is left out:
--- no packet counts twice. Nearly always there is no row, since no two collections of a queue were there at one time; then no
--- window is looked at.
+-- Windows of queues whose counters stand in others as well, with the bits of these counters. Two collections that ask one
+-- switch count the same packets: where their windows overlap, those of the one with the least holes count, then of the one
+-- with the narrowest (to a factor of four). So do windows of one collection that have the same counters in several such
+-- widths, as where a file has those of milliseconds and those of seconds. Other windows of one collection may overlap, since
+-- counters change at different times: all of them count. What one missed, and the other counted in a window that reaches
+-- into those of the first, is left out: no packet counts twice. Nearly always there is no row, since there was one collection
+-- of a queue at a time, of one width; then no window is looked at.
 CREATE MACRO counted_elsewhere(queue_rows, since_ns, until_ns) AS TABLE
 WITH windows AS NOT MATERIALIZED (
     SELECT device, port, queue, batch, window_start_ns, ts_ns,
-           counters_of(transmit_bytes, dropped_packets, ecn_marked_packets) AS counters
+           counters_of(transmit_bytes, dropped_packets, ecn_marked_packets) AS counters,
+           {counters: counters, width: floor((log2(ts_ns - window_start_ns) + 1) / 2)} AS kind
     FROM query_table(queue_rows)
     WHERE window_within(window_start_ns, ts_ns, since_ns, until_ns) AND ts_ns > window_start_ns AND counters > 0
       AND believable_window(quality, max_bytes, avg_bytes, transmit_bytes, dropped_packets, ecn_marked_packets)
 ), feeds AS MATERIALIZED (
-    SELECT device, port, queue, batch, counters, min(window_start_ns) AS first_ns, max(ts_ns) AS last_ns,
+    SELECT device, port, queue, batch, kind, min(window_start_ns) AS first_ns, max(ts_ns) AS last_ns,
            sum(ts_ns - window_start_ns) AS covered_ns, count(*) AS n
-    FROM windows GROUP BY device, port, queue, batch, counters
+    FROM windows GROUP BY device, port, queue, batch, kind
 ), ranked AS (
-    SELECT device, port, queue, batch, counters, first_ns, last_ns,
+    SELECT device, port, queue, batch, kind, first_ns, last_ns,
            sum(covered_ns) OVER whole < 0.9 * (max(last_ns) OVER whole - min(first_ns) OVER whole) AS holes,
-           floor((log2(sum(covered_ns) OVER whole / sum(n) OVER whole) + 1) / 2) AS width
+           floor((log2(sum(covered_ns) OVER whole / sum(n) OVER whole) + 1) / 2) AS width,
+           {holes: covered_ns < 0.9 * (last_ns - first_ns), width: kind.width} AS own_place
     FROM feeds WINDOW whole AS (PARTITION BY device, port, queue, batch)
 ), placed AS (
     SELECT *, dense_rank() OVER (PARTITION BY device, port, queue ORDER BY holes, width, batch) AS place FROM ranked
 ), pairs AS (
-    SELECT device, port, queue, later.batch, later.counters, former.batch AS other_batch, former.counters AS other_counters
+    SELECT device, port, queue, later.batch, later.kind, former.batch AS other_batch, former.kind AS other_kind
     FROM placed later JOIN placed former USING (device, port, queue)
-    WHERE former.place < later.place AND former.counters & later.counters <> 0
+    WHERE (former.place < later.place AND former.kind.counters & later.kind.counters <> 0
+           OR former.batch = later.batch AND former.kind.counters = later.kind.counters AND former.own_place < later.own_place)
       AND former.first_ns < later.last_ns AND former.last_ns > later.first_ns
 ), asked AS (
     FROM windows WHERE list_contains((SELECT coalesce(list(DISTINCT device), []) FROM pairs), device)
 ), reached AS (  -- until when the windows of a feed reach that begin up to this one
-    SELECT *, max(ts_ns) OVER (PARTITION BY device, port, queue, batch, counters ORDER BY window_start_ns) AS reached_ns
+    SELECT *, max(ts_ns) OVER (PARTITION BY device, port, queue, batch, kind ORDER BY window_start_ns) AS reached_ns
     FROM asked
 )
 SELECT w.device, w.port, w.queue, w.batch, w.window_start_ns, w.ts_ns, w.counters AS own,
-       bit_or(w.counters & w.other_counters) AS counters
-FROM (FROM asked JOIN pairs USING (device, port, queue, batch, counters)) w ASOF JOIN reached r
+       bit_or(w.counters & w.other_kind.counters) AS counters
+FROM (FROM asked JOIN pairs USING (device, port, queue, batch, kind)) w ASOF JOIN reached r
     ON w.device = r.device AND w.port = r.port AND w.queue = r.queue AND w.other_batch = r.batch
-    AND w.other_counters = r.counters AND w.ts_ns > r.window_start_ns
+    AND w.other_kind = r.kind AND w.ts_ns > r.window_start_ns
 WHERE r.reached_ns > w.window_start_ns
 GROUP BY ALL;
 

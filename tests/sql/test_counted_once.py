@@ -84,6 +84,14 @@ def overlap(one: Window, other: Window) -> bool:
     return bool(one["window_start_ns"] < other["ts_ns"] and one["ts_ns"] > other["window_start_ns"])
 
 
+def width(window: Window) -> int:
+    return int(window["ts_ns"] - window["window_start_ns"])
+
+
+def rough(ns: float) -> int:
+    return math.floor((math.log2(ns) + 1) / 2)
+
+
 def has(window: Window) -> frozenset[str]:
     return frozenset(name for name in COUNTERS if window.get(name) is not None)
 
@@ -98,21 +106,26 @@ def counting(given: list[Window]) -> dict[tuple[Any, ...], dict[str, int | None]
             if has(window):
                 collections[window["queue"], window["batch"]].append(window)
 
-    def place(key: tuple[str, str]) -> tuple[Any, ...]:
-        some = collections[key]
-        covered = sum(window["ts_ns"] - window["window_start_ns"] for window in some)
+    def place(some: list[Window]) -> tuple[bool, int]:
+        covered = sum(map(width, some))
         whole = max(window["ts_ns"] for window in some) - min(window["window_start_ns"] for window in some)
-        return (covered < 0.9 * whole, math.floor((math.log2(covered / len(some)) + 1) / 2), key[1])
+        return (covered < 0.9 * whole, rough(covered / len(some)))
 
     for key, some in collections.items():
         former = [
             window
             for other in collections
-            if other[0] == key[0] and place(other) < place(key)
+            if other[0] == key[0] and (place(collections[other]), other[1]) < (place(some), key[1])
             for window in collections[other]
         ]
         for window in some:
-            left = has(window).difference(*(has(one) for one in former if overlap(one, window)))
+            alike: dict[int, list[Window]] = defaultdict(list)
+            for one in some:
+                if has(one) == has(window):
+                    alike[rough(width(one))].append(one)
+            own = place(alike[rough(width(window))])[0], rough(width(window))
+            beside = [one for rank, of in alike.items() if (place(of)[0], rank) < own for one in of]
+            left = has(window).difference(*(has(one) for one in [*former, *beside] if overlap(one, window)))
             at = found[named(window)]
             at.update({name: max(window[name], at[name] or 0) for name in left})
     return found
@@ -151,6 +164,13 @@ def test_what_one_collection_says_stays_as_it_is(reported: Any) -> None:
         first._replace(counters=COUNTERS[:1]).windows() + first._replace(batch="b", counters=COUNTERS[1:]).windows()
     )
     assert sum(row["dropped_packets"] or 0 for row in reported(beside)) == 490
+
+
+def test_windows_of_two_widths_in_one_collection_count_once(reported: Any) -> None:
+    fine = Feed("a", "0", 1, 0, 3000, frozenset(), COUNTERS)
+    coarse = fine._replace(width=1000, count=5)
+    found = reported(fine.windows() + coarse.windows())
+    assert (len(found), sum(row["dropped_packets"] or 0 for row in found)) == (3005, 5000)
 
 
 @pytest.mark.parametrize("invented", [{"dropped_packets": 2**50}, {"max_bytes": 2**61}])
