@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from storelib import write
+from storelib import sealed_files, write
 
 from mburst.__main__ import main
 from mburst.errors import UsageError
@@ -109,13 +109,16 @@ def test_runs(store: StoreFolder) -> None:
 
 def test_runs_whose_clock_stepped(store: StoreFolder) -> None:
     """The time between the stamps of its epochs is none that was recorded."""
-    bins = [{"ts_ns": at, "clock_epoch": epoch, "recording_id": "stepped"}
-            for epoch, begun in ((0, 5 * 10**9), (1, T0)) for at in (begun, begun + 9 * MS)]  # fmt: skip
-    write(store, "bins", *bins)
+    for epoch, begun, wire in ((0, 5 * 10**9, 25_000), (1, T0, 100_000)):
+        times = (begun, begun + 9 * MS)
+        bins = [{"ts_ns": at, "clock_epoch": epoch, "recording_id": "stepped", "wire_bytes": wire} for at in times]
+        write(store, "bins", *bins)
     span = {"start_ns": 5 * 10**9, "end_ns": T0 + 9 * MS, "clock_epochs": 2}
     write(store, "recordings", {"recording_id": "stepped", "wire_bytes": 250_000, "bin_ns": MS, **span})
-    run = next(row for row in answer(store, "recordings") if row["recording_id"] == "stepped")
-    assert (run["seconds"], run["utilization"]) == (0.02, 0.1)
+    for seconds, utilization in ((0.02, 0.1), (0.01, 0.04)):  # the second, once the bins of epoch 1 are damaged
+        run = next(row for row in answer(store, "recordings") if row["recording_id"] == "stepped")
+        assert (run["seconds"], run["utilization"]) == (seconds, utilization)
+        next(path for path in sealed_files(store, "bins") if f".{T0}-" in path.name).write_bytes(b"damaged")
 
 
 def test_runs_that_have_not_begun(tmp_path: Path) -> None:
