@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .store import Store
 
 NARROWEST_NS, WIDEST_NS = 10_000, 1_000_000_000
+SMALL_NS = 10_000_000  # bins that are wider have to divide a second, or it would have the bytes of more time
 SOURCES_ABOVE = 0.1
 
 
@@ -184,7 +185,7 @@ def recording_of(
     recording = RecordSettings(
         targets=targets,
         link_bps=link_bps,
-        bin_ns=_width(bin, "--bin"),
+        bin_ns=_bin_width(bin),
         source_bin_ns=_width(source_bin, "--source-bin"),
         window_ns=duration_ns(reorder_window),
         rack=rack,
@@ -229,6 +230,15 @@ def _width(value: Duration, what: str) -> int:
     width = duration_ns(value)
     if not NARROWEST_NS <= width <= WIDEST_NS:
         raise UsageError(f"{what} of {value} is not between 10us and 1s")
+    return width
+
+
+def _bin_width(value: Duration) -> int:
+    width = _width(value, "--bin")
+    if width > SMALL_NS and WIDEST_NS % width:
+        raise UsageError(
+            f"--bin of {value} does not divide 1s", "above 10ms it has to: 20ms, 50ms, 100ms, 200ms, 500ms"
+        )
     return width
 
 

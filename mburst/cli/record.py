@@ -49,7 +49,10 @@ def add_recording_options(parser: argparse.ArgumentParser, default_bin: str = DE
         help="speed of the link in one direction, such as 1G; of several interfaces that of each, or eth0=1G,eth1=10G",
     )
     parser.add_argument(
-        "--bin", default=DEFAULT_BIN, metavar="WIDTH", help=f"bin width, 10us to 1s (default: {default_bin})"
+        "--bin",
+        default=DEFAULT_BIN,
+        metavar="WIDTH",
+        help=f"bin width, 10us to 1s, above 10ms one that divides 1s (default: {default_bin})",
     )
     parser.add_argument(
         "--source-bin", default="1ms", metavar="WIDTH", help="bin in which senders are counted (default: %(default)s)"
