@@ -70,14 +70,17 @@ class HeldRows:
             "is_summed": _IS_SUMMED if table == "probes" else "false",
         }
         asked = {"since": since_ns, "until": until_ns, "owners": list(owners)}
-        connection.execute(_HELD.format(**self._words), asked)
+        found = connection.execute(_HELD.format(**self._words), asked).fetchall()
         if table == "probes":
-            connection.execute(_SUMMED, asked)
+            found += connection.execute(_SUMMED, asked).fetchall()
+        self._has_any = any(rows for (rows,) in found)
 
     def without(self, block: pa.RecordBatch) -> NewRows:
         """Of the next rows of the file those that are not held."""
         import pyarrow as pa
 
+        if not self._has_any:
+            return NewRows(block, 0)
         numbers = pa.array(range(block.num_rows), pa.int64())
         self._con.register("block", pa.Table.from_batches([block]).append_column("row", numbers))
         self._con.execute(_KEYED.format(**self._words))

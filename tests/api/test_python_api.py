@@ -345,11 +345,7 @@ WRONG: list[tuple[Callable[[mburst.Store], Any], type[Exception], str]] = [
     (lambda store: mburst.record("lo", store.path), mburst.UsageError, "duration of the recording"),
     (lambda store: mburst.record(__file__, store.path, stop=threading.Event()), mburst.UsageError, "interfaces"),
     (lambda store: mburst.record(__file__, store.path, bin="1us"), mburst.UsageError, "between 10us and 1s"),
-    (
-        lambda store: mburst.record(__file__, store.path, bin="300ms"),
-        mburst.UsageError,
-        "of 300ms does not divide 1s",
-    ),
+    (lambda store: mburst.record(__file__, store.path, bin="300ms"), mburst.UsageError, "of 300ms does not divide 1s"),
     (lambda store: mburst.record(__file__, store.path), mburst.MburstError, "test_python_api.py"),
     (lambda store: mburst.import_csv("bins", __file__, store.path), mburst.UsageError, "probes or queues"),
 ]
