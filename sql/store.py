@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from .. import files
 from ..errors import MburstError
 from . import damage, disk, making, replacing, segments, tables, views
+from .format.filenames import PACKETS
 from .place import StorePlace
 from .tables import STORE_FORMAT
 from .writer import TableWriter, seal_abandoned
@@ -175,6 +176,16 @@ class StoreFolder:
             ]
             for table, of in found.items()
         }
+
+
+def files_of(store: Path) -> Iterator[tuple[Path, os.stat_result, bool]]:
+    """Each file of STORE as it is, and whether it is of a ring of packets, which has a size of its own and is in no
+    limit of `[keep]`."""
+    for place, _, names in os.walk(store):
+        is_packets = Path(place).relative_to(store).parts[:1] == (PACKETS,)
+        for path in (Path(place) / name for name in names):
+            with suppress(OSError):  # sealed or replaced meanwhile
+                yield path, path.lstat(), is_packets
 
 
 def format_of(folder: Path) -> int:

@@ -75,9 +75,10 @@ def _part_lines(parts: PartsStatus) -> Iterator[str]:
 
 def _print_store(store: StoreStatus) -> None:
     disk, now = store.disk, store.now_ns
+    packets = f", and {format_bytes(disk.packets_bytes)} of packets" if disk.packets_bytes else ""
     print_lines(
         f"store {store.store}: {format_bytes(disk.store_bytes)} in {format_count(disk.files, 'file')}, "
-        f"{format_bytes(disk.day_bytes)} of the last day; {_space(store)}"
+        f"{format_bytes(disk.day_bytes)} of the last day{packets}; {_space(store)}"
     )
     print_lines(f"last sealed: {_ago(now, disk.sealed_ns) if disk.sealed_ns else 'never'}")
     for table, newest_ns in sorted(store.newest.items()):

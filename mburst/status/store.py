@@ -39,7 +39,8 @@ class InterfaceState(NamedTuple):
 
 class DiskUse(NamedTuple):
     """Of the store and its file system, in bytes. `day_bytes` is what was written in the last day and is still there;
-    of a store that is younger, since `age_ns` ago. `sealed_ns`: when the newest sealed file was written."""
+    of a store that is younger, since `age_ns` ago. `sealed_ns`: when the newest sealed file was written. Rings of
+    packets grow up to their size and are in no limit: what they take is in `packets_bytes` alone."""
 
     files: int
     store_bytes: int
@@ -48,6 +49,7 @@ class DiskUse(NamedTuple):
     free_bytes: int
     disk_bytes: int
     sealed_ns: int | None
+    packets_bytes: int
 
     @property
     def full_in_days(self) -> float | None:
@@ -141,31 +143,28 @@ def read(store: StoreFolder, now_ns: int | None = None, size_limit: int | None =
 
 def disk_use(store: StoreFolder, now_ns: int) -> DiskUse:
     """What the store takes, by a look at each of its files."""
-    count = size = day = 0
+    from ..sql.store import files_of
+
+    count = size = day = packets = 0
     first_ns, sealed_ns = now_ns, None
-    for facts, sealed in _files(store):
+    for path, facts, is_packets in files_of(store.path):
+        if is_packets:
+            packets += facts.st_size
+            continue
         count += 1
         size += facts.st_size
         first_ns = min(first_ns, facts.st_mtime_ns)
         if facts.st_mtime_ns > now_ns - DAY_NS:
             day += facts.st_size
-        if sealed:
+        if path.suffix == ".parquet":
             sealed_ns = max(sealed_ns or 0, facts.st_mtime_ns)
-    return DiskUse(count, size, day, now_ns - first_ns, *_file_system(store), sealed_ns)
+    return DiskUse(count, size, day, now_ns - first_ns, *_file_system(store), sealed_ns, packets)
 
 
 def _file_system(store: StoreFolder) -> tuple[int, int]:
     """Bytes that this user may still write, and all."""
     found = os.statvfs(store.path)
     return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
-
-
-def _files(store: StoreFolder) -> Iterator[tuple[os.stat_result, bool]]:
-    """Each regular file of the store, and whether it is a sealed one."""
-    for folder, _, names in os.walk(store.path):
-        for name in names:
-            with suppress(OSError):  # sealed or replaced meanwhile
-                yield os.lstat(os.path.join(folder, name)), name.endswith(".parquet")
 
 
 def _unsealed(store: StoreFolder) -> dict[str, int]:

@@ -3,7 +3,6 @@ one step (sql/replacing.py)."""
 
 from __future__ import annotations
 
-import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ from ..damage import readable
 from ..disk import failing_as_one_line
 from ..format.filenames import COMPACTED, Segment
 from ..segments import FileSelection, SealedFile, snapshot
-from ..store import StoreFolder
+from ..store import StoreFolder, files_of
 from . import clock, rewriting, thinning
 from .files import MEASURED, RECORDED, DayFiles, DayName, compactable, in_time, size_of, writers
 from .rules import Detail, KeepRules
@@ -199,9 +198,9 @@ def _due(table: str, files: list[SealedFile], detail: Detail) -> list[SealedFile
     return due + small if len(small) > (0 if due else 1) else due
 
 
-def _size(folder: Path) -> int:
-    """Bytes of all files below FOLDER."""
-    return sum(size_of(Path(place) / name) for place, _, names in os.walk(folder) for name in names)
+def _size(store: Path) -> int:
+    """Bytes of STORE that its size limits."""
+    return sum(facts.st_size for _, facts, is_packets in files_of(store) if not is_packets)
 
 
 class _Day:

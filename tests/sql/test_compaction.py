@@ -327,6 +327,10 @@ def test_dry_run_writes_nothing(store: StoreFolder) -> None:
 def test_size_takes_the_oldest_detail_first(store: StoreFolder) -> None:
     compacted(store)
     whole = compacted(store).bytes
+    ring = store.path / "packets" / "host-r0" / "eth0"  # which has a size of its own
+    ring.mkdir(parents=True)
+    (ring / "0000000000-0000000000000000000.pcapng").write_bytes(bytes(10**6))
+    assert compacted(store, size=whole).days == []
     done = compact(store, KeepRules(size=whole - 1), now_ns=NOW)
     assert [(day.name.day * DAY_NS, day.detail.name, day.for_size) for day in done.days] == [(DAY, "STEPS", True)]
     days = {(burst["start_ns"] - DAY) // DAY_NS for burst in bursts(store)[0]}

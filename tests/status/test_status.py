@@ -456,10 +456,14 @@ def test_a_folder_that_cannot_be_read_is_not_one_without_reports(tmp_path: Path,
 @pytest.mark.parametrize(("size", "is_over"), [("1k", True), ("1G", False)])
 def test_a_store_that_is_larger_than_it_may_be(tmp_path: Path, ask: Asked, size: str, is_over: bool) -> None:
     store = store_of(tmp_path / "store", recording())
+    (store.path / "packets" / "cache-1" / "eth0").mkdir(parents=True)
+    with (store.path / "packets" / "cache-1" / "eth0" / "0000000000-0000000000000000000.pcapng").open("wb") as ring:
+        ring.truncate(2 * 10**9)
     path = configuration(tmp_path, f'[keep]\nstore = "{store.path}"\nevery = "1h"\nsize = "{size}"')
     _, facts, text = ask(path)
     [found] = facts["stores"]
-    assert found["disk"]["size_limit"] == (1000 if is_over else 10**9) and "at most" in text
+    assert found["disk"]["size_limit"] == (1000 if is_over else 10**9) and "and 2 GB of packets; at most" in text
+    assert found["disk"]["packets_bytes"] == 2 * 10**9 and found["disk"]["day_bytes"] < 10**6
     assert any("more than the 1 kB that [keep] gives it" in sentence for sentence in facts["unwell"]) == is_over
 
 

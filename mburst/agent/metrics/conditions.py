@@ -94,7 +94,7 @@ def _of_disk(store: StoreStatus) -> Iterator[Metric]:
 
     disk = store.disk
     for name, about, value in (
-        ("store_bytes", "Bytes of the files of the store.", disk.store_bytes),
+        ("store_bytes", "Bytes of the files of the store, without the last packets.", disk.store_bytes),
         ("store_files", "Files of the store.", disk.files),
         ("store_day_bytes", "Bytes that came to the store in the last day and are still there.", disk.day_bytes),
         ("disk_free_bytes", "Bytes that may still be written to the file system of the store.", disk.free_bytes),
