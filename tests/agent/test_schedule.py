@@ -98,6 +98,20 @@ def test_the_loop_does_what_is_due_and_ends_when_told(of_one_rack, tmp_path, mon
     assert len(list((tmp_path / "out").glob("rack-r1-*.html"))) == 3 and max(waits) <= 30
 
 
+def test_the_loop_does_what_is_due_once_the_clock_was_set_right(of_one_rack, tmp_path, monkeypatch):
+    """It was years ahead at the first look: the next report is not due in years."""
+    clock = [NOW + 5000 * DAY, NOW, NOW + DAY]
+    monkeypatch.setattr("mburst.agent.schedule.due.time.time_ns", lambda: clock[0])
+    made: list[int] = []
+
+    def stopped(seconds: float) -> bool:
+        del clock[0]
+        made.append(len(list((tmp_path / "out").glob("rack-r1-*.html"))))
+        return not clock
+
+    assert loop(of_one_rack, stopped, lambda line: None) == 0 and made == [1, 2, 3]
+
+
 def test_the_loop_outlives_a_store_that_is_not_there(config, tmp_path, capsys):
     shutil.rmtree(tmp_path / "store")
     assert loop(config, lambda seconds: True, lambda line: None) == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...errors import MburstError
@@ -90,23 +91,37 @@ def _periods(report: ScheduledReport, newest: Period, ledger: DeliveryLedger, to
     return [*sorted(old), (newest.since_ns, newest.until_ns)]
 
 
+@dataclass
+class _Turn:
+    """When a report was carried out last: of the period until `until_ns`; where that failed, at `failed_ns`."""
+
+    until_ns: int | None = None
+    failed_ns: int | None = None
+
+    def waits(self, until_ns: int, again_ns: int, now_ns: int) -> bool:
+        """Whether nothing is due at NOW_NS, of the period until UNTIL_NS. The clock may have been set since."""
+        if self.until_ns != until_ns:
+            return False
+        return self.failed_ns is None or self.failed_ns <= now_ns < self.failed_ns + again_ns
+
+
 def loop(config: RunConfig, stopped: Callable[[float], bool], show: Callable[[str], None]) -> int:
     """Carry out every report when it is due, and what failed again after a quarter of its period (an hour at most),
     until STOPPED(seconds), which waits, says so."""
-    next_ns = {report.name: 0 for report in config.reports}
+    turns = {report.name: _Turn() for report in config.reports}
     while True:
-        now = time.time_ns()
+        wake_s = LOOK_S
         for report in config.reports:
-            if now < next_ns[report.name]:
-                continue
-            begins = due_period(report, now).until_ns + LENGTH_NS[report.every] + report.delay_ns
-            again = now + min(LENGTH_NS[report.every] // 4, 3600 * NS_PER_S)
-            try:
-                failed = carry_out(config, report, now, show)
-            except MburstError as error:
-                say(config.secrets.hide(f"report {report.name}: {error}"))
-                failed = 1
-            next_ns[report.name] = min(begins, again) if failed else begins
-        wake = min(next_ns.values(), default=now)
-        if stopped(max(0.2, min(LOOK_S, (wake - time.time_ns()) / 1e9))):
+            now, length_ns = time.time_ns(), LENGTH_NS[report.every]
+            until_ns, again_ns = due_period(report, now).until_ns, min(length_ns // 4, 3600 * NS_PER_S)
+            if not turns[report.name].waits(until_ns, again_ns, now):
+                try:
+                    failed = carry_out(config, report, now, show)
+                except MburstError as error:
+                    say(config.secrets.hide(f"report {report.name}: {error}"))
+                    failed = 1
+                turns[report.name] = _Turn(until_ns, now if failed else None)
+            begins_ns = until_ns + length_ns + report.delay_ns
+            wake_s = min(wake_s, (begins_ns - time.time_ns()) / 1e9)
+        if stopped(max(0.2, wake_s)):
             return 0
