@@ -16,6 +16,7 @@ from .. import __version__
 from ..errors import MburstError, print_trouble
 from ..telemetry.otlp.port_bins import SwitchLane
 from .record import gaps
+from .record.rows import WrittenTimes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,6 +57,7 @@ class _RackCapture:
     held: dict[str, Any] = field(default_factory=dict)  # totals of the first `counted` segments of bins
     counted: int = 0
     begun_ns: int = 0
+    times: WrittenTimes = field(default_factory=WrittenTimes)
 
 
 class PortRecordings:
@@ -184,7 +186,7 @@ class PortRecordings:
             "quality": held.quality if held else 0,
             "version": __version__,
             "complete": ended == "stopped",
-            "written_ns": time.time_ns(),
+            "written_ns": capture.times.next_ns(),
             "writer_id": capture.writer_id,
             "counted_segments": None if ended else capture.counted,
             "begun_ns": capture.begun_ns,

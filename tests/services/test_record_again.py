@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from mburst.__main__ import main
 from mburst.services.record.recording import RecordSettings, fingerprint
 from mburst.sql import StoreFolder, locks
 from mburst.sql.format.filenames import SealedName
+from mburst.sql.repair.recovery import rows_of
 
 LONG = "MBURST_FAULTS" in os.environ  # `make faults`: each step and not some of them
 SUMS = {
@@ -34,6 +36,17 @@ SUMS = {
     "count(DISTINCT recording_id)",
     "sources": "SELECT count(*), sum(packets), sum(bytes), sum(ts_ns::HUGEINT)",
 }
+
+
+def test_the_last_row_of_a_recording_is_the_newest_though_the_clock_was_set_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter(range(10**18, 0, -(10**12)))
+    monkeypatch.setattr("mburst.services.record.rows.time", SimpleNamespace(time_ns=lambda: next(clock)))
+    capture = write_pcap(tmp_path / "a.pcap", [Frame(START_NS + n, 1, 100) for n in range(9)])
+    assert main(["record", str(capture), "-o", str(tmp_path / "store"), "--link", "1G"]) == 0
+    rows = sorted(rows_of(tmp_path / "store", "recordings"), key=lambda row: row["written_ns"])
+    assert [row["ended"] for row in rows] == ["", "finished"]
 
 
 def test_a_file_has_the_fingerprint_that_older_stores_have(tmp_path: Path) -> None:

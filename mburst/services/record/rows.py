@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -22,6 +22,19 @@ UNCOUNTING = ("ebpf",)  # backends that do not count all that the engine counts 
 STAMP_KINDS = ((Quality.HW, "hardware"), (Quality.SW, "software"), (Quality.RING, "ring"))
 
 
+class WrittenTimes:
+    """Times of this clock, each later than the one before, also where the clock was set back: of the rows of a
+    recording the newest counts."""
+
+    def __init__(self) -> None:
+        self._last_ns = 0
+
+    def next_ns(self) -> int:
+        """That of the next row."""
+        self._last_ns = max(time.time_ns(), self._last_ns + 1)
+        return self._last_ns
+
+
 @dataclass(frozen=True)
 class Attempt:
     """What all rows have that one call of record() writes."""
@@ -32,6 +45,7 @@ class Attempt:
     begun_ns: int
     live: bool
     begun: InterfaceCounters  # of its interface, at begun_ns
+    times: WrittenTimes = field(default_factory=WrittenTimes)
 
     def recording_id(self, lane: int) -> str:
         """Of the lane of this number."""
@@ -79,7 +93,7 @@ class Attempt:
             "quality": lane["quality"] if is_final else totals.quality if totals else 0,
             "version": __version__,
             "complete": state.ended in COMPLETE,
-            "written_ns": time.time_ns(),
+            "written_ns": self.times.next_ns(),
             "writer_id": self.writer_id,
             "counted_segments": None if is_final else state.counted_segments,
             "begun_ns": self.begun_ns,
