@@ -57,11 +57,12 @@ def _utc(ns: int | None) -> str:
 
 
 def look(store: Path, notes: bool) -> NotedClock:
-    """What is known of the clock now, which is written down where it NOTES that. Raises OSError."""
+    """What is known of the clock now, which is written down where it NOTES that. Raises MburstError."""
     path = store / REPLACED / NOTE
-    noted = _read(path).at(time.time_ns())
-    if notes:
-        disk.write_durably(path, json.dumps({"believed_ns": noted.believed_ns, "doubted_ns": noted.doubted_ns}) + "\n")
+    with disk.failing_as_one_line(path, "write" if notes else "read"):
+        noted = _read(path).at(time.time_ns())
+        if notes:
+            disk.write_durably(path, json.dumps(vars(noted)) + "\n")
     return noted
 
 
@@ -78,4 +79,4 @@ def _read(path: Path) -> NotedClock:
         return NotedClock()
     finally:
         os.close(file)
-    return NotedClock(*(at if type(at) is int else None for at in times))
+    return NotedClock(*(at if type(at) is int and 0 <= at < 2**63 else None for at in times))

@@ -106,8 +106,7 @@ class _Run:
         """Whether what is old by the clock may be removed. Raises MburstError."""
         if not self._is_own_clock:
             return True
-        with failing_as_one_line(self._store.path, "write"):
-            noted = clock.look(self._store.path, notes=not self._dry_run)
+        noted = clock.look(self._store.path, notes=not self._dry_run)
         if noted.doubts_until_ns is not None:
             self.done.troubles.append(clock.doubt(noted))
         return noted.doubts_until_ns is None

@@ -315,6 +315,9 @@ def test_a_clock_that_is_far_ahead_is_believed_after_a_day(store: StoreFolder, m
         assert compacted_at(at_ns)[1]
     assert compacted_at(ahead_ns) == ({"NONE"}, [])  # a day later: it was left alone for so long
     assert compacted_at(ahead_ns + 30 * DAY_NS) == (set(), [])
+    for text in ("", "{", "[]", '{"believed_ns": 1e30, "doubted_ns": []}', '{"believed_ns": -1, "doubted_ns": 1}'):
+        (store.path / "replaced" / "clock").write_text(text)
+        assert compacted_at(ahead_ns + 90 * DAY_NS) == (set(), [])
 
 
 def test_dry_run_writes_nothing(store: StoreFolder) -> None:
