@@ -97,7 +97,7 @@ def _space(store: StoreStatus) -> str:
     left = f"{format_bytes(disk.free_bytes)} of {format_bytes(disk.disk_bytes)} free"
     if store.size_limit is not None:
         left = f"at most {format_bytes(store.size_limit)}; {left}"
-    return left if disk.full_in_days is None else f"{left}, full in {disk.full_in_days:,.1f} days"
+    return left if store.full_in_days is None else f"{left}, full in {store.full_in_days:,.1f} days"
 
 
 def _row(one: InterfaceState, now_ns: int) -> tuple[Any, ...]:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..units import format_bytes, format_count, format_duration
@@ -38,9 +39,9 @@ class InterfaceState(NamedTuple):
 
 
 class DiskUse(NamedTuple):
-    """Of the store and its file system, in bytes. `day_bytes` is what was written in the last day and is still there;
-    of a store that is younger, since `age_ns` ago. `sealed_ns`: when the newest sealed file was written. Rings of
-    packets grow up to their size and are in no limit: what they take is in `packets_bytes` alone."""
+    """Of the store and its file system, in bytes. `day_bytes` is what came in the last day and is still there, whenever
+    it was compacted; of a store that is younger, since `age_ns` ago. `sealed_ns`: when the newest sealed file was
+    written. Rings of packets grow up to their size and are in no limit: what they take is in `packets_bytes` alone."""
 
     files: int
     store_bytes: int
@@ -72,6 +73,12 @@ class StoreStatus:
     unsealed: dict[str, int]  # table: when the oldest hot log was begun that is still written to after UNSEALED_NS
     damaged: list[str]
     size_limit: int | None = None  # bytes that the store may take, as far as its configuration says so
+
+    @property
+    def full_in_days(self) -> float | None:
+        """In how many days the disk is full, as far as that is known. None also where `size` ends the growth before."""
+        left = None if self.size_limit is None else self.size_limit - self.disk.store_bytes
+        return None if left is not None and 0 <= left < self.disk.free_bytes else self.disk.full_in_days
 
     def unwell(self) -> list[str]:
         """What is not well, in sentences."""
@@ -106,8 +113,8 @@ class StoreStatus:
             yield f"the store takes {format_bytes(disk.store_bytes)}, more than the {may} that [keep] gives it"
         if disk.free_bytes < LEAST_FREE * disk.disk_bytes:
             yield f"the disk has {format_bytes(disk.free_bytes)} of {format_bytes(disk.disk_bytes)} left"
-        elif disk.full_in_days is not None and disk.full_in_days < LEAST_DAYS:
-            yield f"the disk is full in {disk.full_in_days:.1f} days, as the store grows"
+        elif self.full_in_days is not None and self.full_in_days < LEAST_DAYS:
+            yield f"the disk is full in {self.full_in_days:.1f} days, as the store grows"
 
     def facts(self) -> dict[str, Any]:
         """For programs."""
@@ -115,7 +122,7 @@ class StoreStatus:
             "store": self.store,
             "interfaces": [one._asdict() for one in self.interfaces],
             "newest_ns": self.newest,
-            "disk": {**self.disk._asdict(), "full_in_days": self.disk.full_in_days, "size_limit": self.size_limit},
+            "disk": {**self.disk._asdict(), "full_in_days": self.full_in_days, "size_limit": self.size_limit},
             "unsealed_since_ns": self.unsealed,
             "damaged_files": self.damaged,
         }
@@ -154,11 +161,19 @@ def disk_use(store: StoreFolder, now_ns: int) -> DiskUse:
         count += 1
         size += facts.st_size
         first_ns = min(first_ns, facts.st_mtime_ns)
-        if facts.st_mtime_ns > now_ns - DAY_NS:
+        if facts.st_mtime_ns > now_ns - DAY_NS and _came_ns(path, facts) > now_ns - DAY_NS:
             day += facts.st_size
         if path.suffix == ".parquet":
             sealed_ns = max(sealed_ns or 0, facts.st_mtime_ns)
     return DiskUse(count, size, day, now_ns - first_ns, *_file_system(store), sealed_ns, packets)
+
+
+def _came_ns(path: Path, facts: os.stat_result) -> int:
+    """When what is in a file of a store came: what compaction wrote takes the place of what was there."""
+    from ..sql.format.filenames import SealedName
+
+    name = SealedName.parse(path.name)
+    return name.segment.start_ns if name and name.segment.compacted else facts.st_mtime_ns
 
 
 def _file_system(store: StoreFolder) -> tuple[int, int]:

@@ -22,6 +22,7 @@ from mburst.__main__ import main
 from mburst.agent.config import load
 from mburst.agent.delivery.ledger import FAILED, DeliveryKey, DeliveryLedger
 from mburst.sql import StoreFolder, verified
+from mburst.sql.format.filenames import COMPACTED
 from mburst.sql.repair.changed import check_changed
 from mburst.status import parts as status_of_parts
 from mburst.status import store as status_of_store
@@ -294,10 +295,19 @@ def test_the_disk(
         os.utime(path, ns=(NOW - int(age_days * DAY), NOW - int(age_days * DAY)))
     os.utime(new, ns=(NOW, NOW))
     monkeypatch.setattr(status_of_store, "_file_system", lambda store: (int(free * 10**6), 10**8))
+    compacted = (
+        f"-{NOW - 2 * DAY:020d}-0123456789ab-{COMPACTED}.0.c20.{NOW - 2 * DAY}-{NOW - DAY}.0123456789abcdef.parquet"
+    )
+    (store.path / compacted).write_bytes(bytes(10**6))  # in the place of files that were there
+    os.utime(store.path / compacted, ns=(NOW, NOW))
     _, facts, _ = ask(store.path)
     disk = facts["stores"][0]["disk"]
-    assert disk["day_bytes"] == 10**6 and disk["files"] == 3
+    assert disk["day_bytes"] == 10**6 and disk["files"] == 4
     assert disk["full_in_days"] == (full_in_days and pytest.approx(full_in_days))
+    for size, full in (("3M", None), ("1G", disk["full_in_days"])):  # 1 MB more, and more than the disk has
+        path = configuration(tmp_path, f'[keep]\nstore = "{store.path}"\nevery = "1h"\nsize = "{size}"')
+        [found] = ask(path)[1]["stores"]
+        assert found["disk"]["full_in_days"] == full
     assert facts["unwell"] == ([expected] if expected else [])
 
 
