@@ -17,10 +17,12 @@ from ..writer import conform
 
 if TYPE_CHECKING:
     import duckdb
+    import pyarrow as pa
 
 MEMORY = "320MB"
 AHEAD = "32MB"  # what is read while what was read before is summed up
 THREADS = 2
+LEAST_GROUP = 1 << 15  # rows: fewer of one file are a row group with those of the next, as each costs every question
 PART_ROWS = 1 << 25  # of a file
 
 
@@ -50,15 +52,29 @@ class NewFiles:
         self._rack = rack
         self._next = segment
         self._open: dict[str, tuple[SealedParts, int]] = {}  # and how many rows they have
+        self._waiting: dict[str, list[pa.RecordBatch]] = {}  # rows that fill no row group yet
 
     def write(self, table: str, rows: duckdb.DuckDBPyRelation) -> None:
         """Write the rows of TABLE that a question answers, whose dates are one. Raises MburstError."""
+        waiting = self._waiting.setdefault(table, [])
+        held = sum(batch.num_rows for batch in waiting)
+        for batch in rows.to_arrow_reader(ROW_GROUP):  # each of one file at most
+            waiting.append(batch)
+            held += batch.num_rows
+            if held >= LEAST_GROUP:
+                self._write_group(table)
+                held = 0
+
+    def _write_group(self, table: str) -> None:
+        """Write what waits as a row group."""
         import pyarrow as pa
 
-        for batch in rows.to_arrow_reader(ROW_GROUP):
+        waiting = self._waiting[table]
+        if rows := sum(batch.num_rows for batch in waiting):
             parts, held = self._parts(table)
-            parts.add(conform(pa.Table.from_batches([batch]), table, None))
-            self._open[table] = parts, held + batch.num_rows
+            parts.add(conform(pa.Table.from_batches(waiting), table, None))
+            self._open[table] = parts, held + rows
+        waiting.clear()
 
     def _parts(self, table: str) -> tuple[SealedParts, int]:
         if table in self._open and self._open[table][1] >= PART_ROWS:
@@ -69,7 +85,9 @@ class NewFiles:
         return self._open[table]
 
     def publish(self) -> None:
-        """Give the files their names. Raises MburstError."""
+        """Write what is left, and give the files their names. Raises MburstError."""
+        for table in self._waiting:
+            self._write_group(table)
         for parts, _ in self._open.values():
             parts.publish()
         self._open.clear()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import compactionlib
+import pyarrow.parquet as pq
 import pytest
 from compactionlib import (
     DAY,
@@ -170,6 +171,8 @@ def test_few_files_and_few_rows(store: StoreFolder) -> None:
     assert rows_of(store, "bins") == 2 * (2 * 5 + 2000 + 5)
     assert rows_of(store, "steps") == 2 * 2 * (10 + 10 + 1)
     assert compacted(store).days == []
+    files = [path for table in ("bins", "sources", "steps", "kept") for path in sealed_files(store, table)]
+    assert {pq.ParquetFile(path).num_row_groups for path in files} == {1}
 
 
 def test_later_ages_keep_sums_then_nothing(store: StoreFolder) -> None:
