@@ -92,7 +92,7 @@ class StoreStatus:
                 yield f"{name}: the recording has not ended, and has no data for {format_duration(behind)}"
             elif not one.ended and behind < -STALE_NS:
                 yield f"{name}: the newest data is {format_duration(-behind)} ahead of the clock here"
-            if one.ended in ("failed", "killed") and behind < DAY_NS:
+            if one.ended in ("failed", "killed") and 0 <= behind < DAY_NS:
                 yield f"{name}: the recording broke off ({one.ended}) {format_duration(behind)} ago"
 
     def _ahead(self) -> Iterator[str]:
@@ -138,7 +138,7 @@ def read(store: StoreFolder, now_ns: int | None = None, size_limit: int | None =
     now = time.time_ns() if now_ns is None else now_ns
     since = now - DAY_NS
     with store.connect(since_ns=since) as con:
-        set_variables(con, since_ns=since)
+        set_variables(con, since_ns=since, now_ns=now + STALE_NS)
         rows = con.execute(prepare(con, "interfaces")).fetchall()
         newest = dict(con.execute("SELECT table_name, ts_ns FROM newest WHERE table_name <> 'bins'").fetchall())
         met = [file.path for file in damaged_files(con) if not file.is_set_aside]

@@ -29,6 +29,7 @@ from mburst.status import store as status_of_store
 
 SECOND, DAY = 10**9, 86_400 * 10**9
 NOW = time.time_ns()
+CLOCK = dict.fromkeys(("monotonic_raw_ns", "tai_offset_ns", "uncertainty_ns", "status", "max_error_ns"), 0)
 Asked = Callable[..., tuple[int, dict[str, Any], str]]
 
 
@@ -114,6 +115,23 @@ def test_rows_from_the_future_are_not_well(tmp_path: Path, ask: Asked, table: st
     assert code == 1 and facts["unwell"] == [f"{table}: the newest row is 2 d ahead of the clock here"]
 
 
+def test_a_clock_that_was_ahead_once_does_not_hide_what_is_recorded_now(tmp_path: Path, ask: Asked) -> None:
+    def begun(name: str, at_ns: int, **more: Any) -> dict[str, Any]:
+        of = {"recording_id": name, "capture_id": name, "writer_id": name * 12, "begun_ns": at_ns, "start_ns": at_ns}
+        return {**recording(), **of, "written_ns": at_ns, **more}
+
+    ahead = begun("a", NOW + 3650 * DAY, end_ns=NOW + 3651 * DAY, ended="killed")
+    store = store_of(tmp_path, ahead, begun("b", NOW - 9 * SECOND), newest_ns=NOW - SECOND)
+    write(store, "clock", *({"ts_ns": NOW + at, "synchronized": True, **CLOCK} for at in (-SECOND, 3650 * DAY)))
+    assert ask(store.path)[1]["unwell"] == []
+    row = begun("b", NOW - 9 * SECOND, end_ns=NOW - SECOND, ended="stopped", complete=True)
+    write(store, "recordings", {**row, "written_ns": NOW})
+    assert [one["ended"] for one in ask(store.path)[1]["stores"][0]["interfaces"]] == ["stopped"]
+    later = begun("c", NOW + 30 * DAY, end_ns=NOW + 30 * DAY + SECOND)
+    write(store, "recordings", later)
+    assert ask(store.path)[1]["unwell"] == ["cache-1 eth0 in: the newest data is 30 d ahead of the clock here"]
+
+
 def gap(**more: Any) -> dict[str, Any]:
     """A row of a gap of the last second whose packets are not known."""
     return {"start_ns": NOW - SECOND, "end_ns": NOW, "reason": "killed", "packets": None, "detail": "", **more}
@@ -181,8 +199,7 @@ def test_recordings(tmp_path: Path, ask: Asked, row: dict[str, Any], newest_s: i
 def test_an_interface_without_packets_is_recorded_all_the_same(tmp_path: Path, ask: Asked) -> None:
     store = store_of(tmp_path, recording(), newest_ns=NOW - 3600 * SECOND)
     assert ask(store.path)[0] == 1
-    clock = dict.fromkeys(("monotonic_raw_ns", "tai_offset_ns", "uncertainty_ns", "status", "max_error_ns"), 0)
-    write(store, "clock", {"ts_ns": NOW, "synchronized": True, **clock})
+    write(store, "clock", {"ts_ns": NOW, "synchronized": True, **CLOCK})
     assert ask(store.path)[0] == 0
 
 
