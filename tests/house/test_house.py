@@ -85,6 +85,7 @@ READING = {
     for name in (
         "read/bins",
         "read/canary",
+        "read/held",
         "read/names",
         "read/probes",
         "read/rows",
