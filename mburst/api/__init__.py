@@ -1,5 +1,6 @@
-"""What the command line and Python both ask: definitions, selections, and each verb's answer as a value.
+"""What the command line and Python share: burst definitions, selections, and the answer of each verb as a value.
 
-The verbs in mburst/cli parse and print, and ask here. `mburst.open` and its neighbours (docs/python.md) are store.py
-and recording.py. Nothing that they do prints, handles signals, ends the process or changes its rights.
+The verbs in mburst/cli parse and print; they get their answers here. `mburst.open` and the other public functions
+(docs/python.md) are in store.py and recording.py. Nothing here prints, handles signals, ends the process or changes its
+rights.
 """

@@ -1,5 +1,5 @@
-"""The options of the methods that ask a store, by name and type. A dict of them can be given to several methods:
-`mine: mburst.asked.BurstOptions = {"threshold": 0.8}`, `store.bursts(**mine)`, `store.senders(**mine)`."""
+"""The options of the methods that query a store, by name and type. One dict of options can be passed to several
+methods: `mine: mburst.asked.BurstOptions = {"threshold": 0.8}`, `store.bursts(**mine)`, `store.senders(**mine)`."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class DefinitionOptions(TypedDict, total=False):
-    """What a burst is (docs/bursts.md). Not given: the default."""
+    """The definition of a burst (docs/bursts.md). An option that is not given has its default."""
 
-    bin: Duration | None  # bin width to use: the recorded one, or a multiple
-    threshold: Share | None  # of line rate, in a bin: 0.5
-    release: Share | None  # a burst goes on while at least this: the threshold
-    join: Duration | None  # join over gaps up to this: 5 bins
-    min_duration: Duration | None  # leave out shorter ones: 1 bin
+    bin: Duration | None  # bin width to use: the recorded one (default), or a multiple of it
+    threshold: Share | None  # share of line rate in a bin; default: 0.5
+    release: Share | None  # a burst continues while bins are at or above this; default: the threshold
+    join: Duration | None  # join busy periods over gaps up to this; default: 5 bins
+    min_duration: Duration | None  # leave out shorter bursts; default: 1 bin
     link: Rate | None  # line rate instead of the recorded one
 
 
 class TimeOptions(TypedDict, total=False):
-    """A time: [since, until)."""
+    """The time [since, until)."""
 
     since: Time | None
     until: Time | None
 
 
 class RecordingOptions(TimeOptions, total=False):
-    """Which recordings. Not given: all."""
+    """The selection of recordings. An option that is not given selects all."""
 
     host: Names | None
     rack: str | None
@@ -45,22 +45,22 @@ class RecordingOptions(TimeOptions, total=False):
 
 
 class BurstOptions(DefinitionOptions, RecordingOptions, total=False):
-    """Which bursts."""
+    """The selection of bursts."""
 
     recording: str | None  # a recording_id
-    force: bool  # use fine bins though stamps are too coarse for them
+    force: bool  # use fine bins even if the timestamps are too coarse for them
 
 
 class UtilizationOptions(RecordingOptions, total=False):
-    """Which bins."""
+    """The selection of bins."""
 
-    bin: Duration | None  # the recorded width, or a multiple
+    bin: Duration | None  # the recorded width (default), or a multiple of it
     link: Rate | None
     recording: str | None
 
 
 class ContentionOptions(DefinitionOptions, TimeOptions, total=False):
-    """Of which bursts."""
+    """The selection of bursts whose contention is computed."""
 
     host: Names | None
     rack: str | None
@@ -68,7 +68,7 @@ class ContentionOptions(DefinitionOptions, TimeOptions, total=False):
 
 
 class PathOptions(TimeOptions, total=False):
-    """Which probes."""
+    """The selection of probes."""
 
     src: str | None
     dst: str | None
@@ -77,7 +77,7 @@ class PathOptions(TimeOptions, total=False):
 
 
 class QueueOptions(TimeOptions, total=False):
-    """Which switch queues."""
+    """The selection of switch queues."""
 
     device: str | None
     port: str | None
@@ -85,92 +85,93 @@ class QueueOptions(TimeOptions, total=False):
 
 
 class TailOptions(TimeOptions, total=False):
-    """Which recordings and probes, and what a tail is."""
+    """The selection of recordings and probes, and the definition of a tail."""
 
     host: Names | None
     rack: str | None
-    alias: Names | None  # name of the recorded host in the probes, where the names differ
-    tail: Duration  # a probe is late beyond the median by this and by the factor: by the speed of the recorded link
-    tail_factor: float  # times the median: 5
-    seed: int  # of the resampling: 1
+    alias: Names | None  # name of the recorded host in the probes, if it differs
+    tail: Duration  # a late probe exceeds the median by this and by the factor; default: by the recorded link's speed
+    tail_factor: float  # multiple of the median; default: 5
+    seed: int  # of the resampling; default: 1
 
 
 class InvestigationOptions(DefinitionOptions, TailOptions, total=False):
-    """The same, and what a burst is."""
+    """TailOptions with the definition of a burst."""
 
 
 class ChangeOptions(TypedDict, total=False):
     """What to change."""
 
     link: Rate | None  # speed of the port's link
-    priority: bool  # the probes' class goes first, or over a link of its own
-    stagger: Duration | None  # senders begin one after the other over this time
-    fan_in: int | None  # at most so many senders at once
+    priority: bool  # the probes' class goes first, or uses a separate link
+    stagger: Duration | None  # time over which the senders begin one after the other
+    fan_in: int | None  # most senders at once
     buffer: Size | None  # the port's buffer
 
 
 class WhatIfOptions(ChangeOptions, TailOptions, total=False):
-    """What to change, and of what."""
+    """The change, and the selection that it is applied to."""
 
-    recorded_link: Rate | None  # speed of the recorded link, where the store does not say
+    recorded_link: Rate | None  # speed of the recorded link, if the store does not have it
 
 
 class ReportOptions(DefinitionOptions, TimeOptions, total=False):
-    """What a report is of."""
+    """The selection and the burst definition of a report."""
 
     rack: str | None
     host: str | None
 
 
 class RackReportOptions(DefinitionOptions, TimeOptions, total=False):
-    """What time a rack's report is of."""
+    """The time and the burst definition of a rack's report."""
 
-    last: Literal["hour", "day", "week"] | None  # the last whole one of UTC, by the clock of this machine
+    last: Literal["hour", "day", "week"] | None  # the last whole hour, day or week in UTC by the clock of this machine
 
 
 class ComparisonOptions(DefinitionOptions, total=False):
     """How two situations are compared."""
 
     measure: Literal["application", "round_trip", "forward", "back", "host_here", "host_there"] | None
-    slow: Duration | None  # a slow answer to a request that needs many: the p99 of A
+    slow: Duration | None  # latency from which an answer to a request that needs many is slow; default: p99 of A
     seed: int
 
 
 class RecordOptions(TypedDict, total=False):
-    """How a capture is recorded: the options of `mburst record`, with its defaults."""
+    """How packets are recorded: the options of `mburst record`, with its defaults."""
 
     link: Rate | None  # speed of the link in one direction
-    bin: Duration  # 10 us to 1 s: 100 us
-    source_bin: Duration  # bin in which senders are counted: 1 ms
-    host: str | None  # that received the packets: unknown; of an interface, this one
+    bin: Duration  # 10 us to 1 s; default: 100 us
+    source_bin: Duration  # width of the bins in which senders are counted; default: 1 ms
+    host: str | None  # host that received the packets; default: this host for an interface, `unknown` for files
     rack: str
-    interface: str | None  # its name: what the capture says, or its file's name
+    interface: str | None  # name of the interface; default: as the capture names it, or the file's name
     direction: Literal["in", "out", "both"]
-    local: Names  # addresses of this host, which separate in from out
-    max_sources: int  # most senders that are counted separately in a bin: 4096
-    sources: Literal["busy", "all"] | None  # where senders are kept: of an interface busy, of files all
-    sources_above: Share | None  # with busy: near bins of this share of line rate: 10 %
-    reorder_window: Duration  # how far out of order packets may be; others are in no bin: 2 ms
+    local: Names  # addresses of this host, which tell `in` from `out`
+    max_sources: int  # most senders that are counted separately in a bin; default: 4096
+    sources: Literal["busy", "all"] | None  # where senders are kept; default: busy for an interface, all for files
+    sources_above: Share | None  # with busy: keep senders near bins of this share of line rate; default: 10 %
+    reorder_window: Duration  # how far out of order packets may be (later ones are in no bin); default: 2 ms
     inner_ip: bool  # senders are the innermost addresses of tunnels
-    mtu: int  # larger IP packets count as merged: as the interface has it, of files inferred; 0: none
+    mtu: int  # larger IP packets are merged frames; default: as the interface says, or inferred for files; 0: none
     split_merged: bool  # spread merged frames over their transmission time at line rate
     backend: Literal["auto", "file", "ebpf", "afpacket", "libpcap", "pfring"]
-    duration: Duration | None  # of an interface: how long
+    duration: Duration | None  # length of the recording of an interface
     stamps: Literal["auto", "hw", "sw"]
-    hook: Literal["tc", "xdp"]  # of ebpf: where frames that arrive are counted
-    pin: bool  # of ebpf: the kernel counts on when the process dies, and the next recording reads on from there
-    threads: int | None  # rings of an interface: 1; of files, from 2 on one reads while another stores: the cores
-    ring: Size | None  # kernel buffer of each ring: 64 MiB
-    snaplen: int  # captured bytes of each frame: 128
-    promiscuous: bool  # not only frames for this host
-    cluster: int  # PF_RING's
+    hook: Literal["tc", "xdp"]  # with ebpf: where the kernel counts frames that arrive
+    pin: bool  # with ebpf: the kernel counts on if the process dies, and the next recording continues from there
+    threads: int | None  # rings of an interface (default: 1); for files, 2 or more read ahead of storing (default: the cores)
+    ring: Size | None  # kernel buffer of each ring; default: 64 MiB
+    snaplen: int  # captured bytes of each frame; default: 128
+    promiscuous: bool  # also capture frames that are not for this host
+    cluster: int  # cluster id of PF_RING
     force: bool  # record fine bins even if the timestamps are too coarse for them
-    keep_packets: Size | None  # of an interface: what the ring of its last packets may take; not kept
-    reserve: Size | None  # of an interface: free bytes of the disk below which senders are summed up
+    keep_packets: Size | None  # most bytes of the ring of an interface's last packets; default: packets are not kept
+    reserve: Size | None  # for an interface: free bytes of the disk below which senders are summed up
 
 
 def takes(kind: type[Any]) -> Callable[[F], F]:
-    """Shows the options of a method in its signature, for help(), notebooks and completion; others are a TypeError."""
+    """Show the OPTIONS of KIND in a method's signature, for help(), notebooks and completion. The method raises
+    TypeError for any other option."""
     hints = get_type_hints(kind)
 
     def decorated(method: F) -> F:
@@ -201,17 +202,17 @@ def takes(kind: type[Any]) -> Callable[[F], F]:
 
 
 def part(options: Mapping[str, Any], kind: type[Any]) -> dict[str, Any]:
-    """Those of OPTIONS that KIND has."""
+    """Returns the items of OPTIONS that KIND declares."""
     return {name: value for name, value in options.items() if name in kind.__optional_keys__}
 
 
 def definition(options: Mapping[str, Any]) -> BurstDefinition:
-    """The definition of a burst among OPTIONS. Raises UsageError."""
+    """Returns the definition of a burst that OPTIONS give. Raises UsageError."""
     return definition_of(**part(options, DefinitionOptions))
 
 
 def scope(store: StoreFolder, options: Mapping[str, Any]) -> Scope:
-    """Which recordings of STORE the OPTIONS choose. Raises UsageError."""
+    """Returns the recordings of STORE that OPTIONS select. Raises UsageError."""
     rack = options.get("rack")
     since, until = span_of(store, options.get("since"), options.get("until"), rack)
     return Scope(

@@ -1,4 +1,4 @@
-"""Bursts and their senders, and which hosts receive them at once."""
+"""Bursts and their senders."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ ANY_BYTE = 1e-9  # share of line rate: least_bytes counts shares to nine digits
 def detected(
     store: StoreFolder, wanted: BurstDefinition, scope: Scope, *, force: bool = False
 ) -> duckdb.DuckDBPyConnection:
-    """A connection with the tables of detect_bursts. Raises MburstError where nothing of SCOPE was recorded, and,
-    unless FORCE, where stamps are too coarse for the bins."""
+    """Returns a connection with the tables of detect_bursts. Raises MburstError if no recording matches SCOPE and,
+    unless FORCE is true, if the timestamps are too coarse for the bins."""
     from ..analysis.bursts.find import detect_bursts
     from ..analysis.model.coarse import refuse_coarse
 
@@ -40,8 +40,9 @@ def detected(
 
 
 def scope_of_burst(burst: Mapping[str, Any] | Any) -> tuple[BurstDefinition, Scope]:
-    """A definition and scope in which BURST, a row of the table of bursts, is found again, whatever definition it was
-    found by: from its first bin to its last, each with a byte, joined over every gap. Raises UsageError."""
+    """Returns a definition and a scope that detect exactly BURST, a row of the table of bursts, again, whatever
+    definition detected it: from its first bin to its last, every bin with a byte counts, and every gap is joined.
+    Raises UsageError."""
     from ..analysis.bursts.find import BurstDefinition
 
     try:
@@ -54,7 +55,7 @@ def scope_of_burst(burst: Mapping[str, Any] | Any) -> tuple[BurstDefinition, Sco
 
 
 def only(senders: pa.Table, burst: Mapping[str, Any] | Any) -> pa.Table:
-    """Those of one burst: where the clock stepped, another one may have the same time."""
+    """Returns the rows of SENDERS that belong to BURST: after a clock step another burst may have the same time."""
     import pyarrow.compute as pc
 
     return senders.filter(pc.equal(senders["clock_epoch"], int(burst["clock_epoch"])))

@@ -1,4 +1,4 @@
-"""Two situations side by side: what `mburst compare` answers."""
+"""The answer of `mburst compare`: two situations side by side."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 
 class ComparisonSide(NamedTuple):
-    """What is compared of a store. None takes all; of directions what comes in, where that was recorded."""
+    """One side of a comparison: the part of a store that is compared. None selects all; a DIRECTION of None selects
+    `in`, or all directions if `in` was not recorded."""
 
     since: Time | None = None
     until: Time | None = None
@@ -37,7 +38,7 @@ class ComparisonSide(NamedTuple):
 
 
 def side_of(given: Mapping[str, Any]) -> ComparisonSide:
-    """A ComparisonSide of its fields. Raises UsageError."""
+    """Returns the ComparisonSide with the fields GIVEN. Raises UsageError for an unknown field."""
     if unknown := sorted(given.keys() - set(ComparisonSide._fields)):
         raise UsageError(f"unknown key {unknown[0]!r}", f"valid keys: {', '.join(ComparisonSide._fields)}")
     return ComparisonSide(**given)
@@ -45,7 +46,8 @@ def side_of(given: Mapping[str, Any]) -> ComparisonSide:
 
 @dataclass(frozen=True)
 class Compared:
-    """A comparison. `comparison` has the figures (mburst.analysis.answers.compare); `notes` say what is left out."""
+    """A comparison. `comparison` has the figures (mburst.analysis.answers.compare); `notes` say what was left out and
+    what makes the sides hard to compare."""
 
     comparison: Comparison
     notes: list[str]
@@ -53,19 +55,19 @@ class Compared:
 
     @property
     def verdict(self) -> str:
-        """`better`, `worse`, `alike` or `undetermined`: of B against A."""
+        """The verdict on B against A: `better`, `worse`, `alike` or `undetermined`."""
         return self.comparison.verdict
 
     @cached_property
     def summary(self) -> str:
-        """Whether B is better, in one sentence."""
+        """One sentence that says whether B is better."""
         return sentence(self.comparison)
 
     def __str__(self) -> str:
         return self.summary
 
     def to_dict(self) -> dict[str, Any]:
-        """What `mburst compare --json` prints. Times in ns."""
+        """The object that `mburst compare --json` prints. Times are in ns."""
         found = self.comparison
         return {
             "verdict": found.verdict,
@@ -83,8 +85,8 @@ class Compared:
         }
 
     def table(self) -> Any:
-        """A pyarrow.Table with a row for each percentile: share, a_ns and b_ns (ns), ratio (B / A) with ratio_low and
-        ratio_high, its 95 % interval. NULL where there are too few probes."""
+        """Returns a pyarrow.Table with a row for each percentile: share, a_ns and b_ns (ns), ratio (B / A), and
+        ratio_low and ratio_high, its 95 % interval. Values are NULL if there are too few probes."""
         from .tables import of_rows
 
         return of_rows(
@@ -132,7 +134,7 @@ def compared(
     slow: Duration | None = None,
     seed: int = 1,
 ) -> Compared:
-    """Read both and compare. Raises MburstError where there is nothing to compare."""
+    """Read both sides and compare them. Raises MburstError if there is nothing to compare."""
     from ..analysis.answers.compare import compare
 
     slow_ns = None if slow is None else duration_ns(slow)
@@ -170,7 +172,8 @@ def _read(
     damaged: dict[str, DamagedFile],
     notes: list[str],
 ) -> tuple[SituationLatency, BurstSummary | None]:
-    """The probes and the bursts of one side. What they have to do without goes into DAMAGED, by path, and NOTES."""
+    """Returns the probes and the bursts of one side. Adds damaged files to DAMAGED, by path, and what is left out to
+    NOTES."""
     from ..analysis.answers.compare import read_latency
     from ..analysis.answers.paths import ProbeSelection
     from ..sql.damage import damaged_files
@@ -195,7 +198,8 @@ def _read(
 def _bursts(
     con: duckdb.DuckDBPyConnection, side: ComparisonSide, wanted: BurstDefinition, since: int | None, until: int | None
 ) -> BurstSummary | None:
-    """Of the side's direction; where it chooses none, of what comes in, or of all where that was not recorded."""
+    """Returns the bursts of the side's direction. If the side names none, returns those of direction `in`, or of all
+    directions if `in` was not recorded."""
     from ..analysis.answers.compare import read_bursts
     from ..analysis.model.whole import whole_since
 
@@ -227,7 +231,7 @@ def interval(estimate: Estimate) -> str:
 
 
 def sentence(found: Comparison) -> str:
-    """Whether B is better, in one sentence."""
+    """Returns one sentence that says whether B is better."""
     head = {
         "better": "B is better",
         "worse": "B is worse",
@@ -256,5 +260,5 @@ def sentence(found: Comparison) -> str:
 
 
 def level_name(name: str) -> str:
-    """A percentile as people say it."""
+    """Returns the usual name of a percentile: p50 is the median."""
     return "median" if name == "p50" else name

@@ -1,5 +1,4 @@
-"""What an answer had to do without, as files of the store are damaged or days were compacted: a Python warning for
-each."""
+"""Python warnings for data that an answer leaves out, because files of the store are damaged or days were compacted."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ HERE = str(Path(__file__).parent)
 
 
 class DamagedFileWarning(UserWarning):
-    """A file of the store is damaged: the answer comes from the others. `damaged` says what is missing."""
+    """A file of the store is damaged, and the answer comes from the other files. `damaged` says what is missing."""
 
     def __init__(self, damaged: DamagedFile) -> None:
         super().__init__(str(damaged))
@@ -29,12 +28,12 @@ class CompactedWarning(UserWarning):
 
 
 def warn(files: Iterable[DamagedFile]) -> None:
-    """Warn of each, at the line that asked from outside of this package."""
+    """Warn of each damaged file, at the line outside of this package that made the call."""
     _warn([DamagedFileWarning(file) for file in files])
 
 
 def warn_of_limits(sentences: Iterable[str]) -> None:
-    """Likewise, of what was left out."""
+    """Warn of each limit of the answer, at the line outside of this package that made the call."""
     _warn([CompactedWarning(sentence) for sentence in sentences])
 
 

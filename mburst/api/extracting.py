@@ -1,4 +1,4 @@
-"""The packets behind a burst: which burst, where its packets are, and what is written of them."""
+"""The packets of a burst: which burst, where its packets are, and what is written to the file."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ RECORDED_BIN_NS = 100_000
 
 @dataclass(frozen=True)
 class PacketInput:
-    """Where packets are taken from: capture FILES, or a RING alone, or what the recordings of the store name; and how
-    the captures were recorded."""
+    """Where packets are taken from, and how the captures were recorded. The packets come from the capture FILES, from a
+    RING, or, if neither is given, from the files that the store's recording names."""
 
     files: Sequence[str] = ()
     ring: Path | None = None
@@ -40,8 +40,8 @@ class PacketInput:
 
 @dataclass(frozen=True)
 class ChosenBurst:
-    """The burst of this NUMBER among those that `mburst bursts` lists, with its recording, its senders (source, share,
-    name, and whether it is counted in the fan-in), and the trigger before it."""
+    """The burst with this NUMBER in the list of `mburst bursts`, with its recording, its senders (source, share, name,
+    and whether the fan-in counts it), and the trigger before it."""
 
     number: int
     burst: Mapping[str, Any]
@@ -52,7 +52,7 @@ class ChosenBurst:
 
 @dataclass(frozen=True)
 class Extracted:
-    """What was written, of which burst and from where; the window."""
+    """The packets that were written: of which burst, from which source."""
 
     chosen: ChosenBurst
     source: OpenSource
@@ -61,7 +61,7 @@ class Extracted:
 
 @contextmanager
 def recorded_captures(files: Sequence[str], wanted: BurstDefinition, how: PacketInput) -> Iterator[StoreFolder]:
-    """A store that is there meanwhile, of FILES as `mburst record` stores them. Raises MburstError."""
+    """Yields a temporary store of FILES, recorded as `mburst record` does. Raises MburstError."""
     from ..sql import StoreFolder
     from .recording import record
 
@@ -88,7 +88,8 @@ def choose(
     *,
     force: bool = False,
 ) -> ChosenBurst:
-    """The burst number WHICH ("last": the last one), or the one of the time AT_NS. Raises MburstError."""
+    """Returns the burst with the number WHICH ("last": the last burst), or the burst at the time AT_NS. Raises
+    MburstError."""
     with detected(store, wanted, scope, force=force) as con:
         number, key = _number_at(con, at_ns) if at_ns is not None else _number_of(con, which)
         [burst] = _dicts(con, f"FROM listed LIMIT 1 OFFSET {number - 1}")
@@ -115,7 +116,7 @@ def _dicts(con: duckdb.DuckDBPyConnection, query: str, values: Mapping[str, Any]
 
 
 def _number_of(con: duckdb.DuckDBPyConnection, which: int | str | None) -> tuple[int, int]:
-    """The place of a burst in the list, from 1, and its key in the tables of detect_bursts."""
+    """Returns the place of a burst in the list, from 1, and its key in the tables of detect_bursts."""
     keys = [key for (key,) in con.execute("SELECT burst FROM bursts ORDER BY burst").fetchall()]
     if not keys:
         raise MburstError("no burst by this definition", "see `mburst bursts`, and --threshold and --bin")
@@ -139,7 +140,7 @@ def _number_at(con: duckdb.DuckDBPyConnection, at_ns: int) -> tuple[int, int]:
 
 
 def _trigger(con: duckdb.DuckDBPyConnection, burst: dict[str, Any]) -> TriggerMark | None:
-    """The fan-out of the host before this one burst, by analysis.cause.trigger."""
+    """Returns the fan-out of the host before this burst, from analysis.cause.trigger."""
     from ..analysis.cause import trigger
     from ..packets.write import TriggerMark
 
@@ -152,7 +153,7 @@ def _trigger(con: duckdb.DuckDBPyConnection, burst: dict[str, Any]) -> TriggerMa
 
 
 def source_of(chosen: ChosenBurst, store: Path, given: PacketInput, since_ns: int, until_ns: int) -> PacketSource:
-    """Where the packets of the time are. Raises MburstError."""
+    """Returns the source of the packets of the time. Raises MburstError."""
     from ..packets import source
 
     if given.ring:
@@ -170,8 +171,8 @@ def source_of(chosen: ChosenBurst, store: Path, given: PacketInput, since_ns: in
 def extract(
     store: StoreFolder, chosen: ChosenBurst, given: PacketInput, wanted: BurstDefinition, around_ns: int, output: Path
 ) -> Extracted:
-    """Write the packets of the burst, and of AROUND_NS before and behind, to OUTPUT. Raises MburstError where there are
-    none of the burst; nothing is written then."""
+    """Write the packets of the burst, and of AROUND_NS before and after it, to OUTPUT. Raises MburstError if no packet
+    belongs to the burst; then nothing is written."""
     from .. import files
     from ..packets.source import OpenSource
     from ..packets.write import write_packets
@@ -210,7 +211,7 @@ def _nothing(chosen: ChosenBurst, opened: OpenSource) -> MburstError:
 
 
 def marks_of(chosen: ChosenBurst) -> BurstMarks:
-    """What the packets' comments are."""
+    """Returns the comments on the packets."""
     from ..packets.write import BurstMarks
 
     burst = chosen.burst
@@ -243,7 +244,7 @@ def described(burst: Mapping[str, Any]) -> str:
 
 
 def header_of(chosen: ChosenBurst, wanted: BurstDefinition, since_ns: int, until_ns: int) -> list[str]:
-    """What the file says of itself."""
+    """Returns the comments at the start of the file."""
     from ..analysis.bursts.find import definition_text
 
     burst = chosen.burst

@@ -1,4 +1,4 @@
-"""Probes and switch queues from CSV files into a store."""
+"""Import of probes and switch queues from CSV files into a store."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def add(
     protocol: str,
     ended_by: Callable[[], object] = list,
 ) -> Imported:
-    """Add what a store lacks of TEXT, which is that of FILE. The store is asked for once the file is known to be good.
-    Once ENDED_BY gives something true, the rest is left out. Raises MburstError."""
+    """Add the rows of TEXT, the content of FILE, that the store lacks. STORE is called only after the whole text is
+    found to be valid. Reading stops early as soon as ENDED_BY returns something true. Raises MburstError."""
     from ..telemetry.csv_import import CsvFile
 
     source = CsvFile(text, table, "standard input" if file == "-" else file, ended_by)
@@ -89,7 +89,7 @@ def _alone(store: StoreFolder, table: str, ended_by: Callable[[], object]) -> It
 def _append(store: StoreFolder, table: str, source: CsvFile, summary: CsvSummary, protocol: str) -> tuple[int, int]:
     """Append what the store lacks of a file; the number of rows, and of those that it has in sums alone.
 
-    Rows go in in the order of the file, so that of an import that was cut short the store holds the first ones.
+    Rows are appended in the order of the file: after an interrupted import the store holds the first rows.
     """
     from ..analysis.read.held import HeldRows
 

@@ -1,4 +1,4 @@
-"""Several interfaces that are recorded at once: which may be, and the speed of each one's link."""
+"""Recording several interfaces at once: which are allowed, and the link speed of each."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 
 def check_several(names: list[str], backend: str, called: str | None) -> None:
-    """Raise UsageError where interfaces NAMES cannot be recorded at once, and MburstError for one that is not there.
-    CALLED: --interface."""
+    """Raise UsageError if the interfaces NAMES cannot be recorded at once, and MburstError if one does not exist.
+    CALLED is the value of --interface."""
     from ..capture import device
 
     if backend == "pfring":
@@ -30,8 +30,8 @@ def check_several(names: list[str], backend: str, called: str | None) -> None:
 
 
 def links_of(link: Rate | None, names: list[str]) -> dict[str, Rate | None]:
-    """The speed of the link of each of NAMES, as --link has it: for all, or, as eth0=1G,eth1=10G, for some of them;
-    None where it says nothing. Raises UsageError."""
+    """Returns the link speed of each of NAMES, as --link gives it: one speed for all, or eth0=1G,eth1=10G for some of
+    them. It is None for an interface without one. Raises UsageError."""
     if not isinstance(link, str) or "=" not in link:
         return dict.fromkeys(names, link)
     links: dict[str, Rate | None] = dict.fromkeys(names)

@@ -1,4 +1,5 @@
-"""Why the latency tail is there, and what a change would do to it: what `mburst investigate` and `what-if` answer."""
+"""The answers of `mburst investigate` and `mburst what-if`: what causes the latency tail, and what a change would
+do."""
 
 from __future__ import annotations
 
@@ -43,8 +44,8 @@ def investigated(
     since: Time | None = None,
     until: Time | None = None,
 ) -> InvestigationResult:
-    """The investigation of what STORE holds. Raises MburstError where there is neither a recording nor a probe, or no
-    recording of RACK and any of HOSTS."""
+    """Investigate the probes and recordings in STORE. Raises MburstError if there is neither a recording nor a probe,
+    or no recording of RACK and any of HOSTS."""
     from ..analysis.answers.investigate import investigate
     from ..analysis.cause.read import Question
     from ..analysis.cause.tail import TailRule
@@ -70,7 +71,7 @@ def changes_of(
     fan_in: int | None = None,
     buffer: Size | None = None,
 ) -> list[WhatIfChange]:
-    """The changes that are named: each alone, and all together where there are several. Raises UsageError."""
+    """Returns each change that is given, and, if there are several, all of them together. Raises UsageError."""
     from ..analysis.whatif.replay import WhatIfChange, together
 
     changes: list[WhatIfChange] = []
@@ -94,13 +95,14 @@ def changes_of(
 
 @dataclass(frozen=True)
 class Investigation:
-    """What explains the latency tail of the probes. `answer` has the evidence (mburst.analysis.answers.investigate)."""
+    """The cause of the latency tail of the probes. `answer` has the evidence (mburst.analysis.answers.investigate)."""
 
     answer: InvestigationResult
 
     @property
     def cause(self) -> str:
-        """`bursts`, `host`, `elsewhere`, `none` (there is no tail) or `undetermined`: of the deciding path."""
+        """The cause on the deciding path: `bursts`, `host`, `elsewhere`, `none` (there is no tail) or
+        `undetermined`."""
         return self.answer.cause
 
     @cached_property
@@ -112,41 +114,41 @@ class Investigation:
 
     @property
     def bursts(self) -> list[dict[str, Any]]:
-        """The bursts that were laid beside the probes."""
+        """The bursts that the probes were compared with."""
         return self.answer.bursts
 
     @property
     def findings(self) -> list[Finding]:
-        """Each path with its evidence and verdict; the deciding one first."""
+        """Each path with its evidence and verdict, the deciding one first."""
         return self.answer.findings
 
     @property
     def notes(self) -> list[str]:
-        """What was left out or assumed, a sentence each."""
+        """What was left out or assumed, one sentence each."""
         return self.answer.notes
 
     @property
     def damaged(self) -> list[DamagedFile]:
-        """The damaged files of the store that this does without."""
+        """The damaged files of the store, which the answer leaves out."""
         return self.answer.damaged
 
     @property
     def figures(self) -> dict[str, go.Figure]:
-        """The figures of the page, for plotly, as far as there is something to draw: `distribution` of latency, `card`
-        (where the late probes' time went), `over_time` (latency over utilization in the worst seconds), `aligned` (all
-        bursts by onset), `lag_scan`, `fan_in` and `remedies`."""
+        """The plotly figures of the page, except those without data: `distribution` of latency, `card` (where the late
+        probes spent their time), `over_time` (latency over utilization in the worst seconds), `aligned` (all bursts by
+        onset), `lag_scan`, `fan_in` and `remedies`."""
         from ..dashboards.investigation.page import all_figures
 
         return {name: _drawn(figure) for name, figure in all_figures(self.answer).items()}
 
     def to_dict(self) -> dict[str, Any]:
-        """What `mburst investigate --json` prints."""
+        """The object that `mburst investigate --json` prints."""
         from ..dashboards.investigation.facts import facts
 
         return facts(self.answer)
 
     def markdown(self) -> str:
-        """What `mburst investigate --markdown` prints."""
+        """The text that `mburst investigate --markdown` prints."""
         from ..dashboards.investigation.page import markdown
 
         return markdown(self.answer)
@@ -157,11 +159,11 @@ class Investigation:
         return plain(self.answer)
 
     def _repr_markdown_(self) -> str:
-        """For notebooks."""
+        """The same text, for notebooks."""
         return self.markdown()
 
     def write(self, path: str | os.PathLike[str]) -> Path:
-        """Write the page of `mburst investigate -o` as one HTML file; its path. Raises MburstError."""
+        """Write the page of `mburst investigate -o` as one HTML file, and return its path. Raises MburstError."""
         from ..dashboards.investigation.page import write_page
 
         page = Path(path)
@@ -178,8 +180,8 @@ class Investigation:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """Predicted latency of the recorded probes: as `recorded`, as `modelled` without a change (how far they differ is
-    the model's error) and under each of `changes`."""
+    """Predicted latency of the recorded probes: as `recorded`, as `modelled` without a change, and under each of
+    `changes`. The difference of the first two is the error of the model."""
 
     answer: InvestigationResult
     replay: Replay
@@ -195,19 +197,19 @@ class WhatIf:
 
     @property
     def damaged(self) -> list[DamagedFile]:
-        """The damaged files of the store that this does without."""
+        """The damaged files of the store, which the answer leaves out."""
         return self.answer.damaged
 
     @property
     def figure(self) -> go.Figure | None:
-        """Latency under each of the usual changes, as on the page of the investigation."""
+        """Latency under each of `changes`, drawn as on the page of the investigation."""
         from ..dashboards.investigation.figures import remedies
 
         figure = remedies(replace(self.answer, outcomes=self.changes))
         return None if figure is None else _drawn(figure)
 
     def to_dict(self) -> dict[str, Any]:
-        """What `mburst what-if --json` prints."""
+        """The object that `mburst what-if --json` prints."""
         from ..dashboards.investigation.facts import of_what_facts, outcome_facts, what_if_facts
 
         return {
@@ -219,9 +221,9 @@ class WhatIf:
         }
 
     def table(self) -> Any:
-        """A pyarrow.Table with a row for each of recorded, modelled and the changes: change, p50_ns, p99_ns, p999_ns
-        (ns), p99_low_ns and p99_high_ns (what the recording leaves open), unsure (why that is too wide), late and
-        dropped (shares of the probes; late ones include dropped ones)."""
+        """Returns a pyarrow.Table with a row for recorded, for modelled and for each change: change, p50_ns, p99_ns,
+        p999_ns (ns), p99_low_ns and p99_high_ns (the range that the recording leaves open), unsure (why that range is
+        too wide), late and dropped (shares of the probes; late ones include dropped ones)."""
         from .tables import of_rows
 
         facts = self.to_dict()
@@ -239,8 +241,8 @@ def _drawn(figure: Figure) -> go.Figure:
 
 
 def predicted(answer: InvestigationResult, changes: Sequence[WhatIfChange]) -> WhatIf:
-    """The predictions for CHANGES, or for the usual ones where there are none. Raises MburstError where no late probe
-    met a full port."""
+    """Returns the predictions for CHANGES, or for the usual changes if CHANGES is empty. Raises MburstError if no late
+    probe met a full port."""
     from ..analysis.whatif.replay import what_if
 
     if answer.replay is None and answer.without_speed and not answer.ports:

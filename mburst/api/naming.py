@@ -1,4 +1,4 @@
-"""Names of addresses: read from their source, kept in a store."""
+"""Names of addresses: read from a source and kept in a store."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     from ..telemetry.naming.rows import NamedPrefix, NameList
 
 HOSTS_FILE = Path("/etc/hosts")
-MOST_BYTES = 256 << 20  # of a file
+MOST_BYTES = 256 << 20  # of a file with names
 
 
 class NamesImported(NamedTuple):
-    """What an import did. `names`: how many it has. `is_new`: they differ from those of the import before, and were
-    added to the store. `unanswered`: addresses that DNS did not answer for; they keep the names that they had."""
+    """The result of an import. `names` is the number of names in it. If `is_new`, they differ from those of the
+    previous import and were added to the store. `unanswered` is the number of addresses without an answer of DNS; those
+    keep their names."""
 
     origin: str
     kind: str
@@ -34,7 +35,7 @@ class NamesImported(NamedTuple):
 
 
 class DnsLimits(NamedTuple):
-    """Which senders DNS is asked about, and for how long."""
+    """The senders that DNS is asked about, and the time limit."""
 
     server: str = ""
     most: int = 1000
@@ -44,7 +45,7 @@ class DnsLimits(NamedTuple):
 
 
 def import_names(store: StoreFolder, source: str, limits: DnsLimits) -> NamesImported:
-    """The names of SOURCE: hosts, dns, recorded, or a file. Raises MburstError."""
+    """Import the names of SOURCE: hosts, dns, recorded, or a file. Raises MburstError."""
     if source == "dns":
         return import_dns(store, limits)
     if source == "recorded":
@@ -53,7 +54,7 @@ def import_names(store: StoreFolder, source: str, limits: DnsLimits) -> NamesImp
 
 
 def import_hosts(store: StoreFolder) -> NamesImported:
-    """The names of /etc/hosts. Raises MburstError."""
+    """Import the names in /etc/hosts. Raises MburstError."""
     from ..telemetry.naming.files import of_hosts
     from ..telemetry.naming.rows import NameList
 
@@ -61,19 +62,19 @@ def import_hosts(store: StoreFolder) -> NamesImported:
 
 
 def import_file(store: StoreFolder, path: Path) -> NamesImported:
-    """The names of a file. Raises MburstError."""
+    """Import the names in a file. Raises MburstError."""
     return import_text(store, _text(path), str(path.absolute()))
 
 
 def import_text(store: StoreFolder, text: str, origin: str) -> NamesImported:
-    """The names of a text in one of the formats of files, from ORIGIN. Raises MburstError."""
+    """Import the names in TEXT, which has one of the formats of files and comes from ORIGIN. Raises MburstError."""
     from ..telemetry.naming.files import names_in
 
     return keep(store, origin, names_in(text, origin))
 
 
 def import_recorded(store: StoreFolder) -> NamesImported:
-    """The names and racks of the hosts that the store has recordings of. Raises MburstError."""
+    """Import the names and racks of the hosts with recordings in the store. Raises MburstError."""
     from ..analysis.read.names import recorded
     from ..sql.damage import readable
     from ..telemetry.naming.rows import NamedPrefix, NameList, merged
@@ -84,8 +85,8 @@ def import_recorded(store: StoreFolder) -> NamesImported:
 
 
 def import_dns(store: StoreFolder, limits: DnsLimits) -> NamesImported:
-    """The names that DNS has for senders of the store. Those that it was not asked about or did not answer for keep
-    the names that they had. Raises MburstError."""
+    """Import the names that DNS has for senders in the store. Senders that were not asked about, or got no answer, keep
+    their names. Raises MburstError."""
     from ..analysis.read.names import newest_import, senders
     from ..sql.damage import readable
     from ..telemetry.naming.reverse_dns import ask
@@ -106,7 +107,7 @@ def import_dns(store: StoreFolder, limits: DnsLimits) -> NamesImported:
 
 
 def remove(store: StoreFolder, origin: str) -> NamesImported:
-    """End the names of ORIGIN: those of a CSV file altogether, others from now on. Raises MburstError where it has
+    """End the names of ORIGIN: those of a CSV file for all times, others from now on. Raises MburstError if it has
     none."""
     from ..analysis.read.names import newest_import
     from ..sql.damage import readable
@@ -120,7 +121,7 @@ def remove(store: StoreFolder, origin: str) -> NamesImported:
 
 
 def keep(store: StoreFolder, origin: str, found: NameList) -> NamesImported:
-    """Add what a source says to STORE, unless it says what it said before. Raises MburstError."""
+    """Add the names of a source to STORE, unless they equal those of its previous import. Raises MburstError."""
     import pyarrow as pa
 
     from ..analysis.read.names import newest_import
@@ -141,7 +142,8 @@ def keep(store: StoreFolder, origin: str, found: NameList) -> NamesImported:
 
 
 def _or_none(names: Sequence[NamedPrefix]) -> Sequence[NamedPrefix]:
-    """An import that names nothing is a row, too: it ends the one before."""
+    """Returns NAMES, or one row without a name if NAMES is empty: an empty import needs a row to end the previous
+    one."""
     from ..telemetry.naming.rows import NamedPrefix
 
     return names or [NamedPrefix("")]
@@ -160,7 +162,7 @@ def _text(path: Path) -> str:
 
 @contextmanager
 def known_names(place: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A database with the names of PLACE: a store, or a file as import_file takes it. Raises MburstError."""
+    """Yields a database with the names of PLACE: a store, or a file that import_file accepts. Raises MburstError."""
     from ..sql import StoreFolder
 
     with ExitStack() as opened:
@@ -170,4 +172,4 @@ def known_names(place: Path) -> Iterator[duckdb.DuckDBPyConnection]:
             folder = opened.enter_context(tempfile.TemporaryDirectory(prefix="mburst-names-"))
             store = StoreFolder.create(Path(folder) / "store")
             import_file(store, place)
-        yield opened.enter_context(store.connect(since_ns=time.time_ns()))  # names hold whenever they came
+        yield opened.enter_context(store.connect(since_ns=time.time_ns()))  # names apply at all times

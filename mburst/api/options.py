@@ -39,7 +39,7 @@ Names = str | Sequence[str]
 
 
 class Scope(NamedTuple):
-    """Which recordings, and what time of them: bins that start in [since_ns, until_ns). None takes all."""
+    """The selection of recordings and of their time: bins that start in [since_ns, until_ns). None selects all."""
 
     hosts: list[str] | None = None
     rack: str | None = None
@@ -50,11 +50,11 @@ class Scope(NamedTuple):
     until_ns: int | None = None
 
     def filters(self) -> dict[str, Any]:
-        """As keywords of analysis.bursts.detect_bursts."""
+        """Returns the keyword arguments for analysis.bursts.detect_bursts."""
         return self._asdict()
 
     def no_recording(self, store: str | os.PathLike[str]) -> MburstError:
-        """The error that STORE holds nothing of it."""
+        """Returns the error that STORE has no recording in this scope."""
         named = {
             "recording": self.recording,
             "rack": self.rack,
@@ -70,17 +70,17 @@ class Scope(NamedTuple):
 
 
 def names(given: Names | None) -> list[str]:
-    """One name or several as a list."""
+    """Returns one name or several as a list."""
     return [] if given is None else [given] if isinstance(given, str) else list(given)
 
 
 def duration_ns(value: Duration) -> int:
-    """Nanoseconds. Raises UsageError."""
+    """Returns nanoseconds. Raises UsageError."""
     return checked_duration(_number(parse_duration, value, "duration", "'1ms', or nanoseconds as an integer"), value)
 
 
 def rate_bps(value: Rate) -> int:
-    """Bits a second. Raises UsageError, also below LEAST_LINK_BPS."""
+    """Returns bits per second. Raises UsageError, also below LEAST_LINK_BPS."""
     rate = _number(parse_rate, value, "link speed", "'10G', or bits a second as an integer")
     if rate < LEAST_LINK_BPS:
         raise too_slow(str(rate), f"write '{rate}G', or bits a second as an integer")
@@ -88,12 +88,12 @@ def rate_bps(value: Rate) -> int:
 
 
 def size_bytes(value: Size) -> int:
-    """Bytes. Raises UsageError."""
+    """Returns bytes. Raises UsageError."""
     return _number(parse_size, value, "size", "'4MB', or bytes as an integer")
 
 
 def share_of(value: Share) -> float:
-    """A share of line rate. Raises UsageError."""
+    """Returns a share of line rate. Raises UsageError."""
     if isinstance(value, Real) and not isinstance(value, bool):
         return float(value)
     return parse_fraction(_text(value, "share of line rate", "0.8 or '80%'"))
@@ -123,7 +123,7 @@ def definition_of(
     min_duration: Duration | None = None,
     link: Rate | None = None,
 ) -> BurstDefinition:
-    """What counts as a burst; None takes the default. Raises UsageError."""
+    """Returns the definition of a burst; None selects the default. Raises UsageError."""
     from ..analysis.bursts.find import THRESHOLD, BurstDefinition
 
     return BurstDefinition(
@@ -143,8 +143,8 @@ def _optional(parse: Callable[[Any], Any], value: Any) -> Any:
 def span_of(
     store: StoreFolder, since: Time | None, until: Time | None, rack: str | None = None
 ) -> tuple[int | None, int | None]:
-    """Both in Unix nanoseconds; durations count back from the newest data, of RACK where it is given. Raises
-    UsageError."""
+    """Returns both times in Unix nanoseconds. Durations count back from the newest data in the store, or of RACK if it
+    is given. Raises UsageError."""
     if since is None and until is None:
         return None, None
     with store.connect_newest(rack) as con:
@@ -154,7 +154,8 @@ def span_of(
 def span_within(
     con: duckdb.DuckDBPyConnection, since: Time | None, until: Time | None
 ) -> tuple[int | None, int | None]:
-    """The same by the newest data behind CON."""
+    """Returns both times in Unix nanoseconds. Durations count back from the newest data behind CON. Raises
+    UsageError."""
     since_ns, until_ns = time_of(con, since), time_of(con, until)
     if since_ns is not None and until_ns is not None and since_ns >= until_ns:
         raise UsageError("--since is not before --until")
@@ -162,8 +163,9 @@ def span_within(
 
 
 def time_of(con: duckdb.DuckDBPyConnection, value: Time | None) -> int | None:
-    """Unix nanoseconds of a time as parse_time has it; a duration counts back from the newest row of bins, probes or
-    switch queues (the view `newest`). None where there is none to leave out. Raises UsageError."""
+    """Returns a time, in the forms of parse_time, in Unix nanoseconds. A duration counts back from the newest row of
+    bins, probes or switch queues (the view `newest`). Returns None if VALUE is None, or a duration in an empty store.
+    Raises UsageError."""
     if value is None:
         return None
     if isinstance(value, datetime):
@@ -176,7 +178,8 @@ def time_of(con: duckdb.DuckDBPyConnection, value: Time | None) -> int | None:
 
 
 def _of_datetime(value: datetime) -> int:
-    """A datetime of pandas has nanoseconds of its own. Raises UsageError for one without a time zone."""
+    """Returns a datetime in Unix nanoseconds; a datetime of pandas has nanoseconds in addition. Raises UsageError if
+    VALUE has no time zone."""
     if value.tzinfo is None:
         raise UsageError(f"missing time zone in {value}", "give one, such as datetime.UTC")
     since_1970 = value - datetime(1970, 1, 1, tzinfo=UTC)
@@ -185,6 +188,6 @@ def _of_datetime(value: datetime) -> int:
 
 
 def newest_ns(con: duckdb.DuckDBPyConnection) -> int | None:
-    """When the newest row of bins, probes or switch queues is of, Unix ns; None for none."""
+    """Returns the time of the newest row of bins, probes or switch queues in Unix ns, None if there is none."""
     [(newest,)] = con.execute("SELECT max(ts_ns) FROM newest").fetchall()
     return None if newest is None else int(newest)

@@ -1,4 +1,4 @@
-"""Into a store: captures, interfaces, CSV files, and the simulated case of `mburst demo`."""
+"""Functions that fill a store: from captures, interfaces, CSV files, and the simulated case of `mburst demo`."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ SOURCES_ABOVE = 0.1
 
 @dataclass(frozen=True)
 class Recorded:
-    """What was recorded: `rows` of the table `recordings`, one for each direction of each interface. They are not `new`
-    where the same files were recorded with the same settings before."""
+    """The result of a recording: `rows` of the table `recordings`, one for each direction of each interface. `new` is
+    false if the same files were already recorded with the same settings."""
 
     store: Store
     rows: list[dict[str, Any]]
@@ -57,15 +57,16 @@ def record(
     stop: threading.Event | None = None,
     **options: Unpack[RecordOptions],
 ) -> Recorded:
-    """Record capture files, or an interface, into a store, which is made where there is none: `mburst record`.
+    """Record capture files, or interfaces, into a store, as `mburst record` does. A store that does not exist is
+    created.
 
-    SOURCE is the path of a capture (pcap or pcapng, also compressed), several that are one capture, or the name of an
-    interface or of several, which needs the rights that `mburst doctor` names. `filter` is a pcap filter. From
-    interfaces it records for `duration`, or until `stop` is set, by another thread. No signal is handled: a
-    KeyboardInterrupt breaks the recording off, and what was recorded until then stays in the store.
+    SOURCE is the path of a capture (pcap or pcapng, also compressed), several paths that are one capture, or the name
+    of one or several interfaces. Interfaces need the rights that `mburst doctor` names. `filter` is a pcap filter. A
+    recording of interfaces lasts for `duration`, or until another thread sets `stop`. No signal is handled: a
+    KeyboardInterrupt ends the recording, and what was recorded until then stays in the store.
 
-    Raises MburstError; of a capture that turns out damaged after all that was read before it is stored, and where one
-    of several interfaces fails, after the others have ended."""
+    Raises MburstError. If a capture proves to be damaged, the packets before the damage are stored first. If one of
+    several interfaces fails, the recordings of the others end first."""
     from ..services.record.recording import is_live
     from ..sql import StoreFolder
     from ..stopping import stopping_by
@@ -96,7 +97,7 @@ def into(
     progress: Callable[[RecordProgress], None] | None = None,
     until: Until | None = None,
 ) -> RecordResult:
-    """What `recordings_of` gave, with settings that the engine refuses as UsageError."""
+    """Record the RECORDINGS that `recordings_of` returned. Raises UsageError for settings that the engine refuses."""
     from ..services.record import recorder, several
     from ..stopping import stopping
 
@@ -111,8 +112,9 @@ def into(
 def recordings_of(
     targets: list[str], filter: str = "", *, link: Rate | None = None, **options: Any
 ) -> list[RecordSettings]:
-    """What the options of `mburst record` ask for: one recording of files, one of each interface. LINK may name
-    interfaces: eth0=1G,eth1=10G. Raises UsageError, and MburstError for one of several interfaces that is not there."""
+    """Returns the recordings that the options of `mburst record` ask for: one of all files, or one of each interface.
+    LINK may name interfaces: eth0=1G,eth1=10G. Raises UsageError, and MburstError if one of several interfaces does not
+    exist."""
     from ..services.record.recording import RecordSettings, is_live
     from .interfaces import check_several, links_of
 
@@ -127,10 +129,10 @@ def recordings_of(
 
 
 def _refuse_twice(targets: list[str]) -> None:
-    """Raise UsageError for a file that is named twice: each of its packets would count twice."""
+    """Raise UsageError for a file that is named twice: each of its packets would be counted twice."""
     met = set()
     for name in targets:
-        with suppress(OSError):  # no file
+        with suppress(OSError):  # not a file
             status = os.stat(name)
             file = status.st_dev, status.st_ino
             if file in met:
@@ -161,7 +163,7 @@ def recording_of(
     threads: int | None = None,
     **live: Any,
 ) -> RecordSettings:
-    """What the options of `mburst record` ask for. A live recording without a host is of this one.
+    """Returns the recording that the options of `mburst record` ask for. HOST defaults to this host for an interface.
 
     Raises UsageError."""
     from ..services.record.recording import RecordSettings, is_live
@@ -215,7 +217,8 @@ def recording_of(
 
 
 def _sources_above_ppb(sources: str, above: Share | None) -> int | None:
-    """The least share of line rate, in billionths, of bins near which senders are kept; None: everywhere."""
+    """Returns the least share of line rate, in billionths, of a bin near which senders are kept; None if all are
+    kept."""
     if sources == "all":
         if above is not None:
             raise UsageError("--sources-above is for --sources busy, and here all senders are kept")
@@ -302,7 +305,8 @@ def import_csv(
 
 @dataclass(frozen=True)
 class Demo:
-    """A cache server's incast. `rounds`: first and last frame of each, Unix ns; `senders`: in each round."""
+    """The incasts of a cache server. `rounds` has the first and last frame of each (Unix ns); `senders` is the number
+    of senders in each."""
 
     store: Store
     folder: Path
@@ -312,8 +316,8 @@ class Demo:
 
 def demo(folder: str | os.PathLike[str] = "demo", *, seed: int = 1) -> Demo:
     """Simulate 40 databases that answer one cache server at once, and record it into FOLDER/store, with probes and the
-    depth of the switch's queue: the case of `mburst demo --simulate`, without the words. What an earlier demo left in
-    the folder is replaced; files of others are never touched. Needs the extra `demo`. Raises MburstError."""
+    depth of the switch's queue: the case of `mburst demo --simulate`, without its output. The results of an earlier
+    demo in FOLDER are replaced; other files are never touched. Needs the extra `demo`. Raises MburstError."""
     from ..lab.demo.cases import RECORD, SENDERS
     from ..lab.demo.folder import own
     from ..lab.simulate import Scenario, simulate

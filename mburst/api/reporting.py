@@ -1,4 +1,4 @@
-"""Reports: the page of hosts and interfaces with figures to zoom into, and the page of a rack in a period."""
+"""Reports: the page of hosts and interfaces with figures that zoom, and the page of a rack in a period."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Files(NamedTuple):
-    """The files of a report: the page, which is complete in itself, and the same facts as JSON."""
+    """The files of a report: the page, which is self-contained, and the same facts as JSON."""
 
     page: Path
     facts: Path
@@ -44,9 +44,9 @@ class Report:
 
     @property
     def figures(self) -> dict[str, go.Figure]:
-        """The figures of the page, for plotly, by what they are of: of each interface and direction utilization, with
-        latency and the depth of a switch queue beside it, in seconds since the second in which it begins; of each path
-        the distribution of its latency. A name that several have is followed by rack, width of bins and speed."""
+        """The plotly figures of the page, by name. For each interface and direction: utilization with latency and the
+        depth of a switch queue, in seconds since the second in which the data begins. For each path: the distribution
+        of its latency. If several have the same name, rack, bin width and link speed are appended to it."""
         from ..dashboards.common.figures import timeline
         from ..dashboards.report.path_words import name_of
         from ..dashboards.report.paths import distribution_figure
@@ -65,17 +65,17 @@ class Report:
 
     @property
     def has_data(self) -> bool:
-        """Whether anything was recorded or probed in its time."""
+        """Whether anything was recorded or probed in the time of the report."""
         return bool(self.paths) or any(report.bins for report in self.lanes)
 
     def to_dict(self) -> dict[str, Any]:
-        """The facts of the page: what `mburst report` writes beside it as JSON."""
+        """The facts of the page: the object that `mburst report` writes next to it as JSON."""
         from ..dashboards.report.page import facts_json
 
         return facts_json(self.lanes, self.definition, self.paths, self.damaged)
 
     def write(self, folder: str | os.PathLike[str]) -> Files:
-        """Write the page and its facts into a folder, which is made where it is missing. Raises MburstError."""
+        """Write the page and its facts into a folder, which is created if it does not exist. Raises MburstError."""
         from ..dashboards.report.page import write
 
         return Files(*write(self.lanes, self.definition, Path(folder), self.paths, self.damaged))
@@ -89,12 +89,12 @@ class RackReport:
 
     @property
     def damaged(self) -> Sequence[DamagedFile]:
-        """The damaged files of the store that this does without."""
+        """The damaged files of the store, which the report leaves out."""
         return self.report.damaged
 
     @property
     def summary(self) -> str:
-        """What happened, in a sentence."""
+        """One sentence on what happened."""
         from ..dashboards.rack.words import verdict
 
         return verdict(self.report)
@@ -109,7 +109,7 @@ class RackReport:
         return facts(self.report)
 
     def write(self, folder: str | os.PathLike[str]) -> Files:
-        """Write the page, its facts and the index of all reports into a folder, which is made where it is missing.
+        """Write the page, its facts and the index of all reports into a folder, which is created if it does not exist.
         Raises MburstError."""
         from ..dashboards.rack import page
 
@@ -119,7 +119,7 @@ class RackReport:
 
 
 def _names_apart(lanes: Sequence[ReportLane]) -> list[str]:
-    """The name of each lane, which no other one has."""
+    """Returns a unique name for each lane."""
     from ..dashboards.common.words import lane_name
 
     named = Counter(map(lane_name, lanes))
@@ -144,7 +144,7 @@ def report_of(
     since_ns: int | None,
     until_ns: int | None,
 ) -> Report:
-    """The report of all that is stored, or of one rack or host. Raises MburstError where there is nothing of it."""
+    """Returns the report of all stored data, or of one rack or host. Raises MburstError if there is none."""
     from ..analysis.answers.host import detect, gather, lanes
     from ..analysis.answers.paths import ProbeSelection, read_met
     from ..analysis.model.whole import whole_since
@@ -162,8 +162,8 @@ def report_of(
 
 
 def period_of(store: StoreFolder, span: tuple[int | None, int | None], last: str | None, rack: str | None) -> Period:
-    """The last whole hour, day or week, or the time between the ends of SPAN, of which an open one is that of what was
-    recorded, of RACK where it is given. Raises MburstError."""
+    """Returns the last whole hour, day or week, or the time SPAN. An open end of SPAN becomes that of the recordings,
+    of RACK if it is given. Raises MburstError."""
     from ..agent.schedule import reports
 
     if last is None:
@@ -176,7 +176,7 @@ def period_of(store: StoreFolder, span: tuple[int | None, int | None], last: str
 
 
 def rack_report_of(store: StoreFolder, wanted: BurstDefinition, rack: str, period: Period) -> RackReport:
-    """The report of a rack; one of which nothing was recorded says so. Raises MburstError."""
+    """Returns the report of a rack. If nothing of it was recorded, the report says so. Raises MburstError."""
     from ..analysis.rack.report import gather
 
     return RackReport(gather(store, rack, period, wanted))

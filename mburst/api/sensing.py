@@ -1,4 +1,4 @@
-"""How small a burst is detected, from the canary bursts that a store holds."""
+"""The detection limit: the size from which bursts are detected, measured by the canary bursts in a store."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """The detection curves of a store: `curves` has one for each interface, direction, definition of a burst and kind
-    of stamps, from its newest canary bursts (mburst.analysis.canary.sensitivity)."""
+    """The detection curves of a store. `curves` has one for each interface, direction, burst definition and kind of
+    timestamps, from the newest canary bursts (mburst.analysis.canary.sensitivity)."""
 
     curves: list[DetectionCurve]
 
     @property
     def summary(self) -> str:
-        """Down to which size bursts are detected, a line for each curve: as reports say it."""
+        """The smallest size at which bursts are detected, in the words of the reports, one line for each curve."""
         from ..dashboards.common.sensitivity_words import UNMEASURED, limit_words
 
         where = ("host", "interface", "direction")
@@ -31,15 +31,16 @@ class Sensitivity:
         return self.summary
 
     def to_dict(self) -> list[dict[str, Any]]:
-        """What `mburst canary --json` prints."""
+        """The object that `mburst canary --json` prints."""
         from ..dashboards.common.sensitivity_words import facts
 
         return [facts(curve) for curve in self.curves]
 
     def table(self) -> pa.Table:
-        """A row for each point of each curve: where and how it was measured, size_bytes (B), length_ns (ns; 0: back to
-        back), n, detected, share with its 95 % interval low and high, holds (95 % or more is shown there and at no
-        smaller size alone), and errors of begin and end (ns) and of bytes (share)."""
+        """Returns a row for each point of each curve: where and how it was measured, size_bytes (B), length_ns (ns; 0:
+        back to back), n, detected, share with its 95 % interval low and high, holds (a share of at least 95 % is shown
+        at this size and is not contradicted at a larger one), and the errors of begin and end (ns) and of bytes
+        (share)."""
         import pyarrow as pa
 
         from ..dashboards.common.sensitivity_words import point_facts

@@ -1,4 +1,5 @@
-"""A store as Python asks it: each question of the command line as a method. docs/python.md has a worked example."""
+"""A store as a Python object, with a method for each question that the command line answers. docs/python.md has a
+worked example."""
 
 from __future__ import annotations
 
@@ -42,39 +43,40 @@ _QUEUE = "coalesce(device = $device, true) AND coalesce(port = $port, true) AND 
 
 
 def open(path: str | os.PathLike[str]) -> Store:
-    """The store at PATH, as `mburst record` wrote it. Raises MburstError when there is none, or one of another format.
+    """Open the store at PATH, which `mburst record` wrote. Raises MburstError if there is none, or one of another
+    format.
 
-    Nothing is read before it is asked for; each question sees what the store holds at that moment."""
+    Nothing is read until a method asks for it; each call sees what the store holds at that moment."""
     from ..sql import StoreFolder
 
     return Store(StoreFolder.open(path))
 
 
 class Store:
-    """A store that can be asked. Made by `mburst.open`; may be used in a `with` statement, and from several threads.
+    """A store that can be queried. Created by `mburst.open`; usable in a `with` statement and from several threads.
 
-    Options have the names of the command line's: durations are "1ms" or integers of nanoseconds, rates "10G" or bits a
-    second, sizes "4MB" or bytes, shares of line rate 0.8 or "80%". `since` and `until` are "24h" (before the newest
-    data), "2026-11-20T14:03" (UTC), a datetime with a time zone, or Unix nanoseconds; what begins in [since, until)
-    counts. `host` is a name or several; None takes all.
+    Options have the names of the command line's. Durations are "1ms" or integers of nanoseconds, rates "10G" or bits
+    per second, sizes "4MB" or bytes, shares of line rate 0.8 or "80%". `since` and `until` are "24h" (before the newest
+    data), "2026-11-20T14:03" (UTC), a datetime with a time zone, or Unix nanoseconds. A row counts if it begins in
+    [since, until). `host` is one name or several; None selects all.
 
-    What is large is a pyarrow.Table: `.to_pandas()`, or `polars.from_arrow(table)`. Times are Unix nanoseconds in
-    int64. The metadata of each field has its `unit` and what it is `about`.
+    Large answers are a pyarrow.Table: use `.to_pandas()`, or `polars.from_arrow(table)`. Times are Unix nanoseconds in
+    int64. The metadata of each field has its `unit` and its meaning, `about`.
 
-    Where files are damaged, answers come from the others, as on the command line: each file is a DamagedFileWarning,
-    and the answer has them, as `damaged` or in a table's metadata. Every method raises MburstError (UsageError where
-    the call itself is wrong), whose `hint` says what to do.
+    If files are damaged, answers come from the other files, as on the command line. Each damaged file causes a
+    DamagedFileWarning and is listed in the answer, as `damaged` or in a table's metadata. Every method raises
+    MburstError (UsageError if the call itself is wrong); its `hint` says what to do.
     """
 
     def __init__(self, folder: StoreFolder) -> None:
-        if isinstance(folder, str | Path):  # else the first question would fail with an error of Python's
+        if isinstance(folder, str | Path):  # else the first query would fail with a raw Python error
             raise UsageError(f"{folder}: a path in place of a store", "mburst.open(path) opens one")
         self._folder = folder
         self._closed = False
 
     @property
     def path(self) -> Path:
-        """The folder."""
+        """The folder of the store."""
         return self._folder.path
 
     def __repr__(self) -> str:
@@ -87,15 +89,15 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Answer no more questions. Between questions nothing is open, so that this is no duty."""
+        """Refuse further queries. Calling it is optional, because nothing stays open between queries."""
         self._closed = True
 
-    # --- what there is ---
+    # --- recorded data ---
 
     @takes(asked.RecordingOptions)
     def recordings(self, **options: Unpack[asked.RecordingOptions]) -> pa.Table:
-        """A row for each recording of one direction of one interface, by its beginning: the table `recordings` of
-        docs/schema.md. With a time, those that counted then."""
+        """A row for each recording of one direction of one interface, in order of its beginning: the table `recordings`
+        of docs/schema.md. If a time is given, only recordings that counted in it."""
         with self._connected(self._scope(options)) as (con, scope):
             return tables.of_query(
                 con,
@@ -109,8 +111,8 @@ class Store:
 
     @takes(asked.RecordingOptions)
     def coverage(self, **options: Unpack[asked.RecordingOptions]) -> pa.Table:
-        """When each direction of each interface was recorded, and what was lost, a row an interval: the view
-        `coverage` of docs/schema.md. With a time, the intervals that reach into it, whole."""
+        """The intervals in which each direction of each interface was recorded, and what was lost, one row each: the
+        view `coverage` of docs/schema.md. If a time is given, all intervals that overlap it, not cut to it."""
         with self._connected(self._scope(options)) as (con, scope):
             return tables.of_query(
                 con,
@@ -122,12 +124,13 @@ class Store:
 
     @takes(asked.UtilizationOptions)
     def utilization(self, **options: Unpack[asked.UtilizationOptions]) -> pa.Table:
-        """Utilization over time: a row for each recorded bin of the width `bin`, those without a packet included, by
-        lane and time. ts_ns (its start, Unix ns), packets, bytes and wire_bytes (B), utilization (share of line rate
-        over the whole bin; NULL where the link's speed is not known), recorded_ns (how much of the bin was recorded),
-        quality (bits, see mburst.Quality). Two recordings of the same time are rows of their own.
+        """Utilization over time: a row for each recorded bin of the width `bin`, also for bins without a packet, by
+        lane and time. ts_ns (start, Unix ns), packets, bytes and wire_bytes (B), utilization (share of line rate over
+        the whole bin; NULL if the link speed is not known), recorded_ns (how much of the bin was recorded), quality
+        (bits, see mburst.Quality). Two recordings of the same time have separate rows.
 
-        Raises UsageError where `bin` is not a multiple of the stored one, and MburstError beyond ten million rows."""
+        Raises UsageError if `bin` is not a multiple of the stored width, and MburstError if there are more than ten
+        million rows."""
         from ..analysis.model.utilization import bins_of
 
         bin, link = options.get("bin"), options.get("link")
@@ -144,14 +147,14 @@ class Store:
 
     @property
     def newest_ns(self) -> int | None:
-        """When the newest bin, probe or queue window is of, Unix ns: `since="10m"` counts back from it. None for an
+        """The time of the newest bin, probe or queue window in Unix ns: `since="10m"` counts back from it. None for an
         empty store."""
         with self._connected() as (con, _):
             return newest_ns(con)
 
     @property
     def damage(self) -> list[DamagedFile]:
-        """The files that are damaged, as far as reading the store shows it; `mburst check` reads all of every file."""
+        """The damaged files that reading the store reveals; `mburst check` reads every file completely."""
         from ..sql.damage import damaged_files
 
         self._check_open()
@@ -159,8 +162,8 @@ class Store:
             return damaged_files(con)
 
     def sql(self, query: str) -> pa.Table:
-        """The answer to a question in SQL (DuckDB's), or to a named query, as `mburst sql` answers it: statements that
-        only read. Tables and views are those of docs/schema.md."""
+        """The result of an SQL statement (in DuckDB's dialect) or of a named query, as `mburst sql` gives it. Only
+        statements that read are allowed. docs/schema.md has the tables and views."""
         from ..sql.damage import readable
         from ..sql.named import prepare
 
@@ -175,19 +178,19 @@ class Store:
     def bursts(self, **options: Unpack[asked.BurstOptions]) -> pa.Table:
         """A row for each burst, by its start: the fields of `mburst bursts --json` (docs/bursts.md).
 
-        Raises MburstError where nothing was recorded, where a line rate is not known (`link`), and, unless `force`,
-        where stamps are too coarse for the bins."""
+        Raises MburstError if nothing was recorded, if a line rate is not known (give `link`), and, unless `force` is
+        true, if the timestamps are too coarse for the bins."""
         with self._detected(asked.definition(options), self._scope(options), bool(options.get("force"))) as con:
             return tables.of_query(con, "FROM listed", about="bursts")
 
     @takes(asked.BurstOptions)
     def senders(self, burst: Mapping[str, Any] | Any = None, **options: Unpack[asked.BurstOptions]) -> pa.Table:
-        """Who sent a burst, a row a sender, most bytes first: source, members, bytes (B), share, onset_ns (its first
-        frame in the burst, Unix ns), counted (it is in the fan-in); with recording_id, clock_epoch, start_ns and
-        end_ns of the burst.
+        """The senders of a burst, one row each, most bytes first: source, members, bytes (B), share, onset_ns (its
+        first frame in the burst, Unix ns), counted (the fan-in includes it); and recording_id, clock_epoch, start_ns
+        and end_ns of the burst.
 
-        BURST is a row of `bursts`: a dict, a Series of pandas, a named row of polars. Without it, the senders of all
-        bursts that `bursts` finds with these options."""
+        BURST is a row of `bursts`: a dict, a Series of pandas, a named row of polars. Without it, returns the senders
+        of all bursts that `bursts` returns with these options."""
         if burst is None:
             wanted, scope = asked.definition(options), self._scope(options)
         elif options:
@@ -200,14 +203,14 @@ class Store:
 
     @takes(asked.ContentionOptions)
     def contention(self, **options: Unpack[asked.ContentionOptions]) -> pa.Table:
-        """How many hosts of a rack received bursts at once, a row for each rack in which at least two received any:
-        hosts, bursts, share (of the bursts, that overlap one of another host), most (hosts at once), most_ns (when,
-        Unix ns), contended_ns (time in which two or more were, ns)."""
+        """How many hosts of a rack received bursts at the same time, a row for each rack in which at least two received
+        any: hosts, bursts, share (of bursts that overlap one of another host), most (hosts at once), most_ns (when,
+        Unix ns), contended_ns (time in which two or more hosts received bursts, ns)."""
         with self._detected(asked.definition(options), self._scope(options), bool(options.get("force"))) as con:
             return tables.of_query(con, prepared(con, "contention"), about="contention")
 
     def sensitivity(self) -> Sensitivity:
-        """How small a burst is detected: what the canary bursts in the store show (docs/canary.md)."""
+        """The smallest burst that is detected, measured by the canary bursts in the store (docs/canary.md)."""
         from ..analysis.canary.sensitivity import curves
 
         with self._connected() as (con, _):
@@ -217,8 +220,8 @@ class Store:
 
     @takes(asked.PathOptions)
     def latency(self, **options: Unpack[asked.PathOptions]) -> pa.Table:
-        """The latency of each probed path: the view `path_latency` of docs/schema.md, of the probes that were sent in
-        the time. Times in ns, by the path's one `measure`; a quantile is NULL where there are too few probes."""
+        """The latency of each probed path: the view `path_latency` of docs/schema.md, for the probes that were sent in
+        the time. Times in ns, by the one `measure` of the path; a quantile is NULL if there are too few probes."""
         return self._probes(
             f"""
             FROM path_latencies('probes', {_SPAN}, CAST($batch AS VARCHAR)) WHERE {_PATH}
@@ -229,8 +232,8 @@ class Store:
 
     @takes(asked.PathOptions)
     def probes(self, **options: Unpack[asked.PathOptions]) -> pa.Table:
-        """A row for each probe, by when it was sent: the view `latency` of docs/schema.md. tx_ns in Unix ns,
-        latency_ns and round_trip_ns in ns, NULL where the probe was lost or has not the stamps."""
+        """A row for each probe, by the time it was sent: the view `latency` of docs/schema.md. tx_ns in Unix ns,
+        latency_ns and round_trip_ns in ns, NULL if the probe was lost or lacks the timestamps."""
         return self._probes(
             f"""
             SELECT batch, seq, src, dst, protocol, tx_ns, lost, measure, latency_ns, round_trip_ns
@@ -242,9 +245,9 @@ class Store:
 
     @takes(asked.QueueOptions)
     def queues(self, **options: Unpack[asked.QueueOptions]) -> pa.Table:
-        """The depth of each switch queue, over the windows that reach into the time: windows, impossible (windows that
-        are not to be believed and are left out), max_bytes and p99_bytes (B), dropped_packets, ecn_marked_packets
-        (NULL where the device does not say)."""
+        """The depth of each switch queue, over the windows that overlap the time: windows, impossible (windows with
+        impossible values, which are left out), max_bytes and p99_bytes (B), dropped_packets, ecn_marked_packets (NULL
+        if the device does not report it)."""
         with self._windows(options) as (con, where):
             where.pop("since_ns"), where.pop("until_ns")
             return tables.of_query(
@@ -256,8 +259,8 @@ class Store:
 
     @takes(asked.QueueOptions)
     def queue_windows(self, **options: Unpack[asked.QueueOptions]) -> pa.Table:
-        """The windows of switch queues that are to be believed, by time: the view `queue_windows` of docs/schema.md.
-        Times in Unix ns, depths in B. A counter is None where another collection has what it counted."""
+        """The usable windows of switch queues, by time: the view `queue_windows` of docs/schema.md. Times in Unix ns,
+        depths in B. A counter is None if another collection already has what it counted."""
         with self._windows(options) as (con, where):
             return tables.of_query(
                 con,
@@ -272,10 +275,11 @@ class Store:
 
     @takes(asked.InvestigationOptions)
     def investigate(self, **options: Unpack[asked.InvestigationOptions]) -> Investigation:
-        """What explains the latency tail of the probes: bursts of the recorded ports, the hosts, the rest of the
-        network, or nothing; `undetermined`, with what is missing, where the store cannot say (docs/investigate.md).
+        """The cause of the latency tail of the probes: bursts of the recorded ports, the hosts, the rest of the
+        network, or `none`. The cause is `undetermined`, with what is missing, if the data does not suffice
+        (docs/investigate.md).
 
-        Raises MburstError where there is neither a recording nor a probe."""
+        Raises MburstError if there is neither a recording nor a probe."""
         self._check_open()
         answer = investigating.investigated(self._folder, asked.definition(options), **_question(options))
         warn(answer.damaged)
@@ -283,10 +287,11 @@ class Store:
 
     @takes(asked.WhatIfOptions)
     def what_if(self, **options: Unpack[asked.WhatIfOptions]) -> WhatIf:
-        """Replay the recorded bursts through a model of their port with something changed, and predict the latency of
-        the recorded probes: each change alone, and all together where there are several; without one, the usual ones.
+        """Replay the recorded bursts through a model of their port with a change, and predict the latency of the
+        recorded probes: for each change alone and, if there are several, for all together. Without a change, the usual
+        ones are used.
 
-        Raises MburstError where no late probe met a full port."""
+        Raises MburstError if no late probe met a full port."""
         self._check_open()
         changes = investigating.changes_of(**asked.part(options, asked.ChangeOptions))
         recorded = asked.definition({"link": options.get("recorded_link")})
@@ -304,11 +309,11 @@ class Store:
         both: Mapping[str, Any] | None = None,
         **options: Unpack[asked.ComparisonOptions],
     ) -> Compared:
-        """This store (A) beside another (B), or two parts of this one: latency by percentile with the ratio B / A and
-        its 95 % interval, bursts, and requests that need many answers. `a`, `b` and `both` choose what is compared:
+        """Compare this store (A) with another (B), or two parts of this one: latency by percentile with the ratio B / A
+        and the 95 % interval, bursts, and requests that need many answers. `a`, `b` and `both` select what is compared:
         dicts with the keys since, until, src, dst, protocol, batch, host, rack, interface and direction.
 
-        Raises MburstError where there is nothing to compare."""
+        Raises MburstError if there is nothing to compare."""
         self._check_open()
         that = self if other is None else other if isinstance(other, Store) else open(other)
         that._check_open()
@@ -326,7 +331,7 @@ class Store:
 
     @takes(asked.ReportOptions)
     def report(self, **options: Unpack[asked.ReportOptions]) -> Report:
-        """The report of all that is stored, or of one rack or host: its figures, its facts, and the page to write."""
+        """The report of all stored data, or of one rack or host: its figures, its facts, and the page to write."""
         self._check_open()
         rack = options.get("rack")
         span = span_of(self._folder, options.get("since"), options.get("until"), rack)
@@ -336,8 +341,8 @@ class Store:
 
     @takes(asked.RackReportOptions)
     def rack_report(self, rack: str, **options: Unpack[asked.RackReportOptions]) -> RackReport:
-        """The report of a rack in a period: which of its hosts burst, when, how long and how hard, fed by whom, and
-        what changed. An open end of the time is that of what was recorded."""
+        """The report of a rack in a period: which hosts received bursts, when, how long and how intense they were, who
+        sent them, and what changed. An open end of the time becomes that of the recordings."""
         self._check_open()
         span = span_of(self._folder, options.get("since"), options.get("until"), rack)
         period = reporting.period_of(self._folder, span, options.get("last"), rack)
@@ -345,7 +350,7 @@ class Store:
         warn(found.damaged)
         return found
 
-    # --- how ---
+    # --- helpers ---
 
     def _scope(self, options: Mapping[str, Any]) -> Scope:
         self._check_open()
@@ -357,7 +362,7 @@ class Store:
 
     @contextmanager
     def _connected(self, scope: Scope | None = None) -> Iterator[tuple[duckdb.DuckDBPyConnection, Scope]]:
-        """A connection for one question, and what it is about; then a warning for each damaged file."""
+        """Yields a connection for one query, and the scope of the query; afterwards warns of each damaged file."""
         from ..sql.damage import damaged_files
 
         self._check_open()
@@ -369,7 +374,7 @@ class Store:
 
     @contextmanager
     def _detected(self, wanted: BurstDefinition, scope: Scope, force: bool) -> Iterator[duckdb.DuckDBPyConnection]:
-        """The same with the tables of detect_bursts."""
+        """Yields a connection that also has the tables of detect_bursts."""
         from ..sql.damage import damaged_files
 
         self._check_open()
@@ -388,7 +393,7 @@ class Store:
 
     @contextmanager
     def _windows(self, options: Mapping[str, Any]) -> Iterator[tuple[duckdb.DuckDBPyConnection, dict[str, Any]]]:
-        """A connection that has the time as variables, and the parameters of _QUEUE and _SPAN."""
+        """Yields a connection that has the time as variables, and the parameters of _QUEUE and _SPAN."""
         from ..sql.named import set_variables
 
         with self._connected(self._scope(asked.part(options, asked.TimeOptions))) as (con, scope):
@@ -397,7 +402,7 @@ class Store:
 
 
 def prepared(con: duckdb.DuckDBPyConnection, name: str) -> duckdb.Statement:
-    """The last statement of a named query about the bursts that were detected; the others are run."""
+    """Run the statements of a named query about the detected bursts except the last, and return the last."""
     from ..sql.damage import readable
     from ..sql.named import prepare
 
@@ -414,7 +419,7 @@ def _span(scope: Scope) -> dict[str, int | None]:
 
 
 def _question(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Those options of `investigated` that are given."""
+    """Returns the options of `investigated` that are given."""
     given = asked.part(options, asked.TailOptions)
     listed = {"hosts": names(given.pop("host", None)), "alias": names(given.pop("alias", None))}
     return {**{name: value for name, value in given.items() if value is not None}, **listed}

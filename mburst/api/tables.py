@@ -1,4 +1,4 @@
-"""Answers as Arrow tables, with what a column means and its unit in the metadata of its field."""
+"""Answers as Arrow tables, with the meaning and unit of each column in the metadata of its field."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def of_query(
     *,
     about: str = "",
 ) -> pa.Table:
-    """The rows of QUERY. ABOUT is the table, view or named query whose columns they are.
-    Raises MburstError."""
+    """Returns the rows of QUERY. ABOUT is the table, view or named query that the columns belong to. Raises
+    MburstError."""
     with readable(con):
         relation = con.sql(query, params=dict(parameters)) if parameters else con.sql(query)
         table = relation.to_arrow_table()
@@ -30,15 +30,15 @@ def of_query(
 
 
 def of_rows(rows: Sequence[Mapping[str, Any]], damaged: Iterable[DamagedFile], about: str = "") -> pa.Table:
-    """Rows of one shape as a table."""
+    """Returns rows of one shape as a table."""
     import pyarrow as pa
 
     return finished(pa.Table.from_pylist(list(rows)), damaged, about)
 
 
 def finished(table: pa.Table, damaged: Iterable[DamagedFile], about: str = "") -> pa.Table:
-    """TABLE with whole numbers as int64 and with its metadata: of each field `unit` and `about`, as far as they are
-    known; of the table `damaged_files`, JSON as the command line has it."""
+    """Returns TABLE with whole numbers as int64 and with its metadata: `unit` and `about` of each field, as far as they
+    are known, and `damaged_files` of the table, JSON as on the command line."""
     import pyarrow as pa
 
     meanings = described.about(about) if about else {}
@@ -58,8 +58,8 @@ def _field(name: str, column: pa.ChunkedArray, about: str) -> pa.Field:
 
 
 def _whole(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A sum of integers is 128 bits wide in DuckDB, a decimal in Arrow and an object in pandas: an int64, where its
-    values fit."""
+    """Returns a column of 128-bit integers as int64, if its values fit. DuckDB's sums of integers have 128 bits; they
+    would be decimals in Arrow and objects in pandas."""
     import pyarrow as pa
 
     if not pa.types.is_decimal(column.type) or column.type.scale:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def trace_of(store: StoreFolder, wanted: BurstDefinition, scope: Scope, path: Path) -> TraceData:
-    """Write a trace of what is stored of SCOPE (a rack or host, and a time) to PATH. Raises MburstError where there is
-    nothing of it."""
+    """Write a trace of the stored data of SCOPE (a rack or host, and a time) to PATH. Raises MburstError if there is
+    none."""
     from ..analysis.answers.host import lanes
     from ..analysis.answers.trace import gather_trace
     from ..analysis.model.whole import whole_since
