@@ -159,7 +159,7 @@ class RecordOptions(TypedDict, total=False):
     stamps: Literal["auto", "hw", "sw"]
     hook: Literal["tc", "xdp"]  # with ebpf: where the kernel counts frames that arrive
     pin: bool  # with ebpf: the kernel counts on if the process dies, and the next recording continues from there
-    threads: int | None  # rings of an interface (default: 1); for files, 2 or more read ahead of storing (default: the cores)
+    threads: int | None  # rings of an interface (default: 1); for files, 2 or more read ahead (default: cores)
     ring: Size | None  # kernel buffer of each ring; default: 64 MiB
     snaplen: int  # captured bytes of each frame; default: 128
     promiscuous: bool  # also capture frames that are not for this host

@@ -1,1 +1,1 @@
-"""What runs until it is stopped: recording, probing, collecting, the live view."""
+"""Long-running work: recording, probing, collecting, the live view."""

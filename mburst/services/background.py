@@ -1,4 +1,4 @@
-"""Storing beside the work: a thread that appends to the store, and the bounded queue before it."""
+"""Storing in the background: a thread that appends to the store, and the bounded queue before it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ Item = TypeVar("Item")
 
 
 class BackgroundWriter(Generic[Item]):
-    """Calls STORE in a thread of its own with what was handed over, in order: at least one item, with those that come
-    within GATHER_S.
+    """Calls STORE in a separate thread with the items that were handed over, in order: at least one item, together with
+    those that arrive within GATHER_S.
 
-    What waits is bounded by MOST, the sum of its weights; an item that finds nothing waiting always fits. Once STORE
-    has failed nothing more is stored, FAILED is called in that thread, and `close` raises what happened.
+    MOST bounds the total weight of the waiting items; an item always fits into an empty queue. After STORE has failed,
+    nothing more is stored, FAILED is called in that thread, and `close` raises the error.
     """
 
     def __init__(
@@ -32,13 +32,14 @@ class BackgroundWriter(Generic[Item]):
         self._store, self._failed = store, failed
         self._most, self._gather_s = most, gather_s
         self._lock = threading.Lock()
-        self.waiting = 0  # the sum of the weights of what waits and of what is being stored
+        self.waiting = 0  # total weight of the items that wait or are being stored
         self.failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def hand(self, item: Item, weight: int, always: bool = False) -> bool:
-        """Have an item stored, and return at once; False where it does not fit and is dropped. ALWAYS: it fits."""
+        """Queue an item, and return at once. Returns False if it does not fit and is dropped. With ALWAYS it always
+        fits."""
         with self._lock:
             fits = always or not self.waiting or self.waiting + weight <= self._most
             if fits:
@@ -48,7 +49,7 @@ class BackgroundWriter(Generic[Item]):
         return fits
 
     def close(self) -> None:
-        """Store what waits. Raises what kept it from being stored."""
+        """Store the waiting items. Raises the error that prevented it."""
         self._queue.put(None)
         self._thread.join()
         if self.failure is not None:
@@ -66,12 +67,12 @@ class BackgroundWriter(Generic[Item]):
     def _attempt(self, items: list[Item]) -> None:
         try:
             self._store(items)
-        except BaseException as failure:  # the queue must go on being emptied
+        except BaseException as failure:  # the queue must still be emptied
             self.failure = failure
             self._failed()
 
     def _gather(self) -> tuple[list[tuple[Item, int]], bool]:
-        """What came, and whether it was the last."""
+        """Returns the items that arrived, and whether the end is reached."""
         taken = [self._queue.get()]
         until = time.monotonic() + self._gather_s
         with suppress(queue.Empty):

@@ -1,5 +1,5 @@
-"""Canary bursts from their sender to the store: the notes of what was sent, as a file that can be carried to the
-recorder, and the rows of what was recorded of it."""
+"""Canary bursts on their way from the sender to the store: the notes of what was sent, as a file that can be copied to
+the recorder, and the rows of what was recorded of it."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 MOST_BYTES = 64 << 20  # of a file of notes
-AROUND_NS = 3600 * 10**9  # how far the two clocks may be apart
+AROUND_NS = 3600 * 10**9  # greatest difference of the two clocks
 POLL_S = 0.25
-SETTLED_S = 3.0  # without another packet, no more come
+SETTLED_S = 3.0  # after this time without another packet, no more are expected
 _RUN = re.compile(r"canary-[0-9a-f]{16}")
-_DATES = (946_684_800 * 10**9, 4_102_444_800 * 10**9)  # stamps that are taken for one: 2000 to 2100
+_DATES = (946_684_800 * 10**9, 4_102_444_800 * 10**9)  # range of valid timestamps: 2000 to 2100
 
 
 @dataclass(frozen=True)
 class CanaryRun:
-    """A run of `mburst canary`: what was sent to whom."""
+    """A run of `mburst canary`: the bursts that were sent, and their target."""
 
     batch: str
     target: str
@@ -47,7 +47,7 @@ class CanaryRun:
     bursts: Sequence[SentBurst]
 
     def text(self) -> str:
-        """As a file of notes."""
+        """Returns the content of a file of notes."""
         content = {
             "mburst_canary": FORMAT,
             **{name: getattr(self, name) for name in _HEAD},
@@ -60,12 +60,12 @@ _HEAD = {"batch": str, "target": str, "port": int, "source": str, "link_bps": in
 
 
 def new_batch() -> str:
-    """A name for a run."""
+    """Returns a new name for a run."""
     return f"canary-{secrets.token_hex(8)}"
 
 
 def load(path: Path) -> CanaryRun:
-    """The notes in a file. Raises MburstError for what is no such file, or damaged."""
+    """Returns the notes in a file. Raises MburstError if it is not a file of notes, or damaged."""
     wrong = MburstError(f"{path}: not what `mburst canary --sent` writes, or damaged")
     try:
         content = json.loads(files.first_line(path, MOST_BYTES))
@@ -87,7 +87,7 @@ def load(path: Path) -> CanaryRun:
 
 
 def _burst(content: dict[str, Any]) -> SentBurst:
-    """A burst of the notes. Raises ValueError or TypeError for what cannot be one."""
+    """Returns a burst of the notes. Raises ValueError or TypeError for invalid values."""
     kinds = {"int": int, "str": str, "bool": bool}
     wanted = {field.name: kinds[str(field.type)] for field in fields(SentBurst)}
     one = SentBurst(**content)
@@ -107,12 +107,12 @@ def _burst(content: dict[str, Any]) -> SentBurst:
 
 
 def _in_order(bursts: Sequence[Any]) -> bool:
-    """Whether there is one, and each comes behind the one before."""
+    """Whether there is a burst, and each begins after the end of the previous one."""
     return bool(bursts) and all(a.end_ns < b.start_ns and a.number < b.number for a, b in pairwise(bursts))
 
 
 def connected(store: StoreFolder, run: CanaryRun) -> duckdb.DuckDBPyConnection:
-    """The store around the run's time, by whichever of the clocks. Raises MburstError."""
+    """Open the store for the time of the run by either clock. Raises MburstError."""
     from ..analysis.model.whole import whole_since
 
     span = run.bursts[0].start_ns - AROUND_NS, run.bursts[-1].end_ns + AROUND_NS
@@ -122,7 +122,7 @@ def connected(store: StoreFolder, run: CanaryRun) -> duckdb.DuckDBPyConnection:
 
 
 def interface_of(address: str) -> str:
-    """The interface that has an address of this host, or ''."""
+    """Returns the interface that has an address of this host, or ''."""
     from . import prober
 
     if ":" not in address:
@@ -136,7 +136,7 @@ def interface_of(address: str) -> str:
 
 
 def recorded_speeds(store: StoreFolder, host: str) -> list[int]:
-    """The speeds of the links that HOST was recorded on, or of all links where the store knows no such host."""
+    """Returns the speeds of the links on which HOST was recorded, or of all links if the store has no such host."""
     with store.connect() as con:
         rows = con.execute("SELECT DISTINCT host, link_bps FROM recordings WHERE link_bps IS NOT NULL").fetchall()
     own = [speed for name, speed in rows if name == host]
@@ -144,8 +144,8 @@ def recorded_speeds(store: StoreFolder, host: str) -> list[int]:
 
 
 def wait_for(store: StoreFolder, run: CanaryRun, timeout_s: float, stopped: Callable[[], object]) -> None:
-    """Return once the store has all packets of the run and the bins behind them, or no more come, or it has been too
-    long. Raises MburstError."""
+    """Return once the store has all packets of the run and the bins after them, no more packets come, or TIMEOUT_S has
+    passed. Raises MburstError."""
     from ..analysis.read.canary import recorded_of
 
     wanted = sum(burst.packets for burst in run.bursts)
@@ -164,8 +164,8 @@ def wait_for(store: StoreFolder, run: CanaryRun, timeout_s: float, stopped: Call
 def read(
     store: StoreFolder, run: CanaryRun, definition: BurstDefinition, host: str | None = None, source: str | None = None
 ) -> list[LaneDetections]:
-    """Keep in STORE what its recordings (of HOST where it is given) show of a run, and return that. SOURCE is how they
-    call the sender, where that is not its own address. Raises MburstError where they show nothing of it."""
+    """Store in STORE what its recordings (of HOST if it is given) show of a run, and return it. SOURCE is the sender's
+    name in the recordings, if that is not its own address. Raises MburstError if they show nothing of the run."""
     from ..analysis.canary.detection import read_lane
     from ..analysis.read.canary import lanes_with
 

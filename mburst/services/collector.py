@@ -1,8 +1,8 @@
-"""Collects from many switches into a store: sessions in one event loop, a thread that reads for each of their
-subscriptions, and one that writes.
+"""Collects from many switches into a store. Sessions run in one event loop, a thread reads for each subscription, and
+one thread writes.
 
-Reading never waits for the disk. Rows wait in a bounded queue between the two; what does not fit is dropped, counted
-by device, and reported in `gnmi_events`, while the streams go on being read.
+Reading never waits for the disk: rows wait in a bounded queue. Rows that do not fit are dropped, counted by device, and
+reported in `gnmi_events`, while the streams are still read.
 """
 
 from __future__ import annotations
@@ -33,19 +33,15 @@ if TYPE_CHECKING:
 FLUSH_S = 0.5
 FULL_ROWS = 65_536  # rows that are handed on without waiting for FLUSH_S
 CLOCK_S = 10.0
-COUNTS_S = 5.0  # from one telling of what was counted to the next
+COUNTS_S = 5.0  # interval between two reports of counts
 REPORT_S = 1.0
-LINKS_S = 3600.0  # from one row of each configured link to the next, which seals the one before
-TELLING = (
-    "gnmi_events",
-    "device_clocks",
-    "gaps",
-)  # tables that say how it goes: a device has some rows a second at most
+LINKS_S = 3600.0  # interval between two rows of each configured link; a new row seals the previous one
+TELLING = ("gnmi_events", "device_clocks", "gaps")  # tables of reports: a device has at most a few rows per second
 OF_LANES = ("bins", "gaps")  # tables of switch ports as interfaces
 
 
 class CollectWriter:
-    """Appends rows to the tables of the store, beside the reading of the streams."""
+    """Appends rows to the tables of the store, in parallel to reading the streams."""
 
     def __init__(self, store: StoreFolder, limit_bytes: int, ports: PortRecordings | None = None) -> None:
         self._folder = store
@@ -59,8 +55,8 @@ class CollectWriter:
         )
 
     def hand(self, table: str, rows: pa.RecordBatch | pa.Table) -> Counter[str]:
-        """Queue rows; those that were dropped instead, by device. At most the limit and one batch wait; the tables of
-        TELLING are never dropped."""
+        """Queue rows, and return the number of rows by device if they were dropped instead. At most the limit and one
+        batch wait; rows of the tables in TELLING are never dropped."""
         from ..telemetry.gnmi.rows import devices_of
 
         if self._background.hand((table, rows), rows.nbytes, always=table in TELLING):
@@ -71,17 +67,17 @@ class CollectWriter:
 
     @property
     def waiting_bytes(self) -> int:
-        """What is not stored yet."""
+        """The bytes that are not stored yet."""
         return self._background.waiting
 
     @property
     def full(self) -> bool:
-        """Whether rows are dropped, or about to be."""
+        """Whether rows are dropped, or soon will be."""
         return self.waiting_bytes > self._limit // 2
 
     @property
     def failure(self) -> BaseException | None:
-        """Why nothing is stored any more."""
+        """The error that ended storing, if any."""
         return self._background.failure
 
     def _store(self, items: list[tuple[str, pa.RecordBatch | pa.Table]]) -> None:
@@ -104,7 +100,7 @@ class CollectWriter:
             return
         import pyarrow.compute as pc
 
-        for rack in rows.column("rack").unique().to_pylist():  # a writer is of one rack
+        for rack in rows.column("rack").unique().to_pylist():  # each rack has its own writer
             self._writer(table, rack).append(rows.filter(pc.equal(rows.column("rack"), rack)))
 
     def _writer(self, table: str, rack: str) -> Any:
@@ -114,7 +110,7 @@ class CollectWriter:
         return writer
 
     def close(self) -> None:
-        """Write all that waits and seal. Raises MburstError when the store could not be written."""
+        """Write all queued rows and seal the tables. Raises MburstError if the store could not be written."""
         failures: list[MburstError] = []
         ports = [self._ports.close] if self._ports else []
         for close in (self._background.close, *ports, self._close_writers):
@@ -138,21 +134,21 @@ class CollectWriter:
 
 @dataclass
 class CollectProgress:
-    """How a collection goes."""
+    """The progress of a collection."""
 
     values_per_s: float
-    up: int  # targets of which at least one subscription is received
+    up: int  # targets with at least one working subscription
     targets: int
-    lag_ns: int | None  # largest of the newest messages, as the devices' clocks have it
+    lag_ns: int | None  # largest lag of the newest messages, by the devices' clocks
     written: int
     dropped: int
-    refused: int  # messages and connections of senders of OTLP
+    refused: int  # messages and connections of OTLP senders
 
 
 class Collector:
-    """One run over a configuration. `say` gets each line for people, `progress` the state once a second. What needs the
-    rights that this process began with (files that the configuration names, sockets) is opened when it is made. Raises
-    MburstError."""
+    """One run of a configuration. `say` gets each line for users, `progress` the state once a second. What needs the
+    rights with which this process began (files that the configuration names, sockets) is opened when the object is
+    created. Raises MburstError."""
 
     def __init__(
         self,
@@ -187,7 +183,8 @@ class Collector:
         self.interrupted = False  # by SIGINT
 
     def _inventory(self) -> None:
-        """Rows of the configured links. They are repeated: a part of a store that has windows has their links, too."""
+        """Add rows of the configured links. They are repeated so that a part of a store with queue windows also has its
+        links."""
         self._stated = time.monotonic()
         for link in self.config.links:
             self.rows.add(
@@ -206,13 +203,13 @@ class Collector:
             )
 
     def close(self) -> None:
-        """Give back what is open, where it was not run."""
+        """Close what is open, if the collector was not run."""
         if self.receiver:
             self.receiver.close()
         self.writing.close()
 
     async def run(self, duration_s: float | None = None) -> None:
-        """Collect until a signal (stopping.SIGNALS), the duration, the last answer where all is asked for once, or a
+        """Collect until a signal (stopping.SIGNALS), the end of the duration, the last answer (with --once), or a
         failure of the store, which is raised as MburstError."""
         loop = asyncio.get_running_loop()
 
@@ -248,7 +245,7 @@ class Collector:
             await asyncio.to_thread(self.writing.close)
 
     async def _keep(self) -> None:
-        """Hand rows on, look after the clocks, show progress."""
+        """Hand rows on, estimate the clocks, show progress."""
         reported = clock = time.monotonic()
         while self.writing.failure is None:
             await asyncio.sleep(0.05)
@@ -272,7 +269,7 @@ class Collector:
         raise self.writing.failure
 
     def _flush(self, everything: bool = False) -> None:
-        """Hand on the rows that are whole; with `everything`, also those that might have got more values."""
+        """Hand on the complete rows; if EVERYTHING is true, also rows that could still get values."""
         self._flushed = now = time.monotonic()
         self._flush_otlp(everything)
         with self.rows.lock:
@@ -286,10 +283,10 @@ class Collector:
                 self._counted = now
                 for session in self.sessions:
                     session.device.report(time.time_ns())
-                self._hand_on()  # with what was dropped just now
+                self._hand_on()  # including the rows on what was just dropped
 
     def _flush_otlp(self, everything: bool) -> None:
-        """Hand on what senders of OTLP sent."""
+        """Hand on the rows from OTLP senders."""
         if not self.otlp:
             return
         for table, rows in self.otlp.take(everything):
@@ -329,11 +326,11 @@ class Collector:
 
 
 def vendors_of(config: CollectConfig) -> tuple[Vendor, ...]:
-    """The tables of a configuration: its own before those that come with mburst. Raises MburstError."""
+    """Returns the tables of a configuration: its own, then those that come with mburst. Raises MburstError."""
     from ..errors import UsageError
     from ..telemetry.gnmi.vendors import built_in, load
 
-    with privileges.raised():  # as the file that names the tables was read
+    with privileges.raised():  # as for the configuration file that names the tables
         vendors = (*(load(path) for path in config.tables), *built_in())
     names = [vendor.name for vendor in vendors]
     for target in config.targets:
@@ -345,7 +342,7 @@ def vendors_of(config: CollectConfig) -> tuple[Vendor, ...]:
 
 
 def device_of(target: GnmiTarget, config: CollectConfig, rows: Any, batch: str, vendors: tuple[Vendor, ...]) -> Any:
-    """What is known of a target before it is heard."""
+    """Returns the state of a target before its first message."""
     from ..telemetry.gnmi.decode import DeviceState
     from ..telemetry.gnmi.vendors import Tables
 

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 PORT = 8470
 READY_S = 30.0
-THREADS, WAITING = 4, 64  # that look at the store for browsers, and questions that wait for them
+THREADS, WAITING = 4, 64  # threads that query the store for browsers, and queries that may wait for them
 HINT = "open the address that `mburst live` printed"
 
 
 class LiveService:
-    """The web server of one live view. Raises MburstError where the extra `live` is not installed."""
+    """The web server of one live view. Raises MburstError if the extra `live` is not installed."""
 
     def __init__(
         self,
@@ -59,19 +59,19 @@ class LiveService:
         self.url = where.url(socket.getsockname()[1]) + (f"?token={where.token}" if where.made else "")
 
     def run(self) -> None:
-        """Serve until `stop`."""
+        """Serve until `stop` is called."""
         try:
             self._server.run()
         finally:
             self._close()
 
     def stop(self) -> None:
-        """Have `run` return soon."""
+        """Make `run` return soon."""
         self._server.should_exit = True
 
     @contextmanager
     def beside(self) -> Iterator[None]:
-        """Serve in a thread while this lasts."""
+        """Serve in a thread while the context is open."""
         thread = self._server.run_beside()
         try:
             yield

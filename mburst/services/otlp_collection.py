@@ -1,4 +1,4 @@
-"""What a collection has of OTLP: the intake, how its rows come to tables, and what is reported of it."""
+"""The OTLP part of a collection: its intake, the tables for its rows, and its reports."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 MOST_GAPS = 10_000  # rows of `gaps` at a time
 STORE_TOO_SLOW = "store too slow"
-SUBSCRIPTION = "otlp"  # as `gnmi_events` names it
+SUBSCRIPTION = "otlp"  # as in `gnmi_events`
 MOST_REASONS = 5
 TOO_SLOW = "the store was too slow"
-# For people: one and several of what → its events.
+# For messages: singular and plural of what was counted → its events.
 POINTS = {
     ("point refused", "points refused"): ("not-understood",),
     ("point without a meaning", "points without a meaning"): ("not-mapped",),
@@ -44,39 +44,39 @@ MESSAGES = {
 
 
 class OtlpCollection:
-    """The intake of a configuration. BATCH names its rows."""
+    """The intake for a configuration. BATCH is the batch of its rows."""
 
     def __init__(self, config: CollectConfig, batch: str, seen: Callable[..., None] | None = None) -> None:
         assert config.otlp is not None
         self._config, self._batch = config.otlp, batch
         self._racks = {link.device: link.rack for link in config.links} | dict(config.otlp.racks)
         known = {(link.device, link.port): link.link_bps for link in config.links if link.link_bps}
-        self._missed: deque[tuple[SwitchLane, Missed]] = deque()  # that have no row yet
-        with privileges.raised():  # as the file that names the tables was read
+        self._missed: deque[tuple[SwitchLane, Missed]] = deque()  # gaps without a row yet
+        with privileges.raised():  # as for the configuration file that names the tables
             tables = meanings(config.otlp.tables)
         self.intake = Intake(tables, batch, Speeds(known, config.otlp.link_bps), seen)
-        self._points: Counter[tuple[str, str]] = Counter()  # (event, detail), of all devices since the start
+        self._points: Counter[tuple[str, str]] = Counter()  # (event, detail) of all devices since the start
         self._messages: Counter[tuple[str, str]] = Counter()
         self._refusals: Refusals | None = None
 
     def receiver(self, full: Callable[[], bool], say: Callable[[str], None]) -> OtlpReceiver:
-        """The receiver that fills the intake. Raises MburstError."""
+        """Returns the receiver that fills the intake. Raises MburstError."""
         made = OtlpReceiver(self._config, self.intake, lambda: full() or self.is_behind, say)
         self._refusals = made.refusals
         return made
 
     @property
     def refused_messages(self) -> int:
-        """Messages and connections of senders that were not taken."""
+        """The number of refused messages and connections of senders."""
         return self._refusals.total if self._refusals else 0
 
     @property
     def is_behind(self) -> bool:
-        """Whether so many times without samples wait for their rows that senders should wait too."""
+        """Whether so many gaps wait for their rows that senders should wait too."""
         return len(self._missed) > MOST_GAPS
 
     def recordings(self, store: StoreFolder) -> PortRecordings:
-        """What stores the bins of switch ports."""
+        """Returns the object that stores the bins of switch ports."""
         lanes = self.intake.ports.lanes
         source = self._config.listen or self._config.http
         return PortRecordings(store, self._rack_of, lanes, self._span_of, source)
@@ -89,7 +89,7 @@ class OtlpCollection:
         return SampledSpan(lane.bin_ns, lane.link_bps, lane.begin_ns, lane.end_ns)
 
     def take(self, everything: bool) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """(table, rows) of the points that are due; at the end, of all."""
+        """Yields (table, rows) of the points that are due, or of all points if EVERYTHING is true."""
         taken = self.intake.take(everything)
         yield from taken.rows
         if taken.bins:
@@ -98,10 +98,10 @@ class OtlpCollection:
         while self._missed:
             yield "gaps", _gap_rows([self._missed.popleft() for _ in range(min(MOST_GAPS, len(self._missed)))])
             if not everything:
-                break  # the others wait
+                break  # the next call yields the rest
 
     def gaps_of(self, table: str, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Rows of `gaps` for rows of bins that were not stored."""
+        """Yields rows of `gaps` for rows of bins that were not stored."""
         if table != "bins":
             return
         ts_ns, amount = rows.column("ts_ns").to_numpy(), rows.column("bytes").to_numpy()
@@ -115,12 +115,12 @@ class OtlpCollection:
         yield _gap_rows(found)
 
     def lose(self, lost: Counter[str]) -> None:
-        """Count rows that were dropped, by device."""
+        """Count dropped rows by device."""
         for device, number in lost.items():
             self.intake.count(device, "dropped", TOO_SLOW, number)
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """Rows of `gnmi_events` for what was counted since the last call."""
+        """Yields rows of `gnmi_events` for what was counted since the last call."""
         points, messages = self.intake.counted(), self._refusals.taken() if self._refusals else Counter()
         for counted, totals in ((points, self._points), (messages, self._messages)):
             for (_, event, detail), amount in counted.items():
@@ -132,13 +132,13 @@ class OtlpCollection:
             }  # fmt: skip
 
     def not_stored(self) -> list[str]:
-        """What was not stored of all that came until the last `events`, a line for each kind, with its reasons."""
+        """Returns what was not stored until the last call of `events`: a line for each kind, with its reasons."""
         lines = []
         for totals, kinds in ((self._points, POINTS), (self._messages, MESSAGES)):
             for what, events in kinds.items():
                 reasons = Counter[str]()
                 for (event, detail), amount in totals.items():
-                    if event in events and detail != TOO_SLOW:  # of those, the writer has how many
+                    if event in events and detail != TOO_SLOW:  # the writer counts those
                         reasons[detail] += amount
                 if reasons:
                     listed = ", ".join(f"{amount:,} {reason}" for reason, amount in reasons.most_common(MOST_REASONS))
@@ -148,7 +148,7 @@ class OtlpCollection:
 
 
 def _gap_rows(found: list[tuple[SwitchLane, Missed]]) -> pa.RecordBatch:
-    """Times without bins, with `lane` for the columns that name a recording."""
+    """Returns rows of gaps, with `lane` instead of the columns that name a recording."""
     columns = {
         "lane": text_column([name.text for name, _ in found], np.arange(len(found))),
         "device": text_column([name.device for name, _ in found], np.arange(len(found))),

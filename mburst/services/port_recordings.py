@@ -1,6 +1,6 @@
-"""Switch ports as recorded interfaces: a row of `recordings` for each port and direction, and its bins behind it.
+"""Switch ports as recorded interfaces: a row of `recordings` for each port and direction, followed by its bins.
 
-One lock, one capture for each rack of a collection: what a collector that was killed has left is put in order like the
+Each rack of a collection has one lock and one capture, so that what a killed collector left is completed like the
 recordings of hosts (mburst/services/record/recovery.py)."""
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ UNKNOWN = "not known how many bytes: what the collector had not stored yet is lo
 
 @dataclass(frozen=True)
 class SampledSpan:
-    """What a lane is recorded with, and from when until when it was sampled, idle or not: whole bins."""
+    """The bin width and link speed of a lane, and the time in which it was sampled, idle or not, in whole bins."""
 
     bin_ns: int
     link_bps: int | None
@@ -43,7 +43,7 @@ class SampledSpan:
 
 @dataclass
 class _RackCapture:
-    """What one rack's ports write."""
+    """The capture of one rack: its writers and counts."""
 
     rack: str
     capture_id: str
@@ -53,7 +53,7 @@ class _RackCapture:
     bins: Any
     gaps: Any
     tally: Any
-    numbers: dict[SwitchLane, int] = field(default_factory=dict)  # of recordings
+    numbers: dict[SwitchLane, int] = field(default_factory=dict)  # number of each lane's recording
     held: dict[str, Any] = field(default_factory=dict)  # totals of the first `counted` segments of bins
     counted: int = 0
     begun_ns: int = 0
@@ -61,8 +61,8 @@ class _RackCapture:
 
 
 class PortRecordings:
-    """Stores bins and gaps of lanes. For one thread. RACK_OF: of a device; LANES: all that are sampled, also those
-    that carry nothing; SPAN_OF: of one of them, until now."""
+    """Stores bins and gaps of lanes, from one thread. RACK_OF returns the rack of a device, LANES has all sampled
+    lanes, also idle ones, and SPAN_OF returns the time for which a lane was sampled until now."""
 
     def __init__(
         self,
@@ -73,14 +73,14 @@ class PortRecordings:
         source: str,
     ) -> None:
         self._store, self._rack_of, self._lanes, self._span_of, self._source = store, rack_of, lanes, span_of, source
-        self._known = 0  # of the lanes, that have a row
-        self._open: dict[tuple[str, str, str], list[dict[str, Any]]] = {}  # gaps behind what was killed
-        self._over: list[dict[str, Any]] = []  # those that have an end now, and no row of it yet
+        self._known = 0  # number of lanes that have a row
+        self._open: dict[tuple[str, str, str], list[dict[str, Any]]] = {}  # gaps behind killed recordings
+        self._over: list[dict[str, Any]] = []  # gaps that have an end now, but no row with it yet
         self._captures: dict[str, _RackCapture] = {}
 
     def append(self, table: str, rows: pa.RecordBatch) -> None:
-        """Store rows of `bins` or `gaps` that have `lane` in place of the columns that name a recording. Raises
-        MburstError."""
+        """Store rows of `bins` or `gaps` that have the column `lane` instead of the columns that name a recording.
+        Raises MburstError."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -92,9 +92,9 @@ class PortRecordings:
         self._add_lanes()
 
     def _add_lanes(self) -> None:
-        """A row for each lane that has none: what is sampled is recorded, though it carries nothing."""
+        """Add a row for each lane without one: a sampled lane counts as recorded even if it is idle."""
         if len(self._lanes) > self._known:
-            lanes = list(self._lanes)  # others may come meanwhile
+            lanes = list(self._lanes)  # a copy: other threads may add lanes
             for name in lanes:
                 self._recording(self._capture(self._rack_of(name.device)), name)
             self._known = len(lanes)
@@ -129,7 +129,7 @@ class PortRecordings:
 
         capture_id, writer_id = secrets.token_hex(6), new_writer()
         lock = locks.acquire(self._store.path, capture_id)
-        assert lock is not None  # nobody else has drawn that
+        assert lock is not None  # the id is random, so no other process has the lock
         lock.begin({"rows": []})
         runs, bins, missed = (
             self._store.writer(table, rack=rack, writer_id=writer_id) for table in ("recordings", "bins", "gaps")
@@ -139,7 +139,7 @@ class PortRecordings:
         return made
 
     def _recording(self, capture: _RackCapture, name: SwitchLane) -> str:
-        """The identity of a lane's recording, whose row is stored before its first bin."""
+        """Returns the recording_id of a lane. Its row is stored before its first bin."""
         if name not in capture.numbers:
             capture.numbers[name] = len(capture.numbers)
             self._append_rows(capture, [name])
@@ -194,7 +194,7 @@ class PortRecordings:
         }
 
     def close(self) -> None:
-        """Seal all, and end the recordings. Raises MburstError for the first that could not be."""
+        """Seal all segments and end the recordings. Raises the first MburstError, after trying all."""
         failure: MburstError | None = None
         try:
             self._add_lanes()
@@ -219,7 +219,7 @@ class PortRecordings:
 
 
 def _named(rows: pa.RecordBatch, ids: list[str], names: list[SwitchLane], rack: str) -> pa.RecordBatch:
-    """Rows with the columns that name a recording."""
+    """Returns ROWS with the columns that name a recording."""
     import pyarrow as pa
 
     indices = rows.column("lane").indices

@@ -1,4 +1,5 @@
-"""Probes into the store: the prober's settled probes become rows in a thread beside it, so that it is not held up."""
+"""Probing into the store: a separate thread turns settled probes into rows, so that storing does not delay the
+prober."""
 
 from __future__ import annotations
 
@@ -24,18 +25,18 @@ if TYPE_CHECKING:
     from ..telemetry.probe.targets import ProbeTarget
 
 SWITCH_S = 0.0001  # how long the storing thread may keep the prober from running Python
-_GATHER_S = 1.0  # of probes become one batch of rows
-MOST_WAITING = 1_000_000  # probes that wait for the disk, of some 90 bytes each: a minute's at the highest rate
+_GATHER_S = 1.0  # probes of this time become one batch of rows
+MOST_WAITING = 1_000_000  # probes of some 90 bytes that wait for the disk: a minute at the highest rate
 _SIOCGIFADDR = 0x8915
-_MOST_APART_NS = 1_000_000  # of an interface's clock from system time, as `mburst record` has it
+_MOST_APART_NS = 1_000_000  # greatest offset of an interface's clock from system time, as in `mburst record`
 
 Names = dict[str, str]
 PathCounts = list[tuple[Names, "ProbeCounts"]]
 
 
 class ProbeRun(NamedTuple):
-    """A run of the prober: the batch of its rows; for each path what rows call it and what became of its probes; how
-    many targets were left out for lack of a socket; and whether somebody interrupted it."""
+    """The result of a run of the prober: the batch of its rows, the names and counts of each path, the number of
+    targets that were left out for lack of a socket, and whether SIGINT ended the run."""
 
     batch: str
     counts: PathCounts
@@ -44,11 +45,11 @@ class ProbeRun(NamedTuple):
 
 
 class ProbeKeeper:
-    """Takes settled probes and appends them to the store, beside the prober.
+    """Takes settled probes and appends them to the store in a separate thread.
 
-    `on_rows`, where given, is called with every batch of rows (a pyarrow.Table) in the thread that stores. When the
-    store cannot be written, `failed` is called and `close` raises what happened. While it cannot be written for long,
-    probes beyond MOST_WAITING are dropped; `dropped` counts them.
+    `on_rows`, if given, is called in that thread with each batch of rows (a pyarrow.Table). If the store cannot be
+    written, `failed` is called and `close` raises the error. If writing takes too long, probes beyond MOST_WAITING are
+    dropped; `dropped` counts them.
     """
 
     def __init__(
@@ -62,13 +63,13 @@ class ProbeKeeper:
         )
 
     def take(self, settled: SettledProbes, names: Names) -> None:
-        """Keep these probes. Returns at once."""
+        """Queue these probes for storing. Returns at once."""
         count = len(settled.sent)
         if not self._background.hand((settled, names), count):
             self.dropped += count
 
     def close(self) -> None:
-        """Store what was taken. Raises what kept it from being stored."""
+        """Store all queued probes. Raises the error that prevented it."""
         try:
             self._background.close()
         finally:
@@ -93,9 +94,9 @@ def probe(
     report: Callable[[str], None],
     on_rows: Callable[[Any], None] | None = None,
 ) -> ProbeRun:
-    """Probe until the plan ends or somebody ends it; what was measured is in `store` then.
+    """Probe until the plan or a signal ends the run. On return, `store` holds all measurements.
 
-    Raises MburstError where no socket can be had or the store cannot be written.
+    Raises MburstError if no socket can be opened or the store cannot be written.
     """
     import numpy  # noqa: F401  loaded before the first probe, which it would hold up
     import pyarrow  # noqa: F401
@@ -105,7 +106,7 @@ def probe(
     batch = f"probe-{secrets.token_hex(6)}"
     with privileges.raised():
         prober = Prober(targets, plan, host=host, batch=batch, report=report)
-    low_ports = any(0 < port < 1024 for port in plan.source_ports)  # bound anew with each connection over TCP
+    low_ports = any(0 < port < 1024 for port in plan.source_ports)  # TCP binds them again for each connection
     privileges.drop(keep=[privileges.NET_BIND_SERVICE] if low_ports else [])
     before = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_S)
@@ -129,8 +130,8 @@ def probe(
 
 
 def hardware_serves(addresses: list[str]) -> bool:
-    """Whether the interfaces that have these IPv4 addresses of this host can stamp every frame, by clocks that are kept
-    with system time."""
+    """Whether each interface with one of these IPv4 addresses of this host can stamp every frame, with a clock that is
+    synchronized with system time."""
     from ..capture import device
     from ..telemetry.probe.clock import Clocks
 
@@ -146,20 +147,20 @@ def hardware_serves(addresses: list[str]) -> bool:
 
 
 def interface_of(address: str) -> str:
-    """The interface that has an IPv4 address, or empty."""
+    """Returns the interface that has an IPv4 address, or ""."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         for _, name in socket.if_nameindex():
             try:
                 request = struct.pack("16s24x", name.encode())
                 if socket.inet_ntoa(fcntl.ioctl(control, _SIOCGIFADDR, request)[20:24]) == address:
                     return name
-            except OSError:  # it has none
+            except OSError:  # it has no IPv4 address
                 continue
     return ""
 
 
 def local_address(target: ProbeTarget) -> str:
-    """The address of this host that packets to a target leave from. Raises MburstError."""
+    """Returns the address of this host from which packets to TARGET are sent. Raises MburstError."""
     with socket.socket(target.family, socket.SOCK_DGRAM) as sock:
         try:
             sock.connect(target.address)

@@ -1,9 +1,9 @@
-"""Times in which packets were not counted: the rows of `gaps`.
+"""Gaps: times in which packets were not counted, the rows of `gaps`.
 
-A recording from an interface that did not come to its end leaves an open gap, from the end of its last bin. The next
-recording of the same interface closes it, and the interface's own counters say what was missed: what they moved from
-the start of the one recording to that of the other, less what the former has. So over any number of recordings bins,
-`late`, `dropped` and these gaps add up to the counter."""
+A recording from an interface that did not end normally leaves an open gap from the end of its last bin. The next
+recording of the same interface closes it. What was missed is the increase of the interface's own counters from the
+start of the first recording to the start of the second, less what the first recorded. So over any number of recordings,
+bins, `late`, `dropped` and these gaps add up to the counter."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from .recording import Row
 if TYPE_CHECKING:
     from ...sql import StoreFolder
 
-COMPARABLE = ("afpacket", "libpcap")  # backends that see each packet which the interface counts
+COMPARABLE = ("afpacket", "libpcap")  # backends that see every packet that the interface counts
 LOST = ("dropped", "reader too slow")  # reasons of gaps whose packets the recording counts as dropped
-_JOIN_NS = NS_PER_S  # losses closer than that are one gap
-_LONGEST_NS = 10 * NS_PER_S  # of a gap that goes on: then another row begins
+_JOIN_NS = NS_PER_S  # losses closer together than this are one gap
+_LONGEST_NS = 10 * NS_PER_S  # longest row of a continuing gap; then another row begins
 
 
 def opened(row: Row, reason: str, detail: str = "") -> Row:
-    """The gap behind the recording whose last row is ROW."""
+    """Returns the open gap behind the recording with the last row ROW."""
     start_ns = next(ns for ns in (row["end_ns"], row["start_ns"], row["begun_ns"]) if ns is not None)
     return {
         **_place(row),
@@ -53,7 +53,7 @@ def append(store: StoreFolder, rows: list[Row]) -> None:
 
 
 def host_of(rows: list[Row]) -> str:
-    """Their host; '' of rows of several, as those of switches are."""
+    """Returns the host of the rows, or '' if there are several, as for switches."""
     hosts = {row["host"] for row in rows}
     return hosts.pop() if len(hosts) == 1 else ""
 
@@ -62,8 +62,7 @@ def host_of(rows: list[Row]) -> str:
 
 
 def close(store: StoreFolder, host: str, interface: str) -> None:
-    """End the gaps of an interface behind which it is recorded again. May be done any number of times. Raises
-    MburstError."""
+    """End the gaps of an interface that is recorded again. Repeating it is harmless. Raises MburstError."""
     from ...sql.repair.recovery import rows_of
 
     waiting = still_open(store, "host = ? AND interface = ?", [host, interface])
@@ -78,7 +77,7 @@ def close(store: StoreFolder, host: str, interface: str) -> None:
 
 
 def still_open(store: StoreFolder, where: str = "true", values: Iterable[Any] = ()) -> list[Row]:
-    """The gaps without an end among those that hold WHERE. Raises MburstError."""
+    """Returns the gaps without an end that match WHERE. Raises MburstError."""
     from ...sql.repair.recovery import rows_of
 
     if store.is_empty("gaps"):
@@ -89,12 +88,13 @@ def still_open(store: StoreFolder, where: str = "true", values: Iterable[Any] = 
 
 
 def _identity(gap: Row) -> tuple[Any, ...]:
-    """Equal for rows of one gap, as the view `gaps` has it. Behind a recording there is one."""
+    """Returns a key that is equal for rows of one gap, as in the view `gaps`. Only one gap can be behind a
+    recording."""
     return gap["recording_id"], gap["direction"], gap["start_ns"] if gap["reason"] in LOST else None
 
 
 def newest(rows: Iterable[Row]) -> list[Row]:
-    """The last row of each recording."""
+    """Returns the last row of each recording."""
     last: dict[tuple[str, str], Row] = {}
     for row in sorted(rows, key=lambda row: (row["ended"] != "", row["written_ns"])):
         last[row["writer_id"], row["recording_id"]] = row
@@ -102,7 +102,7 @@ def newest(rows: Iterable[Row]) -> list[Row]:
 
 
 def _closed(gap: Row, recordings: list[Row]) -> Row | None:
-    """GAP with its end, and what was missed; None while the interface is not recorded again."""
+    """Returns GAP with its end and what was missed; None while the interface is not recorded again."""
     before = next((row for row in recordings if row["recording_id"] == gap["recording_id"]), None)
     if before is None:
         return None
@@ -120,8 +120,8 @@ def _closed(gap: Row, recordings: list[Row]) -> Row | None:
 
 
 def missed(before: Row, after: Row | None, directions: int) -> tuple[int | None, int | None, str]:
-    """Packets and bytes that the interface counted between the recording BEFORE, one of DIRECTIONS of its capture, and
-    the start of the next, AFTER. None where that cannot be determined, with the reason."""
+    """Returns the packets and bytes that the interface counted, but BEFORE did not, until the start of the next
+    recording, AFTER, and a reason for each None. DIRECTIONS is the number of directions in the capture of BEFORE."""
     reason = _incomparable(before, after, directions)
     if reason or after is None:
         return None, None, reason
@@ -138,7 +138,7 @@ def missed(before: Row, after: Row | None, directions: int) -> tuple[int | None,
 
 
 def _incomparable(before: Row, after: Row | None, directions: int) -> str:
-    """Why the interface's counters do not show what was missed; '' where they do."""
+    """Returns why the interface's counters do not show what was missed; '' if they do."""
     reasons = (
         (after is None, "no packet in this direction when it was recorded again"),
         (not before["boot_id"], "the host does not report whether it was restarted"),
@@ -157,16 +157,16 @@ def _incomparable(before: Row, after: Row | None, directions: int) -> str:
 
 
 class GapWriter:
-    """Gathers the losses of one capture into gaps, and appends them to the store as they end."""
+    """Merges the losses of one capture into gaps, and appends them to the store as they end."""
 
     def __init__(self, store: StoreFolder, host: str, rack: str, writer_id: str) -> None:
         self._writer = store.writer("gaps", host, rack, writer_id)
         self._gap: Row | None = None
         self._looked = time.monotonic_ns()
-        self._stalls: list[tuple[int, int]] = []  # when the recorder did not read
+        self._stalls: list[tuple[int, int]] = []  # times in which the recorder did not read
 
     def look(self, losses: list[tuple[int, int, int]], rows: list[Row]) -> None:
-        """Called after every read of the capture whose rows of recordings are ROWS, with what it lost."""
+        """Add the LOSSES of a capture. Called after every read; ROWS are the capture's rows of recordings."""
         now, passed = time.time_ns(), time.monotonic_ns() - self._looked
         self._looked += passed
         if passed > NS_PER_S:
@@ -211,12 +211,12 @@ class GapWriter:
             self._writer.append(pa.Table.from_pylist([gap]))
 
     def close(self) -> None:
-        """Store what is left. Raises MburstError."""
+        """Store the remaining gap. Raises MburstError."""
         self._flush()
         self._writer.close()
 
 
 def cause(boot: str | None, reason: str) -> str:
-    """Why a recording that is found unended was: another boot means that the host went down with it; else REASON, which
-    the recorder left."""
+    """Returns why a recording has no end: `power` if the host was restarted since, else REASON, which the recorder
+    left, or `killed`."""
     return "power" if was_restarted(boot) else reason or "killed"

@@ -1,4 +1,4 @@
-"""What the kernel counts of an interface, and since when: what a recording is held against."""
+"""The kernel's counters of an interface, with which a recording is compared, and since when they count."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from dataclasses import dataclass, replace
 
 from ...machine import boot_id
 
-# Drivers that count bytes as a capture does: the link layer's header, but neither FCS nor preamble.
+# Drivers that count the bytes that a capture counts: the header of the link layer, but neither FCS nor preamble.
 COUNT_AS_CAPTURED = {"veth"}
 NAME_TRIES, EVERY_S = 20, 0.01  # while an interface is renamed it has no name
 
 
 @dataclass(frozen=True)
 class InterfaceCounters:
-    """The counters of an interface at one moment. BOOT and INTERFACE name what they count since: they are worth
-    comparing while both are the same."""
+    """The counters of an interface at one moment. BOOT and INTERFACE identify their start: counters are comparable only
+    if both are equal."""
 
     boot: str | None = None
     interface: str | None = None
     packets: dict[str, int] | None = None  # by direction, "in" and "out"
-    bytes: dict[str, int] | None = None  # None where the driver counts otherwise
+    bytes: dict[str, int] | None = None  # None if the driver counts bytes differently
 
     def of(self, direction: str) -> tuple[int | None, int | None]:
-        """Packets and bytes of a direction; None where they are not known."""
+        """Returns packets and bytes of a direction; None if they are not known."""
         return (self.packets or {}).get(direction), (self.bytes or {}).get(direction)
 
 
 def read(name: str, counted: tuple[int, int, int, int] | None = None) -> InterfaceCounters:
-    """The counters of the interface called NAME in this network namespace, now or as they were COUNTED before
-    (rx_packets, rx_bytes, tx_packets, tx_bytes)."""
+    """Returns the counters of the interface NAME in this network namespace: the present ones, or, if given, the earlier
+    values COUNTED (rx_packets, rx_bytes, tx_packets, tx_bytes)."""
     from ...capture import device
 
     found = device(name)
-    if found is None:  # as `any`
+    if found is None:  # for example `any`
         return InterfaceCounters(boot_id())
     rx, rx_bytes, tx, tx_bytes = counted or (
         found["rx_packets"],
@@ -52,12 +52,12 @@ def read(name: str, counted: tuple[int, int, int, int] | None = None) -> Interfa
 
 
 def of_then(now: InterfaceCounters) -> InterfaceCounters:
-    """Of an earlier time than NOW, at which nobody read them."""
+    """Returns the identity of NOW without values, for an earlier time at which nobody read the counters."""
     return replace(now, packets=None, bytes=None)
 
 
 def read_again(begun: InterfaceCounters) -> InterfaceCounters:
-    """The counters of the interface that BEGUN is of, whatever it is called by now; none where it is gone."""
+    """Returns the present counters of the interface of BEGUN, even if it was renamed; without values if it is gone."""
     index = int((begun.interface or "/0").rpartition("/")[2])
     for _ in range(NAME_TRIES):
         try:

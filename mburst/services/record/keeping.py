@@ -1,5 +1,5 @@
-"""The ring in which a recording from an interface keeps its last packets (--keep-packets): its folder, and what is
-reported of it."""
+"""The ring in which a recording from an interface keeps its last packets (--keep-packets): its folder, and its
+reports."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     from ...capture import Facts
     from .recording import RecordSettings
 
-AHEAD = 1.5  # times the reserve of the disk: below that packets are kept no more, so that senders and bins go on
+AHEAD = 1.5  # multiple of the reserve below which no packets are kept, so that senders and bins can continue
 
 
 class PacketKeeper:
-    """Of one recording into the store at STORE. SAY hears when packets are not kept, and when they are again."""
+    """Keeps the packets of one recording into STORE. SAY is called when packets are not kept, and when they are kept
+    again."""
 
     def __init__(self, store: Path, recording: RecordSettings, say: Callable[[MburstError], None]) -> None:
         self._say = say
@@ -42,11 +43,11 @@ class PacketKeeper:
             }
 
     def options(self) -> dict[str, Any]:
-        """Those of Capture."""
+        """Returns the options for Capture."""
         return self._options
 
     def look(self, facts: Facts) -> None:
-        """Say what changed."""
+        """Report changes."""
         kept = facts["kept"]
         if kept is None:
             return
@@ -62,7 +63,7 @@ class PacketKeeper:
         self._lost = kept["lost"]
 
     def notes(self, facts: Facts) -> list[str]:
-        """What was kept, for the recording."""
+        """Returns how many packets were kept, for the notes of the recording."""
         kept = facts["kept"]
         if kept is None:
             return []
@@ -74,5 +75,5 @@ class PacketKeeper:
         return [text + lost]
 
     def close(self) -> None:
-        """Let the folder go, once the capture is closed."""
+        """Release the folder. Called after the capture is closed."""
         self._opened.close()

@@ -1,4 +1,4 @@
-"""One line that says how recordings from interfaces go: rate, bins, bursts so far, drops, stamps."""
+"""A status line for recordings from interfaces: rate, bins, bursts so far, drops, timestamps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ EVERY_S = 0.5
 
 
 class LiveLine:
-    """Shows the state of recordings on standard error, twice a second: of one in full, of several in short."""
+    """Shows the state of recordings on standard error, twice a second: in full for one recording, abbreviated for
+    several."""
 
     def __init__(self, recordings: list[RecordSettings]) -> None:
         self._interfaces = {one.targets[0]: InterfaceProgress() for one in recordings}
@@ -40,7 +41,7 @@ class LiveLine:
 
 
 class InterfaceProgress:
-    """How the recording of one interface goes."""
+    """The progress of the recording of one interface."""
 
     def __init__(self) -> None:
         self.bursts = BurstCount()
@@ -50,14 +51,14 @@ class InterfaceProgress:
         self._progress: RecordProgress | None = None
 
     def take(self, progress: RecordProgress) -> None:
-        """What came."""
+        """Add new progress."""
         self._progress = progress
         if progress.bins is not None:
             self._batches.append(progress.bins)
             self._bins += len(progress.bins)
 
     def full(self, passed: float) -> str:
-        """All of it, PASSED seconds after the last time; 0: it is the first."""
+        """Returns the full line, PASSED seconds after the previous one; 0 for the first."""
         from .rows import stamped_by
 
         progress = self._progress
@@ -74,14 +75,14 @@ class InterfaceProgress:
         return ", ".join(parts)
 
     def brief(self, passed: float) -> str:
-        """Rate, bursts, and what was dropped, if anything."""
+        """Returns rate, bursts, and drops, if any."""
         if self._progress is None:
             return "waiting"
         dropped = self._progress.facts["dropped"]
         return ", ".join([*self._count(self._progress, passed), *[f"{dropped:,} dropped"] * bool(dropped)])
 
     def _count(self, progress: RecordProgress, passed: float) -> tuple[str, str]:
-        """The rate and the bursts, as text."""
+        """Returns the rate and the number of bursts as text."""
         wire = sum(lane["wire_bytes"] for lane in progress.lanes)
         rate = (wire - self._wire_bytes) * 8 / passed if passed else 0
         self._wire_bytes = wire
@@ -104,7 +105,7 @@ class BurstCount:
         self._follower: Follower | None = None
 
     def add(self, batches: list[pa.RecordBatch], runs: list[Row]) -> None:
-        """Look at new rows of bins, of the lanes that RUNS has."""
+        """Read new rows of bins of the lanes in RUNS."""
         if not batches or not runs:
             return
         import pyarrow as pa
@@ -113,7 +114,7 @@ class BurstCount:
         from ...analysis.bursts.follower import Follower
 
         if self._follower is None:
-            self._follower = Follower(BurstDefinition(), -(2**63), late_ns=0)  # only their number is shown
+            self._follower = Follower(BurstDefinition(), -(2**63), late_ns=0)  # only the number of bursts is shown
         for run in runs:
             self._follower.add_recording(run)
         now_ns = time.time_ns()

@@ -1,5 +1,5 @@
-"""What `--pin` has the kernel count when no recorder is there: a folder of bpffs for each interface, which
-capture/backend/ebpf/pins.c makes and locks while a recorder has it."""
+"""The objects that `--pin` keeps in the kernel, so that it counts on without a recorder. There is a folder of bpffs for
+each interface; capture/backend/ebpf/pins.c creates it and locks it while a recorder uses it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ UNREAD = "no recorder reads what the kernel counts; the next one with --pin read
 
 @dataclass(frozen=True)
 class Pinned:
-    """What is pinned in the folder PATH. INTERFACE is its name now. None: it is of another network namespace. Empty:
-    there is no such interface any more. IS_READ: a recorder has it."""
+    """The pinned objects in the folder PATH. INTERFACE is the present name of the interface: None if it is in another
+    network namespace, empty if it no longer exists. IS_READ is true if a recorder uses them."""
 
     path: str
     interface: str | None
@@ -31,23 +31,23 @@ class Pinned:
 
 
 def folders(recordings: Iterable[RecordSettings]) -> list[Path]:
-    """What a recorder has to write in, beside its store."""
+    """Returns the folders, apart from its store, that a recorder must be able to write."""
     return [MOUNT] if any(one.live.pin for one in recordings) else []
 
 
 def pinned() -> list[Pinned]:
-    """All that there is. Raises OSError where this process may not look."""
+    """Returns all pinned folders. Raises OSError if this process may not read them."""
     found = []
     for folder in sorted(_all()):
-        with suppress(FileNotFoundError), _locked(folder) as is_free:  # its recorder may remove it
+        with suppress(FileNotFoundError), _locked(folder) as is_free:  # the recorder of a folder may remove it
             if any(folder.iterdir()):
                 found.append(Pinned(str(folder), _interface(folder), not is_free))
     return found
 
 
 def describe_unread(recording: RecordSettings) -> list[str]:
-    """A sentence where RECORDING is of an interface at which an earlier recorder has left what this one does not take.
-    None where this process may not look."""
+    """Returns a sentence for each pinned folder that an earlier recorder left for the interface of RECORDING, if
+    RECORDING does not use it (without --pin). Returns none if this process may not read the folders."""
     if recording.live.pin:
         return []
     with suppress(OSError):
@@ -61,8 +61,8 @@ def describe_unread(recording: RecordSettings) -> list[str]:
 
 
 def remove_stale() -> None:
-    """Remove what is pinned of interfaces of this network namespace that are gone, as far as this process may: it only
-    takes memory."""
+    """Remove pinned objects of interfaces of this network namespace that no longer exist, as far as this process may.
+    They only occupy memory."""
     with suppress(OSError):
         for folder in _all():
             if _interface(folder) == "":
@@ -93,7 +93,7 @@ def _interface(folder: Path) -> str | None:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[bool]:
-    """Whether no recorder has FOLDER; none can meanwhile."""
+    """Yields whether no recorder uses FOLDER. If so, none can begin to until the context ends."""
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         try:

@@ -1,4 +1,4 @@
-"""Rows of a capture with what was known of it then: read when they are asked for, or ahead of it by a thread."""
+"""Reads the rows of a capture with the facts known at that point: on demand, or ahead of demand in a thread."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ...capture import Capture, Facts, Lane, Rows
 
-AHEAD = 4  # turns that may wait to be stored: some 5 MB each, and what is read while a command begins
+AHEAD = 4  # turns that may wait to be stored, of some 5 MB each; also what is read while a command begins
 
 
 @dataclass(frozen=True)
 class Turn:
-    """What the engine yields at a time; lanes and facts do not run ahead of the rows."""
+    """The result of one read from the engine. Its lanes and facts belong to these rows, not to later ones."""
 
     bins: Rows
     sources: Rows
@@ -25,25 +25,25 @@ class Turn:
 
 
 class Reader:
-    """Reads when it is asked to."""
+    """Reads on demand."""
 
     def __init__(self, capture: Capture) -> None:
         self.capture = capture
         self.begun: Facts = capture.facts
 
     def read(self) -> Turn | None:
-        """The next rows, or None at the end. Raises what Capture.read raises."""
+        """Returns the next rows, or None at the end. Raises what Capture.read raises."""
         rows = self.capture.read()
         return None if rows is None else Turn(*rows, self.capture.lanes, self.capture.facts)
 
     def close(self) -> None:
-        """Close the capture; again does nothing."""
+        """Close the capture. Closing it again does nothing."""
         self.capture.close()
 
 
 class AheadReader(Reader):
-    """Reads in a thread of its own, up to AHEAD turns before it is asked to. Until `read` has returned the end or
-    raised, nobody else uses the capture, but to stop it."""
+    """Reads in a separate thread, up to AHEAD turns ahead of demand. Until `read` has returned the end or raised an
+    error, no other thread may use the capture, except to stop it."""
 
     def __init__(self, capture: Capture) -> None:
         super().__init__(capture)
@@ -64,7 +64,7 @@ class AheadReader(Reader):
     def close(self) -> None:
         self._over.set()
         self.capture.stop()
-        with suppress(queue.Empty):  # the thread puts two more at most, and there is room for them
+        with suppress(queue.Empty):  # the thread adds at most two more items, which now fit
             while True:
                 self._waiting.get_nowait()
         self._thread.join()

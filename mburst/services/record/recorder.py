@@ -1,4 +1,4 @@
-"""From a capture to the store: runs the engine and appends what it yields."""
+"""The recorder: runs the engine on a capture and appends the rows that it yields to the store."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     from .recovery import Housekeeping
 
 Until = Callable[[Callable[[], object]], AbstractContextManager[list["signal.Signals"]]]
-ROWS_EVERY_S = 10.0  # at most between a loss or a trouble and its row in the store
-_LOCK_S = 10.0  # that the lock of a dead recorder may be held by who puts its recording in order
+ROWS_EVERY_S = 10.0  # longest time between a loss or an error and its row in the store
+_LOCK_S = 10.0  # time for which another process may hold a dead recorder's lock while it recovers the recording
 
 
 @dataclass(frozen=True)
 class RecordResult:
-    """What was recorded: the rows of recordings, whether they are NEW, and a sentence where there is more to say. Of
-    several interfaces, why some of them ended early."""
+    """The result of a recording: the rows of recordings, whether they are NEW, and an optional remark. For several
+    interfaces also why some of them ended early."""
 
     rows: list[Row]
     new: bool = True
@@ -57,13 +57,14 @@ def record(
     progress: Callable[[RecordProgress], None] | None = None,
     until: Until = stopping,
 ) -> RecordResult:
-    """Record into `store`: a row of recordings for each interface and direction. UNTIL calls what it is given when the
-    recording shall end: the default on SIGINT, SIGTERM and SIGHUP.
+    """Record into `store`: a row of recordings for each interface and direction. UNTIL calls the function that it is
+    given when the recording shall end: by default on SIGINT, SIGTERM and SIGHUP.
 
-    Files that were recorded whole add nothing; what an attempt at them that was broken off has left counts until this
-    one is whole, and is then removed. An input that turns out bad is raised after all that was read before is stored,
-    and so is Interrupted on one of these. From an interface these are how a recording ends: it then returns as
-    usual. Raises MburstError when another process records the same files with the same settings into STORE.
+    Files that were already recorded completely add nothing. Rows from an interrupted attempt count until this attempt
+    is complete, and are then removed. If the input is damaged, everything before the damage is stored and then the
+    error is raised. If a signal interrupts the recording of files, the same holds for Interrupted. A recording from an
+    interface ends by a signal and returns normally. Raises MburstError if another process records the same files with
+    the same settings into STORE.
     """
     with _begun(recording) as reader:
         return _record(store, recording, reader, progress, until)
@@ -71,8 +72,8 @@ def record(
 
 @contextmanager
 def _begun(recording: RecordSettings) -> Iterator[Reader | None]:
-    """Files are read from here on, beside all that a recording begins with; an interface not before all is ready for
-    its rows (None)."""
+    """Yields a reader that begins to read files at once, while the recording is set up. Yields None for an interface,
+    which is opened only when its rows can be stored."""
     with privileges.raised():
         is_interface = is_live(recording)
     if is_interface:
@@ -108,7 +109,7 @@ def _record(
 
 
 def _replace(store: StoreFolder, earlier: dict[str, list[Row]], kept: str) -> str:
-    """Remove the attempts that KEPT makes up for; a sentence about it. Raises MburstError."""
+    """Remove the attempts that KEPT replaces, and return a sentence about them. Raises MburstError."""
     held = sum(row["bytes"] for rows in earlier.values() for row in rows)
     recovery.remove_replaced(store, earlier, kept)
     which = "an interrupted recording of it" if len(earlier) == 1 else f"{len(earlier)} interrupted recordings of it"
@@ -117,8 +118,8 @@ def _replace(store: StoreFolder, earlier: dict[str, list[Row]], kept: str) -> st
 
 @contextmanager
 def locked(store: StoreFolder, capture_id: str, recording: RecordSettings) -> Iterator[Lock]:
-    """The lock of a capture. Its file is left where the recording was begun and its end could not be stored. Raises
-    MburstError when somebody else has it."""
+    """Yields the lock of a capture. If the recording was begun but its end could not be stored, the lock's file
+    remains. Raises MburstError if another process holds the lock."""
     lock = _lock(store, capture_id, recording)
     try:
         yield lock
@@ -146,8 +147,9 @@ def _lock(store: StoreFolder, capture_id: str, recording: RecordSettings) -> Loc
 
 
 class Recorder:
-    """One recording: the engine, the store's writers, and the lanes seen so far. It counts once it is made; `rights`
-    are the capabilities that it needs until it has ended. SAY hears what could not be stored as it should be."""
+    """One recording: the engine, the store's writers, and the lanes seen so far. Counting begins when the object is
+    created. `rights` are the capabilities that it needs until it has ended. SAY is called for rows that could not be
+    stored as intended."""
 
     def __init__(
         self,
@@ -180,7 +182,7 @@ class Recorder:
             self.pinned = pins.describe_unread(recording) if live else []
         self.reader = reader or Reader(_open(recording, self.keeper.options()))
         self.capture = self.reader.capture
-        self.facts: Facts = self.reader.begun  # as of the newest rows
+        self.facts: Facts = self.reader.begun  # belong to the newest rows
         live, begun, since_ns = self.facts["live"], self.facts["begun"], self.facts["since_ns"]
         self.attempt = Attempt(
             recording,
@@ -198,20 +200,20 @@ class Recorder:
         )
         lock.begin({"rows": self._silent_rows() if live else []})
         self.monitor = InterfaceMonitor(store, recording, writer_id, self.trouble) if live else None
-        self.lanes: list[Lane] = []  # likewise
-        self.rows: list[Row] = []  # the newest of each lane
+        self.lanes: list[Lane] = []  # belong to the newest rows, too
+        self.rows: list[Row] = []  # the newest row of each lane
         self.tally = BinTally()
-        self.held: dict[str, Totals] = {}  # what the first `counted` segments of bins hold
+        self.held: dict[str, Totals] = {}  # totals of the first `counted` segments of bins
         self.counted = 0
         self.row_due = time.monotonic() + ROWS_EVERY_S
         self.ended_by: list[signal.Signals] = []
         self.rights = [privileges.NET_ADMIN] if self.facts["restores"] else []
 
     def trouble(self, error: MburstError) -> None:
-        """Say what could not be stored as it should be yet, and note it. Called from other threads, too."""
+        """Report and note an error of storing that the recorder survives. Also called from other threads."""
         if str(error) not in self.troubles:
             self.troubles.append(str(error))
-        if not self.gave_up:  # else there is a failure to say
+        if not self.gave_up:  # else a failure is reported
             self._say(error)
 
     def run(
@@ -221,8 +223,8 @@ class Recorder:
         until: Until = stopping,
         beat: Callable[[], None] = alive.beat,
     ) -> list[Row]:
-        """Record until the end of the input, or until the recording is ended by UNTIL; the last rows. BEAT is called at
-        every turn."""
+        """Record until the end of the input, or until UNTIL ends the recording, and return the last rows. BEAT is
+        called in every turn."""
         with until(self._stop) as self.ended_by:
             try:
                 failure = self._read_all(progress, housekeeping, beat)
@@ -248,18 +250,18 @@ class Recorder:
         self.stop(self.ended_by)
 
     def stop(self, ended_by: list[signal.Signals]) -> None:
-        """Have it end. What is pinned counts on where a service manager ends it, which may start it again."""
+        """End the recording. Pinned objects count on if SIGTERM ends it: a service manager may start it again."""
         self.capture.stop(SIGTERM in ended_by)
 
     def close(self) -> None:
-        """Count no more, but for what is pinned and not ended for good, and let the ring of packets go."""
+        """Stop counting, except for pinned objects that shall continue, and release the ring of packets."""
         self.reader.close()
         self.keeper.close()
 
     def _read_all(
         self, progress: Callable[[RecordProgress], None] | None, housekeeping: Housekeeping, beat: Callable[[], None]
     ) -> MburstError | None:
-        """Record to the end of the input; how it failed."""
+        """Record to the end of the input, and return the error that ended it early, if any."""
         while True:
             beat()
             try:
@@ -277,7 +279,7 @@ class Recorder:
                 progress(self._progress(bins))
 
     def _report(self, housekeeping: Housekeeping) -> None:
-        """The interface is recorded again, as far as there are rows of it."""
+        """Tell HOUSEKEEPING that the interface is recorded again, once there are rows of it."""
         if self.monitor and self.rows:
             housekeeping.recorded(self.recording.host, self.rows[0]["interface"])
 
@@ -296,7 +298,7 @@ class Recorder:
             self.monitor.check_stamps(named)
         if len(self.lanes) > known:
             self._append_rows()
-            if self.monitor:  # its bins are shipped while it runs, and their rows with them: those must be sealed
+            if self.monitor:  # its bins are shipped while it runs, and need their rows, which must be sealed for that
                 self.runs.roll()
         if named is not None:
             self._append_bins(named)
@@ -310,7 +312,8 @@ class Recorder:
         return named
 
     def _append_bins(self, bins: pa.RecordBatch) -> None:
-        """Append, and store the totals whenever a segment is whole: what is not in them is then in few segments."""
+        """Append bins, and store the totals whenever a segment is full, so that few segments are not covered by
+        them."""
         before = dict(self.tally.totals)
         self.bins.append(bins)
         self.tally.add(bins)
@@ -319,7 +322,7 @@ class Recorder:
             self._append_rows()
 
     def _has_news(self) -> bool:
-        """Whether packets were lost, or something failed, that no row has; looked at every ROWS_EVERY_S."""
+        """Whether packets were lost or an error occurred that no row shows yet; checked every ROWS_EVERY_S."""
         self.row_due = time.monotonic() + ROWS_EVERY_S
         dropped, notes = self.facts["dropped"], "\n".join(self.troubles)
         return any(
@@ -329,7 +332,7 @@ class Recorder:
         )
 
     def _name_lanes(self, rows: Rows) -> pa.RecordBatch:
-        """The engine's rows with the text columns of the store in place of the lane's number."""
+        """Returns the engine's rows with the text columns of the store instead of the lane's number."""
         import pyarrow as pa
 
         [batch] = pa.RecordBatchReader.from_stream(rows)
@@ -352,7 +355,7 @@ class Recorder:
         )
 
     def _append_rows(self) -> None:
-        """Store the rows of all lanes as of now, while it runs."""
+        """Store the present rows of all lanes during the recording."""
         self.rows = self._rows(RecordState(self.held, self.counted, self._counters(), notes=tuple(self.troubles)))
         self._store_rows()
 
@@ -360,7 +363,7 @@ class Recorder:
         return [self.attempt.row(index, lane, self.facts, state) for index, lane in enumerate(self.lanes)]
 
     def _silent_rows(self) -> list[Row]:
-        """The rows of a recording from an interface on which nothing came."""
+        """Returns the rows of a recording from an interface without a packet so far."""
         state = RecordState({}, 0, self.attempt.begun)
         lanes = silent_lanes(self.recording, self.facts)
         return [self.attempt.row(index, lane, self.facts, state) for index, lane in enumerate(lanes)]
@@ -380,15 +383,15 @@ class Recorder:
             else interface_counters.InterfaceCounters()
         )
 
-    # --- how it ends ---
+    # --- the end of a recording ---
 
     def _finish(self, failure: MburstError | None) -> list[Row]:
-        """Store the last rows, when all that they refer to is on the disk. Raises MburstError."""
+        """Store the last rows, after all rows that they refer to are on the disk. Raises MburstError."""
         self.lanes, self.facts = self.capture.lanes, self.capture.facts
         if self.monitor:
             self.monitor.look(self.capture, self.rows)
             self.monitor.close()
-        self.bins.roll()  # one disk, two seals: each waits for it most of the time
+        self.bins.roll()  # `bins` and `sources` are sealed at the same time: each mostly waits for the disk
         self.sources.close()
         self.bins.close()
         self._check_totals()
@@ -408,7 +411,7 @@ class Recorder:
         self.lock.is_begun = False
 
     def _check_totals(self) -> None:
-        """Raises MburstError unless the bins hold what the engine counted."""
+        """Raises MburstError unless the totals of the bins equal the engine's."""
         for index, lane in enumerate(self.lanes):
             held = self.tally.totals.get(self.attempt.recording_id(index))
             stored = (held.packets, held.bytes, held.wire_bytes) if held else (0, 0, 0)
@@ -434,9 +437,9 @@ class Recorder:
         return notes
 
     def give_up(self, error: BaseException) -> None:
-        """The store cannot be written, or the bins are refused: keep what is stored, and say how it ended as far as
-        that can be stored. Where it cannot, the lock's file says so to the next recorder. ERROR is what is said then:
-        what else fails, as all may where memory is short, does not take its place."""
+        """Keep what is stored after ERROR (the store cannot be written, or the bins are refused), and store how the
+        recording ended, if possible. If not, the lock's file tells the next recorder. ERROR is what gets reported:
+        further errors, such as those of exhausted memory, do not replace it."""
         self.gave_up = True
         cause = error.__cause__
         full = isinstance(cause, OSError) and cause.errno in (ENOSPC, EDQUOT)
@@ -454,7 +457,8 @@ class Recorder:
 
 
 def _open(recording: RecordSettings, keeping: dict[str, Any]) -> Capture:
-    """The engine on what is to be recorded, with the options of PacketKeeper. Raises MburstError and ValueError."""
+    """Open the engine on the input of RECORDING, with the options of PacketKeeper. Raises MburstError and
+    ValueError."""
     from ...capture import Capture
 
     live = recording.live

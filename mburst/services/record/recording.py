@@ -1,4 +1,4 @@
-"""What to record and how, and the progress that is reported while it runs."""
+"""The settings of a recording, and its progress."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ Hook = Literal["tc", "xdp"]
 Row = dict[str, Any]
 
 
-NO_MATTER = ("targets", "threads", "live")  # to the rows that a file's bytes become
-NEWER = ("sources_above_ppb",)  # settings that stores of before know nothing of
+NO_MATTER = ("targets", "threads", "live")  # settings that do not affect the rows of a file
+NEWER = ("sources_above_ppb",)  # settings that older stores do not know
 
 
 @dataclass(frozen=True)
 class RecordSettings:
-    """What to record, and how. Times in nanoseconds, rates in bits a second.
+    """What to record, and how. Times are in nanoseconds, rates in bits per second.
 
-    The names of the fields are part of the fingerprint: another name records every file of an existing store again.
-    Those of NEWER are part of it where they are given, and those of NO_MATTER never."""
+    The names of the fields are part of the fingerprint: renaming one would record every file of an existing store
+    again. Fields in NEWER are part of it only if they are given, those in NO_MATTER never."""
 
     targets: list[str]
     link_bps: int | None = None
@@ -49,31 +49,31 @@ class RecordSettings:
     spread: bool = False  # --split-merged
     backend: str = "auto"
     filter: str = ""
-    threads: int = 1  # rings of an interface; beyond 1, files are read ahead of what is stored
+    threads: int = 1  # rings of an interface; for files, 2 or more read ahead of storing
     live: InterfaceSettings = field(default_factory=lambda: InterfaceSettings())
 
 
 @dataclass(frozen=True)
 class InterfaceSettings:
-    """What holds for interfaces only."""
+    """Settings that apply to interfaces only."""
 
-    duration_ns: int | None = None  # None: until somebody ends it
+    duration_ns: int | None = None  # None: until a signal ends it
     snaplen: int = 0
     ring_bytes: int = 0
     stamps: Stamps = "auto"
     hook: Hook = "tc"
-    pin: bool = False  # the kernel counts on when the recorder dies, for the next one
+    pin: bool = False  # the kernel counts on if the recorder dies, for the next one
     promiscuous: bool = True
     cluster: int = 0
-    force: bool = False  # record bins that the stamps are too coarse for
-    keep_bytes: int = 0  # --keep-packets: of the ring of the last packets; 0: none is kept
+    force: bool = False  # record bins even if the timestamps are too coarse for them
+    keep_bytes: int = 0  # --keep-packets: size of the ring of the last packets; 0: packets are not kept
     reserve_bytes: int | None = 0  # free bytes below which senders are summed up; None: by the size of the disk
     beside: int = 0  # other interfaces that are recorded by the same process
 
 
 @dataclass
 class RecordProgress:
-    """Where a recording is: the packets that are in closed bins, and the newest stamp; what is new in the store."""
+    """The progress of a recording: the packets in closed bins, the newest timestamp, and the new rows in the store."""
 
     recording: RecordSettings
     packets: int
@@ -85,10 +85,10 @@ class RecordProgress:
 
 
 def fingerprint(recording: RecordSettings) -> str:
-    """An identity of capture files and settings, so that recording them again adds nothing.
+    """Returns an identity of capture files and settings, so that recording them again adds nothing.
 
-    Of each file all bytes count: two captures may differ in one. What cannot be read twice (a pipe) gets a random
-    identity. Raises MburstError.
+    All bytes of each file are part of it, because two captures may differ in only one. A source that cannot be read
+    twice (a pipe) gets a random identity. Raises MburstError.
     """
     from ...sql import verified
 
@@ -111,7 +111,7 @@ def fingerprint(recording: RecordSettings) -> str:
 
 
 def is_repeatable(recording: RecordSettings) -> bool:
-    """Whether the same input can be recorded again: files, but no pipe and no interface."""
+    """Whether the same input can be recorded again: it has files, and no pipe or interface."""
     return all(Path(name).is_file() for name in recording.targets)
 
 
@@ -128,7 +128,7 @@ def is_live(recording: RecordSettings) -> bool:
 
 
 def own_addresses(recording: RecordSettings) -> list[str]:
-    """--local, or else the address of the interface: PF_RING does not know the direction on each device."""
+    """Returns --local, or else the address of the interface: PF_RING does not report the direction on every device."""
     from ...capture import device
 
     if recording.local or not is_live(recording):

@@ -1,9 +1,9 @@
-"""What recorders that died have left in a store, and how the next one puts it in order.
+"""Recovery: the next recorder completes what dead recorders left in a store.
 
-A recorder holds the lock of its capture_id (sql/locks.py) while it runs. A lock whose file is left belongs to one that
-died: its rows get an end, its totals are those of its bins, and the gap behind it gets a row. Of files that were
-recorded again, what the broken-off attempts wrote is removed. Each step may itself be broken off: another does it
-again."""
+A recorder holds the lock of its capture_id (sql/locks.py) while it runs. The file of a lock that nobody holds belongs
+to a dead recorder: its rows get an end and the totals of its bins, and the gap behind it gets a row. If files were
+recorded again, the rows of the interrupted attempts are removed. Each step may itself be interrupted; the next recorder
+repeats it."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ if TYPE_CHECKING:
     from ...sql.locks import Lock
     from ...sql.repair.recovery import Totals
 
-TIDY_S = 900.0  # as often as a segment is whole
+TIDY_S = 900.0  # as often as a segment is sealed
 
 
 def attempts(store: StoreFolder, capture_id: str) -> dict[str, list[Row]]:
-    """The newest rows of all attempts at one capture, by writer_id, the first attempt first. Raises MburstError."""
+    """Returns the newest rows of all attempts at one capture, by writer_id, the first attempt first. Raises
+    MburstError."""
     from ...sql.repair.recovery import rows_of
 
     if store.is_empty("recordings"):
@@ -41,13 +42,13 @@ def attempts(store: StoreFolder, capture_id: str) -> dict[str, list[Row]]:
 
 
 def complete_attempt(found: dict[str, list[Row]]) -> str | None:
-    """The writer_id of the attempt that came to its end."""
+    """Returns the writer_id of the attempt that is complete, None if there is none."""
     return next((writer for writer, rows in found.items() if all(row["complete"] for row in rows)), None)
 
 
 def ended_attempts(store: StoreFolder, capture_id: str, lock: Lock) -> dict[str, list[Row]]:
-    """The same, for the holder of the capture's LOCK: those whose recorder died are given their last rows. Raises
-    MburstError."""
+    """Returns the attempts at a capture for the holder of its LOCK, after writing the last rows of attempts whose
+    recorder died. Raises MburstError."""
     found = attempts(store, capture_id)
     if complete_attempt(found) or all(row["ended"] for rows in found.values() for row in rows):
         return found
@@ -57,7 +58,7 @@ def ended_attempts(store: StoreFolder, capture_id: str, lock: Lock) -> dict[str,
 
 
 def remove_replaced(store: StoreFolder, found: dict[str, list[Row]], kept: str) -> None:
-    """Remove all attempts but KEPT, once that one is on the disk. Raises MburstError."""
+    """Remove all attempts except KEPT, once KEPT is durable on the disk. Raises MburstError."""
     from ...sql.repair.recovery import make_durable, remove_writers
 
     others = set(found) - {kept}
@@ -67,7 +68,7 @@ def remove_replaced(store: StoreFolder, found: dict[str, list[Row]], kept: str) 
 
 
 def recover(store: StoreFolder, capture_id: str, lock: Lock) -> None:
-    """End what the dead holder of LOCK began. Raises MburstError; the lock's file is then left."""
+    """End the recording of LOCK, whose holder died. Raises MburstError; the lock's file then remains."""
     try:
         found = ended_attempts(store, capture_id, lock)
         if kept := complete_attempt(found):
@@ -82,7 +83,8 @@ def recover(store: StoreFolder, capture_id: str, lock: Lock) -> None:
 
 
 def _never_stored(note: dict[str, Any]) -> dict[str, list[Row]]:
-    """The rows of a recorder that died before anything came, as it noted them; {} where they are not whole."""
+    """Returns the rows that a recorder noted in its lock and that died before any packet came; {} if they are
+    incomplete."""
     import pyarrow as pa
 
     from ...sql.tables import arrow_schema
@@ -99,7 +101,7 @@ def _never_stored(note: dict[str, Any]) -> dict[str, list[Row]]:
 
 
 def end_killed(store: StoreFolder, writer_id: str, rows: list[Row], reason: str) -> None:
-    """Give the recordings of a dead writer their last row, and the gap behind them. Raises MburstError."""
+    """Write the last rows of a dead writer's recordings, and the gaps behind them. Raises MburstError."""
     from ...sql.repair.recovery import totals
 
     unended = [row for row in rows if not row["ended"]]
@@ -107,7 +109,7 @@ def end_killed(store: StoreFolder, writer_id: str, rows: list[Row], reason: str)
         return
     held = totals(store.path, writer_id, min(row["counted_segments"] or 0 for row in unended))
     ended = [_ended(row, held.get(row["recording_id"]), gaps.cause(row["boot_id"], reason)) for row in unended]
-    live = [row for row in ended if row["boot_id"] is not None or row["backend"] == "otlp"]  # files go on nowhere
+    live = [row for row in ended if row["boot_id"] is not None or row["backend"] == "otlp"]  # files have no gaps
     gaps.append(store, [gaps.opened(row, gaps.cause(row["boot_id"], reason)) for row in live])
     append_rows(store, writer_id, ended)
 
@@ -121,7 +123,7 @@ def append_rows(store: StoreFolder, writer_id: str, rows: list[Row]) -> None:
 
 
 def _ended(row: Row, held: Totals | None, reason: str) -> Row:
-    """The last row of a recording that was broken off: its totals are those of its bins."""
+    """Returns the last row of an interrupted recording, with the totals of its bins."""
     note = f"the recorder ended early ({reason}): totals are those of its bins"
     ended = {
         **row,
@@ -142,7 +144,7 @@ def _ended(row: Row, held: Totals | None, reason: str) -> Row:
 
 
 def tidy(store: StoreFolder, failed: Callable[[MburstError], None]) -> None:
-    """Put in order what dead writers left: their files, and the recordings that they did not end."""
+    """Complete what dead writers left: their files, and the recordings that they did not end."""
     from ...sql import locks
     from ...sql.repair.recovery import clean
     from ...sql.writer import unless_damaged
@@ -158,18 +160,18 @@ def tidy(store: StoreFolder, failed: Callable[[MburstError], None]) -> None:
 
 
 class Housekeeping:
-    """A thread that tidies the store while recorders run, when they begin and every TIDY_S: others die meanwhile, and
-    a seal that failed may work later. It closes gaps of the recorders' interfaces once they have rows there. FAILED
-    hears what could not be done, once."""
+    """A thread that tidies the store when recorders begin and then every TIDY_S, because other writers may die
+    meanwhile and a failed seal may succeed later. It closes gaps of the recorders' interfaces once they have rows.
+    FAILED is called once for each distinct error."""
 
     def __init__(self, store: StoreFolder, failed: Callable[[MburstError], None]) -> None:
         self._store = store
         self._failed = failed
         self._reported: set[str] = set()
         self._places: set[tuple[str, str]] = set()
-        self._waiting: deque[tuple[str, str]] = deque()  # of these, whose gaps are not closed yet
+        self._waiting: deque[tuple[str, str]] = deque()  # places whose gaps are not closed yet
         self._over = False
-        self._news = threading.Event()  # of a place, or of the end
+        self._news = threading.Event()  # set for a new place, or the end
         self._thread = threading.Thread(target=self._run, name="mburst-tidy", daemon=True)
 
     def __enter__(self) -> Housekeeping:
@@ -184,7 +186,7 @@ class Housekeeping:
         self._thread.join()
 
     def recorded(self, host: str, interface: str) -> None:
-        """A recorder has stored rows of this interface."""
+        """Note that a recorder has stored rows of this interface."""
         if (host, interface) not in self._places and not self._over:
             self._places.add((host, interface))
             self._waiting.append((host, interface))

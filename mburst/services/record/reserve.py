@@ -1,4 +1,5 @@
-"""The room on the disk that a recorder leaves: below it senders are summed up, and bins go on, in less room."""
+"""The reserve: disk space that a recorder leaves free. Below it senders are summed up, while bins continue in less
+space."""
 
 from __future__ import annotations
 
@@ -16,17 +17,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 LOOK_S = 1.0
-MOST_BYTES, SHARE = 10**9, 0.05  # the default: this, or this share of the disk where that is less
-ENOUGH = 1.25  # of the reserve, from which on senders are stored again
-HOT_SHARE = 0.1  # of the reserve, that a log takes at most below it: sealed, rows take a tenth of that or less
+MOST_BYTES, SHARE = 10**9, 0.05  # the default: this many bytes, or this share of the disk if that is less
+ENOUGH = 1.25  # multiple of the reserve from which senders are stored again
+HOT_SHARE = 0.1  # share of the reserve that a log may take below it; sealed, rows need a tenth of that or less
 OTHER = "other"
 _BIN = ["recording_id", "host", "rack", "interface", "direction", "clock_epoch", "ts_ns"]
 _SUMS = ("bytes", "packets", "flows", "members", "cnp_packets")
 
 
 class DiskReserve:
-    """Of the file system that the store at STORE is on; LEAST_BYTES None: the default. SAY hears when senders are
-    summed up, and when no more."""
+    """Watches the reserve of the file system of STORE. A LEAST_BYTES of None selects the default. SAY is called when
+    senders begin to be summed up, and when that ends."""
 
     def __init__(self, store: Path, least_bytes: int | None, say: Callable[[MburstError], None]) -> None:
         self._store = store
@@ -34,15 +35,15 @@ class DiskReserve:
         self._say = say
         self._due = 0.0
         self._is_low = False
-        self.left_out = 0  # senders that were summed up, in all
+        self.left_out = 0  # senders that were summed up in total
 
     @property
     def most_hot_bytes(self) -> float:
-        """What a log may take before it is sealed."""
+        """The size of a log from which it is sealed."""
         return HOT_SHARE * self._least_bytes if self._is_low else math.inf
 
     def within(self, senders: pa.RecordBatch) -> pa.RecordBatch | pa.Table:
-        """SENDERS (rows of `sources`) as they are, or summed up where room is short."""
+        """Returns SENDERS (rows of `sources`), summed up if the disk is short of space."""
         if self._least_bytes and time.monotonic() >= self._due:
             self._due = time.monotonic() + LOOK_S
             self._look()
@@ -70,18 +71,18 @@ class DiskReserve:
             self._say(MburstError(f"{self._store}: there is room on the disk: senders are stored again"))
 
     def notes(self) -> list[str]:
-        """What was left out, for the recording."""
+        """Returns what was left out, for the notes of the recording."""
         return [f"{format_count(self.left_out, 'row')} of senders summed up for lack of disk"] if self.left_out else []
 
 
 def default_reserve(store: Path) -> int:
-    """The room to leave where --reserve does not say."""
+    """Returns the reserve that applies without --reserve."""
     found = os.statvfs(store)
     return min(MOST_BYTES, int(SHARE * found.f_blocks * found.f_frsize))
 
 
 def summed_up(senders: pa.RecordBatch) -> pa.Table:
-    """One row `other` for the senders of each bin: bytes, packets, flows and members are their sums."""
+    """Returns one row `other` for the senders of each bin, with the sums of their bytes, packets, flows and members."""
     import pyarrow as pa
 
     table = pa.Table.from_batches([senders])

@@ -1,4 +1,4 @@
-"""The rows of `recordings`: one for each direction of each interface, written again as more is known."""
+"""The rows of `recordings`: one for each direction of each interface, rewritten as more becomes known."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class WrittenTimes:
 
 @dataclass(frozen=True)
 class Attempt:
-    """What all rows have that one call of record() writes."""
+    """The values that all rows of one call of record() share."""
 
     recording: RecordSettings
     capture_id: str
@@ -48,15 +48,15 @@ class Attempt:
     times: WrittenTimes = field(default_factory=WrittenTimes)
 
     def recording_id(self, lane: int) -> str:
-        """Of the lane of this number."""
+        """Returns the recording_id of the lane with this number."""
         return f"{self.capture_id}-{lane}"
 
     def interface(self, lane: Lane) -> str:
-        """What an interface is called: as asked, or else as `named_interface` has it."""
+        """Returns the name of an interface: the one that was asked for, or else that of `named_interface`."""
         return self.recording.interface or named_interface(lane["interface"], self.recording.targets[0], lane["index"])
 
     def row(self, index: int, lane: Lane, facts: Facts, state: RecordState) -> Row:
-        """The row of the lane of number INDEX."""
+        """Returns the row of the lane with the number INDEX."""
         recording, totals = self.recording, state.totals.get(self.recording_id(index))
         begun_packets, begun_bytes = self.begun.of(lane["direction"])
         counter_packets, counter_bytes = state.counters.of(lane["direction"])
@@ -109,14 +109,14 @@ class Attempt:
 
 
 def named_interface(name: str, target: str, index: int) -> str:
-    """An interface as its capture calls it, or after the capture's file TARGET."""
+    """Returns the name of an interface in its capture, or else one after the capture's file TARGET."""
     return name or f"{Path(target).name.split('.')[0]}:{index}"
 
 
 @dataclass(frozen=True)
 class RecordState:
-    """What differs from row to row of a recording. TOTALS are those of its first COUNTED_SEGMENTS segments of bins, or
-    of all once it has ENDED, by recording_id."""
+    """The values that change from one row of a recording to the next. TOTALS are those of its first COUNTED_SEGMENTS
+    segments of bins, or of all segments once it has ENDED, by recording_id."""
 
     totals: dict[str, Totals]
     counted_segments: int
@@ -126,15 +126,15 @@ class RecordState:
 
 
 def _end_ns(lane: Lane, totals: Totals | None, bin_ns: int, is_complete: bool) -> int | None:
-    """The last packet's time; of a recording that is not complete, the end of its last bin."""
+    """Returns the time of the last packet, or the end of the last bin if the recording is not complete."""
     if totals is None or not totals.packets:
         return None
     return lane["end_ns"] if is_complete else totals.last_ns + bin_ns
 
 
 def silent_lanes(recording: RecordSettings, facts: Facts) -> list[Lane]:
-    """The lanes of an interface on which nothing came yet, as the engine makes them where nothing comes: what its
-    backend does not count is None."""
+    """Returns the lanes of an interface before its first packet, as the engine would report them. Counters that the
+    backend does not have are None."""
     from ...capture import device
 
     uncounted = None if facts["backend"] in UNCOUNTING else 0
@@ -173,7 +173,7 @@ def silent_lanes(recording: RecordSettings, facts: Facts) -> list[Lane]:
 
 
 def stamped_by(quality: int, live: bool) -> str:
-    """What stamped the packets, and how finely."""
+    """Returns the source and the resolution of the packets' timestamps."""
     resolution = "1 µs or coarser" if quality & Quality.FILE_US else "ns"
     if not live:
         return f"file, {resolution}"
@@ -191,7 +191,7 @@ def _merged(count: int, mtu: int) -> str:
 
 
 def describe(recording: RecordSettings, capture: Capture, lanes: list[Lane]) -> list[str]:
-    """What was inferred, and what a reader of the figures should know: one sentence each."""
+    """Returns what was inferred and what users of the numbers should know, one sentence each."""
     facts = capture.facts
     notes = [facts["inferred"]] if facts["inferred"] else []
     notes += facts["notice"].splitlines() if facts["notice"] else []
@@ -233,6 +233,6 @@ def describe(recording: RecordSettings, capture: Capture, lanes: list[Lane]) -> 
 
 
 def seconds(row: Row) -> float:
-    """From the first packet of a row of `recordings` to its last; 0 where there is none, or where the clock stepped, so
-    that their stamps do not say it."""
+    """Returns the time from the first to the last packet of a row of `recordings`. It is 0 if there is no packet, or if
+    the clock stepped, because the timestamps then do not show it."""
     return (row["end_ns"] - row["start_ns"]) / NS_PER_S if row["packets"] and row["clock_epochs"] == 1 else 0.0

@@ -1,5 +1,5 @@
-"""Several interfaces in one process: each is a recording of its own, by a recorder in a thread of its own. They begin
-together, once all are attached, and end together; one that fails before ends alone."""
+"""Several interfaces in one process. Each is a separate recording, by a recorder in its own thread. They begin
+together, once all are attached, and end together; one that fails earlier ends alone."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ Progress = Callable[[RecordProgress], None]
 def record_several(
     store: StoreFolder, recordings: list[RecordSettings], progress: Progress | None = None, until: Until = stopping
 ) -> RecordResult:
-    """Record interfaces into STORE, each as recorder.record does it, until UNTIL ends all of them. PROGRESS is called
-    by one thread at a time.
+    """Record interfaces into STORE, each as recorder.record does, until UNTIL ends all of them. PROGRESS is called by
+    one thread at a time.
 
-    Raises MburstError where one of them cannot be captured from, before anything is recorded. One that fails later is
-    reported on standard error and in the result, and the others go on."""
+    Raises MburstError, before anything is recorded, if one of the interfaces cannot be captured from. A later failure
+    of one is reported on standard error and in the result, and the others continue."""
     with _attached(store, recordings) as captures:
         privileges.drop(keep={right for one in captures for right in one.recorder.rights})
         return _Several(captures, progress).run(store, until)
 
 
 class _OneOfSeveral:
-    """One interface, attached. Its lock is held until `held` is left."""
+    """One attached interface. Its lock is held until the context `held` ends."""
 
     def __init__(self, store: StoreFolder, recording: RecordSettings, said: _SaidOnce) -> None:
         self.name = recording.targets[0]
@@ -50,19 +50,19 @@ class _OneOfSeveral:
             self.held = held.pop_all()
 
     def begin(self, record: Callable[[_OneOfSeveral], None]) -> None:
-        """Have RECORD run in a thread."""
+        """Run RECORD in a thread."""
         self.thread = threading.Thread(target=record, args=(self,), name="mburst-record")
         self.thread.start()
 
     def let_go(self, error: BaseException) -> None:
-        """Record nothing, because of ERROR elsewhere, unless a thread does already."""
+        """Give up without recording because of ERROR elsewhere, unless the thread has already begun."""
         if self.thread is None or self.thread.ident is None:
             with self.held:
                 self.recorder.give_up(error)
                 self.recorder.close()
 
     def wait(self) -> None:
-        """Until the thread has ended."""
+        """Wait until the thread has ended."""
         if self.thread and self.thread.ident is not None:
             wait_for_signals(self._has_ended)
 
@@ -74,7 +74,7 @@ class _OneOfSeveral:
 
 @contextmanager
 def _attached(store: StoreFolder, recordings: list[RecordSettings]) -> Iterator[list[_OneOfSeveral]]:
-    """All of them, or none; those that no thread has taken over are let go where something fails."""
+    """Yields all interfaces, attached. If anything fails, those whose thread has not begun are released."""
     captures: list[_OneOfSeveral] = []
     said = _SaidOnce()
     try:
@@ -88,7 +88,8 @@ def _attached(store: StoreFolder, recordings: list[RecordSettings]) -> Iterator[
 
 
 class _SaidOnce:
-    """What recorders say on standard error. Of several that say the same, as of a full disk, it is said once."""
+    """Prints the errors of the recorders on standard error. An error that several of them report, such as a full disk,
+    is printed once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -96,7 +97,7 @@ class _SaidOnce:
         self._by_one: Counter[tuple[str, str]] = Counter()
 
     def say(self, name: str, error: MburstError) -> None:
-        """ERROR, unless another recorder than that of NAME was ahead with it."""
+        """Print ERROR of the recorder NAME, unless another recorder already reported it as often."""
         text = str(error)
         with self._lock:
             self._by_one[name, text] += 1
@@ -119,7 +120,7 @@ class _Several:
         self._unforeseen: list[BaseException] = []
 
     def run(self, store: StoreFolder, until: Until) -> RecordResult:
-        """Record until all have ended."""
+        """Record until all recordings have ended."""
         with (
             store.place.watched(self._stop),
             Housekeeping(store, self._trouble) as self._housekeeping,
@@ -130,7 +131,7 @@ class _Several:
                     one.begin(self._record)
                 for one in self._captures:
                     one.wait()
-            except BaseException:  # as KeyboardInterrupt
+            except BaseException:  # such as KeyboardInterrupt
                 self._stop()
                 for one in self._captures:
                     one.wait()
@@ -148,7 +149,7 @@ class _Several:
             one.recorder.trouble(error)
 
     def _record(self, one: _OneOfSeveral) -> None:
-        """In a thread."""
+        """Run one recorder; the body of its thread."""
         failure: MburstError | None = None
         try:
             with one.held:

@@ -1,4 +1,4 @@
-"""What was appended to bins, summed up: a recording's totals that agree with its bins at every moment."""
+"""Running totals of the bins that were appended: they agree with a recording's bins at every moment."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class BinTally:
-    """Sums up rows of bins. `totals` has what was added so far, by recording_id."""
+    """Sums up rows of bins. `totals` has the sums so far, by recording_id."""
 
     def __init__(self) -> None:
         self.totals: dict[str, Totals] = {}

@@ -1,6 +1,6 @@
-"""What a recording from an interface does beside counting: it ends when its time is over, keeps the tables clock and
-gaps, refuses bins that the stamps cannot carry, and reports an interface that is renamed or whose speed or
-MTU changes."""
+"""The tasks of a recording from an interface besides counting. It ends when its duration is over, writes the tables
+clock and gaps, refuses bins that are too fine for the timestamps, and reports when the interface is renamed or its
+speed or MTU changes."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from ...telemetry.probe.clock import Reading
     from .recording import RecordSettings, Row
 
-LEAST_JUMP_NS = 1_000_000  # below, NTP may have slewed: 500 ppm
+LEAST_JUMP_NS = 1_000_000  # below it, NTP may have slewed the clock: 500 ppm
 CHECKED_BINS = 100
 
 
 class InterfaceMonitor:
-    """Watches over one recording from an interface."""
+    """Monitors one recording from an interface."""
 
     def __init__(
         self, store: StoreFolder, recording: RecordSettings, writer_id: str, on_trouble: Callable[[MburstError], None]
@@ -52,7 +52,8 @@ class InterfaceMonitor:
         self.bins = self.coarse = 0
 
     def look(self, capture: Capture, rows: list[Row]) -> None:
-        """Called after every read, at least ten times a second, with the rows of recordings so far."""
+        """Check the capture and its interface. Called after every read, at least ten times a second, with the latest
+        ROWS of the recordings."""
         self.losses.look(capture.losses(), rows)
         raw_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
         if self.last is None or raw_ns - self.last.monotonic_raw_ns >= NS_PER_S:
@@ -77,7 +78,7 @@ class InterfaceMonitor:
         self.last = now
 
     def check_stamps(self, bins: pa.RecordBatch) -> None:
-        """Refuse fine bins on coarse stamps, before anything is stored. Raises MburstError."""
+        """Refuse bins that are too fine for the timestamps, before anything is stored. Raises MburstError."""
         if self.recording.bin_ns >= FINE_NS or self.recording.live.force or self.bins >= CHECKED_BINS:
             return
         qualities = bins.column("quality").to_pylist()
@@ -87,7 +88,7 @@ class InterfaceMonitor:
             raise too_coarse(self.interface, self.recording.bin_ns, "record them anyway")
 
     def notes(self, packets: int, ended_by: list[signal.Signals]) -> list[str]:
-        """What happened, one sentence each."""
+        """Returns what happened, one sentence each."""
         silence = [] if packets else [f"no packet in {format_duration(time.monotonic_ns() - self.begun)}"]
         return [*dict.fromkeys(self.jumps), *silence, *(f"ended by {number.name}" for number in ended_by[:1])]
 
@@ -100,15 +101,15 @@ class InterfaceMonitor:
 
 
 class _LinkWatch:
-    """Reports where an interface, recorded as CALLED, is renamed, and where its link gets another speed or MTU than
-    BEGUN has, unless it is given in RECORDING."""
+    """Reports when an interface, recorded as CALLED, is renamed, and when its link speed or MTU differs from that in
+    BEGUN. A speed or MTU that RECORDING gives is not checked."""
 
     def __init__(
         self, called: str, begun: Device, recording: RecordSettings, say: Callable[[MburstError], None]
     ) -> None:
         self._called = called
         self._index = begun["index"]
-        self._name = self._current_name() or begun["name"]  # it may have been asked for by another of its names
+        self._name = self._current_name() or begun["name"]  # the recording may use one of its alternative names
         self._link_bps = begun["link_bps"]
         self._mtu = self._largest_mtu = begun["mtu"]
         self._has_speed = bool(recording.link_bps)
@@ -116,8 +117,8 @@ class _LinkWatch:
         self._say = say
 
     def look(self) -> None:
-        """Called once a second. An interface that is gone ends its recording elsewhere, one without a carrier has no
-        speed."""
+        """Check the interface. Called once a second. An interface that is gone is handled elsewhere; one without a
+        carrier has no speed."""
         from ...capture import device
 
         name = self._current_name()
