@@ -1,4 +1,4 @@
-"""What runs unattended: the parts of one configuration file, reports when they are due, their delivery, and metrics."""
+"""Unattended operation: the parts of one configuration file, scheduled reports, their delivery, and metrics."""
 
 from pathlib import Path
 

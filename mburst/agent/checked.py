@@ -1,4 +1,4 @@
-"""Values of a configuration file, checked: a UsageError names the file, the table and the key."""
+"""Checked values of a configuration file. A UsageError names the file, the table and the key."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..errors import UsageError
 
 @contextmanager
 def naming(path: Path, where: str) -> Iterator[None]:
-    """A UsageError inside says in which table of the file it is."""
+    """Prefix each UsageError in the context with the file and the table."""
     try:
         yield
     except UsageError as error:
@@ -21,14 +21,14 @@ def naming(path: Path, where: str) -> Iterator[None]:
 
 
 def only(path: Path, where: str, table: Mapping[str, Any], valid: Sequence[str]) -> None:
-    """Refuse keys that a table does not have."""
+    """Raise UsageError for keys that the table does not have."""
     for key in table:
         if key not in valid:
             raise UsageError(f"{path}: {where} has no key {key!r}", f"valid are {', '.join(sorted(valid))}")
 
 
 def tables(path: Path, name: str, value: Any) -> list[dict[str, Any]]:
-    """One table, or several of a name."""
+    """Returns the tables of a name, one or several."""
     found = [value] if isinstance(value, dict) else value
     if not isinstance(found, list) or not all(isinstance(table, dict) for table in found):
         raise UsageError(f"{path}: {name} must be a table", f"write [{name}], or [[{name}]] for each of several")
@@ -36,7 +36,7 @@ def tables(path: Path, name: str, value: Any) -> list[dict[str, Any]]:
 
 
 def plain_text(key: str, value: Any) -> str:
-    """A text or number, as text. The error names the key alone."""
+    """Returns a text or number as text. The error names only the key."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise UsageError(f"{key} must be a text or a number")
     if isinstance(value, float) and not math.isfinite(value):
@@ -47,7 +47,7 @@ def plain_text(key: str, value: Any) -> str:
 
 
 def text(path: Path, where: str, key: str, value: Any) -> str:
-    """The same, where the error names the file and the table."""
+    """Returns a text or number as text. The error names the file and the table, too."""
     try:
         return plain_text(f"{key} of {where}", value)
     except UsageError as error:
@@ -55,5 +55,5 @@ def text(path: Path, where: str, key: str, value: Any) -> str:
 
 
 def texts(path: Path, where: str, key: str, value: Any) -> list[str]:
-    """A list of such, or one."""
+    """Returns a list of texts or numbers as texts; a single one becomes a list."""
     return [text(path, where, key, item) for item in (value if isinstance(value, list) else [value])]

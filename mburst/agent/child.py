@@ -1,4 +1,4 @@
-"""A part of `mburst run` as a process of its own: the usual command line, which ends when its supervisor dies."""
+"""A part of `mburst run` in its own process: the usual command line, which ends when its supervisor dies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PR_SET_PDEATHSIG = 1  # prctl(2)
 if __name__ == "__main__":
     supervisor = int(sys.argv[1])
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    if os.getppid() != supervisor:  # it died before we asked for the signal
+    if os.getppid() != supervisor:  # it died before the signal was requested
         sys.exit(1)
     interrupting.leave_hangup_to_parent()
     alive.begin()

@@ -1,7 +1,7 @@
-"""mburst.toml: which parts `mburst run` starts, which reports are due when, and where they are delivered.
+"""mburst.toml: the parts that `mburst run` starts, the schedule of the reports, and where they are delivered.
 
-A part's table has the names of its verb's options, without dashes: what `mburst VERB --help` says holds here too. So
-this module knows no option of any verb; it asks the verb's own parser.
+The keys of a part's table are the options of its verb without dashes, so `mburst VERB --help` describes them, too. This
+module therefore knows no option of any verb; it asks the verb's own parser.
 """
 
 from __future__ import annotations
@@ -34,23 +34,24 @@ if TYPE_CHECKING:
     from ..analysis.bursts.find import BurstDefinition
 
 PARTS = ("record", "probe", "reflect", "collect", "live", "metrics", "ship", "compact", "names")
-NAMED = {"compact": "keep"}  # parts whose table has another name than their verb
-SHARED = ("store", "host", "rack")  # keys at the top that every part takes which has such an option
+NAMED = {"compact": "keep"}  # parts with a table that is not named like the verb
+SHARED = ("store", "host", "rack")  # keys at the top of the file that apply to every part with such an option
 READERS = {"live": "inputs"}  # verbs that show the shared store, unless their table has this key
 FROM_ENVIRONMENT = ("collect", "ship")  # verbs that take secrets from the environment
-SCHEDULE = "report"  # the part that keeps the schedule of all [[report]]
-LEFT_OUT = ("help", "json", "csv", "check", "once", "dry-run")  # options that have no place in a service
+SCHEDULE = "report"  # the part that runs the schedule of all [[report]]
+LEFT_OUT = ("help", "json", "csv", "check", "once", "dry-run")  # options that are of no use in a service
 DEFINITION = {
     name.replace("_", "-"): name for name in DefinitionOptions.__optional_keys__
 }  # key: option of definition_of
 REPORT_KEYS = ("name", "store", "racks", "every", "delay", "output", "deliver", "results", "inventory", *DEFINITION)
-OF_STORES = ("store", "racks", *DEFINITION)  # keys of a report of racks that one of a fleet's results does not take
-DELAYS = {"store": "10m", "results": "4h"}  # what results are of is detected after the day
+OF_STORES = ("store", "racks", *DEFINITION)  # keys of a store's report that a fleet's report does not have
+DELAYS = {"store": "10m", "results": "4h"}  # results are complete only after the detection that follows the day
 
 
 @dataclass(frozen=True)
 class RunPart:
-    """Something to run: the command line of a verb. `made_of`: a digest of what it reads when it begins."""
+    """A part that can be run: the command line of a verb. `made_of` is a digest of the files and secrets that it reads
+    when it begins."""
 
     name: str
     argv: list[str]
@@ -59,7 +60,7 @@ class RunPart:
 
 @dataclass(frozen=True)
 class ReportSource:
-    """What a report is of: a store, or the `results` of a fleet, a folder or the address of a bucket."""
+    """The data of a report: a store, or the `results` of a fleet (a folder or the address of a bucket)."""
 
     store: Path | None
     results: str = ""
@@ -67,14 +68,14 @@ class ReportSource:
 
     @property
     def folder(self) -> Path | None:
-        """That of the store or of the results; None: a bucket."""
+        """The folder of the store or of the results, None for a bucket."""
         return self.store or (None if files.is_address(self.results) else Path(self.results))
 
 
 @dataclass(frozen=True)
 class ScheduledReport:
-    """A report that is due regularly, of the racks of a store or of the results of a fleet. `racks` None: all that the
-    store knows. delay_ns: after the period's end. inventory: the file that lists the hosts of the fleet."""
+    """A report that is due regularly, of the racks of a store or of the results of a fleet. A `racks` of None selects
+    all racks in the store. `delay_ns` counts from the end of the period."""
 
     name: str
     source: ReportSource
@@ -87,14 +88,14 @@ class ScheduledReport:
 
     @property
     def place(self) -> Path:
-        """The folder whose owner writes the report: the store or the results, or where these are in a bucket, that of
-        the report."""
+        """The folder whose owner writes the report: the store or the results, or, if the results are in a bucket, the
+        report's own folder."""
         return self.source.folder or self.output
 
 
 @dataclass(frozen=True)
 class RunConfig:
-    """The whole file."""
+    """The content of the configuration file."""
 
     path: Path
     parts: list[RunPart]
@@ -104,13 +105,13 @@ class RunConfig:
 
     @property
     def schedule(self) -> list[RunPart]:
-        """The part that writes and delivers the reports, where there are any."""
+        """The part that writes and delivers the reports, if there are any."""
         made_of = _digest(self.reports, self.deliveries, sorted(self.environment.values.items()))
         return [RunPart(SCHEDULE, ["schedule", "--loop", "--", str(self.path)], made_of)] if self.reports else []
 
     @property
     def stores(self) -> list[str]:
-        """The stores that parts and reports name, each once."""
+        """The stores that parts and reports name, without repetition."""
         from ..cli import build_parser
 
         asked = (build_parser(part.argv[0]).parse_args(part.argv) for part in self.parts)
@@ -120,7 +121,7 @@ class RunConfig:
 
     @property
     def store_sizes(self) -> dict[str, int]:
-        """What each store may take, in bytes, where [keep] has a size."""
+        """The most bytes that each store may take, for stores with a size in [keep]."""
         from ..cli import build_parser
         from ..units import parse_size
 
@@ -129,19 +130,20 @@ class RunConfig:
 
     @property
     def secrets(self) -> Secrets:
-        """Those of all deliveries."""
+        """The secrets of all deliveries."""
         return Secrets(value for one in self.deliveries.values() for value in one.secrets.values)
 
 
 def load(path: Path, fill: bool = True) -> RunConfig:
-    """Read and check, with the secrets of mburst.env beside it; without FILL, ${NAME} stays in what is delivered where,
-    for who delivers nothing. Raises MburstError where a file cannot be read, UsageError for what is wrong in it."""
+    """Read and check the file, with the secrets of mburst.env beside it. If FILL is false, ${NAME} is not replaced in
+    deliveries, for callers that deliver nothing. Raises MburstError if a file cannot be read, UsageError for an invalid
+    one."""
     secrets = environment.read(path, fill)
     try:
         content = tomllib.loads(files.read_text(path)[0], parse_float=WrittenFloat)
     except OSError as error:
         raise MburstError(f"{path}: cannot read: {error.strerror}", "`mburst run --init` writes an example") from error
-    except (ValueError, RecursionError) as error:  # of TOML and UTF-8, and of a number of thousands of digits
+    except (ValueError, RecursionError) as error:  # invalid TOML or UTF-8, or a number with thousands of digits
         raise UsageError(f"{path}: invalid TOML: {error}") from error
     known = _runnable()
     only(path, "the file", content, [*SHARED, *(NAMED.get(verb, verb) for verb in known), "report", "deliver"])
@@ -161,7 +163,7 @@ def load(path: Path, fill: bool = True) -> RunConfig:
 
 
 def _runnable() -> dict[str, argparse.ArgumentParser]:
-    """The parsers of the verbs that this mburst has and that can be parts."""
+    """Returns the parsers of the verbs that this installation has and that can be parts."""
     from ..cli import VERBS, build_parser
 
     [choices] = [action.choices for action in build_parser()._actions if isinstance(action, argparse._SubParsersAction)]
@@ -172,7 +174,7 @@ def _runnable() -> dict[str, argparse.ArgumentParser]:
 
 
 def _keys(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
-    """Key of a table → action of the parser: long options without dashes, positional arguments by their name."""
+    """Maps the keys of a table to actions of the parser: long options without dashes, positional arguments by name."""
     keys: dict[str, argparse.Action] = {}
     for action in parser._actions:
         names = [option[2:] for option in action.option_strings if option.startswith("--")]
@@ -220,7 +222,7 @@ def _arguments(path: Path, where: str, given: Mapping[str, Any], keys: Mapping[s
 
 
 def _files(part: RunPart) -> list[tuple[str, int, int, int]]:
-    """The files that the part's command line names, and what shows that they were written to."""
+    """Returns the files that the part's command line names, each with facts that change when the file is written."""
     found = []
     for word in part.argv[1:]:
         name = word.partition("=")[2] if word.startswith("--") else word
@@ -236,7 +238,7 @@ def _digest(*facts: object) -> str:
 
 
 def _try(path: Path, where: str, argv: Sequence[str]) -> None:
-    """Let the verb's own parser say what is wrong. Raises UsageError."""
+    """Check ARGV with the verb's own parser. Raises UsageError."""
     from ..cli import build_parser
 
     with naming(path, where):
@@ -297,7 +299,7 @@ def _report(
 
 
 def _local(path: Path, where: str, key: str, value: Any) -> Path:
-    """A file or folder of this machine."""
+    """Returns a file or folder of this machine. Raises UsageError for an address."""
     given = text(path, where, key, value)
     with naming(path, where):
         files.check_local(given)
@@ -305,14 +307,15 @@ def _local(path: Path, where: str, key: str, value: Any) -> Path:
 
 
 def _check_outputs(path: Path, reports: Sequence[ScheduledReport]) -> None:
-    """Raises UsageError where reports of a fleet share a folder with others: what is in it is delivered."""
+    """Raise UsageError if a report of a fleet shares its folder with another report: all files in the folder are
+    delivered."""
     for one in reports:
         if one.source.results and any(one.output == other.output for other in reports if other is not one):
             raise UsageError(f"{path}: [[report]] {one.name}: a fleet's report needs an output of its own")
 
 
 def _source(path: Path, where: str, table: Mapping[str, Any], shared: Mapping[str, str]) -> ReportSource:
-    """Raises UsageError where a report is of no store and of no results, or of both."""
+    """Returns the source of a report. Raises UsageError unless it has either a store or results."""
     if "results" not in table:
         if "inventory" in table:
             raise UsageError(f"{path}: {where}: inventory is of the results of a fleet", "add results")

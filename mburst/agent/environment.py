@@ -1,7 +1,8 @@
-"""mburst.env: the secrets beside mburst.toml. mburst reads it itself, so that all do alike: systemd, cron, a shell.
+"""mburst.env: the secrets next to mburst.toml. mburst reads the file itself, so that it works the same under systemd,
+cron and a shell.
 
-A line is NAME=value, or a comment that begins with # or ;. A value may be quoted with " or ', as in systemd.exec(5),
-"EnvironmentFile="; a backslash is one only in double quotes. What the process has in its environment comes first.
+A line is NAME=value, or a comment that begins with # or ;. A value may be quoted with " or ', as for EnvironmentFile=
+in systemd.exec(5); a backslash escapes only in double quotes. Variables of the process's environment take precedence.
 """
 
 from __future__ import annotations
@@ -24,22 +25,22 @@ _NAME = re.compile(r"\$\{(\w+)\}")
 
 @dataclass
 class Environment:
-    """The variables that a configuration can name. Values are in no message."""
+    """The variables that a configuration can refer to. Messages never contain their values."""
 
     path: Path
-    values: Mapping[str, str] = field(default_factory=dict, repr=False)  # of the file
+    values: Mapping[str, str] = field(default_factory=dict, repr=False)  # values in the file
     warnings: list[str] = field(default_factory=list)
-    unread: str = ""  # why the file could not be read, where it is there
-    fill: bool = True  # false: ${NAME} stays, for who only wants to know what would be run
-    wanted: dict[str, None] = field(default_factory=dict)  # names that were asked for
-    used: set[str] = field(default_factory=set, repr=False)  # values that were taken, also as part of others
+    unread: str = ""  # why the file exists but could not be read
+    fill: bool = True  # false: ${NAME} is not replaced, for callers that only ask what would be run
+    wanted: dict[str, None] = field(default_factory=dict)  # names that the configuration refers to
+    used: set[str] = field(default_factory=set, repr=False)  # inserted values, and the texts that contain them
 
     def merged(self) -> dict[str, str]:
-        """What a child process gets."""
+        """Returns the environment of a child process."""
         return {**self.values, **os.environ}
 
     def filled(self, value: Any, path: Path, where: str, key: str) -> Any:
-        """A value of the configuration with each ${NAME} replaced, in lists too. Raises UsageError."""
+        """Returns a value of the configuration with each ${NAME} replaced, also in lists. Raises UsageError."""
         if isinstance(value, list):
             return [self.filled(item, path, where, key) for item in value]
         if not isinstance(value, str):
@@ -64,14 +65,14 @@ class Environment:
         return filled
 
     def lacking(self) -> list[str]:
-        """The names that were asked for and that the file does not have."""
+        """Returns the names that the configuration refers to and the file does not have."""
         return [name for name in self.wanted if name not in self.values]
 
 
 def read(configuration: Path, fill: bool = True) -> Environment:
-    """The variables beside a configuration: of the file of the same name that ends in .env, if there is one. One that
-    this user cannot read (systemd can, for it) is as if it were not there. Raises MburstError where others may write
-    it, and UsageError for a line that says nothing."""
+    """Read the variables of a configuration from the file with the same name and the ending .env, if it exists. A file
+    that this user cannot read (systemd may read it instead) counts as absent. Raises MburstError if others may write
+    it, and UsageError for an invalid line."""
     path = configuration.with_suffix(".env")
     try:
         text, facts = files.read_text(path)
@@ -89,7 +90,7 @@ def read(configuration: Path, fill: bool = True) -> Environment:
 
 
 def parse(text: str, path: Path) -> dict[str, str]:
-    """NAME → value. Raises UsageError, which says no value."""
+    """Returns a map of NAME to value. Raises UsageError without a value in it."""
     found = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip()[0] in "#;":

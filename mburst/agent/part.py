@@ -1,4 +1,4 @@
-"""One part of `mburst run` as a child process, which is started again when it fails or hangs."""
+"""One part of `mburst run` as a child process, which is restarted if it fails or hangs."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ..python import command
 from .config import RunPart
 from .watchdog import SILENT_S, Watchdog
 
-FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0  # before a part that failed is started again
-STEADY_S = 60.0  # after which a part counts as having run
+FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0  # first and longest wait before a failed part is restarted
+STEADY_S = 60.0  # a part that ran longer is restarted with the first wait
 USAGE = 2
 
 
 class PartProcess:
-    """A part and, while it runs, its process. `ended` is set when it is done for good."""
+    """A part and, while it runs, its process. `ended` is set once it will not be started again."""
 
     def __init__(self, part: RunPart, environment: Mapping[str, str]) -> None:
         self.part = part
@@ -33,28 +33,28 @@ class PartProcess:
         self._watchdog: Watchdog | None = None
 
     async def keep(self) -> int:
-        """Run until it is done, or is to end: 0; USAGE where it was called wrongly; else the code of a failure on the
-        way to its end."""
+        """Run the part, with restarts, until it is done or shall end. Returns 0, USAGE if it rejected its arguments, or
+        else the code of a failure while it was ending."""
         try:
             return await self._keep()
         finally:
             self.ended.set()
 
     def end(self) -> None:
-        """SIGTERM. Whatever it ends with, it is not started again."""
+        """Send SIGTERM. The part is not restarted, whatever its exit code."""
         self.ending.set()
         if self.process:
             with suppress(ProcessLookupError):
                 self.process.terminate()
 
     def kill(self) -> None:
-        """SIGKILL, where it still runs."""
+        """Send SIGKILL if the process still runs."""
         if self.process:
             with suppress(ProcessLookupError):
                 self.process.kill()
 
     def look(self) -> None:
-        """Kill a process that hangs. To be called each second."""
+        """Kill a process that hangs. Called every second."""
         if self._watchdog and self._watchdog.is_hung() and not self.ending.is_set():
             say(f"{self.part.name} has hung for {SILENT_S:g} s: killed")
             self.kill()
@@ -69,7 +69,7 @@ class PartProcess:
                     say(f"{self.part.name} ended with {code}")
                     return code
                 return 0
-            if code == USAGE:  # it will not get better
+            if code == USAGE:  # a restart would not help
                 say(f"{self.part.name} ended ({code}) and is not restarted; the other parts continue")
                 return code
             wait = FIRST_WAIT_S if time.monotonic() - begun > STEADY_S else wait
@@ -81,7 +81,7 @@ class PartProcess:
         return 0
 
     async def _once(self) -> int:
-        """One process, from its begin to its end; its exit code."""
+        """Run one process from start to end, and return its exit code."""
         self._watchdog = Watchdog()
         try:
             return await self._process(self._watchdog)
@@ -91,7 +91,7 @@ class PartProcess:
 
     async def _process(self, watchdog: Watchdog) -> int:
         given = watchdog.given.fileno()
-        # In a group of its own: a terminal's Ctrl-C is for us, who then signal each part.
+        # In its own process group: a terminal's Ctrl-C reaches only the supervisor, which then signals each part.
         self.process = child = await asyncio.create_subprocess_exec(
             *command("mburst.agent.child", str(os.getpid()), *self.part.argv),
             stdin=asyncio.subprocess.DEVNULL,
@@ -101,7 +101,7 @@ class PartProcess:
             pass_fds=[given],
             process_group=0,
         )
-        if self.ending.is_set():  # while it was being started
+        if self.ending.is_set():  # requested while the process was started
             child.terminate()
         assert child.stdout is not None and child.stderr is not None
         await asyncio.gather(
@@ -111,13 +111,13 @@ class PartProcess:
 
 
 async def _pass_on(name: str, source: asyncio.StreamReader, to: TextIO) -> None:
-    """Each line of a part, with the part's name before it."""
+    """Print each line of a part with the part's name before it."""
     while True:
         try:
             line = await source.readline()
-        except ValueError:  # longer than any line should be: readline has dropped it
+        except ValueError:  # an overlong line, which readline has dropped
             line = b"(a line that is too long)\n"
         if not line:
             return
-        with suppress(OSError):  # the disk of the log is full: parts run on
+        with suppress(OSError):  # the disk of the log is full: parts continue
             print(f"{name}: {shown(line.decode(errors='replace').rstrip())}", file=to, flush=True)

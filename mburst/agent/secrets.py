@@ -1,7 +1,7 @@
-"""Secrets of a configuration, kept out of whatever is printed, logged or sent: the one place that does it.
+"""Secrets of a configuration: the one place that keeps them out of everything that is printed, logged or sent.
 
-A secret is a value that was taken from the environment (`${NAME}`), or that of a key which holds one. It is also hidden
-where somebody repeats a part of it (a segment of an address), or spells it otherwise (escaped, in base64, in capitals).
+A secret is a value that was taken from the environment (`${NAME}`), or the value of a secret key. It is also hidden if
+only a part of it appears (a segment of an address), or in another form (escaped, in base64, in capitals).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from urllib.parse import quote, quote_plus, unquote
 
 HIDDEN = "…"
-SHORT = 4  # characters; a shorter secret occurs in any text by chance
+SHORT = 4  # a shorter secret appears in any text by chance
 _URL_SAFE = str.maketrans("+/", "-_")
 _PARTS = re.compile(r"[/?&=;#@:]")
 
@@ -32,7 +32,7 @@ class Secrets:
         return Secrets(self.values | other.values)
 
     def hide(self, text: str) -> str:
-        """TEXT without them."""
+        """Returns TEXT without the secrets."""
         hidden = self._pattern.sub(HIDDEN, text) if self._pattern else text
         if any(one in hidden.lower() for one in self._short):
             return f"{HIDDEN} (not shown: it may contain a secret)"
@@ -40,7 +40,7 @@ class Secrets:
 
 
 def _parts(value: str) -> Iterator[str]:
-    """A value; and of an address also its parts that say more than where it is."""
+    """Yields a value and, if it is an address, its parts that reveal more than the host."""
     yield value
     if not re.match(r"https?://", value, re.IGNORECASE):
         return
@@ -50,7 +50,7 @@ def _parts(value: str) -> Iterator[str]:
 
 
 def _spelled(text: str) -> set[str]:
-    """Forms in which a program may repeat a text."""
+    """Returns the forms in which a program may repeat a text."""
     encoded = text.encode(errors="surrogateescape")
     forms = {
         text,
@@ -63,7 +63,7 @@ def _spelled(text: str) -> set[str]:
         _base64(encoded),
         _base64(encoded).translate(_URL_SAFE),
     }
-    # As the end of what SMTP's AUTH PLAIN says, which is \0user\0password: at whichever of three alignments.
+    # Also as the end of SMTP's AUTH PLAIN, which is \0user\0password, at each of the three alignments of base64.
     return forms | {_base64(b"\0" * k + encoded)[4:-1] for k in (1, 2)}
 
 

@@ -1,6 +1,7 @@
-"""Runs parts as child processes: one that fails or hangs is started again, and all end together, in good order.
+"""Runs parts as child processes. A part that fails or hangs is restarted, and all parts end together, in order.
 
-Each part is a process, so that a crash or a leak in one takes nothing from the others, and each ends as it would alone.
+Each part is a separate process, so that a crash or a leak in one does not affect the others, and each ends as it would
+alone.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from .config import RunPart
 from .part import USAGE, PartProcess
 from .systemd import MINE, ServiceManager
 
-STOP_S = 60.0  # for parts to end after a signal
+STOP_S = 60.0  # time for parts to end after a signal
 IMPATIENT_S = 1.0
 LOOK_S = 1.0
 Reading = tuple[Sequence[RunPart], Mapping[str, str]]  # the parts of a file, and the environment of their processes
 
 
 class Supervisor:
-    """Runs parts until they are done or a signal comes. SIGHUP: `reread` says which parts there are now."""
+    """Runs parts until they are done or a signal arrives. On SIGHUP, `reread` returns the present parts."""
 
     def __init__(
         self,
@@ -40,16 +41,16 @@ class Supervisor:
         self.environment = _for_parts(os.environ if environment is None else environment)
         self.stop_s = stop_s
         self.running: dict[str, PartProcess] = {}
-        self.done: dict[str, RunPart] = {}  # those that have ended well, and are not started again for that they are
+        self.done: dict[str, RunPart] = {}  # parts that finished; they are not restarted
         self.tasks: set[asyncio.Task[None]] = set()
         self.woken, self.stopping, self.reload = asyncio.Event(), False, False
         self.stopped_at = 0.0
         self.code = 0
 
     async def run(self) -> int:
-        """0 when all parts are done, or SIGTERM or SIGHUP ended them, 130 for SIGINT, 1 where one had to be killed, 2
-        where one ended as wrongly called: what the file says was checked before, so that this is the part's trouble
-        alone."""
+        """Returns the exit code: 0 if all parts finished or SIGTERM or SIGHUP ended them, 130 after SIGINT, 1 if a part
+        had to be killed, 2 if a part rejected its arguments (the file was validated before, so only that part is
+        affected)."""
         later = asyncio.get_running_loop().call_soon_threadsafe
         with (
             stopping(lambda: later(self._stop), lambda number: later(self._hurry, number)) as ended_by,
@@ -68,7 +69,7 @@ class Supervisor:
         await self._end()
 
     async def _look(self) -> None:
-        """What there is to do after a second, or as soon as something happened."""
+        """Do what is due once a second, or as soon as a part ends or a signal arrives."""
         if self.reload:
             self.reload = False
             self._reload()
@@ -90,7 +91,7 @@ class Supervisor:
         self.tasks.add(asyncio.create_task(self._keep(one, after)))
 
     async def _keep(self, one: PartProcess, after: PartProcess | None) -> None:
-        """Run a part until it is done, once the one that it replaces has ended."""
+        """Run a part until it is done, beginning when the part that it replaces has ended."""
         if after:
             await after.ended.wait()
         code = await one.keep()
@@ -100,14 +101,14 @@ class Supervisor:
             if not code:
                 self.done[one.part.name] = one.part
 
-    # --- the file is read again ---
+    # --- reloading the file ---
 
     def _ask_to_reload(self) -> None:
         self.reload = True
         self.woken.set()
 
     def _reload(self) -> None:
-        """End the parts that are no more, start those that are new, and both for those that changed."""
+        """End removed parts, start new ones, and restart changed ones."""
         if self.reread is None:
             return
         self.manager.reloading()
@@ -148,14 +149,14 @@ class Supervisor:
         self.woken.set()
 
     def _hurry(self, number: signal.Signals) -> None:
-        # A second Ctrl-C means at once. A second SIGTERM means nothing: some send one to each process of a group, and
-        # one to the group. Nor does what comes with the first.
+        # A second Ctrl-C kills the parts at once. A second SIGTERM does nothing, because some senders signal each
+        # process of a group and also the group. Signals that arrive together with the first one do nothing either.
         if number == signal.SIGINT and time.monotonic() - self.stopped_at > IMPATIENT_S:
             for one in self.running.values():
                 one.kill()
 
     async def _end(self) -> None:
-        """SIGTERM to every part, and time for each to store what it has."""
+        """Send SIGTERM to every part, and give each time to store its data."""
         for one in self.running.values():
             one.end()
         until = time.monotonic() + self.stop_s
@@ -173,5 +174,5 @@ class Supervisor:
 
 
 def _for_parts(environment: Mapping[str, str]) -> dict[str, str]:
-    """ENVIRONMENT without what systemd gave to this process alone."""
+    """Returns ENVIRONMENT without the variables that systemd set for this process alone."""
     return {name: value for name, value in environment.items() if name not in MINE}

@@ -1,4 +1,4 @@
-"""Whether a part is alive: its own loop sends a sign each second (mburst/alive.py)."""
+"""Detects a part that hangs: its own loop sends a sign of life each second (mburst/alive.py)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import socket
 import time
 from contextlib import suppress
 
-SILENT_S = 10.0  # after which a part that has given a sign before counts as hung
-MOST_S = 1.5  # that count between two looks: a machine that slept, or paused us too, is no fault of a part
+SILENT_S = 10.0  # a part that has sent a sign before and is then silent for this long counts as hung
+MOST_S = 1.5  # most that counts between two checks, in case the machine slept or paused this process, too
 
 
 class Watchdog:
@@ -21,7 +21,7 @@ class Watchdog:
         self._looked = time.monotonic()
 
     def is_hung(self) -> bool:
-        """Whether the process is silent for too long since its first sign. To be called each second."""
+        """Whether the process has been silent for too long since its first sign. Called every second."""
         now = time.monotonic()
         self._silent_s += min(MOST_S, now - self._looked)
         self._looked = now

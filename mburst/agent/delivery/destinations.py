@@ -1,4 +1,4 @@
-"""[[deliver]] of mburst.toml: where reports go. Errors are reported without any value that may be secret."""
+"""[[deliver]] of mburst.toml: the destinations of reports. Errors contain no value that may be secret."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COMMON = (
 
 
 def delivery_of(path: Path, where: str, table: Mapping[str, Any], environment: Environment) -> Delivery:
-    """One [[deliver]]. Raises UsageError, and MburstError where the kind needs what is not installed."""
+    """Returns one [[deliver]]. Raises UsageError, and MburstError if the kind needs something that is not installed."""
     kind = _kind(path, where, table)
     only(path, where, table, ["name", "kind", *(key.name for key in (*COMMON, *kind.keys))])
     if missing := next((key.name for key in kind.keys if key.needed and key.name not in table), None):
@@ -38,7 +38,7 @@ def delivery_of(path: Path, where: str, table: Mapping[str, Any], environment: E
     literal = [key for key in kind.keys if key.literal]
     with naming(path, where):
         common = read_keys(COMMON, table)
-        read_keys(literal, table)  # before ${NAME} is replaced: these errors quote what is written
+        read_keys(literal, table)  # before ${NAME} is replaced, because these errors quote the value
     values = {
         key.name: table[key.name] if key.literal else environment.filled(table[key.name], path, where, key.name)
         for key in kind.keys
@@ -58,7 +58,7 @@ def delivery_of(path: Path, where: str, table: Mapping[str, Any], environment: E
 
 
 def folders_of(to: Delivery) -> list[Path]:
-    """The folders that a delivery writes to."""
+    """Returns the folders that a delivery writes to."""
     return [Path(to.settings[key.name]) for key in KINDS[to.kind].keys if key.folder]
 
 
@@ -70,13 +70,13 @@ def _kind(path: Path, where: str, table: Mapping[str, Any]) -> Kind:
 
 
 def _settings(path: Path, where: str, kind: Kind, values: Mapping[str, Any], fill: bool) -> dict[str, Any]:
-    if not fill and "${" in str(values):  # nothing is delivered, and what it would be is not known
+    if not fill and "${" in str(values):  # nothing is delivered, and the value is not known
         return {key.name: values.get(key.name, key.default) for key in kind.keys}
     with naming(path, where):
         return kind.settings(values)
 
 
 def _secrets(kind: Kind, values: Mapping[str, Any]) -> list[str]:
-    """Values of secret keys, each of a list by itself."""
+    """Returns the values of secret keys; items of a list separately."""
     found = [values[key.name] for key in kind.keys if key.secret and key.name in values]
     return [str(one) for value in found for one in (value if isinstance(value, list) else [value])]

@@ -1,4 +1,4 @@
-"""What a message says of a report's period: a line a rack, in words, as an HTML table and as a picture."""
+"""The digest of a report's period: one line for each rack, as text, as an HTML table and as a picture."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from ...units import format_count, format_duration, format_share
 from .ledger import DeliveryKey
 
 MOST_RACKS = 100  # in a message; the index has all
-MOST_NAME, MOST_WORDS = 100, 1000  # characters of a name and of the text about it
+MOST_NAME, MOST_WORDS = 100, 1000  # characters of a name, and of its text
 MOST_LEFT_OUT = 10
 HEADS = ("Hosts in bursts", "Bursts", "Of the time", "Longest", "Dropped by the switch", "In words")
 
 
 @dataclass(frozen=True)
 class DigestEntry:
-    """A report of a rack, or of a fleet: its files and its summary."""
+    """The report of a rack or of a fleet: its files and its summary."""
 
     page: Path
     facts: Path
@@ -34,18 +34,18 @@ class DigestEntry:
 
     @property
     def is_fleet(self) -> bool:
-        """Whether it is the report of a fleet, and of no rack."""
+        """Whether it is the report of a fleet, not of a rack."""
         return is_fleet(self.page.name)
 
     @property
     def more(self) -> list[Path]:
-        """The pages and facts of the racks of a fleet."""
+        """The pages and facts of a fleet's racks."""
         return sorted(self.page.with_suffix("").glob("*")) if self.is_fleet else []
 
 
 @dataclass(frozen=True)
 class Digest:
-    """All racks of a report and period, and what could not be delivered before."""
+    """All racks of a report and period, and earlier failures of delivery."""
 
     report: str
     since_ns: int
@@ -56,8 +56,8 @@ class Digest:
 
     @classmethod
     def read(cls, report: str, folder: Path, since_ns: int, until_ns: int, troubles: Sequence[str]) -> Digest:
-        """The digest of this user's own reports in a folder, those with most of the time in bursts first. A file that
-        somebody else put there is a trouble."""
+        """Returns the digest of this user's own reports in a folder, those with the largest share of time in bursts
+        first. A file of another user is a trouble."""
         own = summaries(folder, (since_ns, until_ns), own=True)
         found = [DigestEntry(folder / f"{name}.html", folder / f"{name}.json", summary) for name, summary in own]
         found.sort(key=lambda entry: (-entry.summary["share"], entry.summary["rack"]))
@@ -109,7 +109,7 @@ class Digest:
         return [f"and {format_count(more, 'rack')} more with less of the time in bursts"] if more > 0 else []
 
     def html(self, site: str, picture: str) -> str:
-        """The message as HTML that mail programs show; `picture` is the source of the image."""
+        """Returns the message as HTML that mail programs can show; `picture` is the source of the image."""
         return render(
             "rack/mail.html",
             title=self.title,
@@ -121,8 +121,8 @@ class Digest:
         )
 
     def grid(self) -> tuple[list[str], list[list[float | None]], list[str]]:
-        """Rows, shares of time in bursts by slot (None: not recorded), and labels of the slots: of hosts where there is
-        one rack, else of racks."""
+        """Returns names of the rows, shares of time in bursts by slot (None: not recorded), and labels of the slots.
+        Rows are hosts if there is one rack, else racks."""
         rows: list[tuple[str, list[float | None]]] = []
         labels: list[str] = []
         for entry in self.entries[:MOST_RACKS]:
@@ -150,7 +150,7 @@ class Digest:
 
 
 def _of_fleet(facts: dict[str, Any]) -> tuple[list[str], list[tuple[str, list[float | None]]]]:
-    """Labels of slots, and of each rack that a fleet's page has over time, its shares of time in bursts."""
+    """Returns the labels of the slots, and the shares of time in bursts of each rack on a fleet's page."""
     period, lines = facts["period"], [line for line in facts["lines"] if line["name"]]
     since_ns, slot_ns = period["since_ns"], facts["slot_ns"]
     labels = [moment(since_ns + i * slot_ns)[5:] for i in range(len(lines[0]["bursts"]) if lines else 0)]
@@ -176,12 +176,12 @@ def _words(text: str) -> str:
 
 
 def _link(site: str, entry: DigestEntry) -> str:
-    """Where the page is published, or ''."""
+    """Returns the address of the published page, or ''."""
     return f"{site}/{quote(entry.page.name)}" if site else ""
 
 
 def _cells(entry: DigestEntry) -> list[str]:
-    """What HEADS names."""
+    """Returns the cells for the columns in HEADS."""
     summary = entry.summary
     return [
         f"{summary['bursting_hosts']} of {summary['hosts']}",

@@ -1,4 +1,5 @@
-"""What a kind of delivery declares: its name, its keys, and how it sends. docs/add-a-delivery.md adds one."""
+"""The declaration of a kind of delivery: its name, its keys, and its way of sending. docs/add-a-delivery.md adds
+one."""
 
 from __future__ import annotations
 
@@ -13,16 +14,17 @@ if TYPE_CHECKING:
 
 
 class NotDelivered(Exception):
-    """It surely did not arrive: it can be sent again."""
+    """It certainly did not arrive and can be sent again."""
 
 
 class MaybeDelivered(Exception):
-    """It may have arrived: it must not be sent again."""
+    """It may have arrived and must not be sent again."""
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """Where reports go. `settings` are the keys of its kind; `site` is where the output folder is published, or ''."""
+    """A destination of reports. `settings` are the keys of its kind; `site` is the address at which the output folder
+    is published, or ''."""
 
     name: str
     kind: str
@@ -31,45 +33,47 @@ class Delivery:
     timeout_ns: int
     site: str
     when: str
-    settings: Mapping[str, Any] = field(repr=False)  # with secrets
+    settings: Mapping[str, Any] = field(repr=False)  # contains secrets
     secrets: Secrets = field(default_factory=Secrets)
 
 
 @dataclass(frozen=True)
 class SettingKey:
-    """A key of [[deliver]]. `read(name, value)` checks a value and puts it into the form in which it is used
-    (values.py); it raises UsageError with the name of the key, and without the value unless the key is literal."""
+    """A key of [[deliver]]. `read(name, value)` checks a value and returns it in the form in which it is used
+    (values.py). It raises UsageError with the name of the key; the error contains the value only if the key is
+    literal."""
 
     name: str
     about: str  # for docs/operate.md
     read: Callable[[str, Any], Any]
-    default: Any = None  # as it would be written in the file; None: there is none
+    default: Any = None  # as written in the file; None: there is no default
     needed: bool = False
-    secret: bool = False  # its value is hidden wherever it comes from
+    secret: bool = False  # its value is hidden, wherever it comes from
     literal: bool = False  # ${NAME} is not replaced in it
-    folder: bool = False  # its value is a folder that is written to
+    folder: bool = False  # its value is a folder that is written
 
 
 def read_keys(keys: Iterable[SettingKey], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The VALUES of all KEYS in the form in which they are used; the default where there is none. Raises UsageError."""
+    """Returns the VALUES of all KEYS in the form in which they are used, or their defaults. Raises UsageError."""
     given = {key: values.get(key.name, key.default) for key in keys}
     return {key.name: None if value is None else key.read(key.name, value) for key, value in given.items()}
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of delivery. `send` hands a digest over; it raises NotDelivered or MburstError where it surely did not
-    arrive, and MaybeDelivered where it may have. `check` looks at all settings together and raises MburstError: what it
-    needs is not installed, or keys exclude each other."""
+    """A kind of delivery. `send` hands a digest over; it raises NotDelivered or MburstError if it certainly did not
+    arrive, and MaybeDelivered if it may have. `check` checks the settings together: it raises MburstError if something
+    that it needs is not installed, and UsageError if keys exclude each other."""
 
     name: str
-    about: str  # what arrives, for docs/operate.md
+    about: str  # the form of the report, for docs/operate.md
     keys: tuple[SettingKey, ...]
     send: Callable[[Digest, Delivery], None]
     check: Callable[[Mapping[str, Any]], None] = lambda settings: None
 
     def settings(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """What `send` finds in a delivery. Raises UsageError for a wrong value, and what `check` raises."""
+        """Returns the settings that `send` finds in a delivery. Raises UsageError for an invalid value, and what
+        `check` raises."""
         settings = read_keys(self.keys, values)
         self.check(settings)
         return settings

@@ -1,9 +1,9 @@
-"""What was delivered, to whom, and what was not: a file of JSON lines beside the reports, the last line of a delivery
-counts.
+"""The ledger of deliveries: what was delivered to whom, and what failed. It is a file of JSON lines in the folder of
+the reports; the last line of a delivery counts.
 
-A line `sending` is on the disk before anything is sent, and `done` after it was taken. Whoever finds a delivery that
-was left at `sending` (the machine died, or the connection did before an answer) cannot know whether it arrived: it is
-never sent again, and reported as `unsure`.
+A line `sending` is on the disk before anything is sent, and `done` follows once the destination has accepted it. If a
+delivery is still `sending` later (the machine or the connection failed before the answer), nobody can know whether it
+arrived: it is never sent again, and reported as `unsure`.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from ...errors import MburstError
 from ...names import shown
 from ..secrets import Secrets
 
-WAIT_S = 600.0  # for another process to deliver
+WAIT_S = 600.0  # longest wait for another process that delivers
 MOST_SENTENCES = 10
 SENDING, DONE, FAILED, UNSURE = "sending", "done", "failed", "unsure"
 
 
 @dataclass(frozen=True)
 class DeliveryKey:
-    """A delivery: which report, of which period, to whom."""
+    """The key of a delivery: report, period and destination."""
 
     report: str
     since_ns: int
@@ -37,17 +37,17 @@ class DeliveryKey:
 
 
 class DeliveryLedger:
-    """The ledger of a folder of reports, for one process at a time: others wait."""
+    """The ledger of a folder of reports. One process at a time may use it; others wait."""
 
     NAME = ".deliveries.jsonl"
 
     def __init__(self, path: Path, secrets: Secrets | None = None) -> None:
         self.path = path
-        self.secrets = secrets or Secrets()  # that older lines may hold, and that are not printed
+        self.secrets = secrets or Secrets()  # older lines may contain them; they are not printed
         self.lines: list[dict[str, Any]] = []
 
     def __enter__(self) -> DeliveryLedger:
-        """Raises MburstError where it cannot be read or written."""
+        """Raises MburstError if the ledger cannot be read or written."""
         self._file = files.open_private(self.path, os.O_APPEND)
         try:
             files.lock(self._file, self.path, WAIT_S)
@@ -56,7 +56,7 @@ class DeliveryLedger:
         except BaseException:
             os.close(self._file)
             raise
-        if text and not text.endswith("\n"):  # a line that was cut by a crash
+        if text and not text.endswith("\n"):  # a crash cut the last line
             os.write(self._file, b"\n")
         self._take(text)
         for key, state in self._last().items():
@@ -66,8 +66,8 @@ class DeliveryLedger:
 
     @classmethod
     def seen(cls, path: Path, secrets: Secrets) -> DeliveryLedger:
-        """The ledger as it is now, to be asked alone: nothing is locked or written. Raises MburstError where there is
-        one that cannot be read."""
+        """Returns the present ledger for reading: nothing is locked or written. Raises MburstError if it exists and
+        cannot be read."""
         ledger = cls(path, secrets)
         if os.path.lexists(path):
             ledger._take(files.read_own(path).decode("utf-8", "replace"))
@@ -77,7 +77,7 @@ class DeliveryLedger:
         for line in text.splitlines():
             try:
                 self.lines.append(_line(json.loads(line)))
-            except (ValueError, KeyError, TypeError, RecursionError):  # a cut line has nothing that was acknowledged
+            except (ValueError, KeyError, TypeError, RecursionError):  # a cut line was never acknowledged
                 continue
 
     def __exit__(
@@ -86,7 +86,7 @@ class DeliveryLedger:
         os.close(self._file)
 
     def say(self, key: DeliveryKey, state: str, error: str = "") -> None:
-        """Write a line, on the disk when this returns. Raises MburstError."""
+        """Write a line; it is on the disk when this returns. Raises MburstError."""
         sentence = {**vars(key), "state": state, "at_ns": time.time_ns(), "error": error}
         try:
             os.write(self._file, (json.dumps(sentence, ensure_ascii=False) + "\n").encode())
@@ -99,11 +99,11 @@ class DeliveryLedger:
         return {line["key"]: line for line in self.lines}
 
     def state(self, key: DeliveryKey) -> str:
-        """The state of a delivery, or '' where it was never tried."""
+        """Returns the state of a delivery, or '' if it was never tried."""
         return str(self._last().get(key, {"state": ""})["state"])
 
     def failed(self, report: str, to: str) -> list[tuple[int, int]]:
-        """The periods of a report that failed to reach TO and may be tried again."""
+        """Returns the periods of a report that failed to reach TO and may be tried again."""
         return [
             (key.since_ns, key.until_ns)
             for key, line in self._last().items()
@@ -111,8 +111,8 @@ class DeliveryLedger:
         ]
 
     def troubles(self, to: str) -> list[str]:
-        """What the next message to TO must report: failures since the last one that arrived, those to it first,
-        and deliveries to others that are still failed or unsure."""
+        """Returns what the next message to TO must report: first failures to TO since the last message that arrived,
+        then deliveries to others that are still failed or unsure."""
         since = max((i for i, line in enumerate(self.lines) if line["to"] == to and line["state"] == DONE), default=-1)
         own = [line for line in self.lines[since + 1 :] if line["to"] == to and line["state"] in (FAILED, UNSURE)]
         latest = {line["key"]: line for line in own}
@@ -120,7 +120,7 @@ class DeliveryLedger:
         return self._sentences([*latest.values(), *others])
 
     def open_failures(self) -> list[str]:
-        """Every delivery that is failed or unsure, for the index of reports."""
+        """Returns every delivery that is failed or unsure, for the index of reports."""
         return self._sentences([line for line in self._last().values() if line["state"] in (FAILED, UNSURE)])
 
     def _sentences(self, lines: list[dict[str, Any]]) -> list[str]:
@@ -128,7 +128,7 @@ class DeliveryLedger:
 
 
 def _line(entry: dict[str, Any]) -> dict[str, Any]:
-    """A line that was read, with its key. Raises KeyError and TypeError for what is none."""
+    """Returns a line of the file with its key. Raises KeyError or TypeError for an invalid line."""
     texts, times = ("report", "to", "state", "error"), ("since_ns", "until_ns", "at_ns")
     if not all(isinstance(entry[name], str) for name in texts) or not all(
         type(entry[name]) is int and 0 <= entry[name] < 2**62 for name in times
@@ -138,7 +138,7 @@ def _line(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def sentence(line: dict[str, Any]) -> str:
-    """A failure in a sentence."""
+    """Returns a sentence about a failure."""
     from ...dashboards.common.words import moment
     from ...dashboards.rack.words import period
 

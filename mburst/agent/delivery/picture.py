@@ -1,4 +1,4 @@
-"""The picture of a digest as PNG, for mail programs, which draw no SVG."""
+"""The picture of a digest as PNG, for mail programs, which cannot draw SVG."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ LABELS, CELLS, ROW, TOP = 150, 640, 16, 20  # pixels
 
 
 def png(names: Sequence[str], shares: Sequence[Sequence[float | None]], labels: Sequence[str]) -> bytes:
-    """Rows of cells, the darker the more of the time was in bursts; white with a line through it: not recorded."""
+    """Draw rows of cells. The darker a cell, the larger the share of time in bursts; a white cell with a line was not
+    recorded."""
     from PIL import Image, ImageColor, ImageDraw
 
     image = Image.new("RGB", (LABELS + CELLS + 10, TOP + ROW * max(len(names), 1) + 6), LIGHT["paper"])

@@ -1,4 +1,4 @@
-"""POST of JSON, for kinds of delivery by HTTP."""
+"""HTTP POST of JSON, for kinds of delivery that use HTTP."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ... import __version__
 from .digest import Digest
 from .kind import Delivery, NotDelivered
 
-BODY_BYTES = 4096  # of an answer that are read
+BODY_BYTES = 4096  # most bytes of an answer that are read
 
 
 class ConnectionDeadline(threading.Timer):
-    """Ends a connection after so many seconds in all: a server that sends a byte now and then never times out.
+    """Ends a connection after SECONDS in total, because a server that sends a byte now and then would never time out.
 
-    Once all is sent, only receiving is ended: a socket that is closed both ways is reset by the next packet, and what
-    the server had answered until then is lost."""
+    After all is sent, only receiving is ended: the next packet would reset a socket that is closed in both directions,
+    and the answer so far would be lost."""
 
     def __init__(self, connection: socket.socket, seconds: float) -> None:
         super().__init__(seconds, self._end)
@@ -37,12 +37,12 @@ class ConnectionDeadline(threading.Timer):
 
     def _end(self) -> None:
         with suppress(OSError):
-            socket.socket.shutdown(self.connection, self.ends)  # that of SSLSocket would go on without TLS
+            socket.socket.shutdown(self.connection, self.ends)  # SSLSocket.shutdown would continue without TLS
 
 
 def post(url: str, body: Any, digest: Digest, to: Delivery, again: Callable[[str], Exception]) -> None:
-    """POST as JSON; any answer of 200 to 299 is a yes. Raises NotDelivered where it did not arrive or was refused, and
-    what AGAIN makes of the reason where it was sent and no answer came."""
+    """POST BODY as JSON. Any status from 200 to 299 is success. Raises NotDelivered if it did not arrive or was
+    refused, and AGAIN(reason) if it was sent but no answer came."""
     parts, timeout_s = urlsplit(url), to.timeout_ns / 1e9
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = kind(parts.hostname or "", parts.port, timeout=timeout_s)

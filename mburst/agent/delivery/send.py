@@ -1,4 +1,4 @@
-"""Sends a digest to one destination: the tries, the waits, and what the ledger keeps of them."""
+"""Sending of a digest to one destination: retries, waits, and entries in the ledger."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def deliver(
     report: Callable[[str], None],
     sleep: Callable[[float], None] = time.sleep,
 ) -> bool:
-    """Deliver unless that was done, or may have been. Whether nothing is left to do. Raises MburstError where the
-    ledger cannot be written: then nothing is sent."""
+    """Deliver a digest, unless it was, or may have been, delivered. Returns whether nothing is left to do. Raises
+    MburstError if the ledger cannot be written; then nothing is sent."""
     key = digest.key(to.name)
     if ledger.state(key) in (book.DONE, book.UNSURE):
         return True
@@ -41,7 +41,7 @@ def deliver(
             report(f"{to.name}: not delivered: {reason}")
             if attempt < to.attempts:
                 sleep(to.wait_ns / 1e9 * 2 ** (attempt - 1))
-        except Exception as error:  # MaybeDelivered, or what nobody foresaw: of neither it is known how far it came
+        except Exception as error:  # MaybeDelivered, or an unforeseen error: it is not known how far the delivery came
             reason = (
                 _reason(error, to) if isinstance(error, MaybeDelivered) else f"internal error: {type(error).__name__}"
             )
@@ -56,5 +56,5 @@ def deliver(
 
 
 def _reason(error: Exception, to: Delivery) -> str:
-    """Why it failed, in a line without any secret."""
+    """Returns the reason of a failure as one line without secrets."""
     return short(to.secrets.hide(str(error)), MOST_REASON)

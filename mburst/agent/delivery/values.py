@@ -1,4 +1,4 @@
-"""Values of [[deliver]], checked, for `SettingKey.read`. A UsageError names the key and literal values alone."""
+"""Checked values of [[deliver]], for `SettingKey.read`. A UsageError names the key, and only values of literal keys."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ..checked import plain_text
 
 
 def text(name: str, value: Any) -> str:
-    """A text or number, as text."""
+    """Returns a text or number as text."""
     return plain_text(name, value)
 
 
 def folder_path(name: str, value: Any) -> str:
-    """A folder of this machine."""
+    """Returns a folder of this machine."""
     found = plain_text(name, value)
     if files.is_address(found):
         raise UsageError(f"{name} is an address in place of a folder")
@@ -26,7 +26,7 @@ def folder_path(name: str, value: Any) -> str:
 
 
 def line(name: str, value: Any) -> str:
-    """A text of printable characters."""
+    """Returns a text of printable characters."""
     content = str(value)
     if not content.isprintable():
         raise UsageError(f"{name} has a control character", "does it end in a line break?")
@@ -34,7 +34,7 @@ def line(name: str, value: Any) -> str:
 
 
 def share(name: str, value: Any) -> float:
-    """A share of the time: 0.01 or 1%."""
+    """Returns a share of the time, such as 0.01 or 1%."""
     try:
         return parse_fraction(str(value))
     except UsageError as error:
@@ -42,12 +42,12 @@ def share(name: str, value: Any) -> float:
 
 
 def duration(name: str, value: Any) -> int:
-    """Nanoseconds of a duration; for literal keys."""
+    """Returns a duration in nanoseconds. Only for literal keys."""
     return parse_duration(plain_text(name, value))
 
 
 def choice(*valid: str) -> Callable[[str, Any], str]:
-    """One of VALID; for literal keys."""
+    """Returns a reader that accepts one of VALID. Only for literal keys."""
 
     def read(name: str, value: Any) -> str:
         if value not in valid:
@@ -58,7 +58,7 @@ def choice(*valid: str) -> Callable[[str, Any], str]:
 
 
 def whole(most: int) -> Callable[[str, Any], int]:
-    """A whole number from 0 to MOST; for literal keys."""
+    """Returns a reader that accepts a whole number from 0 to MOST. Only for literal keys."""
 
     def read(name: str, value: Any) -> int:
         if type(value) is not int or not 0 <= value <= most:
@@ -69,12 +69,12 @@ def whole(most: int) -> Callable[[str, Any], int]:
 
 
 def site(name: str, value: Any) -> str:
-    """A URL without the slash at its end, or ''."""
+    """Returns a URL without the slash at its end, or ''."""
     return url(name, value).rstrip("/") if str(value).strip() else ""
 
 
 def url(name: str, value: Any) -> str:
-    """A URL of HTTP without blanks around it."""
+    """Returns an HTTP URL without surrounding blanks."""
     address, hint = str(value).strip(), "example: https://hooks.example.net/path"
     if not address.isascii() or not address.isprintable() or " " in address or "\\" in address:
         raise UsageError(

@@ -1,1 +1,1 @@
-"""What a store gains, for Prometheus and OpenMetrics."""
+"""Metrics of the data that a store receives, for Prometheus and OpenMetrics."""

@@ -1,4 +1,4 @@
-"""How a store, and what runs around it, is, for Prometheus: the facts of `mburst status`."""
+"""The condition of a store and of the parts and reports around it, for Prometheus: the facts of `mburst status`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ LOOK_S = 60.0
 
 
 class Look(NamedTuple):
-    """What was seen, and when (monotonic seconds). `own`: of the store whose metrics these are; `whole` has it, too."""
+    """A status, and the time at which it was read (monotonic seconds). `own` is the status of the store that the
+    metrics are about; `whole` includes it."""
 
     looked_s: float
     whole: Status
@@ -31,8 +32,9 @@ class Look(NamedTuple):
 
 
 class Conditions:
-    """Of STORE, and of all that the mburst.toml at CONFIG runs, where it is given. Looked at once in LOOK_S: to look
-    costs as much as the stores have files. What cannot be looked at is said once, on standard error, while it lasts."""
+    """The condition of STORE and, if CONFIG is given, of all that this mburst.toml runs. It is read at most once in
+    LOOK_S, because the cost grows with the number of files in the stores. A persistent error is reported once, on
+    standard error."""
 
     def __init__(self, store: StoreFolder, config: Path | None = None) -> None:
         self._store = store
@@ -41,7 +43,7 @@ class Conditions:
         self._said: list[str] = []
 
     def now(self) -> Look:
-        """At most LOOK_S old. Raises MburstError where the store cannot be read."""
+        """Returns a status that is at most LOOK_S old. Raises MburstError if the store cannot be read."""
         if self._seen is None or time.monotonic() - self._seen.looked_s > LOOK_S:
             self._seen = self._look()
         return self._seen
@@ -69,7 +71,7 @@ class Conditions:
         return found
 
     def metrics(self) -> Iterator[Metric]:
-        """Raises MburstError."""
+        """Yields the metrics of the present status. Raises MburstError."""
         from prometheus_client.core import GaugeMetricFamily
 
         _, whole, own = self.now()
@@ -111,7 +113,8 @@ def _of_disk(store: StoreStatus) -> Iterator[Metric]:
 
 
 def _of_gaps(store: StoreStatus) -> Iterator[Metric]:
-    """Missed packets are the least that were missed where a gap is among the unknown ones, and absent where all are."""
+    """Yields metrics of the gaps. If the packets missed in some gaps are not known, the number of missed packets is a
+    lower bound; if they are known in none, it is absent."""
     from prometheus_client.core import GaugeMetricFamily
 
     for name, about, values in (

@@ -1,4 +1,4 @@
-"""What the meter counts of each lane, path and switch queue."""
+"""The counts that the meter keeps of each lane, path and switch queue."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class LaneName(NamedTuple):
 
 @dataclass
 class Histogram:
-    """Counts by bucket, each up to and with its bound, the last one without."""
+    """Counts by bucket. A bucket includes its upper bound; the last one has none."""
 
     bounds: tuple[float, ...]
     counts: list[int] = field(default_factory=list)
@@ -44,7 +44,7 @@ class Histogram:
 
 @dataclass
 class LaneCounts:
-    """What one lane did since the meter was made."""
+    """Counts of one lane since the meter was created."""
 
     link_bps: int = 0
     newest_ns: int = 0
@@ -54,15 +54,15 @@ class LaneCounts:
     stamped: dict[str, int] = field(default_factory=lambda: dict.fromkeys(STAMPS, 0))
     bursts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     burst_ns: int = 0
-    newest_bursts: list[Interval] = field(default_factory=list)  # disjoint, ascending
+    newest_bursts: list[Interval] = field(default_factory=list)  # disjoint, in ascending order
     durations: Histogram = field(default_factory=lambda: Histogram(DURATIONS_S))
     fan_ins: Histogram = field(default_factory=lambda: Histogram(tuple(map(float, FAN_INS))))
 
 
 class PathCounts(NamedTuple):
-    """Probes of a path since the meter was made, and the quantiles (seconds) of those since the scraper's last look,
-    as far as there are enough. `measure` is by what they are measured, '' where nothing was; `known` is how many
-    answers know each measure, and `measured` how many latencies were taken."""
+    """Probes of a path since the meter was created, and quantiles (in seconds) of the probes since the scraper's last
+    call, if there are enough. `measure` is the measure of the path, '' if there is none. `known` counts, for each
+    measure, the answers that have it, and `measured` counts the latencies."""
 
     sent: int
     lost: int
@@ -73,9 +73,9 @@ class PathCounts(NamedTuple):
 
 
 class QueueCounts(NamedTuple):
-    """Drops of a switch queue since the meter was made (None: its device reports none), and the fullest window since
-    the scraper's last look (where there was none, the one before). `impossible` windows are not to be believed, and in
-    neither."""
+    """Drops of a switch queue since the meter was created (None if its device reports none), and the fullest window
+    since the scraper's last call (or, without a new window, the previous value). `impossible` windows have impossible
+    values and count in neither."""
 
     dropped: int | None
     max_bytes: int | None

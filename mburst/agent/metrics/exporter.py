@@ -1,4 +1,4 @@
-"""What a Meter counts, for Prometheus and OpenMetrics, over HTTP."""
+"""The counts of a Meter over HTTP, for Prometheus and OpenMetrics."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from ...web.address import ListenAddress
 
 LANE = LaneName._fields
-FOLLOW_S = 10.0  # how often the store is looked at where nobody asks
+FOLLOW_S = 10.0  # how often the store is read if no scraper asks
 PAGE = "mburst metrics: /metrics\n"
-WAITING = 8  # scrapes that wait for the one under way; more are refused with 503
-LONGEST_AGENT = 100  # characters of a scraper's name
+WAITING = 8  # scrapes that may wait for the running one; more are refused with 503
+LONGEST_AGENT = 100  # most characters of a scraper's name
 HINT = "send the one of --token-file as `Authorization: Bearer TOKEN`"
 
 
 def require() -> None:
-    """Raises MburstError where the library for this is missing."""
+    """Raise MburstError if the library for metrics is not installed."""
     import importlib.util
 
     for name in ("prometheus_client", "starlette", "uvicorn"):
@@ -46,8 +46,8 @@ def require() -> None:
 
 
 class Exporter:
-    """A collector of prometheus_client: asks the meter at each scrape, and how the store and what the mburst.toml at
-    CONFIG runs are. `scraper` names who asks."""
+    """A collector of prometheus_client. At each scrape it reads the meter, and the condition of the store and of all
+    that the mburst.toml at CONFIG runs. `scraper` is the name of the client."""
 
     def __init__(self, meter: Meter, config: Path | None = None) -> None:
         self.meter = meter
@@ -56,10 +56,10 @@ class Exporter:
         self._asked = 0.0
 
     def keep_up(self) -> None:
-        """Count what came where nobody asked of late, so that little is left to do for the next scrape."""
+        """Count new rows if nobody has asked recently, so that little remains for the next scrape."""
         if time.monotonic() - self._asked < FOLLOW_S:
             return
-        with suppress(MburstError):  # which the next scrape says
+        with suppress(MburstError):  # the next scrape reports it
             self.meter.take()
 
     def collect(self) -> Iterator[Metric]:
@@ -223,13 +223,13 @@ class Exporter:
 
 
 def _buckets(of: Histogram) -> Sequence[tuple[str, float]]:
-    """Cumulative counts by upper bound, as the exposition formats have them."""
+    """Returns cumulative counts by upper bound, as the exposition formats require."""
     bounds = [*(repr(float(bound)) for bound in of.bounds), "+Inf"]
     return list(zip(bounds, map(float, accumulate(of.counts)), strict=True))
 
 
 class Scrapes:
-    """Answers scrapes, one at a time, outside of the event loop."""
+    """Answers scrapes one at a time, outside of the event loop."""
 
     def __init__(self, meter: Meter, config: Path | None) -> None:
         from prometheus_client import CollectorRegistry
@@ -243,7 +243,7 @@ class Scrapes:
         self.workers = Workers("mburst-metrics", 1, WAITING)
 
     def _made(self, accept: str, scraper: str) -> tuple[bytes, str]:
-        """What a scrape reads, and its type. Raises MburstError."""
+        """Returns the content for a scrape, and its type. Raises MburstError."""
         from prometheus_client.exposition import choose_encoder
 
         encode, kind = choose_encoder(accept)
@@ -275,7 +275,7 @@ class Scrapes:
 
     @asynccontextmanager
     async def following(self, _app: Starlette) -> AsyncIterator[None]:
-        """The store is looked at now and then, too."""
+        """Run a task that reads the store regularly while the application runs."""
         task = asyncio.create_task(self._follow())
         yield
         task.cancel()
@@ -285,17 +285,17 @@ class Scrapes:
     async def _follow(self) -> None:
         while True:
             await asyncio.sleep(FOLLOW_S)
-            with suppress(MburstError):  # Busy, with scrapes
+            with suppress(MburstError):  # Busy: scrapes are running
                 await self.workers.run(self.exporter.keep_up)
 
     def close(self) -> None:
-        """Have the scrape that is under way end soon."""
+        """Make the running scrape end soon."""
         self.workers.close(self.meter.interrupt)
 
 
 class MetricsService:
-    """The web server of a meter, and of how what the mburst.toml at CONFIG runs is. Raises MburstError where it cannot
-    listen."""
+    """The web server of a meter and of the condition of what the mburst.toml at CONFIG runs. Raises MburstError if it
+    cannot listen."""
 
     def __init__(self, meter: Meter, where: ListenAddress, config: Path | None = None) -> None:
         from starlette.applications import Starlette
@@ -317,12 +317,12 @@ class MetricsService:
         self.url = where.url(socket.getsockname()[1], "/metrics")
 
     def run(self) -> None:
-        """Serve until `stop`."""
+        """Serve until `stop` is called."""
         try:
             self._server.run()
         finally:
             self.scrapes.close()
 
     def stop(self) -> None:
-        """Have `run` return soon."""
+        """Make `run` return soon."""
         self._server.should_exit = True

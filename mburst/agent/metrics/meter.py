@@ -1,9 +1,9 @@
-"""What a store gained since it was last looked at, as the numbers that a monitoring system wants.
+"""New data of a store since the last look, as numbers for a monitoring system.
 
-A meter follows the store's tables (sql/follow.py), so that each row is read once, when it comes: what a look costs
-depends on what came since the one before, and neither on the store's size nor on the age of a log. Counters begin at
-zero with the rows of SINCE_NS, which the meter asks the store for when it is made; so one that is made anew from the
-same time on counts the same.
+A meter follows the store's tables (sql/follow.py), so that each row is read once, when it arrives. The cost of a look
+depends only on the data since the previous one, not on the size of the store or the age of a log. Counters begin at
+zero with the rows from SINCE_NS on, which the meter reads from the store when it is created; a meter that is created
+again with the same SINCE_NS has the same counts.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ if TYPE_CHECKING:
     from ...analysis.model.envelope import Interval
     from ...sql import StoreFolder
 
-LEAST_SET_NS = 10**9  # by which the clock is set back
-FORGOTTEN_NS = 3600 * 10**9  # a window of a recording without newer bins is over
+LEAST_SET_NS = 10**9  # least step back of the clock that is handled
+FORGOTTEN_NS = 3600 * 10**9  # a window of a recording without newer bins is forgotten after this time
 WIDTHS_NS = {"10us": 10_000, "100us": 100_000, "1ms": 1_000_000}
-MOST_SPANS = 1024  # newest bursts of a lane, to which another recording's may add nothing
+MOST_SPANS = 1024  # newest bursts of a lane that are kept, to count time in overlapping recordings once
 QUANTILES = (0.5, 0.9, 0.99, 0.999)
 STANDING = {"connect": True, "sync": True, "disconnect": False, "refused": False}  # events of a gNMI target
 
-# What is read of each table, and the column of its time. Recordings come last: one is written before its bins.
+# The columns that are read of each table, and the column of its time. Recordings come last: a recording's row is
+# written before its bins.
 FOLLOWED = {
     "bins": (BIN_COLUMNS, "ts_ns"),
     "sources": (SENDER_COLUMNS, "ts_ns"),
@@ -106,7 +107,7 @@ SELECT recording_id, max(ts_ns) AS newest_ns, CAST(sum(wire_bytes) AS BIGINT) AS
        {", ".join(f"count(*) FILTER (quality & {bit:d} <> 0) AS {kind}" for kind, bit in STAMPS.items())}
 FROM bins WHERE ts_ns >= $since GROUP BY recording_id
 """
-# Windows with at least one new bin; those that the last look cut are whole in this one.
+# Windows with at least one new bin; windows that the last look cut are complete in this one.
 _WINDOWS = """
 WITH windows AS (
     SELECT recording_id, ts_ns, wire_bytes, true AS fresh FROM bins WHERE ts_ns >= $since
@@ -147,7 +148,8 @@ SELECT batch, device, port, queue, window_start_ns, ts_ns, depth_bytes, dropped_
        hash(device, port, queue, semantics, window_start_ns, ts_ns, max_bytes, avg_bytes, believed) AS name
 FROM reported_windows('queues', $since, 9223372036854775807)
 """
-# What another collection counted in an earlier look, in windows that overlap, is of the same packets.
+# Drops in a window count once: a window that overlaps one which an earlier look counted for another collection has the
+# same packets.
 _DROPS = """
 SELECT *, CASE WHEN believed AND NOT EXISTS (
     SELECT 1 FROM counted c WHERE c.device = w.device AND c.port = w.port AND c.queue = w.queue AND c.batch <> w.batch
@@ -174,7 +176,7 @@ WHERE ended = '' OR end_ns >= $since ORDER BY recording_id
 
 
 def _whole_since(store: StoreFolder, since_ns: int) -> int:
-    """SINCE_NS, or, where the store has less than every bin from then on, a later time. Raises MburstError."""
+    """Returns SINCE_NS, or a later time from which the store has every bin. Raises MburstError."""
     from ...analysis.model.whole import whole_from
     from ...sql.limits import midnight, note
 
@@ -187,9 +189,9 @@ def _whole_since(store: StoreFolder, since_ns: int) -> int:
 
 
 class Meter:
-    """Counts what comes into a store from SINCE_NS on (Unix ns; None: from now on). Where somebody sets the clock back,
-    that is no later than it began by the new time. One thread at a time. Raises MburstError where the store cannot be
-    read; a file that cannot be followed is known to sql.damage.FOUND."""
+    """Counts the data that a store receives from SINCE_NS on (Unix ns; None: from now on). If the clock is set back,
+    SINCE_NS becomes at most the start of the meter by the new time. One thread at a time may use it. Raises MburstError
+    if the store cannot be read; a file that cannot be followed is added to sql.damage.FOUND."""
 
     def __init__(self, store: StoreFolder, definition: BurstDefinition, since_ns: int | None = None) -> None:
         from ...sql import in_memory
@@ -199,32 +201,32 @@ class Meter:
         self._began_ns, self._monotonic_ns = time.time_ns(), time.monotonic_ns()
         self.since_ns = time.time_ns() if since_ns is None else _whole_since(store, since_ns)
         self.lanes: dict[LaneName, LaneCounts] = defaultdict(LaneCounts)
-        self.lost: dict[LaneName, tuple[int, int]] = {}  # packets dropped unseen, and too late for a bin
+        self.lost: dict[LaneName, tuple[int, int]] = {}  # packets that were dropped before capture, and late ones
         self.paths: dict[tuple[str, str, str], PathCounts] = {}
         self.queues: dict[tuple[str, str, str], QueueCounts] = {}
-        self.rows_read = 0  # that came while it followed
+        self.rows_read = 0  # rows that arrived while the meter followed the store
         self._recordings: dict[str, dict[str, Any]] = {}
         self._names: dict[str, LaneName] = {}
-        self._events: dict[str, tuple[int, bool]] = {}  # of each gNMI target, when it was last reported up or down
+        self._events: dict[str, tuple[int, bool]] = {}  # per gNMI target: time of the last event, and up or down
         self._peaks: Largest[tuple[LaneName, str]] = Largest()
         self._fullest: Largest[tuple[str, str, str]] = Largest()
-        self._windows = RecentNames()  # of switch queues, which several collections may bring
-        self._counted = CountedSpans()  # when the newest drops of each queue were
+        self._windows = RecentNames()  # windows of switch queues already seen: several collections may bring the same
+        self._counted = CountedSpans()  # time of the newest drops of each queue
         self._latencies: Newest[tuple[str, str, str, str]] = Newest()  # by path and measure
         self._bursts = Follower(definition, self.since_ns)
-        self._con = in_memory(threads=1)  # for a few rows, more cost more
+        self._con = in_memory(threads=1)  # the rows are few: more threads would cost more
         self._tails = {table: TableFollower(store.path, table) for table in FOLLOWED}
-        self._carried = table_of("bins", ("recording_id", "ts_ns", "wire_bytes"))  # of windows that are not over
+        self._carried = table_of("bins", ("recording_id", "ts_ns", "wire_bytes"))  # bins of windows that are not over
         self._begin(store)
 
     @property
     def targets(self) -> dict[str, bool]:
-        """Whether the subscription to each gNMI target stands."""
+        """Whether each gNMI target has a working subscription."""
         return {device: up for device, (_, up) in sorted(self._events.items())}
 
     def damaged_files(self) -> int:
-        """Files of the store that were met damaged in this process, and are still there: those that were set aside are
-        not."""
+        """Returns the number of damaged files of the store that this process met and that still exist. Files that were
+        set aside do not count."""
         from ...sql.damage import FOUND
 
         return sum(
@@ -239,12 +241,13 @@ class Meter:
 
     @property
     def kept_rows(self) -> int:
-        """Rows in memory: of windows and bursts that are not over."""
+        """The rows in memory: of windows and bursts that are not over."""
         return self._bursts.kept_rows + int(self._carried.num_rows)
 
     def advance(self, scraper: str) -> dict[LaneName, dict[str, float]]:
-        """Count what is new; the peak utilization of each lane by width since the last call for SCRAPER, to whom also
-        `paths` and `queues` are then fitted. Raises MburstError where bins do not fit the definition."""
+        """Count new data, and return the peak utilization of each lane by width since SCRAPER's last call. Also sets
+        the values in `paths` and `queues` that depend on the scraper. Raises MburstError if bins do not fit the
+        definition."""
         self.take()
         latencies, fullest = self._latencies.take(scraper), self._fullest.take(scraper)
         for path, counts in self.paths.items():
@@ -257,7 +260,7 @@ class Meter:
         return peaks
 
     def take(self) -> None:
-        """Count what came since the last call. Raises MburstError."""
+        """Count the data since the last call. Raises MburstError."""
         rows = self._polled()
         self._follow_clock()
         if any(rows.values()):
@@ -266,19 +269,19 @@ class Meter:
         self._check_fit()
 
     def _follow_clock(self) -> None:
-        """Notice where somebody set the clock back."""
+        """Adjust the times if the clock was set back."""
         began_ns = time.time_ns() - (time.monotonic_ns() - self._monotonic_ns)
         if began_ns < self._began_ns - LEAST_SET_NS:
             self._began_ns = began_ns
             self.since_ns = self._bursts.since_ns = min(self.since_ns, began_ns)
 
     def _check_fit(self) -> None:
-        """Raises MburstError where bins do not fit the definition."""
+        """Raise MburstError if bins do not fit the definition."""
         if self._bursts.unfit:
             raise self._bursts.unfit
 
     def interrupt(self) -> None:
-        """Break off a question that is under way, which then fails. For the end of the process."""
+        """Interrupt a running query, which then fails. For the end of the process."""
         self._con.interrupt()
 
     def close(self) -> None:
@@ -290,7 +293,7 @@ class Meter:
     # --- reading ----------------------------------------------------------------------------------------------------
 
     def _begin(self, store: StoreFolder) -> None:
-        """Count what is stored of SINCE_NS and later. Rows that the tails return a second time are left out."""
+        """Count the stored data from SINCE_NS on. Rows that the followers return as well are left out."""
         from ...analysis.model.context import dicts
         from ...sql.damage import readable
 
@@ -328,10 +331,10 @@ class Meter:
         self._bursts.add(rows["bins"], rows["sources"], time.time_ns())
 
     def _take_recording(self, recording: dict[str, Any]) -> None:
-        """A row of `recordings`, of which the last that was written counts."""
+        """Take a row of `recordings`; the last row that was written of a recording counts."""
         before = self._recordings.get(recording["recording_id"])
         if before is None and recording["ended"] and (recording["end_ns"] or 0) < self.since_ns:
-            return  # it was over
+            return  # the recording had ended before SINCE_NS
         if before and _age(before) > _age(recording):
             return
         self._recordings[recording["recording_id"]] = recording
@@ -343,13 +346,13 @@ class Meter:
         self._bursts.add_recording(recording)
 
     def _count_rows(self, con: duckdb.DuckDBPyConnection) -> None:
-        """Count the rows of CON's tables that are of SINCE_NS or later."""
+        """Count the rows of CON's tables from SINCE_NS on."""
         self._count_peaks(con, self._count_bins(con))
         self._count_probes(con)
         self._count_queues(con)
 
     def _count_bins(self, con: duckdb.DuckDBPyConnection) -> list[str]:
-        """Which recordings have new bins."""
+        """Count bins, and return the recordings that have new ones."""
         from ...analysis.model.context import dicts
 
         rows = [row for row in dicts(con, _BINS, {"since": self.since_ns}) if row["recording_id"] in self._names]
@@ -395,7 +398,7 @@ class Meter:
         self._take_latencies(con)
 
     def _take_latencies(self, con: duckdb.DuckDBPyConnection) -> None:
-        """The latencies of CON's probes, each by its path's measure."""
+        """Take the latencies of CON's probes, each by its path's measure."""
         import pyarrow as pa
 
         from ...analysis.model.context import dicts
@@ -436,7 +439,7 @@ class Meter:
         con.unregister("counted")
 
     def _stand(self, con: duckdb.DuckDBPyConnection) -> None:
-        """What the last event of each device was."""
+        """Take the last event of each device."""
         for device, at_ns, event in con.execute(_TARGETS).fetchall():
             self._events[device] = max(self._events.get(device, (0, False)), (at_ns, STANDING[event]))
 
@@ -454,7 +457,7 @@ class Meter:
             self._count_time(self.lanes[name], of)
 
     def _count_time(self, lane: LaneCounts, spans: list[Interval]) -> None:
-        """Time in bursts, once where overlapping recordings of a lane have the same."""
+        """Add the time in bursts; time that overlapping recordings of a lane share counts once."""
         from ...analysis.model.coverage import length
         from ...analysis.model.envelope import merge_intervals
 
@@ -464,7 +467,8 @@ class Meter:
 
 
 def _quantiles(values: npt.NDArray[np.int64] | None) -> tuple[float | None, ...]:
-    """QUANTILES of values in ns, in seconds; () of none. Each is one of the values, or None where they are too few."""
+    """Returns QUANTILES of values in ns, in seconds; () if VALUES is None. Each is one of the values, or None if there
+    are too few."""
     from ...analysis.model.distributions import quantile
 
     if values is None:
@@ -474,9 +478,9 @@ def _quantiles(values: npt.NDArray[np.int64] | None) -> tuple[float | None, ...]
 
 
 def _without_stored(con: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) -> pa.Table:
-    """ROWS less those that CON has too, each as often as it has it."""
+    """Returns ROWS without those that CON has, each as often as CON has it."""
     names, time_name = FOLLOWED[table]
-    if not rows.num_rows or table in ("recordings", "gnmi_events", "clock"):  # the newest counts, however often
+    if not rows.num_rows or table in ("recordings", "gnmi_events", "clock"):  # only the newest row counts
         return rows
     con.register("fresh", rows)
     listed = ", ".join(names)
@@ -489,5 +493,5 @@ def _without_stored(con: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) 
 
 
 def _age(recording: dict[str, Any]) -> tuple[bool, int]:
-    """Larger for the later one of two rows of a recording."""
+    """Returns a key that is larger for the later of two rows of a recording."""
     return recording["ended"] != "", recording["written_ns"]

@@ -1,4 +1,4 @@
-"""What happened since somebody last asked, for many who ask at their own pace."""
+"""Values since the last call of a client, for several clients (scrapers) that call at different times."""
 
 from __future__ import annotations
 
@@ -13,26 +13,27 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Key = TypeVar("Key", bound=Hashable)
-SCRAPERS = 64  # that are distinguished; the one that has not asked for longest is forgotten, and begins anew
+SCRAPERS = 64  # scrapers that are distinguished; the one with the oldest call is forgotten, and begins anew
 MOST_NAMES = 1_000_000
-MOST_VALUES = 65_536  # of a key, that quantiles are taken of: the newest
-OVERLAPPING_NS = 60 * 10**9  # by which windows of one collection may come later than those of another
+MOST_VALUES = 65_536  # newest values of a key from which quantiles are computed
+OVERLAPPING_NS = 60 * 10**9  # longest time by which windows of one collection may arrive later than those of another
 
 
 class Largest(Generic[Key]):
-    """The largest value of each key since the same scraper last asked; who asks first gets the largest of all time."""
+    """The largest value of each key since the same scraper's last call. The first call of a scraper returns the largest
+    values of all time."""
 
     def __init__(self) -> None:
         self._ever: dict[Key, float] = {}
         self._since: dict[str, dict[Key, float]] = {}
 
     def add(self, key: Key, value: float) -> None:
-        """A value, for all who will ask."""
+        """Add a value, for all scrapers."""
         for seen in (self._ever, *self._since.values()):
             seen[key] = max(seen.get(key, value), value)
 
     def take(self, scraper: str) -> dict[Key, float]:
-        """Of the keys that have something new."""
+        """Returns the largest values of the keys with new values."""
         found = self._since.pop(scraper, None)
         self._since[scraper] = {}
         if len(self._since) > SCRAPERS:
@@ -41,7 +42,7 @@ class Largest(Generic[Key]):
 
 
 class Newest(Generic[Key]):
-    """The newest values of each key since the same scraper last asked, MOST_VALUES at most."""
+    """The newest values of each key since the same scraper's last call, at most MOST_VALUES."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -49,7 +50,7 @@ class Newest(Generic[Key]):
         self._asked: dict[str, int] = {}
 
     def add(self, key: Key, values: npt.NDArray[np.int64]) -> None:
-        """Values, in the order in which they came."""
+        """Add values, in the order of their arrival."""
         self._count += 1
         parts = self._parts.setdefault(key, deque())
         parts.append((self._count, values[-MOST_VALUES:]))
@@ -57,7 +58,7 @@ class Newest(Generic[Key]):
             parts.popleft()
 
     def take(self, scraper: str) -> dict[Key, npt.NDArray[np.int64]]:
-        """Of the keys that have something new."""
+        """Returns the newest values of the keys with new values."""
         since = self._asked.pop(scraper, 0)
         self._asked[scraper] = self._count
         if len(self._asked) > SCRAPERS:
@@ -67,28 +68,29 @@ class Newest(Generic[Key]):
 
 
 class RecentNames:
-    """What was seen already, by names of 64 bits, of which the newest MOST_NAMES are remembered."""
+    """Remembers the newest MOST_NAMES names of 64 bits."""
 
     def __init__(self) -> None:
         self._names = np.empty(0, np.uint64)
 
     def unknown(self, names: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
-        """Which of these names were not seen before; from now on they were."""
+        """Returns which of these names are new, and remembers them."""
         new = ~np.isin(names, self._names)
         self._names = np.concatenate([self._names, names[new]])[-MOST_NAMES:]
         return new
 
 
 class CountedSpans:
-    """When the newest counts of each switch queue were, by the collection that brought them: those of other collections
-    that overlap them, and come later, are of the same packets. They go back OVERLAPPING_NS at most, and a collection
-    that ended is forgotten as soon; a device that set its clock begins anew."""
+    """The times that were already counted of each switch queue, by collection. Later counts of another collection that
+    overlap them are of the same packets. Times are kept for OVERLAPPING_NS, and so are collections that ended; if a
+    device sets its clock, its times begin anew."""
 
     def __init__(self) -> None:
         self._spans: dict[tuple[str, str, str], dict[str, tuple[int, int]]] = {}
 
     def add(self, queue: tuple[str, str, str], batch: str, first_ns: int, last_ns: int) -> None:
-        """Windows of a queue (device, port, queue) from FIRST_NS to LAST_NS were counted of a collection."""
+        """Note that windows of a queue (device, port, queue) from FIRST_NS to LAST_NS were counted for the collection
+        BATCH."""
         spans, oldest_ns = self._spans.get(queue, {}), last_ns - OVERLAPPING_NS
         from_ns, until_ns = spans.get(batch, (first_ns, first_ns))
         if from_ns <= first_ns <= until_ns + OVERLAPPING_NS:
@@ -97,7 +99,7 @@ class CountedSpans:
         self._spans[queue] = {**newer, batch: (first_ns, last_ns)}
 
     def to_arrow(self) -> pa.Table:
-        """(device, port, queue, batch, from_ns, until_ns) of each."""
+        """Returns rows of (device, port, queue, batch, from_ns, until_ns)."""
         import pyarrow as pa
 
         texts, numbers = ("device", "port", "queue", "batch"), ("from_ns", "until_ns")

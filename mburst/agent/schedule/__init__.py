@@ -1,1 +1,1 @@
-"""Reports that are due, and who starts them."""
+"""Scheduled reports, and the timers that start them."""

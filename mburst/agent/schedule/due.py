@@ -1,4 +1,4 @@
-"""Reports that are due: written once, delivered once, and what could not be delivered tried again."""
+"""Reports that are due: each is written once and delivered once, and failed deliveries are retried."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from .reports import LENGTH_NS, known_racks, last_period, write_racks
 if TYPE_CHECKING:
     from ...analysis.rack.period import Period
 
-RETRY_NS = 7 * 86_400 * 10**9  # reports of older periods are not delivered any more
-LOOK_S = 30.0  # how often the loop looks whether something is due
+RETRY_NS = 7 * 86_400 * 10**9  # reports of older periods are no longer delivered
+LOOK_S = 30.0  # how often the loop checks whether a report is due
 
 
 def due_period(report: ScheduledReport, now_ns: int) -> Period:
-    """The last period whose end is longer ago than the report's delay."""
+    """Returns the last period that ended at least the report's delay ago."""
     return last_period(report.every, now_ns - report.delay_ns)
 
 
 def make(report: ScheduledReport, period: Period, show: Callable[[str], None]) -> bool:
-    """Write what is missing of a report's pages for a period; whether there was anything to write."""
+    """Write the missing pages of a report for a period. Returns whether any were missing."""
     from ...dashboards.common.summaries import FLEET, summaries
     from ...sql import StoreFolder
 
@@ -46,7 +46,8 @@ def make(report: ScheduledReport, period: Period, show: Callable[[str], None]) -
 
 
 def _make_fleet(report: ScheduledReport, period: Period, show: Callable[[str], None]) -> None:
-    """Write the pages of a fleet and of its racks. Raises MburstError, as where nothing of the period is detected."""
+    """Write the pages of a fleet and of its racks. Raises MburstError, for example if no bursts of the period are
+    detected yet."""
     from ...fleet.asking import AskedDays, opened
     from ...fleet.plan import read_inventory
     from ...fleet.reporting import write_report
@@ -63,7 +64,8 @@ def _make_fleet(report: ScheduledReport, period: Period, show: Callable[[str], N
 
 
 def carry_out(config: RunConfig, report: ScheduledReport, now_ns: int, show: Callable[[str], None]) -> int:
-    """Write the report that is due, and deliver it and what earlier deliveries left. How many deliveries failed."""
+    """Write the report that is due, and deliver it and the earlier ones that failed. Returns the number of failed
+    deliveries."""
     from ...dashboards.rack import page
 
     period = due_period(report, now_ns)
@@ -82,7 +84,7 @@ def carry_out(config: RunConfig, report: ScheduledReport, now_ns: int, show: Cal
 
 
 def _periods(report: ScheduledReport, newest: Period, ledger: DeliveryLedger, to: str) -> Sequence[tuple[int, int]]:
-    """The periods to deliver: the failed ones that are not too old, then the newest."""
+    """Returns the periods to deliver: failed ones that are not too old, then the newest."""
     old = [
         (since, until)
         for since, until in ledger.failed(report.name, to)

@@ -1,4 +1,4 @@
-"""Reports of racks over periods: which racks, which period, and writing them all."""
+"""Reports of racks over periods: the racks, the period, and writing all of them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WHERE coalesce(rack = $1, true)
 
 @dataclass(frozen=True)
 class WrittenReport:
-    """A report that was written: where, and what an index says of it."""
+    """A report that was written: its files, and its summary for an index."""
 
     rack: str
     page: Path
@@ -43,18 +43,18 @@ class WrittenReport:
 
     @property
     def name(self) -> str:
-        """What identifies the report: rack and period."""
+        """The name of the report: its rack and period."""
         return self.page.stem
 
 
 def known_racks(store: StoreFolder) -> list[str]:
-    """The racks that the store has recordings of, sorted."""
-    with store.connect(since_ns=0, until_ns=0) as con:  # rows about recordings alone
+    """Returns the racks with recordings in the store, sorted."""
+    with store.connect(since_ns=0, until_ns=0) as con:  # only rows about recordings
         return [row[0] for row in con.execute("SELECT DISTINCT rack FROM recordings ORDER BY rack").fetchall()]
 
 
 def last_period(every: str, now_ns: int | None = None) -> Period:
-    """The last whole hour, day or week (from Monday) of UTC that has passed."""
+    """Returns the last complete hour, day or week (from Monday) of UTC."""
     from ...analysis.rack.period import Period
 
     now = time.time_ns() if now_ns is None else now_ns
@@ -67,8 +67,8 @@ def last_period(every: str, now_ns: int | None = None) -> Period:
 
 
 def period_of(store: StoreFolder, since_ns: int | None, until_ns: int | None, rack: str | None) -> Period:
-    """The period with its open ends closed: by when the rack, or any, was recorded, be it that the bins are missing.
-    Raises MburstError where it was not."""
+    """Returns the period, with open ends replaced by the times at which the rack, or any rack, was recorded, even if
+    the bins are missing. Raises MburstError if there is no recording."""
     from ...analysis.rack.period import Period
 
     with store.connect(rack, since_ns, until_ns) as con:
@@ -88,7 +88,7 @@ def period_of(store: StoreFolder, since_ns: int | None, until_ns: int | None, ra
 def write_racks(
     store: StoreFolder, racks: Sequence[str], period: Period, definition: BurstDefinition, folder: Path
 ) -> Iterator[WrittenReport]:
-    """Write a report for each rack, and the index when the last one has been taken. Raises MburstError."""
+    """Write a report for each rack, yield each, and write the index after the last. Raises MburstError."""
     from ...analysis.rack.report import gather
     from ...dashboards.rack import page
     from ...dashboards.rack.words import summary

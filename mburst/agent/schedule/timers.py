@@ -1,6 +1,6 @@
-"""Who calls `mburst schedule --once` when: units of systemd, lines of cron, a CronJob of Kubernetes.
+"""Timers that call `mburst schedule --once`: units of systemd, lines of cron, a CronJob of Kubernetes.
 
-The command is idempotent, so that a call too many does nothing, and a call that was missed is made up for by the next.
+The command is idempotent: an extra call does nothing, and the next call makes up for a missed one.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from ...errors import MburstError, UsageError
 from ..config import RunConfig, ScheduledReport
 from ..delivery import folders_of
 
-SPREAD_S = 120  # RandomizedDelaySec: so that many hosts do not begin in the same second
+SPREAD_S = 120  # RandomizedDelaySec, so that many hosts do not begin in the same second
 _WHEN = {
     "hour": "*-*-* *:{m:02}:{s:02} UTC",
     "day": "*-*-* {h:02}:{m:02}:{s:02} UTC",
     "week": "{day} *-*-* {h:02}:{m:02}:{s:02} UTC",
 }
-# Of a service of the system that reads a store, notes there what it verified, writes pages, and speaks to servers
+# For a system service that reads a store, notes in it which files it verified, writes pages, and connects to servers
 # (systemd.exec(5)).
 _CONFINED = """UMask=0027
 CapabilityBoundingSet=
@@ -60,12 +60,12 @@ _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
 def command(config: RunConfig, report: ScheduledReport) -> list[str]:
-    """What is called when a report is due."""
+    """Returns the command that runs when a report is due."""
     return python.command("mburst", "schedule", "--once", report.name, "--", str(config.path.resolve()))
 
 
 def _delay(report: ScheduledReport) -> dict[str, int | str]:
-    """A delay as the days, hours, minutes and seconds of a calendar."""
+    """Returns the delay as day, hours, minutes and seconds of a calendar."""
     minutes, seconds = divmod(report.delay_ns // 10**9, 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
@@ -73,12 +73,12 @@ def _delay(report: ScheduledReport) -> dict[str, int | str]:
 
 
 def calendar(report: ScheduledReport) -> str:
-    """OnCalendar of systemd.time(7)."""
+    """Returns OnCalendar of systemd.time(7)."""
     return _WHEN[report.every].format(**_delay(report))
 
 
 def units(config: RunConfig, system: bool) -> dict[str, str]:
-    """Unit files by name: a service and a timer for each report."""
+    """Returns unit files by name: a service and a timer for each report."""
     made = {}
     for report in config.reports:
         called = " ".join(_quoted(word) for word in command(config, report))
@@ -98,8 +98,8 @@ def units(config: RunConfig, system: bool) -> dict[str, str]:
 
 
 def _confined(config: RunConfig, report: ScheduledReport) -> str:
-    """Who the service is, and what it may do: the owner of the store, who writes to the store, reports and folders of
-    deliveries and nowhere else."""
+    """Returns the user and the restrictions of the service: it runs as the owner of the store, and may write only to
+    the store, to the folder of the reports and to folders of deliveries."""
     paths = dict.fromkeys([report.place.resolve(), *folders(config, report)])
     return f"User={owner_of(report.place)}\n" + _CONFINED.format(
         paths=" ".join("-" + _escaped(_path(path)) for path in paths)
@@ -107,16 +107,16 @@ def _confined(config: RunConfig, report: ScheduledReport) -> str:
 
 
 def folders(config: RunConfig, report: ScheduledReport) -> list[Path]:
-    """Where a report is written to, and delivered to on this machine; but for those that ${NAME} is in, which only who
-    delivers reads."""
+    """Returns the folders of this machine to which a report is written or delivered, except those with ${NAME}, which
+    are known only on delivery."""
     delivered = [path for name in report.deliver for path in folders_of(config.deliveries[name])]
     paths = [report.output, *(path for path in delivered if "${" not in str(path))]
     return list(dict.fromkeys(path.resolve() for path in paths))
 
 
 def missing(config: RunConfig) -> dict[Path, str]:
-    """Those of the folders that there are not, with who writes into them: a service of the system may write into a
-    folder, and cannot make it."""
+    """Returns the folders that do not exist yet, with the user that writes into them: a system service may write into a
+    folder, but cannot create it."""
     return {
         folder: owner_of(report.place)
         for report in config.reports
@@ -126,7 +126,7 @@ def missing(config: RunConfig) -> dict[Path, str]:
 
 
 def make_folders(config: RunConfig) -> dict[Path, str]:
-    """Make them, as who writes into them; those that he could not make."""
+    """Create the folders as the user that writes into them, and return those that could not be created."""
     for report in config.reports:
         owner = privileges.owner_of(report.place)
         who = {"user": owner.uid, "group": owner.gid, "extra_groups": []} if os.geteuid() == 0 else {}
@@ -137,13 +137,13 @@ def make_folders(config: RunConfig) -> dict[Path, str]:
 
 
 def _path(path: Path) -> str:
-    """A path in a list of them (systemd.syntax(7): words in quotes, C escapes)."""
+    """Returns a path for a list of paths (systemd.syntax(7): words in quotes, C escapes)."""
     text = str(path)
     return text if re.fullmatch(r"[\w@%+=:,./-]+", text) else '"' + re.sub(r'(["\\])', r"\\\1", text) + '"'
 
 
 def owner_of(store: Path) -> str:
-    """The name of who owns a store, or will: its number, where it has none."""
+    """Returns the name of the present or future owner of a store, or the number of an owner without a name."""
     uid = privileges.owner_of(store).uid
     try:
         return pwd.getpwuid(uid).pw_name
@@ -152,26 +152,26 @@ def owner_of(store: Path) -> str:
 
 
 def _quoted(word: str) -> str:
-    """A word of ExecStart (systemd.service(5), "Command lines")."""
+    """Returns a word for ExecStart (systemd.service(5), "Command lines")."""
     text = _escaped(word).replace("$", "$$")
     return text if re.fullmatch(r"[\w@%+=:,./$-]+", text) else '"' + re.sub(r'(["\\])', r"\\\1", text) + '"'
 
 
 def _escaped(text: str) -> str:
-    """Text of a unit, in which % begins a specifier."""
+    """Returns TEXT for a unit, where % begins a specifier."""
     return _one_line(text).replace("%", "%%")
 
 
 def _bare(path: str) -> str:
-    """A path that is the whole of a value: there are no quotes for it. Raises UsageError."""
+    """Returns a path that is a whole value, which cannot be quoted. Raises UsageError."""
     if path.endswith("\\") or path != path.rstrip():
         raise UsageError(f"{path!r}: systemd cannot represent the name of this folder", "run it from another folder")
     return _escaped(path)
 
 
 def _one_line(text: str) -> str:
-    """TEXT, which a unit or a crontab can have in a line of it. Raises UsageError: whoever named a folder so would
-    write the lines behind it."""
+    """Returns TEXT if it is safe in one line of a unit or a crontab. Raises UsageError for control characters: a
+    folder's name could otherwise add lines."""
     if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in text):
         raise UsageError(
             f"{text!r}: a name with control characters, or that is not UTF-8, cannot be scheduled",
@@ -181,8 +181,8 @@ def _one_line(text: str) -> str:
 
 
 def cron(config: RunConfig) -> str:
-    """Lines for a crontab: every hour, since cron goes by the machine's zone and reports by UTC; what is not due is not
-    done."""
+    """Returns lines for a crontab. They run every hour, because cron uses the machine's time zone and reports use UTC;
+    a report that is not due is skipped."""
     owners = ", ".join(sorted({owner_of(report.place) for report in config.reports}))
     lines = [
         "# Reports of mburst. Called every hour: what is not due yet, or done, costs a moment.",
@@ -196,8 +196,8 @@ def cron(config: RunConfig) -> str:
 
 
 def kubernetes(config: RunConfig) -> str:
-    """CronJobs (batch/v1), one a report. The configuration comes from the ConfigMap `mburst`, secrets from the Secret
-    `mburst`, store and reports are on the claim `mburst`; the paths in the file have to lead below its mount."""
+    """Returns CronJobs (batch/v1), one for each report. The configuration is in the ConfigMap `mburst`, secrets are in
+    the Secret `mburst`, and store and reports are on the claim `mburst`. Paths in the file must be below its mount."""
     documents = []
     for report in config.reports:
         at = _delay(report)
@@ -258,7 +258,7 @@ spec:
 
 
 def unit_folder(system: bool) -> Path:
-    """Where unit files of an administrator, or of a user, are (systemd.unit(5))."""
+    """Returns the folder for unit files of an administrator or of a user (systemd.unit(5))."""
     if system:
         return Path("/etc/systemd/system")
     home = os.environ.get("XDG_CONFIG_HOME")
@@ -266,7 +266,7 @@ def unit_folder(system: bool) -> Path:
 
 
 def install(made: dict[str, str], system: bool) -> list[Path]:
-    """Write the units that were MADE, and start the timers. Raises MburstError where either fails."""
+    """Write the units MADE, and start the timers. Raises MburstError if either fails."""
     folder = unit_folder(system)
     for name, text in made.items():
         hint = "--user installs for you alone, --print shows the units"
@@ -277,7 +277,7 @@ def install(made: dict[str, str], system: bool) -> list[Path]:
 
 
 def remove(config: RunConfig, system: bool) -> list[Path]:
-    """Stop the timers of the reports, and remove their units; those that there were. Raises MburstError."""
+    """Stop the timers of the reports and remove their units. Returns the units that existed. Raises MburstError."""
     folder = unit_folder(system)
     there = [folder / name for name in units(config, system) if (folder / name).exists()]
     if there:

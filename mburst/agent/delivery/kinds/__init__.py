@@ -1,4 +1,4 @@
-"""The kinds of delivery: a file and a line each."""
+"""The kinds of delivery: each has a file, and an entry in KINDS."""
 
 from ..kind import Kind
 from . import alertmanager, folder, smtp, webhook

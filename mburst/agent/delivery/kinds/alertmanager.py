@@ -15,8 +15,8 @@ from ..values import share, url
 
 
 def send(digest: Digest, to: Delivery) -> None:
-    """An alert a rack. Alertmanager knows an alert by its labels, so that sending it again is no second one: no answer
-    counts as not arrived. Raises NotDelivered."""
+    """Send an alert for each rack. Alertmanager identifies an alert by its labels, so that sending it again creates no
+    second one. Therefore a missing answer counts as not delivered. Raises NotDelivered."""
     body = [alert(digest, entry, to.site) for entry in digest.entries if _is_worth(entry, to.settings["min-share"])]
     body += [trouble(digest, i, line) for i, line in enumerate(digest.troubles)]
     if body:
@@ -29,7 +29,7 @@ def _is_worth(entry: DigestEntry, least: float | None) -> bool:
 
 
 def alert(digest: Digest, entry: DigestEntry, site: str) -> dict[str, Any]:
-    """The alert of a rack: from the end of the report's period on, for as long as a period lasts."""
+    """Returns the alert of a rack. It begins at the end of the report's period and lasts for another period."""
     content = entry.summary
     made = {
         "labels": {
@@ -49,7 +49,7 @@ def alert(digest: Digest, entry: DigestEntry, site: str) -> dict[str, Any]:
 
 
 def trouble(digest: Digest, number: int, line: str) -> dict[str, Any]:
-    """The alert of a delivery that failed."""
+    """Returns the alert for a delivery that failed."""
     return {
         "labels": {
             "alertname": "MburstDelivery",

@@ -1,5 +1,5 @@
-"""Delivery to a folder, such as one that a web server publishes: its files are readable to all, less the umask.
-Copying again changes nothing."""
+"""Delivery to a folder, for example one that a web server publishes: all users may read its files, subject to the
+umask. Copying again changes nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..values import folder_path
 
 
 def send(digest: Digest, to: Delivery) -> None:
-    """Copy pages and facts, and write the folder's own index. Raises MburstError where it cannot be written."""
+    """Copy pages and facts, and write the index of the folder. Raises MburstError if it cannot be written."""
     folder = Path(to.settings["path"])
     for entry in digest.entries:
         for path in (*entry.more, entry.facts, entry.page):

@@ -26,7 +26,7 @@ PORTS = {"starttls": 587, "tls": 465, "none": 25}
 
 
 def require() -> None:
-    """Raises MburstError where the library that draws the picture is missing."""
+    """Raise MburstError if the library that draws the picture is not installed."""
     import importlib.util
 
     if importlib.util.find_spec("PIL") is None:
@@ -34,7 +34,7 @@ def require() -> None:
 
 
 def message(digest: Digest, to: Delivery) -> EmailMessage:
-    """The mail. The same delivery always has the same Message-ID, so that a copy would be known as one."""
+    """Returns the mail. The same delivery always has the same Message-ID, so that copies can be recognized."""
     require()
     made = EmailMessage(policy=SMTP)
     sender = to.settings["from"]
@@ -58,7 +58,8 @@ def message(digest: Digest, to: Delivery) -> EmailMessage:
 
 
 def send(digest: Digest, to: Delivery) -> None:
-    """Hand the mail to the server. Raises NotDelivered where it did not take it, MaybeDelivered where it may have."""
+    """Hand the mail to the server. Raises NotDelivered if the server did not accept it, MaybeDelivered if it may
+    have."""
     mail = message(digest, to)
     try:
         server = _connect(to)
@@ -71,7 +72,7 @@ def send(digest: Digest, to: Delivery) -> None:
         for recipient in to.settings["to"]:
             code, answer = server.rcpt(parseaddr(recipient)[1])
             _expect(code, answer)
-        handed_over = True  # from here on, a lost connection leaves open who has the mail (RFC 5321, 4.5.4.2)
+        handed_over = True  # if the connection is lost now, the server may have the mail (RFC 5321, 4.5.4.2)
         code, answer = server.data(mail.as_bytes())
         _expect(code, answer)
     except smtplib.SMTPResponseException as error:
@@ -127,7 +128,7 @@ def _host(name: str, value: Any) -> str:
 
 
 def _address(name: str, value: Any) -> str:
-    """A mail address, with or without a name before it."""
+    """Returns a mail address, with or without a display name."""
     _, address = parseaddr(str(value))
     if not str(value).isprintable() or not re.fullmatch(r"[^@\s<>,;:\"]+@[^@\s<>,;:\"]+", address):
         raise UsageError(f"invalid mail address in {name}", "examples: ops@example.net, Ops <ops@example.net>")
@@ -135,7 +136,7 @@ def _address(name: str, value: Any) -> str:
 
 
 def _addresses(name: str, value: Any) -> list[str]:
-    """A list of mail addresses, or one."""
+    """Returns a list of mail addresses; a single one becomes a list."""
     found = [_address(name, one) for one in (value if isinstance(value, list) else [value])]
     if not found:
         raise UsageError(f"{name} has no mail address")
@@ -150,7 +151,7 @@ def _is_here(host: str) -> bool:
 
 
 def _check(settings: Mapping[str, Any]) -> None:
-    require()  # now, rather than when the first report is due
+    require()  # now, not only when the first report is due
     if settings["security"] == "none" and settings["user"] is not None and not _is_here(settings["host"]):
         raise UsageError('security = "none" would send the password in the clear', 'use "starttls" or "tls"')
 

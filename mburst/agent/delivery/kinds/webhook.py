@@ -1,4 +1,4 @@
-"""Delivery to a chat: webhooks as Slack has them, and what is compatible."""
+"""Delivery to a chat: webhooks of Slack, and compatible ones."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from ..post import post
 from ..values import url
 
 SLACK_TEXT = 2900  # characters of a section; Slack takes 3000
-SLACK_HEAD, SLACK_NAME, SLACK_WORDS = 150, 100, 600  # characters of a header, which takes no more, a rack, a sentence
+SLACK_HEAD, SLACK_NAME, SLACK_WORDS = 150, 100, 600  # most characters of a header (Slack's limit), a rack, a sentence
 SLACK_LINES = 15
 
 
 def send(digest: Digest, to: Delivery) -> None:
-    """A message with a line a rack. Raises NotDelivered or MaybeDelivered."""
+    """Send a message with a line for each rack. Raises NotDelivered or MaybeDelivered."""
     post(to.settings["url"], slack(digest, to.site), digest, to, MaybeDelivered)
 
 
 def slack(digest: Digest, site: str) -> dict[str, Any]:
-    """The payload: `text` for what shows only that, blocks for what knows them."""
+    """Returns the payload: `text` for clients that show only text, and blocks for the others."""
     lines = []
     for entry in digest.entries[:SLACK_LINES]:
         name = _plain(entry.summary["rack"], SLACK_NAME)
@@ -44,7 +44,7 @@ def slack(digest: Digest, site: str) -> dict[str, Any]:
 
 
 def _section(lines: Sequence[str]) -> dict[str, Any]:
-    """As many of the lines as a section takes, whole."""
+    """Returns a section with as many whole lines as fit."""
     text = ""
     for line in lines:
         if len(text) + len(line) < SLACK_TEXT:
@@ -53,7 +53,7 @@ def _section(lines: Sequence[str]) -> dict[str, Any]:
 
 
 def _plain(text: str, most: int) -> str:
-    """TEXT as it is shown, Slack's three control characters as text, in at most MOST characters."""
+    """Returns TEXT as plain text of at most MOST characters, with Slack's control characters escaped."""
     cut = short(text, most)
     while len(link := label(cut)) > most:
         cut = short(text, len(cut) - 1)
