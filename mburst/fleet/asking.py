@@ -1,7 +1,7 @@
-"""Questions to results: which of their files count, and a database over those of some days.
+"""Queries of results: selects the files that count, and opens a database over those of some days.
 
-Every file is verified by the SHA-256 of its partition's record before it is read. A partition with a damaged or missing
-file is left out, and named."""
+Every file is verified by the SHA-256 in its partition's record before it is read. A partition with a damaged or missing
+file is left out and reported."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-MOST_DAYS = 366  # that are asked about at once
-BACK_DAYS = 7  # before the days that are asked about: what they are compared with
+MOST_DAYS = 366  # most days of one query
+BACK_DAYS = 7  # number of earlier days with which the queried days are compared
 _THREADS = 16
 
 
 class AskedDays(NamedTuple):
-    """Whole days (UTC) that are asked about, in Unix ns."""
+    """The whole days (UTC) of a query, in Unix ns."""
 
     since_ns: int
     until_ns: int
 
     @classmethod
     def until_day(cls, date: str, days: int) -> AskedDays:
-        """As many DAYS, of which DATE is the last. Raises UsageError."""
+        """Returns DAYS days, the last of which is DATE. Raises UsageError."""
         if not 1 <= days <= MOST_DAYS:
             raise UsageError(f"invalid number of days {days}", f"1 to {MOST_DAYS}")
         until = start_of(date) + DAY_NS
@@ -45,17 +45,17 @@ class AskedDays(NamedTuple):
 
     @property
     def dates(self) -> list[str]:
-        """They themselves."""
+        """The queried dates."""
         return [date_of(at) for at in range(self.since_ns, self.until_ns, DAY_NS)]
 
     @property
     def all_dates(self) -> list[str]:
-        """And those before them that they are compared with."""
+        """The queried dates and the earlier ones with which they are compared."""
         return [date_of(at) for at in range(self.since_ns - BACK_DAYS * DAY_NS, self.until_ns, DAY_NS)]
 
 
 class DamagedPartition(NamedTuple):
-    """A partition that is left out, and a line that says why."""
+    """A partition that is left out, and a line with the reason."""
 
     name: PartitionName
     reason: str
@@ -65,8 +65,8 @@ class DamagedPartition(NamedTuple):
 
 
 class FleetDatabase(NamedTuple):
-    """A database, and what it is over: `records` of the partitions that are read, those of the days before included;
-    `undetected` partitions of the days that are asked about; `damaged`, the partitions that are left out."""
+    """A database and its content. `records` are those of the partitions that are read, including those of earlier days.
+    `undetected` are partitions of the queried days without a result; `damaged` are partitions that are left out."""
 
     con: duckdb.DuckDBPyConnection
     records: list[PartitionRecord]
@@ -75,7 +75,8 @@ class FleetDatabase(NamedTuple):
 
 
 def last_days(span: str, now_ns: int) -> AskedDays:
-    """The last whole days (UTC): `day`, `week` (from Monday), or their number: `7d`. Raises UsageError."""
+    """Returns the last whole days (UTC): `day`, `week` (from Monday), or a number of days such as `7d`. Raises
+    UsageError."""
     if span in ("day", "week"):
         period = last_period(span, now_ns)
         return AskedDays(period.since_ns, period.until_ns)
@@ -88,8 +89,8 @@ def last_days(span: str, now_ns: int) -> AskedDays:
 def opened(
     results: FleetTarget, days: AskedDays, inventory: Iterable[HostOf] = (), scratch: str | None = None
 ) -> Iterator[FleetDatabase]:
-    """The results of DAYS and of BACK_DAYS before them. Those of a bucket are copied to a folder below SCRATCH (None:
-    that of temporary files) meanwhile. Raises MburstError where there is no result of DAYS."""
+    """Yields the results of DAYS and of the BACK_DAYS before them. Results in a bucket are copied for this time to a
+    folder below SCRATCH (None: the folder of temporary files). Raises MburstError if there are no results of DAYS."""
     records, undetected = _records(results, days)
     with (
         tempfile.TemporaryDirectory(prefix="mburst-fleet-", dir=scratch) as folder,
@@ -123,7 +124,7 @@ def opened(
 
 
 def _records(results: FleetTarget, days: AskedDays) -> tuple[list[PartitionRecord], list[PartitionName]]:
-    """The records of all dates, and the partitions of DAYS that have none."""
+    """Returns the records of all dates, and the partitions of DAYS without a record."""
     names = [name for date in days.all_dates for name in list_records(results, date)]
     planned = {name for date in days.dates for name in list_plans(results, date)}
     with ThreadPoolExecutor(_THREADS) as pool:
@@ -133,7 +134,8 @@ def _records(results: FleetTarget, days: AskedDays) -> tuple[list[PartitionRecor
 
 
 def _files(results: FleetTarget, record: PartitionRecord, folder: Path) -> dict[str, Path] | str:
-    """The files of a partition by table, each with the SHA-256 that RECORD states; or why there are not."""
+    """Returns the files of a partition by table, verified by the SHA-256 in RECORD, or the reason why one cannot be
+    used."""
     found = {}
     for table in record.tables:
         key = record.name.key(table)
@@ -157,7 +159,7 @@ def _sha256(path: Path) -> str:
 
 
 def _local(results: FleetTarget, key: str, folder: Path) -> Path:
-    """The file of an object: where it is, or a copy below FOLDER. Raises NoSuchObject."""
+    """Returns the file of an object: the object itself in a folder, or a copy below FOLDER. Raises NoSuchObject."""
     for there in results.folders():
         return there / key
     path = folder / key

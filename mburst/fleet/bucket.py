@@ -1,5 +1,5 @@
-"""A target that is a bucket of S3, GCS or Azure, or of what speaks their protocols (obstore). Credentials come from
-the environment alone, and are in no message."""
+"""A target that is a bucket of S3, GCS, Azure or a compatible service (obstore). Credentials come only from the
+environment, and never appear in a message."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ from ..errors import MburstError
 from ..names import short
 from .target import FleetTarget, NoSuchObject, StoredObject, TargetError, content_of
 
-# One request is bounded, and so are its repetitions after 429, 5xx and lost connections, by number and in all.
+# Limits of one request, and of its retries after 429, 5xx and lost connections, by number and in total.
 REQUEST_S, CONNECT_S = 60, 5
-LARGE_BYTES, LARGE_S = 4 << 20, 600  # of objects larger than that, and of such as may be
+LARGE_BYTES, LARGE_S = 4 << 20, 600  # limits for larger objects, and for objects that may be larger
 RETRIES, RETRY_S, LONGEST_WAIT_S = 8, 120, 10
-CONFLICTS = 5  # of a create that met another one under way, and after which there is no object
+CONFLICTS = 5  # attempts of a create that conflicts with another one, if no object exists afterwards
 PIECE = 8 << 20
 MOST_REASON = 300  # characters
 LATER = "what has arrived stays; try again later"
 _RIGHTS = "check the credentials in the environment, and what they may do (docs/fleet.md)"
 _REFUSED = "check the address, and what the environment says (docs/fleet.md)"
 _HINTS = {"400": _REFUSED, "401": _RIGHTS, "403": _RIGHTS, "404": "make the bucket first"}
-_S3_HINTS = {"400": "check the region"}  # Amazon's answer to a request that was signed for another one
+_S3_HINTS = {"400": "check the region"}  # Amazon's answer to a request that was signed for another region
 
 _SECRET = re.compile(r"(AWS|AZURE|GOOGLE)\w*(KEY|SECRET|TOKEN|SAS|PASSWORD)\w*", re.IGNORECASE)
 _NO_SECRET = re.compile(r"\w*(FILE|PATH|URI|URL|ENDPOINT)", re.IGNORECASE)
-_ENDPOINT = re.compile(r"(AWS|AZURE|GOOGLE)_\w*(ENDPOINT\w*|BASE_URL)")  # one of http:// is meant so
+_ENDPOINT = re.compile(r"(AWS|AZURE|GOOGLE)_\w*(ENDPOINT\w*|BASE_URL)")  # http:// in these variables is intended
 _MD5 = re.compile(r'"?([0-9a-f]{32})"?')
-_REQUEST = re.compile(r"^.*? in [\d.]+(?:ns|µs|ms|s)\b.*? - ")  # what the library says before the cause
+_REQUEST = re.compile(r"^.*? in [\d.]+(?:ns|µs|ms|s)\b.*? - ")  # what precedes the cause in the library's errors
 _TRIES = re.compile(r", after (\d+) retries")
 _STATUS = re.compile(r"Server returned (?:non-2xx status code|error response): (\d{3} [A-Za-z ]*)")
-_BENEATH = re.compile(  # in the library's details
+_BENEATH = re.compile(  # the cause in the library's details
     r'(?:message|error): "(?P<system>[^"]+)"|InvalidCertificate\(\s*(?P<certificate>\w+)|kind: Time(?:d)?[oO]ut\b'
 )
-_QUERY = re.compile(r"\?\S*")  # of an address, in which a signature may be
+_QUERY = re.compile(r"\?\S*")  # the query of an address, which may contain a signature
 _ANSWER = re.compile(r"<(Code|Message)>([^<]*)</")
 
 
 class BucketTarget(FleetTarget):
-    """Objects of a bucket below a prefix; a create is conditional (If-None-Match), so that it replaces nothing."""
+    """Objects of a bucket below a prefix. Creating is conditional (If-None-Match), so that it replaces nothing."""
 
     def __init__(self, address: str) -> None:
         super().__init__(address)
@@ -99,7 +99,8 @@ class BucketTarget(FleetTarget):
                     yield StoredObject(meta["path"], meta["size"])
 
     def holds(self, key: str, content: bytes) -> bool | None:
-        """S3 answers the MD5 of what it holds, where it is not encrypted by a key of KMS; else it is read again."""
+        """S3 reports the MD5 of an object, unless it is encrypted with a KMS key. Otherwise the object is read and
+        compared."""
         meta = self._head(key)
         if meta is None:
             return None
@@ -121,7 +122,7 @@ class BucketTarget(FleetTarget):
 
     @contextmanager
     def _failing(self, key: str, doing: str) -> Iterator[None]:
-        """Turns the library's exceptions inside into TargetError of one line."""
+        """Convert the library's exceptions in the context to a TargetError of one line."""
         from obstore.exceptions import AlreadyExistsError, BaseError
 
         try:
@@ -139,12 +140,12 @@ class BucketTarget(FleetTarget):
 
 
 class _Exists(Exception):
-    """The object is there, or another create of it was under way."""
+    """The object exists, or another request was creating it."""
 
 
 def _connect(address: str, secrets: Secrets, request_s: float) -> Any:
-    """The library's store of an address; a request may take REQUEST_S. Raises MburstError where the library is missing
-    or refuses."""
+    """Returns the library's store for an address; a request may take REQUEST_S. Raises MburstError if the library is
+    missing or refuses the address."""
     try:
         from obstore.exceptions import BaseError
         from obstore.store import from_url
@@ -180,15 +181,15 @@ def _connect(address: str, secrets: Secrets, request_s: float) -> Any:
 
 
 def secrets_of(environment: Mapping[str, str]) -> Secrets:
-    """What of the environment is hidden wherever it is repeated."""
+    """Returns the values of the environment that are hidden wherever they appear."""
     return Secrets(
         value for name, value in environment.items() if _SECRET.fullmatch(name) and not _NO_SECRET.fullmatch(name)
     )
 
 
 def reason(text: str, secrets: Secrets) -> str:
-    """What a library's error says, in a line without any secret. Of a server's answer, the status and the code and
-    message of S3 alone: servers repeat what was sent to them."""
+    """Returns the message of a library's error as one line without secrets. Of a server's answer it keeps only the
+    status, and the code and message of S3, because servers repeat what was sent to them."""
     first = text.strip().partition("\n")[0]
     cause = _REQUEST.sub("", first)
     tries = _TRIES.search(first)

@@ -1,7 +1,7 @@
-"""The bursts of a day of a fleet: partition by partition, on this machine or on a cluster.
+"""Detection of the bursts of a day of a fleet: partition by partition, on this machine or on a cluster.
 
-A partition that fails costs itself alone, and what is done is not done again: so that a second run is the way to go on
-after whatever ended the first."""
+A partition that fails does not affect the others, and finished partitions are not detected again. So after an
+interruption of any kind a second run continues."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from .target import FleetTarget
 from .task import PartitionOutcome, carry_out
 
 Progress = Callable[[PartitionOutcome], None]
-# Runs the tasks (target, results, plan keys in their order, progress), and gives the outcome of each that ended.
+# Runs the tasks (target, results, plan keys in their order, progress), and returns the outcome of each task that ended.
 Engine = Callable[[str, str, list[str], Progress], list[PartitionOutcome]]
 
 
 class DayDetected(NamedTuple):
-    """What became of a day. done: partitions that were not detected again; `incomplete` is of all, these included."""
+    """The outcome of a day. `done` are partitions that were finished before; `incomplete` also counts these."""
 
     outcomes: list[PartitionOutcome]
     done: list[PartitionName]
@@ -42,8 +42,8 @@ def detect_day(
     engine: Engine,
     progress: Progress = lambda _: None,
 ) -> DayDetected:
-    """Detect the partitions of PLANS that are not done. Raises MburstError where the results cannot be read or written,
-    or ENGINE cannot be had."""
+    """Detect the partitions of PLANS that are not done. Raises MburstError if the results cannot be read or written, or
+    if ENGINE is not available."""
     sizes: dict[PartitionName, int] = {}
     done, incomplete = [], []
     for plan in plans:
@@ -55,15 +55,15 @@ def detect_day(
         else:
             results.replace(plan.name.plan_key, plan.to_json())
             sizes[plan.name] = plan.size
-    order = sorted(sizes, key=lambda name: -sizes[name])  # the largest first: none of them runs on alone at the end
+    order = sorted(sizes, key=lambda name: -sizes[name])  # largest first: none of them runs alone at the end
     keys = [name.plan_key for name in order]
     outcomes = engine(target.name, results.name, keys, progress) if keys else []
     return DayDetected(outcomes, done, incomplete)
 
 
 def local(jobs: int | None = None, scratch: str | None = None) -> Engine:
-    """Processes of this machine: JOBS, or as many as it has processors. Copies of files are below SCRATCH (None: the
-    folder of temporary files), and are gone at the end, whatever ends it."""
+    """Returns an engine that uses processes of this machine: JOBS, or one for each processor. Copies of files are below
+    SCRATCH (None: the folder of temporary files), and are removed at the end in any case."""
 
     def run(target: str, results: str, keys: list[str], progress: Progress) -> list[PartitionOutcome]:
         processes = min(jobs or len(os.sched_getaffinity(0)), len(keys))
@@ -76,7 +76,7 @@ def local(jobs: int | None = None, scratch: str | None = None) -> Engine:
 
 @contextmanager
 def _folder(scratch: str | None) -> Iterator[str]:
-    """A new folder below SCRATCH. Raises MburstError."""
+    """Yields a new folder below SCRATCH. Raises MburstError."""
     try:
         with tempfile.TemporaryDirectory(prefix="mburst-fleet-", dir=scratch, ignore_cleanup_errors=True) as folder:
             yield folder
@@ -86,7 +86,7 @@ def _folder(scratch: str | None) -> Iterator[str]:
 
 @contextmanager
 def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes that end with what is done inside, however it ends."""
+    """Yields processes that end with the context, however it ends."""
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_begin)
     try:
@@ -100,7 +100,7 @@ def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
 
 
 def _begin() -> None:
-    """At the start of a process."""
+    """Initialize a process."""
     interrupting.leave_to_parent()
     without_pandas()
 

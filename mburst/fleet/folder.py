@@ -1,4 +1,4 @@
-"""A target that is a folder: an archive disk, or what is mounted there."""
+"""A target that is a folder: an archive disk, or a mounted file system."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from ..sql import disk
 from .target import FleetTarget, NoSuchObject, StoredObject, TargetError, content_of
 
 PIECE = 1 << 20
-STALE_S = 86_400.0  # after which a draft is of a process that was killed
-_DRAFT = "#"  # what names of drafts begin with: no key has it (racks and hosts are percent-encoded there)
+STALE_S = 86_400.0  # age from which a draft was left by a killed process
+_DRAFT = "#"  # prefix of drafts; no key contains it, because racks and hosts are percent-encoded there
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class FolderTarget(FleetTarget):
-    """Objects are files; a draft gets its name, durably, when it is whole (link(2), which replaces nothing)."""
+    """Objects are files. A draft gets its final name, durably, once it is complete (link(2), which replaces
+    nothing)."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(os.fspath(folder))
@@ -92,7 +93,7 @@ class FolderTarget(FleetTarget):
         return at == len(content)
 
     def _tidy(self, folder: Path) -> None:
-        """Remove what killed processes left in a folder, once."""
+        """Remove the drafts that killed processes left in a folder; once for each folder."""
         if folder in self._tidied:
             return
         self._tidied.add(folder)
@@ -102,7 +103,7 @@ class FolderTarget(FleetTarget):
                     os.unlink(entry.path)
 
     def _path(self, key: str) -> Path:
-        """Where the object of KEY is. Raises TargetError for a key that leads out of the folder."""
+        """Returns the path of an object. Raises TargetError for a key that leads out of the folder."""
         parts = key.rstrip("/").split("/")
         if any(part in ("", ".", "..") or part.startswith(_DRAFT) or "\0" in part for part in parts):
             raise TargetError(f"{self.name}: invalid key {key!r}")
@@ -111,7 +112,7 @@ class FolderTarget(FleetTarget):
 
 @contextmanager
 def _failing(place: str, doing: str) -> Iterator[None]:
-    """Turns an OSError inside into TargetError "PLACE: cannot DOING: …"."""
+    """Convert an OSError in the context to TargetError "PLACE: cannot DOING: …"."""
     try:
         yield
     except OSError as error:
@@ -122,7 +123,7 @@ def _failing(place: str, doing: str) -> Iterator[None]:
 
 
 def _write(draft: Path, content: bytes) -> None:
-    """A new file that is on the disk. Raises OSError."""
+    """Write a new file durably. Raises OSError."""
     file = os.open(draft, _NEW, 0o640)
     try:
         disk.write_all(file, content)
@@ -132,7 +133,7 @@ def _write(draft: Path, content: bytes) -> None:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """The files below FOLDER but for drafts, sorted by their paths as text; none where there is no folder."""
+    """Yields the files below FOLDER except drafts, sorted by their paths as text; none if the folder does not exist."""
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name + "/" * entry.is_dir(follow_symlinks=False))
     except (FileNotFoundError, NotADirectoryError):

@@ -1,7 +1,7 @@
-"""What a store knows of its own receipts at a target, so that it need not read them each time: a cache.
+"""A cache of a store's own receipts at a target, so that they need not be read each time.
 
-The target is what counts: what is noted of a receipt holds while the target has that receipt, and where the ledger is
-lost, torn or of another target, the receipts are read and the files compared again."""
+The target is authoritative: a note on a receipt holds only while the target has that receipt. If the ledger is lost,
+damaged or of another target, the receipts are read and the files are compared again."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from ..sql.shipped import ledger_text, read_ledger
 
 
 class ShipLedger:
-    """The ledger of the store at STORE for the target called TARGET: the keys that each receipt states, once each file
-    of them that the store has was found to be at the target, equal. `is_new`: nothing was ever shipped there."""
+    """The ledger of the store at STORE for the target TARGET. It maps each receipt to the keys of its files, once each
+    of these files that the store has was found at the target with equal content. `is_new`: nothing was ever shipped
+    there."""
 
     def __init__(self, store: Path, target: str) -> None:
         name = hashlib.sha256(target.encode(errors="surrogateescape")).hexdigest()[:16]
@@ -40,7 +41,7 @@ class ShipLedger:
                 del self.receipts[name]
 
     def write(self) -> None:
-        """Where that cannot be written, more is compared the next time."""
+        """Write the ledger. If that fails, more is compared the next time."""
         with suppress(OSError):
             disk.make_folder(self.path.parent, self.path.parents[1])
             folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

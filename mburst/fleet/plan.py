@@ -1,10 +1,10 @@
-"""What there is to detect of one day: a partition for each rack, or for each host of a large one, with the files that
-it takes. Files come from receipts, so that nothing is listed but those.
+"""Plans of the detection of one day: a partition for each rack, or for each host of a large rack, with the files that
+it needs. Files are taken from receipts, so that only receipts are listed.
 
-A partition's plan is an object of the results. Its digest is over all that decides the result: the definition, the
-files with their SHA-256, what is missing, and the version of mburst. A partition whose record has this digest is
-done. A recorder writes a row about its recording each 15 minutes for as long as it runs: files of such rows decide only
-while the end of a recording may still come to lie in the day or behind it."""
+The plan of a partition is an object of the results. Its digest covers everything that decides the result: the
+definition, the files with their SHA-256, what is missing, and the version of mburst. A partition is done if its record
+has this digest. A running recorder writes a row about its recording every 15 minutes. Files with such rows count in the
+digest only while the recording may still get an end in the day or after it."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from .results import PartitionName, PartitionRecord, list_records
 from .target import FleetTarget
 
 DAY_NS = 86_400 * 10**9
-NEAR_NS = 1200 * 10**9  # before and behind the day: longer than a recorder takes to seal a segment
-SKEW_NS = DAY_NS  # by which the clock that dates a receipt may be behind that of its bins
-LARGE_BYTES = 2 << 30  # of a rack's day, above which it is divided by host
+NEAR_NS = 1200 * 10**9  # added before and after the day: longer than a recorder takes to seal a segment
+SKEW_NS = DAY_NS  # longest time by which the clock of receipts may be behind the clock of their bins
+LARGE_BYTES = 2 << 30  # size of a rack's day above which it is divided by host
 SPLITS = ("auto", "rack", "host")
-MEASURED, STATED = ("bins", "sources"), ("recordings", "canary")  # tables that bursts are detected in
-SWITCH, LINKS = "queues", "links"  # of switches: what they dropped beside bursts of the hosts that links name
-PROBES = "probes"  # of which there must be some for verdicts
-INVESTIGATED = (PROBES, "gaps", "ports", SWITCH, LINKS)  # tables that verdicts need beside those of detection
-_THREADS = 16  # that read receipts
+MEASURED, STATED = ("bins", "sources"), ("recordings", "canary")  # tables in which bursts are detected
+SWITCH, LINKS = "queues", "links"  # tables of switches: drops during bursts, for the hosts that links name
+PROBES = "probes"  # verdicts need rows in this table
+INVESTIGATED = (PROBES, "gaps", "ports", SWITCH, LINKS)  # tables that verdicts need in addition to those of detection
+_THREADS = 16  # threads that read receipts
 
 
 class HostOf(NamedTuple):
-    """A host of a rack, its service and its address, where they are stated."""
+    """A host of a rack, with its service and address, if they are known."""
 
     rack: str
     host: str
@@ -53,11 +53,11 @@ class HostOf(NamedTuple):
 
 @dataclass(frozen=True)
 class PartitionPlan:
-    """What is to be detected. `near` are the files of the day and of NEAR_NS around it; `further` the other ones of the
-    receipts that were read, for bursts that go on beyond. `behind` and `missing`: as in results.PartitionRecord;
-    `collectors`: those behind that ship what switches sent, and no recording of their own. `with_rows`: the bins and
-    senders near bursts are wanted, too. `with_verdicts`: so are verdicts (verdicts.py), for which `evidence` is fetched
-    too: no file where there are no probes of the day."""
+    """The plan of a partition's detection. `near` are the files of the day and of NEAR_NS around it. `further` are the
+    other files in the receipts that were read, for bursts that continue beyond. `behind` and `missing` are as in
+    results.PartitionRecord. `collectors` are hosts in `behind` that ship data of switches and no recording of their
+    own. `with_rows` asks for the bins and senders near bursts as well, and `with_verdicts` for verdicts (verdicts.py),
+    for which the files in `evidence` are fetched; there are none if the day has no probes."""
 
     name: PartitionName
     definition: BurstDefinition
@@ -75,7 +75,7 @@ class PartitionPlan:
 
     @property
     def fetched(self) -> tuple[ShippedFile, ...]:
-        """The files that are read, but for bursts that go on beyond."""
+        """The files that are always read; `further` is read only if a burst continues beyond `near`."""
         return (*self.near, *(self.evidence if self.with_verdicts else ()))
 
     @property
@@ -84,7 +84,8 @@ class PartitionPlan:
         return sum(file.bytes for file in self.fetched)
 
     def digest(self, unsettled: Collection[str]) -> str:
-        """Of all that decides the result, when rows about recordings of the writers UNSETTLED alone can change it."""
+        """Returns a digest of everything that decides the result, if only rows about recordings of the writers
+        UNSETTLED can still change it."""
         decides = [file for file in self.near if file.table != "recordings" or _writer_of(file) in unsettled]
         evidence = tuple(file for file in self.evidence if file.table != "recordings")
         facts = replace(self, near=tuple(decides), evidence=evidence)._facts()
@@ -92,11 +93,11 @@ class PartitionPlan:
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
     def is_done(self, record: PartitionRecord) -> bool:
-        """Whether RECORD is of what this plan gives, or of that and more."""
+        """Whether RECORD is the result of this plan, or of this plan with more tables."""
         return self.gives(record.digest, record.unsettled) and not record.lacks_tables
 
     def gives(self, digest: str, unsettled: Collection[str]) -> bool:
-        """Whether DIGEST is that of this plan, or of this plan with rows, or with verdicts."""
+        """Whether DIGEST is that of this plan, or of this plan with rows or with verdicts in addition."""
         rows, verdicts = {self.with_rows, True}, {self.with_verdicts, True}
         return any(
             digest == replace(self, with_rows=row, with_verdicts=verdict).digest(unsettled)
@@ -122,12 +123,12 @@ class PartitionPlan:
         }
 
     def to_json(self) -> bytes:
-        """As the object has it."""
+        """Returns the content of the plan's object."""
         return json.dumps(self._facts(), sort_keys=True).encode()
 
     @classmethod
     def from_json(cls, content: bytes) -> PartitionPlan:
-        """What an object says. Raises ValueError where that is no plan."""
+        """Returns the plan in an object. Raises ValueError if it is not a plan."""
         files = ("near", "further", "evidence")
         try:
             facts = json.loads(content)
@@ -143,7 +144,7 @@ class PartitionPlan:
 
 
 def read_plan(results: FleetTarget, key: str) -> PartitionPlan:
-    """The plan that RESULTS have as KEY. Raises MburstError."""
+    """Returns the plan with the key KEY in RESULTS. Raises MburstError."""
     try:
         return PartitionPlan.from_json(results.get(key))
     except ValueError as error:
@@ -151,7 +152,7 @@ def read_plan(results: FleetTarget, key: str) -> PartitionPlan:
 
 
 def day_of(text: str, now_ns: int) -> str:
-    """The date that TEXT names: `last` is the last whole day (UTC). Raises UsageError."""
+    """Returns the date that TEXT names; `last` is the last whole day (UTC). Raises UsageError."""
     if text == "last":
         return date_of(now_ns - DAY_NS)
     try:
@@ -161,18 +162,18 @@ def day_of(text: str, now_ns: int) -> str:
 
 
 def date_of(ts_ns: int) -> str:
-    """The date (UTC) of a time."""
+    """Returns the date (UTC) of a time."""
     return datetime.fromtimestamp(ts_ns // 10**9, UTC).strftime("%Y-%m-%d")
 
 
 def start_of(date: str) -> int:
-    """When a date begins (UTC), in Unix nanoseconds."""
+    """Returns the start of a date (UTC) in Unix nanoseconds."""
     return int(datetime.strptime(date, "%Y-%m-%d").replace(tzinfo=UTC).timestamp()) * 10**9
 
 
 def read_inventory(path: Path) -> set[HostOf]:
-    """The hosts that a CSV file lists: columns rack and host, service and address where it has them, and any others.
-    Raises MburstError, and UsageError."""
+    """Returns the hosts in a CSV file. It has the columns rack and host, optionally service and address, and may have
+    others. Raises MburstError, and UsageError."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = csv.DictReader(file)
@@ -192,7 +193,7 @@ def read_inventory(path: Path) -> set[HostOf]:
 
 
 def _listed(row: dict[str | Any, str | Any], where: str) -> HostOf:
-    """A line of an inventory; None names the cells beyond its columns. Raises UsageError."""
+    """Returns the host in a line of an inventory; the key None has cells without a column. Raises UsageError."""
     if None in row:
         raise UsageError(f"{where}: more cells than columns", "put quotes around text with commas")
     rack, host, service, address = ((row.get(name) or "").strip() for name in HostOf._fields)
@@ -213,10 +214,10 @@ def plan(
     with_verdicts: bool = False,
     damaged: Callable[[DamagedReceipt], None] = lambda _: None,
 ) -> Iterator[PartitionPlan]:
-    """The partitions of DATE, of RACK or of all racks, rack by rack. SPLIT: `rack`, `host`, or `auto`, which goes on as
-    the date's results are divided, and else divides a rack of more than LARGE_BYTES. INVENTORY: hosts that are expected
-    to have shipped. WITH_VERDICTS: as in PartitionPlan. DAMAGED hears of receipts that are left out. Raises UsageError
-    where results are divided otherwise, and TargetError."""
+    """Yields the partitions of DATE, of RACK or of all racks, rack by rack. SPLIT is `rack`, `host`, or `auto`, which
+    divides as existing results of the date do, and otherwise divides racks of more than LARGE_BYTES. INVENTORY has the
+    hosts that are expected to ship. WITH_VERDICTS is as in PartitionPlan. DAMAGED is called with each receipt that is
+    left out. Raises UsageError if results are divided otherwise, and TargetError."""
     expected: dict[str, set[str]] = defaultdict(set)
     for host in inventory:
         if rack in (None, host.rack):
@@ -231,7 +232,8 @@ def plan(
 
 
 class _Shipped:
-    """What the hosts of a rack have shipped, by receipts written from SINCE_NS on and the newest of each host."""
+    """The files that the hosts of a rack have shipped, by the receipts written from SINCE_NS on and the newest of each
+    host."""
 
     def __init__(
         self, target: FleetTarget, names: list[ReceiptName], since_ns: int, damaged: Callable[[DamagedReceipt], None]
@@ -255,18 +257,19 @@ class _Shipped:
         self.hosts = {*newest}
 
     def host_of(self, file: ShippedFile) -> str:
-        """Whose file it is: what no host recorded, such as switch ports, is of the host that shipped it."""
+        """Returns the host of a file. Files without a recording host, such as those of switch ports, belong to the host
+        that shipped them."""
         return _host_of(file) or self._shippers[file.key]
 
     def collectors(self) -> set[str]:
-        """Hosts that shipped files, none of which they recorded themselves."""
+        """Returns the hosts that shipped files but recorded none of them."""
         own = {_host_of(file) for file in self.files.values()}
         return {*self._shippers.values()} - own
 
 
 @dataclass
 class _RackDay:
-    """A day of a rack, before it is divided."""
+    """A day of a rack before it is divided."""
 
     date: str
     rack: str
@@ -277,11 +280,11 @@ class _RackDay:
 
     @property
     def hosts(self) -> list[str]:
-        """Those that have ever shipped, and those that are expected to."""
+        """The hosts that have ever shipped, and those that are expected to."""
         return sorted({*self.shipped.hosts, *self.expected})
 
     def partition(self, host: str | None) -> PartitionPlan:
-        """That of a host, or of all."""
+        """Returns the partition of a host, or of all hosts if HOST is None."""
         hosts = self.hosts if host is None else [host]
         files = [
             file
@@ -316,9 +319,9 @@ def planned(
     investigated: Iterable[ShippedFile] = (),
     with_verdicts: bool = False,
 ) -> PartitionPlan:
-    """The plan of a partition whose hosts have FILES, of whatever days, and all but what is MISSING: lines that say so,
-    each with a reason, which begin with the key of a file if it is one. INVESTIGATED: files of these hosts and of no
-    host, whoever shipped them."""
+    """Returns the plan of a partition. Its hosts have FILES, of any days, and everything else except MISSING: lines
+    with a reason, which begin with the key of the file if a file is missing. INVESTIGATED are files of these hosts, and
+    files without a host, whoever shipped them."""
     since, until = start_of(name.date), start_of(name.date) + DAY_NS
     ordered = sorted(files, key=lambda file: file.key)
     lacking = {line: _lacking_file(line) for line in missing}
@@ -341,14 +344,14 @@ def planned(
 
 
 def _lacking_file(line: str) -> ShippedFile | None:
-    """The file that a line of what is missing begins with. Its bytes are not known."""
+    """Returns the file that a line in `missing` begins with. Its size and content are not known."""
     key = line.partition(": ")[0]
     name = SealedName.parse(key.rpartition("/")[2])
     return ShippedFile(key.partition("/")[0], key, 0, "", 0, name.first_ns, name.last_ns) if name else None
 
 
 def _missing(receipt: Receipt, since_ns: int) -> Iterator[str]:
-    """What a host's newest receipt says that it could not ship, or does not, of the day from SINCE_NS on."""
+    """Yields what a host's newest receipt reports as not shipped of the day from SINCE_NS on."""
     yield from receipt.missing
     yield from compacted_of(f"host {receipt.host}", receipt.compacted_ns, since_ns)
     if receipt.level != LEVELS[0]:
@@ -358,7 +361,7 @@ def _missing(receipt: Receipt, since_ns: int) -> Iterator[str]:
 
 
 def compacted_of(whose: str, compacted_ns: tuple[int, int] | None, since_ns: int) -> Iterator[str]:
-    """A line that says which rows of the day from SINCE_NS on, or of NEAR_NS around it, were compacted before they were
+    """Yields a line on rows of the day from SINCE_NS on, or of NEAR_NS around it, that were compacted before they were
     shipped. COMPACTED_NS is that of a receipt."""
     if compacted_ns and compacted_ns[0] < since_ns + DAY_NS + NEAR_NS and compacted_ns[1] >= since_ns - NEAR_NS:
         first, last = map(format_time, compacted_ns)
@@ -376,7 +379,7 @@ def _writer_of(file: ShippedFile) -> str | None:
 
 
 def _evidence(files: Iterable[ShippedFile], since_ns: int, until_ns: int) -> list[ShippedFile]:
-    """What an investigation of the span reads, where there are probes of it."""
+    """Returns the files that an investigation of the span reads, or none if there are no probes in it."""
     files = list(files)
     if not any(file.table == PROBES and file.min_ns < until_ns and file.max_ns >= since_ns for file in files):
         return []
@@ -384,10 +387,10 @@ def _evidence(files: Iterable[ShippedFile], since_ns: int, until_ns: int) -> lis
 
 
 def _near(files: Iterable[ShippedFile], since_ns: int, until_ns: int, more: tuple[str, ...] = ()) -> list[ShippedFile]:
-    """Bins and senders of the span and of NEAR_NS around it, and windows of queues where links are known; rows about
-    recordings that were written within two days of it, or by the same writers: a recorder writes one with each of its
-    segments; canary bursts of that time; and links of the day and two days before it: a collector writes them each
-    hour. MORE: tables of which files of that time are wanted, too."""
+    """Returns the files that the detection of a span needs: bins, senders and canary bursts of the span and NEAR_NS
+    around it; rows about recordings written within two days of it or by the same writers (a recorder writes one with
+    each segment); links of the day and of the two days before (a collector writes them every hour); and, if links are
+    known, windows of queues. MORE names further tables of which files of that time are needed."""
     files = list(files)
 
     def reach(file: ShippedFile, by_ns: int) -> bool:
@@ -403,7 +406,8 @@ def _near(files: Iterable[ShippedFile], since_ns: int, until_ns: int, more: tupl
 
 
 def _divided(day: _RackDay, results: FleetTarget, split: str) -> Iterator[PartitionPlan]:
-    """As one partition, or as one for each host. Raises UsageError where the results are divided otherwise."""
+    """Yields the day as one partition, or as one for each host. Raises UsageError if the results are divided
+    otherwise."""
     there = {"rack" if name.host is None else "host" for name in list_records(results, day.date, day.rack)}
     if split != "auto" and there - {split}:
         raise UsageError(

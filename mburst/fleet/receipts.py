@@ -1,8 +1,8 @@
-"""Receipts: what a host has shipped, with the checksum of each file, and until when nothing of it is missing.
+"""Receipts: the files that a host has shipped, with the checksum of each, and the time until which none is missing.
 
-A receipt is an object `shipped/rack=RACK/host=HOST/TIME-DIGEST.json` of the target: TIME is when it was written (UTC),
-DIGEST the first 16 hexadecimal digits of the SHA-256 of its content. Receipts are only added. A file may be in several
-of them, always with the same checksum."""
+A receipt is an object `shipped/rack=RACK/host=HOST/TIME-DIGEST.json` of the target. TIME is when it was written (UTC);
+DIGEST is the first 16 hexadecimal digits of the SHA-256 of its content. Receipts are only added. A file may be in
+several receipts, always with the same checksum."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..typed import is_typed
 from .target import FleetTarget, TargetError
 
 FORMAT = 1
-MOST_BYTES = 1 << 26  # of a receipt: of some 150,000 files
+MOST_BYTES = 1 << 26  # largest receipt: some 150,000 files
 HINT = "remove it from the target once you know who changed it; `mburst ship` then states the files again"
 
 _NAME = re.compile(
@@ -31,7 +31,7 @@ _NAME = re.compile(
 
 
 class ShippedFile(NamedTuple):
-    """A file that arrived. Its rows are of the times [min_ns, max_ns], Unix nanoseconds."""
+    """A file that has arrived. The times of its rows are in [min_ns, max_ns], in Unix nanoseconds."""
 
     table: str
     key: str
@@ -43,14 +43,14 @@ class ShippedFile(NamedTuple):
 
 
 class Receipt(NamedTuple):
-    """What one host shipped. Times are Unix nanoseconds.
+    """The files that one host shipped. Times are Unix nanoseconds.
 
-    until_ns: every bin, sender and other measurement of this host from before it that its store held has arrived, but
-    for `missing`. since_ns: the first time in `files`, or until_ns where there are none. definition: of bursts, where
-    the level says that only they were shipped. every_ns: how often the host ships; None: when it is called. replaces:
-    keys of files that these files stand for, and that count no more. missing: damaged files that cannot be shipped,
-    each with its reason. compacted_ns: the first and last time of rows of the host's rack that were compacted before
-    the host first shipped, and do not arrive; None: none were."""
+    until_ns: every bin, sender and other measurement of this host before this time that its store had has arrived,
+    except `missing`. since_ns: the first time in `files`, or until_ns if there are none. definition: the definition of
+    bursts, if the level ships bursts. every_ns: the interval in which the host ships; None: on demand. replaces: keys
+    of files that these files replace, and that no longer count. missing: damaged files that cannot be shipped, each
+    with its reason. compacted_ns: the first and last time of rows of the host's rack that were compacted before the
+    host first shipped and therefore do not arrive; None: there are none."""
 
     rack: str
     host: str
@@ -68,13 +68,13 @@ class Receipt(NamedTuple):
     compacted_ns: tuple[int, int] | None = None
 
     def to_json(self) -> bytes:
-        """As the object has it; equal receipts give equal bytes."""
+        """Returns the content of the receipt's object; equal receipts give equal bytes."""
         facts = {**self._asdict(), "format": FORMAT, "files": [file._asdict() for file in self.files]}
         return (json.dumps(facts, ensure_ascii=False, indent=0, sort_keys=True) + "\n").encode("utf-8", "surrogatepass")
 
     @classmethod
     def from_json(cls, content: bytes) -> Receipt:
-        """What a receipt says. Raises ValueError where it is none."""
+        """Returns the receipt in an object. Raises ValueError if it is not a receipt."""
         facts = json.loads(content.decode("utf-8", "surrogatepass"))
         try:
             if facts.pop("format") != FORMAT:
@@ -91,17 +91,17 @@ class Receipt(NamedTuple):
 
 
 class ReceiptName(NamedTuple):
-    """What the key of a receipt says."""
+    """The parts of a receipt's key."""
 
     key: str
     rack: str
     host: str
-    written_ns: int  # cut to the second
+    written_ns: int  # truncated to the second
     digest: str
 
     @classmethod
     def parse(cls, key: str) -> ReceiptName | None:
-        """Of KEY; None where no receipt is called so."""
+        """Returns the parts of KEY, None if it is not the key of a receipt."""
         match = _NAME.fullmatch(key)
         try:
             written = datetime.strptime(match["time"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC) if match else None
@@ -114,20 +114,20 @@ class ReceiptName(NamedTuple):
 
 
 def folder_of(rack: str | None = None, host: str | None = None) -> str:
-    """The prefix of the receipts of a rack and host; of all where they are None."""
+    """Returns the prefix of the receipts of a rack and host; None selects all."""
     parts = [SHIPPED] + ([rack_folder(rack)] if rack is not None else [])
     parts += [f"host={quote(host, safe='')}"] if rack is not None and host is not None else []
     return "/".join(parts) + "/"
 
 
 def key_of(receipt: Receipt, content: bytes) -> str:
-    """The key of a receipt with this CONTENT."""
+    """Returns the key of a receipt with this CONTENT."""
     written = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(receipt.written_ns // 10**9))
     return f"{folder_of(receipt.rack, receipt.host)}{written}-{_digest(content)}.json"
 
 
 def write_receipt(target: FleetTarget, receipt: Receipt) -> str:
-    """Put a receipt; its key. Raises TargetError."""
+    """Put a receipt, and return its key. Raises TargetError."""
     content = receipt.to_json()
     key = key_of(receipt, content)
     target.put_new(key, content)
@@ -135,7 +135,7 @@ def write_receipt(target: FleetTarget, receipt: Receipt) -> str:
 
 
 def list_receipts(target: FleetTarget, rack: str | None = None, host: str | None = None) -> Iterator[ReceiptName]:
-    """The receipts that there are, of a rack and host where they are given, by rack, host and time. Raises
+    """Yields the existing receipts, of a rack and host if they are given, by rack, host and time. Raises
     TargetError."""
     for stored in target.list(folder_of(rack, host)):
         name = ReceiptName.parse(stored.key)
@@ -144,7 +144,7 @@ def list_receipts(target: FleetTarget, rack: str | None = None, host: str | None
 
 
 def read_receipt(target: FleetTarget, name: ReceiptName) -> Receipt:
-    """A receipt, whose content is what its key says. Raises TargetError, and DamagedReceipt."""
+    """Returns a receipt whose content matches its key. Raises TargetError, and DamagedReceipt."""
     content = b""
     for piece in target.pieces(name.key):
         content += piece
@@ -162,7 +162,7 @@ def read_receipt(target: FleetTarget, name: ReceiptName) -> Receipt:
 
 
 class DamagedReceipt(MburstError):
-    """A receipt that does not say what was written."""
+    """A receipt whose content is not what was written."""
 
 
 def read_receipts(
@@ -172,8 +172,8 @@ def read_receipts(
     written_since_ns: int | None = None,
     damaged: Callable[[DamagedReceipt], None] | None = None,
 ) -> Iterator[Receipt]:
-    """The receipts of a rack and host, or of all; those written from WRITTEN_SINCE_NS on. DAMAGED hears of each that is
-    damaged; without it, the first is raised. Raises TargetError."""
+    """Yields the receipts of a rack and host, or of all, that were written from WRITTEN_SINCE_NS on. DAMAGED is called
+    with each damaged receipt; without it, the first is raised. Raises TargetError."""
     for name in list_receipts(target, rack, host):
         if written_since_ns is not None and name.written_ns < written_since_ns // 10**9 * 10**9:
             continue
@@ -186,8 +186,8 @@ def read_receipts(
 
 
 def files_of(receipts: Iterable[Receipt]) -> dict[str, ShippedFile]:
-    """The files that RECEIPTS state, by key, without those that were replaced. Raises TargetError where two receipts
-    state different content of one key."""
+    """Returns the files in RECEIPTS by key, without files that were replaced. Raises TargetError if two receipts state
+    different content for one key."""
     found: dict[str, ShippedFile] = {}
     replaced: set[str] = set()
     for receipt in receipts:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 class WrittenFleet(NamedTuple):
-    """What was written: the page of the fleet, its facts, and how many racks have a page. `lacks`: what there is no
-    result of, a line each."""
+    """The report that was written: the page of the fleet, its facts, and the number of racks with a page. `lacks` has a
+    line for each part without a result."""
 
     page: Path
     facts: Path
@@ -36,9 +36,9 @@ def write_report(
     progress: Callable[[int, int], None],
     names: duckdb.DuckDBPyConnection | None = None,
 ) -> WrittenFleet:
-    """Write all pages into FOLDER, that of the fleet last. PROGRESS hears of how many racks are done, and of how many.
-    NAMES, a database with names, names senders as they were called at the end. Raises MburstError, and UsageError where
-    RESULTS are none."""
+    """Write all pages into FOLDER, the fleet's page last. PROGRESS is called with the number of finished racks and of
+    all racks. NAMES is a database with names; senders get the names that they had at the end of the time. Raises
+    MburstError, and UsageError if RESULTS has no results."""
 
     def name(answers: BurstAnswers) -> None:
         if names is not None:

@@ -1,14 +1,14 @@
-"""Results of `mburst fleet detect`: what a folder or bucket of them has, and which of its files count.
+"""Results of `mburst fleet detect`: the layout of their folder or bucket, and the files that count.
 
-    mburst-results.json                                 the definition of bursts that all of them have
+    mburst-results.json                                 the definition of bursts, common to all of them
     TABLE/date=DATE/rack=RACK/PARTITION.parquet         TABLE: bursts, senders, hours, histograms, contention, coverage,
                                                         queue_drops, verdicts, incomplete; with rows also bins, sources;
-                                                        where switch ports were recorded also PORT_TABLES
-    partitions/date=DATE/rack=RACK/PARTITION.plan.json  what was to be detected (plan.py)
-    partitions/date=DATE/rack=RACK/PARTITION.json       what was: written last, so that the tables are there
+                                                        if switch ports were recorded also PORT_TABLES
+    partitions/date=DATE/rack=RACK/PARTITION.plan.json  the plan of the detection (plan.py)
+    partitions/date=DATE/rack=RACK/PARTITION.json       the record of it, written last, when the tables are there
 
-PARTITION is `rack`, or `host-HOST` where a rack is divided by host. A partition that is detected again, since more has
-arrived, replaces its files. The rack of a row is in the path alone; docs/fleet.md has the columns."""
+PARTITION is `rack`, or `host-HOST` if the rack is divided by host. If more data has arrived, a partition is detected
+again and its files are replaced. The rack of a row is only in the path; docs/fleet.md has the columns."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 MARKER, FORMAT = "mburst-results.json", 1
 TABLES = ("bursts", "senders", "hours", "histograms", "contention", "coverage", "queue_drops", "verdicts", "incomplete")
-PORT_TABLES = PortTables._fields  # of partitions with recordings of switch ports
+PORT_TABLES = PortTables._fields  # in partitions with recordings of switch ports
 PARTITIONS = "partitions"
-WHOLE_RACK = "rack"  # the name of a partition of all hosts of a rack
+WHOLE_RACK = "rack"  # name of the partition of all hosts of a rack
 _PLAN = ".plan.json"
 
 
 class PartitionName(NamedTuple):
-    """A date (2026-11-20, UTC), a rack, and a host of it; None: all hosts."""
+    """A date (2026-11-20, UTC), a rack, and a host in it; None: all hosts."""
 
     date: str
     rack: str
@@ -50,36 +50,38 @@ class PartitionName(NamedTuple):
 
     @property
     def folder(self) -> str:
-        """Its folder below a table's."""
+        """The partition's folder below that of a table."""
         return f"date={self.date}/{rack_folder(self.rack)}"
 
     @property
     def stem(self) -> str:
-        """Its name in that folder."""
+        """The partition's name in that folder."""
         return WHOLE_RACK if self.host is None else f"host-{quote(self.host, safe='')}"
 
     def key(self, table: str) -> str:
-        """Of its rows of TABLE."""
+        """Returns the key of the partition's rows of TABLE."""
         return f"{table}/{self.folder}/{self.stem}.parquet"
 
     @property
     def plan_key(self) -> str:
-        """Of what is to be detected."""
+        """The key of the partition's plan."""
         return f"{PARTITIONS}/{self.folder}/{self.stem}{_PLAN}"
 
     @property
     def record_key(self) -> str:
-        """Of what was detected."""
+        """The key of the partition's record."""
         return f"{PARTITIONS}/{self.folder}/{self.stem}.json"
 
 
 class PartitionRecord(NamedTuple):
-    """What was detected of a partition. digest: of the plan, by which a second run knows that it is done. unsettled:
-    writers of recordings of which another row may change what was detected. complete:
-    whether every host had shipped all of the day; `behind` are those that had not, each with the time until which it
-    had (None: never), `missing` what was never shipped, such as damaged files. size: bytes of `files`. rows, sha256: of
-    each table. switch_ports: recordings of switch ports; an older mburst left them out, without PORT_TABLES.
-    unfit_ports: those that are left out, since they cannot be examined (analysis/partition)."""
+    """The record of a partition's detection.
+
+    digest: the digest of the plan, by which a second run knows that the partition is done. unsettled: writers of
+    recordings of which another row may still change the result. complete: whether every host had shipped all of the
+    day. behind: hosts that had not, each with the time until which it had shipped (None: never). missing: what was
+    never shipped, such as damaged files. size: bytes of `files`. rows, sha256: of each table. switch_ports: number of
+    recordings of switch ports; older versions of mburst left them out and wrote no PORT_TABLES. unfit_ports: number of
+    recordings that were left out because they cannot be examined (analysis/partition)."""
 
     date: str
     rack: str
@@ -100,28 +102,28 @@ class PartitionRecord(NamedTuple):
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Those that it must have, and those of switch ports where it has them."""
+        """The tables that the partition must have, including those of switch ports if it has them."""
         return TABLES + tuple(table for table in PORT_TABLES if table in self.sha256)
 
     @property
     def lacks_tables(self) -> bool:
-        """Whether it is of an mburst that left switch ports out, or did not know a table."""
+        """Whether an older version of mburst, which left out switch ports or a table, wrote the record."""
         lacks_ports = self.switch_ports > 0 and not self.rows.keys() & {*PORT_TABLES}
         return lacks_ports or not self.sha256.keys() >= {*TABLES}
 
     @property
     def name(self) -> PartitionName:
-        """Which partition it is of."""
+        """The name of the partition."""
         return PartitionName(self.date, self.rack, self.host)
 
     def to_json(self) -> bytes:
-        """As the object has it."""
+        """Returns the content of the record's object."""
         facts = {"format": FORMAT, **self._asdict()}
         return (json.dumps(facts, ensure_ascii=False, indent=0, sort_keys=True) + "\n").encode("utf-8", "surrogatepass")
 
     @classmethod
     def from_json(cls, place: str, content: bytes) -> PartitionRecord:
-        """What an object says. Raises MburstError that names PLACE."""
+        """Returns the record in an object. Raises MburstError, which names PLACE."""
         try:
             facts = json.loads(content.decode("utf-8", "surrogatepass"))
             if facts.pop("format") != FORMAT:
@@ -137,8 +139,8 @@ class PartitionRecord(NamedTuple):
 
 
 def open_results(results: FleetTarget, definition: BurstDefinition) -> None:
-    """Begin results of DEFINITION, or go on with them. Raises UsageError where they are of another definition, or where
-    there is something else."""
+    """Begin results of DEFINITION, or continue existing ones. Raises UsageError if they have another definition or
+    RESULTS has other content."""
     wanted = _marker(definition)
     found = wanted
     if not results.put_new(MARKER, wanted):
@@ -151,7 +153,7 @@ def open_results(results: FleetTarget, definition: BurstDefinition) -> None:
 
 
 def definition_of(results: FleetTarget) -> BurstDefinition:
-    """That of all results. Raises UsageError where there are none."""
+    """Returns the definition of bursts of the results. Raises UsageError if there are none."""
     try:
         facts = json.loads(results.get(MARKER))
         if facts.pop("format") != FORMAT:
@@ -167,7 +169,8 @@ def definition_of(results: FleetTarget) -> BurstDefinition:
 
 
 def is_results(target: FleetTarget) -> bool:
-    """Whether TARGET has results. What cannot be read is none: whatever is done there says why."""
+    """Whether TARGET has results. A target that cannot be read counts as one without; the next operation reports the
+    error."""
     try:
         definition_of(target)
     except MburstError:
@@ -176,7 +179,7 @@ def is_results(target: FleetTarget) -> bool:
 
 
 def definition_text(definition: BurstDefinition) -> str:
-    """A definition in a line: what differs from the defaults."""
+    """Returns a definition as one line: the values that differ from the defaults."""
     given = {name: value for name, value in asdict(definition).items() if value != getattr(BurstDefinition(), name)}
     return ", ".join(f"{name} {value}" for name, value in given.items()) or "the default"
 
@@ -186,7 +189,7 @@ def _marker(definition: BurstDefinition) -> bytes:
 
 
 def read_record(results: FleetTarget, name: PartitionName) -> PartitionRecord | None:
-    """What was detected of a partition; None where it was not. Raises TargetError, and MburstError."""
+    """Returns the record of a partition, None if it was not detected. Raises TargetError, and MburstError."""
     try:
         return PartitionRecord.from_json(results.place(name.record_key), results.get(name.record_key))
     except NoSuchObject:
@@ -194,7 +197,7 @@ def read_record(results: FleetTarget, name: PartitionName) -> PartitionRecord | 
 
 
 def list_records(results: FleetTarget, date: str, rack: str | None = None) -> Iterator[PartitionName]:
-    """The partitions of a date, or of a rack of it, that were detected, by rack and host."""
+    """Yields the partitions of a date, or of one rack, that were detected, by rack and host."""
     folder = f"{PARTITIONS}/date={date}/" + (f"{rack_folder(rack)}/" if rack is not None else "")
     for stored in results.list(folder):
         if stored.key.endswith(".json") and not stored.key.endswith(_PLAN):
@@ -202,14 +205,14 @@ def list_records(results: FleetTarget, date: str, rack: str | None = None) -> It
 
 
 def list_plans(results: FleetTarget, date: str) -> Iterator[PartitionName]:
-    """The partitions of a date that were to be detected, whether they were or not."""
+    """Yields the partitions of a date that were planned, whether they were detected or not."""
     for stored in results.list(f"{PARTITIONS}/date={date}/"):
         if stored.key.endswith(_PLAN):
             yield _partition(date, stored.key, _PLAN)
 
 
 def _partition(date: str, key: str, suffix: str) -> PartitionName:
-    """Which partition an object is of, by its key."""
+    """Returns the partition of an object, by its key."""
     *_, of_rack, name = key.split("/")
     stem = name.removesuffix(suffix)
     host = None if stem == WHOLE_RACK else unquote(stem.removeprefix("host-"))
@@ -217,7 +220,8 @@ def _partition(date: str, key: str, suffix: str) -> PartitionName:
 
 
 class NearRows:
-    """The bins and senders near bursts, as files: what detection hands on in batches is never whole in memory."""
+    """The bins and senders near bursts, as files. Detection hands them over in batches, which are never all in
+    memory."""
 
     def __init__(self) -> None:
         self.rows: dict[str, int] = {}
@@ -237,14 +241,14 @@ class NearRows:
         self.rows[table], self.contents[table] = count, sink.getvalue()
 
     def put(self, results: FleetTarget, name: PartitionName) -> dict[str, str]:
-        """Write the files of a partition; the SHA-256 of each."""
+        """Write the files of a partition, and return the SHA-256 of each."""
         for table, content in self.contents.items():
             results.replace(name.key(table), content)
         return {table: hashlib.sha256(content).hexdigest() for table, content in self.contents.items()}
 
 
 def _signed(field: pa.Field) -> pa.Field:
-    """A field that engines without unsigned integers can read."""
+    """Returns a field that engines without unsigned integers can read."""
     import pyarrow as pa
 
     wider = {pa.uint8(): pa.int32(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.int64()}
@@ -252,7 +256,7 @@ def _signed(field: pa.Field) -> pa.Field:
 
 
 def put_tables(results: FleetTarget, name: PartitionName, tables: Mapping[str, pa.Table]) -> dict[str, str]:
-    """Write the tables of a partition; the SHA-256 of each. The same tables give the same bytes."""
+    """Write the tables of a partition, and return the SHA-256 of each. Equal tables give equal bytes."""
     found = {}
     for table, rows in tables.items():
         content = as_parquet(rows.drop_columns(["rack"]))
@@ -262,7 +266,7 @@ def put_tables(results: FleetTarget, name: PartitionName, tables: Mapping[str, p
 
 
 def as_parquet(rows: pa.Table) -> bytes:
-    """A table as a file."""
+    """Returns a table as a Parquet file."""
     import pyarrow.parquet as pq
 
     sink = io.BytesIO()

@@ -1,7 +1,7 @@
-"""What of a store is ready to be shipped: sealed files that can no longer change, by the host whose rows they have.
+"""The files of a store that are ready to be shipped: sealed files that can no longer change, by the host of their rows.
 
-While the hot log of a segment exists, its sealed files may be written again, so they wait. So do bins and senders of a
-writer that has a recording whose only row is in a hot log: without that row, no burst of them would be found."""
+While the hot log of a segment exists, its sealed files may be written again, so they wait. Bins and senders also wait
+if their writer has a recording with rows only in a hot log: without such a row, bursts would not be found in them."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from ..sql.segments import (
 from ..sql.tables import LISTING
 
 UNNAMED = "unknown"  # the default of `mburst record` for host and rack
-RECORDED = ("bins", "sources")  # tables that need a row of recordings
-# Tables whose rows come in order of time: those of the others are about what was measured, and may come much later.
+RECORDED = ("bins", "sources")  # tables that need a row of `recordings`
+# Tables with rows in order of time. Rows of the other tables describe what was measured and may be written much later.
 MEASURED = frozenset(LISTING) - {"recordings", "gaps", "links", "canary", "names"}
-HELD_NS = 60 * 10**9  # by which rows that a recorder still has in memory may be older than its hot log
+HELD_NS = 60 * 10**9  # longest time by which rows in a recorder's memory may be older than its hot log
 
 
 class HostName(NamedTuple):
@@ -52,7 +52,7 @@ NO_NAME = HostName("", "")
 
 
 def is_named(name: HostName) -> bool:
-    """Whether a fleet can take what is of this host: not under the names that recordings have which were given none."""
+    """Whether a fleet can take the data of this host, which excludes the names of recordings without a given name."""
     return UNNAMED not in name
 
 
@@ -65,19 +65,20 @@ class SealedTableFile:
 
     @property
     def key(self) -> str:
-        """Its path in the store, which is its key in a target."""
+        """The path of the file in the store, which is also its key in a target."""
         return key_of(self.file.path)
 
 
 def key_of(path: Path) -> str:
-    """The path in its store of what is where a sealed file is expected."""
+    """Returns the path in its store of a file in the place of a sealed file."""
     return "/".join(path.parts[-4:])
 
 
 @dataclass
 class HostFiles:
-    """What a store has of a host. `hot_ns`: the earliest times of measurements that are not sealed or wait. `recorded`:
-    whether a recorder may be at work. `set_aside`: sealed files that `mburst repair` moved away."""
+    """The files that a store has of a host. `hot_ns` has the earliest times of measurements that are not sealed, or
+    wait. `recorded`: whether a recorder may be running. `set_aside` are sealed files that `mburst repair` moved
+    away."""
 
     name: HostName
     files: list[SealedTableFile] = field(default_factory=list)
@@ -88,8 +89,8 @@ class HostFiles:
     recorded: bool = False
 
     def until_ns(self) -> int:
-        """Before which every measurement of the host is in `files`, or damaged: from there on rows may be in hot logs,
-        or in a recorder's memory. Where nothing is hot, the end of what was sealed."""
+        """Returns the time before which every measurement of the host is in `files`, or damaged. Later rows may be in
+        hot logs or in a recorder's memory. If nothing is hot, it is the end of what was sealed."""
         sealed = [of.file.name.last_ns + 1 for of in self.files if of.table in MEASURED]
         until = min(self.hot_ns, default=max(sealed, default=0))
         return until - HELD_NS if until and (self.hot_ns or self.recorded) else until
@@ -97,7 +98,7 @@ class HostFiles:
 
 @dataclass
 class _TableFiles:
-    """A table's files at one moment: those that count and can no longer change, and the hot logs."""
+    """The files of a table at one moment: those that count and can no longer change, and the hot logs."""
 
     files: list[SealedFile]
     logs: dict[Path, Segment]
@@ -105,16 +106,16 @@ class _TableFiles:
 
 
 def list_hosts(store: Path, tables: Collection[str], own: HostName) -> dict[HostName, HostFiles]:
-    """What the store at STORE has of TABLES and of recordings, by host. OWN is whose files are of no host or no rack
-    (probes, switch telemetry); '' stands for the only host or rack that other files have. Raises UsageError where there
-    are several, and MburstError where folders cannot be listed."""
+    """Returns the files of TABLES and of recordings in the store at STORE, by host. OWN is the host and rack for files
+    without one (probes, switch telemetry); '' in it stands for the only host or rack of the other files. Raises
+    UsageError if these have several, and MburstError if folders cannot be listed."""
     recorded = bool(locks.names(store))
     with failing_as_one_line(store, "read"):
         found = {table: _list(store, table) for table in LISTING if table in tables or table == "recordings"}
         set_aside = aside.missing_files(store, lambda _: FileSelection())
     hosts = _Hosts(own, found)
     unrecorded = _unrecorded(found["recordings"])
-    for table in reversed(found):  # recordings before what needs them
+    for table in reversed(found):  # recordings before the tables that need them
         for file in found[table].files:
             host = hosts.of(table, file.rack, file.name.segment.host)
             waits = table in RECORDED and file.name.segment.writer in unrecorded
@@ -125,7 +126,7 @@ def list_hosts(store: Path, tables: Collection[str], own: HostName) -> dict[Host
             hosts.of(table, damaged.rack, damaged.host).damaged.append(damaged)
         for missing in set_aside.get(table, ()):
             name = SealedName.parse(Path(missing.path).name)
-            if name is not None and not name.segment.compacted:  # what was compacted was shipped before
+            if name is not None and not name.segment.compacted:  # compacted rows were shipped before
                 hosts.of(table, missing.rack, missing.host).set_aside.append(missing)
     for table in MEASURED & found.keys():
         _note_hot(table, found[table].logs, hosts)
@@ -135,9 +136,9 @@ def list_hosts(store: Path, tables: Collection[str], own: HostName) -> dict[Host
 
 
 def list_switch_files(store: Path, rack: str, own: HostName) -> tuple[list[SealedTableFile], list[DamagedFile]]:
-    """The links of RACK that the store at STORE has, and the queues of its switches, as far as they can no longer
-    change; and what is damaged of them, or was set aside. OWN as in list_hosts: switch queues are of its rack. Raises
-    MburstError."""
+    """Returns the links of RACK in the store at STORE and the queues of its switches, as far as they can no longer
+    change, and those of them that are damaged or were set aside. OWN is as in list_hosts: switch queues belong to its
+    rack. Raises MburstError."""
     with failing_as_one_line(store, "read"):
         links, queues = _list(store, "links"), _list(store, "queues")
         set_aside = aside.missing_files(store, lambda _: FileSelection())
@@ -151,7 +152,8 @@ def list_switch_files(store: Path, rack: str, own: HostName) -> tuple[list[Seale
 
 
 def _list(store: Path, table: str) -> _TableFiles:
-    """As segments.snapshot lists, but what a log hides is left out whatever the log has."""
+    """List a table as segments.snapshot does, but leave out all files of a segment with a log, whatever the log
+    contains."""
     before = list_hot(store, table)
     sealed = list_sealed(store, table, FileSelection())
     after = list_hot(store, table)
@@ -160,7 +162,7 @@ def _list(store: Path, table: str) -> _TableFiles:
     files = [
         file
         for file in sealed.files
-        if file.name.segment.name not in hidden and not file.name.segment.compacted  # which was shipped before
+        if file.name.segment.name not in hidden and not file.name.segment.compacted  # these were shipped before
     ]
     second = second_copies(files)
     copies = [damaged_file(file, table, SECOND_COPY) for file in second]
@@ -173,8 +175,8 @@ def _damage(*listings: Listing) -> Iterator[DamagedFile]:
 
 
 def _unrecorded(recordings: _TableFiles) -> set[str]:
-    """The writers that have a recording whose rows are all in hot logs. Their files are few: those of recorders that
-    run, or were killed."""
+    """Returns the writers that have a recording with all its rows in hot logs. Only files of recorders that run or were
+    killed are read, and these are few."""
     hot: dict[str, set[str]] = {}
     for path, segment in recordings.logs.items():
         hot.setdefault(segment.writer, set()).update(_hot_recordings(path))
@@ -186,8 +188,8 @@ def _unrecorded(recordings: _TableFiles) -> set[str]:
 
 
 def _hot_recordings(path: Path) -> Iterator[str]:
-    """The recordings that a hot log has rows of. A log that cannot be read, or was sealed since, has one of no name:
-    what it held is not known."""
+    """Yields the recordings with rows in a hot log. If the log cannot be read, or was sealed meanwhile, its content is
+    not known: yields one recording without a name."""
     try:
         for batch in read_log(path).batches:
             yield from batch.column("recording_id").to_pylist()
@@ -196,7 +198,7 @@ def _hot_recordings(path: Path) -> Iterator[str]:
 
 
 def _sealed_recordings(path: Path) -> list[str]:
-    """The recordings that a sealed file has rows of; none where it is damaged."""
+    """Returns the recordings with rows in a sealed file; none if it is damaged."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -210,10 +212,10 @@ def _sealed_recordings(path: Path) -> list[str]:
 
 
 def _note_hot(table: str, logs: dict[Path, Segment], hosts: _Hosts) -> None:
-    """Note from when on rows of the hot logs of TABLE are."""
+    """Note from which time on the hot logs of TABLE have rows."""
     for path, segment in logs.items():
         about = first_ns = None
-        with suppress(OSError):  # it was sealed since, and ships the next time; or it is damaged
+        with suppress(OSError):  # the log was sealed meanwhile, and is shipped the next time; or it is damaged
             about, first_ns = read_beginning(path)
         begun_ns = segment.start_ns if first_ns is None else min(segment.start_ns, first_ns)
         for host in hosts.holding(table, about, segment):
@@ -221,14 +223,14 @@ def _note_hot(table: str, logs: dict[Path, Segment], hosts: _Hosts) -> None:
 
 
 class _Hosts:
-    """The hosts of a store, as they are met."""
+    """The hosts of a store, created on demand."""
 
     def __init__(self, own: HostName, found: dict[str, _TableFiles]) -> None:
         self.by_name: dict[HostName, HostFiles] = {}
         self._own = _complete(own, found)
 
     def of(self, table: str, rack: str, host: str) -> HostFiles:
-        """That of a file of TABLE. Raises UsageError where the file names none and OWN neither."""
+        """Returns the host of a file of TABLE. Raises UsageError if neither the file nor OWN names one."""
         name = HostName(rack or self._own.rack, host or self._own.host)
         if not all(name):
             lacking = "--rack" if not name.rack else "--host"
@@ -238,7 +240,7 @@ class _Hosts:
         return self.by_name.setdefault(name, HostFiles(name))
 
     def holding(self, table: str, about: LogHeader | None, segment: Segment) -> Iterable[HostFiles]:
-        """Those whose rows a hot log may have: one, or where its header is damaged all of that name."""
+        """Returns the hosts whose rows a hot log may have: one, or, if its header is damaged, all with that name."""
         if about is not None:
             return [self.of(table, about.rack, segment.host)]
         host = segment.host or self._own.host
@@ -246,7 +248,7 @@ class _Hosts:
 
 
 def _complete(own: HostName, found: dict[str, _TableFiles]) -> HostName:
-    """OWN with what it lacks: the only host and rack of the store."""
+    """Returns OWN with what it lacks, taken from the only host or rack of the store."""
     names = {(file.rack, file.name.segment.host) for table in found.values() for file in table.files}
     racks, hosts = ({part for part in parts if part} for parts in (zip(*names, strict=True) if names else ((), ())))
     return HostName(

@@ -1,8 +1,8 @@
-"""Ships what a store has sealed to a target: each file once, then a receipt of it.
+"""Ships the sealed files of a store to a target: each file once, followed by a receipt.
 
-A file's name has its checksum, so a key stands for one content: an object that is there with the same bytes has
-arrived, whoever put it there, and one with other bytes is an error. All of it may be broken off at any instant and
-done again, by several processes at once."""
+The name of a file contains its checksum, so a key stands for one content. An existing object with the same bytes has
+arrived, whoever wrote it; one with other bytes is an error. Shipping may be interrupted at any instant and repeated,
+also by several processes at once."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from .results import is_results
 from .sealed import MEASURED, NO_NAME, HostFiles, HostName, SealedTableFile, is_named, key_of, list_hosts
 from .target import FleetTarget, TargetError
 
-MOST_FILES = 1000  # of a receipt: what a kill costs is found again at the target by one request a file
-COMPACTED_FROM = ("bins", "sources", "steps")  # of which compaction leaves fewer rows, and files of all hosts of a rack
-BEAT_NS = 3600 * 10**9  # after which a receipt is due though nothing is new; of those that ship each so often, that
+MOST_FILES = 1000  # most files of a receipt; if it is lost, they are found again with one request each
+COMPACTED_FROM = ("bins", "sources", "steps")  # compaction leaves fewer rows, in files of a whole rack
+BEAT_NS = 3600 * 10**9  # interval of receipts without new files; hosts that ship regularly use their own interval
 
 
 @dataclass(frozen=True)
 class ShipSettings:
-    """What is shipped. `own`: sealed.list_hosts. `every_ns`: how often, None: when it is called. `definition`: of
-    bursts, where these are shipped."""
+    """What is shipped. `own` is as in sealed.list_hosts. `every_ns` is the interval between two calls, None on demand.
+    `definition` is that of bursts, for levels that ship bursts."""
 
     level: str = LEVELS[0]
     tables: tuple[str, ...] = tuple(LISTING)
@@ -51,7 +51,8 @@ class ShipSettings:
 
 @dataclass
 class HostShipped:
-    """What one call shipped of a host. `there`: files that had arrived before without a receipt in the ledger."""
+    """What one call shipped of a host. `there` counts files that had already arrived without a receipt in the
+    ledger."""
 
     name: HostName
     until_ns: int
@@ -65,14 +66,14 @@ class HostShipped:
 
 @dataclass
 class Shipped:
-    """What one call shipped. `troubles`: why a part of it was not, a line each, with what to do."""
+    """What one call shipped. `troubles` says why a part was not shipped, with the remedy, one line each."""
 
     hosts: list[HostShipped] = field(default_factory=list)
     troubles: list[MburstError] = field(default_factory=list)
 
 
 class NotShipped(MburstError):
-    """A file that cannot be shipped, and `reason`, why."""
+    """A file that cannot be shipped. `reason` says why."""
 
     def __init__(self, message: str, hint: str, reason: str) -> None:
         super().__init__(message, hint)
@@ -80,7 +81,7 @@ class NotShipped(MburstError):
 
 
 class DifferentObject(NotShipped):
-    """The target has other bytes under a file's key."""
+    """The target has different bytes under the key of a file."""
 
     def __init__(self, of: SealedTableFile, target: FleetTarget) -> None:
         super().__init__(
@@ -91,7 +92,7 @@ class DifferentObject(NotShipped):
 
 
 class DamagedSealedFile(NotShipped):
-    """A sealed file that does not hold what was written."""
+    """A sealed file that does not contain what was written."""
 
     def __init__(self, of: SealedTableFile, reason: str) -> None:
         super().__init__(str(damaged_file(of.file, of.table, reason)), damage.HINT, f"damaged: {reason}")
@@ -101,9 +102,9 @@ Report = Callable[[Shipped], None]
 
 
 def ship(store: StoreFolder, target: FleetTarget, settings: ShipSettings, report: Report = lambda _: None) -> Shipped:
-    """Ship what STORE has sealed and TARGET has not. REPORT hears after each file. Raises TargetError where the target
-    cannot be read or written now: what has arrived stays, and the next call goes on from there. Raises UsageError where
-    files are of no host (sealed.list_hosts)."""
+    """Ship the sealed files of STORE that TARGET does not have. REPORT is called after each file. Raises TargetError if
+    the target cannot be read or written now: files that have arrived stay, and the next call continues. Raises
+    UsageError if files have no host (sealed.list_hosts)."""
     check_hosts(store, target, settings)
     _check_marker(target)
     call = begin(store, target, settings)
@@ -115,7 +116,7 @@ def ship(store: StoreFolder, target: FleetTarget, settings: ShipSettings, report
 
 @dataclass(frozen=True)
 class ShipCall:
-    """What is shipped by one call, and to where; `done` is what of it is done."""
+    """One call of `ship`: what is shipped and where to. `done` is what is finished."""
 
     store: StoreFolder
     target: FleetTarget
@@ -125,15 +126,15 @@ class ShipCall:
 
 
 def check_hosts(store: StoreFolder, target: FleetTarget, settings: ShipSettings) -> None:
-    """Raises UsageError where files of STORE are of no host, before TARGET has anything of it and compaction waits for
-    it. What is shipped is listed once compaction waits: until then it may replace what is listed."""
+    """Raise UsageError if files of STORE have no host, before TARGET is changed and compaction is made to wait. The
+    files to ship are listed later, because compaction may replace files until it waits."""
     if ShipLedger(store.path, target.name).is_new:
         list_hosts(store.path, {*settings.tables, "recordings"}, settings.own)
 
 
 def begin(store: StoreFolder, target: FleetTarget, settings: ShipSettings) -> ShipCall:
-    """A call. Of a store that was never shipped to TARGET, compaction waits from now on for what is shipped, and `done`
-    has what was compacted before."""
+    """Begin a call. If the store was never shipped to TARGET, compaction waits for shipping from now on, and `done`
+    reports what was compacted before."""
     call = ShipCall(store, target, settings, ShipLedger(store.path, target.name), Shipped())
     if call.ledger.is_new:
         call.ledger.write()
@@ -149,7 +150,8 @@ def begin(store: StoreFolder, target: FleetTarget, settings: ShipSettings) -> Sh
 
 
 def compacted_times(store: StoreFolder, rack: str | None = None) -> tuple[int, int] | None:
-    """The first and last time of what compaction wrote of the bins of a rack, or of all; None: it wrote nothing."""
+    """Returns the first and last time of rows of bins that compaction wrote, of a rack or of all; None if it wrote
+    none."""
     names = [
         file.name
         for table in COMPACTED_FROM
@@ -160,8 +162,8 @@ def compacted_times(store: StoreFolder, rack: str | None = None) -> tuple[int, i
 
 
 def compacted_before(call: ShipCall, known: Iterable[ReceiptName], rack: str) -> tuple[int, int] | None:
-    """What a receipt says of a host of RACK in compacted_ns: as its newest one of KNOWN does, or, where there is none,
-    as the store is. Raises TargetError."""
+    """Returns compacted_ns for a receipt of a host in RACK: as in the newest readable receipt of KNOWN, or else from
+    the store. Raises TargetError."""
     for name in sorted(known, key=lambda of: of.written_ns, reverse=True):
         with suppress(DamagedReceipt):
             return receipts.read_receipt(call.target, name).compacted_ns
@@ -169,7 +171,7 @@ def compacted_before(call: ShipCall, known: Iterable[ReceiptName], rack: str) ->
 
 
 def named_hosts(store: StoreFolder, settings: ShipSettings, done: Shipped) -> Iterator[HostFiles]:
-    """What STORE has of each host that may be shipped, once what dead writers left is sealed. Raises as `ship`."""
+    """Yields the files of each host that may be shipped, after sealing what dead writers left. Raises as `ship`."""
     _seal(store, done)
     for name, found in sorted(list_hosts(store.path, {*settings.tables, "recordings"}, settings.own).items()):
         if not is_named(name):
@@ -179,8 +181,8 @@ def named_hosts(store: StoreFolder, settings: ShipSettings, done: Shipped) -> It
 
 
 def _check_marker(target: FleetTarget) -> None:
-    """Make TARGET a store of this format, and see that it creates objects without replacing any. Raises UsageError
-    where it has results, and TargetError."""
+    """Make TARGET a store of this format, and verify that creating an object there replaces none. Raises UsageError if
+    it has results, and TargetError."""
     if is_results(target):
         raise UsageError(f"{target.name}: has results, and no rows of stores", "name another place, or --level bursts")
     marker = (json.dumps({"format": STORE_FORMAT}) + "\n").encode()
@@ -196,7 +198,7 @@ def _check_marker(target: FleetTarget) -> None:
 
 
 def _seal(store: StoreFolder, done: Shipped) -> None:
-    """Seal what dead writers left, so that it is shipped too."""
+    """Seal what dead writers left, so that it is shipped, too."""
     try:
         store.seal()
     except MburstError as error:
@@ -214,7 +216,7 @@ def _unnamed(found: HostFiles) -> MburstError:
 
 
 class _HostShipping:
-    """The files of one host on their way."""
+    """Ships the files of one host."""
 
     def __init__(self, call: ShipCall, found: HostFiles) -> None:
         self._call = call
@@ -223,11 +225,11 @@ class _HostShipping:
         self._troubles = call.done.troubles
         self._result = HostShipped(found.name, found.until_ns(), waiting=len(found.waiting))
         self._new: list[ShippedFile] = []
-        self._known: list[ReceiptName] = []  # before this call
+        self._known: list[ReceiptName] = []  # from before this call
         call.done.hosts.append(self._result)
 
     def run(self, report: Report) -> None:
-        """Ship them. Raises TargetError."""
+        """Ship the files. Raises TargetError."""
         aside = {key_of(Path(missing.path)): missing.reason for missing in self._found.set_aside}
         here = {of.key for of in self._found.files} | aside.keys()
         known = self._known = list(receipts.list_receipts(self._target, *self._found.name))
@@ -249,7 +251,7 @@ class _HostShipping:
         self._ledger.write()
 
     def _stated(self, names: Sequence[ReceiptName]) -> dict[str, set[str]]:
-        """The keys that each of these receipts states."""
+        """Returns the keys in each of these receipts."""
         stated = {}
         for name in names:
             try:
@@ -259,13 +261,14 @@ class _HostShipping:
         return stated
 
     def _send_all(self, files: Sequence[SealedTableFile], stated: dict[str, set[str]], report: Report) -> set[str]:
-        """Send what has not arrived; the keys of what could not be. A receipt is written of each MOST_FILES."""
+        """Send the files that have not arrived, and return the keys of those that failed. Writes a receipt after every
+        MOST_FILES."""
         known: set[str] = set().union(*stated.values())
         failed: set[str] = set()
         for number, of in enumerate(files, 1):
             try:
                 shipped = self._send(of)
-            except FileNotFoundError:  # removed since it was listed
+            except FileNotFoundError:  # removed after it was listed
                 continue
             except (DamagedSealedFile, DifferentObject) as error:
                 failed.add(of.key)
@@ -279,12 +282,12 @@ class _HostShipping:
         return failed
 
     def _until_ns(self, left: Sequence[SealedTableFile]) -> int:
-        """The watermark while files are LEFT."""
+        """Returns the watermark while the files LEFT are not sent."""
         first = [of.file.name.first_ns for of in left if of.table in MEASURED]
         return min([*first, self._result.until_ns])
 
     def _send(self, of: SealedTableFile) -> ShippedFile:
-        """Send one file, unless it is there. Raises FileNotFoundError, DamagedSealedFile, DifferentObject and
+        """Send one file, unless the target has it. Raises FileNotFoundError, DamagedSealedFile, DifferentObject and
         TargetError."""
         content = read_verified(of)
         held = self._target.holds(of.key, content)
@@ -304,7 +307,7 @@ class _HostShipping:
         self._result.missing.append(line)
 
     def _write_receipt(self, until_ns: int) -> None:
-        """A receipt of what is new, and its line in the ledger."""
+        """Write a receipt of the new files, and note it in the ledger."""
         files, self._new = tuple(self._new), []
         receipt = Receipt(
             *self._found.name,
@@ -327,7 +330,7 @@ class _HostShipping:
 
 
 def read_verified(of: SealedTableFile) -> bytes:
-    """The content of a sealed file: the bytes that are sent are those that were verified. Raises FileNotFoundError and
+    """Returns the content of a sealed file: exactly the bytes that were verified. Raises FileNotFoundError and
     DamagedSealedFile."""
     path, name = of.file.path, of.file.name
     try:
@@ -345,7 +348,7 @@ def read_verified(of: SealedTableFile) -> bytes:
 
 
 def shipped_file(of: SealedTableFile, content: bytes) -> ShippedFile:
-    """What a receipt states of a file with this CONTENT."""
+    """Returns the entry of a receipt for a file with this CONTENT."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

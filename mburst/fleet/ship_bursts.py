@@ -1,9 +1,9 @@
-"""Ships the bursts of a store, with the rows near them or without: each host's day is detected where it was recorded,
+"""Ships the bursts of a store, with or without the rows near them. The day of a host is detected where it was recorded,
 once it is complete.
 
-What arrives is what `mburst fleet detect --split host` writes of a target that has the rows, to the byte. So the place
-that hosts ship to is one of results (results.py): what is asked of a fleet is asked there, whichever way a host took.
-A day that is detected again, since older captures were recorded into the store, replaces its files."""
+The objects equal those that `mburst fleet detect --split host` would write for a target with the rows, to the byte. So
+the target is a place of results (results.py), and a fleet is queried there, whichever way a host ships. If older
+captures are recorded into the store later, the day is detected again and its files are replaced."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ from .ship import (
 from .target import FleetTarget
 from .task import detected, put
 
-TABLES = (*MEASURED, *STATED)  # that bursts are detected in
+TABLES = (*MEASURED, *STATED)  # tables in which bursts are detected
 
 
 def ship_bursts(
     store: StoreFolder, target: FleetTarget, settings: ShipSettings, report: Report = lambda _: None
 ) -> Shipped:
-    """Detect and ship the complete days of STORE that TARGET does not have. REPORT hears after each. Raises TargetError
-    where the target cannot be read or written now: the next call goes on from there. Raises UsageError where the target
-    has rows of stores, or results of another definition, and as ship.ship."""
+    """Detect and ship the complete days of STORE that TARGET does not have. REPORT is called after each day. Raises
+    TargetError if the target cannot be read or written now; the next call continues. Raises UsageError if the target
+    has rows of stores or results of another definition, and as ship.ship does."""
     if target.holds(STORE_MARKER, b"") is not None:
         raise UsageError(f"{target.name}: has rows of stores, and no results", "name another place for bursts")
     asked = replace(settings, tables=TABLES)
@@ -61,7 +61,7 @@ def ship_bursts(
 
 
 class _HostBursts:
-    """The days of one host on their way."""
+    """Ships the days of one host."""
 
     def __init__(self, call: ShipCall, found: HostFiles) -> None:
         self._call = call
@@ -72,11 +72,11 @@ class _HostBursts:
         self._result = HostShipped(found.name, until)
         self._new: list[ShippedFile] = []
         self._compacted_ns: tuple[int, int] | None = None
-        self._days: set[str] = set()  # in this call's receipt, as the ledger notes them
+        self._days: set[str] = set()  # days in this call's receipt, in the form of the ledger
         call.done.hosts.append(self._result)
 
     def run(self, report: Report) -> None:
-        """Ship them. Raises TargetError."""
+        """Ship the days. Raises TargetError."""
         known = list(receipts.list_receipts(self._target, *self._found.name))
         self._compacted_ns = compacted_before(self._call, known, self._found.name.rack)
         plans = list(self._plans())
@@ -100,12 +100,13 @@ class _HostBursts:
         self._finish(known)
 
     def _compacted(self) -> set[str]:
-        """The days of which compaction has removed bins. It waited for them; what is left is not asked again."""
+        """Returns the days of which compaction has removed bins. It waited until they were shipped, so these days are
+        not checked again."""
         of_rack = list_sealed(self._store.path, "thinned", FileSelection(self._found.name.rack)).files
         return {file.path.parent.parent.name.removeprefix("date=") for file in of_rack}
 
     def _plans(self) -> Iterator[PartitionPlan]:
-        """Of each complete day that has bins, in their order."""
+        """Yields the plan of each complete day with bins, in order."""
         of_switches, damaged = list_switch_files(self._store.path, self._found.name.rack, self._settings.own)
         files = [self._local(of) for of in self._found.files if of.table in TABLES]
         files += [self._local(of) for of in of_switches]
@@ -119,15 +120,16 @@ class _HostBursts:
                 yield replace(plan, with_rows=self._settings.level == "hot")
 
     def _local(self, of: SealedTableFile) -> ShippedFile:
-        """A file as a plan lists it. It is not read for that: its name has a checksum, which is verified when it is."""
+        """Returns a file as a plan lists it. The file is not read: its name contains a checksum, which is verified on
+        reading."""
         name = of.file.name
         size = 0
-        with suppress(OSError):  # removed since it was listed, which is found when it is read
+        with suppress(OSError):  # the file was removed after it was listed, which is noticed on reading
             size = of.file.path.stat().st_size
         return ShippedFile(of.table, of.key, size, f"xxh3:{name.digest}", 0, name.first_ns, name.last_ns)
 
     def _is_there(self, plan: PartitionPlan) -> bool:
-        """Whether the target has what this plan gives, though the ledger was lost."""
+        """Whether the target has the result of this plan, even if the ledger was lost."""
         record = read_record(self._target, plan.name)
         if record is None or not plan.is_done(record):
             return False
@@ -136,7 +138,7 @@ class _HostBursts:
         return True
 
     def _ship(self, plan: PartitionPlan) -> None:
-        """Detect a day and put what it gives. What goes wrong with its files costs this day alone."""
+        """Detect a day and put its result. An error in its files does not affect other days."""
         name, used = plan.name, time.process_time()
         if any(one.host is None for one in list_records(self._target, name.date, name.rack)):
             self._miss(
@@ -163,7 +165,7 @@ class _HostBursts:
         self._result.sent_bytes += sum(file.bytes for file in self._new[-len(record.rows) :])
 
     def _paths(self, files: Iterable[ShippedFile]) -> dict[str, list[Path]]:
-        """Where the files of a plan are, by table."""
+        """Returns the paths of a plan's files by table."""
         found: dict[str, list[Path]] = defaultdict(list)
         for file in files:
             found[file.table].append(self._store.path / file.key)
@@ -183,7 +185,7 @@ class _HostBursts:
         self._result.missing.append(f"{plan.name.date}: {error}")
 
     def _finish(self, known: list[ReceiptName]) -> None:
-        """A receipt of what is new, or that nothing is."""
+        """Write a receipt of the new files or, if it is due, of none."""
         newest_ns = max((name.written_ns for name in known), default=0)
         beat_ns = self._settings.every_ns or BEAT_NS
         if self._new or time.time_ns() - newest_ns > beat_ns // 2:
@@ -211,13 +213,13 @@ class _HostBursts:
 
 
 def _is_of(noted: str, plan: PartitionPlan) -> bool:
-    """Whether a day that the ledger notes (its date, its digest, and the unsettled writers) is that of PLAN."""
+    """Whether a day in the ledger (its date, its digest, and the unsettled writers) is that of PLAN."""
     date, _, rest = noted.partition(" ")
     digest, *unsettled = rest.split(" ")
     return date == plan.name.date and plan.gives(digest, unsettled)
 
 
 def _dates(file: ShippedFile) -> Iterator[str]:
-    """The dates (UTC) that a file's rows may be of."""
+    """Yields the dates (UTC) that rows of a file may have."""
     for day in range(file.min_ns // DAY_NS, file.max_ns // DAY_NS + 1):
         yield date_of(day * DAY_NS)

@@ -1,5 +1,5 @@
-"""Partitions as tasks of Spark, which schedules them and nothing else: no data passes through it. The only file that
-imports pyspark; DataFrames alone, so that Spark Connect works too."""
+"""Partitions as tasks of Spark, which only schedules them: no data passes through it. This is the only file that
+imports pyspark. It uses only DataFrames, so that Spark Connect works, too."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .watching import watched
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# What Spark's defaults get wrong here: DuckDB's memory is not the JVM's, and is beside it (task.py takes up to 1 GB).
+# Corrections of Spark's defaults: DuckDB's memory is not in the JVM but additional (task.py uses up to 1 GB).
 SETTINGS = {
     "spark.app.name": "mburst fleet detect",
     "spark.driver.memory": "512m",
@@ -32,7 +32,7 @@ SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
-CONNECT_PORT, CONNECT_S = 15002, 10.0  # of Spark Connect where a URL has none, and how long to wait for it
+CONNECT_PORT, CONNECT_S = 15002, 10.0  # port of Spark Connect if a URL has none, and how long to wait for it
 MASTERS = ("local[*]", "spark://HOST:PORT", "yarn", "k8s://HOST:PORT", "sc://HOST:PORT")
 _MASTER = re.compile(r"local($|\[|-cluster\[)|yarn$|(spark|k8s|sc)://.")
 SCHEMA = (
@@ -42,9 +42,9 @@ SCHEMA = (
 
 
 def on_spark(master: str, settings: Mapping[str, str], scratch: str | None = None) -> Engine:
-    """The engine that MASTER names: local[*], spark://HOST:PORT, yarn, k8s://…, or sc://HOST:PORT of Spark Connect.
-    SETTINGS go before SETTINGS of this file. Executors need mburst, and the same Python as here. Raises UsageError for
-    another MASTER, and MburstError where pyspark is missing."""
+    """Returns the engine of MASTER: local[*], spark://HOST:PORT, yarn, k8s://…, or sc://HOST:PORT of Spark Connect. The
+    parameter SETTINGS takes precedence over SETTINGS of this file. Executors need mburst and the same Python as here.
+    Raises UsageError for an invalid MASTER, and MburstError if pyspark is missing."""
     if not _MASTER.match(master):
         raise UsageError(f"unknown Spark master {master!r}", f"write one of {', '.join(MASTERS)}")
     with_pandas()
@@ -73,30 +73,30 @@ def on_spark(master: str, settings: Mapping[str, str], scratch: str | None = Non
 
 
 def _session(master: str, settings: Mapping[str, str]) -> Any:
-    """A session. Raises UsageError, and MburstError."""
+    """Returns a session. Raises UsageError, and MburstError."""
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    if master.startswith("local"):  # executors elsewhere have a Python of their own
+    if master.startswith("local"):  # remote executors have their own Python
         os.environ["PYSPARK_PYTHON"] = interpreter()
     connects = master.startswith("sc://")
     if connects:
         _reach(master)
     builder = SparkSession.builder.remote(master) if connects else SparkSession.builder.master(master)
-    for name, value in {**({} if connects else SETTINGS), **settings}.items():  # the server has settings of its own
+    for name, value in {**({} if connects else SETTINGS), **settings}.items():  # a Connect server has its own settings
         builder = builder.config(name, value)
     try:
         return builder.getOrCreate()
     except (PySparkException, OSError) as error:
         needed = "pip install 'pyspark[connect]' is needed" if connects else "a Java of 17 or newer is needed"
         raise MburstError(f"Spark at {master}: {_first_line(error)}", needed) from error
-    except Exception as error:  # of the JVM, by py4j
+    except Exception as error:  # from the JVM, through py4j
         raise UsageError(f"Spark at {master}: {_first_line(error)}") from error
 
 
 def _reach(master: str) -> None:
-    """Connect to a server of Spark Connect and hang up: its client tries one that is not there for ten minutes. Raises
-    MburstError."""
+    """Connect to a Spark Connect server and disconnect, because its client retries an absent server for ten minutes.
+    Raises MburstError."""
     address = urlsplit(master)
     try:
         with socket.create_connection((address.hostname or "", address.port or CONNECT_PORT), CONNECT_S):
@@ -107,7 +107,7 @@ def _reach(master: str) -> None:
 
 
 def _run(session: Any, target: str, results: str, keys: list[str], scratch: str | None) -> list[Any]:
-    """A task for each of KEYS. Raises MburstError."""
+    """Run a task for each of KEYS. Raises MburstError."""
 
     def tasks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -120,14 +120,14 @@ def _run(session: Any, target: str, results: str, keys: list[str], scratch: str 
     try:
         rows: list[Any] = session.range(0, len(keys), 1, len(keys)).mapInArrow(tasks, SCHEMA).collect()
         return rows
-    except Exception as error:  # of the JVM, by py4j or gRPC, of whatever kind
+    except Exception as error:  # any exception from the JVM, through py4j or gRPC
         raise MburstError(
             f"Spark ended the job: {_first_line(error)}", "what is done is kept: the same call goes on"
         ) from error
 
 
 def _first_line(error: Exception) -> str:
-    """What went wrong. Of an exception of the JVM, its message: it is behind a line that names the call."""
+    """Returns the cause of an error. For an exception of the JVM, it follows the line that names the call."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     cause = next((line.partition(": ")[2] for line in lines if line.startswith(": ")), lines[0])
     return cause[:300]

@@ -1,4 +1,4 @@
-"""Who ships to a target: until when nothing of each host is missing, and who is silent."""
+"""The status of the hosts that ship to a target: until when nothing is missing, and which hosts are silent."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from .receipts import DamagedReceipt, Receipt, ReceiptName, list_receipts, read_
 from .ship import BEAT_NS
 from .target import FleetTarget
 
-INTERVALS = 2  # by which a host that ships may be behind
-AHEAD_NS = 600 * 10**9  # by which a host's clock may be ahead of ours: beyond, its watermark says nothing
-WHOLE_DAY_NS = DAY_NS + NEAR_NS  # after which a day begins to be shipped of which bursts are shipped alone
-_THREADS = 16  # that read receipts
+INTERVALS = 2  # number of shipping intervals by which a host may be behind
+AHEAD_NS = 600 * 10**9  # longest time by which a host's clock may be ahead; beyond it, its watermark is meaningless
+WHOLE_DAY_NS = DAY_NS + NEAR_NS  # age of a day at which its bursts begin to be shipped, for levels that ship bursts
+_THREADS = 16  # threads that read receipts
 
 
 class HostStatus(NamedTuple):
-    """A host that has shipped, by its newest receipt. Times are Unix nanoseconds, `behind_ns` is the time since
-    until_ns. `silent`: why it is silent, or ''."""
+    """A host that has shipped, by its newest receipt. Times are Unix nanoseconds; `behind_ns` is the time since
+    until_ns. `silent` is the reason why the host counts as silent, or ''."""
 
     rack: str
     host: str
@@ -42,8 +42,8 @@ def status(
     now_ns: int | None = None,
     damaged: Callable[[DamagedReceipt], None] = lambda _: None,
 ) -> list[HostStatus]:
-    """Every host that has shipped to TARGET, of RACK or of all, by rack and name; by the newest of its receipts that is
-    sound. DAMAGED hears of those that are not. Raises TargetError."""
+    """Returns every host that has shipped to TARGET, of RACK or of all racks, by rack and name, from its newest intact
+    receipt. DAMAGED is called with each damaged receipt. Raises TargetError."""
     now = time.time_ns() if now_ns is None else now_ns
     names: dict[tuple[str, str], list[ReceiptName]] = {}
     for name in list_receipts(target, rack):
@@ -58,7 +58,7 @@ def status(
 def _newest(
     target: FleetTarget, names: Iterable[ReceiptName], damaged: Callable[[DamagedReceipt], None]
 ) -> Receipt | None:
-    """The newest of one host's receipts. Of those of one second, the one that was written last."""
+    """Returns the newest of one host's receipts. Within a second, the time in the receipts decides."""
     newest: Receipt | None = None
     for name in sorted(names, key=lambda name: name.written_ns, reverse=True):
         if newest is not None and name.written_ns < newest.written_ns // 10**9 * 10**9:

@@ -1,7 +1,7 @@
-"""Where stores are shipped to, and results of a fleet: a bucket of S3, GCS or Azure, or a folder. Objects are written
-whole. Those of stores are created once and never changed.
+"""Targets to which stores, and the results of a fleet, are written: a bucket of S3, GCS or Azure, or a folder. Objects
+are written as a whole. Objects of stores are created once and never changed.
 
-docs/fleet.md has what a target looks like. `open_target` makes one of an address; its kinds are folder.py and
+docs/fleet.md has the layout of a target. `open_target` opens one by its address; its kinds are in folder.py and
 bucket.py."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class TargetError(MburstError):
 
 
 class NoSuchObject(TargetError):
-    """There is no object of that key."""
+    """There is no object with that key."""
 
 
 class StoredObject(NamedTuple):
@@ -37,47 +37,47 @@ class StoredObject(NamedTuple):
 
 
 class FleetTarget(ABC):
-    """A place of objects by key, such as `bins/date=2026-11-20/rack=r1/NAME.parquet`. Every method raises TargetError.
-    `name` is its address as it was given."""
+    """Objects by key, such as `bins/date=2026-11-20/rack=r1/NAME.parquet`. Every method raises TargetError. `name` is
+    the address as it was given."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     def place(self, key: str) -> str:
-        """An object's address, for people."""
+        """Returns the address of an object, for messages."""
         return f"{self.name.rstrip('/')}/{key}"
 
     @abstractmethod
     def put_new(self, key: str, data: bytes | Path) -> bool:
-        """Create an object, whole or not at all; False, and nothing is changed, where there is one already."""
+        """Create an object, completely or not at all. Returns False, without a change, if it already exists."""
 
     @abstractmethod
     def replace(self, key: str, content: bytes) -> None:
-        """Write an object, whole or not at all, whatever was there before."""
+        """Write an object, completely or not at all, and replace any earlier one."""
 
     @abstractmethod
     def get(self, key: str) -> bytes:
-        """The content of an object. Raises NoSuchObject."""
+        """Returns the content of an object. Raises NoSuchObject."""
 
     @abstractmethod
     def pieces(self, key: str) -> Iterator[bytes]:
-        """The same in parts that fit into memory."""
+        """Yields the content of an object in pieces that fit into memory. Raises NoSuchObject."""
 
     @abstractmethod
     def list(self, prefix: str = "") -> Iterator[StoredObject]:
-        """The objects below PREFIX, which ends in / or is empty, sorted by key."""
+        """Yields the objects below PREFIX, which ends in / or is empty, sorted by key."""
 
     @abstractmethod
     def holds(self, key: str, content: bytes) -> bool | None:
-        """Whether the object of that key has this CONTENT; None where there is none."""
+        """Whether the object with that key has this CONTENT; None if it does not exist."""
 
     def folders(self) -> Sequence[Path]:
-        """The folders of this machine that objects are written to; they are there afterwards."""
+        """Returns the folders of this machine that objects are written to. Creates them."""
         return ()
 
     def fetch(self, key: str, path: Path) -> None:
-        """Write the content of an object to a new file at PATH, and nothing where that fails. Raises NoSuchObject, and
-        MburstError where the file cannot be written."""
+        """Write the content of an object to a new file at PATH, or leave no file if that fails. Raises NoSuchObject,
+        and MburstError if the file cannot be written."""
         try:
             with path.open("xb") as file:
                 try:
@@ -90,7 +90,7 @@ class FleetTarget(ABC):
             raise MburstError(f"{path}: cannot write: {error.strerror}") from error
 
     def sha256(self, key: str) -> str:
-        """The SHA-256 of an object's content, in hexadecimal digits. Raises NoSuchObject."""
+        """Returns the SHA-256 of an object's content in hexadecimal digits. Raises NoSuchObject."""
         digest = hashlib.sha256()
         for piece in self.pieces(key):
             digest.update(piece)
@@ -98,7 +98,7 @@ class FleetTarget(ABC):
 
 
 def content_of(data: bytes | Path) -> bytes:
-    """The bytes to be sent. Raises MburstError where the file cannot be read."""
+    """Returns the bytes of DATA. Raises MburstError if the file cannot be read."""
     if isinstance(data, bytes):
         return data
     try:
@@ -108,9 +108,9 @@ def content_of(data: bytes | Path) -> bytes:
 
 
 def open_target(address: str | os.PathLike[str]) -> FleetTarget:
-    """The target at ADDRESS: s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, or a folder, made where
-    there is none when something is put there. Raises UsageError for an invalid address, which is not repeated where it
-    may hold a secret, and MburstError where a library is missing."""
+    """Returns the target at ADDRESS: s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, or a folder, which
+    is created by the first object. Raises UsageError for an invalid address (without the address if it may contain a
+    secret), and MburstError if a library is missing."""
     text = os.fspath(address)
     if not files.is_address(text):
         from .folder import FolderTarget
@@ -123,7 +123,7 @@ def open_target(address: str | os.PathLike[str]) -> FleetTarget:
 
 
 def _check(address: str) -> None:
-    """Raises UsageError unless ADDRESS is one of a bucket."""
+    """Raise UsageError unless ADDRESS is that of a bucket."""
     try:
         parts = urlsplit(address)
     except ValueError:

@@ -1,5 +1,5 @@
-"""One partition from beginning to end: fetch its files, verify them, detect, and put its results. It knows no engine: a
-process of this machine runs it, or a task of Spark."""
+"""The task of one partition: fetch its files, verify them, detect, and put the results. It is independent of the engine
+and runs in a process of this machine or in a task of Spark."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ from .verdicts import no_verdicts, verdicts_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_THREADS = 4  # that fetch files
+_THREADS = 4  # threads that fetch files
 
 
 class PartitionOutcome(NamedTuple):
-    """What became of a partition: `error`, in one line, or ''. Plain values, so that any engine can carry them."""
+    """The outcome of a partition. `error` is one line, or ''. All values are plain, so that any engine can transfer
+    them."""
 
     date: str
     rack: str
-    host: str  # '' of a whole rack
+    host: str  # '' for a whole rack
     error: str
     complete: bool
     bursts: int
@@ -43,19 +44,19 @@ class PartitionOutcome(NamedTuple):
     cpu_s: float
     seconds: float
     port_bursts: int
-    switch_ports: int  # recordings in which these were detected
-    unfit_ports: int  # recordings of switch ports, left out
+    switch_ports: int  # recordings of switch ports with port bursts detected
+    unfit_ports: int  # recordings of switch ports that were left out
 
     @property
     def name(self) -> PartitionName:
-        """Which partition it is of."""
+        """The name of the partition."""
         return PartitionName(self.date, self.rack, self.host or None)
 
 
 def carry_out(target_address: str, results_address: str, plan_key: str, scratch: str | None = None) -> PartitionOutcome:
-    """Detect the partition whose plan is PLAN_KEY of the results. Files lie below SCRATCH meanwhile (None: the folder
-    of temporary files). Raises MburstError where the plan cannot be read; what else fails is in the outcome, and costs
-    this partition alone."""
+    """Detect the partition with the plan PLAN_KEY in the results. Copies of files are below SCRATCH (None: the folder
+    of temporary files) for this time. Raises MburstError if the plan cannot be read. Any other error is in the outcome
+    and affects only this partition."""
     target, results = open_target(target_address), open_target(results_address)
     plan = read_plan(results, plan_key)
     begun, used = time.monotonic(), time.process_time()
@@ -65,7 +66,7 @@ def carry_out(target_address: str, results_address: str, plan_key: str, scratch:
             found = _detect(target, plan, Path(folder))
             verdicts = _verdicts(target, plan, Path(folder))
         record = put(results, plan, found, time.process_time() - used, verdicts=verdicts)
-    except Exception as failure:  # of a library, of whatever kind: the other partitions do not need this one
+    except Exception as failure:  # of any kind, from any library: the other partitions do not depend on this one
         error = _in_one_line(failure)
     name = plan.name
     return PartitionOutcome(
@@ -93,13 +94,13 @@ def _in_one_line(failure: Exception) -> str:
 
 
 def _detect(target: FleetTarget, plan: PartitionPlan, folder: Path) -> DetectedPartition:
-    """What there is in a partition; of all the files that are known where its bursts go on beyond the near ones. Raises
-    MburstError."""
+    """Detect a partition. If a burst continues beyond the near files, all known files are read. Raises MburstError."""
     return detected(plan, lambda files: fetch(target, files, folder), folder)
 
 
 def _verdicts(target: FleetTarget, plan: PartitionPlan, folder: Path) -> pa.Table:
-    """What investigations of its hosts say; `near` is there by now. Raises MburstError."""
+    """Returns the verdicts of investigations of the partition's hosts; the files in `near` are already there. Raises
+    MburstError."""
     if not (plan.with_verdicts and plan.evidence):
         return no_verdicts()
     fetch(target, plan.evidence, folder)
@@ -112,7 +113,8 @@ def detected(
     scratch: Path,
     take: TakeRows | None = None,
 ) -> DetectedPartition:
-    """The same of files that FETCHED gives the paths of, by table; TAKE: as in detect. Raises MburstError."""
+    """Detect a partition in files, of which FETCHED returns the paths by table; TAKE is as in detect. If a burst
+    continues beyond the near files, all known files are used. Raises MburstError."""
     since, until = plan.since_ns, plan.until_ns
     files = fetched(plan.near)
     asked: dict[str, Any] = {"since_ns": since, "until_ns": until, "scratch": scratch, "take": take}
@@ -125,8 +127,8 @@ def detected(
 
 
 def fetch(target: FleetTarget, files: Iterable[ShippedFile], folder: Path) -> dict[str, list[Path]]:
-    """Copies of FILES below FOLDER, by table, under their paths in a store; each has the SHA-256 that its receipt
-    states. Raises MburstError that names one that is missing or has other content."""
+    """Copy FILES below FOLDER under their paths in a store, and return the copies by table. Each is verified by the
+    SHA-256 in its receipt. Raises MburstError, which names the file that is missing or differs."""
     wanted = list(files)
     for parent in {(folder / file.key).parent for file in wanted}:
         parent.mkdir(parents=True, exist_ok=True)
@@ -136,7 +138,7 @@ def fetch(target: FleetTarget, files: Iterable[ShippedFile], folder: Path) -> di
 
 
 def _copies(files: Iterable[ShippedFile], folder: Path) -> dict[str, list[Path]]:
-    """Where copies of FILES are, by table."""
+    """Returns the paths of copies of FILES by table."""
     found: dict[str, list[Path]] = defaultdict(list)
     for file in files:
         found[file.table].append(folder / file.key)
@@ -177,9 +179,9 @@ def put(
     near: NearRows | None = None,
     verdicts: pa.Table | None = None,
 ) -> PartitionRecord:
-    """Write the tables, and the rows NEAR bursts where they are wanted, and then the record that says that they are
-    there. VERDICTS: None for no row. Tables of switch ports are there where the partition has any, or had: they are
-    emptied then. Raises TargetError, and MburstError where a record that is there is damaged."""
+    """Write the tables, the rows NEAR bursts if they are wanted, and then the record that confirms them. A VERDICTS of
+    None means no rows. Tables of switch ports are written if the partition has any; if it only had some before, they
+    are emptied. Raises TargetError, and MburstError if an existing record is damaged."""
     near = near or NearRows()
     with_ports = found.switch_ports > 0 or _has_ports(results, plan.name)
     by_name = tables_of(plan, found, verdicts, with_ports=with_ports)
@@ -206,10 +208,10 @@ def put(
 def tables_of(
     plan: PartitionPlan, found: DetectedPartition, verdicts: pa.Table | None = None, *, with_ports: bool
 ) -> dict[str, pa.Table]:
-    """The rows of each table of results, also of those without a row; of switch ports WITH_PORTS. VERDICTS as for
-    `put`."""
+    """Returns the rows of each table of results, also of empty tables, and of tables of switch ports if WITH_PORTS is
+    true. VERDICTS is as in `put`."""
     tables = found.tables
-    if plan.name.host is not None:  # of one host alone, it would read as a rack's
+    if plan.name.host is not None:  # contention of one host alone would look like that of a rack
         tables = tables._replace(contention=tables.contention.slice(0, 0))
     of_ports = found.ports._asdict() if with_ports else {}
     verdicts = no_verdicts() if verdicts is None else verdicts
@@ -217,19 +219,19 @@ def tables_of(
 
 
 def _behind(plan: PartitionPlan, host: str) -> str:
-    """Why something of a host that ships has not arrived."""
+    """Returns the reason why data of a host that ships has not arrived."""
     return "collector behind" if host in plan.collectors else "behind"
 
 
 def _has_ports(results: FleetTarget, name: PartitionName) -> bool:
-    """Whether tables of switch ports are there from before."""
+    """Whether there are tables of switch ports from an earlier detection."""
     record = read_record(results, name)
     return record is not None and len(record.tables) > len(TABLES)
 
 
 def _incomplete(plan: PartitionPlan) -> pa.Table:
-    """What has not arrived: a row for each host that is behind, with how much of the day that is (NULL: it has never
-    shipped), and for each thing that was never shipped. No row: the partition is complete."""
+    """Returns what has not arrived: a row for each host that is behind, with the missing part of the day (NULL: it has
+    never shipped), and a row for each thing that was never shipped. Without a row the partition is complete."""
     import pyarrow as pa
 
     day = plan.until_ns - plan.since_ns

@@ -1,4 +1,4 @@
-"""The table `verdicts` of a partition: what an investigation says of each host, in the words and numbers of
+"""The table `verdicts` of a partition: the verdict of an investigation of each host, in the words and numbers of
 `mburst investigate`."""
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ _KINDS = {
 COLUMNS = (
     *("rack", "host", "start_ns", "end_ns", "cause", "summary", *_PLACE, "paths", "bursts", *_TAIL),
     *("has_tail", "excess_ns", *(name for name in _KINDS if _KINDS[name] == "double")),
-)  # the numbers that are in no other line are whole
+)  # numbers that are not in a line above are integers
 
 
 def verdicts_of(plan: PartitionPlan, files: Mapping[str, Iterable[Path]], scratch: Path) -> pa.Table:
-    """A row for each host of the partition that a path of the probes names, and each part of the day that was
-    investigated by itself; FILES by table. Raises MburstError."""
-    from ..analysis.partition.investigated import investigate_hosts  # who wants none need not load it
+    """Returns a row for each host of the partition that appears in a path of the probes, and for each part of the day
+    that was investigated separately. FILES are by table. Raises MburstError."""
+    from ..analysis.partition.investigated import investigate_hosts  # loaded only if verdicts are wanted
 
     span = {"since_ns": plan.since_ns, "until_ns": plan.until_ns}
     return _table(_row(plan.name.rack, of) for of in investigate_hosts(files, plan.definition, **span, scratch=scratch))
 
 
 def no_verdicts() -> pa.Table:
-    """The table without a row."""
+    """Returns the table without a row."""
     return _table([])
 
 
@@ -67,7 +67,7 @@ def _too_large(of: HostInvestigation) -> str:
 
 
 def _answered(answer: InvestigationResult) -> dict[str, Any]:
-    """The columns of an investigation with a path that decides."""
+    """Returns the columns of an investigation with a deciding path."""
     from ..dashboards.investigation.facts import evidence_facts, tail_facts
     from ..dashboards.investigation.summary import summary
 
@@ -81,7 +81,7 @@ def _answered(answer: InvestigationResult) -> dict[str, Any]:
     }
     return {
         "cause": answer.cause,
-        "summary": summary(replace(answer, others=[])),  # which another host may have recorded
+        "summary": summary(replace(answer, others=[])),  # another host may have recorded the ports of these
         **({"interface": crossing.port.interface, "direction": crossing.port.direction} if crossing else {}),
         **{"src": probes.src, "dst": probes.dst, "protocol": probes.protocol},
         "paths": len(answer.findings),

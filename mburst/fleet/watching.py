@@ -1,4 +1,5 @@
-"""Progress of tasks that run elsewhere: their records appear in the results, whatever the engine says of them."""
+"""Progress of tasks that run elsewhere. It is taken from the records that appear in the results, independent of the
+engine."""
 
 from __future__ import annotations
 
@@ -19,8 +20,9 @@ POLL_S = 5.0
 def watched(
     results: str, keys: list[str], progress: Callable[[PartitionOutcome], None]
 ) -> Iterator[set[PartitionName]]:
-    """While this lasts, PROGRESS hears of each partition of the plans KEYS whose record appears in RESULTS; they are
-    added to what is yielded. One that fails leaves none. A place that cannot be read is looked at again."""
+    """While the context lasts, call PROGRESS for each partition of the plans KEYS when its record appears in RESULTS.
+    Yields the set of these partitions. A partition that fails has no record. If the results cannot be read, it tries
+    again."""
     seen: set[PartitionName] = set()
     over = threading.Event()
 
@@ -50,7 +52,7 @@ def _plans(results: FleetTarget, keys: list[str]) -> dict[PartitionName, Partiti
 
 
 def _new(results: FleetTarget, left: dict[PartitionName, PartitionPlan]) -> list[PartitionRecord]:
-    """The records of partitions that are LEFT and done: of an older plan, they are not."""
+    """Returns the records of partitions in LEFT that are done by the present plan, not by an older one."""
     there = {name for date in {name.date for name in left} for name in list_records(results, date)} & left.keys()
     records = (read_record(results, name) for name in sorted(there, key=str))
     return [record for record in records if record is not None and left[record.name].is_done(record)]
