@@ -1,9 +1,9 @@
-"""A gNMI server over a Linux box that forwards: its ports' queues, counters and neighbours under OpenConfig's paths.
+"""A gNMI server for a forwarding Linux host: the queues, counters and neighbours of its ports under OpenConfig's paths.
 
     netlink      interfaces, their counters and neighbours
-    qdisc        one queue: its depth and what the kernel counted of it
+    qdisc        one queue: its depth and the kernel's counters of it
     watermarks   the depth of every port's queue, read each millisecond
-    schema       OpenConfig's paths that are served, and which of them a path with wildcards means
+    schema       OpenConfig's paths that are served, and matching of paths with wildcards
     tree         paths → values of this machine
     encoding     values → messages, in each encoding
     requests     what clients ask for, checked and bounded
@@ -13,9 +13,9 @@
     writer       the one way from a subscription to its client
     listening    addresses and sockets
     tls          certificates
-    door         connections: how many, TLS, why one is refused
+    door         connections: their number, TLS, reasons of refusals
     server       the gRPC service, user and password
-    log          lines for whoever runs it, bounded
+    log          lines for the operator, bounded
 
-It serves the namespace that it runs in, and changes nothing there.
+It serves the network namespace that it runs in, and changes nothing there.
 """

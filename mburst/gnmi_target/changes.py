@@ -1,4 +1,4 @@
-"""The depths of queues on their way from the thread that reads them to a subscription, as they change."""
+"""Changes of the depths of queues, on their way from the reading thread to a subscription."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from .watermarks import Queue
 
 BACKLOG = 4096  # depths that may wait for a slow client
 
-Depth = tuple[Queue, int, int, int]  # queue, time, bytes, how many readings were left out
+Depth = tuple[Queue, int, int, int]  # queue, time, bytes, number of readings that were left out
 
 
 class DepthChanges:
-    """Readings of QUEUES that differ from the one before, at most BACKLOG of them: beyond, those of a queue become one
-    with the largest depth, which says how many were left out. A change comes with the last reading before it, so that
-    it is known how long that one held. With `updates_only` what a queue held in the beginning is not sent."""
+    """Readings of QUEUES that differ from the previous reading. At most BACKLOG of them wait; beyond that, the readings
+    of a queue are merged into one with the largest depth and the number of readings left out. A change is preceded by
+    the last reading before it, so that clients know how long the earlier depth lasted. With `updates_only` the initial
+    depth of a queue is not sent."""
 
     def __init__(self, queues: Iterable[Queue], loop: asyncio.AbstractEventLoop, *, updates_only: bool) -> None:
         self._loop = loop
@@ -26,10 +27,10 @@ class DepthChanges:
         self._waiting: list[Depth] = []
         self._last: dict[Queue, tuple[int, int]] = {}  # queue → (time, depth) of the newest reading
         self._sent_ns: dict[Queue, int] = {}  # queue → time of the newest reading that was queued
-        self._unsent = set(queues) if updates_only else set()  # queues of which nothing was sent yet
+        self._unsent = set(queues) if updates_only else set()  # queues of which no reading was sent yet
 
     def add(self, queue: Queue, now_ns: int, depth: int) -> None:
-        """A reading, in the reading thread."""
+        """Add a reading. Called in the reading thread."""
         before = self._last.get(queue)
         self._last[queue] = (now_ns, depth)
         if before is None and queue in self._unsent:
@@ -54,7 +55,7 @@ class DepthChanges:
                 self._loop.call_soon_threadsafe(self._ready.set)
 
     async def take(self) -> list[Depth]:
-        """What waits, oldest first; at least one."""
+        """Wait for readings, and return them, oldest first."""
         await self._ready.wait()
         self._ready.clear()
         with self._lock:
@@ -63,7 +64,7 @@ class DepthChanges:
 
 
 def merged(depths: list[Depth]) -> list[Depth]:
-    """One of each queue: the largest, with the newest time."""
+    """Returns one reading for each queue: the largest depth with the newest time."""
     found: dict[Queue, Depth] = {}
     for queue, ts_ns, depth, left_out in depths:
         had = found.get(queue)

@@ -1,9 +1,9 @@
-"""The way in: accepts connections, ends TLS, and serves what is in it; for gRPC, by relaying it to the service behind,
-byte for byte.
+"""Accepts connections, terminates TLS, and serves the content. For gRPC it relays the content to the service, byte for
+byte.
 
-gRPC itself says neither who was refused nor why, and does not bound its connections. The service listens on a Unix
-socket whose name is removed as soon as it is open; only this process can connect to it. Each connection to it has a
-name of its own, which the kernel gives, so that a call is known by the connection that it came over.
+gRPC does not report who was refused and why, and does not limit its connections. The service listens on a Unix socket
+that is unlinked as soon as it is open, so that only this process can connect to it. The kernel gives each connection to
+it a unique name, by which a call is assigned to its connection.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from typing import Any
 
 from .listening import Address
 
-MOST_CLIENTS = 64  # connections at a time; one host gets half of them at most
+MOST_CLIENTS = 64  # connections at a time; one host may have half of them
 HANDSHAKE_S = 10.0
-FLUSH_S = 2.0  # for what the service said last
+FLUSH_S = 2.0  # time to deliver the service's last answer
 
 
 @dataclass(eq=False)
 class Client:
-    """A connection. `calls`: how many are being answered."""
+    """A connection. `calls` is the number of its calls that are being answered."""
 
-    name: str  # its address, for people
+    name: str  # its address, for messages
     host: str
     calls: int = 0
     _ends: list[asyncio.Transport] = field(default_factory=list)
 
     def drop(self) -> None:
         for end in self._ends:
-            with contextlib.suppress(AttributeError):  # Python 3.11.2: of TLS that was closed already
+            with contextlib.suppress(AttributeError):  # Python 3.11.2: if TLS was closed already
                 end.abort()
 
 
 class _RelayEnd(asyncio.Protocol):
-    """One end of a relayed connection: what comes in goes out at the other end, which stops it when it is full.
+    """One end of a relayed connection. Incoming data goes out at the other end, which pauses this end when it is full.
 
-    What comes before there is an other end waits: pausing in connection_made() has no effect in Python 3.11.2.
+    Data that arrives before the other end exists is kept: pausing in connection_made() has no effect in Python 3.11.2.
     """
 
     def __init__(self) -> None:
@@ -82,8 +82,8 @@ class _RelayEnd(asyncio.Protocol):
 
 
 class Door:
-    """Accepts connections to SOCK, each with what TLS gives for it where that is there. `refused` gets (name, host,
-    reason) of each connection that is not served."""
+    """Accepts connections on SOCK, with a TLS context that is requested for each, if TLS is used. `refused` is called
+    with (name, host, reason) for each connection that is not served."""
 
     def __init__(
         self, sock: socket.socket, tls: Callable[[], ssl.SSLContext] | None, refused: Callable[[str, str, str], None]
@@ -93,20 +93,20 @@ class Door:
         self._numbers = 0
 
     def _protocol(self) -> asyncio.Protocol:
-        """What gets a connection's bytes."""
+        """Returns the protocol that receives a connection's bytes."""
         raise NotImplementedError
 
     async def _attend(self, client: Client, transport: asyncio.Transport, protocol: Any) -> None:
-        """One connection, to its end."""
+        """Serve one connection to its end."""
         raise NotImplementedError
 
     async def serve(self) -> None:
-        """Until cancelled."""
+        """Accept connections until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             try:
                 accepted, peer = await loop.sock_accept(self._sock)
-            except OSError:  # it has gone again, or there are too many open files
+            except OSError:  # the client is gone, or there are too many open files
                 await asyncio.sleep(0.05)
                 continue
             name, host = self._name(peer)
@@ -130,7 +130,7 @@ class Door:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _name(self, peer: object) -> tuple[str, str]:
-        """(address for people, host) of a peer."""
+        """Returns the address for messages and the host of a peer."""
         if isinstance(peer, tuple):
             return str(Address(peer[0], peer[1])), peer[0]
         self._numbers += 1
@@ -173,7 +173,7 @@ class ConnectionRelay(Door):
         self.clients: dict[str, Client] = {}  # by the name that the service sees
 
     def client(self, peer: str) -> Client | None:
-        """The client of a call, by what gRPC says of its peer."""
+        """Returns the client of a call by the peer that gRPC reports."""
         return self.clients.get(peer.removeprefix("unix-abstract:"))
 
     def _protocol(self) -> _RelayEnd:
@@ -181,7 +181,7 @@ class ConnectionRelay(Door):
 
     async def _attend(self, client: Client, transport: asyncio.Transport, outer: _RelayEnd) -> None:
         with socket.socket(socket.AF_UNIX) as sock:
-            sock.bind("")  # the kernel gives a name, which the service sees
+            sock.bind("")  # the kernel chooses a name, which the service sees
             key = sock.getsockname()[1:].decode()
             sock.setblocking(False)
             await asyncio.get_running_loop().sock_connect(sock, self.inner)
@@ -198,7 +198,7 @@ class ConnectionRelay(Door):
 
 
 def why_refused(error: OSError | TimeoutError) -> str:
-    """What failed in a TLS handshake, in the words of whoever has to mend it."""
+    """Returns what failed in a TLS handshake, worded for the person who has to fix it."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its client certificate is not accepted: {error.verify_message}"
     reason = str(getattr(error, "reason", None) or "").replace("_", " ").lower()

@@ -1,4 +1,4 @@
-"""Values and paths of this machine → messages of gNMI, in each encoding (gNMI specification 2.3; RFC 7951)."""
+"""Converts values and paths of this machine to gNMI messages, in each encoding (gNMI specification 2.3; RFC 7951)."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from .schema import LeafModel, modules
 from .tree import ServedLeaf, Value
 
 ENCODINGS = ("PROTO", "JSON_IETF", "JSON")
-LARGEST_NOTIFICATION = 1000  # updates; gRPC's clients take 4 MB a message by default
-_PATHS = 1 << 14  # that are kept as messages
+LARGEST_NOTIFICATION = 1000  # updates; gRPC clients accept 4 MB per message by default
+_PATHS = 1 << 14  # most paths that are kept as messages
 
 
 @lru_cache(_PATHS)
 def path(steps: Steps) -> Any:
-    """The Path message of steps."""
+    """Returns the Path message of steps."""
     return as_message(PathName("", steps))
 
 
 def typed(value: Value, kind: LeafModel, encoding: str) -> Any:
-    """The TypedValue of a leaf's value."""
+    """Returns the TypedValue of a leaf's value."""
     if encoding == "PROTO":
         return messages.TypedValue(uint_val=value) if isinstance(value, int) else messages.TypedValue(string_val=value)
     return _json(_scalar(value, kind, encoding), encoding)
 
 
 def notification(ts_ns: int, updates: list[Any], target: str, deletes: Iterable[Steps] = ()) -> Any:
-    """A Notification of updates that were read at one time, with the target that the client named (gNMI specification
-    2.2.2.1)."""
+    """Returns a Notification of updates that were read at the same time, with the target that the client named (gNMI
+    specification 2.2.2.1)."""
     made = messages.Notification(timestamp=ts_ns, update=updates, delete=[path(steps) for steps in deletes])
     if target:
         made.prefix.target = target
@@ -40,14 +40,14 @@ def notification(ts_ns: int, updates: list[Any], target: str, deletes: Iterable[
 
 
 def notifications(ts_ns: int, updates: list[Any], target: str) -> Iterator[Any]:
-    """The same, in as many as keep each small enough for a message of a stream."""
+    """Yields Notifications of updates, each small enough for a message of a stream."""
     for first in range(0, len(updates), LARGEST_NOTIFICATION):
         yield notification(ts_ns, updates[first : first + LARGEST_NOTIFICATION], target)
 
 
 def subtree(node: Steps, found: list[tuple[ServedLeaf, Value]], encoding: str) -> Any:
-    """The TypedValue, in JSON, of all that lies at or under a node: a leaf's value, or an object. A list is an array of
-    objects, which have their keys among their members."""
+    """Returns the TypedValue, in JSON, of everything at or below a node: the value of a leaf, or an object. A list
+    becomes an array of objects with their keys among the members."""
     leaf, value = found[0]
     if leaf.steps == node:
         return typed(value, leaf.kind, encoding)
@@ -64,7 +64,7 @@ def subtree(node: Steps, found: list[tuple[ServedLeaf, Value]], encoding: str) -
 
 
 def _below(places: dict[Steps, Any], place: dict[str, Any], steps: Steps, name: str) -> dict[str, Any]:
-    """The object of a container or list entry in PLACE, which is made where it is not there yet."""
+    """Returns the object of a container or list entry in PLACE, and creates it if necessary."""
     if steps not in places:
         keys = steps[-1][1]
         places[steps] = made = dict(keys)
@@ -76,8 +76,8 @@ def _below(places: dict[Steps, Any], place: dict[str, Any], steps: Steps, name: 
 
 
 def _names(steps: Steps, top: int) -> list[str]:
-    """The names of steps as members of JSON_IETF below the step TOP: with their module where it is another than above,
-    and at the top (RFC 7951 section 4)."""
+    """Returns the names of steps as members of JSON_IETF below the step TOP. A name has its module at the top, and
+    where the module differs from the one above (RFC 7951 section 4)."""
     of = modules(steps)
     return [
         f"{of[place]}:{name}" if place == top or (place and of[place] != of[place - 1]) else name
@@ -86,7 +86,7 @@ def _names(steps: Steps, top: int) -> list[str]:
 
 
 def _keys(node: Steps, is_ietf: bool) -> dict[str, Any]:
-    """The members that a list entry has for its keys where it is the top."""
+    """Returns the members for the keys of a list entry that is the top."""
     keys = node[-1][1] if node else ()
     return {f"{modules(node)[-1]}:{key}" if is_ietf else key: value for key, value in keys}
 

@@ -1,4 +1,5 @@
-"""Where this host listens: an address with a port, or a Unix socket; and whether other machines reach it."""
+"""Addresses on which this host listens: an address with a port, or a Unix socket; and whether other machines reach
+them."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ BACKLOG = 64
 
 @dataclass(frozen=True)
 class Address:
-    """An IP address and a port (0: any that is free), or the path of a Unix socket."""
+    """An IP address and a port (0: any free port), or the path of a Unix socket."""
 
     host: str = ""
     port: int = 0
@@ -43,8 +44,8 @@ class Address:
 
 @dataclass(frozen=True)
 class Protection:
-    """What keeps others from what listens, and what they read on the way. secret: what a client shows, such as
-    `password`; '' for nothing. encrypting, restricting: the settings that would do it, for people."""
+    """What restricts access to a listening address, and encrypts the traffic. `secret` is what a client presents, such
+    as `password`, or ''. `encrypting` and `restricting` name the settings that would add protection, for messages."""
 
     has_tls: bool
     secret: str
@@ -53,7 +54,8 @@ class Protection:
     restricting: str
 
     def lacking(self, address: Address) -> str:
-        """What an address that other hosts reach needs, and is not there, as a sentence; '' where nothing lacks."""
+        """Returns a sentence about the protection that an address needs because other hosts reach it and that it lacks,
+        or ''."""
         if address.is_local or (self.has_tls and (self.secret or self.has_client_ca)):
             return ""
         what = f"no authentication ({self.restricting} restrict access)"
@@ -64,8 +66,8 @@ class Protection:
 
 
 def parse(text: str) -> Address:
-    """The address of "127.0.0.1:9339", "[::1]:9339", "name:9339" or "unix:/run/x.sock"; a name is looked up, and its
-    first address taken. Raises UsageError, and MburstError for a name that has no address."""
+    """Returns the address in "127.0.0.1:9339", "[::1]:9339", "name:9339" or "unix:/run/x.sock". A name is resolved to
+    its first address. Raises UsageError, and MburstError if a name has no address."""
     if text.startswith("unix:"):
         path = text.removeprefix("unix:")
         if not path or "\0" in path:
@@ -84,7 +86,7 @@ def parse(text: str) -> Address:
 
 
 class Listener:
-    """A socket that listens. `address` has the port that the kernel chose."""
+    """A listening socket. `address` has the port that the kernel chose."""
 
     def __init__(self, address: Address, sock: socket.socket) -> None:
         self.sock = sock
@@ -92,8 +94,8 @@ class Listener:
         self._file = _identity(address.path) if address.path else None
 
     def close(self) -> None:
-        """Listen no more. The file of a Unix socket goes, unless another has taken its place, or this process may not
-        remove it: then who listens there next does."""
+        """Stop listening. The file of a Unix socket is removed, unless another process replaced it or this process may
+        not remove it; in that case the next process that listens there removes it."""
         self.sock.close()
         with contextlib.suppress(OSError):
             if self._file and _identity(self.address.path) == self._file:
@@ -106,7 +108,7 @@ def _identity(path: str) -> tuple[int, int]:
 
 
 def listen(address: Address) -> Listener:
-    """A socket that listens there. No other process can listen there too. Raises MburstError."""
+    """Returns a socket that listens on ADDRESS, where no other process can listen then. Raises MburstError."""
     try:
         sock = _unix(address.path) if address.path else _tcp(address)
         sock.setblocking(False)
@@ -123,10 +125,10 @@ def listen(address: Address) -> Listener:
 
 def _tcp(address: Address) -> socket.socket:
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    # By its protocol, asyncio knows that a connection must not wait with short messages (TCP_NODELAY).
+    # asyncio sets TCP_NODELAY, so that short messages are not delayed, only if the protocol is given.
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections that have ended do not hold the port
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # ended connections do not block the port
         if family == socket.AF_INET6 and ipaddress.ip_address(address.host.partition("%")[0]).is_unspecified:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         sock.bind(socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0][4])
@@ -138,7 +140,8 @@ def _tcp(address: Address) -> socket.socket:
 
 
 def _unix(path: str) -> socket.socket:
-    """A Unix socket, to which this user and root alone can connect; one that a dead process left there is replaced."""
+    """Returns a Unix socket to which only this user and root can connect. A socket that a dead process left is
+    replaced."""
     sock = socket.socket(socket.AF_UNIX)
     before = os.umask(0o177)
     try:

@@ -1,4 +1,4 @@
-"""Lines for whoever runs the agent; few, whatever strangers do."""
+"""Log lines for the operator of the agent: few, whatever clients do."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import logging
 import time
 from collections.abc import Callable
 
-LINES, WINDOW_S = 20, 60.0  # at most so many in such a time; the others are counted
+LINES, WINDOW_S = 20, 60.0  # most lines in this time; further ones are only counted
 
 
 class Log:
-    """Hands lines to SAY, within bounds."""
+    """Passes lines to SAY, within limits."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
@@ -28,19 +28,19 @@ class Log:
         self._say(line if line.isprintable() else line.encode("unicode_escape").decode())
 
     def take_from(self, logger: str) -> None:
-        """Report what a library logs, from warnings on, as a line each."""
+        """Report each record of a library's logger, from warnings on, as one line."""
         found = logging.getLogger(logger)
         found.handlers, found.propagate = [_Lines(self)], False
 
     def flush(self) -> None:
-        """Say how many lines were left out."""
+        """Report the number of lines that were left out."""
         if self._left_out:
             self._say(f"{self._left_out:,} more such lines were left out")
         self._left_out = 0
 
 
 class _Lines(logging.Handler):
-    """The first line of each record, without traceback."""
+    """Takes the first line of each record, without a traceback."""
 
     def __init__(self, log: Log) -> None:
         super().__init__(logging.WARNING)

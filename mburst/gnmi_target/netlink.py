@@ -1,5 +1,5 @@
-"""Interfaces, the classes of their queues and the neighbours behind them, by rtnetlink (rtnetlink(7), linux/if_link.h,
-linux/pkt_sched.h, linux/neighbour.h)."""
+"""Interfaces, the classes of their queues and the neighbours behind them, from rtnetlink (rtnetlink(7),
+linux/if_link.h, linux/pkt_sched.h, linux/neighbour.h)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HEADER = struct.Struct("=IHHII")  # struct nlmsghdr
 _IFINFO = struct.Struct("=BxHiII")  # struct ifinfomsg
 _NDMSG = struct.Struct("=BxxxiHBB")  # struct ndmsg
 _TCMSG = struct.Struct("=BxxxiIII")  # struct tcmsg: family, ifindex, handle, parent, info
-_IFSTATS = struct.Struct("=BxxxII")  # struct if_stats_msg: family, ifindex, which groups
+_IFSTATS = struct.Struct("=BxxxII")  # struct if_stats_msg: family, ifindex, groups
 _IFLA_STATS_LINK_64 = 1
 _ATTRIBUTE = struct.Struct("=HH")
 _IFLA_ADDRESS, _IFLA_IFNAME, _IFLA_MTU, _IFLA_MASTER, _IFLA_OPERSTATE = 1, 3, 4, 10, 16
@@ -25,14 +25,14 @@ _IFLA_STATS64, _IFLA_CARRIER_CHANGES = 23, 35
 _IFF_UP = 1
 _NDA_LLADDR = 2
 _TCA_KIND = 1
-# Disciplines whose classes are queues that somebody set up. Others (fq_codel, sfq, cake) list their flows as classes.
+# Disciplines with classes that are configured queues. Others (fq_codel, sfq, cake) list their flows as classes.
 _CLASSFUL = (b"drr", b"ets", b"hfsc", b"htb", b"mq", b"mqprio", b"multiq", b"prio", b"qfq", b"taprio")
 _NUD_PERMANENT = 0x80  # an address of the bridge itself
 # struct rtnl_link_stats64: rx_packets, tx_packets, rx_bytes, tx_bytes, rx_errors, tx_errors, rx_dropped, tx_dropped,
 # multicast, collisions, rx_length_errors, rx_over_errors, rx_crc_errors, rx_frame_errors, rx_fifo_errors,
 # rx_missed_errors
 _STATS64 = struct.Struct("=16Q")
-# IF_OPER_UNKNOWN and so on, as RFC 2863 and OpenConfig call them.
+# IF_OPER_UNKNOWN and so on, in the names of RFC 2863 and OpenConfig.
 _OPER = ("UNKNOWN", "NOT_PRESENT", "DOWN", "LOWER_LAYER_DOWN", "TESTING", "DORMANT", "UP")
 _SIOCETHTOOL, _ETHTOOL_GSET = 0x8946, 1
 _SETTINGS = struct.Struct("=IIIH")  # struct ethtool_cmd: cmd, supported, advertising, speed in Mb/s (low half)
@@ -42,13 +42,13 @@ _UNKNOWN_SPEED = (0, 0xFFFFFFFF, 0xFFFF)
 
 @dataclass(frozen=True)
 class Interface:
-    """An interface and what the kernel counted on it."""
+    """An interface and the kernel's counters of it."""
 
     index: int
     name: str
-    master: int  # index of its bridge, 0 where it has none
+    master: int  # index of its bridge, 0 if it has none
     mac: str
-    mtu: int  # of what a frame carries, as ip(8) shows it
+    mtu: int  # of a frame's payload, as ip(8) shows it
     admin_status: str
     oper_status: str
     in_octets: int
@@ -58,22 +58,22 @@ class Interface:
     in_multicast_pkts: int | None  # None while it is 0: many drivers do not count them
     in_errors: int
     out_errors: int
-    in_discards: int  # dropped by the kernel, or for lack of room in the interface
+    in_discards: int  # dropped by the kernel, or because the interface had no space
     out_discards: int
     in_fcs_errors: int
-    carrier_transitions: int | None  # None where the kernel does not say
+    carrier_transitions: int | None  # None if the kernel does not report it
 
 
 @dataclass(frozen=True)
 class BridgeNeighbour:
-    """A MAC address that a bridge has seen behind a port, or that was configured there."""
+    """A MAC address that a bridge has learned behind a port, or that was configured there."""
 
     port: int
     mac: str
 
 
 def attributes(data: bytes) -> dict[int, bytes]:
-    """The netlink attributes of DATA, by kind."""
+    """Returns the netlink attributes of DATA, by kind."""
     found, offset = {}, 0
     while offset + _ATTRIBUTE.size <= len(data):
         length, kind = _ATTRIBUTE.unpack_from(data, offset)
@@ -83,7 +83,7 @@ def attributes(data: bytes) -> dict[int, bytes]:
 
 
 def _dump(request: int, body: bytes) -> Iterator[bytes]:
-    """The bodies of the messages that answer a dump request. Raises OSError."""
+    """Yields the bodies of the messages that answer a dump request. Raises OSError."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as sock:
         sock.settimeout(2)
         sock.send(_HEADER.pack(_HEADER.size + len(body), request, _REQUEST_DUMP, 1, 0) + body)
@@ -100,7 +100,7 @@ def _dump(request: int, body: bytes) -> Iterator[bytes]:
 
 
 class PortTotals(NamedTuple):
-    """What an interface has carried since it was made: frames without FCS."""
+    """The totals of an interface since it was created, in frames without FCS."""
 
     in_octets: int
     in_pkts: int
@@ -109,8 +109,8 @@ class PortTotals(NamedTuple):
 
 
 class KernelQuestion:
-    """A request of rtnetlink that is asked again and again in the namespace that the process is in: some 10 µs, where a
-    dump is of all interfaces. ANSWER: the type of message that answers it."""
+    """A request to rtnetlink that is repeated often, in the network namespace of the process. It takes some 10 µs,
+    while a dump returns all interfaces. ANSWER is the message type of the answer."""
 
     def __init__(self, request: int, answer: int, body: bytes, flags: int = 0) -> None:
         self._sock = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
@@ -118,7 +118,7 @@ class KernelQuestion:
         self._answer = answer
 
     def ask(self) -> bytes:
-        """The answer, behind its header. Raises OSError."""
+        """Send the request, and return the body of the answer. Raises OSError."""
         self._sock.send(self._question)
         reply = self._sock.recv(8192)
         size, kind, *_ = _HEADER.unpack_from(reply)
@@ -129,12 +129,12 @@ class KernelQuestion:
         return reply[_HEADER.size : size]
 
     def close(self) -> None:
-        """Ask no more."""
+        """Close the socket."""
         self._sock.close()
 
 
 class PortReader:
-    """Reads the totals of one interface of the namespace that the process is in."""
+    """Reads the totals of one interface in the network namespace of the process."""
 
     def __init__(self, interface: str) -> None:
         groups = 1 << (_IFLA_STATS_LINK_64 - 1)
@@ -143,14 +143,14 @@ class PortReader:
         self.close = self._question.close
 
     def read(self) -> PortTotals:
-        """The totals now. Raises OSError where the interface has gone."""
+        """Returns the present totals. Raises OSError if the interface is gone."""
         have = attributes(self._question.ask()[_IFSTATS.size :])
         rx, tx, rx_bytes, tx_bytes = _STATS64.unpack_from(have[_IFLA_STATS_LINK_64])[:4]
         return PortTotals(rx_bytes, rx, tx_bytes, tx)
 
 
 def interfaces() -> list[Interface]:
-    """Every interface of this network namespace."""
+    """Returns every interface of this network namespace."""
     return [_interface(body) for body in _dump(_RTM_GETLINK, _IFINFO.pack(socket.AF_UNSPEC, 0, 0, 0, 0))]
 
 
@@ -179,7 +179,8 @@ def _number(have: dict[int, bytes], attribute: int) -> int | None:
 
 
 def neighbours() -> list[BridgeNeighbour]:
-    """What the forwarding tables of this namespace's bridges have learnt or were given, without the bridges' own."""
+    """Returns the addresses that the bridges of this namespace have learned or were configured with, except their
+    own."""
     found = {}
     for body in _dump(_RTM_GETNEIGH, _NDMSG.pack(socket.AF_BRIDGE, 0, 0, 0, 0)):
         family, index, state, _, _ = _NDMSG.unpack_from(body)
@@ -191,7 +192,8 @@ def neighbours() -> list[BridgeNeighbour]:
 
 
 def queue_classes(interface: str) -> list[int]:
-    """The classes (major << 16 | minor) in which packets for an interface wait: those that have no classes below."""
+    """Returns the classes (major << 16 | minor) in which packets for an interface wait: those without classes below
+    them."""
     below: dict[int, int] = {}  # class → handle of the discipline in it
     above = set()
     for body in _dump(_RTM_GETTCLASS, _TCMSG.pack(socket.AF_UNSPEC, socket.if_nametoindex(interface), 0, 0, 0)):
@@ -204,7 +206,7 @@ def queue_classes(interface: str) -> list[int]:
 
 
 def link_speed(interface: str) -> int | None:
-    """Bits a second of an interface as its driver says; None where it does not."""
+    """Returns the link speed of an interface in bits per second, None if its driver does not report it."""
     buffer = bytearray(44)  # struct ethtool_cmd
     _SETTINGS.pack_into(buffer, 0, _ETHTOOL_GSET, 0, 0, 0)
     import ctypes

@@ -1,6 +1,7 @@
-"""Reads the depth and the counters of a port's queue from the kernel by rtnetlink (RTM_GETQDISC, RTM_GETTCLASS).
+"""Reads the depth and the counters of a port's queue from the kernel through rtnetlink (RTM_GETQDISC, RTM_GETTCLASS).
 
-Asking costs some 10 µs, so a reading a millisecond is possible, where `tc -j` forks 266 times a second at most.
+A request takes some 10 µs, so one reading per millisecond is possible; `tc -j` can be forked at most 266 times a
+second.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import NamedTuple
 from .netlink import KernelQuestion, attributes
 
 _RTM_NEWQDISC, _RTM_GETQDISC, _RTM_NEWTCLASS, _RTM_GETTCLASS = 36, 38, 40, 42
-_NLM_F_ECHO = 8  # without ECHO, Linux 6.18 answers only where someone listens to notifications
+_NLM_F_ECHO = 8  # without ECHO, Linux 6.18 answers only if someone listens to notifications
 _TC_H_ROOT = 0xFFFFFFFF
 _TCA_KIND, _TCA_STATS2 = 1, 7
 _TCA_STATS_BASIC, _TCA_STATS_QUEUE = 1, 3
@@ -22,7 +23,7 @@ _QUEUE = struct.Struct("=IIIII")  # struct gnet_stats_queue: qlen, backlog, drop
 
 
 class Statistics(NamedTuple):
-    """What the kernel says of a queue: its depth now, and what it counted since it was made."""
+    """The kernel's statistics of a queue: its present depth, and its counters since it was created."""
 
     backlog_bytes: int
     dropped_packets: int
@@ -31,8 +32,8 @@ class Statistics(NamedTuple):
 
 
 class QueueReader:
-    """All that waits at an interface of the namespace that the process is in (its root queue), or in one class of its
-    queueing discipline. CLASS_ID: major << 16 | minor, 0 for the root queue."""
+    """Reads the queue of an interface in the network namespace of the process: everything that waits there (the root
+    queue), or one class of its queueing discipline. CLASS_ID is major << 16 | minor, or 0 for the root queue."""
 
     def __init__(self, interface: str, class_id: int = 0) -> None:
         request, answer, parent = (
@@ -43,21 +44,21 @@ class QueueReader:
         self.close = self._question.close
 
     def read(self) -> tuple[int, int]:
-        """(bytes in the queue now, packets dropped since it was made)."""
+        """Returns the bytes in the queue now, and the packets dropped since it was created."""
         statistics = attributes(self._ask()[_TCA_STATS2])
         _, backlog, drops, _, _ = _QUEUE.unpack_from(statistics[_TCA_STATS_QUEUE])
         return backlog, drops
 
     def kind(self) -> str:
-        """The queueing discipline; "noqueue" where packets never wait."""
+        """Returns the queueing discipline; "noqueue" if packets never wait."""
         return self._ask()[_TCA_KIND].rstrip(b"\0").decode()
 
     def statistics(self) -> Statistics:
-        """All that is known of the queue. Raises OSError or KeyError where the interface has none."""
+        """Returns all statistics of the queue. Raises OSError or KeyError if the interface has none."""
         statistics = attributes(self._ask()[_TCA_STATS2])
         _, backlog, drops, _, _ = _QUEUE.unpack_from(statistics[_TCA_STATS_QUEUE])
         return Statistics(backlog, drops, *_BASIC.unpack_from(statistics[_TCA_STATS_BASIC]))
 
     def _ask(self) -> dict[int, bytes]:
-        """The attributes that the kernel answers with."""
+        """Returns the attributes in the kernel's answer."""
         return attributes(self._question.ask()[_TCMSG.size :])

@@ -1,4 +1,4 @@
-"""What clients ask for: SubscriptionLists and GetRequests, verified, with bounds. All of it raises RequestRefused."""
+"""Requests of clients: SubscriptionLists and GetRequests, validated and limited. All functions raise RequestRefused."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from .encoding import ENCODINGS
 from .schema import MODELS, RequestRefused, checked_path
 from .tree import LeafSelection
 
-LEAST_INTERVAL_NS = 10_000_000  # of samples
+LEAST_INTERVAL_NS = 10_000_000  # shortest interval of samples
 LEAST_HEARTBEAT_NS = 100_000_000
 TARGET_DEFINED_NS = NS_PER_S
-MOST_PATHS = 128  # of one request
+MOST_PATHS = 128  # in one request
 LONGEST_TARGET = 256
 
 
@@ -52,7 +52,7 @@ class GetRequest:
 
 
 def parsed(kind: Any, data: bytes) -> Any:
-    """The message of a kind that DATA is."""
+    """Returns DATA as a message of a kind."""
     from google.protobuf.message import DecodeError
 
     try:
@@ -62,7 +62,7 @@ def parsed(kind: Any, data: bytes) -> Any:
 
 
 def subscription(request: Any) -> SubscriptionList:
-    """What a SubscriptionList asks for."""
+    """Returns the validated content of a SubscriptionList."""
     mode = _name_of(messages.LIST_MODES, request.mode, "mode")
     models = _models(request.use_models)
     _check_count(request.subscription, "subscribe to")
@@ -72,7 +72,7 @@ def subscription(request: Any) -> SubscriptionList:
 
 
 def snapshot(request: Any) -> GetRequest:
-    """What a GetRequest asks for."""
+    """Returns the validated content of a GetRequest."""
     type_ = _name_of(messages.DATA_TYPES, request.type, "type")
     models = _models(request.use_models)
     _check_count(request.path, "get")
@@ -122,7 +122,7 @@ def _name_of(names: tuple[str, ...], number: int, what: str) -> str:
 
 
 def _models(given: Iterable[Any]) -> tuple[str, ...]:
-    """The models that a request restricts itself to."""
+    """Returns the models to which a request is restricted."""
     names = tuple(model.name for model in given)
     for name in names:
         if name not in MODELS:

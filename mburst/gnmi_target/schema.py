@@ -1,7 +1,8 @@
-"""What can be asked for: the paths of OpenConfig's models that this agent serves, and which of them a path means.
+"""The paths of OpenConfig's models that this agent serves, and matching of requested paths.
 
-Paths may have wildcards as in the gNMI path conventions: `*` is any name of one step, `...` any number of steps, `*` as
-a key any value; a key that is left out is any value, too. Names may bear their YANG module (RFC 7951 section 4).
+Paths may have wildcards as in the gNMI path conventions: `*` matches any name of one step, `...` any number of steps,
+and `*` as a key any value; a key that is left out matches any value, too. Names may have their YANG module as a prefix
+(RFC 7951 section 4).
 """
 
 from __future__ import annotations
@@ -13,17 +14,17 @@ from typing import Any
 from ..errors import UsageError
 from ..telemetry.gnmi.path import Step, Steps, as_text, steps_of
 
-# Module → the version of openconfig/public that was read for this table; "" where only the module is named.
+# Module → the version of openconfig/public on which this table is based; "" if only the module is named.
 MODELS = {"openconfig-interfaces": "3.5.0", "openconfig-if-ethernet": "", "openconfig-qos": "0.7.0",
           "openconfig-lldp": "0.2.1", "openconfig-system": "0.17.1"}  # fmt: skip
 ORIGIN = "openconfig"
-LONGEST_PATH = 32  # steps of a path that is asked for
+LONGEST_PATH = 32  # most steps of a requested path
 _TOP = {"interfaces": "openconfig-interfaces", "qos": "openconfig-qos", "lldp": "openconfig-lldp",
         "system": "openconfig-system"}  # fmt: skip
 
 
 class RequestRefused(Exception):
-    """What a client asks for cannot be had; the message says why. `code` is the name of the gRPC status."""
+    """A request that cannot be served; the message says why. `code` is the name of the gRPC status."""
 
     def __init__(self, message: str, code: str = "INVALID_ARGUMENT") -> None:
         super().__init__(message)
@@ -32,11 +33,11 @@ class RequestRefused(Exception):
 
 @dataclass(frozen=True)
 class LeafModel:
-    """What the model says of a leaf."""
+    """The properties of a leaf in the model."""
 
-    steady: bool = False  # it changes seldom, so that TARGET_DEFINED streams it when it changes
-    operational: bool = True  # it is not a copy of something configured
-    wide: bool = True  # a number of 64 bits, which JSON_IETF has as text (RFC 7951 section 6.1)
+    steady: bool = False  # it changes seldom, so TARGET_DEFINED streams it on change
+    operational: bool = True  # it is not a copy of a configured value
+    wide: bool = True  # a number of 64 bits, which JSON_IETF encodes as text (RFC 7951 section 6.1)
 
 
 COUNTER, STATUS, APPLIED = LeafModel(), LeafModel(steady=True), LeafModel(steady=True, operational=False)
@@ -54,7 +55,7 @@ NEIGHBOUR = (("lldp", ()), ("interfaces", ()), ("interface", (("name", "*"),)), 
              ("neighbor", (("id", "*"),)), ("state", ()))  # fmt: skip
 SYSTEM = (("system", ()), ("state", ()))
 
-# Container, whose keys are `*` → its leaves.
+# Container, with `*` as its keys → its leaves.
 SCHEMA: dict[Steps, dict[str, LeafModel]] = {
     QUEUE: {"name": APPLIED, DEPTH: COUNTER, MEAN_DEPTH: COUNTER, "transmit-octets": COUNTER,
             "transmit-pkts": COUNTER, "dropped-pkts": COUNTER},
@@ -70,7 +71,7 @@ SCHEMA: dict[Steps, dict[str, LeafModel]] = {
 
 
 def modules(steps: Steps) -> list[str]:
-    """The YANG module that each step of a path without wildcards is of."""
+    """Returns the YANG module of each step of a path without wildcards."""
     first = _TOP[steps[0][0]]
     augmented = steps[0][0] == "interfaces" and len(steps) > 2 and steps[2][0] == "ethernet"
     return ["openconfig-if-ethernet" if augmented and place >= 2 else first for place in range(len(steps))]
@@ -78,18 +79,18 @@ def modules(steps: Steps) -> list[str]:
 
 @cache
 def _schema_leaves() -> tuple[tuple[Steps, tuple[str, ...]], ...]:
-    """Each leaf's path and the modules of its steps."""
+    """Returns each leaf's path and the modules of its steps."""
     paths = [(*base, (leaf, ())) for base, leaves in SCHEMA.items() for leaf in leaves]
     return tuple((path, tuple(modules(path))) for path in paths)
 
 
-# --- which paths a path means ---------------------------------------------------------------------------------------
+# --- matching of paths ------------------------------------------------------------------------------------------------
 
 
 def matched(asked: Steps, steps: Steps) -> int | None:
-    """How many of STEPS (the fewest) a path with wildcards spans, where they lie at or under it; None elsewhere. A key
-    `*` in STEPS, as the schema has it, is met by every value."""
-    spans = [0]  # how many steps the part of the path that was looked at may span, in order
+    """Returns the least number of STEPS that a path with wildcards spans, or None if STEPS is not at or below the path.
+    A key `*` in STEPS, as in the schema, matches every value."""
+    spans = [0]  # numbers of steps that the part of the path so far may span, in ascending order
     for part in asked:
         if part[0] == "...":
             spans = list(range(spans[0], len(steps) + 1))
@@ -108,19 +109,19 @@ def _meets(asked: Step, step: Step) -> bool:
 
 
 def is_above(asked: Steps, base: Steps) -> bool:
-    """Whether a path means leaves of a container of the schema."""
+    """Whether a path selects leaves of a container of the schema."""
     return any(matched(asked, (*base, (leaf, ()))) is not None for leaf in SCHEMA[base])
 
 
 def is_exact(asked: Steps) -> bool:
-    """Whether a path names one instance by its keys, so that its absence is worth saying."""
+    """Whether a path names one instance by its keys, so that its absence is reported."""
     return any(keys for _, keys in asked) and not any(
         name in ("*", "...") or any(value == "*" for _, value in keys) for name, keys in asked
     )
 
 
 def checked_path(prefix: Any, path: Any) -> Steps:
-    """The steps that a Path message means under a prefix, without modules. Raises RequestRefused."""
+    """Returns the steps of a Path message under a prefix, without modules. Raises RequestRefused."""
     try:
         raw = steps_of(prefix) + steps_of(path)
     except UsageError as error:
@@ -138,7 +139,7 @@ def checked_path(prefix: Any, path: Any) -> Steps:
 
 
 def _origin(*given: str) -> str:
-    """The origin of a path, which may be in its prefix. Raises RequestRefused."""
+    """Returns the origin of a path, which may be given in the path or in its prefix. Raises RequestRefused."""
     found = {origin for origin in given if origin}
     if len(found) > 1:
         raise RequestRefused(f"prefix and path have different origins: {' and '.join(sorted(found))}")
@@ -149,8 +150,8 @@ def _origin(*given: str) -> str:
 
 
 def _without_modules(raw: Steps, origin: str) -> tuple[list[str], Steps]:
-    """The module that each step names ("" for none), and the steps without. An origin may be the first step's module;
-    `...` after `...` adds nothing, and goes."""
+    """Returns the module of each step ("" for none), and the steps without modules. An origin may be the module of the
+    first step. A `...` that follows another is removed, because it adds nothing."""
     wanted: list[str] = []
     steps: list[Step] = []
     for place, (name, keys) in enumerate(raw):
@@ -175,8 +176,8 @@ def _check_keys(name: str, keys: tuple[tuple[str, str], ...]) -> None:
 
 
 def _is_of(asked: Steps, wanted: list[str], path: Steps, modules_of_path: tuple[str, ...]) -> bool:
-    """Whether a leaf of the schema lies at or under a path, and has the modules that the path names. Behind `...`
-    they are not compared."""
+    """Whether a leaf of the schema is at or below a path, and has the modules that the path names. After `...` modules
+    are not compared."""
     if matched(asked, path) is None:
         return False
     for (name, _), module, found in zip(asked, wanted, modules_of_path, strict=False):

@@ -1,4 +1,4 @@
-"""The gRPC service: gNMI's Capabilities, Get and Subscribe; Set says that there is none."""
+"""The gRPC service: gNMI's Capabilities, Get and Subscribe. Set is refused."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ from .streams import SETTLE_S, SubscribeStream
 from .tree import Tree
 from .writer import MessageWriter
 
-MODEL = "mburst-switch-agent"  # vendors/mburst.toml knows it by this
-MOST_CALLS = 32  # of one client at a time
-LONGEST_REASON = 500  # characters of a status, which may quote what the client sent
+MODEL = "mburst-switch-agent"  # the name in vendors/mburst.toml
+MOST_CALLS = 32  # of one client at the same time
+LONGEST_REASON = 500  # characters of a status, which may quote the client's message
 LARGEST_REQUEST = 1 << 20  # bytes
-FIRST_MESSAGE_S = 30.0  # for a client to say what it subscribes to
-WRONG_PASSWORD_S = 1.0  # before a wrong password is answered
-GONE_S = 1.0  # writing to a client that went fails a little before its call is cancelled
-GRACE_S = 0.2  # for calls to end when the agent does
+FIRST_MESSAGE_S = 30.0  # longest wait for the client's SubscriptionList
+WRONG_PASSWORD_S = 1.0  # delay of the answer to a wrong password
+GONE_S = 1.0  # writing to a client that is gone fails a little before its call is cancelled
+GRACE_S = 0.2  # time for calls to end with the agent
 _OPTIONS = [
     ("grpc.so_reuseport", 0),
     ("grpc.max_receive_message_length", LARGEST_REQUEST),
     ("grpc.server_handshake_timeout_ms", 10_000),
     ("grpc.max_connection_idle_ms", 300_000),  # without a call
-    ("grpc.keepalive_time_ms", 60_000),  # a client that is gone without a word is found out
+    ("grpc.keepalive_time_ms", 60_000),  # detects a client that is gone without closing
     ("grpc.keepalive_timeout_ms", 20_000),
 ]
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where clients come in, and who may."""
+    """Where clients connect, and their credentials."""
 
     address: Address
     certificates: tls.Certificates | None = None
@@ -53,7 +53,7 @@ class Endpoint:
 
 
 class TargetServer:
-    """The service over a tree. `say` gets a line for each client that is refused, and each failure."""
+    """The service over a tree. `say` gets a line for each client that is refused, and for each failure."""
 
     def __init__(self, tree: Tree, entry: Endpoint, say: Callable[[str], None]) -> None:
         self.tree, self.entry = tree, entry
@@ -65,11 +65,12 @@ class TargetServer:
         self._opened = contextlib.AsyncExitStack()
         self._failure: asyncio.Future[None]
 
-    # --- begin and end ----------------------------------------------------------------------------------------------
+    # --- start and end
+    # ----------------------------------------------------------------------------------------------------
 
     async def start(self) -> Address:
-        """Listen; the address, with the port where it was left to the kernel. Whoever calls it calls `close`, whatever
-        becomes of it. Raises MburstError."""
+        """Listen, and return the address, with the port that the kernel chose if none was given. The caller must call
+        `close`, also after an error. Raises MburstError."""
         context = tls.context(self.entry.certificates) if self.entry.certificates else None
         listener = listen(self.entry.address)
         self._opened.callback(self.log.flush)
@@ -86,7 +87,7 @@ class TargetServer:
         return listener.address
 
     async def _start_service(self) -> None:
-        """gRPC, on a Unix socket that nobody finds once it is open."""
+        """Start gRPC on a Unix socket that is unlinked once it is open."""
         import grpc
 
         self._server = grpc.aio.server(options=_OPTIONS)
@@ -99,12 +100,12 @@ class TargetServer:
             except RuntimeError:
                 raise MburstError(f"{folder}: gRPC cannot listen there", "the path of TMPDIR may be too long") from None
             await self._server.start()
-            path.chmod(0o666)  # for who we are later on: nobody else can enter the folder, and soon there is none
+            path.chmod(0o666)  # for the later user of this process; the folder is private, and removed soon
             self._inner = os.open(path, os.O_PATH | os.O_CLOEXEC)
         self.door.inner = f"/proc/self/fd/{self._inner}"
 
     async def serve(self) -> None:
-        """Until cancelled. Raises MburstError where the agent cannot go on."""
+        """Serve until cancelled. Raises MburstError if the agent cannot continue."""
         accepting = asyncio.create_task(self.door.serve())
         ended = asyncio.create_task(self._server.wait_for_termination())
         try:
@@ -115,20 +116,21 @@ class TargetServer:
         finally:
             accepting.cancel()
             await self.close()
-            await asyncio.gather(ended, return_exceptions=True)  # which must not be cancelled: gRPC waits for the same
+            await asyncio.gather(ended, return_exceptions=True)  # not cancelled, because gRPC waits for the same future
 
     def fail(self, error: Exception) -> None:
-        """End with a failure. From any thread."""
+        """End the server with a failure. May be called from any thread."""
 
         def end() -> None:
             if not self._failure.done():
                 self._failure.set_exception(MburstError(f"the queues cannot be read any more: {error}"))
 
-        with contextlib.suppress(RuntimeError):  # it has ended
+        with contextlib.suppress(RuntimeError):  # the loop has ended
             self._failure.get_loop().call_soon_threadsafe(end)
 
     async def close(self) -> None:
-        """Answer what is under way, and listen no more. Nothing where that is done, or was never begun."""
+        """Answer running calls, and stop listening. Does nothing if that is done, or if the server was never
+        started."""
         await self._opened.aclose()
 
     def _close_inner(self) -> None:
@@ -138,7 +140,7 @@ class TargetServer:
     # --- calls ------------------------------------------------------------------------------------------------------
 
     def _handlers(self) -> Any:
-        """What gRPC calls."""
+        """Returns the handlers that gRPC calls."""
         import grpc
 
         def unary(work: Callable[[bytes], Awaitable[Any]]) -> Any:
@@ -163,7 +165,7 @@ class TargetServer:
 
     @contextlib.asynccontextmanager
     async def _call(self, context: Any) -> AsyncIterator[Client]:
-        """A call of a client that may make it. Whatever ends it in a failure becomes a gRPC status."""
+        """Yields the client of a permitted call. Any failure in the context becomes a gRPC status."""
         import grpc
 
         client = self.door.client(context.peer())
@@ -177,13 +179,13 @@ class TargetServer:
         except RequestRefused as refusal:
             code, reason = refusal.code, str(refusal)
         except Exception as failure:
-            await asyncio.sleep(GONE_S)  # where the client went, this is cancelled here
+            await asyncio.sleep(GONE_S)  # if the client is gone, this call is cancelled here
             code, reason = "INTERNAL", f"the agent failed: {failure!r}"
             self.log.say(f"{client.name if client else context.peer()}: {reason}")
         await context.abort(grpc.StatusCode[code], reason[:LONGEST_REASON])
 
     async def _admit(self, client: Client, context: Any) -> None:
-        """Raises RequestRefused unless user and password are right."""
+        """Raises RequestRefused if the user or the password is wrong."""
         entry = self.entry
         if not entry.username:
             return
@@ -246,7 +248,7 @@ class TargetServer:
 
 @contextlib.contextmanager
 def _counted(client: Client) -> Iterator[None]:
-    """One more call of a client. Raises RequestRefused where it has too many."""
+    """Count one more call of a client. Raises RequestRefused if it has too many."""
     if client.calls >= MOST_CALLS:
         raise RequestRefused(f"{MOST_CALLS} calls at a time are the most for one connection", "RESOURCE_EXHAUSTED")
     client.calls += 1

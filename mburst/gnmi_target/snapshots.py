@@ -1,4 +1,4 @@
-"""Get: values of this machine, once."""
+"""Get: the present values of this machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .schema import LeafModel, RequestRefused, is_exact, matched
 from .tree import LeafSelection, ServedLeaf, Tree, Value
 from .watermarks import DepthWindows
 
-# This agent serves state alone: all of it is "config false" in the models.
+# This agent serves only state: everything is "config false" in the models.
 _OF_TYPE: dict[str, Callable[[LeafModel], bool]] = {
     "ALL": lambda kind: True,
     "CONFIG": lambda kind: False,
@@ -24,9 +24,9 @@ _OF_TYPE: dict[str, Callable[[LeafModel], bool]] = {
 
 
 def taken(tree: Tree, asked: GetRequest, windows: list[DepthWindows]) -> Iterator[Any]:
-    """A Notification for each path of a GetRequest, in its order, with the time of its values (gNMI specification
-    3.3.2). In PROTO an update is a leaf; in JSON it is all that lies at or under one node that the path names. Raises
-    RequestRefused."""
+    """Yields a Notification for each path of a GetRequest, in its order, with the time of its values (gNMI
+    specification 3.3.2). In PROTO an update is a leaf; in JSON it is everything at or below one node that the path
+    names. Raises RequestRefused."""
     for selected, depths in zip(asked.paths, windows, strict=True):
         found = [(leaf, value) for leaf in tree.leaves(selected, depths) if (value := leaf.read()) is not None]
         now_ns = time.time_ns()

@@ -1,4 +1,4 @@
-"""One subscription of a client: what it gets, and when."""
+"""One subscription of a client: what is sent, and when."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from .schema import RequestRefused
 from .tree import ServedLeaf, Tree, Value
 from .writer import MessageWriter
 
-MOST_LEAVES = 100_000  # of all subscriptions together; each costs about a kilobyte
-LOOK_NS = 500_000_000  # how often leaves that change seldom are looked at, and which leaves there are
-SETTLE_S = 0.002  # so that there is a reading of every queue
+MOST_LEAVES = 100_000  # in all subscriptions together; each costs about a kilobyte
+LOOK_NS = 500_000_000  # interval at which slowly changing leaves, and the list of leaves, are checked
+SETTLE_S = 0.002  # time for a first reading of every queue
 
 
 class StreamedPath:
-    """Leaves of a path that are streamed in one mode: the maxima that are not sent yet, and what the client knows."""
+    """The leaves of a path that are streamed in one mode, with the maxima that were not sent yet and the values that
+    the client has."""
 
     def __init__(
         self,
@@ -36,7 +37,7 @@ class StreamedPath:
         self.tree, self.wanted, self.mode, self.takes = tree, wanted, mode, takes
         self.asked, self.writer = asked, writer
         self.windows = tree.watch(wanted.selected)
-        self.known: dict[Steps, Value] = {}  # the values that the client got, or need not get
+        self.known: dict[Steps, Value] = {}  # values that the client got, or does not need
 
     def close(self) -> None:
         self.tree.watermarks.forget(self.windows)
@@ -45,14 +46,14 @@ class StreamedPath:
         return [leaf for leaf in self.tree.leaves(self.wanted.selected, self.windows) if self.takes(leaf)]
 
     def read(self, leaf: ServedLeaf) -> Value | None:
-        """A leaf's value; of a depth that is sent as it changes, the newest and not the largest."""
+        """Returns a leaf's value. For a depth that is sent on change, it is the newest value, not the largest."""
         if leaf.queue and self.mode == "ON_CHANGE":
             return self.tree.watermarks.newest.get(leaf.queue)
         return leaf.read()
 
     async def send(self, leaves: list[ServedLeaf], *, changed_only: bool = False, quietly: bool = False) -> set[Steps]:
-        """The leaves' values; with `changed_only`, those that the client does not know. With `quietly` they are only
-        taken as known. Returns which leaves have a value."""
+        """Send the values of leaves; with `changed_only`, only values that the client does not have. With `quietly`
+        nothing is sent, but the client counts as having the values. Returns the leaves that have a value."""
         updates, here = [], set()
         for leaf in leaves:
             value = self.read(leaf)
@@ -69,13 +70,14 @@ class StreamedPath:
         return here
 
     def forget_others(self, here: set[Steps]) -> list[Steps]:
-        """Forget what the client knows of leaves that are not HERE; which those were."""
+        """Forget the client's values of leaves that are not HERE, and return these leaves."""
         gone = [steps for steps in self.known if steps not in here]
         for steps in gone:
             del self.known[steps]
         return gone
 
-    # --- what a stream does, each until it is cancelled -------------------------------------------------------------
+    # --- the tasks of a stream; each runs until it is cancelled
+    # -----------------------------------------------------------
 
     def tasks(self) -> list[Any]:
         if self.mode == "SAMPLE":
@@ -83,8 +85,8 @@ class StreamedPath:
         return [self.changes(), self.depths(), *([self.heartbeat()] if self.wanted.heartbeat_ns else [])]
 
     async def samples(self) -> None:
-        """Samples at multiples of the interval since the start. Those that a slow client makes late are left out; no
-        maximum is lost by that, since the next sample's is of the time since the last."""
+        """Send samples at multiples of the interval since the start. Samples that a slow client delays are left out. No
+        maximum is lost, because the next sample covers the time since the last one."""
         wanted = self.wanted
         leaves = self.leaves()
         looked = beat = time.monotonic_ns()
@@ -97,7 +99,8 @@ class StreamedPath:
             await self.send(leaves, changed_only=wanted.suppress and not due)
 
     async def changes(self) -> None:
-        """Leaves that change, appear or go. Of depths, only that they go: `depths` sends the rest."""
+        """Send leaves that change, appear or disappear. Of depths it only sends that they disappear; `depths` sends the
+        rest."""
         async for _ in _multiples(LOOK_NS):
             leaves = self.leaves()
             here = await self.send([leaf for leaf in leaves if not leaf.queue], changed_only=True)
@@ -111,7 +114,7 @@ class StreamedPath:
             await self.send(self.leaves())
 
     async def depths(self) -> None:
-        """Every reading of a queue's depth that differs from the one before, with the time of the reading."""
+        """Send every reading of a queue's depth that differs from the previous one, with the time of the reading."""
         found = {leaf.queue: leaf for leaf in self.leaves() if leaf.queue}
         if not found:
             return
@@ -132,8 +135,8 @@ class StreamedPath:
 def followed(
     tree: Tree, wanted: SubscribedPath, asked: SubscriptionList, writer: MessageWriter
 ) -> Iterator[StreamedPath]:
-    """A path by the modes in which its leaves are streamed: where the target chooses, what changes seldom is sent as it
-    changes, and all else is sampled."""
+    """Yields a path for each mode in which its leaves are streamed. If the target chooses, slowly changing leaves are
+    sent on change, and all others are sampled."""
     if asked.mode == "STREAM" and wanted.mode == "TARGET_DEFINED":
         yield StreamedPath(tree, wanted, "SAMPLE", lambda leaf: not leaf.kind.steady, asked, writer)
         yield StreamedPath(tree, wanted, "ON_CHANGE", lambda leaf: leaf.kind.steady, asked, writer)
@@ -142,7 +145,7 @@ def followed(
 
 
 class SubscribeStream:
-    """Answers one Subscribe. Raises RequestRefused where all subscriptions together would follow too many leaves."""
+    """Answers one Subscribe. Raises RequestRefused if all subscriptions together would follow too many leaves."""
 
     def __init__(self, tree: Tree, asked: SubscriptionList, writer: MessageWriter) -> None:
         self.tree, self.asked, self.writer = tree, asked, writer
@@ -168,8 +171,8 @@ class SubscribeStream:
             one.close()
 
     async def run(self, requests: AsyncIterator[bytes]) -> None:
-        """Until the client has what it wants, or the call is cancelled. REQUESTS: what the client says after its
-        SubscriptionList. The first failure of a part ends all, and is raised."""
+        """Run until the client has what it asked for, or the call is cancelled. REQUESTS are the client's messages
+        after its SubscriptionList. The first failure of a part ends all parts and is raised."""
         await asyncio.sleep(SETTLE_S)
         await self.everything(quietly=self.asked.updates_only)
         if self.asked.mode == "POLL":
@@ -181,15 +184,15 @@ class SubscribeStream:
             await _together([task for one in self.followed for task in one.tasks()] + [_nothing_more(requests)])
 
     async def everything(self, *, quietly: bool = False) -> None:
-        """All leaves once, and the sync."""
+        """Send all leaves once, and the sync."""
         for one in self.followed:
             await one.send(one.leaves(), quietly=quietly)
         await self.writer.send(messages.SubscribeResponse(sync_response=True))
 
 
 async def _together(parts: list[Coroutine[Any, Any, None]]) -> None:
-    """Run PARTS until one fails, or this is cancelled. (A TaskGroup would mix up both: gRPC takes what is cancelled for
-    a call whose client went, and sends no status.)"""
+    """Run PARTS until one fails, or until this is cancelled. (A TaskGroup would not distinguish the two: gRPC treats a
+    cancelled call as one whose client is gone, and sends no status.)"""
     tasks = [asyncio.create_task(part) for part in parts]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
@@ -207,8 +210,8 @@ async def _nothing_more(requests: AsyncIterator[bytes]) -> None:
 
 
 async def _multiples(interval_ns: int) -> AsyncIterator[int]:
-    """The monotonic time at each multiple of an interval from now on. Those that pass while the taker is busy are left
-    out."""
+    """Yields the monotonic time at each multiple of an interval from now on, except multiples that pass while the
+    consumer is busy."""
     begun, count = time.monotonic_ns(), 0
     while True:
         count = max(count, (time.monotonic_ns() - begun) // interval_ns) + 1

@@ -1,4 +1,4 @@
-"""Certificates: this host's own, and whose certificates clients must show."""
+"""Certificates: those of this host, and the CA of the certificates that clients must present."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ..errors import MburstError
 
 @dataclass(frozen=True)
 class Certificates:
-    """Files in PEM."""
+    """PEM files."""
 
     certificate: Path
     key: Path
-    client_ca: Path | None = None  # clients need a certificate of this CA
+    client_ca: Path | None = None  # if given, clients need a certificate from this CA
 
     def stamp(self) -> tuple[tuple[int, ...] | None, ...]:
-        """What changes when a file is replaced; None for one that this process may not look at."""
+        """Returns values that change when a file is replaced; None for a file that this process may not access."""
         return tuple(_stamp(path) for path in (self.certificate, self.key, self.client_ca) if path)
 
 
@@ -32,8 +32,8 @@ def _stamp(path: Path) -> tuple[int, ...] | None:
 
 
 class RenewedContext:
-    """TLS by certificates that may be replaced while it is used: a connection gets those that are there when it comes.
-    `say` gets a line where those cannot be used, and the ones before go on being used. Raises MburstError."""
+    """A TLS context with certificates that may be replaced during use: a connection gets those that exist when it is
+    accepted. If they cannot be used, `say` gets a line, and the previous ones stay in use. Raises MburstError."""
 
     def __init__(self, files: Certificates, protocol: str, say: Callable[[str], None]) -> None:
         self._files, self._protocol, self._say = files, protocol, say
@@ -51,8 +51,8 @@ class RenewedContext:
 
 
 def context(files: Certificates, protocol: str = "h2") -> ssl.SSLContext:
-    """TLS 1.2 or later for gRPC, or for the protocol by its ALPN name. Raises MburstError that says which file is
-    wrong, and how."""
+    """Returns a context for TLS 1.2 or later, for gRPC or the protocol with the given ALPN name. Raises MburstError,
+    which names the invalid file and the reason."""
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     made.minimum_version = ssl.TLSVersion.TLSv1_2
     made.set_alpn_protocols([protocol])

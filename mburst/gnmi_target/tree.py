@@ -1,4 +1,4 @@
-"""OpenConfig's paths → values of this machine."""
+"""Maps OpenConfig's paths to values of this machine."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from .watermarks import DepthWindows, Queue, Watermarks
 
 Value = int | str
 Found = TypeVar("Found")
-_FRESH_S = 0.004  # counters that are read within this are of one moment
+_FRESH_S = 0.004  # counters that are read within this time count as simultaneous
 _NEIGHBOURS_FRESH_S = 0.25
-MOST_NEIGHBOURS = 4096  # that are served; a flood of made-up addresses makes no more
-_LARGEST_MTU = 65535  # that the model can say
+MOST_NEIGHBOURS = 4096  # most neighbours that are served, so that made-up addresses cannot flood the tree
+_LARGEST_MTU = 65535  # largest value in the model
 
 
 @dataclass(frozen=True)
 class ServedLeaf:
-    """A path that this machine has now. `read` gives its value, or None where there is none."""
+    """A path that exists on this machine now. `read` returns its value, or None if it has none."""
 
     steps: Steps
     kind: LeafModel
     read: Callable[[], Value | None]
-    queue: Queue | None = None  # whose depth it is, which comes from windows
+    queue: Queue | None = None  # the queue of a depth, which comes from windows
 
 
 @dataclass(frozen=True)
 class LeafSelection:
-    """What a path of a request means. `models`: only leaves of these modules; () for all."""
+    """The leaves that a path of a request selects. `models` restricts them to these modules; () selects all."""
 
     steps: Steps
     models: tuple[str, ...] = field(default=())
@@ -46,7 +46,8 @@ class LeafSelection:
 
 
 def read_ethers(path: Path) -> dict[str, str]:
-    """{MAC: name} of a file as ethers(5) has it; an absent one is empty. Raises MburstError for a line that is none."""
+    """Returns MAC addresses and names in a file in the format of ethers(5); an absent file is empty. Raises MburstError
+    for an invalid line."""
     names = {}
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -74,7 +75,7 @@ class Tree:
         self.names = names  # MAC → host
         self.link_bps = link_bps
         self.boot_ns = boot_time_ns()
-        self.followed = 0  # leaves that subscriptions follow
+        self.followed = 0  # number of leaves that subscriptions follow
         self._interfaces = _CachedReading(lambda: {found.name: found for found in netlink.interfaces()}, _FRESH_S)
         self._neighbours = _CachedReading(self._seen, _NEIGHBOURS_FRESH_S)
         self._parts = {schema.STATE: self._state, schema.COUNTERS: self._counters, schema.ETHERNET: self._ethernet,
@@ -82,11 +83,11 @@ class Tree:
                        schema.SYSTEM: self._system}  # fmt: skip
 
     def interface(self, port: str) -> netlink.Interface | None:
-        """A port's counters, at most _FRESH_S old."""
+        """Returns a port's counters, at most _FRESH_S old."""
         return self._interfaces.get().get(port)
 
     def watch(self, selected: LeafSelection) -> DepthWindows:
-        """Windows of the queues whose depths a path means, which begin now."""
+        """Begin windows of the queues with depths that a path selects."""
         queues = self.watermarks.queues
         return self.watermarks.watch(
             queue for queue in queues
@@ -94,7 +95,7 @@ class Tree:
         )  # fmt: skip
 
     def leaves(self, selected: LeafSelection, windows: DepthWindows) -> list[ServedLeaf]:
-        """The leaves at and under a path, as they are now; depths come from WINDOWS."""
+        """Returns the present leaves at and below a path; depths come from WINDOWS."""
         return [leaf for leaf in self._all(selected.steps, windows) if selected.takes(leaf.steps)]
 
     def _all(self, asked: Steps, windows: DepthWindows) -> Iterator[ServedLeaf]:
@@ -117,7 +118,7 @@ class Tree:
             yield from self._fields(schema.COUNTERS, port)
 
     def _fields(self, base: Steps, port: str) -> Iterator[ServedLeaf]:
-        """Leaves that are called as the fields of netlink.Interface are."""
+        """Yields the leaves that are named like fields of netlink.Interface."""
         for name, kind in schema.SCHEMA[base].items():
             yield ServedLeaf(_at(base, port, name), kind, partial(self._field, port, name))
 
@@ -145,7 +146,7 @@ class Tree:
     def _queue(self, queue: Queue, windows: DepthWindows) -> Iterator[ServedLeaf]:
         kinds = schema.SCHEMA[schema.QUEUE]
         base = _queue_path(queue)
-        taken: list[int] = []  # the window whose largest depth was read last
+        taken: list[int] = []  # the last window from which the largest depth was read
 
         def largest() -> int | None:
             taken[:] = windows.take(queue) or ()
@@ -170,7 +171,7 @@ class Tree:
         return None if found is None else int(getattr(found, field))
 
     def _seen(self) -> list[tuple[str, str]]:
-        """(port, MAC) of the neighbours behind the ports."""
+        """Returns (port, MAC) of the neighbours behind the ports."""
         indexes = {found.index: name for name, found in self._interfaces.get().items() if name in self.ports}
         found = [(indexes[one.port], one.mac) for one in netlink.neighbours() if one.port in indexes]
         return found[:MOST_NEIGHBOURS]
@@ -190,7 +191,7 @@ class Tree:
 
 
 class _CachedReading(Generic[Found]):
-    """What READ returned, for as long as it is fresh."""
+    """Caches the result of READ for as long as it is fresh."""
 
     def __init__(self, read: Callable[[], Found], fresh_s: float) -> None:
         self._read, self._fresh_s = read, fresh_s
@@ -205,7 +206,7 @@ class _CachedReading(Generic[Found]):
 
 
 def _at(base: Steps, port: str, name: str) -> Steps:
-    """The path of a leaf in a container of the schema that has one key: the port."""
+    """Returns the path of a leaf in a container of the schema with one key, the port."""
     return (*((step, tuple((key, port) for key, _ in keys)) for step, keys in base), (name, ()))
 
 
@@ -216,5 +217,5 @@ def _queue_path(queue: Queue) -> Steps:
 
 
 def boot_time_ns() -> int:
-    """When this machine started, Unix nanoseconds."""
+    """Returns when this machine started, in Unix nanoseconds."""
     return time.time_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)

@@ -1,9 +1,9 @@
-"""How deep the ports' queues were: read every millisecond, so that a burst of some milliseconds is seen.
+"""The depths of the ports' queues, read every millisecond, so that bursts of some milliseconds are seen.
 
-The queue "0" is all that waits at a port. Where that is in several classes (of htb, prio, mq), each of them is a queue
-too, by the name that tc gives it: "1:10".
+The queue "0" is everything that waits at a port. If it consists of several classes (of htb, prio, mq), each class is
+also a queue, with the name that tc gives it: "1:10".
 
-Each subscription has windows of its own, so that one that takes its maxima does not empty another's.
+Each subscription has its own windows, so that taking the maxima of one does not empty those of another.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from .netlink import queue_classes
 from .qdisc import QueueReader, Statistics
 
 PERIOD_S = 0.001
-SWITCH_S = 0.0005  # Python's other threads give way to the readings so often
+SWITCH_S = 0.0005  # interval at which other Python threads give way to the readings
 
 Queue = tuple[str, str]  # a port, and the name of one of its queues
 
 
 @dataclass
 class DepthWindow:
-    """What was seen of a queue since the last time that somebody asked."""
+    """The readings of a queue since the last call of `take`."""
 
     largest: int = 0
     total: int = 0
@@ -41,7 +41,7 @@ class DepthWindow:
 
 
 class DepthWindows:
-    """The windows of one path of a subscription: of some queues."""
+    """The windows of some queues, for one path of a subscription."""
 
     def __init__(self, queues: Iterable[Queue], newest: dict[Queue, int]) -> None:
         self._windows = {queue: DepthWindow() for queue in queues}
@@ -53,13 +53,13 @@ class DepthWindows:
         return tuple(self._windows)
 
     def note(self, queue: Queue, now_ns: int, depth: int) -> None:
-        """A reading, in the reading thread."""
+        """Add a reading. Called in the reading thread."""
         with self._lock:
             self._windows[queue].add(depth)
 
     def take(self, queue: Queue) -> tuple[int, int] | None:
-        """(largest, mean) depth in bytes since the last call; of the newest reading where there was none since; None
-        where there is no reading of a queue, or it has gone."""
+        """Returns the largest and mean depth in bytes since the last call. Without a reading since then, both are the
+        newest depth. Returns None if there is no reading of the queue, or the queue is gone."""
         newest = self._newest.get(queue)
         if newest is None or queue not in self._windows:
             return None
@@ -69,7 +69,7 @@ class DepthWindows:
 
 
 def _readers(ports: list[str]) -> dict[Queue, QueueReader]:
-    """Readers of all queues of PORTS in which packets can wait and which can be read."""
+    """Returns readers of all queues of PORTS in which packets can wait and which can be read."""
     found = {}
     for port in ports:
         classes = queue_classes(port)
@@ -95,22 +95,22 @@ Listener = Callable[[Queue, int, int], None]
 
 
 class Watermarks:
-    """Reads the queues of PORTS in a thread of its own. Ports without a queue are left out. `failed` is called, in that
-    thread, where it cannot go on: from then on there are no readings, rather than old ones."""
+    """Reads the queues of PORTS in a separate thread. Ports without a queue are left out. If reading fails, `failed` is
+    called in that thread; from then on there are no readings, instead of old ones."""
 
     def __init__(self, ports: list[str]) -> None:
         self._readers = _readers(ports)
-        self.newest: dict[Queue, int] = {}  # of the queues that could be read last time
+        self.newest: dict[Queue, int] = {}  # queues that could be read the last time
         self.failed: Callable[[Exception], None] = lambda error: None
         self._listeners: dict[Queue, tuple[Listener, ...]] = {}
-        self._changing = threading.Lock()  # held to change who listens
+        self._changing = threading.Lock()  # held while listeners change
         self._stop = threading.Event()
-        self._statistics = _readers(ports)  # with sockets of their own, for the other thread
+        self._statistics = _readers(ports)  # with separate sockets, for the other thread
         self._thread = threading.Thread(target=self._run, name="mburst-watermarks", daemon=True)
 
     @property
     def queues(self) -> list[Queue]:
-        """Those that are there."""
+        """The existing queues."""
         return list(self._readers)
 
     def start(self) -> None:
@@ -125,7 +125,7 @@ class Watermarks:
             reader.close()
 
     def watch(self, queues: Iterable[Queue]) -> DepthWindows:
-        """Windows of some queues, which begin now and end with `forget`."""
+        """Begin windows of some queues; `forget` ends them."""
         made = DepthWindows(queues, self.newest)
         self.listen(made.queues, made.note)
         return made
@@ -134,7 +134,7 @@ class Watermarks:
         self.unlisten(windows.queues, windows.note)
 
     def listen(self, queues: Iterable[Queue], listener: Listener) -> None:
-        """Have LISTENER(queue, time, depth) called for each reading of QUEUES, in the reading thread."""
+        """Call LISTENER(queue, time, depth) for each reading of QUEUES, in the reading thread."""
         with self._changing:
             for queue in queues:
                 self._listeners[queue] = (*self._listeners.get(queue, ()), listener)
@@ -145,7 +145,7 @@ class Watermarks:
                 self._listeners[queue] = tuple(one for one in self._listeners[queue] if one != listener)
 
     def statistics(self, queue: Queue) -> Statistics | None:
-        """What the kernel counts of a queue; None where it has gone."""
+        """Returns the kernel's statistics of a queue, None if it is gone."""
         try:
             return self._statistics[queue].statistics()
         except (OSError, KeyError):
@@ -168,7 +168,7 @@ class Watermarks:
             for queue, reader in list(self._readers.items()):
                 try:
                     depth, _ = reader.read()
-                except (OSError, KeyError):  # the port or its queue has gone
+                except (OSError, KeyError):  # the port or its queue is gone
                     self._readers.pop(queue).close()
                     self.newest.pop(queue, None)
                     continue

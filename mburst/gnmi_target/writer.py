@@ -1,4 +1,4 @@
-"""The one way from a subscription to its client."""
+"""The only way from a subscription to its client."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ PATIENCE_S = 60.0
 
 
 class MessageWriter:
-    """Hands messages to gRPC one at a time, since it takes no second before it has taken the first. The parts of a
-    subscription wait here for each other, and for a slow client: nothing is queued. A client that takes nothing for
-    PATIENCE_S is given up: `give_up` closes its connection, which cancels its calls."""
+    """Passes messages to gRPC one at a time, because gRPC accepts no second message before it has taken the first. The
+    parts of a subscription wait here for each other and for a slow client; nothing is queued. If a client takes nothing
+    for PATIENCE_S, `give_up` closes its connection, which cancels its calls."""
 
     def __init__(self, write: Callable[[Any], Awaitable[None]], give_up: Callable[[], None]) -> None:
         self._write, self._give_up = write, give_up

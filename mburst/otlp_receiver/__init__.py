@@ -1,1 +1,1 @@
-"""The receiver of OTLP metrics: who may send, and how what is sent comes to telemetry/otlp/."""
+"""The receiver of OTLP metrics: admits senders and passes their messages to telemetry/otlp/."""

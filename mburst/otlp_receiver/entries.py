@@ -1,4 +1,4 @@
-"""Where senders of OTLP come in: the addresses, the certificates, and whether that is for everybody."""
+"""The addresses at which OTLP senders connect, their certificates, and whether access is restricted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ANYWHERE = ("0.0.0.0", "::")
 
 @dataclass(frozen=True)
 class Entry:
-    """An address of the configuration. `word`: its key there; `protocol`: how TLS names what is spoken (ALPN)."""
+    """An address in the configuration. `word` is its key there; `protocol` is its ALPN name in TLS."""
 
     word: str
     protocol: str
@@ -27,13 +27,13 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The name of the protocol in messages."""
         return {"h2": "gRPC", "http/1.1": "HTTP"}[self.protocol]
 
 
 def entries(config: OtlpConfig) -> Sequence[Entry]:
-    """The addresses of a configuration. Raises MburstError for what is none, for one that two would listen on, and for
-    one that is open to everybody where that is not said."""
+    """Returns the addresses in a configuration. Raises MburstError for an invalid address, for two equal ones, and for
+    one with unrestricted access unless the configuration allows that."""
     found = [
         Entry(word, protocol, _parsed(word, text))
         for word, protocol, text in (("listen", "h2", config.listen), ("http", "http/1.1", config.http))
@@ -63,7 +63,7 @@ def _same(one: Address, other: Address) -> bool:
 
 
 def protection(config: OtlpConfig) -> Protection:
-    """What keeps others out."""
+    """Returns what restricts access."""
     secret = "token" if config.token else ""
     return Protection(
         bool(config.tls_cert), secret, bool(config.tls_client_ca), "tls-cert and tls-key", "token or tls-client-ca"
@@ -71,7 +71,7 @@ def protection(config: OtlpConfig) -> Protection:
 
 
 def certificates(config: OtlpConfig) -> tls.Certificates | None:
-    """The files of TLS; None without."""
+    """Returns the TLS files, None without TLS."""
     if not config.tls_cert:
         return None
     client_ca = Path(config.tls_client_ca) if config.tls_client_ca else None
@@ -80,7 +80,7 @@ def certificates(config: OtlpConfig) -> tls.Certificates | None:
 
 @dataclass(frozen=True)
 class OpenEntry:
-    """An entry that listens."""
+    """A listening entry."""
 
     entry: Entry
     listener: Listener
@@ -91,9 +91,9 @@ class OpenEntry:
 
 
 def opened(config: OtlpConfig, say: Callable[[str], None]) -> list[OpenEntry]:
-    """Everything that needs the rights that this process began with: certificates are read and ports are bound as who
-    started it; a Unix socket is of who works here later, who has to remove it. Raises MburstError, and then nothing is
-    open."""
+    """Open everything that needs the rights with which this process began. Certificates are read and ports are bound as
+    the user that started it. A Unix socket belongs to the later user of the process, who has to remove it. Raises
+    MburstError, and then leaves nothing open."""
     files, found = certificates(config), list[OpenEntry]()
     try:
         for entry in entries(config):

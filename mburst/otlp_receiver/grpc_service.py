@@ -1,4 +1,5 @@
-"""OTLP by gRPC, behind the same door as the switch agent: TLS, client certificates and the number of connections."""
+"""OTLP over gRPC. It uses the same door as the switch agent for TLS, client certificates and the number of
+connections."""
 
 from __future__ import annotations
 
@@ -12,20 +13,20 @@ from ..telemetry.otlp import messages
 from .refusals import NotTaken
 from .service import OtlpService
 
-GRACE_S = 0.5  # for calls to end
-MOST_CALLS = 64  # of a connection at a time
-WINDOW_BYTES = 16_384  # of a message that has no place yet: the rest stays with its sender
-SERVED = f"{messages.EXPORT.rpartition('.')[2]}/Export"  # for people
+GRACE_S = 0.5  # time for calls to end
+MOST_CALLS = 64  # of one connection at a time
+WINDOW_BYTES = 16_384  # of a message that has no place yet; the rest stays at the sender
+SERVED = f"{messages.EXPORT.rpartition('.')[2]}/Export"  # for messages
 
 
 class _Methods:
-    """What answers a call: Export of metrics, and all others."""
+    """Selects the handler of a call: one for Export of metrics, one for all others."""
 
     def __init__(self, export: Any, other: Any) -> None:
         self._export, self._other = export, other
 
     def service(self, call: Any) -> Any:
-        """The handler of a call, as gRPC asks for it."""
+        """Returns the handler of a call, when gRPC asks for it."""
         return self._export if call.method == f"/{messages.EXPORT}/Export" else self._other
 
 
@@ -40,7 +41,8 @@ class GrpcService(OtlpService):
         return ConnectionRelay(self._opened.listener.sock, self._opened.tls, refused)
 
     def _options(self) -> list[tuple[str, int]]:
-        """A client waits with more calls than it may have at a time, and with most of a message that is not read."""
+        """Returns options that make a client wait with calls beyond its limit, and with most of a message that is not
+        read yet."""
         return [
             ("grpc.so_reuseport", 0),
             ("grpc.max_receive_message_length", self._most),
@@ -55,11 +57,12 @@ class GrpcService(OtlpService):
     async def start(self) -> None:
         import grpc
 
-        # A handler of a stream is called before its message is read.
+        # The handler of a stream is called before its message is read.
         answers = [grpc.stream_unary_rpc_method_handler(one, None, None) for one in (self._export, self._refuse_method)]
         self._server = grpc.aio.server(options=self._options())
         self._server.add_generic_rpc_handlers((_Methods(*answers),))
-        # A name and no file, since this process may make none where sockets can be. Who else connects there is refused.
+        # An abstract name instead of a file, because this process may create no files. Other processes that connect are
+        # refused.
         name = f"mburst-{secrets.token_hex(16)}"
         self._server.add_insecure_port(f"unix-abstract:{name}")
         await self._server.start()
@@ -83,28 +86,29 @@ class GrpcService(OtlpService):
         except NotTaken as refused:
             refusal = refused
         await self._refuse(refusal, sender, context)
-        raise AssertionError  # it has raised
+        raise AssertionError  # `_refuse` always raises
 
     async def _refuse_method(self, sent: AsyncIterator[bytes], context: Any) -> bytes:
-        """What is called is not Export of metrics: traces, logs."""
+        """Refuse a call of anything but Export of metrics, such as traces or logs."""
         refusal = NotTaken(f"only {SERVED} is served", "UNIMPLEMENTED", 404)
         await self._refuse(refusal, self._sender(context), context)
-        raise AssertionError  # it has raised
+        raise AssertionError  # `_refuse` always raises
 
     def _sender(self, context: Any) -> str:
-        """The address of who calls; empty where the connection is not known."""
+        """Returns the address of the caller; empty if the connection is not known."""
         client = self._door.client(context.peer())
         return client.host or "local" if client else ""
 
     async def _refuse(self, refusal: NotTaken, sender: str, context: Any) -> None:
-        """Count a call, and end it. Raises what gRPC ends calls with."""
+        """Count a refused call, and end it. Raises gRPC's exception for that."""
         import grpc
 
         self._reception.refusals.count_message(sender or "unknown", refusal)
         await context.abort(grpc.StatusCode[refusal.grpc], str(refusal))
 
     async def _message(self, sent: AsyncIterator[bytes]) -> bytes:
-        """The message of a call. Raises NotTaken where there is none: gRPC refused it, or its sender gave up."""
+        """Returns the message of a call. Raises NotTaken if there is none because gRPC refused it or the sender gave
+        up."""
         async for message in sent:
             return message
         raise NotTaken(f"more than {self._most:,} bytes, or ended before it was there", "RESOURCE_EXHAUSTED", 413)

@@ -1,4 +1,4 @@
-"""OTLP by HTTP/1.1 with protobuf: POST /v1/metrics."""
+"""OTLP over HTTP/1.1 with protobuf: POST /v1/metrics."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from .refusals import NotTaken
 from .service import OtlpService
 
 PATH = b"/v1/metrics"
-IDLE_S = 60.0  # without a request
+IDLE_S = 60.0  # longest time without a request
 CHUNK = 65_536
 KIND = b"application/x-protobuf"
-REST_S, REST_BYTES = 5.0, 64 << 20  # that a sender may still send of a message that is refused, to hear why
+REST_S, REST_BYTES = 5.0, 64 << 20  # limits for reading the rest of a refused message
 
 
 class HttpService(OtlpService):
-    """Answers exporters."""
+    """Answers exporters over HTTP."""
 
     def _made_door(self) -> Door:
         return _HttpDoor(self._opened, self._reception, self._most)
 
 
 class _HttpEnd(asyncio.StreamReaderProtocol):
-    """The end of a connection."""
+    """The end of a connection at this host."""
 
     def __init__(self) -> None:
         self.reader = asyncio.StreamReader(limit=CHUNK)
@@ -55,7 +55,7 @@ class _HttpDoor(Door):
 
 
 class _Connection:
-    """The requests of one connection, one after the other."""
+    """The requests of one connection, one after another."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, reception: Reception, most: int, sender: str
@@ -64,10 +64,10 @@ class _Connection:
 
         self._reader, self._writer, self._reception, self._most, self._sender = reader, writer, reception, most, sender
         self._h11, self._state = h11, h11.Connection(h11.SERVER)
-        self._is_head = False  # whether the request is one whose answer has no body
+        self._is_head = False  # whether the request's method is HEAD, so that its answer has no body
 
     async def serve(self) -> None:
-        """Until the sender closes it, or something is refused. Raises OSError."""
+        """Answer requests until the sender closes the connection or a request is refused. Raises OSError."""
         while True:
             try:
                 async with asyncio.timeout(IDLE_S):
@@ -87,7 +87,7 @@ class _Connection:
             self._state.start_next_cycle()
 
     async def _answered(self, request: Any) -> bytes:
-        """The answer to a request. Raises NotTaken."""
+        """Returns the answer to a request. Raises NotTaken."""
         headers = dict(request.headers)
         if request.target.partition(b"?")[0] != PATH:
             raise NotTaken("metrics are at /v1/metrics", "UNIMPLEMENTED", 404)
@@ -118,7 +118,7 @@ class _Connection:
         return b"".join(parts)
 
     async def _next(self) -> Any:
-        """The next event of the connection. Raises NotTaken where it speaks no HTTP."""
+        """Returns the next event of the connection. Raises NotTaken if the data is not HTTP."""
         try:
             while (event := self._state.next_event()) is self._h11.NEED_DATA:
                 if self._state.they_are_waiting_for_100_continue:
@@ -131,8 +131,8 @@ class _Connection:
         return event
 
     async def _read_rest(self) -> None:
-        """Throw away what the sender may still send: where something unread is left, the kernel resets the connection,
-        and the sender does not get the answer."""
+        """Discard what the sender still sends. If unread data were left, the kernel would reset the connection, and the
+        sender would not get the answer."""
         if self._writer.can_write_eof():
             self._writer.write_eof()
         left = REST_BYTES
@@ -158,7 +158,7 @@ class _Connection:
 
 
 def _unpacked(body: bytes, encoding: bytes, most: int) -> bytes:
-    """The body as it was before it was compressed. Raises NotTaken."""
+    """Returns the decompressed body. Raises NotTaken."""
     if encoding in (b"", b"identity"):
         return body
     if encoding not in (b"gzip", b"x-gzip", b"deflate"):
@@ -178,6 +178,6 @@ def _unpacked(body: bytes, encoding: bytes, most: int) -> bytes:
 
 
 def _status(reason: str) -> bytes:
-    """google.rpc.Status with a message, as OTLP has it for failures."""
+    """Returns a google.rpc.Status with a message, the form of failures in OTLP."""
     text = reason.encode()[:127]
     return b"\x12" + bytes([len(text)]) + text

@@ -1,4 +1,4 @@
-"""The receiver as a configuration asks for it: gRPC, HTTP or both."""
+"""The receiver of a configuration: gRPC, HTTP or both."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ SERVICES = {"h2": GrpcService, "http/1.1": HttpService}
 
 
 class OtlpReceiver:
-    """Takes what senders send into an intake. `full` says whether the store is behind, `say` gets lines for people.
-    Listens from the beginning on, and takes nothing before it is started. Raises MburstError."""
+    """Takes the messages of senders into an intake. `full` returns whether the store is behind; `say` gets lines for
+    users. It listens once it is created, but takes no messages before `start`. Raises MburstError."""
 
     def __init__(
         self, config: OtlpConfig, intake: Intake, full: Callable[[], bool], say: Callable[[str], None]
@@ -32,24 +32,24 @@ class OtlpReceiver:
 
     @property
     def socket_folders(self) -> list[str]:
-        """Where Unix sockets are, which are removed in the end."""
+        """The folders of Unix sockets, which are removed in the end."""
         paths = [one.listener.address.path for one in self._opened]
         return [os.path.dirname(path) or "." for path in paths if path]
 
     async def start(self) -> None:
-        """Serve."""
+        """Begin to serve."""
         for service, entry in zip(self._services, self._opened, strict=True):
             self._started.append(service)
             await service.start()
             self._say(str(entry))
 
     async def stop(self) -> None:
-        """Answer what is under way, and end."""
+        """Answer running calls, and end."""
         for service in self._started:
             await service.stop()
         self.close()
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         for one in self._opened:
             one.listener.close()

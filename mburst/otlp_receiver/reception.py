@@ -1,5 +1,5 @@
-"""One message of a sender: whether it may send, when there is room for it, and what it is answered. The same for gRPC
-and HTTP."""
+"""The reception of one message: whether the sender is admitted, when there is a place for it, and the answer. It is the
+same for gRPC and HTTP."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from ..telemetry.otlp.reading import InvalidMessage, ReadMessage
 from ..units import format_count
 from .refusals import DEFERRED, NOT_UNDERSTOOD, REFUSED, NotTaken, Refusals
 
-WRONG_TOKEN_S = 1.0  # before a wrong token is answered
-RETRY_S = 1  # that a sender should wait where the store is behind
-AT_ONCE = 8  # messages that are in memory at a time; of one sender half of them
-WAIT_S = 5.0  # for a place among those
-ARRIVAL_S = 30.0  # for a message to come that has a place
+WRONG_TOKEN_S = 1.0  # delay of the answer to a wrong token
+RETRY_S = 1  # time after which a sender should retry if the store is behind
+AT_ONCE = 8  # messages in memory at the same time; one sender may have half of them
+WAIT_S = 5.0  # longest wait for a place among these
+ARRIVAL_S = 30.0  # longest time in which a message with a place must arrive
 
 
 @dataclass
 class _OwnPlaces:
-    """Those of one sender, while it has or waits for one."""
+    """The places of one sender, while it has or waits for one."""
 
     free: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE // 2))
     users: int = 0
 
 
 class Reception:
-    """Takes messages in. `full` says whether the store is behind."""
+    """Takes messages. `full` returns whether the store is behind."""
 
     def __init__(self, intake: Intake, token: str, full: Callable[[], bool], refusals: Refusals) -> None:
         self._intake, self._token, self._full, self.refusals = intake, token, full, refusals
@@ -39,7 +39,7 @@ class Reception:
         self._own: dict[str, _OwnPlaces] = {}
 
     async def admit(self, sender: str, authorization: str) -> None:
-        """Raises NotTaken unless the sender may send."""
+        """Raises NotTaken if the sender is not admitted."""
         scheme, _, token = authorization.partition(" ")
         right = hmac.compare_digest(token.strip().encode(), self._token.encode())
         if not self._token or (right and scheme.lower() == "bearer"):
@@ -49,7 +49,8 @@ class Reception:
         raise NotTaken("the bearer token is wrong or missing", "UNAUTHENTICATED", 401)
 
     async def take(self, read: Callable[[], Awaitable[bytes]], sender: str) -> bytes:
-        """The answer to a message, which READ gets once there is room for it. Raises NotTaken, also where READ does."""
+        """Read a message with READ once there is a place for it, and return the answer. Raises NotTaken, also if READ
+        raises it."""
         async with self._place(sender):
             message = await self._arrived(read, sender)
             try:
@@ -61,7 +62,7 @@ class Reception:
 
     @asynccontextmanager
     async def _place(self, sender: str) -> AsyncIterator[None]:
-        """One of the places for messages, which those of a sender get in turn."""
+        """Hold one of the places for messages. Several messages of a sender get places in turn."""
         own = self._own.setdefault(sender, _OwnPlaces())
         own.users += 1
         with ExitStack() as held:
@@ -105,7 +106,7 @@ class Reception:
 
 
 def _answer(reading: ReadMessage) -> messages.Response:
-    """Success, or which points are refused and why."""
+    """Returns success, or the number of refused points with the reasons."""
     answer = messages.Response()
     if reading.refused:
         answer.partial_success.rejected_data_points = reading.refused.total()

@@ -1,4 +1,4 @@
-"""One way in for senders of OTLP: what gRPC and HTTP have in common."""
+"""The common part of the OTLP services over gRPC and HTTP."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .reception import Reception
 
 
 class OtlpService:
-    """Serves an entry that listens. MESSAGE_BYTES: the largest message, unpacked."""
+    """Serves a listening entry. MESSAGE_BYTES is the size of the largest message, decompressed."""
 
     def __init__(self, opened: OpenEntry, reception: Reception, message_bytes: int) -> None:
         self._opened, self._reception, self._most = opened, reception, message_bytes
@@ -21,11 +21,11 @@ class OtlpService:
         raise NotImplementedError
 
     async def start(self) -> None:
-        """Serve."""
+        """Begin to serve."""
         self._accepting = asyncio.create_task(self._door.serve())
 
     async def stop(self) -> None:
-        """Answer what is under way, and end; also where `start` was broken off."""
+        """Answer running calls, and end. Also works after an interrupted `start`."""
         self._refuse_more()
         await self._door.close()
 

@@ -1,1 +1,1 @@
-"""The packets themselves: rings of files that recorders keep, and what is taken out of these and of captures."""
+"""Packets: the rings of files that recorders keep, and extraction from rings and captures."""

@@ -1,4 +1,4 @@
-"""What a ring of packets covers: from when until when, and which packets it could not keep."""
+"""The coverage of a ring of packets: its time span, and the packets that it could not keep."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from ..errors import MburstError
 from .ring import RingFile
 
-REORDERED_NS = 10**9  # how far apart stamps may be that are the wrong way around, at the edge of two files
+REORDERED_NS = 10**9  # longest time by which packets at the edge of two files may be out of order
 _SECTION, _STATISTICS = 0x0A0D0D0A, 5
 _COMMENT = 1
 _SESSION = re.compile(rb"mburst ring (\d+)")
@@ -21,7 +21,7 @@ _NOT_KEPT = re.compile(rb"not kept: (\d+) packets from (-?\d+) to (-?\d+)")
 
 @dataclass(frozen=True)
 class Missing:
-    """A time of which packets are missing: all of them, or, where PACKETS is not None, so many."""
+    """A time of which packets are missing: PACKETS of them, or all if PACKETS is None."""
 
     since_ns: int
     until_ns: int
@@ -30,7 +30,8 @@ class Missing:
 
 @dataclass(frozen=True)
 class _Account:
-    """Of one file. SESSION: the recorder's; the next file of the same one follows without a pause."""
+    """The account of one file. SESSION identifies the recorder; the next file of the same session follows without a
+    pause."""
 
     session: bytes
     until_ns: int
@@ -38,19 +39,20 @@ class _Account:
 
 
 def near(files: Sequence[RingFile], since_ns: int, until_ns: int) -> list[RingFile]:
-    """Those of a ring's FILES that can hold packets stamped in [since_ns, until_ns)."""
+    """Returns the FILES of a ring that can contain packets with timestamps in [since_ns, until_ns)."""
     ends = [file.first_ns for file in files[1:]] + [None]
     return [
         file
         for file, end in zip(files, ends, strict=True)
         if file.first_ns <= until_ns + REORDERED_NS
-        # A clock that was set back begins the next file earlier than this one.
+        # If the clock was set back, the next file begins earlier than this one.
         and (end is None or end < file.first_ns or end >= since_ns - REORDERED_NS)
     ]
 
 
 def missing(files: Sequence[RingFile], since_ns: int, until_ns: int) -> list[Missing]:
-    """The times in [since_ns, until_ns) of which FILES, as `near` gives them, lack packets. Raises MburstError."""
+    """Returns the times in [since_ns, until_ns) with packets missing in FILES, which `near` returned. Raises
+    MburstError."""
     accounts = [account_of(file.path) for file in files]
     covered = []
     for index, (file, account) in enumerate(zip(files, accounts, strict=True)):
@@ -76,7 +78,8 @@ def _holes(covered: list[tuple[int, int]], since_ns: int, until_ns: int) -> Iter
 
 
 def account_of(path: Path) -> _Account:
-    """What a file says of itself. A block that a killed recorder did not finish is the end. Raises MburstError."""
+    """Returns the account in a file. The file ends before a block that a killed recorder did not finish. Raises
+    MburstError."""
     session, until_ns, losses = b"", 0, []
     try:
         with open(path, "rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
@@ -94,7 +97,7 @@ def account_of(path: Path) -> _Account:
 
 
 def _blocks(content: mmap.mmap, kinds: tuple[int, ...]) -> Iterator[tuple[int, bytes]]:
-    """The bodies of the blocks of these KINDS, in this machine's order of bytes."""
+    """Yields the bodies of the blocks of these KINDS, in this machine's byte order."""
     at, end = 0, len(content)
     head = struct.Struct("=II").unpack_from
     while end - at >= 12:

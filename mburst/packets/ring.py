@@ -1,5 +1,5 @@
-"""Where a recorder keeps its last packets: `STORE/packets/HOST/INTERFACE`, a ring of pcapng files
-(capture/keep/packet_files.h). A second recorder of the same interface takes `INTERFACE~2`, and so on."""
+"""The folder in which a recorder keeps its last packets: `STORE/packets/HOST/INTERFACE`, a ring of pcapng files
+(capture/keep/packet_files.h). A second recorder of the same interface uses `INTERFACE~2`, and so on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..errors import MburstError, UsageError
 from ..names import file_part
 from ..sql.format.filenames import PACKETS
 
-LEAST_BYTES = 16 * 10**6  # a sixteenth takes a chunk of the engine and more
+LEAST_BYTES = 16 * 10**6  # so that a sixteenth has room for a chunk of the engine
 MOST_RINGS = 64  # of one interface
 _MODE = 0o700
 _OPENING = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -24,7 +24,7 @@ _FILE = re.compile(r"(\d{10,20})-(\d{19,20})\.pcapng", re.ASCII)
 
 @dataclass(frozen=True)
 class RingFile:
-    """A file of a ring: its number in the ring, and the stamp of its first packet."""
+    """A file of a ring: its number in the ring, and the timestamp of its first packet."""
 
     path: Path
     number: int
@@ -32,15 +32,15 @@ class RingFile:
 
 
 def _names(interface: str) -> Iterator[str]:
-    """The names of the folders of an interface: "~" is in no name that file_part makes."""
+    """Yields the folder names of an interface's rings. file_part never produces a name with "~"."""
     for number in range(1, MOST_RINGS + 1):
         yield file_part(interface) + (f"~{number}" if number > 1 else "")
 
 
 @contextmanager
 def taken(store: Path, host: str, interface: str) -> Iterator[tuple[int, Path]]:
-    """A ring's folder that is this process's alone meanwhile, made where it is missing: its descriptor and its path. It
-    is free again when the process ends, however it ends. Raises MburstError."""
+    """Yields the descriptor and the path of a ring's folder that only this process uses, and creates it if necessary.
+    The folder is released when the context or the process ends, in whatever way. Raises MburstError."""
     opened: list[int] = []
     try:
         folder = Path(store)
@@ -68,7 +68,8 @@ def _enter(folder: int, name: str) -> int:
 
 
 def _take(opened: list[int], name: str) -> bool:
-    """Open and lock a folder in the last of OPENED, and append it. False where another process has it."""
+    """Open and lock a folder in the last of OPENED, and append it to OPENED. Returns False if another process uses
+    it."""
     found = _enter(opened[-1], name)
     try:
         fcntl.flock(found, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -80,25 +81,25 @@ def _take(opened: list[int], name: str) -> bool:
 
 
 def check_size(size: int) -> None:
-    """Raises UsageError for a ring that is too small."""
+    """Raises UsageError if a ring is too small."""
     if size < LEAST_BYTES:
         raise UsageError("--keep-packets is less than 16 MB", "a useful size is some gigabytes, such as 2G")
 
 
 def rings_of(store: Path, host: str, interface: str) -> list[Path]:
-    """The folders of rings of an interface that have files."""
+    """Returns the folders of an interface's rings that contain files."""
     found = (store / PACKETS / file_part(host) / name for name in _names(interface))
     return [folder for folder in found if folder.is_dir() and files_of(folder)]
 
 
 def store_of(folder: Path) -> Path | None:
-    """The folder of the store that the ring in FOLDER is of, by its name; None where that is not a ring's."""
+    """Returns the store of the ring in FOLDER, judging by the path; None if the path is not that of a ring."""
     parents = folder.absolute().parents
     return parents[2] if len(parents) > 2 and parents[1].name == PACKETS else None
 
 
 def files_of(folder: Path) -> list[RingFile]:
-    """The files of a ring, oldest first. Raises MburstError where the folder cannot be read."""
+    """Returns the files of a ring, oldest first. Raises MburstError if the folder cannot be read."""
     try:
         entries = list(os.scandir(folder))
     except OSError as error:

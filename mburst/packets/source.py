@@ -1,4 +1,4 @@
-"""Where the packets of a burst are: in the ring of its recorder, or in the capture that was recorded."""
+"""The source of a burst's packets: the ring of its recorder, or the capture that was recorded."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PacketSource:
-    """Files to take packets from, merged by time, and what is known to be missing in them. INTERFACE: of which; None:
-    they have one alone. FILTER, LOCAL and INNER are those of the recording."""
+    """The files from which packets are taken, merged by time, and the packets known to be missing. INTERFACE selects
+    one; None if there is only one. FILTER, LOCAL and INNER are those of the recording."""
 
     files: Sequence[str]
     interface: str | None
@@ -33,7 +33,7 @@ class PacketSource:
 
 @dataclass
 class OpenSource:
-    """The packets of a PacketSource in [since_ns, until_ns). The interface is known once there is a packet."""
+    """The packets of a PacketSource in [since_ns, until_ns). The interface is known from the first packet on."""
 
     source: PacketSource
     since_ns: int
@@ -44,7 +44,8 @@ class OpenSource:
     _chosen: int | None = None
 
     def frames(self) -> Iterator[Frame]:
-        """Those of the interface. Raises MburstError, also in the middle, for what cannot be read."""
+        """Yields the packets of the interface. Raises MburstError, possibly after some packets, if a file cannot be
+        read."""
         wanted = self.source
         opened = CapturedFrames(
             list(wanted.files),
@@ -75,7 +76,7 @@ class OpenSource:
 
 
 def of_ring(folders: Sequence[Path], since_ns: int, until_ns: int) -> PacketSource:
-    """Of the rings in FOLDERS the one that lacks least of the time. Raises MburstError where none has any of it."""
+    """Returns the ring in FOLDERS that lacks the least of the time. Raises MburstError if none has any of it."""
     best: PacketSource | None = None
     for folder in folders:
         files = account.near(ring.files_of(folder), since_ns, until_ns)
@@ -107,7 +108,8 @@ def _coverage(folders: Sequence[Path]) -> str:
 
 
 def of_recording(store: Path, recording: Mapping[str, Any], since_ns: int, until_ns: int) -> PacketSource:
-    """That of a RECORDING (a row of the table) of STORE. Raises MburstError where its packets are not to be had."""
+    """Returns the source of a RECORDING (a row of the table) in STORE. Raises MburstError if its packets are not
+    available."""
     if recording["backend"] == "file":
         return PacketSource(_files_of(recording["input"]), recording["interface"])
     folders = ring.rings_of(store, recording["host"], recording["interface"])
@@ -122,7 +124,7 @@ def of_recording(store: Path, recording: Mapping[str, Any], since_ns: int, until
 
 
 def _files_of(recorded: str) -> list[str]:
-    """The files of the column `input`, where they still are."""
+    """Returns the files in the column `input`. Raises MburstError if one no longer exists."""
     names = [recorded] if Path(recorded).is_file() else recorded.split(" ")
     if gone := [name for name in names if not Path(name).is_file()]:
         raise MburstError(

@@ -1,4 +1,4 @@
-"""The packets of a burst as pcapng, with comments: where it begins and ends, who the senders are, what set it off."""
+"""Writes the packets of a burst as pcapng, with comments on its begin and end, its senders, and its trigger."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from .. import capture
 if TYPE_CHECKING:
     from ..capture import CapturedInterface, Frame
 
-HELD_NS = 50_000_000  # behind the end of a burst, after which none of its packets is to come
+HELD_NS = 50_000_000  # time after the end of a burst from which none of its packets is expected any more
 _DIRECTIONS = {"mirror": 0, "in": 1, "out": 2}
 
 
 class TriggerMark(NamedTuple):
-    """Requests that set the burst off."""
+    """The requests that triggered the burst."""
 
     since_ns: int
     port: int | None
     text: str
 
     def begins_with(self, frame: Frame) -> bool:
-        """Whether FRAME, of the other direction, is among them."""
+        """Whether FRAME, in the other direction, is one of them."""
         return frame[1] >= self.since_ns and self.port in (None, frame[5] & 0xFFFF)
 
 
 @dataclass(frozen=True)
 class BurstMarks:
-    """What is written to packets of a burst of one port DIRECTION in [start_ns, end_ns): `begins` to the first one,
-    `ends` to the last, of `senders` to the first of each sender, and `trigger` to the first packet of the other
-    direction that goes to the port (None: any) from that time on."""
+    """The comments on the packets of a burst in one port DIRECTION in [start_ns, end_ns): `begins` on the first one,
+    `ends` on the last, an item of `senders` on the first of each sender, and `trigger` on the first packet in the other
+    direction to the port (None: any) from that time on."""
 
     direction: str
     start_ns: int
@@ -44,13 +44,13 @@ class BurstMarks:
 
 @dataclass
 class Written:
-    """What was written."""
+    """Counts of what was written."""
 
     packets: int = 0
     of_burst: int = 0
     first_ns: int | None = None
     last_ns: int | None = None
-    commented: set[str] = field(default_factory=set)  # senders
+    commented: set[str] = field(default_factory=set)  # senders with a comment
 
 
 @dataclass
@@ -62,7 +62,7 @@ class _Packet:
 def write_packets(
     stream: BinaryIO, frames: Iterable[Frame], marks: BurstMarks, header: list[str], interface: CapturedInterface
 ) -> Written:
-    """Write FRAMES of one INTERFACE to STREAM, as one section with the comments HEADER."""
+    """Write FRAMES of one INTERFACE to STREAM as one section with the comments HEADER."""
     stream.write(capture.pcapng_section("mburst extract", header))
     stream.write(
         capture.pcapng_interface(
@@ -81,7 +81,7 @@ def write_packets(
 
 
 def is_of_burst(frame: Frame, marks: BurstMarks) -> bool:
-    """Whether the burst counts FRAME."""
+    """Whether FRAME counts in the burst."""
     return frame[3] == marks.direction and marks.start_ns <= frame[1] < marks.end_ns
 
 
@@ -104,7 +104,8 @@ def _commented(frames: Iterable[Frame], marks: BurstMarks, written: Written) -> 
 
 
 def _ended(packets: Iterable[_Packet], marks: BurstMarks) -> Iterator[_Packet]:
-    """The same, with the mark at the last packet of the burst: it is held back until it is known to be the last."""
+    """Yields the packets with the mark on the last packet of the burst. That packet is held back until it is known to
+    be the last."""
     held: list[_Packet] = []
     over = False
     for packet in packets:

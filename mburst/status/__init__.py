@@ -1,1 +1,1 @@
-"""How a store and its host's parts are, in facts and in sentences that say what is not well: `mburst status`."""
+"""The status of a store and of its host's parts, as facts and as sentences about problems: `mburst status`."""

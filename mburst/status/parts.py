@@ -1,4 +1,5 @@
-"""Which parts of a mburst.toml run on this machine, by its processes (proc(5)), which cannot be out of date."""
+"""The parts of a mburst.toml that run on this machine, found by its processes (proc(5)), so that the status is never
+stale."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class PartStatus:
-    """A part and its process; `process` and `age_ns` are None where it does not run."""
+    """A part and its process; `process` and `age_ns` are None if it does not run."""
 
     name: str
     process: int | None
@@ -30,14 +31,14 @@ class PartStatus:
 
 @dataclass(frozen=True)
 class PartsStatus:
-    """All parts of a file. `supervisor`: the process of `mburst run`, None where none is visible to this user."""
+    """All parts of a file. `supervisor` is the process of `mburst run`, None if this user can see none."""
 
     config: str
     supervisor: int | None
     parts: list[PartStatus]
 
     def unwell(self) -> list[str]:
-        """What is not well, in sentences."""
+        """Returns the problems, one sentence each."""
         if not self.parts:
             return []
         if self.supervisor is None:
@@ -45,15 +46,15 @@ class PartsStatus:
         return [f"{part.name} does not run" for part in self.parts if part.process is None]
 
     def facts(self) -> dict[str, Any]:
-        """For programs."""
+        """Returns the facts for JSON."""
         return {"config": self.config, "supervisor": self.supervisor, "parts": [vars(part) for part in self.parts]}
 
 
 def read(config: RunConfig) -> PartsStatus:
-    """Look at the processes of this machine. Parts that `--only` leaves out are not expected to run."""
+    """Read the processes of this machine. Parts that `--only` leaves out are not expected to run."""
     from ..cli.run import chosen
 
-    for supervisor, children in sorted(_supervisors(), key=lambda found: not found[1]):  # `sudo mburst run` has none
+    for supervisor, children in sorted(_supervisors(), key=lambda found: not found[1]):  # `sudo mburst` has no parts
         given = _given(supervisor)
         if given and given.path == config.path.resolve():
             wanted = chosen(replace(config, path=Path(given.name)), given.only)
@@ -63,7 +64,7 @@ def read(config: RunConfig) -> PartsStatus:
 
 
 def _supervisors() -> Iterator[tuple[int, dict[tuple[str, ...], tuple[int, int]]]]:
-    """Each process of `mburst run`, with the command lines, ids and ages of its parts."""
+    """Yields each process of `mburst run`, with the command lines, ids and ages of its parts."""
     found: dict[int, dict[tuple[str, ...], tuple[int, int]]] = {}
     for folder in PROC.iterdir():
         words = _words(int(folder.name)) if folder.name.isdecimal() else []
@@ -83,13 +84,13 @@ def _words(process: int) -> list[str]:
 
 
 def _age_ns(folder: Path) -> int:
-    """How long a process runs. Raises OSError and ValueError where it has ended meanwhile."""
+    """Returns how long a process has run. Raises OSError and ValueError if it has ended."""
     began = int((folder / "stat").read_text().rpartition(")")[2].split()[19]) / CLOCK_TICKS
     return round((time.clock_gettime(time.CLOCK_BOOTTIME) - began) * NS_PER_S)
 
 
 class RunCall(NamedTuple):
-    """What a `mburst run` was given: its file, by name and by path, and the parts of --only."""
+    """The arguments of a `mburst run`: its file, by name and by path, and the parts of --only."""
 
     name: str
     path: Path
@@ -97,11 +98,11 @@ class RunCall(NamedTuple):
 
 
 def _given(supervisor: int) -> RunCall | None:
-    """By the command line and the current folder of a `mburst run`."""
+    """Returns the arguments of a `mburst run`, from its command line and its current folder."""
     from ..cli import build_parser
 
     words = _words(supervisor)
-    with suppress(OSError, ValueError, MburstError):  # it has ended, or its command line is another's
+    with suppress(OSError, ValueError, MburstError):  # it has ended, or the process is something else
         given = build_parser(RUN).parse_args(words[words.index(RUN) :])
         path = os.path.realpath(os.path.join(_folder(supervisor, given.config), given.config))
         return RunCall(given.config, Path(path), given.only)
@@ -109,8 +110,8 @@ def _given(supervisor: int) -> RunCall | None:
 
 
 def _folder(supervisor: int, config: str) -> str:
-    """The folder that a CONFIG is in by its name. Who has less rights than the supervisor may not ask for its folder;
-    a part of it has the same. Raises OSError."""
+    """Returns the folder to which the name CONFIG is relative. A user with fewer rights than the supervisor may not
+    read the supervisor's folder; for a part of it, its own folder is the same. Raises OSError."""
     if os.path.isabs(config):
         return "/"
     return os.getcwd() if supervisor == os.getppid() else os.readlink(PROC / str(supervisor) / "cwd")

@@ -1,4 +1,4 @@
-"""Whether the reports of a mburst.toml are written and delivered."""
+"""The status of the reports of a mburst.toml: whether they are written and delivered."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NAMED = 5  # racks that a sentence names
 
 @dataclass(frozen=True)
 class ReportStatus:
-    """A report of the period that is due: [since_ns, until_ns)."""
+    """The status of a report for the period that is due: [since_ns, until_ns)."""
 
     name: str
     since_ns: int
@@ -29,7 +29,7 @@ class ReportStatus:
     troubles: list[str]  # deliveries that failed, or that may not have arrived
 
     def unwell(self) -> list[str]:
-        """What is not well, in sentences."""
+        """Returns the problems, one sentence each."""
         until = format_time(self.until_ns)[:19]
         racks = ", ".join(rack or "(unnamed)" for rack in self.missing[:_NAMED])
         more = f" and {len(self.missing) - _NAMED} more" if len(self.missing) > _NAMED else ""
@@ -38,7 +38,7 @@ class ReportStatus:
 
 
 def read(config: RunConfig, report: ScheduledReport) -> ReportStatus:
-    """Look into the folder of a report. Raises MburstError where that, or the store, cannot be read."""
+    """Read the folder of a report. Raises MburstError if the folder or the store cannot be read."""
     from ..agent.delivery import DeliveryLedger
     from ..agent.schedule.due import due_period
     from ..dashboards.common.summaries import summaries
@@ -57,8 +57,8 @@ def read(config: RunConfig, report: ScheduledReport) -> ReportStatus:
 
 
 def _expected(report: ScheduledReport, until_ns: int) -> set[str]:
-    """The racks of a report: those that it names, or that were recorded before the period's end; of a fleet's, its
-    name. Raises MburstError."""
+    """Returns the racks of a report: those that it names, or those that were recorded before the end of the period. For
+    a fleet's report it is the name of the fleet. Raises MburstError."""
     from ..dashboards.common.summaries import FLEET
     from ..sql import StoreFolder
 
@@ -66,6 +66,6 @@ def _expected(report: ScheduledReport, until_ns: int) -> set[str]:
         return {FLEET}
     if report.racks is not None:
         return set(report.racks)
-    with StoreFolder.open(report.source.store).connect(since_ns=0, until_ns=0) as con:  # rows about recordings alone
+    with StoreFolder.open(report.source.store).connect(since_ns=0, until_ns=0) as con:  # only rows about recordings
         rows = con.execute("SELECT DISTINCT rack FROM recordings WHERE begun_ns < $1", [until_ns]).fetchall()
     return {row[0] for row in rows}

@@ -1,4 +1,4 @@
-"""Whether what a mburst.toml has shipped can be shipped."""
+"""The status of shipping: whether the data of a mburst.toml's [ship] can be shipped."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ShippingStatus:
-    """Of a part [ship]. `refused`: hosts that are never shipped, as they have no name or no rack."""
+    """The status of a part [ship]. `refused` are hosts that are never shipped, because they have no name or no rack."""
 
     name: str
     store: str
     refused: list[str]
 
     def unwell(self) -> list[str]:
-        """What is not well, in sentences."""
+        """Returns the problems, one sentence each."""
         return [f"{self.name}: {host} of {self.store} is not shipped: a fleet needs names" for host in self.refused]
 
 
 def parts_of(config: RunConfig) -> list[RunPart]:
-    """Those that ship."""
+    """Returns the parts that ship."""
     return [part for part in config.parts if part.argv[0] == "ship"]
 
 
 def read(part: RunPart) -> ShippingStatus:
-    """Look into the store of a part. Raises MburstError where that cannot be read."""
+    """Read the store of a part. Raises MburstError if it cannot be read."""
     from ..cli import build_parser
     from ..cli.ship import settings_of
     from ..fleet.sealed import is_named, list_hosts

@@ -1,4 +1,4 @@
-"""How a store is: what is recorded, how it grows, and whether the disk bears it."""
+"""The status of a store: what is recorded, how it grows, and whether the disk has space for it."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ if TYPE_CHECKING:
     from ..sql import StoreFolder
 
 DAY_NS = 86_400 * 10**9
-STALE_NS = 60 * 10**9  # after which a recording that is said to run has data, or its recorder is dead or hangs
-UNSEALED_NS = 2 * 900 * 10**9  # twice the time after which a writer seals (sql/writer.py): what it appends to is older
-LEAST_DAYS = 3.0  # until the disk is full
-LEAST_FREE = 0.02  # of the disk
+STALE_NS = 60 * 10**9  # a running recording has newer data, or its recorder is dead or hangs
+UNSEALED_NS = 2 * 900 * 10**9  # twice the time after which a writer seals (sql/writer.py): an older log is not sealed
+LEAST_DAYS = 3.0  # least time until the disk is full
+LEAST_FREE = 0.02  # share of the disk
 
 
 class InterfaceState(NamedTuple):
-    """A direction of an interface: a row of sql/queries/interfaces.sql, since a day ago. `ended` None: a row of what
-    both directions lost. `missed_packets`: of the gaps that are not among `unknown_gaps`, None where all are."""
+    """The state of a direction of an interface: a row of sql/queries/interfaces.sql for the last day. An `ended` of
+    None marks a row about losses of both directions. `missed_packets` is the sum over gaps that are not in
+    `unknown_gaps`, None if all are."""
 
     rack: str
     host: str
@@ -54,7 +55,8 @@ class DiskUse(NamedTuple):
 
     @property
     def full_in_days(self) -> float | None:
-        """At the rate of the last day, or of the store's age; None where that is less than an hour."""
+        """The days until the disk is full at the rate of the last day, or of the store's lifetime; None if that is less
+        than an hour."""
         span = min(self.age_ns, DAY_NS)
         if span < DAY_NS // 24 or not self.day_bytes:
             return None
@@ -63,16 +65,17 @@ class DiskUse(NamedTuple):
 
 @dataclass(frozen=True)
 class StoreStatus:
-    """All of it. Times are Unix nanoseconds; `newest` is of probes and switch queues, where there are any."""
+    """The whole status of a store. Times are Unix nanoseconds; `newest` is for probes and switch queues, if there are
+    any."""
 
     store: str
     now_ns: int
     interfaces: list[InterfaceState]
     newest: dict[str, int]
     disk: DiskUse
-    unsealed: dict[str, int]  # table: when the oldest hot log was begun that is still written to after UNSEALED_NS
+    unsealed: dict[str, int]  # table: start of the oldest hot log that is still written after UNSEALED_NS
     damaged: list[str]
-    size_limit: int | None = None  # bytes that the store may take, as far as its configuration says so
+    size_limit: int | None = None  # most bytes of the store, if its configuration limits it
 
     @property
     def full_in_days(self) -> float | None:
@@ -81,7 +84,7 @@ class StoreStatus:
         return None if left is not None and 0 <= left < self.disk.free_bytes else self.disk.full_in_days
 
     def unwell(self) -> list[str]:
-        """What is not well, in sentences."""
+        """Returns the problems, one sentence each."""
         return [*self._recordings(), *self._ahead(), *self._files(), *self._space()]
 
     def _recordings(self) -> Iterator[str]:
@@ -97,7 +100,7 @@ class StoreStatus:
 
     def _ahead(self) -> Iterator[str]:
         for table, newest_ns in sorted(self.newest.items()):
-            if newest_ns - self.now_ns > STALE_NS:  # a prober or switch that ends would not be missed
+            if newest_ns - self.now_ns > STALE_NS:  # only this: a prober or a switch may end without being a problem
                 yield f"{table}: the newest row is {format_duration(newest_ns - self.now_ns)} ahead of the clock here"
 
     def _files(self) -> Iterator[str]:
@@ -117,7 +120,7 @@ class StoreStatus:
             yield f"the disk is full in {self.full_in_days:.1f} days, as the store grows"
 
     def facts(self) -> dict[str, Any]:
-        """For programs."""
+        """Returns the facts for JSON."""
         return {
             "store": self.store,
             "interfaces": [one._asdict() for one in self.interfaces],
@@ -129,8 +132,8 @@ class StoreStatus:
 
 
 def read(store: StoreFolder, now_ns: int | None = None, size_limit: int | None = None) -> StoreStatus:
-    """Ask the store, by its files of the last day, and look whether any is damaged, as far as check_changed sees it.
-    SIZE_LIMIT: bytes that it may take. Raises MburstError."""
+    """Query the store's files of the last day, and check for damaged files as far as check_changed detects them.
+    SIZE_LIMIT is the most bytes that the store may take. Raises MburstError."""
     from ..sql.damage import damaged_files
     from ..sql.named import prepare, set_variables
     from ..sql.repair.changed import check_changed
@@ -177,13 +180,13 @@ def _came_ns(path: Path, facts: os.stat_result) -> int:
 
 
 def _file_system(store: StoreFolder) -> tuple[int, int]:
-    """Bytes that this user may still write, and all."""
+    """Returns the bytes that this user may still write, and the size of the file system."""
     found = os.statvfs(store.path)
     return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
 
 
 def _unsealed(store: StoreFolder) -> dict[str, int]:
-    """Tables of which a hot log is written to for longer than a writer keeps one."""
+    """Returns tables with a hot log that has been written for longer than a writer keeps one."""
     found: dict[str, int] = {}
     for table, logs in store.hot_logs().items():
         for path, begun_ns in logs.items():

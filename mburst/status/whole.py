@@ -1,4 +1,4 @@
-"""All that there is to look at, of a store or of a mburst.toml: what `mburst status` and `mburst metrics` have."""
+"""The whole status of a store or of a mburst.toml: what `mburst status` and `mburst metrics` report."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Status:
-    """What was looked at. `errors`: what could not be, and why, a line each."""
+    """The status of everything that could be read. `errors` says what could not be read, and why, one line each."""
 
     stores: list[StoreStatus] = field(default_factory=list)
     parts: PartsStatus | None = None
@@ -29,12 +29,12 @@ class Status:
     errors: list[str] = field(default_factory=list)
 
     def unwell(self) -> list[str]:
-        """What is not well, in sentences."""
+        """Returns the problems, one sentence each."""
         looked: list[Any] = [*([self.parts] if self.parts else []), *self.stores, *self.reports, *self.ships]
         return [*self.errors, *(sentence for one in looked for sentence in one.unwell())]
 
     def facts(self) -> dict[str, Any]:
-        """For programs."""
+        """Returns the facts for JSON."""
         unwell = self.unwell()
         return {
             "well": not unwell,
@@ -46,12 +46,12 @@ class Status:
         }
 
     def store(self, path: Path) -> StoreStatus | None:
-        """That of the store at PATH, where it was looked at."""
+        """Returns the status of the store at PATH, None if it was not read."""
         return next((one for one in self.stores if os.path.realpath(one.store) == os.path.realpath(path)), None)
 
     @contextmanager
     def looking(self) -> Iterator[None]:
-        """An MburstError in here is what could not be looked at; the rest is."""
+        """Add an MburstError in the context to `errors`, and continue."""
         try:
             yield
         except MburstError as error:
@@ -61,7 +61,7 @@ class Status:
 
 
 def of_store(path: Path) -> Status:
-    """Of one store. Raises MburstError where it cannot be read."""
+    """Returns the status of one store. Raises MburstError if it cannot be read."""
     from ..sql import StoreFolder
     from . import store
 
@@ -69,7 +69,7 @@ def of_store(path: Path) -> Status:
 
 
 def of_config(file: Path) -> Status:
-    """Of all that the mburst.toml at FILE names. Raises MburstError where that file cannot be read."""
+    """Returns the status of all that the mburst.toml at FILE names. Raises MburstError if that file cannot be read."""
     from ..agent.config import load
     from ..sql import StoreFolder
     from . import parts, reports, shipping, store

@@ -1,2 +1,2 @@
-"""What the web servers (`mburst live`, `mburst metrics`) share: where they listen, who may look, and that slow or many
-clients cost themselves and nobody else."""
+"""The common part of the web servers (`mburst live`, `mburst metrics`): their addresses, access control, and protection
+against slow or many clients."""

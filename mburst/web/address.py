@@ -1,4 +1,4 @@
-"""Where a web server listens, and what it asks of those who come."""
+"""The address of a web server, and the token that it requires."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _EXAMPLE = "examples: 127.0.0.1:{0}, [::1]:{0}"
 
 @dataclass(frozen=True)
 class ListenAddress:
-    """An address to listen at. `host` is what was asked for; `address` is its IP address, of which `loopback` says
-    whether only this machine reaches it. `token` is None where nobody is asked for one, and `made` says that it was
-    made up here, so that only the printed line has it."""
+    """An address to listen on. `host` is as it was given; `address` is its IP address, and `loopback` says whether only
+    this machine reaches it. `token` is None if none is required. `made` means that the token was generated here, so
+    that only the printed line has it."""
 
     host: str
     address: str
     port: int
     token: str | None
     made: bool = False
-    names: tuple[str, ...] = ()  # that it is also asked by, as behind a proxy
+    names: tuple[str, ...] = ()  # additional names of the server, for example behind a proxy
     tls: tuple[Path, Path] | None = None  # certificate and key
 
     @property
@@ -37,21 +37,21 @@ class ListenAddress:
         return is_loopback(self.address)
 
     def url(self, port: int, path: str = "/") -> str:
-        """What to open, without the token."""
+        """Returns the URL to open, without the token."""
         everywhere = ipaddress.ip_address(self.address.partition("%")[0]).is_unspecified
         host = socket.gethostname() if everywhere else self.host
         return f"http{'s' if self.tls else ''}://{f'[{host}]' if ':' in host else host}:{port}{path}"
 
 
 def is_loopback(address: str) -> bool:
-    """Whether an IP address (also an IPv4 one within IPv6) is only reached from this machine."""
+    """Whether an IP address (also IPv4 within IPv6) is reachable only from this machine."""
     found = ipaddress.ip_address(address.partition("%")[0])
     inner = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
     return (inner or found).is_loopback
 
 
 def split(listen: str, port: int) -> tuple[str, int]:
-    """Host and port of "127.0.0.1:8470", "[::1]:8470", ":8470" (all addresses), "127.0.0.1" (with PORT). Raises
+    """Returns host and port of "127.0.0.1:8470", "[::1]:8470", ":8470" (all addresses), "127.0.0.1" (with PORT). Raises
     UsageError."""
     host, colon, number = listen.rpartition(":")
     if not colon or number.endswith("]"):
@@ -64,8 +64,8 @@ def split(listen: str, port: int) -> tuple[str, int]:
 
 
 def resolved(host: str, port: int) -> str:
-    """The IP address of a host. Raises MburstError, also where a name resolves to loopback and other addresses at once:
-    who reaches that is not known."""
+    """Returns the IP address of a host. Raises MburstError, also if a name resolves to both loopback and other
+    addresses, because it is then unclear who can connect."""
     try:
         found = {str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
     except (OSError, UnicodeError) as error:
@@ -88,8 +88,8 @@ def where_of(
     open_: bool,
     names: Sequence[str] = (),
 ) -> ListenAddress:
-    """Where --listen and its companions say. A token is made up unless there is a file of one, or OPEN_. Raises
-    UsageError, and MburstError for files that cannot be read."""
+    """Returns the address that --listen and related options give. A token is generated, unless there is a token file or
+    OPEN_ is true. Raises UsageError, and MburstError for files that cannot be read."""
     host, number = split(listen, port)
     if bool(certificate) != bool(key):
         raise UsageError("--tls-cert and --tls-key belong together")
@@ -121,7 +121,7 @@ def _readable(path: Path) -> str:
 
 
 def listening(where: ListenAddress) -> socket.socket:
-    """A socket that listens there. Raises MburstError when it cannot."""
+    """Returns a socket that listens on the address. Raises MburstError if it cannot."""
     family = socket.AF_INET6 if ":" in where.address else socket.AF_INET
     try:
         with privileges.raised():

@@ -1,6 +1,6 @@
-"""Who may look. A browser that reads anybody's pages runs on the same machine or in the same network: what it sends on
-behalf of another site is refused, whether it comes with a foreign Origin, as Fetch Metadata says, or under a name of
-that site's that leads here (DNS rebinding)."""
+"""Access control of the web servers. A browser on the same machine or network may display pages of any site. Requests
+that it sends on behalf of another site are refused: by a foreign Origin, by Fetch Metadata, or by a host name of that
+site that resolves to this server (DNS rebinding)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..names import say
 from .address import ListenAddress, is_loopback
 
-COOKIE = "mburst-{}"  # and the port: browsers do not keep the cookies of two ports of a host apart
+COOKIE = "mburst-{}"  # with the port: browsers do not separate the cookies of two ports of a host
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -35,14 +35,14 @@ _HOST = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9_.-]{1,253})(?::(\d{1,5}
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why somebody may not look."""
+    """The reason why a request is refused."""
 
     status: int
     text: str
 
 
 def host_of(header: str) -> str | None:
-    """The host that a Host header names, in lower case; None where the header makes no sense."""
+    """Returns the host in a Host header, in lower case; None if the header is malformed."""
     found = _HOST.fullmatch(header)
     if not found or int(found[2] or 0) > 65535:
         return None
@@ -56,8 +56,9 @@ def host_of(header: str) -> str | None:
 
 
 class ServerNames:
-    """By which names this server is asked. Whoever has a name of their own lead here (DNS rebinding) cannot use one of
-    these. A server that asks for a token and is reached from elsewhere has names that it does not know."""
+    """The names of this server. A site that makes its own name resolve to this server (DNS rebinding) cannot use one of
+    these. A server that requires a token and is reachable from elsewhere accepts any name, because it does not know all
+    of its own."""
 
     def __init__(self, where: ListenAddress) -> None:
         self.loopback = where.loopback
@@ -66,18 +67,19 @@ class ServerNames:
         self.known = {name.lower().rstrip(".") for name in {"localhost", *own, *where.names}}
 
     def has(self, host: str) -> bool:
-        """Whether HOST is a name of ours or an IP address: of loopback, where only that leads here."""
+        """Whether HOST is a name of this server or an IP address; if only this machine reaches the server, a loopback
+        address."""
         if self.any or host in self.known:
             return True
         try:
             return is_loopback(host) or not self.loopback
-        except ValueError:  # another name
+        except ValueError:  # a name that is not known
             return False
 
 
 class Gate:
-    """Lets in who may look, and puts HEADERS on every answer. A token is asked for where there is one: as a Bearer, or
-    in the cookie that the address with `?token=` leaves. `hint` says how to come by it."""
+    """Admits permitted requests, and adds HEADERS to every answer. If there is a token, it is required as a Bearer, or
+    in the cookie that the URL with `?token=` sets. `hint` says how to get it."""
 
     def __init__(self, app: ASGIApp, where: ListenAddress, hint: str) -> None:
         self.app = app
@@ -102,7 +104,7 @@ class Gate:
             await self._answer(scope, receive, _with_headers(send) if scope["type"] == "http" else send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The application's answer; where it fails, the kind of failure. Nothing of the request is printed."""
+        """Send the application's answer. If it fails, report the kind of failure, and nothing of the request."""
         begun = False
 
         async def noting(message: Message) -> None:
@@ -114,17 +116,17 @@ class Gate:
             await self.app(scope, receive, noting)
         except Exception as error:
             self._report(type(error).__name__)
-            if scope["type"] == "http" and not begun:  # else the connection is closed, as the answer is not whole
+            if scope["type"] == "http" and not begun:  # else the connection is closed, because the answer is incomplete
                 await PlainTextResponse("internal error\n", 500)(scope, receive, send)
 
     def _report(self, kind: str) -> None:
-        """Say once of each kind that there was such an error, so that nobody can fill a log."""
+        """Report the first error of each kind, so that nobody can fill a log."""
         if kind not in self.reported:
             self.reported.add(kind)
             say(f"internal error in the web server: {kind}")
 
     def _foreign(self, connection: HTTPConnection) -> Refusal | None:
-        """What another site may have made a browser send, and what makes no sense."""
+        """Returns a refusal for malformed requests, and for those that another site may have made a browser send."""
         headers = connection.headers
         named = headers.getlist("host")
         host = host_of(named[0]) if len(named) == 1 else None
@@ -154,7 +156,7 @@ class Gate:
         return hmac.compare_digest(given, (self.token or "").encode())
 
     def _welcome(self, connection: HTTPConnection, port: int) -> Response:
-        """Leave the token as a cookie, and the address without it."""
+        """Set the token as a cookie, and redirect to the URL without it."""
         answer = RedirectResponse(connection.scope["path"] if connection.scope["path"] == "/metrics" else "/", 303)
         answer.set_cookie(
             COOKIE.format(port),
@@ -173,7 +175,7 @@ class Gate:
 
 
 def _is_cross_site(headers: Mapping[str, str], path: str) -> bool:
-    """Whether Fetch Metadata says that another site asks. It may lead a reader to the page itself, as a link does."""
+    """Whether Fetch Metadata shows that another site sent the request. A link to the page itself is allowed."""
     if headers.get("sec-fetch-site", "none") in ("none", "same-origin"):
         return False
     follows = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"

@@ -1,9 +1,9 @@
-"""A web server that slow, silent and many clients cannot stop: uvicorn, with connections that are accepted, bounded and
-ended here.
+"""A web server that slow, silent and many clients cannot block: uvicorn, with connections that are accepted, limited
+and ended here.
 
-A connection that waits (for a TLS handshake, for a whole request, for the next one) is the client's to hurry: after
-REQUEST_S it ends, and where there are too many, the one that has waited longest makes place for the newest. So who asks
-at once is always heard. What a client does not read is held up to MOST_UNREAD bytes, and for UNREAD_S.
+A connection waits for a TLS handshake, for a whole request, or for the next one. After REQUEST_S of waiting it ends. If
+there are too many, the one that has waited longest is ended in favour of the newest, so that a client with a prompt
+request is always served. Data that a client does not read is held up to MOST_UNREAD bytes, and for UNREAD_S.
 """
 
 from __future__ import annotations
@@ -31,22 +31,23 @@ from .. import alive, privileges
 from ..errors import MburstError
 from .address import ListenAddress
 
-REQUEST_S = 10.0  # for a TLS handshake and a whole request, and for the next one on the same connection
-SLOW_S = 1.0  # after which a client that does not read counts as slow
-UNREAD_S, LITTLE = 60.0, 64 << 10  # for the client to take what it was sent, but for so many bytes
-MOST = 128  # connections that wait, and as many at work; of these, the newest are refused
-LEAST, KEPT_BACK = 4, 64  # connections, however few descriptors there are, and descriptors for files meanwhile
-MOST_UNREAD = 32 << 20  # bytes of a connection
-HEADER_BYTES, MESSAGE_BYTES = 16 << 10, 4 << 10  # of a request, and of a WebSocket's message
-SPARE_BYTES, BYTES_PER_S = 256 << 10, 64 << 10  # that a client may send at once, and in the long run
+REQUEST_S = 10.0  # for a TLS handshake and a whole request, and for the next request on the same connection
+SLOW_S = 1.0  # a client that does not read for longer is slow
+UNREAD_S, LITTLE = 60.0, 64 << 10  # time for the client to read what it was sent, except for this many bytes
+MOST = 128  # waiting connections, and as many active ones; beyond it, the newest active ones are refused
+LEAST, KEPT_BACK = 4, 64  # least connections, even with few descriptors; descriptors that are reserved for files
+MOST_UNREAD = 32 << 20  # bytes that wait for one connection
+HEADER_BYTES, MESSAGE_BYTES = 16 << 10, 4 << 10  # of a request, and of a WebSocket message
+SPARE_BYTES, BYTES_PER_S = 256 << 10, 64 << 10  # what a client may send at once, and in the long run
 WATCH_S = 0.5
-LINGER_S = 0.2  # for answers under way when the server ends
+LINGER_S = 0.2  # time for running answers when the server ends
 _BARE = re.compile(rb"(?<!\r)\n|\r(?!\n|\Z)")
 Peer = tuple[Any, ...]
 
 
 class WebConnection:
-    """One client: when it began to wait, or None while it is answered; what it may still send, what it did not read."""
+    """One client: the time since which it waits, or None while it is answered; what it may still send; and when it last
+    read."""
 
     def __init__(self, end: Callable[[], object], now: float) -> None:
         self.end = end
@@ -56,37 +57,38 @@ class WebConnection:
         self.reads_since = now
 
     def sent(self, count: int, now: float) -> bool:
-        """Whether the client may have sent so many bytes."""
+        """Count sent bytes, and return whether the client may have sent them."""
         self.spare = min(SPARE_BYTES, self.spare + BYTES_PER_S * (now - self.at)) - count
         self.at = now
         return self.spare >= 0
 
     def is_due(self, now: float) -> bool:
-        """Whether it has to end: it waited too long, or does not read."""
+        """Whether the connection must end, because it waited too long or does not read."""
         unread = unread_bytes(self.transport) if self.transport else 0
         if unread < LITTLE:
             self.reads_since = now
-        elif self.waits_since is not None:  # for the client to take its answer
+        elif self.waits_since is not None:  # the client has not read its answer yet, so it does not wait
             self.waits_since = now
         waited = self.waits_since is not None and now - self.waits_since > REQUEST_S
         return waited or unread > MOST_UNREAD or now - self.reads_since > UNREAD_S
 
 
 def unread_bytes(transport: asyncio.Transport) -> int:
-    """What was written and is not yet the kernel's. Below TLS is a stream of its own, which asyncio does not count."""
+    """Returns the bytes that were written and not yet passed to the kernel. TLS uses a second stream, which asyncio
+    does not count."""
     below = getattr(getattr(transport, "_ssl_protocol", None), "_transport", None)
     return transport.get_write_buffer_size() + (below.get_write_buffer_size() if below else 0)
 
 
 class WebConnections:
-    """All that are open, by the address of the other end, as an application's scope has it."""
+    """All open connections, by the address of the peer as it appears in an application's scope."""
 
     def __init__(self) -> None:
         self.of: dict[Peer, WebConnection] = {}
         self.most = most_connections()
 
     def add(self, peer: Peer, end: Callable[[], object]) -> None:
-        """A connection that was just accepted. The one that waited longest ends where too many do."""
+        """Add a connection that was just accepted. If too many wait, the one that has waited longest ends."""
         waiting = {name: one.waits_since for name, one in self.of.items() if one.waits_since is not None}
         if len(waiting) >= self.most:
             self.of.pop(min(waiting, key=lambda name: waiting[name])).end()
@@ -94,7 +96,7 @@ class WebConnections:
 
     @contextlib.contextmanager
     def answered(self, peer: Peer) -> Iterator[bool]:
-        """While a whole request of PEER is answered; yields whether there is room for it."""
+        """Mark PEER as active while its whole request is answered. Yields whether there is room for it."""
         one = self.of.get(peer)
         room = self._has_room()
         if one:
@@ -106,7 +108,8 @@ class WebConnections:
                 one.waits_since = time.monotonic()
 
     def _has_room(self) -> bool:
-        """Whether one more may be at work. The one that has not read for longest makes place, if there is any."""
+        """Whether one more connection may be active. If necessary, the slow one that has not read for the longest time
+        ends."""
         at_work = {name: one for name, one in self.of.items() if one.waits_since is None}
         if len(at_work) < self.most:
             return True
@@ -117,28 +120,28 @@ class WebConnections:
         return bool(slow)
 
     def watch(self) -> None:
-        """End those that are due."""
+        """End the connections that are due."""
         now = time.monotonic()
         for one in list(self.of.values()):
             if one.is_due(now):
                 one.end()
 
     def end(self, waiting: bool) -> None:
-        """End those that wait, or all."""
+        """End the waiting connections, or all."""
         for one in list(self.of.values()):
             if one.waits_since is not None or not waiting:
                 one.end()
 
 
 def most_connections() -> int:
-    """MOST, or what the process's descriptors allow: a database that cannot open a file may end the process."""
+    """Returns MOST, or what the process's descriptors allow: a database that cannot open a file may end the process."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     left = limit - len(os.listdir("/proc/self/fd")) - KEPT_BACK
     return MOST if limit == resource.RLIM_INFINITY else max(LEAST, min(MOST, left // 2))
 
 
 class Bounded:
-    """An application that says when a connection is at work, and refuses what is too much."""
+    """An application that marks active connections, and refuses requests beyond the limits."""
 
     def __init__(self, app: ASGIApp, connections: WebConnections) -> None:
         self.app = app
@@ -161,13 +164,13 @@ class Bounded:
 
 
 def _has_body(scope: Scope) -> bool:
-    """Whether a request has a body, or says so in more than one way."""
+    """Whether a request has a body, or gives its length in more than one way."""
     framing = [(name, value) for name, value in scope["headers"] if name in (b"content-length", b"transfer-encoding")]
     return scope["type"] == "http" and bool(framing) and framing != [(b"content-length", b"0")]
 
 
 class _Metered(asyncio.Protocol):
-    """What uvicorn's protocols of a connection (first HTTP, then perhaps WebSocket) have in common here."""
+    """The common part of uvicorn's protocols for a connection (first HTTP, possibly followed by WebSocket)."""
 
     config: uvicorn.Config
 
@@ -192,8 +195,8 @@ class _Metered(asyncio.Protocol):
 
 
 class _Http(_Metered, H11Protocol):
-    """Lines end in CR LF: what a proxy might read as one request and a server as two (RFC 9112, 11.2) ends the
-    connection. So do bodies, in Bounded; all that is read here is heads of requests."""
+    """HTTP with lines that end in CR LF. Data that a proxy might read as one request and a server as two (RFC 9112,
+    11.2) ends the connection. Requests with bodies are refused (see Bounded), so all data is heads of requests."""
 
     _last = b""
 
@@ -204,7 +207,7 @@ class _Http(_Metered, H11Protocol):
         self._last = data[-1:]
         try:
             super().data_received(data)
-        except h11.LocalProtocolError:  # a bad body while its head is answered: uvicorn would answer once more
+        except h11.LocalProtocolError:  # an invalid body while its head is answered: uvicorn would answer again
             self.stream.abort()
 
 
@@ -213,8 +216,8 @@ class _WebSocket(_Metered, WebSocketsSansIOProtocol):
 
 
 class WebServer(uvicorn.Server):
-    """Serves an application at a socket: `run` until `should_exit` is set. Raises MburstError where the certificate or
-    key is none."""
+    """Serves an application on a socket: `run` until `should_exit` is set. Raises MburstError if the certificate or key
+    is invalid."""
 
     def __init__(self, app: ASGIApp, listening: socket.socket, where: ListenAddress) -> None:
         self.connections = WebConnections()
@@ -241,9 +244,9 @@ class WebServer(uvicorn.Server):
                 ssl_certfile=certificate and str(certificate),
                 ssl_keyfile=key and str(key),
             )
-            with privileges.raised():  # a key is not for all to read
+            with privileges.raised():  # not every user may read a key
                 config.load()
-        except OSError as error:  # ssl.SSLError is one
+        except OSError as error:  # ssl.SSLError is an OSError
             raise MburstError(f"{certificate}, {key}: not a certificate and key in PEM: {error.strerror}") from error
         return config
 
@@ -277,7 +280,7 @@ class WebServer(uvicorn.Server):
         while True:
             try:
                 accepted, peer = await loop.sock_accept(self.listening)
-            except OSError:  # no descriptor left: those that wait give theirs back
+            except OSError:  # no descriptor left: waiting connections give theirs back
                 self.connections.end(waiting=True)
                 await asyncio.sleep(0.05)
                 continue
@@ -285,10 +288,10 @@ class WebServer(uvicorn.Server):
             openings.add(task)
             task.add_done_callback(openings.discard)
             self.connections.add(_name(peer), task.cancel)
-            await asyncio.sleep(0)  # for those that ended to be closed
+            await asyncio.sleep(0)  # so that ended connections are closed
 
     async def _open(self, accepted: socket.socket, peer: Peer) -> None:
-        """Make a connection of an accepted socket, which may take a TLS handshake."""
+        """Make a connection from an accepted socket, possibly with a TLS handshake."""
         config = self.config
 
         def protocol() -> asyncio.Protocol:
@@ -303,16 +306,16 @@ class WebServer(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
-        """Signals are those of whoever runs the server (mburst/stopping.py)."""
+        """Signals belong to the caller that runs the server (mburst/stopping.py)."""
         yield
 
     def run_beside(self) -> threading.Thread:
-        """Run in a thread of its own."""
+        """Run in a separate thread."""
         thread = threading.Thread(target=self.run, name="mburst-web", daemon=True)
         thread.start()
         return thread
 
 
 def _name(peer: Any) -> Peer:
-    """The address of the other end as an application's scope has it; () where it has gone already."""
+    """Returns the address of the peer as it appears in an application's scope; () if it is already gone."""
     return (str(peer[0]), int(peer[1])) if peer else ()
