@@ -57,16 +57,17 @@ VERBS = [
 ]
 
 
-# What takes files and folders of this machine, by its metavar: an address would become a folder `s3:` here. Interfaces
-# may have such names (pcap:/FILE of PF_RING).
+# Arguments that take files and folders of this machine, by metavar: an address would become a folder `s3:` here.
+# Interfaces may have such names (pcap:/FILE of PF_RING).
 LOCAL = re.compile(r"(?!.*INTERFACE)(STORE|CAPTURE|RING|FILE|FOLDER|DIR|OLD|NEW|A|B)(\||$)")
 
-# Verbs whose work is done though another file of the store is damaged.
+# Verbs that succeed even if another file of the store is damaged.
 WRITERS = {"record", "probe", "collect", "import", "names"}
 
 
 class Parser(argparse.ArgumentParser):
-    """Raises UsageError for a wrong call, which is one line then; argparse writes the usage before it, and exits."""
+    """An argument parser that raises UsageError for an invalid call, which is then reported as one line. argparse
+    itself would print the usage first, and exit."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -76,8 +77,8 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(message, f"see `{self.prog} --help`")
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
-        """The value of one word. Raises UsageError for an address where a file or folder is needed, and for a folder in
-        place of a file: a path forgets the slash."""
+        """Returns the value of one word. Raises UsageError for an address in place of a file or folder, and for a
+        folder in place of a file, because a Path drops the slash at its end."""
         if isinstance(action.metavar, str) and LOCAL.match(action.metavar):
             files.check_local(arg_string)
         if action.metavar == "FILE" and arg_string.endswith("/"):
@@ -85,17 +86,18 @@ class Parser(argparse.ArgumentParser):
         return super()._get_value(action, arg_string)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Names the choice that is near, where there is one, and not all of them."""
+        """Suggest a similar choice, if there is one, instead of listing all."""
         if action.choices is not None and value not in action.choices and (near := _near(value, action.choices)):
             raise argparse.ArgumentError(action, f"invalid choice: {value!r} (did you mean {near}?)")
         super()._check_value(action, value)
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        """Print a help text or a version; argparse takes one that could not be written for printed."""
+        """Print a help text or a version. argparse would ignore that it cannot be written."""
         print(message, end="", file=file or sys.stderr)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Refers to the help of the verb where that does not know an argument; argparse refers to that of the whole."""
+        """Refer to the help of the verb if the verb does not know an argument; argparse would refer to the main
+        help."""
         found, unknown = super().parse_known_args(args, namespace)
         if unknown and self._subparsers is None:
             options = [option for action in self._actions for option in action.option_strings]
@@ -104,11 +106,11 @@ class Parser(argparse.ArgumentParser):
         return found, unknown
 
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
-        """Raises UsageError for a wrong call."""
+        """Raises UsageError for an invalid call."""
         words = sys.argv[1:] if args is None else args
         for word in words:
             _check_word(word)
-        if words.count("--") > 1:  # argparse makes an empty list of the second
+        if words.count("--") > 1:  # argparse makes an empty list of the second one
             raise UsageError("invalid argument '--'", "one `--` ends the options")
         found, unknown = self.parse_known_args(words, namespace)
         if unknown:
@@ -117,15 +119,15 @@ class Parser(argparse.ArgumentParser):
 
 
 def _near(word: str, known: Iterable[str]) -> str:
-    """What was meant by WORD, an option (with its value or without) or a choice; '' where none is near."""
+    """Returns the option or choice that WORD, possibly with a value, resembles; '' if there is none."""
     import difflib
 
     return next(iter(difflib.get_close_matches(word.partition("=")[0], list(known), 1)), "")
 
 
 def _check_word(word: str) -> None:
-    """Raises UsageError for bytes that are not UTF-8, which neither the database nor a page can have, and for an option
-    whose value is `--`, which argparse takes for none (Python 3.11)."""
+    """Raise UsageError for bytes that are not UTF-8, which neither the database nor a page can hold, and for an option
+    with the value `--`, which argparse ignores (Python 3.11)."""
     if not files.is_utf8(word):
         hint = "rename what has this name; `-` reads a capture from standard input"
         readable = os.fsencode(word).decode(errors="backslashreplace")
@@ -135,7 +137,7 @@ def _check_word(word: str) -> None:
 
 
 def _whole_number(text: str) -> int:
-    """What `type=int` is."""
+    """Returns the number for `type=int`. Raises ArgumentTypeError."""
     try:
         number = int(text)
     except ValueError:
@@ -146,8 +148,8 @@ def _whole_number(text: str) -> int:
 
 
 def build_parser(verb: str = "") -> argparse.ArgumentParser:
-    """The parser of the whole command, or, where it has VERB, of that alone: the modules of the others take 0.2 s to
-    load. Raises UsageError when it parses a wrong call."""
+    """Returns the parser of the whole command, or only of VERB, because the modules of the other verbs take 0.2 s to
+    load. The parser raises UsageError for an invalid call."""
     from .. import __doc__ as about
     from .. import __version__
 
@@ -161,12 +163,13 @@ def build_parser(verb: str = "") -> argparse.ArgumentParser:
 
 
 def carry_out(arguments: argparse.Namespace) -> int:
-    """Run the verb. A damaged file that it meets is named on standard error at once, each file once. An answer that
-    lacks such a file's rows is not exit code 0, but 1; what `status` says of damaged files is in its own exit code."""
+    """Run the verb, and return its exit code. Each damaged file that it meets is reported once on standard error, at
+    once. If an answer lacks rows of such a file, the exit code is 1 instead of 0; `status` has its own exit code for
+    damaged files."""
     from ..sql.damage import FOUND
     from ..sql.limits import noting
 
-    FOUND.files.clear()  # of a verb that this process ran before
+    FOUND.files.clear()  # left by an earlier verb in this process
     FOUND.listeners.append(name_damage)
     try:
         with noting(name_limit):
@@ -177,16 +180,16 @@ def carry_out(arguments: argparse.Namespace) -> int:
 
 
 def name_damage(damaged: DamagedFile) -> None:
-    """A line on standard error."""
+    """Report a damaged file on standard error."""
     _print_beside(str(damaged))
 
 
 def name_limit(sentence: str) -> None:
-    """Likewise."""
+    """Report a limit of the answer on standard error."""
     _print_beside(f"note: {sentence}")
 
 
 def _print_beside(line: str) -> None:
-    """Clear of a progress line."""
+    """Print a line on standard error, and clear a progress line first."""
     clear = "\r\033[K" if sys.stderr.isatty() else ""
     print(f"{clear}mburst: {line}", file=sys.stderr, flush=True)

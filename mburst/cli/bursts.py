@@ -1,4 +1,4 @@
-"""`mburst bursts`: when a link was full, and who filled it."""
+"""`mburst bursts`: when a link was full, and which senders filled it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def add_scope_options(parser: argparse.ArgumentParser) -> None:
-    """Which bursts: --force, --host, --rack, --interface, --direction, --recording, --since and --until."""
+    """Add the options that select bursts: --force, --host, --rack, --interface, --direction, --recording, --since and
+    --until."""
     parser.add_argument(
         "--force", action="store_true", help="use fine bins even if the timestamps are too coarse for them"
     )
@@ -51,7 +52,7 @@ def add_scope_options(parser: argparse.ArgumentParser) -> None:
 
 
 def scope_of(store: StoreFolder, arguments: argparse.Namespace) -> Scope:
-    """What these options choose. Raises UsageError."""
+    """Returns the selection that these options make. Raises UsageError."""
     return Scope(
         arguments.host,
         arguments.rack,
@@ -63,7 +64,7 @@ def scope_of(store: StoreFolder, arguments: argparse.Namespace) -> Scope:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Find and print."""
+    """Detect bursts and print them."""
     from ..analysis.bursts.find import COLUMNS, listed, listed_json, overlapping_runs
     from ..analysis.model.kept import unkept_senders
     from ..api.bursts import detected
@@ -95,7 +96,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _recordings(connection: duckdb.DuckDBPyConnection, since: int | None, until: int | None) -> list[dict[str, Any]]:
-    """The recordings that were looked at, with how (columns of the table `lanes`) and `span_ns`, for how long."""
+    """Returns the examined recordings, with their settings (columns of the table `lanes`) and their length,
+    `span_ns`."""
     from ..analysis.model import coverage
     from ..analysis.model.context import dicts
     from ..sql.limits import answered_since
@@ -129,7 +131,7 @@ def _print(
     wanted: BurstDefinition,
     gaps: dict[str, dict[str, Any]],
 ) -> None:
-    """For each recording: the definition, the table, the sum. GAPS are those behind recordings that broke off."""
+    """Print the definition, the table and the sum for each recording. GAPS are those behind interrupted recordings."""
     for index, lane in enumerate(recordings):
         if index:
             print()
@@ -144,7 +146,7 @@ def _print(
 
 
 def _heading(lane: dict[str, Any], wanted: BurstDefinition) -> str:
-    """Line rate, bins, clock and definition: a count of bursts means nothing without them."""
+    """Returns line rate, bins, clock and definition, without which a count of bursts means nothing."""
     from ..analysis.bursts.find import definition_text
 
     rack = f"(rack {lane['rack']}) " if lane["is_in_racks"] else ""
@@ -169,7 +171,7 @@ CELLS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
 
 
 def _summary(lane: dict[str, Any], bursts: Sequence[Mapping[str, Any]], gap: dict[str, Any] | None) -> str:
-    """ "78 bursts in 20 s, 13 % of the time; no packet was lost" """
+    """Returns a summary such as "78 bursts in 20 s, 13 % of the time; no packet was lost"."""
     broken = ending(lane, gap)
     if lane["is_elsewhere"] and not lane["span_ns"]:
         return "; ".join(filter(None, ["not recorded in this time", broken]))
@@ -193,7 +195,7 @@ def _summary(lane: dict[str, Any], bursts: Sequence[Mapping[str, Any]], gap: dic
 
 
 def _missing(lane: dict[str, Any]) -> str:
-    """ "13 gaps, 26 kB in no bin": what the samples of a switch port do not show."""
+    """Returns what the samples of a switch port do not show, such as "13 gaps, 26 kB in no bin"."""
     unknown = f" and what {format_count(lane['unknown_gaps'], 'gap')} had" if lane["unknown_gaps"] else ""
     return f"{format_count(lane['gaps'], 'gap')}, {format_bytes(lane['gap_bytes'])}{unknown} in no bin"
 

@@ -1,4 +1,4 @@
-"""`mburst canary`: send bursts of known size to a recorded host, and see which of them its recorder detects."""
+"""`mburst canary`: send bursts of known size to a recorded host, and check which of them its recorder detects."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def add_reading_options(parser: argparse.ArgumentParser, json_help: str) -> None:
-    """--json, and of canary bursts --host and --sender."""
+    """Add --json, and, for canary bursts, --host and --sender."""
     parser.add_argument("--json", action="store_true", help=json_help)
     parser.add_argument("--host", help="of canary bursts: only recordings of this host, as the store calls it")
     parser.add_argument(
@@ -104,7 +104,7 @@ def add_reading_options(parser: argparse.ArgumentParser, json_help: str) -> None
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Send, wait, read. 130 where SIGINT ended it."""
+    """Send, wait, read. Returns 130 if SIGINT ended it."""
     from ..services.canary import CanaryRun, new_batch
 
     wanted = definition.definition_of(arguments)
@@ -128,8 +128,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def opened(arguments: argparse.Namespace) -> StoreFolder | None:
-    """The store, where one is named; this process works as its owner from here on. Raises UsageError where nobody would
-    learn what was sent."""
+    """Open the store if one is named, and work as its owner from now on. Raises UsageError if no record of the sent
+    bursts would remain."""
     from ..sql import StoreFolder
 
     if not (arguments.store or arguments.sent or arguments.plan):
@@ -145,14 +145,14 @@ def opened(arguments: argparse.Namespace) -> StoreFolder | None:
 
 
 def confined(arguments: argparse.Namespace) -> None:
-    """From here on, write nothing but what was asked for."""
+    """From now on, allow writing only to the requested files and folders."""
     folders = [Path(arguments.sent).absolute().parent] if arguments.sent else []
     privileges.confine([], [*folders, *([arguments.store] if arguments.store else [])])
     privileges.drop()
 
 
 def sender_to(arguments: argparse.Namespace, batch: str) -> Sender:
-    """A socket to the host. Raises MburstError."""
+    """Open a socket to the host. Raises MburstError."""
     from ..telemetry.canary.sender import PORT, Sender
     from ..telemetry.probe.targets import resolve
 
@@ -161,7 +161,7 @@ def sender_to(arguments: argparse.Namespace, batch: str) -> Sender:
 
 
 def planned(arguments: argparse.Namespace, sender: Sender, link_bps: int) -> tuple[CanaryPlan, list[BurstShape]]:
-    """The plan that the options make, and the cells that no such link carries. Raises UsageError."""
+    """Returns the plan from the options, and the cells that exceed the link. Raises UsageError."""
     from ..telemetry.canary import plan
 
     version = 6 if sender.target.family == socket.AF_INET6 else 4
@@ -179,8 +179,8 @@ def planned(arguments: argparse.Namespace, sender: Sender, link_bps: int) -> tup
 
 
 def link_of(arguments: argparse.Namespace, sender: Sender, store: StoreFolder | None) -> tuple[int, str]:
-    """The speed of the recorded link and who says so: as given, or the least that the store and this host's interface
-    say. Raises MburstError where nobody knows it."""
+    """Returns the speed of the recorded link and its origin: the given speed, or the lowest that the store and this
+    host's interface report. Raises MburstError if it is not known."""
     from ..capture import device
     from ..services.canary import interface_of, recorded_speeds
 
@@ -188,7 +188,7 @@ def link_of(arguments: argparse.Namespace, sender: Sender, store: StoreFolder | 
         return parse_rate(arguments.link), ""
     found = device(interface_of(sender.source))
     known = [(speed, "") for speed in (recorded_speeds(store, arguments.host or arguments.target) if store else [])]
-    if found and found["link_bps"] and found["driver"] != "veth":  # which says 10 Gb/s of any
+    if found and found["link_bps"] and found["driver"] != "veth":  # a veth always reports 10 Gb/s
         known.append(
             (found["link_bps"], f", the speed of {found['name']} here (--link gives that of the recorded one)")
         )
@@ -206,7 +206,7 @@ def link_of(arguments: argparse.Namespace, sender: Sender, store: StoreFolder | 
 
 
 def plan_lines(plan: CanaryPlan, left_out: list[BurstShape], target: str, sender: Sender, origin: str) -> list[str]:
-    """What will be sent, in words."""
+    """Returns a description of what will be sent."""
     sizes = ", ".join(dict.fromkeys(format_bytes(cell.size_bytes) for cell in plan.cells))
     lengths = " and ".join(dict.fromkeys(length_words(cell) for cell in plan.cells))
     address, port = sender.target.address[:2]
@@ -230,7 +230,7 @@ def length_words(cell: BurstShape) -> str:
 
 
 def send(sender: Sender, plan: CanaryPlan, stop: threading.Event) -> list[Any]:
-    """Send, with a line of progress on a terminal. Raises MburstError."""
+    """Send the bursts, with a progress line on a terminal. Raises MburstError."""
     from ..telemetry.canary.sender import bursts
 
     def show_progress(done: int, of: int) -> None:
@@ -251,7 +251,7 @@ def finish(
     timeout_s: float,
     ended_by: list[Any],
 ) -> None:
-    """Keep what was sent, and read what was recorded of it. Raises MburstError."""
+    """Store what was sent, and read what was recorded of it. Raises MburstError."""
     from ..services.canary import wait_for
 
     if arguments.sent:
@@ -273,7 +273,7 @@ def finish(
 
 
 def import_run(arguments: argparse.Namespace) -> int:
-    """`mburst import canary`: read what a store has of what was sent elsewhere. Raises MburstError."""
+    """Read what a store has of bursts that were sent elsewhere: `mburst import canary`. Raises MburstError."""
     from ..services.canary import load
     from ..sql import StoreFolder
 
@@ -288,8 +288,8 @@ def import_run(arguments: argparse.Namespace) -> int:
 
 
 def show(store: StoreFolder, done: CanaryRun, wanted: BurstDefinition, arguments: argparse.Namespace) -> None:
-    """Read, keep, and print the detection curve of each interface and direction that saw the run. Raises
-    MburstError."""
+    """Read and store the results, and print the detection curve of each interface and direction that received the run.
+    Raises MburstError."""
     from ..analysis.canary.sensitivity import curves
     from ..services.canary import read
 
@@ -307,7 +307,7 @@ def show(store: StoreFolder, done: CanaryRun, wanted: BurstDefinition, arguments
 
 
 def print_curve(curve: DetectionCurve) -> None:
-    """A detection curve, and what it means."""
+    """Print a detection curve and its meaning."""
     from ..dashboards.common import sensitivity_words as words
 
     print_lines("", words.heading(curve))

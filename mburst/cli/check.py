@@ -1,4 +1,4 @@
-"""`mburst check`: whether a store holds what was written into it."""
+"""`mburst check`: verify that a store contains what was written into it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Check, and say what was found."""
+    """Check, and print the findings."""
     from ..sql.damage import FOUND
     from ..sql.repair.checking import check
     from ..sql.repair.sums import compare_sums
@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     clear_progress()
     listed = {file.path: file for file in [*found.damaged, *found.missing]}
     if arguments.deep:
-        FOUND.files |= listed  # below: no warning is due
+        FOUND.files |= listed  # printed below: no warning is needed
         compare_sums(arguments.store, found)
     if arguments.json:
         print(json.dumps(facts(arguments.store, found), ensure_ascii=False, indent=1))
@@ -60,12 +60,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def progress() -> Callable[[Findings, int], None] | None:
-    """What shows progress: nothing unless somebody watches."""
+    """Returns a function that shows progress, None if standard error is not a terminal."""
     return _show if sys.stderr.isatty() else None
 
 
 def clear_progress() -> None:
-    """Take the line of `progress` away."""
+    """Remove the line of `progress`."""
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr, flush=True)
 
@@ -75,7 +75,7 @@ def _show(found: Findings, total: int) -> None:
 
 
 def facts(store: Path, found: Findings) -> dict[str, Any]:
-    """For programs."""
+    """Returns the findings for JSON."""
     return {
         "store": str(store),
         "sound": found.is_sound,
@@ -91,7 +91,7 @@ def facts(store: Path, found: Findings) -> dict[str, Any]:
 
 
 def summary(found: Findings) -> str:
-    """ "120 files, 3.4 GB in 12 s (283 MB/s): sound" """
+    """Returns a summary such as "120 files, 3.4 GB in 12 s (283 MB/s): sound"."""
     speed = f" ({found.bytes / found.seconds / 1e6:,.0f} MB/s)" if found.seconds else ""
     text = f"{format_count(found.files, 'file')}, {format_bytes(found.bytes)} in {format_duration(found.seconds * 1e9)}"
     if found.recordings_compared:

@@ -1,4 +1,4 @@
-"""`mburst collect`: what switches say about their queues, into a store."""
+"""`mburst collect`: store what switches report about their queues."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DESCRIPTION = """Subscribe to switches by gNMI, receive what others send by OTLP
 queues, ports, buffers and neighbours, until Ctrl-C. The file is gnmic's: targets, subscriptions, globals and
 environment variables; docs/gnmi.md and docs/otlp.md list what mburst adds. Paths that mburst has no column for are kept
 as rows of `gnmi_values`."""
-LEAST_FILES = 64  # gRPC ends the process where it cannot open what it needs
+LEAST_FILES = 64  # least number of open files: gRPC ends the process if it cannot open a file
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -55,7 +55,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read the configuration, and check, look or collect."""
+    """Read the configuration, and check, show or collect."""
     require()
     from ..telemetry.gnmi.gnmic_file import load
 
@@ -81,8 +81,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def require() -> None:
-    """Raises MburstError where the libraries for gNMI are missing. Keeps gRPC's own log lines from the terminal: what
-    they are about is in our lines."""
+    """Raise MburstError if the libraries for gNMI are missing. Also suppress gRPC's own log lines; mburst reports the
+    same events."""
     import importlib.util
     import os
     import resource
@@ -110,7 +110,7 @@ def _found(find: Any, name: str) -> bool:
 
 
 def collect(config: CollectConfig, store: str, duration: str | None) -> int:
-    """Collect until a signal; then print what was collected. 1 where nothing came from any target."""
+    """Collect until a signal, then print what was collected. Returns 1 if no value came from any target."""
     import asyncio
 
     from ..services.collector import Collector
@@ -150,7 +150,7 @@ def collect(config: CollectConfig, store: str, duration: str | None) -> int:
 
 
 def _print_otlp(otlp: OtlpCollection) -> bool:
-    """What came by OTLP; whether anything did."""
+    """Print what came by OTLP, and return whether anything did."""
     intake, lines = otlp.intake, otlp.not_stored()
     if intake.points:
         print(
@@ -165,12 +165,12 @@ def _print_otlp(otlp: OtlpCollection) -> bool:
 
 
 def settle(config: CollectConfig, store: StoreFolder, sockets: Sequence[str] = ()) -> None:
-    """Before anything of a target is heard: give up all rights but to write the store and the pinned certificates, to
-    read the folders of the certificates, which are read with each connection, and to remove the Unix sockets in the
-    folders SOCKETS. Raises MburstError."""
+    """Before data of any target is read, give up all rights except: to write the store and the pinned certificates, to
+    read the folders of certificates, which are read for each connection, and to remove the Unix sockets in the folders
+    SOCKETS. Raises MburstError."""
     encrypted = [target for target in config.targets if not target.insecure]
     named = {path for target in encrypted for path in (target.tls_ca, target.tls_cert, target.tls_key) if path}
-    if otlp := config.otlp:  # whose certificates may be renewed
+    if otlp := config.otlp:  # its certificates may be renewed
         named |= {path for path in (otlp.tls_cert, otlp.tls_key, otlp.tls_client_ca) if path}
     folders = {os.path.dirname(path) or "." for name in named for path in (name, os.path.realpath(name))}
     trusted = [path for path in ssl.get_default_verify_paths()[:2] if path]
@@ -180,7 +180,7 @@ def settle(config: CollectConfig, store: StoreFolder, sockets: Sequence[str] = (
 
 
 def _pins_folder() -> Path:
-    """Where the pinned certificates are: there it is, and can be written. Raises MburstError."""
+    """Returns the folder of pinned certificates. It exists and can be written. Raises MburstError."""
     from ..telemetry.gnmi.credentials import pins_folder
 
     folder = pins_folder()
@@ -214,7 +214,7 @@ def _show(progress: CollectProgress) -> None:
 
 
 def once(config: CollectConfig, form: str) -> int:
-    """Ask every target once and print what came."""
+    """Query every target once, and print the answers."""
     import asyncio
 
     from ..services.collector import device_of, vendors_of
@@ -239,7 +239,7 @@ def once(config: CollectConfig, form: str) -> int:
 
         try:
             wrong = await ask(session, take)
-        except Exception as error:  # of what it does, nothing keeps the others from being asked
+        except Exception as error:  # no failure may prevent queries of the other targets
             wrong = [f"internal error: {type(error).__name__}"]
         return [f"{target.name}: {line}" for line in wrong]
 
@@ -254,7 +254,7 @@ def once(config: CollectConfig, form: str) -> int:
 
 
 def _listed(session: Any, notification: Any) -> list[tuple[str, str, str, str]]:
-    """(device, path, value, meaning) of each leaf of a notification."""
+    """Returns (device, path, value, meaning) of each leaf in a notification."""
     from ..telemetry.gnmi import values
     from ..telemetry.gnmi.path import Steps, as_text, steps_in
 
@@ -290,7 +290,7 @@ def _meaning(tables: Any, steps: Any) -> str:
 
 
 def check(config: CollectConfig) -> int:
-    """Say what the file asks for and what it will become."""
+    """Print the requests in the file, and how their results are stored."""
     from ..services.collector import vendors_of
     from ..telemetry.gnmi.vendors import Tables
 
@@ -364,12 +364,12 @@ def _print_item(item: Item, subscription: Subscription, tables: Any) -> None:
 
 
 def _checked(model: str) -> str:
-    """Against which model the table was checked."""
+    """Returns the model against which the table was checked."""
     return f" ({model.partition(':')[0]})" if model else ""
 
 
 def _asked_for(leaf: str, rule: Any, steps: Any) -> bool:
-    """Whether a subscription that goes down to a leaf is about this one."""
+    """Whether a subscription that reaches down to a leaf includes this one."""
     from ..telemetry.gnmi.path import without_module
 
     depth = len(rule.pattern.steps)

@@ -1,4 +1,4 @@
-"""`mburst collect --show`: which metrics come by OTLP, and what each is stored as; and --check of a receiver."""
+"""`mburst collect --show`: the metrics that come by OTLP, and what each is stored as. Also --check of a receiver."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOT_STORED = "(not stored)"
 
 @dataclass
 class _ShownMetric:
-    """A metric of a device: the attributes of its first series, and how many there are."""
+    """A metric of a device: the attributes of its first series, and the number of series."""
 
     attributes: str
     means: str
@@ -33,7 +33,7 @@ class _ShownMetric:
 
 
 def show(config: CollectConfig, duration: str, form: str, user: str | None) -> int:
-    """Receive for a while as USER, and print each metric. 1 where none came."""
+    """Receive for DURATION as USER, and print each metric. Returns 1 if there were none."""
     import asyncio
 
     from ..services.otlp_collection import OtlpCollection
@@ -79,7 +79,7 @@ async def _receive(collection: OtlpCollection, receiver: OtlpReceiver, seconds: 
     finally:
         await receiver.stop()
         collection.intake.take(everything=True)
-        for _ in collection.events():  # which counts them
+        for _ in collection.events():  # the generator counts them
             pass
 
 
@@ -95,7 +95,7 @@ def _meaning(series: MetricSeries) -> str:
 
 
 def check(config: OtlpConfig) -> None:
-    """Print how a receiver was understood. Raises MburstError for what would keep it from its start."""
+    """Print how the configuration of a receiver was understood. Raises MburstError if the receiver could not start."""
     from ..gnmi_target import tls
     from ..otlp_receiver.entries import certificates, entries
     from ..telemetry.otlp.meanings import meanings

@@ -1,4 +1,4 @@
-"""`mburst compact`: a store keeps less of older days."""
+"""`mburst compact`: keep less of older days of a store."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def as_part(arguments: argparse.Namespace) -> None:
-    """What `mburst run` has to know of such a part before it starts it. Raises UsageError."""
+    """Check what a part of `mburst run` requires. Raises UsageError."""
     if not arguments.every:
         raise UsageError("no every: the part would compact once and end", 'write every = "1h"')
     rules_of(arguments)
 
 
 def rules_of(arguments: argparse.Namespace) -> KeepRules:
-    """What the command line asks for. Raises UsageError."""
+    """Returns the rules from the command line. Raises UsageError."""
     from ..sql.compaction.rules import KeepRules
 
     ages = {name: parse_duration(getattr(arguments, name)) for name in ("everything", "bursts", "steps")}
@@ -88,7 +88,7 @@ def rules_of(arguments: argparse.Namespace) -> KeepRules:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compact, once or until a signal; 1 where days were left as they are."""
+    """Compact once, or until a signal. Returns 1 if days were left unchanged."""
     from ..sql import StoreFolder
 
     rules = rules_of(arguments)
@@ -107,7 +107,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def once(store: StoreFolder, rules: KeepRules, dry_run: bool) -> Compacted:
-    """Compact; a signal breaks it off at once. Raises MburstError and Interrupted."""
+    """Compact once; a signal interrupts it at once. Raises MburstError and Interrupted."""
     from ..sql.compaction.compact import compact
 
     done: list[Compacted] = []
@@ -117,7 +117,7 @@ def once(store: StoreFolder, rules: KeepRules, dry_run: bool) -> Compacted:
 
 
 def keep(store: StoreFolder, rules: KeepRules, every_s: float) -> int:
-    """Compact each EVERY_S until a signal."""
+    """Compact every EVERY_S until a signal."""
     from ..sql.compaction.compact import compact
 
     def work(stopped: threading.Event) -> None:
@@ -141,7 +141,7 @@ def keep(store: StoreFolder, rules: KeepRules, every_s: float) -> int:
 
 
 def describe(done: Compacted, rules: KeepRules, dry_run: bool) -> None:
-    """Print what was done, and on standard error what was not."""
+    """Print what was done, and on standard error what was not done."""
     if done.is_busy:
         print_lines("another compaction of this store is running: nothing was done")
         return
@@ -154,7 +154,8 @@ def describe(done: Compacted, rules: KeepRules, dry_run: bool) -> None:
 
 
 def line(day: DayCompacted, rules: KeepRules) -> str:
-    """ "2026-11-21 rack r1: 288 files, 3.2 GB → 5 files, 41 MB: …"; of an hour, "2026-11-21 14:00 rack r1: …" """
+    """Returns "2026-11-21 rack r1: 288 files, 3.2 GB → 5 files, 41 MB: …"; for an hour "2026-11-21 14:00 rack r1:
+    …"."""
     from ..sql.compaction.rules import Detail
     from ..sql.format.filenames import date_of
 
@@ -186,7 +187,7 @@ def _warn_of_size(done: Compacted, rules: KeepRules) -> None:
 
 
 def facts(store: StoreFolder, done: Compacted) -> dict[str, Any]:
-    """For programs."""
+    """Returns the results for JSON."""
     from ..sql.format.filenames import date_of
 
     days = [

@@ -1,4 +1,4 @@
-"""`mburst compare`: two situations side by side, and whether the second is better."""
+"""`mburst compare`: two situations side by side, and whether the second one is better."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read both, compare, print."""
+    """Read both sides, compare, print."""
     from ..sql import StoreFolder
 
     sides = [choice([*arguments.both, *mine]) for mine in (arguments.a, arguments.b)]
@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def choice(given: list[str]) -> ComparisonSide:
-    """KEY=VALUE as a ComparisonSide. Raises UsageError."""
+    """Returns the ComparisonSide of KEY=VALUE arguments. Raises UsageError."""
     found = {}
     for text in given:
         key, equals, value = text.partition("=")
@@ -87,7 +87,7 @@ def choice(given: list[str]) -> ComparisonSide:
 
 
 def show(answer: Compared) -> None:
-    """For people."""
+    """Print the comparison as text."""
     found = answer.comparison
     rows = []
     if found.a.sent or found.b.sent:
@@ -126,5 +126,5 @@ def show(answer: Compared) -> None:
 
 
 def ratio_words(ratio: Estimate | None) -> str:
-    """B / A, or that there is too little to say how sure it is."""
+    """Returns B / A, or that there is too little data for an interval."""
     return interval(ratio) if ratio else "-"

@@ -1,4 +1,4 @@
-"""The options that say definition of a burst and which time is meant, the same for every verb that asks."""
+"""The options for the definition of a burst and for the time, common to all verbs with such options."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def add_burst_options(parser: argparse.ArgumentParser) -> None:
-    """--bin, --threshold, --release, --join, --min-duration and --link."""
+    """Add --bin, --threshold, --release, --join, --min-duration and --link."""
     what = parser.add_argument_group("definition of a burst")
     what.add_argument("--bin", metavar="TIME", help="bin width to use: the recorded one (default) or a multiple")
     add_threshold_options(what)
@@ -21,7 +21,7 @@ def add_burst_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_threshold_options(what: Any) -> None:
-    """--threshold, --release, --join and --min-duration."""
+    """Add --threshold, --release, --join and --min-duration."""
     what.add_argument(
         "--threshold",
         metavar="SHARE",
@@ -37,7 +37,7 @@ def add_threshold_options(what: Any) -> None:
 
 
 def add_time_options(group: Any) -> None:
-    """--since and --until."""
+    """Add --since and --until."""
     group.add_argument(
         "--since", metavar="TIME", help="start of the time: 24h (before the newest data) or 2026-11-20T14:03 (UTC)"
     )
@@ -45,12 +45,12 @@ def add_time_options(group: Any) -> None:
 
 
 def definition_of(arguments: argparse.Namespace) -> BurstDefinition:
-    """The definition that add_burst_options' options make. Raises UsageError."""
+    """Returns the definition from the options of add_burst_options. Raises UsageError."""
     return options.definition_of(
         arguments.bin, arguments.threshold, arguments.release, arguments.join, arguments.min_duration, arguments.link
     )
 
 
 def span_of(store: StoreFolder, arguments: argparse.Namespace) -> tuple[int | None, int | None]:
-    """--since and --until in Unix nanoseconds; durations count back from the newest data. Raises UsageError."""
+    """Returns --since and --until in Unix nanoseconds; durations count back from the newest data. Raises UsageError."""
     return options.span_of(store, arguments.since, arguments.until, arguments.rack)

@@ -1,4 +1,4 @@
-"""`mburst demo`: a cache server's incast from the wire to the report, through the commands that a user would type."""
+"""`mburst demo`: the incast of a cache server from the wire to the report, with the commands that a user would type."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Make the case, and do with it what a user would do."""
+    """Create the case, and run on it what a user would run."""
     from ..lab.demo.folder import NAMES
     from ..lab.rack import check_seconds
 
@@ -70,7 +70,7 @@ def _go_through(folder: Path, arguments: argparse.Namespace, seconds: float) -> 
 
 
 def make(folder: Path, seconds: float | None, seed: int) -> DemoCase:
-    """The case in FOLDER/store: live for so long where this machine can; simulated for None."""
+    """Create the case in FOLDER/store: live for SECONDS if this machine allows it, else simulated; None: simulated."""
     from ..lab.demo import cases
     from ..lab.rack import RackUnavailable
 
@@ -84,7 +84,7 @@ def make(folder: Path, seconds: float | None, seed: int) -> DemoCase:
 
 
 def find(case: DemoCase, folder: Path) -> None:
-    """Import what is not in the store yet, list bursts, investigate, report. Raises CommandFailed."""
+    """Import what the store lacks, list bursts, investigate, report. Raises CommandFailed."""
     from ..lab.demo.cases import unsampled
     from ..lab.demo.commands import call, heard
     from ..lab.demo.verdict import verdict
@@ -103,12 +103,12 @@ def find(case: DemoCase, folder: Path) -> None:
 
 
 def section(answer: str, heading: str) -> str:
-    """A section of what `mburst investigate` printed."""
+    """Returns a section of the output of `mburst investigate`."""
     return "…\n" + heading + answer.partition(f"\n{heading}")[2].partition("\n\n")[0]
 
 
 def farewell(folder: Path) -> list[str]:
-    """What to do next, and where the report is."""
+    """Returns lines on the location of the report and on what to do next."""
     pages = sorted((folder / "report").rglob("*.html"))
     if len(pages) != 1:
         raise MburstError(f"{folder / 'report'} has {len(pages)} pages instead of one")

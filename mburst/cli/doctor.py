@@ -1,4 +1,4 @@
-"""`mburst doctor`: what this host and an interface can measure, what distorts it, and what to do about that."""
+"""`mburst doctor`: what this host and an interface can measure, what distorts it, and the remedies."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def examine(interface: str | None, *, self_test: bool) -> dict[str, Any]:
-    """Everything that doctor says, as data. Raises MburstError when there is no such interface."""
+    """Returns all findings of doctor as data. Raises MburstError if the interface does not exist."""
     from ..capture import clock_synchronized, device, sources
     from ..telemetry.probe.clock import Clocks
 
@@ -62,7 +62,7 @@ def examine(interface: str | None, *, self_test: bool) -> dict[str, Any]:
 
 
 def _pinned() -> list[dict[str, Any]] | None:
-    """What `--pin` has left in the kernel; None: this process may not look."""
+    """Returns what `--pin` left in the kernel, None if this process may not read it."""
     from ..services.record import pins
 
     try:
@@ -81,7 +81,7 @@ def _self_test() -> dict[str, Any]:
 
 
 def advice(device: Device) -> list[str]:
-    """What would distort a measurement on this interface, each with the command that mends it."""
+    """Returns what would distort a measurement on this interface, each with the command that corrects it."""
     name = device["name"]
     found = []
     for arriving, what in (
@@ -116,7 +116,7 @@ def advice(device: Device) -> list[str]:
 
 
 def can_capture(found: dict[str, Any]) -> bool:
-    """Whether some source runs, and the self-test saw what was sent."""
+    """Whether a source is ready, and the self-test received everything that it sent."""
     test = found["self_test"]
     whole = (
         not test
@@ -127,7 +127,7 @@ def can_capture(found: dict[str, Any]) -> bool:
 
 
 def describe(found: dict[str, Any]) -> str:
-    """The same for people."""
+    """Returns the findings as text."""
     device = found["interface"]
     lines = ["privileges", *(f"  {line}" for line in _describe_privileges(found["privileges"], device)), "sources"]
     for source in found["sources"]:
@@ -153,7 +153,8 @@ def _describe_source(source: SourceState) -> str:
 
 
 def privileges() -> dict[str, bool]:
-    """Whether this process may capture, and may set interfaces (capabilities(7), in effect)."""
+    """Returns whether this process may capture, and may configure interfaces (effective capabilities,
+    capabilities(7))."""
     with open("/proc/self/status", encoding="ascii") as file:
         mask = next(int(line.split()[1], 16) for line in file if line.startswith("CapEff:"))
     return {"net_raw": bool(mask >> CAP_NET_RAW & 1), "net_admin": bool(mask >> CAP_NET_ADMIN & 1)}

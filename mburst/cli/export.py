@@ -32,7 +32,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write it, and state what is in it."""
+    """Write the file, and print what it contains."""
     from ..api.tracing import trace_of
     from ..sql import StoreFolder
 

@@ -1,4 +1,4 @@
-"""`mburst extract`: the packets behind a burst."""
+"""`mburst extract`: the packets of a burst."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Choose, write, and state what was written."""
+    """Choose a burst, write its packets, and print what was written."""
     from ..api import extracting
 
     wanted = definition.definition_of(arguments)
@@ -85,7 +85,7 @@ def _number(text: str | None) -> int | str | None:
 def _inputs(
     arguments: argparse.Namespace, wanted: BurstDefinition, opened: ExitStack
 ) -> tuple[StoreFolder, PacketInput]:
-    """The store with the burst, and where its packets are. Raises MburstError."""
+    """Returns the store with the burst, and the source of its packets. Raises MburstError."""
     from ..api.extracting import PacketInput, recorded_captures
     from ..packets import ring
     from ..sql import StoreFolder

@@ -1,4 +1,4 @@
-"""`mburst fleet`: what is asked of a target that many stores are shipped to. One module a question: fleet_NAME.py."""
+"""`mburst fleet`: verbs for a target to which many stores are shipped. Each has a module fleet_NAME.py."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ QUESTIONS = ("status", "detect", "ask", "report")
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the verb, and each question as a verb of its own."""
+    """Add the verb, with a subcommand for each module."""
     parser = verbs.add_parser("fleet", help="detect bursts of all hosts that ship", description=DESCRIPTION)
     questions = parser.add_subparsers(title="questions", metavar="QUESTION", dest="question", required=True)
     for name in QUESTIONS:

@@ -1,4 +1,4 @@
-"""`mburst fleet ask`: questions to the results of a fleet."""
+"""`mburst fleet ask`: queries of the results of a fleet."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ named and left out. Exit code 0: nothing is damaged; 1: something is."""
 
 
 def add_parser(questions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the question."""
+    """Add the subcommand."""
     parser = questions.add_parser("ask", help="questions to results, such as the worst hosts", description=DESCRIPTION)
     parser.add_argument("results", metavar="RESULTS", help="bucket or folder that `mburst fleet detect` wrote")
     parser.add_argument("query", metavar="QUESTION|SQL", nargs="?", help="its name or number, or SQL")
@@ -30,7 +30,7 @@ def add_parser(questions: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def add_days(parser: argparse.ArgumentParser) -> None:
-    """Which days of results are meant, and the inventory."""
+    """Add the options for the days of results and the inventory."""
     parser.add_argument("--day", metavar="DAY", help="last (the last whole day, default) or 2026-11-20")
     parser.add_argument("--days", type=int, metavar="N", help="this many days, of which DAY is the last (default: 1)")
     parser.add_argument(
@@ -49,7 +49,7 @@ def add_days(parser: argparse.ArgumentParser) -> None:
 
 
 def days_of(arguments: argparse.Namespace) -> AskedDays:
-    """The days that are meant. Raises UsageError."""
+    """Returns the days that the options select. Raises UsageError."""
     from ..fleet.asking import AskedDays, last_days
     from ..fleet.plan import day_of
 
@@ -62,7 +62,7 @@ def days_of(arguments: argparse.Namespace) -> AskedDays:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Answer, or list the questions."""
+    """Run a query, or list the named ones."""
     from ..fleet.asking import opened
     from ..fleet.plan import read_inventory
     from ..fleet.target import open_target

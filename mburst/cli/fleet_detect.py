@@ -1,4 +1,4 @@
-"""`mburst fleet detect`: the bursts of a day of all hosts that have shipped to a target."""
+"""`mburst fleet detect`: the bursts of a day at all hosts that have shipped to a target."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COLUMNS = ("rack", "host", "bursts", "of ports", "files", "MB", "CPU s", "result
 
 
 def add_parser(questions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the question."""
+    """Add the subcommand."""
     parser = questions.add_parser("detect", help="the bursts of a day of all hosts", description=DESCRIPTION)
     parser.add_argument("target", metavar="TARGET", help="bucket or folder, as `mburst ship` has it")
     parser.add_argument("--day", default="last", metavar="DAY", help="last (the last whole day, default) or 2026-11-20")
@@ -100,7 +100,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _engine(arguments: argparse.Namespace) -> Engine:
-    """Where the partitions are detected. Raises UsageError, and MburstError."""
+    """Returns the engine that detects the partitions. Raises UsageError, and MburstError."""
     from ..fleet.detect import local
 
     if arguments.master is None:
@@ -120,7 +120,7 @@ def _engine(arguments: argparse.Namespace) -> Engine:
 
 
 class _Progress:
-    """A line for each partition as it ends."""
+    """Prints a line for each partition when it ends."""
 
     def __init__(self, of: int) -> None:
         self._ended, self._of = 0, of
@@ -151,7 +151,7 @@ def _print(date: str, found: DayDetected) -> None:
 
 
 def _print_ports(outcomes: list[PartitionOutcome]) -> None:
-    """What became of recordings of switch ports, if there are any."""
+    """Print the results for recordings of switch ports, if there are any."""
     names = ("switch_ports", "port_bursts", "unfit_ports")
     ports, bursts, unfit = (sum(getattr(outcome, name) for outcome in outcomes) for name in names)
     if ports:
@@ -168,7 +168,7 @@ def _row(outcome: PartitionOutcome) -> tuple[Any, ...]:
 
 
 def facts(date: str, found: DayDetected) -> dict[str, Any]:
-    """For programs."""
+    """Returns the results for JSON."""
     return {
         "date": date,
         "detected": [outcome._asdict() for outcome in found.outcomes],

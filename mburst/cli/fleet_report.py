@@ -15,11 +15,11 @@ bursts, when, how long, with whom at once, and what is lost), one for each rack,
 is verified by its SHA-256 before it is read; what is damaged is named and left out, and what has not arrived or was not
 detected is stated. The same results give the same files. Exit code 0: nothing is damaged or undetected; 1: something
 is."""
-EVERY = 100  # racks between two lines of progress
+EVERY = 100  # racks between two progress lines
 
 
 def add_parser(questions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the question."""
+    """Add the subcommand."""
     parser = questions.add_parser("report", help="pages for the fleet and for each rack", description=DESCRIPTION)
     parser.add_argument("results", metavar="RESULTS", help="bucket or folder that `mburst fleet detect` wrote")
     parser.add_argument("-o", "--output", required=True, metavar="DIR", help="folder for it; made where missing")
@@ -33,7 +33,7 @@ def add_parser(questions: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Gather, draw, write, and name the files."""
+    """Compute, draw and write the pages, and print the names of the files."""
     with interrupting.interruptible():
         return _run(arguments)
 
@@ -63,7 +63,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _folder(page: Path) -> Path:
-    """That of the pages of racks."""
+    """Returns the folder for the pages of racks."""
     return page.with_suffix("")
 
 

@@ -1,4 +1,4 @@
-"""`mburst fleet status`: who ships what to a target, until when, and who is silent."""
+"""`mburst fleet status`: which hosts ship to a target, what, until when, and which are silent."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COLUMNS = ("rack", "host", "level", "complete until (UTC)", "behind", "last rece
 
 
 def add_parser(questions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the question."""
+    """Add the subcommand."""
     parser = questions.add_parser(
         "status", help="who ships what, until when, and who is silent", description=DESCRIPTION
     )
@@ -33,7 +33,7 @@ def add_parser(questions: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read the newest receipts, and list them."""
+    """Read the newest receipts, and list the hosts."""
     from ..fleet.receipts import DamagedReceipt
     from ..fleet.status import status
     from ..fleet.target import open_target
@@ -65,7 +65,7 @@ def _row(host: HostStatus) -> tuple[Any, ...]:
 
 
 def facts(target: str, hosts: list[HostStatus], damaged: list[Any]) -> dict[str, Any]:
-    """For programs."""
+    """Returns the status for JSON."""
     return {
         "target": target,
         "hosts": [host._asdict() for host in hosts],

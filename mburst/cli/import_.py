@@ -1,4 +1,4 @@
-"""mburst import: probes and switch queues from CSV files, and what `mburst canary` sent, into a store."""
+"""`mburst import`: add probes and switch queues from CSV files, and the notes of `mburst canary`, to a store."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.kind == "canary":
         return canary.import_run(arguments)
-    # A flag and no KeyboardInterrupt, which may come where Arrow's code or a callback loses it.
+    # A flag is used, because a KeyboardInterrupt could arrive where Arrow's code or a callback loses it.
     with open_text(arguments.file) as text, stopping(lambda: None) as ended_by:
         privileges.lower(arguments.store, arguments.user)
         privileges.confine([], [_there(Path(arguments.store).absolute())])
@@ -63,12 +63,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _there(store: Path) -> Path:
-    """The store, or the folder in which it will be: a bad file makes none."""
+    """Returns the store, or the existing folder in which it will be created: an invalid file creates no store."""
     return next(path for path in (store, *store.parents) if path.exists())
 
 
 def lines_of(result: dict[str, Any]) -> list[str]:
-    """What an import did, in lines for people."""
+    """Returns the result of an import as lines of text."""
     parts = [f"{result['table']}: {format_count(result['rows'], 'row')}"]
     if result["table"] == "probes":
         parts.append(f"{result['lost']:,} lost")

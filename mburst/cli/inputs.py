@@ -1,4 +1,4 @@
-"""What a recording reads: capture files or an interface, then a pcap filter, typed as for tcpdump and tshark."""
+"""The inputs of a recording: capture files or interfaces, followed by a pcap filter, as for tcpdump and tshark."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _CAPTURE = re.compile(
 )
 _NETWORK = re.compile(r"[0-9.]+/[0-9.]+|[0-9a-f:.]*:[0-9a-f:.]*/\d+", re.IGNORECASE)
 _ARITHMETIC = re.compile(r"[\[\]()<>=&|+*]")
-_BEFORE_NAMES = {"host", "src", "dst", "net", "gateway", "and", "or", "not", "ra", "ta", "addr1", "addr2"}  # of hosts
+_BEFORE_NAMES = {"host", "src", "dst", "net", "gateway", "and", "or", "not", "ra", "ta", "addr1", "addr2"}  # a host follows
 
 
 class Inputs(NamedTuple):
-    """Files or interfaces, and a pcap filter; "" for none."""
+    """Files or interfaces, and a pcap filter, or ""."""
 
     targets: list[str]
     filter: str
 
 
 def add_options(parser: Any) -> None:
-    """FILE, INTERFACE and FILTER as arguments, and -r, -i and -f."""
+    """Add FILE, INTERFACE and FILTER as arguments, and -r, -i and -f."""
     parser.add_argument(
         "inputs",
         nargs="*",
@@ -49,13 +49,13 @@ def add_options(parser: Any) -> None:
 
 
 def check_given(arguments: argparse.Namespace) -> None:
-    """Raise UsageError where nothing to read is named."""
+    """Raise UsageError if no input is named."""
     if not (arguments.inputs or arguments.files or arguments.devices):
         raise UsageError("nothing to record", "name capture files (-r FILE) or an interface (-i INTERFACE)")
 
 
 def inputs_of(arguments: argparse.Namespace) -> Inputs:
-    """What the options name. Raises UsageError, and MburstError for a file that is not there."""
+    """Returns the inputs that the options name. Raises UsageError, and MburstError for a file that does not exist."""
     files, devices = getattr(arguments, "files", None), getattr(arguments, "devices", None)
     if files and devices:
         raise UsageError("-r and -i exclude each other", "record files, or interfaces")
@@ -70,16 +70,16 @@ def inputs_of(arguments: argparse.Namespace) -> Inputs:
 
 
 def _split(inputs: list[str], backend: str) -> tuple[list[str], list[str]]:
-    """Files that exist, or interfaces that do, or else one name; and the words that follow."""
+    """Returns the existing files, or the existing interfaces, or else the first name; and the words that follow."""
     count = _leading(inputs, lambda name: name == "-" or is_file(name)) or _leading(inputs, is_interface)
-    is_device = backend == "pfring" and ":" in inputs[0]  # of one of its modules: pcap:FILE, zc:eth0
+    is_device = backend == "pfring" and ":" in inputs[0]  # a device of a PF_RING module: pcap:FILE, zc:eth0
     if not count and is_like_a_file(inputs[0]) and not is_device:
         raise no_such_file(inputs[0])
     return inputs[: count or 1], inputs[count or 1 :]
 
 
 def _leading(words: list[str], holds: Callable[[str], bool]) -> int:
-    """How many words at the start HOLDS is true of."""
+    """Returns the number of words at the start for which HOLDS is true."""
     return next((place for place, word in enumerate(words) if not holds(word)), len(words))
 
 
@@ -99,7 +99,7 @@ def _interface(name: str, backend: str) -> str:
 
 
 def _refuse_files(words: list[str]) -> None:
-    """Raise MburstError where a word of a filter looks like the name of a file."""
+    """Raise MburstError if a word of a filter looks like a file name."""
     for before, word in zip(["", *words], words, strict=False):
         if is_like_a_file(word) and ("/" in word or before.lower() not in _BEFORE_NAMES or is_file(word)):
             if is_file(word):
@@ -108,8 +108,8 @@ def _refuse_files(words: list[str]) -> None:
 
 
 def is_like_a_file(word: str) -> bool:
-    """Whether a word is the name of a file rather than an interface or a part of a pcap filter: it has the suffix of a
-    capture or a compressed file, or a slash that belongs to no network (10.0.0.0/8) and no arithmetic (ip[0]/4)."""
+    """Whether a word looks like a file name, not like an interface or a part of a pcap filter: it has the suffix of a
+    capture or a compressed file, or a slash that is part of no network (10.0.0.0/8) and no arithmetic (ip[0]/4)."""
     if " " in word or _ARITHMETIC.search(word):
         return False
     has_path = "/" in word and any(map(str.isalpha, word)) and not _NETWORK.fullmatch(word)
@@ -117,15 +117,15 @@ def is_like_a_file(word: str) -> bool:
 
 
 def is_file(name: str) -> bool:
-    """Whether there is a file (or pipe, or folder) of this name."""
+    """Whether a file (or pipe, or folder) with this name exists."""
     try:
         return Path(name).exists()
-    except OSError:  # a filter may be longer than any name
+    except OSError:  # a filter may be longer than a file name can be
         return False
 
 
 def no_such_file(name: str) -> MburstError:
-    """The error, with the file that may be meant where there is one."""
+    """Returns the error for a missing file, with a similar file name if there is one."""
     path = Path(name)
     try:
         near = difflib.get_close_matches(path.name, [entry.name for entry in path.parent.iterdir()], 1)
@@ -138,7 +138,7 @@ def no_such_file(name: str) -> MburstError:
 
 
 def is_interface(name: str) -> bool:
-    """Whether this machine has an interface of this name; "any" is all of them."""
+    """Whether this machine has an interface with this name; "any" stands for all."""
     from ..capture import device
 
     return name == "any" or device(name) is not None
@@ -151,8 +151,8 @@ def _one_filter(named: str, words: str) -> str:
 
 
 def explained(error: MburstError, expression: str) -> MburstError:
-    """The same, or what is more likely where a filter cannot be compiled: a word that has a suffix as files have, or
-    that stands alone as interfaces do."""
+    """Returns ERROR, or a likelier one if a filter cannot be compiled: a word with a suffix is probably a missing file,
+    and a single word a missing interface."""
     if not expression or not str(error).startswith(f"filter '{expression}'"):
         return error
     if names := [word for word in expression.split() if re.search(r"\.[A-Za-z]\w*$", word) and not is_file(word)]:

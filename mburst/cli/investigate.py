@@ -1,4 +1,4 @@
-"""`mburst investigate`: are the bursts the cause of the latency tail, and whose are they."""
+"""`mburst investigate`: whether bursts cause the latency tail, and which senders they have."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def add_scope(parser: argparse.ArgumentParser, link_option: str) -> None:
-    """What to investigate: the store or capture, which of it, and what a tail is. Shared with `mburst what-if`.
-    LINK_OPTION: what gives the speed of the recorded link."""
+    """Add the options for the store or capture, the selection in it, and the definition of a tail. `mburst what-if`
+    shares them. LINK_OPTION is the option with the speed of the recorded link."""
     parser.add_argument("store", metavar="STORE|CAPTURE", help=f"a store, or a capture file (with {link_option})")
     scope = parser.add_argument_group("what to investigate")
     scope.add_argument("--probes", metavar="FILE", help="CSV of probes for a capture file (as `mburst import probes`)")
@@ -96,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def asked_for(arguments: argparse.Namespace, wanted: BurstDefinition) -> InvestigationResult:
-    """The investigation that the options of add_scope ask for."""
+    """Returns the investigation that the options of add_scope ask for."""
     with opened(arguments, wanted.link_bps) as store:
         return investigated(
             store,
@@ -114,7 +114,7 @@ def asked_for(arguments: argparse.Namespace, wanted: BurstDefinition) -> Investi
 
 @contextmanager
 def opened(arguments: argparse.Namespace, link_bps: int | None) -> Iterator[StoreFolder]:
-    """The store, or one made of a capture for as long as it is needed."""
+    """Yields the store, or a temporary one that is recorded from a capture."""
     from ..sql import StoreFolder
 
     path = Path(arguments.store)

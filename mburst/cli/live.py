@@ -1,4 +1,4 @@
-"""`mburst live`: a page that shows what is stored, or what an interface carries, as it happens."""
+"""`mburst live`: a page that shows, as it happens, what is stored or what an interface carries."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def add_parser(verbs: Any) -> None:
 
 
 def as_part(arguments: argparse.Namespace) -> None:
-    """What `mburst run` has to know of such a part before it starts it. Raises UsageError."""
+    """Check what a part of `mburst run` requires. Raises UsageError."""
     if not arguments.token_file and not arguments.open:
         raise UsageError(
             "no token-file: what a part prints is logged, and a token must not be in a log",
@@ -91,13 +91,13 @@ def _say(service: LiveService, what: str) -> None:
 
 
 def check_store_options(arguments: argparse.Namespace, folder: Path) -> None:
-    """Raise UsageError for what only an interface can have."""
+    """Raise UsageError for options that apply only to an interface."""
     if arguments.store or len(arguments.inputs) > 1 or arguments.duration:
         raise UsageError(f"{folder} is a store: --store, --duration and a filter are for an interface")
 
 
 def _serve(arguments: argparse.Namespace, where: ListenAddress) -> int:
-    """The view of a store. Ctrl-C is how it ends."""
+    """Show a store until a signal. Returns the exit code."""
     from ..services.live import LiveService
 
     with _opened(arguments) as store:
@@ -112,8 +112,8 @@ def _serve(arguments: argparse.Namespace, where: ListenAddress) -> int:
 
 @contextmanager
 def _opened(arguments: argparse.Namespace) -> Iterator[StoreFolder]:
-    """The store to show: one that there is, or that of --store, made where there is none. This process works as its
-    owner from here on. Raises MburstError."""
+    """Yields the store to show: an existing one, or that of --store, which is created if necessary. The process works
+    as its owner from now on. Raises MburstError."""
     from ..sql import StoreFolder
 
     if arguments.inputs:
@@ -133,7 +133,7 @@ def _opened(arguments: argparse.Namespace) -> Iterator[StoreFolder]:
 
 
 def interface_recordings(arguments: argparse.Namespace) -> list[RecordSettings]:
-    """What to record of an interface or of several. Raises MburstError where it is none."""
+    """Returns the recordings of one or several interfaces. Raises MburstError if the input is not an interface."""
     from ..services.record.recording import is_live
 
     name = arguments.inputs[0]
@@ -155,7 +155,7 @@ def interface_recordings(arguments: argparse.Namespace) -> list[RecordSettings]:
 
 @contextmanager
 def recorded_store(arguments: argparse.Namespace) -> Iterator[StoreFolder]:
-    """The store that it is recorded into, which is there only meanwhile unless --store names one."""
+    """Yields the store for the recording: the one that --store names, or a temporary one."""
     from ..sql import StoreFolder
 
     with ExitStack() as stack:
@@ -165,54 +165,54 @@ def recorded_store(arguments: argparse.Namespace) -> Iterator[StoreFolder]:
 
 
 def recorded_definition(arguments: argparse.Namespace) -> BurstDefinition:
-    """What a burst is in what is recorded here, which has its --link. Raises UsageError."""
+    """Returns the definition of a burst for the recording, which uses --link itself. Raises UsageError."""
     return definition.definition_of(argparse.Namespace(**{**vars(arguments), "link": None}))
 
 
 def interface_names(recordings: list[RecordSettings]) -> str:
-    """The interfaces, for a title."""
+    """Returns the names of the interfaces, for a title."""
     return ", ".join(one.targets[0] for one in recordings)
 
 
 def confine(arguments: argparse.Namespace, recordings: list[RecordSettings], store: StoreFolder) -> None:
-    """From here on this process writes to the store alone."""
+    """Allow this process to write only to the store from now on."""
     from ..services.record import pins
 
-    if recordings[0].backend != "pfring":  # libraries of network cards open what they like
+    if recordings[0].backend != "pfring":  # libraries of network cards open files of their choice
         writes = [store.path, *pins.folders(recordings)]
         removes = [] if arguments.store else [tempfile.gettempdir()]
         privileges.confine(recordings[0].targets, writes, removes, store.made_in)
 
 
 class DroppedPackets:
-    """How many packets were dropped of interfaces that are recorded."""
+    """The number of packets that were dropped at the recorded interfaces."""
 
     def __init__(self) -> None:
         self._by_interface: dict[str, int] = {}
 
     @property
     def have_begun(self) -> bool:
-        """Whether anything was reported."""
+        """Whether any interface has reported."""
         return bool(self._by_interface)
 
     def look(self, now: RecordProgress) -> None:
-        """Take what one of them reports."""
+        """Take the report of one interface."""
         self._by_interface[now.recording.targets[0]] = now.facts["dropped"]
 
     def count(self) -> int:
-        """Of all."""
+        """Returns the number over all interfaces."""
         return sum(list(self._by_interface.values()))
 
 
 def describe_end(arguments: argparse.Namespace, recorded: RecordResult) -> int:
-    """Print what was recorded; the exit code."""
+    """Print what was recorded, and return the exit code."""
     kept = arguments.store or "a temporary store, removed now: use --store to keep one"
     print(record.describe_runs(recorded.rows, [f"recorded into {kept}"]))
     return record.exit_code(recorded)
 
 
 def _record(arguments: argparse.Namespace, where: ListenAddress) -> int:
-    """The view of an interface, recorded as `mburst record` does it."""
+    """Show an interface while it is recorded as in `mburst record`."""
     from ..api.recording import into
     from ..services.live import LiveService
 

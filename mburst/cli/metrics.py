@@ -1,4 +1,4 @@
-"""`mburst metrics`: what a store gains, for Prometheus."""
+"""`mburst metrics`: metrics of the data that a store receives, for Prometheus."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def looked_at(config: Path) -> list[Path]:
-    """What is read to see how what the file at CONFIG runs is, whoever replaces or makes it meanwhile. Raises
-    MburstError."""
+    """Returns the paths that must be readable to check the condition of all that the file at CONFIG runs, even if they
+    are replaced or created later. Raises MburstError."""
     from ..agent.config import load
 
     found = load(config, fill=False)
@@ -92,9 +92,9 @@ def looked_at(config: Path) -> list[Path]:
 
 
 def where_of(arguments: argparse.Namespace) -> ListenAddress:
-    """Where to listen. On loopback no token is asked for unless there is a file of one: Prometheus on this machine
-    should need no secret for sums by host, interface and path, in which no sender is named. Elsewhere it takes a token,
-    or --open. Raises MburstError."""
+    """Returns the address to listen on. On loopback a token is required only with a token file: Prometheus on this
+    machine needs no secret for sums by host, interface and path, which name no sender. Elsewhere a token, or --open, is
+    required. Raises MburstError."""
     where = serving.where_of(arguments, PORT)
     if where.made and where.loopback:
         return replace(where, token=None, made=False)

@@ -1,4 +1,4 @@
-"""`mburst migrate`: a store of an older format as one of this."""
+"""`mburst migrate`: convert a store of an older format."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Migrate, and say what was done."""
+    """Migrate, and print what was done."""
     from ..sql.repair.migration import migrate
 
     watched = sys.stderr.isatty()
@@ -51,7 +51,7 @@ def _show(done: int, total: int) -> None:
 
 
 def described(outcome: MigrationResult) -> list[str]:
-    """What is in the new store, a line for each table, and what is different there."""
+    """Returns the content of the new store, one line for each table, and what differs there."""
     lines = []
     for table, sums in sorted(outcome.tables.items()):
         size = f", {sums.columns['bytes']:,} bytes" if "bytes" in sums.columns else ""

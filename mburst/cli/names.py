@@ -1,4 +1,4 @@
-"""`mburst names`: what addresses are called."""
+"""`mburst names`: names of addresses."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def as_part(arguments: argparse.Namespace) -> None:
-    """What `mburst run` has to know of such a part before it starts it. Raises UsageError."""
+    """Check what a part of `mburst run` requires. Raises UsageError."""
     if not arguments.every or not arguments.sources:
         raise UsageError("a part needs sources and every", 'example: sources = ["hosts"] and every = "1h"')
     check(arguments)
 
 
 def check(arguments: argparse.Namespace) -> None:
-    """Raises UsageError for a call that contradicts itself."""
+    """Raise UsageError for contradictory options."""
     if arguments.every and parse_duration(arguments.every) < LEAST_EVERY_NS:
         raise UsageError(f"invalid --every {arguments.every!r}: less than a minute")
     if arguments.every and (arguments.format != "table" or "-" in arguments.sources or not arguments.sources):
@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def limits_of(store: StoreFolder, arguments: argparse.Namespace) -> DnsLimits:
-    """How DNS is asked."""
+    """Returns the limits for asking DNS."""
     from ..api.naming import DnsLimits
 
     since, until = definition.span_of(store, arguments)
@@ -105,7 +105,7 @@ def read(store: StoreFolder, source: str, arguments: argparse.Namespace) -> Name
 
 
 def once(store: StoreFolder, arguments: argparse.Namespace) -> list[NamesImported]:
-    """Read all sources; a signal breaks it off at once. Raises MburstError and Interrupted."""
+    """Read all sources; a signal interrupts it at once. Raises MburstError and Interrupted."""
     done: list[NamesImported] = []
     if until_stopped(lambda stopped: done.extend(read(store, source, arguments) for source in arguments.sources)):
         raise Interrupted("interrupted", "sources that are done stay; the same command reads the rest")
@@ -113,7 +113,8 @@ def once(store: StoreFolder, arguments: argparse.Namespace) -> list[NamesImporte
 
 
 def keep(store: StoreFolder, arguments: argparse.Namespace, every_s: float) -> int:
-    """Read the sources each EVERY_S until a signal. What fails is reported, and read again the next time."""
+    """Read the sources every EVERY_S until a signal. A failure is reported, and the source is read again the next
+    time."""
 
     def work(stopped: threading.Event) -> None:
         with store.place.watched(stopped.set):
@@ -132,7 +133,7 @@ def keep(store: StoreFolder, arguments: argparse.Namespace, every_s: float) -> i
 
 
 def print_imported(done: list[NamesImported], form: str) -> None:
-    """What was read."""
+    """Print what was read."""
     if form == "json":
         output.write_json_value([imported._asdict() for imported in done])
     else:
@@ -143,13 +144,13 @@ def print_imported(done: list[NamesImported], form: str) -> None:
 
 
 def line_of(imported: NamesImported) -> str:
-    """ "/etc/names.csv: 40 names (csv)" """
+    """Returns a line such as "/etc/names.csv: 40 names (csv)"."""
     same = "" if imported.is_new else ", as before: nothing was added"
     return f"{imported.origin}: {format_count(imported.names, 'name')} ({imported.kind}){same}"
 
 
 def print_names(store: StoreFolder, form: str) -> None:
-    """All names, with the time in which they hold."""
+    """Print all names, with the times for which they apply."""
     from ..analysis.read.names import held
     from ..sql.damage import readable
 

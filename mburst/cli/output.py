@@ -1,4 +1,4 @@
-"""Rows as a table for people, JSON or CSV for programs. Rows are written as they come, however many there are."""
+"""Rows as a table for people, JSON or CSV for programs. Rows are written as they arrive, however many there are."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from typing import Any, TextIO
 from ..columns import aligned, widths_of
 from ..names import cell, seen_json, shown
 
-ALIGNED = 1000  # rows that the widths of a table are taken from
+ALIGNED = 1000  # number of rows that determine the widths of a table
 
 
 def add_format(parser: argparse.ArgumentParser) -> None:
-    """Adds --json and --csv."""
+    """Add --json and --csv."""
     formats = parser.add_mutually_exclusive_group()
     formats.add_argument(
         "--json", dest="format", action="store_const", const="json", help="print a JSON list of objects"
@@ -39,13 +39,13 @@ def write(form: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], out:
 
 
 def write_json(columns: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO) -> None:
-    """A list with an object a line."""
+    """Write a JSON list with one object per line."""
     objects = (dict(zip(columns, row, strict=True)) for row in rows)
     write_json_objects((json.dumps(one, ensure_ascii=False, default=_plain) for one in objects), out)
 
 
 def write_json_objects(objects: Iterable[str], out: TextIO) -> None:
-    """The same of objects that are JSON already."""
+    """Write a JSON list of objects that are already JSON."""
     before = "["
     for one in objects:
         out.write(f"{before}\n{seen_json(one)}")
@@ -54,16 +54,16 @@ def write_json_objects(objects: Iterable[str], out: TextIO) -> None:
 
 
 def write_json_value(value: Any, out: TextIO | None = None) -> None:
-    """One value, indented."""
+    """Write one value as indented JSON."""
     (out or sys.stdout).write(seen_json(json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False)) + "\n")
 
 
 def write_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO) -> None:
-    """NULL is an empty cell, a list is JSON in its cell. Text that a spreadsheet would compute has a quote before it,
-    and a terminal obeys nothing."""
+    """Write CSV. NULL is an empty cell, and a list is JSON in its cell. Text that a spreadsheet would compute has a
+    quote in front, and characters that a terminal would interpret are escaped."""
     writer = csv.writer(_UnixLines(out), lineterminator="\r\n")  # so that a lone CR is quoted
     see = shown if out.isatty() else str
-    writer.writerow(see(cell(column)) for column in columns)  # names from a store, where a PIVOT makes them columns
+    writer.writerow(see(cell(column)) for column in columns)  # columns may be names from a store, through PIVOT
     for row in rows:
         writer.writerow(
             [
@@ -78,7 +78,7 @@ def write_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO
 
 
 class _UnixLines:
-    """Rows of a csv.writer, of which each ends by a newline alone."""
+    """Converts the line ends of a csv.writer to a single newline."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -88,7 +88,7 @@ class _UnixLines:
 
 
 def write_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO) -> None:
-    """Aligned columns, numbers to the right. Widths come from the first ALIGNED rows."""
+    """Write aligned columns, numbers to the right. The first ALIGNED rows determine the widths."""
     source = iter(rows)
     first = list(islice(source, ALIGNED))
     right = [
@@ -104,7 +104,7 @@ def write_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], out: Text
 
 
 def _plain(value: Any) -> Any:
-    """What JSON has no type for: decimals become numbers, times and all else text."""
+    """Returns a value for which JSON has no type: a decimal as a number, times and all others as text."""
     return float(value) if isinstance(value, Decimal) else str(value)
 
 

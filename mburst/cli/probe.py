@@ -1,4 +1,4 @@
-"""`mburst probe`: what packets meet on their way to other hosts and back, and where the time goes."""
+"""`mburst probe`: the latency to other hosts and back, and where the time is spent."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ DESCRIPTION = """Probe hosts at fixed or random times, with stamps of applicatio
 ends, until Ctrl-C. The other end runs `mburst reflect` (or another reflector of STAMP or TWAMP Light) for udp, and that
 or any echo for tcp; icmp needs nothing there."""
 FASTEST, MOST_PORTS = 5000, 64
-MOST_TOGETHER = 15_000  # probes a second: beyond, a core is not enough (bench/bench_probe.py)
-PROTOCOLS = {"udp": (64, 44), "tcp": (64, 16), "icmp": (56, 16)}  # usual and least size
+MOST_TOGETHER = 15_000  # probes per second; beyond it, one core is not enough (bench/bench_probe.py)
+PROTOCOLS = {"udp": (64, 44), "tcp": (64, 16), "icmp": (56, 16)}  # usual and smallest size
 MOST_BYTES = 65_000
-SECONDS = {None: 1, "s": 1, "m": 60, "min": 60, "h": 3600}  # that a rate is counted in
+SECONDS = {None: 1, "s": 1, "m": 60, "min": 60, "h": 3600}  # units of a rate
 DSCP = {
     "ef": 46,
     **{f"cs{n}": 8 * n for n in range(8)},
@@ -97,7 +97,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Probe, store, and print what was met. 1 where a host did not resolve or never answered."""
+    """Probe, store, and print the results. Returns 1 if a host did not resolve or never answered."""
     plan = planned(arguments)
     targets, unresolved = resolved(arguments)
     privileges.lower(arguments.store or tempfile.gettempdir(), arguments.user)
@@ -112,7 +112,7 @@ def run(arguments: argparse.Namespace) -> int:
     with privileges.raised():
         plan = with_hardware(plan, targets)
     with kept(arguments.store) as store:
-        # The temporary folder is removed in the end.
+        # The temporary folder must be removable in the end.
         privileges.confine([], [arguments.store or tempfile.gettempdir()], made_in=store.made_in)
         line = ProbeLine() if sys.stderr.isatty() else None
         batch, counts, left_out, interrupted = probe(
@@ -142,7 +142,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def kept(path: str | None) -> Iterator[StoreFolder]:
-    """The store to keep probes in, or one for as long as they are needed."""
+    """Yields the store for the probes, or a temporary one."""
     from ..sql import StoreFolder
 
     if path:
@@ -154,7 +154,8 @@ def kept(path: str | None) -> Iterator[StoreFolder]:
 
 
 def resolved(arguments: argparse.Namespace) -> tuple[list[ProbeTarget], bool]:
-    """The hosts, and whether some were left out because their names do not resolve. Raises MburstError for none."""
+    """Returns the hosts, and whether some were left out because their names do not resolve. Raises MburstError if none
+    does."""
     from ..telemetry.probe.prober import kind_of
     from ..telemetry.probe.stamp import DEFAULT_PORT
     from ..telemetry.probe.targets import resolve
@@ -175,19 +176,19 @@ def resolved(arguments: argparse.Namespace) -> tuple[list[ProbeTarget], bool]:
 
 
 def with_hardware(plan: ProbePlan, targets: list[ProbeTarget]) -> ProbePlan:
-    """The plan, with stamps of the network interface where those that lead to the targets can."""
+    """Returns PLAN with hardware timestamps if the interfaces that lead to the targets support them."""
     from dataclasses import replace
 
     from ..services.prober import hardware_serves, local_address
 
     try:
         return replace(plan, hardware=hardware_serves(sorted({local_address(target) for target in targets})))
-    except MburstError:  # no route to one: the probes will show it
+    except MburstError:  # a target has no route, which its probes will show
         return plan
 
 
 def planned(arguments: argparse.Namespace) -> ProbePlan:
-    """The plan that the options make. Raises UsageError."""
+    """Returns the plan from the options. Raises UsageError."""
     from ..telemetry.probe.prober import ProbePlan
 
     usual, least = PROTOCOLS[arguments.protocol]
@@ -219,7 +220,7 @@ def planned(arguments: argparse.Namespace) -> ProbePlan:
 
 
 def parse_frequency(text: str) -> float:
-    """Probes a second of "1000/s" or "1000", "6/m", "1/h". Raises UsageError."""
+    """Returns the probes per second of "1000/s" or "1000", "6/m", "1/h". Raises UsageError."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(?:/(s|m|min|h))?", text.strip())
     rate = float(match[1]) / SECONDS[match[2]] if match else 0.0
     if not 1 / 3600 <= rate <= FASTEST:
@@ -230,7 +231,8 @@ def parse_frequency(text: str) -> float:
 
 
 def parse_ports(text: str | None, protocol: str) -> tuple[int, ...]:
-    """Source ports, 0 for any: "4" is four of them, "40000-40003" and "40000,40007" are those. Raises UsageError."""
+    """Returns source ports, with 0 for any: "4" means four of them; "40000-40003" and "40000,40007" name them. Raises
+    UsageError."""
     if text is None:
         return (0,)
     if protocol == "icmp":
@@ -253,18 +255,18 @@ def parse_ports(text: str | None, protocol: str) -> tuple[int, ...]:
 
 
 def parse_dscp(text: str) -> int:
-    """A DSCP by number or by name. Raises UsageError."""
+    """Returns a DSCP from a number or a name. Raises UsageError."""
     value = DSCP.get(text.lower(), whole(text, most=63))
     if value is None:
         raise UsageError(f"--dscp {text}: not 0 to 63 and not a name such as ef, cs1 or af41")
     return value
 
 
-# --- what is printed --------------------------------------------------------------------------------------------------
+# --- output -----------------------------------------------------------------------------------------------------------
 
 
 def counts_of(met: PathProbes, counts: PathCounts) -> ProbeCounts:
-    """What became of the probes of a path, or of all paths of a target."""
+    """Returns the counts of the probes of a path, or of all paths to a target."""
     from ..telemetry.probe.exchanges import total
 
     return total(
@@ -273,7 +275,7 @@ def counts_of(met: PathProbes, counts: PathCounts) -> ProbeCounts:
 
 
 def facts(found: list[PathProbes], counts: PathCounts) -> list[dict[str, Any]]:
-    """For programs: an object a path, and then one a target that has several paths. Times in ns."""
+    """Returns an object for each path, and then one for each target with several paths, for JSON. Times are in ns."""
     rows = []
     for met in found:
         count, clocks = counts_of(met, counts), met.clocks
@@ -316,7 +318,7 @@ def facts(found: list[PathProbes], counts: PathCounts) -> list[dict[str, Any]]:
 
 
 def quantiles_of(measured: Distribution) -> dict[str, Any]:
-    """A distribution as JSON has it."""
+    """Returns a distribution for JSON."""
     from ..analysis.answers.paths import LEVELS
 
     levels = {
@@ -326,7 +328,7 @@ def quantiles_of(measured: Distribution) -> dict[str, Any]:
 
 
 def described(found: list[PathProbes], counts: PathCounts) -> list[str]:
-    """For people: a heading, a table and what to know of it for each path."""
+    """Returns a heading, a table and notes for each path, as text."""
     from ..dashboards.report.path_words import clock_note, sample_note
 
     return [
@@ -338,7 +340,7 @@ def described(found: list[PathProbes], counts: PathCounts) -> list[str]:
 
 
 def heading(met: PathProbes, count: ProbeCounts) -> str:
-    """Who probed whom, and what became of the probes."""
+    """Returns the ends of a path, and the counts of its probes."""
     from ..dashboards.report.path_words import name_of, stamped_by
 
     back = f", {count.lost_back:,} of them on the way back" if count.lost and count.lost_back is not None else ""
@@ -363,7 +365,7 @@ def heading(met: PathProbes, count: ProbeCounts) -> str:
 
 
 def table(met: PathProbes) -> str:
-    """The distributions that were measured."""
+    """Returns the measured distributions as a table."""
     from ..dashboards.report import path_words
 
     rows = [["", "n", *path_words.HEADS], *path_words.table(met)]
@@ -372,13 +374,13 @@ def table(met: PathProbes) -> str:
 
 
 class ProbeLine:
-    """How it goes, on standard error, with each batch of probes that is stored."""
+    """A progress line on standard error, updated with each batch of probes that is stored."""
 
     def __init__(self) -> None:
         self.sent = self.lost = 0
 
     def show(self, rows: Any) -> None:
-        """Takes the rows of the table probes that were just stored."""
+        """Take rows of the table probes that were just stored."""
         import numpy as np
 
         from ..analysis.model.distributions import quantile
@@ -387,7 +389,7 @@ class ProbeLine:
         self.sent += len(lost)
         self.lost += int(lost.sum())
         took = rows.column("app_recv_ns").to_numpy() - rows.column("app_send_ns").to_numpy()
-        took = took[~np.isnan(took)]  # which probes without an answer have, and those in flight as the clock was set
+        took = took[~np.isnan(took)]  # NaN for probes without an answer, and for those in flight when the clock was set
         text = f"{format_count(self.sent, 'probe')}, {self.lost:,} lost"
         if len(took):
             known = [(name, quantile(np.sort(took), share)) for name, share in (("p50", 0.5), ("p99", 0.99))]

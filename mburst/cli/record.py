@@ -1,4 +1,4 @@
-"""`mburst record`: a capture file or interface into the store."""
+"""`mburst record`: record capture files or interfaces into the store."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def add_parser(verbs: Any) -> None:
 
 
 def add_recording_options(parser: argparse.ArgumentParser, default_bin: str = DEFAULT_BIN) -> None:
-    """What to count, and how. DEFAULT_BIN: what the help says is the default of --bin."""
+    """Add the options for what is counted and how. DEFAULT_BIN is the default of --bin in the help."""
     parser.add_argument(
         "--link",
         metavar="RATE",
@@ -123,14 +123,14 @@ def add_recording_options(parser: argparse.ArgumentParser, default_bin: str = DE
 
 
 def add_user_option(parser: argparse.ArgumentParser, default: str = "the store's owner") -> None:
-    """Who to be once everything is open."""
+    """Add the option for the user once everything is open."""
     parser.add_argument(
         "--user", metavar="NAME", help=f"started as root, work as this user once sockets are open (default: {default})"
     )
 
 
 def add_live_options(parser: argparse.ArgumentParser) -> None:
-    """What holds for interfaces only."""
+    """Add the options that apply to interfaces only."""
     live = parser.add_argument_group("from an interface")
     live.add_argument("--duration", metavar="TIME", help="duration, such as 60s (default: until Ctrl-C)")
     live.add_argument(
@@ -186,8 +186,8 @@ def add_live_options(parser: argparse.ArgumentParser) -> None:
 
 
 def recordings_of(arguments: argparse.Namespace) -> list[RecordSettings]:
-    """What the options ask for: files, or interfaces, each for itself. A live recording without --host is of this host.
-    Raises UsageError."""
+    """Returns the recordings that the options ask for: one of all files, or one of each interface. The default of
+    --host is this host for interfaces. Raises UsageError."""
     files, expression = inputs.inputs_of(arguments)
     given = {name: value for name, value in vars(arguments).items() if name in asked.RecordOptions.__optional_keys__}
     return recording.recordings_of(files, expression, **{**given, "promiscuous": not arguments.no_promiscuous})
@@ -203,7 +203,7 @@ def run(arguments: argparse.Namespace) -> int:
     reporter = _reporter(wanted, is_live(wanted[0]))
     privileges.lower(arguments.store, arguments.user)
     with StoreFolder.created(arguments.store) as store:
-        if wanted[0].backend != "pfring":  # libraries of network cards open what they like
+        if wanted[0].backend != "pfring":  # libraries of network cards open files of their choice
             privileges.confine(wanted[0].targets, [store.path, *pins.folders(wanted)], made_in=store.made_in)
         try:
             recorded = recording.into(store, wanted, reporter)
@@ -220,14 +220,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def exit_code(recorded: RecordResult) -> int:
-    """Of a command that has recorded."""
+    """Returns the exit code of a command that has recorded."""
     if recorded.failures:
         return 1
     return 130 if any("ended by SIGINT" in row["notes"].splitlines() for row in recorded.rows) else 0
 
 
 def print_json(recorded: RecordResult) -> None:
-    """The rows, one a line; what else was done goes to standard error."""
+    """Print the rows as JSON, one per line; remarks go to standard error."""
     for row in recorded.rows:
         print(json.dumps(row))
     if recorded.remark:
@@ -235,7 +235,7 @@ def print_json(recorded: RecordResult) -> None:
 
 
 def _reporter(wanted: list[RecordSettings], live: bool) -> Callable[[RecordProgress], None] | None:
-    """What shows progress: nothing unless somebody watches."""
+    """Returns a function that shows progress, None if standard error is not a terminal."""
     if not sys.stderr.isatty():
         return None
     if not live:
@@ -250,13 +250,14 @@ def _show(progress: RecordProgress) -> None:
 
 
 def describe_runs(rows: list[Row], done: list[str]) -> str:
-    """What was recorded, and what was DONE, a line each, for people."""
+    """Returns what was recorded, and the lines DONE, as text."""
     lines = [_describe_run(row) for row in rows] or ["no packets: nothing is recorded"]
     return "\n".join(map(shown, [*lines, *(f"  note: {note}" for note in _notes(rows)), *done]))
 
 
 def _notes(rows: list[Row]) -> list[str]:
-    """Those of the rows, each once; of several captures with the interfaces that it is of, unless it is of all."""
+    """Returns the notes of the rows without repetition. If there are several captures, a note that does not apply to
+    all of them is preceded by its interfaces."""
     captures = {row["capture_id"] for row in rows}
     interfaces: dict[str, dict[str, str]] = {}  # by note and capture
     for row in rows:

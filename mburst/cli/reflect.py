@@ -1,4 +1,4 @@
-"""`mburst reflect`: answers probes."""
+"""`mburst reflect`: answer probes."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Listen, answer, and say how many in the end."""
+    """Listen, answer, and print the number of answers in the end."""
     from ..services.prober import hardware_serves
     from ..telemetry.probe import delays, stamp
     from ..telemetry.probe.reflector import Reflector
@@ -117,7 +117,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def admission(arguments: argparse.Namespace) -> Admission:
-    """Who is answered, and how often. Raises UsageError."""
+    """Returns who is answered, and how often. Raises UsageError."""
     from ipaddress import ip_network
 
     if arguments.connections < 1:
@@ -134,7 +134,7 @@ def admission(arguments: argparse.Namespace) -> Admission:
 
 
 def parse_limit(option: str, text: str) -> float:
-    """Answers a second of "1000/s" or "1000". Raises UsageError."""
+    """Returns the answers per second of "1000/s" or "1000". Raises UsageError."""
     number = whole(text.strip().removesuffix("/s"), 1, MOST_RATE)
     if number is None:
         raise UsageError(f"{option} {text}: not a rate from 1 to {MOST_RATE:,} a second", "example: 1000/s")
@@ -142,7 +142,7 @@ def parse_limit(option: str, text: str) -> float:
 
 
 def listening_on(wanted: list[str]) -> list[tuple[str, int]]:
-    """The addresses and ports of --listen; every one of this host where it is not given. Raises UsageError."""
+    """Returns the addresses and ports of --listen; by default, all addresses of this host. Raises UsageError."""
     from ..telemetry.probe.stamp import DEFAULT_PORT
     from ..telemetry.probe.targets import split
 
@@ -159,7 +159,7 @@ def listening_on(wanted: list[str]) -> list[tuple[str, int]]:
 
 
 def has_ipv6() -> bool:
-    """Whether this host speaks IPv6."""
+    """Whether this host supports IPv6."""
     try:
         with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as sock:
             sock.bind(("::", 0))

@@ -1,4 +1,4 @@
-"""`mburst repair`: damaged files of a store are set aside."""
+"""`mburst repair`: set damaged files of a store aside."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Repair; 1 where a damaged file had to be left."""
+    """Repair the store. Returns 1 if a damaged file had to be left."""
     from ..sql.repair.repair import repair
 
     done = []

@@ -1,4 +1,4 @@
-"""`mburst report`: when links were full, who filled them, and what else happened then, as pages to hand around."""
+"""`mburst report`: pages on when links were full, which senders filled them, and what else happened at that time."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Gather, draw, write, and name the files."""
+    """Compute, draw and write the pages, and print the names of the files."""
     from ..sql import StoreFolder
 
     timed = bool(arguments.since or arguments.until or arguments.last)
@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _lanes(store: StoreFolder, wanted: BurstDefinition, arguments: argparse.Namespace) -> int:
-    """One page with a section and figures for each interface and direction."""
+    """Write one page with a section and figures for each interface and direction."""
     span = definition.span_of(store, arguments)
     report = report_of(store, wanted, arguments.rack, arguments.host, *span)
     written = report.write(arguments.output)
@@ -71,7 +71,7 @@ def _lanes(store: StoreFolder, wanted: BurstDefinition, arguments: argparse.Name
 
 
 def _racks(store: StoreFolder, wanted: BurstDefinition, arguments: argparse.Namespace) -> int:
-    """A page for each rack, and the index."""
+    """Write a page for each rack, and the index."""
     from ..agent.schedule.reports import known_racks, write_racks
 
     racks = known_racks(store) if arguments.all_racks else [arguments.rack]

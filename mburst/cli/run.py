@@ -1,4 +1,4 @@
-"""`mburst run`: everything that a host does for mburst, from one file."""
+"""`mburst run`: everything that a host does for mburst, configured by one file."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read, and write, say or run."""
+    """Read the file, and write an example, check, or run."""
     path = Path(arguments.config)
     if arguments.init:
         return init(path)
@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def chosen(config: RunConfig, only: list[str]) -> list[RunPart]:
-    """The parts to run: those of the file, and one for its reports. Raises UsageError for a name that none has."""
+    """Returns the parts to run: those in the file, and one for its reports. Raises UsageError for an unknown name."""
     parts = [*config.parts, *config.schedule]
     for name in only:
         if not any(name in (part.name, part.name.split()[0]) for part in parts):
@@ -80,7 +80,7 @@ def chosen(config: RunConfig, only: list[str]) -> list[RunPart]:
 
 
 def check(config: RunConfig, parts: list[RunPart]) -> None:
-    """Say what would be run."""
+    """Print what would be run."""
     for part in parts:
         print_lines(f"{part.name}: mburst {shlex.join(part.argv)}")
     for report in config.reports:
@@ -97,7 +97,7 @@ def check(config: RunConfig, parts: list[RunPart]) -> None:
 
 
 def init(path: Path) -> int:
-    """Write the example. Raises MburstError where there is a file already."""
+    """Write the example. Raises MburstError if the file already exists."""
     from ..agent import EXAMPLE
 
     try:

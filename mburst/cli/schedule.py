@@ -1,4 +1,4 @@
-"""`mburst schedule`: reports when they are due, by systemd, cron, Kubernetes or a loop."""
+"""`mburst schedule`: write and deliver reports when they are due, by systemd, cron, Kubernetes or a loop."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..stopping import stopping
 if TYPE_CHECKING:
     from ..agent.config import RunConfig, ScheduledReport
 
-LOOK_S = 1.0  # how often it looks whether a folder was made
+LOOK_S = 1.0  # interval of checking whether a folder was created
 DESCRIPTION = """Have the reports of a file written and delivered when they are due: install systemd timers for them, or
 print what cron or Kubernetes need. All of these call `mburst schedule --once NAME`, which writes the last whole
 period's reports where they are missing and delivers what was not delivered, and can be called any number of times."""
@@ -52,7 +52,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Install, print, remove, or do what is due."""
+    """Install, print or remove timers, or do what is due."""
     from ..agent.config import load
     from ..agent.schedule import timers
 
@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"{config.path}: no [[report]]", "`mburst run --init` writes an example")
     system = os.geteuid() == 0 if arguments.system is None else arguments.system
     if delivers:
-        os.environ.update(config.environment.merged())  # credentials of the bucket of a fleet's results
+        os.environ.update(config.environment.merged())  # credentials for the bucket with a fleet's results
         folders = settle(config)
     if arguments.once:
         return once(config, arguments.once)
@@ -95,16 +95,17 @@ def _lacking(folder: Path, user: str) -> str:
 
 
 def _unwritten(config: RunConfig, form: str | None) -> list[str]:
-    """What to say of variables that the configuration wants, and that whoever calls later will not find beside it."""
+    """Returns a warning about variables that the configuration refers to and that later calls will not find in its .env
+    file."""
     names = ", ".join(config.environment.lacking())
     place = "the Secret mburst" if form == "kubernetes" else str(config.environment.path.resolve())
     return [f"{names}: write to {place}, since a timer does not have the environment of this shell"] if names else []
 
 
 def settle(config: RunConfig) -> list[Path]:
-    """Work as the owner of the stores, who writes them, reports and the folders of deliveries, and nowhere else. As
-    root, with stores of several users, be root still, with the right to their files alone. Returns these folders: what
-    this process may do is bound to those that there are."""
+    """Work as the owner of the stores, with the right to write only to them, to reports and to folders of deliveries.
+    If root runs this and the stores have several owners, stay root, with access only to these folders. Returns the
+    folders; the restriction applies to those that exist now."""
     from ..agent.delivery import folders_of
 
     stores = {report.place: privileges.owner_of(report.place).uid for report in config.reports}
@@ -113,8 +114,8 @@ def settle(config: RunConfig) -> list[Path]:
         privileges.lower(next(iter(stores)))
     folders = {report.output for report in config.reports}
     folders |= {path for to in config.deliveries.values() for path in folders_of(to)}
-    for folder in folders:  # where there is none, nothing could be allowed in it
-        with suppress(OSError):  # which is reported where it is written to
+    for folder in folders:  # a missing folder could not be allowed
+        with suppress(OSError):  # reported when the folder is written
             folder.mkdir(mode=0o750, parents=True, exist_ok=True)
     trusted = [path for path in ssl.get_default_verify_paths()[:2] if path]
     trusted += [str(of.source.inventory) for of in config.reports if of.source.inventory]
@@ -124,7 +125,7 @@ def settle(config: RunConfig) -> list[Path]:
 
 
 def once(config: RunConfig, name: str) -> int:
-    """Write and deliver one report, or all; 1 where a delivery failed."""
+    """Write and deliver one report, or all. Returns 1 if a delivery failed."""
     from ..agent.schedule.due import carry_out
 
     failed = sum(carry_out(config, report, time.time_ns(), print_lines) for report in chosen(config, name))
@@ -132,7 +133,7 @@ def once(config: RunConfig, name: str) -> int:
 
 
 def chosen(config: RunConfig, name: str) -> list[ScheduledReport]:
-    """The report of that name, or all. Raises UsageError."""
+    """Returns the report with that name, or all. Raises UsageError."""
     found = [report for report in config.reports if name in (report.name, "all")]
     if not found:
         raise UsageError(
@@ -143,8 +144,8 @@ def chosen(config: RunConfig, name: str) -> list[ScheduledReport]:
 
 
 def keep(config: RunConfig, folders: Collection[Path]) -> int:
-    """Write and deliver reports as they fall due, until a signal: what is under way is finished first. FOLDERS: see
-    `settle`. Raises MburstError where one of them is another than when this began, or was made since."""
+    """Write and deliver reports when they are due, until a signal; running work is finished first. FOLDERS is the
+    result of `settle`. Raises MburstError if one of them was replaced or created after the start."""
     from ..agent.schedule.due import loop
     from ..sql.place import StorePlace
 
@@ -158,7 +159,7 @@ def keep(config: RunConfig, folders: Collection[Path]) -> int:
 
 
 def wait(stop: threading.Event, absent: Collection[Path], seconds: float) -> bool:
-    """Wait for STOP; whether it came. Raises MburstError where a folder of ABSENT was made."""
+    """Wait for STOP, and return whether it was set. Raises MburstError if a folder in ABSENT was created."""
     until = time.monotonic() + seconds
     while not stop.wait(min(LOOK_S, max(0.0, until - time.monotonic()))) and time.monotonic() < until:
         for folder in filter(os.path.exists, absent):

@@ -1,4 +1,4 @@
-"""The options of what answers browsers and scrapers: who may look, and how."""
+"""The options of verbs that serve browsers and scrapers: access control and TLS."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 
 def add_options(web: Any, instead: str) -> None:
-    """--token-file, --open, --server-name, --tls-cert and --tls-key. INSTEAD says what holds without a file."""
+    """Add --token-file, --open, --server-name, --tls-cert and --tls-key. INSTEAD says what applies without a token
+    file."""
     web.add_argument("--token-file", metavar="FILE", help=f"require the token in this file, {instead}")
     web.add_argument(
         "--open", action="store_true", help="require no token: everybody who reaches the address has access"
@@ -30,7 +31,7 @@ def add_options(web: Any, instead: str) -> None:
 
 
 def where_of(arguments: argparse.Namespace, port: int) -> ListenAddress:
-    """Where these options and --listen say, which may leave out PORT. Raises MburstError."""
+    """Returns the address from these options and --listen, with PORT as the default port. Raises MburstError."""
     from ..web.address import where_of as resolved
 
     return resolved(
@@ -45,6 +46,6 @@ def where_of(arguments: argparse.Namespace, port: int) -> ListenAddress:
 
 
 def name_new_store(path: str) -> None:
-    """Say so where there is no store at PATH yet: it is made, and nobody may have meant that name."""
+    """Report that the store at PATH is created, if it does not exist: the name may be a mistake."""
     if not os.path.exists(path):
         say(f"{path}: new store: empty until something is recorded into it")

@@ -1,4 +1,4 @@
-"""`mburst ship`: what a store has sealed, to where a fleet's stores are together."""
+"""`mburst ship`: copy what a store has sealed to the place of a fleet's stores."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ here, and ship them alone: TARGET is then a place of results, as `mburst fleet d
 ship also the bins and senders of the seconds in which bursts lie, and of those beside them. It can be broken off and
 called again at any time. Credentials come from the environment (docs/fleet.md). Needs the extra `ship`, but for a
 folder."""
-LEAST_WAIT_S = 60.0  # after a call that failed, doubled each time up to --every
-SPREAD = 0.1  # of --every, by which hosts that were started together ship apart
-# Files that the environment names and libraries read while they run: tokens that are replaced now and then.
+LEAST_WAIT_S = 60.0  # first wait after a failed call; doubled each time up to --every
+SPREAD = 0.1  # share of --every over which hosts that start together are spread
+# Files that the environment names and libraries read at run time: tokens that are replaced from time to time.
 TOKENS = ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "AZURE_FEDERATED_TOKEN_FILE")
 CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 
@@ -67,14 +67,14 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def as_part(arguments: argparse.Namespace) -> None:
-    """What `mburst run` has to know of such a part before it starts it. Raises UsageError."""
+    """Check what a part of `mburst run` requires. Raises UsageError."""
     if not arguments.every:
         raise UsageError("no every: the part would ship once and end", 'write every = "1h"')
     settings_of(arguments)
 
 
 def settings_of(arguments: argparse.Namespace) -> ShipSettings:
-    """What the command line asks for. Raises UsageError."""
+    """Returns the settings from the command line. Raises UsageError."""
     from ..analysis.bursts.find import BurstDefinition
     from ..fleet.sealed import HostName
     from ..fleet.ship import ShipSettings
@@ -100,7 +100,7 @@ def settings_of(arguments: argparse.Namespace) -> ShipSettings:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Ship, once or until a signal."""
+    """Ship once, or until a signal."""
     from ..fleet.target import open_target
     from ..sql import StoreFolder
 
@@ -120,7 +120,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def shipper(settings: ShipSettings) -> Callable[..., Shipped]:
-    """What ships the level that is asked for: (store, target, settings, report)."""
+    """Returns the function that ships the requested level: (store, target, settings, report)."""
     if settings.level in DETECTED:
         from ..fleet.ship_bursts import ship_bursts
 
@@ -131,18 +131,18 @@ def shipper(settings: ShipSettings) -> Callable[..., Shipped]:
 
 
 def settle(store: StoreFolder, target: FleetTarget) -> None:
-    """Give up all rights but to write the store and the target's folder, and to read what connections need."""
+    """Give up all rights except to write the store and the target's folder, and to read what connections need."""
     named = [os.environ[name] for name in (*TOKENS, *CERTIFICATES) if os.environ.get(name)]
     trusted = [path for path in ssl.get_default_verify_paths()[:2] if path]
     privileges.confine([*(os.path.dirname(path) or "." for path in named), *trusted], [store.path, *target.folders()])
     privileges.drop()
 
 
-# --- once, and again --------------------------------------------------------------------------------------------------
+# --- one call, and repeated calls -------------------------------------------------------------------------------------
 
 
 def once(store: StoreFolder, target: FleetTarget, settings: ShipSettings) -> Shipped:
-    """Ship; a signal breaks it off at once. Raises MburstError and Interrupted."""
+    """Ship once; a signal interrupts it at once. Raises MburstError and Interrupted."""
     ship = shipper(settings)
 
     done: list[Shipped] = []
@@ -155,7 +155,7 @@ def once(store: StoreFolder, target: FleetTarget, settings: ShipSettings) -> Shi
 
 
 def keep(store: StoreFolder, target: FleetTarget, settings: ShipSettings) -> int:
-    """Ship each `every_ns` until a signal, and earlier after what failed."""
+    """Ship every `every_ns` until a signal, and sooner after a failure."""
     ship = shipper(settings)
 
     assert settings.every_ns is not None
@@ -168,7 +168,7 @@ def keep(store: StoreFolder, target: FleetTarget, settings: ShipSettings) -> int
                 try:
                     shipped = ship(store, target, settings)
                     _name(*(trouble for trouble in shipped.troubles if str(trouble) not in named))
-                    named = set(map(str, shipped.troubles))  # said once while it lasts
+                    named = set(map(str, shipped.troubles))  # a persistent trouble is reported once
                     print_lines(*(_line(host) for host in shipped.hosts if host.sent))
                     failed = 0
                 except MburstError as error:
@@ -185,7 +185,7 @@ def keep(store: StoreFolder, target: FleetTarget, settings: ShipSettings) -> int
 
 
 def describe(shipped: Shipped) -> None:
-    """Print what was shipped, and on standard error what was not."""
+    """Print what was shipped, and on standard error what was not shipped."""
     _name(*shipped.troubles)
     print_lines(*map(_line, shipped.hosts))
     if not shipped.hosts and not shipped.troubles:
@@ -217,7 +217,7 @@ def _clear() -> None:
 
 
 def facts(store: StoreFolder, target: FleetTarget, settings: ShipSettings, shipped: Shipped) -> dict[str, Any]:
-    """For programs."""
+    """Returns the results for JSON."""
     hosts = [{**host.name._asdict(), **{k: v for k, v in vars(host).items() if k != "name"}} for host in shipped.hosts]
     return {
         "store": str(store.path),

@@ -1,4 +1,4 @@
-"""`mburst sql`: questions to a store."""
+"""`mburst sql`: queries of a store."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the query, or list what there is."""
+    """Run the query, or list the tables and named queries."""
     from ..bounded import bounded
     from ..sql import StoreFolder, names
     from ..sql.damage import readable

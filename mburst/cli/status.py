@@ -1,4 +1,4 @@
-"""`mburst status`: one screen that says whether a store, or all that a mburst.toml runs, is well."""
+"""`mburst status`: one screen on the problems of a store, or of all that a mburst.toml runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ counted in the last day, what the store takes of the disk, when rows were last s
 changed are damaged. Of a mburst.toml, also which parts run, whether reports are written and delivered, and whether what
 is recorded can be shipped. Exit code 0: well; 1: what is not is listed at the end."""
 COLUMNS = ("rack", "host", "interface", "direction", "state", "newest data", "gaps (24 h)", "missed packets")
-MOST = 20  # interfaces in the table: the longest without data first
+MOST = 20  # interfaces in the table, those without data for the longest time first
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -40,7 +40,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Look, and print."""
+    """Read the status, and print it."""
     from ..status import whole
 
     path = Path(arguments.of)
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if unwell else 0
 
 
-# --- for people -------------------------------------------------------------------------------------------------------
+# --- text -------------------------------------------------------------------------------------------------------------
 
 
 def _print(found: Status, unwell: list[str]) -> None:
@@ -107,13 +107,13 @@ def _row(one: InterfaceState, now_ns: int) -> tuple[Any, ...]:
 
 
 def _missed(one: InterfaceState) -> str:
-    """ "at least 7": how many packets were missed, as far as that is known."""
+    """Returns how many packets were missed, as far as that is known, such as "at least 7"."""
     if one.missed_packets is None:
         return "not known"
     return f"{'at least ' if one.unknown_gaps else ''}{one.missed_packets:,}"
 
 
 def _ago(now_ns: int, then_ns: int) -> str:
-    """How long ago; data of a clock that is ahead is in the future."""
+    """Returns how long ago a time was. If the clock is ahead, data may be in the future."""
     behind = now_ns - then_ns
     return f"{format_duration(behind)} ago" if behind >= 0 else f"in {format_duration(-behind)}"

@@ -1,4 +1,4 @@
-"""`mburst switch-agent`: a gNMI server over this machine's ports."""
+"""`mburst switch-agent`: a gNMI server for this machine's ports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..gnmi_target.server import Endpoint
     from ..gnmi_target.watermarks import Watermarks
 
-PRIORITY = -10  # nice(2), of the threads that are started from now on
+PRIORITY = -10  # nice(2) of the threads that are started from now on
 
 DESCRIPTION = """Serve this machine's ports by gNMI, for collectors: the depth of their queues, read every millisecond,
 their counters and their neighbours, under OpenConfig's paths. For a Linux box that forwards (a bridge, a router, a
@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     require()
     entry = entry_of(arguments)
-    with contextlib.suppress(OSError):  # only root may: the readings wait for whatever else this process does
+    with contextlib.suppress(OSError):  # needs root; without it, the readings compete with the rest of this process
         os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
     ports = served(arguments.ports)
     speed = parse_rate(arguments.link) if arguments.link else None
@@ -107,7 +107,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def report(line: str) -> None:
-    """What happens while it serves, beside what it was asked to print."""
+    """Report an event while it serves."""
     print(f"mburst: {line}", file=sys.stderr, flush=True)
 
 
@@ -116,7 +116,7 @@ def queues_of(watermarks: Watermarks) -> str:
 
 
 def entry_of(arguments: argparse.Namespace) -> Endpoint:
-    """Where clients connect, and who may. Raises MburstError."""
+    """Returns the address for clients and their credentials. Raises MburstError."""
     from ..gnmi_target.listening import Protection, parse
     from ..gnmi_target.server import Endpoint
     from ..gnmi_target.tls import Certificates
@@ -140,7 +140,7 @@ def entry_of(arguments: argparse.Namespace) -> Endpoint:
 
 
 def served(named: list[str]) -> list[str]:
-    """The ports to serve: those that are named, or those of all bridges. Raises MburstError."""
+    """Returns the ports to serve: the named ones, or those of all bridges. Raises MburstError."""
     from ..gnmi_target.netlink import interfaces
 
     found: dict[str, Any] = {interface.name: interface for interface in interfaces()}

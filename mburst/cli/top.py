@@ -52,7 +52,7 @@ def add_parser(verbs: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show it until it is ended."""
+    """Show the view until it is ended."""
     check_terminal()
     target = Path(arguments.inputs[0])
     if target.is_dir():
@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def check_terminal() -> None:
-    """Raise MburstError where nothing can be drawn, or the extra is missing."""
+    """Raise MburstError if the terminal cannot show the view, or the extra is missing."""
     try:
         import textual  # noqa: F401
     except ModuleNotFoundError as error:
@@ -79,7 +79,7 @@ def check_terminal() -> None:
 
 
 def _follow(arguments: argparse.Namespace, folder: Path) -> int:
-    """The view of a store."""
+    """Show a store."""
     from ..sql import StoreFolder
 
     privileges.lower(folder, arguments.user)
@@ -116,7 +116,7 @@ def _show(
 
 
 class _BesideRecording:
-    """A recording in a thread, for the terminal needs the main one."""
+    """A recording in a thread, because the terminal needs the main thread."""
 
     def __init__(self, store: StoreFolder, recordings: list[RecordSettings]) -> None:
         self.recorded: RecordResult | None = None
@@ -144,7 +144,7 @@ class _BesideRecording:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """From the first packets that may be counted on. Raises what the recording raised."""
+        """Run the recording; the context begins with its first packets. Raises what the recording raised."""
         self._thread.start()
         try:
             wait_for_signals(self._begun.wait)
@@ -158,7 +158,7 @@ class _BesideRecording:
 
 
 def _record(arguments: argparse.Namespace) -> int:
-    """The view of an interface, recorded as `mburst record` does it."""
+    """Show an interface while it is recorded as in `mburst record`."""
     recordings, what = live.interface_recordings(arguments), live.recorded_definition(arguments)
     with live.recorded_store(arguments) as store:
         live.confine(arguments, recordings, store)

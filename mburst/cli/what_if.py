@@ -1,5 +1,5 @@
-"""`mburst what-if`: what a faster link, priority, staggered senders, a smaller fan-in or another buffer would have
-done."""
+"""`mburst what-if`: the predicted effect of a faster link, priority, staggered senders, a smaller fan-in or another
+buffer."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def show(found: WhatIf) -> None:
-    """For people."""
+    """Print the predictions as text."""
     from ..dashboards.investigation.phrases import (
         before_words,
         examined_words,
@@ -83,5 +83,5 @@ def show(found: WhatIf) -> None:
 
 
 def wanted(arguments: argparse.Namespace) -> list[WhatIfChange]:
-    """The changes that the options name. Raises UsageError."""
+    """Returns the changes that the options name. Raises UsageError."""
     return changes_of(arguments.link, arguments.priority, arguments.stagger, arguments.fan_in, arguments.buffer)
