@@ -1,7 +1,7 @@
 """mburst: find microbursts, who sent them, and whether they are what hurts the latency tail."""
 
-# What Python asks is in mburst/api, and docs/python.md explains it. It is loaded when it is first used (PEP 562): each
-# start of the command line passes here.
+# The Python interface is in mburst/api; docs/python.md explains it. It is loaded on first use (PEP 562), because every
+# start of the command line imports this module.
 
 from __future__ import annotations
 

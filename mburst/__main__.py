@@ -1,4 +1,4 @@
-"""Entry of the command line: the one place where an error becomes one line and an exit code."""
+"""The entry of the command line: the one place that turns an error into one line and an exit code."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def main(argv: list[str] | None = None) -> int:
     try:
         try:
             code = carry_out(build_parser(*words[:1]).parse_args(words))
-        except SystemExit:  # argparse has printed what was asked for, or what is wrong
+        except SystemExit:  # argparse has printed what was asked for, or the error
             sys.stdout.flush()
             raise
         sys.stdout.flush()
         return code
-    except BrokenPipeError:  # the reader of our output has gone: `mburst bursts … | head`
+    except BrokenPipeError:  # the reader of the output is gone: `mburst bursts … | head`
         printing.give_up()
         return 0
     except KeyboardInterrupt:
@@ -40,7 +40,7 @@ def _interrupted() -> int:
 
 
 def _failed(error: Exception) -> int:
-    """The exit code, once one line said what failed. Raises what nobody can act on."""
+    """Print one line about a failure, and return the exit code. Raises ERROR again if a user cannot act on it."""
     found = _refusal(error)
     if found is None:
         raise error
@@ -51,7 +51,8 @@ def _failed(error: Exception) -> int:
 
 
 def _refusal(error: Exception) -> MburstError | None:
-    """What to say of ERROR; None where nobody can act on it. Nothing is imported here: that takes files and memory."""
+    """Returns the message for ERROR, None if a user cannot act on it. Imports nothing, because that takes files and
+    memory."""
     if isinstance(error, MburstError):
         return error
     if isinstance(error, UnicodeEncodeError):
@@ -75,7 +76,7 @@ def _has_folder() -> bool:
 
 
 def command() -> int:
-    """The command line in a process of its own."""
+    """Run the command line in its own process."""
     try:
         interrupting.own_process()
         printing.own_process()
@@ -84,15 +85,15 @@ def command() -> int:
         privileges.own_process()
         python.one_thread_for_products()
         python.without_pandas()
-        with suppress(ImportError):  # what cannot be imported is said by the verb that needs it
+        with suppress(ImportError):  # the verb that needs a module reports that it is missing
             python.end_without_memory()
         return main()
-    except KeyboardInterrupt:  # before or after what was asked
+    except KeyboardInterrupt:  # before or after the verb
         return _interrupted()
 
 
 def entry() -> NoReturn:
-    """The program `mburst`."""
+    """Run the program `mburst`."""
     ending.end(command())
 
 

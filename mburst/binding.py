@@ -1,4 +1,4 @@
-"""Why a socket cannot be bound to an address, and what to do: the same for whatever listens, and for what probes."""
+"""Errors of binding a socket to an address, with the remedy. Servers and probes share them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _REMEDIES = {
 
 
 def cannot_bind(what: str, error: OSError, instead: str = "") -> MburstError:
-    """The error that WHAT ("cannot listen on 10.0.0.1 port 862") failed, with the remedy for its reason. INSTEAD: how
-    another address is chosen."""
+    """Returns the error for WHAT, such as "cannot listen on 10.0.0.1 port 862", with the remedy for its reason. INSTEAD
+    says how to choose another address."""
     reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
     return MburstError(f"{what}: {reason}", "; ".join(filter(None, [_REMEDIES.get(error.errno or 0), instead])))

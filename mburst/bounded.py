@@ -1,7 +1,7 @@
-"""A question to the database ends when it takes too long, or more memory than there is.
+"""Limits of time and memory for a query of the database.
 
-The database bounds what it sorts and joins, but not what one function makes (repeat('x', 10000000000)), and some
-functions do not hear that they are interrupted.
+The database limits the memory of sorts and joins, but not that of a single function (repeat('x', 10000000000)), and
+some functions ignore an interruption.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from .units import format_bytes, format_duration
 if TYPE_CHECKING:
     import duckdb
 
-MEMORY_SHARE = 0.8  # of what is free when the question begins; the database itself is content with less
-EVERY_S = 0.05  # at which this process is looked at
-GRACE_S = 5.0  # from the interruption of a question to the end of the process
-FIRST_KILLED = 1000  # proc(5), oom_score_adj: by the kernel, where memory is short, before any recorder
+MEMORY_SHARE = 0.8  # share of the free memory at the start of a query; the database itself uses less
+EVERY_S = 0.05  # interval of checking this process
+GRACE_S = 5.0  # time from the interruption of a query to the end of the process
+FIRST_KILLED = 1000  # proc(5), oom_score_adj: if memory is short, the kernel kills this process before any recorder
 
 
 class _Limit:
-    """Looks at a question until it is over."""
+    """Monitors a query until it ends."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, timeout_ns: int, temporary: Path | None) -> None:
         self._connection = connection
@@ -43,7 +43,7 @@ class _Limit:
         self._thread.start()
 
     def end(self) -> None:
-        """The question is over."""
+        """End the monitoring."""
         self._over.set()
         self._thread.join()
 
@@ -63,10 +63,10 @@ class _Limit:
                 return self._interrupt(self.error)
 
     def _interrupt(self, error: MburstError) -> None:
-        """Again and again: a question may be of several statements. In the end, the process ends instead."""
+        """Interrupt repeatedly, because a query may have several statements. If that fails, end the process."""
         end = time.monotonic() + GRACE_S
         while time.monotonic() < end:
-            with suppress(Exception):  # it is closed
+            with suppress(Exception):  # the connection is closed
                 self._connection.interrupt()
             if self._over.wait(EVERY_S):
                 return
@@ -82,9 +82,9 @@ class _Limit:
 
 @contextmanager
 def bounded(connection: duckdb.DuckDBPyConnection, timeout_ns: int) -> Iterator[None]:
-    """Meanwhile, a question to CONNECTION may take TIMEOUT_NS, and MEMORY_SHARE of the memory that is free now. Raises
-    MburstError where it takes longer; where it does not end then, and where it takes more memory, a process of
-    mburst's own ends with that line."""
+    """Limit queries on CONNECTION in the context to TIMEOUT_NS, and to MEMORY_SHARE of the memory that is free now.
+    Raises MburstError if a query takes longer. If it then does not end, or takes more memory, mburst's own process
+    prints that error and ends."""
     [(folder,)] = connection.execute("SELECT current_setting('temp_directory')").fetchall()
     if interrupting.is_own():
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""How a command ends: as Python does, but without tearing down what was imported, which takes 50 to 250 ms."""
+"""The end of a command: as in Python, but without tearing down the imported modules, which takes 50 to 250 ms."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from . import interrupting
 
 
 def end(code: int) -> NoReturn:
-    """End this process with CODE, once its threads have ended (but for daemons), its functions of atexit have run, its
-    databases are closed, which removes what they put on the disk, and what was printed is out. For a process that is
-    this package's alone. The order is that of Python's multiprocessing, whose processes end so, too."""
+    """End this process with CODE, after its threads (except daemons) have ended, its atexit functions have run, its
+    databases are closed, so that their temporary files are removed, and its output is written. Only for mburst's own
+    process. The order is that of Python's multiprocessing, whose processes end in the same way."""
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     interrupting.close_all()
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):  # a verb's output is out already: this is what came behind it
+        with suppress(OSError, ValueError):  # the verb's output is already written: this is what followed
             stream.flush()
     os._exit(code)

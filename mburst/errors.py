@@ -1,4 +1,4 @@
-"""The failures that a user can cause or mend. The command line prints them as one line."""
+"""The errors that a user can cause or fix. The command line prints each as one line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MORE_MEMORY = "allow it more memory (ulimit -v)"
 
 
 class MburstError(Exception):
-    """Something that a user can act on. `hint` is what to do about it, in a sentence or empty."""
+    """An error on which a user can act. `hint` is the remedy, as one sentence or empty."""
 
     exit_code = 1
 
@@ -25,11 +25,11 @@ class UsageError(MburstError):
 
 
 class Interrupted(MburstError):
-    """SIGINT, SIGTERM or SIGHUP ended what was asked before it was done."""
+    """SIGINT, SIGTERM or SIGHUP ended the command before it was done."""
 
     exit_code = 130
 
 
 def print_trouble(error: MburstError) -> None:
-    """Say on standard error what went wrong, though work goes on."""
-    print(f"mburst: {error}\n", end="", file=sys.stderr, flush=True)  # at once, among the lines of other threads
+    """Report an error on standard error while the work continues."""
+    print(f"mburst: {error}\n", end="", file=sys.stderr, flush=True)  # one write, because other threads print, too

@@ -1,6 +1,7 @@
-"""Files in folders that others may write to: no name can be guessed, no link is followed, nothing is half written.
+"""Safe files in folders that others may write to: names cannot be guessed, links are not followed, and files are always
+complete.
 
-Whoever may write to a folder can put a link, a pipe or a foreign file where mburst looks for its own.
+A user who may write to a folder can put a link, a pipe or another file in the place of mburst's own.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from typing import BinaryIO
 
 from .errors import MburstError, UsageError
 
-PRIVATE, GROUP, PUBLIC = 0o600, 0o640, 0o644  # modes of new files, less the umask
+PRIVATE, GROUP, PUBLIC = 0o600, 0o640, 0o644  # modes of new files, subject to the umask
 LOCK_S, EVERY_S = 30.0, 0.05
-_ADDRESS = re.compile(r"[^/]*://|[A-Za-z][A-Za-z0-9+.-]+:/")  # pathlib leaves one slash of two
+_ADDRESS = re.compile(r"[^/]*://|[A-Za-z][A-Za-z0-9+.-]+:/")  # also with one slash, because pathlib removes the second
 _READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def is_utf8(path: str | os.PathLike[str]) -> bool:
-    """Whether PATH is text: not all names of files are, and no database and no page has others."""
+    """Whether PATH is valid text. File names may be other bytes, which no database and no page can hold."""
     try:
         return os.fspath(path).encode() is not None
     except UnicodeEncodeError:
@@ -34,18 +35,18 @@ def is_utf8(path: str | os.PathLike[str]) -> bool:
 
 
 def is_address(path: str | os.PathLike[str]) -> bool:
-    """Whether PATH reads as an address, such as s3://bucket: as a path, it is in a folder `s3:` here, which libraries
-    take for the address."""
+    """Whether PATH looks like an address, such as s3://bucket. As a path it would be in a folder `s3:`, and libraries
+    would take it for the address."""
     return bool(_ADDRESS.match(os.fspath(path)))
 
 
 def plain_name(path: str | os.PathLike[str]) -> str:
-    """PATH for libraries, which take some relative ones for an address (`file:…`) or in a home (`~…`)."""
+    """Returns PATH in a form that libraries do not take for an address (`file:…`) or a home folder (`~…`)."""
     return os.path.join(os.curdir, path)
 
 
 def check_local(path: str | os.PathLike[str]) -> None:
-    """Raises UsageError where PATH reads as an address."""
+    """Raise UsageError if PATH looks like an address."""
     if is_address(path):
         raise UsageError(
             f"{os.fspath(path)}: an address in place of a file or folder",
@@ -54,7 +55,7 @@ def check_local(path: str | os.PathLike[str]) -> None:
 
 
 def write(path: Path, text: str, what: str, hint: str, mode: int = GROUP) -> None:
-    """Write a file whole or not at all; its folder is made where it is missing. A link at PATH is replaced, not
+    """Write a file completely or not at all, and create its folder if necessary. A link at PATH is replaced, not
     followed. Raises MburstError, which says that WHAT cannot be written, with HINT."""
     check_local(path)
     try:
@@ -69,15 +70,15 @@ def write(path: Path, text: str, what: str, hint: str, mode: int = GROUP) -> Non
 
 
 def put(folder: int, name: str, content: bytes, mode: int) -> None:
-    """Make or replace NAME in the open FOLDER, whole or not at all. Raises OSError."""
+    """Create or replace NAME in the open FOLDER, completely or not at all. Raises OSError."""
     with _draft(folder, name, mode) as stream:
         stream.write(content)
 
 
 @contextmanager
 def writing(path: Path, what: str, hint: str, mode: int = GROUP) -> Iterator[BinaryIO]:
-    """A stream for a file too large for memory, which is at PATH only once all of it is written; a link there is
-    replaced, not followed. Raises MburstError, which says that WHAT cannot be written, with HINT."""
+    """Yields a stream for a file that is too large for memory. The file appears at PATH only once all of it is written;
+    a link there is replaced, not followed. Raises MburstError, which says that WHAT cannot be written, with HINT."""
     check_local(path)
     try:
         folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -92,8 +93,8 @@ def writing(path: Path, what: str, hint: str, mode: int = GROUP) -> Iterator[Bin
 
 @contextmanager
 def _draft(folder: int, name: str, mode: int) -> Iterator[BinaryIO]:
-    """A stream whose content becomes NAME in the open FOLDER by way of a file that nobody can have put there before, so
-    that it is whole or not there whatever happens. Raises OSError."""
+    """Yields a stream whose content becomes NAME in the open FOLDER. It is written to a file with a random name first,
+    so that NAME is always complete or absent. Raises OSError."""
     _refuse_special(folder, name)
     draft = f".{name[:100]}.{secrets.token_hex(8)}"
     file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=folder)
@@ -111,7 +112,7 @@ def _draft(folder: int, name: str, mode: int) -> Iterator[BinaryIO]:
 
 
 def _refuse_special(folder: int, name: str) -> None:
-    """Refuse a NAME in the open FOLDER that a file would replace and must not: /dev/null above all. Raises OSError."""
+    """Raise OSError if NAME in the open FOLDER is something that a file must not replace, such as /dev/null."""
     try:
         mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
     except FileNotFoundError:
@@ -121,18 +122,19 @@ def _refuse_special(folder: int, name: str) -> None:
 
 
 def read_own(path: Path) -> bytes:
-    """A regular file of this user's own, which is no link and has no other name. Raises MburstError."""
+    """Returns the content of a regular file that this user owns and that is no link and has no other name. Raises
+    MburstError."""
     return _read(path, _is_own, "not a regular file of this user")
 
 
 def first_line(path: Path, most: int = 1 << 20) -> str:
-    """The first line of a regular file that is no link, up to MOST bytes. Raises MburstError."""
+    """Returns the first line of a regular file, up to MOST bytes. A link is refused. Raises MburstError."""
     return _read(path, lambda facts: True, "", most).partition(b"\n")[0].decode(errors="replace")
 
 
 def read_text(path: Path, most: int = 1 << 20) -> tuple[str, os.stat_result]:
-    """The text of a file that its user named, in UTF-8, and what the kernel says of it. Links are followed; what is not
-    a regular file of at most MOST bytes is refused, and never waited for. Raises OSError and UnicodeDecodeError."""
+    """Returns the text in UTF-8 of a file that the user named, and its stat result. Links are followed. Anything but a
+    regular file of at most MOST bytes is refused, without waiting for it. Raises OSError and UnicodeDecodeError."""
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(file, "rb") as stream:
         facts = os.fstat(file)
@@ -145,7 +147,7 @@ def read_text(path: Path, most: int = 1 << 20) -> tuple[str, os.stat_result]:
 
 
 def is_own(path: Path) -> bool:
-    """Whether `read_own` would read it."""
+    """Whether `read_own` would accept the file."""
     with suppress(OSError):
         return _is_own(path.lstat())
     return False
@@ -172,7 +174,8 @@ def _read(path: Path, good: Callable[[os.stat_result], bool], why: str, most: in
 
 
 def open_private(path: Path, flags: int = 0) -> int:
-    """A descriptor to read and write a regular file of mode 0600, made where it is missing. Raises MburstError."""
+    """Open a regular file of mode 0600 for reading and writing, create it if necessary, and return its descriptor.
+    Raises MburstError."""
     kind = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | flags
     try:
         path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
@@ -189,7 +192,7 @@ def open_private(path: Path, flags: int = 0) -> int:
 
 
 def lock(file: int, path: Path, timeout_s: float = LOCK_S) -> None:
-    """Lock an open file. Raises MburstError when another process still has it after TIMEOUT_S."""
+    """Lock an open file. Raises MburstError if another process still holds the lock after TIMEOUT_S."""
     until = time.monotonic() + timeout_s
     while True:
         try:
@@ -205,14 +208,14 @@ def lock(file: int, path: Path, timeout_s: float = LOCK_S) -> None:
 
 @contextmanager
 def locked(folder: Path, timeout_s: float = LOCK_S) -> Iterator[None]:
-    """One process at a time in FOLDER, by a file `.lock` that only this user and root can open, and that is there only
-    meanwhile. Raises MburstError."""
+    """Hold a lock on FOLDER, for one process at a time. The lock is a file `.lock` that only this user and root can
+    open, and that exists only for this time. Raises MburstError."""
     path = folder / ".lock"
     while True:
         file = open_private(path)
         try:
             lock(file, path, timeout_s)
-            if not _is_at(path, file):  # its last owner has removed it
+            if not _is_at(path, file):  # its previous owner has removed it
                 continue
             try:
                 yield

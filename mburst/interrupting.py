@@ -1,4 +1,4 @@
-"""Ctrl-C ends a question to the database, which does not look up for signals while its own threads work."""
+"""Interruption of database queries by Ctrl-C: the database ignores signals while its own threads work."""
 
 from __future__ import annotations
 
@@ -21,47 +21,48 @@ EVERY_S = 0.05
 
 
 class _SignalState:
-    """Of this process; there is one."""
+    """The state of this process; there is only one."""
 
-    own = False  # whether the process is mburst's
+    own = False  # whether this is mburst's own process
     waits = False  # whether a thread waits for SIGINT
-    heard = False  # whether it came, and raised KeyboardInterrupt
+    heard = False  # whether SIGINT arrived and raised KeyboardInterrupt
 
 
 _open: weakref.WeakSet[duckdb.DuckDBPyConnection] = weakref.WeakSet()
 
 
 def own_process() -> None:
-    """At the start of a command: questions of this process may be interrupted. A program that imports mburst has
-    signals of its own."""
+    """Allow that queries of this process are interrupted. Called at the start of a command; a program that imports
+    mburst handles signals itself."""
     _SignalState.own = True
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _raise)
 
 
 def _raise(number: int, frame: FrameType | None) -> None:
-    """KeyboardInterrupt, which what is under way may turn into another exception: DuckDB does."""
+    """Raise KeyboardInterrupt, and note it, because running code may convert it to another exception, as DuckDB
+    does."""
     _SignalState.heard = True
     _free_in_silence()
     signal.default_int_handler(number, frame)
 
 
 def _free_in_silence() -> None:
-    """From here on, where the process is ours, nothing is printed of what fails as Python frees it: an event loop that
-    is half made, a coroutine that nobody awaits."""
+    """From now on, in mburst's own process, print nothing about errors in objects that Python frees, such as a
+    half-made event loop or a coroutine that is never awaited."""
     if _SignalState.own:
         sys.unraisablehook = lambda unraisable: None
         warnings.simplefilter("ignore")
 
 
 def is_own() -> bool:
-    """Whether the process is mburst's."""
+    """Whether this is mburst's own process."""
     return _SignalState.own
 
 
 def watch(connection: duckdb.DuckDBPyConnection) -> None:
-    """From here on SIGINT interrupts CONNECTION where it also raises KeyboardInterrupt: what handles it otherwise
-    ends by itself. It is closed at the end of the process (ending.py)."""
+    """From now on, SIGINT interrupts CONNECTION if it also raises KeyboardInterrupt; other handlers end the work
+    themselves. The connection is closed at the end of the process (ending.py)."""
     if threading.current_thread() is not threading.main_thread():
         return
     _open.add(connection)
@@ -74,8 +75,8 @@ def watch(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def heard(error: BaseException) -> bool:
-    """Whether ERROR comes of SIGINT, which has raised KeyboardInterrupt or interrupted a question: what failed since
-    then failed of that. Where the database looked up before our thread did, it says so itself."""
+    """Whether ERROR is a consequence of SIGINT, which raised KeyboardInterrupt or interrupted a query: it counts as the
+    cause of all later errors. If the database noticed the signal before our thread did, its own message says so."""
     return _SignalState.heard or (isinstance(error, RuntimeError) and str(error) == "Query interrupted")
 
 
@@ -84,7 +85,7 @@ def _raises() -> bool:
 
 
 def _wait(reading: int) -> None:
-    """Interrupts until the process ends, since the next question may begin before the exception is raised."""
+    """Interrupt until the process ends, because another query may begin before the exception is raised."""
     while signal.SIGINT not in os.read(reading, 1):
         pass
     _SignalState.heard |= _raises()
@@ -95,27 +96,28 @@ def _wait(reading: int) -> None:
 
 
 def _interrupt_all() -> None:
-    """In a function of its own: the database complains of a connection that a thread still holds at the end."""
+    """Interrupt all connections. It is a separate function, so that the thread holds no connection at the end of the
+    process, about which the database would complain."""
     for connection in list(_open):
-        with suppress(Exception):  # it was closed
+        with suppress(Exception):  # the connection was closed
             connection.interrupt()
 
 
 def close_all() -> None:
-    """Close what is watched, at the end of the process: a database that is closed removes what it put on the disk."""
+    """Close the watched connections at the end of the process, so that the databases remove their temporary files."""
     for connection in list(_open):
-        with suppress(Exception):  # it was closed
+        with suppress(Exception):  # the connection was closed
             connection.close()
 
 
 def is_ignored_hangup(number: signal.Signals) -> bool:
-    """Whether NUMBER is SIGHUP and was ignored by who started this process (nohup), which holds on."""
+    """Whether NUMBER is SIGHUP and the parent process ignored it (nohup), so that it stays ignored."""
     return number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Meanwhile, SIGTERM and SIGHUP end the process as Ctrl-C does, so that it cleans up."""
+    """In this context, SIGTERM and SIGHUP end the process as Ctrl-C does, so that it cleans up."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
         _free_in_silence()
@@ -134,10 +136,10 @@ def interruptible() -> Iterator[None]:
 
 
 def leave_to_parent() -> None:
-    """At the start of a process: Ctrl-C in a terminal is for the one that waits for it."""
+    """Ignore SIGINT. Called at the start of a process: the parent that waits for it handles Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def leave_hangup_to_parent() -> None:
-    """Likewise of SIGHUP: who sends it to all processes, or closes the terminal, means the one that started them."""
+    """Ignore SIGHUP. The parent handles it, even if it is sent to all processes or the terminal was closed."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -1,7 +1,7 @@
-"""What takes long to make of files of this package, or of a library, and is always the same: made once, and kept.
+"""A cache for results that are slow to compute from files of this package or of a library, and never change.
 
-It is kept beside the bytecode of the module that makes it, and like bytecode: whoever may write there may change this
-package as well, and where nobody may, or Python is not to write bytecode, it is made each time.
+They are kept next to the bytecode of the module that computes them, under the same conditions: a user who may write
+there may also change this package; if nobody may, or Python writes no bytecode, they are computed each time.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _CHECK = hashlib.sha256().digest_size
 
 
 class KeptFile:
-    """What the MODULE (its __file__) makes of SOURCE, or of what has SOURCE as its hash. NAME says of what and by which
-    version of a library."""
+    """The result that MODULE (its __file__) computes from SOURCE, or from something with SOURCE as its hash. NAME
+    identifies the result and the version of a library."""
 
     def __init__(self, module: str, name: str, source: bytes) -> None:
         self.name = name
@@ -27,7 +27,7 @@ class KeptFile:
         self.path = Path(importlib.util.cache_from_source(module)).with_name(f"{name}.{digest}")
 
     def read(self) -> bytes | None:
-        """What `write` wrote; None where there is nothing, or it is damaged."""
+        """Returns the content that `write` kept, None if there is none or it is damaged."""
         try:
             kept = self.path.read_bytes()
         except OSError:
@@ -36,7 +36,7 @@ class KeptFile:
         return content if hashlib.sha256(content).digest() == kept[:_CHECK] else None
 
     def write(self, content: bytes) -> None:
-        """Keep CONTENT, with a SHA-256 in front, by which `read` knows that it is whole."""
+        """Keep CONTENT, after its SHA-256, by which `read` verifies it."""
 
         def write(draft: Path) -> None:
             draft.write_bytes(hashlib.sha256(content).digest() + content)
@@ -44,8 +44,8 @@ class KeptFile:
         self.replace(write)
 
     def replace(self, make: Callable[[Path], None]) -> None:
-        """Let MAKE write the file, and remove what was made of other sources. Where it cannot be written, which MAKE
-        says by an OSError, do without."""
+        """Let MAKE write the file, and remove results of other sources. If MAKE cannot write it and raises OSError,
+        nothing is kept."""
         if sys.dont_write_bytecode:
             return
         draft = self.path.with_name(f"{self.path.name}.{secrets.token_hex(8)}")
@@ -58,7 +58,7 @@ class KeptFile:
                 self._remove_others()
 
     def _remove_others(self) -> None:
-        """Of other sources, and drafts: of this process, whose disk is full, or of one that was killed."""
+        """Remove files of other sources, and drafts of this process, if its disk is full, or of a killed one."""
         for other in self.path.parent.glob(f"{self.name}.*"):
             if other != self.path:
                 other.unlink(missing_ok=True)

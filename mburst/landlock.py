@@ -1,4 +1,4 @@
-"""Landlock: which files a process may still use (landlock(7), Linux 5.13 and later)."""
+"""Landlock restricts the files that a process may still use (landlock(7), Linux 5.13 and later)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _VERSION_FLAG, _RULE_PATH_BENEATH = 1, 1
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _REMOVE_DIR, _REMOVE_FILE, _MAKE_DIR, _MAKE_REG = 1 << 4, 1 << 5, 1 << 7, 1 << 8
 _REFER, _TRUNCATE = 1 << 13, 1 << 14
-_FIRST = (1 << 13) - 1  # all of the first version
+_FIRST = (1 << 13) - 1  # all rights of the first version
 _OF_FILES = _WRITE_FILE | _READ_FILE | _TRUNCATE
 _READS = _READ_FILE | _READ_DIR
 _WRITES = _READS | _WRITE_FILE | _REMOVE_DIR | _REMOVE_FILE | _MAKE_DIR | _MAKE_REG | _REFER | _TRUNCATE
@@ -35,7 +35,7 @@ class _PathBeneath(ctypes.Structure):
 
 
 def version() -> int:
-    """Of Landlock in this kernel; 0 where it has none, or it is switched off."""
+    """Returns the version of Landlock in this kernel, 0 if it has none or it is disabled."""
     return max(int(_libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), 1)), 0)
 
 
@@ -46,9 +46,9 @@ def ruleset(
     removes: Iterable[StrPath] = (),
     empties: Iterable[StrPath] = (),
 ) -> Iterator[int | None]:
-    """A descriptor of what is allowed: to read the files READS and what is below the folders of that, to write WRITES
-    likewise, to remove files and empty folders of REMOVES and empty folders of EMPTIES, and to start no program. Paths
-    that there are not are left out. None where the kernel cannot."""
+    """Yields the descriptor of a ruleset. It allows reading the files READS, and everything below folders among them;
+    writing WRITES in the same way; removing files and empty folders in REMOVES, and empty folders in EMPTIES; and
+    starting no program. Missing paths are left out. Yields None if the kernel does not support it."""
     known = version()
     handled = _FIRST | (_REFER if known >= 2 else 0) | (_TRUNCATE if known >= 3 else 0)
     attributes = _Ruleset(handled)

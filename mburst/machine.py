@@ -1,4 +1,4 @@
-"""What the kernel says of this machine: which run of it this is, and its memory."""
+"""Facts of the kernel about this machine: its boot id and its memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def boot_id() -> str:
-    """Another one after every start of the machine; '' where it is hidden (as by systemd's ProcSubset=pid)."""
+    """Returns an id that differs after every start of the machine, '' if it is hidden (for example by systemd's
+    ProcSubset=pid)."""
     try:
         return BOOT_ID.read_text(encoding="ascii").strip()
     except OSError:
@@ -20,14 +21,14 @@ def boot_id() -> str:
 
 
 def was_restarted(boot: str | None) -> bool:
-    """Whether the machine was started anew since its boot id was BOOT, or is another one. False where that is not
+    """Whether the machine was restarted since its boot id was BOOT, or is another machine. False if that is not
     known."""
     return bool(boot) and boot_id() not in ("", boot)
 
 
 def available_memory() -> int:
-    """Bytes that this process may still take: of the machine, and of its cgroup where that has less. All of the
-    machine's where it does not say what is free (systemd's ProcSubset=pid hides that)."""
+    """Returns the bytes that this process may still use: those free on the machine, or fewer if its cgroup has less. If
+    the free memory is not known (systemd's ProcSubset=pid hides it), all of the machine's memory counts as free."""
     try:
         lines = MEMORY.read_text(encoding="ascii").splitlines()
         free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
@@ -37,7 +38,7 @@ def available_memory() -> int:
 
 
 def _left_in_cgroup() -> Iterator[int]:
-    """Bytes that each cgroup (version 2) of this process may still take, where it is bounded."""
+    """Yields the bytes that each limited cgroup (version 2) of this process may still use."""
     try:
         lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
         own = CGROUPS / next(line[3:].strip("/") for line in lines if line.startswith("0::"))
@@ -49,11 +50,11 @@ def _left_in_cgroup() -> Iterator[int]:
                 (folder / f"memory.{name}").read_text(encoding="ascii") for name in ("max", "current", "stat")
             )
             kept = next(int(line.split()[1]) for line in stat.splitlines() if line.startswith("inactive_file "))
-            yield max(0, int(most) - int(now) + kept)  # files that the kernel gives up when memory is wanted
-        except (OSError, ValueError, StopIteration):  # "max", or no such bound
+            yield max(0, int(most) - int(now) + kept)  # plus cached files, which the kernel drops on demand
+        except (OSError, ValueError, StopIteration):  # "max", or no limit
             continue
 
 
 def own_memory() -> int:
-    """Bytes of memory that this process has in use."""
+    """Returns the bytes of memory that this process uses."""
     return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")

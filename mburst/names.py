@@ -1,8 +1,8 @@
-"""Names from outside as text. Hosts, racks, interfaces, probes and switches name themselves; what a terminal, a
-browser, a figure or a file system would obey in such a name is shown instead.
+"""Safe output of names from outside. Hosts, racks, interfaces, probes and switches choose their own names. Characters
+that a terminal, a browser, a figure or a file system would interpret are shown in escaped form.
 
-Programs get names as they are (JSON, Parquet, labels of metrics); these functions are for what people read, and for
-names of files.
+Programs get names unchanged (JSON, Parquet, labels of metrics). These functions are for text that people read, and for
+file names.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import os
 import re
 import sys
 
-LONGEST = 60  # characters of a name in a file's name
-FORMULA = (*"=+-@＝＋－＠", "\t", "\r", "\n")  # what a spreadsheet takes a cell to be computed for, wide signs too
-# What Python calls printable and nobody sees: Unicode's Default_Ignorable_Code_Point (DerivedCoreProperties.txt) where
-# it is a letter or a mark, and the pattern of Braille without a dot.
+LONGEST = 60  # most characters of a name within a file name
+FORMULA = (*"=+-@＝＋－＠", "\t", "\r", "\n")  # characters at which a spreadsheet begins a formula, also wide forms
+# Characters that Python calls printable but nobody sees: Unicode's Default_Ignorable_Code_Point
+# (DerivedCoreProperties.txt) if it is a letter or a mark, and the Braille pattern without a dot.
 _BLANK = frozenset(
     map(
         chr,
@@ -43,8 +43,9 @@ def _is_seen(text: str) -> bool:
 
 
 def shown(text: str) -> str:
-    r"""TEXT on one line without what is not seen: controls (C0, C1), line separators, marks of writing direction, blank
-    letters and other format characters are shown as \x1b, \u202e or \U000e0001. What is shown already stays so."""
+    r"""Returns TEXT on one line with invisible characters escaped: controls (C0, C1), line separators, marks of writing
+    direction, blank letters and other format characters become \x1b, \u202e or \U000e0001. Applying it again changes
+    nothing."""
     return text if _is_seen(text) else "".join(map(_seen, text))
 
 
@@ -56,18 +57,18 @@ def _seen(character: str) -> str:
 
 
 def say(text: str) -> None:
-    """A line of mburst itself for people, on standard error, in the place of a progress line if there is one."""
+    """Print a message of mburst on standard error. It replaces a progress line."""
     place = "\r\033[K" if sys.stderr.isatty() else ""
-    print(f"{place}mburst: {shown(text)}\n", end="", file=sys.stderr, flush=True)  # at once: other threads print, too
+    print(f"{place}mburst: {shown(text)}\n", end="", file=sys.stderr, flush=True)  # one write: other threads print, too
 
 
 def say_progress(text: str) -> None:
-    """TEXT as the progress line on standard error, in place of the one before: as much of it as a row of the terminal
-    has, since what goes on in a second row stays."""
+    """Print TEXT as the progress line on standard error, in place of the previous one. It is cut to the width of the
+    terminal, because a second row would remain on the screen."""
     line = shown(text)
     try:
         columns = os.get_terminal_size(sys.stderr.fileno()).columns
-    except (OSError, ValueError):  # no terminal
+    except (OSError, ValueError):  # not a terminal
         columns = 0
     if 0 < columns <= len(line):
         line = line[: max(columns - 2, 0)] + "…" * (columns > 1)
@@ -75,13 +76,13 @@ def say_progress(text: str) -> None:
 
 
 def print_lines(*lines: str) -> None:
-    """Lines for people on standard output."""
+    """Print lines for people on standard output."""
     for line in lines:
         print(shown(line), flush=True)
 
 
 def seen_json(text: str) -> str:
-    """The same JSON, with what is not seen in its strings escaped: some of that JSON itself would leave as it is."""
+    """Returns JSON with invisible characters in its strings escaped, including those that JSON allows unescaped."""
     return "\n".join(line if _is_seen(line) else "".join(map(_json_seen, line)) for line in text.split("\n"))
 
 
@@ -90,24 +91,26 @@ def _json_seen(character: str) -> str:
 
 
 def short(text: str, most: int) -> str:
-    """TEXT as it is shown, cut to MOST characters."""
+    """Returns TEXT as it is shown, cut to MOST characters."""
     seen = shown(text)
     return seen if len(seen) <= most else seen[: most - 1] + "…"
 
 
 def label(text: str) -> str:
-    """TEXT as it is shown, for plotly, which takes tags and entities in titles, ticks and names of traces."""
+    """Returns TEXT as it is shown, for plotly, which interprets tags and entities in titles, ticks and names of
+    traces."""
     return html.escape(shown(text), quote=False)
 
 
 def cell(text: str) -> str:
-    """TEXT for a cell of CSV: a quote comes before what a spreadsheet would compute."""
+    """Returns TEXT for a CSV cell, with a quote in front if a spreadsheet would take it for a formula."""
     return f"'{text}" if text.startswith(FORMULA) else text
 
 
 def file_part(name: str, also: str = "-") -> str:
-    """NAME as a part of a file's name, of letters, digits, dots, underscores and BESIDES: with two dashes and a digest
-    of the whole name where anything had to be replaced, so that no two names make the same part."""
+    """Returns NAME as a part of a file name, of letters, digits, dots, underscores and the characters ALSO. If anything
+    had to be replaced, two dashes and a digest of the whole name are added, so that different names give different
+    parts."""
     kept = re.sub(f"[^A-Za-z0-9._{re.escape(also)}]+", "_", name)[:LONGEST].strip("._-")
     if kept and kept == name and "--" not in kept:
         return kept

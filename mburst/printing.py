@@ -1,5 +1,5 @@
-"""What is printed: an error says that it is about standard output, which has no name of its own, and what runs until a
-signal outlives who reads it."""
+"""Standard output and standard error: errors about standard output name it, and long-running commands survive the loss
+of its reader."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAME = "standard output"
 
 
 class _Reader:
-    """Of what this process prints; there is one."""
+    """The state of this process; there is only one."""
 
     outlived = False
 
@@ -22,7 +22,7 @@ class _Reader:
 class _Output(io.FileIO):
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor, "w", closefd=False)
-        self._is_terminal = os.isatty(descriptor)  # asked now: one that was closed says no
+        self._is_terminal = os.isatty(descriptor)  # determined now, because a closed terminal is none
 
     def write(self, data: Any, /) -> int:
         try:
@@ -31,13 +31,13 @@ class _Output(io.FileIO):
             is_unread = isinstance(error, BrokenPipeError) or (error.errno == EIO and self._is_terminal)
             if is_unread and _Reader.outlived:
                 return len(data)
-            if not isinstance(error, BrokenPipeError):  # nobody reads on: that is no failure
+            if not isinstance(error, BrokenPipeError):  # a pipe without a reader is no failure
                 error.filename = NAME
             raise
 
 
 class _ErrorOutput(io.FileIO):
-    """What cannot be written here is lost: nothing could say so, and the exit code says that something failed."""
+    """Discards what cannot be written: nothing could report that, and the exit code reports the failure."""
 
     def write(self, data: Any, /) -> int:
         try:
@@ -47,22 +47,22 @@ class _ErrorOutput(io.FileIO):
 
 
 def own_process() -> None:
-    """Have standard output name itself in errors, and be there where the process was started without; nothing fails
-    for lack of standard error. For a process that is this package's alone."""
+    """Make standard output name itself in errors, and exist even if the process was started without it. Failures of
+    standard error are ignored. Only for mburst's own process."""
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed: what is opened next would be taken for it
+        if getattr(sys, name) is None:  # closed: the next opened file would take its place
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", closefd=False))
     sys.stdout = _through(_Output, sys.stdout)
     sys.stderr = _through(lambda descriptor: _ErrorOutput(descriptor, "w", closefd=False), sys.stderr)
 
 
 def _through(make: Callable[[int], io.FileIO], given: TextIO) -> TextIO:
-    """GIVEN by way of what MAKE makes of its descriptor."""
+    """Returns GIVEN with the raw file that MAKE creates from its descriptor."""
     if not isinstance(given, io.TextIOWrapper):
         return given
     output = make(given.fileno())
     return io.TextIOWrapper(
-        output if given.write_through else io.BufferedWriter(output),  # as Python's own is
+        output if given.write_through else io.BufferedWriter(output),  # like Python's own
         given.encoding,
         given.errors,
         line_buffering=given.line_buffering,
@@ -71,13 +71,13 @@ def _through(make: Callable[[int], io.FileIO], given: TextIO) -> TextIO:
 
 
 def outlive_reader() -> None:
-    """From here on, what is printed and nobody reads (a pipe whose reader has ended, a terminal that was closed) is
-    lost, and nothing fails for it: this process works on, and its exit code is that of its work."""
+    """From now on, discard output that nobody reads (a pipe without a reader, a closed terminal) without an error: the
+    process continues, and its exit code is that of its work."""
     _Reader.outlived = True
 
 
 def give_up() -> None:
-    """Print no more: what was not printed yet is lost."""
+    """Print nothing more; unwritten output is lost."""
     null = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
     os.dup2(null, sys.stdout.fileno())
     os.close(null)

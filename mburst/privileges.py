@@ -1,9 +1,9 @@
-"""What a process of mburst may still do once its sockets are open: nothing that reading and storing does not need.
+"""Privileges of mburst's own process: once its sockets are open, it keeps only those that reading and storing need.
 
-Started as root, it works as the owner of its store (or --user), and is root only while a source is opened. Whoever
-started it, it then has no capabilities, can gain none, and where the kernel has Landlock it can write nowhere but below
-its store and read little else. All of this holds for a process that is mburst's own (`own_process`): a program that
-imports mburst is left alone.
+If it was started as root, it works as the owner of its store (or --user), and is root only while it opens a source.
+Whoever started it, it then has no capabilities and cannot gain any. If the kernel has Landlock, it can write only below
+its store, and read little else. All of this applies only to mburst's own process (`own_process`), not to a program that
+imports mburst.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from . import landlock
 from .errors import MburstError, UsageError
 
 NOBODY = "nobody"
-MOST_FILES = 65_536  # open at a time
-UMASK = 0o027  # who sent what to whom is not for all to read
+MOST_FILES = 65_536  # most open files
+UMASK = 0o027  # data on who sent what to whom is not for every user
 
 # capability(7)
 DAC_OVERRIDE, DAC_READ_SEARCH, SETGID, SETUID = 1, 2, 6, 7
@@ -37,8 +37,8 @@ OPENING = frozenset(
 # prctl(2)
 _SET_PDEATHSIG, _GET_PDEATHSIG, _SET_KEEPCAPS = 1, 2, 8
 
-# Read by libraries while they run. All of /etc, whose files are replaced as networks change, only by another than root:
-# without capabilities he still owns /etc/shadow.
+# Files that libraries read at run time. Users other than root may read all of /etc, where files are replaced as
+# networks change. Root may not: even without capabilities it owns /etc/shadow.
 _READABLE = [
     "/usr",
     "/lib",
@@ -69,23 +69,23 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True)
 class Owner:
-    """Whom files are to belong to."""
+    """The owner of new files."""
 
     uid: int
     gid: int
 
 
 class _PrivilegeState:
-    """Of this process; there is one."""
+    """The state of this process; there is only one."""
 
-    own = False  # whether the process is mburst's
-    owner: Owner | None = None  # while it works as another user than root, who started it
-    groups: Sequence[int] = ()  # root's own, meanwhile
+    own = False  # whether this is mburst's own process
+    owner: Owner | None = None  # set while a process of root works as another user
+    groups: Sequence[int] = ()  # root's groups, kept for that time
 
 
 def own_process() -> None:
-    """At the start of a command: what follows may change this process for good. It may open as many files as it can be
-    allowed to, since the database ends the process where it cannot open one."""
+    """Allow permanent changes of this process. Called at the start of a command. Also raises the limit of open files as
+    far as allowed, because the database ends the process if it cannot open a file."""
     _PrivilegeState.own = True
     os.umask(os.umask(0) | UMASK)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -94,7 +94,7 @@ def own_process() -> None:
 
 @contextmanager
 def shared_process() -> Iterator[None]:
-    """Meanwhile, commands run in this process one after the other, so that none may change it for good."""
+    """In this context commands run one after another in this process, so none may change it permanently."""
     before, _PrivilegeState.own = _PrivilegeState.own, False
     try:
         yield
@@ -103,8 +103,8 @@ def shared_process() -> Iterator[None]:
 
 
 def give(paths: Iterable[Path], owner: Owner) -> None:
-    """Have what root made at PATHS, and below them, belong to OWNER. Follows no links. Raises OSError where that is not
-    possible, and for a path that there is not: nobody would have what was made for him."""
+    """Give what root created at PATHS and below to OWNER, without following links. Raises OSError if that is not
+    possible, and for a missing path, because the owner would then lack it."""
     if not _PrivilegeState.own or os.geteuid() != 0 or not owner.uid:
         return
     for path in paths:
@@ -121,8 +121,8 @@ def _raise(error: OSError) -> None:
 
 
 def owner_of(store: str | os.PathLike[str], user: str | None = None) -> Owner:
-    """Who is to own what is written into STORE: USER, who owns it already, who called sudo where he may make it, or
-    the owner of the folder in which it will be made. Raises UsageError for a user that there is not."""
+    """Returns the owner of what is written into STORE: USER; or its present owner; or the caller of sudo, if that user
+    may create it; or the owner of the folder in which it will be created. Raises UsageError if USER does not exist."""
     if user:
         try:
             found = pwd.getpwnam(user)
@@ -143,7 +143,7 @@ def owner_of(store: str | os.PathLike[str], user: str | None = None) -> Owner:
 
 def _owner(status: os.stat_result) -> Owner:
     gid = status.st_gid
-    if status.st_uid and not gid:  # a folder that root made for somebody: root's group is not for him
+    if status.st_uid and not gid:  # a folder that root created for a user: root's group is not for the user
         with suppress(KeyError):
             gid = pwd.getpwuid(status.st_uid).pw_gid
     return Owner(status.st_uid, gid)
@@ -155,9 +155,9 @@ def _may_write(status: os.stat_result, owner: Owner) -> bool:
 
 
 def lower(store: str | os.PathLike[str], user: str | None = None) -> None:
-    """Work as the owner of STORE from here on where root started this, but for what is done while `raised`.
+    """If root started this process, work as the owner of STORE from now on, except while `raised`.
 
-    Raises MburstError where another than root asks for another user."""
+    Raises MburstError if USER differs and the process is not root's."""
     if not _PrivilegeState.own:
         return
     if os.geteuid() != 0:
@@ -189,7 +189,7 @@ def _work_as_root() -> None:
 
 
 def _check_reach(owner: Owner) -> None:
-    """Much is imported later on, as that user."""
+    """Raise MburstError if OWNER cannot read the modules, many of which are imported later as that user."""
     for path in (os.__file__, __file__):
         if not os.access(path, os.R_OK, effective_ids=True):
             raise MburstError(
@@ -200,7 +200,7 @@ def _check_reach(owner: Owner) -> None:
 
 @contextmanager
 def raised() -> Iterator[None]:
-    """Meanwhile, be root again where root started this: to open a source."""
+    """In this context, be root again if root started this process, to open a source."""
     owner = _PrivilegeState.owner
     if not owner:
         yield
@@ -213,13 +213,13 @@ def raised() -> Iterator[None]:
 
 
 def group() -> int:
-    """The group as which this process works, also while it is `raised`."""
+    """Returns the group as which this process works, even while it is `raised`."""
     owner = _PrivilegeState.owner
     return owner.gid if owner else os.getegid()
 
 
 def drop(*, keep: Iterable[int] = ()) -> None:
-    """Give up for good what `raised` would bring back, and all capabilities but KEEP."""
+    """Give up permanently what `raised` would restore, and all capabilities except KEEP."""
     if not _PrivilegeState.own:
         return
     kept, owner = frozenset(keep), _PrivilegeState.owner
@@ -235,7 +235,8 @@ def drop(*, keep: Iterable[int] = ()) -> None:
 
 
 def settle(user: str | None) -> None:
-    """For what writes no files, once its sockets are open: be USER, or nobody, for good where root started this."""
+    """If root started this process, become USER, or nobody, permanently. For processes that write no files, once their
+    sockets are open."""
     if not _PrivilegeState.own:
         return
     if os.geteuid() == 0:
@@ -244,17 +245,17 @@ def settle(user: str | None) -> None:
 
 
 def lasting(path: str | os.PathLike[str]) -> Path:
-    """What `confine` has to let a process read so that it can read PATH also when another file was renamed into its
-    place, or is made there: the nearest folder above it that there is. PATH alone where that would be all, or the /etc
-    that root is not to read."""
+    """Returns the path that `confine` must allow for reading PATH even if another file is renamed to it or created
+    there: the nearest existing folder above it. Returns PATH itself if that folder would be / or /etc, which root must
+    not read."""
     above = Path(path).absolute()
     folder = next(one for one in above.parents if os.path.isdir(one))
     return above if folder in (Path("/"), Path("/etc")) else folder
 
 
 def settle_listening(sockets: Sequence[str], user: str | None) -> None:
-    """For what writes no files and listens, once it does: as `settle`, but where there are Unix sockets, in the folders
-    SOCKETS, it stays who made them, who removes them in the end."""
+    """Like `settle`, for processes that write no files, once they listen. If there are Unix sockets, in the folders
+    SOCKETS, the process keeps its user, who created them and removes them in the end."""
     confine([], [], sockets)
     if sockets and not user:
         drop()
@@ -268,16 +269,16 @@ def confine(
     removes: Sequence[str | os.PathLike[str]] = (),
     made_in: Path | None = None,
 ) -> None:
-    """Let this process write below WRITES alone, read those, READS and what Python itself and libraries read, remove
-    files and empty folders of REMOVES, and empty folders of MADE_IN, where it made its store. Says so on standard
-    error where root runs this and the kernel cannot."""
+    """Restrict this process. It may write only below WRITES; read WRITES, READS and what Python and libraries read; and
+    remove files and empty folders in REMOVES, and empty folders in MADE_IN, where it created its store. Prints a note
+    on standard error if root runs this and the kernel does not support it."""
     if not _PrivilegeState.own:
         return
     is_root = os.geteuid() == 0 and _PrivilegeState.owner is None
     readable = [*_READABLE, *([] if is_root else ["/etc"]), *_of_python(), *reads]
     writable = [*_WRITABLE, *writes]
     with (
-        raised(),  # the way to a path may be shut to the owner of the store
+        raised(),  # the owner of the store may lack access to a path
         landlock.ruleset(readable, writable, removes, [made_in] if made_in else []) as ruleset,
     ):
         _give_up(ruleset=ruleset)
@@ -289,14 +290,14 @@ def confine(
 
 
 def _of_python() -> Iterator[str]:
-    """Where modules are imported from, this package among them however it is installed."""
+    """Yields the folders from which modules are imported, including this package, however it is installed."""
     yield from filter(None, [*sys.path, sys.prefix, sys.base_prefix, os.path.dirname(os.__file__)])
     package = Path(__file__).resolve().parent
     yield os.fspath(package)
     yield from (os.fspath(room.resolve()) for room in package.iterdir() if room.is_symlink())
 
 
-# --- the calls --------------------------------------------------------------------------------------------------------
+# --- system calls -----------------------------------------------------------------------------------------------------
 
 
 def _prctl(option: int, *values: int) -> None:
@@ -306,7 +307,7 @@ def _prctl(option: int, *values: int) -> None:
 
 @contextmanager
 def _parent_death_signal() -> Iterator[None]:
-    """The kernel forgets the signal of prctl(2)'s PR_SET_PDEATHSIG with each change of user: ask again."""
+    """Keep the parent death signal (PR_SET_PDEATHSIG of prctl(2)), which the kernel clears with each change of user."""
     number = ctypes.c_int()
     _libc.prctl(_GET_PDEATHSIG, ctypes.byref(number), 0, 0, 0)
     yield
@@ -315,7 +316,7 @@ def _parent_death_signal() -> Iterator[None]:
 
 
 def _give_up(kept: frozenset[int] | None = None, ruleset: int | None = None, no_new: bool = True) -> None:
-    """In all threads. Says so where one could not be reached, which nothing known here does."""
+    """Give up privileges in all threads. Reports threads that could not be reached; no known case exists."""
     from .capture import give_up
 
     mask = None if kept is None else sum(1 << number for number in kept)

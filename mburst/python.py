@@ -1,4 +1,4 @@
-"""Processes that are this package's alone: how it starts itself again, and what it keeps out of them."""
+"""Processes of mburst itself: how it starts Python again, and what it keeps out of a process."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 
 
 def interpreter() -> str:
-    """The Python that runs here, for what starts it by itself, such as Spark."""
+    """Returns the running Python, for programs that start it themselves, such as Spark."""
     return sys.executable
 
 
 def command(module: str, *arguments: str) -> list[str]:
-    """The command that runs a module of this package: "mburst" itself, or one below it.
+    """Returns the command that runs a module of this package: "mburst" itself, or one below it.
 
-    -P, since `-m` alone puts the current folder first among those that are imported from: whoever can write there
-    would have code of his run as whoever runs mburst.
+    The option -P is needed because `-m` alone puts the current folder first in the import path: a user who can write
+    there could run code as the user of mburst.
     """
     return [interpreter(), "-P", "-m", module, *arguments]
 
 
 class _WithoutPandas:
-    """Says that there is no pandas."""
+    """Makes pandas appear as not installed."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
         if name == "pandas":
@@ -38,14 +38,14 @@ class _WithoutPandas:
 
 
 def one_thread_for_products() -> None:
-    """Have numpy's BLAS, once it is loaded, start no threads: they spin between products as small as ours, and how a
-    sum is divided among them changes its last digits. A number that is set in the environment stays."""
+    """Limit numpy's BLAS to one thread, before it is loaded. Its threads spin between small products, and dividing a
+    sum among them changes its last digits. A number in the environment takes precedence."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def end_without_memory() -> None:
-    """Have this process end where Python would ignore that there is no memory, wait for a thread that found none, or go
-    on without one that died of it."""
+    """End this process where Python would ignore a lack of memory, wait for a thread that found none, or continue
+    without a thread that died of it."""
     from .capture import end_without_memory
 
     sys.unraisablehook = end_without_memory
@@ -60,8 +60,8 @@ def _thread_failed(failure: threading.ExceptHookArgs) -> None:
 
 
 def without_pandas() -> None:
-    """Have this process not import pandas. Before pyarrow converts its first list it imports pandas where that is
-    installed, which takes more time and memory than many a verb. Not for processes of those who call the API."""
+    """Prevent this process from importing pandas. pyarrow imports it, if installed, before it converts its first list,
+    which takes more time and memory than many verbs. Not for processes of API users."""
     sys.meta_path.insert(0, _WithoutPandas())
 
 

@@ -1,4 +1,4 @@
-"""The bits of `quality`. sql/schema/quality.sql says what each means; a test holds these to it and to the engine."""
+"""The bits of `quality`. sql/schema/quality.sql documents each; a test compares these with it and with the engine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntFlag
 
 
 class Quality(IntFlag):
-    """Of bins, queue windows, ports and bursts: any number of them together."""
+    """Flags of bins, queue windows, ports and bursts; any number of them may be combined."""
 
     HW = 1
     SW = 2
@@ -26,8 +26,8 @@ class Quality(IntFlag):
     JITTER = 32768
 
 
-COARSE_STAMPS = Quality.RING | Quality.FILE_US  # some packets were stamped late, or in µs
+COARSE_STAMPS = Quality.RING | Quality.FILE_US  # some packets were stamped late, or with a resolution of µs
 
-# Of its width: how far from the edge of a bin a sample of a running total may be, for the bin to hold what lies between
-# two samples (backend `otlp`).
+# Greatest distance of a sample of a running total from the edge of a bin, as a share of the bin's width, at which the
+# bin still holds what lies between two samples (backend `otlp`).
 SAMPLE_NEAR = 0.75

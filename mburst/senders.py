@@ -1,6 +1,6 @@
-"""Who sent, in words for people: names before addresses, and the service before many names.
+"""Senders in words: names rather than addresses, and a service rather than many names.
 
-Bursts are as analysis/bursts/find.py lists them: what senders were called then is in `top_sources` and `services`.
+Bursts are as analysis/bursts/find.py lists them; `top_sources` and `services` have the names of that time.
 """
 
 from __future__ import annotations
@@ -13,35 +13,36 @@ from typing import Any
 from .names import short
 from .units import format_share
 
-SERVICES = 2  # of a burst, that are named one by one
-LONGEST = 60  # characters of a name in a sentence or a cell; JSON and CSV have all
-FIRST_EPHEMERAL = 32768  # ports that Linux gives to clients: the name of a service would be a guess
+SERVICES = 2  # services of a burst that are named
+LONGEST = 60  # most characters of a name in a sentence or a cell; JSON and CSV have all of it
+FIRST_EPHEMERAL = 32768  # first of the ports that Linux gives to clients, where the name of a service would be a guess
 
 
 def called(name: str) -> str:
-    """A name or service as sentences and cells show it: on one line, and no longer than LONGEST."""
+    """Returns a name or service for a sentence or a cell: on one line, at most LONGEST characters."""
     return short(name, LONGEST)
 
 
 def sender_name(sender: Mapping[str, Any]) -> str:
-    """The name of an entry of top_sources; its address where it has none."""
+    """Returns the name of an entry of top_sources, or its address if it has none."""
     return called(sender["name"] or sender["source"])
 
 
 def named_address(address: str, name: str | None) -> str:
-    """ "db-7 (198.19.0.7)" """
+    """Returns a name with its address, such as "db-7 (198.19.0.7)"."""
     if not name:
         return called(address)
     return called(name) if address in called(name) else f"{called(name)} ({called(address)})"
 
 
 def service_text(service: Mapping[str, Any]) -> str:
-    """ "40 of db-shard (racks r7 22, r8 18)" """
+    """Returns the senders of a service, such as "40 of db-shard (racks r7 22, r8 18)"."""
     return f"{service['senders']:,} of {called(service['service'])}" + racks_text(service["racks"], service["senders"])
 
 
 def racks_text(racks: Iterable[Mapping[str, Any]], senders: int) -> str:
-    """ " (racks r7 22, r8 18)", " (rack r7)"; "" where none is known. SENDERS: of all racks, the unknown one too."""
+    """Returns the known racks, such as " (racks r7 22, r8 18)" or " (rack r7)", or "" if none is known. SENDERS counts
+    all senders, including those without a known rack."""
     known = [(called(rack["rack"]), rack["senders"]) for rack in racks]
     if len(known) == 1 and known[0][1] == senders:
         return f" (rack {known[0][0]})"
@@ -50,7 +51,8 @@ def racks_text(racks: Iterable[Mapping[str, Any]], senders: int) -> str:
 
 
 def services_text(services: Sequence[Mapping[str, Any]], senders: int) -> str:
-    """The first SERVICES of them, where at least half of several SENDERS are of these; else ""."""
+    """Returns the first SERVICES services, or "" unless there are several SENDERS and at least half of them belong to
+    these."""
     first = services[:SERVICES]
     if senders < 2 or 2 * _senders_of(first) < senders:
         return ""
@@ -58,13 +60,15 @@ def services_text(services: Sequence[Mapping[str, Any]], senders: int) -> str:
 
 
 def burst_services_text(burst: Mapping[str, Any]) -> str:
-    """The services that a burst's fan-in is of, and how many more senders it has; "" where most are of none."""
+    """Returns the services in the fan-in of a burst and the number of other senders, or "" if most senders have no
+    service."""
     text = services_text(burst["services"], burst["fan_in"])
     return _with_more(text, burst["sources"] - _senders_of(burst["services"][:SERVICES])) if text else ""
 
 
 def senders_text(burst: Mapping[str, Any], most: int) -> str:
-    """The services that sent a burst, or its largest senders, MOST of them, with their shares; and how many more."""
+    """Returns the services that sent a burst, or its MOST largest senders with their shares, and the number of other
+    senders."""
     if text := burst_services_text(burst):
         return text
     top = burst["top_sources"][:most]
@@ -82,8 +86,8 @@ def _with_more(text: str, more: int) -> str:
 
 @functools.cache
 def port_text(port: int) -> str:
-    """ "5432 (postgresql)": with the name that this system has for a port (services(5)), where it has one. Ports of
-    clients have none."""
+    """Returns a port with its name on this system (services(5)), such as "5432 (postgresql)". Ports of clients have no
+    name."""
     for protocol in ("tcp", "udp") if port < FIRST_EPHEMERAL else ():
         try:
             return f"{port} ({called(socket.getservbyport(port, protocol))})"

@@ -1,4 +1,4 @@
-"""A canary burst as its sender knows it: what telemetry/canary/ sends, and analysis/canary/ looks for."""
+"""A canary burst as its sender knows it: telemetry/canary/ sends it, and analysis/canary/ looks for it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class SentBurst:
-    """A burst that was sent. Times are Unix ns, as if this host's clock had not been set during the run; both ends are
-    known within error_ns. held_up: it, or a packet of it, was later than asked, or it was broken off."""
+    """A burst that was sent. Times are Unix ns by a clock that was not set during the run; both ends are exact to
+    error_ns. held_up: the burst or one of its packets was later than planned, or the burst was interrupted."""
 
     number: int
     size_bytes: int

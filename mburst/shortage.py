@@ -1,7 +1,7 @@
-"""What this process or its machine is short of: memory, threads, open files.
+"""Shortages of this process or its machine: memory, threads, open files.
 
-No file and no question is to blame for such a failure. Whoever would say of one that it is damaged, invalid or gone
-asks here first.
+Such a failure is not the fault of any file or query. Code that would report one as damaged, invalid or missing checks
+for a shortage first.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from errno import EMFILE, ENFILE, ENOMEM
 from .errors import MORE_FILES, MORE_MEMORY, MburstError
 
 _NUMBERS = {ENOMEM: MORE_MEMORY, EMFILE: MORE_FILES, ENFILE: ""}
-_NOT_MAPPED = "failed to map segment from shared object"  # of the dynamic linker, where memory is short
-_NOT_ALLOCATED = ("bad allocation", "Allocation failure")  # of DuckDB
-_NO_THREAD = ("can't start new thread", "can't allocate lock")  # of Python
-# Of Python: a library has failed and said nothing, as where it found no memory for what it had to raise.
+_NOT_MAPPED = "failed to map segment from shared object"  # from the dynamic linker, if memory is short
+_NOT_ALLOCATED = ("bad allocation", "Allocation failure")  # from DuckDB
+_NO_THREAD = ("can't start new thread", "can't allocate lock")  # from Python
+# From Python: a library failed without an exception, for example because it had no memory to raise one.
 _NOT_RAISED = ("error return without exception set", "without setting an exception")
 
 
 def of(error: BaseException) -> MburstError | None:
-    """What to say of ERROR where a shortage is to blame; None where not."""
+    """Returns the message for ERROR if a shortage caused it, else None."""
     first = (str(error).splitlines() or [""])[0]
     if isinstance(error, MemoryError):
         return MburstError("not enough memory", MORE_MEMORY)
@@ -33,28 +33,28 @@ def of(error: BaseException) -> MburstError | None:
         return MburstError(os.strerror(error.errno), _NUMBERS[error.errno]) if error.errno in _NUMBERS else None
     if isinstance(error, ImportError):
         return next(filter(None, map(_of_import, str(error).splitlines())), None)
-    duckdb = sys.modules.get("duckdb")  # importing it takes memory and files, too
+    duckdb = sys.modules.get("duckdb")  # not imported here, because that takes memory and files, too
     if duckdb and isinstance(error, duckdb.OutOfMemoryException):
-        is_process = any(text in first for text in _NOT_ALLOCATED)  # else a limit of DuckDB's own
+        is_process = any(text in first for text in _NOT_ALLOCATED)  # else it is DuckDB's own limit
         return MburstError(first, MORE_MEMORY if is_process else "query less at a time")
     return _named(first) if duckdb and isinstance(error, duckdb.IOException) else None
 
 
 def _of_import(line: str) -> MburstError | None:
-    """The same by a line of an ImportError: numpy's has twenty, of which one is the reason."""
+    """Returns the message for a line of an ImportError; numpy's has twenty lines, one of which has the reason."""
     reason = line.rpartition("Original error was: ")[2]
     return MburstError(f"not enough memory: {reason}", MORE_MEMORY) if _NOT_MAPPED in line else _named(reason)
 
 
 def refuse(error: BaseException, about: str = "") -> None:
-    """Raises MburstError where a shortage is to blame for ERROR: "ABOUT: …" where something is given. The error
-    is made anew, in no variable: one in a variable of a frame that it passes keeps alive what that frame holds."""
+    """Raise MburstError if a shortage caused ERROR, as "ABOUT: …" if ABOUT is given. The error is new and in no
+    variable, because a variable in a frame that it passes would keep alive what that frame holds."""
     if found := of(error):
         raise MburstError(f"{about}: {found}" if about else str(found), found.hint) from error
 
 
 def _named(message: str) -> MburstError | None:
-    """Of a message that has the system's text of a shortage in it."""
+    """Returns the message if it contains the system's text of a shortage, else None."""
     found = (hint for number, hint in _NUMBERS.items() if os.strerror(number).lower() in message.lower())
     hint = next(found, None)
     return None if hint is None else MburstError(message, hint)

@@ -1,4 +1,5 @@
-"""The stop of what runs until a signal: a process of ours by SIGINT, SIGTERM and SIGHUP, in another's by an event."""
+"""Stopping of long-running work: in mburst's own process by SIGINT, SIGTERM and SIGHUP, in another program by an
+event."""
 
 from __future__ import annotations
 
@@ -12,13 +13,13 @@ from typing import Any
 from . import printing
 from .interrupting import is_ignored_hangup
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # the last: the terminal was closed
-EVERY_S = 0.1  # at most between the end of what runs and that of the thread that waits to stop it
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # SIGHUP: the terminal was closed
+EVERY_S = 0.1  # longest delay between the end of the work and that of the thread that waits to stop it
 
 
 def wait_for_signals(wait: Callable[[float], object]) -> None:
-    """WAIT, in the main thread, until it says that what it waits for is there. It is called with seconds, again and
-    again: a signal that comes just before a wait without an end would be heard after it."""
+    """Call WAIT in the main thread until it returns true. It is called repeatedly with a number of seconds, because a
+    signal just before an unlimited wait would only be handled after it."""
     while not wait(EVERY_S):
         pass
 
@@ -27,13 +28,14 @@ def wait_for_signals(wait: Callable[[float], object]) -> None:
 def stopping(
     stop: Callable[[], object], again: Callable[[signal.Signals], object] = lambda number: None
 ) -> Iterator[list[signal.Signals]]:
-    """The first of SIGNALS calls `stop` while this lasts, and nothing under way is broken off, neither where nobody
-    reads what is printed; the list says which came. What `stop` waits for must not be held by this thread, which it
-    interrupts anywhere: set a plain flag, start a thread, or call an event loop's call_soon_threadsafe. Later signals
-    call `again`. In another thread than the main one, where Python cannot handle signals, they are left alone."""
+    """In this context the first of SIGNALS calls `stop`, and running work is not interrupted, even if nobody reads the
+    output. Yields the list of signals that arrived. The signal interrupts this thread anywhere, so `stop` must not wait
+    for anything that this thread holds: set a plain flag, start a thread, or call an event loop's call_soon_threadsafe.
+    Later signals call `again`. In other threads than the main one, where Python cannot handle signals, nothing is
+    changed."""
     printing.outlive_reader()
     ended_by: list[signal.Signals] = []
-    once = iter((stop,))  # a second one may come inside of the first one's `stop`
+    once = iter((stop,))  # a second signal may arrive within `stop`
 
     def end(number: int, _frame: Any) -> None:
         ended_by.append(signal.Signals(number))
@@ -55,8 +57,8 @@ def stopping(
 
 @contextmanager
 def reloading(reload: Callable[[], object]) -> Iterator[None]:
-    """SIGHUP calls `reload` while this lasts, as `stopping` calls `stop`. Where a terminal is watched, SIGHUP says that
-    it is gone, and is left to `stopping`."""
+    """In this context SIGHUP calls `reload`, as `stopping` calls `stop`. With a terminal, SIGHUP means that it is gone,
+    and is left to `stopping`."""
     if threading.current_thread() is not threading.main_thread() or os.isatty(0):
         yield
         return
@@ -69,7 +71,8 @@ def reloading(reload: Callable[[], object]) -> Iterator[None]:
 
 @contextmanager
 def stopping_by(event: threading.Event | None, stop: Callable[[], object]) -> Iterator[list[signal.Signals]]:
-    """The same for who handles signals otherwise: `stop` is called once EVENT is set, in a thread of its own."""
+    """Like `stopping`, for programs that handle signals themselves: a separate thread calls `stop` once EVENT is
+    set."""
     if event is None:
         yield []
         return
@@ -91,8 +94,8 @@ def stopping_by(event: threading.Event | None, stop: Callable[[], object]) -> It
 
 
 def until_stopped(work: Callable[[threading.Event], object]) -> list[signal.Signals]:
-    """WORK in a thread of its own, which a signal leaves where it is: it may wait for a server for minutes, and can be
-    broken off anywhere. The signals that came. Raises what WORK raises."""
+    """Run WORK in a separate thread, and return the signals that arrived. A signal does not wait for the thread, which
+    may be waiting for a server for minutes and can be abandoned anywhere. Raises what WORK raises."""
     over, stopped = threading.Event(), threading.Event()
     failures: list[BaseException] = []
 

@@ -1,4 +1,4 @@
-"""Whether values that came as JSON are of the types that a class states: files in a bucket are anybody's."""
+"""Checks that values from JSON have the types that a class declares: anybody may have written the files in a bucket."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ Check = Callable[[Any], bool]
 
 
 def is_typed(value: Any) -> bool:
-    """Whether VALUE, a dataclass or NamedTuple, has in each field what its class states. No boolean passes for a
-    number, a number has at most 64 bits and is finite, and a list passes for a tuple."""
+    """Whether each field of VALUE, a dataclass or NamedTuple, has the type that its class declares. A boolean is no
+    number, a number is finite and has at most 64 bits, and a list counts as a tuple."""
     kind: Any = type(value)
     return _check_of(kind)(value)
 
 
 @cache
 def _check_of(kind: Any) -> Check:
-    """The test for an annotation: such a class, a plain type, Any, and unions, mappings and sequences of these. It is
-    made once, since there may be a hundred thousand values."""
+    """Returns the check for an annotation: such a class, a plain type, Any, and unions, mappings and sequences of
+    these. It is cached, because there may be a hundred thousand values."""
     origin, of = get_origin(kind), [_check_of(one) for one in get_args(kind) if one is not ...]
     if kind is Any:
         return lambda value: True
     if kind is int:
         return lambda value: type(value) is int and -MOST - 1 <= value <= MOST
     if kind is float:
-        return lambda value: type(value) in (int, float) and abs(value) <= MOST  # which NaN is not
+        return lambda value: type(value) in (int, float) and abs(value) <= MOST  # false for NaN
     if origin is types.UnionType:
         return lambda value: any(check(value) for check in of)
     if origin in (dict, Mapping):

@@ -1,4 +1,4 @@
-"""Numbers with units, as people write them and as people read them. Time is integer nanoseconds."""
+"""Numbers with units: parsing and formatting. Times are integers of nanoseconds."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from fractions import Fraction
 from .errors import UsageError
 
 NS_PER_S = 1_000_000_000
-LONGEST_NS = 100 * 36525 * 864 * 10**9  # of a duration, 100 years: a time of today and it add up within 64 bits
-LEAST_LINK_BPS = 1000  # no link is as slow: of "25", the unit was forgotten
-MOST = 2**63 - 1  # of a rate and a size, and of any number that a column of a table holds
+LONGEST_NS = 100 * 36525 * 864 * 10**9  # longest duration, 100 years: its sum with a present time has 64 bits
+LEAST_LINK_BPS = 1000  # no link is slower: "25" lacks its unit
+MOST = 2**63 - 1  # largest rate and size, and largest number in a column of a table
 
 _TIME = {
     "ns": 1,
@@ -28,13 +28,13 @@ _TIME = {
 _DECIMAL = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 _RATES = "1G, 25Gbps, 100M"
-SIZES = "4MB (4,000,000 bytes) or 4MiB (4,194,304 bytes)"  # the one rule of sizes, for help and hints
+SIZES = "4MB (4,000,000 bytes) or 4MiB (4,194,304 bytes)"  # the only definition of sizes, for help and hints
 _NUMBER = re.compile(r"\s*([0-9]{1,30}(?:\.[0-9]{1,30})?)\s*([^\s0-9.]*)\s*")
-SHOWN = 40  # characters of an invalid text
+SHOWN = 40  # characters of an invalid text that an error shows
 
 
 class WrittenFloat(float):
-    """A number of a file that keeps its text: `rack = 1.10` is the rack "1.10", as in quotes. For `parse_float` of
+    """A number in a file that keeps its text: `rack = 1.10` means the rack "1.10", as with quotes. For `parse_float` of
     tomllib and json."""
 
     _text: str
@@ -49,7 +49,7 @@ class WrittenFloat(float):
 
 
 def whole(text: str, least: int = 0, most: int = MOST) -> int | None:
-    """The number from LEAST to MOST that TEXT writes in ASCII digits; None for any other text, of whatever length."""
+    """Returns the number from LEAST to MOST that TEXT has in ASCII digits, None for any other text of any length."""
     if not (text.isascii() and text.isdigit() and len(text) <= 19):
         return None
     return number if least <= (number := int(text)) <= most else None
@@ -63,7 +63,8 @@ def _split(text: str, what: str, example: str) -> tuple[Fraction, str]:
 
 
 def parse_duration(text: str) -> int:
-    """Nanoseconds of "10us", "1.5ms", "24h"; the unit must be there. Raises UsageError, also beyond LONGEST_NS."""
+    """Returns the nanoseconds of "10us", "1.5ms", "24h"; the unit is required. Raises UsageError, also beyond
+    LONGEST_NS."""
     return checked_duration(_nanoseconds(text), text)
 
 
@@ -79,14 +80,14 @@ def _nanoseconds(text: str) -> int:
 
 
 def checked_duration(ns: int, text: object) -> int:
-    """NS, which TEXT states. Raises UsageError beyond LONGEST_NS."""
+    """Returns NS, which TEXT states. Raises UsageError beyond LONGEST_NS."""
     if ns > LONGEST_NS:
         raise UsageError(f"invalid duration {str(text)[:SHOWN]!r}: longer than 100 years")
     return ns
 
 
 def parse_rate(text: str) -> int:
-    """Bits a second of "1G", "25Gbps", "100Mbit/s". Raises UsageError, also below LEAST_LINK_BPS."""
+    """Returns the bits per second of "1G", "25Gbps", "100Mbit/s". Raises UsageError, also below LEAST_LINK_BPS."""
     value, unit = _split(text, "link speed", _RATES)
     prefix = re.sub(r"(bps|bit/s|bit|b/s)$", "", unit.lower())
     if prefix in _DECIMAL and value * _DECIMAL[prefix] < LEAST_LINK_BPS:
@@ -98,13 +99,13 @@ def parse_rate(text: str) -> int:
 
 
 def too_slow(speed: str, hint: str) -> UsageError:
-    """The error of a link speed below LEAST_LINK_BPS, as it was written."""
+    """Returns the error for a link speed below LEAST_LINK_BPS, as it was written."""
     return UsageError(f"invalid link speed {speed}: less than {format_rate(LEAST_LINK_BPS)}", hint)
 
 
 def parse_size(text: str) -> int:
-    """Bytes of "65536", "4MB" or "64MiB": k, M, G and T are powers of 1000, Ki, Mi, Gi and Ti powers of 1024 (IEC
-    80000-13), with or without a B. Raises UsageError."""
+    """Returns the bytes of "65536", "4MB" or "64MiB". k, M, G and T are powers of 1000; Ki, Mi, Gi and Ti are powers of
+    1024 (IEC 80000-13); the B is optional. Raises UsageError."""
     value, unit = _split(text, "size", SIZES)
     factor = {**_DECIMAL, **_BINARY}.get(unit.lower().removesuffix("b"))
     if factor is None or (size := value * factor).denominator != 1 or not 0 < size <= MOST:
@@ -113,7 +114,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_fraction(text: str) -> float:
-    """A share of line rate in (0, 10]: "0.5" or "50%". Raises UsageError."""
+    """Returns a share of line rate in (0, 10] from "0.5" or "50%". Raises UsageError."""
     value, unit = _split(text, "share", "0.5, 50%")
     if unit not in ("", "%") or not 0 < (share := value / 100 if unit else value) <= 10:
         raise UsageError(f"invalid share of line rate {text[:SHOWN]!r}", "examples: 0.5, 50%")
@@ -121,7 +122,7 @@ def parse_fraction(text: str) -> float:
 
 
 def is_duration(text: str) -> bool:
-    """Whether `parse_time` takes the text as a duration and not as a time of its own."""
+    """Whether `parse_time` takes TEXT as a duration rather than a time."""
     return bool(_NUMBER.fullmatch(text))
 
 
@@ -129,9 +130,8 @@ _ISO = re.compile(r"(\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?)?)(?:[.,](\d{1,9}
 
 
 def parse_time(text: str, newest_ns: int | None = None) -> int:
-    """Unix nanoseconds of an ISO 8601 time, which is UTC unless it says otherwise, or of a duration (at most
-    LONGEST_NS) back from NEWEST_NS where that is given: "2026-11-20", "2026-11-20T14:03:05.123456789", "24h". Raises
-    UsageError."""
+    """Returns Unix nanoseconds of an ISO 8601 time, in UTC by default, or, if NEWEST_NS is given, of a duration (at
+    most LONGEST_NS) before it: "2026-11-20", "2026-11-20T14:03:05.123456789", "24h". Raises UsageError."""
     example = "examples: 24h, 2026-11-20, 2026-11-20T14:03:05.25"
     if newest_ns is not None and is_duration(text):
         return newest_ns - min(_nanoseconds(text), LONGEST_NS)
@@ -147,7 +147,7 @@ def parse_time(text: str, newest_ns: int | None = None) -> int:
 
 
 def checked_time(ns: int, text: object) -> int:
-    """NS, Unix nanoseconds, which TEXT states. Raises UsageError for what 64 bits do not hold."""
+    """Returns NS, Unix nanoseconds, which TEXT states. Raises UsageError if 64 bits cannot hold it."""
     if not -MOST - 1 <= ns <= MOST:
         raise UsageError(
             f"invalid time {str(text)[:SHOWN]!r}: outside the range of 64-bit nanoseconds", "valid years: 1678 to 2261"
@@ -156,12 +156,13 @@ def checked_time(ns: int, text: object) -> int:
 
 
 def format_time(ns: int) -> str:
-    """ "2026-11-20 14:03:05.123456" in UTC, cut (not rounded) to microseconds."""
+    """Returns "2026-11-20 14:03:05.123456" in UTC, cut (not rounded) to microseconds."""
     return str(datetime(1970, 1, 1) + timedelta(microseconds=ns // 1000)) + ("" if ns // 1000 % 10**6 else ".000000")
 
 
 def format_number(value: float) -> str:
-    """ "0.0512", "12.3", "11,040": three significant digits, and all those before the point; an exponent below 1e-6."""
+    """Returns "0.0512", "12.3", "11,040": three significant digits, and all digits before the point; below 1e-6 an
+    exponent."""
     if abs(value) >= 999.5:
         return f"{value:,.0f}"
     digits = f"{value:.3g}"
@@ -172,33 +173,33 @@ def format_number(value: float) -> str:
 
 def _scaled(value: float, steps: list[tuple[float, str]]) -> str:
     for size, unit in steps:
-        if abs(value) >= 0.9995 * size:  # three digits of it would round up to this unit
+        if abs(value) >= 0.9995 * size:  # three digits would round up to this unit
             return f"{format_number(value / size)} {unit}"
     size, unit = steps[-1]
     return f"{format_number(value / size)} {unit}"
 
 
 def format_duration(ns: float) -> str:
-    """ "33.4 ms" for 33_400_000: three significant digits in the unit that people would use."""
+    """Returns "33.4 ms" for 33_400_000: three significant digits in the usual unit."""
     longer = [(86_400e9, "d"), (3600e9, "h"), (60e9, "min")]
     return _scaled(ns, [*longer, (1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns")])
 
 
 def format_count(number: int, one: str, many: str = "") -> str:
-    """ "1 burst", "1,200 bursts", "2 switches"; MANY is the plural of words that have another."""
+    """Returns "1 burst", "1,200 bursts", "2 switches"; MANY is an irregular plural."""
     return f"{number:,} {one if number == 1 else many or one + ('es' if one.endswith('ch') else 's')}"
 
 
 def format_bytes(count: float) -> str:
-    """ "4 MB" for 4_000_000: decimal units."""
+    """Returns "4 MB" for 4_000_000, in decimal units."""
     return _scaled(count, [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "B")])
 
 
 def format_rate(bps: float) -> str:
-    """ "1 Gb/s" for 10**9."""
+    """Returns "1 Gb/s" for 10**9."""
     return _scaled(bps, [(1e12, "Tb/s"), (1e9, "Gb/s"), (1e6, "Mb/s"), (1e3, "kb/s"), (1, "b/s")])
 
 
 def format_share(share: float) -> str:
-    """ "13 %" for 0.13."""
+    """Returns "13 %" for 0.13."""
     return f"{format_number(100 * share)} %"

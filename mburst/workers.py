@@ -1,6 +1,6 @@
-"""A few threads for work that may take long, on behalf of an event loop.
+"""Worker threads for slow work of an event loop.
 
-Unlike the loop's own, they end with the process whatever they do, and no more than so much work waits for them.
+Unlike the loop's own threads, they end with the process in any case, and the queue of work is limited.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Work = tuple["Future[Any]", Callable[[], Any]]
 
 
 class Busy(MburstError):
-    """There is too much to do already."""
+    """Too much work is waiting already."""
 
 
 class Workers:
-    """THREADS threads. At most MOST pieces of work wait."""
+    """Runs work in THREADS threads. At most MOST pieces of work may wait."""
 
     def __init__(self, name: str, threads: int, most: int) -> None:
         self._waiting: queue.Queue[Work | None] = queue.Queue(most)
@@ -35,7 +35,8 @@ class Workers:
             thread.start()
 
     async def run(self, function: Callable[..., T], *arguments: Any) -> T:
-        """What FUNCTION returns or raises. Raises Busy. Work whose waiter was cancelled is not begun."""
+        """Run FUNCTION, and return or raise its result. Raises Busy. Work is skipped if its waiter was cancelled before
+        it began."""
         loop, done = asyncio.get_running_loop(), asyncio.Event()
         future: Future[T] = Future()
 
@@ -64,11 +65,11 @@ class Workers:
                 future.set_result(function())
             except BaseException as error:
                 future.set_exception(error)
-            del work, future, function  # nothing is kept alive while waiting for more
+            del work, future, function  # keep nothing alive while waiting for the next work
 
     def close(self, interrupt: Callable[[], object] = lambda: None) -> None:
-        """Begin no more, and have what is under way end: INTERRUPT is called until it has. A thread that is left in the
-        database's code would end the process badly."""
+        """Begin no more work, and make running work end: INTERRUPT is called until it has. A thread that remained in
+        the database's code would crash the process at its end."""
         with suppress(queue.Empty):
             while True:
                 if (work := self._waiting.get_nowait()) is not None:
