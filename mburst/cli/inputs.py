@@ -17,7 +17,7 @@ _CAPTURE = re.compile(
 )
 _NETWORK = re.compile(r"[0-9.]+/[0-9.]+|[0-9a-f:.]*:[0-9a-f:.]*/\d+", re.IGNORECASE)
 _ARITHMETIC = re.compile(r"[\[\]()<>=&|+*]")
-_BEFORE_NAMES = {"host", "src", "dst", "net", "gateway", "and", "or", "not", "ra", "ta", "addr1", "addr2"}  # a host follows
+_BEFORE_NAMES = {"host", "src", "dst", "net", "gateway", "and", "or", "not", "ra", "ta", "addr1", "addr2"}  # of a host
 
 
 class Inputs(NamedTuple):

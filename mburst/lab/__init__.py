@@ -1,1 +1,1 @@
-"""Networks to test with: a rack in a box, a simulation, the demo over them, and the self-test."""
+"""Networks for tests: a rack in a box, a simulation, the demo that uses them, and the self-test."""

@@ -1,6 +1,6 @@
-"""Known bursts through a virtual cable, and what the capture saw of them: `mburst doctor` tests the instrument itself.
+"""Known bursts through a virtual cable, and what the capture received of them: the self-test of `mburst doctor`.
 
-`run()` starts this module as a process of its own in a new network namespace, which vanishes with it, however it ends.
+`run()` starts this module as a separate process in a new network namespace, which disappears with it in any case.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ TIMEOUT_S = 60
 
 
 def run() -> dict[str, Any]:
-    """Send bursts and capture them. {sent, seen, bytes_sent, bytes_seen, bursts_sent, bursts_seen, dropped, clock}.
+    """Send bursts and capture them. Returns {sent, seen, bytes_sent, bytes_seen, bursts_sent, bursts_seen, dropped,
+    clock}.
 
-    Raises MburstError when this host lets nobody make a network namespace, or the test breaks off."""
+    Raises MburstError if this host permits no network namespace, or if the test is interrupted."""
     if not shutil.which("ip"):
         raise MburstError("no self-test: it needs the command ip", "apt install iproute2")
     try:
@@ -46,7 +47,7 @@ def run() -> dict[str, Any]:
 
 
 def _enter_namespace() -> None:
-    """A network namespace of this process's own; as a user who may not, in a user namespace as its root."""
+    """Enter a new network namespace. A user who may not do that becomes root of a new user namespace."""
     libc, user = ctypes.CDLL(None, use_errno=True), os.geteuid()
     if not libc.unshare(CLONE_NEWNET):
         return
@@ -73,7 +74,7 @@ def _lay_cable() -> None:
 
 
 def _send(stamps: list[int]) -> None:
-    """Send the bursts, and say when each frame of them was handed over: this process may be held up, too."""
+    """Send the bursts, and note when each frame was handed over, because this process may be delayed, too."""
     frame = bytes.fromhex("ffffffffffff02000000000188b5").ljust(FRAME_BYTES, b"\0")
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as out:
         out.bind(("mburst-a", 0))
@@ -86,7 +87,7 @@ def _send(stamps: list[int]) -> None:
 
 
 def _bursts(stamps: list[int]) -> int:
-    """How many there were, parted by half the pause that was meant to be between them."""
+    """Returns the number of bursts, separated by at least half of the intended pause."""
     return 1 + sum(later - earlier > PAUSE_S * 1e9 / 2 for earlier, later in pairwise(stamps))
 
 

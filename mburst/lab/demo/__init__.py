@@ -1,1 +1,1 @@
-"""What `mburst demo` does: a cache server's incast, real or simulated, through the commands of mburst."""
+"""The content of `mburst demo`: the incast of a cache server, real or simulated, through the commands of mburst."""

@@ -1,4 +1,4 @@
-"""Where a demo's data come from: a rack in a box that is recorded live, or a simulation. Both leave the same files."""
+"""The data of a demo: a rack in a box that is recorded live, or a simulation. Both leave the same files."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ SENDERS = 40
 
 @dataclass(frozen=True)
 class DemoCase:
-    """A cache server's incast in a store, the truth about it, and what is still to be imported."""
+    """The incast of a cache server in a store, the truth about it, and what is still to be imported."""
 
     senders: int
     rounds: tuple[tuple[int, int], ...]  # first and last frame of each, Unix ns
-    imports: tuple[list[str], ...] = ()  # words of `mburst import`
-    round_ns: int = 0  # that a round takes at line rate; 0 where nothing can hold it up
+    imports: tuple[list[str], ...] = ()  # arguments of `mburst import`
+    round_ns: int = 0  # time of a round at line rate; 0 if nothing can delay it
     stolen: float = 0.0  # share of the processors' time that a hypervisor took
-    switch: str = ""  # the device that sampled its own port too
+    switch: str = ""  # the device that also sampled its own port
 
 
-RECORD: RecordOptions = {"link": "1G", "host": "cache", "rack": "r1"}  # how the demo records, whatever it records from
+RECORD: RecordOptions = {"link": "1G", "host": "cache", "rack": "r1"}  # settings of the recording in every demo
 RECORD_WORDS = [word for name, value in RECORD.items() for word in (f"--{name}", str(value))]
 
 
 class Narrator(ExperimentObserver):
-    """Prints how the experiment goes."""
+    """Prints the progress of the experiment."""
 
     def built(self, rack: Rack) -> None:
         plan = rack.plan
@@ -71,8 +71,8 @@ class Narrator(ExperimentObserver):
 
 
 def live(folder: Path, seconds: float, seed: int) -> DemoCase:
-    """Build a rack in a box, and record, probe and read it live into FOLDER/store. Raises RackUnavailable where there
-    can be none."""
+    """Build a rack in a box, and record, probe and read it live into FOLDER/store. Raises RackUnavailable if that is
+    not possible."""
     from ..rack import record_rack
 
     recorded = record_rack(folder, seconds, SENDERS, seed=seed, record=RECORD_WORDS, onlooker=Narrator())
@@ -108,7 +108,7 @@ def simulated(folder: Path, seed: int) -> DemoCase:
 
 
 def unsampled(store: Path, switch: str) -> list[tuple[int, int]]:
-    """When SWITCH took no sample of its port to the cache server, Unix ns."""
+    """Returns the times (Unix ns) in which SWITCH took no sample of its port to the cache server."""
     from ...sql import StoreFolder
 
     with StoreFolder.open(store).connect() as con:
@@ -118,7 +118,7 @@ def unsampled(store: Path, switch: str) -> list[tuple[int, int]]:
 
 
 def _met(store: Path, to: str, since_ns: int, until_ns: int | None = None) -> str:
-    """What the probes to an interface met that were sent in a stretch of time."""
+    """Returns the latency of the probes to an interface that were sent in a time."""
     from ...analysis.answers.paths import LEVELS, ProbeSelection, read_met
     from ...sql import StoreFolder
 
@@ -129,14 +129,14 @@ def _met(store: Path, to: str, since_ns: int, until_ns: int | None = None) -> st
 
 
 def _round_trip(median: float | None, tail: float | None, lost: int, sent: int) -> str:
-    """ "round trip p50 17.3 µs, p99 27.9 ms, 0 of 9,860 lost"; an unknown level is left out."""
+    """Returns a text such as "round trip p50 17.3 µs, p99 27.9 ms, 0 of 9,860 lost"; an unknown level is left out."""
     known = ((name, level) for name, level in (("p50", median), ("p99", tail)) if level is not None)
     levels = [f"{name} {format_duration(level)}" for name, level in known]
     return f"round trip {', '.join(levels)}, {lost:,} of {sent:,} lost"
 
 
 def _round_trips(path: Path) -> str:
-    """The same of a CSV file of probes."""
+    """Returns the same text for a CSV file of probes."""
     import numpy as np
 
     with path.open(newline="", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""The commands that a demo goes through: shown as a user would type them, and run."""
+"""The commands of a demo: shown as a user would type them, and run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shlex
 
 
 class CommandFailed(Exception):
-    """A command has ended with an exit code other than 0, and has said why."""
+    """A command ended with an exit code other than 0, and has printed why."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -27,7 +27,7 @@ def call(words: list[str]) -> None:
 
 
 def heard(words: list[str]) -> str:
-    """Show and run a command of mburst; what it prints is returned, not shown. Raises CommandFailed."""
+    """Show and run a command of mburst, and return its output instead of showing it. Raises CommandFailed."""
     show(["mburst", *words])
     with contextlib.redirect_stdout(io.StringIO()) as output:
         _run(words)

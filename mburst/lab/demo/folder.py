@@ -1,4 +1,4 @@
-"""The folder of a demo: what an earlier demo left there is replaced, what others put there is never touched."""
+"""The folder of a demo: files of an earlier demo are replaced, other files are never touched."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ NAMES = (
 
 @contextmanager
 def own(folder: Path) -> Iterator[None]:
-    """A folder with none of NAMES in it. What an earlier demo made is removed; files of others never are, and where
-    they are in the way MburstError is raised. In the end a manifest says which files are the demo's."""
+    """Prepare a folder with none of NAMES in it. Files of an earlier demo are removed. Other files never are; if they
+    are in the way, MburstError is raised. In the end a manifest lists the demo's files."""
     if (folder / MARKER).exists():
         raise MburstError(f"{folder} is a store of recordings", "name another folder for the demo: -o")
     if folder.exists() and not folder.is_dir():
@@ -45,7 +45,7 @@ def own(folder: Path) -> Iterator[None]:
 
 
 def files_of(folder: Path) -> set[str]:
-    """The files in a folder that have one of NAMES or are under it, as paths from the folder."""
+    """Returns the files in a folder that have, or are below, one of NAMES, as paths from the folder."""
     found = {name for name in NAMES if os.path.lexists(folder / name) and not (folder / name).is_dir()}
     for name in NAMES:
         for parent, _, files in os.walk(folder / name):

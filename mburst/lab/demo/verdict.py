@@ -1,4 +1,4 @@
-"""What was found in a demo, against what is known to have happened."""
+"""Comparison of a demo's results with the truth."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 from ...units import format_count, format_duration, format_share
 from .cases import DemoCase
 
-TOLERANCE_NS = 3_000_000  # bins of 1 ms, and a first and a last one that are too empty to be hot
-STOLEN = 0.005  # of the processors' time: below, nobody would notice
+TOLERANCE_NS = 3_000_000  # bins of 1 ms, and a first and a last bin that are too empty to be hot
+STOLEN = 0.005  # share of the processors' time below which nobody would notice
 
 Edges = tuple[int, int]  # first and last frame of a round, Unix ns
 Burst = dict[str, Any]
 
 
 def verdict(case: DemoCase, bursts: list[Burst], unsampled: Sequence[Edges] = ()) -> list[str]:
-    """Lines that say how many rounds were found, how exactly, and with how many senders; and what the machine that
-    played all hosts did to the rounds. UNSAMPLED: when the switch took no sample of its port."""
+    """Returns lines that say how many rounds were detected, how exactly, with how many senders, and how the machine
+    that played all hosts disturbed them. UNSAMPLED has the times in which the switch took no sample of its port."""
     incoming = [burst for burst in bursts if burst["direction"] != "out" and burst["host"] != case.switch]
     pairs, others = matched(case, incoming)
     rounds = {edges for edges, _ in pairs}
@@ -41,7 +41,7 @@ def verdict(case: DemoCase, bursts: list[Burst], unsampled: Sequence[Edges] = ()
 
 
 def matched(case: DemoCase, bursts: list[Burst]) -> tuple[list[tuple[Edges, Burst]], list[Burst]]:
-    """The bursts that are a round, with it, and the others."""
+    """Returns the rounds with the burst that matches each, and the other bursts."""
     pairs = [(edges, burst) for edges in case.rounds for burst in bursts if is_of_round(burst, edges)]
     return pairs, [burst for burst in bursts if not any(burst is found for _, found in pairs)]
 
@@ -51,8 +51,8 @@ def found_words(case: DemoCase, rounds: set[Edges], others: list[Burst]) -> str:
 
 
 def disturbed(case: DemoCase, found: set[Edges], others: list[Burst]) -> list[str]:
-    """Lines that say how this machine disturbed the rounds, by what the cache server and the kernel wrote down: a round
-    that lasted longer than its bytes take at line rate had pauses, and is several bursts."""
+    """Returns lines that say how this machine disturbed the rounds, from the notes of the cache server and of the
+    kernel. A round that lasted longer than its bytes need at line rate had pauses, and is several bursts."""
     lines = []
     paused = [(first, last) for first, last in case.rounds if last - first > case.round_ns + TOLERANCE_NS]
     if case.round_ns and paused:
@@ -72,13 +72,14 @@ def disturbed(case: DemoCase, found: set[Edges], others: list[Burst]) -> list[st
 
 
 def undersampled(case: DemoCase, found: set[Edges], unsampled: Sequence[Edges]) -> list[str]:
-    """A line that says how many of the rounds that the switch's samples do not show were not sampled throughout."""
+    """Returns a line that says how many of the rounds that were not detected in the switch's samples were not sampled
+    throughout."""
     missed = [edges for edges in case.rounds if edges not in found]
     partly = sum(any(begin < last and end > first for begin, end in unsampled) for first, last in missed)
     return [f"Its samples miss a part of {partly} of the {len(missed)} not found."] if partly else []
 
 
 def is_of_round(burst: Burst, edges: Edges) -> bool:
-    """Whether a burst begins and ends where a round of the truth does."""
+    """Whether a burst begins and ends at the edges of a round of the truth."""
     found = (burst["start_ns"], burst["end_ns"])
     return all(abs(seen - true) <= TOLERANCE_NS for seen, true in zip(found, edges, strict=True))

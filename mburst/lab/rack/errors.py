@@ -1,4 +1,4 @@
-"""What can keep a rack from being built or from running."""
+"""Errors of building and running a rack."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from ...errors import MburstError
 
 
 class RackUnavailable(MburstError):
-    """This machine cannot build a rack. The message says what is missing, the hint how to get it."""
+    """This machine cannot build a rack. The message says what is missing, the hint how to install it."""
 
 
 class RackFailed(MburstError):
-    """A rack that was built did not do its work: a host's program ended early, a recorder failed."""
+    """A rack did not work: the program of a host ended early, or a recorder failed."""

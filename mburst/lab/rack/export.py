@@ -1,7 +1,7 @@
-"""The switch's exporter: sends what its sampler reads (sample.py) by OTLP, in the shape of SONiC's countersyncd.
+"""The switch's exporter: sends the readings of its sampler (sample.py) by OTLP, in the form of SONiC's countersyncd.
 
-A metric a counter, named by SAI's numbers, each a gauge with one point, running totals too; the object is an attribute.
-A message that the collector cannot take yet is sent again, as exporters do.
+Each counter is a metric, named by SAI's numbers. Each metric, including running totals, is a gauge with one point; the
+object is an attribute. A message that the collector cannot take yet is sent again, as exporters do.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from . import role
 from .namespaces import enter
 from .sample import READING, Sampled
 
-READINGS = 50  # in a message
+READINGS = 50  # in one message
 PATIENCE_S = 10.0
 AGAIN_S = 0.1
-IN_OCTETS, OUT_OCTETS, OCCUPANCY = (1, 0), (1, 9), (21, 24)  # SAI's types of objects and numbers of their counters
+IN_OCTETS, OUT_OCTETS, OCCUPANCY = (1, 0), (1, 9), (21, 24)  # SAI's object types and the numbers of their counters
 
 
 def message(device: str, port: str, readings: list[tuple[int, ...]]) -> Any:
-    """The request for some readings."""
+    """Returns the request for some readings."""
     request = metrics_service_pb2.ExportMetricsServiceRequest()
     resource = request.resource_metrics.add()
     resource.resource.attributes.add(key="host.name").value.string_value = device
@@ -46,7 +46,7 @@ def message(device: str, port: str, readings: list[tuple[int, ...]]) -> Any:
 
 
 def send(service: Any, request: Any) -> None:
-    """Until it is taken. Raises grpc.RpcError."""
+    """Send a request until it is accepted. Raises grpc.RpcError."""
     give_up = time.monotonic() + PATIENCE_S
     while True:
         try:
@@ -62,7 +62,7 @@ def send(service: Any, request: Any) -> None:
 
 
 def readings_of(sampler: subprocess.Popen[bytes]) -> Iterator[list[tuple[int, ...]]]:
-    """READINGS at a time, and what is left when the owner wants the end."""
+    """Yields READINGS readings at a time, and the remaining ones when the owner asks for the end."""
     assert sampler.stdout
     waiting = b""
     while not (role.stop_requested() or sampler.poll()):
@@ -73,7 +73,7 @@ def readings_of(sampler: subprocess.Popen[bytes]) -> Iterator[list[tuple[int, ..
             yield list(READING.iter_unpack(waiting))
             waiting = b""
     if sampler.poll() is not None:
-        raise SystemExit("the sampler ended")  # which has said why
+        raise SystemExit("the sampler ended")  # the sampler has printed why
     sampler.terminate()
     waiting += sampler.stdout.read()
     if whole := len(waiting) // READING.size * READING.size:

@@ -1,4 +1,4 @@
-"""The cache server: asks all senders at once, gathers their answers, and writes down the truth of every round."""
+"""The cache server: asks all senders at once, gathers their answers, and writes the truth of every round."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from . import role
 from .namespaces import enter
 from .rounds import COLUMNS, DATAGRAM, DATAGRAM_BYTES, REQUEST, SENDER_PORT, Round
 
-_SO_TIMESTAMPNS = 35  # and the control message of it
+_SO_TIMESTAMPNS = 35  # also the kind of its control message
 _SO_RCVBUFFORCE = 33
 _RECEIVE_BUFFER = 1 << 25
 _ETH_P_IP = 0x0800
@@ -28,7 +28,7 @@ _CONTROL_SPACE = socket.CMSG_SPACE(_TIMESPEC.size)
 
 @dataclass
 class RoundTally:
-    """What has arrived of a round."""
+    """The part of a round that has arrived."""
 
     received: Counter[str] = field(default_factory=Counter)
     datagrams: int = 0
@@ -36,7 +36,7 @@ class RoundTally:
     last_ns: int = 0
 
     def stamp(self, control: list[tuple[int, int, bytes]]) -> None:
-        """Note the kernel's arrival stamp of a packet of the round."""
+        """Note the kernel's arrival timestamp of a packet of the round."""
         for level, kind, value in control:
             if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS:
                 seconds, nanoseconds = _TIMESPEC.unpack(value)
@@ -46,13 +46,13 @@ class RoundTally:
 
 
 class Gatherer(Protocol):
-    """How one transport asks the senders and reads what came."""
+    """One transport's way of asking the senders and reading their answers."""
 
     def ask(self, order: list[str], number: int, wanted: int) -> None:
-        """Send round `number`'s request for `wanted` bytes to the senders, in that order."""
+        """Send the request of round `number` for `wanted` bytes to the senders, in that order."""
 
     def collect(self, tally: RoundTally, number: int) -> None:
-        """Add what has come of the round, after waiting for about a millisecond."""
+        """Wait for about a millisecond, and add what has arrived of the round."""
 
 
 def _stamped(sock: socket.socket) -> socket.socket:
@@ -62,7 +62,8 @@ def _stamped(sock: socket.socket) -> socket.socket:
 
 
 class UdpGatherer:
-    """One socket for all. The buffer holds several rounds and the kernel stamps, so reading late falsifies nothing."""
+    """One socket for all senders. Its buffer holds several rounds, and the kernel adds timestamps, so late reading
+    distorts nothing."""
 
     def __init__(self, senders: dict[str, str]) -> None:
         self._names = {address: name for name, address in senders.items()}
@@ -83,14 +84,15 @@ class UdpGatherer:
                 size, control, _, peer = self._sock.recvmsg_into([self._head], _CONTROL_SPACE, socket.MSG_TRUNC)
             except BlockingIOError:
                 return
-            if DATAGRAM.unpack(self._head)[0] == number:  # else a straggler of a round that timed out
+            if DATAGRAM.unpack(self._head)[0] == number:  # else it is a late datagram of a round that timed out
                 tally.datagrams += 1
                 tally.received[self._names[peer[0]]] += size
                 tally.stamp(control)
 
 
 class TcpGatherer:
-    """A lasting connection to each sender. A read bears its last segment's stamp only, so a tap takes the times."""
+    """A permanent connection to each sender. A read has only the timestamp of its last segment, so the times come from
+    a tap."""
 
     def __init__(self, senders: dict[str, str]) -> None:
         self._sockets: dict[str, socket.socket] = {}
@@ -131,12 +133,12 @@ class TcpGatherer:
             except BlockingIOError:
                 return
             from_sender = peer[2] != socket.PACKET_OUTGOING and self._head[9] == socket.IPPROTO_TCP
-            if from_sender and int.from_bytes(self._head[2:4]) > 20 + (self._head[32] >> 4) * 4:  # it has payload
+            if from_sender and int.from_bytes(self._head[2:4]) > 20 + (self._head[32] >> 4) * 4:  # it has a payload
                 tally.stamp(control)
 
 
 def run_round(gatherer: Gatherer, config: dict[str, Any], number: int, rng: random.Random) -> Round:
-    """Ask all senders, in a random order, and wait for the last byte or `timeout_s`."""
+    """Ask all senders, in random order, and wait for the last byte, or until `timeout_s` has passed."""
     senders, wanted, udp = list(config["addresses"]), config["bytes_per_sender"], config["protocol"] == "udp"
     rng.shuffle(senders)
     tally = RoundTally()

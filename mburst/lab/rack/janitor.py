@@ -1,7 +1,7 @@
-"""Removes a rack as soon as its owner lets go of it: `python -m mburst.lab.rack.janitor RACK SECONDS`.
+"""Removes a rack as soon as its owner releases it: `python -m mburst.lab.rack.janitor RACK SECONDS`.
 
-The owner holds the other end of standard input. However it ends (return, exception, signal, kill -9), the kernel closes
-that end; so there is one way of tear-down for all of them. After SECONDS the rack goes even if the owner hangs.
+The owner holds the other end of standard input. However the owner ends (return, exception, signal, kill -9), the kernel
+closes that end, so there is only one way of removal. After SECONDS the rack is removed even if the owner hangs.
 """
 
 from __future__ import annotations

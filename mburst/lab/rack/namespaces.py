@@ -1,8 +1,9 @@
-"""Network namespaces: enter them, run iproute2 in them, find whose they are, and remove them with all that is inside.
+"""Network namespaces: entering them, running iproute2 in them, finding their owners, and removing them with their
+content.
 
-A rack's namespaces are called `mb-PID-START-SERIAL-HOST`. PID and START (the owner's start time in clock ticks since
-boot) identify the owning process, so that what a killed owner left behind is known from a living rack even when its
-process id has been given away again.
+The namespaces of a rack are named `mb-PID-START-SERIAL-HOST`. PID and START (the owner's start time in clock ticks
+since boot) identify the owning process. So what a killed owner left can be told from a living rack, even if its process
+id was reused.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _CLONE_NEWNET = 0x40000000
 _SIOCETHTOOL = 0x8946
 _SIOCGIFFLAGS = 0x8913
 _IFF_RUNNING = 0x40
-# ETHTOOL_STXCSUM, SSG, STSO, SGSO of linux/ethtool.h: checksums first, for the others build on them.
+# ETHTOOL_STXCSUM, SSG, STSO, SGSO of linux/ethtool.h. Checksums come first, because the others depend on them.
 _SEND_OFFLOADS = (0x17, 0x19, 0x1F, 0x24)
 _GRO = 0x2C
 
@@ -43,7 +44,7 @@ def _set_namespace(descriptor: int) -> None:
 
 
 def enter(namespace: str) -> None:
-    """Move the calling thread into the network namespace for good."""
+    """Move the calling thread into the network namespace permanently."""
     descriptor = os.open(FOLDER / namespace, os.O_RDONLY)
     try:
         _set_namespace(descriptor)
@@ -53,7 +54,7 @@ def enter(namespace: str) -> None:
 
 @contextlib.contextmanager
 def inside(namespace: str) -> Iterator[None]:
-    """Move the calling thread into the network namespace and back. Sockets opened meanwhile stay there."""
+    """Move the calling thread into the network namespace for this context. Sockets opened in it stay there."""
     home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
     try:
         enter(namespace)
@@ -66,7 +67,8 @@ def inside(namespace: str) -> Iterator[None]:
 
 
 def run_batch(tool: list[str], lines: Iterable[str], hint: str) -> None:
-    """Feed lines to `ip`, `tc` or `bridge` at once. Raises RackUnavailable with the tool's first words and the hint."""
+    """Run `ip`, `tc` or `bridge` on all lines at once. Raises RackUnavailable with the tool's first message and the
+    hint."""
     argv = [*tool, "-batch", "-"]
     done = subprocess.run(argv, input="\n".join(lines) + "\n", capture_output=True, text=True, check=False)
     if done.returncode:
@@ -75,14 +77,15 @@ def run_batch(tool: list[str], lines: Iterable[str], hint: str) -> None:
 
 
 def set_sysctl(key: str, value: int) -> None:
-    """Set net.KEY of the namespace that the calling thread is in; a kernel without that key is left alone."""
+    """Set net.KEY in the namespace of the calling thread. Does nothing if the kernel lacks that key."""
     path = Path("/proc/sys/net", key)
     if path.exists():
         path.write_text(str(value))
 
 
 def set_offloads(control: socket.socket, interface: str, *, send: bool, gro: bool) -> None:
-    """Turn an interface's checksum, scatter-gather and segmentation offloads, and GRO, on or off (linux/ethtool.h)."""
+    """Turn the checksum, scatter-gather and segmentation offloads, and GRO, of an interface on or off
+    (linux/ethtool.h)."""
     for command, on in [*((command, send) for command in _SEND_OFFLOADS), (_GRO, gro)]:
         value = ctypes.create_string_buffer(struct.pack("=II", command, on), 8)
         request = struct.pack("16sP", interface.encode(), ctypes.addressof(value))
@@ -93,13 +96,14 @@ def set_offloads(control: socket.socket, interface: str, *, send: bool, gro: boo
 
 
 def is_running(control: socket.socket, interface: str) -> bool:
-    """Is the interface up with a carrier, as the namespace of the socket sees it?"""
+    """Whether the interface is up with a carrier, in the namespace of the socket."""
     reply = fcntl.ioctl(control, _SIOCGIFFLAGS, interface.encode().ljust(40, b"\0"))
     return bool(struct.unpack_from("16sh", reply)[1] & _IFF_RUNNING)
 
 
 def _start_ticks(pid: int) -> int | None:
-    """When the process started, in clock ticks since boot (field 22 of proc(5) stat); None where there is none."""
+    """Returns when the process started, in clock ticks since boot (field 22 of proc(5) stat); None if it does not
+    exist."""
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
     except (OSError, ValueError, IndexError):
@@ -107,17 +111,17 @@ def _start_ticks(pid: int) -> int | None:
 
 
 def rack_name(serial: int) -> str:
-    """The name of this process's rack number `serial`."""
+    """Returns the name of this process's rack number `serial`."""
     return f"mb-{os.getpid()}-{_start_ticks(os.getpid()):x}-{serial}"
 
 
 def namespaces_of(rack: str) -> list[str]:
-    """The namespaces of a rack that exist now."""
+    """Returns the existing namespaces of a rack."""
     return [name for name, owner in _all() if owner == rack]
 
 
 def dead_racks() -> list[str]:
-    """Racks that are still here although their owner is gone."""
+    """Returns racks that still exist although their owner is gone."""
     racks = {}
     for name, rack in _all():
         if match := NAME.fullmatch(name):
@@ -131,15 +135,15 @@ def _all() -> list[tuple[str, str]]:
 
 
 def processes_in(names: Iterable[str]) -> list[int]:
-    """The processes, other than this one, that live in any of the namespaces."""
-    with contextlib.ExitStack() as held:  # else a namespace that is removed meanwhile gives its number to another
+    """Returns the processes, except this one, in any of the namespaces."""
+    with contextlib.ExitStack() as held:  # else the number of a removed namespace could be reused
         nodes = set()
         for name in names:
             with contextlib.suppress(FileNotFoundError):
                 nodes.add(f"net:[{os.fstat(held.enter_context(open(FOLDER / name)).fileno()).st_ino}]")
         found = []
         for entry in os.listdir("/proc"):
-            with contextlib.suppress(OSError):  # processes end while we look
+            with contextlib.suppress(OSError):  # processes may end at any time
                 if entry.isdigit() and os.readlink(f"/proc/{entry}/ns/net") in nodes and int(entry) != os.getpid():
                     found.append(int(entry))
         return found
@@ -161,7 +165,8 @@ def _end_processes(names: list[str], patience_s: float = 2.0) -> None:
 
 
 def remove(rack: str) -> None:
-    """End what runs in a rack's namespaces, then remove them with their links and queues. Safe to repeat."""
+    """End the processes in a rack's namespaces, then remove these with their links and queues. Repeating it is
+    harmless."""
     names = namespaces_of(rack)
     _end_processes(names)
     if names:

@@ -1,4 +1,4 @@
-"""Who is where in a rack: names, addresses (198.18.0.0/15, RFC 2544), and the commands that build it."""
+"""The plan of a rack: names, addresses (198.18.0.0/15, RFC 2544), and the commands that build it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ BRIDGE = "br0"
 
 
 def mac(address: str) -> str:
-    """The locally administered MAC address of a host, made from the last three bytes of its IPv4 address."""
+    """Returns the locally administered MAC address of a host, from the last three bytes of its IPv4 address."""
     return "02:00:0a:" + ":".join(f"{byte:02x}" for byte in ipaddress.ip_address(address).packed[1:])
 
 
 @dataclass(frozen=True)
 class Nic:
-    """An interface of a host, the port of the switch that it is wired to, and the address on it."""
+    """An interface of a host, the switch port at the other end of its cable, and its address."""
 
     host: str
     interface: str
@@ -30,8 +30,8 @@ class Nic:
 
 @dataclass(frozen=True)
 class RackPlan:
-    """A rack before it is built. link_bps and limit_bytes are the rate and the queue of the ports to the cache;
-    so many full frames as `train` leave such a port at one instant, and then the time that they take."""
+    """A rack before it is built. `link_bps` and `limit_bytes` are the rate and the queue of the ports to the cache.
+    `train` full frames leave such a port at one instant, followed by a pause of the time that they take."""
 
     name: str
     senders: int
@@ -57,15 +57,15 @@ class RackPlan:
         return [self.namespace(host) for host in ("tor", *dict.fromkeys(nic.host for nic in self.nics))]
 
     def namespace(self, host: str) -> str:
-        """The namespace of "tor", "cache", "api" or a sender such as "s07"."""
+        """Returns the namespace of "tor", "cache", "api" or a sender such as "s07"."""
         return f"{self.name}-{host}"
 
     def address(self, sender: str) -> str:
-        """The IPv4 address of a sender such as "s07"."""
+        """Returns the IPv4 address of a sender such as "s07"."""
         return next(nic.address for nic in self.nics if nic.host == sender)
 
     def links(self) -> list[str]:
-        """Lines for `ip -batch` in the switch: the bridge, and a cable to every interface of every host."""
+        """Returns lines for `ip -batch` in the switch: the bridge, and a cable to every interface of every host."""
         lines = [
             "link set lo up",
             f"link add {BRIDGE} type bridge stp_state 0 mcast_snooping 0",
@@ -78,7 +78,8 @@ class RackPlan:
         return lines
 
     def host(self, host: str) -> list[str]:
-        """Lines for `ip -batch` in a host: addresses, and static neighbours so that no ARP is on the wire."""
+        """Returns lines for `ip -batch` in a host: addresses, and static neighbours, so that there is no ARP
+        traffic."""
         lines = []
         for nic in self.nics:
             if nic.host == host:
@@ -92,7 +93,7 @@ class RackPlan:
         return lines
 
     def _neighbours(self, host: str) -> list[tuple[str, str, str]]:
-        """(address, interface to reach it by, address that its MAC is made from) of all that a host talks to."""
+        """Returns (address, interface to reach it by, address from which its MAC is made) of every peer of a host."""
         if host == "cache":
             near = [(nic.address, "eth0", nic.address) for nic in self.nics if nic.host != "cache"]
             return near + ([(API2_IP, "eth1", API_IP)] if self.second_nic else [])
@@ -100,14 +101,15 @@ class RackPlan:
         return near + ([(CACHE2_IP, "eth0", CACHE2_IP)] if self.second_nic and host == "api" else [])
 
     def forwarding(self) -> list[str]:
-        """Lines for `bridge -batch`: where every MAC address is, so that nothing is flooded."""
+        """Returns lines for `bridge -batch` with the port of every MAC address, so that nothing is flooded."""
         return [f"fdb add {mac(nic.address)} dev {nic.port} master static" for nic in self.nics]
 
     def queues(self) -> list[str]:
-        """Lines for `tc -batch`: the ports to the cache as line-rate FIFOs.
+        """Returns lines for `tc -batch`: the ports to the cache as line-rate FIFOs.
 
-        overhead 24 a frame makes 1 Gb/s the line rate: 1514 B take 12.304 µs. The burst is a train and 29 µs: with less
-        a late timer costs rate (1600 bytes make 886 Mb/s), with 16k the port runs too fast after a stall.
+        With an overhead of 24 bytes per frame, 1 Gb/s is the line rate: 1514 B take 12.304 µs. The bucket holds a train
+        and 29 µs. With less, a late timer reduces the rate (1600 bytes give 886 Mb/s); with 16k, the port is too fast
+        after a stall.
         """
         overhead = GAP_BYTES * self.train
         burst = (FRAME_BYTES + GAP_BYTES) * self.train + 3582

@@ -1,4 +1,4 @@
-"""The rack itself: built on entry, gone on exit, and what can be done with it in between."""
+"""The rack: built on entry, removed on exit, with the operations in between."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from .role import Role, python_command, python_environment
 from .rounds import DATAGRAM, Round
 from .timers import LONGEST_TRAIN, train_for
 
-_TCPDUMP_READS_S = 1.5  # it reads a part-filled block after 1 s, and forgets it when it is interrupted before
-_QUEUE_S = 0.032  # the queue's depth in time at line rate: 4 MB at 1 Gb/s
+_TCPDUMP_READS_S = 1.5  # tcpdump reads a part-filled block after 1 s, and loses it if it is interrupted before
+_QUEUE_S = 0.032  # the queue's depth as time at line rate: 4 MB at 1 Gb/s
 
 
 class PortCounters(NamedTuple):
-    """What the kernel says of a port's queue: what it counted since it was made, and what waits there now."""
+    """The kernel's counters of a port's queue since it was created, and what waits in it now."""
 
     bytes: int
     packets: int
@@ -42,7 +42,7 @@ _serials = itertools.count()
 
 
 def require() -> None:
-    """Raise RackUnavailable, with what is missing, where this machine can build no rack at all."""
+    """Raise RackUnavailable, with what is missing, if this machine cannot build any rack."""
     if sys.platform != "linux":
         raise RackUnavailable("the rack in a box needs Linux: network namespaces, a bridge, tbf")
     if os.geteuid() != 0:
@@ -53,15 +53,14 @@ def require() -> None:
 
 
 class Rack:
-    """`senders` hosts behind a switch whose port to the cache server is a FIFO at line rate.
+    """`senders` hosts behind a switch with a line-rate FIFO at its port to the cache server.
 
-    link: rate of that port; "100mbit" is the fallback for a loaded machine. limit_bytes: its queue, 32 ms of line
-    rate by default (4 MB at 1 Gb/s). second_nic: the cache server has another port, with a queue of its own, that no
-    sender uses. offloads: checksum, segmentation and GRO offloads on all interfaces. train: how many frames leave that
-    port together, 1 to 5; see timers.py for the defaults. limit_s: after so long the rack is removed,
-    come what may.
+    link: rate of that port; "100mbit" is the fallback for a loaded machine. limit_bytes: its queue, 32 ms of line rate
+    by default (4 MB at 1 Gb/s). second_nic: the cache server has another port, with a separate queue, that no sender
+    uses. offloads: checksum, segmentation and GRO offloads on all interfaces. train: number of frames that leave that
+    port together, 1 to 5; timers.py has the defaults. limit_s: after this time the rack is removed in any case.
 
-    Building it first removes what dead racks left behind. Raises RackUnavailable where it cannot be built.
+    Building first removes what dead racks left. Raises RackUnavailable if the rack cannot be built.
     """
 
     def __init__(
@@ -112,7 +111,8 @@ class Rack:
         self.close()
 
     def close(self) -> None:
-        """Remove the rack and all that runs in it. Safe to repeat; any other end of this process does the same."""
+        """Remove the rack and everything that runs in it. Repeating it is harmless; any other end of this process does
+        the same."""
         for process in self._running:
             if process.poll() is None:
                 process.terminate()
@@ -122,16 +122,16 @@ class Rack:
         for process in self._running:
             process.wait()
         self._running.clear()
-        namespaces.remove(self.plan.name)  # for when the janitor itself was killed
+        namespaces.remove(self.plan.name)  # in case the janitor itself was killed
 
     @property
     def capture_interface(self) -> tuple[str, str]:
-        """(namespace, interface) to record from: where the cache server receives what left the queue."""
+        """The (namespace, interface) to record from: where the cache server receives what left the queue."""
         return self.plan.namespace("cache"), "eth0"
 
     @property
     def bytes_per_sender(self) -> int:
-        """Payload of a sender's answer that lets a round fill the queue, but not spill over."""
+        """The payload of a sender's answer with which a round fills the queue without overflowing it."""
         return self.plan.limit_bytes // self.plan.senders
 
     def _build(self) -> None:
@@ -155,9 +155,9 @@ class Rack:
             self._steer(self._cpus[1])
 
     def _settle(self) -> None:
-        """Set the offloads of both ends of every cable, and wait until it carries.
+        """Set the offloads of both ends of every cable, and wait until it has a carrier.
 
-        Trains travel as one GSO frame from the sender to the far side of the queue, where they are cut.
+        Trains travel as one GSO frame from the sender to the far side of the queue, where they are segmented.
         """
         tor = self.plan.namespace("tor")
         deadline = time.monotonic() + 5
@@ -172,15 +172,16 @@ class Rack:
                     time.sleep(0.002)
 
     def _steer(self, cpu: int) -> None:
-        """Let one processor, not the senders', do all of the switch's work (RPS): no order is lost between two."""
+        """Let one processor, which the senders do not use, do all of the switch's work (RPS), so that packets stay in
+        order."""
         script = f"for ports in /sys/class/net/p-*/queues/rx-0/rps_cpus; do echo {_cpu_mask(cpu)} > $ports; done"
         process = self.exec_in(self.plan.namespace("tor"), ["sh", "-c", script], stderr=subprocess.DEVNULL)
-        process.wait()  # a kernel without RPS builds the rack all the same
+        process.wait()  # a kernel without RPS can build the rack, too
 
     def exec_in(self, namespace: str, argv: list[str], **options: Any) -> subprocess.Popen[Any]:
-        """Start a program in a namespace of the rack, and return when it is inside or has ended.
+        """Start a program in a namespace of the rack. Returns when it is inside or has ended.
 
-        Options are Popen's. The program ends with the rack at the latest.
+        Options are those of Popen. The program ends with the rack at the latest.
         """
         process = subprocess.Popen(["ip", "netns", "exec", namespace, *argv], **options)
         self._running.append(process)
@@ -189,13 +190,14 @@ class Rack:
         return process
 
     def port_counters(self) -> dict[str, tuple[int, int]]:
-        """{switch port: (bytes in from its host, bytes out to it)} by the kernel's own count, L2 without FCS."""
+        """Returns {switch port: (bytes in from its host, bytes out to it)} by the kernel's counters, layer 2 without
+        FCS."""
         argv = ["ip", "-n", self.plan.namespace("tor"), "-j", "-s", "link", "show", "type", "veth"]
         links = json.loads(subprocess.run(argv, capture_output=True, check=True).stdout)
         return {link["ifname"]: (link["stats64"]["rx"]["bytes"], link["stats64"]["tx"]["bytes"]) for link in links}
 
     def queue_counters(self) -> PortCounters:
-        """The queue of the port to the cache server, as `tc -s` has it."""
+        """Returns the queue of the port to the cache server, as in `tc -s`."""
         argv = ["tc", "-n", self.plan.namespace("tor"), "-j", "-s", "qdisc", "show", "dev", CACHE_PORT, "root"]
         [queue] = json.loads(subprocess.run(argv, capture_output=True, check=True).stdout)
         return PortCounters(queue["bytes"], queue["packets"], queue["drops"], queue["backlog"])
@@ -210,9 +212,9 @@ class Rack:
         seed: int = 1,
         truth: Path | None = None,
     ) -> list[Round]:
-        """Run scatter/gather rounds that begin at random `gap_s` apart; write them to `truth` as they end.
+        """Run scatter/gather rounds that begin at random intervals of `gap_s`, and write each to `truth` when it ends.
 
-        Afterwards `sent` says for each sender what it handed to its kernel: (datagrams or writes, payload bytes).
+        Afterwards `sent` has what each sender passed to its kernel: (datagrams or writes, payload bytes).
         """
         plan, wanted = self.plan, bytes_per_sender or self.bytes_per_sender
         if wanted < DATAGRAM.size:
@@ -262,7 +264,8 @@ class Rack:
 
     @contextlib.contextmanager
     def record_pcap(self, path: Path, snaplen: int = 96) -> Iterator[None]:
-        """Meanwhile, record what the cache server receives with tcpdump. Raises RackFailed if it lost a packet."""
+        """In this context, record with tcpdump what the cache server receives. Raises RackFailed if it lost a
+        packet."""
         namespace, interface = self.capture_interface
         if not shutil.which("tcpdump"):
             raise RackUnavailable("recording the rack needs tcpdump", "apt install tcpdump")
@@ -296,7 +299,7 @@ class Rack:
 
 
 def _cpu_mask(cpu: int) -> str:
-    """A processor in the kernel's bitmap format: groups of 32 bits in hexadecimal, the highest first."""
+    """Returns a processor in the kernel's bitmap format: groups of 32 bits in hexadecimal, the highest first."""
     return ",".join([f"{1 << cpu % 32:x}", *["00000000"] * (cpu // 32)])
 
 

@@ -1,4 +1,4 @@
-"""The whole experiment on a rack, as the recorded and the simulated cache-server cases have it."""
+"""The whole experiment on a rack, as the recorded and the simulated case of the cache server have it."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from .rack import PortCounters, Rack
 from .rounds import Round, wire_bytes
 from .verbs import RATE, ExperimentObserver, measured, require
 
-_QUIET_SHARE = 0.2  # of the time, before the rounds: what the probes see without bursts
+_QUIET_SHARE = 0.2  # share of the time before the rounds, in which the probes see no bursts
 _COUNTERS_S = 1.0  # ten times the interval in which the switch reports its counters (verbs.py)
-_ROUND_S = 0.25  # a round on average: its gap, of which it takes 33 ms
+_ROUND_S = 0.25  # average time from one round to the next, of which the round takes 33 ms
 
 
 @dataclass(frozen=True)
 class RecordedExperiment:
-    """The files of a recorded experiment, its rounds, and what the kernel counted at the port to the cache server."""
+    """The files of a recorded experiment, its rounds, and the kernel's counters of the port to the cache server."""
 
     link_bps: int
-    store: Path  # what mburst measured: probes, the switch's queue, and frames where they were recorded live
-    capture: Path  # what the cache server received, by tcpdump, unless that was recorded live
+    store: Path  # measurements of mburst: probes, the switch's queue, and frames if they were recorded live
+    capture: Path  # what the cache server received, captured by tcpdump unless it was recorded live
     truth: Path
     rounds: tuple[Round, ...]
-    quiet_from_ns: int  # Unix; until the first round begins, there are only probes
+    quiet_from_ns: int  # Unix; from here until the first round there are only probes
     port: PortCounters
-    sent_bytes: int  # of payload, by the senders' own count
-    stolen: float  # share of the processors' time that a hypervisor took meanwhile
+    sent_bytes: int  # payload, counted by the senders
+    stolen: float  # share of the processors' time that a hypervisor took during the experiment
 
     @property
     def round_ns(self) -> int:
-        """How long the bytes of a round take at line rate."""
+        """The time that the bytes of a round take at line rate."""
         whole = self.rounds[0]
         return round(wire_bytes(whole.bytes_expected, whole.dgrams_expected) * 8e9 / self.link_bps)
 
 
 def check_seconds(seconds: float) -> None:
-    """Raise UsageError where an experiment cannot last so long."""
+    """Raise UsageError if an experiment cannot last this long."""
     if not 2 <= seconds <= 600:
         raise UsageError(f"the rack is recorded for 2 to 600 seconds, not {seconds:g}")
 
@@ -56,10 +56,10 @@ def record_rack(
     record: list[str] | None = None,
     onlooker: ExperimentObserver | None = None,
 ) -> RecordedExperiment:
-    """Run the experiment for some `seconds`, and record it in `folder`, which is made where it is missing.
+    """Run the experiment for some `seconds`, and record it in `folder`, which is created if it does not exist.
 
-    RECORD are options of `mburst record`, which then records live; None has tcpdump write a capture. The onlooker is
-    given each verb. Raises RackUnavailable where no rack can be built; then nothing is written.
+    RECORD has options of `mburst record`, which then records live; with None, tcpdump writes a capture. The onlooker is
+    informed of each verb. Raises RackUnavailable if no rack can be built; then nothing is written.
     """
     check_seconds(seconds)
     require()

@@ -1,7 +1,7 @@
-"""All senders of a rack: one process with a socket in the namespace of each, answering requests.
+"""All senders of a rack: one process with a socket in the namespace of each, which answers requests.
 
-Answers go out in turns of one chunk a sender, as from hosts that send at the same time. Reports how many
-datagrams (TCP: writes) and payload bytes each sender handed to its kernel.
+The senders take turns with one chunk each, like hosts that send at the same time. In the end it reports how many
+datagrams (TCP: writes) and payload bytes each sender passed to its kernel.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from .rounds import DATAGRAM, DATAGRAM_BYTES, REQUEST, SENDER_PORT
 
 _UDP_SEGMENT = 103
 _SO_SNDBUFFORCE = 32
-_SERVICE_S = 0.0005  # what a look-up takes: when the first answer begins, all requests are there
+_SERVICE_S = 0.0005  # time of a look-up: when the first answer begins, all requests have arrived
 
 
 @dataclass
 class PendingAnswer:
-    """What a sender still has to send. `peer` is None on a connected (TCP) socket."""
+    """What a sender still has to send. `peer` is None for a connected (TCP) socket."""
 
     sender: str
     sock: socket.socket
@@ -36,7 +36,7 @@ class PendingAnswer:
 
 @dataclass
 class SentTotals:
-    """What a sender has handed to its kernel."""
+    """What a sender has passed to its kernel."""
 
     units: int = 0
     payload: int = 0
@@ -44,7 +44,7 @@ class SentTotals:
 
 @dataclass
 class Senders:
-    """The sockets of all senders and their answers under way."""
+    """The sockets of all senders, and their pending answers."""
 
     names: dict[int, str]
     sockets: dict[int, socket.socket]
@@ -58,7 +58,7 @@ class Senders:
     _payload: memoryview = field(default_factory=lambda: memoryview(b""))
 
     def payload(self, number: int, wanted: int) -> memoryview:
-        """The answer to round `number`; it is the same for all senders."""
+        """Returns the answer to round `number`; it is the same for all senders."""
         if self._key != (number, wanted):
             data = bytearray(wanted)
             for place, start in enumerate(range(0, wanted, DATAGRAM_BYTES)):
@@ -67,7 +67,7 @@ class Senders:
         return self._payload
 
     def accept(self, descriptor: int) -> None:
-        """A TCP connection to a sender's listening socket."""
+        """Accept a TCP connection to a sender's listening socket."""
         connection, _ = self.sockets[descriptor].accept()
         connection.setblocking(False)
         connection.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, 1 << 22)
@@ -76,7 +76,7 @@ class Senders:
         self.poll.register(connection.fileno(), select.EPOLLIN)
 
     def read_request(self, descriptor: int) -> None:
-        """Put the answer to a request under way."""
+        """Queue the answer to a request."""
         sock = self.sockets[descriptor]
         stream = sock.type == socket.SOCK_STREAM
         data, peer = sock.recvfrom(REQUEST.size)
@@ -87,7 +87,7 @@ class Senders:
         self.under_way.append(PendingAnswer(self.names[descriptor], sock, None if stream else peer, answer))
 
     def send_chunk(self) -> None:
-        """The next chunk of the answer whose turn it is."""
+        """Send the next chunk of the next answer."""
         answer = self.under_way.popleft()
         try:
             count = self._send(answer)
@@ -111,17 +111,17 @@ class Senders:
             except OSError as error:
                 if error.errno not in (errno.EIO, errno.EINVAL):
                     raise
-                self.segmented = False  # before Linux 6.11 not on an interface without checksum offload
+                self.segmented = False  # before Linux 6.11, not possible on an interface without checksum offload
         return answer.sock.sendto(answer.data[:DATAGRAM_BYTES], answer.peer)
 
     def unblock(self, descriptor: int) -> None:
-        """A full TCP socket has room again."""
+        """Resume a TCP socket that was full and has room again."""
         self.under_way.append(self.blocked.pop(descriptor))
         self.poll.modify(descriptor, select.EPOLLIN)
 
 
 def open_socket(protocol: str, address: str) -> socket.socket:
-    """A sender's socket, in the namespace that the process is in."""
+    """Returns a sender's socket, in the namespace of the process."""
     kind = socket.SOCK_DGRAM if protocol == "udp" else socket.SOCK_STREAM
     sock = socket.socket(socket.AF_INET, kind)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

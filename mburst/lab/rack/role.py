@@ -1,7 +1,7 @@
-"""A program of the rack: a Python process of its own that does one job, controlled by and reporting through pipes.
+"""A program of the rack: a separate Python process with one task, controlled and read through pipes.
 
-The owner closes the program's standard input to stop it, so no program outlives its owner. Standard output carries
-one "ready" line and then results, a JSON value a line.
+The owner closes the program's standard input to stop it, so no program outlives its owner. Standard output has one
+"ready" line and then results, one JSON value per line.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from typing import Any
 from ...python import command
 from .errors import RackFailed
 
-RLIMIT_RTTIME = 15  # µs of CPU that a real-time process may take without sleeping; asm-generic/resource.h
-RTTIME_US = (1_000_000, 1_000_000)  # of it: soft and hard limit
+RLIMIT_RTTIME = 15  # µs of CPU that a real-time process may use without sleeping; asm-generic/resource.h
+RTTIME_US = (1_000_000, 1_000_000)  # its soft and hard limit
 _PACKAGE_PARENT = str(Path(__file__).resolve().parents[3])
 
 
 def python_command(module: str, *arguments: str) -> list[str]:
-    """The command that runs a module of this package."""
+    """Returns the command that runs a module of this package."""
     return command(f"mburst.lab.rack.{module}", *arguments)
 
 
 def python_environment() -> dict[str, str]:
-    """An environment in which that command finds this package, installed or not."""
+    """Returns an environment in which that command finds this package, installed or not."""
     path = os.pathsep.join(filter(None, [_PACKAGE_PARENT, os.environ.get("PYTHONPATH")]))
     return {**os.environ, "PYTHONPATH": path}
 
 
 class Role:
-    """The owner's side. `limit_s` bounds the program's life, whatever happens to it."""
+    """The owner's side. `limit_s` limits the program's life in any case."""
 
     def __init__(self, module: str, limit_s: float, **config: Any) -> None:
         self.module = module
@@ -53,13 +53,13 @@ class Role:
         )
 
     def wait_ready(self) -> None:
-        """Wait until the program is at its work. Raises RackFailed where it ended before."""
+        """Wait until the program has begun its task. Raises RackFailed if it ended before."""
         assert self._process.stdout
         if self._process.stdout.readline() != "ready\n":
             self._fail()
 
     def results(self) -> Iterator[Any]:
-        """What the program reports, until it ends. Raises RackFailed where it failed."""
+        """Yields what the program reports, until it ends. Raises RackFailed if it failed."""
         assert self._process.stdout
         for line in self._process.stdout:
             yield json.loads(line)
@@ -67,14 +67,14 @@ class Role:
             self._fail()
 
     def stop(self) -> list[Any]:
-        """Stop the program; what it reported that was not read yet."""
+        """Stop the program, and return its reports that were not read yet."""
         assert self._process.stdin
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
         return list(self.results())
 
     def close(self) -> None:
-        """End the program now, whatever it does. Safe to repeat."""
+        """End the program now, whatever it does. Repeating it is harmless."""
         self._process.kill()
         self._process.wait()
         for file in (self._process.stdin, self._process.stdout, self._process.stderr):
@@ -92,30 +92,30 @@ class Role:
 
 
 def begin() -> dict[str, Any]:
-    """The program's side: what it is to do. Its life is bounded from here on."""
+    """The program's side: returns its task. From now on its life is limited."""
     config: dict[str, Any] = json.loads(sys.argv[1])
     signal.setitimer(signal.ITIMER_REAL, config["limit_s"])
     return config
 
 
 def report(value: Any) -> None:
-    """Give the owner a result."""
+    """Report a result to the owner."""
     print(json.dumps(value), flush=True)
 
 
 def ready() -> None:
-    """Signal the owner that the work begins."""
+    """Tell the owner that the task begins."""
     print("ready", flush=True)
 
 
 def stop_requested(timeout_s: float = 0) -> bool:
-    """Has the owner closed our standard input, or does it within the time?"""
+    """Whether the owner has closed standard input, or does so within the time."""
     return bool(select.select([sys.stdin], [], [], timeout_s)[0])
 
 
 def go_real_time(priority: int = 2) -> None:
-    """Run before ordinary processes and those that measure (verbs.py) where that is allowed, but never for more than a
-    second without a pause."""
+    """If allowed, run before ordinary processes and those that measure (verbs.py), but never for more than a second
+    without a pause."""
     with contextlib.suppress(OSError):
         resource.setrlimit(RLIMIT_RTTIME, RTTIME_US)
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(priority))

@@ -1,4 +1,4 @@
-"""A scatter/gather round: the messages of it, and its truth as the cache server saw it."""
+"""A scatter/gather round: its messages, and its truth as the cache server saw it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 SENDER_PORT = 9000
 REQUEST = struct.Struct("!II")  # round, bytes wanted
-DATAGRAM = struct.Struct("!II")  # round, place of the datagram in the answer; the rest of it is filler
+DATAGRAM = struct.Struct("!II")  # round, place of the datagram in the answer; the rest is filler
 DATAGRAM_BYTES = 1472  # the UDP payload that fills an Ethernet frame of 1514 bytes
 
 
@@ -17,13 +17,13 @@ _OVERHEAD_BYTES = 14 + 20 + 8 + 24  # Ethernet, IPv4 and UDP; FCS, preamble and 
 
 
 def wire_bytes(payload: int, datagrams: int) -> int:
-    """What UDP payload takes of a link."""
+    """Returns the bytes that UDP payload takes on a link."""
     return payload + datagrams * _OVERHEAD_BYTES
 
 
 @dataclass(frozen=True)
 class Round:
-    """A row of truth.csv. Times are Unix ns by kernel stamps, bytes are payload; datagrams are 0 for TCP."""
+    """A row of truth.csv. Times are Unix ns by kernel timestamps, bytes are payload; datagrams are 0 for TCP."""
 
     round: int
     proto: str
@@ -42,7 +42,7 @@ class Round:
 
     @property
     def complete(self) -> bool:
-        """Did all that was asked for arrive?"""
+        """Whether everything that was requested arrived."""
         return self.senders_complete == self.n_senders and self.bytes_rx == self.bytes_expected
 
 
@@ -50,7 +50,7 @@ COLUMNS = [field.name for field in fields(Round)]
 
 
 def read_truth(path: Path) -> list[Round]:
-    """The rounds of a truth.csv."""
+    """Returns the rounds in a truth.csv."""
     with open(path, newline="") as file:
         return [
             Round(**{key: text if key == "proto" else int(text) for key, text in row.items()})  # type: ignore[arg-type]

@@ -1,10 +1,10 @@
-"""The switch's sampler: reads a port's byte totals and the depth of its queue each millisecond, in the namespace that
-it is started in, and writes each reading to standard output: `python -m mburst.lab.rack.sample PORT SECONDS`.
+"""The switch's sampler: reads the byte totals of a port and the depth of its queue each millisecond, in the namespace
+in which it is started, and writes each reading to standard output: `python -m mburst.lab.rack.sample PORT SECONDS`.
 
-A switch samples in hardware, so this runs before all else where that is allowed. It is due at whole milliseconds, and
-may be late all the same: each reading has the time at which it was taken, and after a stall none is made up for. A
-reading whose time is not known well is taken again. It ends when nobody reads on, after SECONDS, and by SIGTERM with
-one reading more: no byte that the port had counted by then is missing.
+A switch samples in hardware, so if allowed this runs before all other processes. Readings are due at whole
+milliseconds, but may be late: each has the time at which it was taken, and after a stall none is made up for. A reading
+without an exact time is repeated. The sampler ends if nobody reads its output, after SECONDS, or by SIGTERM. On SIGTERM
+it takes one more reading, so that no byte that the port had counted by then is missing.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from . import role
 
 PERIOD_NS = 1_000_000
 READING = struct.Struct("=qQQqQ")  # when the port was read, its octets in and out; when its queue was, bytes in it
-DOUBT_NS, TRIES = 50_000, 5  # a reading takes some 5 µs
+DOUBT_NS, TRIES = 50_000, 5  # a reading normally takes some 5 µs
 PRIORITY = 3  # the senders have 2
-FCS_BYTES = 4  # SAI's octets of a port are those of frames with it; the kernel's are not
+FCS_BYTES = 4  # SAI's octets of a port include it; the kernel's do not
 
 
 @dataclass
 class Sampled:
-    """How punctual the readings were. `late`: those that came more than 5 % of the period after their time; `missed`:
+    """The punctuality of the readings. `late` counts readings more than 5 % of the period after their time, `missed`
     periods without one."""
 
     readings: int = 0
@@ -45,7 +45,7 @@ class Sampled:
     last_ns: int = 0
 
     def add(self, at: list[int]) -> None:
-        """Readings, in the order of time."""
+        """Add readings, in the order of time."""
         for before, now in pairwise([self.last_ns, *at] if self.last_ns else at):
             self.late += now - before > 1.05 * PERIOD_NS
             self.missed += max(0, round((now - before) / PERIOD_NS) - 1)
@@ -57,7 +57,7 @@ Value = TypeVar("Value")
 
 
 def timed(read: Callable[[], Value]) -> tuple[int, Value]:
-    """When something was read, and it: in a virtual machine, milliseconds may pass between the two."""
+    """Returns the time of a reading, and its value. In a virtual machine, milliseconds may pass between the two."""
     for _ in range(TRIES):
         before_ns, value, after_ns = time.time_ns(), read(), time.time_ns()
         if after_ns - before_ns <= DOUBT_NS:
@@ -66,7 +66,7 @@ def timed(read: Callable[[], Value]) -> tuple[int, Value]:
 
 
 def reading(totals: PortReader, queue: QueueReader) -> bytes:
-    """One, as READING has it."""
+    """Returns one reading in the format READING."""
     carried_ns, carried = timed(totals.read)
     waiting_ns, (waiting, _) = timed(queue.read)
     octets_in = carried.in_octets + FCS_BYTES * carried.in_pkts
@@ -83,7 +83,7 @@ def main() -> None:
     with stopping(lambda: None) as ended_by, contextlib.suppress(BrokenPipeError):
         is_last = False
         while not is_last:
-            is_last = bool(ended_by)  # asked first: the last reading, when it is due, is of later
+            is_last = bool(ended_by)  # checked first, so that the last reading is of a later time
             time.sleep((PERIOD_NS - time.time_ns() % PERIOD_NS) / 1e9)
             os.write(1, reading(totals, queue))
 

@@ -1,13 +1,13 @@
-"""mburst's own verbs on the hosts of a rack: what measures a rack is what users run.
+"""mburst's own verbs on the hosts of a rack: a rack is measured by what users run.
 
-    cache        reflect, and record where the recording is live
+    cache        reflect, and record if the recording is live
     api          probe, of both interfaces of the cache server
     tor          switch-agent, and collect, which reads it
 
-The switch's exporter (export.py) is no verb: it stands for what the newest switches have, and sends to collect.
+The switch's exporter (export.py) is not a verb: it stands for what the newest switches have, and sends to collect.
 
 One machine plays all hosts. Prober and reflector therefore run before ordinary processes (SCHED_FIFO) while they
-measure, so that what is measured is the network and not how busy this machine is.
+measure, so that they measure the network and not how busy this machine is.
 """
 
 from __future__ import annotations
@@ -49,31 +49,31 @@ otlp: {{listen: "{otlp}"}}  # bytes of the port and depth of its queue, each mil
 mburst: {{links: [{{device: tor, port: {port}, host: cache, interface: eth0, rack: r1, link: {link}}}]}}
 """
 QUEUE = f"/qos/interfaces/interface[interface-id={CACHE_PORT}]/output/queues/queue/state"
-SWITCH = "tor"  # as targets, links and its own messages name it
-OTLP = "127.0.0.1:4317"  # of the switch itself
-RATE = 500  # probes a second to each interface: with more, a machine of two processors sends rounds with pauses
+SWITCH = "tor"  # its name in targets, links and its own messages
+OTLP = "127.0.0.1:4317"  # address of the switch itself
+RATE = 500  # probes per second to each interface: with more, a machine with two processors sends rounds with pauses
 NAMES = {CACHE_IP: "cache", CACHE2_IP: "cache-nic2"}
 
 _BEGINS_WITHIN_S = 60
 _ENDS_WITHIN_S = 60
 _PATIENCE_S = 10
 _LOOK_S = 0.02
-_WITH_HOSTS = 'mount --bind "$0" /etc/hosts && exec "$@"'  # `ip netns exec` gives a program mounts of its own
+_WITH_HOSTS = 'mount --bind "$0" /etc/hosts && exec "$@"'  # `ip netns exec` gives a program its own mounts
 
 
 @dataclass(frozen=True)
 class Verb:
-    """`mburst WORDS` on a HOST of a rack. `has_begun` says, by what it has printed, whether it is at work."""
+    """`mburst WORDS` on a HOST of a rack. `has_begun` decides by the output whether the verb is working."""
 
     host: str
     words: list[str]
     has_begun: Callable[[str], bool]
     real_time: bool = False
-    hosts: Path | None = None  # its /etc/hosts
+    hosts: Path | None = None  # file to use as its /etc/hosts
 
 
 class Running:
-    """A verb that runs. What it prints, errors too, is kept and not shown."""
+    """A running verb. Its output, including errors, is kept and not shown."""
 
     def __init__(self, rack: Rack, verb: Verb) -> None:
         self.verb = verb
@@ -85,16 +85,16 @@ class Running:
                                      stdout=self._printed, stderr=self._printed, start_new_session=True,
                                      env=python_environment())  # fmt: skip
 
-        with contextlib.suppress(OSError):  # at once: soon it is another user's, whose limits not every root may set
+        with contextlib.suppress(OSError):  # at once: it changes its user soon, whose limits not every root may set
             resource.prlimit(self._process.pid, RLIMIT_RTTIME, RTTIME_US)
 
     @property
     def output(self) -> str:
-        """What it has printed."""
+        """The output so far."""
         return os.pread(self._printed.fileno(), 1 << 20, 0).decode("utf-8", "replace")
 
     def await_begin(self) -> None:
-        """Return when it is at work. Raises RackFailed if it ended, or does not begin."""
+        """Wait until the verb is working. Raises RackFailed if it has ended or does not begin."""
         deadline = time.monotonic() + _BEGINS_WITHIN_S
         while not self.verb.has_begun(self.output):
             if self._process.poll() is not None or time.monotonic() > deadline:
@@ -103,13 +103,13 @@ class Running:
         self._prefer(self.verb.real_time)
 
     def ask_to_end(self) -> None:
-        """Returns at once."""
+        """Ask the verb to end. Returns at once."""
         if self._process.poll() is None:
             self._prefer(False)
             self._process.send_signal(signal.SIGTERM)
 
     def await_end(self) -> str:
-        """What it printed, when it has ended. Raises RackFailed if it does not end, or not well."""
+        """Wait until the verb has ended, and return its output. Raises RackFailed if it does not end, or fails."""
         try:
             code = self._process.wait(_ENDS_WITHIN_S)
         except subprocess.TimeoutExpired:
@@ -119,7 +119,7 @@ class Running:
         return self.output
 
     def close(self) -> None:
-        """End it where it still runs: in good order if it does so soon. Safe to repeat."""
+        """End the verb if it still runs; it is killed if it does not end soon. Repeating it is harmless."""
         self.ask_to_end()
         try:
             self._process.wait(_PATIENCE_S)
@@ -129,11 +129,11 @@ class Running:
         self._printed.close()
 
     def _prefer(self, real_time: bool) -> None:
-        """Let it run before ordinary processes, where that is allowed: all of its threads, since one that does not run
-        may hold what another waits for (Python's global lock)."""
+        """If allowed, let all threads of the verb run before ordinary processes. A thread that does not run may hold
+        something for which another waits (Python's global lock)."""
         policy, priority = (os.SCHED_FIFO, 1) if real_time else (os.SCHED_OTHER, 0)
         for task in Path(f"/proc/{self._process.pid}/task").glob("*"):
-            with contextlib.suppress(OSError):  # threads end while we look
+            with contextlib.suppress(OSError):  # threads may end at any time
                 os.sched_setscheduler(int(task.name), policy, os.sched_param(priority))
 
     def _failed(self, how: str) -> RackFailed:
@@ -145,24 +145,25 @@ class ExperimentObserver:
     """Receives the steps of an experiment; this one ignores them."""
 
     def built(self, rack: Rack) -> None:
-        """The rack is there."""
+        """The rack was built."""
 
     def starts(self, rack: Rack, verb: Verb) -> None:
-        """A verb is about to be started."""
+        """A verb will be started."""
 
     def ended(self, rack: Rack, verb: Verb, output: str) -> None:
-        """A verb has ended well, and has printed this."""
+        """A verb has ended without an error, with this output."""
 
     def exports(self, rack: Rack) -> None:
-        """The switch has begun to send what it samples."""
+        """The switch has begun to send its samples."""
 
     def exported(self, sampled: Sampled) -> None:
-        """The switch has sent all that it sampled."""
+        """The switch has sent all of its samples."""
 
 
 @contextlib.contextmanager
 def running(rack: Rack, verbs: list[Verb], onlooker: ExperimentObserver) -> Iterator[None]:
-    """Meanwhile, run the verbs, from when all are at work. Raises RackFailed if one does not begin or end well."""
+    """Run the verbs during this context, which begins when all are working. Raises RackFailed if one does not begin, or
+    fails."""
     with contextlib.ExitStack() as stack:
         started = []
         for verb in verbs:
@@ -189,8 +190,8 @@ def measured(
     seed: int = 1,
     onlooker: ExperimentObserver | None = None,
 ) -> Iterator[None]:
-    """Meanwhile, probe the cache server from the API host and read the switch's port to it, into `store`; and record
-    what the cache server receives, with the options RECORD of `mburst record`, unless they are None.
+    """In this context, probe the cache server from the API host, read the switch's port to it, and store both in
+    `store`. If RECORD, options of `mburst record`, is not None, also record what the cache server receives.
 
     Raises RackFailed.
     """
@@ -209,8 +210,8 @@ def measured(
 
 @contextlib.contextmanager
 def exporting(rack: Rack, onlooker: ExperimentObserver) -> Iterator[None]:
-    """Meanwhile, the switch sends what it samples at its port to the cache server, from when the first of it has been
-    taken. Raises RackFailed."""
+    """In this context, the switch sends the samples of its port to the cache server. The context begins with the first
+    sample. Raises RackFailed."""
     config = {"namespace": rack.plan.namespace("tor"), "device": SWITCH, "port": CACHE_PORT, "address": OTLP}
     with contextlib.closing(Role("export", rack.limit_s, **config)) as exporter:
         exporter.wait_ready()
@@ -221,7 +222,7 @@ def exporting(rack: Rack, onlooker: ExperimentObserver) -> Iterator[None]:
 
 
 def require() -> None:
-    """Raise RackUnavailable where the libraries of `mburst switch-agent`, `collect` and the exporter are missing."""
+    """Raise RackUnavailable if libraries of `mburst switch-agent`, `collect` or the exporter are missing."""
     from ...cli.collect import require as require_gnmi
 
     try:
@@ -235,7 +236,7 @@ def require() -> None:
 
 
 def hosts_file() -> str:
-    """The /etc/hosts of the API host."""
+    """Returns the /etc/hosts of the API host."""
     return "127.0.0.1 localhost\n" + "".join(f"{address} {name}\n" for address, name in NAMES.items())
 
 
@@ -245,18 +246,18 @@ def _written(path: Path, text: str) -> Path:
 
 
 def recording(store: Path, options: list[str]) -> Verb:
-    """`mburst record` of what the cache server receives."""
+    """Returns `mburst record` of what the cache server receives."""
     return Verb("cache", ["record", "-i", "eth0", "-o", str(store), *options], lambda output: _has(store, "clock"))
 
 
 def reflecting() -> Verb:
-    """`mburst reflect` on the cache server."""
+    """Returns `mburst reflect` on the cache server."""
     return Verb("cache", ["reflect"], lambda output: "reflecting on" in output, real_time=True)
 
 
 def probing(rack: Rack, store: Path, hosts: Path, rate: int = RATE, seed: int = 1) -> Verb:
-    """`mburst probe` from the API host to each interface of the cache server, `rate` times a second. It has begun when
-    the switch has sent something to each, since nothing else is sent before there are rounds."""
+    """Returns `mburst probe` from the API host to each interface of the cache server, `rate` times per second. It has
+    begun when the switch has sent something to each, because nothing else is sent before the rounds."""
     ports = [CACHE_PORT, CACHE2_PORT][: 1 + rack.plan.second_nic]
     before = rack.port_counters()
 
@@ -270,23 +271,23 @@ def probing(rack: Rack, store: Path, hosts: Path, rate: int = RATE, seed: int = 
 
 
 def link_of(rack: Rack) -> str:
-    """The rate of the port to the cache server, as options have it."""
+    """Returns the rate of the port to the cache server in the form of options."""
     return f"{rack.plan.link_bps // 10**6}M"
 
 
 def serving(rack: Rack, socket: Path) -> Verb:
-    """`mburst switch-agent` on the switch, for its port to the cache server."""
+    """Returns `mburst switch-agent` on the switch, for its port to the cache server."""
     return Verb("tor", ["switch-agent", CACHE_PORT, "--listen", f"unix:{socket}", "--link", link_of(rack)],
                 lambda output: "serving" in output)  # fmt: skip
 
 
 def collecting(store: Path, config: Path) -> Verb:
-    """`mburst collect` from the switch."""
+    """Returns `mburst collect` from the switch."""
     return Verb("tor", ["collect", str(config), "-o", str(store)], lambda output: _has(store, "queues"))
 
 
 def _has(store: Path, table: str) -> bool:
-    """Whether a writer has stored rows of the table, or is about to."""
+    """Whether a writer has stored rows of the table, or soon will."""
     from ...sql import StoreFolder
 
     return not StoreFolder(store).is_empty(table)

@@ -1,4 +1,4 @@
-"""A scenario carried out: what the cache server's interface saw, the probes, the port's queue, and the truth."""
+"""The execution of a scenario: what the cache server's interface saw, the probes, the port's queue, and the truth."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .traffic import Frames
 
 Rows = npt.NDArray[Any]
 
-NOT_TAKEN = -1  # a stamp of a probe that was lost on the way
+NOT_TAKEN = -1  # timestamp of a probe that was lost before it
 UNBOUNDED = 1 << 62
 
 PROBE = np.dtype(
@@ -36,7 +36,7 @@ ROUND = np.dtype(
         for name in (
             "round",  # from 1
             "t_req_ns",
-            "t_first_ns",  # first and last frame as stamped; 0 where every frame was dropped
+            "t_first_ns",  # timestamps of the first and last frame; 0 if every frame was dropped
             "t_last_ns",
             "bytes_expected",  # payload
             "bytes_rx",
@@ -53,23 +53,23 @@ ROUND = np.dtype(
 
 @dataclass(frozen=True)
 class SimulatedCase:
-    """What a scenario led to. The arrays have the dtypes FRAME (of traffic), PROBE, QUEUE and ROUND."""
+    """The result of a scenario. The arrays have the dtypes FRAME (in traffic), PROBE, QUEUE and ROUND."""
 
     scenario: Scenario
     hosts: list[Host]
-    frames: Frames  # as captured: in the order of the file, `ts_ns` the stamps, `src` and `dst` indexes of `hosts`
+    frames: Frames  # as captured, in file order: `ts_ns` has the timestamps, `src` and `dst` are indexes of `hosts`
     probes: Rows
     queues: dict[str, Rows]  # by width of the window: "1ms", "1s"
     rounds: Rows
     dropped: int  # frames that the port dropped
 
     def incoming(self) -> Frames:
-        """The captured frames that the cache server received."""
+        """Returns the captured frames that the cache server received."""
         received: Frames = self.frames[self.frames["dst"] == CACHE]
         return received
 
     def write(self, folder: Path) -> dict[str, Path]:
-        """Write cache.pcap, probes.csv, queues-1ms.csv, queues-1s.csv and truth.csv; their paths by name."""
+        """Write cache.pcap, probes.csv, queues-1ms.csv, queues-1s.csv and truth.csv, and return their paths by name."""
         builder = FrameBuilder(self.scenario)
         folder.mkdir(parents=True, exist_ok=True)
         paths = {name: folder / f"{name}.csv" for name in ("probes", "truth", *(f"queues-{w}" for w in self.queues))}
@@ -97,7 +97,7 @@ _QUEUE_COLUMNS = [
 
 
 def _write_csv(path: Path, rows: Rows, constants: dict[str, str], columns: Sequence[str]) -> None:
-    """Columns of `rows`, and the constants; NOT_TAKEN is an empty field."""
+    """Write columns of `rows`, and the constants; NOT_TAKEN becomes an empty field."""
     fields: list[Iterable[object]] = []
     for name in columns:
         if name in constants:
@@ -111,7 +111,7 @@ def _write_csv(path: Path, rows: Rows, constants: dict[str, str], columns: Seque
 
 
 def simulate(scenario: Scenario) -> SimulatedCase:
-    """Carry a scenario out."""
+    """Execute a scenario."""
     streams = np.random.SeedSequence(scenario.seed).spawn(7)
     rngs = dict(zip(("times", "gather", "background", "probes", "replies", "apps", "stamps"),
                     map(np.random.default_rng, streams), strict=True))  # fmt: skip
@@ -154,7 +154,7 @@ def simulate(scenario: Scenario) -> SimulatedCase:
 
 
 def _through_the_port(scenario: Scenario, offered: Frames) -> Passage:
-    """What the port to the cache server does with all that is sent to it."""
+    """Pass everything that is sent to the cache server through its port."""
     port = DropTailPort(scenario.link_bps, scenario.buffer_bytes)
     if scenario.protocol == "udp":
         return carry(port, offered["at_ps"], offered["length"])
@@ -164,7 +164,7 @@ def _through_the_port(scenario: Scenario, offered: Frames) -> Passage:
 
 
 def _back(scenario: Scenario, sent: Frames) -> Frames:
-    """What the cache server sends, stamped as it leaves its interface at line rate."""
+    """Returns what the cache server sends, with timestamps of leaving its interface at line rate."""
     sent = sent[np.argsort(sent["at_ps"], kind="stable")]
     passage = carry(DropTailPort(scenario.link_bps, UNBOUNDED), sent["at_ps"], sent["length"])
     sent["ts_ns"] = scenario.start_ns + passage.begin_ps // PS_PER_NS
@@ -172,7 +172,7 @@ def _back(scenario: Scenario, sent: Frames) -> Frames:
 
 
 def _exchanges(scenario: Scenario, asked: Frames, received: Frames, outgoing: Frames, rng: np.random.Generator) -> Rows:
-    """A row a probe; what comes after a loss is NOT_TAKEN. All hosts read one clock."""
+    """Returns a row for each probe; values after a loss are NOT_TAKEN. All hosts read the same clock."""
     rows = np.full(len(asked), NOT_TAKEN, PROBE)
     if not len(asked):
         return rows
@@ -193,7 +193,7 @@ def _exchanges(scenario: Scenario, asked: Frames, received: Frames, outgoing: Fr
 
 
 def _captured(scenario: Scenario, received: Frames, outgoing: Frames, rng: np.random.Generator) -> Frames:
-    """Frames in the order in which the interface saw them, with the stamps that it gave."""
+    """Returns frames in the order in which the interface saw them, with its timestamps."""
     frames = np.concatenate([received, outgoing]) if scenario.both_directions else received
     frames = frames[np.argsort(frames["ts_ns"], kind="stable")]
     if scenario.stamp_jitter_ns:
@@ -202,7 +202,7 @@ def _captured(scenario: Scenario, received: Frames, outgoing: Frames, rng: np.ra
 
 
 def _windows(scenario: Scenario, offered: Frames, passage: Passage, width_ns: int) -> Rows:
-    """The queue's largest depth in windows of `width_ns`, from start until the queue is empty."""
+    """Returns the queue's largest depth in windows of `width_ns`, from the start until the queue is empty."""
     last_ps = max(int(passage.end_ps.max(initial=0)) + 1, scenario.length_ns() * PS_PER_NS)
     edges = np.arange(-(-last_ps // (width_ns * PS_PER_NS)) + 1) * width_ns
     rows = np.zeros(len(edges) - 1, QUEUE)
@@ -213,7 +213,7 @@ def _windows(scenario: Scenario, offered: Frames, passage: Passage, width_ns: in
 
 
 def _truth(scenario: Scenario, requests: Frames, frames: Frames, offered: Frames, passage: Passage) -> Rows:
-    """A row a round, of the answers as the capture has them."""
+    """Returns a row for each round, about its answers in the capture."""
     rows = np.zeros(scenario.rounds, ROUND)
     rows["round"] = np.arange(scenario.rounds) + 1
     rows["t_req_ns"] = scenario.start_ns + requests["at_ps"][:: scenario.senders] // PS_PER_NS

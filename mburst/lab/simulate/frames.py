@@ -1,4 +1,5 @@
-"""Frames as bytes: scapy builds one of each kind and size, numpy makes all others from it, checksums included."""
+"""Frames as bytes: scapy builds one of each kind and size, and numpy derives all others from it, including
+checksums."""
 
 from __future__ import annotations
 
@@ -20,10 +21,10 @@ PORTS = {  # source and destination of each kind
     FrameKind.ANSWER: (9000, 32768), FrameKind.SCATTER: (32768, 9000), FrameKind.ACK: (32768, 9000),
     FrameKind.BACKGROUND: (40001, 11211), FrameKind.PROBE: (40000, 7000), FrameKind.REPLY: (7000, 40000),
 }  # fmt: skip
-ALWAYS_UDP = {FrameKind.BACKGROUND, FrameKind.PROBE, FrameKind.REPLY}  # the others: as the scenario says
+ALWAYS_UDP = {FrameKind.BACKGROUND, FrameKind.PROBE, FrameKind.REPLY}  # other kinds: as in the scenario
 STAMP_BYTES = 8  # of a datagram's payload: round and number
 ECT_0, CE, ACK, PUSH = 2, 3, 0x10, 0x08
-INITIAL_SEQUENCE = {True: 0x1000_0000, False: 0x2000_0000}  # by whether the cache server sends
+INITIAL_SEQUENCE = {True: 0x1000_0000, False: 0x2000_0000}  # by whether the cache server is the sender
 
 
 class Template(NamedTuple):
@@ -32,14 +33,14 @@ class Template(NamedTuple):
     raw: bytes
     protocol: str  # udp or tcp
     l3: int
-    addresses: int  # of IP, source and destination: the end of both headers
+    addresses: int  # IP source and destination addresses, which end both headers
     l4: int
     ip_checksum: int | None  # IPv6 has none
     l4_checksum: int
 
 
 class FrameBuilder:
-    """Builds the bytes of frames of a scenario. Raises MburstError where scapy is missing."""
+    """Builds the bytes of a scenario's frames. Raises MburstError if scapy is missing."""
 
     def __init__(self, scenario: Scenario) -> None:
         try:
@@ -54,7 +55,7 @@ class FrameBuilder:
         self._templates: dict[tuple[int, int], Template] = {}
 
     def build(self, frames: Frames, width: int) -> Bytes:
-        """The first `width` bytes of frames that have one kind and one payload size: a row a frame."""
+        """Returns the first `width` bytes of frames with one kind and one payload size, one row for each frame."""
         kind, payload = FrameKind(frames["kind"][0]), int(frames["payload"][0])
         if (kind, payload) not in self._templates:
             self._templates[kind, payload] = build_template(self._scenario, kind, payload)
@@ -78,7 +79,7 @@ class FrameBuilder:
         return sheet.finish(width)
 
     def _address(self, sheet: Sheet, frames: Frames) -> None:
-        """MAC and IP addresses. A routed rack sees the gateway's MAC at the far end of every frame."""
+        """Set MAC and IP addresses. In a routed rack the far end of every frame has the gateway's MAC."""
         sides = {"src": frames["src"], "dst": frames["dst"]}
         macs = sides
         if self._scenario.routed:
@@ -90,10 +91,10 @@ class FrameBuilder:
 
 
 class Sheet:
-    """Copies of a template as rows of 16-bit words, which keeps their checksums right while words are replaced.
+    """Copies of a template as rows of 16-bit words. Replacing words keeps their checksums right.
 
-    In one's complement arithmetic a checksum follows from the old one and the difference (RFC 1624); a word's
-    position determines which sums cover it.
+    In one's complement arithmetic a new checksum follows from the old one and the difference (RFC 1624). The position
+    of a word determines which sums include it.
     """
 
     def __init__(self, template: Template, count: int, width: int) -> None:
@@ -111,16 +112,16 @@ class Sheet:
         self._words[:, where] = new
         if self.template.l3 <= offset < self.template.l4:
             self._ip += change
-        if offset >= self.template.addresses:  # UDP's and TCP's pseudo-header has them
+        if offset >= self.template.addresses:  # included in the pseudo-header of UDP and TCP
             self._l4 += change
 
     def finish(self, width: int) -> Bytes:
-        """Put the checksums in, and give the first `width` bytes of every row."""
+        """Set the checksums, and return the first `width` bytes of every row."""
         template = self.template
         if template.ip_checksum:
             self._update(template.ip_checksum, self._ip)
         self._update(template.l4_checksum, self._l4)
-        if template.protocol == "udp":  # RFC 768: zero would mean that there is none
+        if template.protocol == "udp":  # RFC 768: zero would mean no checksum
             column = self._words[:, template.l4_checksum // 2]
             column[column == 0] = 0xFFFF
         return self._words.view(np.uint8)[:, :width]
@@ -132,7 +133,7 @@ class Sheet:
 
 
 def build_template(scenario: Scenario, kind: FrameKind, payload: int) -> Template:
-    """The frame of a kind and size with the gateway's addresses, by scapy."""
+    """Returns the frame of a kind and size with the gateway's addresses, built by scapy."""
     from scapy.layers.inet import IP, TCP, UDP
     from scapy.layers.inet6 import IPv6
     from scapy.layers.l2 import Dot1Q, Ether
@@ -165,7 +166,7 @@ def build_template(scenario: Scenario, kind: FrameKind, payload: int) -> Templat
 
 
 def _words(raw: bytes, width: int) -> Words:
-    """Rows of `width` bytes as big-endian 16-bit words."""
+    """Returns rows of `width` bytes as big-endian 16-bit words."""
     return np.frombuffer(raw, ">u2").reshape(-1, width // 2)
 
 

@@ -1,4 +1,4 @@
-"""A pcap file with nanosecond stamps (draft-ietf-opsawg-pcap), link type Ethernet."""
+"""Writes pcap files with nanosecond timestamps (draft-ietf-opsawg-pcap), link type Ethernet."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def write_pcap(path: Path, frames: Frames, builder: FrameBuilder, snaplen: int) 
 
 
 def _records(frames: Frames, builder: FrameBuilder, limit: int) -> bytes:
-    """Record headers and frames of a chunk. Frames of one shape are built together, then laid in their order."""
+    """Returns record headers and frames of a chunk. Frames of one shape are built together, then placed in their
+    order."""
     records = np.empty(len(frames), object)
     shape = frames["payload"] * 256 + frames["kind"]
     for value in np.unique(shape):

@@ -1,4 +1,4 @@
-"""What is simulated: the numbers of a scenario, and the hosts of its rack."""
+"""The parameters of a simulation: the numbers of a scenario, and the hosts of its rack."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PS_PER_S = 10**12
 HEADER_BYTES = {4: 20, 6: 40}  # IP header without options or extensions
 TRANSPORT_BYTES = {"udp": 8, "tcp": 20}
 MIN_FRAME, OVERHEAD = 60, 24  # Ethernet without FCS; FCS, preamble and gap
-MAX_FRAMES = 5_000_000  # some 2 GB while they are made
+MAX_FRAMES = 5_000_000  # some 2 GB while they are built
 
 REQUEST_BYTES = 64  # payload of a scatter request, a probe, and its reply
 BACKGROUND_MIX = ((64, 0.5), (512, 0.2), (None, 0.3))  # payload bytes (None: the largest) and share of the frames
@@ -23,7 +23,7 @@ HOP_NS = 1_000  # cable, switch and stack of one hop, without queueing
 
 
 class FrameKind(IntEnum):
-    """What a frame is."""
+    """The kind of a frame."""
 
     ANSWER = 0  # database to cache: a part of an answer
     BACKGROUND = 1  # client to cache
@@ -41,38 +41,38 @@ class Host(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """One cache server asks `senders` databases at once, and every answer comes through the same switch port.
+    """One cache server asks `senders` databases at once, and every answer passes the same switch port.
 
-    Raises UsageError for numbers that describe no such rack.
+    Raises UsageError for numbers that describe no possible rack.
     """
 
     seed: int = 1
-    start_ns: int = 1_790_000_000 * 10**9  # Unix time of the first moment
+    start_ns: int = 1_790_000_000 * 10**9  # Unix time of the start
     rounds: int = 40
-    period_ns: int = 250_000_000  # from round to round, moved by up to a fifth
-    duration_ns: int = 0  # 0: as long as the rounds take; more: quiet after them
+    period_ns: int = 250_000_000  # between rounds, shifted by up to a fifth
+    duration_ns: int = 0  # 0: as long as the rounds take; a longer time is quiet after them
 
     senders: int = 40
     bytes_per_sender: int = 100_000  # payload of one answer
-    protocol: str = "udp"  # of scatter and gather: udp; or tcp, where what was dropped is sent again
-    reaction_ns: int = 100_000  # from request to the first frame of the answer, at least
-    reaction_jitter_ns: int = 1_000_000  # and the mean of what comes on top (exponential)
+    protocol: str = "udp"  # of scatter and gather: udp, or tcp, which retransmits dropped frames
+    reaction_ns: int = 100_000  # least time from the request to the first frame of the answer
+    reaction_jitter_ns: int = 1_000_000  # mean of an additional exponential delay
     rto_ns: int = 200_000_000  # TCP's first retransmission timeout (Linux: at least 200 ms); doubles
 
     link_bps: int = 10**9  # the port to the cache server, and the way back
     sender_bps: int = 0  # of each database's own interface; 0: as link_bps
     buffer_bytes: int = 4_000_000  # of the port
-    ecn_threshold_bytes: int = 0  # frames that find more than this queued are marked CE; 0: no ECN
+    ecn_threshold_bytes: int = 0  # frames that find a longer queue are marked CE; 0: no ECN
     background: float = 0.02  # mean load of other traffic through the port, as a share of link_bps
-    probe_rate: float = 1000.0  # a second, Poisson
+    probe_rate: float = 1000.0  # per second, Poisson
 
     ip_version: int = 4
     vlan: int = 0  # 802.1Q tag of every captured frame; 0: untagged
     routed: bool = False  # every frame comes from and goes to the gateway's MAC
     mtu: int = 1500
     snaplen: int = 96  # 0: whole frames
-    both_directions: bool = True  # capture also what the cache server sends
-    stamp_jitter_ns: int = 0  # every stamp is late by up to this, so that stamps run backwards
+    both_directions: bool = True  # also capture what the cache server sends
+    stamp_jitter_ns: int = 0  # every timestamp is late by up to this, so that timestamps are out of order
 
     def __post_init__(self) -> None:
         for name, low, high in (
@@ -97,31 +97,31 @@ class Scenario:
             raise UsageError(f"the case would have {self.expected_frames():,} frames, more than {MAX_FRAMES:,}")
 
     def length_ns(self) -> int:
-        """Nanoseconds from start to end; queues may take a little longer to drain."""
+        """Returns the nanoseconds from start to end; queues may take a little longer to drain."""
         return self.duration_ns or max(self.rounds * self.period_ns, self.period_ns)
 
     def segment_bytes(self) -> int:
-        """The largest payload that fits into a frame of an answer."""
+        """Returns the largest payload that fits into a frame of an answer."""
         return self.mtu - HEADER_BYTES[self.ip_version] - TRANSPORT_BYTES[self.protocol]
 
     def segments(self) -> int:
-        """Frames of one answer."""
+        """Returns the number of frames in one answer."""
         return -(-self.bytes_per_sender // self.segment_bytes())
 
     def datagram_bytes(self) -> int:
-        """The largest payload of a UDP datagram in one frame."""
+        """Returns the largest payload of a UDP datagram in one frame."""
         return self.mtu - HEADER_BYTES[self.ip_version] - TRANSPORT_BYTES["udp"]
 
     def header_bytes(self, protocol: str) -> int:
-        """Bytes of a frame before its payload, without FCS."""
+        """Returns the bytes of a frame before its payload, without FCS."""
         return 14 + (4 if self.vlan else 0) + HEADER_BYTES[self.ip_version] + TRANSPORT_BYTES[protocol]
 
     def background_mix(self) -> list[tuple[int, float]]:
-        """(payload bytes, share of the frames) of the other traffic."""
+        """Returns (payload bytes, share of the frames) of the other traffic."""
         return [(payload or self.datagram_bytes(), share) for payload, share in BACKGROUND_MIX]
 
     def background_frame_rate(self) -> float:
-        """Frames a second of the other traffic."""
+        """Returns the frames per second of the other traffic."""
         header = self.header_bytes("udp")
         mean = sum(share * wire_bytes(header + payload) for payload, share in self.background_mix())
         return self.background * self.link_bps / (8 * mean)
@@ -134,9 +134,10 @@ class Scenario:
         )
 
     def hosts(self) -> list[Host]:
-        """The gateway, the cache server, the api server, the databases, and four clients: `CACHE` and so on index it.
+        """Returns the gateway, the cache server, the api server, the databases, and four clients. `CACHE` and the like
+        are indexes.
 
-        Addresses are those set aside for benchmarks: 198.18.0.0/15 (RFC 2544), 2001:2::/48 (RFC 5180).
+        Addresses are in the ranges for benchmarks: 198.18.0.0/15 (RFC 2544), 2001:2::/48 (RFC 5180).
         """
         base = ip_address("198.18.0.0" if self.ip_version == 4 else "2001:2::")
         names = [(f"db-{n + 1}", (1 << 16) + n + 1) for n in range(self.senders)]
@@ -152,10 +153,11 @@ CLIENTS = 4
 
 
 def wire_bytes(length: int) -> int:
-    """What a frame of `length` bytes (without FCS) takes on an Ethernet: padded, with FCS, preamble and gap."""
+    """Returns the bytes that a frame of `length` bytes (without FCS) takes on Ethernet: padded, with FCS, preamble and
+    gap."""
     return max(length, MIN_FRAME) + OVERHEAD
 
 
 def wire_ps(length: int, bps: int) -> int:
-    """Picoseconds that a frame takes at `bps`, rounded up so that no rate is ever exceeded."""
+    """Returns the picoseconds that a frame takes at `bps`, rounded up so that the rate is never exceeded."""
     return -(-wire_bytes(length) * 8 * PS_PER_S // bps)

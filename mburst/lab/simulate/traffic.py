@@ -1,4 +1,5 @@
-"""Who sends what and when: frames before they reach a queue. Times are picoseconds since the scenario's start."""
+"""Traffic: who sends what and when, as frames before they reach a queue. Times are picoseconds since the scenario's
+start."""
 
 from __future__ import annotations
 
@@ -15,15 +16,15 @@ Frames = npt.NDArray[Any]  # of dtype FRAME
 FRAME = np.dtype(
     [
         ("at_ps", np.int64),  # when it reaches the queue
-        ("ts_ns", np.int64),  # stamp of the capture, Unix; 0 until it is captured
+        ("ts_ns", np.int64),  # timestamp of the capture, Unix; 0 until it is captured
         ("length", np.int64),  # bytes without FCS
         ("payload", np.int64),  # bytes above UDP or TCP
         ("kind", np.uint8),
         ("src", np.int32),  # indexes of Scenario.hosts()
         ("dst", np.int32),
-        ("round", np.int64),  # -1: of none
-        ("index", np.int64),  # running number among what this host sends of this kind
-        ("seq", np.int64),  # TCP, offsets in the stream: the first byte, and the byte that is expected next
+        ("round", np.int64),  # -1: no round
+        ("index", np.int64),  # running number among the frames of this kind from this host
+        ("seq", np.int64),  # TCP, offsets in the stream: the first byte, and (ack) the next expected byte
         ("ack", np.int64),
         ("push", np.bool_),
         ("ce", np.bool_),  # marked ECN congestion experienced
@@ -32,7 +33,7 @@ FRAME = np.dtype(
 
 
 def blank(count: int, kind: FrameKind, **columns: Any) -> Frames:
-    """`count` frames of a kind with the columns given; of no round, and the rest 0."""
+    """Returns `count` frames of a kind with the given columns; the round is -1 (none), and all other columns are 0."""
     frames = np.zeros(count, FRAME)
     frames["kind"] = kind
     for name, values in ({"round": -1} | columns).items():
@@ -41,13 +42,14 @@ def blank(count: int, kind: FrameKind, **columns: Any) -> Frames:
 
 
 def request_times(scenario: Scenario, rng: np.random.Generator) -> Ints:
-    """When the cache server begins to ask, a row a round: in the second to the third tenth of its period."""
+    """Returns when the cache server begins to ask, one value for each round: in the second or third tenth of its
+    period."""
     begin = (np.arange(scenario.rounds) + rng.uniform(0.1, 0.3, scenario.rounds)) * scenario.period_ns
     return begin.astype(np.int64) * PS_PER_NS
 
 
 def scatter(scenario: Scenario, asked_ps: Ints) -> Frames:
-    """The requests: to one database after the other at line rate, every round."""
+    """Returns the requests of every round: to one database after another at line rate."""
     rounds, senders = scenario.rounds, scenario.senders
     length = scenario.header_bytes(scenario.protocol) + REQUEST_BYTES
     turn = np.arange(senders) * wire_ps(length, scenario.link_bps)
@@ -61,8 +63,8 @@ def scatter(scenario: Scenario, asked_ps: Ints) -> Frames:
 
 
 def gather(scenario: Scenario, requests: Frames, rng: np.random.Generator) -> Frames:
-    """The answers as they reach the port: frames back to back at the rate of each database's interface, which begins
-    an answer only when the one before it has left."""
+    """Returns the answers as they reach the port: frames back to back at the rate of each database's interface. An
+    answer begins only when the previous one has left the interface."""
     rounds, senders, segments = scenario.rounds, scenario.senders, scenario.segments()
     payload = np.full(segments, scenario.segment_bytes())
     payload[-1] = scenario.bytes_per_sender - (segments - 1) * scenario.segment_bytes()
@@ -88,7 +90,7 @@ def gather(scenario: Scenario, requests: Frames, rng: np.random.Generator) -> Fr
 
 
 def background(scenario: Scenario, rng: np.random.Generator) -> Frames:
-    """Datagrams of the clients, Poisson, of three sizes."""
+    """Returns the clients' datagrams: Poisson, in three sizes."""
     seconds = scenario.length_ns() / 10**9
     count = int(rng.poisson(scenario.background_frame_rate() * seconds))
     sizes, shares = zip(*scenario.background_mix(), strict=True)
@@ -101,7 +103,7 @@ def background(scenario: Scenario, rng: np.random.Generator) -> Frames:
 
 
 def probes(scenario: Scenario, rng: np.random.Generator) -> Frames:
-    """Probe requests as they reach the port, Poisson; `index` is the probe's number."""
+    """Returns probe requests as they reach the port, Poisson; `index` is the number of the probe."""
     count = int(rng.poisson(scenario.probe_rate * scenario.length_ns() / 10**9))
     return blank(
         count, FrameKind.PROBE, at_ps=np.sort(rng.integers(0, scenario.length_ns() * PS_PER_NS, count)),
@@ -111,7 +113,7 @@ def probes(scenario: Scenario, rng: np.random.Generator) -> Frames:
 
 
 def replies(requests: Frames, received_ps: Ints, rng: np.random.Generator) -> Frames:
-    """What the cache server answers to the probes that it received."""
+    """Returns the cache server's replies to the probes that it received."""
     thinking = (host_delay(rng, len(requests), median_ns=8_000) * PS_PER_NS).astype(np.int64)
     answer = requests.copy()
     answer["kind"], answer["src"], answer["dst"] = FrameKind.REPLY, CACHE, API
@@ -120,21 +122,23 @@ def replies(requests: Frames, received_ps: Ints, rng: np.random.Generator) -> Fr
 
 
 def host_delay(rng: np.random.Generator, count: int, median_ns: int) -> npt.NDArray[np.float64]:
-    """Nanoseconds between an application and its interface: lognormal, a tail of some ten times the median."""
+    """Returns the nanoseconds between an application and its interface: lognormal, with a tail of some ten times the
+    median."""
     return rng.lognormal(np.log(median_ns), 0.6, count)
 
 
 class Receiver:
-    """The cache server's end of one TCP connection: what it has, and what it would acknowledge (RFC 9293, 3.8.6)."""
+    """The cache server's end of one TCP connection: the received data, and its acknowledgements (RFC 9293, 3.8.6)."""
 
     def __init__(self) -> None:
-        self.edge = 0  # all bytes before it are there
+        self.edge = 0  # all bytes before it have arrived
         self.asked = 0  # bytes of requests sent
         self._beyond: dict[int, int] = {}  # segments after a gap: offset → bytes
         self._unanswered = 0
 
     def take(self, seq: int, size: int, push: bool) -> bool:
-        """Take a segment; whether it is acknowledged at once: every second one, the last one, and around a gap."""
+        """Take a segment, and return whether it is acknowledged at once: every second one, the last one, and around a
+        gap."""
         gap = bool(self._beyond) or seq != self.edge
         self._beyond[seq] = size
         while self.edge in self._beyond:
@@ -147,7 +151,7 @@ class Receiver:
 
 
 def acknowledge(scenario: Scenario, requests: Frames, answers: Frames, received_ps: Ints) -> Frames:
-    """The cache server's bare acknowledgements. Fills in the requests' own `ack`.
+    """Returns the cache server's bare acknowledgements. Also sets the `ack` of the requests.
 
     `answers` are the segments as received, at `received_ps`; requests and answers are merged by time.
     """
@@ -172,7 +176,7 @@ def acknowledge(scenario: Scenario, requests: Frames, answers: Frames, received_
 
 
 def passed(frames: Frames, passage: Passage) -> tuple[Frames, Passage]:
-    """The frames that a port let through, in the order in which they left, and their passage."""
+    """Returns the frames that a port let through, in the order in which they left, with their passage."""
     accepted = passage.begin_ps != DROPPED
     kept = Passage(*(column[accepted] for column in passage))
     return frames[kept.frame], kept
