@@ -225,7 +225,7 @@ def _bursts(
 
 
 def interval(estimate: Estimate) -> str:
-    """A number with its interval."""
+    """Returns a number with its interval as text."""
     value, low, high = (format_number(number) for number in (estimate.value, estimate.low, estimate.high))
     return f"{value} ({low} to {high})"
 

@@ -233,7 +233,8 @@ def marks_of(chosen: ChosenBurst) -> BurstMarks:
 
 
 def described(burst: Mapping[str, Any]) -> str:
-    """ "33 ms, 100 % of 1 Gb/s on average (fullest bin 106 %), 4.11 MB, fan-in 40 of 45 senders, incast" """
+    """Returns a description of a burst, such as "33 ms, 100 % of 1 Gb/s on average (fullest bin 106 %), 4.11 MB, fan-in
+    40 of 45 senders, incast"."""
     senders = format_count(burst["sources"], "sender")
     whose = f"fan-in {burst['fan_in']:,} of {senders}, {burst['pattern']}" if burst["fan_in"] else "senders not known"
     return (

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Duration = str | int  # "1ms", or nanoseconds
 Time = str | int | datetime  # "2026-11-20T14:03" (UTC), "24h" (before the newest data), or Unix nanoseconds
-Rate = str | int  # "10G", or bits a second
+Rate = str | int  # "10G", or bits per second
 Size = str | int  # "4MB", or bytes
 Share = str | float  # "80%" or 0.8
 Names = str | Sequence[str]

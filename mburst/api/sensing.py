@@ -38,9 +38,8 @@ class Sensitivity:
 
     def table(self) -> pa.Table:
         """Returns a row for each point of each curve: where and how it was measured, size_bytes (B), length_ns (ns; 0:
-        back to back), n, detected, share with its 95 % interval low and high, holds (a share of at least 95 % is shown
-        at this size and is not contradicted at a larger one), and the errors of begin and end (ns) and of bytes
-        (share)."""
+        back to back), n, detected, share with its 95 % interval low and high, holds (at least 95 % are detected at
+        this size, with 95 % confidence), and the errors of begin and end (ns) and of bytes (share)."""
         import pyarrow as pa
 
         from ..dashboards.common.sensitivity_words import point_facts

@@ -1,4 +1,4 @@
-"""The command line: one file a verb. Each module here has
+"""The command line, with one module for each verb. Each has
 
 - `add_parser(verbs)`: adds the verb's parser, and sets its `run` default;
 - `run(arguments) -> int`: does the work and returns the exit code; raises MburstError.

@@ -36,7 +36,7 @@ _OPTIONS = [
     ("grpc.so_reuseport", 0),
     ("grpc.max_receive_message_length", LARGEST_REQUEST),
     ("grpc.server_handshake_timeout_ms", 10_000),
-    ("grpc.max_connection_idle_ms", 300_000),  # without a call
+    ("grpc.max_connection_idle_ms", 300_000),  # of a connection without a call
     ("grpc.keepalive_time_ms", 60_000),  # detects a client that is gone without closing
     ("grpc.keepalive_timeout_ms", 20_000),
 ]

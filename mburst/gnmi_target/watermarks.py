@@ -152,7 +152,7 @@ class Watermarks:
             return None
 
     def _run(self) -> None:
-        with contextlib.suppress(OSError):  # only root may
+        with contextlib.suppress(OSError):  # needs root
             os.sched_setscheduler(threading.get_native_id(), os.SCHED_FIFO, os.sched_param(1))
         try:
             self._read_on()

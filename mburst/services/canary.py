@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..sql import StoreFolder
 
 FORMAT = 1
-MOST_BYTES = 64 << 20  # of a file of notes
+MOST_BYTES = 64 << 20  # largest file of notes
 AROUND_NS = 3600 * 10**9  # greatest difference of the two clocks
 POLL_S = 0.25
 SETTLED_S = 3.0  # after this time without another packet, no more are expected

@@ -1,4 +1,4 @@
-"""Serves the live view of a store, alone or beside a recording into it."""
+"""Serves the live view of a store, alone or during a recording into it."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..sql import StoreFolder
     from ..telemetry.gnmi.config import CollectConfig
 
-MOST_GAPS = 10_000  # rows of `gaps` at a time
+MOST_GAPS = 10_000  # most rows of `gaps` at a time
 STORE_TOO_SLOW = "store too slow"
 SUBSCRIPTION = "otlp"  # as in `gnmi_events`
 MOST_REASONS = 5

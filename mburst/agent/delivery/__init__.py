@@ -1,5 +1,5 @@
-"""Delivery of reports to a folder, by mail, to a webhook, or to Alertmanager. It is retried, but nothing arrives
-twice."""
+"""Delivery of reports to a folder, by mail, to a webhook, or to Alertmanager. It is retried, but never
+repeated."""
 
 from .destinations import delivery_of, folders_of
 from .digest import Digest

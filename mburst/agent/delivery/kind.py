@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 class NotDelivered(Exception):
-    """It certainly did not arrive and can be sent again."""
+    """The digest certainly did not arrive; it can be sent again."""
 
 
 class MaybeDelivered(Exception):
-    """It may have arrived and must not be sent again."""
+    """The digest may have arrived; it must not be sent again."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ _STAT = Path("/proc/stat")
 
 
 class StolenTime:
-    """Measures from its creation on."""
+    """Measures stolen time from its creation on."""
 
     def __init__(self) -> None:
         self._before = _ticks()

@@ -30,8 +30,8 @@ class _Itimerspec(ctypes.Structure):
 
 def timer_cost_s(repeats: int = 100, tries: int = 10) -> float:
     """Returns the seconds that it takes to set a timer that is the processor's next one. It is the maximum of several
-    tries at different times: while others keep a virtual processor busy, it can take a tenth, and unnecessary trains do
-    no harm."""
+    tries at different times: while others keep a virtual processor busy, it can take only a tenth of that, and
+    unnecessary trains do no harm."""
     libc = ctypes.CDLL(None, use_errno=True)
     descriptor = libc.timerfd_create(time.CLOCK_MONOTONIC, os.O_CLOEXEC)
     if descriptor < 0:

@@ -15,7 +15,7 @@ from .scenario import wire_ps
 Ints = npt.NDArray[np.int64]
 
 DROPPED = -1
-MAX_DOUBLINGS = 9  # of a retransmission timeout: 200 ms grows to 102 s, near Linux's limit of 120 s
+MAX_DOUBLINGS = 9  # most doublings of a retransmission timeout: 200 ms grows to 102 s, near Linux's limit of 120 s
 
 
 class DropTailPort:

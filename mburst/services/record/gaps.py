@@ -58,7 +58,7 @@ def host_of(rows: list[Row]) -> str:
     return hosts.pop() if len(hosts) == 1 else ""
 
 
-# --- by the next recorder --------------------------------------------------------------------------------------------
+# --- closed by the next recorder --------------------------------------------------------------------------------------
 
 
 def close(store: StoreFolder, host: str, interface: str) -> None:
@@ -153,7 +153,7 @@ def _incomparable(before: Row, after: Row | None, directions: int) -> str:
     return next((f"not known how many packets: {text}" for holds, text in reasons if holds), "")
 
 
-# --- while it is recorded --------------------------------------------------------------------------------------------
+# --- during the recording ---------------------------------------------------------------------------------------------
 
 
 class GapWriter:

@@ -148,8 +148,8 @@ def _lock(store: StoreFolder, capture_id: str, recording: RecordSettings) -> Loc
 
 class Recorder:
     """One recording: the engine, the store's writers, and the lanes seen so far. Counting begins when the object is
-    created. `rights` are the capabilities that it needs until it has ended. SAY is called for rows that could not be
-    stored as intended."""
+    created. `rights` are the capabilities that it needs until it has ended. SAY is called with errors
+    of storing that the recorder survives."""
 
     def __init__(
         self,

@@ -83,8 +83,7 @@ def recover(store: StoreFolder, capture_id: str, lock: Lock) -> None:
 
 
 def _never_stored(note: dict[str, Any]) -> dict[str, list[Row]]:
-    """Returns the rows that a recorder noted in its lock and that died before any packet came; {} if they are
-    incomplete."""
+    """Returns the rows in the lock's note of a recorder that died before any packet came; {} if they are incomplete."""
     import pyarrow as pa
 
     from ...sql.tables import arrow_schema
