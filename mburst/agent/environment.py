@@ -90,7 +90,7 @@ def read(configuration: Path, fill: bool = True) -> Environment:
 
 
 def parse(text: str, path: Path) -> dict[str, str]:
-    """Returns a map of NAME to value. Raises UsageError without a value in it."""
+    """Returns a map of NAME to value. Raises UsageError, which contains no value."""
     found = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip()[0] in "#;":

@@ -276,7 +276,7 @@ class Store:
     @takes(asked.InvestigationOptions)
     def investigate(self, **options: Unpack[asked.InvestigationOptions]) -> Investigation:
         """The cause of the latency tail of the probes: bursts of the recorded ports, the hosts, the rest of the
-        network, or `none`. The cause is `undetermined`, with what is missing, if the data does not suffice
+        network, or none. The cause is `undetermined`, with what is missing, if the data does not suffice
         (docs/investigate.md).
 
         Raises MburstError if there is neither a recording nor a probe."""

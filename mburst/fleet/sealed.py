@@ -52,7 +52,8 @@ NO_NAME = HostName("", "")
 
 
 def is_named(name: HostName) -> bool:
-    """Whether a fleet can take the data of this host, which excludes the names of recordings without a given name."""
+    """Whether a fleet can take the data of this host. It cannot take data under the default names, which recordings
+    have if no names are given."""
     return UNNAMED not in name
 
 

@@ -171,7 +171,8 @@ def compacted_before(call: ShipCall, known: Iterable[ReceiptName], rack: str) ->
 
 
 def named_hosts(store: StoreFolder, settings: ShipSettings, done: Shipped) -> Iterator[HostFiles]:
-    """Yields the files of each host that may be shipped, after sealing what dead writers left. Raises as `ship`."""
+    """Yields the files of each host that may be shipped, after sealing what dead writers left. Raises the same as
+    `ship`."""
     _seal(store, done)
     for name, found in sorted(list_hosts(store.path, {*settings.tables, "recordings"}, settings.own).items()):
         if not is_named(name):

@@ -72,7 +72,7 @@ class FleetTarget(ABC):
         """Whether the object with that key has this CONTENT; None if it does not exist."""
 
     def folders(self) -> Sequence[Path]:
-        """Returns the folders of this machine that objects are written to. Creates them."""
+        """Create the folders of this machine to which objects are written, and return them; none for a bucket."""
         return ()
 
     def fetch(self, key: str, path: Path) -> None:

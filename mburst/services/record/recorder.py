@@ -61,10 +61,10 @@ def record(
     given when the recording shall end: by default on SIGINT, SIGTERM and SIGHUP.
 
     Files that were already recorded completely add nothing. Rows from an interrupted attempt count until this attempt
-    is complete, and are then removed. If the input is damaged, everything before the damage is stored and then the
-    error is raised. If a signal interrupts the recording of files, the same holds for Interrupted. A recording from an
-    interface ends by a signal and returns normally. Raises MburstError if another process records the same files with
-    the same settings into STORE.
+    is complete, and are then removed. If the input is damaged, everything before the damage is stored, and then the
+    error is raised. If a signal interrupts the recording of files, what was read is stored, and then Interrupted is
+    raised; a recording from an interface ends by such a signal and returns normally. Raises MburstError if another
+    process records the same files with the same settings into STORE.
     """
     with _begun(recording) as reader:
         return _record(store, recording, reader, progress, until)

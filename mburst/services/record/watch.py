@@ -1,6 +1,6 @@
-"""The tasks of a recording from an interface besides counting. It ends when its duration is over, writes the tables
-clock and gaps, refuses bins that are too fine for the timestamps, and reports when the interface is renamed or its
-speed or MTU changes."""
+"""The tasks of a recording from an interface in addition to counting. It ends when its duration is over, writes the
+tables clock and gaps, refuses bins that are too fine for the timestamps, and reports when the interface is renamed or
+its speed or MTU changes."""
 
 from __future__ import annotations
 
