@@ -146,7 +146,7 @@ class RecordOptions(TypedDict, total=False):
     rack: str
     interface: str | None  # name of the interface; default: as the capture names it, or the file's name
     direction: Literal["in", "out", "both"]
-    local: Names  # addresses of this host, which tell `in` from `out`
+    local: Names  # addresses of this host, which separate `in` from `out`
     max_sources: int  # most senders that are counted separately in a bin; default: 4096
     sources: Literal["busy", "all"] | None  # where senders are kept; default: busy for an interface, all for files
     sources_above: Share | None  # with busy: keep senders near bins of this share of line rate; default: 10 %

@@ -93,7 +93,7 @@ def rings_of(store: Path, host: str, interface: str) -> list[Path]:
 
 
 def store_of(folder: Path) -> Path | None:
-    """Returns the store of the ring in FOLDER, judging by the path; None if the path is not that of a ring."""
+    """Returns the store of the ring in FOLDER, derived from the path alone; None if the path is not that of a ring."""
     parents = folder.absolute().parents
     return parents[2] if len(parents) > 2 and parents[1].name == PACKETS else None
 

@@ -2,8 +2,8 @@
 content.
 
 The namespaces of a rack are named `mb-PID-START-SERIAL-HOST`. PID and START (the owner's start time in clock ticks
-since boot) identify the owning process. So what a killed owner left can be told from a living rack, even if its process
-id was reused.
+since boot) identify the owning process. So the leftovers of a killed owner can be distinguished from a living rack,
+even if its process id was reused.
 """
 
 from __future__ import annotations

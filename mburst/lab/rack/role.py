@@ -104,7 +104,7 @@ def report(value: Any) -> None:
 
 
 def ready() -> None:
-    """Tell the owner that the task begins."""
+    """Report to the owner that the task begins."""
     print("ready", flush=True)
 
 

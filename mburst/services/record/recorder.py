@@ -279,7 +279,7 @@ class Recorder:
                 progress(self._progress(bins))
 
     def _report(self, housekeeping: Housekeeping) -> None:
-        """Tell HOUSEKEEPING that the interface is recorded again, once there are rows of it."""
+        """Report to HOUSEKEEPING that the interface is recorded again, once there are rows of it."""
         if self.monitor and self.rows:
             housekeeping.recorded(self.recording.host, self.rows[0]["interface"])
 
@@ -438,8 +438,8 @@ class Recorder:
 
     def give_up(self, error: BaseException) -> None:
         """Keep what is stored after ERROR (the store cannot be written, or the bins are refused), and store how the
-        recording ended, if possible. If not, the lock's file tells the next recorder. ERROR is what gets reported:
-        further errors, such as those of exhausted memory, do not replace it."""
+        recording ended, if possible. If not, the next recorder learns it from the lock's file. ERROR is what gets
+        reported: further errors, such as those of exhausted memory, do not replace it."""
         self.gave_up = True
         cause = error.__cause__
         full = isinstance(cause, OSError) and cause.errno in (ENOSPC, EDQUOT)
