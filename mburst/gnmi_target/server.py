@@ -65,8 +65,7 @@ class TargetServer:
         self._opened = contextlib.AsyncExitStack()
         self._failure: asyncio.Future[None]
 
-    # --- start and end
-    # ----------------------------------------------------------------------------------------------------
+    # --- start and end ----------------------------------------------------------------------------------------------
 
     async def start(self) -> Address:
         """Listen, and return the address, with the port that the kernel chose if none was given. The caller must call

@@ -76,8 +76,7 @@ class StreamedPath:
             del self.known[steps]
         return gone
 
-    # --- the tasks of a stream; each runs until it is cancelled
-    # -----------------------------------------------------------
+    # --- the tasks of a stream; each runs until it is cancelled -----------------------------------------------------
 
     def tasks(self) -> list[Any]:
         if self.mode == "SAMPLE":

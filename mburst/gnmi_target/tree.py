@@ -46,8 +46,8 @@ class LeafSelection:
 
 
 def read_ethers(path: Path) -> dict[str, str]:
-    """Returns MAC addresses and names in a file in the format of ethers(5); an absent file is empty. Raises MburstError
-    for an invalid line."""
+    """Returns the name of each MAC address in a file in the format of ethers(5); an absent file is empty. Raises
+    MburstError for an invalid line."""
     names = {}
     try:
         lines = path.read_text(encoding="utf-8").splitlines()

@@ -100,7 +100,7 @@ class Watermarks:
 
     def __init__(self, ports: list[str]) -> None:
         self._readers = _readers(ports)
-        self.newest: dict[Queue, int] = {}  # queues that could be read the last time
+        self.newest: dict[Queue, int] = {}  # depths of the queues that could be read last time
         self.failed: Callable[[Exception], None] = lambda error: None
         self._listeners: dict[Queue, tuple[Listener, ...]] = {}
         self._changing = threading.Lock()  # held while listeners change

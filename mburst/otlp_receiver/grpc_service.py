@@ -61,8 +61,8 @@ class GrpcService(OtlpService):
         answers = [grpc.stream_unary_rpc_method_handler(one, None, None) for one in (self._export, self._refuse_method)]
         self._server = grpc.aio.server(options=self._options())
         self._server.add_generic_rpc_handlers((_Methods(*answers),))
-        # An abstract name instead of a file, because this process may create no files. Other processes that connect are
-        # refused.
+        # An abstract name instead of a file, because this process may create no socket files. Other processes that
+        # connect are refused.
         name = f"mburst-{secrets.token_hex(16)}"
         self._server.add_insecure_port(f"unix-abstract:{name}")
         await self._server.start()

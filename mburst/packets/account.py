@@ -21,7 +21,7 @@ _NOT_KEPT = re.compile(rb"not kept: (\d+) packets from (-?\d+) to (-?\d+)")
 
 @dataclass(frozen=True)
 class Missing:
-    """A time of which packets are missing: PACKETS of them, or all if PACKETS is None."""
+    """A time in which packets are missing: PACKETS of them, or all if PACKETS is None."""
 
     since_ns: int
     until_ns: int

@@ -54,7 +54,7 @@ def read(config: RunConfig) -> PartsStatus:
     """Read the processes of this machine. Parts that `--only` leaves out are not expected to run."""
     from ..cli.run import chosen
 
-    for supervisor, children in sorted(_supervisors(), key=lambda found: not found[1]):  # `sudo mburst` has no parts
+    for supervisor, children in sorted(_supervisors(), key=lambda found: not found[1]):  # `sudo mburst run` has none
         given = _given(supervisor)
         if given and given.path == config.path.resolve():
             wanted = chosen(replace(config, path=Path(given.name)), given.only)
