@@ -1,6 +1,6 @@
 """Frames in, bins out: the C engine.
 
-`Capture` is documented in _engine.pyi; the engine's own contracts stand in the headers beside it.
+`Capture` is documented in _engine.pyi; the headers beside this file have the contracts of the engine's own functions.
 """
 
 from __future__ import annotations

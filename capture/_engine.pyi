@@ -1,4 +1,4 @@
-"""The C engine: capture files or interfaces in, rows of bins and senders out.
+"""The C engine: reads capture files or interfaces, and returns rows of bins and senders.
 
 All times are integer Unix nanoseconds. Methods release the GIL while they work.
 """
@@ -16,14 +16,13 @@ QUALITY_TRUNCATED: int
 QUALITY_STEPPED: int
 
 class Lane(TypedDict):
-    """One direction of one interface; totals so far. `lane` in rows is the index into Capture.lanes.
-    At its end a capture from an interface on which nothing came has those that it was to count.
+    """One direction of one interface, with its totals so far. `lane` in rows is the index into Capture.lanes. A capture
+    from an interface on which nothing arrived has, at its end, the lanes that it was asked to count.
 
-    It has a total for each counter of bins (MB_BIN_COUNTERS in measure/bins.h); those that Python uses are listed here.
-    None: the source does not count it, and the column of bins is NULL.
-    Packets and bytes (link layer, without FCS) are those in closed bins; late ones are in none.
-    start_ns and end_ns hold once packets > 0. `interface` is the name that the capture gives, or
-    empty; `index` separates interfaces without a name.
+    The engine has a total for each counter of bins (MB_BIN_COUNTERS in measure/bins.h); this class lists those that
+    Python uses. None: the backend does not count it, and the column of bins is NULL. Packets and bytes (link layer,
+    without FCS) are those in closed bins; late packets are in no bin. start_ns and end_ns are valid once packets > 0.
+    `interface` is the name in the capture, or empty; `index` separates interfaces without a name.
     """
 
     interface: str
@@ -50,72 +49,72 @@ class Lane(TypedDict):
     quality: int
     clock_epochs: int
     busy: bool
-    """Whether senders are kept near busy bins alone."""
+    """Whether senders are kept only near busy bins."""
 
 class Facts(TypedDict):
-    """What holds for the capture as a whole, so far."""
+    """Facts about the capture as a whole, so far."""
 
     backend: str
     live: bool
-    """Whether frames come as they happen."""
+    """Whether frames are read while they arrive (an interface, not a file)."""
     frames: int
-    """Frames that the sources yielded, and the sum of their lengths as the sources give them."""
+    """Frames that the backends yielded, and the sum of their lengths as the backends report them."""
     bytes: int
     filtered: int
     dropped: int
     excluded_packets: int
-    """Frames of a direction that was not asked for."""
+    """Frames of a direction that was not requested."""
     excluded_bytes: int
     foreign_packets: int
-    """Unicast Ethernet frames that neither came from nor went to this host, of ethernet_packets."""
+    """Unicast Ethernet frames that were neither from nor to this host, of ethernet_packets."""
     ethernet_packets: int
     folded_bins: int
     """Source bins in which `other` may count a sender more than once."""
     flows_unseen: int
     """Packets whose flow could not be remembered: `flows` is then a lower bound."""
     restores: bool
-    """Whether closing puts an interface back as it was found, which needs CAP_NET_ADMIN."""
+    """Whether closing restores the settings of an interface, which needs CAP_NET_ADMIN."""
     misdated: int
-    """Packets whose stamps are outside the years 1970 to 2100; they are among `late` of their lanes."""
+    """Packets with stamps outside the years 1970 to 2100; the `late` of their lanes includes them."""
     mtu: int
-    """Largest IP packet of one wire frame that was assumed; 0 when merged frames were not looked for."""
+    """The assumed size of the largest IP packet in one wire frame; 0 if merged frames were not detected."""
     snaplen: int
-    """Bytes of a frame that its first interface captures; 0: all, or no interface yet."""
+    """Captured bytes of each frame on the first interface; 0: all, or no interface yet."""
     inferred: str
-    """What was inferred from the first frames, or an empty text."""
+    """The inferred values (from the first frames), or an empty text."""
     notice: str | None
-    """Remarks of the sources that are not errors (a truncated end, odd stamps), one sentence a line."""
+    """Remarks of the backends that are not errors (a truncated end, odd stamps), one sentence a line."""
     kept: Kept | None
-    """What was kept of the packets (keep_folder)."""
+    """The packets that were kept (keep_folder)."""
     begun: tuple[int, int, int, int] | None
-    """What the interface had counted just before frames came in: rx_packets, rx_bytes, tx_packets, tx_bytes."""
+    """Counters of the interface just before the first frames came in: rx_packets, rx_bytes, tx_packets, tx_bytes."""
     since_ns: int | None
-    """Where what it yields begins, if another process had that counted before (pins)."""
+    """The start of the yielded rows if an earlier process had the kernel count before this one (pins)."""
 
 class Kept(TypedDict):
-    """The ring of files that a live capture keeps its last packets in, so far."""
+    """The ring of files in which a live capture keeps its last packets, so far."""
 
     packets: int
-    """Packets that were written, and the bytes of their blocks."""
+    """Written packets, and the bytes of their blocks."""
     bytes: int
     lost: int
     """Packets that were not kept."""
     trouble: str
-    """Why nothing can be written now; empty where it can."""
+    """The reason why nothing can be written now; empty if writing works."""
 
 class SourceState(TypedDict):
-    """A live source, and why it cannot run here: empty when it can. Costs are 0 where not measured."""
+    """A live backend, and the reason why it cannot run here; empty if it can. Costs are 0 if they were not measured."""
 
     name: str
     description: str
     reason: str
     packet_ns: int
-    """Of a processor, for each packet."""
+    """Processor time for each packet."""
     memory_bytes: int
-    """Of the kernel, with default widths of bins."""
+    """Kernel memory, with default widths of bins."""
 
 class Device(TypedDict):
-    """A network interface. What its driver does not say is 0, empty or False."""
+    """A network interface. Values that its driver does not report are 0, empty or False."""
 
     name: str
     index: int
@@ -128,49 +127,51 @@ class Device(TypedDict):
     loopback: bool
     link_bps: int
     rx_ring: int
-    """Descriptors of a receive queue, and the most that it can have."""
+    """Descriptors of a receive queue, and their largest possible number."""
     rx_ring_max: int
     rx_queues: int
     rx_usecs: int
-    """How long the interface holds frames back to announce several at once; varied where rx_adaptive."""
+    """How long the interface delays frames to announce several at once; the driver varies it if rx_adaptive."""
     rx_adaptive: bool
     offloads: list[tuple[str, bool]]
-    """Offloads in force that merge frames: the word of `ethtool -K`, and whether it is for those that arrive."""
+    """Active offloads that merge frames: the keyword of `ethtool -K`, and whether the offload merges received
+    frames."""
     missed: int
-    """Frames that it lost for lack of a buffer, before any capture could see them, since it came up."""
+    """Frames that the interface lost for lack of a buffer since it came up, before any capture could see them."""
     rx_packets: int
-    """What the driver counts since the interface came up."""
+    """Counters of the driver since the interface came up."""
     rx_bytes: int
     tx_packets: int
     tx_bytes: int
     hardware_stamps: bool
-    """It can stamp every frame that arrives; or, ptp_stamps, only those of PTP."""
+    """The interface can stamp every frame that arrives; or, with ptp_stamps, only PTP frames."""
     ptp_stamps: bool
     phc_index: int
-    """Its clock is /dev/ptpN; -1: none."""
+    """The clock of the interface is /dev/ptpN; -1: none."""
 
 def sources(target: str | None, /) -> list[SourceState]:
-    """The live sources, tried on `target`, or in general where it is None."""
+    """The live backends, tried on `target`, or in general if it is None."""
 
 def device(name: str, /) -> Device | None:
-    """A network interface of this namespace, or None."""
+    """Returns a network interface of this namespace, or None if it does not exist."""
 
 def clock_synchronized() -> bool:
-    """Whether NTP or PTP keeps the system's clock (adjtimex)."""
+    """Returns whether NTP or PTP disciplines the system clock (adjtimex)."""
 
 def give_up(kept: int | None, ruleset: int | None, no_new: bool, /) -> int:
-    """In all threads of the process: have no capabilities but those of the mask KEPT and pass none on (None: leave
-    them), gain none by starting programs (NO_NEW), and be restricted by the Landlock RULESET, a descriptor. How many
-    threads did not answer within two seconds, and keep what they had. Raises OSError."""
+    """Restricts all threads of the process. They keep only the capabilities in the mask KEPT and pass none on (None:
+    capabilities stay), gain none by starting programs (NO_NEW), and are restricted by the Landlock RULESET (a
+    descriptor). Returns the number of threads that did not answer within two seconds and keep their rights. Raises
+    OSError."""
 
 def end_without_memory(failure: Any, /) -> None:
-    """A sys.unraisablehook: where what nobody can catch is a MemoryError, or a thread did not come to start, ends the
-    process with exit code 1 and one line: whoever started that thread would wait for ever
-    (github.com/python/cpython/issues/140746). Anything else is reported as ever."""
+    """A sys.unraisablehook. After a MemoryError that nobody can catch, or if a thread could not start, it ends the
+    process with exit code 1 and one line: the code that started the thread would wait forever
+    (github.com/python/cpython/issues/140746). Anything else is reported as usual."""
 
 @final
 class Rows:
-    """Rows that share the engine's memory. Speaks the Arrow PyCapsule protocol; each stream is fresh."""
+    """Rows that share the engine's memory. Supports the Arrow PyCapsule protocol; each stream is fresh."""
 
     def __len__(self) -> int: ...
     def __arrow_c_schema__(self) -> Any: ...
@@ -180,38 +181,39 @@ class Capture:
     """Open `targets` (files, "-", or one interface) as one capture.
 
     bin_ns, source_bin_ns: widths of the bins and of the bins of senders.
-    window_ns: how far out of order packets may come; later ones are counted as late.
-    directions: "in", "out" or "both"; a mirror port has no direction and is always counted.
-    local: this host's IP or MAC addresses; none: inferred where the source does not report directions.
-    max_sources: senders in a bin that get a row of their own; the smallest beyond are `other`.
-    sources_above_ppb: keep senders only near bins with so many billionths of what the link carries, and sum up others
-        as `other` (measure/busy.h); 0, or where nobody knows the speed of the link: keep all.
-    link_bps: speed of the link, 0 for what the source says.
-    inner: attribute to the innermost IP header of a tunnel.
-    mtu: largest IP packet of a wire frame, 0 to take no frame as merged, -1 to infer it; of an interface that is the
-        largest MTU that it has had.
-    spread_bps: line rate at which merged frames are laid back over time, 0 not to.
-    backend: name of a source, None for the first that knows the target.
+    window_ns: the reorder window; packets beyond it are counted as late.
+    directions: "in", "out" or "both"; packets of a mirror port have no direction and are always counted.
+    local: IP or MAC addresses of this host; if none are given, they are inferred if the backend reports no directions.
+    max_sources: senders in a bin that get a row of their own; the smallest senders beyond are summed up as `other`.
+    sources_above_ppb: keep senders only near bins with at least this utilization, in billionths of the link, and sum up
+        the other senders as `other` (measure/busy.h); 0, or if the link speed is unknown: keep all.
+    link_bps: speed of the link, 0 for the speed that the backend reports.
+    inner: attribute packets to the innermost IP header of a tunnel.
+    mtu: largest IP packet of a wire frame; 0: treat no frame as merged; -1: infer it (for an interface, the largest MTU
+        that it has had).
+    spread_bps: line rate at which merged frames are spread over time; 0: do not spread them.
+    backend: name of a backend, None for the first that accepts the target.
     filter: pcap filter expression.
 
-    Of interfaces only:
-    snaplen: bytes of each frame that are looked at, 0 for 128.
-    threads: rings that share the load, each drained by a thread of its own (afpacket).
-    ring_bytes: kernel buffer, of each ring, 0 for 64 MiB.
-    stamps: "auto", "hw" (the interface's, or fail) or "sw" (the kernel's).
-    promiscuous: also frames that are not for this host.
+    For interfaces only:
+    snaplen: captured bytes of each frame, 0 for 128.
+    threads: rings that share the load, each drained by its own thread (afpacket).
+    ring_bytes: kernel buffer of each ring, 0 for 64 MiB.
+    stamps: "auto", "hw" (of the interface, or fail) or "sw" (of the kernel).
+    promiscuous: also capture frames that are not for this host.
     cluster: id under which PF_RING shares the load among processes, 0 for none.
-    beside: other interfaces that this process captures from: without a backend, the memory of ebpf is bounded for all.
-    hook: where the kernel counts what arrives (ebpf): behind the driver, in it, or in it or else behind it.
-    pins: have the kernel count on when this process ends (ebpf), for the next Capture of the interface that asks for
-        the same; it yields from where this one ended.
-    pin_group: the group that may remove what counts on, beside root.
-    keep_folder: a descriptor of a folder, this capture's alone, for a ring of pcapng files with what was captured last
-        (keep/packet_files.h); -1 for no ring.
-    keep_bytes: what these files may take, at least 16 MB.
-    keep_reserve_bytes: free bytes of the disk below which the ring becomes smaller, and then is not written.
+    beside: number of other interfaces that this process captures from; unless a backend is named, the memory of ebpf is
+        bounded for all of them together.
+    hook: where the kernel counts received frames (ebpf): behind the driver, in it, or in it if possible, else behind.
+    pins: the kernel continues to count after this process ends (ebpf), for the next Capture of the interface with the
+        same options; the rows of that one begin where the rows of this one ended.
+    pin_group: the group that, like root, may remove the pinned program.
+    keep_folder: a descriptor of a folder that only this capture uses, for a ring of pcapng files with the last captured
+        packets (keep/packet_files.h); -1 for no ring.
+    keep_bytes: most space for these files, at least 16 MB.
+    keep_reserve_bytes: free bytes of the disk below which the ring first becomes smaller, and then is not written.
 
-    Raises MburstError when a target cannot be read, ValueError for options out of range.
+    Raises MburstError if a target cannot be read, ValueError if an option is out of range.
     """
 
     def __init__(
@@ -250,22 +252,22 @@ class Capture:
     @property
     def facts(self) -> Facts: ...
     def read(self) -> tuple[Rows, Rows] | None:
-        """The next rows of bins (lane, clock_epoch, ts_ns, and the counters of sql/schema/bins.sql)
-        and of senders (lane, clock_epoch, ts_ns, source, bytes, packets, flows,
-        members, first_ns, last_ns, source_port, destination_port, cnp_packets), each sorted by time within a
-        lane; None at the end. From an interface it returns at least every 0.1 s, with no rows when no bin is closed.
+        """Returns the next rows of bins (lane, clock_epoch, ts_ns, and the counters of sql/schema/bins.sql) and of
+        senders (lane, clock_epoch, ts_ns, source, bytes, packets, flows, members, first_ns, last_ns, source_port,
+        destination_port, cnp_packets), each sorted by time within a lane; None at the end. For an interface it returns
+        at least every 0.1 s, without rows if no bin was closed.
 
-        Raises MburstError when the input turns out bad, after all rows before the fault."""
+        Raises MburstError if the input is damaged, after all rows before the fault."""
     def losses(self) -> list[tuple[int, int, int]]:
-        """Where a live source lost packets, as far as no earlier call said so: (first_ns, last_ns, packets), oldest
-        first. Each lost packet is in exactly one; before there is a lane there are none."""
+        """Returns the losses of a live backend that no earlier call returned: (first_ns, last_ns, packets), oldest
+        first. Each lost packet is in exactly one of them. Returns no losses before the first lane exists."""
     def stop(self, leaves: bool = False, /) -> None:
-        """Let the source end soon; read() then yields what is left. From any thread. LEAVES: what `pins` has the kernel
-        count goes on, and what it counts from now on is the next Capture's; else it ends."""
+        """Ends the capture soon; read() then yields the remaining rows. Any thread may call it. With LEAVES, a pinned
+        program (`pins`) continues to count, and the next Capture yields its counts from now on; otherwise it ends."""
     def close(self) -> None: ...
 
 class CapturedInterface(TypedDict):
-    """An interface of capture files; what they do not say is 0 or empty."""
+    """An interface of capture files; values that the files do not have are 0 or empty."""
 
     name: str
     linktype: int
@@ -274,13 +276,13 @@ class CapturedInterface(TypedDict):
     fcs_len: int
 
 Frame = tuple[int, int, int, Literal["in", "out", "mirror"], str, int, bytes]
-"""A frame of a file: the index of its interface, its stamp (Unix ns), its length, direction and sender as Capture has
-them, its ports (source << 16 | destination; 0: none), and what was captured."""
+"""A frame of a file: the index of its interface, its stamp (Unix ns), its length, its direction and sender as in
+Capture, its ports (source << 16 | destination; 0: none), and the captured bytes."""
 
 @final
 class CapturedFrames:
-    """The frames of capture files that are stamped in [since_ns, until_ns), merged by time. Takes the options of
-    Capture for files. Raises MburstError when a target cannot be read or is no file."""
+    """The frames of capture files with stamps in [since_ns, until_ns), merged by time. Takes the options of Capture for
+    files. Raises MburstError if a target cannot be read or is not a file."""
 
     def __init__(
         self,
@@ -296,20 +298,21 @@ class CapturedFrames:
     ) -> None: ...
     @property
     def interfaces(self) -> list[CapturedInterface]:
-        """Those seen so far."""
+        """The interfaces seen so far."""
     @property
     def notice(self) -> str | None:
         """Remarks of the files that are not errors, one sentence a line."""
     def read(self) -> list[Frame] | None:
-        """The next frames, at times none; None at the end. Raises MburstError when the input turns out bad, after all
-        frames before the fault."""
+        """Returns the next frames (possibly none), or None at the end. Raises MburstError if the input is damaged,
+        after all frames before the fault."""
     def close(self) -> None: ...
 
 def pcapng_section(application: str, comments: list[str], /) -> bytes:
-    """A block that begins a section of pcapng, in this machine's byte order. Texts have at most 65,535 bytes."""
+    """Returns a block that begins a pcapng section, in the byte order of this machine. Texts have at most 65,535
+    bytes."""
 
 def pcapng_interface(name: str, linktype: int, snaplen: int, link_bps: int, fcs_len: int, /) -> bytes:
-    """A block for an interface whose packets are stamped in nanoseconds."""
+    """Returns a block for an interface whose packets have stamps in nanoseconds."""
 
 def pcapng_packet(ts_ns: int, length: int, direction: int, data: bytes, comments: list[str], /) -> bytes:
-    """A block for a packet of the section's first interface. direction: 1 in, 2 out, 0 not known."""
+    """Returns a block for a packet of the section's first interface. direction: 1 in, 2 out, 0 unknown."""

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Every schema and array owns what it points to, and a reference to the table of its own, so that
- * a consumer may move children out and release them after their parent. */
+/* Every schema and array owns its memory and holds its own reference to the table, so that a consumer may move children
+ * out and release them after their parent. */
 
 struct schema_node {
 	struct ArrowSchema dictionary;
@@ -102,7 +102,7 @@ static void release_array(struct ArrowArray *array)
 	array->release = NULL;
 }
 
-/* An array over LENGTH rows of TABLE; its buffers are for the caller to fill. */
+/* An array over LENGTH rows of TABLE; the caller fills its buffers. */
 static struct array_node *make_array(struct ArrowArray *array, struct mb_table *table, size_t length, int64_t n_buffers,
 				     uint32_t n_children)
 {
@@ -145,7 +145,7 @@ static int make_column(struct ArrowArray *array, struct mb_table *table, uint32_
 		return ENOMEM;
 	node->buffers[1] = table->data[i];
 	if (table->nulls >> i & 1) {
-		node->buffers[0] = table->data[i]; /* its zeros are more than a bit a row, and none is set */
+		node->buffers[0] = table->data[i]; /* its zeros are more than a bit for each row, and no bit is set */
 		array->null_count = array->length;
 	}
 	if (!table->columns[i].dictionary)
@@ -188,7 +188,7 @@ static int stream_next(struct ArrowArrayStream *stream, struct ArrowArray *array
 	return make_rows(array, state->table);
 }
 
-/* The only error is ENOMEM, which needs no words. */
+/* The only error is ENOMEM, which needs no message. */
 static const char *stream_error(struct ArrowArrayStream *stream)
 {
 	(void)stream;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A table as an Arrow C stream: a stream of one record batch that shares the table's memory.
- * The three structs are the ABI of the Arrow C data and C stream interfaces, written down from
- * their specification (https://arrow.apache.org/docs/format/CDataInterface.html).
+ * A table as an Arrow C stream: a stream of one record batch that shares the table's memory. The three structs are the
+ * ABI of the Arrow C data and C stream interfaces, transcribed from their specification
+ * (https://arrow.apache.org/docs/format/CDataInterface.html).
  */
 #ifndef MB_ARROW_H
 #define MB_ARROW_H
@@ -58,10 +58,10 @@ struct ArrowArrayStream {
 
 #endif
 
-/* The schema of TABLE: a struct of its columns, none nullable but those that are NULL. 0 or ENOMEM. */
+/* The schema of TABLE: a struct of its columns, of which only NULL columns are nullable. Returns 0 or ENOMEM. */
 int mb_arrow_schema(const struct mb_table *table, struct ArrowSchema *schema);
 
-/* A fresh stream over TABLE, of which it takes a reference of its own. 0 or ENOMEM. */
+/* A fresh stream over TABLE, which takes its own reference to it. Returns 0 or ENOMEM. */
 int mb_arrow_stream(struct mb_table *table, struct ArrowArrayStream *stream);
 
 #endif

@@ -7,7 +7,7 @@
 
 #include "hash.h"
 
-#define FIRST_ROWS 73728 /* what an engine makes between two takes */
+#define FIRST_ROWS 73728 /* the rows that an engine makes between two takes */
 
 /* Address → index of its text, while the table is being filled. */
 struct mb_interned {
@@ -54,8 +54,8 @@ void mb_table_release(struct mb_table *table)
 	free(table);
 }
 
-/* Arrow asks for an alignment of 8 bytes, and recommends 64. But what came from aligned_alloc() and was freed
- * fits no request of its own size again in glibc: the heap grew with every table. */
+/* Arrow requires an alignment of 8 bytes and recommends 64. But in glibc, memory from aligned_alloc() does not fit
+ * another request of its own size after it was freed: the heap grew with every table. */
 static int move_column(void **data, size_t width, size_t count, size_t capacity)
 {
 	void *moved = malloc(capacity * width);
@@ -182,8 +182,8 @@ int32_t mb_table_intern(struct mb_table *table, const struct mb_address *address
 	return index;
 }
 
-/* Copy the columns to buffers of COUNT rows, and let NEXT have those that they were filled in: it need not ask the system
- * for memory again. Where there is none to copy them to, they stay. */
+/* Copy the columns to buffers of COUNT rows, and pass the buffers in which they were filled on to NEXT, so that it need
+ * not ask the system for memory again. If there is no memory for the copies, the columns stay where they are. */
 static void pass_on(struct mb_table *table, struct mb_table *next)
 {
 	void *copies[MB_TABLE_COLUMNS];
@@ -210,7 +210,7 @@ void mb_table_seal(struct mb_table *table, struct mb_table *next)
 {
 	free(table->interned);
 	table->interned = NULL;
-	/* Who keeps few rows for long should not keep the room of many. */
+	/* A table with few rows that is kept for long should not keep memory for many. */
 	if (table->count < table->capacity / 4)
 		pass_on(table, next);
 }

@@ -29,12 +29,12 @@ struct afpacket {
 	struct mb_ring rings[MB_LIVE_THREADS_MAX];
 	uint32_t ring_count;
 	struct mb_fanout *fanout; /* NULL with a single ring */
-	bool shut, settled;       /* no more frames come in; and none of them is kept back */
-	struct mb_device_counts counts; /* just before frames came in */
+	bool shut, settled;       /* no more frames come in; and all frames that came in are available */
+	struct mb_device_counts counts; /* just before the first frames came in */
 	int failed;               /* negative errno that every further read() returns */
 	struct mb_error failure;
 	char notice[2 * MB_ERROR_LENGTH];   /* as known at the start … */
-	char current_notice[4 * MB_ERROR_LENGTH];     /* … and with what happened since */
+	char current_notice[4 * MB_ERROR_LENGTH];     /* … and with later events */
 };
 
 static void add_notice(struct afpacket *state, const char *text)
@@ -68,7 +68,7 @@ static int read_device(struct mb_device *device, const char *target, struct mb_e
 	return 0;
 }
 
-/* Sockets with rings, on which nothing arrives yet. */
+/* Open sockets with rings; nothing arrives on them yet. */
 static int make_rings(struct afpacket *state, const struct mb_backend_options *options, struct mb_error *error)
 {
 	const uint64_t bytes = options->ring_bytes ? options->ring_bytes : MB_LIVE_RING_BYTES;
@@ -109,8 +109,8 @@ static int attach_filter(struct afpacket *state, const struct mb_cbpf *program, 
 	return status;
 }
 
-/* Let the frames in. The members of a fanout group have to be bound before they join it, and
- * until then each of them would see every frame: they drop all until the group is complete. */
+/* Let the frames in. Members of a fanout group must be bound before they join it, and until then each of them would
+ * receive every frame: they drop all frames until the group is complete. */
 static int arm(struct afpacket *state, const struct mb_backend_options *options, enum mb_direction direction,
 	       struct mb_error *error)
 {
@@ -122,7 +122,7 @@ static int arm(struct afpacket *state, const struct mb_backend_options *options,
 		status = attach_filter(state, state->ring_count > 1 ? &mb_cbpf_nothing : &program, error);
 	mb_device_count(state->device.index, &state->counts);
 	for (uint32_t i = 0; !status && i < state->ring_count; i++) {
-		/* Saves the kernel a copy of what leaves; before 4.20 the filter alone does it. */
+		/* Saves the kernel a copy of frames that leave; before 4.20 only the filter excludes them. */
 		setsockopt(state->rings[i].fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &ignored, sizeof(ignored));
 		status = mb_ring_bind(&state->rings[i], &state->device, error);
 	}
@@ -133,7 +133,7 @@ static int arm(struct afpacket *state, const struct mb_backend_options *options,
 	return status ? status : attach_filter(state, &program, error);
 }
 
-/* Whether a frame may have passed since `counts`: it is in a ring, or not. */
+/* Whether a frame may have passed since `counts`, whether it is in a ring or not. */
 static bool has_frame_passed(const struct afpacket *state, enum mb_direction direction)
 {
 	struct mb_device_counts now;
@@ -150,8 +150,8 @@ static void drop_rings(struct afpacket *state)
 	state->ring_count = 0;
 }
 
-/* Frames come in from `counts` on. The kernel does not do both at once: where a frame passes meanwhile, what is in the rings
- * is dropped, as it counts as before `counts` then, and all is tried again. */
+/* Let frames in, and read `counts` at that moment. The kernel cannot do both at once: if a frame passes in between, the
+ * frames in the rings are dropped, because the next `counts` includes them, and all is tried again. */
 static int let_in(struct afpacket *state, const struct mb_backend_options *options, struct mb_error *error)
 {
 	const char *notice;
@@ -255,7 +255,7 @@ static uint32_t take(struct afpacket *state, struct mb_batch *batch)
 	return batch->count;
 }
 
-/* Let no more frames in: those that have arrived are read to the end. */
+/* Let no more frames in; frames that have arrived can still be read. */
 static void shut(struct afpacket *state)
 {
 	if (state->shut)

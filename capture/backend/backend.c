@@ -29,7 +29,7 @@ static int open_with(const struct mb_backend_ops *ops, struct mb_backend *backen
 	return status;
 }
 
-/* The first that accepts the target, or the next where that gives way. */
+/* Open the first backend that accepts the target; if that one gives way, the next. */
 static int open_any(struct mb_backend *backend, const struct mb_backend_options *options, struct mb_error *error)
 {
 	struct mb_error passed_over = { "" };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The classic BPF program that a packet socket runs over each frame: which direction, the
- * user's filter, and how many bytes to keep. Kernel's Documentation/networking/filter.rst.
+ * The classic BPF program that a packet socket runs on each frame: it selects the direction, applies the user's filter,
+ * and limits the bytes to keep. See the kernel's Documentation/networking/filter.rst.
  */
 #ifndef MB_CBPF_H
 #define MB_CBPF_H
@@ -19,9 +19,9 @@ struct mb_cbpf {
 	uint32_t length;
 };
 
-/* Compile FILTER (NULL: every frame) for frames of LINKTYPE on DEVICE. libpcap does it on a
- * handle that is open on the device, because a filter for a live packet socket differs from
- * one for a file: VLAN tags are outside of the frame there. */
+/* Compile FILTER (NULL: every frame) for frames of LINKTYPE on DEVICE. libpcap compiles it on a handle that is open on
+ * the device, because a filter for a live packet socket differs from one for a file: there, VLAN tags are outside of
+ * the frame. */
 int mb_cbpf_compile(struct mb_cbpf *program, const char *device, int linktype, const char *filter,
 		    struct mb_error *error);
 
@@ -29,16 +29,17 @@ int mb_cbpf_compile(struct mb_cbpf *program, const char *device, int linktype, c
 int mb_cbpf_compile_for(struct mb_cbpf *program, struct pcap *handle, const char *device, const char *filter,
 			struct mb_error *error);
 
-/* Let PROGRAM accept frames of DIRECTION alone (UNKNOWN: both). */
+/* Restrict PROGRAM to frames of DIRECTION (UNKNOWN: both). */
 int mb_cbpf_restrict(struct mb_cbpf *program, enum mb_direction direction, struct mb_error *error);
 
-/* Let PROGRAM keep SNAPLEN bytes of each frame that it accepts. */
+/* Limit the bytes that PROGRAM keeps of each accepted frame to SNAPLEN. */
 void mb_cbpf_truncate(struct mb_cbpf *program, uint32_t snaplen);
 
 /* A program that accepts no frame. */
 extern const struct mb_cbpf mb_cbpf_nothing;
 
-/* Have socket FD run it from now on, instead of what it had. NAME: of the device, for ERROR. */
+/* Make socket FD run PROGRAM from now on, in place of its present program. NAME is the name of the device, for
+ * ERROR. */
 int mb_cbpf_attach(const struct mb_cbpf *program, int fd, const char *name, struct mb_error *error);
 
 #endif

@@ -35,7 +35,7 @@ static bool ethtool(int fd, const char *name, void *command)
 	return !ioctl(fd, SIOCETHTOOL, &request);
 }
 
-/* ETHTOOL_GLINKSETTINGS wants to be asked twice: first for the length of its bitmaps. */
+/* ETHTOOL_GLINKSETTINGS must be called twice: first for the length of its bitmaps. */
 static uint64_t link_bps(int fd, const char *name)
 {
 	struct {

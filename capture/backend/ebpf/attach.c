@@ -13,7 +13,7 @@ bool mb_ebpf_stays(const struct mb_ebpf_kernel *kernel)
 #include <linux/if_link.h>
 #include <unistd.h>
 
-/* Of linux/bpf.h since Linux 6.6. */
+/* In linux/bpf.h since Linux 6.6. */
 #define TCX_INGRESS 46
 #define TCX_EGRESS 47
 #define TCX_BEFORE (1u << 3)
@@ -31,7 +31,7 @@ bool mb_ebpf_is_at_driver(const struct mb_ebpf_kernel *kernel, int side)
 	return !side && kernel->hook != MB_HOOK_TC;
 }
 
-/* A link of XDP: in the driver, or behind it where that is asked for and the driver has none. */
+/* Attach an XDP link: in the driver, or behind it if the hook allows that and the driver has no XDP. */
 static int link_at_driver(const struct mb_ebpf_kernel *kernel, int program, int index)
 {
 	LIBBPF_OPTS(bpf_link_create_opts, native, .flags = XDP_FLAGS_DRV_MODE);
@@ -43,7 +43,8 @@ static int link_at_driver(const struct mb_ebpf_kernel *kernel, int program, int 
 		       link;
 }
 
-/* A link of tcx: before all programs on what arrives, which may drop it, and behind all on what leaves. */
+/* Attach a tcx link: on arriving frames before all other programs, which may drop frames, and on leaving ones after
+ * all. */
 static int link_at_tc(int program, int index, int place)
 {
 	LIBBPF_OPTS(bpf_link_create_opts, options, .flags = place == TCX_INGRESS ? TCX_BEFORE : 0);

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The hooks of an interface that the loaded program is attached to: tcx, clsact where the kernel has no tcx, or XDP.
+ * The hooks of an interface to which the loaded program is attached: tcx, clsact if the kernel has no tcx, or XDP.
  */
 #ifndef MB_EBPF_ATTACH_H
 #define MB_EBPF_ATTACH_H
 
 #include "backend/ebpf/kernel.h"
 
-/* Let it count the frames of interface INDEX that arrive (side 0) or leave (side 1). */
+/* Count the frames of interface INDEX that arrive (side 0) or leave (side 1). */
 int mb_ebpf_attach(struct mb_ebpf_kernel *kernel, int side, uint32_t index, const char *name, struct mb_error *error);
-/* Whether what is attached stays when this process is killed, and takes CAP_NET_ADMIN to be taken away. */
+/* Whether the attached program stays after this process is killed, so that removing it needs CAP_NET_ADMIN. */
 bool mb_ebpf_stays(const struct mb_ebpf_kernel *kernel);
-/* Count no more, at once, even where it is pinned. What was counted stays. */
+/* Stop counting at once, even if the program is pinned. The counts stay. */
 void mb_ebpf_stop(struct mb_ebpf_kernel *kernel);
-/* Hold the hooks no more: what is not pinned counts no more. What was counted stays. */
+/* Release the hooks: a program that is not pinned stops counting. The counts stay. */
 void mb_ebpf_detach(struct mb_ebpf_kernel *kernel);
 /* Whether frames of SIDE are counted in the driver (XDP). */
 bool mb_ebpf_is_at_driver(const struct mb_ebpf_kernel *kernel, int side);
-/* This process lacks the rights to load or attach it. -EPERM. */
+/* Report that this process may not load or attach the program. Returns -EPERM. */
 int mb_ebpf_forbidden(const char *name, struct mb_error *error);
 
 #endif

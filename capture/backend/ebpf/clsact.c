@@ -14,10 +14,10 @@
 #define FIRST_HANDLE 0x6d620001u
 #define HANDLES 8u
 
-/* The first to see what arrives, and the last to see what leaves. */
+/* The first filter on arriving frames, and the last on leaving ones. */
 static const uint32_t priorities[] = { 1, 0xffff };
 
-/* A socket that holds the name of a handle, while this process lives; -1 where another one does. */
+/* A socket that holds the name of a handle while this process lives; -1 if another process holds it. */
 static int claim(uint32_t index, int side, uint32_t handle)
 {
 	struct sockaddr_un name = { .sun_family = AF_UNIX };
@@ -51,7 +51,7 @@ static void remove_filter(uint32_t index, int side, uint32_t handle)
 	bpf_tc_detach(&hook, &options);
 }
 
-/* Claim a handle. Those that nobody else claims are of the dead, if of anybody. */
+/* Claim a handle. A filter with a handle that no other process claims belongs to a dead process; it is removed. */
 static void claim_one(struct mb_clsact *hold)
 {
 	for (uint32_t handle = FIRST_HANDLE; handle < FIRST_HANDLE + HANDLES; handle++) {

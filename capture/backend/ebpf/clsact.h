@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The hook of kernels before tcx: a filter at clsact. It does not go with its process, so that a process that is killed
- * leaves its filter; the next one here takes that away. Who is alive holds a name of its network namespace.
+ * The hook of kernels before tcx: a filter at clsact. The filter is not removed with its process, so a process that is
+ * killed leaves it behind; the next process here removes it. A live process holds a name in its network namespace.
  */
 #ifndef MB_EBPF_CLSACT_H
 #define MB_EBPF_CLSACT_H
@@ -9,15 +9,15 @@
 #include <stdint.h>
 
 struct mb_clsact {
-	int claim; /* a socket that holds the name, or -1 where nothing is attached */
+	int claim; /* a socket that holds the name, or -1 if nothing is attached */
 	uint32_t index, handle;
 	int side;
 };
 
-/* Attach PROGRAM to what arrives (side 0) or leaves (side 1) at interface INDEX, and take away what the dead have left
- * there. 0 or a negative errno: -EBUSY when too many count there already. */
+/* Attach PROGRAM to arriving (side 0) or leaving frames (side 1) of interface INDEX, and remove filters that dead
+ * processes left there. Returns 0 or a negative errno: -EBUSY if too many programs count there already. */
 int mb_clsact_attach(struct mb_clsact *hold, int program, uint32_t index, int side);
-/* Needs CAP_NET_ADMIN, as attaching does. The qdisc stays, empty: others may use it. Harmless when called twice. */
+/* Like attaching, this needs CAP_NET_ADMIN. The qdisc stays, empty: others may use it. Harmless if called twice. */
 void mb_clsact_detach(struct mb_clsact *hold);
 
 #endif

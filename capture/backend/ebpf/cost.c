@@ -13,7 +13,8 @@
 #define COST_REPEATS 100000
 #define COST_ROUNDS 5
 
-/* The least time, in ns, that PROGRAM takes for a datagram: what disturbs only adds. 0 where that cannot be measured. */
+/* The shortest time, in ns, that PROGRAM takes for a datagram: disturbances only add to it. 0 if it cannot be
+ * measured. */
 static uint32_t time_program(int program)
 {
 	static unsigned char frame[114] = { [12] = 8,  [14] = 0x45, [17] = 100, [22] = 64,

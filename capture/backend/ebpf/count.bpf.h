@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
- * Runs in the kernel for every frame: counts it into a bin and into an entry of its flow, and lets it go on. The build
- * compiles it with clang for eBPF; no C file includes it.
+ * The program that the kernel runs for every frame: it counts the frame in a bin and in an entry of its flow, and
+ * passes it on. The build compiles it with clang for eBPF; no C file includes it.
  */
 #include "backend/ebpf/read.bpf.h"
 
@@ -18,12 +18,12 @@
 
 RING(cursors, struct mb_ebpf_cursor);
 RING(slots, struct mb_ebpf_slot);
-RING(others, struct mb_ebpf_slot); /* what found no entry, by bin of sources */
+RING(others, struct mb_ebpf_slot); /* packets without an entry, by bin of sources */
 RING(flows, struct mb_ebpf_flow);
 RING(places, struct mb_ebpf_index);
 RING(merged, struct mb_ebpf_merged);
 
-/* Of all processors: flows move between them. */
+/* Shared by all processors, because flows move between them. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, MB_EBPF_SEQUENCES);
@@ -38,7 +38,7 @@ inlined struct mb_ebpf_slot *slot_of(void *ring, __u32 at, __u32 mask, __u64 num
 	return bpf_map_lookup_elem(ring, &key);
 }
 
-/* Begin bin NUMBER. Before anything of the slot changes, the cursor says so: a reader that copied it looks there
+/* Begin bin NUMBER. The cursor shows this before the slot changes: a reader that has copied the slot checks the cursor
  * afterwards. */
 inlined struct mb_ebpf_slot *begin(struct mb_ebpf_slot *slot, volatile __u64 *newest, __u64 *before, __u32 packets,
 				   __u64 number)
@@ -60,7 +60,7 @@ inlined struct mb_ebpf_slot *begin(struct mb_ebpf_slot *slot, volatile __u64 *ne
 	return slot;
 }
 
-/* The slot of a RING for STAMP, begun where it is new. *OFFSET is the stamp's in it. */
+/* The slot of a RING for STAMP, begun if it is new. *OFFSET is the offset of STAMP in it. */
 inlined struct mb_ebpf_slot *reach(void *ring, __u32 at, __u32 mask, __u64 *newest, __u64 *before, __u64 stamp,
 				   __u64 width, __u32 *offset)
 {
@@ -73,7 +73,7 @@ inlined struct mb_ebpf_slot *reach(void *ring, __u32 at, __u32 mask, __u64 *newe
 	*offset = (__u32)(stamp - start);
 	if (stamp - start < width)
 		return slot;
-	if (unlikely(stamp < start)) { /* time does not go back; its phase may */
+	if (unlikely(stamp < start)) { /* time does not go back, but its phase may */
 		*offset = 0;
 		return slot;
 	}
@@ -98,7 +98,7 @@ inlined void add_to_slot(struct mb_ebpf_slot *slot, const struct packet *packet,
 	slot->packets++;
 }
 
-/* What is known of a flow of TCP that has TAG, begun with FIRST where that is nothing. */
+/* The state of a TCP flow with TAG; begun with FIRST if there is none. */
 inlined __u64 *find_sequence(struct mb_ebpf_sequences *found, __u32 tag, __u32 first)
 {
 	__u64 newer = found->ways[0], older = found->ways[1];
@@ -110,7 +110,7 @@ inlined __u64 *find_sequence(struct mb_ebpf_sequences *found, __u32 tag, __u32 f
 	return &found->ways[0];
 }
 
-/* Whether a segment repeats sequence space that its flow has sent: as mb_sequence_back() says. */
+/* Whether a segment repeats sequence space that its flow has sent, as in mb_sequence_back(). */
 inlined bool goes_back(const struct packet *packet)
 {
 	const __u32 key = (__u32)(packet->flow >> 32) & (MB_EBPF_SEQUENCES - 1), tag = (__u32)packet->flow | 1;
@@ -147,7 +147,7 @@ inlined struct mb_ebpf_flow *entry_at(__u32 at, __u64 position)
 	return bpf_map_lookup_elem(&flows, &key);
 }
 
-/* The entry of the packet's flow, a new one where the index does not lead to it. NULL where there is no room. */
+/* The entry of the packet's flow, or a new one if the index does not lead to it. NULL if there is no room. */
 inlined struct mb_ebpf_flow *find_flow(struct mb_ebpf_cursor *cursor, __u32 at, const struct packet *packet,
 				       __u32 offset)
 {
@@ -207,7 +207,7 @@ inlined void add_to_sources(struct mb_ebpf_cursor *cursor, __u32 at, const struc
 		add_to_slot(other, packet, offset);
 }
 
-/* Note a merged frame that SLOT has counted, for user space to spread over time. */
+/* Record a merged frame that SLOT has counted, for user space to spread over time. */
 inlined void note_merged(struct mb_ebpf_cursor *cursor, __u32 at, const struct mb_ebpf_slot *slot,
 			 const struct packet *packet, __u32 offset)
 {
@@ -283,7 +283,7 @@ int count_leaving(struct __sk_buff *skb)
 	return count_buffer(skb, 1);
 }
 
-/* Before there is a buffer: as the frame came, not merged. */
+/* Runs before the kernel has a socket buffer: frames are as they arrived, not merged. */
 SEC("xdp.frags")
 int count_received(struct xdp_md *context)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
- * A frame in the kernel → who sent it, its bytes on the wire, its marks. It decodes as decode/ does, one step a function;
- * tests/capture/test_ebpf.py holds both to the same answers. read.bpf.h takes the steps.
+ * Decodes a frame in the kernel: its sender, its bytes on the wire, its marks. It decodes as decode/ does, one step in
+ * each function; tests/capture/test_ebpf.py verifies that both give the same answers. read.bpf.h calls the steps.
  */
 #ifndef MB_EBPF_DECODE_H
 #define MB_EBPF_DECODE_H
@@ -17,10 +17,10 @@
 #define inlined static inline __attribute__((always_inline))
 #define likely(condition) __builtin_expect(!!(condition), 1)
 #define unlikely(condition) __builtin_expect(!!(condition), 0)
-#define HEADERS 192       /* bytes that are looked at */
-#define TAGS 10           /* tags and labels before IP, in all */
-#define INNER_TAGS 5      /* likewise, where tunnels are looked into */
-#define EXTENSIONS 6      /* extension headers of IPv6 */
+#define HEADERS 192       /* bytes that can be read */
+#define TAGS 10           /* most tags and labels before IP, in all */
+#define INNER_TAGS 5      /* the same, if tunnels are decoded */
+#define EXTENSIONS 6      /* most extension headers of IPv6 */
 
 enum {
 	ETHERNET = 14,
@@ -52,7 +52,7 @@ enum {
 	PROTOCOL_SCTP = 132,
 	PROTOCOL_UDPLITE = 136,
 	PORT_ROCE = 4791,
-	ROCE_HEADERS = 8 + 12, /* UDP's and InfiniBand's base transport header */
+	ROCE_HEADERS = 8 + 12, /* the headers of UDP and InfiniBand's base transport */
 	ROCE_CNP = 0x81,
 };
 
@@ -62,27 +62,28 @@ const volatile struct mb_ebpf_constants constants;
 /* Set by user space at any time. */
 volatile struct mb_ebpf_variables variables;
 
-/* A frame at either hook: what of it can be read, and what is not in it. */
+/* A frame at either hook: the readable data, and the facts that are not in it. */
 struct frame {
 	const __u8 *data, *end;
 	__u32 length;
-	__u32 tag;      /* bytes of a tag that was taken out */
+	__u32 tag;      /* bytes of a tag that the kernel took out */
 	__u32 gso_size; /* of a merged frame */
 };
 
 struct packet {
 	__u64 hi, lo, flow;
 	__u32 bytes, wire_bytes, ports, family;
-	__u32 first, length; /* of TCP: its sequence number, and the sequence space that it takes */
+	__u32 first, length; /* of TCP: the sequence number, and the length in sequence space */
 	bool ce, cnp, merged;
 };
 
-/* What of the frame can be read, and where reading is. */
+/* The readable data of a frame, and the position of the reader. */
 struct walk {
 	const __u8 *data, *end;
 	__u32 at;
-	__u32 length; /* of the frame, without a tag that was taken out */
-	__u32 protocol; /* what it is at, behind an IP header; 0 where that was not reached, and in fragments */
+	__u32 length; /* of the frame, without a tag that the kernel took out */
+	__u32 protocol; /* the protocol at this position, behind an IP header; 0 if that was not reached, and in
+			 * fragments */
 };
 
 inlined const __u8 *peek(struct walk *walk, __u32 length)
@@ -133,7 +134,7 @@ inlined __u32 read_label(struct walk *walk)
 	return label[4] >> 4 == 4 ? TYPE_IPV4 : label[4] >> 4 == 6 ? TYPE_IPV6 : 0;
 }
 
-/* A type field that holds a length announces IEEE 802.2. */
+/* A type field that holds a length announces an IEEE 802.2 header. */
 inlined __u32 read_llc(struct walk *walk)
 {
 	const __u8 *header = peek(walk, 8);
@@ -154,7 +155,7 @@ inlined __u32 read_ethernet(struct walk *walk)
 	return header ? load16(header + 12) : 0;
 }
 
-/* Session data of version 1, type 1 (RFC 2516). */
+/* Session data have version 1 and type 1 (RFC 2516). */
 inlined __u32 read_pppoe(struct walk *walk)
 {
 	const __u8 *header = peek(walk, 8);
@@ -165,14 +166,14 @@ inlined __u32 read_pppoe(struct walk *walk)
 	return load16(header + 6) == PPP_IPV4 ? TYPE_IPV4 : load16(header + 6) == PPP_IPV6 ? TYPE_IPV6 : 0;
 }
 
-/* The verifier follows every way that a frame can be read in, unless it has seen one as general: make it forget where
- * exactly reading is, or it takes a second. */
+/* Make the verifier forget the exact position. Otherwise it follows every path through the headers separately, instead
+ * of recognizing one as covered by a more general one, and takes a second. */
 inlined void forget_position(struct walk *walk)
 {
 	walk->at = (walk->at + variables.zero) & 0xff;
 }
 
-/* Step over tags, labels and shims, MOST of them. Returns the Ethernet type behind them, 0 where none is known. */
+/* Skip up to MOST tags, labels and shims. Returns the Ethernet type behind them, 0 if none is known. */
 inlined __u32 read_tags(struct walk *walk, __u32 type, int most)
 {
 	for (int i = 0; i < most; i++) {
@@ -202,7 +203,8 @@ inlined __u32 read_tags(struct walk *walk, __u32 type, int most)
 	return type;
 }
 
-/* What a segment takes of its flow's sequence space; LENGTH bytes of it are in the IP packet. Where its payload begins. */
+/* Read the sequence space of a TCP segment, of which LENGTH bytes are in the IP packet. Returns where its payload
+ * begins. */
 inlined __u32 read_tcp(struct walk *walk, struct packet *packet, __u32 length)
 {
 	const __u8 *header = peek(walk, 14);
@@ -210,7 +212,7 @@ inlined __u32 read_tcp(struct walk *walk, struct packet *packet, __u32 length)
 
 	if (!header)
 		return 0;
-	barrier_var(header); /* what the verifier saw checked is what is read from */
+	barrier_var(header); /* read from the same value that the verifier saw checked */
 	header_length = (header[12] >> 4) * 4;
 	if (header_length < 20 || header_length > length || length > walk->length - walk->at)
 		return walk->at + header_length;
@@ -219,7 +221,7 @@ inlined __u32 read_tcp(struct walk *walk, struct packet *packet, __u32 length)
 	return walk->at + header_length;
 }
 
-/* Ports, notifications, and where the payload begins that was cut into segments (0: nowhere known). */
+/* Read ports and notifications. Returns where the payload begins that was cut into segments (0: unknown). */
 inlined __u32 read_transport(struct walk *walk, struct packet *packet, __u32 protocol, __u32 length)
 {
 	const __u8 *header;
@@ -275,7 +277,7 @@ inlined __u32 read_ipv4(struct walk *walk, struct packet *packet)
 	return payload;
 }
 
-/* Step over extension headers. Returns the protocol behind them; FRAGMENT set where it is one. */
+/* Skip extension headers. Returns the protocol behind them; FRAGMENT is set if the packet is a fragment. */
 inlined __u32 skip_extensions(struct walk *walk, __u32 protocol, bool *fragment)
 {
 	for (int i = 0; i < EXTENSIONS; i++) {
@@ -286,7 +288,7 @@ inlined __u32 skip_extensions(struct walk *walk, __u32 protocol, bool *fragment)
 			break;
 		header = peek(walk, 8);
 		if (!header) {
-			*fragment = true; /* nothing to read behind it, likewise */
+			*fragment = true; /* nothing behind it can be read, as in a fragment */
 			break;
 		}
 		if (protocol == PROTOCOL_FRAGMENT) {
@@ -299,7 +301,7 @@ inlined __u32 skip_extensions(struct walk *walk, __u32 protocol, bool *fragment)
 		}
 		walk->at += protocol == PROTOCOL_AH ? header[1] * 4u + 8 : header[1] * 8u + 8;
 		if (walk->at > HEADERS) {
-			*fragment = true; /* behind what is looked at, likewise */
+			*fragment = true; /* behind the readable bytes: as in a fragment */
 			break;
 		}
 		protocol = header[0];
@@ -335,7 +337,8 @@ inlined __u32 read_ipv6(struct walk *walk, struct packet *packet)
 	return payload;
 }
 
-/* What TYPE says; returns where the payload begins, or 0. PACKET has a family where the IP header could be read. */
+/* Read the IP header that TYPE announces. Returns where the payload begins, or 0. PACKET has a family if the header
+ * could be read. */
 inlined __u32 read_ip(struct walk *walk, __u32 type, struct packet *packet)
 {
 	if (type == TYPE_IPV4)

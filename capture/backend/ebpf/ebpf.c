@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Bins counted in the kernel, at tcx: no frame is copied to this process.
+ * Counts bins in the kernel, at tcx: no frame is copied to this process.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -26,8 +26,9 @@
 #include "clock.h"
 #include "linktype.h"
 
-#define PERIOD_MS 50       /* between two looks at what was counted */
-#define SETTLE_NS 20000000   /* a packet is in its bin so long after its stamp; what comes later is a counted loss */
+#define PERIOD_MS 50       /* between two reads of the counts */
+#define SETTLE_NS 20000000   /* longest time from a packet's stamp until it is in its bin; later packets are a counted
+			      * loss */
 
 struct ebpf {
 	struct mb_rx_counters rx; /* first: its functions are among the ops */
@@ -38,17 +39,17 @@ struct ebpf {
 	struct mb_ebpf_reader reader;
 	struct mb_ebpf_pins pins;
 	bool own_traffic;         /* as in struct mb_backend_options */
-	bool adopted;             /* another recorder had begun to count, up to … */
-	int64_t since_ns;         /* … this system time it had read */
-	bool replaced;            /* what was pinned counted otherwise */
-	bool looked;              /* for what was counted, once at least */
-	bool left;                /* what is pinned counts on */
+	bool adopted;             /* an earlier recorder began the counting, and had read up to … */
+	int64_t since_ns;         /* … this system time */
+	bool replaced;            /* the pinned program counted with other settings */
+	bool looked;              /* the counts were read at least once */
+	bool left;                /* the pinned program continues to count */
 	int socket;               /* in the interface's namespace */
-	int64_t due_ns;           /* CLOCK_MONOTONIC of the next look */
-	bool stepped;             /* the clock was set: what is yielded next is behind that */
-	bool reading;             /* not all that was collected was yielded */
-	int ending;               /* why nothing more is counted: MB_BACKEND_END or a negative errno */
-	bool ended;               /* and all that was is yielded */
+	int64_t due_ns;           /* CLOCK_MONOTONIC of the next read */
+	bool stepped;             /* the clock was set: the next counts are in a new epoch */
+	bool reading;             /* not all collected counts were yielded */
+	int ending;               /* why counting has ended: MB_BACKEND_END or a negative errno */
+	bool ended;               /* and all counts were yielded */
 	struct mb_error failure;
 	char notice[2 * MB_ERROR_LENGTH];
 };
@@ -76,7 +77,7 @@ static int read_device(struct ebpf *state, const char *target, struct mb_error *
 	return 0;
 }
 
-/* On the loopback every frame passes twice, leaving and arriving: it is counted once. */
+/* On the loopback, every frame passes twice, leaving and arriving: it is counted once. */
 static bool wants(const struct ebpf *state, const struct mb_backend_options *options, int side)
 {
 	const uint8_t direction = side ? MB_DIRECTION_OUT : MB_DIRECTION_IN;
@@ -106,7 +107,7 @@ static int attach(struct ebpf *state, const struct mb_backend_options *options, 
 	return status;
 }
 
-/* Take over what is pinned, where it counts as OPTIONS want it; else have it removed. 0 or a negative errno. */
+/* Take over the pinned program if it counts as OPTIONS require; else remove it. Returns 0 or a negative errno. */
 static int take_over(struct ebpf *state, const struct mb_backend_options *options, struct mb_error *error)
 {
 	int status = mb_ebpf_pins_open(&state->pins, state->device.index, options->pin_group, options->target, error);
@@ -142,7 +143,7 @@ static int count_from_here(struct ebpf *state, const struct mb_backend_options *
 	return attach(state, options, error);
 }
 
-/* What became of what was pinned, or an empty text. */
+/* What happened to the pinned program, or an empty text. */
 static const char *describe_begin(const struct ebpf *state)
 {
 	if (state->adopted)
@@ -176,7 +177,8 @@ static void say(struct ebpf *state)
 		 text);
 }
 
-/* A socket in the interface's namespace, on which nothing arrives: to ask it, and to have it take frames for others. */
+/* Open a socket in the interface's namespace on which nothing arrives. It serves to query the interface, and to make it
+ * accept frames for other hosts. */
 static int make_socket(struct ebpf *state, const struct mb_backend_options *options, struct mb_error *error)
 {
 	state->socket = socket(options->own_traffic ? AF_INET : AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -221,8 +223,8 @@ static int ebpf_open(struct mb_backend *backend, const struct mb_backend_options
 	return status;
 }
 
-/* 0, ENODEV or ENETDOWN. Netlink is asked where flags cannot be had by name alone, as while the interface is renamed: it
- * knows it by its index, but waits for whoever changes any interface. */
+/* Returns 0, ENODEV or ENETDOWN. Netlink is the fallback if flags cannot be read by name, as during a rename: it finds
+ * the interface by its index, but waits for any process that is changing an interface. */
 static int device_trouble(int socket, uint32_t index)
 {
 	struct ifreq request = { .ifr_ifindex = (int)index };
@@ -237,7 +239,7 @@ static int device_trouble(int socket, uint32_t index)
 	return flags & IFF_UP ? 0 : ENETDOWN;
 }
 
-/* Whether the interface is still there and up; else counting ends. */
+/* If the interface is gone or down, end the counting. */
 static void check_device(struct ebpf *state)
 {
 	const int code = device_trouble(state->socket, state->device.index);
@@ -246,7 +248,7 @@ static void check_device(struct ebpf *state)
 		state->ending = mb_device_lost(state->device.name, code, &state->failure);
 }
 
-/* Collect what can no longer change. */
+/* Collect the counts that can no longer change. */
 static int collect(struct ebpf *state, struct mb_error *error)
 {
 	const uint64_t now = mb_ebpf_clock_now(&state->kernel), chunk = (uint64_t)state->clock.chunk_ns;
@@ -264,7 +266,7 @@ static int collect(struct ebpf *state, struct mb_error *error)
 	return 0;
 }
 
-/* Wait for the time of the next look, TIMEOUT_MS at most. False when it is not there yet. */
+/* Wait until the next read is due, at most TIMEOUT_MS. Returns false if it is not due yet. */
 static bool wait_for_look(struct ebpf *state, int timeout_ms)
 {
 	int64_t now_ns = mb_clock_ns(CLOCK_MONOTONIC), left_ms = (state->due_ns - now_ns + 999999) / 1000000;
@@ -278,7 +280,7 @@ static bool wait_for_look(struct ebpf *state, int timeout_ms)
 	return true;
 }
 
-/* Count no more, and wait until the program runs nowhere. */
+/* Stop counting, and wait until no processor runs the program. */
 static void shut(struct ebpf *state)
 {
 	mb_ebpf_stop(&state->kernel);
@@ -286,7 +288,7 @@ static void shut(struct ebpf *state)
 	poll(NULL, 0, SETTLE_NS / 1000000 + 1);
 }
 
-/* All that was collected is yielded: time has passed up to there, or a new epoch begins behind it. */
+/* All collected counts were yielded: time has passed to their end, or a new epoch begins after them. */
 static void finish_look(struct ebpf *state, struct mb_counts *counts)
 {
 	state->reading = false;
@@ -307,14 +309,14 @@ static int end(const struct ebpf *state, struct mb_error *error)
 	return state->ending;
 }
 
-/* Whether what is pinned counts on after this reader: unless it was ended for good, or the interface is gone. */
+/* Whether the pinned program continues after this reader: unless it was ended for good, or the interface is gone. */
 static bool is_left(const struct ebpf *state, const struct mb_backend *backend)
 {
 	return state->pins.folder >= 0 && state->ending != -ENODEV &&
 	       (state->ending != MB_BACKEND_END || backend->leaves);
 }
 
-/* Begin the next look, when it is time. 1; 0 when it is not; or a negative errno. */
+/* Begin the next read if it is due. Returns 1; 0 if it is not due; or a negative errno. */
 static int look(struct mb_backend *backend, int timeout_ms, struct mb_error *error)
 {
 	struct ebpf *state = backend->state;
@@ -363,7 +365,8 @@ static int ebpf_read_counts(struct mb_backend *backend, struct mb_counts *counts
 static int ebpf_check(const char *target, struct mb_error *error)
 {
 	struct ebpf state = { 0 };
-	mb_auto_close int fd = socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, 0); /* as without --no-promiscuous */
+	mb_auto_close int fd = socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, 0); /* the default, promiscuous mode,
+										 * needs such a socket */
 	int status = target ? read_device(&state, target, error) : 0;
 
 	if (!status && fd < 0)
@@ -390,7 +393,7 @@ static void ebpf_close(struct mb_backend *backend)
 {
 	struct ebpf *state = backend->state;
 
-	if (!state->adopted && !state->looked) /* it did not come to a recording */
+	if (!state->adopted && !state->looked) /* the recording never began */
 		mb_ebpf_pins_remove(&state->pins);
 	mb_ebpf_reader_deinit(&state->reader);
 	mb_ebpf_unload(&state->kernel);

@@ -17,7 +17,7 @@
 #include "hash.h"
 #include "seed.h"
 
-/* The program, as clang made it. */
+/* The program that clang compiled. */
 asm(".pushsection .rodata\n"
     ".balign 8\n"
     "mb_ebpf_object: .incbin \"" MB_EBPF_OBJECT "\"\n"
@@ -125,7 +125,8 @@ static int refused(const char *name, int status, struct mb_error *error)
 		       mb_fail_errno(error, -status, "%s: this kernel does not load the program that counts", name);
 }
 
-/* The first number in a file of the kernel, 0 where there is none. WORD: on the line that begins with it. */
+/* The first number in a file of the kernel, 0 if there is none. WORD: the number must be on the line that begins with
+ * it. */
 static long long read_number(const char *path, const char *word)
 {
 	FILE *file = fopen(path, "re");
@@ -140,7 +141,7 @@ static long long read_number(const char *path, const char *word)
 	return number;
 }
 
-/* What would make bins wrong. */
+/* Refuse a host on which bins would be wrong. */
 static int refuse_host(const char *name, struct mb_error *error)
 {
 	if (read_number("/sys/kernel/realtime", ""))
@@ -215,7 +216,7 @@ void mb_ebpf_unload(struct mb_ebpf_kernel *kernel)
 	*kernel = MB_EBPF_KERNEL_NONE;
 }
 
-/* Whether the kernel has the hook is seen at the loopback, which every namespace has. */
+/* The loopback, which every namespace has, serves to test whether the kernel has the hook. */
 int mb_ebpf_check(const char *name, struct mb_error *error)
 {
 	const struct mb_backend_options options = { .backend = "ebpf",

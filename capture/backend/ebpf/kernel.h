@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The program that counts, loaded and attached to an interface, and the memory that it shares with this process. The
- * kernel takes it off the interface when the process ends, however it ends.
+ * kernel detaches it when the process ends, however it ends.
  */
 #ifndef MB_EBPF_KERNEL_H
 #define MB_EBPF_KERNEL_H
@@ -32,39 +32,41 @@ struct mb_ebpf_kernel {
 	bool inner;                          /* as in struct mb_backend_options */
 	uint32_t n_cursors;                  /* possible processors × MB_EBPF_SIDES */
 	uint32_t entries[MB_EBPF_RINGS];     /* of each cursor: a power of two */
-	void *memory[MB_EBPF_RINGS];         /* n_cursors × entries; NULL where it is not mapped here */
+	void *memory[MB_EBPF_RINGS];         /* n_cursors × entries; NULL if it is not mapped here */
 	volatile struct mb_ebpf_variables *variables;
 	struct bpf_object *object;
 	int links[MB_EBPF_SIDES];            /* descriptors, or -1 */
-	enum mb_hook hook;                   /* of what arrives */
-	bool may_stay;                       /* on the interface, where this process is killed */
-	struct mb_clsact filters[MB_EBPF_SIDES]; /* where the kernel has no links */
+	enum mb_hook hook;                   /* for arriving frames */
+	bool may_stay;                       /* the program may stay on the interface if this process is killed */
+	struct mb_clsact filters[MB_EBPF_SIDES]; /* if the kernel has no links */
 };
 
-/* What deinit() finds nothing to do on. */
+/* A state in which deinit() has nothing to do. */
 #define MB_EBPF_KERNEL_NONE \
 	((struct mb_ebpf_kernel){ .links = { -1, -1 }, .filters = { { .claim = -1 }, { .claim = -1 } } })
 
-/* Load the program for the bins and the hook of OPTIONS: bins are at least 1 us wide, less than 4 s. NAME is that of the
- * interface, for errors. */
+/* Load the program for the bins and the hook of OPTIONS: bins are at least 1 us and less than 4 s wide. NAME is the
+ * name of the interface, for errors. */
 int mb_ebpf_load(struct mb_ebpf_kernel *kernel, const struct mb_backend_options *options, const char *name,
 		 struct mb_error *error);
-/* Detach and give all memory back. Harmless when called twice. */
+/* Detach the program and release all memory. Harmless if called twice. */
 void mb_ebpf_unload(struct mb_ebpf_kernel *kernel);
 
-/* For what is pinned (pinned.c): descriptors of maps, of what is loaded. */
+/* For pinning (pinned.c): descriptors of the maps of the loaded program. */
 int mb_ebpf_ring_fd(const struct mb_ebpf_kernel *kernel, int ring);
 int mb_ebpf_variables_fd(const struct mb_ebpf_kernel *kernel);
-/* Of the program that is built in: the same for the same, never 0. */
+/* Hash of the built-in program: equal for equal programs, never 0. */
 uint64_t mb_ebpf_program_hash(void);
 
-/* Whether the program was built in, and this kernel and this process may run it. NAME: of the interface, or NULL. */
+/* Whether the program was built in, and this kernel and this process may run it. NAME is the name of the interface, or
+ * NULL. */
 int mb_ebpf_check(const char *name, struct mb_error *error);
 
 /* The descriptor of the program for frames that arrive (side 0) or leave (side 1), once it is loaded. */
 int mb_ebpf_program(const struct mb_ebpf_kernel *kernel, int side);
 
-/* cost.c: what counting a packet costs here, in excess of a program that does nothing. 0 or a negative errno. */
+/* cost.c: the time that counting a packet takes here, beyond a program that does nothing. Returns 0 or a negative
+ * errno. */
 int mb_ebpf_cost(struct mb_backend_cost *cost);
 
 #endif

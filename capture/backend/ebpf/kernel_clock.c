@@ -3,10 +3,10 @@
 
 #include "clock.h"
 
-#define LEAST_STEP_NS 1000 /* of system time against CLOCK_MONOTONIC, which nothing but setting it moves */
+#define LEAST_STEP_NS 1000 /* of system time against CLOCK_MONOTONIC, which changes only if system time is set */
 #define READINGS 5
 
-/* System time less CLOCK_MONOTONIC, by the reading that took the shortest. How long that took. */
+/* System time minus CLOCK_MONOTONIC, from the reading that took the shortest. Returns how long that took. */
 static int64_t read_offset(int64_t *offset_ns)
 {
 	int64_t shortest = INT64_MAX;
@@ -41,7 +41,7 @@ int64_t mb_ebpf_clock_begin(struct mb_ebpf_clock *clock, struct mb_ebpf_kernel *
 	uint64_t phase;
 
 	read_offset(&clock->offset_ns);
-	/* A chunk more, so that no bin has the number 0. */
+	/* Add a chunk, so that no bin has the number 0. */
 	phase = (uint64_t)(modulo(clock->offset_ns, clock->chunk_ns) + clock->chunk_ns);
 	kernel->variables->phase = phase;
 	return clock->offset_ns - (int64_t)phase;

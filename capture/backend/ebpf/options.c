@@ -6,7 +6,7 @@
 #define NARROWEST_NS 1000
 #define WIDEST_NS 4000000000
 
-/* The first option that only rings have, NULL: none was given. */
+/* The first given option that only rings support, or NULL. */
 static const char *ring_option(const struct mb_backend_options *options)
 {
 	if (options->threads > 1)
@@ -16,7 +16,7 @@ static const char *ring_option(const struct mb_backend_options *options)
 	return options->snaplen ? "--snaplen" : NULL;
 }
 
-/* `auto` takes packet sockets by itself, and reports this as its reason. */
+/* Refuse the options; `auto` then uses packet sockets and reports REASON. */
 static int refuse(const struct mb_backend_options *options, const char *reason, struct mb_error *error)
 {
 	return mb_fail(error, EOPNOTSUPP, "%s: --backend ebpf %s%s", options->target, reason,

@@ -62,11 +62,13 @@ int mb_ebpf_pin(const struct mb_ebpf_kernel *kernel, const struct mb_ebpf_pins *
 		mb_ebpf_pins_clear(pins);
 		return mb_fail_errno(error, -status, "%s: --pin: pinning in %s", name, pins->path);
 	}
-	kernel->variables->settings = settings; /* last: what is killed before is not adopted */
+	kernel->variables->settings = settings; /* last: if the process is killed before this, the program is not
+						 * adopted */
 	return 0;
 }
 
-/* Whether LINK attaches to interface INDEX. Of tcx and XDP alike that is what is behind the header; 0: it is gone. */
+/* Whether LINK attaches to interface INDEX. For both tcx and XDP, the index follows the header; 0: the interface is
+ * gone. */
 static bool is_attached(int link, uint32_t index)
 {
 	struct bpf_link_info info = { 0 };

@@ -6,7 +6,7 @@
 void mb_ebpf_pins_close(struct mb_ebpf_pins *pins)
 {
 	if (pins->folder >= 0) {
-		rmdir(pins->path); /* where nothing is in it */
+		rmdir(pins->path); /* if it is empty */
 		close(pins->folder);
 	}
 	pins->folder = -1;
@@ -30,7 +30,7 @@ void mb_ebpf_pins_close(struct mb_ebpf_pins *pins)
 
 #define MOUNT "/sys/fs/bpf"
 #define BPFFS 0xcafe4a11u
-#define TRIES 10 /* while others remove the folder, or look who has it */
+#define TRIES 10 /* while other processes remove the folder, or check who holds it */
 #define BETWEEN_MS 30
 
 static int no_folder(const char *name, const char *path, int code, struct mb_error *error)
@@ -57,7 +57,7 @@ static int find_mount(const char *name, struct mb_error *error)
 	return 0;
 }
 
-/* Whether the folder that is open is still the one of that name. */
+/* Whether the open folder still has that name. */
 static bool is_named(const struct mb_ebpf_pins *pins)
 {
 	struct stat open, named;
@@ -65,7 +65,8 @@ static bool is_named(const struct mb_ebpf_pins *pins)
 	return !fstat(pins->folder, &open) && !stat(pins->path, &named) && open.st_ino == named.st_ino;
 }
 
-/* 0 with the folder open, locked and named; -EAGAIN when it was removed meanwhile; or another negative errno. */
+/* Returns 0 with the folder open, locked and named; -EAGAIN if it was removed in the meantime; or another negative
+ * errno. */
 static int open_once(struct mb_ebpf_pins *pins)
 {
 	int status = 0;
@@ -86,7 +87,7 @@ static int open_once(struct mb_ebpf_pins *pins)
 	return status;
 }
 
-/* Who owns a folder may give it to a group of his, and needs no CAP_CHOWN. */
+/* The owner of a folder may give it to a group of which he is a member, without CAP_CHOWN. */
 static int change_group(const struct mb_ebpf_pins *pins, uint32_t group)
 {
 	const int before = setfsgid(group);
@@ -96,7 +97,7 @@ static int change_group(const struct mb_ebpf_pins *pins, uint32_t group)
 	return status;
 }
 
-/* Calls that a service may be kept from are left out where nothing is to change. */
+/* Skip calls that change nothing: a service may be denied them. */
 static int give(const struct mb_ebpf_pins *pins, uint32_t group)
 {
 	struct stat found;
@@ -159,14 +160,14 @@ int mb_ebpf_pins_get(const struct mb_ebpf_pins *pins, const char *file)
 	return fd < 0 ? -errno : fd;
 }
 
-/* Remove FILE; a link is detached first: without its file it would go with the kernel's next grace period only, and have a
- * hook that takes one program until then. Whether it is removed. */
+/* Remove FILE; a link is detached first. Without its file, a link would be removed only after the kernel's next grace
+ * period, and would until then occupy a hook that takes a single program. Returns whether FILE was removed. */
 static bool take_away(const struct mb_ebpf_pins *pins, const char *file)
 {
 	mb_auto_close int fd = mb_ebpf_pins_get(pins, file);
 
 	if (fd >= 0)
-		bpf_link_detach(fd); /* refuses what is no link */
+		bpf_link_detach(fd); /* fails if it is not a link */
 	return !unlinkat(pins->folder, file, 0);
 }
 
@@ -202,7 +203,7 @@ int mb_ebpf_pins_open(struct mb_ebpf_pins *pins, uint32_t index, uint32_t group,
 		      struct mb_error *error)
 {
 	(void)pins, (void)index, (void)group;
-	return mb_ebpf_check(name, error); /* which says what is missing */
+	return mb_ebpf_check(name, error); /* which reports what is missing */
 }
 
 int mb_ebpf_pins_clear(const struct mb_ebpf_pins *pins)

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
- * A frame in the kernel, read down to the ports behind its outermost IP header, or with `inner` behind the innermost one. A
- * frame that cannot be read that far counts for the MAC address that sent it. Included by count.bpf.h alone.
+ * Reads a frame in the kernel up to the ports behind its outermost IP header or, with `inner`, behind the innermost
+ * one. A frame that cannot be read that far is counted for the MAC address that sent it. Only count.bpf.h includes this
+ * file.
  */
 #ifndef MB_EBPF_READ_H
 #define MB_EBPF_READ_H
 
 #include "backend/ebpf/tunnel.bpf.h"
 
-/* Have the headers in one piece, where DATA can be read. */
+/* Make the headers contiguous, so that DATA can be read. */
 inlined void reach_headers(struct __sk_buff *skb)
 {
 	__u32 length = skb->len < HEADERS ? skb->len : HEADERS;
@@ -22,7 +23,7 @@ inlined struct walk begin_walk(const struct frame *frame)
 	return (struct walk){ .data = frame->data, .end = frame->end, .length = frame->length, .at = ETHERNET };
 }
 
-/* Wire bytes of the segments that a merged frame, of TYPE, stands for: all headers with each, those in tunnels, too. As
+/* Wire bytes of the segments in a merged frame of TYPE: each has all headers, including those of tunnels. As in
  * mb_merged_wire_bytes(). */
 inlined void divide(struct packet *packet, const struct frame *frame, __u32 type)
 {
@@ -42,7 +43,7 @@ inlined void divide(struct packet *packet, const struct frame *frame, __u32 type
 	packet->wire_bytes = full * wire_bytes(offset + size) + wire_bytes(offset + (payload - full * size));
 }
 
-/* False for what is no frame of Ethernet. */
+/* Returns false if it is not an Ethernet frame. */
 inlined bool read_packet(const struct frame *frame, struct packet *packet)
 {
 	struct walk walk = begin_walk(frame);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A slot is not trusted any more when so small a share of the ring is left before it is written over. */
+/* A slot is no longer trusted if only 1/GUARD of the ring is left before the program overwrites it. */
 #define GUARD 16
 #define FIRST_CAPACITY 256
 
@@ -31,7 +31,7 @@ static volatile struct mb_ebpf_cursor *cursor_of(const struct mb_ebpf_reader *re
 	return (volatile struct mb_ebpf_cursor *)reader->kernel->memory[MB_EBPF_CURSORS] + part;
 }
 
-/* A ring of bins: what of it there is in which memory. */
+/* A ring of bins: its dimensions and its memory. */
 struct ring {
 	const struct mb_ebpf_slot *slots; /* of one cursor */
 	volatile __u64 *newest;
@@ -74,7 +74,7 @@ static int push(struct mb_ebpf_run *run, const struct mb_ebpf_slot *slot)
 	return 0;
 }
 
-/* The slots from FIRST on, in the other order. */
+/* Reverse the order of the slots from FIRST on. */
 static void turn_round(struct mb_ebpf_run *run, uint32_t first)
 {
 	for (uint32_t i = first, j = run->count; i + 1 < j; i++) {
@@ -94,9 +94,9 @@ static void forget_yielded(struct mb_ebpf_run *run)
 	run->next = 0;
 }
 
-/* Copy the bins that end by SETTLED_NS, from the newest back to those that RUN has had. The program may be writing over
- * the oldest of them: of what was copied only that counts which is intact afterwards. Returns the position of the first in
- * RUN, or -ENOMEM. */
+/* Copy the bins that end by SETTLED_NS, from the newest back to those that RUN has already had. The program may
+ * overwrite the oldest of them at the same time: only slots that are still intact after copying count. Returns the
+ * position of the first new slot in RUN, or -ENOMEM. */
 static int64_t copy(struct mb_ebpf_run *run, const struct ring *ring, uint64_t settled_ns)
 {
 	uint64_t number = *ring->newest, newest = number;
@@ -122,8 +122,9 @@ static int64_t copy(struct mb_ebpf_run *run, const struct ring *ring, uint64_t s
 	return first;
 }
 
-/* Every slot says how many packets came before it: those from FIRST on say what was lost, in a span from the bin before,
- * or from what was read the last time, to the one behind. DROPS is NULL for what was counted elsewhere, too. */
+/* Record losses. Every slot has the number of packets before it, so the slots from FIRST on show how many were lost.
+ * Such a loss spans the time from the previous bin, or from the end of the last read, to the slot. DROPS is NULL for
+ * packets that are also counted elsewhere. */
 static void note_losses(struct mb_ebpf_reader *reader, struct mb_ebpf_run *run, uint32_t first, const struct ring *ring,
 			struct mb_drop_queue *drops)
 {
@@ -198,13 +199,13 @@ static const struct mb_ebpf_merged *merged_at(const struct mb_ebpf_reader *reade
 	       (position & (size - 1));
 }
 
-/* Let the program write over what lies behind POSITION. */
+/* Allow the program to overwrite the entries before POSITION. */
 static void release(volatile __u64 *taken, uint64_t position)
 {
 	__atomic_store_n((uint64_t *)(uintptr_t)taken, position, __ATOMIC_RELEASE);
 }
 
-/* Packets of RUN, read or lost, before UNTIL_NS; bins behind it were copied, too. */
+/* Packets of RUN, read or lost, before UNTIL_NS; bins after it were copied, too. */
 static uint64_t packets_before(const struct mb_ebpf_run *run, uint64_t until_ns, int64_t width_ns)
 {
 	uint64_t packets = run->packets;
@@ -233,7 +234,8 @@ static void resume_run(struct mb_ebpf_run *run, uint64_t packets, uint64_t until
 	run->taken = until_ns / (uint64_t)width_ns - 1;
 }
 
-/* Entries of flows before UNTIL_NS were yielded, or their recorder was killed before it could. */
+/* Skip the entries of flows before UNTIL_NS: they were yielded, or their recorder was killed before it could yield
+ * them. */
 static void skip_flows(struct mb_ebpf_reader *reader, uint32_t index, uint64_t until_ns)
 {
 	volatile struct mb_ebpf_cursor *cursor = cursor_of(reader, index);
@@ -246,7 +248,7 @@ static void skip_flows(struct mb_ebpf_reader *reader, uint32_t index, uint64_t u
 	release(&cursor->taken, at);
 }
 
-/* Likewise. */
+/* The same, for merged frames. */
 static void skip_merged(struct mb_ebpf_reader *reader, uint32_t index, uint64_t until_ns)
 {
 	volatile struct mb_ebpf_cursor *cursor = cursor_of(reader, index);
@@ -275,7 +277,7 @@ void mb_ebpf_reader_resume(struct mb_ebpf_reader *reader, uint32_t which, uint64
 	}
 }
 
-/* What is next: the earliest, of what begins at once the widest, and of merged frames and their bin that. */
+/* The next count: the earliest one; of those that begin at once, the widest; a bin comes before its merged frames. */
 struct next {
 	uint64_t start_ns, number;
 	int64_t width_ns;
@@ -290,7 +292,7 @@ static bool is_ahead(const struct next *next, const struct next *other)
 	return next->width_ns != other->width_ns ? next->width_ns > other->width_ns : next->kind < other->kind;
 }
 
-/* What no offer of this look is behind. */
+/* A count that follows all others of this read. */
 static struct next the_end(const struct mb_ebpf_reader *reader)
 {
 	return (struct next){ .start_ns = reader->until_ns, .width_ns = INT64_MAX };
@@ -312,7 +314,7 @@ static void offer_bin(const struct mb_ebpf_reader *reader, uint32_t index, struc
 		offer(next, bins->slots[bins->next].number, reader->kernel->bin_ns, index, MB_COUNT_BIN);
 }
 
-/* What is no bin. */
+/* Offer the counts that are not bins: flows, other senders, merged frames. */
 static void offer_others(const struct mb_ebpf_reader *reader, uint32_t index, struct next *next)
 {
 	const struct mb_ebpf_kernel *kernel = reader->kernel;
@@ -338,7 +340,7 @@ static struct next find_next(const struct mb_ebpf_reader *reader)
 	return next;
 }
 
-/* In place: a struct that is returned is copied by way of the stack, which took longer than all else here. */
+/* Fills COUNT in place: a returned struct is copied through the stack, which took longer than everything else here. */
 static void begin_count(struct mb_count *count, const struct mb_ebpf_reader *reader, const struct next *next)
 {
 	memset(count, 0, sizeof(*count));
@@ -371,7 +373,7 @@ static void add_slot(struct mb_count *count, const struct mb_ebpf_slot *slot)
 	count->quality |= slot->merged ? MB_QUALITY_GRO : 0;
 }
 
-/* The bin of all processors of that direction. */
+/* The sum of a bin over all processors, in that direction. */
 static void fill_bin(struct mb_ebpf_reader *reader, const struct next *next, struct mb_counts *counts)
 {
 	struct mb_count *count = &counts->counts[counts->count];
@@ -388,7 +390,7 @@ static void fill_bin(struct mb_ebpf_reader *reader, const struct next *next, str
 	counts->count += count->packets != 0;
 }
 
-/* Bins of that direction, as far as there is room, up to where anything else of it comes first. */
+/* Fill in bins of that direction, as far as there is room, until another kind of count of that direction is next. */
 static void fill_bins(struct mb_ebpf_reader *reader, struct next next, struct mb_counts *counts)
 {
 	const uint32_t side = next.part % MB_EBPF_SIDES;
@@ -413,7 +415,7 @@ static void fill_others(struct mb_ebpf_reader *reader, const struct next *next, 
 	add_slot(count, &run->slots[run->next++]);
 }
 
-/* All flows of that processor's bin, as far as there is room. */
+/* Fill in all flows of that processor's bin, as far as there is room. */
 static void fill_flows(struct mb_ebpf_reader *reader, const struct next *next, struct mb_counts *counts)
 {
 	struct mb_ebpf_part *part = &reader->parts[next->part];
@@ -437,7 +439,8 @@ static void fill_flows(struct mb_ebpf_reader *reader, const struct next *next, s
 	release(&cursor_of(reader, next->part)->taken, part->at);
 }
 
-/* Those of that processor's bin, as far as there is room; of a bin that was lost none, as its bytes are in no other. */
+/* Fill in the merged frames of that processor's bin, as far as there is room; none if the bin was lost, because no
+ * other bin has their bytes. */
 static void fill_merged(struct mb_ebpf_reader *reader, const struct next *next, struct mb_counts *counts)
 {
 	struct mb_ebpf_part *part = &reader->parts[next->part];

@@ -9,20 +9,20 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Without a reader (a recorder that begins on a busy host, say), bins of so much time are kept, or on many processors at
- * least of so much, within these limits. */
+/* Without a reader (for example, a recorder that begins on a busy host), bins of the last KEPT_NS are kept, or on many
+ * processors at least of the last LEAST_KEPT_NS, within these limits. */
 #define KEPT_NS 5000000000
 #define LEAST_KEPT_NS 300000000
 #define SLOTS_ALL (1u << 21)
 #define LEAST_SLOTS 1024
 #define MOST_SLOTS (1u << 17)
-/* Flows of a direction, on all processors together where there are many; and on one of them. */
+/* Flows of a direction: on all processors together if there are many; and on one of them. */
 #define FLOWS_ALL (1u << 20)
 #define MOST_FLOWS (1u << 16)
 #define LEAST_FLOWS (1u << 13)
-/* Merged frames that one processor notes, of a direction, until they are read. */
+/* Merged frames of a direction that one processor records until they are read. */
 #define MERGED (1u << 15)
-/* What `auto` takes of all memory at most. */
+/* The largest share (1/N) of all memory that `auto` uses. */
 #define MEMORY_SHARE 20u
 
 static const struct {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
- * From an IP header in the kernel to what it carries, as decode/tunnel.c, but for what is rare: GRE with source routes
- * (RFC 1701), PPTP's (RFC 2637), WCCP. These are not entered.
+ * From an IP header in the kernel to its payload, as in decode/tunnel.c, except rare tunnels: GRE with source routes
+ * (RFC 1701), PPTP's (RFC 2637), WCCP. These are not decoded.
  */
 #ifndef MB_EBPF_TUNNEL_H
 #define MB_EBPF_TUNNEL_H
 
 #include "backend/ebpf/decode.bpf.h"
 
-#define TUNNELS 2 /* one in another */
+#define TUNNELS 2 /* most nested tunnels */
 
 enum {
 	PROTOCOL_IPV4 = 4,
@@ -79,7 +79,7 @@ inlined __u32 enter_gre(struct walk *walk)
 
 inlined __u32 enter_udp(struct walk *walk, __u32 port)
 {
-	const __u8 *header = peek(walk, 16); /* UDP's, and one of 8 bytes behind it */
+	const __u8 *header = peek(walk, 16); /* the UDP header, and one of 8 bytes behind it */
 
 	if (!header)
 		return 0;
@@ -93,7 +93,7 @@ inlined __u32 enter_udp(struct walk *walk, __u32 port)
 	return load16(header + 10);
 }
 
-/* What comes next in the IP packet that WALK is in: an Ethernet type, 0 where none is known. */
+/* Enter the payload of the IP packet that WALK is in. Returns its Ethernet type, 0 if none is known. */
 inlined __u32 enter(struct walk *walk, __u32 ports)
 {
 	const __u32 protocol = walk->protocol;
@@ -112,8 +112,8 @@ inlined __u32 enter(struct walk *walk, __u32 ports)
 	return protocol == PROTOCOL_UDP ? enter_udp(walk, ports & 0xffff) : 0;
 }
 
-/* What TYPE says, down to the innermost IP packet; PACKET, in which the frame's bytes stand, becomes that one. Returns where
- * its payload begins, or 0. */
+/* Read from the header that TYPE announces down to the innermost IP packet. PACKET holds the bytes of the frame, and
+ * becomes that packet. Returns where its payload begins, or 0. */
 inlined __u32 read_innermost(struct walk *walk, __u32 type, struct packet *packet)
 {
 	__u32 payload = 0;
@@ -123,7 +123,7 @@ inlined __u32 read_innermost(struct walk *walk, __u32 type, struct packet *packe
 		__u32 found;
 
 		forget_position(walk);
-		type = (type + (__u32)variables.zero) & 0xffff; /* nor by which way */
+		type = (type + (__u32)variables.zero) & 0xffff; /* the path, too, is hidden from the verifier */
 		found = read_ip(walk, read_tags(walk, type, INNER_TAGS), &inner);
 		if (!inner.family)
 			break;
