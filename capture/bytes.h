@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Integers out of unaligned bytes. `swapped`: the bytes are in the order that this machine
- * does not use.
+ * Integers from unaligned bytes. `swapped`: the bytes are in the byte order that this machine does not use.
  */
 #ifndef MB_BYTES_H
 #define MB_BYTES_H
@@ -34,10 +33,9 @@ static inline uint64_t mb_load64(const uint8_t *bytes, bool swapped)
 	return swapped ? __builtin_bswap64(value) : value;
 }
 
-/* Have the compiler forget what it knows of a size that was just found to differ from the one
- * before. Records of a file mostly are as long as the one before: behind a branch that says so the
- * next one's address no longer depends on this one's length, and the processor runs ahead of the
- * memory. */
+/* Have the compiler forget what it knows of a size that was just found to differ from the previous one. Most records of
+ * a file have the length of their predecessor: behind a branch on that, the address of the next record no longer
+ * depends on the length of this one, and the processor runs ahead of the memory. */
 #define MB_OPAQUE(size) __asm__ volatile("" : "+r"(size))
 
 #endif

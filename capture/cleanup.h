@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Scope-bound release of a local's resource, so that an error path is a plain `return`.
+ * Releases the resource of a local variable when its scope ends, so that an error path is a plain `return`.
  */
 #ifndef MB_CLEANUP_H
 #define MB_CLEANUP_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A clock of the kernel, now.
+ * Reads a clock of the kernel.
  */
 #ifndef MB_CLOCK_H
 #define MB_CLOCK_H
@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <time.h>
 
-/* CLOCK in nanoseconds; 0 where that clock does not exist. */
+/* Returns CLOCK in nanoseconds; 0 if that clock does not exist. */
 static inline int64_t mb_clock_ns(clockid_t clock)
 {
 	struct timespec now = { 0 };

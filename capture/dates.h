@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which stamps are dates. Before 1970 and from 2100 on they are a fault: their packets are counted, but in no bin.
- * From 1970 to 2000 a clock ran that was never set: their bins are marked as not synchronized.
+ * Plausible stamps. Stamps before 1970 and from 2100 on are a fault: their packets are counted, but in no bin. Stamps
+ * from 1970 to 2000 come from a clock that was never set: their bins are marked as not synchronized.
  */
 #ifndef MB_DATES_H
 #define MB_DATES_H
@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define MB_DATE_SET INT64_C(946684800000000000)  /* 2000-01-01, as telemetry/csv_import.py and gNMI have it */
-#define MB_DATE_END INT64_C(4102444800000000000) /* 2100-01-01; arithmetic has room beyond it */
+#define MB_DATE_END INT64_C(4102444800000000000) /* 2100-01-01; arithmetic does not overflow just after it */
 
 static inline bool mb_date_is_sane(int64_t ts_ns)
 {
@@ -23,7 +23,7 @@ static inline bool mb_date_is_unset(int64_t ts_ns)
 	return ts_ns < MB_DATE_SET;
 }
 
-/* What a capture had of either. */
+/* The implausible stamps of a capture. */
 struct mb_dates {
 	uint64_t misdated, unset; /* packets */
 	uint64_t first;           /* the number of the first misdated one, from 1 … */
@@ -38,7 +38,7 @@ static inline void mb_dates_miss(struct mb_dates *dates, uint64_t number, int64_
 	}
 }
 
-/* What a user should know of them, a sentence a line; its length, 0 for nothing. As snprintf(3). */
+/* Write what a user should know of them, one sentence a line. Returns its length, 0 for nothing. As snprintf(3). */
 size_t mb_dates_describe(const struct mb_dates *dates, char *text, size_t size);
 
 #endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How a call of the engine fails: it returns a negative errno value and fills the
- * struct mb_error that the caller handed in with one line that a user can act on.
- * The line names the file or device, and for a file the byte offset. No newline.
+ * How a call of the engine fails: it returns a negative errno value and fills the caller's struct mb_error with one
+ * line that a user can act on. The line names the file or device, and for a file the byte offset. It has no newline.
  */
 #ifndef MB_ERROR_H
 #define MB_ERROR_H
@@ -17,7 +16,7 @@ struct mb_error {
  * `return mb_fail(error, EINVAL, "%s: …", path)`. ERROR may be NULL. */
 int mb_fail(struct mb_error *error, int code, const char *format, ...) __attribute__((format(printf, 3, 4), cold));
 
-/* The same, with ": " and strerror(CODE) behind the message. */
+/* The same, with ": " and strerror(CODE) after the message. */
 int mb_fail_errno(struct mb_error *error, int code, const char *format, ...)
 	__attribute__((format(printf, 3, 4), cold));
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Frames one behind the other in memory: as a backend made them, or as a file has them: then they need not be
- * copied out. LAYOUT is a constant wherever speed counts.
+ * Frames that follow each other in memory, as a backend made them, or as a file has them, which then need not be
+ * copied. LAYOUT is a constant wherever speed matters.
  */
 #ifndef MB_FRAME_VIEW_H
 #define MB_FRAME_VIEW_H
@@ -16,8 +16,8 @@
 
 enum mb_layout {
 	MB_LAYOUT_FRAMES,     /* struct mb_frame */
-	MB_LAYOUT_RECORDS_NS, /* records of pcap in this machine's order, with nanoseconds … */
-	MB_LAYOUT_RECORDS_US, /* … or microseconds: a header of 16 bytes, and what was captured */
+	MB_LAYOUT_RECORDS_NS, /* pcap records in this machine's byte order, with nanoseconds … */
+	MB_LAYOUT_RECORDS_US, /* … or microseconds: a header of 16 bytes, and the captured bytes */
 	MB_LAYOUTS,
 };
 
@@ -31,7 +31,7 @@ struct mb_frame_view {
 
 #define MB_VIEW_INLINE static inline __attribute__((always_inline))
 
-/* The captured and the whole length of the frame at AT, as they lie there. */
+/* The captured and the full length of the frame at AT, as they lie in memory. */
 MB_VIEW_INLINE uint64_t mb_view_lengths(enum mb_layout layout, const void *at)
 {
 	uint64_t lengths;
@@ -55,7 +55,7 @@ MB_VIEW_INLINE uint64_t mb_view_nature(enum mb_layout layout, const void *at)
 	return nature;
 }
 
-/* Whether the fraction of a second of the frame at AT is one. */
+/* Whether the fraction of a second of the frame at AT is less than a second. */
 MB_VIEW_INLINE bool mb_view_fraction_is_sane(enum mb_layout layout, const void *at)
 {
 	uint32_t limit = layout == MB_LAYOUT_RECORDS_US ? 1000000 : 1000000000;
@@ -63,8 +63,8 @@ MB_VIEW_INLINE bool mb_view_fraction_is_sane(enum mb_layout layout, const void *
 	return layout == MB_LAYOUT_FRAMES || mb_load32((const uint8_t *)at + 4, false) < limit;
 }
 
-/* Set FRAME to the one at AT, which is whole and sane: member by member, since what is copied as a whole behind
- * that waits until all are in the cache. */
+/* Set FRAME to the frame at AT, which is complete and sane. Member by member: a copy of the whole struct that follows
+ * would wait until all members are in the cache. */
 MB_VIEW_INLINE void mb_view_load(enum mb_layout layout, const void *at, struct mb_frame *frame)
 {
 	const uint8_t *record = at;
@@ -90,14 +90,14 @@ MB_VIEW_INLINE struct mb_frame mb_view_frame(enum mb_layout layout, const void *
 	return frame;
 }
 
-/* Bytes from the frame at AT, of CAPLEN, to the next. */
+/* Bytes from the frame at AT, with CAPLEN captured bytes, to the next frame. */
 MB_VIEW_INLINE size_t mb_view_stride(enum mb_layout layout, uint32_t caplen)
 {
 	return layout == MB_LAYOUT_FRAMES ? sizeof(struct mb_frame) : MB_PCAP_RECORD_HEADER + (size_t)caplen;
 }
 
-/* Whether there is a frame at AT: of records, a whole and sane one that captured anything (what captured
- * nothing may be the end of a file that shrank). */
+/* Whether there is a frame at AT. A record must be complete, sane and not empty (an empty record may be the end of a
+ * file that shrank). */
 MB_VIEW_INLINE bool mb_view_has(const struct mb_frame_view *view, enum mb_layout layout, const void *at)
 {
 	size_t left = (size_t)((const uint8_t *)view->end - (const uint8_t *)at);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Hashing of senders and flows for tables that live in memory only.
+ * Hashing of senders and flows, for tables that exist only in memory.
  */
 #ifndef MB_HASH_H
 #define MB_HASH_H
@@ -18,15 +18,15 @@ static inline uint64_t mb_hash_fold(uint64_t a, uint64_t b)
 	return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-/* A product by other words of the seed. What follows each other in one factor of a product are multiples of the other
- * factor: some seeds put many of them into few slots (of addresses, one seed of 60 took 18 times the steps; of interfaces, one
- * took 7 times). So products of what may be chosen are multiplied once more. */
+/* A product with other words of the seed. Consecutive values in one factor give multiples of the other factor, and some
+ * seeds put many of these into few slots (of addresses, one seed of 60 took 18 times the steps; of interfaces, one took
+ * 7 times). So products of values that a sender may choose are multiplied once more. */
 static inline uint64_t mb_hash_again(uint64_t product, const struct mb_seed *seed)
 {
 	return mb_hash_fold(product ^ seed->words[2], seed->words[3] ^ 0x8ebc6af09c88c6e3u);
 }
 
-/* The seed is in both factors: an address cannot make one of them 0, which would hide the other. */
+/* The seed is in both factors: no address can make one of them 0, which would hide the other. */
 static inline uint64_t mb_hash_address(const struct mb_address *address, const struct mb_seed *seed)
 {
 	uint64_t product = mb_hash_fold(address->lo ^ seed->words[0] ^ 0x9e3779b97f4a7c15u,
@@ -35,7 +35,7 @@ static inline uint64_t mb_hash_address(const struct mb_address *address, const s
 	return mb_hash_again(product, seed);
 }
 
-/* Called for each slot of a table that is looked at. Tests count the calls; elsewhere it is nothing. */
+/* Called for each slot of a table that is examined. Tests count the calls; elsewhere it does nothing. */
 #ifdef MB_COUNT_STEPS
 extern uint64_t mb_hash_steps;
 static inline void mb_hash_step(void)
@@ -53,7 +53,7 @@ static inline bool mb_address_equal(const struct mb_address *a, const struct mb_
 	return a->lo == b->lo && a->hi == b->hi && a->family == b->family;
 }
 
-/* How many bits a table of at least COUNT slots needs. */
+/* The number of bits that a table of at least COUNT slots needs. */
 static inline uint32_t mb_hash_bits(uint64_t count)
 {
 	return count <= 1 ? 0 : 64 - (uint32_t)__builtin_clzll(count - 1);

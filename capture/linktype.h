@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Link types as capture files number them (https://www.tcpdump.org/linktypes.html): those that the engine treats in
- * a way of their own.
+ * Link types as numbered in capture files (https://www.tcpdump.org/linktypes.html): those that the engine treats
+ * specially.
  */
 #ifndef MB_LINKTYPE_H
 #define MB_LINKTYPE_H

@@ -15,10 +15,10 @@
 
 #include "backend/frame_copies.h"
 
-#define CHUNKS 16                 /* that a thread may be ahead of the reader */
-#define CHUNK_BYTES (72u << 10)   /* captured bytes in one, unless a single frame has more */
-#define LOOK_NS 1000000           /* how often to look whether a thread that is waited for has run */
-#define POLL_MS 100               /* how soon a thread sees that it should end */
+#define CHUNKS 16                 /* chunks by which a thread may be ahead of the reader */
+#define CHUNK_BYTES (72u << 10)   /* captured bytes in a chunk, unless a single frame has more */
+#define LOOK_NS 1000000           /* how often to check whether an awaited thread has run */
+#define POLL_MS 100               /* how soon a thread notices that it must end */
 
 #ifndef PACKET_FANOUT_FLAG_IGNORE_OUTGOING
 #define PACKET_FANOUT_FLAG_IGNORE_OUTGOING 0x4000
@@ -31,18 +31,19 @@ struct chunk {
 	struct mb_frame_copies copies;
 };
 
-/* A ring, its thread, and the queue between that and the reader. */
+/* A ring, its thread, and the queue from the thread to the reader. */
 struct drain {
 	struct mb_fanout *fanout;
 	struct mb_ring *ring;
 	pthread_t thread;
 	struct chunk chunks[CHUNKS];
-	/* Chunks since the start: handed over by the thread, given back by the reader. Under the lock. */
+	/* Number of chunks since the start: handed over by the thread, returned by the reader. Protected by the
+	 * lock. */
 	uint64_t filled, freed;
 	bool ended;
 	bool idle;    /* the thread has read the ring to its end and sleeps */
-	bool settled; /* the thread's own: the ring keeps nothing back, and nothing more comes */
-	/* The reader's own: chunks that it knows of, the one it is in, and where. */
+	bool settled; /* owned by the thread: the ring holds nothing back, and nothing more comes */
+	/* Owned by the reader: chunks that it knows of, the chunk it is in, and the position in it. */
 	uint64_t known, reading;
 	uint32_t position;
 	bool known_ended;
@@ -63,8 +64,8 @@ static int join(int fd, struct fanout_args *group)
 	return setsockopt(fd, SOL_PACKET, PACKET_FANOUT, group, sizeof(*group)) ? -errno : 0;
 }
 
-/* The first member has the kernel choose an unused id. Kernels before 6.0 do not
- * know how a group ignores what leaves: the rings' filters do that then. */
+/* The first member has the kernel choose an unused id. Kernels before 6.0 cannot make a group ignore frames that leave:
+ * then the filters of the rings exclude them. */
 static int found_group(int fd, struct fanout_args *group, enum mb_direction direction)
 {
 	uint16_t flags = group->type_flags;
@@ -87,8 +88,8 @@ static int found_group(int fd, struct fanout_args *group, enum mb_direction dire
 	return status;
 }
 
-/* Where the interface has no queue for each ring, they take turns: the reader merges by time what is in
- * which, and to hash flows that the interface has not hashed costs 0.2 µs a frame. */
+/* If the interface does not have a queue for each ring, the rings take turns: the reader merges them by time anyway,
+ * and hashing flows that the interface has not hashed costs 0.2 µs a frame. */
 int mb_fanout_join(struct mb_ring *rings, uint32_t count, const struct mb_device *device, enum mb_direction direction,
 		   struct mb_error *error)
 {
@@ -103,7 +104,7 @@ int mb_fanout_join(struct mb_ring *rings, uint32_t count, const struct mb_device
 	return status ? mb_fail_errno(error, -status, "%s: PACKET_FANOUT", device->name) : 0;
 }
 
-/* Copy what the ring holds to CHUNK, so that the kernel has its blocks back at once. */
+/* Copy the content of the ring to CHUNK, so that the kernel gets its blocks back at once. */
 static uint32_t fill(struct drain *drain, struct chunk *chunk, struct mb_loss *loss)
 {
 	uint32_t count = mb_ring_read(drain->ring, chunk->frames, chunk->copies.count, loss);
@@ -141,7 +142,7 @@ static void hand_over(struct drain *drain, struct chunk *chunk, uint32_t count, 
 	pthread_mutex_unlock(&fanout->lock);
 }
 
-/* Returns whether the rings are to be read to their end. */
+/* Returns whether the rings must be read to their end. */
 static bool set_idle(struct drain *drain, bool idle)
 {
 	bool finishing;
@@ -153,7 +154,7 @@ static bool set_idle(struct drain *drain, bool idle)
 	return finishing;
 }
 
-/* False when nothing more will come. */
+/* Returns false if nothing more will come. */
 static bool wait_for_frames(struct drain *drain)
 {
 	bool more = true;
@@ -170,8 +171,9 @@ static bool wait_for_frames(struct drain *drain)
 	return more;
 }
 
-/* Keep no capabilities in this thread, which only reads rings that are open: the thread that started it gives up its own later,
- * and cannot for others. But a change of user is carried out in each thread, or glibc aborts. */
+/* Drop the capabilities of this thread, which only reads rings that are open: the thread that started it drops its own
+ * later, and cannot drop those of others. CAP_SETUID and CAP_SETGID stay: a change of user is carried out in each
+ * thread, or glibc aborts. */
 static void shed_capabilities(void)
 {
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
@@ -329,8 +331,8 @@ static void advance(struct drain *drain)
 	drain->reading++;
 }
 
-/* The ring whose next frame is the earliest. LIMIT: the earliest of the others; EMPTY_NS: until when
- * those that show none have been empty. */
+/* The ring whose next frame is the earliest. LIMIT: the earliest of the others; EMPTY_NS: the time until which all
+ * rings without a frame were known to be empty. */
 static struct drain *earliest(struct mb_fanout *fanout, int64_t *limit, int64_t *empty_ns)
 {
 	struct drain *first = NULL;
@@ -377,7 +379,7 @@ static uint32_t merge(struct mb_fanout *fanout, struct mb_batch *batch)
 	return batch->count;
 }
 
-/* Give chunks back that are read, learn of new ones and of drops. */
+/* Return chunks that are read; take note of new ones and of drops. */
 static void exchange(struct mb_fanout *fanout, struct mb_drop_queue *drops)
 {
 	const int64_t now = mb_clock_ns(CLOCK_MONOTONIC);
@@ -397,7 +399,7 @@ static void exchange(struct mb_fanout *fanout, struct mb_drop_queue *drops)
 	pthread_cond_broadcast(&fanout->freed);
 }
 
-/* What read() says when there are no frames now. */
+/* What read() returns if there are no frames now. */
 static int outcome(const struct mb_fanout *fanout)
 {
 	for (uint32_t i = 0; i < fanout->count; i++) {
@@ -407,7 +409,7 @@ static int outcome(const struct mb_fanout *fanout)
 	return fanout->finishing ? MB_BACKEND_END : -fanout->drains[0].ring->failure;
 }
 
-/* Sleep until a thread has something new, a frame has waited its time, or DEADLINE. */
+/* Sleep until a thread has something new, a frame has waited long enough, or DEADLINE. */
 static void wait_for_more(struct mb_fanout *fanout, int64_t deadline)
 {
 	const int64_t soon = mb_clock_ns(CLOCK_MONOTONIC) + LOOK_NS;

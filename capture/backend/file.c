@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Capture files: pcap and pcapng, mapped, from a pipe, or compressed; chosen by what they
- * hold, never by their name.
+ * Capture files: pcap and pcapng, mapped, from a pipe, or compressed. Their content determines the format, never their
+ * name.
  */
 #include "backend/file.h"
 
@@ -15,13 +15,13 @@
 #include "format/reader.h"
 
 #define HEAD 16
-#define OPEN_MS 20 /* what is read of a file when it is opened may take, during which a stop is not noticed */
+#define OPEN_MS 20 /* longest time for reading a file during open, in which a stop is not noticed */
 
 struct file {
 	struct mb_reader reader;
 	struct mb_filter *filter; /* NULL: every frame */
 	struct mb_backend_stats stats;
-	int failure; /* what every further read() returns */
+	int failure; /* the value that every further read() returns */
 	struct mb_error failure_error;
 };
 
@@ -67,7 +67,7 @@ static int recognize(struct mb_reader *reader, struct mb_error *error)
 	return supply == MB_SUPPLY_READY || supply == MB_SUPPLY_SHORT ? refuse(input, error) : supply;
 }
 
-/* Unwrap compressed data; a mapped file was looked at when it was opened. */
+/* Decompress compressed data; a mapped file was checked when it was opened. */
 static int unwrap(struct mb_input *input, struct mb_error *error)
 {
 	const struct mb_compression *kind;
@@ -85,7 +85,7 @@ static int unwrap(struct mb_input *input, struct mb_error *error)
 	return MB_SUPPLY_READY;
 }
 
-/* Read up to the first record, as far as the input has come. */
+/* Read up to the first record, as far as input is available. */
 static int begin(struct mb_reader *reader, struct mb_error *error)
 {
 	int supply = MB_SUPPLY_READY;
@@ -121,7 +121,7 @@ static int file_open(struct mb_backend *backend, const struct mb_backend_options
 	result = mb_input_open(&file->reader.input, options->target, &backend->stop, error);
 	if (result < 0)
 		return result;
-	/* A pipe may keep us waiting: that is for read(), which takes a timeout. */
+	/* A pipe may have to be waited for: that is left to read(), which has a timeout. */
 	if (!file->reader.input.regular)
 		return 0;
 	mb_input_set_timeout(&file->reader.input, OPEN_MS);
@@ -141,7 +141,7 @@ static int read_frames(struct mb_reader *reader, struct mb_batch *batch, struct 
 	return reader->format->read(reader, batch, error);
 }
 
-/* As read_frames(), without the frames that the filter leaves out. */
+/* Like read_frames(), without the frames that the filter excludes. */
 static int read_matching(struct file *file, struct mb_batch *batch, struct mb_error *error)
 {
 	while (!*file->reader.input.stop) {
@@ -149,8 +149,7 @@ static int read_matching(struct file *file, struct mb_batch *batch, struct mb_er
 
 		if (!file->filter || result <= 0)
 			return result;
-		/* An interface that the filter cannot be compiled for: the frames before it, then
-		 * the error. */
+		/* The filter cannot be compiled for an interface: yield the frames before it, then the error. */
 		file->failure = prepare_filter(file, error);
 		file->stats.filtered += mb_filter_apply(file->filter, batch);
 		if (batch->count)

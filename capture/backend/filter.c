@@ -51,9 +51,8 @@ void mb_filter_destroy(struct mb_filter *filter)
 	free(filter);
 }
 
-/* A libpcap handle for a link type. Its own reader maps LINKTYPE_ values to the DLT_ values
- * that it compiles for, and knows what byte order does to them; pcap_open_dead() leaves both
- * to the caller. */
+/* A libpcap handle for a link type. libpcap's file reader maps LINKTYPE_ values to the DLT_ values for which it
+ * compiles, and handles byte order; pcap_open_dead() leaves both to the caller. */
 static pcap_t *open_handle(uint32_t linktype, bool swapped, char *reason)
 {
 	uint32_t header[6] = { 0xa1b2c3d4, 0, 0, 0, 256 << 10, linktype };
@@ -77,7 +76,7 @@ static pcap_t *open_handle(uint32_t linktype, bool swapped, char *reason)
 	return handle;
 }
 
-/* "Ethernet", or "link type 147" where libpcap has no name. */
+/* "Ethernet", or "link type 147" if libpcap has no name. */
 static void name_linktype(char *name, size_t length, pcap_t *handle, uint32_t linktype)
 {
 	const char *known = pcap_datalink_val_to_description(pcap_datalink(handle));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Room for the captured bytes of a batch, for backends whose own go stale while the rest of
- * the batch is read: a copy of fixed size for each frame.
+ * Memory for the captured bytes of a batch, for backends whose own bytes become invalid while the rest of the batch is
+ * read: a copy of fixed size for each frame.
  */
 #ifndef MB_FRAME_COPIES_H
 #define MB_FRAME_COPIES_H
@@ -14,16 +14,15 @@
 
 struct mb_frame_copies {
 	uint8_t *bytes;
-	uint32_t size;  /* of a copy: the snap length, and a VLAN tag that is put back */
+	uint32_t size;  /* of a copy: the snap length, and room for a VLAN tag that is put back */
 	uint32_t count; /* at most MB_BATCH_FRAMES, at least 1 */
 };
 
-/* Slots for frames of up to SNAPLEN bytes, as many as fit in BUDGET bytes. False when memory
- * is short. */
+/* Allocate slots for frames of up to SNAPLEN bytes, as many as fit in BUDGET bytes. Returns false if memory is out. */
 bool mb_frame_copies_init(struct mb_frame_copies *copies, uint32_t snaplen, uint32_t budget);
 void mb_frame_copies_deinit(struct mb_frame_copies *copies);
 
-/* Keep FRAME's bytes in copy INDEX, cut to its size, and have FRAME point there. */
+/* Copy FRAME's bytes to copy INDEX, cut to its size, and have FRAME point there. */
 static inline void mb_frame_copies_keep(const struct mb_frame_copies *copies, uint32_t index, struct mb_frame *frame)
 {
 	uint8_t *copy = copies->bytes + (size_t)index * copies->size;

@@ -29,7 +29,7 @@ static uint64_t hash_key(const struct mb_interface_index *index, const struct ke
 	return mb_hash_again(hash, &index->seed);
 }
 
-/* Where KEY is, or the free entry where it belongs. There must be one. */
+/* The entry of KEY, or the free entry where it belongs. There must be one. */
 static struct mb_interface_entry *find_entry(const struct mb_interface_index *index, const struct key *key)
 {
 	uint32_t mask = index->capacity - 1, i = (uint32_t)hash_key(index, key) & mask;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A number for each interface that has a name, found without a search however many there are.
+ * A number for each interface that has a name, found by hashing, however many interfaces there are.
  */
 #ifndef MB_INTERFACE_INDEX_H
 #define MB_INTERFACE_INDEX_H
@@ -10,7 +10,7 @@
 #include "frame.h"
 #include "seed.h"
 
-/* All 0 is an empty one. */
+/* All 0 is an empty index. */
 struct mb_interface_index {
 	struct mb_interface_entry *entries; /* a hash table */
 	uint32_t capacity, count;
@@ -18,12 +18,12 @@ struct mb_interface_index {
 	struct mb_seed seed;
 };
 
-/* The number that is kept for the interface called NAME that means by its frames what INTERFACE does (link type, FCS,
- * quality), and is the ORDINAL-th such: 0 when it is new. Good until the next call. NULL when memory is out. */
+/* The number of the ORDINAL-th interface that is called NAME and whose frames have the same meaning as those of
+ * INTERFACE (link type, FCS, quality): 0 if it is new. Valid until the next call. NULL if memory is out. */
 uint32_t *mb_interface_index_at(struct mb_interface_index *index, const char *name,
 				const struct mb_interface *interface, uint32_t ordinal);
 
-/* Forget all of them. */
+/* Remove all entries. */
 void mb_interface_index_clear(struct mb_interface_index *index);
 void mb_interface_index_deinit(struct mb_interface_index *index);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * libpcap: every device that it knows and no other backend takes, such as `any`, USB or nflog.
+ * libpcap: every device that it knows and that no other backend accepts, such as `any`, USB or nflog.
  */
 #include <errno.h>
 #include <pcap/pcap.h>
@@ -16,23 +16,23 @@
 #include "backend/timestamp.h"
 #include "linktype.h"
 
-#define SETTLE_MS (2 * MB_PCAP_TIMEOUT_MS) /* in which the kernel hands over what it keeps back */
-/* After which it has, though its timer may be late: of two handles that are read, neither has older frames to come. */
+#define SETTLE_MS (2 * MB_PCAP_TIMEOUT_MS) /* time in which the kernel hands over the frames that it holds back */
+/* After this time it has done so, even if its timer is late: a handle that was read has no older frames to come. */
 #define HELD_NS (3 * MB_PCAP_TIMEOUT_MS * 1000000ll)
-#define LOOK_NS 500000000 /* how often a silent device is looked at */
-#define REST_NS 100000000 /* how long a device that cannot be shut is read after stop */
+#define LOOK_NS 500000000 /* how often a silent device is checked */
+#define REST_NS 100000000 /* how long a device that cannot be shut is read after a stop */
 
 struct libpcap_backend {
 	struct mb_rx_counters rx; /* first: its functions are among the ops */
-	struct mb_pcap_tap taps[2]; /* two, one of each direction, where only the kernel knows that */
+	struct mb_pcap_tap taps[2]; /* two, one for each direction, if only the kernel knows the direction */
 	uint32_t tap_count;
 	struct mb_stamping stamping;
-	uint32_t index;               /* of the interface behind packet sockets; 0: there is none */
-	int64_t asked_ns;             /* stamps' clock, when drops were last asked for */
+	uint32_t index;               /* of the interface behind packet sockets; 0: none */
+	int64_t asked_ns;             /* by the clock of the stamps: when drops were last read */
 	int64_t looked_ns;            /* CLOCK_MONOTONIC, when the device was last seen to be up */
 	int64_t rest_ns;              /* CLOCK_MONOTONIC, until when to read after stop */
-	bool settled;                 /* by then nothing is kept back */
-	bool broken;                  /* libpcap said so: what it still holds comes first */
+	bool settled;                 /* from then on nothing is held back */
+	bool broken;                  /* libpcap reported a fault: frames that it still holds come first */
 	char reason[PCAP_ERRBUF_SIZE];
 	int failed;                   /* negative errno that every further read() returns */
 	struct mb_error failure;
@@ -53,7 +53,7 @@ static bool libpcap_backend_accepts(const char *target)
 	return known;
 }
 
-/* LINKTYPE_ as files have it, where that differs from this platform's DLT_ (pcap-linktype(7)). */
+/* The LINKTYPE_ value in files, if it differs from this platform's DLT_ value (pcap-linktype(7)). */
 static uint32_t linktype_of(int dlt)
 {
 	return dlt == DLT_RAW ? MB_LINKTYPE_RAW : (uint32_t)dlt;
@@ -90,7 +90,7 @@ static void describe_interface(struct libpcap_backend *state, const struct mb_de
 		interface->quality |= MB_QUALITY_UNSYNCED;
 }
 
-/* Let frames in, by as many handles as it takes to know the direction of each. */
+/* Let frames in, by as many handles as are needed to know the direction of each frame. */
 static int begin_taps(struct libpcap_backend *state, const struct mb_backend_options *options,
 		      const struct mb_device *device, struct mb_error *error)
 {
@@ -111,8 +111,8 @@ static int begin_taps(struct libpcap_backend *state, const struct mb_backend_opt
 	return status ? status : mb_pcap_tap_begin(&state->taps[0], options, first, &state->stamping, error);
 }
 
-/* An interface is in promiscuous mode once, when all else is done, as others see by that; of what is none, libpcap
- * alone knows the mode. */
+/* An interface enters promiscuous mode last, and by one handle, because other programs can see the mode. For other
+ * devices, only libpcap can set it. */
 static int begin(struct libpcap_backend *state, const struct mb_backend_options *options, struct mb_error *error)
 {
 	struct mb_device device;
@@ -184,17 +184,17 @@ static bool has_frames(const struct mb_pcap_tap *tap)
 	return tap->next < tap->batch.count;
 }
 
-/* Whether the next frame of TAP is older than all that OTHER, which has none now, has yet to hand over. */
+/* Whether the next frame of TAP is older than all frames that OTHER, which has none now, will hand over. */
 static bool is_past(const struct libpcap_backend *state, const struct mb_pcap_tap *tap, const struct mb_pcap_tap *other)
 {
-	if (other->batch.count == other->copies.count) /* there was no room for more */
+	if (other->batch.count == other->copies.count) /* it had no room for more */
 		return false;
 	return state->settled || state->broken ||
 	       tap->batch.frames[tap->next].ts_ns + HELD_NS <= other->read_stamp_ns ||
 	       tap->read_ns + HELD_NS <= other->read_ns; /* the clock of the stamps may be set back */
 }
 
-/* The handle whose next frame is the earliest; NULL where that is not known yet, or there is none. */
+/* The handle whose next frame is the earliest; NULL if that is not known yet, or if there is no frame. */
 static struct mb_pcap_tap *earliest(struct libpcap_backend *state)
 {
 	struct mb_pcap_tap *a = &state->taps[0], *b = &state->taps[1];
@@ -212,8 +212,8 @@ static struct mb_pcap_tap *earliest(struct libpcap_backend *state)
 	return state->tap_count == 1 || is_past(state, a, b) ? a : NULL;
 }
 
-/* Read from the handles whose frames are handed on, and fill BATCH in the order of stamps. How many frames it has; 0
- * where none can be handed on yet; negative when libpcap failed. */
+/* Read from the handles that have no frames left, and fill BATCH in the order of stamps. Returns the number of its
+ * frames; 0 if none can be handed on yet; negative if libpcap failed. */
 static int read_taps(struct libpcap_backend *state, struct mb_batch *batch)
 {
 	struct mb_pcap_tap *tap;
@@ -233,7 +233,7 @@ static int read_taps(struct libpcap_backend *state, struct mb_batch *batch)
 	return batch->count ? (int)batch->count : status;
 }
 
-/* Until a handle that has no frames can be read, or those of the other one have waited long enough. */
+/* Wait until a handle without frames can be read, or until the frames of the other one have waited long enough. */
 static void wait_for_frames(struct libpcap_backend *state, int timeout_ms)
 {
 	struct pollfd poll_fds[2];
@@ -270,7 +270,7 @@ static int fail(struct libpcap_backend *state, struct mb_error *error)
 	return state->failed;
 }
 
-/* libpcap continues silently when the interface is set down. */
+/* libpcap continues silently if the interface is set down. */
 static bool is_up(struct libpcap_backend *state)
 {
 	int64_t now = mb_clock_ns(CLOCK_MONOTONIC);
@@ -282,7 +282,7 @@ static bool is_up(struct libpcap_backend *state)
 	return !mb_device_flags(state->index, &flags) && flags & IFF_UP;
 }
 
-/* Wait until the kernel hands over what it kept back, and read that. */
+/* Wait until the kernel hands over the frames that it held back, and read them. */
 static int read_rest(struct libpcap_backend *state, struct mb_batch *batch)
 {
 	if (!state->broken) {
@@ -308,7 +308,7 @@ static int read_more(struct libpcap_backend *state, struct mb_batch *batch, int 
 	return count < 0 || (!count && !is_up(state)) ? read_rest(state, batch) : count;
 }
 
-/* Let no more frames in. False where a handle cannot be shut. */
+/* Let no more frames in. Returns false if a handle cannot be shut. */
 static bool shut(const struct libpcap_backend *state)
 {
 	bool all = true;
@@ -318,8 +318,8 @@ static bool shut(const struct libpcap_backend *state)
 	return all;
 }
 
-/* What had arrived before the backend was stopped. libpcap's own way to set a filter would throw
- * it away. */
+/* Read the frames that had arrived before the backend was stopped. libpcap's own function to set a filter would discard
+ * them. */
 static int read_to_end(struct libpcap_backend *state, struct mb_batch *batch)
 {
 	int64_t now = mb_clock_ns(CLOCK_MONOTONIC);

@@ -10,18 +10,18 @@
 #include "backend/file.h"
 #include "format/interfaces.h"
 
-/* How long one backend may be waited for before `stop` is looked at. */
+/* How long to wait for one backend before `stop` is checked. */
 #define SLICE_MS 50
 
-/* One of the captures, and where in its latest batch we are. */
+/* One of the captures, and the position in its latest batch. */
 struct branch {
 	struct mb_backend backend;
 	struct mb_batch batch;
 	uint32_t next;
 	bool ended;
-	uint16_t *numbers; /* of its interfaces in the merged list */
+	uint16_t *numbers; /* numbers of its interfaces in the merged list */
 	size_t numbered;
-	struct mb_interface_index tally; /* of their names */
+	struct mb_interface_index tally; /* counts their names */
 };
 
 struct merge {
@@ -45,7 +45,7 @@ static bool is_anonymous(const struct branch *branch)
 	return branch->backend.ops == &mb_backend_file && !mb_backend_file_has_interfaces(&branch->backend);
 }
 
-/* Captures of pcap have no interfaces but themselves: rotated files are one, whatever their names. */
+/* A pcap capture is a single interface: rotated files are the same interface, whatever their names. */
 static int number_interface(struct merge *merge, struct branch *branch, const struct mb_interface *interface)
 {
 	const char *name = is_anonymous(branch) ? "" : interface->name[0] ? interface->name : NULL;
@@ -53,7 +53,7 @@ static int number_interface(struct merge *merge, struct branch *branch, const st
 	return mb_interfaces_number(&merge->interfaces, &branch->tally, name, interface);
 }
 
-/* Number the interfaces that the branch has met since the last time. */
+/* Number the interfaces that are new in the branch since the last call. */
 static int number_interfaces(struct merge *merge, struct branch *branch, struct mb_error *error)
 {
 	const struct mb_interface *list;
@@ -137,8 +137,8 @@ static int64_t now_ms(void)
 	return mb_clock_ns(CLOCK_MONOTONIC) / 1000000;
 }
 
-/* Read the branch's next batch and put it in order. 1 when that is done (or it has ended), 0
- * when nothing came in time, else what read() returns. */
+/* Read the branch's next batch and insert the branch in the order. Returns 1 if that is done (or the branch has ended),
+ * 0 if nothing came in time, else the result of read(). */
 static int feed(struct mb_backend *backend, size_t index, int timeout_ms, struct mb_error *error)
 {
 	struct merge *merge = backend->state;
@@ -170,7 +170,7 @@ static int feed(struct mb_backend *backend, size_t index, int timeout_ms, struct
 	return 1;
 }
 
-/* Have a frame of every branch that has not ended. */
+/* Make sure that every branch that has not ended has a frame. */
 static int feed_all(struct mb_backend *backend, int timeout_ms, struct mb_error *error)
 {
 	struct merge *merge = backend->state;
@@ -189,7 +189,7 @@ static int feed_all(struct mb_backend *backend, int timeout_ms, struct mb_error 
 	return 1;
 }
 
-/* The branch that is next after the earliest one, or NULL. */
+/* The branch that follows the earliest one, or NULL. */
 static const struct branch *second(const struct merge *merge, bool *wins_ties)
 {
 	size_t index;
@@ -203,7 +203,7 @@ static const struct branch *second(const struct merge *merge, bool *wins_ties)
 	return &merge->branches[index];
 }
 
-/* Move frames of the earliest branch to BATCH until another one's turn comes. */
+/* Move frames of the earliest branch to BATCH until another branch is earlier. */
 static void take_run(struct merge *merge, struct mb_batch *batch)
 {
 	struct branch *branch = &merge->branches[merge->heap[0]];
@@ -248,7 +248,7 @@ static int fill_batch(struct mb_backend *backend, struct mb_batch *batch, int ti
 		}
 		merge->starved = merge->heap[0];
 		heap_pop(merge);
-		/* To read on from it would take away the frames that are in the batch. */
+		/* Reading on would invalidate frames that are in the batch. */
 		if (!keeps_frames(branch))
 			break;
 	}
@@ -281,7 +281,7 @@ static const struct mb_interface *merge_interfaces(const struct mb_backend *back
 	return merge->interfaces.list;
 }
 
-/* Drops of a branch whose time is not known leave the time of all of them unknown. */
+/* If the time of a branch's drops is unknown, the time of all drops is unknown. */
 static void merge_stats(const struct mb_backend *backend, struct mb_backend_stats *stats)
 {
 	const struct merge *merge = backend->state;
@@ -307,7 +307,7 @@ static void merge_stats(const struct mb_backend *backend, struct mb_backend_stat
 		stats->drop_first_ns = stats->drop_last_ns = 0;
 }
 
-/* Those of the branches, as many as fit. */
+/* The notices of the branches, as many as fit. */
 static const char *merge_notice(const struct mb_backend *backend)
 {
 	struct merge *merge = backend->state;

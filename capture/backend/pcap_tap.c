@@ -10,8 +10,8 @@
 #include "backend/device.h"
 #include "backend/ring.h"
 
-/* Captured bytes in a batch, unless a single frame has more: libpcap's own go stale while
- * the rest of a batch is read. */
+/* Captured bytes in a batch, unless a single frame has more: libpcap's own bytes become invalid while the rest of a
+ * batch is read. */
 #define COPIES_BYTES (1u << 20)
 
 static int configure(struct mb_pcap_tap *tap, const struct mb_backend_options *options, bool is_promiscuous,
@@ -27,7 +27,7 @@ static int configure(struct mb_pcap_tap *tap, const struct mb_backend_options *o
 	pcap_set_timeout(tap->handle, MB_PCAP_TIMEOUT_MS);
 	pcap_set_buffer_size(tap->handle, (int)bytes);
 	tap->ns_per_tick = pcap_set_tstamp_precision(tap->handle, PCAP_TSTAMP_PRECISION_NANO) ? 1000 : 1;
-	/* ADAPTER_UNSYNCED: the kernel does not know ADAPTER's mode. */
+	/* ADAPTER_UNSYNCED, because the kernel does not support the mode of ADAPTER. */
 	status = stamping->hardware ? pcap_set_tstamp_type(tap->handle, PCAP_TSTAMP_ADAPTER_UNSYNCED) : 0;
 	if (status)
 		return mb_fail(error, EOPNOTSUPP, "%s: hardware stamps: %s", options->target, pcap_statustostr(status));
@@ -51,7 +51,7 @@ static int refuse(const struct mb_pcap_tap *tap, int status, const char *target,
 	return mb_fail(error, EIO, "%s: %s: %s", target, what, why);
 }
 
-/* Where the device has no hardware stamps, libpcap warns and would go on with host time. */
+/* If the device has no hardware stamps, libpcap warns and would continue with host time. */
 static int activate(struct mb_pcap_tap *tap, const char *target, struct mb_stamping *stamping,
 		    char notice[MB_ERROR_LENGTH], struct mb_error *error)
 {
@@ -65,7 +65,7 @@ static int activate(struct mb_pcap_tap *tap, const char *target, struct mb_stamp
 		return mb_fail(error, EOPNOTSUPP, "%s has no hardware stamps", target);
 	if (status > 0)
 		snprintf(notice, MB_ERROR_LENGTH, "%s: %s", target, pcap_geterr(tap->handle));
-	if (pcap_datalink(tap->handle) == DLT_LINUX_SLL) /* version 2 says which interface, too */
+	if (pcap_datalink(tap->handle) == DLT_LINUX_SLL) /* version 2 has the interface, too */
 		pcap_set_datalink(tap->handle, DLT_LINUX_SLL2);
 	if (pcap_get_tstamp_precision(tap->handle) != PCAP_TSTAMP_PRECISION_NANO)
 		tap->ns_per_tick = 1000;
@@ -98,8 +98,8 @@ int mb_pcap_tap_activate(struct mb_pcap_tap *tap, const struct mb_backend_option
 	return status;
 }
 
-/* The headers of the others have the direction, or are put before the frame by libpcap, so that programs for the
- * kernel do not fit. */
+/* Frames of other link types have the direction in their headers, or get headers from libpcap, for which programs of
+ * the kernel do not fit. */
 bool mb_pcap_tap_splits(const struct mb_pcap_tap *tap)
 {
 	int linktype = pcap_datalink(tap->handle);
@@ -107,8 +107,8 @@ bool mb_pcap_tap_splits(const struct mb_pcap_tap *tap)
 	return tap->packet_socket && (linktype == DLT_EN10MB || linktype == DLT_RAW);
 }
 
-/* pcap_setdirection() leaves frames out when they are read, also those of before the kernel does. There they are not
- * to take room. */
+/* pcap_setdirection() excludes frames when they are read, even frames that came before the kernel's filter was set. The
+ * kernel's filter keeps them from taking room. */
 static int set_filter(struct mb_pcap_tap *tap, const struct mb_backend_options *options, struct mb_error *error)
 {
 	struct mb_cbpf program;
@@ -156,13 +156,13 @@ int mb_pcap_tap_begin(struct mb_pcap_tap *tap, const struct mb_backend_options *
 
 	if (!status && pcap_setnonblock(tap->handle, 1, reason))
 		status = mb_fail(error, EIO, "%s: %s", options->target, reason);
-	if (!status && tap->packet_socket) { /* which libpcap does not ask to stamp on receipt */
+	if (!status && tap->packet_socket) { /* libpcap does not request stamps on receipt for it */
 		tap->quality = stamping->hardware ? 0 : MB_QUALITY_SW;
 		status = mb_stamping_apply(stamping, pcap_fileno(tap->handle), error);
 	}
 	if (status)
 		return status;
-	pcap_dispatch(tap->handle, -1, discard_frame, NULL); /* from before all this was set */
+	pcap_dispatch(tap->handle, -1, discard_frame, NULL); /* discard frames from before all this was set */
 	mb_pcap_tap_dropped(tap);
 	return mb_frame_copies_init(&tap->copies, (uint32_t)pcap_snapshot(tap->handle), COPIES_BYTES) ?
 		       0 :
@@ -209,7 +209,7 @@ bool mb_pcap_tap_shut(const struct mb_pcap_tap *tap, const char *target)
 	return tap->packet_socket && !mb_cbpf_attach(&mb_cbpf_nothing, pcap_fileno(tap->handle), target, NULL);
 }
 
-/* Of a packet socket, without the side work of pcap_stats(). */
+/* The drops of a packet socket, without the side effects of pcap_stats(). */
 uint64_t mb_pcap_tap_dropped(struct mb_pcap_tap *tap)
 {
 	struct pcap_stat stats;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * PF_RING, by its own library.
+ * PF_RING, through its own library.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,10 +21,10 @@
 #include "backend/timestamp.h"
 #include "linktype.h"
 
-/* How long to sleep when there was no packet. recv() could wait itself, but how long and in
- * what unit differs from device to device, and a stop should not have to wait for it. */
+/* How long to sleep if there was no packet. recv() could wait itself, but for how long and in which unit differs
+ * between devices, and a stop should not have to wait for it. */
 #define IDLE_NS 500000
-#define REST_NS 100000000 /* how long to read on after stop: the ring cannot be shut */
+#define REST_NS 100000000 /* how long to read on after a stop: the ring cannot be shut */
 #define COPIES_BYTES (1u << 20)
 #define FILE_PREFIX "pcap:"
 
@@ -39,7 +39,7 @@ struct pfring_backend {
 	struct mb_frame_copies copies;
 	int64_t asked_ns;
 	uint64_t dropped_before;
-	int ended;                /* what pfring_recv() said instead of a packet, or 0 */
+	int ended;                /* what pfring_recv() returned instead of a packet, or 0 */
 	int64_t rest_ns;          /* CLOCK_MONOTONIC, until when to read after stop */
 	char notice[MB_ERROR_LENGTH];
 };
@@ -47,7 +47,7 @@ struct pfring_backend {
 static bool pfring_accepts(const char *target)
 {
 	(void)target;
-	return false; /* only when asked for: it takes its kernel module, and may take packets from the host */
+	return false; /* only on request: it needs its kernel module, and may take packets away from the host */
 }
 
 static uint32_t open_flags(const struct mb_backend_options *options)
@@ -57,7 +57,7 @@ static uint32_t open_flags(const struct mb_backend_options *options)
 	       (options->stamps == MB_STAMPS_SW ? 0 : PFRING_HW_TIMESTAMP);
 }
 
-/* The path in TARGET, or NULL where it names no file. */
+/* The path in TARGET, or NULL if it does not name a file. */
 static const char *path_in(const char *target)
 {
 	const size_t length = strlen(FILE_PREFIX);
@@ -65,8 +65,8 @@ static const char *path_in(const char *target)
 	return strncmp(target, FILE_PREFIX, length) ? NULL : target + length;
 }
 
-/* The library does not say why it cannot open a device. Names with more than an interface's are those of its modules
- * (zc:eth0, nt:stream1), of queues (eth0@1) and of several interfaces (eth0,eth1). */
+/* The library does not report why it cannot open a device. Names with characters that interface names do not have are
+ * names of its modules (zc:eth0, nt:stream1), of queues (eth0@1) or of several interfaces (eth0,eth1). */
 static int explain(const char *target, struct mb_error *error)
 {
 	const bool plain = !strpbrk(target, ":@,;");
@@ -86,8 +86,8 @@ static int explain(const char *target, struct mb_error *error)
 
 static int open_ring(struct pfring_backend *state, const struct mb_backend_options *options, struct mb_error *error)
 {
-	/* libpfring looks for the names of its modules anywhere in a device's: a path with "nt" in it would
-	 * be a card of Napatech's, and so no path is in it. */
+	/* libpfring searches the whole device name for the names of its modules: a path with "nt" in it would be taken
+	 * for a Napatech card, so the name has no path in it. */
 	char file[sizeof(FILE_PREFIX "/proc/self/fd/") + 3 * sizeof(int)];
 
 	snprintf(file, sizeof(file), FILE_PREFIX "/proc/self/fd/%d", state->file);
@@ -103,7 +103,7 @@ static int open_ring(struct pfring_backend *state, const struct mb_backend_optio
 	return explain(options->target, error);
 }
 
-/* The library compiles it too, but does not say what is wrong with it. */
+/* The library also compiles the filter, but does not report what is wrong with it. */
 static int check_filter(struct pfring_backend *state, const char *expression, struct mb_error *error)
 {
 	struct mb_filter *filter = mb_filter_create(expression);
@@ -114,7 +114,7 @@ static int check_filter(struct pfring_backend *state, const char *expression, st
 	return status;
 }
 
-/* What was asked for must be had. */
+/* Set the requested restrictions; fail if that is not possible. */
 static int restrict_frames(struct pfring_backend *state, const struct mb_backend_options *options,
 			   struct mb_error *error)
 {
@@ -122,7 +122,8 @@ static int restrict_frames(struct pfring_backend *state, const struct mb_backend
 	int status = state->api.set_direction(state->ring, directions[options->direction]);
 
 	state->directions = !status;
-	if (status && options->direction && state->file < 0) /* of a file's frames the engine finds out */
+	if (status && options->direction && state->file < 0) /* the engine determines the direction of a file's
+							      * frames */
 		return mb_fail(error, EOPNOTSUPP, "%s: PF_RING cannot distinguish directions on it (%d)",
 			       options->target, status);
 	if (!options->filter || !*options->filter)
@@ -175,7 +176,7 @@ static int set_up(struct pfring_backend *state, const struct mb_backend_options 
 	return 0;
 }
 
-/* PF_RING knows only Ethernet; a capture file may hold anything. */
+/* PF_RING only supports Ethernet; a capture file may hold anything. */
 static uint32_t linktype_of(const char *target)
 {
 	char reason[PCAP_ERRBUF_SIZE];
@@ -269,7 +270,7 @@ static int pfring_backend_open(struct mb_backend *backend, const struct mb_backe
 	return status;
 }
 
-/* timestamp_ns is the interface's stamp, unless it is `ts` once more with its nanoseconds. */
+/* timestamp_ns is the stamp of the interface, unless it is merely `ts` with nanoseconds. */
 static void stamp(const struct pfring_backend *state, const union pfring_header *header, struct mb_frame *frame)
 {
 	const int64_t ts_us = header->field.ts.tv_sec * 1000000ll + header->field.ts.tv_usec;
@@ -297,7 +298,7 @@ static void keep_frame(struct pfring_backend *state, const union pfring_header *
 	mb_frame_copies_keep(&state->copies, index, frame);
 }
 
-/* Returns what pfring_recv() said last: 1 when the batch is full, 0 when there is no more now. */
+/* Returns the last result of pfring_recv(): 1 if the batch is full, 0 if there is no more now. */
 static int fill(struct pfring_backend *state, struct mb_batch *batch)
 {
 	int status = 1;
@@ -307,7 +308,7 @@ static int fill(struct pfring_backend *state, struct mb_batch *batch)
 		union pfring_header header;
 		uint8_t *data = NULL;
 
-		memset(&header.field, 0, sizeof(header.field)); /* some devices fill in the first fields alone */
+		memset(&header.field, 0, sizeof(header.field)); /* some devices fill in only the first fields */
 		status = state->api.recv(state->ring, &data, 0, &header, 0);
 		if (status == 1 && data)
 			keep_frame(state, &header, data, batch);
@@ -339,7 +340,8 @@ static int end(const struct pfring_backend *state, struct mb_error *error)
 		       state->file < 0 ? "" : ": the file is cut or damaged here");
 }
 
-/* What had arrived before the backend was stopped, or what comes in REST_NS. False at the end. */
+/* Read the frames that had arrived before the backend was stopped, or that come in REST_NS. Returns false at the
+ * end. */
 static bool read_rest(struct pfring_backend *state, struct mb_batch *batch)
 {
 	int64_t now = mb_clock_ns(CLOCK_MONOTONIC);

@@ -16,9 +16,8 @@ void mb_pfring_unload(struct pfring_api *api)
 	api->library = NULL;
 }
 
-/* The vendor's library calls libpcap but does not name it as one that it needs (`ldd -r` shows that):
- * it counts on the program's. A module of Python's has its libraries to itself until they are opened
- * once more, for all. */
+/* The vendor's library calls libpcap without naming it as a dependency (`ldd -r` shows that): it relies on the
+ * program's libpcap. The libraries of a Python module are private to it until they are opened again, globally. */
 static void share_libpcap(void)
 {
 	const char *(*function)(void) = pcap_lib_version;
@@ -29,7 +28,7 @@ static void share_libpcap(void)
 	if (dladdr(address, &found))
 		library = dlopen(found.dli_fname, RTLD_LAZY | RTLD_GLOBAL | RTLD_NOLOAD);
 	if (library)
-		dlclose(library); /* stays: this program needs it */
+		dlclose(library); /* it stays loaded: this program needs it */
 }
 
 bool mb_pfring_has_module(void)
@@ -37,12 +36,13 @@ bool mb_pfring_has_module(void)
 	return !access("/sys/module/pf_ring", F_OK) || !access("/proc/net/pf_ring", F_OK);
 }
 
-/* Lazily: what its modules for cards want is not there without the card. REASON: why none could be loaded; of one
- * that is there it begins with another name than its own, and counts for more than that others are not there. */
+/* Binds lazily, because functions that its card modules need do not exist without the card. REASON: why no library
+ * could be loaded. If a library exists but cannot be loaded, its message names another file than its own, and takes
+ * precedence over messages that others do not exist. */
 static void *open_library(char *reason, size_t length)
 {
 	const char *named = secure_getenv("MBURST_PFRING_LIB");
-	/* the soname of release 8, that of release 7, and what a developer's package adds */
+	/* the soname of release 8, that of release 7, and the name from a development package */
 	const char *const names[] = { "libpfring.so.8", "libpfring.so.1", "libpfring.so", NULL };
 	const char *const only[] = { named, NULL };
 	void *library = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * PF_RING's library, which is loaded at run time: it is packaged by its vendor alone. Prototypes
- * and numbers are those of its API, versions 7.3 to 8.9 (pfring.h, linux/pf_ring.h).
+ * PF_RING's library, loaded at run time, because only its vendor packages it. Prototypes and numbers are those of its
+ * API, versions 7.3 to 8.9 (pfring.h, linux/pf_ring.h).
  */
 #ifndef MB_PFRING_LIBRARY_H
 #define MB_PFRING_LIBRARY_H
@@ -26,8 +26,8 @@ enum { PFRING_RECV_ONLY_MODE = 2 };
 enum { PFRING_CLUSTER_PER_FLOW_2_TUPLE = 2 };
 enum { PFRING_END = -2, PFRING_NOT_SUPPORTED = -7 };
 
-/* The packet header is packed and grew from release to release. These are the fields at its
- * front that all of them share; the rest is room for the library to write to. */
+/* The packet header is packed and grew from release to release. These are the fields at its front that all releases
+ * share; the rest is room for the library to write to. */
 union pfring_header {
 	struct {
 		struct timeval ts;
@@ -62,12 +62,12 @@ struct pfring_api {
 	void (*close)(void *ring);
 };
 
-/* Load the library that MBURST_PFRING_LIB names, else the system's. 0, or a negative errno with
- * ERROR filled and nothing loaded. */
+/* Load the library that MBURST_PFRING_LIB names, else that of the system. Returns 0, or a negative errno with ERROR
+ * filled and nothing loaded. */
 int mb_pfring_load(struct pfring_api *api, struct mb_error *error);
 void mb_pfring_unload(struct pfring_api *api);
 
-/* Whether the kernel has the module that PF_RING needs for interfaces; files and some cards do without. */
+/* Whether the kernel has the module that PF_RING needs for interfaces; files and some cards do not need it. */
 bool mb_pfring_has_module(void);
 
 #endif

@@ -15,13 +15,13 @@
 #include "backend/drop_queue.h"
 #include "cleanup.h"
 
-/* Small blocks, many of them: where frames are few, each closes after MB_RING_RETIRE_MS with
- * little in it, so that it is their number that bounds how long the reader may stall. */
+/* Many small blocks: if frames are few, each block closes after MB_RING_RETIRE_MS with little in it, so that the number
+ * of blocks limits how long the reader may stall. */
 #define BLOCK_SIZE (256u << 10)
-#define FRAME_SIZE 2048 /* only for the kernel's sanity check: frames of V3 are of any size */
+#define FRAME_SIZE 2048 /* only for the kernel's sanity check: frames of V3 have any size */
 #define VLAN_TAG_SIZE 4
 
-/* Room that a frame takes in a block in addition to its bytes, rounded up. */
+/* Room that a frame takes in a block besides its bytes, rounded up. */
 #define FRAME_OVERHEAD 256
 
 static struct tpacket_block_desc *block_at(const struct mb_ring *ring, uint64_t index)
@@ -34,8 +34,8 @@ static bool filled(const struct tpacket_block_desc *block)
 	return __atomic_load_n(&block->hdr.bh1.block_status, __ATOMIC_ACQUIRE) & TP_STATUS_USER;
 }
 
-/* Blocks that hold the longest frame; where the ring is to be very small, smaller ones: while
- * one is read the kernel needs others to fill. */
+/* Choose blocks that hold the longest frame; for a very small ring, smaller blocks: while one block is read, the kernel
+ * needs others to fill. */
 static void choose_blocks(struct mb_ring *ring, uint64_t ring_bytes, uint32_t snaplen)
 {
 	const uint32_t least = snaplen + FRAME_OVERHEAD;
@@ -84,7 +84,7 @@ int mb_ring_init(struct mb_ring *ring, const struct mb_device *device, const str
 	int status;
 
 	*ring = (struct mb_ring){ .stamping = stamping, .ethernet = mb_device_linktype(device->arphrd) == 1 };
-	/* Protocol 0: not a frame arrives before bind(). */
+	/* Protocol 0: no frame arrives before bind(). */
 	ring->fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
 	if (ring->fd < 0)
 		return errno == EPERM ? mb_device_forbidden(device->name, error) :
@@ -136,8 +136,7 @@ uint32_t mb_packet_drops(int fd)
 	return getsockopt(fd, SOL_PACKET, PACKET_STATISTICS, &stats, &length) ? 0 : stats.tp_drops;
 }
 
-/* When the ring ran full: the stamp of the last frame that found room. INT64_MIN when it is
- * not full now. */
+/* When the ring became full: the stamp of the last frame that found room. INT64_MIN if it is not full now. */
 static int64_t full_since(const struct mb_ring *ring)
 {
 	const struct tpacket_block_desc *newest = block_at(ring, ring->released + ring->block_count - 1);
@@ -161,8 +160,8 @@ static void ask_for_drops(struct mb_ring *ring, struct mb_loss *loss)
 		loss->first_ns = since;
 }
 
-/* Put back the tag that the kernel took out of the frame at DATA. It moves the addresses
- * into the reserved room before them. Returns where the frame begins now. */
+/* Put back the tag that the kernel took out of the frame at DATA, by moving the addresses into the reserved room before
+ * them. Returns where the frame now begins. */
 static uint8_t *restore_vlan_tag(uint8_t *data, const struct tpacket3_hdr *header, struct mb_frame *frame)
 {
 	const bool has_tpid = header->tp_status & TP_STATUS_VLAN_TPID_VALID;
@@ -170,7 +169,7 @@ static uint8_t *restore_vlan_tag(uint8_t *data, const struct tpacket3_hdr *heade
 				  htons((uint16_t)header->hv1.tp_vlan_tci) };
 
 	frame->len += VLAN_TAG_SIZE;
-	if (frame->caplen < 2 * ETH_ALEN) /* cut off before the place of the tag */
+	if (frame->caplen < 2 * ETH_ALEN) /* cut off before the position of the tag */
 		return data;
 	memmove(data - VLAN_TAG_SIZE, data, 2 * ETH_ALEN);
 	data -= VLAN_TAG_SIZE;
@@ -244,7 +243,7 @@ bool mb_ring_is_empty(const struct mb_ring *ring)
 {
 	const struct tpacket_block_desc *block = block_at(ring, ring->walked);
 
-	/* The kernel counts packets into the block that it is filling, which this one is then. */
+	/* The block is then the one that the kernel is filling, and has the count of packets so far. */
 	return !ring->left && !filled(block) && !__atomic_load_n(&block->hdr.bh1.num_pkts, __ATOMIC_RELAXED);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What every live backend says of itself: the one interface that it reads, the frames that it has yielded,
- * those that it lost. The first member of such a backend's state, so that these functions serve as its ops.
+ * What every live backend reports of itself: the one interface that it reads, the frames that it has yielded, and those
+ * that it lost. It is the first member of such a backend's state, so that these functions serve as its ops.
  */
 #ifndef MB_RX_COUNTERS_H
 #define MB_RX_COUNTERS_H
@@ -11,15 +11,15 @@
 
 struct mb_rx_counters {
 	struct mb_interface interface;
-	uint64_t frames, bytes; /* that read() has yielded */
+	uint64_t frames, bytes; /* frames that read() has yielded, and their bytes */
 	struct mb_drop_queue drops;
 };
 
-/* The interface of OPTIONS->target, of which the link type and the speed are to be filled in. 0, or -EINVAL with
- * ERROR filled where the snap length is too long. */
+/* Initialize with the interface of OPTIONS->target; the caller fills in its link type and speed. Returns 0, or -EINVAL
+ * with ERROR filled if the snap length is too long. */
 int mb_rx_counters_init(struct mb_rx_counters *rx, const struct mb_backend_options *options, struct mb_error *error);
 
-/* Count the frames of BATCH, which read() is about to yield. Returns how many they are. */
+/* Count the frames of BATCH, which read() is about to yield. Returns their number. */
 int mb_rx_counters_count(struct mb_rx_counters *rx, const struct mb_batch *batch);
 
 /* Entries of struct mb_backend_ops. */

@@ -14,7 +14,7 @@
 
 #include "cleanup.h"
 
-/* Beyond this, stamps of the interface and of the kernel do not mix in one capture. */
+/* Beyond this difference, stamps of the interface and of the kernel must not be mixed in one capture. */
 #define CLOCKS_AGREE_NS 1000000
 #define CLOCK_READINGS 5
 
@@ -78,13 +78,13 @@ static int refuse(const char *device, int code, struct mb_error *error)
 	}
 }
 
-/* Have every arriving frame stamped. Where that is so already, nothing is changed. */
+/* Have every arriving frame stamped. If it already is, nothing is changed. */
 static int switch_on(struct mb_stamping *stamping, struct mb_error *error)
 {
 	struct hwtstamp_config *during = &stamping->during;
 	int status = device_ioctl(stamping->device, SIOCGHWTSTAMP, &stamping->before);
 
-	if (status) /* drivers that can set but not get exist: they start with none */
+	if (status) /* some drivers can set but not get the mode: they start with none */
 		stamping->before = (struct hwtstamp_config){ .rx_filter = HWTSTAMP_FILTER_NONE };
 	if (!status && stamping->before.rx_filter == HWTSTAMP_FILTER_ALL)
 		return 0;
@@ -93,15 +93,15 @@ static int switch_on(struct mb_stamping *stamping, struct mb_error *error)
 	if (status)
 		return refuse(stamping->device, -status, error);
 	stamping->changed = true;
-	if (during->rx_filter != HWTSTAMP_FILTER_ALL) { /* the driver writes back what it will do */
+	if (during->rx_filter != HWTSTAMP_FILTER_ALL) { /* the driver writes back the mode that it uses */
 		mb_stamping_deinit(stamping);
 		return refuse(stamping->device, ERANGE, error);
 	}
 	return 0;
 }
 
-/* How far the interface's clock is ahead of system time: of several readings, the one that took the least time, since
- * the scheduler may stop us within any of them. False when it cannot be read. */
+/* How far the interface's clock is ahead of system time: the result of the fastest of several readings, because the
+ * scheduler may interrupt any of them. Returns false if the clock cannot be read. */
 static bool phc_ahead(struct mb_stamping *stamping, int32_t phc_index, int64_t *ahead_ns)
 {
 	char path[32];
@@ -126,7 +126,7 @@ static bool phc_ahead(struct mb_stamping *stamping, int32_t phc_index, int64_t *
 	return shortest < INT64_MAX;
 }
 
-/* Whether the stamps of hardware can be converted to system time; why not goes to `notice`. */
+/* Whether hardware stamps can be converted to system time; `notice` gets the reason why not. */
 static bool compare_clocks(struct mb_stamping *stamping, int32_t phc_index)
 {
 	int64_t ahead_ns;
@@ -216,8 +216,8 @@ void mb_stamping_adopt(struct mb_stamping *stamping)
 
 int mb_stamping_apply(const struct mb_stamping *stamping, int fd, struct mb_error *error)
 {
-	/* SOFTWARE always: it is what frames have that the interface did not stamp. Without it on
-	 * the socket itself, frames are stamped on copying wherever nobody else had asked for it. */
+	/* SOFTWARE always: frames that the interface did not stamp have these stamps. Without it on the socket itself,
+	 * frames are stamped on copying if no other socket requested stamps. */
 	int reported = SOF_TIMESTAMPING_SOFTWARE | (stamping->hardware ? SOF_TIMESTAMPING_RAW_HARDWARE : 0);
 	int asked = reported | SOF_TIMESTAMPING_RX_SOFTWARE | (stamping->hardware ? SOF_TIMESTAMPING_RX_HARDWARE : 0);
 

@@ -32,7 +32,7 @@ static char *put_decimal(char *text, unsigned octet)
 	return text;
 }
 
-/* inet_ntop() takes 1,900 instructions for this, which showed where senders are many. */
+/* inet_ntop() takes 1,900 instructions for this, which is noticeable with many senders. */
 static int format_ipv4(uint32_t address, char text[MB_ADDRESS_TEXT])
 {
 	char *end = text;

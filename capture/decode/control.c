@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How receivers slow senders down other than by losses and ECN: pause frames (IEEE 802.3 annex 31B, and by class
- * IEEE 802.1Qbb, annex 31D of 802.3) and congestion notification packets (InfiniBand's annex A17, RoCEv2).
+ * How receivers slow senders down, other than by losses and ECN: pause frames (IEEE 802.3 annex 31B; by class, IEEE
+ * 802.1Qbb, annex 31D of 802.3) and congestion notification packets (InfiniBand's annex A17, RoCEv2).
  */
 #include "decode/walk.h"
 
@@ -23,7 +23,7 @@ static bool read_pause(struct mb_walk *walk, struct mb_packet *packet)
 	return true;
 }
 
-/* Opcode, a bit for each class that it is about, the quanta of each class. */
+/* Read the opcode, a bit for each class that is paused, and the quanta of each class. */
 static bool read_classes(struct mb_walk *walk, struct mb_packet *packet)
 {
 	const uint8_t *frame = mb_walk_peek(walk, 4 + 2 * CLASSES);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Two ways lead to the same answer, and tests/capture/test_decode_agrees.py holds them to it. The usual
- * frame (Ethernet, at most one tag, IP without options or fragments, TCP or UDP, not merged, not
- * contradicting itself) goes straight through, one load for each word that is needed. Every other
- * frame is walked header by header.
+ * There are two paths to the same result, and tests/capture/test_decode_agrees.py verifies that they agree. The usual
+ * frame (Ethernet, at most one tag, IP without options or fragments, TCP or UDP, not merged, consistent) takes the fast
+ * path, with one load for each word that is needed. Every other frame is walked header by header.
  */
 #include "decode/decode.h"
 
@@ -13,8 +12,8 @@
 #define unlikely(condition) __builtin_expect(!!(condition), 0)
 #define mb_inline inline __attribute__((always_inline))
 
-/* TCP or UDP behind an IP header of IP_HEADER bytes; LENGTH bytes with that header. Returns the
- * fingerprint's tail; 0 for any other protocol and for what contradicts itself. */
+/* Decode TCP or UDP behind an IP header of IP_HEADER bytes; LENGTH includes that header. Returns the tail of the
+ * fingerprint; 0 for any other protocol and for inconsistent lengths. */
 static mb_inline uint64_t usual_transport(const uint8_t *ip, uint32_t ip_header, enum mb_family family,
 					  uint8_t protocol, uint32_t length, uint32_t marks, bool inner,
 					  struct mb_packet *restrict packet)
@@ -51,7 +50,7 @@ static mb_inline bool usual_ipv4(const uint8_t *ip, uint32_t available, const st
 	uint32_t length = head >> 32 & 0xffff;
 	uint32_t ce = mb_is_ce((uint32_t)(head >> 48));
 
-	/* version 4 and 20 bytes of header; neither more to come nor an offset */
+	/* version 4 and 20 bytes of header; no further fragments, no offset */
 	if (unlikely((head & 0xff00000000003fff) != 0x4500000000000000 || length > available))
 		return false;
 	tail = usual_transport(ip, 20, MB_FAMILY_IPV4, ip[9], length, ce, options->inner, packet);
@@ -87,19 +86,19 @@ static mb_inline bool usual_ipv6(const uint8_t *ip, uint32_t available, const st
 	return true;
 }
 
-/* Bytes to have in memory, from the IP header to TCP's flags, before the usual way reads any. */
+/* Bytes that must be in memory, from the IP header to TCP's flags, before the fast path reads any. */
 enum { USUAL_IPV4 = 20 + 14, USUAL_IPV6 = 40 + 14 };
 
-/* What mb_decode() keeps in registers. */
+/* Values that mb_decode() keeps in registers. */
 struct common {
 	const struct mb_interface *interface;
 	const struct mb_decode_options *options;
 	uint32_t fcs_len;
-	uint32_t largest; /* IP packet that is surely not merged */
+	uint32_t largest; /* largest IP packet that is surely not merged */
 };
 
-/* The IP packet that NEXT announces at offset L3, USUAL_IPV4 bytes of it in memory. False when it
- * is not a usual one. BYTES may be less than L3, wrapped around zero: that is too large then. */
+/* Decode the IP packet that NEXT announces at offset L3, with USUAL_IPV4 bytes of it in memory. Returns false if it is
+ * not a usual one. BYTES may be less than L3 and wrap around zero: it is then too large. */
 static mb_inline bool usual_ip(const struct mb_frame *restrict frame, uint32_t l3, uint32_t next, uint32_t bytes,
 			       const struct common *common, struct mb_packet *restrict packet)
 {

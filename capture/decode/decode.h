@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A frame in, who sent it and what it cost the wire out. Pure: no I/O, no allocation, no
- * state. Reads never more than caplen bytes, whatever the headers claim.
+ * Decodes a frame: who sent it, and how many bytes it takes on the wire. Pure: no I/O, no allocation, no state. Never
+ * reads more than caplen bytes, whatever the headers claim.
  */
 #ifndef MB_DECODE_H
 #define MB_DECODE_H
@@ -12,15 +12,15 @@
 #include "frame.h"
 #include "seed.h"
 
-/* What an Ethernet frame costs the wire (IEEE 802.3): it is padded to 60 bytes, and to those of any
- * frame come FCS 4, preamble 8 and gap 12. */
+/* Bytes that an Ethernet frame takes on the wire (IEEE 802.3): it is padded to 60 bytes, and every frame has an FCS of
+ * 4, a preamble of 8 and a gap of 12 bytes. */
 #define MB_WIRE_SHORTEST 60
 #define MB_WIRE_OVERHEAD 24
 
 enum mb_family {
 	MB_FAMILY_NONE = 0, /* no sender in the captured bytes */
 	MB_FAMILY_IPV4 = 4, /* lo = 0x0000ffffAABBCCDD (RFC 4291 IPv4-mapped), hi = 0 */
-	MB_FAMILY_IPV6 = 6, /* hi, lo: the address's halves, in host order */
+	MB_FAMILY_IPV6 = 6, /* hi, lo: the halves of the address, in host order */
 	MB_FAMILY_MAC = 48, /* hi = 0, lo: the 48 bits */
 };
 
@@ -31,71 +31,71 @@ struct mb_address {
 
 enum mb_mark {
 	MB_MARK_CE = 1 << 0,        /* IP ECN field is 11 (RFC 3168) */
-	MB_MARK_TCP = 1 << 1,       /* tcp_seq and tcp_len hold */
-	MB_MARK_UNPARSED = 1 << 2,  /* link type not known, or headers that contradict themselves or the
-				     * frame's length; what was read before that holds */
-	MB_MARK_TRUNCATED = 1 << 3, /* the captured bytes end before sender, flow or marks were read, and
-				     * the frame's do not */
+	MB_MARK_TCP = 1 << 1,       /* tcp_seq and tcp_len are valid */
+	MB_MARK_UNPARSED = 1 << 2,  /* unknown link type, or headers that contradict themselves or the frame's length;
+				     * fields read before that are valid */
+	MB_MARK_TRUNCATED = 1 << 3, /* the captured bytes end before sender, flow or marks could be read, but the
+				     * frame does not */
 	MB_MARK_MERGED = 1 << 4,    /* a GRO/TSO frame: several wire frames in one */
 	MB_MARK_CNP = 1 << 5,       /* a congestion notification packet of RoCEv2 */
 	MB_MARK_PAUSE = 1 << 6,     /* a pause frame (IEEE 802.3x, or 802.1Qbb by class): pause_quanta and
-				     * pause_classes hold */
+				     * pause_classes are valid */
 };
 
 struct mb_packet {
 	int64_t ts_ns;
-	struct mb_address source; /* IP source (outermost, or innermost by option); the sender's
-				   * MAC where the frame is not IP or IP was cut off */
+	struct mb_address source; /* IP source (outermost, or innermost by option); the sender's MAC if the frame is
+				   * not IP or IP was cut off */
 	uint32_t bytes;           /* link-layer bytes without FCS */
-	uint32_t wire_bytes;      /* Ethernet: max(bytes, 60) + 24 for each wire frame; a link
-				   * without Ethernet framing: bytes of its payload + 14, likewise (of
-				   * a link type that is not known, all bytes are payload) */
-	uint64_t flow;            /* fingerprint of family, both addresses, protocol and ports (TCP, UDP,
-				   * UDP-Lite, SCTP, DCCP; 0 for others); the fragments of a datagram
-				   * share that of addresses and protocol; 0 when not IP */
+	uint32_t wire_bytes;      /* Ethernet: max(bytes, 60) + 24 for each wire frame; a link without Ethernet
+				   * framing: the same, for the bytes of its payload + 14 (for an unknown link type,
+				   * all bytes are payload) */
+	uint64_t flow;            /* fingerprint of family, both addresses, protocol and ports (TCP, UDP, UDP-Lite,
+				   * SCTP, DCCP; 0 for others); all fragments of a datagram have the fingerprint of
+				   * addresses and protocol; 0 if not IP */
 	union {
 		uint32_t tcp_seq;       /* first sequence number */
-		uint32_t pause_quanta;  /* the longest pause that it asks for of a class, in quanta of 512 bit
-					 * times; 0: it ends pauses */
+		uint32_t pause_quanta;  /* the longest pause that it requests for a class, in quanta of 512 bit times;
+					 * 0: it ends pauses */
 	};
 	union {
-		uint32_t tcp_len;       /* sequence space it takes: payload, SYN and FIN */
-		uint32_t pause_classes; /* bit i: class i is to pause; all eight of them by 802.3x */
+		uint32_t tcp_len;       /* length in sequence space: payload, SYN and FIN */
+		uint32_t pause_classes; /* bit i: class i is paused; all eight classes by 802.3x */
 	};
 	uint8_t marks;            /* enum mb_mark */
-	uint8_t direction;        /* enum mb_direction as the link header says (cooked), else the frame's */
-	uint16_t quality;         /* filled by the engine: enum mb_quality of frame, interface and marks */
-	uint32_t ports;           /* source << 16 | destination, as in `flow`; 0 where there are none */
+	uint8_t direction;        /* enum mb_direction from the link header (cooked), else from the frame */
+	uint16_t quality;         /* set by the engine: enum mb_quality of frame, interface and marks */
+	uint32_t ports;           /* source << 16 | destination, as in `flow`; 0 if there are none */
 };
 
 struct mb_decode_options {
-	struct mb_seed seed; /* of the fingerprints of flows */
-	/* Take the innermost IP header of a tunnel (IP in IP, GRE, ERSPAN, VXLAN, Geneve, …) that
-	 * can be read instead of the outermost. A tunnel's fragments are not looked into. What an
-	 * MPLS label stack carries other than IP is not in the frame, and not guessed. */
+	struct mb_seed seed; /* for the fingerprints of flows */
+	/* Use the innermost readable IP header of a tunnel (IP in IP, GRE, ERSPAN, VXLAN, Geneve, …) instead of the
+	 * outermost. Fragments of a tunnel are not decoded. If an MPLS label stack carries something other than IP, the
+	 * frame does not identify it, and it is not guessed. */
 	bool inner;
-	/* Largest L3 size of one wire frame, 0 when not known. Larger TCP and UDP packets are
-	 * merged ones, and so are those of a frame with a gso_size that they exceed. */
+	/* Largest L3 size of one wire frame, 0 if unknown. Larger TCP and UDP packets are merged; so are packets with a
+	 * gso_size that they exceed. */
 	uint32_t mtu;
 };
 
-/* Decode COUNT frames, all of one INTERFACE, into PACKETS. */
+/* Decode COUNT frames, all of the same INTERFACE, into PACKETS. */
 void mb_decode(const struct mb_frame *frames, uint32_t count, const struct mb_interface *interface,
 	       const struct mb_decode_options *options, struct mb_packet *packets);
 
-/* Sender and receiver MAC of an Ethernet frame, or sender alone of a cooked one (receiver is
- * then 0). False when the link has no MACs or they are cut off. */
+/* Sender and receiver MAC of an Ethernet frame, or only the sender of a cooked one (receiver is then 0). Returns false
+ * if the link has no MACs or they are cut off. */
 bool mb_decode_macs(const struct mb_frame *frame, const struct mb_interface *interface, uint64_t *sender,
 		    uint64_t *receiver);
 
-/* Destination of the IP header that mb_decode() takes the source from. False when not IP. */
+/* Destination in the IP header whose source mb_decode() takes. Returns false if the frame is not IP. */
 bool mb_decode_destination(const struct mb_frame *frame, const struct mb_interface *interface,
 			   const struct mb_decode_options *options, struct mb_address *destination);
 
 #define MB_ADDRESS_TEXT 48
-/* Text of ADDRESS (RFC 5952 for IPv6, aa:bb:cc:dd:ee:ff for a MAC, empty for none); returns its length. */
+/* Write ADDRESS as text (RFC 5952 for IPv6, aa:bb:cc:dd:ee:ff for a MAC, empty for none). Returns its length. */
 int mb_address_format(const struct mb_address *address, char text[MB_ADDRESS_TEXT]);
-/* Parse such a text; a MAC may have '-' for ':'. False when it is invalid. */
+/* Parse such a text; a MAC may have '-' instead of ':'. Returns false if it is invalid. */
 bool mb_address_parse(const char *text, struct mb_address *address);
 
 #endif

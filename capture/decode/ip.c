@@ -5,7 +5,7 @@
  */
 #include "decode/walk.h"
 
-/* End the walk where the IP header says. A length that the frame does not hold is a contradiction. */
+/* End the walk where the IP header says that the packet ends. A length beyond the frame is a contradiction. */
 static void end_packet(struct mb_walk *walk, uint64_t length)
 {
 	uint32_t available = walk->end - walk->offset;
@@ -17,7 +17,7 @@ static void end_packet(struct mb_walk *walk, uint64_t length)
 	walk->end = walk->offset + (uint32_t)length;
 }
 
-/* Step over an extension header of UNIT × its length field + BIAS bytes. */
+/* Skip an extension header of UNIT × its length field + BIAS bytes. */
 static bool skip_extension(struct mb_walk *walk, struct mb_ip *ip, uint32_t unit, uint32_t bias)
 {
 	const uint8_t *header = mb_walk_peek(walk, 2);
@@ -48,14 +48,14 @@ static bool read_ipv4(struct mb_walk *walk, struct mb_ip *ip)
 	ip->source = (struct mb_address){ .lo = 0xffffull << 32 | mb_be32(header + 12), .family = MB_FAMILY_IPV4 };
 	ip->destination = (struct mb_address){ .lo = 0xffffull << 32 | mb_be32(header + 16), .family = MB_FAMILY_IPV4 };
 	ip->protocol = header[9];
-	ip->fragment = mb_be16(header + 6) & 0x3fff; /* more to come, or not the first */
+	ip->fragment = mb_be16(header + 6) & 0x3fff; /* more fragments follow, or it is not the first */
 	if (mb_is_ce(header[1]))
 		ip->marks |= MB_MARK_CE;
 
 	length = mb_be16(header + 2);
 	if (length && length < header_length)
 		walk->marks |= MB_MARK_UNPARSED;
-	else if (length) /* 0: segmentation offload, the length is the frame's */
+	else if (length) /* 0: segmentation offload, the length is that of the frame */
 		end_packet(walk, length);
 	if (!mb_walk_skip(walk, header_length))
 		return true;
@@ -65,8 +65,8 @@ static bool read_ipv4(struct mb_walk *walk, struct mb_ip *ip)
 	return true;
 }
 
-/* The payload length that a jumbo payload option of the hop-by-hop header says (RFC 2675),
- * counted from behind the IPv6 header; 0 when there is none. */
+/* The payload length in a jumbo payload option of the hop-by-hop header (RFC 2675), counted from the end of the IPv6
+ * header; 0 if there is none. */
 static uint32_t read_jumbo(struct mb_walk *walk)
 {
 	enum { PAD1 = 0, JUMBO = 0xc2 };
@@ -91,7 +91,7 @@ static uint32_t read_jumbo(struct mb_walk *walk)
 	return 0;
 }
 
-/* False when the chain was cut off or contradicts itself. */
+/* Returns false if the chain was cut off or contradicts itself. */
 static bool skip_extensions(struct mb_walk *walk, struct mb_ip *ip)
 {
 	const uint8_t *header;
@@ -115,7 +115,7 @@ static bool skip_extensions(struct mb_walk *walk, struct mb_ip *ip)
 			walk->offset += 8;
 			ip->protocol = header[0];
 			ip->fragment = mb_be16(header + 2) & 0xfff9;
-			if (ip->fragment) /* the rest of the chain is in the first one alone */
+			if (ip->fragment) /* only the first fragment has the rest of the chain */
 				return true;
 			break;
 		default:
@@ -146,7 +146,7 @@ static bool read_ipv6(struct mb_walk *walk, struct mb_ip *ip)
 	if (!length && ip->protocol == MB_IPPROTO_HOPOPTS)
 		length = read_jumbo(walk);
 	if (length || ip->protocol == MB_IPPROTO_NONE)
-		end_packet(walk, length); /* else segmentation offload, the length is the frame's */
+		end_packet(walk, length); /* else segmentation offload, the length is that of the frame */
 	if (skip_extensions(walk, ip))
 		ip->transport = walk->offset;
 	return true;
@@ -166,14 +166,14 @@ static void read_tcp(struct mb_walk *walk, struct mb_ip *ip)
 		return;
 	}
 	ip->payload = walk->offset + header_length;
-	if (walk->marks & MB_MARK_UNPARSED) /* no length to trust */
+	if (walk->marks & MB_MARK_UNPARSED) /* the length cannot be trusted */
 		return;
 	ip->tcp_seq = mb_be32(header + 4);
 	ip->tcp_len = walk->end - ip->payload + !!(header[13] & SYN) + !!(header[13] & FIN);
 	ip->marks |= MB_MARK_TCP;
 }
 
-/* Returns source port << 16 | destination port; 0 where there are none to read. */
+/* Returns source port << 16 | destination port; 0 if there are none to read. */
 static uint32_t read_transport(struct mb_walk *walk, struct mb_ip *ip)
 {
 	const uint8_t *header;

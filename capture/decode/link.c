@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Link layers as https://www.tcpdump.org/linktypes.html describes them.
+ * Link layers, as https://www.tcpdump.org/linktypes.html describes them.
  */
 #include "decode/walk.h"
 #include "linktype.h"
 
-/* A type field that holds a length instead announces IEEE 802.2. */
+/* A type field that holds a length announces an IEEE 802.2 header. */
 static uint32_t type_or_length(uint16_t type)
 {
 	return type < 0x600 ? MB_NEXT_LLC : type;
@@ -91,8 +91,8 @@ static uint32_t read_sll2(struct mb_walk *walk, struct mb_link *link)
 			   link);
 }
 
-/* BSD loopback: an address family of four bytes, in the byte order of the machine that wrote it
- * (NULL) or of the network (LOOP). AF_INET is 2 everywhere, AF_INET6 is not. */
+/* BSD loopback: an address family of four bytes, in the byte order of the machine that wrote it (NULL) or in network
+ * order (LOOP). AF_INET is 2 everywhere; AF_INET6 varies. */
 static uint32_t read_loopback(struct mb_walk *walk, struct mb_link *link, bool either_order)
 {
 	const uint8_t *header;
@@ -133,8 +133,8 @@ static uint32_t read_c_hdlc(struct mb_walk *walk, struct mb_link *link)
 	return protocol < 0x600 ? MB_NEXT_OTHER : protocol;
 }
 
-/* The protocol field of PPP (RFC 1661), which may be compressed to one byte, behind address and
- * control (RFC 1662), which may be left out. */
+/* The protocol field of PPP (RFC 1661), which may be compressed to one byte, behind address and control (RFC 1662),
+ * which may be absent. */
 static uint32_t read_ppp(struct mb_walk *walk)
 {
 	const uint8_t *header = mb_walk_peek(walk, 1);

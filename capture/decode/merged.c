@@ -2,12 +2,12 @@
 #include "decode/walk.h"
 
 enum {
-	IPV4_HEADER = 20, /* without options, as TCP's */
+	IPV4_HEADER = 20, /* without options, as is TCP's */
 	IPV6_HEADER = 40,
 	TCP_HEADER = 20,
 };
 
-/* Where the payload begins that was cut into segments; 0 when there is no such payload. */
+/* Offset of the payload that was cut into segments; 0 if there is no such payload. */
 static uint32_t payload_offset(struct mb_headers *headers)
 {
 	struct mb_walk *walk = &headers->walk;
@@ -53,7 +53,7 @@ uint32_t mb_merged_wire_bytes(const struct mb_headers *headers, uint16_t gso_siz
 		return 0;
 	payload = headers->bytes - offset;
 	if (!gso_size && options->mtu <= offset - headers->l3)
-		return 0; /* no such MTU: it does not even hold the headers */
+		return 0; /* not a possible MTU: it does not even hold the headers */
 	mss = gso_size ? gso_size : options->mtu - (offset - headers->l3);
 	if (payload <= mss)
 		return 0;

@@ -8,11 +8,11 @@
 
 enum {
 	PORT_VXLAN = 4789,
-	PORT_VXLAN_LINUX = 8472, /* Linux's default, from before there was an assigned one */
+	PORT_VXLAN_LINUX = 8472, /* Linux's default, older than the assigned port */
 	PORT_GENEVE = 6081,
 };
 
-/* Step over the source route entries of RFC 1701; the last has neither family nor length. */
+/* Skip the source route entries of RFC 1701; the last has neither family nor length. */
 static bool skip_gre_routing(struct mb_walk *walk)
 {
 	const uint8_t *entry;
@@ -25,8 +25,7 @@ static bool skip_gre_routing(struct mb_walk *walk)
 	return true;
 }
 
-/* Version 1 is type II, version 2 type III; without GRE's sequence number it is type I, which
- * has no header. */
+/* Version 1 is type II, version 2 is type III; without GRE's sequence number it is type I, which has no header. */
 static uint32_t read_erspan(struct mb_walk *walk)
 {
 	const uint8_t *header = mb_walk_peek(walk, 8);
@@ -51,7 +50,7 @@ static uint32_t read_erspan(struct mb_walk *walk)
 	return MB_NEXT_OTHER;
 }
 
-/* Redirected by a router: version 2 has a header of four bytes, version 1 of the protocol none. */
+/* Packets redirected by a router: version 2 of the protocol has a header of four bytes, version 1 has none. */
 static uint32_t read_wccp(struct mb_walk *walk)
 {
 	const uint8_t *header = mb_walk_peek(walk, 4);
@@ -80,7 +79,7 @@ static uint32_t read_gre(struct mb_walk *walk)
 	if (!mb_walk_skip(walk, length) || (flags & ROUTING && !skip_gre_routing(walk)))
 		return MB_NEXT_OTHER;
 	switch (mb_be16(header + 2)) {
-	case MB_NEXT_PPP_TYPE: /* an acknowledgement alone has no sequence number and no payload */
+	case MB_NEXT_PPP_TYPE: /* a mere acknowledgement has no sequence number and no payload */
 		return flags & SEQUENCE ? MB_NEXT_PPP_TYPE : MB_NEXT_OTHER;
 	case GRE_ERSPAN:
 		return flags & SEQUENCE ? read_erspan(walk) : MB_NEXT_TEB;

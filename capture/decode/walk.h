@@ -44,7 +44,7 @@ enum {
 	MB_IPPROTO_ETHERNET = 143,
 };
 
-/* What comes next in a frame: an Ethernet type, or one of these. */
+/* The next header in a frame: an Ethernet type, or one of these. */
 enum mb_next {
 	MB_NEXT_IPV4 = 0x0800,
 	MB_NEXT_TEB = 0x6558, /* an Ethernet frame (transparent Ethernet bridging) */
@@ -61,8 +61,8 @@ enum mb_next {
 	MB_NEXT_OTHER = 0x10000, /* nothing that leads to an IP header */
 	MB_NEXT_LLC,             /* IEEE 802.2 */
 	MB_NEXT_PPP,
-	MB_NEXT_IP,              /* IP, its version in the first four bits */
-	MB_NEXT_UNLABELLED,      /* what the last MPLS label leaves: IP by those bits, or not known */
+	MB_NEXT_IP,              /* IP, with its version in the first four bits */
+	MB_NEXT_UNLABELLED,      /* what follows the last MPLS label: IP by those bits, or unknown */
 };
 
 struct mb_walk {
@@ -71,21 +71,21 @@ struct mb_walk {
 	uint32_t end;     /* where the packet that is being walked ends, captured or not */
 	uint32_t visible; /* captured bytes; may be less or more than `offset` */
 	uint32_t marks;   /* enum mb_mark: why the walk ended early */
-	const struct mb_seed *seed; /* of fingerprints; not needed down to an IP header */
+	const struct mb_seed *seed; /* of fingerprints; not needed before an IP header */
 };
 
 struct mb_link {
 	uint32_t header;           /* bytes before the payload that Ethernet would carry */
 	struct mb_address sender;  /* its MAC, or no family */
 	uint64_t receiver;         /* MAC of an Ethernet frame, else 0 */
-	uint8_t direction;         /* enum mb_direction, as the header says */
+	uint8_t direction;         /* enum mb_direction from the header */
 };
 
 struct mb_ip {
 	struct mb_address source, destination;
 	uint64_t flow;
-	uint32_t transport; /* offset of the transport header; 0 when a header before it was cut off */
-	uint32_t payload;   /* offset behind a TCP or UDP header; 0 when there is none or it was cut off */
+	uint32_t transport; /* offset of the transport header; 0 if a header before it was cut off */
+	uint32_t payload;   /* offset behind a TCP or UDP header; 0 if there is none or it was cut off */
 	uint32_t tcp_seq, tcp_len;
 	uint32_t ports;     /* as in struct mb_packet */
 	uint16_t destination_port; /* of UDP */
@@ -116,7 +116,8 @@ static inline uint64_t mb_mac(const uint8_t *bytes)
 
 enum {
 	MB_PORT_ROCE = 4791, /* RoCEv2, UDP */
-	MB_ROCE_HEADER = 12, /* InfiniBand's base transport header, behind UDP's; its first byte is the opcode */
+	MB_ROCE_HEADER = 12, /* InfiniBand's base transport header, behind the UDP header; its first byte is the
+			      * opcode */
 	MB_ROCE_CNP = 0x81,
 };
 
@@ -126,7 +127,7 @@ static inline bool mb_is_cnp(uint8_t opcode)
 	return opcode == MB_ROCE_CNP;
 }
 
-/* Whether the ECN field of an IP header's traffic class, its two lowest bits, says CE (RFC 3168). */
+/* Whether the ECN field of an IP header's traffic class, its two lowest bits, is CE (RFC 3168). */
 static inline bool mb_is_ce(uint32_t traffic_class)
 {
 	return (traffic_class & MB_ECN) == MB_ECN;
@@ -137,7 +138,7 @@ static inline uint32_t mb_frame_bytes(const struct mb_frame *frame, uint32_t fcs
 	return frame->len - (fcs_len < frame->len ? fcs_len : frame->len);
 }
 
-/* Wire bytes of an Ethernet frame of L2 bytes without FCS. */
+/* Wire bytes of an Ethernet frame with L2 bytes without FCS. */
 static inline uint64_t mb_wire_bytes(uint64_t l2)
 {
 	return (l2 < MB_WIRE_SHORTEST ? MB_WIRE_SHORTEST : l2) + MB_WIRE_OVERHEAD;
@@ -148,7 +149,7 @@ static inline uint32_t mb_saturate(uint64_t value)
 	return value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;
 }
 
-/* The next LENGTH bytes; NULL, with the reason marked, when they are not all there. */
+/* The next LENGTH bytes; NULL, with the reason marked, if some of them are missing. */
 static inline const uint8_t *mb_walk_peek(struct mb_walk *walk, uint32_t length)
 {
 	if (length > walk->end - walk->offset) {
@@ -162,7 +163,7 @@ static inline const uint8_t *mb_walk_peek(struct mb_walk *walk, uint32_t length)
 	return walk->data + walk->offset;
 }
 
-/* Step over LENGTH bytes, captured or not. False, marked, when the packet ends before. */
+/* Skip LENGTH bytes, captured or not. Returns false, with the reason marked, if the packet ends before. */
 static inline bool mb_walk_skip(struct mb_walk *walk, uint32_t length)
 {
 	if (length > walk->end - walk->offset) {
@@ -173,9 +174,9 @@ static inline bool mb_walk_skip(struct mb_walk *walk, uint32_t length)
 	return true;
 }
 
-/* Fingerprint of a flow: two rounds of multiply-and-fold as in wyhash. What was multiplied is
- * folded in again, so that no factor of zero hides the other, and SEED is in each, so that nobody can
- * choose addresses and ports of the same fingerprint. TAIL: ports, protocol, family. Never 0. */
+/* Fingerprint of a flow: two rounds of multiply-and-fold as in wyhash. The factors are folded in again, so that a
+ * factor of zero does not hide the other, and SEED is in each, so that nobody can choose addresses and ports with the
+ * same fingerprint. TAIL: ports, protocol, family. Never 0. */
 static inline uint64_t mb_flow_mix(uint64_t addresses, uint64_t tail, const struct mb_seed *seed)
 {
 	uint64_t factor = tail ^ seed->words[0] ^ 0xe7037ed1a0b428db, low, high;
@@ -196,7 +197,7 @@ static inline uint64_t mb_flow_fold(uint64_t hi, uint64_t lo, const struct mb_se
 	return ((uint64_t)product ^ (uint64_t)(product >> 64)) + lo;
 }
 
-/* PORTS: source << 16 | destination, 0 where there are none. */
+/* PORTS: source << 16 | destination, 0 if there are none. */
 static inline uint64_t mb_flow_tail(uint32_t ports, uint8_t protocol, enum mb_family family)
 {
 	return (uint64_t)family << 40 | (uint64_t)protocol << 32 | ports;
@@ -220,36 +221,36 @@ struct mb_headers {
 	struct mb_walk walk; /* at that transport header, or where reading ended */
 	struct mb_link link;
 	uint32_t bytes;      /* of the frame, without FCS */
-	uint32_t control;    /* offset of a MAC control frame's payload; 0 when it is not one */
-	uint32_t l3;         /* offset of the IP header, or of what is there instead */
+	uint32_t control;    /* offset of a MAC control frame's payload; 0 if it is another frame */
+	uint32_t l3;         /* offset of the IP header, or of what is in its place */
 	uint32_t next;       /* MB_NEXT_IPV4 or MB_NEXT_IPV6, read or cut off; else MB_NEXT_OTHER */
-	bool has_ip;         /* `ip` holds */
+	bool has_ip;         /* `ip` is valid */
 	struct mb_ip ip;
 };
 
-/* Read the link-layer header of a frame on INTERFACE and return what follows it (enum mb_next). */
+/* Read the link-layer header of a frame on INTERFACE. Returns the header that follows (enum mb_next). */
 uint32_t mb_link_read(struct mb_walk *walk, const struct mb_interface *interface, struct mb_link *link);
 
-/* Step over tags, labels and shims from NEXT to an IP header. MB_NEXT_IPV4, MB_NEXT_IPV6, or
- * MB_NEXT_OTHER when there is none. */
+/* Skip tags, labels and shims from NEXT to an IP header. Returns MB_NEXT_IPV4, MB_NEXT_IPV6, or MB_NEXT_OTHER if there
+ * is none. */
 uint32_t mb_walk_to_ip(struct mb_walk *walk, uint32_t next);
 
-/* Read the IP header that NEXT says and the transport header behind it; the walk is then at the
- * transport header and ends with the packet. False when there is no IP header to read. */
+/* Read the IP header that NEXT announces and the transport header behind it; the walk is then at the transport header
+ * and ends with the packet. Returns false if there is no IP header to read. */
 bool mb_ip_read(struct mb_walk *walk, uint32_t next, struct mb_ip *ip);
 
-/* Whether the MAC control frame whose payload WALK is at is a pause frame: fills in what PACKET has of it. */
+/* Whether a MAC control frame is a pause frame; WALK is at its payload. Fills in the fields of PACKET on pauses. */
 bool mb_pause_read(struct mb_walk *walk, struct mb_packet *packet);
 
-/* MB_MARK_CNP when the RoCEv2 packet whose UDP header WALK is at is a congestion notification, else 0. */
+/* MB_MARK_CNP if a RoCEv2 packet is a congestion notification, else 0; WALK is at its UDP header. */
 uint8_t mb_cnp_read(struct mb_walk *walk);
 
-/* Replace IP, whose transport header the walk is at, by the innermost IP header of the tunnels
- * that it carries. Fragments are not looked into: all of a datagram have one source. */
+/* Replace IP, whose transport header the walk is at, by the innermost IP header of the tunnels that it carries.
+ * Fragments are not decoded: all fragments of a datagram then have the same source. */
 void mb_tunnel_descend(struct mb_walk *walk, struct mb_ip *ip);
 
-/* Wire bytes of a frame on a link with link headers of LINK_HEADER bytes: those of an Ethernet
- * frame with the same payload. */
+/* Wire bytes of a frame on a link with link headers of LINK_HEADER bytes: those of an Ethernet frame with the same
+ * payload. */
 static inline uint32_t mb_link_wire_bytes(uint32_t bytes, uint32_t link_header)
 {
 	uint64_t payload = bytes > link_header ? bytes - link_header : 0;
@@ -257,10 +258,9 @@ static inline uint32_t mb_link_wire_bytes(uint32_t bytes, uint32_t link_header)
 	return mb_saturate(mb_wire_bytes(payload + MB_ETHERNET_HEADER));
 }
 
-/* Wire bytes of the segments that a merged frame stands for: each has all headers up to the
- * innermost transport header, and of the payload what OPTIONS->mtu or GSO_SIZE leave room for.
- * Returns 0 when the frame was one on the wire. Adds MB_MARK_TRUNCATED to *MARKS when headers
- * were cut off and IP and TCP headers without options had to be assumed. */
+/* Wire bytes of the segments in a merged frame: each has all headers up to the innermost transport header, and as much
+ * of the payload as OPTIONS->mtu or GSO_SIZE allows. Returns 0 if the frame was one on the wire. Adds MB_MARK_TRUNCATED
+ * to *MARKS if headers were cut off and IP and TCP headers without options had to be assumed. */
 uint32_t mb_merged_wire_bytes(const struct mb_headers *headers, uint16_t gso_size,
 			      const struct mb_decode_options *options, uint32_t *marks);
 

@@ -10,7 +10,7 @@ static bool is_gzip(const uint8_t *head, size_t length)
 	return length >= 2 && head[0] == 0x1f && head[1] == 0x8b;
 }
 
-/* A zstd file may begin with a skippable frame, as pzstd's do. */
+/* A zstd file may begin with a skippable frame; files of pzstd do. */
 static bool is_zstd(const uint8_t *head, size_t length)
 {
 	return length >= 4 && (!memcmp(head, "\x28\xb5\x2f\xfd", 4) ||
@@ -42,7 +42,7 @@ static int gzip_open(struct mb_decompressor *decompressor)
 	return 0;
 }
 
-/* Begin the next member, if there is one: zeros pad, anything else is not gzip's. */
+/* Begin the next member, if there is one: zeros are padding, anything else is not gzip data. */
 static int gzip_next_member(struct mb_decompressor *decompressor, z_stream *stream, bool last)
 {
 	while (stream->avail_in && !*stream->next_in) {

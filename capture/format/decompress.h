@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gzip (RFC 1952), zstd (RFC 8878) and xz as a stream: bytes in, bytes out. Which of them
- * are compiled in is up to MB_HAVE_ZLIB, MB_HAVE_ZSTD and MB_HAVE_LZMA.
+ * gzip (RFC 1952), zstd (RFC 8878) and xz as streams: bytes in, bytes out. MB_HAVE_ZLIB, MB_HAVE_ZSTD and MB_HAVE_LZMA
+ * determine which of them are compiled in.
  */
 #ifndef MB_DECOMPRESS_H
 #define MB_DECOMPRESS_H
@@ -15,8 +15,8 @@
 #define MB_COMPRESSION_MAGIC 6 /* bytes that distinguish the kinds */
 
 enum mb_decompress {
-	MB_DECOMPRESS_MORE, /* wants more input, or more room */
-	MB_DECOMPRESS_DONE, /* complete; the input that is left is not part of it */
+	MB_DECOMPRESS_MORE, /* needs more input, or more room */
+	MB_DECOMPRESS_DONE, /* complete; the remaining input is not part of it */
 	MB_DECOMPRESS_CUT,  /* the input ended before the data did */
 };
 
@@ -28,19 +28,19 @@ struct mb_decompressor {
 
 struct mb_compression {
 	const char *name;    /* "gzip" */
-	const char *tool;    /* command that writes the plain data to standard output */
-	const char *package; /* the library that mburst has to be built with */
+	const char *tool;    /* command that writes the decompressed data to standard output */
+	const char *package; /* the library with which mburst must be built */
 	bool (*matches)(const uint8_t *head, size_t length);
-	/* NULL where the library was not there at build time. */
+	/* NULL if the library did not exist at build time. */
 	int (*open)(struct mb_decompressor *decompressor);
-	/* Take from IN, put to OUT; the lengths go in as room and come back as bytes used.
-	 * LAST: nothing follows IN. enum mb_decompress, or -EBADMSG with REASON set. */
+	/* Decompress from IN to OUT; the lengths are room on input and bytes used on return. LAST: nothing follows IN.
+	 * Returns enum mb_decompress, or -EBADMSG with REASON set. */
 	int (*run)(struct mb_decompressor *decompressor, const uint8_t *in, size_t *in_length, uint8_t *out,
 		   size_t *out_length, bool last, const char **reason);
 	void (*close)(struct mb_decompressor *decompressor);
 };
 
-/* The compression whose magic HEAD begins with, or NULL. */
+/* The compression whose magic is at the start of HEAD, or NULL. */
 const struct mb_compression *mb_compression_find(const uint8_t *head, size_t length);
 
 #endif

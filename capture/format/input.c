@@ -15,7 +15,7 @@
 /* Small enough to stay in the L2 cache between the copy and the parser. */
 #define WINDOW ((size_t)256 << 10)
 #define RAW ((size_t)64 << 10)
-/* How long a blocked read may take to see that it shall stop. */
+/* How long a blocked read may take to notice a stop. */
 #define STOP_POLL_MS 50
 
 static int64_t now_ms(void)
@@ -41,7 +41,7 @@ const char *mb_input_place(const struct mb_input *input)
 
 /* --- bytes of the file --- */
 
-/* Wait until the descriptor has something to say. */
+/* Wait until the descriptor is readable. */
 static int wait_readable(struct mb_input *input, struct mb_error *error)
 {
 	struct pollfd poller = { .fd = input->fd, .events = POLLIN };
@@ -90,8 +90,8 @@ static int fetch(struct mb_input *input, uint8_t *out, size_t room, size_t *got,
 
 /* --- the window of a stream --- */
 
-/* Run the decompressor once over what raw bytes there are; GOT may come back as 0 without an
- * end, when it has only taken something in. */
+/* Run the decompressor once over the available raw bytes. GOT may be 0 before the end, if the decompressor only
+ * consumed input. */
 static int decompress(struct mb_input *input, uint8_t *out, size_t room, size_t *got, struct mb_error *error)
 {
 	size_t taken = input->raw_end - input->raw_at;
@@ -130,7 +130,7 @@ static int fetch_raw(struct mb_input *input, struct mb_error *error)
 	return MB_SUPPLY_READY;
 }
 
-/* Put up to ROOM plain bytes to OUT. */
+/* Write up to ROOM decompressed bytes to OUT. */
 static int produce(struct mb_input *input, uint8_t *out, size_t room, size_t *got, struct mb_error *error)
 {
 	if (!input->compression)
@@ -151,7 +151,7 @@ static int produce(struct mb_input *input, uint8_t *out, size_t room, size_t *go
 	}
 }
 
-/* Room for NEED bytes from `at` on, which moves to the front. */
+/* Make room for NEED bytes from `at` on, by moving them to the front. */
 static int make_room(struct mb_input *input, size_t need, struct mb_error *error)
 {
 	size_t have = (size_t)(input->end - input->at);
@@ -240,7 +240,7 @@ void mb_input_skip(struct mb_input *input, uint64_t count)
 	input->at += count > have ? have : count;
 }
 
-/* Size of the mapped file now, or SIZE_MAX when its name leads elsewhere meanwhile. */
+/* Size of the mapped file now, or SIZE_MAX if its name now belongs to another file. */
 static uint64_t size_now(const struct mb_input *input)
 {
 	struct stat status;
@@ -298,15 +298,15 @@ static int open_target(struct mb_input *input, const char *target, struct stat *
 	return 0;
 }
 
-/* Map a file that has plain bytes; no descriptor is kept, so that thousands of files can be
- * merged. False when it is to be read instead. */
+/* Map a file of uncompressed data; no descriptor is kept, so that thousands of files can be merged. Returns false if
+ * the file must be read instead. */
 static bool map(struct mb_input *input, const struct stat *status)
 {
 	off_t position = lseek(input->fd, 0, SEEK_CUR);
 
 	if (position < 0 || position >= status->st_size || (uint64_t)status->st_size > SIZE_MAX)
 		return false;
-	/* What is appended from now on is not read: the end is where it is now. */
+	/* Bytes that are appended later are not read: the end is the present one. */
 	if (mb_mapping_open(&input->mapping, input->fd, (size_t)status->st_size))
 		return false;
 	input->begin = input->mapping.base;
@@ -318,7 +318,7 @@ static bool map(struct mb_input *input, const struct stat *status)
 	return true;
 }
 
-/* Whether the regular file is compressed, without moving in it. */
+/* Whether the regular file is compressed, without changing the position in it. */
 static bool is_compressed(const struct mb_input *input)
 {
 	uint8_t head[MB_COMPRESSION_MAGIC];

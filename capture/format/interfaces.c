@@ -100,7 +100,7 @@ void mb_interface_set_name(struct mb_interface *interface, const char *text, siz
 	interface->name[put] = '\0';
 }
 
-/* LENGTH of NAME without ".EXTENSION" and the number that rotation may have put behind it. */
+/* LENGTH of NAME without ".EXTENSION" and the number that rotation may have added. */
 static size_t without_extension(const char *name, size_t length, const char *extension)
 {
 	size_t tail = strlen(extension), end = length;

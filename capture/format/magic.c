@@ -44,7 +44,7 @@ static bool is_text(const uint8_t *head, size_t length)
 	return true;
 }
 
-/* A pcapng file from which a text-mode transfer took or added carriage returns. */
+/* A pcapng file in which a text-mode transfer removed or added carriage returns. */
 static bool is_mangled_pcapng(const uint8_t *head, size_t length)
 {
 	return length >= 4 && head[0] == '\n' && (head[1] == '\n' || head[1] == '\r');

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What kind of file it is that is not a capture, for the one line that refuses it.
+ * The kind of a file that is not a capture, for the one-line error message.
  */
 #ifndef MB_MAGIC_H
 #define MB_MAGIC_H

@@ -8,16 +8,16 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* 2 MiB and 32 MiB cost the same; with 4 MiB many files at once stay small. */
+/* 2 MiB and 32 MiB cost the same; with 4 MiB, many files at once use little memory. */
 #define RELEASE_STEP ((size_t)4 << 20)
 #define GUARDS 4096
 #define NO_FAULT SIZE_MAX
 
-/* A mapping as the signal handler sees it: plain words that never need a lock. */
+/* A mapping as seen by the signal handler: plain words that never need a lock. */
 struct guard {
 	atomic_uintptr_t begin; /* 0: free */
 	atomic_uintptr_t end;
-	atomic_size_t fault; /* offset of the first page that could not be had */
+	atomic_size_t fault; /* offset of the first page that could not be read */
 };
 
 static struct guard guards[GUARDS];
@@ -37,15 +37,15 @@ static struct guard *guard_of(uintptr_t address)
 	return NULL;
 }
 
-/* Pass a bus error outside of our mappings to the handler that was there before. */
+/* Pass a bus error outside of our mappings to the previous handler. */
 static void pass_on(int number, siginfo_t *info, void *context)
 {
 	static void *volatile passing; /* address of the error that is being handled */
 	bool is_handled = previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN;
 
-	/* A handler that in turn calls what was there before it comes back to us. */
+	/* A handler that calls the previous handler in turn comes back to us. */
 	if (!is_handled || passing == info->si_addr) {
-		signal(number, SIG_DFL); /* the access is tried again, and kills */
+		signal(number, SIG_DFL); /* the access is repeated, and kills the process */
 		if (info->si_code <= 0)
 			raise(number);
 		return;
@@ -58,7 +58,7 @@ static void pass_on(int number, siginfo_t *info, void *context)
 	passing = NULL;
 }
 
-/* mmap() is a bare system call, and nothing else here is more than a load or a store. */
+/* mmap() is a bare system call, and everything else here is a plain load or store. */
 static void on_bus_error(int number, siginfo_t *info, void *context)
 {
 	uintptr_t address = (uintptr_t)info->si_addr;

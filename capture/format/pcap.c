@@ -56,9 +56,9 @@ put_frame(struct mb_frame *frame, const uint8_t *at, const struct record record,
 	};
 }
 
-/* The loop over whole, sane records in the window. Everything else ends it and is looked at
- * by next_record(); so does a record of no bytes, which is what the end of a file that shrank
- * under its mapping looks like. Returns how many frames BATCH has then. */
+/* The loop over complete, sane records in the window. Anything else ends it and is left to next_record(); so does a
+ * record of no bytes, which may be the end of a file that shrank under its mapping. Returns the number of frames in
+ * BATCH. */
 static uint32_t scan(const struct pcap *pcap, struct mb_input *input, struct mb_batch *batch)
 {
 	const struct mb_pcap_variant variant = pcap->variant;
@@ -93,7 +93,7 @@ static uint32_t scan(const struct pcap *pcap, struct mb_input *input, struct mb_
 	return batch->count;
 }
 
-/* The tail that a writer left when it was stopped: no failure. */
+/* An incomplete record at the end, left by a writer that was stopped, is not a failure. */
 static int end_of_records(struct mb_reader *reader, size_t wanted, struct mb_error *error)
 {
 	struct mb_input *input = &reader->input;
@@ -136,7 +136,7 @@ static int bad_record(const struct mb_input *input, const struct mb_pcap_variant
 		       input->name, offset, place, record->caplen, variant->padding);
 }
 
-/* Take the one record that the scan could not, once it is whole: 1, or what read() returns. */
+/* Take the one record that the scan could not, once it is complete. Returns 1, or the result of read(). */
 static int next_record(struct mb_reader *reader, struct mb_batch *batch, struct mb_error *error)
 {
 	const struct pcap *pcap = reader->state;
@@ -180,7 +180,7 @@ static int pcap_read(struct mb_reader *reader, struct mb_batch *batch, struct mb
 	return (int)batch->count;
 }
 
-/* Whether records are as a view has them. */
+/* Whether a view can point at the records directly. */
 static bool is_plain(const struct mb_pcap_variant *variant)
 {
 	return variant->header == MB_PCAP_RECORD_HEADER && variant->order == MB_PCAP_CAPLEN_FIRST &&
@@ -228,7 +228,7 @@ static int pcap_open(struct mb_reader *reader, struct mb_error *error)
 	return MB_SUPPLY_READY;
 }
 
-/* The format has no place for losses. */
+/* The format has no field for losses. */
 static void pcap_stats(const struct mb_reader *reader, struct mb_backend_stats *stats)
 {
 	(void)reader;

@@ -49,7 +49,7 @@ static bool is_linux_protocol(uint16_t protocol)
 	return protocol >= 0x600 || protocol <= 0x17 || protocol == 0x60 || protocol == 0x200 || protocol == 0x400;
 }
 
-/* Nokia's extra word, as far as it has been seen: 0xXfbfYZ0W. */
+/* Nokia's extra word, as observed so far: 0xXfbfYZ0W. */
 static bool is_nokia_word(uint32_t word)
 {
 	uint32_t x = word >> 28, y = word >> 12 & 0xf, z = word >> 8 & 0xf, w = word & 0xf;
@@ -58,7 +58,7 @@ static bool is_nokia_word(uint32_t word)
 	       (z == 0x6 || z == 0x9) && (w == 1 || w == 2);
 }
 
-/* How many things about the record at AT speak against HEADER bytes of record header. */
+/* The number of reasons why the record at AT cannot have a record header of HEADER bytes. */
 static unsigned oddities(const uint8_t *at, uint32_t header, bool swapped, uint32_t snaplen)
 {
 	uint32_t caplen = mb_load32(at + 8, swapped), len = mb_load32(at + 12, swapped);
@@ -78,7 +78,7 @@ static unsigned oddities(const uint8_t *at, uint32_t header, bool swapped, uint3
 	return odd;
 }
 
-/* The same for the first records of the file, whose bytes behind its header are [at, end). */
+/* The same for the first records of the file; [at, end) are the bytes behind its header. */
 static unsigned count_odd(const uint8_t *at, const uint8_t *end, uint32_t header, const struct mb_pcap_header *file)
 {
 	unsigned odd = 0;
@@ -118,7 +118,7 @@ static void guess_record_header(const struct mb_input *input, uint32_t file_head
 
 /* --- the file header --- */
 
-/* AIX writes interface types where others write link types; those of no LAN are not its. */
+/* AIX writes interface types in place of link types; types other than those of a LAN do not come from AIX. */
 static bool is_aix(uint32_t magic, uint32_t version, uint32_t network, uint32_t *linktype)
 {
 	static const struct {

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The header of a pcap file, and which of the format's variants its records are written in:
+ * The header of a pcap file, and the variant of the format in which its records are written:
  *
  * - microseconds and nanoseconds, both byte orders
- * - Kuznetzov's "modified" records of 24 bytes of header (also under the plain magic: Red Hat
- *   6.1) or 28 (SuSE 6.3), Nokia's of 20
- * - Ixia's lcap, hardware and software: 4 bytes more of file header
- * - before version 2.3, and DG/UX's 543.0: the two lengths in the other order; 2.3: in either
+ * - Kuznetzov's "modified" records with a header of 24 bytes (also under the plain magic: Red Hat 6.1) or 28
+ *   (SuSE 6.3), Nokia's with 20
+ * - Ixia's lcap, hardware and software: 4 more bytes of file header
+ * - before version 2.3, and DG/UX's 543.0: the two lengths in reverse order; 2.3: in either
  * - AIX: version 2.2, interface types of RFC 1573, nanoseconds
  *
- * Variants that share a magic are distinguished as Wireshark does, by which of them makes the
- * first records look sane; in a stream, which cannot be looked ahead into, the usual one is
- * taken, as libpcap does.
+ * Variants with the same magic are distinguished as in Wireshark, by which of them makes the first records look sane.
+ * In a stream, which cannot be read ahead, the usual variant is assumed, as in libpcap.
  */
 #ifndef MB_PCAP_HEADER_H
 #define MB_PCAP_HEADER_H
@@ -26,7 +25,7 @@
 enum mb_pcap_order {
 	MB_PCAP_CAPLEN_FIRST, /* captured length, then the frame's */
 	MB_PCAP_LEN_FIRST,
-	MB_PCAP_EITHER, /* the smaller one is the captured length */
+	MB_PCAP_EITHER, /* the smaller length is the captured one */
 };
 
 struct mb_pcap_variant {
@@ -41,12 +40,12 @@ struct mb_pcap_header {
 	struct mb_pcap_variant variant;
 	uint32_t linktype;
 	uint32_t snaplen; /* 0: not limited */
-	uint32_t fcs_len; /* bytes; 0 where the file does not say */
+	uint32_t fcs_len; /* bytes; 0 if the file does not state it */
 };
 
 bool mb_pcap_header_matches(const uint8_t magic[4]);
 
-/* Read the header at which INPUT stands. enum mb_supply (never SHORT) or a negative errno. */
+/* Read the header at the position of INPUT. Returns enum mb_supply (never SHORT) or a negative errno. */
 int mb_pcap_header_read(struct mb_input *input, struct mb_pcap_header *header, struct mb_error *error);
 
 #endif

@@ -12,9 +12,9 @@
 #define BYTE_ORDER_MAGIC 0x1a2b3c4d
 #define MIN_BLOCK 12 /* type, length, length again */
 #define MAX_BLOCK ((uint32_t)256 << 20)
-#define MAX_OPTIONS ((uint32_t)1 << 20) /* of a block that has to be in memory as a whole */
+#define MAX_OPTIONS ((uint32_t)1 << 20) /* of a block that must be in memory as a whole */
 #define MIN_SECTION_HEADER 28
-#define BLOCKS_A_LOOK 256 /* that yield no frame, between looks at the clock */
+#define BLOCKS_A_LOOK 256 /* blocks without a frame between checks of the clock */
 
 int mb_pcapng_damaged(const struct mb_reader *reader, struct mb_error *error, const char *format, ...)
 {
@@ -31,7 +31,7 @@ int mb_pcapng_damaged(const struct mb_reader *reader, struct mb_error *error, co
 		       mb_input_place(&reader->input), what);
 }
 
-/* Say what is not as it should be in a file that has otherwise been read. */
+/* Report irregularities in a file that could otherwise be read. */
 static int end_of_blocks(struct mb_reader *reader, struct mb_error *error)
 {
 	const struct mb_pcapng *pcapng = reader->state;
@@ -53,8 +53,8 @@ static int end_of_blocks(struct mb_reader *reader, struct mb_error *error)
 	return MB_BACKEND_END;
 }
 
-/* Have NEED bytes of the window; with frames in BATCH only what is there already, because
- * they lie in it. */
+/* Make NEED bytes of the window available; if BATCH has frames, which lie in the window, only bytes that are already
+ * there. */
 static int require(struct mb_reader *reader, const struct mb_batch *batch, size_t need, struct mb_error *error)
 {
 	struct mb_input *input = &reader->input;
@@ -78,7 +78,7 @@ static int bad_trailer(struct mb_reader *reader, uint32_t length, uint32_t trail
 				 trailer);
 }
 
-/* Begin to pass over the rest of the block; its end is checked when it has come. */
+/* Begin to skip the rest of the block; its end is checked once it has arrived. */
 static int skip_block(struct mb_reader *reader, const struct mb_pcapng_block *block)
 {
 	struct mb_pcapng *pcapng = reader->state;
@@ -164,7 +164,7 @@ static int whole_block(struct mb_reader *reader, struct mb_pcapng_block *block, 
 	return result;
 }
 
-/* Have the head of a block, unless one is still to be skipped. */
+/* Make the head of a block available, unless one must still be skipped. */
 static int begin_block(struct mb_reader *reader, const struct mb_batch *batch, struct mb_error *error)
 {
 	struct mb_pcapng *pcapng = reader->state;
@@ -175,8 +175,8 @@ static int begin_block(struct mb_reader *reader, const struct mb_batch *batch, s
 	return require(reader, batch, MIN_BLOCK, error);
 }
 
-/* One block, of whatever kind: MB_PCAPNG_GO_ON, or what read() returns. Nothing has changed when it
- * fails, so that it can be called again to fail again. */
+/* Read one block of any kind. Returns MB_PCAPNG_GO_ON, or the result of read(). A failure changes nothing, so that
+ * another call fails again. */
 static int next_block(struct mb_reader *reader, struct mb_batch *batch, struct mb_error *error)
 {
 	struct mb_pcapng *pcapng = reader->state;
@@ -201,7 +201,7 @@ static int next_block(struct mb_reader *reader, struct mb_batch *batch, struct m
 	case MB_PCAPNG_PACKET:
 	case MB_PCAPNG_SIMPLE_PACKET:
 		return whole_block(reader, &block, batch, error);
-	default: /* names, secrets, custom blocks, and what is yet to be invented */
+	default: /* names, secrets, custom blocks, and types of the future */
 		return skip_block(reader, &block);
 	}
 }
@@ -218,8 +218,8 @@ static bool is_packet(uint32_t type)
 	return type == MB_PCAPNG_ENHANCED_PACKET || type == MB_PCAPNG_PACKET || type == MB_PCAPNG_SIMPLE_PACKET;
 }
 
-/* Read the blocks before the first packet, so that a file names its interfaces, or that it is
- * none, when it is opened. As far as the time goes that opening may take; read() takes the rest. */
+/* Read the blocks before the first packet, so that a file names its interfaces, or turns out to have none, when it is
+ * opened. It stops at the time limit for opening; read() does the rest. */
 static int read_preamble(struct mb_reader *reader, struct mb_error *error)
 {
 	const struct mb_pcapng *pcapng = reader->state;

@@ -56,7 +56,7 @@ void mb_pcapng_clock_init(struct mb_pcapng_clock *clock, uint8_t resolution, int
 {
 	*clock = (struct mb_pcapng_clock){ .resolution = resolution, .offset_s = offset_s };
 	if (resolution > 9 || __builtin_mul_overflow(offset_s, NS_PER_S, &clock->offset_ns))
-		return; /* limit 0: every stamp goes the long way */
+		return; /* limit 0: every stamp takes the slow path */
 	clock->multiply = power_of_ten(9 - resolution);
 	clock->limit = (uint64_t)(clock->offset_ns > 0 ? INT64_MAX - clock->offset_ns : INT64_MAX) / clock->multiply;
 }
@@ -156,7 +156,7 @@ bool mb_pcapng_interface_statistics(struct mb_pcapng_interface *interface, const
 		loss.first_ns = interface->statistic_ns;
 		has_start = true;
 	}
-	/* A smaller count than before: the counter began again. */
+	/* A smaller count than before: the counter was reset. */
 	loss.packets = drops < interface->statistic ? drops : drops - interface->statistic;
 	loss.adrift = !has_start || !has_end || loss.first_ns > loss.last_ns;
 	mb_pcapng_loss_add(&interface->reported, &loss);
@@ -168,7 +168,7 @@ bool mb_pcapng_interface_statistics(struct mb_pcapng_interface *interface, const
 
 /* --- interface description --- */
 
-/* The specification says bits and gives 4 as an example; writers do either. */
+/* The specification has the length in bits but gives 4 as an example; writers use either unit. */
 static uint32_t fcs_bytes(uint8_t value)
 {
 	return value <= 8 ? value : value / 8u;

@@ -19,8 +19,8 @@ struct mb_pcapng_option {
 	const uint8_t *value;
 };
 
-/* Take the option at *AT and move behind it: 1; 0 at the end of options; -1 when the option
- * claims more than the block has. */
+/* Take the option at *AT and move behind it. Returns 1; 0 at the end of the options; -1 if the option claims more than
+ * the block has. */
 int mb_pcapng_next_option(const uint8_t **at, const uint8_t *end, bool swapped, struct mb_pcapng_option *option);
 
 /* --- clock --- */
@@ -34,17 +34,17 @@ struct mb_pcapng_clock {
 };
 
 void mb_pcapng_clock_init(struct mb_pcapng_clock *clock, uint8_t resolution, int64_t offset_s);
-/* Unix nanoseconds of RAW units, rounded down. False when an int64 cannot hold them. */
+/* Unix nanoseconds of RAW units, rounded down. Returns false if an int64 cannot hold them. */
 bool mb_pcapng_clock_ns(const struct mb_pcapng_clock *clock, uint64_t raw, int64_t *ns);
-/* Whether it resolves 1 us or less finely. */
+/* Whether its resolution is 1 us or coarser. */
 bool mb_pcapng_clock_is_coarse(const struct mb_pcapng_clock *clock);
 
 /* --- losses --- */
 
 struct mb_pcapng_loss {
 	uint64_t packets;
-	int64_t first_ns, last_ns; /* span in which all of them fell, unless `adrift` */
-	bool adrift;     /* some fell at a time that the file does not state */
+	int64_t first_ns, last_ns; /* span in which all packets were lost, unless `adrift` */
+	bool adrift;     /* some were lost at a time that the file does not state */
 };
 
 void mb_pcapng_loss_add(struct mb_pcapng_loss *loss, const struct mb_pcapng_loss *more);
@@ -57,30 +57,29 @@ struct mb_pcapng_interface {
 	struct mb_pcapng_clock clock;
 	uint32_t snaplen, max_caplen;
 	int index;     /* in the reader's list */
-	int index_by_fcs[MB_PCAPNG_FCS_LENGTHS]; /* the same for packets that state their FCS, or -1
-						  */
+	int index_by_fcs[MB_PCAPNG_FCS_LENGTHS]; /* the same, for packets that state their FCS, or -1 */
 	bool has_last;
 	int64_t last_ns;  /* of its latest packet */
-	struct mb_pcapng_loss counted; /* what packets report (epb_dropcount) */
-	struct mb_pcapng_loss reported; /* what statistics report (isb_ifdrop, isb_osdrop) */
-	uint64_t statistic;  /* latest of these; they count from the start */
+	struct mb_pcapng_loss counted; /* as reported by packets (epb_dropcount) */
+	struct mb_pcapng_loss reported; /* as reported by statistics (isb_ifdrop, isb_osdrop) */
+	uint64_t statistic;  /* latest statistic; they count from the start */
 	bool has_statistic;
 	int64_t statistic_ns;
 };
 
-/* Read the body [at, end) of an interface description block into both structs (the public one
- * without `index`). False when an option runs over. */
+/* Read the body [at, end) of an interface description block into both structs (the public one without `index`). Returns
+ * false if an option exceeds the block. */
 bool mb_pcapng_interface_parse(const uint8_t *at, const uint8_t *end, bool swapped,
 			       struct mb_pcapng_interface *interface, struct mb_interface *described);
 
-/* COUNT packets were lost between the interface's latest packet and the one at TS_NS. */
+/* Record that COUNT packets were lost between the interface's latest packet and the one at TS_NS. */
 void mb_pcapng_interface_lost(struct mb_pcapng_interface *interface, uint64_t count, int64_t ts_ns);
 
 /* Read the timestamp and options [at, end) of an interface statistics block. */
 bool mb_pcapng_interface_statistics(struct mb_pcapng_interface *interface, const uint8_t *at, const uint8_t *end,
 				    bool swapped);
 
-/* What the interface lost: both tellings are of the same packets, so the larger one. */
+/* The losses of the interface: both reports are about the same packets, so the larger one counts. */
 const struct mb_pcapng_loss *mb_pcapng_interface_loss(const struct mb_pcapng_interface *interface);
 
 #endif

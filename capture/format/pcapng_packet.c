@@ -24,7 +24,7 @@ static inline __attribute__((always_inline)) uint32_t padded(uint32_t length)
 	return (length + 3) & ~3u;
 }
 
-/* BODY: of an enhanced packet block. The obsolete one differs in its first word. */
+/* BODY is the body of an enhanced packet block. The obsolete block differs in its first word. */
 static inline __attribute__((always_inline)) struct packet load_packet(const uint8_t *body, bool swapped)
 {
 	return (struct packet){
@@ -125,7 +125,7 @@ static int take_options(struct mb_reader *reader, const struct mb_pcapng_block *
 	return MB_PCAPNG_GO_ON;
 }
 
-/* What the block claims against what it has and its section allows. */
+/* Compare the claims of the block with its size and with the limits of its section. */
 static int check_packet(struct mb_reader *reader, const struct mb_pcapng_block *block, const struct packet *packet,
 			uint32_t room, struct mb_error *error)
 {
@@ -176,7 +176,7 @@ static int take_stamped(struct mb_reader *reader, const struct mb_pcapng_block *
 	return MB_PCAPNG_GO_ON;
 }
 
-/* A packet without a stamp takes the latest one before it, and is marked for that. */
+/* A packet without a stamp gets the latest stamp before it, and is marked. */
 static int take_simple(struct mb_reader *reader, const struct mb_pcapng_block *block, struct mb_batch *batch,
 		       struct mb_error *error)
 {
@@ -211,7 +211,7 @@ int mb_pcapng_take_packet(struct mb_reader *reader, const struct mb_pcapng_block
 		uint16_t lost = mb_load16(block->body + 2, reader->swapped);
 
 		packet.interface = mb_load16(block->body, reader->swapped);
-		packet.lost = lost == UINT16_MAX ? 0 : lost; /* all ones: not known */
+		packet.lost = lost == UINT16_MAX ? 0 : lost; /* all ones: unknown */
 	}
 	return take_stamped(reader, block, &packet, batch, error);
 }

@@ -10,7 +10,7 @@
 #define MIN_INTERFACE_DESCRIPTION 20
 #define MIN_STATISTICS 24
 
-/* An interface that a later section describes again is still the same one. */
+/* An interface that a later section describes again is still the same interface. */
 static int list_interface(struct mb_reader *reader, const struct mb_interface *described, struct mb_error *error)
 {
 	struct mb_pcapng *pcapng = reader->state;
@@ -79,8 +79,8 @@ int mb_pcapng_take_statistics(struct mb_reader *reader, const struct mb_pcapng_b
 	return MB_PCAPNG_GO_ON;
 }
 
-/* `fcs_len` holds for every frame of a listed interface, so packets that state another one are
- * of another, which has the same name. */
+/* `fcs_len` applies to every frame of a listed interface, so packets that state another one belong to another interface
+ * of the same name. */
 int mb_pcapng_index_for_fcs(struct mb_reader *reader, struct mb_pcapng_interface *interface, uint32_t fcs_len,
 			    struct mb_error *error)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Blocks of pcapng, written: in this machine's byte order, with stamps in nanoseconds. Each function writes one block at
- * AT and returns what is behind it; the caller has made room for as many bytes as the one above it says.
+ * Writes blocks of pcapng, in this machine's byte order, with stamps in nanoseconds. Each function writes one block at
+ * AT and returns the address behind it; the caller has made room for as many bytes as the function or constant before
+ * it states.
  */
 #ifndef MB_PCAPNG_WRITE_H
 #define MB_PCAPNG_WRITE_H
@@ -15,7 +16,7 @@
 
 struct mb_text {
 	const char *text;
-	size_t length; /* at most MB_TEXT_MOST: that of an option */
+	size_t length; /* at most MB_TEXT_MOST, the longest option */
 };
 
 #define MB_TEXT_MOST 65535
@@ -31,21 +32,21 @@ static inline uint8_t *mb_pcapng_put32(uint8_t *at, uint32_t value)
 	return at + sizeof(value);
 }
 
-/* A stamp as two halves, the high one first. */
+/* Write a stamp as two halves, the high one first. */
 static inline uint8_t *mb_pcapng_put_stamp(uint8_t *at, int64_t ts_ns)
 {
 	at = mb_pcapng_put32(at, (uint32_t)((uint64_t)ts_ns >> 32));
 	return mb_pcapng_put32(at, (uint32_t)ts_ns);
 }
 
-/* Type and room for the length. */
+/* Write the type, and leave room for the length. */
 static inline uint8_t *mb_pcapng_begin(uint8_t *at, enum mb_pcapng_type type)
 {
 	at = mb_pcapng_put32(at, (uint32_t)type);
 	return at + 4;
 }
 
-/* Both lengths of the block that began at BEGUN. */
+/* Write both lengths of the block that began at BEGUN. */
 static inline uint8_t *mb_pcapng_end(uint8_t *begun, uint8_t *at)
 {
 	const uint32_t length = (uint32_t)(at - begun) + 4;
@@ -54,7 +55,7 @@ static inline uint8_t *mb_pcapng_end(uint8_t *begun, uint8_t *at)
 	return mb_pcapng_put32(at, length);
 }
 
-/* Bytes, with zeros up to a multiple of four. */
+/* Write bytes, with zeros up to a multiple of four. */
 static inline uint8_t *mb_pcapng_put_bytes(uint8_t *at, const void *bytes, size_t length)
 {
 	const size_t padded = mb_pcapng_padded(length);
@@ -83,28 +84,28 @@ enum mb_pcapng_option_code {
 size_t mb_pcapng_comments_room(const struct mb_text *comments, size_t count);
 uint8_t *mb_pcapng_put_comments(uint8_t *at, const struct mb_text *comments, size_t count);
 
-/* Begins a section: APPLICATION wrote it. */
+/* Begin a section that APPLICATION wrote. */
 size_t mb_pcapng_section_room(const struct mb_text *application, const struct mb_text *comments, size_t count);
 uint8_t *mb_pcapng_put_section(uint8_t *at, const struct mb_text *application, const struct mb_text *comments,
 			       size_t count);
 
-/* The next interface of the section. */
+/* Write the next interface of the section. */
 #define MB_PCAPNG_INTERFACE_ROOM (64 + MB_INTERFACE_NAME)
 uint8_t *mb_pcapng_put_interface(uint8_t *at, const struct mb_interface *interface);
 
-/* Of interface 0, as of TS_NS: packets that it received, and those of them that were dropped. */
+/* Write statistics of interface 0 as of TS_NS: packets that it received, and how many of them were dropped. */
 #define MB_PCAPNG_STATISTICS_ROOM 64
 size_t mb_pcapng_statistics_room(const struct mb_text *comments, size_t count);
 uint8_t *mb_pcapng_put_statistics(uint8_t *at, int64_t ts_ns, uint64_t received, uint64_t dropped,
 				  const struct mb_text *comments, size_t count);
 
-/* A packet without comments. */
+/* The room for a packet without comments. */
 static inline size_t mb_pcapng_packet_room(uint32_t caplen)
 {
 	return 28 + mb_pcapng_padded(caplen) + 12 + 4;
 }
 
-/* FRAME, of the interface of its number, with its direction where that is known, and COMMENTS. */
+/* Write FRAME, of the interface of its number, with its direction if it is known, and COMMENTS. */
 static inline uint8_t *mb_pcapng_put_packet(uint8_t *at, const struct mb_frame *frame, const struct mb_text *comments,
 					    size_t count)
 {

@@ -27,8 +27,7 @@
 #include "linktype.h"
 
 #define PERIOD_MS 50       /* between two reads of the counts */
-#define SETTLE_NS 20000000   /* longest time from a packet's stamp until it is in its bin; later packets are a counted
-			      * loss */
+#define SETTLE_NS 20000000   /* a packet is in its bin this long after its stamp; later ones are a counted loss */
 
 struct ebpf {
 	struct mb_rx_counters rx; /* first: its functions are among the ops */
