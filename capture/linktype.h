@@ -10,7 +10,7 @@ enum mb_linktype {
 	MB_LINKTYPE_NULL = 0,
 	MB_LINKTYPE_ETHERNET = 1,
 	MB_LINKTYPE_PPP = 9,
-	MB_LINKTYPE_RAW_12 = 12, /* raw IP, as some systems number it */
+	MB_LINKTYPE_RAW_12 = 12, /* raw IP, as numbered on some systems */
 	MB_LINKTYPE_RAW_14 = 14,
 	MB_LINKTYPE_PPP_HDLC = 50,
 	MB_LINKTYPE_PPP_ETHER = 51,

@@ -14,8 +14,8 @@
 
 #define CHUNKS 32
 #define CHUNK_BYTES (512u << 10)
-#define HAND_OVER_NS 200000000        /* how old a chunk gets before it is handed over, full or not … */
-#define HAND_OVER_EMPTY_NS 1000000000 /* … and one that says that nothing came */
+#define HAND_OVER_NS 200000000        /* the age at which a chunk is handed over, full or not … */
+#define HAND_OVER_EMPTY_NS 1000000000 /* … and an empty one, which reports that nothing came */
 #define COMMENT_LENGTH 128
 #define STATISTICS_ROOM (MB_PCAPNG_STATISTICS_ROOM + 4 + COMMENT_LENGTH)
 
@@ -26,23 +26,24 @@ struct stretch {
 };
 
 struct chunk {
-	uint8_t *bytes; /* blocks, and behind them room for statistics */
+	uint8_t *bytes; /* blocks, followed by room for statistics */
 	size_t length;
-	struct stretch kept, missed; /* in it; and those before it, for which there was no chunk */
+	struct stretch kept, missed; /* packets in the chunk; and packets before it, for which there was no chunk */
 	int64_t until_ns;
 };
 
 struct mb_keeper {
-	/* The engine's own. */
+	/* Owned by the engine. */
 	struct chunk *filling; /* NULL when there was none */
 	struct stretch missed;
-	int64_t begun_ns; /* CLOCK_MONOTONIC, of the chunk */
+	int64_t begun_ns; /* CLOCK_MONOTONIC at the start of the chunk */
 	int64_t until_ns;
-	/* The thread's own. */
+	/* Owned by the thread. */
 	struct mb_packet_files files;
-	struct stretch owed; /* losses that no file has yet */
+	struct stretch owed; /* losses that no file has recorded yet */
 	uint64_t file_packets, file_lost;
-	/* Both threads', under the lock: chunks since the start, handed over by the engine, given back by the thread. */
+	/* Shared by both threads, protected by the lock: number of chunks since the start, handed over by the engine,
+	 * returned by the thread. */
 	pthread_mutex_t lock;
 	pthread_cond_t filled_changed;
 	uint64_t filled, freed;
@@ -84,7 +85,7 @@ static struct chunk *next_chunk(struct mb_keeper *keeper)
 	return chunk;
 }
 
-/* Put the statistics of the file behind the packets of CHUNK. */
+/* Append the statistics of the file to the packets of CHUNK. */
 static void end_chunk(struct mb_keeper *keeper, struct chunk *chunk)
 {
 	const struct stretch *owed = &keeper->owed;
@@ -103,7 +104,7 @@ static void end_chunk(struct mb_keeper *keeper, struct chunk *chunk)
 	chunk->length = (size_t)(end - chunk->bytes);
 }
 
-/* 0, or a negative errno with ERROR filled. */
+/* Returns 0, or a negative errno with ERROR filled. */
 static int write_chunk(struct mb_keeper *keeper, struct chunk *chunk, struct mb_error *error)
 {
 	bool is_new;
@@ -158,7 +159,7 @@ static void *keeper_main(void *argument)
 
 /* --- the engine's thread: from frames to chunks --- */
 
-/* Have a chunk to fill, unless all are full. */
+/* Make sure that there is a chunk to fill, unless all are full. */
 static bool has_chunk(struct mb_keeper *keeper)
 {
 	uint64_t filled, freed;
@@ -282,7 +283,7 @@ void mb_keeper_finish(struct mb_keeper *keeper)
 	pthread_mutex_unlock(&keeper->lock);
 	pthread_join(keeper->thread, NULL);
 	keeper->is_started = false;
-	/* All chunks are free but for the one that is being filled; the account of what was missed goes with it. */
+	/* All chunks are free, except the one that is being filled; the account of missed packets goes with it. */
 	if ((keeper->filling || keeper->missed.packets || keeper->until_ns) && has_chunk(keeper)) {
 		hand_over(keeper);
 		take_chunk(keeper, next_chunk(keeper));

@@ -16,8 +16,8 @@
 #include "format/pcapng_write.h"
 
 #define NAME_LENGTH 64
-#define LOOK_NS 1000000000 /* between two looks at the room on the disk */
-#define MODE 0600          /* what was said to whom is for the owner alone */
+#define LOOK_NS 1000000000 /* between two checks of the free space on the disk */
+#define MODE 0600          /* only the owner may read what was sent to whom */
 
 static void name_of(const struct mb_packet_file *file, char name[NAME_LENGTH])
 {
@@ -64,7 +64,7 @@ static int by_number(const void *one, const void *other)
 	return (a->number > b->number) - (a->number < b->number);
 }
 
-/* List what earlier rings left, and remove what they could not finish. */
+/* List the files of earlier rings, and remove unfinished ones. */
 static int scan(struct mb_packet_files *files)
 {
 	int fd = openat(files->options.folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -123,7 +123,7 @@ void mb_packet_files_close(struct mb_packet_files *files)
 	files->list = NULL;
 }
 
-/* Remove the oldest file that is not open. False when there is none, or it cannot be removed. */
+/* Remove the oldest file that is not open. Returns false if there is none, or if it cannot be removed. */
 static bool give_up_oldest(struct mb_packet_files *files)
 {
 	char name[NAME_LENGTH];
@@ -145,8 +145,8 @@ static bool has_room(const struct mb_packet_files *files, uint64_t least_bytes)
 	return fstatvfs(files->options.folder, &disk) || (uint64_t)disk.f_bavail * disk.f_frsize >= least_bytes;
 }
 
-/* Give up files, the oldest first and the open one last, until LEAST_BYTES of the disk are free. False where that is
- * not enough. */
+/* Remove files, the oldest first and the open one last, until LEAST_BYTES of the disk are free. Returns false if that
+ * is not enough. */
 static bool make_room(struct mb_packet_files *files, uint64_t least_bytes)
 {
 	while (!has_room(files, least_bytes)) {
@@ -159,7 +159,7 @@ static bool make_room(struct mb_packet_files *files, uint64_t least_bytes)
 	return true;
 }
 
-/* Look at the room on the disk from time to time: where it is short, the ring becomes smaller. */
+/* Check the free space on the disk from time to time: if it is short, the ring becomes smaller. */
 static int look_at_disk(struct mb_packet_files *files, struct mb_error *error)
 {
 	const int64_t now = mb_clock_ns(CLOCK_MONOTONIC);
@@ -199,7 +199,7 @@ static size_t make_header(const struct mb_packet_files *files, uint8_t *bytes)
 	return (size_t)(mb_pcapng_put_interface(at, &files->interface) - bytes);
 }
 
-/* Begin a file, and give it its name once it has its header. 0 or a negative errno. */
+/* Begin a file, and give it its name once it has its header. Returns 0 or a negative errno. */
 static int begin_file(struct mb_packet_files *files, int64_t first_ns)
 {
 	struct mb_packet_file file = { .number = files->next_number, .first_ns = first_ns > 0 ? first_ns : 0 };
@@ -253,7 +253,7 @@ int mb_packet_files_write(struct mb_packet_files *files, const void *bytes, size
 	int code = write_whole(files->file, bytes, length, (off_t)file->bytes);
 
 	if (code) {
-		/* A part of a block at the end of a file is the end for its readers. */
+		/* Readers treat a partial block at the end of a file as its end. */
 		if (ftruncate(files->file, (off_t)file->bytes))
 			close_file(files);
 		if (code == -ENOSPC || code == -EDQUOT)

@@ -52,7 +52,7 @@ void mb_lane_deinit(struct mb_lane *lane)
 	memset(lane, 0, sizeof(*lane));
 }
 
-/* Of bins that are open, the one that holds TS_NS. */
+/* The open bin that holds TS_NS. */
 static struct mb_bin *bin_at(const struct mb_lane *lane, int64_t ts_ns)
 {
 	return &lane->bins[(uint64_t)mb_floor_div(ts_ns, lane->options->bin_ns) & lane->bin_span.mask];
@@ -91,7 +91,7 @@ __attribute__((noinline)) void mb_lane_spread(struct mb_lane *lane, const struct
 	}
 	struct mb_bin *last = bin_at(lane, packet->ts_ns);
 
-	last->bytes -= bytes_before; /* what earlier bins took, and was counted here */
+	last->bytes -= bytes_before; /* the part that earlier bins took, and that was counted here */
 	last->wire_bytes -= wire_before;
 }
 
@@ -105,8 +105,8 @@ static void count_pause(struct mb_bin *bin, const struct mb_packet *packet)
 	bin->pause_classes |= (uint16_t)packet->pause_classes;
 }
 
-/* The sender of a notification is the receiver that asks for less. add_packet() counts its bytes, and the memory that is
- * out here. */
+/* The sender of a notification is the receiver that asks its sender to send slower. add_packet() counts its bytes, and
+ * reports missing memory. */
 static void count_notification(struct mb_bin *bin, struct mb_senders *senders, const struct mb_packet *packet)
 {
 	struct mb_sender *sender = packet->source.family == MB_FAMILY_NONE ? NULL : mb_senders_find(senders, packet);
@@ -116,7 +116,7 @@ static void count_notification(struct mb_bin *bin, struct mb_senders *senders, c
 		sender->cnp_packets++;
 }
 
-/* What few packets need, apart from the sums. */
+/* Count what only few packets have, besides the sums. */
 static __attribute__((noinline)) void count_rare(struct mb_lane *lane, struct mb_bin *bin, struct mb_senders *senders,
 						 const struct mb_packet *packet)
 {
@@ -179,8 +179,8 @@ static void begin_epoch_at(struct mb_lane *lane, int64_t ts_ns)
 	mb_span_begin(&lane->sender_span, ts_ns);
 }
 
-/* Move to TS_NS, and close the bins that the window leaves behind then. What lies between the old
- * and the new newest bin is empty. */
+/* Move to TS_NS, and close the bins that the window then leaves behind. The bins between the old and the new newest bin
+ * are empty. */
 static int move_bins(struct mb_lane *lane, int64_t ts_ns)
 {
 	struct mb_span *span = &lane->bin_span;
@@ -217,7 +217,7 @@ static int leave_behind(struct mb_lane *lane, int64_t ts_ns)
 	return mb_busy_settle(&lane->busy, lane->bin_span.oldest * lane->options->bin_ns, &to);
 }
 
-/* The first packet of an epoch, or one that moves the newest bin on. */
+/* Handle the first packet of an epoch, or one that moves the newest bin on. */
 static __attribute__((noinline)) int move_on(struct mb_lane *lane, int64_t ts_ns)
 {
 	const struct mb_span *bins = &lane->bin_span, *senders = &lane->sender_span;
@@ -262,7 +262,7 @@ static __attribute__((noinline)) int add_older(struct mb_lane *lane, const struc
 	return add_packet(lane, bin, senders_at(lane, ts_ns), packet);
 }
 
-/* Have the newest bin hold TS_NS, which is no older than any before. */
+/* Move the newest bin to hold TS_NS, which is not older than any stamp before. */
 static inline int reach(struct mb_lane *lane, int64_t ts_ns)
 {
 	return unlikely(ts_ns >= lane->newest_end || !lane->newest) ? move_on(lane, ts_ns) : 0;
@@ -301,7 +301,7 @@ void mb_lane_misdate(struct mb_lane *lane, const struct mb_packet *packet)
 	lane->totals.late_bytes += packet->bytes;
 }
 
-/* Count what the newest bin holds of a train. */
+/* Count the part of a train that the newest bin holds. */
 static inline void add_subtotal(struct mb_lane *lane, const struct mb_packet *leader, struct mb_sender *sender,
 				const struct mb_subtotal *subtotal)
 {
@@ -316,7 +316,8 @@ static inline void add_subtotal(struct mb_lane *lane, const struct mb_packet *le
 	lane->newest_ns = subtotal->last_ns;
 }
 
-/* Whether of a train of TCP none but LEADER repeats what was sent before, and *IS_BACK whether LEADER does. */
+/* Whether no packet of a TCP train, except perhaps LEADER, repeats sequence space that was sent before; *IS_BACK:
+ * whether LEADER does. */
 static inline bool continues(struct mb_lane *lane, const struct mb_packet *leader, const struct mb_train *train,
 			     bool *is_back)
 {

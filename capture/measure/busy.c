@@ -18,7 +18,7 @@ struct span {
 struct waiting {
 	int64_t number;
 	struct mb_sent sent;
-	uint32_t senders; /* that it had when it was taken, and one for itself */
+	uint32_t senders; /* number of senders when it was taken, plus one for itself */
 };
 
 uint64_t mb_busy_least_bytes(uint64_t share_ppb, int64_t bin_ns, uint64_t link_bps)
@@ -126,7 +126,7 @@ int mb_busy_mark(struct mb_busy *busy, int64_t ts_ns, uint64_t wire_bytes)
 	return 0;
 }
 
-/* Whether bin NUMBER of senders is within reach of a busy bin that is closed. They are asked for in order. */
+/* Whether bin NUMBER of senders is within reach of a closed busy bin. Callers ask in ascending order. */
 static bool is_near(struct mb_busy *busy, int64_t number)
 {
 	const struct span *span;

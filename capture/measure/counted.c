@@ -7,7 +7,7 @@
 #include "measure/live.h"
 #include "measure/lookahead.h"
 
-/* Packets that belong in no bin of LANE: they are late, or their stamps are not dates. */
+/* Count packets that belong in no bin of LANE: they are late, or their stamps are not dates. */
 static void miss(struct mb_engine *engine, struct mb_lane *lane, const struct mb_count *count)
 {
 	if (count->kind != MB_COUNT_BIN)
@@ -71,7 +71,7 @@ static void spread(struct mb_lane *lane, const struct mb_count *count)
 			     });
 }
 
-/* Nobody knows how many they are: each packet counts as a sender. */
+/* The number of these senders is unknown: each packet counts as a sender. */
 static void add_others(struct mb_lane *lane, const struct mb_count *count)
 {
 	const struct mb_sender others = {
@@ -86,7 +86,8 @@ static void add_others(struct mb_lane *lane, const struct mb_count *count)
 	mb_senders_fold(lane->newest_senders, &others, count->packets);
 }
 
-/* Have the newest bins of both widths hold the start of COUNT's. The lane notes its first stamp as if that were one. */
+/* Move the newest bins of both widths to the start of COUNT's bin. The lane would record that start as its first stamp;
+ * it is restored. */
 static int reach(struct mb_lane *lane, const struct mb_count *count)
 {
 	const int64_t first_ns = lane->totals.first_ns;
@@ -159,7 +160,7 @@ int mb_counted_run(struct mb_engine *engine)
 		const bool is_first = !engine->n_lanes;
 
 		code = add(engine, &counts->counts[i]);
-		if (is_first) /* losses from before it wait for a lane, whose bins may close with the next count */
+		if (is_first) /* earlier losses wait for a lane, whose bins may close with the next count */
 			mb_live_mark_losses(engine);
 	}
 	if (!code && counts->passed_ns)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The direction of a frame where its link does not say it: what this host sent is out, all else in.
+ * The direction of a frame whose link does not state it: frames that this host sent are out, all others in.
  */
 #ifndef MB_DIRECTION_H
 #define MB_DIRECTION_H
@@ -15,11 +15,11 @@
 
 #define MB_LOCALS 64
 
-/* This host's addresses; none: directions are not known. */
+/* Addresses of this host; none: directions are unknown. */
 struct mb_locals {
 	uint32_t n_macs, n_addresses;
 	uint64_t macs[MB_LOCALS];
-	struct mb_address addresses[MB_LOCALS]; /* of IP */
+	struct mb_address addresses[MB_LOCALS]; /* IP addresses */
 };
 
 /* At most MB_LOCALS addresses. */
@@ -57,8 +57,8 @@ static inline uint64_t mb_locals_load(const uint8_t *bytes)
 	return be64toh(value);
 }
 
-/* The direction of a FRAME that was decoded as PACKET; MB_DIRECTION_UNKNOWN when it is not known.
- * *IS_FOREIGN when the frame of Ethernet is unicast, but neither from nor to this host's MAC. */
+/* The direction of a FRAME that was decoded as PACKET; MB_DIRECTION_UNKNOWN if it is not known. *IS_FOREIGN: whether it
+ * is a unicast Ethernet frame that is neither from nor to this host's MAC. */
 static inline uint8_t mb_direction_of(const struct mb_locals *locals, const struct mb_frame *frame,
 				      const struct mb_packet *packet, bool is_ethernet, bool *is_foreign)
 {
@@ -66,7 +66,7 @@ static inline uint8_t mb_direction_of(const struct mb_locals *locals, const stru
 	if (packet->direction != MB_DIRECTION_UNKNOWN || !(locals->n_macs | locals->n_addresses))
 		return packet->direction;
 	if (is_ethernet && frame->caplen >= 12) {
-		/* Receiver and sender, 48 bits each, by two loads that stay within 12 bytes. */
+		/* Receiver and sender, 48 bits each, by two loads within the first 12 bytes. */
 		if (mb_locals_has_mac(locals, mb_locals_load(frame->data + 4) & 0xffffffffffff))
 			return MB_DIRECTION_OUT;
 		*is_foreign = !(frame->data[0] & 1) && !mb_locals_has_mac(locals, mb_locals_load(frame->data) >> 16);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Times in which packets were lost, kept by a lane until its bins have passed them: a full
- * ring reports losses long before the frames that it holds are read.
+ * Times in which packets were lost. A lane holds them until its bins have passed them: a full ring reports losses long
+ * before the frames that it holds are read.
  */
 #ifndef MB_DROP_SPANS_H
 #define MB_DROP_SPANS_H
@@ -14,15 +14,15 @@
 struct mb_drop_spans {
 	struct {
 		int64_t first_ns, last_ns;
-	} spans[MB_DROP_SPANS]; /* in the order they came */
+	} spans[MB_DROP_SPANS]; /* in order of arrival */
 	uint32_t count;
 };
 
-/* Note that packets were lost in FIRST_NS … LAST_NS. When there is no room, the newest span
- * grows: too many bins are then marked, never too few. */
+/* Record that packets were lost in FIRST_NS … LAST_NS. If there is no room, the newest span grows: then too many bins
+ * are marked, never too few. */
 void mb_drop_spans_add(struct mb_drop_spans *drops, int64_t first_ns, int64_t last_ns);
 
-/* Whether some of [START_NS, START_NS + WIDTH_NS) is in a span. */
+/* Whether a span overlaps [START_NS, START_NS + WIDTH_NS). */
 bool mb_drop_spans_overlap(const struct mb_drop_spans *drops, int64_t start_ns, int64_t width_ns);
 
 /* Forget spans that end before HORIZON_NS. */

@@ -12,9 +12,9 @@
 #include "measure/live.h"
 #include "measure/lookahead.h"
 
-#define TURN_NS 100000000        /* that run() takes */
-#define ROWS 65536               /* that make run() return */
-#define SENDERS_ALL_BINS 262144  /* room in all open bins together: 64 B and two slots each */
+#define TURN_NS 100000000        /* the longest that run() takes */
+#define ROWS 65536               /* the number of rows at which run() returns */
+#define SENDERS_ALL_BINS 262144  /* room in all open bins together: 64 B and two slots for each */
 #define FLOWS_ALL_BINS 1048576   /* 16 B each */
 #define DIRECTIONS 3 /* enum mb_direction */
 
@@ -87,7 +87,7 @@ void mb_engine_destroy(struct mb_engine *engine)
 	free(engine);
 }
 
-/* The next batch: the lookahead's frames first. As mb_backend_read(). */
+/* The next batch: the lookahead's frames first. Like mb_backend_read(). */
 static int next_batch(struct mb_engine *engine)
 {
 	uint32_t left = engine->n_lookahead - engine->next_lookahead;
@@ -106,7 +106,7 @@ static int next_batch(struct mb_engine *engine)
 	return mb_backend_read(engine->backend, &engine->batch, MB_READ_TIMEOUT_MS, &engine->failure);
 }
 
-/* Which rows of senders a lane keeps: all where nobody knows the speed of its link. */
+/* Which rows of senders a lane keeps: all if the speed of its link is unknown. */
 static struct mb_busy_rule busy_rule(const struct mb_engine *engine, uint16_t interface, uint8_t direction)
 {
 	const struct mb_engine_options *options = &engine->options;
@@ -146,7 +146,7 @@ static int add_lane(struct mb_engine *engine, uint16_t interface, uint8_t direct
 	return 0;
 }
 
-/* Where the lane of INTERFACE and DIRECTION is noted. NULL when memory is out. */
+/* The entry that holds the number of the lane of INTERFACE and DIRECTION. NULL if memory is out. */
 static uint16_t *number_of_lane(struct mb_engine *engine, uint16_t interface, uint8_t direction)
 {
 	uint32_t count = engine->n_numbered;
@@ -187,7 +187,7 @@ struct mb_engine_lane *mb_engine_find_lane(struct mb_engine *engine, uint16_t in
 	return engine->lanes[engine->n_lanes - 1];
 }
 
-/* Fill in of a leader what the decoder cannot know: the side, and the quality. True when it is foreign. */
+/* Fill in the fields of a leader that the decoder cannot know: direction and quality. Returns whether it is foreign. */
 static inline bool complete_leader(const struct mb_engine *engine, const struct mb_interface *interface,
 				   const struct mb_frame *frame, struct mb_packet *leader)
 {
@@ -202,7 +202,7 @@ static inline bool complete_leader(const struct mb_engine *engine, const struct 
 	return is_foreign;
 }
 
-/* The stamps of TRAIN are of a clock that was not set, unless they are not dates at all. */
+/* Count TRAIN's packets as stamped by a clock that was not set, unless their stamps are not dates at all. */
 static void note_unset(struct mb_engine *engine, struct mb_packet *leader, const struct mb_train *train)
 {
 	if (!mb_date_is_sane(leader->ts_ns))
@@ -217,8 +217,8 @@ static void exclude(struct mb_engine *engine, const struct mb_packet *leader, co
 	engine->excluded_bytes += train->count == 1 ? leader->bytes : train->bytes;
 }
 
-/* Complete the leaders, and find the lanes of their interface by direction, as far as any is of it; NULL for
- * directions that were not asked for. Has the look-ups of the leaders' flows under way. */
+/* Complete the leaders, and find the lanes of their interface by direction, for those directions that occur; NULL for
+ * directions that were not requested. Prefetches the entries for the flows of the leaders. */
 static int find_lanes(struct mb_engine *engine, const struct mb_interface *interface, uint16_t number,
 		      struct mb_lane *lanes[DIRECTIONS], struct mb_error *error)
 {
@@ -248,7 +248,7 @@ static int find_lanes(struct mb_engine *engine, const struct mb_interface *inter
 	return 0;
 }
 
-/* Count the packet that is INDEX-th of those that the engine has not counted yet. */
+/* Count the packet with number INDEX among those that the engine has not counted yet. */
 static int add_packet(struct mb_engine *engine, struct mb_lane *lane, const struct mb_packet *packet, uint32_t index)
 {
 	int code = mb_lane_add(lane, packet);
@@ -260,7 +260,7 @@ static int add_packet(struct mb_engine *engine, struct mb_lane *lane, const stru
 	return 0;
 }
 
-/* The packets of a train that its lane could not take at once. */
+/* Add the packets of a train one by one, because its lane could not take them at once. */
 static int add_apart(struct mb_engine *engine, struct mb_lane *lane, const struct mb_packet *leader,
 		     const struct mb_train *train, enum mb_layout layout, const struct mb_interface *interface)
 {
@@ -291,13 +291,13 @@ static int add_train(struct mb_engine *engine, struct mb_lane *lane, const struc
 	return code > 0 ? 0 : code ? code : add_apart(engine, lane, leader, train, layout, interface);
 }
 
-/* Count frames at the front of VIEW that are of one interface, and take them off it: one at least.
- * 0 or a negative errno. */
+/* Count frames of one interface at the front of VIEW, at least one, and take them off it. Returns 0 or a negative
+ * errno. */
 static int count_frames(struct mb_engine *engine, struct mb_frame_view *view, struct mb_error *error)
 {
 	const uint16_t number = mb_view_frame(view->layout, view->at).interface;
 	const struct mb_interface *interface;
-	struct mb_lane *lanes[DIRECTIONS] = { NULL }; /* by enum mb_direction */
+	struct mb_lane *lanes[DIRECTIONS] = { NULL }; /* index: enum mb_direction */
 	struct mb_trains *trains = &engine->trains;
 	size_t n_interfaces;
 
@@ -340,7 +340,7 @@ void mb_engine_decode(const struct mb_engine *engine, const struct mb_frame *fra
 					    &is_foreign);
 }
 
-/* Keep the packets of the batch, with the direction as it is counted. */
+/* Keep the packets of the batch, with the direction in which they are counted. */
 static void keep_batch(struct mb_engine *engine)
 {
 	for (uint32_t i = 0; i < engine->batch.count; i++) {
@@ -355,7 +355,7 @@ static void keep_batch(struct mb_engine *engine)
 	mb_keeper_add(engine->keeper, engine->batch.frames, engine->batch.count);
 }
 
-/* The next batch of a live backend, counted. As next_batch(). */
+/* Count the next batch of a live backend. Like next_batch(). */
 static int run_live(struct mb_engine *engine)
 {
 	int n = mb_backend_read(engine->backend, &engine->batch, MB_READ_TIMEOUT_MS, &engine->failure);
@@ -376,7 +376,7 @@ static int run_live(struct mb_engine *engine)
 			return code;
 		if (engine->keeper)
 			keep_batch(engine);
-		mb_live_mark_losses(engine); /* from before the first lane */
+		mb_live_mark_losses(engine); /* losses from before the first lane */
 	}
 	if (mb_live_pass_time(engine))
 		return mb_fail(&engine->failure, ENOMEM, "out of memory");
@@ -385,7 +385,7 @@ static int run_live(struct mb_engine *engine)
 	return n;
 }
 
-/* Count frames where the backend has them. 1, 0 when they are to be read, or a negative errno. */
+/* Count frames in the memory of the backend. Returns 1; 0 if they must be read; or a negative errno. */
 static int count_in_place(struct mb_engine *engine)
 {
 	struct mb_frame_view view;
@@ -408,7 +408,7 @@ static int run_file(struct mb_engine *engine)
 	return n > 0 && (n = count_batch(engine, &engine->failure)) == 0 ? 1 : n;
 }
 
-/* An interface on which nothing came was recorded all the same. */
+/* An interface on which nothing arrived was recorded nevertheless. */
 static int add_silent_lanes(struct mb_engine *engine)
 {
 	for (uint8_t side = MB_DIRECTION_IN; side <= MB_DIRECTION_OUT; side++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The whole way of a capture: frames from a backend, decoded, divided by interface and
- * direction, counted into bins, out as tables.
+ * The complete path of a capture: frames from a backend are decoded, divided by interface and direction, and counted
+ * into bins; tables come out.
  */
 #ifndef MB_ENGINE_H
 #define MB_ENGINE_H
@@ -22,31 +22,31 @@
 
 #define MB_LANES 1024
 
-/* Directions that become lanes: a bit set of 1 << enum mb_direction. UNKNOWN is the lane of a
- * mirror port, which has no side, and is always on. */
+/* Directions that become lanes: a bit set of 1 << enum mb_direction. UNKNOWN is the lane of a mirror port, which has no
+ * direction, and is always on. */
 #define MB_LANE_IN (1u << MB_DIRECTION_IN)
 #define MB_LANE_OUT (1u << MB_DIRECTION_OUT)
 
 struct mb_engine_options {
 	struct mb_bins_options bins;
 	struct mb_decode_options decode;
-	bool infer_mtu;         /* take decode.mtu from the first frames, of an interface its own */
+	bool infer_mtu;         /* infer decode.mtu from the first frames; for an interface, use its MTU */
 	uint32_t directions;    /* MB_LANE_IN | MB_LANE_OUT */
 	uint32_t max_sources;   /* rows of their own for senders in a bin */
-	uint64_t sources_above_ppb; /* keep senders near bins with this share of the link's speed alone; 0: all */
-	uint64_t link_bps;      /* 0: as each interface says */
-	uint32_t n_locals;      /* 0: infer this host's address where the backend does not say directions */
+	uint64_t sources_above_ppb; /* keep senders only near bins with this share of the link speed; 0: all */
+	uint64_t link_bps;      /* 0: the speed that each interface states */
+	uint32_t n_locals;      /* 0: infer this host's address if the backend does not report directions */
 	struct mb_address locals[MB_LOCALS];
 };
 
-/* Of a live backend. */
+/* Clocks of a live backend. */
 struct mb_live_clock {
 	int64_t newest_ns, newest_read_ns; /* the newest stamp, and CLOCK_MONOTONIC when it was read */
 	int64_t ahead_ns;                  /* CLOCK_REALTIME minus CLOCK_MONOTONIC_RAW */
 	bool started;
 };
 
-/* The interface whose MTU is followed. */
+/* The interface whose MTU the engine follows. */
 struct mb_live_mtu {
 	uint32_t index;  /* 0: none */
 	uint32_t header; /* bytes of its link layer */
@@ -62,7 +62,7 @@ struct mb_engine_lane {
 struct mb_engine {
 	struct mb_engine_options options;
 	struct mb_backend *backend;
-	struct mb_keeper *keeper; /* the caller's; NULL: packets are not kept */
+	struct mb_keeper *keeper; /* owned by the caller; NULL: packets are not kept */
 	struct mb_senders_limits limits;
 	struct mb_sequences *sequences;
 	struct mb_inference inference;
@@ -74,53 +74,52 @@ struct mb_engine {
 	uint32_t uncounted; /* counters of bins that the backend does not count: bits of enum mb_bin_column */
 	struct mb_engine_lane **lanes;
 	uint32_t n_lanes;
-	uint16_t *numbers; /* of lanes, plus 1, by interface and direction; 0: it has none */
+	uint16_t *numbers; /* number of a lane, plus 1, by interface and direction; 0: there is none */
 	uint32_t n_numbered; /* interfaces in it */
-	uint64_t excluded_packets, excluded_bytes; /* of directions that were not asked for */
+	uint64_t excluded_packets, excluded_bytes; /* frames of directions that were not requested */
 	uint64_t foreign_packets; /* unicast, but neither from nor to the inferred address */
 	uint64_t ethernet_packets;
-	uint64_t packets; /* that were counted or excluded */
+	uint64_t packets; /* counted or excluded packets */
 	struct mb_dates dates;
-	/* The first frames, held back until the inference is made. */
+	/* The first frames, held back until the inference is complete. */
 	struct mb_frame *lookahead;
 	uint8_t *lookahead_bytes;
 	uint32_t n_lookahead, next_lookahead;
-	int lookahead_end;           /* what read() returned behind these frames */
+	int lookahead_end;           /* the result of read() after these frames */
 	size_t lookahead_used;       /* bytes in lookahead_bytes … */
-	size_t lookahead_room;       /* … and how many there may be */
-	int64_t silent_ns;      /* how long nothing came before it was whole */
+	size_t lookahead_room;       /* … and their limit */
+	int64_t silent_ns;      /* how long nothing arrived before it was complete */
 	bool lookahead_done;
 	bool finished;
 	struct mb_error failure; /* why the backend ended early */
 	int failed;
-	int (*run)(struct mb_engine *engine); /* the next batch, by kind of backend; as mb_backend_ops.read */
+	int (*run)(struct mb_engine *engine); /* the next batch, depending on the backend; like mb_backend_ops.read */
 	struct mb_counts *counts; /* of a backend that counts by itself */
 	struct mb_batch batch;
 	struct mb_trains trains;
 };
 
-/* BACKEND stays the caller's and must outlive the engine. NULL when memory is out. */
+/* BACKEND remains the caller's and must outlive the engine. Returns NULL if memory is out. */
 struct mb_engine *mb_engine_create(const struct mb_engine_options *options, struct mb_backend *backend);
 void mb_engine_destroy(struct mb_engine *engine);
 
-/* The lane of INTERFACE and DIRECTION, made when it is new. NULL with ERROR filled. */
+/* The lane of INTERFACE and DIRECTION, created if it is new. Returns NULL with ERROR filled on failure. */
 struct mb_engine_lane *mb_engine_find_lane(struct mb_engine *engine, uint16_t interface, uint8_t direction,
 					   struct mb_error *error);
 
-/* Decode a FRAME that the engine counts or has handed out, with its direction. */
+/* Decode a FRAME that the engine counts or has handed out, including its direction. */
 void mb_engine_decode(const struct mb_engine *engine, const struct mb_frame *frame, struct mb_packet *packet);
 
-/* Instead of counting, have the next frames of a file in engine->batch. How many; 0 when there will be more; or as
- * mb_backend_ops.read. */
+/* Instead of counting, fill engine->batch with the next frames of a file. Returns their number; 0 if more will come; or
+ * as mb_backend_ops.read. */
 int mb_engine_next(struct mb_engine *engine, struct mb_error *error);
 
-/* Work for at most BATCHES batches, or a tenth of a second, so that the caller hears of a stop, or until a table
- * holds some 64 Ki rows. 1: there is more; 0: the
- * capture is over and every bin is closed. A negative errno with ERROR filled: the input is bad;
- * it comes after every row of the frames before the fault was handed out. */
+/* Work for at most BATCHES batches, or a tenth of a second, so that the caller notices a stop, or until a table holds
+ * about 64 Ki rows. Returns 1 if there is more; 0 if the capture is over and every bin is closed; or a negative errno
+ * with ERROR filled if the input is damaged, after every row of the frames before the fault was handed out. */
 int mb_engine_run(struct mb_engine *engine, uint32_t batches, struct mb_error *error);
 
-/* Take the rows made so far; the caller releases them. 0 or -ENOMEM. */
+/* Take the rows made so far; the caller releases them. Returns 0 or -ENOMEM. */
 int mb_engine_take(struct mb_engine *engine, struct mb_table **bin_rows, struct mb_table **sender_rows);
 
 #endif

@@ -6,7 +6,8 @@
 #include "dates.h"
 #include "measure/closing.h"
 
-/* Whether newest_ns is a packet's stamp: mb_lane_advance() did not move it on, or a packet came at just that time. */
+/* Whether newest_ns is the stamp of a packet: mb_lane_advance() did not move it on, or a packet came at exactly that
+ * time. */
 static bool is_stamp(const struct mb_lane *lane)
 {
 	return lane->newest_ns != lane->advanced_ns || lane->newest->packets != lane->advanced_packets;
@@ -39,7 +40,7 @@ int mb_begin_epoch(struct mb_lane *lane)
 	return 0;
 }
 
-/* The clock went back to where the pending packets are. */
+/* Begin an epoch: the clock went back to the time of the pending packets. */
 static int step_back(struct mb_lane *lane)
 {
 	uint32_t n = lane->n_pending;
@@ -48,7 +49,7 @@ static int step_back(struct mb_lane *lane)
 	lane->n_pending = 0;
 	error = mb_begin_epoch(lane);
 	for (uint32_t i = 0; i < n && !error; i++) {
-		struct mb_packet packet = lane->pending[i]; /* its place is taken by what is late again */
+		struct mb_packet packet = lane->pending[i]; /* adding it may store another late packet in its place */
 
 		error = mb_lane_add(lane, &packet);
 	}

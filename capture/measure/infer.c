@@ -10,10 +10,10 @@
 #include "hash.h"
 #include "linktype.h"
 
-#define SLOTS 4096               /* a power of two; addresses beyond half of it are not followed */
-#define NEARLY_EVERY 0.95        /* of the unicast frames */
+#define SLOTS 4096               /* a power of two; addresses beyond half of it are ignored */
+#define NEARLY_EVERY 0.95        /* share of the unicast frames */
 #define ETHERNET_LARGEST 1526    /* 1500 behind an Ethernet header and two or three tags */
-#define JUMBO_LARGEST 9234       /* 9216 likewise: larger frames exist in no Ethernet */
+#define JUMBO_LARGEST 9234       /* the same for 9216: no Ethernet has larger frames */
 
 struct endpoint {
 	struct mb_address address;
@@ -33,7 +33,7 @@ static bool is_group(const struct mb_address *address)
 	switch (address->family) {
 	case MB_FAMILY_MAC:
 		return address->lo >> 40 & 1;
-	case MB_FAMILY_IPV4: /* 224.0.0.0/4, limited broadcast among it */
+	case MB_FAMILY_IPV4: /* 224.0.0.0/4, and limited broadcast */
 		return (address->lo >> 28 & 15) >= 14;
 	case MB_FAMILY_IPV6:
 		return address->hi >> 56 == 0xff;
@@ -94,7 +94,7 @@ static void sample_frame(struct sample *sample, const struct mb_frame *frame, co
 		endpoint->frames++;
 }
 
-/* The one that received more; of equals by address, so that results do not depend on hashes. */
+/* The endpoint that received more; among equals by address, so that results do not depend on hashes. */
 static bool is_before(const struct endpoint *a, const struct endpoint *b)
 {
 	if (a->received_bytes != b->received_bytes)
@@ -102,7 +102,7 @@ static bool is_before(const struct endpoint *a, const struct endpoint *b)
 	return a->address.hi != b->address.hi ? a->address.hi < b->address.hi : a->address.lo < b->address.lo;
 }
 
-/* The endpoints in nearly every frame, at most two of them, in that order. */
+/* The endpoints in nearly every frame, at most two, in that order. */
 static uint32_t find_locals(const struct sample *sample, const struct endpoint *locals[2])
 {
 	uint32_t n = 0;
@@ -153,16 +153,16 @@ static void infer_local(const struct sample *sample, struct mb_inference *infere
 		 first, second, sample->unicast);
 }
 
-/* Whether a TCP payload of whole 1500-byte segments makes a frame of LEN bytes: headers of IPv4 or
- * IPv6, with or without the timestamp option. */
+/* Whether a TCP payload of complete 1500-byte segments makes a frame of LEN bytes: headers of IPv4 or IPv6, with or
+ * without the timestamp option. */
 static bool is_whole_segments(uint32_t len)
 {
 	return (len > 66 && (len - 66) % 1448 == 0) || (len > 54 && (len - 54) % 1460 == 0) ||
 	       (len > 86 && (len - 86) % 1428 == 0) || (len > 74 && (len - 74) % 1440 == 0);
 }
 
-/* A network with jumbo frames shows its largest frame again and again, and it is not a multiple of an
- * ordinary segment; merged frames come in many sizes, up to 64 KiB and beyond. */
+/* A network with jumbo frames has many frames of the largest size, which is not a multiple of an ordinary segment;
+ * merged frames come in many sizes, up to 64 KiB and beyond. */
 static uint32_t infer_mtu(const struct mb_frame *frames, uint32_t count, const struct mb_interface *interfaces)
 {
 	uint32_t over = 0, largest = 0, at_largest = 0;

@@ -10,10 +10,9 @@
 #include "decode/walk.h"
 #include "linktype.h"
 
-/* Of silence, after which nothing from before it is to come: several times what the slowest backend
- * holds frames back. */
+/* After this much silence no earlier frame can still arrive: several times the longest delay of any backend. */
 #define SILENCE_NS 100000000
-/* NTP slews by 500 ppm at most; in the time between two batches that is far less. */
+/* NTP slews by at most 500 ppm; between two batches that is far less. */
 #define LEAST_STEP_NS 1000000
 
 void mb_live_begin(struct mb_engine *engine)
@@ -72,8 +71,8 @@ void mb_live_mark_losses(struct mb_engine *engine)
 	}
 }
 
-/* Read between two readings of the other clock, so that a pause in between does not look like a
- * step. False when there was one. */
+/* Read one clock between two readings of the other, so that a pause in between does not look like a step. Returns false
+ * if there was a pause. */
 static bool read_ahead(int64_t *ahead_ns)
 {
 	int64_t before = mb_clock_ns(CLOCK_MONOTONIC_RAW);

@@ -8,9 +8,9 @@
 #include "clock.h"
 #include "measure/live.h"
 
-#define LOOKAHEAD_FRAMES 8192         /* that the inference sees */
+#define LOOKAHEAD_FRAMES 8192         /* for the inference */
 #define LOOKAHEAD_BYTES (8u << 20)
-#define LOOKAHEAD_SILENCE_NS 1000000000 /* ends the lookahead of a pipe that is fed slowly */
+#define LOOKAHEAD_SILENCE_NS 1000000000 /* ends the lookahead of a pipe with little data */
 
 void mb_lookahead_drop(struct mb_engine *engine)
 {
@@ -105,8 +105,8 @@ static int grow_lookahead(struct mb_engine *engine, size_t more)
 	return 0;
 }
 
-/* Read the next of the first frames. 1: there are more to come; 0: the lookahead is whole, and what ended it is kept
- * for behind it; or -ENOMEM. */
+/* Read the next of the first frames. Returns 1 if there are more to come; 0 if the lookahead is complete, with the
+ * result that ended it stored for later; or -ENOMEM. */
 static int extend_lookahead(struct mb_engine *engine)
 {
 	int64_t begun = mb_clock_ns(CLOCK_MONOTONIC), waited;

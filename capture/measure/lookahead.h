@@ -9,11 +9,11 @@
 
 #define MB_READ_TIMEOUT_MS 100
 
-/* Read the first frames and infer from them, until DEADLINE_NS (CLOCK_MONOTONIC) at most. 1: there is more to read; 0 when
- * it is done, with what ended it kept for behind them; or -ENOMEM. */
+/* Read the first frames and infer from them, until DEADLINE_NS (CLOCK_MONOTONIC) at most. Returns 1 if there is more to
+ * read; 0 if it is complete, with the result that ended it stored for later; or -ENOMEM. */
 int mb_lookahead_read(struct mb_engine *engine, int64_t deadline_ns);
 
-/* Forget the frames. */
+/* Drop the frames. */
 void mb_lookahead_drop(struct mb_engine *engine);
 
 #endif

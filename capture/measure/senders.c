@@ -8,7 +8,7 @@
 #include "hash.h"
 
 #define FIRST_SENDERS 64
-#define KEPT_CAPACITY 4096 /* a table that had to grow beyond this gives its memory back */
+#define KEPT_CAPACITY 4096 /* a table that grew beyond this returns its memory */
 
 struct mb_sender_slot {
 	uint32_t generation;
@@ -96,7 +96,7 @@ static void index_senders(struct mb_senders *senders)
 	}
 }
 
-/* Most bytes first; among equals the order of addresses, so that results do not depend on hashes. */
+/* Most bytes first; equals in the order of addresses, so that results do not depend on hashes. */
 static int by_bytes(const void *left, const void *right)
 {
 	const struct mb_sender *a = left, *b = right;
@@ -146,8 +146,8 @@ static void fold_smallest(struct mb_sent *sent, uint32_t keep)
 	sent->count = keep;
 }
 
-/* Flows are forgotten with the order of the list that they point into: those that go on count
- * again, so that `flows` becomes an upper bound in a bin that was folded early. */
+/* Flows are forgotten, because they refer to positions in the list, whose order changes. Flows that continue are
+ * counted again, so that `flows` becomes an upper bound in a bin that was folded early. */
 static void fold_half(struct mb_senders *senders)
 {
 	memset(senders->slots, 0, 2 * (size_t)senders->capacity * sizeof(*senders->slots));
@@ -158,7 +158,7 @@ static void fold_half(struct mb_senders *senders)
 	index_senders(senders);
 }
 
-/* Double the table, or where the limits forbid it make room by folding half of it. */
+/* Double the table or, if the limits do not permit that, make room by folding half of it. */
 static int make_room(struct mb_senders *senders)
 {
 	uint32_t capacity = senders->capacity ? 2 * senders->capacity : FIRST_SENDERS;
@@ -187,13 +187,13 @@ static int make_room(struct mb_senders *senders)
 	return 0;
 }
 
-/* The flow of a frame that is not IP is its sender's one other flow. */
+/* All frames of a sender that are not IP count as one more flow of that sender. */
 static inline uint64_t fingerprint_of(const struct mb_senders *senders, const struct mb_packet *packet)
 {
 	return packet->flow ? packet->flow : mb_hash_address(&packet->source, &senders->limits->seed) | 1;
 }
 
-/* The slot of a flow or the free one where it belongs. There must be a free one. */
+/* The slot of a flow, or the free slot where it belongs. There must be a free one. */
 static inline struct mb_flow *find_flow(const struct mb_senders *senders, uint64_t fingerprint)
 {
 	uint32_t mask = senders->flow_capacity - 1;
@@ -262,13 +262,13 @@ static void vote(struct mb_vote *vote, uint16_t port)
 	vote->flows++;
 }
 
-/* The port of surely more than half of FLOWS; 0 where none is. */
+/* The port that surely more than half of FLOWS have; 0 if there is none. */
 static uint16_t elected(const struct mb_vote *vote, uint32_t flows)
 {
 	return (uint64_t)2 * vote->flows > flows ? vote->port : 0;
 }
 
-/* The sender of a packet whose flow is new in this bin. NULL when memory is out. */
+/* The sender of a packet whose flow is new in this bin. NULL if memory is out. */
 static __attribute__((noinline)) struct mb_sender *add_flow(struct mb_senders *senders, const struct mb_packet *packet)
 {
 	struct mb_sender *sender = add_sender(senders, packet);
@@ -320,7 +320,7 @@ void mb_senders_begin(struct mb_senders *senders)
 	senders->n_flows = 0;
 	senders->sent = (struct mb_sent){ .list = senders->sent.list };
 	senders->folded = false;
-	/* Give much memory back, and do not let stamps of 2^32 bins ago look like this one's. */
+	/* Return large memory, and do not mistake slots of 2^32 bins ago for those of this bin. */
 	if (senders->capacity > KEPT_CAPACITY || senders->flow_capacity > 4 * KEPT_CAPACITY ||
 	    senders->generation == UINT32_MAX) {
 		drop_tables(senders);

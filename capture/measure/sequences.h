@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * TCP segments whose sequence went back: retransmissions, seen without state of both ends.
- * A fixed table of the newest flows; a flow that fell out of it is begun anew, so the count
- * is a lower bound. Segments that the network reordered count, as the receiver's own would.
+ * TCP segments whose sequence went back: retransmissions, detected without the state of both ends. A fixed table holds
+ * the newest flows; a flow that fell out of it starts again, so that the count is a lower bound. Segments that the
+ * network reordered count as well, as they would at the receiver.
  */
 #ifndef MB_SEQUENCES_H
 #define MB_SEQUENCES_H
@@ -18,7 +18,7 @@ struct mb_sequences {
 	struct mb_sequence_bucket {
 		struct mb_sequence {
 			uint64_t flow;
-			uint32_t next; /* the sequence number behind all seen */
+			uint32_t next; /* the sequence number after all seen */
 		} ways[2]; /* the newer first */
 	} buckets[MB_SEQUENCES_BUCKETS];
 };
@@ -34,7 +34,7 @@ static inline void mb_sequences_prefetch(struct mb_sequences *sequences, const s
 	__builtin_prefetch(mb_sequences_bucket(sequences, packet));
 }
 
-/* What is known of the flow of PACKET, which is marked MB_MARK_TCP; begun with it when new. */
+/* The state of the flow of PACKET, which is marked MB_MARK_TCP; created from PACKET if it is new. */
 static inline struct mb_sequence *mb_sequences_find(struct mb_sequences *sequences, const struct mb_packet *packet)
 {
 	struct mb_sequence_bucket *bucket = mb_sequences_bucket(sequences, packet);
@@ -49,13 +49,13 @@ static inline struct mb_sequence *mb_sequences_find(struct mb_sequences *sequenc
 	return &bucket->ways[0];
 }
 
-/* Whether a segment of the flow, LENGTH long from FIRST, repeats sequence space that it has sent. */
+/* Whether a segment of the flow, with LENGTH from FIRST, repeats sequence space that it has sent. */
 static inline bool mb_sequence_back(struct mb_sequence *sequence, uint32_t first, uint32_t length)
 {
 	uint32_t end = first + length;
 	bool back = (int32_t)(first - sequence->next) < 0;
 
-	/* A keep-alive (RFC 9293, 3.8.4) repeats at most the last octet on purpose. */
+	/* A keep-alive (RFC 9293, 3.8.4) repeats at most the last octet, on purpose. */
 	if (length == 0 || (length == 1 && end == sequence->next))
 		return false;
 	if (!back || (int32_t)(end - sequence->next) > 0)
@@ -63,8 +63,9 @@ static inline bool mb_sequence_back(struct mb_sequence *sequence, uint32_t first
 	return back;
 }
 
-/* Whether of segments without a gap up to END, of which the one from FIRST is LENGTH long, no other repeats sequence
- * space that the flow has sent. If so, they were sent now, and *IS_BACK is as mb_sequence_back() says of that one. */
+/* For segments up to END without a gap, the first from FIRST with LENGTH: whether none of the others repeats sequence
+ * space that the flow has sent. If so, they are recorded as sent, and *IS_BACK is the result of mb_sequence_back() for
+ * the first. */
 static inline bool mb_sequence_continues(struct mb_sequence *sequence, uint32_t first, uint32_t length, uint32_t end,
 					 bool *is_back)
 {
@@ -74,7 +75,7 @@ static inline bool mb_sequence_continues(struct mb_sequence *sequence, uint32_t 
 			return false;
 		*is_back = mb_sequence_back(sequence, first, length);
 	}
-	if (end != first) /* acknowledgments alone take no sequence space */
+	if (end != first) /* pure acknowledgments take no sequence space */
 		sequence->next = end;
 	return true;
 }

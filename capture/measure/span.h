@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which bins of one width are open: from the one that holds the newest stamp back to the one that
- * the reorder window reaches. A bin's number is its start / width, rounded down.
+ * The open bins of one width: from the bin of the newest stamp back to the oldest one in reach of the reorder window.
+ * The number of a bin is its start / width, rounded down.
  */
 #ifndef MB_SPAN_H
 #define MB_SPAN_H
@@ -11,14 +11,14 @@
 
 struct mb_span {
 	int64_t width_ns;
-	int64_t window, rest_ns;  /* the reorder window: this many bins and this much */
-	int64_t newest, start_ns; /* number and start of the newest */
-	int64_t oldest;           /* number */
-	int64_t due_ns;           /* the first stamp that moves the newest or the oldest on */
-	uint64_t mask;            /* bin NUMBER lies at NUMBER & mask of a ring */
+	int64_t window, rest_ns;  /* the reorder window: this many bins, and this much more */
+	int64_t newest, start_ns; /* number and start of the newest bin */
+	int64_t oldest;           /* number of the oldest bin */
+	int64_t due_ns;           /* the first stamp that moves the newest or the oldest bin on */
+	uint64_t mask;            /* bin NUMBER is at NUMBER & mask of a ring */
 };
 
-/* Nanoseconds from one time to a later one: more than INT64_MAX of them are possible. */
+/* Nanoseconds from one time to a later one, possibly more than INT64_MAX. */
 static inline uint64_t mb_elapsed(int64_t from, int64_t to)
 {
 	return (uint64_t)to - (uint64_t)from;
@@ -45,7 +45,7 @@ static inline int64_t mb_common_divisor(int64_t a, int64_t b)
 
 static inline void mb_span_init(struct mb_span *span, int64_t width_ns, int64_t window_ns)
 {
-	uint64_t size = 4; /* room for those that the window holds open, the newest and both partial ones */
+	uint64_t size = 4; /* room for the bins in the window, the newest, and both partial ones */
 
 	*span = (struct mb_span){
 		.width_ns = width_ns,
@@ -73,7 +73,7 @@ static inline void mb_span_begin(struct mb_span *span, int64_t ts_ns)
 	mb_span_set_oldest(span, ts_ns);
 }
 
-/* Go on to TS_NS, which is not before the newest bin: mostly in the next one, without a division. */
+/* Move on to TS_NS, which is not before the newest bin. Mostly it is in the next bin: then no division is needed. */
 static inline void mb_span_move(struct mb_span *span, int64_t ts_ns)
 {
 	uint64_t past = (uint64_t)ts_ns - (uint64_t)span->start_ns, width = (uint64_t)span->width_ns;

@@ -25,19 +25,19 @@ enum {
 	TCP_FLAGS = 13,
 	FIN_SYN = 3,
 	ROCE_NOT_DATA = 0x80, /* in the opcode: data and acknowledgments are below, MB_ROCE_CNP is not */
-	AHEAD = 8192, /* bytes; a quarter of it and twice as many measured the same */
-	LEAST = MB_ETHERNET_HEADER + IPV4_HEADER + TCP_HEADER, /* captured of any train's frame */
+	AHEAD = 8192, /* bytes; a quarter and twice of it measured the same */
+	LEAST = MB_ETHERNET_HEADER + IPV4_HEADER + TCP_HEADER, /* captured bytes of any frame of a train */
 };
 
 /* Offsets of the headers that make trains: Ethernet, with a tag or without, IPv4 without options or
  * IPv6, TCP or UDP. */
 struct shape {
 	uint32_t ip, transport;
-	uint32_t length;    /* of IP's length … */
-	uint32_t uncounted; /* … and the bytes of the packet that it leaves out */
-	uint32_t ecn;       /* the lowest bit of RFC 3168's field, in the second byte of IP's header */
-	uint32_t captured;  /* bytes that must have been */
-	uint32_t whole, last; /* blocks from the first byte on, and where the last one begins */
+	uint32_t length;    /* offset of the length in the IP header … */
+	uint32_t uncounted; /* … and the bytes of the packet that it does not count */
+	uint32_t ecn;       /* the lowest bit of the ECN field (RFC 3168), in the second byte of the IP header */
+	uint32_t captured;  /* bytes that must be captured */
+	uint32_t whole, last; /* blocks from the first byte on, and the offset of the last one */
 };
 
 static mb_inline struct shape shape_of(bool is_tagged, bool is_ipv6)
@@ -135,7 +135,7 @@ static mb_inline mb_block load_block(const uint8_t *bytes)
 struct common {
 	const struct mb_alike *alike, *same;
 	uint32_t fcs_len;
-	uint32_t largest; /* IP packet that is surely not merged */
+	uint32_t largest; /* largest IP packet that is surely not merged */
 	uint32_t header;  /* bytes of the packet that are headers */
 };
 
@@ -167,8 +167,8 @@ static mb_inline bool is_alike(const struct headers *headers, const struct shape
 	return !(differing[0] | differing[1]);
 }
 
-/* The records of a file lie one behind the other: have later ones under way while these are compared and counted,
- * so that nothing waits for their memory. Where they lie elsewhere it does no harm. */
+/* Records of a file follow each other in memory: prefetch later ones while these are compared and counted, so that
+ * nothing waits for memory. If they are elsewhere, this does no harm. */
 static mb_inline void prefetch_ahead(const uint8_t *data)
 {
 	__builtin_prefetch((const void *)((uintptr_t)data + AHEAD), 0, 2);
@@ -184,32 +184,32 @@ static mb_inline struct mb_subtotal *begin_subtotal(struct mb_trains *trains, in
 	return subtotal;
 }
 
-/* A train while it is made. */
+/* A train that is being built. */
 struct making {
-	const uint8_t *at;        /* of the frame that is looked at … */
+	const uint8_t *at;        /* the current frame … */
 	struct mb_frame frame;
-	int64_t last_ns;          /* … the stamp of the one before it … */
-	uint32_t sequence;        /* … and where that one of TCP ended */
-	struct mb_subtotal *subtotal; /* of the latest bin, but for the run */
-	uint64_t bytes;           /* of all, but for the run */
+	int64_t last_ns;          /* … the stamp of the previous frame … */
+	uint32_t sequence;        /* … and the sequence number at which it ended (TCP) */
+	struct mb_subtotal *subtotal; /* of the latest bin, without the run */
+	uint64_t bytes;           /* of all bins, without the run */
 	uint32_t count;
 };
 
-/* Frames of it, one behind the other, of the same lengths and mark: mostly many. What has to be looked at once for
- * all is here. */
+/* Consecutive frames of the train with the same lengths and mark: usually many. This has the facts that need to be
+ * determined only once for all of them. */
 struct run {
 	uint64_t lengths;
 	size_t stride;
-	const uint8_t *last; /* where a frame can begin and be whole */
+	const uint8_t *last; /* the last address at which a complete frame can begin */
 	uint32_t l2;         /* bytes without FCS … */
-	uint32_t payload;    /* … and of those, behind the headers */
+	uint32_t payload;    /* … and how many of them follow the headers */
 	uint32_t count;      /* in the latest bin */
 	bool is_ce;
 	struct headers headers;
 };
 
-/* Begin a run with the frame that is looked at. False when it is not whole on the wire or contradicts itself: what is
- * too small has wrapped around. */
+/* Begin a run with the current frame. Returns false if it is not a single frame on the wire or contradicts itself: a
+ * size that is too small has wrapped around. */
 static mb_inline bool begin_run(struct run *run, const struct making *train, const struct common *common,
 				const struct mb_frame_view *view, const struct shape *shape, enum mb_layout layout)
 {
@@ -241,7 +241,7 @@ static mb_inline void add_run(struct making *train, struct run *run)
 	train->count += run->count;
 }
 
-/* Add the frame that is looked at. False when it does not continue where the one before it ended, or there is no room. */
+/* Add the current frame. Returns false if it does not continue where the previous one ended, or if there is no room. */
 static mb_inline bool add_frame(struct mb_trains *trains, struct making *train, struct run *run,
 				const struct shape *shape, bool is_tcp)
 {
@@ -263,7 +263,7 @@ static mb_inline bool add_frame(struct mb_trains *trains, struct making *train, 
 	return true;
 }
 
-/* Look at the next frame. False when it is not of the run. */
+/* Move to the next frame. Returns false if it does not belong to the run. */
 static mb_inline bool goes_on(struct making *train, const struct run *run, uint64_t nature, const struct shape *shape,
 			      enum mb_layout layout)
 {
@@ -275,7 +275,7 @@ static mb_inline bool goes_on(struct making *train, const struct run *run, uint6
 	return train->frame.ts_ns >= train->last_ns && is_alike(&run->headers, shape, train->frame.data);
 }
 
-/* Whether the frame behind a run is of the train all the same. */
+/* Whether the frame after a run still belongs to the train. */
 static mb_inline bool follows(struct making *train, uint64_t nature, const struct common *common,
 			      const struct mb_frame_view *view, const struct shape *shape, enum mb_layout layout)
 {
@@ -290,8 +290,8 @@ static mb_inline bool follows(struct making *train, uint64_t nature, const struc
 	return is_alike(&headers, shape, train->frame.data);
 }
 
-/* Make of TRAIN, of the frame at the front of VIEW, one of those that follow it as well. SHAPE, IS_TCP and LAYOUT
- * are constants. */
+/* Extend TRAIN, which consists of the frame at the front of VIEW, by the frames that follow it. SHAPE, IS_TCP and
+ * LAYOUT are constants. */
 static mb_inline void follow(struct mb_trains *trains, struct mb_train *train, const struct common *shared,
 			     const struct mb_frame_view *view, const struct shape *shape, bool is_tcp,
 			     enum mb_layout layout)
@@ -327,7 +327,7 @@ static mb_inline void follow(struct mb_trains *trains, struct mb_train *train, c
 	};
 }
 
-/* The loop for each shape, apart so that it has the registers for itself. */
+/* The loop for each shape, as separate functions, so that each can use all registers. */
 #define FOLLOW(name, is_tagged, is_ipv6, is_tcp, layout)                                                          \
 	static __attribute__((noinline)) void name(struct mb_trains *trains, struct mb_train *train,              \
 						   const struct common *common, const struct mb_frame_view *view) \
@@ -368,7 +368,7 @@ static void (*const follow_shapes[MB_LAYOUTS][2][2][2])(struct mb_trains *trains
 	[MB_LAYOUT_RECORDS_US] = SHAPES(us),
 };
 
-/* What TRANSPORT is the header of, without a branch. */
+/* The kind of transport header at TRANSPORT, without a branch. */
 static mb_inline enum mb_transport transport_of(const uint8_t *transport, uint8_t protocol)
 {
 	uint32_t is_udp = protocol == MB_IPPROTO_UDP;
@@ -376,8 +376,8 @@ static mb_inline enum mb_transport transport_of(const uint8_t *transport, uint8_
 	return MB_TRANSPORT_TCP + is_udp + (is_udp & (mb_be16(transport + 2) == MB_PORT_ROCE));
 }
 
-/* Whether this is TCP or UDP that can lead a train: its headers are captured; no options of IPv4's,
- * no fragment, neither the beginning nor the end of a connection (SYN and FIN take sequence space). */
+/* Whether this is a TCP or UDP frame that can lead a train: its headers are captured; it has no IPv4 options, is not a
+ * fragment, and neither begins nor ends a connection (SYN and FIN take sequence space). */
 static mb_inline bool can_lead(const struct mb_frame *frame, const struct shape *shape, bool is_ipv6, uint8_t protocol)
 {
 	const uint8_t *ip = frame->data + shape->ip, *tcp = frame->data + shape->transport;
@@ -385,13 +385,13 @@ static mb_inline bool can_lead(const struct mb_frame *frame, const struct shape 
 	if (frame->caplen < shape->captured || mb_be16(ip - 2) != (is_ipv6 ? MB_NEXT_IPV6 : MB_NEXT_IPV4) ||
 	    (!is_ipv6 && (ip[0] != 0x45 || mb_be16(ip + 6) & 0x3fff)))
 		return false;
-	/* without a branch: which of the two it is cannot be predicted */
+	/* without a branch, because the protocol cannot be predicted */
 	return (protocol == MB_IPPROTO_UDP) |
 	       ((protocol == MB_IPPROTO_TCP) & !(tcp[TCP_FLAGS] & FIN_SYN) & (tcp[TCP_OFFSET] >> 2 >= TCP_HEADER));
 }
 
-/* Whether two frames might be of one flow, by the twelve bytes at which IPv4 has addresses and ports, and
- * IPv6 the most of the source: so that flows that take turns cost no more than this. */
+/* Whether two frames may be of one flow, by the twelve bytes that hold addresses and ports in IPv4, and most of the
+ * source in IPv6: so flows that alternate cost no more than this comparison. */
 static mb_inline bool may_follow(const struct mb_frame *frame, const struct mb_frame *next)
 {
 	uint32_t at = MB_ETHERNET_HEADER + 12 + (mb_be16(frame->data + ETHER_TYPE) == MB_NEXT_VLAN ? TAG : 0);
@@ -401,7 +401,8 @@ static mb_inline bool may_follow(const struct mb_frame *frame, const struct mb_f
 	       mb_load32(one + 8, false) == mb_load32(other + 8, false);
 }
 
-/* Have TRAIN, of the frame FIRST at the front of VIEW, go on with those that follow it. LAYOUT is a constant. */
+/* Extend TRAIN, which consists of the frame FIRST at the front of VIEW, by the frames that follow it. LAYOUT is a
+ * constant. */
 static mb_inline void make_train(struct mb_trains *trains, struct mb_train *train, const struct mb_frame_view *view,
 				 const struct mb_frame *first, enum mb_layout layout, struct common *common)
 {
@@ -434,7 +435,7 @@ static mb_inline void make_train(struct mb_trains *trains, struct mb_train *trai
 	follow_shapes[layout][is_tagged][is_ipv6][transport != MB_TRANSPORT_TCP](trains, train, common, view);
 }
 
-/* mb_trains_decode() but for decoding the leaders. LAYOUT is a constant. */
+/* mb_trains_decode() without decoding the leaders. LAYOUT is a constant. */
 static mb_inline void divide(struct mb_trains *trains, struct mb_frame_view *view, enum mb_layout layout,
 			     bool can_follow, struct common *common)
 {

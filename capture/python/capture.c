@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The type Capture: a backend and the engine on it.
+ * The type Capture: a backend, and an engine that reads it.
  */
 #include "python/module.h"
 
@@ -14,7 +14,7 @@
 #include "measure/engine.h"
 #include "python/options.h"
 
-#define BATCHES_A_TURN 1024 /* between looks at signals: about half a million frames */
+#define BATCHES_A_TURN 1024 /* between checks for signals: about half a million frames */
 
 struct capture_object {
 	PyObject_HEAD struct mb_backend backend;
@@ -65,7 +65,7 @@ static int check_options(const struct mb_engine_options *options)
 	return 0;
 }
 
-/* Keep the packets of the capture, where that was asked for. 0, or a negative errno with ERROR filled. */
+/* Keep the packets of the capture, if requested. Returns 0, or a negative errno with ERROR filled. */
 static int open_keeper(struct capture_object *self, const struct mb_packet_files_options *options,
 		       struct mb_error *error)
 {
@@ -132,7 +132,7 @@ static PyObject *capture_new(PyTypeObject *type, PyObject *args, PyObject *keywo
 	return (PyObject *)self;
 }
 
-/* Run until there are rows or the end: 1 or 0, or -1 with an exception set. */
+/* Run until there are rows or the end. Returns 1 or 0, or -1 with an exception set. */
 static int run_engine(struct capture_object *self, struct mb_module_state *state)
 {
 	struct mb_error error = { 0 };
@@ -185,13 +185,13 @@ static PyObject *capture_read(PyObject *object, PyTypeObject *type, PyObject *co
 	return PyTuple_Pack(2, bin_rows, sender_rows);
 }
 
-/* VALUE, or None where the backend does not count it. */
+/* VALUE, or None if the backend does not count it. */
 static PyObject *describe_count(uint64_t value, bool is_counted)
 {
 	return is_counted ? PyLong_FromUnsignedLongLong(value) : Py_NewRef(Py_None);
 }
 
-/* Add the totals of the counters of bins, by their names. -1 with an exception set. */
+/* Add the totals of the counters of bins, by their names. Returns -1 with an exception set on failure. */
 static int add_totals(PyObject *description, const struct mb_engine *engine, const struct mb_lane_totals *totals)
 {
 	static const struct {
@@ -252,7 +252,7 @@ static PyObject *capture_lanes(PyObject *object, void *closure)
 	return Py_NewRef(lanes);
 }
 
-/* The interface's counters at the start, or None. */
+/* The counters of the interface at the start, or None. */
 static PyObject *describe_begun(const struct mb_backend *backend)
 {
 	const struct mb_device_counts *counts = backend->ops->begun ? backend->ops->begun(backend) : NULL;
@@ -263,7 +263,7 @@ static PyObject *describe_begun(const struct mb_backend *backend)
 			     (unsigned long long)counts->tx_packets, (unsigned long long)counts->tx_bytes);
 }
 
-/* From when on another process had counted what is yielded, or None. */
+/* The start of the yielded counts if an earlier process had the kernel count before, or None. */
 static PyObject *describe_since(const struct mb_backend *backend)
 {
 	const int64_t since_ns = backend->ops->since ? backend->ops->since(backend) : 0;
@@ -271,7 +271,7 @@ static PyObject *describe_since(const struct mb_backend *backend)
 	return since_ns ? PyLong_FromLongLong(since_ns) : Py_NewRef(Py_None);
 }
 
-/* What was kept of the packets, or None. */
+/* The packets that were kept, or None. */
 static PyObject *describe_kept(const struct capture_object *self)
 {
 	struct mb_kept kept;
@@ -283,7 +283,7 @@ static PyObject *describe_kept(const struct capture_object *self)
 			     "trouble", kept.trouble);
 }
 
-/* What the backend and the stamps of its packets should have users know, a sentence a line; None for nothing. */
+/* What users should know about the backend and the stamps of its packets, one sentence a line; None for nothing. */
 static PyObject *describe_notice(const struct capture_object *self)
 {
 	const struct mb_backend *backend = &self->backend;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The type CapturedFrames: the frames of capture files one by one, with the senders and directions that the engine gives them.
+ * The type CapturedFrames: the frames of capture files, one by one, with the senders and directions that the engine
+ * determines.
  */
 #include "python/module.h"
 
@@ -12,7 +13,7 @@
 #include "measure/engine.h"
 #include "python/options.h"
 
-#define BATCHES_A_TURN 1024 /* between looks at signals */
+#define BATCHES_A_TURN 1024 /* between checks for signals */
 
 struct frames_object {
 	PyObject_HEAD struct mb_backend backend;
@@ -100,7 +101,8 @@ static PyObject *describe_frame(const struct mb_engine *engine, const struct mb_
 			     (Py_ssize_t)frame->caplen);
 }
 
-/* Append the frames of the engine's batch that are of the time. -1 with an exception set. */
+/* Append the frames of the engine's batch that are in the requested time. Returns -1 with an exception set on
+ * failure. */
 static int append_frames(const struct frames_object *self, PyObject *list)
 {
 	for (uint32_t i = 0; i < self->engine->batch.count; i++) {
@@ -116,7 +118,7 @@ static int append_frames(const struct frames_object *self, PyObject *list)
 	return 0;
 }
 
-/* Whether a frame of the engine's batch is of the time. */
+/* Whether a frame of the engine's batch is in the requested time. */
 static bool has_frames(const struct frames_object *self)
 {
 	for (uint32_t i = 0; i < self->engine->batch.count; i++)
@@ -126,7 +128,7 @@ static bool has_frames(const struct frames_object *self)
 	return false;
 }
 
-/* Pass over batches without a frame of the time. As mb_engine_next(). */
+/* Skip batches without a frame in the requested time. Like mb_engine_next(). */
 static int next_frames(struct frames_object *self, struct mb_error *error)
 {
 	int n = 0;

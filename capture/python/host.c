@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The functions that describe this host, its sources and interfaces, and this process.
+ * The functions that describe this host, its backends and interfaces, and this process.
  */
 #include "python/module.h"
 
@@ -15,7 +15,7 @@
 #include "backend/timestamp.h"
 #include "python/threads.h"
 
-/* LIST gets the new reference ITEM. -1 with an exception set. */
+/* Append the new reference ITEM to LIST. Returns -1 with an exception set on failure. */
 static int append(PyObject *list, PyObject *item)
 {
 	py_auto *owned = item;
@@ -131,8 +131,8 @@ static PyObject *host_give_up(PyObject *module, PyObject *arguments)
 	return PyLong_FromUnsignedLong(left);
 }
 
-/* Whether FAILURE, UnraisableHookArgs of sys, is one of memory: MemoryError, or any out of the start of a thread, which
- * raises RuntimeError, too, where a lock finds none. */
+/* Whether FAILURE, sys's UnraisableHookArgs, is caused by lack of memory: a MemoryError, or any exception from starting
+ * a thread, which may also be a RuntimeError if there is no memory for a lock. */
 static bool is_of_memory(PyObject *failure)
 {
 	PyObject *kind = PyTuple_GetItem(failure, 0), *message = PyTuple_GetItem(failure, 3);
@@ -142,8 +142,8 @@ static bool is_of_memory(PyObject *failure)
 	       (text && strstr(text, "thread started by"));
 }
 
-/* Of C, since a thread that finds no memory for its first frame of Python has none for that of a hook either. Prints what
- * mburst.shortage says of MemoryError. */
+/* In C, because a thread without memory for its first Python frame has none for the frame of a hook either. Prints the
+ * message that mburst.shortage has for a MemoryError. */
 static PyObject *host_end_without_memory(PyObject *module, PyObject *failure)
 {
 	static const char message[] = "mburst: not enough memory (allow it more memory (ulimit -v))\n";
@@ -152,7 +152,7 @@ static PyObject *host_end_without_memory(PyObject *module, PyObject *failure)
 	if (is_of_memory(failure)) {
 		ssize_t written = write(STDERR_FILENO, message, sizeof(message) - 1);
 
-		(void)written; /* nobody is left to hear of it */
+		(void)written; /* an error here can be reported to nobody */
 		_exit(EXIT_FAILURE);
 	}
 	if (PyErr_Occurred())

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files of the Python module mburst.capture._engine (python/) share. _engine.pyi
- * documents what they offer. Nothing else in the engine knows Python.
+ * Declarations that the files of the Python module mburst.capture._engine (python/) share. _engine.pyi documents the
+ * module. The rest of the engine does not depend on Python.
  */
 #ifndef MB_MODULE_H
 #define MB_MODULE_H
@@ -29,14 +29,14 @@ static inline void mb_decref(PyObject **object)
 /* The type Rows (rows.c). */
 extern PyType_Spec mb_rows_spec;
 
-/* Rows of TABLE, whose reference it takes over. NULL with an exception set. */
+/* Rows of TABLE, of which it takes over the caller's reference. NULL with an exception set on failure. */
 PyObject *mb_make_rows(struct mb_module_state *state, struct mb_table *table);
 
-/* Raise the module's MburstError for what mb_fail() returned as CODE, or MemoryError. NULL. */
+/* Raise the module's MburstError for CODE, as returned by mb_fail(), or MemoryError. Returns NULL. */
 PyObject *mb_raise(struct mb_module_state *state, int code, const struct mb_error *error);
 
-/* The strings of LIST, which owns them, with a NULL behind the last; the caller frees the array. NULL with an exception
- * set, ValueError where there are none. */
+/* The strings of LIST, which owns them, followed by a NULL; the caller frees the array. NULL with an exception set on
+ * failure: ValueError if LIST is empty. */
 const char **mb_strings_of(PyObject *list);
 
 /* The type Capture (capture.c). */

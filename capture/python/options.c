@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Reads VALUE into FIELD. -1 with an exception set. */
+/* Reads VALUE into FIELD. Returns -1 with an exception set on failure. */
 typedef int reader(PyObject *value, void *field);
 
 static int read_int64(PyObject *value, void *field)
@@ -71,7 +71,7 @@ static int read_text(PyObject *value, void *field)
 	return !text && value != Py_None ? -1 : 0;
 }
 
-/* The index of VALUE in CHOICES, which end with NULL. -1 with an exception set. */
+/* The index of VALUE in CHOICES, which end with NULL. Returns -1 with an exception set on failure. */
 static int read_choice(PyObject *value, const char *const *choices)
 {
 	const char *text = PyUnicode_AsUTF8AndSize(value, NULL);
@@ -102,7 +102,7 @@ static int read_hook(PyObject *value, void *field)
 	return choice < 0 ? -1 : 0;
 }
 
-/* For the engine, which counts directions, and for the backend, which can leave one out; FIELD has both. */
+/* For the engine, which counts directions, and for the backend, which can exclude one; FIELD has both. */
 static int read_directions(PyObject *value, void *field)
 {
 	static const char *const choices[] = { "both", "in", "out", NULL }; /* enum mb_direction */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Blocks of pcapng as bytes.
+ * pcapng blocks as bytes objects.
  */
 #include "python/module.h"
 
@@ -20,7 +20,7 @@ static int read_text(PyObject *value, struct mb_text *text)
 	return text->text && text->length <= MB_TEXT_MOST ? 0 : -1;
 }
 
-/* The texts of a list, which own them. NULL with an exception set. */
+/* The texts of a list, which owns them. NULL with an exception set on failure. */
 static struct mb_text *read_texts(PyObject *list, size_t *count)
 {
 	Py_ssize_t length = PyList_Size(list);

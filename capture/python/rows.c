@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The type Rows: a table that speaks the Arrow PyCapsule protocol.
+ * The type Rows: a table with the Arrow PyCapsule protocol.
  */
 #include "python/module.h"
 

@@ -21,10 +21,11 @@
 #define SYS_landlock_restrict_self 446
 #endif
 
-/* SIGSETXID of the C library, which has the same task for users and groups, and lets no thread block it (nptl(7)). */
+/* SIGSETXID of the C library, which serves the same purpose for users and groups, and which no thread can block
+ * (nptl(7)). */
 #define SIGNAL 33
 #define HALVES 2          /* of 32 capabilities (capget(2)) */
-#define PASSES 16         /* over the threads: those that were started meanwhile are in the next one */
+#define PASSES 16         /* over the threads: a later pass finds those that were started during an earlier one */
 #define MOST_THREADS 4096
 #define ANSWER_NS 2000000000u
 #define LOOK_NS 50000u
@@ -48,11 +49,11 @@ static int limit_capabilities(uint64_t kept)
 	}
 	if (syscall(SYS_capset, &header, sets))
 		return -errno;
-	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); /* before Linux 4.3 there are none */
+	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); /* do not exist before Linux 4.3 */
 	return 0;
 }
 
-/* Of the calling thread. Only system calls: it runs in a signal handler. */
+/* Applies RIGHTS to the calling thread. Only system calls: it runs in a signal handler. */
 static int apply(const struct mb_rights *rights)
 {
 	int code = rights->limit ? limit_capabilities(rights->kept) : 0;
@@ -84,7 +85,7 @@ static bool is_there(int thread)
 	return syscall(SYS_tgkill, getpid(), thread, 0) == 0;
 }
 
-/* What the C library takes for its own signal it leaves alone where it comes so (nptl_setxid.c). */
+/* Sends the signal so that the C library ignores it: it only handles its own (nptl_setxid.c). */
 static int send(int thread)
 {
 	siginfo_t info = { .si_signo = SIGNAL, .si_code = SI_QUEUE };
@@ -94,7 +95,7 @@ static int send(int thread)
 	return (int)syscall(SYS_rt_tgsigqueueinfo, getpid(), thread, SIGNAL, &info);
 }
 
-/* Whether THREAD applied what is wanted, or has ended. */
+/* Whether THREAD applied the rights, or has ended. */
 static bool reach(int thread)
 {
 	const struct timespec pause = { .tv_nsec = LOOK_NS };
@@ -134,7 +135,7 @@ static void close_folder(DIR **folder)
 		closedir(*folder);
 }
 
-/* Reach the threads that SEEN lacks. How many there were, or a negative errno. */
+/* Reach the threads that SEEN lacks. Returns how many there were, or a negative errno. */
 static int pass(struct seen *seen, uint32_t *left)
 {
 	mb_cleanup(close_folder) DIR *folder = opendir("/proc/self/task");
@@ -154,7 +155,7 @@ static int pass(struct seen *seen, uint32_t *left)
 	return found;
 }
 
-/* Every thread but this one. 0 or a negative errno. */
+/* Reach every thread except this one. Returns 0 or a negative errno. */
 static int reach_all(uint32_t *left)
 {
 	mb_auto_free struct seen *seen = calloc(1, sizeof(*seen));
@@ -167,7 +168,7 @@ static int reach_all(uint32_t *left)
 	return found < 0 ? found : 0;
 }
 
-/* The kernel's struct sigaction: the handler is its first word wherever Linux runs but on MIPS. */
+/* The kernel's struct sigaction: the handler is its first word on all architectures of Linux except MIPS. */
 union action {
 	void (*handler)(int, siginfo_t *, void *);
 	unsigned char bytes[64];
@@ -178,7 +179,8 @@ static int set_action(const union action *next, union action *before)
 	return syscall(SYS_rt_sigaction, SIGNAL, next, before, sizeof(uint64_t)) ? -errno : 0;
 }
 
-/* The C library sets SIGNAL's handler with the first thread that it starts. Ours takes its place meanwhile. */
+/* The C library sets the handler of SIGNAL with the first thread that it starts. This handler replaces it
+ * temporarily. */
 static int apply_everywhere(uint32_t *left)
 {
 	union action before = { 0 }, ours;
