@@ -3,10 +3,10 @@
  * What the files of the decoder share: the walk over a frame's headers, one step a function.
  * Every step consumes bytes, so a walk ends with the frame, whatever the frame says.
  *
- *   decode.c  frames → packets, and the short way for the frames that come by the million
+ *   decode.c  frames → packets, and the fast path for usual frames
  *   link.c    link layer, tags and labels, down to an IP header
  *   ip.c      IPv4, IPv6, extension headers, ports, TCP
- *   tunnel.c  from an IP header to what it carries
+ *   tunnel.c  from an IP header to its payload
  *   control.c pause frames and congestion notifications
  *   merged.c  wire bytes of a frame that was several on the wire
  */

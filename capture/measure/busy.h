@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Decides which bins of senders are kept sender by sender: those within reach of a busy bin, that is, one with enough
- * of the link in use. In other bins, whose senders no burst has, the senders become one row, `other`, so that sums stay
+ * of the link in use. In other bins, whose senders no burst needs, they become one row, `other`, so that sums stay
  * exact. A bin of senders is decided when a busy bin within reach is closed, or when all bins within reach are.
  */
 #ifndef MB_BUSY_H

@@ -29,4 +29,4 @@ def pytest_report_header() -> str:
 
 
 load()
-del os.environ["LD_PRELOAD"]  # other programs do without: some wait for ever in what it puts before setlocale()
+del os.environ["LD_PRELOAD"]  # the other programs run without it: some hang in its start-up code, before setlocale()

@@ -1,5 +1,5 @@
-"""A page as a reader meets it, in Debian's Chromium: chromium-headless-shell where it is there, which takes two thirds
-of the processor time of the one with a window for the same pages."""
+"""A page as a reader sees it, in Debian's Chromium: chromium-headless-shell if it is installed, which takes two thirds
+of the processor time of the full browser for the same pages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ _BROWSERS = ("chromium-headless-shell", "chromium")
 
 
 def _browser() -> Path:
-    """MBURST_CHROMIUM, or the first that this machine has; one that is not there, where it has none."""
+    """Returns MBURST_CHROMIUM, or the first browser that this machine has; if it has none, a path that does not
+    exist."""
     found = os.environ.get("MBURST_CHROMIUM") or next(filter(None, map(shutil.which, _BROWSERS)), None)
     return Path(found or f"/usr/bin/{_BROWSERS[0]}")
 
@@ -31,7 +32,7 @@ TRACE = "role => { const t = document.querySelector('.timeline').data.find(t => 
 
 
 class Reader:
-    """A page that is open, with everything that went wrong or asked for something in it."""
+    """An open page, with everything that failed or was requested in it."""
 
     def __init__(self, browser, url, **context):
         self.context = browser.new_context(**{"viewport": {"width": 1400, "height": 1000}, **context})
@@ -43,7 +44,7 @@ class Reader:
         self.page.on("dialog", lambda dialog: self.troubles.append("dialog") or dialog.dismiss())
         self.context.on("request", lambda request: self.requests.append(request.url))
         self.page.goto(url)
-        if self.page.locator("script").count():  # which reports when it has drawn
+        if self.page.locator("script").count():  # which sets it when it has drawn
             self.page.wait_for_selector("html[data-ready]", timeout=60_000)
 
     def trace(self, role):

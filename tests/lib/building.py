@@ -1,7 +1,7 @@
-"""Compiles C of the tests and of the engine: each object once, whoever asks for it, in build/tests.
+"""Compiles C of the tests and of the engine: each object once, for all callers, in build/tests.
 
-An object is found by what it is made of: the preprocessed source and the flags. So test files, the processes of one run
-and the next run share it, and flags that leave a source as it is cost nothing.
+The name of an object is derived from its inputs: the preprocessed source and the flags. So test files, the processes of
+one run and the next run share objects, and flags that do not change a source cost nothing.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from pathlib import Path
 from places import ROOT
 
 CC = os.environ.get("CC", "cc")
-# -g1 is enough for the lines of a trace; with -Og it is compiled in half the time of -g and -O1. Without the passes of
-# -O1, gcc takes what is set for unset.
+# -g1 is enough for the lines of a trace; with -Og, compiling takes half the time of -g and -O1. Without the passes of
+# -O1, gcc mistakes initialized variables for uninitialized ones.
 SANITIZE = ("-g1", "-Og", "-Wno-maybe-uninitialized", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 OPTIMIZE = ("-O3",)  # as users have it
 _HEADERS = (f"-I{ROOT / 'capture'}", f"-I{ROOT / 'telemetry' / 'probe'}")
@@ -36,7 +36,7 @@ _ONE_THREAD = threading.Lock()
 
 
 def program(*sources: str, flags: tuple[str, ...] = SANITIZE, link: tuple[str, ...] = ()) -> Path:
-    """Drivers (paths below the root) linked with the whole engine."""
+    """Returns the program of drivers (paths below the root), linked with the whole engine."""
     return linked(sources + engine_sources(), flags, link)
 
 
@@ -47,7 +47,7 @@ def linked(
     link: tuple[str, ...] = (),
     libraries: tuple[str, ...] | None = None,
 ) -> Path:
-    """The sources (paths below the root) as a program or library, for as long as this process lives."""
+    """Returns the sources (paths below the root) as a program or library, valid for the life of this process."""
     with ThreadPoolExecutor(2) as pool:
         objects = list(pool.map(lambda name: compiled(ROOT / name, flags), sources))
     out = Path(tempfile.mkdtemp(dir=_folder().name)) / "program"
@@ -56,28 +56,29 @@ def linked(
 
 
 def library(source: str, *link: str) -> Path:
-    """The source (path below the root) as a library that is linked with no other."""
+    """Returns the source (path below the root) as a library that is linked with no other."""
     return linked((source,), ("-O1", "-fPIC"), ("-shared", *link), libraries=())
 
 
 def engine_sources() -> tuple[str, ...]:
-    """Every C file of the engine but the binding to Python."""
+    """Returns every C file of the engine except the Python binding."""
     return tuple(name for name in sources_of("capture") if not name.startswith("capture/python/"))
 
 
 def sources_of(room: str) -> tuple[str, ...]:
-    """Every C file below a folder, as paths below the root."""
+    """Returns every C file below a folder, as paths below the root."""
     return tuple(sorted(str(path.relative_to(ROOT)) for path in (ROOT / room).rglob("*.c")))
 
 
 @functools.cache
 def compiled(source: Path, flags: tuple[str, ...]) -> Path:
-    """The object of a source, which does not change. Who asks while another process makes it waits for that one."""
+    """Returns the object of a source, which must not change. If another process is compiling it, waits for that
+    process."""
     macros = tuple(f"-D{macro}=1" for header, macro, _ in _LIBRARIES if header in decompressors())
     if source.parent.name == "ebpf" and (program := kernel_program()):
         macros += (f'-DMB_EBPF_OBJECT="{program}"',)
     command = (CC, *_ALWAYS, *macros, *flags, source)
-    others = [flag for flag in flags if flag[:2] not in ("-D", "-U")]  # those are in the preprocessed source
+    others = [flag for flag in flags if flag[:2] not in ("-D", "-U")]  # -D and -U are in the preprocessed source
     made_of = _run(*command, "-E") + repr((_version(), others)).encode()
     out = _OBJECTS / f"{source.stem}-{hashlib.sha256(made_of).hexdigest()[:16]}.o"
     _OBJECTS.mkdir(parents=True, exist_ok=True)
@@ -96,8 +97,9 @@ def _engine_libraries() -> tuple[str, ...]:
 
 
 def kernel_program() -> Path | None:
-    """What --backend ebpf loads into the kernel, compiled; None where clang or libbpf's headers are missing. Its name
-    has its content, since it is part of an object that is. Objects are compiled in threads: the first compiles it."""
+    """Returns the program that --backend ebpf loads into the kernel, compiled; None if clang or libbpf's headers are
+    missing. Its name depends on its content, because it is part of an object whose name does. Objects are compiled in
+    threads: the first compiles it."""
     with _ONE_THREAD:
         return _kernel_program()
 

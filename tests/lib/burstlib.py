@@ -10,7 +10,7 @@ FULL = 125_000  # wire bytes of 1 ms at 1 Gb/s
 
 
 def full_bins(*starts: int, **more: Any) -> list[dict[str, Any]]:
-    """Full bins of 1 ms at 1 Gb/s."""
+    """Returns full bins of 1 ms at 1 Gb/s."""
     return [{"ts_ns": T0 + at * MS, "wire_bytes": FULL, "bytes": FULL - 1000, "packets": 80, **more} for at in starts]
 
 

@@ -1,6 +1,7 @@
-"""Measurements that other work, or a hypervisor's other guests, can spoil: taken again, and what spoiled them said.
+"""Measurements that other work, or other guests of a hypervisor, can disturb: they are repeated, and the disturbance is
+reported.
 
-Nothing here bears with a result that is wrong on a machine that was left alone.
+Nothing here tolerates a result that is wrong on an undisturbed machine.
 """
 
 from __future__ import annotations
@@ -21,22 +22,22 @@ T = TypeVar("T")
 
 AGAIN = 6
 _SPOILS = 0.02  # share of the time of all processors that a hypervisor took
-_CALM = 0.05  # share of the time of one that may pass in gaps: timers alone are 2 %
-_GAP_S = 50e-6  # a loop that reads the clock takes under a microsecond a round
+_CALM = 0.05  # share of the time of one processor that may be lost in gaps: timers alone take 2 %
+_GAP_S = 50e-6  # one iteration of a loop that reads the clock takes less than a microsecond
 _SPIN_S = 0.3
 _PATIENCE_S = 30
 
 
 @dataclass(frozen=True)
 class Taken(Generic[T]):
-    """A measurement, and what took processors away from it; "" where nothing did."""
+    """A measurement, and what took processors away during it; "" if nothing did."""
 
     result: T
     trouble: str
 
 
 def take(measure: Callable[[], T]) -> Taken[T]:
-    """Measure, and watch the machine meanwhile."""
+    """Measures, and observes the machine at the same time."""
     stolen = StolenTime()
     result = measure()
     share, load, reasons = stolen.share(), os.getloadavg()[0], []
@@ -48,9 +49,9 @@ def take(measure: Callable[[], T]) -> Taken[T]:
 
 
 class Attempts(Generic[T]):
-    """A measurement, and up to six others that are taken where a test has no use for those before.
+    """A measurement, and up to six repetitions, taken if the earlier ones are of no use to a test.
 
-    Several tests may look at the same ones: each is taken once, and but for the first when the machine is calm.
+    Several tests may use the same ones: each is taken once; all except the first are taken when the machine is calm.
     """
 
     def __init__(self, first: Callable[[], T], again: Callable[[], T]) -> None:
@@ -66,7 +67,7 @@ class Attempts(Generic[T]):
         return self._taken[number]
 
     def held(self, check: Callable[[T], object]) -> T:
-        """The first result on which the check does not fail; where it fails on the last, as `hold` has it."""
+        """Returns the first result for which the check does not fail; if it fails for the last one, as `hold` does."""
         taken = self._held_before_the_last(check)
         if taken is None:
             taken = self[AGAIN]
@@ -74,7 +75,8 @@ class Attempts(Generic[T]):
         return taken.result
 
     def that_holds(self, check: Callable[[T], object]) -> Taken[T]:
-        """The first on which the check does not fail, or the last: for several tests to `hold` one thing each to."""
+        """Returns the first measurement for which the check does not fail, or the last one: for several tests that each
+        `hold` one property."""
         return self._held_before_the_last(check) or self[AGAIN]
 
     def _held_before_the_last(self, check: Callable[[T], object]) -> Taken[T] | None:
@@ -88,7 +90,7 @@ class Attempts(Generic[T]):
 
 
 def hold(check: Callable[[T], object], taken: Taken[T]) -> None:
-    """Check; where that fails and something took the processors away, the test is skipped with both."""
+    """Checks a result; if the check fails and something took processors away, the test is skipped with both reasons."""
     try:
         check(taken.result)
     except AssertionError as reason:
@@ -98,14 +100,14 @@ def hold(check: Callable[[T], object], taken: Taken[T]) -> None:
 
 
 def _await_calm() -> None:
-    """Return when a processor is ours without a gap for a while, or after so long that it may never be."""
+    """Returns when a processor has been available without a gap for a while, or after a limit."""
     deadline = time.monotonic() + _PATIENCE_S
     while _lost_share() > _CALM and time.monotonic() < deadline:
         time.sleep(1)
 
 
 def _lost_share() -> float:
-    """Which share of a short while a loop on one processor could not run."""
+    """Returns the share of a short while for which a loop on one processor could not run."""
     begin = last = time.perf_counter()
     lost = 0.0
     while last - begin < _SPIN_S:
@@ -116,6 +118,6 @@ def _lost_share() -> float:
 
 
 def beside_slow_disk(errors: str) -> str:
-    """What a process said on standard error but for a slow disk, which is about this machine.
-    tests/sql/test_syncing.py tests that it says so."""
+    """Returns the standard error of a process without messages about a slow disk, which depend on this machine.
+    tests/sql/test_syncing.py verifies those messages."""
     return "".join(line for line in errors.splitlines(keepends=True) if ": the disk is slow: " not in line)

@@ -1,5 +1,4 @@
-"""A recording of canary bursts as somebody else's arithmetic makes it: frames one by one, by a clock of the
-recorder's."""
+"""A recording of canary bursts, computed independently of the product: frames one by one, by the recorder's clock."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ FRAME = 1514
 def sent_at(
     starts: Sequence[int], sizes: Sequence[int], link_bps: int = 10**9, held_up: Sequence[int] = ()
 ) -> list[SentBurst]:
-    """Bursts back to back at line rate, of whole frames."""
+    """Returns bursts of whole frames, back to back at line rate."""
     found = []
     for number, (start, size) in enumerate(zip(starts, sizes, strict=True), 1):
         packets = max(1, size // FRAME)
@@ -51,8 +50,8 @@ def record(
     name: str = "run-1",
     **run: Any,
 ) -> None:
-    """A recording of SENT by the recorder's clock, less what was LOST (number of the burst and place of the packet),
-    and of OTHERS: dicts of at, bytes, source. Senders of the ms that are SUMMED have one row."""
+    """Returns a recording of SENT by the recorder's clock, without the packets that are LOST (number of the burst and
+    index of the packet), and with OTHERS: dicts of at, bytes, source. Senders of the ms in SUMMED have one row."""
     frames = [
         (arrival(one.start_ns + i * 12_304), FRAME, source, epoch_of(one.number))
         for one in sent

@@ -1,7 +1,7 @@
-"""Captures that tests read: the samples of the repository, and the recorded ones where they are.
+"""Captures that tests read: the samples of the repository, and recorded captures if they are available.
 
-Recorded captures are not part of the repository: MBURST_CAPTURES names their folder, or it is ../shared/captures. What
-is tested with them is tested with the samples too, so a run without them leaves out no test.
+Recorded captures are not part of the repository: MBURST_CAPTURES names their folder; the default is ../shared/captures.
+Everything that is tested with them is also tested with the samples, so a run without them skips no test.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ class CacheServer:
     folder: Path
     rounds: int
     packets: int  # in the capture
-    definition: tuple[str, ...]  # options by which each round is one burst, and nothing else is
-    senders: str  # what the addresses of the senders of the rounds begin with
-    others: int  # hosts that sent now and then, and not only in the rounds
+    definition: tuple[str, ...]  # options with which each round is one burst, and nothing else is a burst
+    senders: str  # prefix of the addresses of the senders of the rounds
+    others: int  # hosts that sent occasionally, and not only in the rounds
 
     def file(self, name: str) -> Path:
-        """The path of a file, which may be compressed."""
+        """Returns the path of a file, which may be compressed."""
         return next(path for end in _COMPRESSED if (path := self.folder / (name + end)).exists())
 
     def truth(self) -> list[dict[str, str]]:
-        """A row a round."""
+        """Returns a row for each round."""
         with self.file("truth.csv").open() as file:
             return list(csv.DictReader(file))
 
@@ -61,7 +61,7 @@ CASES = [SAMPLE] + [RECORDED] * RECORDED.folder.is_dir()
 
 
 def recorded_wild() -> list[Path]:
-    """Other people's odd and hostile captures, all or none."""
+    """Returns odd and hostile captures of other people, all or none."""
     paths = sorted((_RECORDED / "wild").glob("*"))
     assert not paths or len(paths) >= 830
     return paths

@@ -1,5 +1,5 @@
-"""Fresh Debian systems without a compiler, below a folder: programs run there as root, with the network of this machine
-or with none but a veth pair."""
+"""Fresh Debian systems without a compiler, below a folder. Programs run there as root, with the network of this machine
+or with only a veth pair."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 LONGEST_S = 600
 
-# $1: the root. What is in this script is gone when the command ends: mounts, processes and the pair.
+# $1: the root. Everything that this script makes (mounts, processes, the pair) is gone when the command ends.
 _ENTER = """
 set -e
 mount --make-rprivate /
@@ -32,7 +32,7 @@ exec chroot "$root" "$@"
 
 @functools.cache
 def _least(suite: str) -> Path:
-    """The least system of a release, made once in a run."""
+    """The minimal system of a release, made once for each run."""
     folder = Path(tempfile.mkdtemp(prefix="mburst-test-debian-"))
     atexit.register(shutil.rmtree, folder)
     words = ["debootstrap", "--variant=minbase", "--include=ca-certificates", suite, str(folder / suite)]
@@ -43,7 +43,7 @@ def _least(suite: str) -> Path:
 
 
 class Chroot:
-    """A new system of a release (a suite of Debian), with PACKAGES in addition to the least."""
+    """A new system of a release (a suite of Debian), with PACKAGES in addition to the minimum."""
 
     def __init__(self, root: Path, suite: str, *packages: str) -> None:
         if missing():
@@ -54,11 +54,11 @@ class Chroot:
             (root / name.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(name, root / name.lstrip("/"))
         if packages:
-            self.check("apt-get", "-qq", "-o", "Acquire::Check-Valid-Until=no", "update")  # a mirror may be behind
+            self.check("apt-get", "-qq", "-o", "Acquire::Check-Valid-Until=no", "update")  # a mirror may be out of date
             self.check("apt-get", "-qq", "install", "-y", "--no-install-recommends", *packages)
 
     def run(self, *words: str, pair: bool = False) -> subprocess.CompletedProcess[str]:
-        """A command there; with PAIR in a network of its own, with the interfaces `wire` and `far`."""
+        """Runs a command there; with PAIR in its own network, with the interfaces `wire` and `far`."""
         own = ["unshare", "--mount", "--pid", "--fork", "--kill-child", *(["--net"] if pair else [])]
         kept = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
         environment = {
@@ -78,14 +78,14 @@ class Chroot:
         )
 
     def check(self, *words: str, pair: bool = False) -> str:
-        """What a command prints that has to succeed."""
+        """Returns the output of a command that must succeed."""
         done = self.run(*words, pair=pair)
         assert done.returncode == 0, (words, done.stdout + done.stderr)
         return done.stdout
 
 
 def missing() -> str:
-    """Why there can be no such system here; empty where there can."""
+    """Returns the reason why there can be no such system here; empty if there can."""
     if os.geteuid() != 0:
         return "needs root"
     lacking = [name for name in ("debootstrap", "unshare", "ip") if not shutil.which(name)]

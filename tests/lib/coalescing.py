@@ -14,13 +14,13 @@ from mburst.lab.rack import Rack
 from mburst.lab.rack.plan import CACHE_IP, mac
 
 INTERFACE = "nic0"
-_WIRE_MAC = "02:00:0a:ff:ff:fe"  # of the wire's end, which takes no frame for itself
+_WIRE_MAC = "02:00:0a:ff:ff:fe"  # of the end of the wire, which accepts no frames itself
 
 
 @dataclass
 class Coalesced:
-    """What the interface did: frames that it handed to the host, in how many interrupts, and the most at once. Filled
-    when it has ended."""
+    """Statistics of the interface: frames that it handed to the host, in how many interrupts, and most at once. Filled
+    in when it has ended."""
 
     frames: int = 0
     interrupts: int = 0
@@ -30,8 +30,8 @@ class Coalesced:
 
 @contextlib.contextmanager
 def coalescing(rack: Rack, hold_us: int) -> Iterator[Coalesced]:
-    """The cache server receives by the interface `nic0` meanwhile: what arrives is held for HOLD_US after the
-    first."""
+    """During the block, the cache server receives on the interface `nic0`: frames that arrive are held for HOLD_US
+    after the first."""
     program = building.linked(("tests/c/coalescing_nic.c",), ("-O2",), libraries=())
     cache, done = rack.plan.namespace("cache"), Coalesced()
     _in(cache, f"addr flush dev eth0\nlink set eth0 address {_WIRE_MAC} arp off")

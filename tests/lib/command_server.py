@@ -1,7 +1,7 @@
-"""A process that has imported what mburst imports, and forks commands from it: see forked_commands.py.
+"""A process that has imported the modules that mburst imports, and forks commands from it: see forked_commands.py.
 
-Each fork runs `python -m mburst` as a new interpreter does, up to its end: the same arguments, descriptors, folder,
-environment, limits and exit. It is a child of the one that asked.
+Each fork runs `python -m mburst` as a new interpreter does, up to its end: with the same arguments, descriptors,
+folder, environment, limits and exit. It is a child of the process that requested it.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ IMPORTED = [
     "mburst.sql.damage",
     "mburst.sql.repair.checking",
 ]
-MOST = 1 << 18  # bytes of an order
+MOST = 1 << 18  # largest order, in bytes
 _CLONE_NEWNET, _CLONE_NEWNS, _MS_SLAVE, _MS_REC, _MNT_DETACH = 0x40000000, 0x00020000, 1 << 19, 1 << 14, 2
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def serve(conn: socket.socket) -> None:
-    """Fork for each order, until the other end is closed; in a fork, run the command."""
+    """Forks for each order, until the other end is closed; in a fork, runs the command."""
     while True:
         message, ancillary, _, _ = conn.recvmsg(MOST, socket.CMSG_SPACE(64 * 4))
         if not message:
@@ -66,7 +66,7 @@ def serve(conn: socket.socket) -> None:
                 os._exit(_exit_code(order, list(received)))
             conn.send(str(child).encode())
             os._exit(0)
-        os.waitpid(between, 0)  # the child has the parent that it is to have
+        os.waitpid(between, 0)  # the child now has its intended parent
         conn.send(b"begun")
         for descriptor in received:
             os.close(descriptor)
@@ -76,7 +76,7 @@ def _run(order: dict[str, Any], descriptors: list[int]) -> None:
     while os.getppid() != order["parent"]:
         time.sleep(0.0005)
     _place(descriptors, order["descriptors"])
-    if sys.stdout.isatty():  # what else there is of a stream it has already, and nothing was read or written
+    if sys.stdout.isatty():  # all other attributes of a stream are already right, and nothing was read or written
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[attr-defined]
     if order["session"]:
         os.setsid()
@@ -96,7 +96,7 @@ def _run(order: dict[str, Any], descriptors: list[int]) -> None:
 
 
 def _run_words(words: list[str], cwd: str) -> None:
-    """What follows the interpreter: -m MODULE WORD…, or SCRIPT WORD…"""
+    """Runs the words after the interpreter: -m MODULE WORD…, or SCRIPT WORD…"""
     is_module = words[0] == "-m"
     sys.argv = ["-m", *words[2:]] if is_module else words
     added = dict.fromkeys(filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)))
@@ -108,8 +108,8 @@ def _run_words(words: list[str], cwd: str) -> None:
 
 
 def _enter(namespace: str) -> None:
-    """Enter a network namespace as `ip netns exec` does (ip-netns(8)): with the /sys of its interfaces, in a mount
-    namespace of the process's own."""
+    """Enters a network namespace as `ip netns exec` does (ip-netns(8)): with the /sys of its interfaces, in a mount
+    namespace of this process."""
     with open(f"/run/netns/{namespace}") as there:
         _call(_libc.setns, there.fileno(), _CLONE_NEWNET)
     _call(_libc.unshare, _CLONE_NEWNS)
@@ -125,8 +125,8 @@ def _call(function: Any, *arguments: object) -> None:
 
 
 def _exit_code(order: dict[str, Any], descriptors: list[int]) -> int:
-    """What the command ends with. Ends as an interpreter does, but for what is imported: to tear that down would cost
-    as much as to import it."""
+    """Returns the exit code of the command. Ends as an interpreter does, but without tearing down the imported modules,
+    which would cost as much as importing them."""
     code: object = None
     try:
         _run(order, descriptors)
@@ -149,8 +149,8 @@ def _exit_code(order: dict[str, Any], descriptors: list[int]) -> int:
 
 
 def _place(received: list[int], wanted: list[int]) -> None:
-    """Give descriptors the numbers that they are WANTED by."""
-    above = [os.dup(descriptor) for descriptor in received]  # so that none is in the way of another
+    """Gives descriptors the numbers in WANTED."""
+    above = [os.dup(descriptor) for descriptor in received]  # so that none of them is overwritten
     while any(descriptor in wanted for descriptor in above):
         above = [os.dup(descriptor) if descriptor in wanted else descriptor for descriptor in above]
     for descriptor, number in zip(above, wanted, strict=True):
@@ -160,7 +160,7 @@ def _place(received: list[int], wanted: list[int]) -> None:
 
 
 def _draw_first() -> None:
-    """What the first page of a process does for all: plotly makes its classes, jinja compiles templates."""
+    """Does the one-time work of the first page of a process: plotly creates its classes, jinja compiles templates."""
     import plotly.graph_objects as go
 
     from mburst.dashboards.common import page, plotlyjs

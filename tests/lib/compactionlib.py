@@ -1,4 +1,4 @@
-"""Stores of several days, to be compacted, and what is asked of them."""
+"""Stores of several days to compact, and queries on them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mburst.sql.format.filenames import Segment
 
 MS, S = 10**6, 10**9
 DAY = 20_000 * DAY_NS  # the first of the stores' days
-NOW = DAY + 3 * DAY_NS + SETTLED_NS  # the first two days are over for longer than a day
+NOW = DAY + 3 * DAY_NS + SETTLED_NS  # the first two days have been over for more than a day
 LINK = 10**9
 
 Rows = tuple[list[dict[str, Any]], list[dict[str, Any]]]  # of bins and of senders
@@ -30,7 +30,7 @@ Rows = tuple[list[dict[str, Any]], list[dict[str, Any]]]  # of bins and of sende
 def recorded(
     store: StoreFolder, name: str, bins: list[dict[str, Any]], senders: list[dict[str, Any]], **more: Any
 ) -> None:
-    """A recording of an interface, whose bins and senders are sealed in several segments of the first day."""
+    """Adds a recording of an interface; its bins and senders are sealed in several segments of the first day."""
     writer = f"{zlib.crc32(name.encode()):012x}"
     lane = {"recording_id": name, "host": f"host-{name}", "rack": "r1", "interface": "eth0"}
     of = {"bin_ns": MS, "source_bin_ns": MS, "link_bps": LINK, "boot_id": "boot", "writer_id": writer, **more}
@@ -49,7 +49,7 @@ def recorded(
 
 
 def incast(at_ns: int, ms: int = 5, senders: int = 10) -> Rows:
-    """Bins of 1 ms that are full, and their senders."""
+    """Returns full bins of 1 ms, and their senders."""
     bins = [{"ts_ns": at_ns + i * MS, "bytes": 120_000, "wire_bytes": 125_000, "packets": 80} for i in range(ms)]
     sources = [
         {
@@ -66,7 +66,7 @@ def incast(at_ns: int, ms: int = 5, senders: int = 10) -> Rows:
 
 
 def quiet(at_ns: int, bins: int, every_ms: int = 10) -> Rows:
-    """Bins of 1 ms at 1 % of the link's speed, and one sender."""
+    """Returns bins of 1 ms at 1 % of the link speed, and one sender."""
     times = [at_ns + i * every_ms * MS for i in range(bins)]
     return (
         [{"ts_ns": ts, "bytes": 1000, "wire_bytes": 1250, "packets": 1} for ts in times],
@@ -75,13 +75,13 @@ def quiet(at_ns: int, bins: int, every_ms: int = 10) -> Rows:
 
 
 def together(*of: Rows) -> Rows:
-    """Bins and senders of several, in order of time; none may have the same time."""
+    """Returns the bins and senders of several traffic patterns, in order of time; no two may have the same time."""
     bins, senders = (sorted((row for one in of for row in one[k]), key=lambda row: row["ts_ns"]) for k in (0, 1))
     return bins, senders
 
 
 def days_of_bursts(store: StoreFolder, hosts: int = 2) -> None:
-    """Three days of HOSTS: an incast and quiet traffic on each."""
+    """Adds three days of HOSTS: an incast and quiet traffic on each."""
     for host in range(hosts):
         days = [DAY + day * DAY_NS + 12 * 3600 * S for day in range(3)]
         pieces = [
@@ -93,13 +93,13 @@ def days_of_bursts(store: StoreFolder, hosts: int = 2) -> None:
 
 
 def bursts(store: StoreFolder, *definitions: BurstDefinition) -> list[list[dict[str, Any]]]:
-    """Those of each definition, or of the default."""
+    """Returns the bursts of each definition, or of the default."""
     with store.connect() as con:
         return [find_bursts(con, definition) for definition in definitions or [BurstDefinition()]]
 
 
 def counted(store: StoreFolder) -> list[tuple[Any, ...]]:
-    """What was counted, by recording."""
+    """Returns the counts, by recording."""
     with store.connect() as con:
         return con.execute(
             "SELECT recording_id, sum(packets), sum(bytes), sum(wire_bytes), sum(bins), max(peak_bytes) "
@@ -108,14 +108,15 @@ def counted(store: StoreFolder) -> list[tuple[Any, ...]]:
 
 
 def compacted(store: StoreFolder, now_ns: int = NOW, **rules: Any) -> Compacted:
-    """COMPACT, without trouble."""
+    """Returns the result of COMPACT; fails if there was trouble."""
     found = compact(store, KeepRules(**rules), now_ns=now_ns)
     assert not found.troubles and not found.waiting
     return found
 
 
 def hours_merged(store: StoreFolder, now_ns: int = DAY + DAY_NS + 3700 * S) -> list[int]:
-    """Compact STORE while its first day is not over, with files that are old enough to be merged; which hours were."""
+    """Compacts STORE while its first day is not over, with files that are old enough to be merged. Returns the merged
+    hours."""
     with mock.patch.object(files, "FOLLOWED_NS", 0):
         found = compacted(store, now_ns).days
     assert all(day.detail == 1 and day.name.is_hour for day in found)
@@ -124,18 +125,18 @@ def hours_merged(store: StoreFolder, now_ns: int = DAY + DAY_NS + 3700 * S) -> l
 
 # --- random stores and their answers ---------------------------------------------------------------------------------
 
-# Where there is traffic: at noon, from one hour to the next, and from one day to the next.
+# Times of traffic: at noon, across two hours, and across two days.
 PLACES = (DAY + DAY_NS // 2, DAY + DAY_NS // 2 - 40 * MS, DAY + DAY_NS - 700 * MS, DAY + DAY_NS - 3 * MS)
 
 
-# Pieces of traffic: where, ms from there, how many bins, how often one of them is full, and what decides the rest.
+# Pieces of traffic: place, ms after it, number of bins, share of full ones, and a seed for the rest.
 Piece = tuple[int, int, int, float, int]
 FULL = (0.25, 0.26, 0.3, 0.5, 0.9, 1.0)
 NOT_FULL = (0.0, 0.01, 0.1, 0.2, 0.24, 0.2499)
 
 
 def pieces(places: tuple[int, ...]) -> st.SearchStrategy[list[Piece]]:
-    """Traffic in PLACES."""
+    """Returns a strategy for traffic in PLACES."""
     piece = st.tuples(
         st.sampled_from(places),
         st.integers(0, 1400),
@@ -148,7 +149,7 @@ def pieces(places: tuple[int, ...]) -> st.SearchStrategy[list[Piece]]:
 
 @st.composite
 def stores(draw: st.DrawFn, places: tuple[int, ...] = PLACES) -> dict[str, Any]:
-    """The width of bins, and the traffic of some recordings in PLACES."""
+    """Returns the width of bins, and the traffic of some recordings in PLACES."""
     bin_ns = draw(st.sampled_from([MS // 2, MS, 2 * MS, 7 * MS, 10 * MS, 25 * MS, 100 * MS]))
     return {
         "bin_ns": bin_ns,
@@ -159,7 +160,7 @@ def stores(draw: st.DrawFn, places: tuple[int, ...] = PLACES) -> dict[str, Any]:
 
 
 def traffic(case: dict[str, Any], of: list[Piece]) -> Rows:
-    """Rows of bins and of senders."""
+    """Returns rows of bins and of senders."""
     width, wide = case["bin_ns"], case["source_bin_ns"]
     filled: dict[int, int] = {}
     for place, at, count, full, seed in of:
@@ -202,7 +203,7 @@ def traffic(case: dict[str, Any], of: list[Piece]) -> Rows:
 
 
 def same(before: Any, after: Any) -> bool:
-    """Equal, but for the order in which shares were summed up."""
+    """Returns whether both are equal, except for the order in which shares were summed up."""
     if isinstance(before, float):
         return isinstance(after, float) and math.isclose(before, after, rel_tol=1e-9)
     if isinstance(before, dict):

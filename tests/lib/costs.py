@@ -1,8 +1,8 @@
-"""What tests cost: a plugin of pytest (-p costs; the folder tests/lib in PYTHONPATH).
+"""Measures what tests cost: a plugin of pytest (-p costs; the folder tests/lib in PYTHONPATH).
 
-The processor time of a test is that of its process and of the children that it waited for. It says what a test costs on
-any machine, however busy; wall time does so only on a quiet one. The difference of both is what a test waits for.
-With COSTS=FILE each phase of each test is also written there, as lines of JSON.
+The processor time of a test is that of its process and of the children that it waited for. It is valid on any machine,
+however busy; wall time is valid only on a quiet one. The difference of both is the time for which a test waits. With
+COSTS=FILE, each phase of each test is also written there, as lines of JSON.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-_LONGEST = 40  # files and fixtures that the tables have
+_LONGEST = 40  # rows of the tables of files and fixtures
 _phases: list[dict[str, Any]] = []
-_fixtures: list[tuple[str, float, float]] = []  # (name, wall, processor) of those that the current phase set up
+_fixtures: list[tuple[str, float, float]] = []  # (name, wall, processor) of the fixtures that the current phase set up
 
 
 def _processor_s() -> float:
@@ -43,7 +43,7 @@ _meter = _Meter()
 
 @pytest.hookimpl(wrapper=True)
 def pytest_fixture_setup(fixturedef: Any) -> Iterator[None]:
-    """Note what a fixture costs, those that it asks for included."""
+    """Records the cost of a fixture, including the fixtures that it requests."""
     begin, processor = time.monotonic(), _processor_s()
     result = yield
     _fixtures.append((fixturedef.argname, time.monotonic() - begin, _processor_s() - processor))
@@ -52,7 +52,7 @@ def pytest_fixture_setup(fixturedef: Any) -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """Give each phase's report what it cost; reports are what workers send home."""
+    """Adds the cost to the report of each phase; workers send reports to the main process."""
     report = yield
     report.processor_s, report.fixtures = _meter.read(), list(_fixtures)
     _fixtures.clear()
@@ -60,9 +60,9 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 def pytest_runtest_logreport(report: Any) -> None:
-    """Collect the phases, where the summary is printed."""
+    """Collects the phases, in the process that prints the summary."""
     if not hasattr(report, "processor_s"):
-        return  # of a worker that died
+        return  # of a worker that crashed
     taken = {"test": report.nodeid, "phase": report.when, "outcome": report.outcome, "wall_s": report.duration}
     _phases.append({**taken, "processor_s": report.processor_s, "fixtures": report.fixtures})
     if "COSTS" in os.environ and "PYTEST_XDIST_WORKER" not in os.environ:
@@ -71,7 +71,7 @@ def pytest_runtest_logreport(report: Any) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Print the costliest files and fixtures."""
+    """Prints the most expensive files and fixtures."""
     if hasattr(config, "workerinput") or not _phases:
         return
     files, fixtures = defaultdict(list), defaultdict(list)

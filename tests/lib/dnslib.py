@@ -1,4 +1,4 @@
-"""A DNS server on loopback that knows names of addresses."""
+"""A DNS server on the loopback that knows names of addresses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import dns.rrset
 
 
 class DnsOnLoopback(threading.Thread):
-    """Answers PTR questions from a table: a name, '' for no such name, None for no answer at all."""
+    """Answers PTR queries from a table: a name, '' for a nonexistent name, None for no answer at all."""
 
     def __init__(self, names: dict[str, str | None]) -> None:
         super().__init__(daemon=True)
@@ -51,7 +51,7 @@ class DnsOnLoopback(threading.Thread):
 
 @contextmanager
 def answering(names: dict[str, str | None]) -> Iterator[DnsOnLoopback]:
-    """A server that answers meanwhile."""
+    """Runs a server during the block."""
     server = DnsOnLoopback(names)
     server.start()
     try:

@@ -1,4 +1,4 @@
-"""What sql/queries/fleet/ answers, worked out row by row in Python from tables as fleettables.py makes them."""
+"""The results of sql/queries/fleet/, computed row by row in Python from tables made by fleettables.py."""
 
 from __future__ import annotations
 
@@ -19,41 +19,43 @@ Answer = list[tuple[Any, ...]]
 
 
 def rank(values: Iterable[Any], share: Fraction) -> Any:
-    """The nearest rank; None of nothing."""
+    """Returns the nearest rank; None if there are no values."""
     found = sorted(values)
     return found[math.ceil(share * len(found)) - 1] if found else None
 
 
 def known_rank(values: Iterable[Any], share: Fraction) -> Any:
-    """The same, where there are enough values to distinguish it from the largest: known_quantile of sql/macros.sql."""
+    """Returns the same if there are enough values to distinguish it from the largest: known_quantile of
+    sql/macros.sql."""
     found = list(values)
     return rank(found, share) if 2 * share <= 1 or len(found) * (1 - share) >= 1 else None
 
 
 def grouped(rows: Iterable[Row], key: Callable[[Row], Any]) -> list[tuple[Any, list[Row]]]:
-    """Rows by KEY, in its order."""
+    """Returns rows grouped by KEY, in order of KEY."""
     return [(of, list(found)) for of, found in groupby(sorted(rows, key=key), key)]
 
 
 def total(rows: Iterable[Row], name: str) -> int:
-    """The sum of a column."""
+    """Returns the sum of a column."""
     return sum(row[name] for row in rows)
 
 
 def divided(part: float, whole: float) -> float | None:
-    """PART / WHOLE; None by nothing."""
+    """Returns PART / WHOLE; None if WHOLE is 0."""
     return part / whole if whole else None
 
 
 def wilson_exact(hits: int, trials: int) -> tuple[Decimal, Decimal]:
-    """The shares p of which HITS / TRIALS is 1.959964 standard errors away: (share - p)² = z² p (1 - p) / TRIALS."""
+    """Returns the shares p from which HITS / TRIALS is 1.959964 standard errors away: (share - p)² = z² p (1 - p) /
+    TRIALS."""
     share, part = Decimal(hits) / trials, Z * Z / trials
     root = ((2 * share + part) ** 2 - 4 * (1 + part) * share * share).sqrt()
     return (2 * share + part - root) / (2 + 2 * part), (2 * share + part + root) / (2 + 2 * part)
 
 
 def risk_interval(hits: int, exposed: int, hits_outside: int, outside: int) -> tuple[float | None, float | None]:
-    """Of the ratio of two shares, as Donner and Zou (2012) have it; None: no bound."""
+    """Returns the interval of the ratio of two shares, after Donner and Zou (2012); None: no bound."""
     if not exposed or not outside:
         return None, None
     with localcontext(prec=60):
@@ -69,7 +71,7 @@ def risk_interval(hits: int, exposed: int, hits_outside: int, outside: int) -> t
 
 
 def lateness(row: Row) -> tuple[Any, ...]:
-    """The key by which verdicts are ordered, that of most lateness first."""
+    """Returns the key that orders verdicts, most lateness first."""
     excess_ns = -1 if row["excess_ns"] is None else row["excess_ns"]
     tail = {True: 0, None: 1, False: 2}[row["has_tail"]]
     return (tail, -excess_ns, row["host"], row["start_ns"], row["rack"])
@@ -156,7 +158,7 @@ class Fleet:
         key = lambda row: (row["rack"], row["host"], row["recording_id"], row["clock_epoch"])  # noqa: E731
         for recording, rows in grouped(self._asked("bursts", "start_ns"), key):
             rows.sort(key=lambda row: row["start_ns"])
-            # a class is of the burst that ends the gap
+            # a gap has the class of the burst that ends it
             for earlier, later in pairwise(rows):
                 gaps = found[self._class(later)].setdefault(recording, [])
                 gaps.append(later["start_ns"] - earlier["end_ns"])
@@ -228,7 +230,7 @@ class Fleet:
         return answer
 
     def _stands_in(self, port: Row) -> bool:
-        """Whether a row of a port is of what a host receives that was not recorded there on that day."""
+        """Returns whether a row of a port counts traffic to a host that was not recorded there on that day."""
         return port["direction"] == "out" and not any(_is_behind(row, port) for row in self.tables["coverage"])
 
     def loss(self) -> Answer:
@@ -334,7 +336,8 @@ class Fleet:
         return sorted(answer, key=lambda row: (-row[8], row[:6]))
 
     def _why(self, queue: Sequence[str]) -> tuple[Any, ...]:
-        """The verdict on the probes that cross the port behind a queue: of several, that of most lateness."""
+        """Returns the verdict on the probes that cross the port of a queue: of several, the one with the most
+        lateness."""
         *_, rack, host, interface = queue
         about = [
             row
@@ -373,7 +376,7 @@ class Fleet:
 
 
 def _is_behind(host: Row, port: Row) -> bool:
-    """Whether a row is of what the host behind a port receives there, on the same day."""
+    """Returns whether a row counts what the host behind a port receives there, on the same day."""
     of_day = ("date", "rack")
     return (
         all(host[name] == port[name] for name in of_day)
@@ -388,14 +391,14 @@ def _burst(row: Row) -> tuple[Any, ...]:
 
 
 def _leader(senders: list[Row]) -> str | None:
-    """Who sent more of a burst than every other one; None where several sent as much."""
+    """Returns the sender that sent more of a burst than any other; None if several sent as much."""
     most = max(row["bytes"] for row in senders)
     found = [row["source"] for row in senders if row["bytes"] == most]
     return found[0] if len(found) == 1 else None
 
 
 def _places(rates: dict[Any, Any]) -> dict[Any, int]:
-    """1 is the largest share, then rate; equal ones share a place."""
+    """Returns places: 1 is the largest share, then rate; equal ones share a place."""
     keys = {host: (share, per_hour) for host, (per_hour, share, _) in rates.items()}
     return {host: 1 + sum(other > key for other in keys.values()) for host, key in keys.items()}
 
@@ -408,7 +411,7 @@ def _p90(rows: list[Row]) -> Any:
 
 
 def _per_gb(rows: list[Row]) -> float | None:
-    """Retransmissions, of rows that counted them."""
+    """Returns retransmissions, from rows that counted them."""
     return divided(total(rows, "retransmits") * 1e9, total(rows, "wire_bytes"))
 
 
@@ -417,7 +420,7 @@ def _class_of(value: int, edges: Sequence[int]) -> int:
 
 
 def wilson(k: int, n: int) -> tuple[float, float]:
-    """The shares p at which (k/n - p)² = z² p (1 - p) / n: roots of a quadratic."""
+    """Returns the shares p at which (k/n - p)² = z² p (1 - p) / n: roots of a quadratic."""
     z = 1.959963985
     a, b, c = 1 + z * z / n, -(2 * k / n + z * z / n), (k / n) ** 2
     root = math.sqrt(max(b * b - 4 * a * c, 0))
@@ -425,7 +428,7 @@ def wilson(k: int, n: int) -> tuple[float, float]:
 
 
 def _tested(gaps: dict[Any, list[int]], means: dict[Any, tuple[int, float]]) -> tuple[Any, Any]:
-    """Distance from an exponential distribution, and the bound of its probability."""
+    """Returns the distance from an exponential distribution, and the bound of its probability."""
     scaled = sorted(gap / means[of][1] for of, found in gaps.items() if means[of][0] >= 10 for gap in found)
     n = len(scaled)
     if not n:

@@ -1,4 +1,4 @@
-"""A small fleet that has shipped two days, and what is detected of it."""
+"""A small fleet that has shipped two days, and the results of its detection."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mburst.fleet.ship import ShipSettings, ship
 from mburst.fleet.target import open_target
 from mburst.sql import StoreFolder
 
-SHIPPED = ShipSettings(own=HostName("r1", "a"))  # whose are the rows of switches
+SHIPPED = ShipSettings(own=HostName("r1", "a"))  # the owner of the rows of switches
 DATES = ("2026-11-20", "2026-11-21")
 NOON = START + DAY // 2
 MIDNIGHT_MS = (START + DAY - NOON) // MS  # after noon
@@ -37,18 +37,18 @@ BEHIND = {"E0": "a", "E1": "c"}
 
 
 def filled(folder: Path) -> StoreFolder:
-    """A store of HOSTS, recorded from noon to noon; written when it ended, so that all of it can be shipped."""
+    """Returns a store of HOSTS, recorded from noon to noon, and ended, so that all of it can be shipped."""
     store = StoreFolder.create(folder)
     for (rack, host), bursts in HOSTS.items():
         fill(store, {host: bursts}, start=NOON, rack=rack, senders=("10.0.0.1", "10.0.0.2", "10.0.0.3"))
-        fill(store, {host: []}, start=START + 2 * DAY + HOUR, rack=rack, length=HOUR)  # the watermark goes on
+        fill(store, {host: []}, start=START + 2 * DAY + HOUR, rack=rack, length=HOUR)  # moves the watermark on
     _add_switch(store)
     return store
 
 
 def with_ports(folder: Path) -> StoreFolder:
-    """A store of HOSTS and of a switch: port E0 is before host a of r1, which was recorded; E1
-    before c, which was not; E2 of no host that links name. They burst across midnight too."""
+    """Returns a store of HOSTS and of a switch: port E0 is before host a of r1, which was recorded; E1 before c, which
+    was not; E2 before no host that links name. They burst across midnight, too."""
     store = filled(folder)
     links = [
         {"ts_ns": NOON - HOUR, "host": host, "rack": "r1", "port": port, "queue": ""} for port, host in BEHIND.items()
@@ -58,12 +58,13 @@ def with_ports(folder: Path) -> StoreFolder:
         writer.append(rows_of("links", *({**link, **rest} for link in links)))
     fill_ports(store, PORTS, start=NOON, length=DAY)
     fill_ports(store, {"E0": [(900, 10)]}, "in", start=NOON, length=DAY)
-    fill_ports(store, {"E0": []}, start=START + 2 * DAY)  # the watermark goes on
+    fill_ports(store, {"E0": []}, start=START + 2 * DAY)  # moves the watermark on
     return store
 
 
 def _add_switch(store: StoreFolder) -> None:
-    """Queues of the ports of hosts a and b of rack r1: windows of 1 s, each third with drops, in files of no host."""
+    """Adds queues of the ports of hosts a and b of rack r1: windows of 1 s, every third with drops, in files of no
+    host."""
     links = [{"ts_ns": NOON - HOUR, "host": host, "rack": "r1", "port": host, "queue": ""} for host in ("a", "b")]
     with store.writer("links", rack="r1") as writer:
         writer.append(rows_of("links", *({**link, "origin": "configuration", "present": True} for link in links)))
@@ -79,7 +80,7 @@ def _add_switch(store: StoreFolder) -> None:
 def detected(
     target: Path, results: Path, *dates: str, engine: Engine | None = None, split: str = "auto", **more: Any
 ) -> DayDetected:
-    """Detect DATES; what became of the last."""
+    """Detects DATES. Returns the result of the last."""
     definition = more.pop("definition", BurstDefinition())
     places = open_target(target), open_target(results)
     open_results(places[1], definition)
@@ -90,21 +91,21 @@ def detected(
 
 
 def inside(target: str, results: str, keys: list[str], progress: Any) -> Any:
-    """An engine that is this process: what a process of its own or a task of Spark does is the same."""
+    """An engine that is this process: equivalent to a separate process or a task of Spark."""
     from mburst.fleet.task import carry_out
 
     return [carry_out(target, results, key) for key in keys]
 
 
 def shipped(store: StoreFolder, target: Path) -> Path:
-    """TARGET, when STORE is shipped there."""
+    """Returns TARGET after STORE was shipped there."""
     for of in ship(store, open_target(target), SHIPPED).troubles:
         raise of
     return target
 
 
 def rows(results: Path, table: str) -> list[dict[str, Any]]:
-    """All rows of results, with the date and rack of their path."""
+    """Returns all rows of results, with the date and rack of their path."""
     found = []
     for path in sorted((results / table).rglob("*.parquet")):
         date, rack = (unquote(part.partition("=")[2]) for part in path.parts[-3:-1])
@@ -113,7 +114,7 @@ def rows(results: Path, table: str) -> list[dict[str, Any]]:
 
 
 def plain(bursts: list[dict[str, Any]]) -> Counter[str]:
-    """Bursts as bursts.sql lists them, whatever else is known of them."""
+    """Returns bursts with the columns that bursts.sql lists, whatever others they have."""
     drop = {
         "date",
         "attached_host",
@@ -127,19 +128,19 @@ def plain(bursts: list[dict[str, Any]]) -> Counter[str]:
 
 
 def of_whole(store: StoreFolder, definition: BurstDefinition | None = None) -> Counter[str]:
-    """The bursts of one database over everything, without the names of senders, which results do not have."""
+    """Returns the bursts of one database over everything, without the names of senders, which results do not have."""
     with store.connect() as con:
         return plain([without_names(burst) for burst in find_bursts(con, definition)])
 
 
 def without_names(burst: dict[str, Any]) -> dict[str, Any]:
-    """A burst as results have it."""
+    """Returns a burst as in results."""
     top = [{key: sender[key] for key in ("source", "bytes", "share")} for sender in burst["top_sources"]]
     return {key: value for key, value in burst.items() if key != "services"} | {"top_sources": top}
 
 
 def files(results: Path) -> dict[str, bytes]:
-    """The tables' files by key."""
+    """Returns the files of the tables by key."""
     return {
         path.relative_to(results).as_posix(): path.read_bytes()
         for table in (*TABLES, *PORT_TABLES)

@@ -1,4 +1,4 @@
-"""Tables as results of a fleet have them, with random rows, as lists of dicts and as files."""
+"""Tables like those of the results of a fleet, with random rows, as lists of dicts and as files."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ CLASSES = ((10**10, MS), (10**10, 10 * MS), (10**9, MS))
 
 
 def tables(seed: int, racks: int = 2, hosts: int = 3, bursts: int = 12) -> Tables:
-    """Random results of three days: a Friday, the day before, and the Friday before."""
+    """Returns random results of three days: a Friday, the day before, and the Friday before."""
     random, of_ports = Random(seed), Random(seed)
     found: Tables = {name: [] for name in SCHEMAS}
     for day_ns, date in DATES.items():
@@ -98,7 +98,8 @@ def _incomplete(random: Random, of: Row, day_ns: int) -> Row:
 
 
 def _verdicts(random: Random, of: Row, day_ns: int) -> list[Row]:
-    """Of two hosts, each of none, some or all parts of the day: of one port or another, or not investigated."""
+    """Adds verdicts of two hosts, each on none, some or all parts of the day: on one port or another, or not
+    investigated."""
     found = []
     for host in ("h0", "h1"):
         parts = random.choice([1, 3])
@@ -114,7 +115,7 @@ def _verdicts(random: Random, of: Row, day_ns: int) -> list[Row]:
 
 
 def _queue_drops(random: Random, of: Row, day_ns: int) -> list[Row]:
-    """Of some queues of two hosts, reported in one way or two, which may have equally many windows."""
+    """Adds some queues of two hosts, reported in one way or two, possibly with equally many windows."""
     found = []
     for host in ("h0", "h1"):
         for queue in random.sample("012", random.randint(0, 3)):
@@ -158,8 +159,8 @@ def _add_lane(random: Random, found: Tables, names: Row, day_ns: int, bursts: in
 
 
 def _add_ports(random: Random, found: Tables, of: Row, day_ns: int, bursts: int, hosts: int) -> None:
-    """Ports of a switch: before hosts that were recorded or not, on that interface or another one, or of no host. Their
-    collector may be behind."""
+    """Adds ports of a switch: before hosts that were recorded or not, on that interface or another one, or before no
+    host. Their collector may be behind."""
     if random.random() < 0.3:
         behind = {"host": "collector", "behind_ns": random.choice([7, HOUR]), "reason": "collector behind"}
         found["incomplete"].append({**of, "day_ns": day_ns, **behind})
@@ -175,7 +176,7 @@ def _add_ports(random: Random, found: Tables, of: Row, day_ns: int, bursts: int,
 
 
 def _sums(random: Random) -> Row:
-    """An hour whose amounts may be: parts are not larger than wholes, and any may be 0."""
+    """Returns an hour with possible amounts: parts are not larger than wholes, and any may be 0."""
     row = dict.fromkeys(SUMS, 0)
     row["recorded_ns"] = random.randint(1, HOUR)
     row["bins"] = random.randint(1, 10**7)
@@ -221,7 +222,7 @@ def _bursts(random: Random, lane: Row, speeds: Row, day_ns: int, n: int) -> list
 
 
 def _senders(random: Random, burst: Row) -> list[Row]:
-    """Of a burst, the largest first; some of equal bytes."""
+    """Returns the senders of a burst, the largest first; some have equal bytes."""
     of = {name: burst[name] for name in ("date", "rack", "host", "recording_id", "clock_epoch", "start_ns")}
     sources = [*random.sample(SENDERS, random.randint(0, 4)), "other"]
     sizes = sorted((random.choice([90, 1500, random.randint(1, 10**6)]) for _ in sources), reverse=True)
@@ -241,13 +242,13 @@ def _senders(random: Random, burst: Row) -> list[Row]:
 
 
 def arrow(table: str, rows: list[Row], located: bool = False) -> pa.Table:
-    """ROWS as Arrow; with `date` and `rack` where LOCATED, which files have in their path alone."""
+    """Returns ROWS as Arrow; with `date` and `rack` if LOCATED (files have these only in their path)."""
     place = {"date": _TEXT, "rack": _TEXT} if located else {}
     return pa.Table.from_pylist(rows, pa.schema({**place, **SCHEMAS[table]}))
 
 
 def write(found: Tables, folder: Path) -> None:
-    """FOUND as a folder of results: a file for each table, date and rack."""
+    """Writes FOUND as a folder of results: a file for each table, date and rack."""
     for table, rows in found.items():
         for date, rack in {(row["date"], row["rack"]) for row in rows}:
             path = folder / table / f"date={date}" / f"rack={quote(rack, safe='')}" / "rack.parquet"

@@ -1,4 +1,4 @@
-"""Frames by scapy that ask senders to slow down or to stop, and stores that `mburst record` makes of them."""
+"""Frames made by scapy that ask senders to slow down or stop, and stores that `mburst record` makes of them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def pause(quanta: int) -> Packet:
 
 
 def by_class(times: dict[int, int]) -> Packet:
-    """A pause frame of PFC: quanta by class."""
+    """Returns a pause frame of PFC: quanta by class."""
     fields = {f"c{i}_enabled": 1 for i in times} | {f"c{i}_pause_time": time for i, time in times.items()}
     return CONTROL / MACControlClassBasedFlowControl(**fields)
 
@@ -40,7 +40,7 @@ def plain(size: int = 100) -> Packet:
 
 
 def captured(path: Path, frames: Iterable[tuple[int, bytes, int]]) -> Path:
-    """A capture of (ns, the bytes that were kept, the frame's length)."""
+    """Writes a capture of (ns, captured bytes, length of the frame)."""
     records = (
         struct.pack("<IIII", *divmod(at, 10**9), len(kept), length) + kept
         for at, kept, length in sorted(frames, key=lambda frame: frame[0])
@@ -50,7 +50,7 @@ def captured(path: Path, frames: Iterable[tuple[int, bytes, int]]) -> Path:
 
 
 def record(folder: Path, frames: Iterable[tuple[int, Packet]], side: str = "in", link: str | None = "10G") -> Path:
-    """A store of frames, each so many bins after START_NS, that came in to this host or went out of it."""
+    """Records a store of frames, each some bins after START_NS, that were received by this host or sent by it."""
     folder.mkdir(exist_ok=True)
     found = [(START_NS + at * BIN_NS, bytes(one), len(one)) for at, one in frames]
     path = captured(folder / f"{side}.pcap", found)

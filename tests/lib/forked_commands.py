@@ -1,11 +1,11 @@
-"""Commands `python -m mburst` that tests start are forked from a process that has imported everything already: imports
-take longer than most commands. What is forked runs as in a new interpreter (command_server.py), and is a child of the
-process that starts it, as far as that can see.
+"""Forks the commands `python -m mburst` of tests from a process that has imported everything already: imports take
+longer than most commands. A fork runs as a new interpreter does (command_server.py), and is a child of the process that
+starts it, as far as that process can see.
 
-Commands behind `ip netns exec` and `prlimit --nofile` are forked, too: the fork does what these do. So is
-tests/faults/rolling.py. New interpreters are started for what depends on them: in the files of FRESH, in tests that
-have the machine to themselves, behind another prefix, with options of Python's, with a function to call before, in
-other namespaces, and where variables that are read at the start differ from those of the tests.
+Commands behind `ip netns exec` and `prlimit --nofile` are forked, too: the fork does the work of these programs. So is
+tests/faults/rolling.py. New interpreters are started for commands that depend on them: in the files of FRESH, in tests
+that have the machine to themselves, behind another prefix, with options of Python, with a function to call before, in
+other namespaces, and if variables that are read at the start differ from those of the tests.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from typing import Any, NamedTuple
 import pytest
 from places import ROOT
 
-# Rights, and folders that are imported from; signals as a command starts; peaks of memory; /proc/PID/cmdline.
+# Tests of rights, of folders that modules are imported from, of signals at the start, of peaks of memory, of
+# /proc/PID/cmdline.
 FRESH = re.compile(
     r"/tests/(rights/|(cli/test_stopping|telemetry/test_gnmi_limits|status/test_status|agent/test_secrets"
     r"|fleet/test_ship_verb)\.py)"
@@ -45,19 +46,19 @@ _start = subprocess._fork_exec  # type: ignore[attr-defined]
 
 
 def _whereabouts() -> list[object]:
-    """What a child has from its parent: process, users, namespaces, root."""
+    """Returns what a child inherits from its parent: process, users, namespaces, root."""
     links = (f"/proc/thread-self/ns/{name}" for name in ("net", "mnt", "user", "pid", "uts"))
     return [os.getpid(), os.getresuid(), os.getresgid(), *map(os.readlink, links), os.readlink("/proc/self/root")]
 
 
 def _environ() -> Iterator[bytes]:
-    """The variables of this process, also those that libraries set and os.environ lacks."""
+    """Yields the variables of this process, including those that libraries set and os.environ does not have."""
     pointers = ctypes.POINTER(ctypes.c_char_p).in_dll(_libc, "environ")
     return itertools.takewhile(lambda pair: pair is not None, map(pointers.__getitem__, itertools.count()))
 
 
 class _CommandServer:
-    """The process that commands are forked from."""
+    """The process from which commands are forked."""
 
     def __init__(self) -> None:
         self.whereabouts = _whereabouts()
@@ -73,9 +74,9 @@ class _CommandServer:
             )
 
     def fork(self, order: dict[str, Any], descriptors: list[int]) -> int:
-        """The process that the command was begun as: a child of this one."""
+        """Returns the process in which the command was started: a child of this one."""
         with self._lock:
-            _libc.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # meanwhile, who loses his parent is our child
+            _libc.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # orphans become children of this process for this time
             try:
                 rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))
                 self._conn.sendmsg([pickle.dumps(order)], [rights])
@@ -91,18 +92,18 @@ class _CommandServer:
 
 
 class _Commands:
-    """Of this process; there is one."""
+    """The commands of this process; there is one instance."""
 
     server: _CommandServer | None = None
-    are_fresh = False  # those of the current test
+    are_fresh = False  # commands of the current test
 
 
 class _Command(NamedTuple):
-    """What is to be run, without its prefixes."""
+    """A command, without its prefixes."""
 
     words: list[str]
     namespace: str  # network namespace to enter; "": none
-    files: int | None  # bound of open files
+    files: int | None  # limit of open files
 
     @classmethod
     def parse(cls, words: list[str]) -> _Command:
@@ -146,7 +147,7 @@ class _Start(NamedTuple):
     before: Callable[[], object] | None
 
     def environment(self) -> dict[str, str]:
-        """What the command will have as os.environ."""
+        """Returns the os.environ of the command."""
         pairs = (os.fsdecode(pair).partition("=") for pair in (_environ() if self.env is None else self.env))
         return {name: value for name, _, value in pairs}
 
@@ -157,7 +158,7 @@ class _Start(NamedTuple):
         return os.path.abspath(os.fsdecode(self.cwd or "."))
 
     def can_be_forked(self) -> bool:
-        """Whether the command finds what it would find in a new interpreter."""
+        """Returns whether the command runs as it would in a new interpreter."""
         if _Commands.are_fresh or not self.command().is_ours() or self.before or not self.close_fds or self.umask != -1:
             return False
         if any(ids is not None for ids in (self.gid, self.groups, self.uid)) or not os.path.isdir(self.folder()):
@@ -168,7 +169,7 @@ class _Start(NamedTuple):
         return all(ours.get(name) == wanted.get(name) for name in names) and server.whereabouts == _whereabouts()
 
     def order(self) -> tuple[dict[str, Any], list[int]]:
-        """What the server is asked for, and descriptors of ours that it is to use."""
+        """Returns the order for the server, and the descriptors of this process that the command uses."""
         streams = [given if given != -1 else own for own, given in enumerate((self.stdin, self.stdout, self.stderr))]
         passed = [number for number in self.kept if number != self.error]
         os.umask(umask := os.umask(0))
@@ -192,7 +193,7 @@ class _Start(NamedTuple):
 
 
 def _begin(*given: Any) -> int:
-    """subprocess._fork_exec: the process that was begun."""
+    """Like subprocess._fork_exec: returns the started process."""
     wanted = _Start(*given[: len(_Start._fields)])
     if not wanted.can_be_forked() or _Commands.server is None:
         return int(_start(*given))
@@ -201,7 +202,7 @@ def _begin(*given: Any) -> int:
 
 @pytest.fixture(scope="session", autouse=True)
 def forked_commands() -> Iterator[None]:
-    """What starts commands of mburst in this process forks them."""
+    """During the block, commands of mburst that this process starts are forked."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(subprocess, "_fork_exec", _begin)
         yield
@@ -211,7 +212,7 @@ def forked_commands() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def fresh_commands(request: pytest.FixtureRequest) -> None:
-    """New interpreters where FRESH has the file of the test, and where a test has the machine to itself: pages of
-    memory that a fork shares are copied as it first writes to them, which takes time."""
+    """Starts new interpreters if FRESH has the file of the test, or if a test has the machine to itself: pages of
+    memory that a fork shares are copied at its first write to them, which takes time."""
     alone = request.node.get_closest_marker("alone") is not None
     _Commands.are_fresh = alone or bool(FRESH.search(str(request.path)))

@@ -1,4 +1,4 @@
-"""Children of a test's process that are no new program."""
+"""Children of a test's process that do not run a new program."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from mburst.python import without_pandas
 
 
 def fork() -> int:
-    """os.fork(). The child never collects what this process had: libraries may own it whose threads the child lacks.
-    It has no pandas but this process's: each child would import it anew."""
+    """Like os.fork(). The child never collects objects of this process: they may belong to libraries whose threads the
+    child does not have. The child can use pandas only if this process imported it: otherwise each child would import it
+    anew."""
     gc.freeze()
     child = os.fork()
     if child:

@@ -1,4 +1,4 @@
-"""Frames put together by hand, header by header, from the standards' layouts."""
+"""Frames assembled header by header, from the layouts in the standards."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ def be16(*values: int) -> bytes:
 def ethernet(
     payload: bytes, kind: int | None, *, sender: int = 2, receiver: int = 1, tags: tuple[int, ...] = ()
 ) -> bytes:
-    """KIND None: the type field holds the payload's length. TAGS: 0x8100 and its like, outermost first."""
+    """Returns an Ethernet frame. KIND None: the type field holds the length of the payload. TAGS: 0x8100 and the like,
+    outermost first."""
     types = [*tags, len(payload) if kind is None else kind]
     rest = be16(types[0]) + b"".join(be16(100 + i, following) for i, following in enumerate(types[1:]))
     return receiver.to_bytes(6, "big") + sender.to_bytes(6, "big") + rest + payload
@@ -65,7 +66,8 @@ def ipv6(
     payload: bytes, protocol: int, source: int, destination: int, *, traffic_class: int = 0,
     extensions: tuple[tuple[int, bytes], ...] = (), length: int | None = None,
 ) -> bytes:  # fmt: skip
-    """EXTENSIONS: (number, the header but for its first byte, which is filled with the next one's number)."""
+    """Returns an IPv6 packet. EXTENSIONS: (number, the header without its first byte, which becomes the number of the
+    next header)."""
     numbers = [*(number for number, _ in extensions), protocol]
     chain = b"".join(bytes([following]) + body for following, (_, body) in zip(numbers[1:], extensions, strict=True))
     length = len(chain) + len(payload) if length is None else length
@@ -74,7 +76,7 @@ def ipv6(
 
 
 def extension(size: int, options: bytes = b"") -> bytes:
-    """Body of a hop-by-hop, routing or destination header of SIZE × 8 bytes."""
+    """Returns the body of a hop-by-hop, routing or destination header of SIZE × 8 bytes."""
     return bytes([size - 1]) + options.ljust(size * 8 - 2, b"\0")
 
 

@@ -1,4 +1,4 @@
-"""Frames and capture files made by hand, for tests: nothing here knows the engine."""
+"""Frames and capture files for tests, made independently of the engine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Frame:
     size: int
     flow: int = 0
     ce: bool = False
-    sequence: int | None = None  # TCP when set
+    sequence: int | None = None  # TCP if set
     outgoing: bool = False
 
     @property
@@ -32,7 +32,7 @@ class Frame:
         return "192.0.2.1" if self.outgoing else f"10.0.{self.sender >> 8}.{self.sender & 255}"
 
     def data(self) -> bytes:
-        """The headers; what is captured of the frame is at most `size` bytes of this."""
+        """The headers; at most `size` bytes of them are captured."""
         ends = [mac(self.sender), LOCAL_MAC]
         addresses = [bytes([10, 0, self.sender >> 8, self.sender & 255]), bytes([192, 0, 2, 1])]
         if self.outgoing:
@@ -49,7 +49,7 @@ class Frame:
 
 
 def pcap(frames: Iterable[Frame], snaplen: int = 96, nanoseconds: bool = True) -> bytes:
-    """A little-endian pcap file of Ethernet."""
+    """Returns a little-endian pcap file of Ethernet."""
     magic, unit = (0xA1B23C4D, 1) if nanoseconds else (0xA1B2C3D4, 1000)
     parts = [struct.pack("<IHHIIII", magic, 2, 4, 0, 0, snaplen, 1)]
     for frame in frames:

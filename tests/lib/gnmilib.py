@@ -1,4 +1,4 @@
-"""gNMI in tests: notifications as a target sends them, a scripted target, a collection, the agent, certificates."""
+"""gNMI in tests: notifications of a target, a scripted target, a collection, the agent, certificates."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ S = 10**9
 
 
 def value(given: Any) -> Any:
-    """A TypedValue: int → uint_val, str → string_val, dict or list → json_ietf_val; a TypedValue stays."""
+    """Returns a TypedValue: int → uint_val, str → string_val, dict or list → json_ietf_val; a TypedValue stays."""
     if isinstance(given, messages.TypedValue):
         return given
     if isinstance(given, bool):
@@ -55,7 +55,7 @@ def notification(
     duplicates: int = 0,
     target: str = "",
 ) -> Any:
-    """A Notification of paths in text and their values."""
+    """Returns a Notification of paths as text, and their values."""
     made = messages.Notification(
         timestamp=ts_ns,
         atomic=atomic,
@@ -72,12 +72,12 @@ def notification(
 
 
 def read(made: Any) -> Any:
-    """A Notification as it is after the wire."""
+    """Returns a Notification as it is after transmission."""
     return messages.ReadNotification.FromString(made.SerializeToString())
 
 
 class Fed:
-    """A device that is fed notifications, and the rows that came of them."""
+    """A device that is fed notifications, and the resulting rows."""
 
     def __init__(self, vendor: str = "", interval_ns: int = S, speeds: dict[str, int] | None = None) -> None:
         self.rows = CollectedRows()
@@ -90,7 +90,7 @@ class Fed:
         return self
 
     def take(self) -> dict[str, list[dict[str, Any]]]:
-        """The rows of each table that has some."""
+        """Returns the rows of each table that has some."""
         self.stream.flush()
         self.device.report(T0)
         return {name: batch.to_pylist() for name, batch in self.rows.take()}
@@ -117,7 +117,7 @@ class Target:
         self.encodings, self.models = encodings, models or []
         self.requests: list[Any] = []
         self.metadata: list[dict[str, Any]] = []
-        self.requests_ended = 0  # clients that said that no other request follows
+        self.requests_ended = 0  # clients that announced that no other request follows
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -201,12 +201,13 @@ SUBSCRIPTION = "subscriptions: {q: {paths: [/qos/interfaces], stream-mode: sampl
 
 
 def config(**targets: str) -> str:
-    """A configuration with targets of the given YAML."""
+    """Returns a configuration with targets of the given YAML."""
     return "targets:\n" + "".join(f"  {name}: {text}\n" for name, text in targets.items()) + SUBSCRIPTION
 
 
 def collect(folder: Path, text: str, until: Callable[[Any], bool], timeout_s: float = 60) -> list[str]:
-    """Collect as TEXT configures into folder/store until UNTIL(collector) holds; the lines that people would see."""
+    """Collects as TEXT configures into folder/store until UNTIL(collector) holds. Returns the lines that users would
+    see."""
     from mburst.services.collector import Collector
     from mburst.telemetry.gnmi.gnmic_file import load
 
@@ -232,13 +233,13 @@ def collect(folder: Path, text: str, until: Callable[[Any], bool], timeout_s: fl
 
 
 def heard(collector: Any, name: str) -> int:
-    """How many values have come from the target of that name."""
+    """Returns how many values have come from the target of that name."""
     [session] = [session for session in collector.sessions if session.target.name == name]
     return int(session.device.values)
 
 
 def lines_so_far(collector: Any) -> list[str]:
-    """The lines that `collect` returns at the end."""
+    """Returns the lines that `collect` returns at the end."""
     return collector.say.__self__  # type: ignore[no-any-return]
 
 
@@ -253,8 +254,8 @@ def query(folder: Path, text: str) -> list[tuple[Any, ...]]:
 def agent(
     *arguments: str, env: dict[str, str] | None = None, namespace: str = "", errors: Path | None = None
 ) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """`mburst switch-agent` as a process on loopback: (address, process). It is killed at the end. ERRORS gets what it
-    says to standard error."""
+    """Runs `mburst switch-agent` as a process on the loopback: (address, process). It is killed at the end. ERRORS gets
+    its standard error."""
     if not any(argument.startswith("--listen") for argument in arguments):
         arguments = (*arguments, "--listen=127.0.0.1:0")
     inside = ["ip", "netns", "exec", namespace] if namespace else []
@@ -289,7 +290,7 @@ class Authority:
         self.ca = self._write(name, self._key, self._certificate)[0]
 
     def issue(self, name: str, hosts: list[str]) -> tuple[Path, Path]:
-        """(certificate, key) for host names and addresses."""
+        """Returns (certificate, key) for host names and addresses."""
         key, certificate = self._make(name, (self._key, self._certificate), hosts)
         return self._write(f"{self.name}-{name}", key, certificate)
 

@@ -1,4 +1,4 @@
-"""Programs in Go for tests: those in tests/go, and those of the modules that they need."""
+"""Programs in Go for tests: those in tests/go, and those of modules that they need."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from pathlib import Path
 
 import pytest
 
-_INSTALLED = "/usr/local/go/bin/go"  # where go.dev/doc/install puts it, which not every PATH has
+_INSTALLED = "/usr/local/go/bin/go"  # where go.dev/doc/install puts it; not every PATH has it
 _UNREACHABLE = ("dial tcp", "proxy", "lookup", "i/o timeout")
 
 
 def go_program(program: Path, sources: Path, package: str = ".") -> Path:
-    """Build a package as PROGRAM, in the module that is in SOURCES. Skips the test, with the reason, where there is no
-    Go or no module to be had."""
+    """Builds a package as PROGRAM, in the module in SOURCES. Skips the test, with the reason, if there is no Go, or if
+    the module is not available."""
     words = ["build", "-gcflags=all=-N -l -dwarf=false", "-o", str(program), package]  # compiled once, run for seconds
     _run(words, sources, {"CGO_ENABLED": "0"})
     return program
 
 
 def go_installed(folder: Path, package: str, version: str) -> Path:
-    """The program of a package of others, built in FOLDER. Skips the test likewise."""
+    """Returns the program of a third-party package, built in FOLDER. Skips the test in the same cases."""
     _run(["install", f"{package}@{version}"], folder, {"GOBIN": str(folder)})
     return folder / package.rpartition("/")[2]
 
@@ -50,7 +50,8 @@ def _run(words: list[str], folder: Path, environment: Mapping[str, str] | None =
 
 @contextmanager
 def _one_at_a_time() -> Iterator[None]:
-    """Builds in one process meanwhile: the next has what this one compiled of Go's own packages, which is the most."""
+    """Lets only one process build at a time: the next one reuses the compiled packages of Go itself, which take most of
+    the time."""
     lock = os.open(Path(__file__).parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,8 +1,8 @@
-"""Names that try to be more than names, for every output to show as text."""
+"""Names with markup and control characters, which every output must show as text."""
 
 from __future__ import annotations
 
-CANARY = "hostile"  # in each, so that it is found again
+CANARY = "hostile"  # in each of them, so that it can be found
 
 HOSTILE = {
     "tag": '<img src=x onerror=alert("hostile")>',

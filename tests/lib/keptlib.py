@@ -1,4 +1,5 @@
-"""Recording with --keep-packets in a namespace, traffic with bursts, and what others see of it. For tests as root."""
+"""Recording with --keep-packets in a namespace, traffic with bursts, and what other programs find in it. For tests as
+root."""
 
 from __future__ import annotations
 
@@ -15,27 +16,27 @@ from frames import Frame
 from livelab import Lab, promiscuity, raw_socket
 from waiting import wait_for
 
-DEFINITION = ("--bin", "1ms", "--threshold", "0.5", "--join", "400ms")  # over pauses of a busy machine
+DEFINITION = ("--bin", "1ms", "--threshold", "0.5", "--join", "400ms")  # longer than the pauses of a busy machine
 APART_S = 0.8  # from one burst to the next
 SENDERS, EACH, SIZE = 8, 25, 1000
 TSHARK = ("-T", "fields", "-e", "frame.time_epoch", "-e", "frame.len", "-e", "frame.cap_len", "-e", "ip.src")
 
 
 def mburst(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """A verb, run to its end."""
+    """Runs a verb to its end."""
     return subprocess.run([sys.executable, "-m", "mburst", *map(str, arguments)], capture_output=True, text=True)
 
 
 @contextmanager
 def in_far(lab: Lab, *command: object, others: int = 0) -> Iterator[subprocess.Popen[str]]:
-    """A program that captures in the far namespace beside OTHERS; ends by SIGINT."""
+    """Runs a program that captures in the far namespace while OTHERS capture there, too; it is ended by SIGINT."""
     process = subprocess.Popen(
         ["ip", "netns", "exec", lab.far, *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     try:
         wait_for(lambda: promiscuity(lab) > others or process.poll() is not None, "the capture")
         assert process.poll() is None, process.communicate()
-        time.sleep(0.3)  # libpcap has more to do after that
+        time.sleep(0.3)  # libpcap does more after that
         yield process
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
@@ -46,7 +47,7 @@ def in_far(lab: Lab, *command: object, others: int = 0) -> Iterator[subprocess.P
 
 @contextmanager
 def keeping(lab: Lab, store: Path, *arguments: object, others: int = 0) -> Iterator[subprocess.Popen[str]]:
-    """`mburst record` of the far interface, with a ring of 16 MB."""
+    """Runs `mburst record` on the far interface, with a ring of 16 MB."""
     verb = (sys.executable, "-m", "mburst", "record", "-i", lab.b, "--link", "100M", "--host", "cache", "-o", store)
     kept = ("--keep-packets", "16MB", "--sources", "all")
     with in_far(lab, *verb, *kept, *arguments, others=others) as process:
@@ -54,7 +55,7 @@ def keeping(lab: Lab, store: Path, *arguments: object, others: int = 0) -> Itera
 
 
 def incast(lab: Lab, each: int = EACH) -> None:
-    """The far host asks SENDERS near ones, and each of them answers with EACH frames at once."""
+    """The far host sends requests to SENDERS near ones, and each of them answers with EACH frames at once."""
     with raw_socket(lab, lab.far, lab.b) as asking, raw_socket(lab, lab.near, lab.a) as answering:
         for sender in range(SENDERS):
             asking.send(Frame(0, sender, 80, flow=sender, outgoing=True).data())
@@ -63,7 +64,7 @@ def incast(lab: Lab, each: int = EACH) -> None:
 
 
 def tshark(capture: Path, *arguments: str) -> list[str]:
-    """Lines of tshark of a capture, by time."""
+    """Returns the output lines of tshark for a capture, by time."""
     command = ["tshark", "-n", "-r", str(capture), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert not warnings(done.stderr), done.stderr
@@ -71,12 +72,12 @@ def tshark(capture: Path, *arguments: str) -> list[str]:
 
 
 def warnings(text: str) -> list[str]:
-    """What tshark says beside that it is root."""
+    """Returns the warnings of tshark, except the one about running as root."""
     return [line for line in text.splitlines() if line and not line.startswith("Running as user")]
 
 
 def listed(store: Path, *arguments: object) -> list[dict[str, object]]:
-    """The bursts of a store."""
+    """Returns the bursts of a store."""
     done = mburst("bursts", store, *DEFINITION, *arguments, "--json")
     assert done.returncode == 0, done.stderr
     found: list[dict[str, object]] = json.loads(done.stdout)
@@ -84,11 +85,11 @@ def listed(store: Path, *arguments: object) -> list[dict[str, object]]:
 
 
 def counted(store: Path) -> int:
-    """The packets that arrived, by bins."""
+    """Returns the packets that arrived, by bins."""
     question = "SELECT sum(packets) AS packets FROM bins WHERE direction = 'in'"
     return int(json.loads(mburst("sql", store, question, "--json").stdout)[0]["packets"])
 
 
 def ring_files(store: Path) -> Sequence[Path]:
-    """The files of all rings of a store."""
+    """Returns the files of all rings of a store."""
     return sorted(store.glob("packets/*/*/*"))

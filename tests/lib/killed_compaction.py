@@ -1,4 +1,4 @@
-"""A process that forks workers which compact a store and are killed at a chosen step (killing.py).
+"""A process that forks workers. These compact a store and are killed at a chosen step (killing.py).
 
 Orders: {"store": PATH, "now_ns": TIME, "step": N or null}."""
 

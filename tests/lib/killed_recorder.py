@@ -25,7 +25,7 @@ steps = Steps()
 
 
 class InPieces:
-    """A capture whose rows come a few at a time."""
+    """A capture that yields a few rows at a time."""
 
     ROWS = 100
 
@@ -52,7 +52,7 @@ class InPieces:
 
 
 class Piece:
-    """Rows as the engine gives them."""
+    """Rows as the engine yields them."""
 
     def __init__(self, rows: Any) -> None:
         self._rows = rows

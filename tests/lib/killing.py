@@ -1,8 +1,8 @@
-"""Processes that die (SIGKILL) when they are about to make their Nth call of a function that changes files.
+"""Processes that die (SIGKILL) just before their Nth call of a function that changes files.
 
-A program of tests forks such workers: `serve` reads orders, lines of JSON, and answers each with a line of JSON. The
-test that starts the program has a `Killer`. A worker that dies takes nothing else with it, and what is slow to import
-is imported once.
+A test program forks such workers: `serve` reads orders, lines of JSON, and answers each with a line of JSON. The test
+that starts the program has a `Killer`. The death of a worker affects nothing else, and modules that are slow to import
+are imported once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mburst.python import without_pandas
 
 
 class Steps:
-    """Counts calls; the one that reaches `limit` is not made any more."""
+    """Counts calls; the one that reaches `limit` is not executed."""
 
     def __init__(self) -> None:
         self.made = 0
@@ -34,7 +34,7 @@ class Steps:
         self._lock = threading.Lock()
 
     def watch(self, owner: Any, *names: str) -> None:
-        """Count calls of OWNER's functions."""
+        """Counts calls of OWNER's functions."""
         for name in names:
             self._watch(owner, name, getattr(owner, name))
 
@@ -50,8 +50,8 @@ class Steps:
 
 
 def serve(work: Callable[[dict[str, Any], int], int], answer: Callable[[bytes], dict[str, Any]]) -> None:
-    """For each order, WORK in a fork: called with the order and a descriptor to say something through, it returns the
-    exit code. An order with `seconds` is killed after them. ANSWER makes of what was said a part of the answer."""
+    """For each order, runs WORK in a fork, with the order and a descriptor for its output; WORK returns the exit code.
+    An order with `seconds` is killed after that time. ANSWER turns the output into a part of the answer."""
     without_pandas()
     for line in sys.stdin:
         order = json.loads(line)
@@ -80,7 +80,7 @@ def serve(work: Callable[[dict[str, Any], int], int], answer: Callable[[bytes], 
 
 
 class Killer:
-    """A program that serves."""
+    """A test program that serves orders."""
 
     def __init__(self, program: Path) -> None:
         path = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "lib")])
@@ -93,7 +93,7 @@ class Killer:
         )
 
     def order(self, **order: Any) -> dict[str, Any]:
-        """Have it done; the answer."""
+        """Has an order executed. Returns the answer."""
         assert self.process.stdin and self.process.stdout
         self.process.stdin.write(json.dumps({"step": None, **order}) + "\n")
         self.process.stdin.flush()
@@ -103,7 +103,7 @@ class Killer:
 
 @contextmanager
 def serving(program: Path) -> Iterator[Killer]:
-    """PROGRAM, until the end."""
+    """Runs PROGRAM during the block."""
     killer = Killer(program)
     try:
         yield killer
@@ -115,7 +115,7 @@ def serving(program: Path) -> Iterator[Killer]:
 
 @contextmanager
 def memory_folder() -> Iterator[Path]:
-    """A folder in memory where there is such a thing: hundreds of seals with their fsyncs take minutes on a disk."""
+    """Yields a folder in memory if possible: hundreds of seals with their fsyncs take minutes on a disk."""
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="mburst-test-", dir=memory) as folder:
         yield Path(folder)

@@ -1,7 +1,7 @@
-"""Labelled cases that look like bursts and are not, and bursts that do not look like the plain ones.
+"""Labelled cases that look like bursts and are not, and bursts that do not look like the usual ones.
 
-Built on latency_cases.py. In the negative kinds the recorded port is full while probes wait somewhere else, the port's
-switch or the losses say otherwise, or the recording is too short; `bursts` is a false accusation in each of them.
+Built on latency_cases.py. In the negative kinds, the recorded port is full while probes wait elsewhere, the port's
+switch or the losses contradict, or the recording is too short; `bursts` is a wrong verdict in each of them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def case_of(
 
 
 def queue_stage(setting: Setting) -> str:
-    """The stage of a probe in which the queue of the recorded port lies."""
+    """Returns the stage of a probe in which the queue of the recorded port lies."""
     return "forward" if setting.end == "dst" else "back"
 
 
@@ -40,7 +40,8 @@ def queue_stage(setting: Setting) -> str:
 def paced_port(
     rng: np.random.Generator, setting: Setting, starts: np.ndarray, lengths: np.ndarray
 ) -> tuple[FluidPort, Setting]:
-    """One sender that is paced to 92 to 99.9 % of line rate, with little beside it: no queue worth the name."""
+    """Returns a port with one sender that is paced to 92 to 99.9 % of line rate, with little other traffic: practically
+    no queue."""
     rate = float(rng.uniform(0.92, 0.999))
     setting = replace(setting, load=min(setting.load, 0.5 * (1 - rate)))
     amounts = lengths * rate * setting.link_bps / 8e9
@@ -48,11 +49,11 @@ def paced_port(
 
 
 def paced(kind: str, seed: int, setting: Setting) -> Case:
-    """Long transfers of one paced sender fill the port; a hop or a host stalls inside of them, or whenever it does.
+    """Long transfers of one paced sender fill the port; a hop or a host stalls within them, or at any time.
 
-    -random: stalls of their own rhythm; -inside: one in each transfer; -onset: it begins with the transfer; -alike:
-    that, all of one length and by the clock; -few: that, five to nine of them; -always: one transfer all the time;
-    -sparse: as -inside, and 20 probes a second.
+    -random: stalls with their own rhythm; -inside: one in each transfer; -onset: it begins with the transfer; -alike:
+    as -onset, all of one length and periodic; -few: as -alike, five to nine of them; -always: one transfer all the
+    time; -sparse: as -inside, with 20 probes a second.
     """
     rng, how = generator(kind, seed), kind.partition("-")[2]
     if how == "sparse":
@@ -81,14 +82,14 @@ def paced(kind: str, seed: int, setting: Setting) -> Case:
 
 
 def sparse(setting: Setting) -> Setting:
-    """One or two probes in a burst."""
+    """Returns a setting with one or two probes in a burst."""
     return replace(setting, rate=20.0, seconds=90.0, period_ns=max(setting.period_ns, 200 * MS), loss=0.0)
 
 
 def collected(kind: str, seed: int, setting: Setting) -> Case:
-    """Each burst makes the target collect garbage: a stall that begins with the burst and is of a length of its own.
+    """Each burst triggers garbage collection in the target: a stall that begins with the burst and has its own length.
 
-    The burst queues, but the probes are in a class before it. -alike: all bursts are of one length.
+    The burst queues, but the probes are in a higher class. -alike: all bursts have the same length.
     """
     rng = generator(kind, seed)
     setting = sparse(setting) if "sparse" in kind else setting
@@ -108,7 +109,8 @@ def collected(kind: str, seed: int, setting: Setting) -> Case:
 
 
 def short_rhythm(kind: str, seed: int, setting: Setting) -> Case:
-    """Harmless bursts and stalls elsewhere by one clock in one phase, seven to fourteen of each, one at the edge."""
+    """Harmless bursts and stalls elsewhere with the same period and phase, seven to fourteen of each, one at the
+    edge."""
     rng = generator(kind, seed)
     count = float(rng.integers(7, 15)) + float(rng.uniform(0.1, 0.9))
     setting = replace(setting, seconds=count * setting.period_ns / S)
@@ -125,7 +127,7 @@ def short_rhythm(kind: str, seed: int, setting: Setting) -> Case:
 
 
 def windows_of(model: FluidPort, setting: Setting, width: float, scale: float = 1.0) -> PortQueue:
-    """The port's queue as its switch reports it: the largest depth of each window."""
+    """Returns the port's queue as its switch reports it: the largest depth of each window."""
     ratio = round(width / model.step)
     count = len(model.backlog) // ratio
     depth = model.backlog[: count * ratio].reshape(count, ratio).max(axis=1) * scale
@@ -134,8 +136,8 @@ def windows_of(model: FluidPort, setting: Setting, width: float, scale: float = 
 
 
 def shallow(kind: str, seed: int, setting: Setting) -> Case:
-    """A hop of the port's speed before it holds the bursts, and feeds the port at line rate: its queue stays empty, as
-    its switch says in windows of 1 ms to 1 s."""
+    """A hop before the port, of the same speed, holds the bursts and feeds the port at line rate: the port's queue
+    stays empty, as its switch reports in windows of 1 ms to 1 s."""
     rng, model = cases.plain_incast(kind, seed, setting)
     scene = scene_of(model, send(rng, setting, model, {}), setting)
     width = float(rng.choice([1, 10, 100, 1000])) * MS
@@ -144,7 +146,7 @@ def shallow(kind: str, seed: int, setting: Setting) -> Case:
 
 
 def windows_agree(kind: str, seed: int, setting: Setting) -> Case:
-    """An incast, and the switch's windows agree."""
+    """An incast, with windows of the switch that agree."""
     rng, model = cases.plain_incast(kind, seed, setting)
     scene = scene_of(model, send(rng, setting, model, {}), setting)
     scene = replace(scene, queues=[windows_of(model, setting, float(rng.choice([1, 10, 100, 1000])) * MS)])
@@ -152,7 +154,7 @@ def windows_agree(kind: str, seed: int, setting: Setting) -> Case:
 
 
 def undropped(kind: str, seed: int, setting: Setting) -> Case:
-    """Harmless bursts, something drops probes together with them, and the switch counts no drop at the port."""
+    """Harmless bursts; something drops probes together with them, and the switch counts no drop at the port."""
     rng, model = cases.plain_incast(kind, seed, setting)
     probes = send(rng, replace(setting, loss=0.0), None, {})
     starts = cases.recorded_port(model, setting)[1][0]
@@ -168,7 +170,7 @@ def undropped(kind: str, seed: int, setting: Setting) -> Case:
 
 
 def without(probes: cases.Probes, lost: np.ndarray) -> cases.Probes:
-    """The probes, some of them lost."""
+    """Returns the probes, some of them lost."""
     answers = ("remote_rx", "remote_tx", "rx", "app_recv", "rtt")
     lost = lost | probes.lost
     return replace(probes, lost=lost, **{name: np.where(lost, np.nan, getattr(probes, name)) for name in answers})
@@ -193,13 +195,13 @@ def lost_elsewhere(kind: str, seed: int, setting: Setting) -> Case:
 
 
 def rounded(probes: cases.Probes, step: float) -> cases.Probes:
-    """The stamps of a coarse clock."""
+    """Returns the probes with the stamps of a coarse clock."""
     names = ("app_send", "tx", "remote_rx", "remote_tx", "rx", "app_recv", "rtt")
     return replace(probes, **{name: np.floor(getattr(probes, name) / step) * step for name in names})
 
 
 def coarse_stamps(kind: str, seed: int, setting: Setting) -> Case:
-    """Stamps of 1 or 4 ms: of an incast, or (-hop) of a hop that stalls inside of paced transfers."""
+    """Stamps of 1 or 4 ms: of an incast, or (-hop) of a hop that stalls within paced transfers."""
     step = float(generator(kind, seed).choice([1, 4])) * MS
     if kind.endswith("hop"):
         case = paced("paced-inside", seed, setting)
@@ -211,7 +213,7 @@ def coarse_stamps(kind: str, seed: int, setting: Setting) -> Case:
 
 
 def clock_steps(kind: str, seed: int, setting: Setting) -> Case:
-    """The prober's clock steps by 3 to 300 ms half way: an incast, or (-hop) stalls inside of paced transfers."""
+    """The prober's clock steps by 3 to 300 ms half way: an incast, or (-hop) stalls within paced transfers."""
     rng = generator(kind, seed)
     step = float(rng.choice([-1, 1]) * rng.choice([3, 30, 300])) * MS
     if kind.endswith("hop"):
@@ -245,7 +247,7 @@ def speeds(kind: str, seed: int, setting: Setting) -> Case:
 
 
 def doubled(kind: str, seed: int, setting: Setting) -> Case:
-    """Bursts in pairs: the second comes while the first one's queue drains, or just after."""
+    """Bursts in pairs: the second comes while the queue of the first one drains, or just after."""
     rng = generator(kind, seed)
     first = moments(rng, setting, setting.period_ns)
     drains = setting.drain_ns * rng.uniform(0.4, 0.8, len(first))
@@ -257,7 +259,7 @@ def doubled(kind: str, seed: int, setting: Setting) -> Case:
 
 
 def bloated(kind: str, seed: int, setting: Setting) -> Case:
-    """Transfers that keep a buffer of some milliseconds filled for long, as one that never backs off does."""
+    """Transfers that keep a buffer of some milliseconds filled for long, like a sender that never backs off."""
     rng = generator(kind, seed)
     setting = replace(
         setting,
@@ -273,7 +275,7 @@ def bloated(kind: str, seed: int, setting: Setting) -> Case:
 
 
 def beside_paced(kind: str, seed: int, setting: Setting) -> Case:
-    """Incasts, and as many transfers of a paced sender that fill the port without a queue."""
+    """Incasts, and equally many transfers of a paced sender that fill the port without a queue."""
     rng = generator(kind, seed)
     rate = float(rng.uniform(0.93, 0.99))
     setting = replace(
@@ -301,7 +303,7 @@ def few_in_each(kind: str, seed: int, setting: Setting) -> Case:
 
 
 def alike(kind: str, seed: int, setting: Setting) -> Case:
-    """Bursts of one size: at random moments, by the clock (-clock), or (-few) five to nine of them."""
+    """Bursts of one size: at random moments, periodic (-clock), or (-few) five to nine of them."""
     rng = generator(kind, seed)
     if kind.endswith("few"):
         setting = replace(setting, seconds=float(rng.uniform(7, 9.9)) * setting.period_ns / S)
@@ -314,8 +316,8 @@ def alike(kind: str, seed: int, setting: Setting) -> Case:
 
 
 def repeated(kind: str, seed: int, setting: Setting) -> Case:
-    """TCP probes through an incast that drops: a lost one is answered after a timeout of 200 ms or more, and what is
-    sent meanwhile on the same connection waits behind it."""
+    """TCP probes through an incast that drops: a lost one is answered after a timeout of 200 ms or more, and later ones
+    on the same connection wait behind it."""
     rng = generator(kind, seed)
     setting = replace(
         setting,
@@ -332,7 +334,7 @@ def repeated(kind: str, seed: int, setting: Setting) -> Case:
     until = probes.tx[probes.lost] + rng.uniform(201, 215, int(probes.lost.sum())) * MS
     before = np.searchsorted(probes.tx[probes.lost], probes.tx, side="right")
     waited = np.append(0.0, np.maximum.accumulate(until))[before] - probes.tx
-    # Two connections: not everything waits behind one segment.
+    # Two connections: not all probes wait behind one segment.
     late = np.maximum(waited, 0) * (probes.lost | (rng.random(len(probes)) < 0.5))
     usual, none = 30e3, np.full(len(probes), np.nan)
     answered = np.where(
@@ -343,7 +345,7 @@ def repeated(kind: str, seed: int, setting: Setting) -> Case:
         rx=np.maximum(answered, probes.tx + late + usual), lost=np.zeros(len(probes), dtype=bool),
     ))  # fmt: skip
     scene = scene_of(model, probes, setting)
-    return case_of(kind, seed, setting, scene, "bursts", frozenset({"undetermined"}))  # not found yet
+    return case_of(kind, seed, setting, scene, "bursts", frozenset({"undetermined"}))  # not detected yet
 
 
 Builder = Callable[[str, int, Setting], Case]

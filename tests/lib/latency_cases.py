@@ -1,8 +1,8 @@
 """Labelled cases: a simulated port, probes through it, and the true cause of their tail.
 
 A fluid model, independent of the code under test: traffic arrives at a FIFO port in steps, the backlog follows
-Lindley's recursion, the recorded bins are its departures in whole frames. A probe adds up what it meets on its way: the
-backlog at the moment when it comes to the port, trouble at another hop, stalls of a host, jitter everywhere.
+Lindley's recursion, the recorded bins are its departures in whole frames. A probe adds up the delays on its way: the
+backlog when it reaches the port, trouble at another hop, stalls of a host, jitter everywhere.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ FRAME = 1538
 
 @dataclass(frozen=True)
 class Setting:
-    """What a case varies beside its kind."""
+    """The parameters of a case besides its kind."""
 
     seconds: float = 20.0
     link_bps: float = 1e9
     bin_ns: int = 100_000
-    rate: float = 1000.0  # probes a second
+    rate: float = 1000.0  # probes per second
     stamps: str = "full"  # full, no-app, rtt, one-way
-    end: str = "dst"  # which end of the probes is the recorded host
+    end: str = "dst"  # the end of the probes that is the recorded host
     period_ns: float = 250 * MS
-    periodic: bool = False  # bursts by the clock rather than at random
+    periodic: bool = False  # periodic bursts rather than random ones
     drain_ns: float = 20 * MS  # how long the queue of a mean burst takes to drain
-    overload: float = 8.0  # arrivals in a burst over line rate
-    buffer_ns: float = np.inf  # of the port, as time to drain
-    loss: float = 0.0  # probes lost anywhere
-    skew_ns: float = 4e6  # reflector's clock ahead of the sender's
+    overload: float = 8.0  # arrivals in a burst as a multiple of line rate
+    buffer_ns: float = np.inf  # of the port, as the time to drain it
+    loss: float = 0.0  # share of probes lost anywhere
+    skew_ns: float = 4e6  # offset of the reflector's clock from the sender's
     drift: float = 2e-5
-    load: float = 0.05  # background
+    load: float = 0.05  # background traffic
 
 
 @dataclass(frozen=True)
@@ -51,18 +51,18 @@ class Case:
     setting: Setting
 
     def accepts(self, cause: str) -> bool:
-        """Whether a verdict is right, or one of those that are honest there (MAY_SAY)."""
+        """Returns whether a verdict is right, or one of those that are acceptable for the kind (MAY_SAY)."""
         if self.truth == "host" and self.setting.stamps == "no-app" and cause == "none":
-            return True  # the reflector's own time is no part of the network round trip, which is measured then
+            return True  # the reflector's own time is not part of the network round trip, which is then measured
         return cause == self.truth or cause in MAY_SAY.get(self.kind, ())
 
 
-# What may be answered instead of the truth, where the recording cannot show more.
+# Verdicts that are acceptable in place of the truth, if the recording cannot show more.
 MAY_SAY = {
-    "periodic-equal": {"undetermined"},  # equal rhythms cannot be separated; but never `bursts`
-    "periodic-near": {"undetermined"},  # they meet in one train of bursts after another, of which few are recorded
+    "periodic-equal": {"undetermined"},  # equal periods cannot be separated; but never `bursts`
+    "periodic-near": {"undetermined"},  # they meet in consecutive trains of bursts, of which few are recorded
     "few-probes": {"undetermined", "none"},
-    "clock-apart": {"undetermined"},  # but never that the network held them elsewhere
+    "clock-apart": {"undetermined"},  # but never that the network delayed them elsewhere
     "slower-link": {"undetermined"},
     "pauses": {"undetermined"},
     "lost-in-outages": {"undetermined"},
@@ -71,7 +71,7 @@ MAY_SAY = {
 
 
 def moments(rng: np.random.Generator, setting: Setting, period: float, phase: float | None = None) -> np.ndarray:
-    """Starts of events: by the clock from a phase, or at random with a least gap of a fifth."""
+    """Returns starts of events: periodic from a phase, or at random with a least gap of a fifth of the period."""
     span = setting.seconds * S
     if phase is not None:
         return np.arange(phase, span, period)
@@ -81,7 +81,7 @@ def moments(rng: np.random.Generator, setting: Setting, period: float, phase: fl
 
 
 def held(time: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Delay of what comes at each time when everything is held from each start for its length."""
+    """Returns the delay at each time if everything is held from each start for its length."""
     at = np.searchsorted(starts, time, side="right") - 1
     left = (
         np.where(at >= 0, starts[np.maximum(at, 0)] + lengths[np.maximum(at, 0)] - time, 0) if len(starts) else 0 * time
@@ -93,7 +93,7 @@ def held(time: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarra
 class FluidPort:
     step: float
     backlog: np.ndarray  # bytes after each step
-    dropped: np.ndarray  # share of what came in a step
+    dropped: np.ndarray  # share of the arrivals in a step
     departures: np.ndarray
 
     def delay(self, time: np.ndarray, link_bps: float) -> np.ndarray:
@@ -103,8 +103,8 @@ class FluidPort:
 def fluid(
     rng: np.random.Generator, setting: Setting, starts: np.ndarray, amounts: np.ndarray, overload: float | np.ndarray
 ) -> FluidPort:
-    """Bursts of `amounts` bytes that arrive at `overload` × line rate (of all or of each), over background of single
-    frames."""
+    """Returns a port with bursts of `amounts` bytes that arrive at `overload` × line rate (of all or of each), over a
+    background of single frames."""
     step = min(setting.bin_ns / 5, 50_000.0)
     count = int(setting.seconds * S / step)
     room = setting.link_bps / 8e9 * step
@@ -125,7 +125,7 @@ def fluid(
 
 
 def drop_tail(arrivals: np.ndarray, room: float, backlog: np.ndarray, dropped: np.ndarray, limit: float) -> None:
-    """Change a backlog without a limit, and the share that is dropped in each step, to those with one. Only busy
+    """Changes a backlog without a limit, and the share that is dropped in each step, to those with the limit. Only busy
     periods that exceed it differ."""
     for first, last in zip(*runs(backlog > 0), strict=True):
         if backlog[first:last].max() <= limit:
@@ -140,7 +140,7 @@ def drop_tail(arrivals: np.ndarray, room: float, backlog: np.ndarray, dropped: n
 
 
 def recorded_port(model: FluidPort, setting: Setting) -> tuple[Port, tuple[np.ndarray, np.ndarray]]:
-    """The port as a capture records it, and its bursts by the default definition."""
+    """Returns the port as a capture records it, and its bursts by the default definition."""
     ratio = round(setting.bin_ns / model.step)
     frames = np.floor(np.cumsum(model.departures)[ratio - 1 :: ratio] / FRAME)
     bytes_ = (np.diff(frames, prepend=0.0) * FRAME).astype(np.int64)
@@ -157,7 +157,7 @@ def jitter(rng: np.random.Generator, n: int, scale: float) -> np.ndarray:
 
 
 def send(rng: np.random.Generator, setting: Setting, port: FluidPort | None, trouble: dict) -> Probes:
-    """Probes through the port (None: past it) and through trouble: stage → (starts, lengths) of holds."""
+    """Sends probes through the port (None: past it) and through trouble: stage → (starts, lengths) of holds."""
     n = int(setting.seconds * setting.rate)
     app_send = np.sort(rng.uniform(0, setting.seconds * S, n))
     lost = rng.random(n) < setting.loss
@@ -183,7 +183,7 @@ def send(rng: np.random.Generator, setting: Setting, port: FluidPort | None, tro
 
 
 def stamp(setting: Setting, times: tuple[np.ndarray, ...], lost: np.ndarray) -> Probes:
-    """What the stamps say: the true times, on clocks that differ; the recorded host's clock is the true one."""
+    """Returns the stamps of the true times, by clocks that differ; the recorded host's clock is the true one."""
     app_send, tx, remote_rx, remote_tx, rx, app_recv = (time.copy() for time in times)
     if setting.stamps in ("full", "no-app", "one-way"):
         far = [remote_rx, remote_tx] if setting.end == "src" else [app_send, tx, rx, app_recv]
@@ -202,7 +202,7 @@ def stamp(setting: Setting, times: tuple[np.ndarray, ...], lost: np.ndarray) -> 
 
 
 def measured(probes: Probes) -> Probes:
-    """The same with the measure that a store would choose, in plain counting."""
+    """Returns the same with the measure that a store would choose, by plain counting."""
     stamps = {name: getattr(probes, name) for name in ("app_send", "app_recv", "tx", "rx", "remote_rx", "remote_tx")}
     known = {name: np.isfinite(value) & ~probes.lost for name, value in stamps.items()}
     counts = {
@@ -227,7 +227,7 @@ SEEN = {
 
 
 def build(kind: str, seed: int, setting: Setting = Setting()) -> Case:
-    """The case of a kind; `truth` is what can be known with these stamps at most."""
+    """Returns the case of a kind; `truth` is the most that can be known with these stamps."""
     if kind in OTHERWISE:
         return OTHERWISE[kind](kind, seed, setting)
     rng = np.random.default_rng([seed, sum(map(ord, kind))])
@@ -246,13 +246,13 @@ def build(kind: str, seed: int, setting: Setting = Setting()) -> Case:
             drains * min(4.0, 0.4 * (1 - setting.load) * setting.period_ns / setting.drain_ns),
             float(rng.uniform(1.2, 1.5)),
         )
-    elif kind == "harmless":  # long bursts at line rate, probes in a class of their own; no tail
+    elif kind == "harmless":  # long bursts at line rate, probes in their own class; no tail
         through, truth = False, "none"
-    elif kind == "short":  # bursts whose queue is far below what is called a tail
+    elif kind == "short":  # bursts with a queue far below the limits of the tail
         drains, truth = drains * 0.02 * DEFAULT.on([setting.link_bps]).excess / MS, "none"
-    elif kind == "some":  # two in three bursts are too short to hurt
+    elif kind == "some":  # two of three bursts are too short to hurt
         drains = np.where(rng.random(len(starts)) < 1 / 3, drains, drains * 0.02)
-    elif kind == "mixed":  # and a host stalls as well, about as badly
+    elif kind == "mixed":  # and a host stalls, too, about as badly
         holds = moments(rng, setting, setting.period_ns * 1.37)
         trouble = {"turn": (holds, setting.drain_ns * rng.uniform(0.6, 1.4, len(holds)))}
     elif kind not in ("incast", "too-little"):
@@ -271,14 +271,14 @@ def build(kind: str, seed: int, setting: Setting = Setting()) -> Case:
 
 
 def scene_of(model: FluidPort, probes: Probes, setting: Setting, direction: str = "in") -> Scene:
-    """What was recorded: one port, one path across it."""
+    """Returns the recorded scene: one port, one path across it."""
     port, bursts = recorded_port(model, setting)
     port = replace(port, direction=direction)
     return Scene(probes, [Crossing(port, setting.end, False)], [bursts], [None], [])
 
 
 def plain_incast(kind: str, seed: int, setting: Setting) -> tuple[np.random.Generator, FluidPort]:
-    """An incast to vary: its generator and its port."""
+    """Returns an incast to vary: its generator and its port."""
     rng = np.random.default_rng([seed, sum(map(ord, kind))])
     starts = moments(rng, setting, setting.period_ns, rng.uniform(0, setting.period_ns) if setting.periodic else None)
     amounts = setting.drain_ns * rng.uniform(0.6, 1.4, len(starts)) * setting.link_bps / 8e9
@@ -286,7 +286,7 @@ def plain_incast(kind: str, seed: int, setting: Setting) -> tuple[np.random.Gene
 
 
 def few_probes(kind: str, seed: int, setting: Setting) -> Case:
-    """An incast, and 60 to 400 probes in all."""
+    """An incast, and 60 to 400 probes in total."""
     rng = np.random.default_rng([seed, 5])
     setting = replace(setting, rate=float(rng.uniform(60, 400)) / setting.seconds)
     rng, model = plain_incast(kind, seed, setting)
@@ -294,14 +294,14 @@ def few_probes(kind: str, seed: int, setting: Setting) -> Case:
 
 
 def dropping(kind: str, seed: int, setting: Setting) -> Case:
-    """An incast into a buffer that takes half of it: probes are late or lost."""
+    """An incast into a buffer that holds half of it: probes are late or lost."""
     setting = replace(setting, buffer_ns=0.5 * setting.drain_ns, overload=max(setting.overload, 4.0))
     rng, model = plain_incast(kind, seed, setting)
     return Case(kind, scene_of(model, send(rng, setting, model, {}), setting), "bursts", seed, setting)
 
 
 def clock_apart(kind: str, seed: int, setting: Setting) -> Case:
-    """An incast whose capture has a clock of its own, some milliseconds from that of the probes."""
+    """An incast; the clock of the capture differs from that of the probes by some milliseconds."""
     rng, model = plain_incast(kind, seed, setting)
     scene = scene_of(model, send(rng, setting, model, {}), setting)
     apart = float(rng.choice([-1, 1]) * rng.uniform(2, 8)) * MS
@@ -312,7 +312,7 @@ def clock_apart(kind: str, seed: int, setting: Setting) -> Case:
 
 
 def slower_link(kind: str, seed: int, setting: Setting) -> Case:
-    """An incast at a port that is faster by name than it is: a shaper, or a slower hop before it."""
+    """An incast at a port that is nominally faster than it is: because of a shaper, or a slower hop before it."""
     rng, model = plain_incast(kind, seed, setting)
     probes = send(rng, setting, model, {})
     named = replace(setting, link_bps=setting.link_bps / float(rng.uniform(0.4, 0.8)))
@@ -320,14 +320,15 @@ def slower_link(kind: str, seed: int, setting: Setting) -> Case:
 
 
 def behind_pauses(arrivals: np.ndarray, silent: np.ndarray, room: float, step: float, setting: Setting) -> FluidPort:
-    """A port that sends nothing in the silent steps. Its backlog is that which delays by as much at line rate."""
+    """Returns a port that sends nothing in the silent steps. Its backlog is the one that causes the same delay at line
+    rate."""
     served = np.where(silent, 0.0, room)
     total = np.cumsum(arrivals - served)
     backlog = total - np.minimum(0, np.minimum.accumulate(total))
     departures = arrivals - np.diff(backlog, prepend=0.0)
     count = len(arrivals)
-    work = np.concatenate(([0.0], np.cumsum(served)))  # what could leave until then
-    left = np.interp(work[1:] + backlog, work, np.arange(count + 1) * step)  # when what comes now has left
+    work = np.concatenate(([0.0], np.cumsum(served)))  # the amount that could leave until then
+    left = np.interp(work[1:] + backlog, work, np.arange(count + 1) * step)  # when the present arrivals have left
     delay = np.maximum(left - (np.arange(count) + 1) * step, 0)
     return FluidPort(step, delay * setting.link_bps / 8e9, np.zeros(count), departures)
 
@@ -369,7 +370,7 @@ def outgoing(kind: str, seed: int, setting: Setting) -> Case:
 
 
 def lost_in_outages(kind: str, seed: int, setting: Setting) -> Case:
-    """Something drops all probes for a while now and then; the port's bursts do no harm."""
+    """Something occasionally drops all probes for a while; the port's bursts do no harm."""
     rng, model = plain_incast(kind, seed, setting)
     probes = send(rng, replace(setting, loss=0.0), None, {})
     starts = moments(rng, setting, setting.period_ns * 1.3)
@@ -393,7 +394,8 @@ OTHERWISE = {
 def mischief(
     kind: str, rng: np.random.Generator, setting: Setting, starts: np.ndarray, drains: np.ndarray
 ) -> tuple[dict, np.ndarray, str]:
-    """Trouble that the bursts did not make: where it holds probes, when the bursts come, and the true cause."""
+    """Returns trouble that the bursts did not cause: where it holds probes, when the bursts come, and the true
+    cause."""
     stage = {"host": str(rng.choice(["turn", "receive", "send"]))}.get(
         kind.split("-")[0], str(rng.choice(["forward", "back"]))
     )
@@ -410,14 +412,14 @@ def mischief(
     if kind == "retries":
         starts = holds + lengths + float(rng.choice([0.0, 200 * MS]))
         starts = starts[starts < setting.seconds * S - 50 * MS]
-    if kind == "host-after-burst":  # the work of the bursts stalls the host: together with bursts, yet no queue
+    if kind == "host-after-burst":  # processing the bursts stalls the host: with the bursts, but in no queue
         holds, lengths = starts, drains * 1.2 / (1 - setting.load)  # and outlasts them
         stage, truth = "receive" if setting.end == "src" else "turn", "host"
     return {stage: (holds, lengths)}, starts, truth
 
 
 def varied(rng: np.random.Generator) -> Setting:
-    """A setting drawn at random: link speed, bins, probes, stamps, clocks, burst sizes."""
+    """Returns a random setting: link speed, bins, probes, stamps, clocks, burst sizes."""
     link = float(rng.choice([1e9, 10e9, 25e9, 100e9]))
     drain = float(rng.uniform(4, 25)) * MS
     return Setting(
@@ -439,7 +441,8 @@ def varied(rng: np.random.Generator) -> Setting:
 
 
 def drawn(kind: str, seed: int) -> Case:
-    """The case of a kind in a setting that the seed draws. One-way probes cross only a port at their far end."""
+    """Returns the case of a kind in a setting that the seed determines. One-way probes cross only a port at their far
+    end."""
     setting = varied(np.random.default_rng([seed, 77]))
     if setting.stamps == "one-way":
         setting = replace(setting, end="dst")

@@ -1,6 +1,6 @@
 """Labelled cases in which the switch counts the packets that its port drops, or marks with ECN.
 
-Built on latency_attacks.py. `bursts` is a false accusation in each of the negative kinds.
+Built on latency_attacks.py. `bursts` is a wrong verdict in each of the negative kinds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ INNOCENT = frozenset({"none", "host", *EITHER})
 
 
 def counts_of(times: np.ndarray, setting: Setting, width: float) -> CountedWindows:
-    """Packets at these times, in windows of a width, as a switch counts them."""
+    """Returns packets at these times, in windows of a width, as a switch counts them."""
     edges = np.arange(0, setting.seconds * S + width, width)
     return CountedWindows("tor p", edges[:-1], edges[1:], np.histogram(times, edges)[0].astype(float))
 
@@ -30,7 +30,7 @@ def with_counts(scene: Scene, drops: CountedWindows | None, marks: CountedWindow
 
 
 def marked_steps(model: FluidPort, setting: Setting, threshold_ns: float) -> np.ndarray:
-    """When a port whose queue is longer than a threshold marks packets."""
+    """Returns the steps in which a port with a queue above a threshold marks packets."""
     deep = model.backlog * 8e9 / setting.link_bps > threshold_ns
     return (np.flatnonzero(deep) + 0.5) * model.step
 
@@ -40,8 +40,8 @@ def width_of(rng: np.random.Generator) -> float:
 
 
 def counters_agree(kind: str, seed: int, setting: Setting) -> Case:
-    """An incast into a port that marks beyond a threshold, and drops (-drops) what its buffer cannot hold; its switch
-    counts both."""
+    """An incast into a port that marks above a threshold, and drops (-drops) packets that its buffer cannot hold; its
+    switch counts both."""
     rng, draw = generator(kind, seed), np.random.default_rng([seed, 22])
     if kind.endswith("drops"):
         setting = replace(setting, buffer_ns=0.5 * setting.drain_ns, overload=max(setting.overload, 4.0))
@@ -69,10 +69,10 @@ def dropped_apart(kind: str, seed: int, setting: Setting) -> Case:
 
 
 def marked_elsewhere(kind: str, seed: int, setting: Setting) -> Case:
-    """A hop of the port's speed before it holds the bursts, and feeds the port at line rate.
+    """A hop before the port, of the same speed, holds the bursts and feeds the port at line rate.
 
-    unmarked: the port marks now and then in short queues of its own, not with the bursts; marked-before: that hop marks
-    what waits in it, which the recorder sees, and the port's own counter shows nothing.
+    unmarked: the port occasionally marks in short queues of its own, not with the bursts; marked-before: that hop marks
+    the packets that wait in it, which the recorder sees, and the port's own counter shows nothing.
     """
     rng, model = cases.plain_incast(kind, seed, setting)
     scene = scene_of(model, send(rng, setting, model, {}), setting)

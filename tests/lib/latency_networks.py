@@ -1,8 +1,8 @@
-"""Labelled cases of whole networks: what else may stall, drop or hold probes while a recorded port is full, and bursts
-in surroundings that hide them. Built on latency_cases.py, as latency_attacks.py is.
+"""Labelled cases of whole networks: other parts that stall, drop or hold probes while a recorded port is full, and
+bursts in surroundings that hide them. Built on latency_cases.py, as latency_attacks.py is.
 
-`bursts` is a false accusation in each of the negative kinds: in most of them the port is full of one paced sender
-(`paced`), or the probes are in a class before the bursts (`classed`), so that no probe waits in front of it.
+`bursts` is a wrong verdict in each of the negative kinds: in most of them the port is filled by one paced sender
+(`paced`), or the probes are in a higher class than the bursts (`classed`), so that no probe waits in front of it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Trouble = tuple[np.ndarray, np.ndarray]
 
 
 class Full(NamedTuple):
-    """A port that is full in stretches without harm to the probes: when, and for how long."""
+    """Times for which a port is full without harm to the probes: when, and for how long."""
 
     model: FluidPort
     setting: Setting
@@ -43,7 +43,7 @@ def paced(rng: np.random.Generator, setting: Setting, starts: np.ndarray | None 
 
 
 def classed(rng: np.random.Generator, setting: Setting, starts: np.ndarray | None = None) -> Full:
-    """An incast in a class behind that of the probes."""
+    """An incast in a lower class than that of the probes."""
     starts = moments(rng, setting, setting.period_ns) if starts is None else starts
     drains = setting.drain_ns * rng.uniform(0.6, 1.4, len(starts))
     model = fluid(rng, setting, starts, burst_bytes(setting, drains), setting.overload)
@@ -74,13 +74,13 @@ def any_stage(rng: np.random.Generator, setting: Setting) -> str:
 
 
 def same_trigger(kind: str, seed: int, setting: Setting) -> Case:
-    """What starts a burst starts something else too.
+    """The trigger of a burst also triggers something else.
 
-    request-pauses: the application pauses when it has sent its requests, 0.2 to 1 ms before the answers; gc-by-bytes:
-    the target collects garbage whenever it has received so much; interrupts: packets of a burst are stamped when the
-    next interrupt comes, 2 to 6 ms apart; stolen-time: the hypervisor takes the processor by the clock, always at the
-    same phase of a burst; after-burst, before-burst: a stall so long after the end, or before the onset, of each burst;
-    cut-short: a stall from each onset that ends 1.5 to 4 ms before its burst does.
+    request-pauses: the application pauses after sending its requests, 0.2 to 1 ms before the answers; gc-by-bytes: the
+    target collects garbage after each amount of received bytes; interrupts: packets of a burst are stamped at the next
+    interrupt, 2 to 6 ms apart; stolen-time: the hypervisor takes the processor periodically, always at the same phase
+    of a burst; after-burst, before-burst: a stall some time after the end, or before the onset, of each burst;
+    cut-short: a stall from each onset that ends 1.5 to 4 ms before its burst.
     """
     rng = generator(kind, seed)
     if kind == "stolen-time":
@@ -116,9 +116,9 @@ def same_trigger(kind: str, seed: int, setting: Setting) -> Case:
 def other_queue(kind: str, seed: int, setting: Setting) -> Case:
     """A queue at another hop that fills with the bursts, drained at its own rate; the recorded port has none.
 
-    two-hops-away: of sizes of its own; balancer: of 40 to 90 % of the burst's length, from 0.5 to 2 ms before it;
-    sibling: the other member of a bundle, with 60 to 140 % of the burst; reverse: the other direction's link, with
-    sizes and moments of its own; shaped-class: a shaper of the probes' class, for 0.3 to 3 times as long.
+    two-hops-away: with its own sizes; balancer: of 40 to 90 % of the burst's length, from 0.5 to 2 ms before it;
+    sibling: the other member of a bundle, with 60 to 140 % of the burst; reverse: the link of the other direction, with
+    its own sizes and times; shaped-class: a shaper of the probes' class, for 0.3 to 3 times as long.
     """
     rng = generator(kind, seed)
     full = paced(rng, setting, times=float(rng.uniform(1, 2))) if kind == "balancer" else either(rng, setting)
@@ -143,7 +143,7 @@ def other_queue(kind: str, seed: int, setting: Setting) -> Case:
 
 
 def restamped(rng: np.random.Generator, setting: Setting, there: FluidPort) -> cases.Probes:
-    """Probes that queue in the direction that was not recorded."""
+    """Returns probes that queue in the direction that was not recorded."""
     n = int(setting.seconds * setting.rate)
     asked = np.sort(rng.uniform(0, setting.seconds * S, n))
 
@@ -164,7 +164,7 @@ def restamped(rng: np.random.Generator, setting: Setting, there: FluidPort) -> c
 
 
 def scattered(kind: str, seed: int, setting: Setting) -> Case:
-    """Probes that are late one by one, more often in bursts than outside.
+    """Probes that are late individually, more often in bursts than outside.
 
     wireless: 20 to 60 % of those in bursts, by a heavy-tailed time; delayed-acks: 10 to 50 % of them by 40 ms, in
     transfers of 60 to 150 ms; wake-ups: probes come in trains with each burst, and the first ones wake a processor.
@@ -188,7 +188,7 @@ def scattered(kind: str, seed: int, setting: Setting) -> Case:
 
 
 def delayed(probes: cases.Probes, extra: np.ndarray, setting: Setting) -> cases.Probes:
-    """The same, later from the stage on in which the recorded port's queue would lie."""
+    """Returns the same probes, delayed from the stage on in which the recorded port's queue would lie."""
     names = ("remote_rx", "remote_tx", "rx", "app_recv") if setting.end == "dst" else ("rx", "app_recv")
     later = {name: getattr(probes, name) + extra for name in names}
     return replace(probes, **later, rtt=probes.rtt + extra)
@@ -197,8 +197,8 @@ def delayed(probes: cases.Probes, extra: np.ndarray, setting: Setting) -> cases.
 def dropped(kind: str, seed: int, setting: Setting) -> Case:
     """Probes that something else drops while the port is full without a queue.
 
-    policer: all, once a burst has used up its tokens, until it ends; flaky: a third of those in bursts; both leave a
-    few late ones.
+    policer: all, from when a burst has used up its tokens until it ends; flaky: a third of those in bursts; both leave
+    a few late ones.
     """
     rng = generator(kind, seed)
     full = paced(rng, setting, times=float(rng.uniform(1, 2)))
@@ -217,7 +217,7 @@ def dropped(kind: str, seed: int, setting: Setting) -> Case:
 
 
 def off_clocks(kind: str, seed: int, setting: Setting) -> Case:
-    """Stalls of a hop inside of paced transfers, or at any time; the capture's clock is wrong.
+    """Stalls of a hop within paced transfers, or at any time; the capture's clock is wrong.
 
     unsynchronised: by up to 50 ms; drifting: by up to 200 ppm; stepping: it jumps by 1 to 50 ms half way.
     """
@@ -252,7 +252,7 @@ def off_clocks(kind: str, seed: int, setting: Setting) -> Case:
 
 def own_answers(kind: str, seed: int, setting: Setting) -> Case:
     """The target's own answers fill its outgoing link, paced; its threads are busy making them, so that probes wait
-    inside of it for a part of that time."""
+    inside it for a part of that time."""
     rng = generator(kind, seed)
     setting = replace(setting, end="dst", stamps="full" if setting.stamps == "one-way" else setting.stamps)
     full = paced(rng, setting, times=float(rng.uniform(1, 2)))
@@ -264,7 +264,7 @@ def own_answers(kind: str, seed: int, setting: Setting) -> Case:
 
 
 def mirrored(kind: str, seed: int, setting: Setting) -> Case:
-    """A mirror holds both directions, which fill its line together; a hop stalls inside of that."""
+    """A mirror has both directions, which together fill its line; a hop stalls within that time."""
     rng = generator(kind, seed)
     full = paced(rng, setting, times=float(rng.uniform(1, 3)))
     n = len(full.starts)
@@ -275,8 +275,8 @@ def mirrored(kind: str, seed: int, setting: Setting) -> Case:
 
 
 def always_busy(kind: str, seed: int, setting: Setting) -> Case:
-    """mostly-full: one paced sender fills the port for 80 to 95 % of the time, and a hop stalls when it likes;
-    backups: three windows of seconds with paced transfers and stalls, and quiet in between."""
+    """mostly-full: one paced sender fills the port for 80 to 95 % of the time, and a hop stalls at any time; backups:
+    three windows of seconds with paced transfers and stalls, and quiet in between."""
     rng = generator(kind, seed)
     if kind == "mostly-full":
         starts = moments(rng, setting, setting.period_ns, 0.0)
@@ -293,7 +293,7 @@ def always_busy(kind: str, seed: int, setting: Setting) -> Case:
 
 
 def small_stalls(kind: str, seed: int, setting: Setting) -> Case:
-    """At 25 or 100 Gb/s: the host handles each burst of 0.5 to 2 ms late by 0.2 to 0.6 ms."""
+    """At 25 or 100 Gb/s: the host handles each burst of 0.5 to 2 ms with a delay of 0.2 to 0.6 ms."""
     rng = generator(kind, seed)
     drain = float(rng.uniform(0.5, 2)) * MS
     setting = replace(
@@ -311,10 +311,10 @@ def small_stalls(kind: str, seed: int, setting: Setting) -> Case:
 
 
 def little_queue(kind: str, seed: int, setting: Setting) -> Case:
-    """A real queue that makes the smaller part of the lateness, and stalls of a hop inside of the same full stretches.
+    """A real queue that causes the smaller part of the lateness, and stalls of a hop within the same full stretches.
 
-    sawtooth: one sender keeps a buffer of less than the tail's excess full; part-queue: an incast of a quarter of the
-    stretch, then paced, and a stall in that part.
+    sawtooth: one sender keeps a buffer full that is smaller than the tail's excess; part-queue: an incast for a quarter
+    of the stretch, then a paced sender, and a stall in that part.
     """
     rng = generator(kind, seed)
     starts = moments(rng, setting, setting.period_ns)
@@ -340,8 +340,8 @@ def little_queue(kind: str, seed: int, setting: Setting) -> Case:
 
 
 def outage_and_repeats(kind: str, seed: int, setting: Setting) -> Case:
-    """Another hop drops everything for a while; a timeout later all flows repeat at once, which fills the recorded
-    port when the repeated TCP probes are answered too."""
+    """Another hop drops everything for a while; a timeout later all flows retransmit at once, which fills the recorded
+    port when the retransmitted TCP probes are answered, too."""
     rng = generator(kind, seed)
     setting = variants.slow_tcp(setting)
     outages = moments(rng, setting, setting.period_ns)
@@ -353,8 +353,8 @@ def outage_and_repeats(kind: str, seed: int, setting: Setting) -> Case:
 
 
 def shallow_windows(kind: str, seed: int, setting: Setting) -> Case:
-    """An incast at another port of the same speed before the recorded one; the switch's coarse windows of this one show
-    a queue, of 10 to 30 % of what the waits need."""
+    """An incast at another port of the same speed before the recorded one; the switch's coarse windows of the recorded
+    port show a queue of 10 to 30 % of the depth that the waits need."""
     rng, model = cases.plain_incast(kind, seed, setting)
     scene = scene_of(model, send(rng, setting, model, {}), setting)
     width, scale = float(rng.choice([10, 100, 1000])) * MS, float(rng.uniform(0.1, 0.3))
@@ -368,10 +368,10 @@ def shallow_windows(kind: str, seed: int, setting: Setting) -> Case:
 def surrounded(kind: str, seed: int, setting: Setting) -> Case:
     """Incasts that delay the probes.
 
-    pareto: sizes and gaps of a heavy tail; rounds: each in three parts, the later ones smaller; ramps: each begins
-    slowly; noisy-host: one probe in ten is also late by up to the tail's excess in a host; lossy-path: 3 % are lost
-    anywhere; far-drift: clocks that drift apart by 80 ppm; seldom: few and long; trickle: hardly above line rate,
-    beside much other traffic; some-stalls: a host stalls too, for a fifth of the lateness.
+    pareto: sizes and gaps with a heavy tail; rounds: each in three parts, the later ones smaller; ramps: each begins
+    slowly; noisy-host: one probe in ten is also delayed in a host by up to the tail's excess; lossy-path: 3 % are lost
+    anywhere; far-drift: clocks that drift apart by 80 ppm; seldom: few and long; trickle: slightly above line rate,
+    with much other traffic; some-stalls: a host stalls, too, for a fifth of the lateness.
     """
     rng = generator(kind, seed)
     setting, sizes, rates = shaped(kind, rng, setting)
@@ -400,7 +400,7 @@ def surrounded(kind: str, seed: int, setting: Setting) -> Case:
         begin = moments(rng, setting, 20 * MS)
         trouble = {"turn": (begin, np.full(len(begin), 0.8 * cases.DEFAULT.on([setting.link_bps]).excess))}
     probes = send(rng, setting, model, trouble)
-    open_ = ("some-stalls", "seldom", "rounds")  # rounds look like interrupts that come late
+    open_ = ("some-stalls", "seldom", "rounds")  # rounds look like delayed interrupts
     accepted = frozenset({"undetermined"}) if kind in open_ else frozenset()
     return case_of(kind, seed, setting, scene_of(model, probes, setting), "bursts", accepted)
 
@@ -409,7 +409,7 @@ Draw = Callable[[int], np.ndarray]
 
 
 def shaped(kind: str, rng: np.random.Generator, setting: Setting) -> tuple[Setting, Draw, Draw]:
-    """The setting of a kind, how long its bursts take to drain, and how fast they come."""
+    """Returns the setting of a kind, how long its bursts take to drain, and how fast they come."""
     changed = {
         "lossy-path": {"loss": 0.03},
         "far-drift": {"drift": float(rng.choice([-8e-5, 8e-5])), "seconds": 40.0},
@@ -438,7 +438,7 @@ def shaped(kind: str, rng: np.random.Generator, setting: Setting) -> tuple[Setti
 
 def fast_repeated(kind: str, seed: int, setting: Setting) -> Case:
     """TCP probes on one connection through an incast that drops: a lost one is answered when three later ones have
-    come, and those are answered with it (fast retransmission). Stamps alone do not show that no hop held them."""
+    arrived, and these are answered with it (fast retransmission). Stamps alone do not show that no hop held them."""
     rng = generator(kind, seed)
     setting = replace(variants.slow_tcp(setting), buffer_ns=0.4 * setting.drain_ns, overload=max(setting.overload, 4.0))
     _, model = cases.plain_incast(kind, seed, setting)

@@ -1,7 +1,7 @@
-"""Labelled cases with pause frames and congestion notifications: ports that were asked to stop, bursts beside which
-pauses do not matter, and pauses that have nothing to do with the waits.
+"""Labelled cases with pause frames and congestion notifications: ports that were asked to stop, bursts with pauses that
+do not matter, and pauses that are unrelated to the waits.
 
-Built on latency_cases.py as latency_counts.py is. `bursts` is a false accusation in each of the negative kinds.
+Built on latency_cases.py, as latency_counts.py is. `bursts` is a wrong verdict in each of the negative kinds.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from mburst.analysis.cause.signals import Signals
 ALL, LONGEST = 0xFF, 65535
 NOT_BURSTS = frozenset({"undetermined", "host"})
 Spans = tuple[np.ndarray, np.ndarray]
-Sent = list[tuple[float, float, int]]  # when, the time asked for (0: resume), classes
+Sent = list[tuple[float, float, int]]  # time, requested pause (0: resume), classes
 
 
 def pause_frames(
     setting: Setting, spans: Spans, classes: int = ALL, quanta: int = LONGEST, resumes: bool = True
 ) -> Sent:
-    """What asks a port to stop in these spans: frames that are sent again when half of their time is over, and one that
-    ends it; or, without resumes, a last one that asks for the rest alone."""
+    """Returns the frames that ask a port to stop in these spans: they are repeated when half of their time is over, and
+    one ends it; or, without resumes, a last one that requests only the rest."""
     time = quanta * 512e9 / setting.link_bps
     sent: Sent = []
     for begin, end in zip(*spans, strict=True):
@@ -39,7 +39,7 @@ def pause_frames(
 
 
 def signals_of(setting: Setting, sent: Sent, notified: np.ndarray | None = None) -> Signals:
-    """The same as a recording of the other direction counts it, bin by bin."""
+    """Returns the same as a recording of the other direction counts it, bin by bin."""
     bins: dict[int, list[float]] = {}
     for when, asked, classes in sent:
         one = bins.setdefault(int(when // setting.bin_ns), [0.0, 0, 0, 0, 0])
@@ -62,8 +62,8 @@ def asked(scene: Scene, signals: Signals) -> Scene:
 def silenced(
     rng: np.random.Generator, setting: Setting, spans: Spans, more: tuple[np.ndarray, np.ndarray] | None = None
 ) -> FluidPort:
-    """A port that sends nothing in these spans, with background traffic and MORE: bursts (begin, bytes) that come at
-    the setting's overload."""
+    """Returns a port that sends nothing in these spans, with background traffic and MORE: bursts (begin, bytes) that
+    arrive with the setting's overload."""
     step = min(setting.bin_ns / 5, 50_000.0)
     count, room = int(setting.seconds * S / step), setting.link_bps / 8e9 * step
     arrivals = rng.poisson(setting.load * room / FRAME, count) * float(FRAME)
@@ -81,14 +81,15 @@ def spans_of(rng: np.random.Generator, setting: Setting, long: float = 1.0) -> S
 
 
 def inbound(setting: Setting) -> Setting:
-    """Probes that can show more than a round trip."""
+    """Returns a setting with probes that can show more than a round trip."""
     return replace(setting, stamps="full" if setting.stamps == "rtt" else setting.stamps)
 
 
 def paused(kind: str, seed: int, setting: Setting) -> Case:
-    """The recorded host asks the switch to stop, and probes wait. -host: the whole link, frames that end by a resume;
-    -timeout: that, and time ends them; -class: PFC of the class of the probes; -drain: beside so much traffic that most
-    of the waiting is in the full stretches that follow; -switch: the switch asks the recorded host to stop."""
+    """The recorded host asks the switch to stop, and probes wait. -host: the whole link, with frames that end by a
+    resume; -timeout: the same, but the pauses expire; -class: PFC of the class of the probes; -drain: with so much
+    traffic that most of the waiting is in the full stretches that follow; -switch: the switch asks the recorded host to
+    stop."""
     rng, how = generator(kind, seed), kind.partition("-")[2]
     setting = inbound(replace(setting, load=max(setting.load, 0.1)))
     if how == "drain":
@@ -121,8 +122,8 @@ def by_switch(kind: str, seed: int, rng: np.random.Generator, setting: Setting, 
 
 
 def paced_behind(kind: str, seed: int, setting: Setting) -> Case:
-    """Transfers of one paced sender, which fill the port without a queue; at the onset of each the recorded host asks
-    the switch to stop for a moment, and the queue of that moment stays for as long as the transfer lasts."""
+    """Transfers of one paced sender, which fill the port without a queue; at the onset of each, the recorded host asks
+    the switch to stop for a moment, and the resulting queue stays for the duration of the transfer."""
     rng = generator(kind, seed)
     rate = float(rng.uniform(0.99, 0.998))
     setting = inbound(replace(setting, load=0.001, overload=rate, period_ns=2 * setting.period_ns, drain_ns=8 * MS))
@@ -137,7 +138,7 @@ def paced_behind(kind: str, seed: int, setting: Setting) -> Case:
 
 
 def slow_receiver(kind: str, seed: int, setting: Setting) -> Case:
-    """An incast that the receiver takes at a fraction of line rate: it stops the link every other moment."""
+    """An incast that the receiver accepts at a fraction of line rate: it stops the link every other moment."""
     rng = generator(kind, seed)
     setting = inbound(setting)
     starts = moments(rng, setting, 2 * setting.period_ns)
@@ -152,8 +153,7 @@ def slow_receiver(kind: str, seed: int, setting: Setting) -> Case:
 
 
 def hop_beside(kind: str, seed: int, setting: Setting) -> Case:
-    """A hop stalls when it likes; the recorded host sends pause frames that have nothing to do with it, often (-often)
-    or now and then."""
+    """A hop stalls at any time; the recorded host sends unrelated pause frames, often (-often) or occasionally."""
     rng = generator(kind, seed)
     setting = inbound(setting)
     spans = spans_of(rng, setting, 2.0 if kind.endswith("often") else 0.2)

@@ -19,8 +19,8 @@ LANE = {"recording_id": "r", "host": "h", "rack": "a", "interface": "eth0", "dir
 def store_case(
     folder: Path, case: Case, columns: dict[str, np.ndarray] | None = None, **recording: object
 ) -> StoreFolder:
-    """A simulated case as rows; every burst comes from the same eight senders. columns: numbers of the bins in which a
-    column counts one packet. recording: columns of its row."""
+    """Writes a simulated case as rows; every burst comes from the same eight senders. columns: numbers of the bins in
+    which a column counts one packet. recording: columns of its row."""
     store = StoreFolder.create(folder)
     add_case(store, case, columns, **recording)
     return store
@@ -34,7 +34,7 @@ def add_case(
     origin: int = ORIGIN,
     **recording: object,
 ) -> None:
-    """The same in a store that there is, of another lane, or at another time."""
+    """Writes the same to an existing store, for another lane, or at another time."""
     port, probes = case.scene.crossings[0].port, case.scene.probes
     bytes_ = np.diff(port.carried)
     columns = columns or {}
@@ -96,7 +96,7 @@ def burst_sources(case: Case, lane: dict[str, str] = LANE, origin: int = ORIGIN)
 
 
 def write_probes(store: StoreFolder, case: Case, host: str = LANE["host"], origin: int = ORIGIN) -> None:
-    """Its probes; HOST stands for the host that it has."""
+    """Writes its probes; HOST replaces the name of its host."""
     probes = case.scene.probes
     src, dst = (host if name == LANE["host"] else name for name in (probes.src, probes.dst))
     names = {

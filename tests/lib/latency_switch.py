@@ -1,5 +1,5 @@
-"""Labelled cases (latency_cases.py) in which nobody but a switch recorded the port: it sends a running total and the
-depth of a queue each millisecond, as late as a sampler is, and `mburst collect` receives them."""
+"""Labelled cases (latency_cases.py) in which only a switch recorded the port: each millisecond it sends a running total
+and the depth of a queue, with the delays of a sampler, and `mburst collect` receives them."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from mburst.sql import StoreFolder
 
 EXPORT = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
 SETTING = Setting(seconds=8)
-WITH_FCS = 1518 / cases.FRAME  # what a full frame counts, of what it takes on the wire
+WITH_FCS = 1518 / cases.FRAME  # counted bytes of a full frame, as a share of its wire bytes
 SMALL = 68 / 88  # of the smallest frames
 
 
 @dataclass(frozen=True)
 class SwitchCase:
-    """What the switch sends, what the probes met, and the cause."""
+    """The samples that the switch sends, the latency of the probes, and the cause."""
 
     case: Case
     model: FluidPort
     truth: str
-    counted: float = WITH_FCS  # bytes that the switch counts of a wire byte
-    deep: float = 1.0  # of its true depth, what it says
-    host: str = "h"  # behind its port, as the configuration says
+    counted: float = WITH_FCS  # bytes that the switch counts for each wire byte
+    deep: float = 1.0  # reported depth, as a share of the true depth
+    host: str = "h"  # the host behind its port, by the configuration
 
     def points(self) -> list[Point]:
-        """Samples of a port and a queue, up to 0.2 ms late, some 1.5 ms."""
+        """Returns samples of a port and a queue, up to 0.2 ms late, some by 1.5 ms."""
         rng, edges = np.random.default_rng(3), (np.arange(len(self.model.departures)) + 1) * self.model.step
         times = np.arange(0.3 * MS, SETTING.seconds * S, MS)
         times += rng.uniform(0, 0.2 * MS, len(times)) + 1.5 * MS * (rng.random(len(times)) < 0.003)
@@ -48,7 +48,7 @@ class SwitchCase:
         return found
 
     def store(self, folder: Path) -> Path:
-        """A store of the probes and of what a collection of the samples made."""
+        """Returns a store of the probes and of the collected samples."""
         points, port = self.points(), free_port()
         links = f"links: [{{device: tor1, port: Ethernet0, host: {self.host}, interface: eth0, link: 1G}}]"
 
@@ -64,10 +64,10 @@ class SwitchCase:
 
 
 def switch_case(kind: str) -> SwitchCase:
-    """bursts: an incast that delays the probes. neighbour: likewise, at a port that another host is attached to.
-    shallow: the same delays, and a switch that says that its queue was short: they waited before it. small: the same in
-    the smallest frames, of which octets show three quarters of line rate. hop, host: something else delays the probes,
-    at times of its own. harmless: nothing does."""
+    """bursts: an incast that delays the probes. neighbour: the same, at a port that another host is attached to.
+    shallow: the same delays, and a switch that reports a short queue: the probes waited before it. small: the same in
+    the smallest frames, whose octets amount to three quarters of line rate. hop, host: something else delays the
+    probes, at its own times. harmless: nothing does."""
     rng, model = cases.plain_incast(kind, 5, SETTING)
     holds = cases.moments(rng, SETTING, 1.37 * SETTING.period_ns)
     lengths = SETTING.drain_ns * rng.uniform(0.6, 1.4, len(holds))

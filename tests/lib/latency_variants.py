@@ -1,6 +1,7 @@
-"""More labelled cases: what TCP repeats, links and captures that are not as they were said, trains, and shared rhythms.
+"""More labelled cases: TCP retransmissions, links and captures that differ from their description, trains, and shared
+rhythms.
 
-Built on latency_cases.py, as latency_attacks.py is. `bursts` is a false accusation in each of the negative kinds.
+Built on latency_cases.py, as latency_attacks.py is. `bursts` is a wrong verdict in each of the negative kinds.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ def burst_bytes(setting: Setting, drains: np.ndarray) -> np.ndarray:
     return drains * setting.link_bps / 8e9
 
 
-# What TCP repeats.
+# TCP retransmissions.
 
 
 def slow_tcp(setting: Setting) -> Setting:
-    """Probes on few connections, whose timeouts are over before the next burst."""
+    """Returns a setting with probes on few connections, whose timeouts are over before the next burst."""
     period = max(setting.period_ns, 900 * MS)
     return replace(setting, loss=0.0, stamps="rtt", rate=min(setting.rate, 300.0), period_ns=period, seconds=40.0)
 
 
 def answered_late(rng: np.random.Generator, probes: cases.Probes, lost: np.ndarray, one: bool) -> cases.Probes:
-    """TCP: what is lost is answered after a timeout of 201 to 215 ms, and what is sent meanwhile on the same of two
-    connections (or on the only one) waits for it."""
+    """TCP: a lost probe is answered after a timeout of 201 to 215 ms, and later ones on the same of two connections (or
+    on the only one) wait for it."""
     until = probes.tx[lost] + rng.uniform(201, 215, int(lost.sum())) * MS
     before = np.searchsorted(probes.tx[lost], probes.tx, side="right")
     waited = np.maximum(np.append(0.0, np.maximum.accumulate(until))[before] - probes.tx, 0)
@@ -51,13 +52,13 @@ def repeated_alone(kind: str, seed: int, setting: Setting) -> Case:
     _, model = cases.plain_incast(kind, seed, setting)
     probes = send(rng, setting, model, {})
     scene = scene_of(model, answered_late(rng, probes, probes.lost, one=True), setting)
-    return case_of(kind, seed, setting, scene, "bursts", frozenset({"undetermined"}))  # few probes meet a queue
+    return case_of(kind, seed, setting, scene, "bursts", frozenset({"undetermined"}))  # few probes wait in a queue
 
 
 def timeouts(kind: str, seed: int, setting: Setting) -> Case:
     """Harmless bursts and TCP probes that are late by about a timeout, for another reason. -stall: the far host stalls
-    for as long from the onset of each burst; -elsewhere: another hop drops them at any time; -inside: it does while one
-    paced sender fills the port."""
+    for that long from the onset of each burst; -elsewhere: another hop drops them at any time; -inside: it does so
+    while one paced sender fills the port."""
     rng, how = generator(kind, seed), kind.partition("-")[2]
     setting = slow_tcp(setting)
     starts = moments(rng, setting, setting.period_ns)
@@ -77,12 +78,12 @@ def timeouts(kind: str, seed: int, setting: Setting) -> Case:
     return case_of(kind, seed, setting, scene_of(model, probes, setting), "undetermined", INNOCENT)
 
 
-# Ports, links and captures that are not what they were said to be.
+# Ports, links and captures that differ from their description.
 
 
 def neighbour(kind: str, seed: int, setting: Setting) -> Case:
-    """An incast at a port that was not recorded; the recorded one, of a neighbour, is full at the same times, and
-    nothing says which the probes cross."""
+    """An incast at a port that was not recorded; the recorded port of a neighbour is full at the same times, and
+    nothing shows which port the probes cross."""
     rng = generator(kind, seed)
     starts = moments(rng, setting, setting.period_ns)
     drains = setting.drain_ns * rng.uniform(0.6, 1.4, len(starts))
@@ -94,8 +95,8 @@ def neighbour(kind: str, seed: int, setting: Setting) -> Case:
 
 
 def misread(kind: str, seed: int, setting: Setting) -> Case:
-    """A stall inside of each transfer of one paced sender, at a port that has room: -faster: the link is 1.3 to 2.5
-    times as fast as it was said to be; -twice: each frame was captured twice."""
+    """A stall within each transfer of one paced sender, at a port that has room: -faster: the link is 1.3 to 2.5 times
+    as fast as described; -twice: each frame was captured twice."""
     rng = generator(kind, seed)
     times = 2.0 if kind.endswith("twice") else float(rng.uniform(1.3, 2.5))
     starts = moments(rng, setting, setting.period_ns)
@@ -111,7 +112,7 @@ def misread(kind: str, seed: int, setting: Setting) -> Case:
 
 
 def losing(case: Case, kind: str, rng: np.random.Generator, accepted: frozenset[str]) -> Case:
-    """The same, captured with losses in a third of the busier bins."""
+    """Returns the same, captured with losses in a third of the busier bins."""
     crossing = case.scene.crossings[0]
     bytes_ = np.diff(crossing.port.carried)
     bad = (bytes_ > 0.3 * crossing.port.bin_bytes) & (rng.random(len(bytes_)) < 0.33)
@@ -123,24 +124,24 @@ def losing(case: Case, kind: str, rng: np.random.Generator, accepted: frozenset[
 
 
 def lossy(kind: str, seed: int, setting: Setting) -> Case:
-    """-incast, -hop: as those, captured with losses."""
+    """-incast, -hop: as these kinds, captured with losses."""
     rng, plain = generator(kind, seed), kind.partition("-")[2]
     case = cases.build(plain, seed, setting)
     return losing(case, kind, rng, frozenset({"undetermined"}) | (EITHER if plain == "hop" else frozenset()))
 
 
-# What happens in trains, and what follows what.
+# Events in trains, and events that follow each other.
 
 
 def regimes(rng: np.random.Generator, setting: Setting, times: np.ndarray, length: float) -> np.ndarray:
-    """Which of the times lie in every other stretch of random lengths (mean: `length`)."""
+    """Returns which of the times lie in every other stretch of random length (mean: `length`)."""
     edges = np.cumsum(rng.exponential(length, int(6 * setting.seconds * S / length) + 20))
     return np.searchsorted(edges, times) % 2 == 0
 
 
 def trains(kind: str, seed: int, setting: Setting) -> Case:
-    """Events in trains of seconds. -incast: bursts; -mixed: a host stalls in most of them, bursts queue in the others;
-    -shared: harmless bursts and stalls of a hop come in the same trains, each when it likes."""
+    """Events in trains of seconds. -incast: bursts; -mixed: a host stalls in most trains, bursts queue in the others;
+    -shared: harmless bursts and stalls of a hop come in the same trains, independently."""
     rng, how = generator(kind, seed), kind.partition("-")[2]
     setting = replace(setting, seconds=40.0, stamps="full" if how == "mixed" else setting.stamps)
     starts = moments(rng, setting, setting.period_ns)
@@ -165,8 +166,8 @@ def trains(kind: str, seed: int, setting: Setting) -> Case:
 
 
 def following(kind: str, seed: int, setting: Setting) -> Case:
-    """Stalls of a hop and harmless bursts, one after the other. proportional: a stall from each onset, of 30 to 80 % of
-    its burst; outlasting: one that begins in the burst and is over well after it; fast-retries: bursts that begin 1 to
+    """Stalls of a hop and harmless bursts, one after the other. proportional: a stall from each onset, for 30 to 80 %
+    of its burst; outlasting: one that begins in the burst and ends well after it; fast-retries: bursts that begin 1 to
     10 ms after each stall."""
     rng = generator(kind, seed)
     starts = moments(rng, setting, setting.period_ns)
@@ -184,7 +185,8 @@ def following(kind: str, seed: int, setting: Setting) -> Case:
 
 
 def released(kind: str, seed: int, setting: Setting) -> Case:
-    """A hop stops everything for a while and then lets it go at once, so the port is full just after the stall."""
+    """A hop stops everything for a while and then releases it at once, so that the port is full just after the
+    stall."""
     rng = generator(kind, seed)
     begin = moments(rng, setting, setting.period_ns)
     stalls = setting.drain_ns * rng.uniform(0.6, 1.4, len(begin))
@@ -198,7 +200,7 @@ def released(kind: str, seed: int, setting: Setting) -> Case:
 
 
 def in_setting(kind: str, seed: int, setting: Setting) -> Case:
-    """An incast. microbursts: of 0.3 to 0.8 ms at 25 or 100 Gb/s; loaded: beside 50 to 75 % of other traffic; slow: at
+    """An incast. microbursts: of 0.3 to 0.8 ms at 25 or 100 Gb/s; loaded: with 50 to 75 % of other traffic; slow: at
     100 Mb/s."""
     rng = generator(kind, seed)
     if kind == "microbursts":
@@ -225,11 +227,12 @@ def two_sizes(kind: str, seed: int, setting: Setting) -> Case:
     return case_of(kind, seed, setting, scene_of(model, send(rng, setting, model, {}), setting), "bursts")
 
 
-# Recorders that are begun again and again.
+# Recorders that are restarted again and again.
 
 
 def recorded_spans(rng: np.random.Generator, port: Port, bursts: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    """Begin and end of stretches of 2 s on average, 0.05 to 0.5 s apart: half of their edges are within a burst."""
+    """Returns begin and end of stretches of 2 s on average, 0.05 to 0.5 s apart: half of their edges are within a
+    burst."""
     end = float(port.end_time(np.array([float(port.bins)]))[0])
     middles, spans, begin = bursts[0] + (bursts[1] - bursts[0]) / 2, [], float(port.starts[0])
 
@@ -245,7 +248,8 @@ def recorded_spans(rng: np.random.Generator, port: Port, bursts: tuple[np.ndarra
 
 
 def interrupted(kind: str, seed: int, setting: Setting) -> Case:
-    """The case that it is called by, of whose port and probes only what is within those stretches was recorded."""
+    """The case that its name refers to, with only the parts of its port and probes recorded that are within those
+    stretches."""
     case = cases.build(kind.removeprefix("interrupted-"), seed, setting)
     [crossing], [(begin, end)] = case.scene.crossings, case.scene.bursts
     whole = crossing.port

@@ -1,4 +1,4 @@
-"""Which host is attached to which switch port at a time, of rows of `links`, by the words of docs/schema.md."""
+"""Which host is attached to which switch port at a time, from rows of `links`, as docs/schema.md defines it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ KEY = ("device", "port", "host", "interface", "origin")
 
 
 def links_at(rows: Sequence[Link], at_ns: int) -> list[Link]:
-    """As last reported until then, or, of a host of which nothing was reported before, as first reported; the
-    configuration's rows alone where it names the link."""
+    """Returns the links as last reported until then or, for a host without an earlier report, as first reported; only
+    the rows of the configuration if it names the link."""
     last: dict[tuple[Any, ...], Link] = {}
     for row in sorted(rows, key=lambda row: (row["ts_ns"], row["present"])):
         first_ns = min(other["ts_ns"] for other in rows if other["host"] == row["host"])

@@ -1,4 +1,5 @@
-"""What a browser of the live view is sent, and what it knows by that: the page's bookkeeping without a page."""
+"""The messages that a browser of the live view receives, and the state that follows from them: the page's bookkeeping
+without a page."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from mburst.dashboards.live.view import LiveView, ViewRequest
 
 
 def unpacked(message: bytes) -> dict[str, Any]:
-    """A message with its arrays as lists."""
+    """Returns a message with its arrays as lists."""
     length = int.from_bytes(message[:4], "little")
     block = message[4 + length :]
 
@@ -32,7 +33,7 @@ def unpacked(message: bytes) -> dict[str, Any]:
 
 
 def pairs(spans: dict[str, list[int]]) -> list[tuple[int, int]]:
-    """Spans as a message has them, one by one."""
+    """Returns the spans of a message, one by one."""
     return list(zip(spans["start"], spans["end"], strict=True))
 
 
@@ -44,19 +45,19 @@ class Follower:
         [lane] = view.live.lanes.values()
         self.wish = ViewRequest(lane.id, span_ns, 1400, origin_ns)
         self.coverage: list[tuple[int, int]] = []
-        self.cells: dict[int, int] = {}  # of the heatmap, by when they begin: wire bytes of the fullest bin
+        self.cells: dict[int, int] = {}  # of the heatmap, by their start: wire bytes of the fullest bin
         message, self.position = view.start(self.wish)
         self._take(unpacked(message))
 
     def look(self) -> None:
-        """Have the view look at its store, and receive what came."""
+        """Has the view read its store, and receives the messages."""
         self.view.live.poll()
         self.view.bursts.look()
         self.view.tick += 1
         self.hear()
 
     def hear(self) -> None:
-        """Receive what the view has come to know since the last time."""
+        """Receives the view's news since the last call."""
         message, self.position = self.view.change(self.wish, self.position)
         self._take(unpacked(message))
 

@@ -26,7 +26,8 @@ _numbers = count()
 
 
 def build_pfring() -> Path:
-    """tests/c/fake_pfring.c, as the vendor builds its own: with calls of libraries that it is not linked with."""
+    """Returns tests/c/fake_pfring.c, built as the vendor builds its library: with calls of libraries that it is not
+    linked with."""
     return library("tests/c/fake_pfring.c", "-Wl,-z,lazy")
 
 
@@ -58,7 +59,7 @@ class Lab:
 
     @contextmanager
     def inside(self, namespace: str) -> Iterator[None]:
-        """The calling thread, in that namespace."""
+        """Moves the calling thread to that namespace during the block."""
         libc = ctypes.CDLL(None, use_errno=True)
         with open("/proc/thread-self/ns/net") as home, open(f"/run/netns/{namespace}") as there:
             assert not libc.setns(there.fileno(), CLONE_NEWNET), os.strerror(ctypes.get_errno())
@@ -70,7 +71,7 @@ class Lab:
 
 @contextmanager
 def make_lab() -> Iterator[Lab]:
-    """A lab of its own, removed whatever happens. No IPv6, so that nothing speaks on its own."""
+    """Makes a lab, and removes it whatever happens. No IPv6, so that nothing sends on its own."""
     tag = f"mblive-{os.getpid()}-{next(_numbers)}"
     made = Lab(f"{tag}-near", f"{tag}-far")
     try:
@@ -89,7 +90,7 @@ def make_lab() -> Iterator[Lab]:
 
 
 def join(lab: Lab, network: str = "10.9.0") -> Lab:
-    """Its interfaces, made anew."""
+    """Creates its interfaces anew."""
     sh(f"ip link add {lab.a} netns {lab.near} type veth peer name {lab.b} netns {lab.far}")
     for namespace, name, host in ((lab.near, lab.a, 1), (lab.far, lab.b, 2)):
         sh(f"ip -n {namespace} addr add {network}.{host}/24 dev {name}")
@@ -98,12 +99,12 @@ def join(lab: Lab, network: str = "10.9.0") -> Lab:
 
 
 def promiscuity(lab: Lab) -> int:
-    """How many captures the interface has."""
+    """Returns how many captures hold the interface in promiscuous mode."""
     return int(sh(f"ip -n {lab.far} -d link show {lab.b}").split("promiscuity ")[1].split()[0])
 
 
 def raw_socket(lab: Lab, namespace: str, name: str) -> socket.socket:
-    """Sends whole frames from the interface NAME."""
+    """Returns a socket that sends whole frames from the interface NAME."""
     with lab.inside(namespace):
         made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 24)
@@ -112,7 +113,8 @@ def raw_socket(lab: Lab, namespace: str, name: str) -> socket.socket:
 
 
 def transfer(lab: Lab, count: int, address: str = "10.9.0.2") -> int:
-    """Send COUNT bytes by TCP from near to ADDRESS of far; returns the segments with payload, as the sender counted."""
+    """Sends COUNT bytes by TCP from near to ADDRESS of far. Returns the segments with payload, as counted by the
+    sender."""
     with lab.inside(lab.far):
         listener = socket.create_server((address, 5201))
     with lab.inside(lab.near):
@@ -132,7 +134,7 @@ def transfer(lab: Lab, count: int, address: str = "10.9.0.2") -> int:
 
 @dataclass
 class Captured:
-    """What the driver printed."""
+    """The output of the driver."""
 
     ready: dict[str, Any]
     total: dict[str, Any]
@@ -145,7 +147,7 @@ def run_driver(
     action: Callable[[subprocess.Popen[str]], None] | None = None,
     environment: dict[str, str] | None = None,
 ) -> Captured:
-    """Run the driver; `action` runs once it captures. It ends by itself, or is stopped after the action."""
+    """Runs the driver; `action` runs once it captures. It ends by itself, or is stopped after the action."""
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **(environment or {})}
     )
@@ -181,13 +183,13 @@ def run_driver(
 
 @pytest.fixture(scope="session")
 def live_driver() -> Path:
-    """tests/c/live_driver.c with the engine, under AddressSanitizer and UBSan."""
+    """Returns tests/c/live_driver.c with the engine, under AddressSanitizer and UBSan."""
     return program("tests/c/live_driver.c")
 
 
 @pytest.fixture(scope="session")
 def fast_driver() -> Path:
-    """The same as users have it."""
+    """Returns the same, built as for users."""
     return program("tests/c/live_driver.c", flags=OPTIMIZE)
 
 
@@ -205,7 +207,7 @@ def flood() -> Path:
 
 @pytest.fixture
 def lab() -> Iterator[Lab]:
-    """A lab of the test's own; skips where there can be none."""
+    """A lab for one test; skips if there can be none."""
     if os.geteuid() != 0:
         pytest.skip("live capture is tested in network namespaces of its own, which only root can make")
     for tool in ("ip", "ethtool", "tcpdump", "setpriv"):

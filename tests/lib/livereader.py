@@ -1,4 +1,4 @@
-"""The live view's page as a reader meets it, and the times that its links hold."""
+"""The live view's page as a reader sees it, and the times in its links."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ PATIENCE = 60_000  # ms: the machine may be busy
 
 class LiveReader(Reader):
     def trace(self, role):
-        """What the figure was last drawn from."""
+        """Returns the data from which the figure was last drawn."""
         x, y = self.page.evaluate("role => [view.timeline.found[role].x, view.timeline.found[role].y]", role)
         return x, y
 
     def wait(self, condition, argument=None):
-        """Until it holds. Asked from outside: the page's policy forbids what wait_for_function does inside."""
+        """Waits until the condition holds. It is evaluated from outside: the page's policy forbids what
+        wait_for_function does inside."""
         until = time.monotonic() + PATIENCE / 1000
         while not self.page.evaluate(condition, argument):
             assert time.monotonic() < until, condition
             self.page.wait_for_timeout(50)
 
     def stand(self, start_ns, end_ns):
-        """Go to a time by its link, and wait until its own cells are drawn."""
+        """Goes to a time by its link, and waits until its own cells are drawn."""
         self.page.evaluate(
             "([from, to]) => { location.hash = `lane=${view.lane.id}&from=${from}&to=${to}`; }",
             [iso(start_ns), iso(end_ns)],

@@ -1,4 +1,4 @@
-"""A store that grows as a recording does, and the live view's server over it as its users start it."""
+"""A store that grows like a recording, and the live view's server over it, started as users start it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SECOND = 10**9
 
 
 class Growing:
-    """A recording of 1 Gb/s that goes on from `begin_ns`, a whole bin. `wire` has its bins by their start."""
+    """A recording of 1 Gb/s that continues from `begin_ns`, the start of a bin. `wire` has its bins by their start."""
 
     def __init__(
         self, folder: Path, begin_ns: int, host: str = "cache-1", rack: str = "r1", run: str = RUN, **names: str
@@ -100,23 +100,24 @@ class Growing:
         self.writers["clock"].append(rows("clock", {**self.names, **now, "synchronized": True, **zeros}))
 
     def end(self) -> None:
-        """End the recording, which is known up to its last packet."""
+        """Ends the recording, whose coverage ends with its last packet."""
         self._write_run(max(self.wire) + BIN, complete=True)
 
     def rest(self, bins: int) -> None:
-        """End the recording, and begin another one so many bins later."""
+        """Ends the recording, and begins another one some bins later."""
         self.end()
         self.begin_again(bins)
 
     def begin_again(self, bins: int) -> None:
-        """Begin another recording so many bins later, whether this one could end or was cut off."""
+        """Begins another recording some bins later, whether this one could end or was cut off."""
         self.at += bins * BIN
         self.begin_ns = self.at
         self.names["recording_id"] += "-again"
         self._write_run(self.at + BIN, complete=False)
 
     def burst(self, bins: int = 2, senders: tuple[str, ...] = ("10.1.0.1",)) -> int:
-        """Quiet, a burst of full bins, and quiet again for longer than bursts are joined over; when it began."""
+        """Appends quiet, a burst of full bins, and quiet again for longer than bursts are joined over. Returns when it
+        began."""
         self.append([84] * 200)
         begin = self.at
         self.append([FULL] * bins, senders=senders)
@@ -129,7 +130,7 @@ class Growing:
 
 
 class Server:
-    """`mburst live` in a process of its own. It asks for no token unless ARGUMENTS say otherwise."""
+    """`mburst live` in its own process. It asks for no token unless ARGUMENTS set one."""
 
     def __init__(self, store: Path, *arguments: str, port: int = 0, prefix: tuple[str, ...] = ()) -> None:
         self.process = subprocess.Popen(

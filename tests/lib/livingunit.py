@@ -1,4 +1,4 @@
-"""The unit as a machine with a living systemd runs it: what it is asked to do, and whether all of it works."""
+"""The unit on a machine with a live systemd: starting it, and checking whether all of it works."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ for number in range(200):
 
 
 def processes(machine: BareMachine) -> dict[str, int]:
-    """The processes of the unit by what they are: "run", or the verb of a part."""
+    """Returns the processes of the unit by role: "run", or the verb of a part."""
     group = machine.at(f"/sys/fs/cgroup/system.slice/{UNIT}/cgroup.procs")
     found = {}
     with suppress(FileNotFoundError):
@@ -54,14 +54,14 @@ def processes(machine: BareMachine) -> dict[str, int]:
 
 
 def works(machine: BareMachine) -> bool:
-    """Whether all parts run with the rights that they keep, and packets and probes are being stored."""
+    """Returns whether all parts run with the rights that they keep, and packets and probes are being stored."""
     found = processes(machine)
     if set(found) != PARTS | {"run"}:
         return False
     machine.check("/opt/mburst/bin/python3", "-c", SEND)
     try:
         kept = {status(found[part])["CapEff"].strip("0") for part in PARTS}
-    except FileNotFoundError:  # one has ended since
+    except FileNotFoundError:  # a part has ended since
         return False
     return kept == {""} and all(
         any(path.stat().st_size > 4000 for path in machine.at(f"{STORE}/hot/{table}").glob("*.log"))

@@ -1,6 +1,6 @@
-"""A machine with a systemd of its own: namespaces of everything, and a copy-on-write view of this machine's files; with
-mburst in /opt/mburst, where the units look for it, or without. Nothing that is done in it is left: what is not in a
-namespace (the kernel's variables) can only be read, and systemd starts nothing but what it is asked for."""
+"""A machine with its own systemd: namespaces of everything, and a copy-on-write view of this machine's files; with
+mburst in /opt/mburst, where the units look for it, or without. Nothing that is done in it remains: what is not in a
+namespace (the kernel's variables) can only be read, and systemd starts only what it is asked for."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from places import ROOT
 SYSTEMD = Path("/lib/systemd/systemd")
 WAIT_S = 120
 
-# $1: an empty folder. Ends as systemd, which is process 1 of namespaces of its own.
+# $1: an empty folder. The script becomes systemd, process 1 of its own namespaces.
 _BOOT = """
 set -e
 mount --make-rprivate /
@@ -52,7 +52,7 @@ printf '[Unit]\\nDefaultDependencies=no\\n' > /etc/systemd/system/alone.target
 exec env -i container=other PATH=/usr/sbin:/usr/bin:/sbin:/bin "$SYSTEMD" --system --unit=alone.target
 """
 
-# A virtual environment in /opt/mburst, of this Python and what it has installed, wherever these are.
+# Makes a virtual environment in /opt/mburst, of this Python and its installed packages, wherever these are.
 _INSTALL = """
 set -e
 cd /opt/mburst; mkdir -p bin lib/python$VERSION/site-packages own
@@ -68,11 +68,11 @@ useradd --system --no-create-home mburst
 
 
 class NoMachine(Exception):
-    """This machine can have no other in it."""
+    """This machine cannot contain another one."""
 
 
 def _cgroups() -> Path:
-    """The folder of this process in the hierarchy of cgroups, version 2."""
+    """Returns the folder of this process in the hierarchy of cgroups, version 2."""
     found = subprocess.run(
         ["findmnt", "--noheadings", "--output", "TARGET", "--types", "cgroup2", "--first-only"],
         capture_output=True,
@@ -85,12 +85,12 @@ def _cgroups() -> Path:
 
 
 class BareMachine:
-    """One without mburst. Lasts as long as the block. Raises NoMachine where it cannot be."""
+    """A machine without mburst, for the duration of the block. Raises NoMachine if it cannot be made."""
 
-    mounts: ClassVar[dict[str, str]] = {}  # folders of this machine, by where they are in it
+    mounts: ClassVar[dict[str, str]] = {}  # folders of this machine, by their path in the other
 
     def _prepare(self) -> None:
-        """What is done in it first."""
+        """Prepares the machine before its first use."""
 
     def __enter__(self) -> Self:
         if os.geteuid() != 0 or not SYSTEMD.exists() or not shutil.which("unshare"):
@@ -151,7 +151,7 @@ class BareMachine:
         shutil.rmtree(self.folder)
         folders = [Path(folder) for folder, _, _ in os.walk(self.group, topdown=False)]
         end = time.monotonic() + WAIT_S
-        for folder in folders:  # which the kernel gives up when it is done with the processes in it
+        for folder in folders:  # which the kernel removes only after its processes have ended
             while folder.exists() and time.monotonic() < end:
                 with suppress(OSError):
                     folder.rmdir()
@@ -159,7 +159,7 @@ class BareMachine:
                 time.sleep(0.02)
 
     def run(self, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        """A command in the machine, as root."""
+        """Runs a command in the machine, as root."""
         enter = ["nsenter", "--target", self._init, "--all", "--root", "--wd", "--"]
         environment = {"PATH": "/opt/mburst/bin:/usr/sbin:/usr/bin:/sbin:/bin", **variables}
         return subprocess.run(
@@ -167,28 +167,28 @@ class BareMachine:
         )
 
     def check(self, *words: str, **variables: str) -> str:
-        """What a command prints that has to succeed."""
+        """Returns the output of a command that must succeed."""
         done = self.run(*words, **variables)
         assert done.returncode == 0, (words, done.stdout + done.stderr)
         return done.stdout
 
     def at(self, path: str) -> Path:
-        """Where a path of the machine is in this one."""
+        """Returns the path in this machine of a path of the other machine."""
         return Path(f"/proc/{self._init}/root{path}")
 
     def write(self, path: str, text: str) -> None:
-        """Make a file in the machine."""
+        """Writes a file in the machine."""
         self.at(path).parent.mkdir(parents=True, exist_ok=True)
         self.at(path).write_text(text)
 
     def shown(self, unit: str, *names: str) -> dict[str, str]:
-        """Properties of a unit."""
+        """Returns properties of a unit."""
         text = self.check("systemctl", "show", unit, "--property", ",".join(names))
         return dict(line.split("=", 1) for line in text.splitlines())
 
     @staticmethod
     def wait(condition: Callable[[], object], what: str) -> None:
-        """Until CONDITION holds."""
+        """Waits until CONDITION holds."""
         end = time.monotonic() + WAIT_S
         while not condition():
             assert time.monotonic() < end, f"{what} did not come"
@@ -196,7 +196,7 @@ class BareMachine:
 
 
 class Machine(BareMachine):
-    """One with this tree's mburst in /opt/mburst."""
+    """A machine with this tree's mburst in /opt/mburst."""
 
     mounts: ClassVar = {
         "/opt/mburst/tree": str(ROOT),

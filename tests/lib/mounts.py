@@ -1,4 +1,4 @@
-"""File systems that tests mount for themselves. Unmounted whatever happens."""
+"""File systems that tests mount for themselves. They are unmounted whatever happens."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from livelab import sh
 
 
 def need_root() -> None:
-    """Skips where nothing can be mounted."""
+    """Skips if nothing can be mounted."""
     if os.geteuid() != 0:
         pytest.skip("tested on a file system of the test's own, which only root can mount")
 
 
 def unmount(folder: Path) -> None:
-    """Unmount; a busy one is let go as soon as it is not."""
+    """Unmounts a file system; a busy one is unmounted as soon as it is no longer busy."""
     if subprocess.run(["umount", str(folder)], capture_output=True, check=False).returncode:
         subprocess.run(["umount", "-l", str(folder)], capture_output=True, check=False)
 
 
 @contextmanager
 def mounted(source: Path | str, folder: Path, *options: str) -> Iterator[Path]:
-    """A file system at FOLDER."""
+    """Mounts a file system at FOLDER."""
     folder.mkdir(exist_ok=True)
     sh(f"mount {' '.join(options)} {source} {folder}")
     try:
@@ -37,7 +37,8 @@ def mounted(source: Path | str, folder: Path, *options: str) -> Iterator[Path]:
 
 @contextmanager
 def tmpfs(folder: Path, options: str) -> Iterator[Path]:
-    """A file system in memory, of so many bytes or files (size=96k). Skips where none may be mounted."""
+    """Mounts a file system in memory, of a limited number of bytes or files (size=96k). Skips if none may be
+    mounted."""
     need_root()
     folder.mkdir(exist_ok=True)
     done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""The rack in a box, for tests. It is built by mburst/lab/rack/, since `mburst demo` needs it where no tests are."""
+"""The rack in a box, for tests. mburst/lab/rack/ builds it, because `mburst demo` needs it where there are no tests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mburst.lab.rack import Rack, RackUnavailable
 
 @pytest.fixture(scope="session")
 def can_build() -> None:
-    """Skips, with the reason, where this machine can build no rack in a box."""
+    """Skips, with the reason, if this machine cannot build a rack in a box."""
     try:
         with Rack(8):
             pass

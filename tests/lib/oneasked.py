@@ -1,4 +1,5 @@
-"""What each verb says of a store, asked once: what commands print and write, what the live view and metrics have."""
+"""The answers of each verb about a store, queried once: the output and files of commands, the data of the live view and
+metrics."""
 
 from __future__ import annotations
 
@@ -26,14 +27,14 @@ Lane = tuple[str, str, str]
 
 
 def printed(*command: object) -> str:
-    """What a command prints."""
+    """Returns the output of a command."""
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()):
         assert main([str(word) for word in command]) == 0
     return out.getvalue()
 
 
 class Asked:
-    """What each verb says of a store. Each is asked once."""
+    """The answers of each verb about a store. Each is queried once."""
 
     def __init__(self, store: StoreFolder, folder: Path) -> None:
         self.store, self.path, self.folder = store, store.path, folder

@@ -1,4 +1,4 @@
-"""Who answers which fact of a store, by name: the cells of the table of test_one_answer.py."""
+"""Which answers state which fact of a store, by name: the cells of the table of test_one_answer.py."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mburst.analysis.bursts.partition import find_bursts_in
 from mburst.cli.bursts import _recordings
 from mburst.quality import Quality
 
-ONCE = [lane for lane in LANES if len(onestore.of_lane(lane)) == 1]  # that no two recordings cover at once
+ONCE = [lane for lane in LANES if len(onestore.of_lane(lane)) == 1]  # lanes without two recordings at the same time
 
 
 def by_lane(rows: list[dict[str, Any]], value: Callable[[dict[str, Any]], Any]) -> dict[Lane, Any]:
@@ -41,7 +41,7 @@ CELLS: list[Any] = []
 
 
 def cell(fact: str) -> Callable[[Callable[[Asked], Any]], Callable[[Asked], Any]]:
-    """Registers who answers a fact."""
+    """Registers a function that returns an answer's value of a fact."""
 
     def registered(answer: Callable[[Asked], Any]) -> Callable[[Asked], Any]:
         CELLS.append(pytest.param(fact, answer, id=f"{fact}-{answer.__name__.split('_', 1)[0]}"))
@@ -159,7 +159,7 @@ def compare_count(asked: Asked) -> Any:
     return compared(asked, lambda bursts: bursts.count)
 
 
-@cell("bursts_of_all")  # of recordings that no other covers
+@cell("bursts_of_all")  # of recordings that do not overlap with others
 def investigate_count(asked: Asked) -> Any:
     return asked.investigation["bursts"]["stored"]
 
@@ -195,7 +195,7 @@ def compare_time(asked: Asked) -> Any:
 
 
 def time_in(bursts: Any) -> dict[Lane, int]:
-    """The time in bursts of each lane, where two recordings of it may have the same ones."""
+    """Returns the time in bursts of each lane; two recordings of a lane may have the same bursts."""
     found: dict[Lane, list[tuple[int, int]]] = {lane: [] for lane in LANES}
     for burst in bursts:
         found[burst["rack"], burst["host"], burst["interface"]].append((burst["start_ns"], burst["end_ns"]))
@@ -351,7 +351,7 @@ def sql_dropped(asked: Asked) -> Any:
 
 @cell("dropped")
 def bursts_dropped(asked: Asked) -> Any:
-    """What the line under each recording's bursts says."""
+    """Returns the content of the line under each recording's bursts."""
     found, lane = dict.fromkeys(LANES, 0), LANES[0]
     for line in printed("bursts", asked.path).splitlines():
         if name := re.match(r"(\w+) (\w+) in: ", line):
@@ -389,7 +389,7 @@ def sql_gap(asked: Asked) -> Any:
 
 
 def missed(text: str) -> set[tuple[int, int]]:
-    """(packets, ms) of the gaps that a text speaks of."""
+    """Returns (packets, ms) of the gaps that a text mentions."""
     return {
         (int(packets), int(ms))
         for packets, ms in re.findall(r"(\d+) packets? w\w+ missed in the (\d+) ms after that", text)
@@ -443,7 +443,7 @@ def sql_bytes(asked: Asked) -> Any:
 
 @cell("utilization")
 def report_mean(asked: Asked) -> Any:
-    """Mean, over all that was recorded."""
+    """The mean over everything that was recorded."""
     return of_once(asked.report["lanes"], lambda row: 8e9 * row["wire_bytes"] / row["recorded_ns"] / row["link_bps"])
 
 

@@ -1,4 +1,4 @@
-"""Who answers which fact by the Python API."""
+"""Which answers of the Python API state which fact."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def api_mean(asked: Asked) -> Any:
 
 @cell("marks")
 def api_marks(asked: Asked) -> Any:
-    """The bins with marks that the investigation lays beside the probes."""
+    """The bins with marks that the investigation compares with the probes."""
     return len(asked.api.investigate().findings[0].scene.crossings[0].port.marked)
 
 

@@ -1,4 +1,4 @@
-"""Who answers which fact of what stands beside the recordings: probes, switch queues, contention, the newest data."""
+"""Which answers state which fact of data besides the recordings: probes, switch queues, contention, the newest data."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def sqlrows_latency(asked: Asked) -> Any:
 
 @cell("deciding")
 def whatif_latency(asked: Asked) -> Any:
-    """The recorded situation that a change is held against."""
+    """The recorded situation with which a change is compared."""
     main_path = asked.investigation["paths"][0]
     before = asked.investigation["what_if"]["recorded"]
     return main_path["src"], *(before[name] for name in ("p50_ns", "p99_ns", "p999_ns"))
@@ -273,7 +273,7 @@ def investigate_contention(asked: Asked) -> Any:
 
 @cell("newest")
 def bursts_newest(asked: Asked) -> Any:
-    """As --since of every verb counts back from it."""
+    """Counts back from it, as --since of every verb does."""
     return span_of(asked.store, "0s", None)[0]
 
 

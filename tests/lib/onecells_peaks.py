@@ -1,4 +1,4 @@
-"""Who answers which fact of the busiest second and the busiest bin of a lane."""
+"""Which answers state which fact of the busiest second and the busiest bin of a lane."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def rack_busiest(asked: Asked) -> Any:
     return rack_lanes(asked, lambda row: round(row["busiest_second"] / 8))
 
 
-@cell("busiest_whole_second")  # that is over
+@cell("busiest_whole_second")  # a second that is over
 def live_busiest(asked: Asked) -> Any:
     return {lane: int(moment.seconds.total.max(initial=0)) for lane, moment in asked.moments.items()}
 

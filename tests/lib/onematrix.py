@@ -1,4 +1,4 @@
-"""Which answer has which fact: what is in no cell of test_one_answer.py has a reason here.
+"""Which answer has which fact: here is the reason for each one that is in no cell of test_one_answer.py.
 
 The facts are those that several answers give; a cell belongs to the answer that its function is named after
 (`report_count`, `reportjson_recorded`: the host's report).
@@ -9,7 +9,7 @@ from __future__ import annotations
 from onecells import CELLS
 
 ANSWERS = ("bursts", "report", "rack", "investigate", "compare", "whatif", "live", "metrics", "sql", "api")
-FACTS = {  # and the facts of test_one_answer.TRUTH that are it, in whole or in part
+FACTS = {  # and the facts of test_one_answer.TRUTH that it consists of, in whole or in part
     "when recorded": ("recorded", "recorded_ns", "recorded_once"),
     "number of bursts": ("bursts", "bursts_of_all"),
     "each burst": ("each_burst",),
@@ -124,7 +124,7 @@ EMPTY = {
 
 
 def filled() -> dict[str, set[str]]:
-    """By fact, the answers that have a cell."""
+    """Returns the answers that have a cell, by fact."""
     found: dict[str, set[str]] = {fact: set() for fact in FACTS}
     for cell in CELLS:
         name, answer = cell.id.split("-", 1)
@@ -135,7 +135,7 @@ def filled() -> dict[str, set[str]]:
 
 
 def printed_matrix() -> str:
-    """The matrix as a table, with the reasons under it."""
+    """Returns the matrix as a table, with the reasons below it."""
     cells = filled()
     lines = [" ".join([f"{'':24}", *(f"{answer[:7]:7}" for answer in ANSWERS)])]
     for fact in FACTS:

@@ -1,9 +1,9 @@
-"""One store that has everything on which answers could differ, and what is true of it, in plain arithmetic.
+"""A store that has everything on which answers could differ, and the true values, in plain arithmetic.
 
 Rack r1: host a with two interfaces, of which eth0 was recorded twice at once, and host b, whose recorder was killed.
-Rack r2: host c with coarse stamps, whose recorder was killed, with the gap behind it, host d, cut off without a last
-row, and host e, whose clock was set forward. Probes to host a by five kinds of stamps; switch queues with windows that
-are impossible, or came twice.
+Rack r2: host c with coarse stamps, whose recorder was killed, followed by a gap, host d, cut off without a last row,
+and host e, whose clock was set forward. Probes to host a with five kinds of stamps; switch queues with windows that are
+impossible, or came twice.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Recorded:
     row: dict[str, Any] = field(default_factory=dict)
     quiet: tuple[int, ...] = ()  # other bins that have a row
     marked: tuple[int, ...] = ()  # bins with a packet that a switch marked: congestion experienced
-    asking: tuple[int, ...] | None = ()  # bins with ASKING; None: an mburst recorded them that did not count it
-    step: tuple[int, int] | None = None  # its clock was set from the end of the one bin to the start of the other
+    asking: tuple[int, ...] | None = ()  # bins with ASKING; None: recorded by a version of mburst that did not count it
+    step: tuple[int, int] | None = None  # its clock was set from the end of the first bin to the start of the second
 
     @property
     def span(self) -> tuple[int, int]:
@@ -51,7 +51,7 @@ class Recorded:
 
     @property
     def spans(self) -> list[tuple[int, int]]:
-        """When it counted: what a clock passed over does not count."""
+        """Returns when it counted: times that a clock skipped do not count."""
         start, end = self.span
         if self.step is None:
             return [(start, end)]
@@ -59,12 +59,12 @@ class Recorded:
 
     @property
     def hot(self) -> set[int]:
-        """The bins of its bursts."""
+        """Returns the bins of its bursts."""
         return {first + i for first, n in self.bursts for i in range(n)}
 
     @property
     def stored(self) -> list[int]:
-        """The bins that have a row."""
+        """Returns the bins that have a row."""
         return sorted(self.hot | {self.first, *self.losing, *self.quiet, self.last, *(self.step or ())})
 
     @property
@@ -143,7 +143,7 @@ def of_lane(lane: tuple[str, str, str]) -> list[Recorded]:
 
 
 def merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same time, each moment once: counted millisecond by millisecond."""
+    """Returns the same time with each moment once: counted millisecond by millisecond."""
     ticks = sorted({at for start, end in spans for at in range(start, end, MS)})
     found: list[tuple[int, int]] = []
     for at in ticks:
@@ -166,7 +166,7 @@ PATHS = {  # to host a: protocol, and the measure of its probes
 
 
 def probe(src: str, k: int) -> dict[str, Any]:
-    """The k-th probe of a path. The reflector's clock is ahead, and now and then it takes its time."""
+    """Returns the k-th probe of a path. The reflector's clock is ahead, and occasionally it is slow."""
     tx = START + k * MS // 2 + 1000
     row: dict[str, Any] = {"seq": k, "src": src, "dst": "a", "protocol": PATHS[src][0], "tx_ns": tx, "stamp_kind": "sw"}
     if src != "api-4":
@@ -189,7 +189,7 @@ def probe(src: str, k: int) -> dict[str, Any]:
 
 
 def latencies(src: str) -> list[int]:
-    """What the probes of a path met, by its one measure, sorted."""
+    """Returns the latencies of the probes of a path, by its measure, sorted."""
     sent = [probe(src, k) for k in range(PROBES)]
     measures = {
         "application": lambda row: row["app_recv_ns"] - row["app_send_ns"] if row.get("app_recv_ns") else None,
@@ -202,7 +202,7 @@ def latencies(src: str) -> list[int]:
 
 
 def nearest_rank(values: list[int], per_mille: int) -> int:
-    """The smallest of sorted values that at least this share does not exceed."""
+    """Returns the smallest of sorted values that at least this share does not exceed."""
     return values[-(-len(values) * per_mille // 1000) - 1]
 
 
@@ -215,7 +215,7 @@ QUEUES = {
 
 
 def windows() -> Iterator[dict[str, Any]]:
-    """Windows of 10 ms of both queues."""
+    """Yields windows of 10 ms of both queues."""
     for i in range(100):
         window = {
             "window_start_ns": START + i * 10 * MS,
@@ -308,7 +308,7 @@ def _record(store: StoreFolder, one: Recorded) -> None:
 
 
 def rich(path: Path) -> StoreFolder:
-    """The store of this page."""
+    """Returns the store of this module."""
     store = StoreFolder.create(path)
     for one in RECORDINGS:
         _record(store, one)
@@ -336,7 +336,7 @@ def rich(path: Path) -> StoreFolder:
 
 
 def without_bins(path: Path) -> StoreFolder:
-    """Probes and queue windows of two times, 20 minutes apart, and no recording."""
+    """Returns a store with probes and queue windows of two times, 20 minutes apart, and no recording."""
     store = StoreFolder.create(path)
     for back in (20 * MINUTE, 0):
         write(

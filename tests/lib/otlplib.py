@@ -1,4 +1,4 @@
-"""OTLP in tests: metrics as SONiC sends them, made by opentelemetry-proto, and what becomes of them."""
+"""OTLP in tests: metrics as SONiC sends them, made by opentelemetry-proto, and the results of receiving them."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ Point = tuple[str, str, int, Any]  # metric, object, ns, value
 def message(
     points: Iterable[Point], device: str = "tor1", temporality: int = 0, start_ns: int = 0, instance: str = ""
 ) -> bytes:
-    """A message of points, each a metric of its own as countersyncd has it: gauges, or sums with a TEMPORALITY; a value
-    of None is left out. INSTANCE: what of the resource is another after each start of a sender."""
+    """Returns a message of points, each a separate metric as in countersyncd: gauges, or sums with a TEMPORALITY; a
+    value of None is left out. INSTANCE: the attribute of the resource that differs after each start of a sender."""
     request = metrics_service_pb2.ExportMetricsServiceRequest()
     resource = request.resource_metrics.add()
     _add(resource.resource.attributes, "host.name", device)
@@ -63,7 +63,7 @@ def message(
 
 
 def reordered(sent: bytes, seed: int) -> bytes:
-    """The message with the attributes of its resources and points in other orders, as maps of Go have them."""
+    """Returns the message with the attributes of its resources and points in other orders, as Go's maps have them."""
     request, noise = metrics_service_pb2.ExportMetricsServiceRequest.FromString(sent), random.Random(seed)
     for resource in request.resource_metrics:
         lists = [resource.resource.attributes]
@@ -83,7 +83,7 @@ def _add(attributes: Any, key: str, value: str) -> None:
 
 
 class FedIntake:
-    """An intake that is fed messages, and what came of them."""
+    """An intake that is fed messages, and the results."""
 
     def __init__(self, speeds: Speeds | None = None) -> None:
         self.intake = Intake(meanings(), "b", speeds or Speeds())
@@ -120,7 +120,7 @@ class FedIntake:
 
 
 def exported(exporter: Any, rounds: int = 3) -> None:
-    """Depths and drops of a queue and the bytes of a port, by OpenTelemetry's SDK."""
+    """Sends depths and drops of a queue and the bytes of a port, by OpenTelemetry's SDK."""
     reader = PeriodicExportingMetricReader(exporter, export_interval_millis=60_000)
     provider = MeterProvider([reader], Resource({"host.name": "tor1"}))
     meter = provider.get_meter("test")
@@ -142,7 +142,7 @@ def exported(exporter: Any, rounds: int = 3) -> None:
 def call(
     port: int, sent: bytes, metadata: tuple[tuple[str, str], ...] = (), method: str = EXPORT, **options: Any
 ) -> Any:
-    """One call of Export, or of another METHOD, as bytes; a gRPC error as its code."""
+    """Returns the response to one call of Export, or of another METHOD, as bytes; a gRPC error as its code."""
     with grpc.insecure_channel(f"127.0.0.1:{port}", [("grpc.max_send_message_length", -1)]) as channel:
         export = channel.unary_unary(method, None, metrics_service_pb2.ExportMetricsServiceResponse.FromString)
         try:
@@ -158,7 +158,7 @@ def post(
     path: str = "/v1/metrics",
     context: ssl.SSLContext | None = None,
 ) -> tuple[int, bytes]:
-    """One request by HTTP, with TLS where there is a context, once somebody listens."""
+    """Sends one request by HTTP, with TLS if there is a context, as soon as the port is open."""
     connection = (
         http.client.HTTPSConnection("localhost", port, timeout=60, context=context)
         if context
@@ -188,7 +188,8 @@ def stored(folder: Path) -> list[tuple[Any, ...]]:
 
 
 def collected(folder: Path, text: str, send: Callable[[], object], points: int) -> list[str]:
-    """Collect with a configuration while SEND sends, until so many points came and SEND has returned; what was said."""
+    """Collects with a configuration while SEND sends, until this many points came and SEND has returned. Returns the
+    output lines."""
     failures: list[BaseException] = []
 
     def work() -> None:

@@ -1,19 +1,19 @@
-"""The table of faults that were tried, at the end of their tests: a plugin of pytest (-p outcomes)."""
+"""Prints the table of injected faults at the end of their tests: a plugin of pytest (-p outcomes)."""
 
 from __future__ import annotations
 
 from typing import Any
 
-OUTCOMES: list[tuple[str, str, str]] = []  # (fault, tries, what was left)
+OUTCOMES: list[tuple[str, str, str]] = []  # (fault, tries, what remained)
 
 
 def outcome(fault: str, tries: object, left: str) -> None:
-    """A line of the table."""
+    """Adds a line to the table."""
     OUTCOMES.append((fault, str(tries), left))
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Print the table."""
+    """Prints the table."""
     if not OUTCOMES:
         return
     terminalreporter.section("faults")

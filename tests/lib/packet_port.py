@@ -1,7 +1,7 @@
-"""A packet-level FIFO port as the truth of `mburst what-if`: independent of the code under test.
+"""A packet-level FIFO port as the truth for `mburst what-if`: independent of the code under test.
 
-Every frame of every sender is queued one by one. A case is recorded as mburst would record it (bins and senders of what
-leaves the port), and replayed with its senders, its link or its buffer really changed.
+Every frame of every sender is queued individually. A case is recorded as mburst would record it (bins and senders of
+the frames that leave the port), and replayed with its senders, its link or its buffer actually changed.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from mburst.analysis.whatif.moved_senders import SenderRows
 from mburst.analysis.whatif.replay import WhatIfChange
 
 FRAME = 1538.0  # wire bytes
-BACKGROUND = 3  # senders of it; they are the first
+BACKGROUND = 3  # senders of background traffic; they are the first
 
 
 @dataclass(frozen=True)
 class Made:
-    """What a case varies. speeds: of bursts, arrivals over line rate; one is drawn for each."""
+    """The parameters of a case. speeds: arrivals of bursts as a multiple of line rate; one is drawn for each."""
 
     senders: int = 8
     speeds: tuple[float, ...] = (8.0,)
     uneven: float = 0.0  # sigma of the logarithm of the senders' sizes
-    own_pace: bool = False  # all senders are equally fast; else all of a burst end together
+    own_pace: bool = False  # all senders have the same speed; else all of a burst end together
     spread_ns: float = 100e3  # of their onsets
-    ramp: float = 1.0  # the second half of each sender's bytes comes so much slower
-    buffer_ns: float = np.inf  # of the port, as time to drain
+    ramp: float = 1.0  # the second half of each sender's bytes comes slower by this factor
+    buffer_ns: float = np.inf  # of the port, as the time to drain it
     unknown: float = 0.0  # share of the senders that are recorded as `other`
     source_bin_ns: int = 1_000_000
     setting: Setting = field(default_factory=Setting)
@@ -43,7 +43,7 @@ class Made:
 
 @dataclass(frozen=True)
 class Traffic:
-    """Frames in order of coming: time, wire bytes, sender, and burst (−1: background)."""
+    """Frames in order of arrival: time, wire bytes, sender, and burst (−1: background)."""
 
     time: np.ndarray
     bytes: np.ndarray
@@ -56,7 +56,7 @@ class Traffic:
 
 
 def fifo(traffic: Traffic, link_bps: float, limit: float = np.inf) -> np.ndarray:
-    """When each frame has left; NaN where the buffer (bytes) was full."""
+    """Returns when each frame has left; NaN if the buffer (bytes) was full."""
     took = traffic.bytes * 8e9 / link_bps
     if np.isinf(limit):
         done = np.cumsum(took)
@@ -73,14 +73,14 @@ def fifo(traffic: Traffic, link_bps: float, limit: float = np.inf) -> np.ndarray
 
 
 def waits(traffic: Traffic, left: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """How long a small packet that comes at each time waits for those before it."""
+    """Returns how long a small packet that arrives at each time waits for those before it."""
     latest = np.maximum.accumulate(np.nan_to_num(left))
     before = np.searchsorted(traffic.time, at, side="right") - 1
     return np.where(before >= 0, np.maximum(latest[np.maximum(before, 0)] - at, 0), 0.0)
 
 
 def made(what: Made, rng: np.random.Generator) -> Traffic:
-    """The frames of the bursts and of the background."""
+    """Returns the frames of the bursts and of the background."""
     setting, room = what.setting, what.setting.link_bps / 8e9
     starts = moments(rng, setting, setting.period_ns)
     parts = []
@@ -104,15 +104,15 @@ def made(what: Made, rng: np.random.Generator) -> Traffic:
 
 
 def changed(traffic: Traffic, change: WhatIfChange, link_bps: float) -> Traffic:
-    """The frames with their senders changed: staggered starts, or waves of `fan_in` senders of which each begins when
-    the one before has been carried."""
+    """Returns the frames with changed senders: staggered starts, or waves of `fan_in` senders, each of which begins
+    when the previous one has been transmitted."""
     time = traffic.time.copy()
     behind = np.flatnonzero(traffic.burst < 0)
     quiet = traffic.time[behind]
     for burst in range(int(traffic.burst.max()) + 1):
         rows = np.flatnonzero(traffic.burst == burst)
         senders, first = np.unique(traffic.sender[rows], return_index=True)
-        senders = senders[np.argsort(first, kind="stable")]  # as they began
+        senders = senders[np.argsort(first, kind="stable")]  # in the order in which they began
         place = np.empty(int(senders.max()) + 1, dtype=int)
         place[senders] = np.arange(len(senders))
         rank = place[traffic.sender[rows]]
@@ -134,7 +134,7 @@ def changed(traffic: Traffic, change: WhatIfChange, link_bps: float) -> Traffic:
 
 @dataclass(frozen=True)
 class PacketCase:
-    """A case with its recording, and the latency of its probes with anything changed."""
+    """A case with its recording, and the latency of its probes under a change."""
 
     made: Made
     traffic: Traffic
@@ -144,7 +144,7 @@ class PacketCase:
     base: np.ndarray
 
     def p99(self, change: WhatIfChange) -> float:
-        """The true p99 under a change, ns."""
+        """Returns the true p99 under a change, ns."""
         setting = self.made.setting
         link = change.link_bps or setting.link_bps
         waited: np.ndarray = np.zeros(len(self.met))
@@ -156,7 +156,7 @@ class PacketCase:
 
 
 def case_of(what: Made, seed: int) -> PacketCase:
-    """Make the traffic, queue it, and record what left."""
+    """Makes the traffic, queues it, and records the frames that left."""
     rng = np.random.default_rng([seed, 41])
     setting, traffic = what.setting, made(what, rng)
     left = fifo(traffic, setting.link_bps, what.buffer_ns * setting.link_bps / 8e9)
@@ -170,12 +170,12 @@ def case_of(what: Made, seed: int) -> PacketCase:
     probes = stamp(setting, times, np.zeros(n, dtype=bool))
     port, bursts = recorded(traffic, left, setting)
     scene = Scene(probes, [Crossing(port, "dst", False)], [bursts], [None], [])
-    measured = way[1:4] if setting.stamps == "rtt" else way  # between the stamps, as the predictions are
+    measured = way[1:4] if setting.stamps == "rtt" else way  # between the stamps, as in the predictions
     return PacketCase(what, traffic, scene, sender_rows(traffic, left, what), met, np.sum(measured, axis=0))
 
 
 def recorded(traffic: Traffic, left: np.ndarray, setting: Setting) -> tuple[Port, tuple[np.ndarray, np.ndarray]]:
-    """The port as a capture records it, and its bursts by the default definition."""
+    """Returns the port as a capture records it, and its bursts by the default definition."""
     known = np.isfinite(left)
     count = int(np.nanmax(left) / setting.bin_ns) + 1
     bytes_ = np.bincount((left[known] / setting.bin_ns).astype(int), traffic.bytes[known], count).astype(np.int64)
@@ -187,7 +187,7 @@ def recorded(traffic: Traffic, left: np.ndarray, setting: Setting) -> tuple[Port
 
 
 def sender_rows(traffic: Traffic, left: np.ndarray, what: Made) -> SenderRows:
-    """What each sender sent in each source bin; some of the senders as `other`."""
+    """Returns the bytes of each sender in each source bin; some of the senders as `other`."""
     known = np.flatnonzero(np.isfinite(left))
     sender = traffic.sender[known].astype(np.int64)
     hidden = BACKGROUND + what.senders - round(what.unknown * what.senders)
@@ -204,7 +204,7 @@ def sender_rows(traffic: Traffic, left: np.ndarray, what: Made) -> SenderRows:
 
 
 def evidence_of(case: PacketCase) -> Evidence:
-    """What a model of the port needs of the evidence, without what the verdict needs."""
+    """Returns the evidence that a model of the port needs, without the evidence for the verdict."""
     scene, probes = case.scene, case.scene.probes
     crossing, delays = scene.crossings[0], latency(probes)
     met = books.meeting_time(probes, delays, crossing)
@@ -216,7 +216,7 @@ def evidence_of(case: PacketCase) -> Evidence:
 
 
 def drawn(kind: str, seed: int, seconds: float = 12.0) -> PacketCase:
-    """A case of one of KINDS in a setting that the seed draws."""
+    """Returns a case of one of KINDS in a setting that the seed determines."""
     rng = np.random.default_rng([seed, 43])
     link = float(rng.choice([1e9, 1e9, 10e9]))
     drain = float(rng.uniform(4, 25)) * MS * (1e9 / link) ** 0.5
@@ -258,5 +258,5 @@ KINDS = {
     "few-probes": lambda what, rng: {"setting": replace(what.setting, rate=float(rng.uniform(150, 400)))},
     "round-trips": lambda what, rng: {"setting": replace(what.setting, stamps="rtt")},
     "dropped": lambda what, rng: {"buffer_ns": 0.5 * what.setting.drain_ns},
-    "line-rate": lambda what, rng: {"speeds": (float(what.senders),)},  # each sender's link is as fast as the port's
+    "line-rate": lambda what, rng: {"speeds": (float(what.senders),)},  # each sender's link has the speed of the port
 }

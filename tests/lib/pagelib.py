@@ -1,4 +1,4 @@
-"""Every page of a store whose strings are all one name."""
+"""Every page of a store in which all strings are the same name."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ KEPT = {"direction": "in", "recording_id": "r", "ended": "finished", "writer_id"
 
 
 def names_of(table: str, name: str) -> dict[str, str]:
-    """A value for each column of text, by the column's own name, so that rows keep their order."""
+    """Returns a value for each text column, derived from the name of the column, so that rows keep their order."""
     columns = [field.name for field in arrow_schema(table) if field.type == pa.string()]
     texts = {column: name if column == "rack" else f"{column} {name}" for column in columns}
     return {**texts, **{column: kept for column, kept in KEPT.items() if column in texts}}
 
 
 def filled(folder: Path, name: str) -> StoreFolder:
-    """A host with a burst of four senders each 100 ms, two of which have names, probes to it that wait for them, and
-    its switch queue."""
+    """Returns a store of a host with a burst of four senders every 100 ms, two of which have names, probes to it that
+    wait for them, and its switch queue."""
     store = StoreFolder.create(folder)
     names = {table: names_of(table, name) for table in ("recordings", "bins", "sources", "probes", "queues")}
     bursts = [at * 100 * MS for at in range(SECONDS * 10)]
@@ -127,7 +127,7 @@ TEXTS = ("host", "source", "reason", "pattern", "device", "port", "queue")
 
 
 def named(found: Tables, name: str) -> Tables:
-    """Results of a fleet with NAME in each string; the rack is NAME alone."""
+    """Returns the results of a fleet with NAME in each string; the rack is exactly NAME."""
     for rows in found.values():
         for row in rows:
             texts = {key: f"{row[key]} {name}" for key in TEXTS if row.get(key)}
@@ -136,8 +136,8 @@ def named(found: Tables, name: str) -> Tables:
 
 
 def fleet_figures(folder: Path, found: Tables, text: str) -> tuple[FleetFigures, list[FleetRackFigures]]:
-    """The reports of the results FOUND, of the last of their days: of the fleet, and of each rack. TEXT is in what is
-    missing."""
+    """Returns the reports of the results FOUND on the last of their days: of the fleet, and of each rack. TEXT is in
+    the remarks on missing data."""
     files: dict[str, list[resulting.ResultFile]] = {}
     for table, rows in found.items():
         places = sorted({(row["date"], row["rack"]) for row in found["hours"]})
@@ -155,7 +155,7 @@ def fleet_figures(folder: Path, found: Tables, text: str) -> tuple[FleetFigures,
 
 
 def pages(folder: Path, name: str) -> dict[str, str]:
-    """Every page, with NAME in each string."""
+    """Returns every page, with NAME in each string."""
     store = filled(folder / "store", name)
     con, definition = store.connect(), BurstDefinition()
     chosen = lanes(con)

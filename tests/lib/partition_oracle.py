@@ -1,4 +1,4 @@
-"""What the hours of partitions add up to, counted bin by bin and burst by burst in Python."""
+"""The totals of the hours of partitions, counted bin by bin and burst by burst in Python."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Amounts = dict[tuple[Any, ...], Counter[str]]
 
 
 class Hours:
-    """Of a store: `amounts` as hours.sql has them, `sizes` as histograms.sql, over the spans between EDGES."""
+    """The hours of a store: `amounts` as in hours.sql, `sizes` as in histograms.sql, over the spans between EDGES."""
 
     def __init__(self, store: StoreFolder, definition: BurstDefinition, edges: list[int], after_ns: int) -> None:
         self.amounts: Amounts = defaultdict(Counter)
@@ -79,7 +79,7 @@ class Hours:
                 last_ns = burst["end_ns"]
 
     def _count_within(self, of: Any, recording: Any, definition: BurstDefinition, rows: Any, bursts: Any) -> None:
-        """The bins, the losses and the time of bursts, where they are."""
+        """Counts the bins, the losses and the time of bursts in the spans in which they lie."""
         width = definition.width_ns(recording["bin_ns"])
         for row in rows:
             at = row["ts_ns"] // width * width
@@ -99,7 +99,7 @@ class Hours:
                     self.amounts[(*of, hour)]["burst_ns"] += max(ns, 0)
 
     def _within(self, times: Iterable[Any]) -> list[tuple[int, int]]:
-        """The parts of TIMES in each span."""
+        """Returns the parts of TIMES in each span."""
         return [
             (max(since, of["start_ns"]), min(until, of["end_ns"]))
             for since, until in self._spans
@@ -108,8 +108,8 @@ class Hours:
         ]
 
     def contention(self, hosts: set[tuple[str, str]]) -> Counter[Any]:
-        """Nanoseconds by rack, hour, how many receivers were recorded, and how many were in a burst; of the recordings
-        of HOSTS, devices included."""
+        """Returns nanoseconds by rack, hour, how many receivers were recorded, and how many were in a burst; of the
+        recordings of HOSTS, including devices."""
         found: Counter[Any] = Counter()
         for rack in {rack for rack, _ in hosts}:
             mine = [
@@ -137,7 +137,8 @@ class Hours:
         return found
 
     def _reached(self, row: Any) -> tuple[str | None, str | None]:
-        """Who receives what a recording or burst is of (None: no host), and on which interface (None: not known)."""
+        """Returns the receiver of the traffic of a recording or burst (None: not a host), and its interface (None:
+        unknown)."""
         if row["recording_id"] not in self.ports:
             return (None if row["direction"] == "out" else row["host"]), row["interface"]
         name = f"{row['host']} {row['interface']}"
@@ -148,7 +149,8 @@ class Hours:
         )
 
     def _is_counted_by_host(self, burst: Any, recorded: Any) -> bool:
-        """Whether BURST is of a port, and a clock epoch of those RECORDED covers it of what its host received there."""
+        """Returns whether BURST is that of a port, and a clock epoch among RECORDED of its host's traffic there covers
+        it."""
         host, interface = self._reached(burst)
         covered: Counter[tuple[str, int]] = Counter()
         for of in recorded:
@@ -166,7 +168,7 @@ def _dicts(result: Any) -> list[dict[str, Any]]:
 
 
 def summed_hours(tables: Iterable[Any]) -> Amounts:
-    """The rows of tables as hours.sql lists them, added up."""
+    """Returns the sums of the rows of tables that hours.sql lists."""
     found: Amounts = defaultdict(Counter)
     for row in (row for table in tables for row in table.to_pylist()):
         key = tuple(row[name] for name in KEY)
@@ -177,7 +179,7 @@ def summed_hours(tables: Iterable[Any]) -> Amounts:
 
 
 def summed_sizes(tables: Iterable[Any]) -> Counter[Any]:
-    """The rows of tables as histograms.sql lists them, added up."""
+    """Returns the sums of the rows of tables that histograms.sql lists."""
     found: Counter[Any] = Counter()
     for row in (row for table in tables for row in table.to_pylist()):
         found[(*(row[name] for name in KEY), row["measure"], row["least"])] += row["n"]
@@ -185,7 +187,7 @@ def summed_sizes(tables: Iterable[Any]) -> Counter[Any]:
 
 
 def summed_contention(tables: Iterable[Any]) -> Counter[Any]:
-    """The rows of tables as contention.sql lists them, added up."""
+    """Returns the sums of the rows of tables that contention.sql lists."""
     found: Counter[Any] = Counter()
     for row in (row for table in tables for row in table.to_pylist()):
         found[tuple(row[name] for name in ("rack", "hour_ns", "hosts", "bursting"))] += row["ns"]

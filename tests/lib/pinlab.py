@@ -1,4 +1,4 @@
-"""A host whose recorder pins what the kernel counts: a lab with a BPF file system of its own."""
+"""A host whose recorder pins the counting program in the kernel: a lab with its own BPF file system."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BPF_OBJ_GET, BPF_PROG_QUERY, BPF_XDP = 7, 16, 37
 
 
 class PinHost:
-    """A lab with a BPF file system of its own, at /sys/fs/bpf of a mount namespace that lasts as long as it."""
+    """A lab with its own BPF file system, at /sys/fs/bpf of a mount namespace that lasts as long as the lab."""
 
     def __init__(self, lab: livelab.Lab) -> None:
         self.lab = lab
@@ -36,18 +36,18 @@ class PinHost:
         assert self.holder.stdout and self.holder.stdout.readline() == "ready\n"
 
     def command(self, *words: str) -> list[str]:
-        """WORDS on it, where the interface is."""
+        """Returns the command that runs WORDS on it, where the interface is."""
         return ["nsenter", f"--mount=/proc/{self.holder.pid}/ns/mnt", f"--net=/run/netns/{self.lab.far}", *words]
 
     def sh(self, *words: str) -> str:
         return subprocess.run(self.command(*words), capture_output=True, text=True, check=True).stdout
 
     def pins(self) -> list[str]:
-        """What is pinned."""
+        """Returns the pinned objects."""
         return self.sh("sh", "-c", "find /sys/fs/bpf/mburst -type f 2>/dev/null || :").splitlines()
 
     def object(self, path: str) -> int:
-        """A descriptor of what is pinned there."""
+        """Returns a descriptor of the object that is pinned there."""
         name = ctypes.create_string_buffer(f"/proc/{self.holder.pid}/root{path}".encode())
         attributes = ctypes.create_string_buffer(128)
         struct.pack_into("=Q", attributes, 0, ctypes.addressof(name))
@@ -56,7 +56,7 @@ class PinHost:
         return int(opened)
 
     def programs(self, place: int = TCX_INGRESS) -> list[int]:
-        """The kernel's numbers of those that are attached at PLACE."""
+        """Returns the kernel's ids of the programs that are attached at PLACE."""
         if place == BPF_XDP:
             shown = livelab.sh(f"ip -n {self.lab.far} -d link show {self.lab.b}")
             return [int(number) for number in re.findall(r"prog/xdp id (\d+)", shown)]
@@ -69,7 +69,7 @@ class PinHost:
         return list(struct.unpack_from(f"={struct.unpack_from('=I', attributes, 24)[0]}I", ids))
 
     def begin(self, store, *options: str, name: str = "", environment=None, user="root", wrapper=()):
-        """A recorder, not waited for."""
+        """Starts a recorder, and does not wait for it."""
         words = [
             *wrapper,
             *RECORD,
@@ -90,7 +90,7 @@ class PinHost:
         )
 
     def record(self, store, *options: str, **more):
-        """A recorder that has begun: the first look has stored a reading of clocks."""
+        """Starts a recorder and waits until it has begun: the first read has stored a reading of clocks."""
         before = set(store.rglob("clock/**/*.log"))
         process = self.begin(store, "--pin", *options, **more)
         wait_for(lambda: process.poll() is not None or set(store.rglob("clock/**/*.log")) - before)
@@ -105,7 +105,7 @@ class PinHost:
 
 
 def end(process, number=signal.SIGINT) -> dict:
-    """The row of what arrived."""
+    """Ends a recorder. Returns the row of the received direction."""
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert process.returncode == (130 if number == signal.SIGINT else 0), err

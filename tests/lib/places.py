@@ -1,4 +1,4 @@
-"""Where things are, for tests."""
+"""Paths of the tree, for tests."""
 
 from pathlib import Path
 

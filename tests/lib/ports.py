@@ -1,4 +1,4 @@
-"""Ports for tests to listen on."""
+"""Ports on which tests listen."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import socket
 from contextlib import suppress
 
 TRIES = 100
-RANGE = range(10_000, 32_768)  # below those that Linux gives to connections by itself, which may take one at any time
+RANGE = range(10_000, 32_768)  # below those that Linux assigns to connections itself, which may take one at any time
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 on which nobody listens, over UDP or TCP. Raises OSError where none can be found."""
+    """Returns a free port of 127.0.0.1, over UDP or TCP. Raises OSError if none can be found."""
     for _ in range(TRIES):
         where = "127.0.0.1", secrets.choice(RANGE)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp, socket.socket() as tcp, suppress(OSError):

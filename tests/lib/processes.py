@@ -1,4 +1,4 @@
-"""The processes below an agent, as /proc has them."""
+"""The processes below an agent, from /proc."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def children(pid: int) -> list[int]:
-    """Those that PID has started; none where it has ended."""
+    """Returns the processes that PID has started; none if it has ended."""
     try:
         tasks = list(Path(f"/proc/{pid}/task").iterdir())
         return [int(child) for task in tasks for child in (task / "children").read_text().split()]
@@ -16,7 +16,7 @@ def children(pid: int) -> list[int]:
 
 
 def verb_of(pid: int) -> str:
-    """The verb of an mburst that an agent started; "" where there is none any more."""
+    """Returns the verb of an mburst that an agent started; "" if it does not exist any more."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_text().split("\0")[5]
     except (OSError, IndexError):
@@ -24,7 +24,7 @@ def verb_of(pid: int) -> str:
 
 
 def has_open(pid: int, path: Path) -> bool:
-    """Whether PID has the file or folder at PATH open; not where it has ended."""
+    """Returns whether PID has the file or folder at PATH open; false if it has ended."""
     try:
         return any(os.path.realpath(one) == str(path) for one in Path(f"/proc/{pid}/fd").iterdir())
     except OSError:

@@ -1,7 +1,7 @@
-"""How many examples hypothesis tries: as many as a test states, and a third of them in tests marked `costly`, whose
-examples each make databases. HYPOTHESIS_PROFILE=nightly tries ten times as many as each test states.
+"""The number of examples that hypothesis tries: as many as a test states, and a third of them in tests marked `costly`,
+whose examples each make databases. HYPOTHESIS_PROFILE=nightly tries ten times as many as each test states.
 
-No test fails because an example took long: that is the machine's load.
+No test fails because an example took long: that depends on the load of the machine.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ settings.register_profile("untimed", settings.default, deadline=None)
 settings.load_profile("untimed")
 
 TIMES = {"ci": 1, "nightly": 10}
-COSTLY = {"ci": 3}  # of so many examples that a costly test states, one is tried
-_SETTINGS = "_hypothesis_internal_use_settings"  # where hypothesis's own plugin for pytest finds and changes them too
+COSTLY = {"ci": 3}  # one of this many examples that a costly test states is tried
+_SETTINGS = "_hypothesis_internal_use_settings"  # where hypothesis's own plugin for pytest finds and changes them, too
 
 
 def profile() -> str:
-    """The one that is asked for. Raises UsageError."""
+    """Returns the requested profile. Raises UsageError."""
     name = os.environ.get("HYPOTHESIS_PROFILE", "ci")
     if name not in TIMES:
         raise pytest.UsageError(f"unknown HYPOTHESIS_PROFILE {name!r} (there are {', '.join(TIMES)})")
@@ -28,12 +28,12 @@ def profile() -> str:
 
 
 def times() -> int:
-    """How often the number of examples that a test states is taken."""
+    """Returns the factor for the number of examples that a test states."""
     return TIMES[profile()]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give each hypothesis test its number of examples."""
+    """Sets the number of examples of each hypothesis test."""
     name = profile()
     tests = {
         test: item.get_closest_marker("costly") is not None

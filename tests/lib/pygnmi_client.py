@@ -1,6 +1,7 @@
-"""A gNMI client on pygnmi, as a program, since pygnmi's threads end only with their process. Its argument is JSON: the
-address, the call and what pygnmi's method of that name takes. Prints what pygnmi made of each response as a line of
-JSON, and in the end {"status": CODE, "message": TEXT}; a stream that was read for `seconds` has the status OK."""
+"""A gNMI client based on pygnmi, as a program, because pygnmi's threads end only with their process. Its argument is
+JSON: the address, the call and the arguments of pygnmi's method of that name. Prints each response as pygnmi returns
+it, as a line of JSON, and in the end {"status": CODE, "message": TEXT}; a stream that was read for `seconds` has the
+status OK."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def stream(client: Any, asked: dict[str, Any], seconds: float) -> None:
 
 
 def ended(error: BaseException) -> grpc.RpcError | None:
-    """The gRPC error behind one of pygnmi's."""
+    """Returns the gRPC error behind one of pygnmi's."""
     while error is not None and not isinstance(error, grpc.RpcError):
         error = getattr(error, "orig_exc", None) or error.__cause__  # type: ignore[assignment]
     return error

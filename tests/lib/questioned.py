@@ -1,4 +1,4 @@
-"""What every engine is asked of the results of fleettables.py, and when its answer is that of fleet_oracle.py."""
+"""The queries that every engine runs on the results of fleettables.py, compared with fleet_oracle.py."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HOSTS: list[dict[str, str | None]] = [
 
 
 def same(found: Sequence[Sequence[Any]], wanted: Sequence[Sequence[Any]]) -> None:
-    """Numbers that are no whole ones may differ by rounding; all else is equal."""
+    """Compares answers: floating-point numbers may differ by rounding; everything else is equal."""
     assert len(found) == len(wanted)
     for row, other in zip(found, wanted, strict=True):
         for value, expected in zip(row, other, strict=True):
@@ -35,7 +35,8 @@ def same(found: Sequence[Sequence[Any]], wanted: Sequence[Sequence[Any]]) -> Non
 
 
 def documented(engine: str = "") -> list[str]:
-    """The statements that docs/fleet.md has for all engines, or for the one of its list that begins with ENGINE."""
+    """Returns the statements that docs/fleet.md has for all engines, or for the one of its list that begins with
+    ENGINE."""
     page = (ROOT / "docs" / "fleet.md").read_text("utf-8").partition("### Other engines\n")[2].partition("\n### ")[0]
     part = page.partition(f"- **{engine}**")[2].partition("\n- ")[0] if engine else page.partition("\n- **")[0]
     texts = re.findall(r"^ *```sql\n(.*?)```$", part, re.DOTALL | re.MULTILINE)
@@ -44,14 +45,14 @@ def documented(engine: str = "") -> list[str]:
 
 
 def real_results(folder: Path) -> Path:
-    """What is detected of a small fleet without switch ports."""
+    """Returns the results of detection in a small fleet without switch ports."""
     results = folder / "results"
     assert not detected(shipped(filled(folder / "store"), folder / "target"), results).incomplete
     return results
 
 
 def answers_of_fleet_ask(results: Path) -> dict[str, list[tuple[Any, ...]]]:
-    """By question, of the day and the inventory that docs/fleet.md has."""
+    """Returns answers by query, for the day and the inventory of docs/fleet.md."""
     inventory = [HostOf("r1", "a", "cache", "10.0.0.1")]
     with opened(open_target(results), AskedDays.until_day(DATES[0], 1), inventory) as found:
         return {name: found.con.execute(questions.text(name)).fetchall() for name in questions.names()}

@@ -1,4 +1,4 @@
-"""A rack of hosts with bursts where a test wants them."""
+"""A rack of hosts with bursts at given times."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HOUR = 3600 * 10**9
 DAY = 24 * HOUR
 START = 1_795_132_800 * 10**9  # 2026-11-20, a Friday, midnight
 FULL = 125_000  # wire bytes of a bin of 1 ms at 1 Gb/s
-Burst = tuple[int, int]  # first bin and how many, in ms since the start of the period
+Burst = tuple[int, int]  # first bin and number of bins, in ms since the start of the period
 
 
 def fill(
@@ -30,8 +30,8 @@ def fill(
     senders: Sequence[str] = ("10.0.0.1",),
     **run: Any,
 ) -> None:
-    """A recording of each host over LENGTH ns from START: bins of 1 ms, full in its bursts, and a quiet one each
-    second of the first ten. Each burst is sent by SENDERS in equal parts."""
+    """Adds a recording of each host over LENGTH ns from START: bins of 1 ms, full in its bursts, and a quiet one in
+    each of the first ten seconds. SENDERS send equal parts of each burst."""
     for host, bursts in hosts.items():
         name = {"recording_id": f"{rack}-{host}-{start}", "host": host, "rack": rack}
         hot = {first + i for first, n in bursts for i in range(n)}
@@ -95,7 +95,7 @@ def fill_ports(
     rack: str = "r1",
     quality: int = 0,
 ) -> None:
-    """Recordings of ports of DEVICE, as `mburst collect` makes them: full in their bursts, and a quiet last bin.
+    """Adds recordings of ports of DEVICE, as `mburst collect` makes them: full in their bursts, and a quiet last bin.
     QUALITY is that of each bin."""
     for port, of in bursts.items():
         name = {"recording_id": f"{rack}-{device}-{port}-{direction}-{start}", "host": device, "rack": rack}
@@ -113,5 +113,5 @@ def fill_ports(
 def report(
     store: StoreFolder, rack: str = "r1", start: int = START, length: int = DAY, **definition: Any
 ) -> RackFigures:
-    """The report of a period."""
+    """Returns the report of a period."""
     return gather(store, rack, Period(start, start + length), BurstDefinition(**definition))

@@ -1,4 +1,4 @@
-"""A store that has all that a report can show, and its report."""
+"""A store that has everything that a report can show, and its report."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ HOSTILE = "</script><img src=x onerror=alert(1)>"
 
 
 def wire() -> dict[int, int]:
-    """Wire bytes of each non-empty bin, by its number."""
+    """Returns the wire bytes of each non-empty bin, by its number."""
     found = {i: 84 + i % 700 for i in range(0, SECONDS * 10_000, 97)}
     found |= {i: FULL - i % 3 for i in range(LONG, LONG + 300)}
     return found | {SHORT: FULL, SHORT + 1: 9000}
 
 
 def fill(store: StoreFolder, hostile: bool = False, **run: object) -> None:
-    """20 s of quiet traffic with a burst of 30 ms from four senders and one of 200 µs from one; probes and a queue."""
+    """Fills a store with 20 s of quiet traffic with a burst of 30 ms from four senders and one of 200 µs from one;
+    probes and a queue."""
     bins = wire()
     names = {"host": HOSTILE, "rack": HOSTILE, "interface": HOSTILE} if hostile else {}
     source = HOSTILE if hostile else "2001:db8::1"
@@ -106,8 +107,8 @@ def fill(store: StoreFolder, hostile: bool = False, **run: object) -> None:
 
 
 def fill_apart(store: StoreFolder, between_ns: int) -> list[int]:
-    """Two recordings of a second, the second one BETWEEN_NS after the first, each with a burst of 2 ms after
-    0.1 s, that of the second one larger. When they begin."""
+    """Adds two recordings of a second, the second one BETWEEN_NS after the first, each with a burst of 2 ms after 0.1
+    s; the burst of the second one is larger. Returns when they begin."""
     begins = [START, START + between_ns]
     for number, begin in enumerate(begins):
         name = {"recording_id": f"apart-{number}"}
@@ -124,13 +125,13 @@ def fill_apart(store: StoreFolder, between_ns: int) -> list[int]:
 def gathered(
     store: StoreFolder, definition: BurstDefinition | None = None, limits: Limits | None = None
 ) -> list[LaneReport]:
-    """The report of everything in a store."""
+    """Returns the report of everything in a store."""
     con = store.connect()
     chosen = lanes(con)
     return gather(con, chosen, detect(con, chosen, definition or BurstDefinition()), limits=limits)
 
 
 def written(store: StoreFolder, folder: Path, limits: Limits | None = None) -> Path:
-    """The page of everything in a store."""
+    """Writes the page of everything in a store."""
     probed = read_met(store.connect(), ProbeSelection())
     return page.write(gathered(store, limits=limits), BurstDefinition(), folder, probed)[0]

@@ -1,4 +1,4 @@
-"""A server of the S3 protocol (moto) on the loopback, whose answers a test may spoil."""
+"""A server of the S3 protocol (moto) on the loopback, whose answers a test may replace."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ Fault = Callable[["Request"], "Response | None"]
 
 
 class S3Server:
-    """A bucket on a server of its own. `fault(request)` answers in place of the server where it returns something;
-    `requests` are those that came, as "METHOD /path"."""
+    """A bucket on its own server. If `fault(request)` returns something, that replaces the server's answer; `requests`
+    are the requests so far, as "METHOD /path"."""
 
     def __init__(self, certificate: tuple[Path, Path] | None = None) -> None:
         from moto.server import DomainDispatcherApplication, create_backend_app
         from werkzeug.serving import make_server
 
         self.application = DomainDispatcherApplication(create_backend_app)
-        files = tuple(map(str, certificate)) if certificate else None  # of the certificate and its key: https
+        files = tuple(map(str, certificate)) if certificate else None  # certificate and key: https
         self._server = make_server("127.0.0.1", 0, self._answer, threaded=True, ssl_context=files)
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
         self.url = f"http{'s' if certificate else ''}://127.0.0.1:{self._server.server_port}"
@@ -55,7 +55,7 @@ class S3Server:
 
 @contextmanager
 def serving(certificate: tuple[Path, Path] | None = None) -> Iterator[S3Server]:
-    """A server as long as this lasts."""
+    """Runs a server during the block."""
     logging.getLogger("werkzeug").setLevel(logging.CRITICAL)
     server = S3Server(certificate)
     try:
@@ -72,7 +72,7 @@ def s3_server() -> Iterator[S3Server]:
 
 @pytest.fixture
 def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
-    """The server with an empty bucket, and the environment that leads there."""
+    """The server with an empty bucket, and the environment variables for it."""
     for name, value in environment(s3_server).items():
         monkeypatch.setenv(name, value)
     send(s3_server, "PUT", BUCKET)
@@ -83,7 +83,7 @@ def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Serve
 
 
 def environment(server: S3Server) -> dict[str, str]:
-    """What a shipper needs in its environment."""
+    """Returns the environment variables that a shipper needs."""
     return {
         "AWS_ACCESS_KEY_ID": ACCESS_KEY,
         "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
@@ -94,5 +94,5 @@ def environment(server: S3Server) -> dict[str, str]:
 
 
 def send(server: S3Server, method: str, path: str) -> None:
-    """A request without credentials, which moto does not ask for."""
+    """Sends a request without credentials, which moto does not require."""
     urllib.request.urlopen(urllib.request.Request(f"{server.url}/{path}", method=method)).close()

@@ -1,8 +1,8 @@
 """Which tests run where, and in which order.
 
-Each test is marked by where it is and what it uses: `alone`, `root`, `browser`, `slow`, or `fast` where it is none of
-these. tests/costs.txt has what each file costs; the costliest begin first where several workers run tests, so that none
-of them runs on when the others are done.
+Each test is marked by its location and its fixtures: `alone`, `root`, `browser`, `slow`, or `fast` if it is none of
+these. tests/costs.txt has the cost of each file; the most expensive begin first if several workers run tests, so that
+none of them is still running when the others are done.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 from places import ROOT
 
-# Tests that hold times and rates against bounds, or change what the whole machine shares: they run one after the other,
-# with the machine to themselves. All others bear tests beside them.
+# Tests that compare times and rates with bounds, or change what the whole machine shares: they run one after the other,
+# with the machine to themselves. All others tolerate concurrent tests.
 ALONE = re.compile(
     r"rack/(?!test_(rack_measured|switch_agent)\.py)|cli/test_probe_verb\.py|lab/test_demo\.py"
     r"|capture/test_live_afpacket\.py"
     r"|telemetry/test_(exchange|probe|probe_paths)\.py|cli/test_canary_verb\.py"
 )
-# Tests of such files that do neither: calls that are refused, and answers about what is given.
+# Tests in such files that do neither: calls that are refused, and answers about given data.
 BESIDE = re.compile(
     r"lab/test_demo\.py::(?!test_(real_packets|whatever_ends_it_nothing_is_left_running)\b)"
     r"|capture/test_live_afpacket\.py::(?!test_(a_million_a_second_without_loss|a_thread_that_does_not_run)\b)"
@@ -30,14 +30,14 @@ BESIDE = re.compile(
     r"|cli/test_probe_verb\.py::test_(faults_of_\w+|rates|source_ports|classes|compare_says_\w+|times_of_one_store_\w+"
     r"|a_report_of_probes_alone)\b"
 )
-# Tests that need root: they make namespaces, mount file systems, or become other users.
+# Tests that need root: they make namespaces, mount file systems, or change users.
 ROOT_FILES = re.compile(
     r"(faults|rights|services)/|capture/test_live_(engine|pfring|rights)\.py|sql/test_(full_disk|power_cut)\.py"
 )
 ROOT_FIXTURES = {"lab", "can_build"}
 BROWSER = re.compile(r"browser/")
-# Of `make test-packages`, `make test-collector` and `make test-engines`, and of no other run: what they need takes
-# minutes to build or to fetch.
+# Only for `make test-packages`, `make test-collector` and `make test-engines`: what they need takes minutes to build or
+# to fetch.
 PACKAGES = re.compile(r"(packages|collector|engines)/")
 SLOW_S = 2.0  # processor time of all tests of a file
 
@@ -46,13 +46,14 @@ COSTS = ROOT / "tests" / "costs.txt"
 
 @functools.cache
 def costs() -> dict[str, float]:
-    """Processor seconds of each file below tests/; those of a new file are not known."""
+    """Returns the processor seconds of each file below tests/; a new file has no entry."""
     lines = (line.split() for line in COSTS.read_text().splitlines() if not line.startswith("#"))
     return {name: float(seconds) for seconds, name in lines}
 
 
 def marks_of(name: str, test: str, fixtures: set[str]) -> set[str]:
-    """The marks of a test, by its file's path below tests/, its own name and the names of its fixtures."""
+    """Returns the marks of a test, from the path of its file below tests/, its own name and the names of its
+    fixtures."""
     marks = {
         "alone": bool(ALONE.match(name)) and not BESIDE.match(f"{name}::{test}"),
         "root": bool(ROOT_FILES.match(name) or fixtures & ROOT_FIXTURES),
@@ -64,12 +65,12 @@ def marks_of(name: str, test: str, fixtures: set[str]) -> set[str]:
 
 
 def name_of(path: Path) -> str:
-    """A file's path below tests/."""
+    """Returns the path of a file below tests/."""
     return path.relative_to(ROOT / "tests").as_posix() if path.is_relative_to(ROOT / "tests") else path.name
 
 
 def can_have(name: str, mark: str) -> bool:
-    """Whether any test of a file can have the mark `alone` or `fast`."""
+    """Returns whether any test of a file can have the mark `alone` or `fast`."""
     if mark == "alone":
         return bool(ALONE.match(name))
     some_beside = re.escape(name) in BESIDE.pattern
@@ -77,7 +78,7 @@ def can_have(name: str, mark: str) -> bool:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not import files of which `-m alone` or `-m fast` would leave nothing."""
+    """Skips the import of files from which `-m alone` or `-m fast` would select nothing."""
     wanted = config.option.markexpr
     if wanted in ("alone", "fast") and collection_path.name.startswith("test_"):
         return None if can_have(name_of(collection_path), wanted) else True
@@ -85,7 +86,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test; order them by what their files cost where workers share them."""
+    """Marks each test; orders them by the costs of their files if workers share them."""
     for item in items:
         for mark in marks_of(name_of(item.path), item.name, set(getattr(item, "fixturenames", ()))):
             item.add_marker(mark)

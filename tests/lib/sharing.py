@@ -1,4 +1,4 @@
-"""What all workers of a run share: made by the first that wants it, read by all."""
+"""Data that all workers of a run share: made by the first worker that needs them, read by all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
-    """The folder NAME, which MAKE filled, here or in another worker. Nobody may change what is in it."""
+    """Returns the folder NAME, which MAKE filled, here or in another worker. Nobody may change its content."""
     shared = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         shared = shared.parent

@@ -1,6 +1,7 @@
 """Skips because of load: each is printed with its reason, and in CI more than a handful of them fail the run.
 
-A test that another machine's load can spoil may skip (calm.py). Where many do, nothing was tested: that is no success.
+A test that the load of the machine can disturb may skip (calm.py). If many do, nothing was tested, which is not a
+success.
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ from typing import Any
 
 import pytest
 
-LOAD = "cannot be determined under load, "  # what the reasons of such skips begin with
+LOAD = "cannot be determined under load, "  # prefix of the reasons of such skips
 HANDFUL = 5
 
 _skipped: list[str] = []
 
 
 def pytest_runtest_logreport(report: Any) -> None:
-    """Collect them, where the summary is printed."""
+    """Collects the skips, in the process that prints the summary."""
     reason = report.longrepr[2] if report.skipped and isinstance(report.longrepr, tuple) else ""
     if LOAD in reason:
         _skipped.append(f"{report.nodeid}: {reason}")
@@ -29,13 +30,13 @@ def _too_many() -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Fail a run of CI that left out too much."""
+    """Fails a CI run that skipped too many tests."""
     if _too_many() and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Print them, and whether they fail the run."""
+    """Prints the skips, and whether they fail the run."""
     if not _skipped:
         return
     terminalreporter.section("skipped because of load")

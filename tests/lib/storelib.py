@@ -1,4 +1,4 @@
-"""Rows for stores in tests: whole, with only what a test cares about said."""
+"""Rows for stores in tests: complete, although a test states only the columns that matter to it."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ DEFAULTS: dict[str, Any] = {
 
 
 def rows(table: str, *given: dict[str, Any]) -> pa.Table:
-    """GIVEN as rows of TABLE, other columns by default (nullable ones NULL)."""
+    """Returns GIVEN as rows of TABLE, with defaults in the other columns (NULL in nullable ones)."""
     schema = arrow_schema(table)
     usual = {field.name: None if field.nullable else DEFAULTS.get(field.name) for field in schema}
     if table == "recordings":
@@ -80,13 +80,13 @@ def rows(table: str, *given: dict[str, Any]) -> pa.Table:
 
 
 def _of_recording(row: dict[str, Any]) -> dict[str, Any]:
-    """What a recording has where ROW does not say: its link's speed, and how it ended."""
+    """Returns the defaults of a recording for values that ROW does not have: its link speed, and how it ended."""
     ended = DEFAULTS["ended"] if row.get("complete", DEFAULTS["complete"]) else ""
     return {"link_bps": DEFAULTS["link_bps"], "ended": ended}
 
 
 def write(store: StoreFolder, table: str, *given: dict[str, Any], writer_id: str | None = None) -> None:
-    """Append GIVEN to TABLE and seal, with a writer for each host and rack, called WRITER_ID or by a new name."""
+    """Appends GIVEN to TABLE and seals, with a writer for each host and rack, called WRITER_ID or by a new name."""
     lanes: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in given:
         lanes.setdefault((row.get("host", DEFAULTS["host"]), row.get("rack", DEFAULTS["rack"])), []).append(row)
@@ -96,10 +96,10 @@ def write(store: StoreFolder, table: str, *given: dict[str, Any], writer_id: str
 
 
 def hot_logs(store: StoreFolder, table: str) -> list[Path]:
-    """The hot logs of TABLE."""
+    """Returns the hot logs of TABLE."""
     return list(segments.list_hot(store.path, table).logs)
 
 
 def sealed_files(store: StoreFolder, table: str) -> list[Path]:
-    """The sealed files of TABLE, whether they count or not."""
+    """Returns the sealed files of TABLE, whether they count or not."""
     return [file.path for file in segments.list_sealed(store.path, table, segments.FileSelection()).files]

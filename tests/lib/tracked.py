@@ -1,4 +1,4 @@
-"""What git has of the tree."""
+"""The files of the tree that git tracks."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from places import ROOT
 
 @cache
 def tracked(*patterns: str) -> tuple[Path, ...]:
-    """Tracked files that match one of PATTERNS (none: all), from the root of the tree; without those that were removed
-    and whose removal is not yet committed."""
+    """Returns tracked files that match one of PATTERNS (none: all), relative to the root of the tree; without removed
+    files whose removal is not committed yet."""
     command = ["git", "ls-files", "-z", "--", *patterns]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout
     found = (Path(os.fsdecode(name)) for name in listed.split(b"\0") if name)

@@ -1,4 +1,4 @@
-"""A Trino server of Trino's own release, fetched from Maven Central, over folders of results."""
+"""A Trino server from Trino's own release, fetched from Maven Central, over folders of results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ports import free_port
 from waiting import wait_for
 
 VERSION = "476"
-LEAST_JAVA = 24  # of that version
+LEAST_JAVA = 24  # for that version
 _MAVEN = "https://repo.maven.apache.org/maven2/io/trino"
 _SERVER, _HIVE = f"trino-server-core-{VERSION}", f"trino-hive-{VERSION}"
 _SHA256 = {
@@ -33,18 +33,18 @@ CATALOG, SCHEMA = "hive", "mburst"
 
 
 class TrinoError(Exception):
-    """What Trino says of a statement."""
+    """Trino's message about a statement."""
 
 
 class Trino:
-    """A server that runs. FILES is the folder that `local:///` stands for."""
+    """A running server. FILES is the folder that `local:///` refers to."""
 
     def __init__(self, port: int, files: Path) -> None:
         self.files = files
         self._base = f"http://127.0.0.1:{port}"
 
     def is_started(self) -> bool:
-        """Whether it answers statements."""
+        """Returns whether it answers statements."""
         try:
             with urllib.request.urlopen(f"{self._base}/v1/info", timeout=5) as answer:
                 return not json.load(answer)["starting"]
@@ -52,7 +52,7 @@ class Trino:
             return False
 
     def rows(self, statement: str) -> list[tuple[Any, ...]]:
-        """The rows of a statement. Raises TrinoError."""
+        """Returns the rows of a statement. Raises TrinoError."""
         headers = {"X-Trino-User": "test", "X-Trino-Catalog": CATALOG, "X-Trino-Schema": SCHEMA}
         request = urllib.request.Request(f"{self._base}/v1/statement", statement.encode(), headers)
         found: list[tuple[Any, ...]] = []
@@ -69,8 +69,8 @@ class Trino:
 
 @contextmanager
 def running(folder: Path) -> Iterator[Trino]:
-    """A server in FOLDER, which is new. Skips the test, with the reason, where there is no Java of that age, or where
-    the release is not to be had."""
+    """Runs a server in FOLDER, which is new. Skips the test, with the reason, if there is no Java of the required
+    version, or if the release is not available."""
     java = _java()
     home = _installed(folder)
     port, files = free_port(), folder / "files"
@@ -94,7 +94,7 @@ def running(folder: Path) -> Iterator[Trino]:
 
 
 def _java() -> Path:
-    """The home of a Java that is new enough."""
+    """Returns the home of a Java that is new enough."""
     homes = [Path(os.environ["JAVA_HOME"])] if "JAVA_HOME" in os.environ else []
     for home in [*homes, *sorted(_JVMS.glob("*"))]:
         release = home / "release"
@@ -106,7 +106,7 @@ def _java() -> Path:
 
 
 def _installed(folder: Path) -> Path:
-    """The server with the one plugin that it needs, in FOLDER."""
+    """Returns the server with the one plugin that it needs, in FOLDER."""
     server, hive = [_fetched(name, folder) for name in _SHA256]
     subprocess.run(["tar", "-x", "-f", server, "-C", folder], check=True)
     with zipfile.ZipFile(hive) as content:
@@ -118,7 +118,7 @@ def _installed(folder: Path) -> Path:
 
 
 def _fetched(name: str, folder: Path) -> Path:
-    """An archive of the release, in FOLDER."""
+    """Returns an archive of the release, in FOLDER."""
     path = folder / Path(name).name
     try:
         with urllib.request.urlopen(f"{_MAVEN}/{name}", timeout=60) as answer, path.open("wb") as out:
@@ -131,7 +131,7 @@ def _fetched(name: str, folder: Path) -> Path:
 
 
 def _configure(home: Path, port: int, data: Path, files: Path) -> None:
-    """One node that is coordinator and worker; a catalog of files, without a metastore service."""
+    """Configures one node that is coordinator and worker; a catalog of files, without a metastore service."""
     content = {
         "node.properties": {
             "node.environment": "test",

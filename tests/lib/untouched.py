@@ -1,6 +1,6 @@
-"""A run of the tests leaves the tree as it was: files that it adds or changes are printed, and in CI they fail the run.
+"""A run of the tests leaves the tree unchanged: files that it adds or changes are printed, and in CI they fail the run.
 
-Else what a test writes into the folder it is started in is committed with the next change.
+Otherwise, a file that a test writes into the current folder would be committed with the next change.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _after = pytest.StashKey[list[str]]()
 
 
 def differing(tree: Path) -> set[str]:
-    """Lines of `git status` of TREE; none where it is no checkout."""
+    """Returns lines of `git status` of TREE; none if it is not a checkout."""
     if not (tree / ".git").exists():
         return set()
     listed = subprocess.run(["git", "status", "--porcelain"], cwd=tree, capture_output=True, text=True, check=True)
@@ -25,14 +25,14 @@ def differing(tree: Path) -> set[str]:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Note it where the summary is printed, and not in each worker."""
+    """Records the state in the process that prints the summary, and not in each worker."""
     if not hasattr(session.config, "workerinput"):
         session.config.stash[_before] = differing(session.config.rootpath)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Fail a run of CI that left something."""
+    """Fails a CI run that left changes."""
     config = session.config
     if _before not in config.stash:
         return
@@ -42,7 +42,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Print them."""
+    """Prints the changes."""
     if left := terminalreporter.config.stash.get(_after, []):
         terminalreporter.section("left in the tree (git status)")
         for line in left:

@@ -1,4 +1,4 @@
-"""The parsers of the command line, by the command that each is of."""
+"""The parsers of the command line, by their command."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mburst.cli import build_parser
 
 
 def parsers() -> dict[str, argparse.ArgumentParser]:
-    """Of verbs, and of what a verb has beneath it: `mburst fleet status`."""
+    """Returns the parsers of verbs and of their subcommands, such as `mburst fleet status`."""
     return _with_its_own("mburst", build_parser())
 
 

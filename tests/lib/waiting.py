@@ -1,4 +1,4 @@
-"""Waiting for what happens elsewhere, and making it happen beside a test."""
+"""Waiting for events elsewhere, and running work concurrently with a test."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-LIMIT_S = 90.0  # that no wait comes near
+LIMIT_S = 90.0  # no wait takes nearly as long
 
 
 def wait_for(condition: Callable[[], object], what: str = "it", seconds: float = LIMIT_S) -> None:
-    """Return when CONDITION holds; fails when it does not within a bound that no test comes near. To ask takes a
-    quarter of the time of one processor at most: what is waited for needs it, too."""
+    """Returns when CONDITION holds; fails if it does not within a bound that no test comes near. Checking takes a
+    quarter of the time of one processor at most, because the awaited work needs it, too."""
     end = time.monotonic() + seconds
     while True:
         asked = time.monotonic()
@@ -25,7 +25,7 @@ def wait_for(condition: Callable[[], object], what: str = "it", seconds: float =
 
 @contextmanager
 def beside(work: Callable[[threading.Event], object]) -> Iterator[None]:
-    """WORK runs in a thread of its own. It is given the event that is set at the end, and then has to return."""
+    """Runs WORK in its own thread. WORK receives the event that is set at the end, and must then return."""
     ended = threading.Event()
     thread = threading.Thread(target=work, args=[ended])
     thread.start()

@@ -1,4 +1,4 @@
-"""What a hostile client of the web servers does, and how soon an honest one is answered meanwhile."""
+"""Attacks of a hostile client of the web servers, and the response times of an honest client during them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-HEARD_S = 1.0  # within which a stop is heard, on a machine that is not busy
+HEARD_S = 1.0  # time within which a stop is noticed, on a machine that is not busy
 PATIENCE_S = 30.0
 
 
 class Verb:
-    """`mburst VERB STORE` at a port of its own, with no more than DESCRIPTORS files."""
+    """`mburst VERB STORE` at its own port, with at most DESCRIPTORS files."""
 
     def __init__(self, verb: str, store: Path, *options: str, descriptors: int = 1024) -> None:
         self.process = subprocess.Popen(
@@ -46,7 +46,7 @@ class Verb:
         self.port = int(self.url.split("//")[1].split("/")[0].rsplit(":", 1)[1])
 
     def ask(self, path: str = "/", **headers: str) -> tuple[int, bytes]:
-        """Status and body."""
+        """Returns status and body."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
         with contextlib.closing(connection):
             connection.request("GET", path, headers=headers)
@@ -57,7 +57,7 @@ class Verb:
         return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S)
 
     def say(self, request: bytes) -> bytes:
-        """The beginning of what the server says to these bytes; b'' where it hangs up."""
+        """Returns the beginning of the server's response to these bytes; b'' if it closes the connection."""
         with self.open() as connection, contextlib.suppress(OSError):
             connection.sendall(request)
             return connection.recv(65536)
@@ -67,12 +67,12 @@ class Verb:
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
     def resident(self) -> int:
-        """Bytes of memory."""
+        """Returns the resident memory in bytes."""
         pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
     def stop(self) -> tuple[int, str]:
-        """Ends it by SIGTERM: its exit code and what it said on standard error."""
+        """Ends it by SIGTERM. Returns its exit code and its standard error."""
         self.process.send_signal(signal.SIGTERM)
         _, error = self.process.communicate(timeout=PATIENCE_S)
         return self.process.returncode, error
@@ -90,7 +90,7 @@ def serving(verb: str, store: Path, *options: str, **more: int) -> Iterator[Verb
 
 @contextlib.contextmanager
 def held(server: Verb, count: int, first: bytes) -> Iterator[list[socket.socket]]:
-    """COUNT connections that have sent FIRST."""
+    """Yields COUNT connections that have sent FIRST."""
     connections: list[socket.socket] = []
     try:
         for _ in range(count):
@@ -104,7 +104,7 @@ def held(server: Verb, count: int, first: bytes) -> Iterator[list[socket.socket]
 
 
 def until(holds: Callable[[], bool], patience_s: float = PATIENCE_S) -> bool:
-    """Whether it comes to hold."""
+    """Returns whether the condition comes to hold."""
     end = time.monotonic() + patience_s
     while not holds():
         if time.monotonic() > end:
@@ -114,7 +114,8 @@ def until(holds: Callable[[], bool], patience_s: float = PATIENCE_S) -> bool:
 
 
 def frame(payload: bytes, opcode: int = 1, final: bool = True, reserved: int = 0, masked: bool = True) -> bytes:
-    """A frame of a WebSocket client (RFC 6455, 5.2), which has to be masked. RESERVED are the bits RSV1 to RSV3."""
+    """Returns a frame of a WebSocket client (RFC 6455, 5.2), which must be masked. RESERVED are the bits RSV1 to
+    RSV3."""
     size = len(payload)
     length = (
         bytes([128 | size])
@@ -129,7 +130,7 @@ def frame(payload: bytes, opcode: int = 1, final: bool = True, reserved: int = 0
 
 
 def closed(connection: socket.socket) -> bool:
-    """Whether the other end closes the connection, whatever it says before."""
+    """Returns whether the other end closes the connection, whatever it sends before."""
     connection.settimeout(PATIENCE_S)
     with contextlib.suppress(ConnectionError):
         while connection.recv(65536):
@@ -138,7 +139,7 @@ def closed(connection: socket.socket) -> bool:
 
 
 def websocket(server: Verb, **headers: str) -> socket.socket:
-    """An open WebSocket."""
+    """Opens a WebSocket."""
     connection = server.open()
     more = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     connection.sendall(
