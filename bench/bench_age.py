@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What does a store cost as it gets older: in files and bytes, before and after compaction, and for each question?
+"""What does a store cost as it gets older: in files and bytes, before and after compaction, and for each query?
 
-Writes --days days of --hosts hosts, a segment each 15 minutes, with bursts in one second of a hundred. Asks it, a tenth
-of its hosts, and the last 20 segments of one (hard links to the same files): the bursts of the last minute, those of
-all days, the report of a rack over the last hour, `status`; when `mburst live` answers, and what a scrape of
-`mburst metrics` takes. Then compacts, and asks again. Figures are CPU seconds of the command as a whole (of live:
-seconds by the clock), the median of --repeat and the least.
+Writes --days days of --hosts hosts, a segment every 15 minutes, with bursts in one of every hundred seconds. Queries
+the store, a tenth of its hosts, and the last 20 segments of one host (hard links to the same files): the bursts of the
+last minute, those of all days, the report of a rack over the last hour, `status`; the time until `mburst live` answers,
+and the cost of a scrape of `mburst metrics`. Then compacts, and queries again. Figures are CPU seconds of the whole
+command (for live: elapsed seconds), the median of --repeat and the least.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from mburst.sql.tables import arrow_schema
 
 MBURST = Path(sys.executable).parent / "mburst"
 S, DAY_NS, BIN_NS = 10**9, 86_400 * 10**9, 100_000
-SEGMENTS = 96  # a day
-# In three days, when all of these days are old enough: what is written now counts as new.
+SEGMENTS = 96  # per day
+# Runs as if three days later, when all of these days are old enough: files that are written now count as new.
 COMPACT = """
 import sys, time
 from mburst.python import one_thread_for_products
@@ -50,7 +50,7 @@ LINK = 10**9
 
 
 def bins(host: str, times: np.ndarray, random: np.random.Generator) -> pa.Table:
-    """Bins at TIMES: 1 % of line rate, and full ones in each hundredth second."""
+    """Returns bins at TIMES: 1 % of line rate, and full ones in each hundredth second."""
     wire = random.integers(84, 200, len(times))
     full = times // S % 100 == 0
     wire[full] = random.integers(4000, 12_500, int(full.sum()))
@@ -58,7 +58,7 @@ def bins(host: str, times: np.ndarray, random: np.random.Generator) -> pa.Table:
 
 
 def rows(table: str, host: str, **columns: object) -> pa.Table:
-    """Rows of TABLE with COLUMNS, and 0 or what is the same for all in the others."""
+    """Returns rows of TABLE with COLUMNS, and 0 or the common value in the other columns."""
     count = len(columns["ts_ns"])  # type: ignore[arg-type]
     fixed = {"recording_id": host, "host": host, "rack": "r1", "interface": "eth0", "direction": "in"}
     arrays = []
@@ -73,7 +73,7 @@ def rows(table: str, host: str, **columns: object) -> pa.Table:
 
 
 def fill(store: StoreFolder, hosts: int, days: int, rate: int) -> int:
-    """Write the days before today; the end of the last."""
+    """Writes the days before today. Returns the end of the last."""
     random = np.random.default_rng(1)
     end_ns = time.time_ns() // DAY_NS * DAY_NS
     first_ns = end_ns - days * DAY_NS
@@ -102,7 +102,7 @@ def fill(store: StoreFolder, hosts: int, days: int, rate: int) -> int:
 def write_recording(
     store: StoreFolder, host: str, writer: str, span_ns: tuple[int, int], total: np.ndarray, bin_ns: int
 ) -> None:
-    """The row of a recording of SPAN_NS; TOTAL: its packets, bytes and wire bytes."""
+    """Writes the row of a recording of SPAN_NS; TOTAL: its packets, bytes and wire bytes."""
     texts = {"host": host, "rack": "r1", "interface": "eth0", "direction": "in", "recording_id": host}
     given = {
         field.name: 0 if field.type == pa.int64() else "" for field in arrow_schema("recordings") if not field.nullable
@@ -116,7 +116,7 @@ def write_recording(
 
 
 def part_of(store: StoreFolder, folder: Path, hosts: int, segments: int) -> StoreFolder:
-    """A store of the last SEGMENTS segments of the first HOSTS hosts of STORE, whose segments have a number each."""
+    """Returns a store of the last SEGMENTS segments of the first HOSTS hosts of STORE, whose segments are numbered."""
     part = StoreFolder.create(folder)
     files = [(path, SealedName.parse(path.name)) for path in store.path.rglob("*.parquet")]
     last = max(name.segment.number for _, name in files if name)
@@ -130,7 +130,7 @@ def part_of(store: StoreFolder, folder: Path, hosts: int, segments: int) -> Stor
 
 
 def describe(store: StoreFolder, repeat: int) -> None:
-    """Files, bytes, and what each question costs."""
+    """Prints files, bytes, and the cost of each query."""
     files = list(store.path.rglob("*.parquet"))
     size = sum(file.stat().st_size for file in files)
     print(f"  {len(files):,} files, {size / 1e6:,.0f} MB, load {os.getloadavg()[0]:.1f}")
@@ -144,7 +144,7 @@ def describe(store: StoreFolder, repeat: int) -> None:
         for name, words in questions.items():
             costs = [run([MBURST, *words]) for _ in range(repeat)]
             print(f"  {name:30} {spread([cost.cpu_s for cost in costs])} CPU s")
-    # It is unwell: nobody records. So its exit code is 1.
+    # Nothing is being recorded, so `status` reports a problem and exits with 1.
     costs = [run(["sh", "-c", f"{MBURST} status {store.path} || true"]) for _ in range(repeat)]
     print(f"  {'status':30} {spread([cost.cpu_s for cost in costs])} CPU s")
     print(f"  {'live answers, by the clock':30} {spread([live_answers_s(store) for _ in range(repeat)])} s")
@@ -153,7 +153,7 @@ def describe(store: StoreFolder, repeat: int) -> None:
 
 @contextmanager
 def serving(store: StoreFolder, verb: str) -> Iterator[tuple[int, str]]:
-    """A verb that serves STORE: its process, and its address once it answers there."""
+    """Yields the process of a verb that serves STORE, and its address once it answers there."""
     command = [MBURST, verb, store.path, "--listen", "127.0.0.1:0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
@@ -165,7 +165,7 @@ def serving(store: StoreFolder, verb: str) -> Iterator[tuple[int, str]]:
 
 
 def live_answers_s(store: StoreFolder) -> float:
-    """Seconds from the start of `mburst live` until its page is there."""
+    """Returns the seconds from the start of `mburst live` until its page is available."""
     began = time.perf_counter()
     with serving(store, "live") as (_, address):
         cookies = urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar())
@@ -174,7 +174,7 @@ def live_answers_s(store: StoreFolder) -> float:
 
 
 def scrapes_s(store: StoreFolder) -> list[float]:
-    """Processor seconds of `mburst metrics` for each of ten scrapes."""
+    """Returns the processor seconds of `mburst metrics` for each of ten scrapes."""
     with serving(store, "metrics") as (pid, address):
         found = []
         for _ in range(10):
@@ -185,13 +185,13 @@ def scrapes_s(store: StoreFolder) -> list[float]:
 
 
 def processor_s(pid: int) -> float:
-    """That a process has taken, by the scheduler (ns)."""
+    """Returns the processor time that a process has used, from the scheduler (ns)."""
     threads = Path(f"/proc/{pid}/task").iterdir()
     return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
 
 
 def main() -> None:
-    """Write, ask, compact, ask."""
+    """Writes, queries, compacts, queries."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hosts", type=int, default=30)
     parser.add_argument("--days", type=int, default=7)

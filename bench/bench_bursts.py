@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How long does `mburst bursts` take over 100 million stored bins, beside DuckDB merely summing a column of them?
+"""How long does `mburst bursts` take over 100 million stored bins, compared with DuckDB summing a column of them?
 
-Stores of bins of 10 µs at 10 Gb/s with four senders a millisecond, in which 0.05 %, 1 % and 5 % of the bins are at or
-above half of line rate. They come in bursts of 20 bins on average with a cold bin in ten, spread evenly over the whole
-recording: the worst case, as every part of every file holds some. Against it, DuckDB's `SELECT sum(wire_bytes)` over
-the same files. Both once as whole commands, start-up and output (JSON) included, and once as queries in a process that
-has asked before.
+Stores have bins of 10 µs at 10 Gb/s with four senders per millisecond; 0.05 %, 1 % and 5 % of the bins are at or above
+half of line rate. These come in bursts of 20 bins on average with one cold bin in ten, spread evenly over the whole
+recording: the worst case, because every part of every file has some. The comparison is DuckDB's `SELECT
+sum(wire_bytes)` over the same files. Both run once as whole commands, including start-up and output (JSON), and once as
+queries in a process that has run them before.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ SUM = "SELECT sum(wire_bytes) FROM {}"
 
 
 def utilizations(bins: int, hot: float, chance: np.random.Generator) -> np.ndarray:
-    """Wire bytes of BINS consecutive bins: a base of up to 48 % of line rate, and bursts until HOT of them are hot."""
+    """Returns the wire bytes of BINS consecutive bins: a base of up to 48 % of line rate, and bursts until HOT of them
+    are hot."""
     wire = chance.integers(84, int(FULL * 0.48), bins)
     lengths = chance.geometric(1 / 20, max(1, int(bins * hot / 18)))
     starts = np.sort(chance.integers(0, bins, len(lengths)))
@@ -52,7 +53,7 @@ def utilizations(bins: int, hot: float, chance: np.random.Generator) -> np.ndarr
 
 
 def table(count: int, **columns: Any) -> pa.Table:
-    """Columns of COUNT rows: arrays as they are, text dictionary-encoded, a number repeated."""
+    """Returns columns of COUNT rows: arrays as they are, text dictionary-encoded, a number repeated."""
     made = {}
     for name, value in {**LANE, "clock_epoch": np.uint16(0), **columns}.items():
         if isinstance(value, str):
@@ -62,7 +63,7 @@ def table(count: int, **columns: Any) -> pa.Table:
 
 
 def bins_table(first: int, wire: np.ndarray) -> pa.Table:
-    """Rows of `bins` from the FIRST bin on."""
+    """Returns rows of `bins` from the FIRST bin on."""
     packets = (wire // 1000 + 1).astype(np.uint32)
     return table(
         len(wire),
@@ -77,7 +78,7 @@ def bins_table(first: int, wire: np.ndarray) -> pa.Table:
 
 
 def sources_table(first: int, bins: int, chance: np.random.Generator) -> pa.Table:
-    """Rows of `sources`: SENDERS in each millisecond of BINS bins."""
+    """Returns rows of `sources`: SENDERS in each millisecond of BINS bins."""
     count = bins * BIN_NS // 1_000_000 * SENDERS
     ts_ns = T0 + first * BIN_NS + np.arange(count) // SENDERS * 1_000_000
     names = pa.DictionaryArray.from_arrays(
@@ -98,7 +99,7 @@ def sources_table(first: int, bins: int, chance: np.random.Generator) -> pa.Tabl
 
 @contextmanager
 def fresh_store(bins: int, hot: float) -> Iterator[StoreFolder]:
-    """A store of BINS bins in which the share HOT is at or above half of line rate; removed afterwards."""
+    """Yields a store of BINS bins of which the share HOT is at or above half of line rate, and removes it."""
     with tempfile.TemporaryDirectory(prefix="mburst-bench-") as folder:
         store = StoreFolder.create(Path(folder, "store"))
         chance = np.random.default_rng(1)
@@ -127,7 +128,7 @@ def fresh_store(bins: int, hot: float) -> Iterator[StoreFolder]:
 
 
 def commands(store: StoreFolder, n: int) -> dict[str, list[Cost]]:
-    """The costs of whole commands in N rounds."""
+    """Returns the costs of whole commands in N rounds."""
     files = [str(path) for path in sorted(store.path.glob("bins/*/*/*.parquet"))]
     asked = f"import duckdb; print(duckdb.sql({SUM.format(f'read_parquet({files})')!r}).fetchall())"
     costs: dict[str, list[Cost]] = {}
@@ -153,7 +154,8 @@ def commands(store: StoreFolder, n: int) -> dict[str, list[Cost]]:
 
 
 def queries(store: StoreFolder, n: int) -> tuple[dict[str, list[float]], int]:
-    """CPU seconds of queries in one process that has asked before, in N rounds; and how many bursts there are."""
+    """Returns the CPU seconds of queries in one process that has run them before, in N rounds; and the number of
+    bursts."""
     connection = store.connect()
     bursts = 0
 

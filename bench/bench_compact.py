@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How many bins a second does `mburst compact` reduce to what is around bursts?
+"""How many bins per second does `mburst compact` reduce to the bins around bursts?
 
-Writes a day of one host: --rate bins of 1 ms in each second, without senders, and in each --every seconds a burst of
-20 ms. Each round copies the store and compacts the copy. Beside it, in the same rounds: DuckDB's sums over the five
-columns that a compaction cannot do without. Both with the start of their process, by the clock and in CPU seconds.
+Writes a day of one host: --rate bins of 1 ms in each second, without senders, and a burst of 20 ms every --every
+seconds. Each round copies the store and compacts the copy. The comparison, in the same rounds: DuckDB's sums over the
+five columns that any compaction must read. Both include the start of their process; elapsed and CPU seconds.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ con.execute(f"SELECT {sums} FROM read_parquet(?)", sys.argv[1:])
 
 
 def fill(store: StoreFolder, rate: int, every_s: int) -> int:
-    """Write the day before today; the number of its bins."""
+    """Writes the day before today. Returns the number of its bins."""
     random = np.random.default_rng(1)
     first_ns = (time.time_ns() // DAY_NS - 1) * DAY_NS
     span = DAY_NS // SEGMENTS

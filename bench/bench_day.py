@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What does a day of a load take on the disk, as recorded and after `mburst compact`?
+"""How much disk space does a day of traffic take, as recorded and after `mburst compact`?
 
-Generates --seconds of frames of 1,030 bytes from 200 senders at random times, 50 Mb/s in all on a link of 1 Gb/s, and
-in 1 % of the time a burst of 40 of them at 90 % of the link; records them with each choice of bins and senders,
+Generates --seconds of frames of 1,030 bytes from 200 senders at random times, 50 Mb/s in total on a link of 1 Gb/s, and
+for 1 % of the time bursts of 40 of them at 90 % of the link; records them with each choice of bins and senders,
 compacts, and prints the bytes scaled to a day. Random times are hard: most packets have a bin of their own.
 """
 
@@ -24,7 +24,7 @@ MBURST = Path(sys.executable).parent / "mburst"
 S, DAY_S = 10**9, 86_400
 FRAME, LINK, LOAD, CAPTURED = 1030, 10**9, 50 * 10**6, 60
 SHAPES = {"none": None, "1 s each 100 s": (1.0, 100.0), "5 ms each 500 ms": (0.005, 0.5)}
-CHOICES = {  # of record, and the threshold of compact
+CHOICES = {  # options of record, and the threshold of compact
     "all": (["--sources", "all"], "25%"),
     "busy": (["--sources", "busy"], "25%"),
     "busy, above 50 %": (["--sources", "busy", "--sources-above", "50%"], "50%"),
@@ -42,7 +42,7 @@ compact(StoreFolder.open(sys.argv[1]), rules, now_ns=time.time_ns() + 3 * DAY_NS
 
 
 def make_capture(path: Path, seconds: int, shape: tuple[float, float] | None) -> None:
-    """Frames of SECONDS; SHAPE: how long a burst is, and how often there is one, in seconds."""
+    """Writes frames of SECONDS; SHAPE: how long a burst is, and how often there is one, in seconds."""
     random = np.random.default_rng(1)
     start_ns = (int(time.time()) // DAY_S - 3) * DAY_S * S + DAY_S // 2 * S
     count = LOAD * seconds // 8 // FRAME
@@ -67,7 +67,7 @@ def make_capture(path: Path, seconds: int, shape: tuple[float, float] | None) ->
 
 
 def megabytes(store: Path, table: str, seconds: int) -> str:
-    """What the sealed files of TABLE ("*": of all) take in a day."""
+    """Returns the size of the sealed files of TABLE ("*": of all) for a day."""
     size = sum(path.stat().st_size for path in store.glob(f"{table}/date=*/*/*.parquet"))
     return f"{size * DAY_S / seconds / 1e6:10,.0f}"
 

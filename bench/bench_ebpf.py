@@ -1,9 +1,9 @@
-"""What does counting in the kernel cost? The program alone, the program under real traffic, and TCP beside it.
+"""What does counting in the kernel cost? Measures the program alone, under real traffic, and with concurrent TCP.
 
     sudo .venv/bin/python bench/bench_ebpf.py [--rate 500000] [--seconds 5] [--rounds 6]
 
-Through a veth pair in namespaces of their own. A virtual machine's clock may cost more than all the rest: therefore it
-is measured apart. What the recorder as a whole costs is in bench_sources.py.
+Uses a veth pair in its own namespaces. Reading the clock of a virtual machine may cost more than everything else, so it
+is measured separately. bench_sources.py has the cost of the recorder as a whole.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def under_traffic(lab: livelab.Lab, cost: Path, sender: Path, rate: int, seconds
 
 
 def of_the_reader(lab: livelab.Lab, sender: Path, rate: int, seconds: int) -> None:
-    """CPU of the recorder's process, less that of one that records silence."""
+    """Measures the CPU time of the recorder's process, minus that of one that records silence."""
     inside = ["ip", "netns", "exec", lab.near, str(sender), lab.a]
     print(
         f"CPU of the process that reads, % of a core, while {rate:,} frames a second of 64 bytes arrive (and none do)"
@@ -85,7 +85,7 @@ def begin_reader(lab: livelab.Lab, backend: str, bin_ns: int) -> subprocess.Pope
 
 
 def speed(lab: livelab.Lab, backend: str) -> float:
-    """Gb/s of TCP while BACKEND records both directions."""
+    """Returns Gb/s of TCP while BACKEND records both directions."""
     reader = begin_reader(lab, backend, FINE_NS)
     begun = time.monotonic()
     livelab.transfer(lab, BYTES)
@@ -95,7 +95,7 @@ def speed(lab: livelab.Lab, backend: str) -> float:
 
 
 def read(backend: str, interface: str, bin_ns: str) -> None:
-    """Reads until its standard input ends, and prints the CPU that it took since it was ready."""
+    """Reads until its standard input ends, and prints the CPU time that it has used since it was ready."""
     import threading
 
     capture = Capture([interface], backend=backend, bin_ns=int(bin_ns)) if backend != "nobody" else None

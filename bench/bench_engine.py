@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """How many CPU nanoseconds does a packet cost the engine (decode, 10 µs bins, exact senders), and a libpcap loop?
 
-Three contestants over one file in the page cache: the engine, read to its end with nothing stored; a pcap_dispatch
-loop that counts the same (libpcap_loop.c); and one that counts packets alone, the floor of any such loop. Each is a
-process of its own that reports the CPU time from opening the file to its end, and is run again until its turn has
-lasted a second: what else the machine does then falls on the quick as on the slow. The first two must agree on every
-total but retransmits, of which the engine may miss one in a hundred: it remembers a bounded number of flows.
+Three contestants read the same file from the page cache: the engine, which reads it to the end and stores nothing; a
+pcap_dispatch loop that counts the same (libpcap_loop.c); and one that only counts packets, the floor of any such loop.
+Each is a separate process that reports the CPU time from opening the file to its end, and is repeated until its turn
+has lasted a second, so that disturbances affect fast and slow contestants equally. The first two must agree on every
+total except retransmits, of which the engine may miss one in a hundred: it stores a bounded number of flows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TURN_NS = 10**9  # of CPU
 
 
 def read_with_engine(capture: str) -> dict[str, Any]:
-    """What libpcap_loop says of CAPTURE, from the engine; and the peak of resident memory."""
+    """Returns the totals of libpcap_loop for CAPTURE, from the engine; and the peak of resident memory."""
     from mburst.capture import Capture
 
     start = time.process_time_ns()
@@ -45,7 +45,8 @@ def read_with_engine(capture: str) -> dict[str, Any]:
 
 
 def peak_kib() -> int:
-    """The most that was resident in this process (not in the one it was forked from, as ru_maxrss may be)."""
+    """Returns the peak of resident memory of this process (ru_maxrss may be that of the process from which it was
+    forked)."""
     status = Path("/proc/self/status").read_text(encoding="utf-8")
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))
 
@@ -62,7 +63,8 @@ def answer(command: list[str | Path]) -> dict[str, Any]:
 
 
 def compare(capture: Path, loop: Path, n: int) -> tuple[dict[str, list[float]], int]:
-    """CPU nanoseconds a packet of each contestant in N rounds, and the engine's peak of resident memory in KiB."""
+    """Returns the CPU nanoseconds per packet of each contestant in N rounds, and the engine's peak of resident memory
+    in KiB."""
     commands: dict[str, list[str | Path]] = {
         "engine": [sys.executable, __file__, "--engine", capture],
         "libpcap, same work": [loop, "bins", capture],

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `mburst fleet detect` takes for a day of racks, beside one database over everything, and what a fleet takes.
+"""How long does `mburst fleet detect` take for a day of racks, compared with one database, and what does a fleet take?
 
-Each rack is filled as bench_report.py does. The store is shipped to a folder, and its first rack (hard links to its
-files) at the level bursts, too: hosts do that for themselves, one like the other. Rounds:
-`mburst bursts` of the whole store; fleet detect in one process, rack by rack; in processes of this machine; on Spark
-(`--spark`, local[*]). Peak is that of the first process of a command, not of those that it starts.
+Each rack is filled as in bench_report.py. The store is shipped to a folder, and its first rack (hard links to its
+files) also at the level bursts: hosts do that for themselves, all in the same way. Rounds: `mburst bursts` of the whole
+store; fleet detect in one process, rack by rack; in processes of this machine; on Spark (`--spark`, local[*]). The peak
+is that of the first process of a command, not of the processes that it starts.
 
-Then a fleet of --fleet hosts is extrapolated from these figures, by the formula that is printed with it.
+Then the cost of a fleet of --fleet hosts is extrapolated from these figures, by the formula that is printed with it.
 
     python bench/bench_fleet.py --racks 2 --hosts 20
 """
@@ -30,9 +30,9 @@ from mburst.sql import StoreFolder
 
 HERE = Path(__file__).parent
 MBURST = [sys.executable, "-m", "mburst"]
-SEALED = 96  # files of bins, of senders and of recordings that a recorder seals in a day: each 15 minutes
-FILLING = 4  # hosts at once
-RECEIPTS = 24  # of a host and day: each hour
+SEALED = 96  # files of bins, of senders and of recordings that a recorder seals in a day: one every 15 minutes
+FILLING = 4  # hosts that are filled at the same time
+RECEIPTS = 24  # of a host and day: one every hour
 
 
 def main() -> None:
@@ -54,7 +54,8 @@ def main() -> None:
 
 @dataclass(frozen=True)
 class LevelCost:
-    """What a level takes of a host and day: bytes and objects that arrive, and CPU seconds there and on the host."""
+    """The cost of a level for each host and day: bytes and objects that arrive, and CPU seconds there and on the
+    host."""
 
     bytes: float
     objects: int
@@ -65,7 +66,7 @@ class LevelCost:
 def measure(folder: Path, options: argparse.Namespace) -> None:
     store, target = StoreFolder.create(folder / "store"), folder / "target"
     hosts = [(f"r{rack}", f"h{rack}-{host}") for rack in range(options.racks) for host in range(options.hosts)]
-    with ThreadPoolExecutor(FILLING) as pool:  # most of it is waiting for the disk
+    with ThreadPoolExecutor(FILLING) as pool:  # most of the time is waiting for the disk
         bins = sum(pool.map(lambda seed: fill_host(store, *hosts[seed], 0, options, seed), range(len(hosts))))
     shipped = run([*MBURST, "ship", store.path, target])
     size = size_of(target, "*.parquet")
@@ -75,7 +76,7 @@ def measure(folder: Path, options: argparse.Namespace) -> None:
     detection = detect_day(folder, store, options.spark)
     records = [json.loads(path.read_text()) for path in (folder / "one").rglob("rack.json")]
     first = rack_alone(store.path, StoreFolder.create(folder / "first"), "r0")
-    for seed, host in enumerate(hosts[: options.hosts]):  # a day is complete when what comes after it is sealed
+    for seed, host in enumerate(hosts[: options.hosts]):  # a day is complete when later data are sealed
         fill_host(first, *host, 1, argparse.Namespace(bursts=20, rate=0), seed)
     by_hosts = {level: run([*MBURST, "ship", first.path, folder / level, "--level", level]) for level in DETECTED}
     for level, cost in by_hosts.items():
@@ -96,7 +97,7 @@ def measure(folder: Path, options: argparse.Namespace) -> None:
 
 
 def rack_alone(whole: Path, store: StoreFolder, rack: str) -> StoreFolder:
-    """STORE, with the files that the store WHOLE has of RACK."""
+    """Returns STORE with the files that the store WHOLE has of RACK."""
     for path in whole.glob(f"*/date=*/rack={rack}/*.parquet"):
         link = store.path / path.relative_to(whole)
         link.parent.mkdir(parents=True, exist_ok=True)
@@ -105,7 +106,7 @@ def rack_alone(whole: Path, store: StoreFolder, rack: str) -> StoreFolder:
 
 
 def detect_day(folder: Path, store: StoreFolder, spark: bool) -> Cost:
-    """Detect the first day in each way; what one process took."""
+    """Detects the first day in each way. Returns the cost of one process."""
     date = datetime.fromtimestamp(START / 1e9, UTC).strftime("%Y-%m-%d")
     detect = [*MBURST, "fleet", "detect", folder / "target", "--day", date, "-o"]
     rounds: dict[str, list[str | Path]] = {
@@ -124,12 +125,12 @@ def detect_day(folder: Path, store: StoreFolder, spark: bool) -> Cost:
 
 
 def size_of(folder: Path, pattern: str) -> int:
-    """Bytes of the files below FOLDER."""
+    """Returns the bytes of the files below FOLDER."""
     return sum(path.stat().st_size for path in folder.rglob(pattern) if path.is_file())
 
 
 def extrapolate(levels: dict[str, LevelCost], options: argparse.Namespace) -> None:
-    """What a day of --fleet hosts takes, by level."""
+    """Prints the cost of a day of --fleet hosts, by level."""
     print(f"\nA day of {options.fleet:,} hosts = {options.fleet:,} × what a host took here:")
     print(f"{'level':8} {'kB a host':>10} {'GB':>8} {'objects':>12} {'core-h':>7} {'on hosts':>9} {'$ a day':>8}")
     for name, of in levels.items():

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How many updates a second does `mburst collect` take from a switch into a store, on one core?
+"""How many updates per second does `mburst collect` take from a switch into a store, on one core?
 
 A server (gnmi_source.py) on another core sends UPDATES updates of 512 queues, ten leaves each, as fast as they are
-taken. Counted from the collector's first message to the sync behind the last one, while it writes, and then to the end
-of the process with all rows sealed. Of each queue's ten leaves five are columns of `queues`, and five are rows of
-`gnmi_values`.
+accepted. The rate is measured from the collector's first message to the sync after the last one, while it writes, and
+then to the end of the process with all rows sealed. Of each queue's ten leaves, five are columns of `queues`, and five
+are rows of `gnmi_values`.
 
-Then the disk stalls (the store's writer is made to wait): how much memory the collector takes, and what it says it
-dropped, beside what it received.
+Then the disk stalls (the store's writer is made to wait): prints how much memory the collector takes, and how many
+updates it reports as dropped, compared with those that it received.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Source:
         assert self._process.stdout and self._process.stdout.readline().startswith("ready")
 
     def wait_sent(self) -> None:
-        """Until all is on its way; meanwhile nothing else runs on the server's core."""
+        """Waits until everything has been sent; until then nothing else runs on the server's core."""
         assert self._process.stdout and self._process.stdout.readline().startswith("sent")
 
     def close(self) -> None:
@@ -79,12 +79,12 @@ class Source:
 
 
 def pinned(core: int) -> list[str]:
-    """The command that keeps another on one core, where there are several."""
+    """Returns the command that pins another one to a core, if there are several cores."""
     return ["taskset", "-c", str(sorted(CORES)[core % len(CORES)])]
 
 
 def collected(updates: int, a_message: int) -> tuple[float, float, float]:
-    """(updates a second until the sync, the same until all is sealed, seconds of CPU of the collector)."""
+    """Returns (updates per second until the sync, the same until all is sealed, CPU seconds of the collector)."""
     with tempfile.TemporaryDirectory(prefix="mburst-bench-gnmi-") as name:
         folder = Path(name)
         source = Source(folder, updates, a_message)
@@ -113,7 +113,7 @@ def collected(updates: int, a_message: int) -> tuple[float, float, float]:
 
 
 def wait_for_sync(store: Path) -> None:
-    """Until the store says that the stream's sync has come."""
+    """Waits until the store has the event of the stream's sync."""
     from mburst.sql import StoreFolder
 
     while True:
@@ -130,7 +130,7 @@ def wait_for_sync(store: Path) -> None:
 
 
 def spans(store: Path) -> tuple[int, int]:
-    """When the first row was received, and the sync."""
+    """Returns when the first row was received, and when the sync was."""
     from mburst.sql import StoreFolder
 
     con = StoreFolder.open(store).connect()
@@ -140,7 +140,7 @@ def spans(store: Path) -> tuple[int, int]:
 
 
 def stalled(updates: int, buffer: str) -> str:
-    """What becomes of UPDATES when the disk takes nothing."""
+    """Returns what happens to UPDATES while the disk accepts nothing."""
     with tempfile.TemporaryDirectory(prefix="mburst-bench-gnmi-") as name:
         folder = Path(name)
         source = Source(folder, updates, 10)
@@ -164,7 +164,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--updates", type=int, default=1_000_000)
     arguments = parser.parse_args()
-    os.sched_setaffinity(0, {sorted(CORES)[0]})  # the collector's core is its own
+    os.sched_setaffinity(0, {sorted(CORES)[0]})  # the collector has a core to itself
     print(f"gnmi: {machine()}; median (least) of {arguments.rounds} rounds")
     for a_message in (10, 1):
         updates = arguments.updates if a_message > 1 else arguments.updates // 4

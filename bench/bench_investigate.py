@@ -1,7 +1,8 @@
-"""How long does it take to investigate an hour of 100 µs bins with 3.6 M probes, and how much memory?
+"""How long does it take to investigate an hour of 100 µs bins with 3.6 M probes, and how much memory does it need?
 
-Makes a store of one hour: a 1 Gb/s port with a packet in every bin, four incasts of 40 senders a second, 1,000 probes a
-second with all stamps; then asks in a process of its own. Prints seconds, peak resident memory and the verdict.
+Makes a store of one hour: a 1 Gb/s port with a packet in every bin, four incasts of 40 senders per second, 1,000 probes
+per second with all stamps; then investigates it in a separate process. Prints seconds, peak resident memory and the
+verdict.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ BURST_MS, SENDERS = 20, 40
 
 
 def onsets(seconds: int, rng: np.random.Generator) -> np.ndarray:
-    """Bin in which each burst begins: four a second, not by the clock."""
+    """Returns the bin in which each burst begins: four per second, not periodically."""
     slots = np.arange(seconds * 4) * 2500
     return slots + rng.integers(100, 2000, len(slots))
 
 
 def write(store: Path, seconds: int, rng: np.random.Generator) -> None:
-    """Runs, bins, sources and probes, a minute at a time."""
+    """Writes recordings, bins, sources and probes, a minute at a time."""
     from mburst.sql import StoreFolder
 
     opened = StoreFolder.create(store)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How long from a packet to its pixel, how many drawings a second, and what do fifty browsers cost the server?
+"""How long does a packet take to its pixel, how many drawings are there per second, and what do fifty browsers cost?
 
-- pixel: from the end of the newest bin to the frame of Chromium (headless, no GPU) that shows it. Of a store that is
-  appended to every 10 ms, and of packets on the loopback interface that `mburst live lo` records (as root).
-- drawings: frames that show something new, frames of the browser, and points in the figure, each a second.
-- clients: CPU of the server while its store grows, without a browser and with fifty WebSockets that follow one lane, in
-  turn.
+- pixel: from the end of the newest bin to the frame of Chromium (headless, no GPU) that shows it; for a store to which
+  bins are appended every 10 ms, and for packets on the loopback that `mburst live lo` records (as root).
+- drawings: frames that show something new, frames of the browser, and points in the figure, each per second.
+- clients: CPU time of the server while its store grows, alternately without a browser and with fifty WebSockets that
+  follow one lane.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ BIN_NS = 100_000
 APPEND_S = 0.01
 CLIENTS = 50
 ROUNDS = 3
-ARRIVAL_S = 4.0  # in which all clients have connected
+ARRIVAL_S = 4.0  # time in which all clients have connected
 WATCH = """seconds => new Promise((done) => {
   const delays = [], begun = performance.now();
   let frames = 0, last = null;
@@ -66,7 +66,7 @@ WATCH = """seconds => new Promise((done) => {
 
 
 class Feeder(threading.Thread):
-    """Appends bins of the time that has passed, every APPEND_S, with a probe and a switch's window a millisecond."""
+    """Appends the bins of the elapsed time, every APPEND_S, with a probe and a window of a switch per millisecond."""
 
     def __init__(self, store: StoreFolder) -> None:
         super().__init__(daemon=True)
@@ -181,7 +181,7 @@ class Feeder(threading.Thread):
 
 @contextmanager
 def serving(*target: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """`mburst live TARGET`, and where it is."""
+    """Yields the process of `mburst live TARGET`, and its address."""
     process = subprocess.Popen(
         [sys.executable, "-m", "mburst", "live", *target, "--listen", "127.0.0.1:0", "--open"],
         stdout=subprocess.PIPE,
@@ -201,7 +201,7 @@ def serving(*target: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 @contextmanager
 def growing() -> Iterator[Path]:
-    """A store that grows."""
+    """Yields a store that grows."""
     with tempfile.TemporaryDirectory(prefix="mburst-bench-live-") as folder:
         feeder = Feeder(StoreFolder.create(Path(folder, "store")))
         feeder.start()
@@ -214,7 +214,7 @@ def growing() -> Iterator[Path]:
 
 @contextmanager
 def packets() -> Iterator[None]:
-    """A thousand datagrams a second over the loopback interface, to a port of our own."""
+    """Sends a thousand datagrams per second over the loopback, to a port of this process."""
     ending = threading.Event()
     kind = socket.AF_INET, socket.SOCK_DGRAM
     with socket.socket(*kind) as receiver, socket.socket(*kind) as sender:
@@ -234,7 +234,7 @@ def packets() -> Iterator[None]:
 
 
 def watched(url: str, seconds: float, width: int) -> dict[str, Any]:
-    """What Chromium shows in SECONDS."""
+    """Returns what Chromium shows in SECONDS."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -253,7 +253,7 @@ def watched(url: str, seconds: float, width: int) -> dict[str, Any]:
 
 
 def busy_s(session: CDPSession) -> float:
-    """Seconds that the page's main thread has worked: script, style, layout and painting."""
+    """Returns the seconds for which the page's main thread has worked: script, style, layout and painting."""
     metrics = {metric["name"]: metric["value"] for metric in session.send("Performance.getMetrics")["metrics"]}
     return float(metrics["TaskDuration"])
 
@@ -270,13 +270,13 @@ def show(name: str, found: dict[str, Any], seconds: float) -> None:
 
 
 def cpu_s(process: subprocess.Popen[str]) -> float:
-    """CPU that a process has used, user and system."""
+    """Returns the CPU time that a process has used, user and system."""
     fields = Path(f"/proc/{process.pid}/stat").read_text(encoding="ascii").rsplit(") ", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 async def follow(url: str, seconds: float) -> int:
-    """Follow the first lane with CLIENTS WebSockets; how many messages came."""
+    """Follows the first lane with CLIENTS WebSockets. Returns the number of messages."""
     from websockets.asyncio.client import connect
 
     lanes = json.load(urllib.request.urlopen(f"{url}lanes"))
@@ -311,7 +311,7 @@ async def follow(url: str, seconds: float) -> int:
 
 @contextmanager
 def following(url: str, seconds: float) -> Iterator[subprocess.Popen[str]]:
-    """`follow` as a process that prints how many messages came; it does not outlive us."""
+    """Runs `follow` in a process that prints the number of messages; the process ends with this one."""
     command = [sys.executable, __file__, "--seconds", str(seconds), "--follow", url]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -321,7 +321,7 @@ def following(url: str, seconds: float) -> Iterator[subprocess.Popen[str]]:
 
 
 def clients(seconds: float) -> None:
-    """CPU of the server without and with CLIENTS, in turn, once they are connected."""
+    """Prints the CPU time of the server without and with CLIENTS, alternately, once they are connected."""
     lasting = seconds + 2 * ARRIVAL_S
     with growing() as store, serving(str(store)) as (process, url):
         alone, metrics, more = [], [], []
@@ -340,7 +340,7 @@ def clients(seconds: float) -> None:
 
 
 def share_of_a_core(process: subprocess.Popen[str], seconds: float) -> float:
-    """How busy it is, from now on."""
+    """Returns how busy the process is, from now on."""
     begun, used = time.monotonic(), cpu_s(process)
     time.sleep(seconds)
     return (cpu_s(process) - used) / (time.monotonic() - begun)

@@ -1,9 +1,9 @@
-"""Does a scrape of `mburst metrics` cost the same for ever?
+"""Does the cost of a scrape of `mburst metrics` stay constant?
 
-One writer appends to one unsealed log: so many bins a second of the log's time, of which one in a hundred is full,
-and as many rows of senders. A scrape is asked for after each second. Prints the CPU of a scrape (the median of ten)
-when the log has N rows and ten times as many, and their ratio, which should be near 1; and, for the ratio to mean
-something, what reading the log anew costs at both points.
+One writer appends to one unsealed log: a number of bins per second of the log's time, one in a hundred of them full,
+and equally many rows of senders. A scrape follows each second. Prints the CPU time of a scrape (the median of ten) when
+the log has N rows and ten times as many, and their ratio, which should be near 1; for comparison, also the cost of
+reading the whole log anew at both points.
 
     python bench/bench_metrics.py [--rate 10000] [--rows 200000]
 """
@@ -31,7 +31,7 @@ ROW = {**NAMES, "link_bps": LINK, "bin_ns": BIN, "source_bin_ns": 10 * BIN, "com
 
 
 def filled(table: str, rows: int, **columns: object) -> pa.RecordBatch:
-    """A batch in which every column that is not given is 0 or ''."""
+    """Returns a batch in which every column that is not given is 0 or ''."""
     arrays = []
     for field in arrow_schema(table):
         value = columns.get(field.name, "" if pa.types.is_string(field.type) else 0)
@@ -40,7 +40,7 @@ def filled(table: str, rows: int, **columns: object) -> pa.RecordBatch:
 
 
 class Recording:
-    """A recorder as the store sees it."""
+    """A recorder, as the store sees it."""
 
     def __init__(self, store: StoreFolder, rate: int, start_ns: int) -> None:
         self.rate, self.at_ns, self.rows = rate, start_ns, 0
@@ -49,7 +49,7 @@ class Recording:
         self.rng = np.random.default_rng(1)
 
     def second(self) -> None:
-        """Append a second of rows."""
+        """Appends a second of rows."""
         wire = self.rng.integers(84, FULL // 5, self.rate)
         wire[::100] = FULL
         times = self.at_ns + np.arange(self.rate) * BIN
@@ -74,7 +74,7 @@ class Recording:
 
 
 def cpu_of_a_scrape(meter: Meter, recording: Recording) -> float:
-    """Seconds, the median of ten, each after a second of rows."""
+    """Returns seconds, the median of ten, each after a second of rows."""
     taken = []
     for _ in range(10):
         recording.second()
@@ -85,7 +85,7 @@ def cpu_of_a_scrape(meter: Meter, recording: Recording) -> float:
 
 
 def cpu_of_reading_anew(store: StoreFolder, since_ns: int) -> float:
-    """Seconds for a meter that begins from there."""
+    """Returns seconds for a meter that begins at that time."""
     before = time.process_time()
     Meter(store, BurstDefinition(), since_ns).close()
     return time.process_time() - before

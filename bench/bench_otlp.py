@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How many OTLP points a second does `mburst collect` take from a switch into a store, on one core?
+"""How many OTLP points per second does `mburst collect` take from a switch into a store, on one core?
 
-A sender on another core has messages of 64 ports with 8 queues ready, as SONiC's countersyncd makes them (a metric and
-three attributes a point) or packed (all points of a counter in one metric, with one attribute), and sends them by gRPC
-as fast as they are taken. Counted from the first message until the last is answered, and until the process has ended
-and all rows are sealed. Beside it, in the same run, a receiver that only decodes: grpc and opentelemetry-proto, and
-each message is dropped.
+A sender on another core has messages of 64 ports with 8 queues prepared, as SONiC's countersyncd makes them (a metric
+and three attributes for each point) or packed (all points of a counter in one metric, with one attribute), and sends
+them by gRPC as fast as they are accepted. The rate is measured from the first message until the last is answered, and
+until the process has ended and all rows are sealed. The comparison, in the same run, is a receiver that only decodes:
+grpc and opentelemetry-proto; each message is dropped.
 
---paced: 512 depths a millisecond for SECONDS, by a sender that keeps a second's worth and no more, as exporters bound
-theirs; what became of each point, and the memory of the collector meanwhile.
+--paced: 512 depths per millisecond for SECONDS, from a sender that buffers only a second of messages, as exporters do;
+prints what happened to each point, and the memory of the collector.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ server.wait_for_termination()
 
 
 def pinned(core: int) -> list[str]:
-    """The command that keeps another on one core, where there are several."""
+    """Returns the command that pins another one to a core, if there are several cores."""
     return ["taskset", "-c", str(CORES[core % len(CORES)])]
 
 
 def message(milliseconds: int, packed: bool) -> Any:
-    """A request with the depths of all queues over some milliseconds."""
+    """Returns a request with the depths of all queues over some milliseconds."""
     from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2
 
     request = metrics_service_pb2.ExportMetricsServiceRequest()
@@ -76,7 +76,7 @@ def message(milliseconds: int, packed: bool) -> Any:
 
 
 class Messages:
-    """A message that is made once, and sent as of many times."""
+    """A message that is made once, and sent for many times."""
 
     def __init__(self, milliseconds: int, packed: bool) -> None:
         self.milliseconds = milliseconds
@@ -89,14 +89,15 @@ class Messages:
         ]
 
     def at(self, begin_ns: int) -> bytes:
-        """The message as of a time."""
+        """Returns the message for a time."""
         for number, point in enumerate(self._points):
             point.time_unix_nano = begin_ns + number // (PORTS * QUEUES) * MS
         return self._request.SerializeToString()
 
 
 def sent(address: str, messages: list[bytes]) -> tuple[float, int]:
-    """(seconds until all are answered, how many were refused) of messages that are sent one after the other."""
+    """Returns (seconds until all are answered, number of refused ones) for messages that are sent one after the
+    other."""
     import grpc
 
     refused = 0
@@ -126,7 +127,7 @@ def free_address() -> str:
 
 
 def decoded(messages: list[bytes], points: int) -> float:
-    """Points a second of a receiver that only decodes."""
+    """Returns the points per second of a receiver that only decodes."""
     address = free_address()
     process = subprocess.Popen([*pinned(1), sys.executable, "-c", DECODE, address])
     try:
@@ -138,7 +139,7 @@ def decoded(messages: list[bytes], points: int) -> float:
 
 
 def collected(messages: list[bytes], points: int) -> tuple[float, float, float, int, str]:
-    """(points a second until all are answered, until all is sealed, seconds of CPU, rows stored, what it printed)."""
+    """Returns (points per second until all are answered, until all is sealed, CPU seconds, rows stored, output)."""
     with tempfile.TemporaryDirectory(prefix="mburst-bench-otlp-") as name:
         folder, address = Path(name), free_address()
         config = folder / "otlp.yaml"
@@ -165,7 +166,7 @@ def rows(store: Path) -> int:
 
 
 def compare(rounds: int, number: int) -> None:
-    """Print both shapes, with a receiver that only decodes beside each."""
+    """Prints both shapes, each compared with a receiver that only decodes."""
     for shape, packed in (("SONiC's shape", False), ("packed", True)):
         made = Messages(20, packed)
         now = time.time_ns() // MS * MS
@@ -184,15 +185,16 @@ def compare(rounds: int, number: int) -> None:
 
 
 class PacedSender:
-    """Sends a message of 20 ms every 20 ms. Those that a second has passed since, are not sent: `late` counts their
-    points. `taken` are those that the collector acknowledged; it asked `again` times for a message to be sent again."""
+    """Sends a message of 20 ms every 20 ms. Messages that are more than a second late are not sent: `late` counts their
+    points. `taken` counts the points that the collector acknowledged; it asked `again` times for a message to be sent
+    again."""
 
     def __init__(self, address: str) -> None:
         self.made, self.address = Messages(20, packed=True), address
         self.offered = self.taken = self.refused = self.late = self.again = 0
 
     def run(self, seconds: int, look: Callable[[], None]) -> None:
-        """Send for so long; LOOK every ten seconds."""
+        """Sends for the given time; calls LOOK every ten seconds."""
         import grpc
 
         with grpc.insecure_channel(self.address) as channel:
@@ -209,7 +211,7 @@ class PacedSender:
                     look()
 
     def _sent(self, at_ns: int, until: float) -> bool:
-        """Whether the collector answered before it was too late."""
+        """Returns whether the collector answered in time."""
         import grpc
         from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2
 
@@ -232,11 +234,11 @@ class PacedSender:
 
 
 def pace(seconds: int) -> None:
-    """Print what becomes of 512 depths a millisecond: each point is stored, refused, or counted as lost."""
+    """Prints what happens to 512 depths per millisecond: each point is stored, refused, or counted as lost."""
     with tempfile.TemporaryDirectory(prefix="mburst-bench-otlp-") as name:
         folder, sender, memory = Path(name), PacedSender(free_address()), []
         config, store = folder / "otlp.yaml", folder / "store"
-        config.write_text(f"otlp: {{listen: '{sender.address}'}}\nmburst: {{buffer: 64MiB}}\n")  # full soon
+        config.write_text(f"otlp: {{listen: '{sender.address}'}}\nmburst: {{buffer: 64MiB}}\n")  # soon full
         process = subprocess.Popen(
             [*pinned(1), MBURST, "collect", config, "-o", store], stdout=subprocess.PIPE, text=True
         )
@@ -266,7 +268,7 @@ def middle(found: list[int]) -> str:
 
 
 def dropped(store: Path) -> int:
-    """Points that were lost behind the receiver, as `gnmi_events` counts them."""
+    """Returns the points that were lost after their receipt, as `gnmi_events` counts them."""
     from mburst.sql import StoreFolder
 
     [(found,)] = StoreFolder.open(store).connect().execute(
@@ -281,7 +283,7 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=150, help="of 20 ms, 10,240 points each")
     parser.add_argument("--paced", type=int, metavar="SECONDS", help="512,000 points a second instead")
     arguments = parser.parse_args()
-    os.sched_setaffinity(0, {CORES[0]})  # the collector's core is its own
+    os.sched_setaffinity(0, {CORES[0]})  # the collector has a core to itself
     print(f"otlp: {machine()}; median (least) of {arguments.rounds} rounds")
     if arguments.paced:
         pace(arguments.paced)

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What do 5,000 probes a second cost, in processor cores, at each end?
+"""What do 5,000 probes per second cost, in processor cores, at each end?
 
-`mburst probe` (with a store) and `mburst reflect` over loopback, at RATE probes a second to one target. The cost is the
-CPU time of each process, user and system, of a long run less that of a short one, over the difference of their lengths:
-start-up, and what comes after the last probe, are the same in both. Loopback makes the sender's CPU do the receiver's
-part of the kernel's work too, so the cost over a network is lower.
+Runs `mburst probe` (with a store) and `mburst reflect` over the loopback, at RATE probes per second to one target. The
+cost is the CPU time of each process, user and system, of a long run minus that of a short one, divided by the
+difference of their lengths: start-up, and the work after the last probe, are the same in both. On the loopback, the
+sender's CPU also does the receiver's part of the kernel's work, so the cost over a network is lower.
 
-A machine that is busy with other things flatters: whoever waits for a processor is woken once for several packets.
---real-time runs both ends before everything else (SCHED_FIFO, which needs root), so that each packet is met alone.
+A busy machine makes the figures look better: a process that waits for a processor is woken once for several packets.
+--real-time gives both ends precedence over everything else (SCHED_FIFO, which needs root), so that each packet is
+handled separately.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ WHERE = "127.0.0.1:18620"
 
 @dataclass(frozen=True)
 class Used:
-    """CPU seconds of both ends in one run, and what became of the probes."""
+    """CPU seconds of both ends in one run, and the outcomes of the probes."""
 
     prober_s: float
     reflector_s: float
@@ -43,7 +44,7 @@ class Used:
 
 
 def run(protocol: str, seconds: int, before: list[str]) -> Used:
-    """Probe for so long; `before` starts a program."""
+    """Probes for the given time; `before` is the prefix of commands."""
     reflector = subprocess.Popen([*before, MBURST, "reflect", "--listen", WHERE], stdout=subprocess.PIPE, text=True)
     assert reflector.stdout
     reflector.stdout.readline()
@@ -75,7 +76,7 @@ def run(protocol: str, seconds: int, before: list[str]) -> Used:
 
 
 def cpu_s(process: subprocess.Popen[str]) -> float:
-    """User and system time of a process that ends."""
+    """Waits for a process to end. Returns its user and system time."""
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
@@ -86,7 +87,7 @@ def cpu_s(process: subprocess.Popen[str]) -> float:
 
 
 def cores(protocol: str, before: list[str]) -> tuple[float, float, int, int]:
-    """Cores that prober and reflector keep busy, and sent and lost probes of the long run."""
+    """Returns the number of cores that prober and reflector keep busy, and the sent and lost probes of the long run."""
     short, long = run(protocol, SHORT_S, before), run(protocol, LONG_S, before)
     span = LONG_S - SHORT_S
     costs = ((long.prober_s - short.prober_s) / span, (long.reflector_s - short.reflector_s) / span)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How long does `mburst record` take as a whole, beside capinfos and tshark on the same file?
+"""How long does `mburst record` take as a whole, compared with capinfos and tshark on the same file?
 
-`mburst record` from its start to its exit, into a new store each time, against `capinfos -c -d`, which merely counts
-the packets and sums their lengths, and `tshark -q -z io,stat,0.001`, which counts into bins of 1 ms. All in seconds by
-the clock. tshark reads only the first TSHARK_PACKETS packets (`-c`); the time for them, less that for one packet, is
-multiplied up.
+Runs `mburst record` from its start to its exit, each time into a new store. The comparisons are `capinfos -c -d`, which
+only counts the packets and sums their lengths, and `tshark -q -z io,stat,0.001`, which counts into bins of 1 ms. All
+figures are elapsed seconds. tshark reads only the first TSHARK_PACKETS packets (`-c`); the time for them, minus that
+for one packet, is extrapolated.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MBURST = Path(sys.executable).parent / "mburst"
 
 
 def tshark_for_all(capture: Path) -> float:
-    """Seconds by the clock that tshark would take for the whole CAPTURE."""
+    """Returns the elapsed seconds that tshark would take for the whole CAPTURE."""
 
     def took(packets: int) -> float:
         return run(["tshark", "-r", capture, "-c", str(packets), "-q", "-z", "io,stat,0.001"]).wall_s
@@ -34,7 +34,7 @@ def tshark_for_all(capture: Path) -> float:
 
 
 def compare(capture: Path, n: int) -> tuple[dict[str, list[float]], dict[str, list[Cost]]]:
-    """Seconds by the clock of each contestant but tshark in N rounds, and the costs they are from."""
+    """Returns the elapsed seconds of each contestant except tshark in N rounds, and the costs from which they come."""
     costs: dict[str, list[Cost]] = {}
 
     def measured(name: str, command: list[str | Path]) -> float:
@@ -70,7 +70,7 @@ def main() -> None:
 
 
 def versus(wall: list[float], figures: dict[str, list[float]]) -> str:
-    """How many times as long as `mburst record` with either width of bin."""
+    """Returns the ratio to `mburst record` with either width of bin."""
     return " | ".join(f"{ratio(wall, figures[RECORD.format(width)]):.2f} ×" for width in ("100us", "10us"))
 
 

@@ -1,9 +1,9 @@
-"""How long do the reports of many racks take, and how much memory?
+"""How long do the reports of many racks take, and how much memory do they need?
 
 A day of bins is what the store keeps of a host's day at 1 ms: the bins that had a packet. Here that is one in a hundred
-(10 a second at random: probes, requests, heartbeats), and all of some 220 bursts of 2 to 30 ms from 8 to 40 senders:
-0.87 million rows a host. Then one process, and no other, writes the report of every rack over that day. The aim is 50
-racks of 20 hosts in less than 5 minutes and 2 GB. Prints seconds and the largest resident size.
+(10 per second at random: probes, requests, heartbeats), and all bins of about 220 bursts of 2 to 30 ms from 8 to 40
+senders: 0.87 million rows for each host. Then a single process writes the report of every rack over that day. The aim
+is 50 racks of 20 hosts in less than 5 minutes and 2 GB. Prints seconds and the largest resident size.
 
     python bench/bench_report.py [--racks 3] [--hosts 20] [--rate 10] [--bursts 200] [--days 1] [--keep DIR]
 """
@@ -35,19 +35,19 @@ HOUR_WEIGHTS = np.array([1, 1, 1, 1, 1, 2, 3, 6, 9, 10, 10, 8, 7, 9, 10, 10, 8, 
 
 
 def text(value: str, n: int) -> pa.Array:
-    """A column of one text."""
+    """Returns a column with the same text in each row."""
     return pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int16()), n), pa.array([value]))
 
 
 def bursts_of(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """First bins of a day's bursts and their lengths in bins; apart by far more than bursts are joined over."""
+    """Returns the first bins of a day's bursts and their lengths in bins; they are much further apart than `join`."""
     hours = rng.choice(24, count, p=HOUR_WEIGHTS / HOUR_WEIGHTS.sum())
     first = np.unique(hours * 3_600_000 + rng.integers(0, 35_000, count) * 100)
     return first, rng.integers(2, 30, len(first))
 
 
 def without(bins: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """BINS of a day, sorted and each once, but for OTHERS: np.setdiff1d, in a sixth of its time."""
+    """Returns BINS of a day, sorted and without duplicates, except OTHERS: np.setdiff1d, in a sixth of its time."""
     chosen = np.zeros(DAY_NS // BIN, bool)
     chosen[bins] = True
     chosen[others] = False
@@ -55,7 +55,7 @@ def without(bins: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 
 def fill_host(store: StoreFolder, rack: str, host: str, day: int, options: argparse.Namespace, seed: int) -> int:
-    """A day of one host; the number of its bins."""
+    """Writes a day of one host. Returns the number of its bins."""
     rng = np.random.default_rng(seed)
     first, length = bursts_of(rng, int(options.bursts * rng.uniform(0.2, 2)))
     hot = np.repeat(first, length) + np.concatenate([np.arange(n) for n in length])
@@ -125,7 +125,8 @@ def fill_host(store: StoreFolder, rack: str, host: str, day: int, options: argpa
             )
         )
     fan = rng.integers(8, 40, len(first))
-    # The senders of a burst are stored once a burst, in the source bin of its first bin: enough for fan-in and bytes.
+    # The senders of a burst are stored once for each burst, in the source bin of its first bin: enough for fan-in and
+    # bytes.
     who = np.concatenate([rng.choice(len(SENDERS), n, replace=False) for n in fan]) if len(fan) else np.zeros(0, int)
     at = start + np.repeat(first, fan) * BIN
     m = len(who)
@@ -150,7 +151,8 @@ def fill_host(store: StoreFolder, rack: str, host: str, day: int, options: argpa
 
 
 def measured(store: Path, days: int, output: Path) -> tuple[float, float, float, int]:
-    """Seconds, of CPUs too, GB resident and files of `mburst report` over the last day, in a process of its own."""
+    """Returns the elapsed and CPU seconds, resident GB and files of `mburst report` over the last day, in a separate
+    process."""
     day = datetime.fromtimestamp((START + (days - 1) * DAY_NS) // 10**9, UTC)
     begun = time.perf_counter()
     command = [

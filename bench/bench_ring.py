@@ -2,8 +2,8 @@
 
     sudo .venv/bin/python bench/bench_ring.py [--rate 300000] [--seconds 10] [--size 1000] [--rounds 5]
 
-As bench_sources.py, whose packets and figures these are; the ring takes 256 MB, and so does tcpdump's (-C -W). User and
-system time are of the whole process, with the thread that writes. Rounds take turns.
+Uses the packets and figures of bench_sources.py; the ring takes 256 MB, as does tcpdump's (-C -W). User and system time
+are those of the whole process, including the thread that writes. Rounds alternate.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ KEPT_MB = 256
 
 
 def contestants(lab: livelab.Lab, folder: Path) -> dict[str, list[str]]:
-    """Names and command lines, each to be ended by SIGINT."""
+    """Returns names and command lines, each to be ended by SIGINT."""
     record = [sys.executable, "-m", "mburst", "record", lab.b, "--direction", "in", "--json", "-o"]
     tcpdump = ["tcpdump", "-i", lab.b, "-Z", "root", "-s", "128", "-B", "65536", "-w"]
     return {

@@ -1,9 +1,10 @@
-"""What does capturing cost? CPU time per packet of each live source at one offered load, tcpdump and dumpcap beside.
+"""What does capturing cost? CPU time per packet of each live backend at one offered load, and of tcpdump and dumpcap.
 
     sudo .venv/bin/python bench/bench_sources.py [--rate 300000] [--seconds 10] [--size 64]
 
-Frames with sequence numbers go through a veth pair in namespaces of their own. `record` is `mburst record` as a whole;
-the sources alone only read frames. User and system time are the reader's own; receiving in the kernel is the sender's.
+Frames with sequence numbers go through a veth pair in its own namespaces. `record` is `mburst record` as a whole; the
+backends alone only read frames. User and system time are those of the reader; receiving in the kernel is part of the
+sender's time.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from building import OPTIMIZE, linked, program  # noqa: E402
 
 @dataclass
 class Cost:
-    """Of one reader: CPU time a packet, and what it got of what was sent."""
+    """The cost of one reader: CPU time per packet, and the share of the sent packets that it received."""
 
     name: str
     user_ns: float
@@ -41,7 +42,7 @@ class Cost:
 
 
 def readers(lab: livelab.Lab, driver: Path, store: Path) -> Iterator[tuple[str, list[str]]]:
-    """Names and command lines, each to be ended by SIGINT."""
+    """Yields names and command lines, each to be ended by SIGINT."""
     source = [str(driver), f"target={lab.b}", "mode=read", "direction=in", "seconds=600"]
     yield "afpacket", [*source, "backend=afpacket"]
     yield "afpacket, 2 threads", [*source, "backend=afpacket", "threads=2"]
@@ -59,7 +60,7 @@ def readers(lab: livelab.Lab, driver: Path, store: Path) -> Iterator[tuple[str, 
 
 
 def packets_of(output: str) -> int:
-    """How many packets the reader says it got."""
+    """Returns the number of packets that the reader reports."""
     for line in output.splitlines():
         if line.startswith("{"):
             counts = json.loads(line)
@@ -73,14 +74,14 @@ def packets_of(output: str) -> int:
 
 
 def cpu_ns(pid: int) -> tuple[float, float]:
-    """User and system time of a process with all its threads, since it began (proc(5))."""
+    """Returns the user and system time of a process with all its threads, since it began (proc(5))."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()
     tick = 1e9 / os.sysconf("SC_CLK_TCK")
     return int(fields[11]) * tick, int(fields[12]) * tick
 
 
 def wait_for_capture(lab: livelab.Lab, process: subprocess.Popen[bytes]) -> None:
-    """Until the reader has its interface in promiscuous mode, which each of them asks for, and a second more."""
+    """Waits until the reader has its interface in promiscuous mode, which each of them uses, and a second more."""
     while "promiscuity 1 " not in livelab.sh(f"ip -n {lab.far} -d link show {lab.b}"):
         if process.poll() is not None:
             sys.exit(f"{process.args}: ended with exit code {process.returncode}")
@@ -89,7 +90,7 @@ def wait_for_capture(lab: livelab.Lab, process: subprocess.Popen[bytes]) -> None
 
 
 def run(name: str, lab: livelab.Lab, command: list[str], send: list[str]) -> Cost:
-    """The cost of a reader while packets come: from when it is ready until it has read them all."""
+    """Returns the cost of a reader while packets arrive: from when it is ready until it has read them all."""
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(["ip", "netns", "exec", lab.far, *command], stdout=output, stderr=output)
         wait_for_capture(lab, process)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What does it cost that a store knows each byte to be what was written?
+"""What does it cost to verify that each byte of a store is as it was written?
 
-Three questions. How much longer does a query take whose files have to be verified first (as after a copy, a restore or
-a remount), beside the same query later, when that is remembered? How many MB does `mburst check` read in a second, of a
-store of 1 GB in the page cache? And what do the frames of a hot log cost in appending and reading, beside an Arrow IPC
-stream of the same batches in one plain file, with no checksum and nothing synced?
+There are three questions. How much longer does a query take if its files must be verified first (as after a copy, a
+restore or a remount), compared with the same query later, when the verification is stored? How many MB per second does
+`mburst check` read, for a store of 1 GB in the page cache? And what do the frames of a hot log cost in appending and
+reading, compared with an Arrow IPC stream of the same batches in one plain file, without checksums and syncs?
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from mburst.sql.repair.checking import check
 from mburst.sql.writer import conform
 
 MBURST = Path(sys.executable).parent / "mburst"
-BATCH = 1 << 12  # rows, as a recorder appends some ten times a second
+BATCH = 1 << 12  # rows, as a recorder appends about ten times per second
 HOT_ROWS = 1 << 21
 CHECKED = 10**9  # bytes
 
 
 def forgotten(store: Path) -> None:
-    """Nothing is remembered of what was verified."""
+    """Deletes the stored results of verification."""
     for ledger in store.rglob(verified.LEDGER):
         ledger.unlink()
 
 
 def queries(store: Path, repeat: int) -> None:
-    """The table of the first question."""
+    """Prints the table of the first question."""
     command: list[str | Path] = [MBURST, "bursts", store, "--json"]
     wall: dict[str, list[float]] = {"first": [], "later": []}
     cpu: dict[str, list[float]] = {"first": [], "later": []}
@@ -65,7 +65,8 @@ def queries(store: Path, repeat: int) -> None:
 
 
 def checks(store: Path, repeat: int) -> None:
-    """The second question: the sealed files are copied under other writers' names until they are CHECKED bytes."""
+    """Prints the table of the second question: the sealed files are copied under the names of other writers until there
+    are CHECKED bytes."""
     files = segments.list_sealed(store, "bins", segments.FileSelection()).files
     size = sum(file.path.stat().st_size for file in files)
     for _ in range(CHECKED // size):
@@ -83,7 +84,7 @@ def checks(store: Path, repeat: int) -> None:
 
 
 def batches() -> list[pa.Table]:
-    """What a recorder appends."""
+    """Returns the batches that a recorder appends."""
     chance = np.random.default_rng(2)
     return [
         conform(bins_table(start, utilizations(BATCH, 0.001, chance)), "bins", None)
@@ -92,7 +93,7 @@ def batches() -> list[pa.Table]:
 
 
 def append_frames(folder: Path, rows: list[pa.Table]) -> Path:
-    """As mburst appends."""
+    """Appends as mburst does."""
     StoreFolder.create(folder)
     log = hotlog.HotLog(folder, "bins", new_segment("cache-1", new_writer(), 0), "r1")
     for batch in rows:
@@ -102,7 +103,7 @@ def append_frames(folder: Path, rows: list[pa.Table]) -> Path:
 
 
 def append_plain(folder: Path, rows: list[pa.Table]) -> Path:
-    """One Arrow IPC stream, handed to the kernel batch by batch."""
+    """Writes one Arrow IPC stream, handed to the kernel batch by batch."""
     folder.mkdir()
     with (folder / "plain").open("wb", buffering=0) as file, pa.ipc.new_stream(file, rows[0].schema) as stream:
         for batch in rows:
@@ -111,25 +112,25 @@ def append_plain(folder: Path, rows: list[pa.Table]) -> Path:
 
 
 def read_frames(path: Path) -> pa.Table:
-    """As mburst reads a hot log."""
+    """Reads a hot log as mburst does."""
     return hotlog.read_log(path).rows
 
 
 def read_plain(path: Path) -> pa.Table:
-    """All of a plain stream."""
+    """Reads a whole plain stream."""
     with path.open("rb") as file:
         return pa.ipc.open_stream(file.read()).read_all()
 
 
 def timed(work: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:
-    """CPU seconds of this process that a call took, and what it returned."""
+    """Returns the CPU seconds of this process that a call took, and its result."""
     start = time.process_time()
     result = work(*arguments)
     return time.process_time() - start, result
 
 
 def logs(folder: Path, repeat: int) -> None:
-    """The table of the third question."""
+    """Prints the table of the third question."""
     rows = batches()
     cost: dict[str, list[float]] = {name: [] for name in ("framed append", "plain append", "framed read", "plain read")}
     sizes: dict[str, int] = {}

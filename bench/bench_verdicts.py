@@ -1,9 +1,9 @@
 """How often is the verdict right, and how often is it `bursts` where it must not be?
 
 Simulated cases with known truth (tests/lib/latency_cases.py, latency_attacks.py, latency_variants.py,
-latency_networks.py, latency_counts.py, latency_pauses.py), each in a setting that its seed draws: 1 to 100 Gb/s, bins
-of 20 µs to 1 ms, 300 to 2,000 probes a second, all stamps or few, clocks apart, random loss. Prints truth against
-verdict, and what the share that was stated for bursts is worth.
+latency_networks.py, latency_counts.py, latency_pauses.py), each in a setting that its seed determines: 1 to 100 Gb/s,
+bins of 20 µs to 1 ms, 300 to 2,000 probes per second, all stamps or few, clocks apart, random loss. Prints truth
+against verdict, and how reliable the share is that the verdict states for bursts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STATED = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0)  # edges of the lower end of the share
 
 
 class Answered(NamedTuple):
-    """A case and what was said of it. share: the lower end of that of bursts, NaN where nothing was late."""
+    """A case and its answer. share: the lower end of the share of bursts, NaN if nothing was late."""
 
     kind: str
     truth: str
@@ -62,7 +62,7 @@ def matrix_row(kind: str, cases: list[Answered]) -> str:
 
 
 def totals(cases: list[Answered]) -> list[str]:
-    """False accusations, and answers that the recording could have given."""
+    """Returns lines on wrong accusations, and on answers that the recording could have given."""
     negative = [case for case in cases if case.kind in KINDS["negative"]]
     positive = [case for case in cases if case.kind in KINDS["bursts"] and case.truth == "bursts"]
     false = sum(case.cause == "bursts" for case in negative)
@@ -77,7 +77,8 @@ def totals(cases: list[Answered]) -> list[str]:
 
 
 def calibration(cases: list[Answered]) -> list[str]:
-    """How often bursts are the truth, by the share that is surely theirs, before and after the doubts of a verdict."""
+    """Returns how often bursts are the truth, by the share that is surely theirs, before and after the doubts of a
+    verdict."""
     head = ("surely of the excess", "cases", "bursts are the cause", "verdict `bursts`", "of these true")
     lines = [f"| {' | '.join(head)} |", "|" + " --- |" * len(head)]
     for low, high in pairwise(STATED):

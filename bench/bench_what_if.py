@@ -1,8 +1,8 @@
-"""How near do the predictions of `mburst what-if` come to the truth of a packet-level FIFO?
+"""How close are the predictions of `mburst what-if` to the truth of a packet-level FIFO?
 
-Simulated cases (tests/lib/packet_port.py), each in a setting that its seed draws. Of every change: in how many cases
-the predicted p99 is within a quarter of the true one, the median of predicted over true, how often the truth is in the
-range that is given, and how often the prediction calls itself unsure.
+Simulated cases (tests/lib/packet_port.py), each in a setting that its seed determines. For every change, prints in how
+many cases the predicted p99 is within a quarter of the true one, the median of predicted over true, how often the truth
+is in the stated range, and how often the prediction calls itself unsure.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the program of --backend ebpf costs, a JSON object a line:
- *   ebpf_cost               each of a program that does nothing, one that reads the clock and one that counts, at tcx and
- *                           (but for the clock) at XDP, run on one frame again and again (BPF_PROG_TEST_RUN)
+ * The cost of the program of --backend ebpf, one JSON object a line:
+ *   ebpf_cost               a program that does nothing, one that reads the clock and one that counts, each at tcx and
+ *                           (except the clock) at XDP, run on one frame repeatedly (BPF_PROG_TEST_RUN)
  *   ebpf_cost IFACE SECONDS attached to an interface, as the kernel measures it (BPF_ENABLE_STATS)
  */
 #include <bpf/bpf.h>
@@ -31,7 +31,7 @@ static int load_instructions(enum bpf_prog_type type, const struct bpf_insn *ins
 	return bpf_prog_load(type, "bench", "GPL", instructions, count, NULL);
 }
 
-/* The least of some rounds: what disturbs only adds. */
+/* The least of several rounds: disturbances only add to it. */
 static int print_cost(const char *name, int program)
 {
 	static unsigned char frame[114] = { 2,    0, 0,  0,  0, 1, 2,  0, 0, 0, 0,  2, 8, 0, 0x45, 0, 0, 100, 0, 1,

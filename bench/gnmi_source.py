@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A gNMI server that sends notifications which it made beforehand, as fast as they are taken: for bench_gnmi.py.
+"""A gNMI server that sends prepared notifications as fast as they are accepted: for bench_gnmi.py.
 
-64 ports of 8 queues, ten leaves of each queue's state. After the last one the stream stays open. Says "ready PATH" when
-it listens, and "sent" when a client has all. It speaks just enough HTTP/2 (RFC 9113) for one client of grpcio, which
-asks for the capabilities on its first stream and subscribes on its second: a server on top of a gRPC library would cost
-more than the collector that is measured.
+The notifications have 64 ports of 8 queues, ten leaves of each queue's state. After the last one, the stream stays
+open. Prints "ready PATH" when it listens, and "sent" when a client has everything. It implements just enough HTTP/2
+(RFC 9113) for one client of grpcio, which requests the capabilities on its first stream and subscribes on its second: a
+server based on a gRPC library would cost more than the collector that is measured.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LEAVES = (
 
 
 def made(updates: int, a_message: int) -> list[bytes]:
-    """So many updates in serialized messages of `a_message` updates each; the timestamps rise."""
+    """Returns the updates in serialized messages of `a_message` updates each; the timestamps rise."""
     keys = [(port, queue) for port in range(PORTS) for queue in range(QUEUES)]
     base = "/qos/interfaces/interface[interface-id=Ethernet{}]/output/queues/queue[name={}]/state/{}"
     paths = {
@@ -63,11 +63,11 @@ DATA, HEADERS, SETTINGS, PING, WINDOW_UPDATE = 0, 1, 4, 6, 8
 END_STREAM, END_HEADERS, ACK = 1, 4, 1
 INITIAL_WINDOW = 4  # of SETTINGS
 CHUNK = 16_384
-PREFACE = 24  # bytes that a client begins with
+PREFACE = 24  # bytes at the start of a client's connection
 
 
 def literal(name: str, value: str) -> bytes:
-    """A header as HPACK writes one that is not indexed (RFC 7541 section 6.2.2)."""
+    """Returns a header in HPACK, not indexed (RFC 7541 section 6.2.2)."""
     return b"\0" + bytes([len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
 
 
@@ -76,13 +76,13 @@ UNIMPLEMENTED = BEGIN + literal("grpc-status", "12")
 
 
 class Connection:
-    """One client."""
+    """The connection of one client."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
-        self.window = self.stream_window = 65_535  # what the client takes on the connection, and on its stream
+        self.window = self.stream_window = 65_535  # bytes that the client accepts on the connection, and on its stream
         self.initial = 65_535
-        self.subscribed = 0  # the stream that asked
+        self.subscribed = 0  # the stream of the subscription
         self._read(PREFACE)
         self.send(SETTINGS, 0, 0)
 
@@ -96,11 +96,11 @@ class Connection:
         return data
 
     def send(self, kind: int, flags: int, stream: int, payload: bytes = b"") -> None:
-        """Write a frame."""
+        """Writes a frame."""
         self.sock.sendall(FRAME.pack(len(payload) >> 16, len(payload) & 0xFFFF, kind, flags, stream) + payload)
 
     def take(self) -> None:
-        """Read a frame, and do what it asks for."""
+        """Reads a frame, and acts on it."""
         high, low, kind, flags, stream = FRAME.unpack(self._read(FRAME.size))
         payload = self._read(high << 16 | low)
         if kind == SETTINGS and not flags & ACK:
@@ -123,7 +123,7 @@ class Connection:
             self.send(HEADERS, END_HEADERS, stream, BEGIN)
 
     def stream(self, data: bytes) -> None:
-        """Send DATA on the subscribed stream, as the client's windows allow."""
+        """Sends DATA on the subscribed stream, as the client's windows allow."""
         sent = 0
         while sent < len(data):
             size = min(CHUNK, len(data) - sent, self.window, self.stream_window)
@@ -137,12 +137,12 @@ class Connection:
 
 
 def framed(message: bytes) -> bytes:
-    """A message as gRPC has it in DATA: not compressed, with its length before it."""
+    """Returns a message as in gRPC's DATA: not compressed, preceded by its length."""
     return b"\0" + len(message).to_bytes(4) + message
 
 
 def serve(path: str, stream: bytes) -> None:
-    """Send the stream to each client that subscribes."""
+    """Sends the stream to each client that subscribes."""
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(path)
         listening.listen()

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * libpcap_loop count|bins FILE: what the engine is compared with, a pcap_dispatch loop over a file.
- * `count` counts packets and bytes, the least that any such loop costs. `bins` does the engine's
- * work for the plain case (Ethernet, VLAN, IPv4, IPv6, TCP, UDP; in order): 10 µs bins, exact
- * senders with their flows per millisecond, TCP sequences that went back. Prints one line of JSON:
- * the totals, and the CPU time from opening the file to its end.
+ * libpcap_loop count|bins FILE: a pcap_dispatch loop over a file, with which the engine is compared.
+ *
+ * `count` counts packets and bytes, the least that any such loop costs. `bins` does the engine's work for the plain
+ * case (Ethernet, VLAN, IPv4, IPv6, TCP, UDP; in order): 10 µs bins, exact senders with their flows per millisecond,
+ * TCP sequences that went back. Prints one line of JSON: the totals, and the CPU time from opening the file to its end.
  */
 #include <arpa/inet.h>
 #include <pcap/pcap.h>
@@ -17,7 +17,7 @@
 
 #define BIN_NS 10000
 #define SOURCE_BIN_NS 1000000
-#define ROWS 65536 /* a full block of rows is where a program would hand them on */
+#define ROWS 65536 /* a program would hand rows on in blocks of this size */
 
 struct key {
 	uint8_t source[16], destination[16]; /* IPv4: in the first four bytes */
@@ -29,7 +29,7 @@ struct key {
 struct flow {
 	struct key key;
 	uint32_t next_sequence;
-	int64_t seen_bin; /* the source bin in which it was counted last */
+	int64_t seen_bin; /* the source bin in which it was last counted */
 };
 
 struct sender {
@@ -45,7 +45,7 @@ struct bin_row {
 	uint64_t bytes, wire_bytes, packets, ce_packets, retransmits;
 };
 
-/* Open addressing, doubled when half full. Entries stay: next time they are found at once. */
+/* Open addressing, doubled when half full. Entries stay, so that later lookups find them at once. */
 static struct flow *flows;
 static uint32_t flow_slots = 1 << 14, n_flows;
 static struct sender *senders;
@@ -211,7 +211,7 @@ static uint32_t read32(const uint8_t *p)
 	return ntohl(value);
 }
 
-/* Whether a TCP segment of LENGTH bytes behind P repeats what its flow has sent. */
+/* Whether a TCP segment of LENGTH bytes behind P repeats sequence space that its flow has sent. */
 static bool went_back(struct flow *flow, const uint8_t *p, uint32_t length)
 {
 	uint32_t sequence = read32(p + 4);

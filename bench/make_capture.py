@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write a seeded capture of a busy link: bench/make_capture.py OUT.pcap [--packets 10M] [--rate 10G] [--snaplen 96].
 
-Some 1,000 senders (Zipf shares) with several UDP and TCP flows each, IPv4 and one in sixteen IPv6, the usual
-three sizes of an internet mix, in trains of some 16 packets of a flow, on and off in bursts of 0.1 to 3 ms, 1 in 200
-packets CE-marked, 1 in 500 TCP segments sent again. Stamps are nanoseconds and never run backwards. The same arguments
-give the same bytes.
+About 1,000 senders (Zipf shares) have several UDP and TCP flows each, IPv4 and one in sixteen IPv6. Frames have the
+usual three sizes of an internet mix, in trains of about 16 packets of a flow, on and off in bursts of 0.1 to 3 ms; 1 in
+200 packets is CE-marked, 1 in 500 TCP segments is sent again. Stamps are in nanoseconds and never go back. The same
+arguments give the same bytes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Rows = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Flows:
-    """One row a flow; everything that stays the same in its packets."""
+    """One row for each flow; all values that are the same in its packets."""
 
     template: Rows  # the first 54 (IPv4) or 74 (IPv6) bytes of a frame
     is_ipv6: npt.NDArray[np.bool_]
@@ -77,13 +77,14 @@ def make_flows(random: np.random.Generator, sources: int) -> Flows:
 
 
 def put(rows: Rows, at: int, values: npt.NDArray[np.integer], width: int) -> None:
-    """Store VALUES big-endian in WIDTH bytes at column AT."""
+    """Stores VALUES big-endian in WIDTH bytes at column AT."""
     wide = values.astype(">u8").view(np.uint8).reshape(-1, 8)
     rows[:, at : at + width] = wide[:, 8 - width :]
 
 
 def arrivals(random: np.random.Generator, sizes: npt.NDArray[np.uint32], rate: float) -> npt.NDArray[np.float64]:
-    """Gaps in ns before each frame: back to back at twice the mean rate in a burst, spread out between bursts."""
+    """Returns gaps in ns before each frame: back to back at twice the mean rate in a burst, spread out between
+    bursts."""
     wire_ns = (np.maximum(sizes, 60) + 24) * 8e9 / rate
     lengths = random.integers(64, 4096, len(sizes) // 64 + 2)
     state = np.repeat(np.arange(len(lengths)) % 2, lengths)[: len(sizes)]
@@ -94,8 +95,8 @@ def arrivals(random: np.random.Generator, sizes: npt.NDArray[np.uint32], rate: f
 def trains(
     random: np.random.Generator, choices: int, share: npt.NDArray[np.float64], count: int, mean: float
 ) -> npt.NDArray[np.int64]:
-    """COUNT choices by SHARE in runs of the same one, geometric with MEAN: a sender's segments leave it, and mostly
-    arrive, one behind the other. MEAN 1 interleaves at random, which is as hard as it gets for any cache."""
+    """Returns COUNT choices by SHARE in runs of equal ones, geometric with MEAN: the segments of a sender leave it, and
+    mostly arrive, one after the other. MEAN 1 interleaves at random, which is the worst case for any cache."""
     lengths = random.geometric(1 / mean, size=int(2 * count / mean) + 64)
     lengths = lengths[: int(np.searchsorted(np.cumsum(lengths), count)) + 1]
     return np.repeat(random.choice(choices, size=len(lengths), p=share), lengths)[:count]
@@ -125,7 +126,7 @@ def records(
     sequence: npt.NDArray[np.uint64],
     snaplen: int,
 ) -> bytes:
-    """The pcap records of one chunk; SEQUENCE, the next sequence number of each flow, moves on."""
+    """Returns the pcap records of one chunk; updates SEQUENCE, the next sequence number of each flow."""
     count = len(flow)
     caplen = np.minimum(sizes, snaplen).astype(np.uint32)
     frame = np.zeros((count, max(snaplen, 80)), dtype=np.uint8)
@@ -159,7 +160,7 @@ def sequence_numbers(
     payload: npt.NDArray[np.integer],
     sequence: npt.NDArray[np.uint64],
 ) -> npt.NDArray[np.uint64]:
-    """Running sequence number of each packet's flow; a segment in 500 repeats the one before it."""
+    """Returns the running sequence number of each packet's flow; a segment in 500 repeats the previous one."""
     again = random.random(len(flow)) < 1 / 500
     advance = np.where(again, 0, payload).astype(np.uint64)
     order = np.argsort(flow, kind="stable")

@@ -1,4 +1,4 @@
-"""The options of a benchmark over simulated cases: which kinds, and which seeds of each."""
+"""The options of a benchmark over simulated cases: its kinds, and the seeds of each."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 
 
 def arguments(description: str | None, seeds: int) -> argparse.Namespace:
-    """Parse the command line. seeds: of each kind, unless it says otherwise."""
+    """Parses the command line. seeds: the default number for each kind."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--seeds", type=int, default=seeds, help="of each kind (default: %(default)s)")
     parser.add_argument("--first", type=int, default=0, help="the first seed (default: %(default)s)")
@@ -16,5 +16,5 @@ def arguments(description: str | None, seeds: int) -> argparse.Namespace:
 
 
 def of(arguments: argparse.Namespace) -> range:
-    """The seeds of each kind."""
+    """Returns the seeds of each kind."""
     return range(arguments.first, arguments.first + arguments.seeds)

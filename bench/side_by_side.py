@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the benchmarks share: the generated captures, measuring a command, rounds side by side, and a table of them."""
+"""Shared by the benchmarks: the generated captures, measuring a command, alternating rounds, and a table of them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 PACKETS = 10_000_000
-TRAINS = {"trains of 16": 16, "no trains": 1}  # mean packets of a flow behind each other
+TRAINS = {"trains of 16": 16, "no trains": 1}  # mean length of a train: packets of a flow one after the other
 WATCH_MS = 10
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What one run took: seconds by the clock, and of CPU (user and system); and the most memory it held."""
+    """The cost of one run: elapsed seconds, CPU seconds (user and system), and the peak of memory."""
 
     wall_s: float
     cpu_s: float
@@ -35,7 +35,7 @@ class Cost:
 
 @contextmanager
 def fresh_capture(train: int) -> Iterator[Path]:
-    """A capture of PACKETS packets (1.1 GB), just written and so in the page cache; removed afterwards."""
+    """Yields a capture of PACKETS packets (1.1 GB), just written and therefore in the page cache, and removes it."""
     with tempfile.TemporaryDirectory(prefix="mburst-bench-") as folder:
         capture = Path(folder, "capture.pcap")
         subprocess.run(
@@ -46,7 +46,7 @@ def fresh_capture(train: int) -> Iterator[Path]:
 
 
 def run(command: list[str | Path]) -> Cost:
-    """Run COMMAND without its output; raises CalledProcessError when it fails."""
+    """Runs COMMAND without its output; raises CalledProcessError if it fails."""
     start = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     peak_bytes = _watch(process.pid)
@@ -59,8 +59,8 @@ def run(command: list[str | Path]) -> Cost:
 
 
 def _watch(pid: int) -> int:
-    """Wait for a child to end; the most bytes that were resident in it, looked at every WATCH_MS. (Not ru_maxrss, which
-    a process takes along from the one it was forked from.)"""
+    """Waits for a child to end. Returns its peak of resident bytes, sampled every WATCH_MS. (Not ru_maxrss, which a
+    process inherits from the process that it was forked from.)"""
     peak = 0
     ended = select.poll()
     with os.fdopen(os.pidfd_open(pid)) as handle:
@@ -73,7 +73,8 @@ def _watch(pid: int) -> int:
 
 
 def rounds(contestants: dict[str, Callable[[], float]], n: int) -> dict[str, list[float]]:
-    """N figures of each contestant, taken in turn (A B C A B C …), so that a busy moment falls on all alike."""
+    """Returns N figures of each contestant, taken in turn (A B C A B C …), so that a busy moment affects all
+    equally."""
     figures: dict[str, list[float]] = {name: [] for name in contestants}
     for _ in range(n):
         for name, measure in contestants.items():
@@ -82,7 +83,7 @@ def rounds(contestants: dict[str, Callable[[], float]], n: int) -> dict[str, lis
 
 
 def ratio(slower: list[float], faster: list[float]) -> float:
-    """The median over the rounds of how many times as much SLOWER took as FASTER in the same round."""
+    """Returns the median over the rounds of the ratio of SLOWER to FASTER in the same round."""
     return statistics.median(a / b for a, b in zip(slower, faster, strict=True))
 
 
@@ -92,7 +93,7 @@ def spread(figures: list[float], scale: float = 1.0) -> str:
 
 
 def machine() -> str:
-    """Date, processor, cores, kernel, Python, and how busy the machine was."""
+    """Returns date, processor, cores, kernel, Python, and how busy the machine was."""
     cpuinfo = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     model = re.search(r"^model name\s*:\s*(.*)$", cpuinfo, re.MULTILINE)
     return (
