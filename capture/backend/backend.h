@@ -50,8 +50,7 @@ struct mb_backend_options {
 	uint8_t direction;       /* enum mb_direction: only frames of this direction; UNKNOWN: both */
 	bool own_traffic;        /* leave promiscuous mode off: only frames to and from this host */
 	uint32_t cluster;        /* pfring: share the load with other processes of this id; 0: alone */
-	uint32_t beside;         /* number of other interfaces of this process: the memory of all of them together is
-				  * bounded */
+	uint32_t beside;         /* other interfaces of this process: the memory of all together is bounded */
 
 	/* How the engine uses the frames, for a backend that counts by itself. */
 	int64_t bin_ns, source_bin_ns;

@@ -34,7 +34,7 @@ struct mb_count {
 
 #define MB_COUNTS 128
 
-/* In each direction, no bin begins before one that precedes it here; of two bins that begin at once, the wider is
+/* In each direction, no bin begins before one that precedes it here; of two bins that begin together, the wider is
  * first. */
 struct mb_counts {
 	uint32_t count;

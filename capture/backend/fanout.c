@@ -37,8 +37,7 @@ struct drain {
 	struct mb_ring *ring;
 	pthread_t thread;
 	struct chunk chunks[CHUNKS];
-	/* Number of chunks since the start: handed over by the thread, returned by the reader. Protected by the
-	 * lock. */
+	/* Chunks since the start: handed over by the thread, returned by the reader. Protected by the lock. */
 	uint64_t filled, freed;
 	bool ended;
 	bool idle;    /* the thread has read the ring to its end and sleeps */

@@ -111,8 +111,8 @@ static int begin_taps(struct libpcap_backend *state, const struct mb_backend_opt
 	return status ? status : mb_pcap_tap_begin(&state->taps[0], options, first, &state->stamping, error);
 }
 
-/* An interface enters promiscuous mode last, and by one handle, because other programs can see the mode. For other
- * devices, only libpcap can set it. */
+/* An interface enters promiscuous mode last and only once, because other programs take that as the sign that the capture
+ * has begun. For other devices, only libpcap can set the mode. */
 static int begin(struct libpcap_backend *state, const struct mb_backend_options *options, struct mb_error *error)
 {
 	struct mb_device device;

@@ -122,8 +122,7 @@ static int restrict_frames(struct pfring_backend *state, const struct mb_backend
 	int status = state->api.set_direction(state->ring, directions[options->direction]);
 
 	state->directions = !status;
-	if (status && options->direction && state->file < 0) /* the engine determines the direction of a file's
-							      * frames */
+	if (status && options->direction && state->file < 0) /* of a file, the engine does it */
 		return mb_fail(error, EOPNOTSUPP, "%s: PF_RING cannot distinguish directions on it (%d)",
 			       options->target, status);
 	if (!options->filter || !*options->filter)

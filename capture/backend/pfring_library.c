@@ -37,8 +37,8 @@ bool mb_pfring_has_module(void)
 }
 
 /* Binds lazily, because functions that its card modules need do not exist without the card. REASON: why no library
- * could be loaded. If a library exists but cannot be loaded, its message names another file than its own, and takes
- * precedence over messages that others do not exist. */
+ * could be loaded. The message about a library that exists, but not its dependencies, begins with the name of a
+ * dependency; it takes precedence over messages about libraries that do not exist. */
 static void *open_library(char *reason, size_t length)
 {
 	const char *named = secure_getenv("MBURST_PFRING_LIB");

@@ -116,8 +116,7 @@ static inline uint64_t mb_mac(const uint8_t *bytes)
 
 enum {
 	MB_PORT_ROCE = 4791, /* RoCEv2, UDP */
-	MB_ROCE_HEADER = 12, /* InfiniBand's base transport header, behind the UDP header; its first byte is the
-			      * opcode */
+	MB_ROCE_HEADER = 12, /* InfiniBand's base transport header, behind UDP's; its first byte is the opcode */
 	MB_ROCE_CNP = 0x81,
 };
 

@@ -20,8 +20,7 @@
 struct mb_packet_files_options {
 	int folder;             /* a descriptor, owned by the caller */
 	uint64_t most_bytes;    /* of all files together */
-	uint64_t reserve_bytes; /* free bytes of the disk below which files are removed, and then nothing is
-				 * written */
+	uint64_t reserve_bytes; /* free bytes of the disk below which files are removed, then nothing is written */
 };
 
 struct mb_packet_file {

@@ -91,8 +91,7 @@ struct mb_lane {
 	int64_t newest_ns;      /* the newest stamp of this epoch */
 	struct mb_bin *newest;  /* the bin that holds it, or NULL before the first packet */
 	struct mb_senders *newest_senders;
-	int64_t newest_end;     /* the earlier end of these two bins; or the end of the time in which a clock was not
-				 * set */
+	int64_t newest_end;     /* the earlier end of these two, or of the time in which a clock was not set */
 	struct mb_span bin_span, sender_span;
 	uint32_t n_pending;     /* late packets that may be a step of the clock */
 	const struct mb_bins_options *options;

@@ -82,8 +82,7 @@ struct walk {
 	const __u8 *data, *end;
 	__u32 at;
 	__u32 length; /* of the frame, without a tag that the kernel took out */
-	__u32 protocol; /* the protocol at this position, behind an IP header; 0 if that was not reached, and in
-			 * fragments */
+	__u32 protocol; /* protocol behind an IP header; 0 if that was not reached, and in fragments */
 };
 
 inlined const __u8 *peek(struct walk *walk, __u32 length)

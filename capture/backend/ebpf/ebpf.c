@@ -364,8 +364,7 @@ static int ebpf_read_counts(struct mb_backend *backend, struct mb_counts *counts
 static int ebpf_check(const char *target, struct mb_error *error)
 {
 	struct ebpf state = { 0 };
-	mb_auto_close int fd = socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, 0); /* the default, promiscuous mode,
-										 * needs such a socket */
+	mb_auto_close int fd = socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, 0); /* for promiscuous mode */
 	int status = target ? read_device(&state, target, error) : 0;
 
 	if (!status && fd < 0)

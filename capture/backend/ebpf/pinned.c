@@ -62,8 +62,7 @@ int mb_ebpf_pin(const struct mb_ebpf_kernel *kernel, const struct mb_ebpf_pins *
 		mb_ebpf_pins_clear(pins);
 		return mb_fail_errno(error, -status, "%s: --pin: pinning in %s", name, pins->path);
 	}
-	kernel->variables->settings = settings; /* last: if the process is killed before this, the program is not
-						 * adopted */
+	kernel->variables->settings = settings; /* last: nothing is adopted without it */
 	return 0;
 }
 

@@ -87,7 +87,7 @@ static int open_once(struct mb_ebpf_pins *pins)
 	return status;
 }
 
-/* The owner of a folder may give it to a group of which he is a member, without CAP_CHOWN. */
+/* The owner of a folder may give it to one of the groups of the owner, without CAP_CHOWN. */
 static int change_group(const struct mb_ebpf_pins *pins, uint32_t group)
 {
 	const int before = setfsgid(group);

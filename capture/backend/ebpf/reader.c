@@ -277,7 +277,7 @@ void mb_ebpf_reader_resume(struct mb_ebpf_reader *reader, uint32_t which, uint64
 	}
 }
 
-/* The next count: the earliest one; of those that begin at once, the widest; a bin comes before its merged frames. */
+/* The next count: the earliest one; of those that begin together, the widest; a bin comes before its merged frames. */
 struct next {
 	uint64_t start_ns, number;
 	int64_t width_ns;
