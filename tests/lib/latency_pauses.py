@@ -166,9 +166,9 @@ def hop_beside(kind: str, seed: int, setting: Setting) -> Case:
 
 
 def incast_beside(kind: str, seed: int, setting: Setting) -> Case:
-    """An incast. -short: the host asks for a few per mille of each wait at its onset; -between: it asks in the middle
-    between bursts; -class: PFC of a class that the probes are not of, for all of each burst; -notified: no pause
-    frames, but notifications in bursts."""
+    """An incast. -short: the host requests pauses for a few per mille of each wait at its onset; -between: it requests
+    them in the middle between bursts; -class: PFC of a class that the probes do not have, for all of each burst;
+    -notified: no pause frames, but notifications in bursts."""
     rng, how = generator(kind, seed), kind.partition("-")[2]
     _, model = cases.plain_incast(kind, seed, setting)
     scene = scene_of(model, send(rng, setting, model, {}), setting)
