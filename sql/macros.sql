@@ -1,24 +1,26 @@
--- A share of line rate. Wire bytes count preamble, FCS and gap; link_bps is of one direction.
+-- Utilization: a share of line rate. Wire bytes include preamble, FCS and gap; link_bps is the speed of one direction.
 CREATE MACRO utilization(wire_bytes, span_ns, link_bps) AS wire_bytes * 8e9 / span_ns / link_bps;
 
--- Who receives what a recording counts: its host, or whatever is behind a switch's port; NULL: no host does. A host's
--- directions are its own, those of a port (backend `otlp`) the switch's, whose `out` is towards the host.
+-- The receiver of the traffic that a recording counts: its host, or for a switch port whatever is behind it (named
+-- `DEVICE PORT`); NULL if no host receives it. Directions are those of the device that counts: `out` of a switch port
+-- (backend `otlp`) is towards the attached host.
 CREATE MACRO receiver_of(host, interface, direction, backend) AS CASE
     WHEN direction = CASE WHEN backend = 'otlp' THEN 'in' ELSE 'out' END THEN NULL
     WHEN backend = 'otlp' THEN host || ' ' || interface
     ELSE host END;
 
--- The same by the name of the host that is attached to the port; attached_host: NULL where it is not known.
+-- The same with the name of the host that is attached to the port; attached_host is NULL if it is not known.
 CREATE MACRO named_receiver_of(host, interface, direction, backend, attached_host) AS CASE
     WHEN receiver_of(host, interface, direction, backend) IS NULL THEN NULL
     ELSE coalesce(attached_host, receiver_of(host, interface, direction, backend)) END;
 
--- Whether a host's own recording is of the interface that is attached to a switch port: meanwhile it counts, and not the port's.
+-- Whether a host's own recording is of the interface that is attached to a switch port. While there is one, it counts
+-- and the recording of the port does not.
 CREATE MACRO is_behind_port(own_rack, own_receiver, own_interface, rack, receiver, attached_interface) AS
     own_rack = rack AND own_receiver = receiver AND attached_interface IN ('', own_interface);
 
--- When the interface behind each switch port was recorded itself, in which lane and clock epoch. lane_rows are as bursts.sql
--- leaves them in `lanes`, recorded_rows as in `recorded`.
+-- When the interface behind each switch port was recorded by its own host, with lane and clock epoch. lane_rows has the
+-- columns of `lanes` as bursts.sql creates it, recorded_rows those of `recorded`.
 CREATE MACRO own_times_of(lane_rows, recorded_rows) AS TABLE
     SELECT port.lane, own.lane AS own_lane, recorded.clock_epoch, recorded.start_ns, recorded.end_ns
     FROM query_table(lane_rows) AS port JOIN query_table(lane_rows) AS own
@@ -26,9 +28,9 @@ CREATE MACRO own_times_of(lane_rows, recorded_rows) AS TABLE
     JOIN query_table(recorded_rows) AS recorded ON recorded.recording_id = own.recording_id
     WHERE port.backend = 'otlp' AND own.backend <> 'otlp';
 
--- Bursts of switch ports that were in times of own_rows, from begin to end, by one clock epoch of a recording (two may have the
--- same times, where a clock was set back): they are counted there and not once more. One that goes on beyond is counted at the
--- port, too.
+-- Bursts of switch ports that lie, from begin to end, in times of own_rows of one clock epoch of one recording (two
+-- epochs may cover the same times if a clock was set back). They are counted in that recording and not at the port. A
+-- burst that extends beyond these times is counted at the port, too.
 CREATE MACRO counted_by_hosts(burst_rows, own_rows) AS TABLE
     SELECT DISTINCT burst FROM (
         SELECT burst FROM query_table(burst_rows) AS found JOIN query_table(own_rows) AS own
@@ -36,9 +38,10 @@ CREATE MACRO counted_by_hosts(burst_rows, own_rows) AS TABLE
         GROUP BY burst, own_lane, own.clock_epoch, found.start_ns, found.end_ns
         HAVING sum(least(found.end_ns, own.end_ns) - greatest(found.start_ns, own.start_ns)) >= found.end_ns - found.start_ns);
 
--- Rows of `links`, each with the times [since_ns, until_ns) in which its host is attached to its switch port: until the next report
--- of it; what was first reported of a host holds before, too. Where LLDP and the configuration both name a link, the
--- configuration's row counts: of the other, what is left. until_ns is NULL where no end is known.
+-- Rows of `links`, each with the time [since_ns, until_ns) in which its host is attached to its switch port. A row
+-- holds until the next report of the same link; the first report of a host also holds before its time. If LLDP and the
+-- configuration both name a link, the row of the configuration counts, and the other row keeps the rest of its time.
+-- until_ns is NULL if no end is known.
 CREATE MACRO link_periods(link_rows) AS TABLE
     WITH since AS (
         SELECT *, CASE WHEN ts_ns > min(ts_ns) OVER (PARTITION BY host) THEN ts_ns ELSE -9223372036854775808 END AS since_ns
@@ -65,46 +68,49 @@ CREATE MACRO link_periods(link_rows) AS TABLE
         WHERE origin <> 'configuration' AND coalesce(since_ns < finish_ns, true) AND coalesce(begin_ns < until_ns, true)
             AND begin_ns IS DISTINCT FROM finish_ns);
 
--- The same at a time.
+-- The links that hold at a time.
 CREATE MACRO links_at(link_rows, at_ns) AS TABLE
     SELECT * EXCLUDE (until_ns) FROM (SELECT * EXCLUDE (since_ns) FROM link_periods(link_rows) WHERE since_ns <= at_ns)
     WHERE coalesce(at_ns < until_ns, true);
 
--- The host behind each switch port to which one host is attached, and of its interfaces the first ('': not known). A port with
--- several hosts behind it is that of none.
+-- The host behind each switch port to which exactly one host is attached, and the first of its interfaces ('': not
+-- known). A port with several attached hosts has no row.
 CREATE MACRO attached_hosts(link_rows, at_ns) AS TABLE
     SELECT device, port, any_value(host) AS attached_host, min(interface) AS attached_interface
     FROM links_at(link_rows, at_ns) GROUP BY device, port HAVING count(DISTINCT host) = 1;
 
--- The key by which arg_max takes the first of the largest: where several are as large, no other one is certain. A HUGEINT.
+-- The key with which arg_max returns the first of the largest values; otherwise it may return any of several equal
+-- ones. A HUGEINT.
 CREATE MACRO first_largest(amount, ts_ns) AS CAST(amount AS HUGEINT) * 18446744073709551616 - ts_ns;
 
--- How long a link stops at most for a number of pause quanta, 512 bit times each (IEEE 802.3 annex 31B). Nanoseconds.
+-- The longest time for which a number of pause quanta, 512 bit times each (IEEE 802.3 annex 31B), stops a link.
+-- Nanoseconds.
 CREATE MACRO pause_ns(pause_quanta, link_bps) AS pause_quanta * 512e9 / link_bps;
 
--- What asked senders to slow down or to stop, of each recording in [since_ns, until_ns): its bins, summed up. `bin_rows`
--- names a table of the columns of `bins`. NULL: the mburst or the backend that recorded them did not count these frames.
+-- The frames that asked senders to slow down or to stop: for each recording, the sums of its bins in [since_ns,
+-- until_ns). `bin_rows` names a table with the columns of `bins`. NULL: the version of mburst or the backend that
+-- recorded the bins did not count these frames.
 CREATE MACRO flow_controls(bin_rows, since_ns, until_ns) AS TABLE
 SELECT recording_id, total(cnp_packets) AS cnp_packets, total(pause_frames) AS pause_frames,
        total(resume_frames) AS resume_frames, total(pause_quanta) AS pause_quanta, bit_or(pause_classes) AS pause_classes
 FROM query_table(bin_rows) WHERE ts_ns >= since_ns AND ts_ns < until_ns GROUP BY recording_id;
 
--- The fewest wire bytes that fill a share of a bin. In integers, so that a bin of exactly that share is not lost to
--- rounding; the share counts to nine digits.
+-- The fewest wire bytes that fill a share of a bin. Computed in integers, so that rounding does not exclude a bin of
+-- exactly that share; the share counts to nine digits.
 CREATE MACRO least_bytes(share, bin_ns, link_bps) AS
     CAST((CAST(round(share * 1e9) AS HUGEINT) * bin_ns * link_bps + 7999999999999999999) // 8000000000000000000 AS BIGINT);
 
--- The number of the bin that holds a time, counted from 1970 and downwards before it (`//` alone rounds towards 1970, %
--- and CASE cost several times as much), and when that bin starts.
+-- The number of the bin that contains a time, counted from 1970 and downwards before it, and the start of that bin.
+-- `//` alone rounds towards 1970; % and CASE cost several times as much.
 CREATE MACRO bin_number(ns, bin_ns) AS (ns + (ns >> 63) * (bin_ns - 1)) // bin_ns;
 CREATE MACRO bin_start(ns, bin_ns) AS bin_number(ns, bin_ns) * bin_ns;
 
--- Of what was sent from first_ns to last_ns, the part that falls in [from_ns, to_ns), taking it as spread evenly.
+-- The part of an amount that falls in [from_ns, to_ns), if the amount was sent evenly from first_ns to last_ns.
 CREATE MACRO part_within(amount, first_ns, last_ns, from_ns, to_ns) AS
     amount * greatest(0, least(last_ns + 1, to_ns) - greatest(first_ns, from_ns)) / (last_ns + 1 - first_ns);
 
--- Range joins on time go by slots of 2^bits nanoseconds: wide enough to hold 32 rows that are row_ns apart, and that
--- ranges of span_ns in all touch about a million.
+-- Range joins on time use slots of 2^bits nanoseconds. They are wide enough to hold 32 rows that are row_ns apart, and
+-- wide enough that ranges of span_ns in total touch about a million slots.
 CREATE MACRO slot_bits(row_ns, span_ns) AS CAST(ceil(log2(greatest(32 * row_ns, span_ns / 1e6))) AS INTEGER);
 
 -- The names of the bits that are set in a quality.
@@ -113,49 +119,49 @@ CREATE MACRO quality_names(bits) AS
 
 -- Whether a device's figure is usable: the bit `impossible` marks figures that its port cannot reach.
 CREATE MACRO believable(quality) AS quality & 1024 = 0;
--- Whether a gap is behind a recording, which broke off; those of other reasons are in it.
+-- Whether a gap follows a recording that broke off. Gaps of other reasons lie within their recording.
 CREATE MACRO is_behind_recording(reason) AS reason IN ('killed', 'power', 'disk full', 'failed');
 
--- The depth of a queue in a window: the largest depth where the device gives it, else the mean one, which is no larger.
+-- The depth of a queue in a window: the maximum if the device reports it, otherwise the mean, which is no larger.
 CREATE MACRO queue_depth(max_bytes, avg_bytes) AS coalesce(max_bytes, avg_bytes);
 
--- Whether a window reaches into [since_ns, until_ns). One that has no length is a moment.
+-- Whether a window reaches into [since_ns, until_ns). A window without a length is a moment.
 CREATE MACRO window_within(window_start_ns, ts_ns, since_ns, until_ns) AS
     window_start_ns < until_ns AND greatest(ts_ns, window_start_ns + 1) > since_ns;
 
--- Whether a probe met a burst: some of the time [first_ns, last_ns] in which it may have crossed the port is in the burst,
--- [start_ns, end_ns). Where the port is not known, that is the whole time for which the probe was under way; the
+-- Whether a probe met a burst: some of the time [first_ns, last_ns] in which it may have crossed the port is in the
+-- burst, [start_ns, end_ns). If the port is not known, that is the whole time for which the probe was under way; the
 -- investigation knows it to a bin (analysis/cause/evidence/exposure.py has the same rule in numpy).
 CREATE MACRO met_burst(first_ns, last_ns, start_ns, end_ns) AS start_ns <= last_ns AND end_ns > first_ns;
 
--- When a recording counted, in whole bins: from the bin of its first packet to the end of that of its last. The end_ns of
--- a complete recording is its last packet, that of any other the end of its last bin.
+-- When a recording counted, in whole bins: from the bin of its first packet to the end of the bin of its last. The
+-- end_ns of a complete recording is its last packet; the end_ns of any other is the end of its last bin.
 CREATE MACRO recorded_from(start_ns, bin_ns) AS bin_start(start_ns, bin_ns);
 CREATE MACRO recorded_until(end_ns, bin_ns, complete) AS
     bin_start(end_ns - CASE WHEN complete THEN 0 ELSE 1 END, bin_ns) + bin_ns;
--- Whether the row of a recording has that. Of others, the bins do.
+-- Whether the row of a recording is enough to compute these. For other recordings, the bins are needed.
 CREATE MACRO is_span_known(clock_epochs, start_ns, end_ns) AS
     coalesce(clock_epochs = 1 AND start_ns IS NOT NULL AND end_ns IS NOT NULL, false);
 
--- A nearest-rank quantile: a value that occurred. NULL where there are too few values to distinguish it from the largest;
--- the median is there for any number.
+-- A nearest-rank quantile: a value that occurred. NULL if there are too few values to distinguish it from the largest;
+-- the median is defined for any number of values.
 CREATE MACRO known_quantile(value, share) AS
     CASE WHEN share <= 0.5 OR count(value) * (1 - share) >= 1 - 1e-9 THEN quantile_disc(value, share) END;
 
--- The host of an end of a probed path: without the source port that probers of several write behind it (`api:40001`,
--- `[2001:db8::1]:40001`).
+-- The host of an end of a probed path, without the source port that is appended if a path is probed from several ports
+-- (`api:40001`, `[2001:db8::1]:40001`).
 CREATE MACRO probe_host(path_end) AS CASE
     WHEN regexp_full_match(path_end, '[^:\[\]]+:[0-9]+') THEN split_part(path_end, ':', 1)
     WHEN regexp_full_match(path_end, '\[.+\]:[0-9]+') THEN regexp_extract(path_end, '^\[(.+)\]:[0-9]+$', 1)
     ELSE path_end END;
 
--- Whether a probe came back after it had left, as far as both are known. Where it did not, its sender's clock was set back
--- meanwhile: what is stamped after that says nothing of how long it took.
+-- Whether a probe came back after it had left, as far as both times are known. If it did not, the clock of its sender
+-- was set back in between: stamps after that do not show how long it took.
 CREATE MACRO in_order(app_send_ns, tx_ns, rx_ns, app_recv_ns) AS
     coalesce(rx_ns >= tx_ns, true) AND coalesce(app_recv_ns >= app_send_ns, true);
 
--- The latency of a probe by one measure; NULL where that was not measured. One-way delays hold the offset between two
--- clocks, which a single probe does not determine, so they are NULL.
+-- The latency of a probe by one measure; NULL if it was not measured. One-way delays are NULL: they include the offset
+-- between two clocks, which a single probe does not determine.
 CREATE MACRO latency_by(measure, app_send_ns, tx_ns, remote_rx_ns, remote_tx_ns, rx_ns, app_recv_ns, rtt_ns) AS
     CASE WHEN in_order(app_send_ns, tx_ns, rx_ns, app_recv_ns) THEN CASE measure
         WHEN 'application' THEN app_recv_ns - app_send_ns
@@ -165,16 +171,16 @@ CREATE MACRO latency_by(measure, app_send_ns, tx_ns, remote_rx_ns, remote_tx_ns,
         WHEN 'round trip to the application' THEN app_recv_ns - tx_ns
     END END;
 
--- The measure of a path, chosen once for all of its probes, so that no distribution mixes two: the first, in this order,
--- that is known of at least half as many answers as the one that is known of most. NULL where nothing was measured.
--- COUNTS are the answers that know each of measure_names().
+-- The measure of a path, chosen once for all of its probes, so that no distribution mixes two: the first in this order
+-- that is known for at least half as many answers as the measure that is known for most. NULL if nothing was measured.
+-- COUNTS are the numbers of answers for which each of measure_names() is known.
 CREATE MACRO measure_names() AS ['application', 'network round trip', 'round trip', 'reported round trip',
                                  'round trip to the application', 'one way'];
 CREATE MACRO chosen_measure(counts) AS measure_names()[list_position(
     list_transform(counts, lambda n: n > 0 AND 2 * n >= list_max(counts)), true)];
 
--- How many answers of each path in [since_ns, until_ns) know each measure. `probe_rows` names a table of the columns of
--- `probes`; a batch of NULL takes all.
+-- The number of answers for which each measure is known, for each path and the probes sent in [since_ns, until_ns).
+-- `probe_rows` names a table with the columns of `probes`; a batch of NULL takes all.
 CREATE MACRO known_measures(probe_rows, since_ns, until_ns, one_batch) AS TABLE
 SELECT src, dst, protocol, count(*) AS sent, count(*) FILTER (lost) AS lost,
        count(latency_by('application', app_send_ns, tx_ns, remote_rx_ns, remote_tx_ns, rx_ns, app_recv_ns,
@@ -197,8 +203,8 @@ SELECT *, chosen_measure([application, network, round_trip, reported, to_applica
        chosen_measure([0, network, round_trip, reported, 0, 0]) AS round_trip_measure
 FROM known_measures(probe_rows, since_ns, until_ns, one_batch);
 
--- The probes sent in [since_ns, until_ns), each with its path's measure and its latency by that, and with the round trip,
--- likewise by one measure of the path.
+-- The probes sent in [since_ns, until_ns), each with the measure of its path, its latency by that measure, and its
+-- round trip, which is also by one measure for the whole path.
 CREATE MACRO measured_probes(probe_rows, since_ns, until_ns, one_batch) AS TABLE
 SELECT p.*, measure,
        CASE WHEN NOT p.lost THEN latency_by(measure, app_send_ns, tx_ns, remote_rx_ns, remote_tx_ns, rx_ns, app_recv_ns,
@@ -218,9 +224,9 @@ SELECT src, dst, protocol, measure, count(*) AS sent, count(*) FILTER (lost) AS 
        coalesce(string_agg(DISTINCT nullif(stamp_kind, ''), ', ' ORDER BY nullif(stamp_kind, '')), '') AS stamps
 FROM measured_probes(probe_rows, since_ns, until_ns, one_batch) GROUP BY src, dst, protocol, measure;
 
--- The bucket of a latency in histograms that are merged, and the value that stands for all of a bucket: within 1 % of each
--- (DDSketch, Masson, Rim and Lee, VLDB 2019: bucket i holds what is above g^(i-1) up to g^i, with g = (1 + 1 %) / (1 - 1 %)).
--- Bucket -1 is of 0; those below it are of negative latencies, the largest first.
+-- The bucket of a latency in histograms that can be merged, and the value that represents a bucket: within 1 % of every
+-- latency in it (DDSketch, Masson, Rim and Lee, VLDB 2019: bucket i holds values above g^(i-1) up to g^i, with g = (1 +
+-- 1 %) / (1 - 1 %)). Bucket -1 holds 0; the buckets below it hold negative latencies, the largest first.
 CREATE MACRO latency_bucket(ns) AS CAST(
     CASE WHEN ns > 0 THEN ceil(ln(ns) / ln(1.01 / 0.99)) WHEN ns = 0 THEN -1 ELSE -2 - ceil(ln(-ns) / ln(1.01 / 0.99)) END
     AS BIGINT);
@@ -228,7 +234,7 @@ CREATE MACRO bucket_latency(bucket) AS
     CASE WHEN bucket >= 0 THEN 2 * (1.01 / 0.99) ** bucket / (1.01 / 0.99 + 1) WHEN bucket = -1 THEN 0.0
     ELSE -2 * (1.01 / 0.99) ** (-2 - bucket) / (1.01 / 0.99 + 1) END;
 
--- The probes of each second and path: the columns of latency_steps.
+-- Sums of the probes of each second and path, with the columns of latency_steps.
 CREATE MACRO probed_seconds(probe_rows) AS TABLE
 WITH answers AS (
     SELECT src, dst, protocol, coalesce(measure, '') AS measure, bin_start(tx_ns, 1000000000) AS ts_ns, lost, latency_ns,
@@ -245,14 +251,14 @@ SELECT src, dst, protocol, measure, ts_ns, CAST(sum(sent) AS BIGINT) AS sent, CA
        coalesce(string_agg(bucket || ':' || measured, ' ' ORDER BY bucket) FILTER (bucket IS NOT NULL), '') AS histogram
 FROM buckets GROUP BY src, dst, protocol, measure, ts_ns;
 
--- The quantile of merged buckets by known_quantile's rules: the value of the first bucket that UPTO (how many are in it and
--- those below) reaches it in, of TOTAL.
+-- The quantile of merged buckets, by the rules of known_quantile: the value of the first bucket at which UPTO (the
+-- number of values in this and lower buckets) reaches the share of TOTAL.
 CREATE MACRO merged_quantile(bucket, upto, total, share) AS
     CASE WHEN share <= 0.5 OR any_value(total) * (1 - share) >= 1 - 1e-9
     THEN bucket_latency(min(bucket) FILTER (upto >= total * share)) END;
 
--- The latency of each path in the seconds that begin in [since_ns, until_ns), by their buckets. `second_rows` names a table of the
--- columns of latency_steps.
+-- The latency of each path in the seconds that begin in [since_ns, until_ns), from their buckets. `second_rows` names a
+-- table with the columns of latency_steps.
 CREATE MACRO path_quantiles_in(second_rows, since_ns, until_ns) AS TABLE
 WITH seconds AS (
     FROM query_table(second_rows) WHERE ts_ns >= since_ns AND ts_ns < until_ns
@@ -277,13 +283,13 @@ SELECT s.src, s.dst, s.protocol, s.measure, CAST(sum(sent) AS BIGINT) AS sent, C
 FROM seconds s LEFT JOIN quantiles USING (src, dst, protocol, measure)
 GROUP BY s.src, s.dst, s.protocol, s.measure;
 
--- Whether figures of a queue's window are such as a port can have at all: no port drops or marks 2^48 packets, or sends or
--- holds 2^60 bytes, in one window (at 10 Tb/s and full load, of the smallest frames, in 5 hours; in 10 days).
+-- Whether a port can have the figures of a queue window at all: no port drops or marks 2^48 packets, or sends or holds
+-- 2^60 bytes, in one window (at 10 Tb/s and full load, that takes 5 hours with the smallest frames, and 10 days).
 CREATE MACRO conceivable(any_bytes, any_packets) AS
     coalesce(any_bytes, 0) < 1152921504606846976 AND coalesce(any_packets, 0) < 281474976710656;
 
--- What was counted in all: a sum of whole numbers, or the largest BIGINT where it is larger, so that figures that somebody
--- invents end no question.
+-- A sum of whole numbers, limited to the largest BIGINT, so that no query fails because of figures that a device
+-- invents.
 CREATE MACRO total(amount) AS
     CAST(CASE WHEN sum(amount) < 9223372036854775807 THEN sum(amount) WHEN sum(amount) IS NOT NULL THEN 9223372036854775807 END
          AS BIGINT);
@@ -293,7 +299,7 @@ CREATE MACRO believable_window(quality, max_bytes, avg_bytes, transmit_bytes, dr
     believable(quality)
     AND conceivable(greatest(max_bytes, avg_bytes, transmit_bytes), greatest(dropped_packets, ecn_marked_packets));
 
--- Which of its counters a window of a queue has: a bit each.
+-- Which counters a queue window has: one bit for each.
 CREATE MACRO counters_of(transmit_bytes, dropped_packets, ecn_marked_packets) AS
     CASE WHEN transmit_bytes IS NULL THEN 0 ELSE 1 END | CASE WHEN dropped_packets IS NULL THEN 0 ELSE 2 END
     | CASE WHEN ecn_marked_packets IS NULL THEN 0 ELSE 4 END;
@@ -345,8 +351,8 @@ FROM (FROM asked JOIN pairs USING (device, port, queue, batch, kind)) w ASOF JOI
 WHERE r.reached_ns > w.window_start_ns
 GROUP BY ALL;
 
--- Windows of [since_ns, until_ns), each once however many collections brought it, and whether it is usable. A counter is NULL
--- where windows of another collection have what it counted.
+-- The windows of [since_ns, until_ns), each once regardless of how many collections reported it, and whether it is
+-- usable. A counter is NULL if windows of another collection have what it counted.
 CREATE MACRO reported_windows(queue_rows, since_ns, until_ns) AS TABLE
 SELECT min(batch) AS batch, device, port, queue, semantics, window_start_ns, ts_ns,
        queue_depth(max_bytes, avg_bytes) AS depth_bytes, max_bytes, avg_bytes,
@@ -361,18 +367,18 @@ LEFT JOIN counted_elsewhere(queue_rows, since_ns, until_ns) AS elsewhere
 WHERE window_within(window_start_ns, ts_ns, since_ns, until_ns)
 GROUP BY device, port, queue, semantics, window_start_ns, ts_ns, max_bytes, avg_bytes, believed;
 
--- Those that are usable.
+-- The usable ones of these windows.
 CREATE MACRO believable_windows(queue_rows, since_ns, until_ns) AS TABLE
 SELECT * EXCLUDE (believed) FROM reported_windows(queue_rows, since_ns, until_ns) WHERE believed;
 
--- How many windows of each queue are not usable.
+-- The number of unusable windows of each queue.
 CREATE MACRO impossible_windows(queue_rows, since_ns, until_ns) AS TABLE
 SELECT device, port, queue, semantics, count(*) AS impossible
 FROM reported_windows(queue_rows, since_ns, until_ns) WHERE NOT believed
 GROUP BY device, port, queue, semantics;
 
--- An address as text of bits behind a letter for its kind, so that a prefix of the network is a prefix of the text: 4 and 32
--- bits, 6 and 128 bits, or m and a MAC address as it is. NULL: not an address.
+-- An address as text: a letter for its kind, then its bits, so that a prefix of the network is a prefix of the text.
+-- `4` and 32 bits, `6` and 128 bits, or `m` and a MAC address unchanged. NULL: not an address.
 CREATE MACRO ipv4_bits(address) AS CASE WHEN regexp_full_match(address, '\d{1,3}(\.\d{1,3}){3}') THEN list_reduce(
     list_transform(string_split(address, '.'), lambda part: lpad(bin(TRY_CAST(part AS UTINYINT)), 8, '0')),
     lambda a, b: a || b) END;
@@ -395,10 +401,10 @@ CREATE MACRO prefix_bits(prefix) AS CASE WHEN contains(prefix, '/')
     THEN left(address_bits(split_part(prefix, '/', 1)), 1 + TRY_CAST(split_part(prefix, '/', 2) AS INTEGER))
     ELSE address_bits(prefix) END;
 
--- What each address was called at a time. `asked_rows` names a table of address and at_ns, each pair once. Each of name,
--- service, rack and owner is that of the longest prefix that has one; of the same prefix, a CSV file's counts before
--- others', then that of the newest import. An address that has the name of a network or a service alone has that and
--- itself as its name. Addresses without any of these have no row.
+-- The name of each address at a time. `asked_rows` names a table of address and at_ns, each pair once. Each of name,
+-- service, rack and owner is that of the longest prefix that has one; for the same prefix, a CSV file counts before
+-- other sources, then the newest import counts. An address whose only name is that of a network or a service is named
+-- by that name followed by the address. Addresses without any of these have no row.
 CREATE MACRO named_at(asked_rows) AS TABLE
 WITH keyed AS MATERIALIZED (
     SELECT name, service, located, owner, coalesce(from_ns, -9223372036854775808) AS from_ns,
@@ -423,7 +429,7 @@ WITH keyed AS MATERIALIZED (
     FROM edges JOIN candidates USING (address)
     WHERE from_ns <= begin_ns AND begin_ns < until_ns
     GROUP BY address, begin_ns
-    UNION ALL BY NAME  -- until something holds again
+    UNION ALL BY NAME  -- times at which nothing holds
     SELECT address, begin_ns FROM edges ANTI JOIN candidates
         ON edges.address = candidates.address AND from_ns <= begin_ns AND begin_ns < until_ns
 )

@@ -1,5 +1,5 @@
--- Where files of bins are damaged or were set aside: the view `recorded` without the time from their first bin to their last.
--- What was dropped is in the first row that is left of a recording.
+-- For stores in which files of bins are damaged or were set aside: the view `recorded` without the times from the first
+-- bin to the last of these files. The first remaining row of a recording has all of its dropped packets.
 CREATE TABLE defined.missing_bins (writer_id VARCHAR, rack VARCHAR, host VARCHAR, first_ns BIGINT, last_ns BIGINT);
 
 ALTER VIEW recorded RENAME TO recorded_in_all;

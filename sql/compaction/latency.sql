@@ -1,2 +1,2 @@
--- What stays of the probes of a day, day_probes: rows of `latency_steps`.
+-- What stays of the probes of a day (day_probes): rows of `latency_steps`.
 FROM probed_seconds('day_probes') ORDER BY src, dst, protocol, measure, ts_ns

@@ -1,13 +1,14 @@
--- From how many wire bytes on bins, and windows of `widths`, are full, for the loosest definition of a burst: a threshold (and
--- release) of `threshold_ppb` of line rate. Full ones are an island where their starts are no more than gap_ns apart; of an
--- island, before_ns before its first start and after_ns after its last one are kept: all that bursts.sql looks at for
--- any such definition.
+-- The number of wire bytes from which on bins, and windows of `widths`, are full, for the loosest definition of a
+-- burst: a threshold (and release) of `threshold_ppb` of line rate. Full ones form an island if their starts are no
+-- more than gap_ns apart. Of an island, the time from before_ns before its first start to after_ns after its last start
+-- is kept: all that bursts.sql reads for any such definition.
 --
--- A bin of the stored width that is full is kept with `around_ns` before and after. A wider bin is full only where it has such
--- a bin, so that wider bins up to `around_ns`, whose joins reach no further, need nothing more. Of the widths that do, those
--- of `widths` are kept: each bin that is full, what lies between two of them that can be joined (5 bins), and one bin before.
+-- A full bin of the stored width is kept with `around_ns` before and after it. A wider bin can be full only if it
+-- contains such a bin, so wider bins up to `around_ns`, with joins that reach no further, need nothing more. Of the
+-- wider bins with joins that do reach further, those of `widths` are kept: each full bin, the time between two full
+-- bins that can be joined (5 bins), and one bin before.
 --
--- Of: lanes (lane, bin_ns, link_bps). Leaves: limits; width_ns 0 is that of the stored bins.
+-- Reads lanes (lane, bin_ns, link_bps). Creates limits; width_ns 0 stands for the stored bins.
 CREATE OR REPLACE TEMP TABLE limits AS
 WITH known AS (
     SELECT lane, bin_ns, link_bps, getvariable('threshold_ppb') / 1e9 AS share, CAST(getvariable('around_ns') AS BIGINT) AS around_ns

@@ -1,7 +1,7 @@
--- The rows of bins and senders that stay, of the time that spans.sql has kept. Senders stay for three of their bins more before
--- it, as those of a burst are compared with what was there before.
+-- The rows of bins and senders that stay: those in the time that spans.sql has kept. Senders also stay for three of
+-- their bins before that time, since the senders of a burst are compared with those before it.
 --
--- Of: day_bins, day_sources, kept, lanes, and untouched (recording_id: of these, all rows stay). Leaves the views
+-- Reads day_bins, day_sources, kept, lanes, and untouched (recording_id: all rows of these stay). Creates the views
 -- kept_bins and kept_sources.
 
 SET VARIABLE slot_bits = (SELECT slot_bits(1000000, coalesce(sum(end_ns - start_ns), 0)) FROM kept);

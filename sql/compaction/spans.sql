@@ -1,6 +1,7 @@
--- Which time of each recording is kept: that of the islands of full bins and windows, as limits.sql has it.
+-- The time of each recording that is kept: around the islands of full bins and windows, as limits.sql defines it.
 --
--- Of: limits, and islands (lane, clock_epoch, width_ns, first_ns, last_ns), of the day and of the days beside. Leaves: kept.
+-- Reads limits, and islands (lane, clock_epoch, width_ns, first_ns, last_ns), of the day and of the adjacent days.
+-- Creates kept.
 CREATE OR REPLACE TEMP TABLE kept AS
 WITH apart AS (
     SELECT *, coalesce(first_ns - max(last_ns) OVER before > gap_ns, true) AS opens
@@ -9,7 +10,7 @@ WITH apart AS (
                       ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 ), numbered AS (
     SELECT *, sum(CAST(opens AS INTEGER)) OVER (PARTITION BY lane, clock_epoch, width_ns ORDER BY first_ns) AS island
-    FROM apart  -- no ROWS: those that begin alike have one number
+    FROM apart  -- no ROWS: islands with the same start have one number
 ), spans AS (
     SELECT lane, clock_epoch, min(first_ns) - any_value(before_ns) AS start_ns, max(last_ns) + any_value(after_ns) AS end_ns
     FROM numbered GROUP BY lane, clock_epoch, width_ns, island

@@ -1,4 +1,4 @@
--- The rows of `steps` of the seconds that seconds.py has summed up, for the recordings in lanes.
+-- The rows of `steps` from the seconds that seconds.py has summed up, for the recordings in lanes.
 SELECT recording_id, host, rack, interface, direction, clock_epoch, ts_ns, first_ns, last_ns, bins, losing_bins, bytes,
        wire_bytes, packets, ce_packets, retransmits, CAST(quality AS USMALLINT) AS quality, cnp_packets, pause_frames,
        resume_frames, pause_quanta, CAST(pause_classes AS USMALLINT) AS pause_classes, peak_bytes,

@@ -1,13 +1,13 @@
--- What was counted, each byte once: the bins of days of which every bin is kept, and of other days (`thinned`) the sums of
--- their seconds (`steps`).
+-- All that was counted, each byte once: the bins of days on which every bin is kept, and the one-second sums (`steps`)
+-- of other days (`thinned`).
 CREATE VIEW counts AS
 SELECT recording_id,                -- VARCHAR: see `recordings`
        clock_epoch,                 -- USMALLINT: as in `bins`
        ts_ns,                       -- BIGINT: start of the bin or second
        ts_ns AS first_ns,           -- BIGINT: start of the first bin
        ts_ns AS last_ns,            -- BIGINT: start of the last bin
-       CAST(1 AS BIGINT) AS bins,   -- BIGINT: that had a row
-       CAST(quality & 32 <> 0 AS BIGINT) AS losing_bins,  -- BIGINT: of these, in which packets were dropped, or samples of a switch are missing
+       CAST(1 AS BIGINT) AS bins,   -- BIGINT: bins with a row
+       CAST(quality & 32 <> 0 AS BIGINT) AS losing_bins,  -- BIGINT: of these, bins in which packets were dropped, or samples of a switch are missing
        bytes,                       -- BIGINT: as in `bins`
        wire_bytes,                  -- BIGINT: as in `bins`
        CAST(packets AS BIGINT) AS packets,              -- BIGINT: as in `bins`

@@ -1,4 +1,4 @@
--- When each direction of each interface was recorded: intervals without overlaps, and what was lost in them.
+-- When each direction of each interface was recorded: intervals without overlaps, and the packets lost in them.
 CREATE VIEW coverage AS
 WITH reached AS (
     SELECT *, max(end_ns) OVER earlier AS reached_ns FROM recorded
@@ -6,7 +6,7 @@ WITH reached AS (
                        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 ), placed AS (
     SELECT *, sum(CAST(coalesce(start_ns > reached_ns, true) AS INTEGER)) OVER (
-        PARTITION BY rack, host, interface, direction ORDER BY start_ns, end_ns) AS place  -- no ROWS: rows that begin and end alike have one place
+        PARTITION BY rack, host, interface, direction ORDER BY start_ns, end_ns) AS place  -- no ROWS: rows with the same start and end have one place
     FROM reached
 )
 SELECT rack,                        -- VARCHAR: as in `recordings`
@@ -15,8 +15,8 @@ SELECT rack,                        -- VARCHAR: as in `recordings`
        direction,                   -- VARCHAR: as in `recordings`
        min(start_ns) AS start_ns,   -- BIGINT: start of the first bin
        max(end_ns) AS end_ns,       -- BIGINT: end of the last bin
-       count(DISTINCT recording_id) AS recordings,                 -- BIGINT: that cover it
-       count(DISTINCT recording_id) FILTER (NOT complete) AS cut_off,  -- BIGINT: of these, that did not end normally
+       count(DISTINCT recording_id) AS recordings,                 -- BIGINT: recordings that cover it
+       count(DISTINCT recording_id) FILTER (NOT complete) AS cut_off,  -- BIGINT: of these, recordings that did not end normally
        total(dropped) AS dropped,  -- BIGINT: packets dropped before they were captured
        total(late) AS late         -- BIGINT: packets in no bin: outside the reorder window, or the years 1970 to 2100
 FROM placed GROUP BY rack, host, interface, direction, place;

@@ -1,8 +1,8 @@
--- When each recording counted, in whole bins: one row, or one for each clock epoch where the clock stepped.
+-- When each recording counted, in whole bins: one row, or one for each clock epoch if the clock stepped.
 CREATE VIEW recorded AS
 WITH known AS (
     SELECT *, is_span_known(clock_epochs, start_ns, end_ns) AS is_known FROM main.recordings
-), binned AS (  -- of the few others, from the bins and their sums
+), binned AS (  -- the few others, from the bins and their sums
     SELECT recording_id, clock_epoch, min(first_ns) AS first_ns, max(last_ns) AS last_ns
     FROM counts WHERE recording_id IN (SELECT recording_id FROM known WHERE NOT is_known AND (packets > 0 OR NOT complete))
     GROUP BY recording_id, clock_epoch

@@ -1,6 +1,6 @@
--- The bursts that begin in [span_since_ns, span_until_ns): the columns of bursts.sql, and what says of loss. `after` a
--- burst is after_ns from its end, but not beyond the start of the next one of its recording: nothing counts twice. Asked
--- of the tables that bursts.sql and cells.sql left.
+-- The bursts that begin in [span_since_ns, span_until_ns): the columns of bursts.sql, and the signs of loss. `after` a
+-- burst means for after_ns from its end, but not beyond the start of the next burst of its recording: nothing counts
+-- twice. Reads the tables that bursts.sql and cells.sql create.
 WITH uncounted AS (  -- a burst in the span has bins in `cells`
     SELECT recording_id FROM lanes WHERE lane IN (SELECT lane FROM cells WHERE retransmits IS NULL)
 ), losses_of AS (
@@ -8,7 +8,7 @@ WITH uncounted AS (  -- a burst in the span has bins in `cells`
            sum(retransmits_after) AS retransmits_after, sum(ce_packets_after) AS ce_packets_after
     FROM losses GROUP BY ALL
 )
-SELECT listed.* EXCLUDE (services)  -- names are of stores: results have addresses
+SELECT listed.* EXCLUDE (services)  -- names belong to stores: results have addresses
        REPLACE (CAST(listed.clock_epoch AS INTEGER) AS clock_epoch,
                 list_transform(top_sources, lambda top: {source: top.source, bytes: top.bytes, share: top.share}) AS top_sources),
        CASE WHEN uncounted.recording_id IS NULL THEN CAST(coalesce(retransmits, 0) AS BIGINT) END AS retransmits, -- BIGINT: in its bins, as in `bins`; NULL: not counted

@@ -1,5 +1,6 @@
--- What the bins of each hour of the span add up to, by utilization and in bursts; and when each recording counted in it. Asked
--- of the tables that bursts.sql left, for the other files of this folder. An hour begins at a multiple of 3,600 s.
+-- Sums over the bins of each hour of the span, by utilization and in bursts; and when each recording counted in it.
+-- Reads the tables that bursts.sql creates; the other files of this folder read the result. An hour begins at a
+-- multiple of 3,600 s.
 --
 -- A bin (of the width in which bursts are detected) counts in the hour in which it starts.
 CREATE OR REPLACE TEMP TABLE cells AS
@@ -23,7 +24,7 @@ SELECT lane, clock_epoch, hour * 3600000000000 AS hour_ns, CAST(least(step, 20) 
        CAST(sum(packets) AS BIGINT) AS packets, CAST(sum(retransmits) AS BIGINT) AS retransmits,
        CAST(sum(ce_packets) AS BIGINT) AS ce_packets, CAST(sum(lossy) // 32 AS BIGINT) AS losing_bins,
        CAST(bit_or(quality) AS INTEGER) AS quality
-FROM (  -- what is done for each bin takes the time: the rest is done for few rows
+FROM (  -- work for each bin takes most of the time: the rest is done for few rows
     SELECT lane, clock_epoch, ts_ns // 3600000000000 AS hour,
            floor(wire_bytes * steps_a_byte + 1e-10) AS step,  -- a byte is more than 1e-9 steps
            count(*) AS n, sum(bytes) AS bytes, sum(wire_bytes) AS wire_bytes, sum(packets) AS packets,
@@ -46,15 +47,16 @@ WITH within AS (
 )
 SELECT lane, clock_epoch, hour_ns, greatest(start_ns, hour_ns) AS from_ns,
        greatest(least(end_ns, hour_ns + 3600000000000) - from_ns, 0) AS recorded_ns,
-       -- the bins that start in it, and of these, those behind another one of the recording
+       -- the bins that start in the hour, and those of them that follow another bin of the recording
        bin_number(least(end_ns, hour_ns + 3600000000000) - 1, bin_ns)
            - bin_number(greatest(first_ns, getvariable('span_since_ns'), hour_ns) - 1, bin_ns) AS bins,
        bins - CASE WHEN first_ns >= greatest(hour_ns, getvariable('span_since_ns')) AND first_ns < hour_ns + 3600000000000
               THEN 1 ELSE 0 END AS pairs
 FROM hours;
 
--- The bins and the time of bursts, where they are: a burst across an hour's end, or an edge of the span, counts on both sides,
--- each with its part. So no hour has more of them than it has of all. Bins are asked again for such bursts alone, by slots.
+-- The bins and the time of bursts, in the hours in which they lie: a burst that crosses the end of an hour, or an edge
+-- of the span, counts on both sides, each with its part. So no hour has more bytes in bursts than in total. Bins are
+-- read again only for such bursts, by slots.
 CREATE OR REPLACE TEMP TABLE divided AS
 SELECT recording_id, lane, clock_epoch, start_ns, end_ns, factor
 FROM bursts JOIN (SELECT recording_id, lane, factor FROM lanes) USING (recording_id)
@@ -98,16 +100,17 @@ WITH slots AS MATERIALIZED (
 )
 SELECT lane, clock_epoch, hour_ns, sent.bytes, sent.packets, lasting.ns FROM sent FULL JOIN lasting USING (lane, clock_epoch, hour_ns);
 
--- Retransmissions and CE marks in each burst and `after` it: after_ns from its end, but not beyond the start of the next one of
--- its recording, so that nothing counts twice; by the hour in which they are (NULL: beyond the span).
+-- Retransmissions and CE marks in each burst and `after` it, which means for after_ns from its end, but not beyond the
+-- start of the next burst of its recording, so that nothing counts twice. By the hour in which they occur (NULL: beyond
+-- the span).
 CREATE OR REPLACE TEMP TABLE losses AS
-WITH marked AS (  -- few bins: a condition on one column is tried before the other columns are read
+WITH marked AS (  -- few bins: DuckDB tests a condition on one column before it reads the others
     SELECT recording_id, clock_epoch, ts_ns, CAST(retransmits AS BIGINT) AS retransmits, CAST(0 AS BIGINT) AS ce_packets
     FROM bins WHERE retransmits > 0 AND ts_ns >= getvariable('span_since_ns')
     UNION ALL
     SELECT recording_id, clock_epoch, ts_ns, 0, CAST(ce_packets AS BIGINT)
     FROM bins WHERE ce_packets > 0 AND ts_ns >= getvariable('span_since_ns')
-), met AS (  -- the last burst that began before the bin: no bin counts for two
+), met AS (  -- the last burst that began before the bin, so that no bin counts for two
     SELECT bursts.recording_id, bursts.clock_epoch, bursts.start_ns, bin_start(ts_ns, bin_ns) AS bin_start_ns,
            retransmits, ce_packets, ts_ns < end_ns AS inside
     FROM marked ASOF JOIN bursts ON marked.recording_id = bursts.recording_id AND marked.clock_epoch = bursts.clock_epoch
@@ -121,6 +124,6 @@ SELECT recording_id, clock_epoch, start_ns,
        sum(retransmits) FILTER (NOT inside) AS retransmits_after, sum(ce_packets) FILTER (NOT inside) AS ce_packets_after
 FROM met GROUP BY ALL;
 
--- The largest power of two that is not above a whole number; 0 of 0.
+-- The largest power of two that is not above a whole number; 0 for 0.
 CREATE OR REPLACE TEMP MACRO power_below(value) AS
     CASE WHEN value > 0 THEN CAST(1 AS BIGINT) << (length(bin(CAST(value AS BIGINT))) - 1) ELSE 0 END;

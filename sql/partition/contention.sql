@@ -1,7 +1,7 @@
--- For how long in each hour how many hosts of a rack were in a burst at once, of how many that were recorded. Bursts are those
--- that a host receives, on any of its interfaces; what it sends does not count. A switch port stands in for the host behind it
--- (by its own name where no link names one) while that has no recording of what it receives there. Asked of the tables that
--- bursts.sql left.
+-- For how long in each hour how many hosts of a rack were in a burst at once, and how many were recorded. Only bursts
+-- that a host receives count, on any of its interfaces; bursts that it sends do not. A switch port stands in for the
+-- host behind it (under its own name if no link names the host) while that host has no recording of what it receives
+-- there. Reads the tables that bursts.sql creates.
 WITH heard AS (
     SELECT rack, receiver AS host, start_ns, end_ns, 1 AS hosts, 0 AS bursting
     FROM (SELECT recording_id, start_ns, end_ns FROM recorded) JOIN lanes USING (recording_id) WHERE receiver IS NOT NULL
@@ -13,8 +13,8 @@ WITH heard AS (
                        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 ), placed AS (
     SELECT *, sum(CAST(coalesce(start_ns > reached_ns, true) AS INTEGER))
-        OVER (PARTITION BY rack, host, bursting ORDER BY start_ns, end_ns) AS place FROM reached  -- no ROWS: rows that begin and end alike have one place
-), times AS (  -- when each host was recorded, and in a burst: without overlaps
+        OVER (PARTITION BY rack, host, bursting ORDER BY start_ns, end_ns) AS place FROM reached  -- no ROWS: rows with the same start and end have one place
+), times AS (  -- when each host was recorded, and when it was in a burst, without overlaps
     SELECT rack, min(start_ns) AS start_ns, max(end_ns) AS end_ns, hosts, bursting FROM placed
     GROUP BY rack, host, hosts, bursting, place
 ), clipped AS (
@@ -24,7 +24,7 @@ WITH heard AS (
 ), edges AS (
     SELECT rack, start_ns AS at_ns, hosts, bursting FROM clipped
     UNION ALL SELECT rack, end_ns, -hosts, -bursting FROM clipped
-    UNION ALL  -- an hour ends an interval, and changes nothing
+    UNION ALL  -- an hour splits an interval, and changes nothing
     SELECT rack, unnest(range(bin_start(min(start_ns), 3600000000000), max(end_ns), 3600000000000)), 0, 0 FROM clipped GROUP BY rack
 ), changes AS (
     SELECT rack, at_ns, sum(hosts) AS hosts, sum(bursting) AS bursting FROM edges GROUP BY rack, at_ns

@@ -1,5 +1,5 @@
--- When each recording counted in the span, and what is to be known of it. Asked of the tables that bursts.sql and cells.sql
--- left.
+-- When each recording counted in the span, and the limits of its data. Reads the tables that bursts.sql and cells.sql
+-- create.
 SELECT rack,                                         -- VARCHAR: as in `recordings`
        host,                                         -- VARCHAR: as in `recordings`
        interface,                                    -- VARCHAR: as in `recordings`
@@ -8,8 +8,8 @@ SELECT rack,                                         -- VARCHAR: as in `recordin
        CAST(clock_epoch AS INTEGER) AS clock_epoch,  -- INTEGER: as in `bins`
        lanes.link_bps,                               -- BIGINT: the line rate by which bursts were detected
        lanes.bin_ns,                                 -- BIGINT: width of the bins in which bursts were detected
-       greatest(start_ns, getvariable('span_since_ns')) AS start_ns,  -- BIGINT: its beginning, or that of the span
-       least(end_ns, getvariable('span_until_ns')) AS end_ns,         -- BIGINT: its end, or that of the span
+       greatest(start_ns, getvariable('span_since_ns')) AS start_ns,  -- BIGINT: start of the recording or of the span, whichever is later
+       least(end_ns, getvariable('span_until_ns')) AS end_ns,         -- BIGINT: end of the recording or of the span, whichever is earlier
        complete,                                     -- BOOLEAN: as in `recordings`
        dropped,                                      -- BIGINT: as in `recordings`: of the whole recording
        late                                          -- BIGINT: likewise

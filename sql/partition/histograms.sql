@@ -1,11 +1,11 @@
--- How many bins or bursts of each hour of each recording have which size: rows that add up. Asked of the tables that
--- bursts.sql and cells.sql left.
+-- Histograms: the number of bins or bursts of each size, for each hour of each recording. Rows add up. Reads the tables
+-- that bursts.sql and cells.sql create.
 --
---   utilization  bins by steps of 5 % of line rate: `least` is 0, 5, … 100 (100 or more); an idle bin is in 0
---   duration     bursts by their duration: `least` is a power of two, in ns, and the next one is not reached
---   gap          bursts by the time since the end of the burst before of the same recording, likewise. A recording's first
---                burst of the span has none
---   fan_in       bursts by their fan-in: powers of two, and 0 where no sender is known
+--   utilization  bins in steps of 5 % of line rate: `least` is 0, 5, … 100 (100 or more); an idle bin counts in 0
+--   duration     bursts by their duration: `least` is a power of two in ns, and the duration is below the next one
+--   gap          bursts by the time since the end of the previous burst of the same recording, by powers of two, too.
+--                The first burst of a recording in the span has none
+--   fan_in       bursts by their fan-in: powers of two, and 0 if no sender is known
 WITH begun AS (
     SELECT recording_id, clock_epoch, bin_start(start_ns, 3600000000000) AS hour_ns, duration_ns, fan_in,
            start_ns - lag(end_ns) OVER (PARTITION BY recording_id, clock_epoch ORDER BY start_ns) AS gap_ns

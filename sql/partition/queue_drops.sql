@@ -1,10 +1,11 @@
--- What the queue of each switch port that a link ties to a host dropped in each hour of the span, in windows that touch a
--- burst which the host received, and in all: rows that add up. Asked of the tables that bursts.sql left.
+-- Packets that the queue of each switch port dropped in each hour of the span, for ports that a link ties to a host: in
+-- windows that touch a burst which the host received, and in total. Rows add up. Reads the tables that bursts.sql
+-- creates.
 --
--- A window counts in the hour in which it starts, where the host was recorded for all of it and the device reported the
--- drops. Times are those that the device and the host stamped: a device whose clock differs by more than a window has its
--- drops beside the bursts. A link with no interface stands for all interfaces of the host, and
--- holds as in `links_at`.
+-- A window counts in the hour in which it starts, if the host was recorded for all of it and the device reported the
+-- drops. Times are as the device and the host stamped them: if the clock of a device differs by more than a window, its
+-- drops appear beside the bursts. A link without an interface stands for all interfaces of the host; links hold as in
+-- `links_at`.
 WITH heard AS (
     SELECT rack, host, interface, start_ns, end_ns FROM recorded
     WHERE direction <> 'out' AND recording_id IN (SELECT recording_id FROM lanes WHERE backend <> 'otlp')
@@ -27,7 +28,7 @@ WITH heard AS (
     FROM bursts JOIN attached ON bursts.rack = attached.rack AND bursts.host = attached.host
         AND attached.interface IN ('', bursts.interface)
     WHERE direction <> 'out' AND recording_id IN (SELECT recording_id FROM lanes WHERE backend <> 'otlp')
-), reached AS (  -- when the last of the bursts that began until then is over
+), reached AS (  -- latest end of the bursts that began until then
     SELECT rack, host, interface, start_ns, max(end_ns) OVER (
         PARTITION BY rack, host, interface ORDER BY start_ns, end_ns ROWS UNBOUNDED PRECEDING) AS reached_ns
     FROM received
@@ -37,9 +38,9 @@ WITH heard AS (
     FROM windows ASOF LEFT JOIN reached ON windows.rack = reached.rack AND windows.host = reached.host
         AND windows.interface = reached.interface AND windows.ts_ns > reached.start_ns
 )
-SELECT rack,                                                   -- VARCHAR: of the host
-       host,                                                   -- VARCHAR: that the link names
-       interface,                                              -- VARCHAR: likewise; '' for all of the host's
+SELECT rack,                                                   -- VARCHAR: rack of the host
+       host,                                                   -- VARCHAR: the host that the link names
+       interface,                                              -- VARCHAR: the interface that the link names; '' for all of the host
        device,                                                 -- VARCHAR: as in `queues`
        port,                                                   -- VARCHAR: as in `queues`
        queue,                                                  -- VARCHAR: as in `queues`
@@ -47,8 +48,8 @@ SELECT rack,                                                   -- VARCHAR: of th
        bin_start(window_start_ns, 3600000000000) AS hour_ns,   -- BIGINT: when the hour begins
        count(*) AS windows,                                    -- BIGINT: windows that start in the hour
        count(*) FILTER (dropped_packets > 0) AS lossy_windows, -- BIGINT: of these, with drops
-       total(dropped_packets) AS drops,                        -- BIGINT: packets that were dropped in them
+       total(dropped_packets) AS drops,                        -- BIGINT: packets that were dropped in the windows of the hour
        count(*) FILTER (in_burst) AS burst_windows,            -- BIGINT: windows that touch a burst of the host
        count(*) FILTER (in_burst AND dropped_packets > 0) AS lossy_burst_windows,    -- BIGINT: of these, with drops
-       coalesce(total(CASE WHEN in_burst THEN dropped_packets END), 0) AS burst_drops -- BIGINT: packets that were dropped in them
+       coalesce(total(CASE WHEN in_burst THEN dropped_packets END), 0) AS burst_drops -- BIGINT: packets that were dropped in windows that touch a burst
 FROM met GROUP BY ALL ORDER BY hour_ns, device, port, queue, semantics, rack, host, interface;

@@ -1,8 +1,8 @@
--- Whether what may be part of a burst that begins in [span_since_ns, span_until_ns) may go on beyond the bins that were
--- examined, before them or behind them. Asked of the tables that bursts.sql left.
+-- Whether a chain that may be part of a burst that begins in [span_since_ns, span_until_ns) may continue beyond the
+-- bins that were examined: before the first or after the last. Reads the tables that bursts.sql creates.
 --
--- A chain is bins at or above release, at most join_ns apart: no burst has bins of two chains. One that comes within
--- join_ns and a bin of the first or last bin examined may go on beyond it.
+-- A chain is a sequence of bins at or above release, at most join_ns apart: no burst has bins of two chains. A chain
+-- that comes within join_ns and a bin of the first or last bin that was examined may continue beyond it.
 WITH steps AS (
     SELECT lane, clock_epoch, ts_ns, bin_ns, join_ns,
            coalesce(ts_ns - lag(ts_ns) OVER earlier - bin_ns > join_ns, true) AS opens

@@ -1,31 +1,33 @@
 -- Bursts: when one interface carried a burst in one direction, and who sent it.
 --
--- A bin is hot when its utilization is at least `threshold`. A busy period is consecutive bins: it begins with a hot one and
--- continues while utilization is at least `release`. A burst is busy periods at most `join_ns` apart, from the start
--- of the first bin to the end of the last. Its bytes, packets and mean utilization count every bin in that time.
+-- A bin is hot when its utilization is at least `threshold`. A busy period is consecutive bins: it begins with a hot
+-- one and continues while utilization is at least `release`. A burst is busy periods at most `join_ns` apart, from the
+-- start of the first bin to the end of the last. Its bytes, packets and mean utilization count every bin in that time.
 --
--- Senders come from the bins of `sources` that touch the burst. Where such a bin reaches beyond the burst, the part of its
--- bytes that counts is the part of its time (first to last packet) that lies within: exact for a sender that was quiet
--- before and after, an estimate for others. `other` (the senders beyond --max-sources) counts as its members in `sources`,
--- and is left out of fan_in, effective_sources and onset_spread_ns unless there is nothing else; then its members are all.
+-- Senders come from the bins of `sources` that touch the burst. If such a bin reaches beyond the burst, its bytes count
+-- by the part of its time (first to last packet) that lies within the burst: exact for a sender that was quiet before
+-- and after, an estimate for others. `other` (the senders beyond --max-sources) counts as its members in `sources`. It
+-- is left out of fan_in, effective_sources and onset_spread_ns, unless it is the only sender; then all of its members
+-- count.
 --   fan_in             senders with at least half an equal share of the bytes
 --   effective_sources  1 / sum of squared shares
---   onset_spread_ns    from the first frame in the burst of the first of those in fan_in to that of the last
---   pattern            single-source: fan_in is 1. incast: fan_in is 3 or more, at least 3 and half of them began with the
---                      burst (in the source_bin_ns before it they sent at less than half their rate in it), and these
---                      began within half the burst or source_bin_ns of each other, whichever is longer. A receiver sees
---                      departures from the last queue: while the link is full (mean utilization 0.9 or more), frames
---                      that were sent together arrive one behind the other, so that late onsets do not exclude it.
---                      many-sources: all else. unknown: no sender is known. canary: `mburst canary` sent it: a canary
---                      burst of its largest sender, who has at least half of the bytes, was in its time (± a bin).
+--   onset_spread_ns    from the first frame in the burst of the first sender in fan_in to that of the last
+--   pattern            single-source: fan_in is 1. incast: fan_in is 3 or more, at least 3 and half of them began with
+--                      the burst (in the source_bin_ns before it they sent at less than half their rate in it), and
+--                      these began within half the burst or source_bin_ns of each other, whichever is longer. A
+--                      receiver sees departures from the last queue: while the link is full (mean utilization 0.9 or
+--                      more), frames that were sent together arrive one after the other, so late onsets do not exclude
+--                      an incast. many-sources: all others. unknown: no sender is known. canary: `mburst canary` sent
+--                      it: a canary burst of its largest sender, with at least half of the bytes, was in its time (± a
+--                      bin).
 --
--- Settings are variables (SET VARIABLE threshold = 0.8), each with a default: threshold 0.5, release (threshold), bin_ns
--- (as stored; a multiple sums stored bins), join_ns (5 bins), min_duration_ns (1 bin), link_bps (as recorded),
--- hosts and recordings (lists), rack, interface, direction, recording, since_ns and until_ns (bins that start in between),
--- without_unfit_ports (true: no switch ports of an unknown line rate, or whose bins do not make up bin_ns; else they are an
--- error), span_until_ns (until_ns: links say then which host is behind a port).
+-- Settings are variables (SET VARIABLE threshold = 0.8), each with a default: threshold 0.5, release (threshold),
+-- bin_ns (as stored; a multiple sums stored bins), join_ns (5 bins), min_duration_ns (1 bin), link_bps (as recorded),
+-- hosts and recordings (lists), rack, interface, direction, recording, since_ns and until_ns (bins that start in
+-- between), without_unfit_ports (true: leave out switch ports of an unknown line rate, or with bins that do not make up
+-- bin_ns; otherwise these are an error), span_until_ns (until_ns: the time at which links name the host behind a port).
 
--- The host behind each switch port, as links say at the end of the time.
+-- The host behind each switch port, according to the links at the end of the time.
 CREATE OR REPLACE TEMP TABLE attached (device VARCHAR, port VARCHAR, attached_host VARCHAR, attached_interface VARCHAR);
 
 INSERT INTO attached  -- where there are rows: links
@@ -67,11 +69,11 @@ SELECT CAST(row_number() OVER (ORDER BY recording_id) AS INTEGER) AS lane, recor
        least_bytes(threshold, width_ns, speed) AS hot_bytes,
        least_bytes(least(coalesce(CAST(getvariable('release') AS DOUBLE), threshold), threshold), width_ns, speed)
            AS warm_bytes,
-       (warm_bytes + factor - 1) // factor AS peak_bytes,  -- that the fullest of the stored bins in a warm bin must have
+       (warm_bytes + factor - 1) // factor AS peak_bytes,  -- the least that the fullest stored bin in a warm bin has
        receiver, backend, attached_host, attached_interface
 FROM received;
 
--- When what is behind a switch port was recorded itself: where a clock stepped, all bins are read to know that.
+-- When the host behind a switch port was recorded itself: if a clock stepped, all bins are read to find out.
 CREATE OR REPLACE TEMP TABLE attached_ports (lane INTEGER);
 
 INSERT INTO attached_ports  -- where there are rows: attached
@@ -83,8 +85,8 @@ CREATE OR REPLACE TEMP TABLE own_times (
 INSERT INTO own_times  -- where there are rows: attached_ports
 FROM own_times_of('lanes', 'recorded');
 
--- Days on which a store was compacted (`thinned`), if not every such burst is found in what was kept: see
--- sql/compaction/spans.sql. No day is, where all of the time that is asked for was kept (`kept`).
+-- Days on which a store was compacted (`thinned`), if the rows that were kept do not show every such burst: see
+-- sql/compaction/spans.sql. A day is not among them if all of its requested time was kept (`kept`).
 CREATE OR REPLACE TEMP TABLE lacking (recording_id VARCHAR, day_end_ns BIGINT);
 
 INSERT INTO lacking  -- where there are rows: defined.all_thinned
@@ -109,7 +111,8 @@ WITH days AS (
 SELECT recording_id, day_end_ns FROM days LEFT JOIN whole USING (recording_id, start_ns)
 WHERE NOT is_found AND start_ns < end_ns AND coalesce(kept_ns < end_ns - start_ns, true);
 
--- From when on every burst is found. Without `since_ns` the answer begins there; what is asked for is never left out.
+-- The time from which on every burst is found. Without `since_ns` the answer begins there; requested time is never left
+-- out.
 SET VARIABLE answerable_ns = (SELECT max(day_end_ns) FROM lacking);
 
 SELECT CASE WHEN getvariable('since_ns') < getvariable('answerable_ns') THEN error(
@@ -120,14 +123,14 @@ SET VARIABLE peak_bytes = (SELECT coalesce(min(peak_bytes), 0) FROM lanes);
 SET VARIABLE first_ns = coalesce(CAST(getvariable('since_ns') AS BIGINT), getvariable('answerable_ns'), -9223372036854775808);
 SET VARIABLE beyond_ns = coalesce(CAST(getvariable('until_ns') AS BIGINT), 9223372036854775807);
 
--- Bins at or above release. Of the stored width:
+-- Bins at or above release, of the stored width:
 CREATE OR REPLACE TEMP TABLE warm AS
 SELECT lane, clock_epoch, ts_ns, wire_bytes
 FROM bins JOIN (SELECT recording_id, lane, warm_bytes FROM lanes WHERE factor = 1) USING (recording_id)
 WHERE wire_bytes >= getvariable('peak_bytes') AND wire_bytes >= warm_bytes
   AND ts_ns >= getvariable('first_ns') AND ts_ns < getvariable('beyond_ns');
 
--- … and of a multiple of it: only a stored bin that is full enough makes it possible.
+-- … and of a multiple of it: possible only if one of the stored bins is full enough.
 CREATE OR REPLACE TEMP TABLE possible AS
 SELECT DISTINCT lane, clock_epoch, bin_start(ts_ns, getvariable('bin_ns')) AS ts_ns
 FROM bins JOIN (SELECT recording_id, lane, peak_bytes FROM lanes WHERE factor > 1) USING (recording_id)
@@ -135,7 +138,7 @@ WHERE wire_bytes >= getvariable('peak_bytes') AND wire_bytes >= peak_bytes
   AND bin_start(bins.ts_ns, getvariable('bin_ns')) >= getvariable('first_ns')
   AND bin_start(bins.ts_ns, getvariable('bin_ns')) < getvariable('beyond_ns');
 
--- Nothing but possible bins, and gaps between them that can be joined, can be in a burst.
+-- Only possible bins, and gaps between them that can be joined, can be in a burst.
 CREATE OR REPLACE TEMP TABLE reaches (lane INTEGER, clock_epoch USMALLINT, start_ns BIGINT, end_ns BIGINT);
 
 INSERT INTO reaches  -- where there are rows: possible
@@ -195,7 +198,8 @@ FROM placed
 GROUP BY lane, clock_epoch, place
 HAVING max(end_ns) - min(start_ns) >= any_value(min_duration_ns);
 
--- What has the stored width is scanned once more, for all that lies within bursts; it compares the slot of time first.
+-- Bins of the stored width are scanned once more, for all that lie within bursts; the scan compares the slot of time
+-- first.
 SET VARIABLE slot_bits = (  -- where there are rows: extents
     SELECT slot_bits(max(stored_ns), sum(end_ns - start_ns)) FROM extents JOIN lanes USING (lane) WHERE factor = 1);
 
@@ -226,8 +230,8 @@ GROUP BY burst;
 SET VARIABLE source_slot_bits = (  -- where there are rows: extents
     SELECT slot_bits(max(source_bin_ns), sum(end_ns - start_ns)) FROM extents JOIN lanes USING (lane));
 
--- What each sender sent in each burst, and in the source bin's time before it (up to the bin before its first hot one: a
--- burst may begin there).
+-- What each sender sent in each burst, and in the time of one source bin before it (which ends one bin before the first
+-- hot one, since a burst may begin in that bin).
 CREATE OR REPLACE TEMP TABLE senders (
     burst BIGINT, source VARCHAR, members UINTEGER, bytes DOUBLE, bytes_before DOUBLE, onset_ns BIGINT);
 
@@ -265,7 +269,7 @@ FROM named JOIN (SELECT burst, lane, start_ns, end_ns FROM extents) USING (burst
            JOIN (SELECT lane, source_bin_ns FROM lanes) USING (lane)
 WINDOW whole AS (PARTITION BY burst);
 
--- Bursts in whose time a file of their host is damaged, or one of which neither host nor time is known.
+-- Bursts in whose time a file of their host is damaged, or a damaged file of which host or time is not known.
 CREATE OR REPLACE TEMP TABLE incomplete (burst BIGINT);
 
 INSERT INTO incomplete  -- where there are rows: damaged_files
@@ -325,8 +329,8 @@ FROM extents JOIN totals USING (burst) LEFT JOIN fans USING (burst) JOIN (
     FROM lanes) USING (lane)
 ORDER BY burst;
 
--- When each host (or what is behind a switch port) received bursts, on any of its interfaces: without overlaps, of
--- whatever recordings.
+-- When each host (or whatever is behind a switch port) received bursts, on any of its interfaces and in any recording:
+-- without overlaps.
 CREATE OR REPLACE TEMP VIEW host_bursts AS
 WITH reached AS (
     SELECT rack, receiver AS host, start_ns, end_ns, max(end_ns) OVER earlier AS reached_ns
@@ -335,12 +339,12 @@ WITH reached AS (
                        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 ), placed AS (
     SELECT *, sum(CAST(coalesce(start_ns > reached_ns, true) AS INTEGER))
-        OVER (PARTITION BY rack, host ORDER BY start_ns, end_ns) AS place FROM reached  -- no ROWS: rows that begin and end alike have one place
+        OVER (PARTITION BY rack, host ORDER BY start_ns, end_ns) AS place FROM reached  -- no ROWS: rows with the same start and end have one place
 )
 SELECT rack, host, min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM placed GROUP BY rack, host, place;
 
--- What the senders of each burst were called at its time: those of most bytes, and those of its fan-in. It has rows where the
--- store has names.
+-- The names of the senders of each burst at its time: the senders with the most bytes, and those of its fan-in. It has
+-- rows if the store has names.
 CREATE OR REPLACE TEMP TABLE burst_names (
     burst BIGINT, source VARCHAR, counted BOOLEAN, name VARCHAR, service VARCHAR, rack VARCHAR);
 
@@ -353,7 +357,7 @@ FROM burst_sources JOIN (SELECT burst, start_ns AS at_ns FROM bursts) USING (bur
 JOIN (SELECT address AS source, * EXCLUDE (address) FROM named_at('burst_addresses')) AS called USING (source, at_ns)
 WHERE place <= 10 OR counted;
 
--- Who sent each burst: the senders of most bytes, and of the fan-in those of each service, by their racks.
+-- Who sent each burst: the senders with the most bytes, and the services of the fan-in, by rack.
 CREATE OR REPLACE TEMP VIEW burst_senders AS
 WITH tops AS (
     SELECT burst, list({source: source, bytes: CAST(round(bytes) AS BIGINT), share: share, name: name, service: service, rack: rack}
@@ -381,17 +385,17 @@ SELECT host,               -- VARCHAR: as in `recordings`
        end_ns,             -- BIGINT: end of its last bin
        duration_ns,        -- BIGINT: end_ns - start_ns
        bytes,              -- BIGINT: in its time; link layer without FCS
-       packets,            -- BIGINT: likewise
+       packets,            -- BIGINT: in its time
        mean_utilization,   -- DOUBLE: share of line rate over its whole time
-       peak_utilization,   -- DOUBLE: of its fullest bin of bin_ns
+       peak_utilization,   -- DOUBLE: utilization of its fullest bin of bin_ns
        sources,            -- BIGINT: distinct senders
        fan_in,             -- BIGINT: senders with at least half an equal share of the bytes
        effective_sources,  -- DOUBLE: 1 / sum of squared shares
-       onset_spread_ns,    -- BIGINT: from the first frame in the burst of the first of those in fan_in to that of the last
+       onset_spread_ns,    -- BIGINT: from the first frame in the burst of the first sender in fan_in to that of the last
        pattern,            -- VARCHAR: single-source, incast, many-sources, canary or unknown
-       top_sources,        -- STRUCT[]: up to ten of most bytes: source, bytes, share; name, service, rack (NULL: not known)
-       services,           -- STRUCT[]: of the fan-in, by their names: service, senders, racks (rack, senders)
-       quality_names(quality) AS quality,          -- VARCHAR[]: what is to be known of its bins, see `quality`
+       top_sources,        -- STRUCT[]: up to ten senders with the most bytes: source, bytes, share; name, service, rack (NULL: not known)
+       services,           -- STRUCT[]: services of the fan-in, where known: service, senders, racks (rack, senders)
+       quality_names(quality) AS quality,          -- VARCHAR[]: limits of the data of its bins, see `quality`
        recording_id,       -- VARCHAR: see `recordings`
        clock_epoch,        -- USMALLINT: as in `bins`
        bin_ns,             -- BIGINT: width of the bins in which it was detected

@@ -1,9 +1,10 @@
--- Contention: how many hosts of a rack receive bursts at once, of racks in which at least two hosts receive any.
+-- Contention: how many hosts of a rack receive bursts at once, for racks in which at least two hosts receive any.
 -- include: bursts
 --
--- Bursts of one host that overlap or touch, on whatever interface and in whatever recording, are one here (host_bursts of
--- bursts.sql). `share` is of these, how many overlap one of another host of the rack; `most` how many hosts were in a burst
--- at once, first at `most_ns`; `contended_ns` the time in which two or more were. Settings are those of `bursts`.
+-- Bursts of one host that overlap or touch count as one here, on any interface and in any recording (host_bursts of
+-- bursts.sql). `share` is the share of these that overlap a burst of another host of the rack; `most` is the largest
+-- number of hosts in a burst at once, first at `most_ns`; `contended_ns` is the time in which two or more were.
+-- Settings are those of `bursts`.
 CREATE OR REPLACE TEMP TABLE burst_edges AS
 SELECT *, CAST(sum(change) OVER running AS BIGINT) AS bursting, lead(at_ns, 1, at_ns) OVER running AS until_ns
 FROM (SELECT rack, host, start_ns AS at_ns, 1 AS change, end_ns FROM host_bursts
@@ -17,12 +18,12 @@ FROM burst_edges WHERE change = 1
 WINDOW following AS (PARTITION BY rack ORDER BY at_ns, host);
 
 SELECT rack,                            -- VARCHAR: as in `recordings`
-       count(DISTINCT host) AS hosts,   -- BIGINT: that received bursts
-       count(*) AS bursts,              -- BIGINT: that they received
-       count(*) FILTER (contended) / count(*) AS share,    -- DOUBLE: of these, that overlap one of another host
-       any_value(most) AS most,                            -- BIGINT: hosts in a burst at once, largest
+       count(DISTINCT host) AS hosts,   -- BIGINT: hosts that received bursts
+       count(*) AS bursts,              -- BIGINT: bursts that they received
+       count(*) FILTER (contended) / count(*) AS share,    -- DOUBLE: share of these that overlap one of another host
+       any_value(most) AS most,                            -- BIGINT: largest number of hosts in a burst at once
        any_value(most_ns) AS most_ns,                      -- BIGINT: when that was first
-       any_value(contended_ns) AS contended_ns             -- BIGINT: time in which two or more were
+       any_value(contended_ns) AS contended_ns             -- BIGINT: time in which two or more were in a burst
 FROM contended_bursts JOIN (
     SELECT rack, max(bursting) AS most, arg_max(at_ns, {bursting: bursting, earlier: -at_ns}) AS most_ns,
            CAST(coalesce(sum(until_ns - at_ns) FILTER (bursting > 1), 0) AS BIGINT) AS contended_ns

@@ -1,5 +1,5 @@
--- Offset between a device's clock and ours, over some seconds. It is an estimate, and never applied to any other row: a lag
--- is the time from the device's stamp to our receipt, which is the path delay less the device's offset.
+-- Offset between a device's clock and ours, over some seconds. It is an estimate, and is never applied to any other
+-- row. A lag is the time from the device's stamp to our receipt: the path delay minus the device's offset.
 CREATE TABLE device_clocks (
     batch          VARCHAR NOT NULL,
     device         VARCHAR NOT NULL,
@@ -8,6 +8,6 @@ CREATE TABLE device_clocks (
     least_lag_ns   BIGINT NOT NULL,
     largest_lag_ns BIGINT NOT NULL,
     rtt_ns         BIGINT,            -- shortest round trip of a call; NULL when there was none
-    offset_ns      BIGINT NOT NULL,   -- device clock minus ours: half the round trip less the least lag
+    offset_ns      BIGINT NOT NULL,   -- device clock minus ours: half the round trip minus the least lag
     uncertainty_ns BIGINT             -- half the round trip; late stamping by the device adds an unknown error
 );

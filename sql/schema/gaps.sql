@@ -9,7 +9,7 @@ CREATE TABLE gaps (
     start_ns             BIGINT NOT NULL,    -- end of the last bin before it, or where the loss began
     end_ns               BIGINT,             -- when counting continued; NULL: not known to have continued
     reason               VARCHAR NOT NULL,   -- killed, power, disk full, failed, dropped, reader too slow; of switch ports: not sampled, sample without a bin, more than line rate, counter reset, store too slow
-    packets              BIGINT,             -- missed, by the interface's counters; NULL where these cannot show it
-    bytes                BIGINT,             -- likewise
+    packets              BIGINT,             -- missed packets, by the counters of the interface; NULL if these cannot show it
+    bytes                BIGINT,             -- missed bytes; NULL if the counters of the interface cannot show it
     detail               VARCHAR NOT NULL    -- a sentence, or ''
 );

@@ -2,10 +2,10 @@
 CREATE TABLE gnmi_events (
     batch        VARCHAR NOT NULL,
     device       VARCHAR NOT NULL,
-    subscription VARCHAR NOT NULL,  -- '' for all of the device's; otlp
-    ts_ns        BIGINT NOT NULL,   -- our clock, as all times here
-    until_ns     BIGINT,            -- where it lasted
+    subscription VARCHAR NOT NULL,  -- '' for all subscriptions of the device; otlp
+    ts_ns        BIGINT NOT NULL,   -- our clock, like all times here
+    until_ns     BIGINT,            -- end of an event that lasted
     event        VARCHAR NOT NULL,  -- connect, sync, disconnect, gap, refused, dropped, duplicates, reset, not-understood, not-mapped, deferred
-    amount       BIGINT,            -- of rows, values or messages, where it has one
+    amount       BIGINT,            -- number of rows, values or messages, if it has one
     detail       VARCHAR NOT NULL   -- a sentence, or ''
 );

@@ -1,5 +1,5 @@
--- A time on a compacted day (`thinned`) of which every bin and its senders were kept. What reaches beyond midnight has a row
--- on each of the days.
+-- A time on a compacted day (`thinned`) for which every bin and its senders were kept. A time that reaches beyond
+-- midnight has a row on each of the days.
 CREATE TABLE kept (
     recording_id         VARCHAR NOT NULL,
     host                 VARCHAR NOT NULL,

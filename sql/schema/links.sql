@@ -9,7 +9,7 @@ CREATE TABLE links (
     link_bps  BIGINT,
     device    VARCHAR NOT NULL,
     port      VARCHAR NOT NULL,
-    queue     VARCHAR NOT NULL,  -- '' for all of the port's
+    queue     VARCHAR NOT NULL,  -- '' for all queues of the port
     origin    VARCHAR NOT NULL,  -- configuration or lldp
     present   BOOLEAN NOT NULL   -- false: the neighbour was removed
 );

@@ -6,7 +6,7 @@ CREATE TABLE ports (
     window_start_ns  BIGINT NOT NULL,
     ts_ns            BIGINT NOT NULL,   -- end of the window, device clock
     receive_ns       BIGINT,            -- our clock
-    in_bytes         BIGINT,            -- in the window, as all counts here
+    in_bytes         BIGINT,            -- in the window, like all counts here
     out_bytes        BIGINT,
     in_discards      BIGINT,
     out_discards     BIGINT,

@@ -11,8 +11,8 @@ CREATE TABLE probes (
     remote_tx_ns BIGINT,
     rx_ns        BIGINT,            -- kernel or NIC, sender's clock
     app_recv_ns  BIGINT,
-    rtt_ns       BIGINT,            -- round trip, where nothing else was measured
+    rtt_ns       BIGINT,            -- round trip, if nothing else was measured
     lost         BOOLEAN NOT NULL,
     stamp_kind   VARCHAR NOT NULL,  -- hw, sw, app, or '' when not known
-    clock_error_ns BIGINT           -- error bound of the difference of the two clocks, where both ends report synchronized clocks
+    clock_error_ns BIGINT           -- error bound of the difference of the two clocks, if both ends report synchronized clocks
 );

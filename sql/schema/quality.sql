@@ -1,5 +1,5 @@
--- The bits of `quality`: of captures, the same as enum mb_quality in capture/frame.h, and from 512 on of values that devices report,
--- the same as in telemetry/tables.py. `incomplete` is in no file: bursts.sql gives it to bursts.
+-- The bits of `quality`: for captures, the same as enum mb_quality in capture/frame.h; from 512 on, for values that
+-- devices report, the same as in telemetry/tables.py. `incomplete` is in no file: bursts.sql sets it for bursts.
 CREATE TABLE quality (bit USMALLINT NOT NULL, name VARCHAR NOT NULL, meaning VARCHAR NOT NULL);
 INSERT INTO quality VALUES
     (1,   'hw',        'stamped by the network interface'),

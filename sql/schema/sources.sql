@@ -12,9 +12,9 @@ CREATE TABLE sources (
     packets              UINTEGER NOT NULL,
     flows                UINTEGER NOT NULL,  -- distinct (addresses, protocol, ports)
     members              UINTEGER NOT NULL,  -- 1, or how many senders 'other' counts
-    first_ns             BIGINT NOT NULL,    -- first and last packet in the bin; of 'other' that stands for senders away from busy bins: the bin's first and last ns
+    first_ns             BIGINT NOT NULL,    -- first and last packet in the bin; for 'other' that stands for senders away from busy bins: the bin's first and last ns
     last_ns              BIGINT NOT NULL,
-    source_port          USMALLINT,          -- that more than half of its flows come from; 0 where none is
-    destination_port     USMALLINT,          -- likewise, go to
-    cnp_packets          UINTEGER            -- congestion notifications that it sent; NULL: written by an mburst that did not count them
+    source_port          USMALLINT,          -- the port that more than half of its flows come from; 0 if there is none
+    destination_port     USMALLINT,          -- the port that more than half of its flows go to; 0 if there is none
+    cnp_packets          UINTEGER            -- congestion notifications that it sent; NULL: written by a version of mburst that did not count them
 );

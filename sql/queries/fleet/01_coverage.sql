@@ -1,11 +1,12 @@
 -- Coverage: how many hosts of each rack recorded, for how much of the day, and what has not arrived.
 --
---   hosts_expected  hosts of the inventory, and those that recorded or have ever shipped and are behind; no collectors, which
---                   ship what switches sent and no recording of their own, and no switches
+--   hosts_expected  hosts of the inventory, and hosts that recorded or have ever shipped and are behind. Switches do
+--                   not count, nor do collectors, which ship what switches sent and no recording of their own
 --   recorded_share  recorded time of these hosts; of several interfaces of a host, the one recorded for longest counts
---   losing_share    of the recorded bins, those in which packets were dropped, or samples of a switch are missing: their counts are lower bounds
---   behind_ns       how much of the day has not arrived of the host or collector that is furthest behind; a whole day if it
---                   never shipped
+--   losing_share    share of the recorded bins in which packets were dropped, or samples of a switch are missing: their
+--                   counts are lower bounds
+--   behind_ns       how much of the day has not arrived from the host or collector that is furthest behind; a whole day
+--                   if it never shipped
 --   missing         files and tables that a host could not ship, such as damaged files
 WITH asked_hours AS (
     SELECT * FROM hours CROSS JOIN asked WHERE hour_ns >= since_ns AND hour_ns < until_ns

@@ -1,11 +1,13 @@
 -- Worst hosts: which hosts receive bursts for the largest share of their recorded time, and which did a week before.
 --
 --   bursts_per_h        bursts for each hour that an interface was recorded
---   burst_share         of the recorded time of the interfaces
---   p99_ns              of the durations of its bursts (nearest rank); NULL of fewer than 100, as known_quantile of sql/macros.sql
---   max_fan_in          of its bursts; NULL where no sender is known
---   retransmits_per_gb  for each 10^9 bytes on the wire, in bursts or not, where they were counted
---   rank                by burst_share, then by bursts_per_h; rank_last_week is of the same time seven days before
+--   burst_share         share of the recorded time of the interfaces that is in bursts
+--   p99_ns              p99 (nearest rank) of the durations of its bursts; NULL for fewer than 100 bursts, as
+--                       known_quantile of sql/macros.sql
+--   max_fan_in          largest fan-in of its bursts; NULL if no sender is known
+--   retransmits_per_gb  for each 10^9 bytes on the wire, in bursts or not, in hours in which they were counted
+--   rank                by burst_share, then by bursts_per_h; rank_last_week is the rank for the same time seven days
+--                       before
 WITH weeks AS (
     SELECT 0 AS week, since_ns, until_ns FROM asked
     UNION ALL SELECT 1 AS week, since_ns - 604800000000000, until_ns - 604800000000000 FROM asked

@@ -1,6 +1,6 @@
--- Durations: what share of bursts lasts at most how long, by service, direction, link speed and width of bins.
+-- Durations: the cumulative distribution of burst durations, by service, direction, link speed and width of bins.
 --
---   bursts_at_most  bursts of the class that last duration_ns or less; share is of all bursts of the class
+--   bursts_at_most  bursts of the class that last duration_ns or less; share is their share of all bursts of the class
 WITH counted AS (
     SELECT COALESCE(service, '') AS service, direction, link_bps, bin_ns, duration_ns, COUNT(*) AS bursts
     FROM bursts CROSS JOIN asked LEFT JOIN inventory ON bursts.rack = inventory.rack AND bursts.host = inventory.host

@@ -1,12 +1,13 @@
--- Gaps: what share of gaps between bursts of a recording is at most how long, and whether bursts come independently.
+-- Gaps: the cumulative distribution of gaps between the bursts of a recording, and whether bursts come independently.
 --
 --   gap_ns   from the end of a burst to the start of the next one of the same recording
---   share    of the gaps of the class (service, direction, link speed, width of bins) that are not longer
+--   share    share of the gaps of the class (service, direction, link speed, width of bins) that are not longer
 --   ks_d     Kolmogorov-Smirnov distance of gaps, each divided by the mean of its recording, from an exponential
---            distribution, which they have where bursts are a Poisson process. Of recordings with ten gaps or more; else NULL
---   p_value  an upper bound of its probability in a Poisson process: 0.01, 0.025, 0.05, 0.1 or 0.15, NULL where it is higher
---            (Stephens 1974, J. Am. Stat. Assoc. 69, table 1.3: exponential with estimated mean). Bins make gaps multiples of
---            their width: a distance below bin_ns / mean gap says nothing
+--            distribution, which gaps have if bursts are a Poisson process. From recordings with ten gaps or more; NULL
+--            if there is none
+--   p_value  an upper bound of its probability in a Poisson process: 0.01, 0.025, 0.05, 0.1 or 0.15, NULL if it is
+--            higher (Stephens 1974, J. Am. Stat. Assoc. 69, table 1.3: exponential with estimated mean). Bins make gaps
+--            multiples of their width: a distance below bin_ns / mean gap is no evidence
 WITH following AS (
     SELECT COALESCE(service, '') AS service, direction, link_bps, bin_ns, bursts.rack, bursts.host, recording_id, clock_epoch,
            start_ns - LAG(end_ns) OVER (

@@ -1,6 +1,8 @@
--- Markov: how likely a bin is hot behind a hot one and behind another one, by service, direction, link speed and width of bins.
+-- Markov: how likely a bin is hot after a hot bin and after another bin, by service, direction, link speed and width of
+-- bins.
 --
---   ratio  p_hot_after_hot / p_hot_after_cold: 1 where bins are independent. NULL where a probability is of no bin, or of 0
+--   ratio  p_hot_after_hot / p_hot_after_cold: 1 if bins are independent. NULL if one of them is of no bin, or the
+--          second is 0
 --   bins   recorded bins, idle ones included
 WITH sums AS (
     SELECT COALESCE(service, '') AS service, direction, link_bps, bin_ns, CAST(SUM(hot_hot) AS DOUBLE) AS hot_hot,

@@ -1,8 +1,9 @@
--- Utilization: what share of bins is below which utilization, and what share of bytes is in bursts.
+-- Utilization: the cumulative distribution of the utilization of bins, and the share of bytes that is in bursts.
 --
 --   utilization        0.05, 0.1, … 1; NULL: all bins, those of line rate and above included
---   share_of_bins      recorded bins, idle ones included, below that utilization
---   share_of_bytes     of all bytes of the class (service, direction, link speed, width of bins), those of bursts
+--   share_of_bins      share of recorded bins, idle ones included, that are below that utilization
+--   share_of_bytes     share of the bytes of the class (service, direction, link speed, width of bins) that is in
+--                      bursts
 --   mean_in, mean_out  mean size of packets in bursts, and of the others; bytes, link layer without FCS
 WITH sums AS (
     SELECT COALESCE(service, '') AS service, direction, link_bps, bin_ns, CAST(SUM(bytes) AS DOUBLE) AS bytes,

@@ -1,7 +1,8 @@
--- Fan-in: how many senders bursts have at once, and in which pattern, by service, direction, link speed and width of bins.
+-- Fan-in: how many senders bursts have at once, and in which pattern, by service, direction, link speed and width of
+-- bins.
 --
---   fan_in                 0: no sender is known. share is of the bursts of the class
---   effective_sources_p50  median (nearest rank) of the bursts of this fan-in and pattern
+--   fan_in                 0: no sender is known. share is the share of the bursts of the class
+--   effective_sources_p50  median (nearest rank) over the bursts of this fan-in and pattern
 WITH placed AS (
     SELECT COALESCE(service, '') AS service, direction, link_bps, bin_ns, fan_in, pattern, effective_sources,
            COUNT(*) OVER (PARTITION BY COALESCE(service, ''), direction, link_bps, bin_ns) AS of_class,

@@ -1,10 +1,11 @@
 -- Contention: for how long in each hour how many hosts of a rack were in a burst at once.
 --
---   hour_ns        when the hour begins; ns is of the time in which a host of the rack was recorded, and share is of that time
+--   hour_ns        start of the hour; ns is time in which a host of the rack was recorded, and share is the share of
+--                  that time
 --   hosts_at_once  hosts that were receiving a burst, 0 included
---   p90            the hosts in a burst at once that are not exceeded in 90 % of that time of the hour
---   buffer_share   what one queue can have of a shared buffer with dynamic thresholds when so many take part: α / (1 + α n),
---                  with α = 1 (Choudhury and Hahne 1998, IEEE/ACM Trans. Networking 6)
+--   p90            the number of hosts in a burst at once that is not exceeded in 90 % of that time of the hour
+--   buffer_share   share of a shared buffer with dynamic thresholds that one queue can have if so many take part:
+--                  α / (1 + α n), with α = 1 (Choudhury and Hahne 1998, IEEE/ACM Trans. Networking 6)
 WITH setting AS (
     SELECT 1e0 AS alpha
 ), times AS (

@@ -1,12 +1,12 @@
 -- Loss: which bursts have retransmissions in them or soon after, by length, contention and fan-in.
 --
 --   length_class      the shortest burst of the class, ns: 0, 100 µs, 1 ms, 10 ms, 100 ms
---   contention_class  the fewest hosts of the rack in a burst when it begins, itself included: 1, 2, 4, 8, 16; switch ports stand
---                     in for hosts while these do not record what they receive, as in `contention`
+--   contention_class  the fewest hosts of the rack in a burst when it begins, itself included: 1, 2, 4, 8, 16; switch
+--                     ports stand in for hosts while these do not record what they receive, as in `contention`
 --   fan_in_class      the fewest senders: 0 (not known), 1, 2, 4, 8, 16, 32, 64
---   bursts            whose retransmissions were counted
---   lossy             those with some in their bins, or after their end (retransmits_after)
---   low, high         of lossy_share: 95 %, by Wilson's score, as if bursts were independent of each other
+--   bursts            bursts of which retransmissions were counted
+--   lossy             bursts with retransmissions in their bins, or after their end (retransmits_after)
+--   low, high         95 % interval of lossy_share, by Wilson's score, as if bursts were independent of each other
 WITH received AS (
     SELECT rack, host, start_ns, end_ns, duration_ns, fan_in, retransmits + retransmits_after AS lost
     FROM bursts CROSS JOIN asked WHERE start_ns >= since_ns AND start_ns < until_ns AND direction <> 'out'
@@ -36,7 +36,7 @@ WITH received AS (
 ), islands AS (
     SELECT rack, host, start_ns, end_ns,
            SUM(CASE WHEN start_ns <= reached_ns THEN 0 ELSE 1 END) OVER (
-               PARTITION BY rack, host ORDER BY start_ns, end_ns) AS place  -- no ROWS: rows that begin and end alike have one place
+               PARTITION BY rack, host ORDER BY start_ns, end_ns) AS place  -- no ROWS: rows with the same start and end have one place
     FROM reached
 ), of_hosts AS (
     SELECT rack, MIN(start_ns) AS start_ns, MAX(end_ns) AS end_ns FROM islands GROUP BY rack, host, place

@@ -1,10 +1,12 @@
 -- Hours of the day: how many bursts each rack receives in each hour, and whether the day resembles the day before.
 --
 --   bursts_per_h       bursts for each hour that an interface was recorded
---   p50_fan_in         median (nearest rank) of its bursts whose senders are known
---   contention_p90     hosts in a burst at once that are not exceeded in 90 % of the recorded time; NULL where it is not known
---   r_with_day_before  Pearson's correlation of bursts_per_h with those of the same hours of the day before, over the hours
---                      that both days have; NULL for fewer than three, or where one of the days has the same rate all day
+--   p50_fan_in         median (nearest rank) fan-in of its bursts with known senders
+--   contention_p90     number of hosts in a burst at once that is not exceeded in 90 % of the recorded time; NULL if it
+--                      is not known
+--   r_with_day_before  Pearson's correlation of bursts_per_h with that of the same hours of the day before, over the
+--                      hours that both days have; NULL for fewer than three, or if one of the days has the same rate
+--                      all day
 WITH rates AS (
     SELECT rack, hour_ns, CAST(SUM(bursts) AS DOUBLE) / (CAST(SUM(recorded_ns) AS DOUBLE) / 3600e9) AS bursts_per_h
     FROM hours WHERE direction <> 'out' GROUP BY rack, hour_ns HAVING SUM(recorded_ns) > 0

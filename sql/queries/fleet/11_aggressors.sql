@@ -1,11 +1,12 @@
 -- Aggressors: which senders are in the fan-in of bursts of many hosts and racks.
 --
---   source, service  the sender's address, and its service where the inventory has that address
---   racks, hosts     that received these bursts
---   led              bursts of which it sent more than every other sender; one of which several sent as much is nobody's
---   first_seen       start of the first of its bursts in the results, of whatever date (Unix ns)
---   new_this_week    first seen in the seven days before the end of the time asked for; NULL where the results do not go back
---                    further than that
+--   source, service  the address of the sender, and its service if the inventory has that address
+--   racks, hosts     racks and hosts that received these bursts
+--   led              bursts in which it sent more than every other sender; if several sent the most, no sender led the
+--                    burst
+--   first_seen       start of the first of its bursts in the results, on any date (Unix ns)
+--   new_this_week    whether it was first seen in the seven days before the end of the requested time; NULL if the
+--                    results do not go back further than that
 WITH leaders AS (
     SELECT senders.rack, senders.host, recording_id, clock_epoch, start_ns
     FROM senders CROSS JOIN asked WHERE place <= 2 AND start_ns >= since_ns AND start_ns < until_ns

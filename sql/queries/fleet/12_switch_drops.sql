@@ -1,19 +1,24 @@
--- Switch drops: what the queue of the switch port of each host dropped, and how much of it while the host received a burst.
+-- Switch drops: what the queue of the switch port of each host dropped, and how much of it while the host received a
+-- burst.
 --
---   semantics             of a queue's windows: of several kinds, the one with the most windows
+--   semantics             of the windows of a queue: of several kinds, the one with the most windows
 --   windows               windows of the queue in which the host was recorded and the device reported drops
 --   drops                 packets that were dropped in them
---   drops_in_bursts       of these, in windows that touch a burst which the host received; drops_in_burst_share is their share
---   relative_risk         how many times as often a window has drops if it touches a burst; NULL where no window touches one,
---                         all do, or no other window has drops
---   relative_risk_low     the 95 % interval of that, taking windows as independent (MOVER, of Wilson's intervals); also where no
---                         other window has drops: then it is at least relative_risk_low times as often, and relative_risk_high is
---                         NULL. Both are NULL where no window touches a burst, or all do
---   cause                 why probes were late that cross the port of the host behind this queue: bursts, host, elsewhere,
---                         none (they were not) or undetermined, as `mburst investigate` has it (`verdicts`); of several days, or
---                         parts of a day, that of most lateness. NULL: no probes, or not investigated
---   excess_share          likewise: the share of the latency beyond the median that lies in bursts of that port
---   summary               likewise: the verdict in words
+--   drops_in_bursts       of these, packets in windows that touch a burst which the host received; drops_in_burst_share
+--                         is their share
+--   relative_risk         how many times as often a window has drops if it touches a burst; NULL if no window touches
+--                         one, if all do, or if no other window has drops
+--   relative_risk_low     the 95 % interval of relative_risk, with windows taken as independent (MOVER, of Wilson's
+--                         intervals). It is known also if no other window has drops: a window has drops at least
+--                         relative_risk_low times as often, and relative_risk_high is NULL. Both are NULL if no window
+--                         touches a burst, or all do
+--   cause                 why probes that cross the port of the host behind this queue were late: bursts, host,
+--                         elsewhere, none (they were not) or undetermined, from `mburst investigate` (`verdicts`); of
+--                         several days, or parts of a day, the one with the most lateness. NULL: no probes, or not
+--                         investigated
+--   excess_share          from the same verdict: the share of the latency beyond the median that lies in bursts of that
+--                         port
+--   summary               the same verdict in words
 WITH sums AS (
     SELECT device, port, queue, rack, host, interface, semantics, SUM(windows) AS windows, SUM(lossy_windows) AS lossy_windows,
            SUM(drops) AS drops, SUM(burst_windows) AS burst_windows, SUM(lossy_burst_windows) AS lossy_burst_windows,
@@ -24,7 +29,7 @@ WITH sums AS (
     SELECT sums.*, windows - burst_windows AS other_windows, lossy_windows - lossy_burst_windows AS lossy_other_windows,
            ROW_NUMBER() OVER (PARTITION BY device, port, queue, rack, host, interface ORDER BY windows DESC, semantics) AS place
     FROM sums
-), by_lateness AS (  -- first those with a latency tail, then those of which that is not known; of either, that of most lateness
+), by_lateness AS (  -- first those with a latency tail, then those for which that is not known; within both, the most lateness first
     SELECT verdicts.*, ROW_NUMBER() OVER (
         ORDER BY CASE WHEN has_tail THEN 0 WHEN has_tail IS NULL THEN 1 ELSE 2 END, COALESCE(excess_ns, -1) DESC, host, start_ns, rack
     ) AS lateness_place

@@ -1,16 +1,17 @@
 -- Switch ports: which ports carry bursts for the largest share of their recorded time, and for which hosts.
 --
 --   rack, device, port  of the device; port is its interface
---   direction        as the switch sees it: `out` is towards the host that is attached
---   attached_host    that links name behind the port, and attached_interface ('': of whichever); NULL where none is known. A port
---                    to which another host was attached on another day has a row for each
---   host_recorded    whether what that host receives there was recorded on the host itself, on any of these days; NULL where
---                    attached_host is
+--   direction        as the switch sees it: `out` is towards the attached host
+--   attached_host    the host that links name behind the port, and attached_interface its interface ('': any); NULL if
+--                    none is known. A port to which another host was attached on another day has a row for each
+--   host_recorded    whether what that host receives there was recorded on the host itself, on any of these days; NULL
+--                    if attached_host is NULL
 --   recorded_ns      time that was recorded
---   bursts, bursts_per_h, burst_share  bursts, for each hour of that time, and the share of it in bursts
---   p99_ns           of the durations of its bursts (nearest rank); NULL of fewer than 100, as known_quantile of sql/macros.sql
+--   bursts, bursts_per_h, burst_share  bursts, bursts for each hour of that time, and the share of that time in bursts
+--   p99_ns           p99 (nearest rank) of the durations of its bursts; NULL for fewer than 100 bursts, as
+--                    known_quantile of sql/macros.sql
 --   peak_utilization the fullest bin of its bursts, as a share of line rate
---   losing_share     of the recorded bins, those in which samples are missing: their counts are lower bounds
+--   losing_share     share of the recorded bins in which samples are missing: their counts are lower bounds
 --   rank             by burst_share, then by bursts_per_h
 WITH asked_hours AS (
     SELECT * FROM port_hours CROSS JOIN asked WHERE hour_ns >= since_ns AND hour_ns < until_ns AND recorded_ns > 0

@@ -1,11 +1,11 @@
--- Losses: what is in the bursts that hosts receive, soon after them, and elsewhere: of the recorded time, of retransmissions,
--- of CE marks, and of the drops of switch queues.
+-- Losses: how much is in the bursts that hosts receive, soon after them, and elsewhere: of the recorded time, of
+-- retransmissions, of CE marks, and of the drops of switch queues.
 --
---   after      in the time after a burst in which the table `bursts` counts them; NULL where that is not counted: of time, and
---              of switch drops, whose windows are longer
---   elsewhere  the rest. No row of drops: no switch queue is tied to a host that was recorded
---   uncounted_ns  recorded time in which it was not counted (retransmissions by a --backend ebpf before it did): the others are of the
---              rest, and NULL where there is none with packets
+--   after      in the time after a burst in which the table `bursts` counts them; NULL if that is not counted: for
+--              time, and for switch drops, whose windows are longer
+--   elsewhere  the rest. Drops have no row if no switch queue is tied to a host that was recorded
+--   uncounted_ns  recorded time in which it was not counted (retransmissions by an older --backend ebpf): the others
+--              are of the rest of the time, and NULL if that has no packets
 WITH received AS (
     SELECT SUM(recorded_ns) AS recorded_ns, SUM(burst_ns) AS burst_ns, SUM(CASE WHEN packets > 0 THEN retransmits END) AS retransmits,
            SUM(CASE WHEN packets > 0 THEN burst_retransmits END) AS burst_retransmits,

@@ -1,8 +1,8 @@
 -- Racks: what the hosts of each rack receive, as sums of `hours`.
 --
---   hosts, bursting_hosts  that were recorded, and those of them that received a burst
---   retransmits, wire_bytes  of hours with packets whose retransmissions were counted; NULL: there is none
---   burst_ns, recorded_ns  summed over interfaces: burst_ns / recorded_ns is the burst_share of the question worst_hosts
+--   hosts, bursting_hosts  hosts that were recorded, and those of them that received a burst
+--   retransmits, wire_bytes  of hours with packets in which retransmissions were counted; NULL: there is none
+--   burst_ns, recorded_ns  summed over interfaces: burst_ns / recorded_ns is the burst_share of worst_hosts
 SELECT rack,
        COUNT(DISTINCT host) AS hosts,
        COUNT(DISTINCT CASE WHEN bursts > 0 THEN host END) AS bursting_hosts,

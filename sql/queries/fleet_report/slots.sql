@@ -1,7 +1,6 @@
--- Slots: how many bursts each host receives in each slot of time, and for how long it was in bursts and
--- recorded in it.
+-- Slots: how many bursts each host receives in each slot of time, and for how long it was in bursts and recorded in it.
 --
---   slot_ns  when the slot begins; the variable slot_ns is the length of one: some hours. Of slots of one hour,
+--   slot_ns  start of the slot; the variable slot_ns is the length of a slot: some hours. For slots of one hour,
 --            bursts / recorded_ns of a rack is the bursts_per_h of the question hours_of_day
 SELECT rack,
        host,
