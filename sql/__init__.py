@@ -1,4 +1,5 @@
-"""The store: a folder that writers append Arrow batches to, and that DuckDB reads. Knows no network and no capture."""
+"""The store: a folder that writers append Arrow batches to, and that DuckDB reads. This package knows no network and no
+capture."""
 
 from .format.filenames import new_writer
 from .named import names, text

@@ -1,8 +1,8 @@
-"""What `mburst repair` set aside of a store: rows that are known to be missing.
+"""Files that `mburst repair` set aside from a store: their rows are known to be missing.
 
-A file that was set aside keeps its path below `damaged/`. What is missing with it is read there as it was in the store:
-from the name of a sealed file, from the header and the sound batches of a log. It is missing until a file of its name
-is back in the store, or until somebody removes it from that folder."""
+A file that was set aside keeps its path below `damaged/`. What is missing with it is read in the same way as in the
+store: from the name of a sealed file, and from the header and the sound batches of a log. It is missing until a file of
+its name is back in the store, or until somebody removes it from that folder."""
 
 from __future__ import annotations
 
@@ -29,14 +29,15 @@ from .tables import ORDER
 
 
 def missing_files(store: Path, narrow: Callable[[str], FileSelection]) -> dict[str, list[DamagedFile]]:
-    """By table, what was set aside and can be of rows that NARROW asks for of that table. Raises OSError."""
-    if not os.path.lexists(store / ASIDE):  # as in nearly every store
+    """Returns, by table, the files that were set aside and can have rows that NARROW selects for that table. Raises
+    OSError."""
+    if not os.path.lexists(store / ASIDE):  # true of nearly every store
         return {}
     return {table: missing(store, table, narrow(table)) for table in ORDER}
 
 
 def missing(store: Path, table: str, narrow: FileSelection) -> list[DamagedFile]:
-    """The same of TABLE."""
+    """Returns the same for TABLE."""
     hot, sealed = list_hot(store / ASIDE, table), list_sealed(store / ASIDE, table, narrow)
     found = [damaged_file(file, table, SET_ASIDE) for file in sealed.files if not _is_back(store, file)]
     found += [replace(damage, reason=SET_ASIDE) for damage in [*hot.damage, *sealed.damage]]
@@ -51,7 +52,7 @@ def missing(store: Path, table: str, narrow: FileSelection) -> list[DamagedFile]
 
 
 def _is_back(store: Path, file: SealedFile) -> bool:
-    """Whether the store has the part of a segment that FILE is, where it was."""
+    """Whether the store again has, in its place, the part of a segment that FILE holds."""
     pattern = f"{glob.escape(file.name.segment.name)}.*.parquet"
     there = (store / file.path.parent.relative_to(store / ASIDE)).glob(pattern)
     names = [SealedName.parse(path.name) for path in there]
@@ -59,12 +60,12 @@ def _is_back(store: Path, file: SealedFile) -> bool:
 
 
 def _missing_of_log(store: Path, path: Path, table: str, segment: Segment) -> list[DamagedFile]:
-    """What is missing of a log whose sound batches were saved; nothing where its sealed files have more of it."""
+    """Returns what is missing of a log whose sound batches were saved; nothing if its sealed files have more rows."""
     read = TableSnapshot()
     with suppress(FileNotFoundError):
         take_log(path, table, segment, read)
     if any(sealed_rows(store, table, path.stem, log.rack) > log.count for log in read.logs):
         return []
-    if not read.damage:  # what was damaged then passes for an end that was never written, since another boot
+    if not read.damage:  # damage then looks like an end that was never written, since this is another boot
         return [DamagedFile(str(path), table, SET_ASIDE, "", segment.host, segment.start_ns)]
     return [replace(damage, reason=SET_ASIDE) for damage in read.damage]

@@ -1,7 +1,7 @@
-"""What a database of ours has before it reads any file: tables, macros and views, always the same.
+"""What each database of mburst contains before it reads any file: tables, macros and views, always the same.
 
-DuckDB takes several times as long to make it from SQL as to copy it from a database that has it, so such a database is
-kept (kept.py).
+DuckDB takes several times as long to create them from SQL as to copy them from a database that has them, so such a
+database is kept (kept.py).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     import duckdb
 
 MACROS = Path(__file__).parent / "macros.sql"
-_DESCRIPTORS = 16  # DuckDB opens three, and other threads of ours may open files meanwhile
+_DESCRIPTORS = 16  # DuckDB opens three, and other threads of this process may open files at the same time
 
-# Of several attempts at recording the same files, those that do not count; of each recording its newest row, and what
-# its bins hold beyond the totals in that. They are tables, since nearly every question asks for recordings.
+# Of several attempts at recording the same files, those that do not count; the newest row of each recording; and the
+# totals of its bins beyond those in that row. These are tables, since nearly every query reads recordings.
 _OF_RECORDINGS = """
 CREATE TABLE defined.replaced_writers (writer_id VARCHAR);
 CREATE TABLE defined.newest_recordings AS FROM defined.recordings;
@@ -35,7 +35,7 @@ CREATE TABLE defined.recording_totals (
     quality BIGINT)
 """
 
-# The newest row of each, with those totals.
+# The newest row of each recording, with those totals.
 _RECORDINGS = """
 CREATE VIEW recordings AS
 SELECT r.* REPLACE (
@@ -49,8 +49,8 @@ FROM defined.newest_recordings r LEFT JOIN defined.recording_totals t USING (rec
 """
 
 
-# The gap behind a recording has a row when it is found, and another when it is known to be over. Those of other reasons
-# are in it, and each is one of its own.
+# The gap after a recording has a row when it is found, and another when it is known to be over. Gaps of other reasons
+# lie within a recording, and each row is a gap of its own.
 _GAPS = """
 CREATE VIEW gaps AS FROM defined.all_gaps
 QUALIFY row_number() OVER (
@@ -59,7 +59,7 @@ QUALIFY row_number() OVER (
 """
 
 
-# A run of canary bursts may be read again; of each recording and definition the newest reading counts.
+# A run of canary bursts may be read again; for each recording and definition, the newest reading counts.
 _CANARY = """
 CREATE VIEW canary AS FROM defined.all_canary
 QUALIFY rank() OVER (
@@ -67,14 +67,14 @@ QUALIFY rank() OVER (
     ORDER BY read_ns DESC) = 1
 """
 
-# A day may be thinned again; the newest row says what is left of it.
+# A day may be thinned again; the newest row states what is left of it.
 _THINNED = """
 CREATE VIEW thinned AS FROM defined.all_thinned
 QUALIFY row_number() OVER (PARTITION BY recording_id, start_ns ORDER BY threshold_ppb NULLS FIRST, written_ns DESC) = 1
 """
 
-# A CSV file states when its rows hold, so a newer import of it replaces it. Other sources know the present: what they
-# name holds until their next import, and that of the first import also before it.
+# A CSV file states when its rows hold, so a newer import of it replaces it. Other sources know only the present: the
+# names of an import hold until the next import of that source, and those of the first import also before it.
 _NAMES = """
 CREATE VIEW names AS
 WITH imports AS (
@@ -89,24 +89,24 @@ SELECT n.* REPLACE (CASE WHEN kind = 'csv' THEN from_ns ELSE first_ns END AS fro
 FROM defined.all_names n JOIN spans USING (origin, batch)
 WHERE prefix <> '' AND (kind <> 'csv' OR next_ns IS NULL)
 """
-# Tables of which not every row counts: `defined.all_…` has those of their files.
+# Tables of which not every row counts: `defined.all_…` has all rows of their files.
 _COUNTING = {"gaps": _GAPS, "canary": _CANARY, "thinned": _THINNED, "names": _NAMES, "recordings": _RECORDINGS}
 
 
 def view_of_files(table: str) -> str:
-    """The view of all rows of TABLE in a store's files."""
+    """The name of the view of all rows of TABLE in the files of a store."""
     return f"defined.all_{table}" if table in _COUNTING else table
 
 
 class Catalogue:
-    """Tables, macros and views of a NAME, made by TEXTS of SQL. Of them the table `quality` alone has rows."""
+    """The tables, macros and views that TEXTS of SQL create, under a NAME. Only the table `quality` has rows."""
 
     def __init__(self, name: str, texts: Iterable[str]) -> None:
         self.name = name
         self.texts = tuple(texts)
 
     def put(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Put it into the database of CONNECTION, which has nothing yet and may still read files."""
+        """Copy the catalogue into the database of CONNECTION, which is empty and may still read files."""
         import duckdb
 
         try:
@@ -130,7 +130,7 @@ class Catalogue:
             run(connection, text)
 
     def keep(self) -> None:
-        """Keep a database of it, where that is possible."""
+        """Keep a database with the catalogue, if possible."""
         self.kept.replace(self._write)
 
     def _write(self, path: Path) -> None:
@@ -145,15 +145,15 @@ class Catalogue:
 
     @cached_property
     def kept(self) -> KeptFile:
-        """A database that has it."""
+        """The file of a database that has the catalogue."""
         import duckdb
 
         return KeptFile(__file__, f"{self.name}.duckdb-{duckdb.__version__}", "\0".join(self.texts).encode())
 
 
 def _check_descriptors() -> None:
-    """Raises OSError where this process may not open as many files as DuckDB opens for a database, with some to spare:
-    where it cannot open one of them, it ends the process (2.0.0)."""
+    """Raises OSError if this process cannot open as many files as DuckDB opens for a database, with some to spare:
+    DuckDB 2.0.0 ends the process if it cannot open one of them."""
     held: list[int] = []
     try:
         for _ in range(_DESCRIPTORS):
@@ -180,8 +180,8 @@ def _quoted(path: Path) -> str:
 
 @cache
 def bare() -> Catalogue:
-    """The tables quality and damaged_files and the macros; in the schema `defined` the tables of a store, empty, and
-    `files`, which a database may read, and their names for it (openable.py)."""
+    """The tables quality and damaged_files and the macros; and in the schema `defined`, the tables of a store, empty,
+    and `files`: the files that a database may read, with the names by which it opens them (openable.py)."""
     return Catalogue(
         "bare",
         [
@@ -197,8 +197,8 @@ def bare() -> Catalogue:
 
 @cache
 def of_store() -> Catalogue:
-    """The same, and what a store without rows has: a view for each table of LISTING, over `view_of_files` of it, and
-    the views of sql/model."""
+    """The same, with everything that a store without rows has: a view for each table of LISTING, over `view_of_files`
+    of it, and the views of sql/model."""
     return Catalogue(
         "store",
         [

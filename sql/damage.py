@@ -1,4 +1,4 @@
-"""Which stored files are damaged, what is missing without them, and what DuckDB says, each in one line."""
+"""Which stored files are damaged and what is missing because of them, and one-line messages for errors of DuckDB."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from . import disk
 if TYPE_CHECKING:
     import duckdb
 
-COLUMNS = ("path", "table_name", "reason", "rack", "host", "first_ns", "last_ns")  # of the table damaged_files
-SET_ASIDE = "set aside by `mburst repair`"  # the reason of a file that was damaged, and is in no table since
+COLUMNS = ("path", "table_name", "reason", "rack", "host", "first_ns", "last_ns")  # columns of the table damaged_files
+SET_ASIDE = "set aside by `mburst repair`"  # the reason of damaged files that are in no table any more
 HINT = "`mburst check STORE` reads every file, `mburst repair STORE` sets damaged ones aside"
 
 
 @dataclass(frozen=True)
 class DamagedFile:
-    """A file that is left out, read in part, or set aside: what is missing is of this table, rack and host, in
-    [first_ns, last_ns] as far as that is known ('' and None: not known)."""
+    """A file that is left out, read in part, or set aside. The missing rows are of this table, rack and host, in
+    [first_ns, last_ns], as far as these are known ('' and None: not known)."""
 
     path: str
     table: str
@@ -39,15 +39,15 @@ class DamagedFile:
 
     @property
     def is_set_aside(self) -> bool:
-        """Whether it is a file that `mburst repair` moved away."""
+        """Whether `mburst repair` moved this file away."""
         return self.reason == SET_ASIDE
 
     def facts(self) -> dict[str, Any]:
-        """The object that JSON has of it: the columns of the table damaged_files."""
+        """The JSON object of this file, with the columns of the table damaged_files."""
         return dict(zip(COLUMNS, astuple(self), strict=True))
 
     def missing(self) -> str:
-        """What is missing, for people."""
+        """What is missing, as text for people."""
         from ..units import format_time
 
         text = f"rows of {self.table}"
@@ -71,14 +71,15 @@ def counted(files: Sequence[DamagedFile]) -> str:
 
 
 class KnownDamage:
-    """What was found damaged in this process: every file once. `listeners` hear of each when it is found."""
+    """The damage that this process has found: every file once. `listeners` are notified of each file when it is
+    found."""
 
     def __init__(self) -> None:
         self.files: dict[str, DamagedFile] = {}
         self.listeners: list[Callable[[DamagedFile], None]] = []
 
     def add(self, damage: DamagedFile) -> None:
-        """Keep it, and notify the listeners where it is new."""
+        """Keep DAMAGE, and notify the listeners if it is new."""
         if damage.path not in self.files:
             self.files[damage.path] = damage
             for listener in self.listeners:
@@ -94,22 +95,22 @@ TABLE = (
 
 
 def fill_table(connection: duckdb.DuckDBPyConnection, damage: Iterable[DamagedFile]) -> None:
-    """Fill the table damaged_files of CONNECTION: what it has to do without."""
+    """Fill the table damaged_files of CONNECTION with DAMAGE: the files that it has to do without."""
     if damage := list(damage):
         connection.executemany("INSERT INTO damaged_files VALUES (?, ?, ?, ?, ?, ?, ?)", [astuple(it) for it in damage])
 
 
 def damaged_files(connection: duckdb.DuckDBPyConnection) -> list[DamagedFile]:
-    """What CONNECTION has to do without, in order of the paths."""
+    """Returns the files that CONNECTION has to do without, ordered by path."""
     rows = connection.execute(f"SELECT {', '.join(COLUMNS)} FROM damaged_files ORDER BY ALL").fetchall()
     return [DamagedFile(*row) for row in rows]
 
 
 @contextmanager
 def readable(connection: duckdb.DuckDBPyConnection, ours: bool = False) -> Iterator[None]:
-    """Turns DuckDB's errors inside into MburstError of one line: "PATH: damaged: …" where one of the files that
-    CONNECTION's views read is to blame, which it always may be where the statement is OURS. What SQL says by
-    error('usage: …') becomes UsageError."""
+    """Turns errors of DuckDB inside into a MburstError of one line: "PATH: damaged: …" if one of the files that the
+    views of CONNECTION read is the cause. If the statement is OURS, any error may have that cause. An error that SQL
+    raises with error('usage: …') becomes a UsageError."""
     import duckdb
 
     at_fault = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException, duckdb.ConversionException)
@@ -130,8 +131,9 @@ def readable(connection: duckdb.DuckDBPyConnection, ours: bool = False) -> Itera
 
 
 def _raise_damage(connection: duckdb.DuckDBPyConnection) -> None:
-    """Raises MburstError for the first of the files that CONNECTION's views read which is not what was written: it has
-    changed since it was verified, or rotted. It is known from then on, and the next command answers without it."""
+    """Raises MburstError for the first file under the views of CONNECTION that does not hold what was written: it has
+    changed since it was verified, or rotted. The damage is remembered, and the next command answers without the
+    file."""
     from . import verified
 
     cursor = connection.cursor()
@@ -145,8 +147,8 @@ def _raise_damage(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _unreadable(cursor: duckdb.DuckDBPyConnection, path: Path, name: str) -> str:
-    """Why the database, for which the file at PATH has this NAME, cannot read all of it, although the content is what
-    PATH says; '' where it can."""
+    """Why the database, which knows the file at PATH as NAME, cannot read all of it although its content is what PATH
+    says; '' if it can."""
     import duckdb
 
     try:

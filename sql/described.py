@@ -1,5 +1,5 @@
-"""What a column means, and in which unit: read from the comments behind the columns, in schema/*.sql, model/*.sql and
-queries/*.sql, which are the one place where that is written."""
+"""The meaning and unit of each column, read from the comments after the columns in schema/*.sql, model/*.sql and
+queries/*.sql, the only place where they are written."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 HERE = Path(__file__).parent
-FOLDERS = ("model", "queries", "schema")  # of a table that has columns of the same name in several, the first counts
+FOLDERS = ("model", "queries", "schema")  # if several have a table with columns of the same name, the first one counts
 _COLUMN = re.compile(r"(\w+),? +-- ([A-Z\[\]]+): (.+)$", re.MULTILINE)  # of a view or query
 _STORED = re.compile(r"^ {4}(\w+)\s+[A-Z]+[^-\n]*(?:-- (.+))?$", re.MULTILINE)  # of CREATE TABLE
 _AS_IN = re.compile(r"as in `(\w+)`")
-UNITS = (  # by how a column's name ends
+UNITS = (  # by the end of a column's name
     (re.compile(r"_ns$"), "ns"),
     (re.compile(r"_bps$"), "bit/s"),
     (re.compile(r"(^|_)bytes$"), "B"),
@@ -22,7 +22,7 @@ UNITS = (  # by how a column's name ends
 
 
 class DescribedColumn(NamedTuple):
-    """A column of a view or query: its type in DuckDB, and what it is."""
+    """A column of a view or query: its type in DuckDB, and its meaning."""
 
     name: str
     type: str
@@ -30,13 +30,13 @@ class DescribedColumn(NamedTuple):
 
 
 def columns(text: str) -> list[DescribedColumn]:
-    """The columns of a view or query, from the comments behind them, which are `-- TYPE: what it is`."""
+    """The columns of a view or query, from the comments after them, which have the form `-- TYPE: meaning`."""
     return [DescribedColumn(*found) for found in _COLUMN.findall(text)]
 
 
 @cache
 def about(name: str) -> dict[str, str]:
-    """What the columns of a table, view or named query are, by their names; those that nothing is written of are left
+    """Returns the meanings of the columns of a table, view or named query, by name. Columns without a comment are left
     out."""
     meanings: dict[str, str] = {}
     for folder in FOLDERS:
@@ -51,12 +51,12 @@ def about(name: str) -> dict[str, str]:
 
 
 def _spelt_out(column: str, meaning: str, before: str) -> str:
-    """A meaning without reference to another: to what another table says of the column, or to the one BEFORE."""
+    """A meaning with references resolved: to the same column of another table, or to the meaning BEFORE it."""
     if other := _AS_IN.fullmatch(meaning):
         return about(other[1]).get(column, "")
     return before if meaning == "likewise" else meaning
 
 
 def unit(column: str) -> str:
-    """The unit of a column by its name: `ns`, `bit/s`, `B`, `1` for a share, or '' for none."""
+    """The unit of a column, from its name: `ns`, `bit/s`, `B`, `1` for a share, or '' for none."""
     return next((unit for ending, unit in UNITS if ending.search(column)), "")

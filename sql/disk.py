@@ -1,4 +1,4 @@
-"""Files and folders: made durable, opened safely, and their errors in one line."""
+"""Files and folders: durable writes, safe opening, and their errors in one line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from .. import files, shortage
 from ..errors import MORE_FILES, MburstError
 
-SYNC_S = 1.0  # what the machine's death may cost of a hot log
+SYNC_S = 1.0  # how much of a hot log the death of the machine may cost
 EVERY_S = SYNC_S / 4  # a sync may take half of SYNC_S before more is at risk
 SPELL_S = 60.0
 
@@ -31,12 +31,12 @@ _HINTS = {
 
 
 def hint(number: int | None) -> str:
-    """What to do about a failure with that errno; '' where nothing is known to help."""
+    """The remedy for a failure with that errno; '' if none is known."""
     return _HINTS.get(number or 0, "")
 
 
 def refuse_shortage(error: BaseException, path: Path) -> None:
-    """Raises MburstError where the file at PATH is not to blame for ERROR: it is not damaged, and not gone."""
+    """Raises MburstError if the file at PATH is not the cause of ERROR: it is neither damaged nor gone."""
     shortage.refuse(error, f"{path}: cannot read")
 
 
@@ -60,7 +60,7 @@ def sync(path: Path) -> None:
 
 
 def make_folder(folder: Path, inside: Path | None = None) -> None:
-    """Make FOLDER and what is missing above it, durably; INSIDE, which is above it, is not made. Raises OSError."""
+    """Make FOLDER and its missing parents durably. INSIDE, one of its parents, is not made. Raises OSError."""
     if folder.is_dir():
         return
     if folder == inside:
@@ -76,7 +76,7 @@ def make_folder(folder: Path, inside: Path | None = None) -> None:
 
 
 def write_durably(path: Path, text: str) -> None:
-    """Make or replace the file at PATH, so that it is whole or not there whatever happens. Raises OSError."""
+    """Make or replace the file at PATH, so that it is complete or absent whatever happens. Raises OSError."""
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         files.put(folder, path.name, text.encode(), files.GROUP)
@@ -91,9 +91,9 @@ def write_all(file: int, data: bytes) -> None:
 
 
 def open_regular(path: Path) -> int:
-    """A descriptor to read the file at PATH; never waits for a fifo, follows no link at its end. Raises OSError, with
-    EINVAL where it is no regular file, and MburstError where this process may open no more: that says nothing of the
-    file."""
+    """Returns a descriptor for reading the file at PATH. Never waits for a fifo, and follows no link at the end of
+    PATH. Raises OSError, with EINVAL if it is not a regular file, and MburstError if this process cannot open more
+    files, which is no fault of this one."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -106,7 +106,7 @@ def open_regular(path: Path) -> int:
 
 
 def read_from(descriptor: int, offset: int) -> bytes:
-    """The file from OFFSET on. Raises OSError."""
+    """Returns the content of the file from OFFSET on. Raises OSError."""
     parts = []
     while part := os.pread(descriptor, 1 << 26, offset):
         parts.append(part)
@@ -115,15 +115,15 @@ def read_from(descriptor: int, offset: int) -> bytes:
 
 
 class Syncing:
-    """A file that is written to disk by a thread of its own, so that it waits for no other: what `dirty` gets is on
-    the disk within SYNC_S, or it is reported."""
+    """A file that a thread of its own syncs to disk, so that it waits for no other file. A write that was reported with
+    `dirty` is on the disk within SYNC_S, or the delay is reported."""
 
     def __init__(self, descriptor: int, syncer: Syncer, on_late: Callable[[float], None]) -> None:
         self._descriptor = descriptor
         self._syncer = syncer
         self._on_late = on_late
-        self._dirty_since: float | None = None  # monotonic: what no sync has begun to write yet
-        self._writing_since: float | None = None  # likewise: what one is just writing
+        self._dirty_since: float | None = None  # monotonic time of the oldest write that no sync has begun to write
+        self._writing_since: float | None = None  # monotonic time of the oldest write that a sync is writing
         self._failure: OSError | None = None
         self._lock = threading.Lock()  # the descriptor is not closed while it is synced
         self._due = threading.Event()
@@ -141,12 +141,12 @@ class Syncing:
             raise self._failure
 
     def at_risk_s(self) -> float:
-        """For how long the oldest of what was written may have been on no disk."""
+        """For how long the oldest write has been at risk of not being on the disk."""
         since = [at for at in (self._writing_since, self._dirty_since) if at is not None]
         return time.monotonic() - min(since) if since else 0.0
 
     def sync(self) -> None:
-        """Write to disk what is dirty; a failure is kept."""
+        """Write to disk what is dirty. A failure is kept."""
         with self._lock:
             if self._dirty_since is None or self._failure:
                 return
@@ -160,11 +160,11 @@ class Syncing:
         self._syncer.wrote(self, late_s)
 
     def report(self, late_s: float) -> None:
-        """Rows were at risk for LATE_S."""
+        """Report that rows were at risk for LATE_S."""
         self._on_late(late_s)
 
     def begin(self) -> None:
-        """Have the thread write what is dirty, unless it is at it."""
+        """Have the thread write what is dirty, unless it is already writing."""
         if self._dirty_since is not None:
             self._due.set()
 
@@ -175,7 +175,7 @@ class Syncing:
             self.sync()
 
     def stop(self) -> None:
-        """No more: the descriptor may be closed once this has returned."""
+        """End the syncing: the descriptor may be closed once this has returned."""
         self._syncer.forget(self)
         with self._lock:
             self._dirty_since = None
@@ -184,9 +184,9 @@ class Syncing:
 
 
 class Syncer:
-    """A thread that has what is dirty synced every EVERY_S, and says when rows are at risk for longer than SYNC_S: at
-    once, again when it is twice as long, and how long it was in the end. Files that are late together are one spell,
-    which ends when nothing was late for SPELL_S."""
+    """A thread that has dirty files synced every EVERY_S, and reports when rows are at risk for longer than SYNC_S: at
+    once, again when the time has doubled, and in the end with the total time. Files that are late at the same time
+    belong to one spell, which ends when nothing was late for SPELL_S."""
 
     _shared: Syncer | None = None
     _shared_lock = threading.Lock()
@@ -200,31 +200,31 @@ class Syncer:
 
     @classmethod
     def shared(cls) -> Syncer:
-        """The one of this process."""
+        """The syncer of this process."""
         with cls._shared_lock:
             if cls._shared is None or cls._shared._process != os.getpid():
                 cls._shared = cls()
             return cls._shared
 
     def watch(self, descriptor: int, on_late: Callable[[float], None]) -> Syncing:
-        """Have the file synced from now on. ON_LATE hears, in another thread, for how many seconds rows were at risk
-        where that is more than SYNC_S."""
+        """Have the file synced from now on. ON_LATE is called in another thread with the number of seconds for which
+        rows were at risk, if that is more than SYNC_S."""
         syncing = Syncing(descriptor, self, on_late)
         self._watched.append(syncing)
         return syncing
 
     def forget(self, syncing: Syncing) -> None:
-        """Have it synced no more."""
+        """Stop syncing the file."""
         if syncing in self._watched:
             self._watched.remove(syncing)
 
     def wrote(self, syncing: Syncing, late_s: float) -> None:
-        """What is on the disk now was at risk for LATE_S."""
+        """Note that rows that are now on the disk were at risk for LATE_S."""
         if late_s > SYNC_S:
             self._say(syncing, late_s, late_s)
 
     def _say(self, syncing: Syncing, late_s: float, least_s: float) -> None:
-        """Report it where LEAST_S is more than was reported in this spell."""
+        """Report LATE_S if LEAST_S is more than was reported in this spell."""
         with self._lock:
             now = time.monotonic()
             if now - self._late_at > SPELL_S:

@@ -1,8 +1,9 @@
-"""Follows a table of a store: what its writers append, a poll at a time, without reading anything twice.
+"""Follows a table of a store: reads the rows that its writers append, one poll at a time, and nothing twice.
 
-Each hot log is read on from where the last poll came to, by whole frames: what a writer is just writing is left for the
-next poll. A log that was sealed meanwhile is read to its end through the file that is still open. What came and was
-sealed between two polls is read from its sealed files, once they are verified. Damage is passed over and reported.
+Each hot log is read from the end of the last poll on, by complete frames: a frame that is still being written is left
+for the next poll. A log that was sealed in between is read to its end through the file that is still open. A segment
+that began and was sealed between two polls is read from its sealed files, once they are verified. Damage is skipped and
+reported.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from .tables import columns
 if TYPE_CHECKING:
     import pyarrow as pa
 
-LOOK_FOR_SEALED_S = 1.0  # that folders are listed for
+LOOK_FOR_SEALED_S = 1.0  # time between two listings of the folders
 
 
 class TableFollower:
-    """One table of the store at STORE, of one rack or of all. What is there when it begins is left to queries: who
-    connects to the store afterwards misses nothing, and may see the first rows of a poll already."""
+    """One table of the store at STORE, of one rack or of all. Rows that exist at the start are left to queries: a
+    caller that connects to the store after that misses nothing, and may see the first rows of a poll already."""
 
     def __init__(
         self, store: Path, table: str, rack: str | None = None, look_for_sealed_s: float = LOOK_FOR_SEALED_S
@@ -42,15 +43,16 @@ class TableFollower:
         self._done: set[str] = set()
         self._look_for_sealed_s = look_for_sealed_s
         self._looked = 0.0
-        self._merged: set[str] = set()  # files that compaction made of others
-        self._listed: float | None = None  # when these were
+        self._merged: set[str] = set()  # files that compaction made from others
+        self._listed: float | None = None  # when they were listed
         self._damage: list[str] = []
         self._misplaced: list[str] = []
         self._begin()
 
     @property
     def damage(self) -> list[str]:
-        """A line for each file that cannot be followed, and for what stands where a file is expected at this moment."""
+        """A line for each file that cannot be followed, and for anything that is now in the place of an expected
+        file."""
         return [*self._damage, *self._misplaced]
 
     def _hot(self) -> dict[Path, Segment]:
@@ -60,7 +62,7 @@ class TableFollower:
         return listing.logs
 
     def _begin(self) -> None:
-        """Pass over what is there."""
+        """Skip what exists already."""
         while True:
             before = self._hot()
             self._open_new(before)
@@ -72,7 +74,8 @@ class TableFollower:
             self._read(path)
 
     def _sealed(self) -> list[segments.SealedFile]:
-        """Sealed files whose rows may be of these days: older ones are no news, nor is what compaction wrote."""
+        """Sealed files that can have rows of these days: older files are not new, and neither are files that compaction
+        wrote."""
         yesterday = time.time_ns() - 24 * 3600 * 10**9
         listing = segments.list_sealed(self._store, self._table, segments.FileSelection(self._rack, yesterday))
         merged = {file.name.segment.name for file in listing.files if file.name.segment.compacted}
@@ -80,7 +83,7 @@ class TableFollower:
         return [file for file in listing.files if not file.name.segment.compacted]
 
     def _check_merged(self, merged: set[str], now: float) -> None:
-        """Say so where files may have come and been merged since the last look: compaction waits for FOLLOWED_NS."""
+        """Report that files may have come and been merged since the last look: compaction waits for FOLLOWED_NS."""
         since_s = 0.0 if self._listed is None else now - self._listed
         if since_s > FOLLOWED_NS / 1e9 and merged - self._merged:
             self._damage.append(
@@ -109,7 +112,7 @@ class TableFollower:
         FOUND.add(damaged)
 
     def _read(self, path: Path) -> LogContent | None:
-        """What came in a log; None where it cannot be read any more."""
+        """Returns what was added to a log; None if it cannot be read any more."""
         try:
             content = self._logs[path].read()
         except OSError as error:
@@ -126,12 +129,12 @@ class TableFollower:
         return content
 
     def poll(self) -> list[pa.Table]:
-        """The rows that came since the last poll, the store's columns each, in the order in which each writer wrote
-        them. Empty tables are left out."""
+        """Returns the rows that came since the last poll, each with the columns of the store and in the order in which
+        each writer wrote them. Empty tables are left out."""
         self._open_new(self._hot())
         found: list[pa.Table] = []
         for path, log in list(self._logs.items()):
-            gone = log.is_gone()  # asked before the rest is read, so that nothing comes after
+            gone = log.is_gone()  # checked before the rest is read, so that nothing can come after it
             content = self._read(path)
             if content is not None and self._rack in (None, content.about.rack if content.about else None):
                 found += content.batches
@@ -142,7 +145,7 @@ class TableFollower:
         return [rows.select(self._names) for rows in [*found, *self._newly_sealed()] if rows.num_rows]
 
     def _newly_sealed(self) -> list[pa.Table]:
-        """Of segments that came and were sealed between two polls."""
+        """The rows of segments that began and were sealed between two polls."""
         now = time.monotonic()
         if now - self._looked < self._look_for_sealed_s:
             return []
@@ -165,8 +168,9 @@ class TableFollower:
 
 
 def poll_all(tails: Mapping[str, TableFollower]) -> dict[str, list[pa.Table]]:
-    """What came of each table since its last poll. Recordings are asked last, as a row of them is written before its
-    bins; where one came that may say that its recording has ended, what was written before it is there, too."""
+    """Returns the rows of each table that came since its last poll. Recordings are polled last, since a row of a
+    recording is written before its bins. If a row shows that its recording has ended, everything that was written
+    before that row is also there."""
     found = {table: tail.poll() for table, tail in sorted(tails.items(), key=lambda named: named[0] == "recordings")}
     for table in ("bins", "sources") if found.get("recordings") else ():
         found[table] += tails[table].poll()
@@ -174,7 +178,7 @@ def poll_all(tails: Mapping[str, TableFollower]) -> dict[str, list[pa.Table]]:
 
 
 def _read_sealed(path: Path) -> list[pa.Table]:
-    """The rows of a verified file; none where it is gone."""
+    """The rows of a verified file; none if the file is gone."""
     import pyarrow.parquet as pq
 
     try:

@@ -1,4 +1,4 @@
-"""What answers leave out because a store keeps less of older days (sql/compaction): who asks is notified."""
+"""Notes on what answers leave out because a store keeps less of older days (sql/compaction)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _heard: ContextVar[Callable[[str], None] | None] = ContextVar("heard", default=N
 
 @contextmanager
 def noting(hear: Callable[[str], None]) -> Iterator[None]:
-    """Meanwhile, in this context, HEAR gets each sentence once."""
+    """In this context, each different sentence of `note` is passed to HEAR once."""
     sentences: set[str] = set()
 
     def once(sentence: str) -> None:
@@ -31,26 +31,27 @@ def noting(hear: Callable[[str], None]) -> Iterator[None]:
 
 
 def note(sentence: str) -> None:
-    """An answer leaves something out."""
+    """Note, in SENTENCE, that an answer leaves something out."""
     if hear := _heard.get():
         hear(sentence)
 
 
 def midnight(ns: int) -> str:
-    """The beginning of a day, as notes have it."""
+    """The beginning of a day, as notes state it."""
     from ..units import format_time
 
     return f"{format_time(ns)[:19]} UTC"
 
 
 def answered_since(connection: duckdb.DuckDBPyConnection, since_ns: int | None) -> int | None:
-    """After bursts.sql, asked from SINCE_NS on: from when on it answered; None: from the first row."""
+    """For use after bursts.sql with SINCE_NS: the time from which on it answered; None: from the first row."""
     [(answerable_ns,)] = connection.execute("SELECT getvariable('answerable_ns')").fetchall()
     return answerable_ns if since_ns is None else since_ns
 
 
 def note_answerable(connection: duckdb.DuckDBPyConnection) -> None:
-    """After bursts.sql: say from when on it answered, where it did not answer for all that is stored."""
+    """For use after bursts.sql: note the time from which on it answered, if it did not answer for all that is
+    stored."""
     since_ns = answered_since(connection, None)
     if since_ns is not None:
         note(

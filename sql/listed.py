@@ -1,4 +1,4 @@
-"""A database over files that are named one by one: a part of a store, or copies of it on another machine."""
+"""A database over files that are listed one by one: a part of a store, or copies of it on another machine."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def connect(
     memory: str | None = None,
     scratch: Path | None = None,
 ) -> duckdb.DuckDBPyConnection:
-    """What Store.connect gives, over FILES alone: by table, sealed files and hot logs, in whatever folders, under the
-    names that the store gave them. Nothing is written beside them. A file that is missing or damaged is left out, and
-    in the table damaged_files. THREADS and MEMORY ("1GB") bound DuckDB, which puts what memory has no room for below
-    SCRATCH (None: the current folder). Raises UsageError for files of no table, and
-    MburstError where bins have no row of `recordings`: without it, no burst of them would be found."""
+    """Returns the same as Store.connect, over FILES alone: by table, sealed files and hot logs, in any folders, under
+    the names that the store gave them. Nothing is written beside them. A missing or damaged file is left out and listed
+    in the table damaged_files. THREADS and MEMORY ("1GB") limit DuckDB, which spills to a folder below SCRATCH (None:
+    the current folder). Raises UsageError for files of no table, and MburstError for bins without a row of
+    `recordings`, since none of their bursts would be found."""
     if unknown := sorted(set(files) - set(LISTING)):
         raise UsageError(f"unknown table {unknown[0]!r}", f"there are {', '.join(LISTING)}")
     found = {table: _contents(table, files.get(table, ())) for table in LISTING}
@@ -75,7 +75,7 @@ def _contents(table: str, paths: Iterable[Path]) -> TableSnapshot:
 
 
 def _take_log(path: Path, table: str, segment: Segment, found: TableSnapshot) -> list[str]:
-    """The name of its segment, where there is such a log."""
+    """Add a log to FOUND. Returns a list with the name of its segment, or an empty one if there is no such log."""
     try:
         take_log(path, table, segment, found)
         return [path.stem]
@@ -85,7 +85,8 @@ def _take_log(path: Path, table: str, segment: Segment, found: TableSnapshot) ->
 
 
 def _take_sealed(files: list[SealedFile], logs: list[str], table: str, found: TableSnapshot) -> None:
-    """Put those of FILES into FOUND that count beside the logs of the segments LOGS; take out the logs that do not."""
+    """Put those of FILES into FOUND that count beside the logs of the segments LOGS; remove the logs that do not
+    count."""
     faults = _faults(table, files)
     named = {name: [file.path for file in files if file.name.segment.name == name] for name in logs}
     hidden = {*logs} - outdated(found.logs, {name: sound_rows(paths, faults) for name, paths in named.items()})
@@ -101,15 +102,15 @@ def _take_sealed(files: list[SealedFile], logs: list[str], table: str, found: Ta
 
 
 def _faults(table: str, files: list[SealedFile]) -> dict[Path, str]:
-    """The files that do not hold what was written, and why."""
+    """The files that do not hold what was written, with the reason."""
     with ThreadPoolExecutor(_THREADS) as pool:
         reasons = zip(files, pool.map(lambda file: verified.fault(file.path, table), files), strict=True)
         return {file.path: reason for file, reason in reasons if reason}
 
 
 def _check_recordings(connection: duckdb.DuckDBPyConnection) -> None:
-    """Raises MburstError for bins of which no row of `recordings` says what they are."""
-    orphans = connection.execute(  # the text of the host is not read: that is half of the time
+    """Raises MburstError for bins that have no row of `recordings`."""
+    orphans = connection.execute(  # the text of the host is not read: that would take half of the time
         "SELECT recording_id FROM (SELECT DISTINCT recording_id FROM bins) "
         "WHERE recording_id NOT IN (SELECT recording_id FROM recordings) ORDER BY ALL"
     ).fetchall()

@@ -1,7 +1,7 @@
-"""A database that reads a store's files and nothing else: what is beneath every question, whoever asked it.
+"""A database that reads the files of a store and nothing else. Every query runs on such a database, whoever wrote it.
 
-Two layers, since either alone leaves a way: without the first a statement may name any file, without the second one may
-write over a segment, which has to be readable.
+There are two layers, since each alone leaves a hole: without the first, a statement may name any file; without the
+second, it may overwrite a segment, which has to be readable.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from ..machine import available_memory
 if TYPE_CHECKING:
     import duckdb
 
-MEMORY_SHARE, DISK_SHARE = 0.6, 0.5  # of what is free when a database is made, for what it sorts and joins
+MEMORY_SHARE, DISK_SHARE = 0.6, 0.5  # shares of what is free when a database is made, to sort and join
 _VARIABLE = re.compile(r"(SET|RESET)\s+VARIABLE\b", re.IGNORECASE)
 _OTHERWISE = {"SET": "SET of anything but a variable", "EXPLAIN": "EXPLAIN of anything but SELECT"}
 _EXPLAIN = re.compile(r"EXPLAIN\b(\s+ANALYZE\b)?(\s*\((\s*\w+\s+\w+\s*,?)+\))?(\s+ANALYZE\b)?", re.IGNORECASE)
 
 
 def limits() -> dict[str, str]:
-    """How much memory a database may take, and how much of the disk of the current folder when that is not enough:
-    shares of what is free, so that a question does not stop a recorder."""
+    """How much memory a database may use, and how much of the disk of the current folder if memory is not enough:
+    shares of what is free, so that a query does not stop a recorder."""
     bounds = {"memory_limit": f"{int(MEMORY_SHARE * available_memory())}B"}
-    with suppress(OSError):  # the folder is gone: nothing is sorted there
+    with suppress(OSError):  # the folder is gone: nothing is spilled to it
         bounds["max_temp_directory_size"] = f"{int(DISK_SHARE * shutil.disk_usage('.').free)}B"
     return bounds
 
 
 def temporary() -> str:
-    """Where a database puts what memory has no room for: a folder that there is not, of a name that nobody knows, since
-    questions may read what is in it. The database makes it when it is needed, and removes it. '': nowhere, where the
-    current folder was removed, since a database whose folder has no place cannot be locked."""
+    """Where a database spills what does not fit into memory: a folder that does not exist, with a name that nobody can
+    guess, since queries can read its content. The database makes it when needed, and removes it. '' (no folder) if the
+    current folder was removed, since a database whose spill folder has no place cannot be locked."""
     try:
         os.getcwd()
     except FileNotFoundError:
@@ -46,8 +46,8 @@ def temporary() -> str:
 
 
 def lock(connection: duckdb.DuckDBPyConnection) -> None:
-    """From here on the database opens what the table `defined.files` names and nothing else, loads and fetches nothing,
-    takes no object of Python by its name, and no setting can change that."""
+    """From here on, the database opens only files that the table `defined.files` names, loads and fetches nothing,
+    reads no Python object by its name, and no setting can change that."""
     names = {name for (name,) in connection.execute("SELECT name FROM defined.files").fetchall()}
     connection.execute("SET allowed_paths = $1", [sorted(names)])
     connection.execute("SET python_enable_replacements = false")
@@ -56,8 +56,8 @@ def lock(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def check(connection: duckdb.DuckDBPyConnection, query: str) -> list[duckdb.Statement]:
-    """The statements of QUERY, all of which only read: SELECT (and what stands for it, such as SHOW and DESCRIBE),
-    EXPLAIN of it, SET VARIABLE. Raises UsageError for any other."""
+    """Returns the statements of QUERY, which only read: SELECT (and its equivalents, such as SHOW and DESCRIBE),
+    EXPLAIN of one, and SET VARIABLE. Raises UsageError for any other."""
     statements = connection.extract_statements(query)
     for statement in statements:
         if not _only_reads(connection, statement):
@@ -76,11 +76,11 @@ def _only_reads(connection: duckdb.DuckDBPyConnection, statement: duckdb.Stateme
     if kind == "EXPLAIN":
         explained = connection.extract_statements(_EXPLAIN.sub("", statement.query, count=1))
         return bool(explained) and all(_kind(one) == "SELECT" for one in explained)
-    return kind in ("SELECT", "MULTI")  # MULTI: of PIVOT
+    return kind in ("SELECT", "MULTI")  # MULTI is the kind of PIVOT
 
 
 def _kind(statement: duckdb.Statement) -> str:
     try:
         return statement.type.name
-    except ValueError:  # the database knows more kinds than its binding to Python
+    except ValueError:  # the database has more kinds than its Python binding
         return "this statement"

@@ -1,9 +1,9 @@
 """Locks that writers of a store hold by name: STORE/locks/NAME, locked (flock) as long as its holder lives. Those of
 recorders are named by 12 hexadecimal digits.
 
-The kernel gives a lock up when its holder dies. The file stays then, and says whose work was broken off: whoever takes
-the lock next finds what was noted in it, does what is left to do, and removes it. The file is removed under the lock
-only, so a lock counts while its file has its name.
+The kernel releases a lock when its holder dies. The file then stays and shows which work was interrupted: the next
+process that takes the lock finds the note in it, does the remaining work, and removes the file. The file is removed
+only under the lock, so a lock is valid while its file has its name.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from . import disk
 from .disk import failing_as_one_line
 
 FOLDER = "locks"
-_REASON = 512  # bytes of the first line, which is written over in place: that needs no room on a full disk
+_REASON = 512  # bytes of the first line, which is overwritten in place: that needs no space on a full disk
 _LONGEST = 1 << 20
 _NAME = re.compile(r"[0-9a-f]{12}")
 
 
 class Lock:
-    """A lock that this process holds. `note` is what a former holder left, {} where it ended well."""
+    """A lock that this process holds. `note` is the note that a former holder left, {} if it ended normally."""
 
     def __init__(self, path: Path, file: int) -> None:
         self.path = path
         self._file = file
         self.note = _parse(disk.read_from(file, 0))
-        self.is_begun = False  # what it is held for, and not yet done
+        self.is_begun = False  # whether the work of the lock has begun and is not yet done
 
     def begin(self, note: dict[str, Any]) -> None:
-        """Say durably what is being done, for the case that it is broken off. Raises MburstError."""
+        """State durably which work has begun, in case it is interrupted. Raises MburstError."""
         lines = json.dumps({"pid": os.getpid(), "reason": ""}).ljust(_REASON - 1) + "\n" + json.dumps(note) + "\n"
         with failing_as_one_line(self.path, "write"):
             os.ftruncate(self._file, 0)
@@ -46,23 +46,23 @@ class Lock:
         self.is_begun = True
 
     def give_reason(self, reason: str) -> None:
-        """Say why it is broken off. Raises OSError."""
+        """State the reason of an interruption. Raises OSError."""
         line = json.dumps({"pid": os.getpid(), "reason": reason[:60]}).ljust(_REASON - 1) + "\n"
         os.pwrite(self._file, line.encode(), 0)
 
     def end(self) -> None:
-        """All is done: remove the file and give up the lock."""
+        """The work is done: remove the file and release the lock."""
         self.path.unlink(missing_ok=True)
         os.close(self._file)
 
     def leave(self) -> None:
-        """Give up the lock and leave the file: somebody else has to end what it is about."""
+        """Release the lock and leave the file: another process has to finish the work."""
         os.close(self._file)
 
 
 def acquire(store: Path, name: str, make: bool = True) -> Lock | None:
-    """The lock called NAME; None where another process, or another holder in this one, has it, and unless MAKE where
-    there is none. Raises MburstError."""
+    """Take the lock called NAME. Returns None if another process, or another holder in this one, has it, or, unless
+    MAKE, if it does not exist. Raises MburstError."""
     path = store / FOLDER / name
     with failing_as_one_line(path, "lock"):
         disk.make_folder(path.parent)
@@ -92,7 +92,7 @@ def names(store: Path) -> list[str]:
 
 
 def holder(store: Path, name: str) -> int | None:
-    """The process that has the lock called NAME; None where that is not known."""
+    """The process that has the lock called NAME; None if that is not known."""
     try:
         file = disk.open_regular(store / FOLDER / name)
     except OSError:
@@ -105,7 +105,7 @@ def holder(store: Path, name: str) -> int | None:
 
 
 def _open(path: Path, flags: int) -> int:
-    """A descriptor of the file at PATH. Raises OSError, with EINVAL where it is no regular file."""
+    """Returns a descriptor of the file at PATH. Raises OSError, with EINVAL if it is not a regular file."""
     file = os.open(path, flags | os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o640)
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
@@ -114,7 +114,7 @@ def _open(path: Path, flags: int) -> int:
 
 
 def _parse(text: bytes) -> dict[str, Any]:
-    """What the two lines say; {} where they are not whole."""
+    """The content of the two lines; {} if they are not complete."""
     found: dict[str, Any] = {}
     try:
         for line in text[:_LONGEST].splitlines()[:2]:

@@ -1,9 +1,9 @@
-"""A store that is made for a command, and removed again where the command fails before anything is stored.
+"""Makes a store for a command, and removes it again if the command fails before anything is stored.
 
-Whoever may make a store holds its marker locked (flock, shared) for as long as the command runs, so that nobody removes
-a store that another has begun to use. It is removed under the exclusive lock: first what is in it, which has no row,
-then the marker, then the folders that were made. Who waited for the lock of a marker that is gone makes the store
-anew."""
+A process that may make a store holds its marker locked (flock, shared) for as long as the command runs, so that nobody
+removes a store that another process has begun to use. The store is removed under the exclusive lock: first its content,
+which has no row, then the marker, then the folders that were made. A process that waited for the lock of a marker that
+is gone makes the store anew."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _READERS = f"{REPLACED}/{READERS}"
 
 
 def missing(folder: Path) -> list[Path]:
-    """FOLDER and those above it that are to be made for it, the innermost first."""
+    """FOLDER and its parents that have to be made for it, the innermost first."""
     found = []
     for path in (folder, *folder.parents):
         if os.path.lexists(path):
@@ -31,14 +31,14 @@ def missing(folder: Path) -> list[Path]:
 
 
 def use(marker: Path) -> int | None:
-    """A descriptor; until it is closed, the store with that MARKER is in use. None where it was just removed. Raises
-    OSError."""
+    """Returns a descriptor; until it is closed, the store with that MARKER is in use. None if the store was just
+    removed. Raises OSError."""
     try:
         file = disk.open_regular(marker)
     except FileNotFoundError:
         return None
     try:
-        with suppress(OSError):  # a file system without locks: then nothing is removed
+        with suppress(OSError):  # the file system has no locks: then nothing is removed
             fcntl.flock(file, fcntl.LOCK_SH)
         if _is_of(marker, file):
             return file
@@ -52,14 +52,14 @@ def use(marker: Path) -> int | None:
 
 
 def _is_of(marker: Path, file: int) -> bool:
-    """Whether FILE is open on that MARKER. Raises OSError."""
+    """Whether FILE is the open MARKER. Raises OSError."""
     return os.path.samestat(os.lstat(marker), os.fstat(file))
 
 
 def remove(marker: Path, used: int | None, made: list[Path]) -> None:
-    """Remove the store with that MARKER, and the folders MADE for it, unless it has more than every store has, is in
-    use by another than who has the descriptor USED, or is another in its place. None: the store could not be made.
-    Raises OSError."""
+    """Remove the store with that MARKER, and the folders MADE for it, unless it contains more than every store does, is
+    in use by anyone other than the owner of the descriptor USED, or was replaced by another store. If USED is None, the
+    store could not be made. Raises OSError."""
     store, text = marker.parent, ""
     if used is not None:
         try:
@@ -79,7 +79,7 @@ def remove(marker: Path, used: int | None, made: list[Path]) -> None:
     for folder in made:
         try:
             folder.rmdir()
-        except OSError:  # this process may not, or another has put something there
+        except OSError:  # this process has no permission, or another has put something there
             if folder == store and text:
                 disk.write_durably(marker, text)
             return
@@ -90,7 +90,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    """All that is in FOLDER, each folder before what is in it. Raises OSError."""
+    """All that is in FOLDER, each folder before its content. Raises OSError."""
     for path in sorted(folder.iterdir()):
         yield path
         if _is_folder(path):

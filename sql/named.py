@@ -1,4 +1,4 @@
-"""The named queries: queries/NAME.sql, one question a file, whose first comment is its documentation."""
+"""The named queries: queries/NAME.sql, one question per file. Its first comment is its documentation."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def names() -> list[str]:
 
 
 def text(name: str, alone: bool = False) -> str:
-    """The SQL of the named query, which may be several statements; the last one answers. Unless ALONE, behind the query
-    that it includes, whose tables it asks. Raises UsageError."""
+    """Returns the SQL of the named query, which may be several statements; the last one returns the answer. Unless
+    ALONE, it follows the SQL of the query that it includes, whose tables it reads. Raises UsageError."""
     if name not in names():
         raise UsageError(f"unknown query {name!r}", f"there are {', '.join(names())}")
     own = (FOLDER / f"{name}.sql").read_text(encoding="utf-8")
@@ -40,7 +40,7 @@ def about(name: str) -> str:
 
 
 def first_sentence(sql: str) -> str:
-    """Of the comment that SQL begins with."""
+    """The first sentence of the comment at the beginning of SQL."""
     lines = []
     for line in sql.splitlines():
         if not line.startswith("--"):
@@ -50,10 +50,10 @@ def first_sentence(sql: str) -> str:
 
 
 def prepare(connection: duckdb.DuckDBPyConnection, query: str, alone: bool = False) -> duckdb.Statement:
-    """Run all but the last statement of a named query (ALONE as for `text`), or of SQL that only reads; the last one,
-    which answers. Statements of a named query with a comment `-- where there are rows: TABLE` are run where there are,
-    since to plan them can cost more than to run all others; TABLE is looked at once, and no statement behind the first
-    that asks for it changes it. Raises UsageError for others."""
+    """Run all but the last statement of a named query (ALONE as for `text`), or of SQL that only reads, and return the
+    last one, which returns the answer. Statements of a named query with a comment `-- where there are rows: TABLE` run
+    only if TABLE has rows, since planning them can take longer than running all others. TABLE is checked once; no
+    statement after the first one with this comment changes it. Raises UsageError for other SQL."""
     is_name = query.replace("_", "").isalnum()
     statements = parsed(connection, text(query, alone)) if is_name else check(connection, query)
     if not statements:
@@ -67,13 +67,13 @@ def prepare(connection: duckdb.DuckDBPyConnection, query: str, alone: bool = Fal
             if not have_rows[asked[1]]:
                 continue
         result = connection.execute(step)
-        while step.type.name == "SELECT" and result.fetchmany(FETCH):  # nobody wants it; the next has to wait for it
+        while step.type.name == "SELECT" and result.fetchmany(FETCH):  # not needed, but the next has to wait for it
             pass
     return last
 
 
 def set_variables(connection: duckdb.DuckDBPyConnection, **settings: Any) -> None:
-    """The settings of a named query. A variable that was never set is NULL, as one that is set to None."""
+    """Set the variables of a named query. A variable that was never set is NULL, like one that is set to None."""
     were_set = {name for (name,) in connection.execute("SELECT name FROM duckdb_variables()").fetchall()}
     for name, value in settings.items():
         if value is not None or name in were_set:

@@ -1,7 +1,7 @@
-"""Names by which DuckDB opens just the files that are meant.
+"""Names by which DuckDB opens exactly the files that are meant.
 
-It takes *, ? and [ in a name for a pattern, which it looks for in the folder above, and \\ for an escape in one. A
-folder of such a name is opened here, and named by its descriptor.
+DuckDB takes a name with *, ? or [ for a pattern, which it looks for in the parent folder, and \\ in such a name for an
+escape. A folder with such a name is opened here and named by its descriptor.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _folders: weakref.WeakKeyDictionary[duckdb.DuckDBPyConnection, dict[str, int]] =
 
 
 def names(connection: duckdb.DuckDBPyConnection, paths: Iterable[str]) -> list[str]:
-    """The files at PATHS, for CONNECTION (not for its cursors): folders that are opened for it are closed with it.
-    Raises MburstError where one cannot be opened."""
+    """Returns names for the files at PATHS, for use by CONNECTION (not by its cursors): folders that are opened for it
+    are closed with it. Raises MburstError if a folder cannot be opened."""
     return [_name(connection, path) for path in paths]
 
 

@@ -1,4 +1,4 @@
-"""SQL of our own, parsed once in a process: where there are few rows, that takes as long as to run it."""
+"""SQL of this package, parsed once per process: with few rows, parsing takes as long as running it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Whether a store is still where it was opened.
+"""Detects that a store is no longer where it was opened.
 
-Who works on after it was moved or replaced stores rows that nobody finds, or reads none for good: what a process may
-read and write (mburst/landlock.py) is bound to the folder itself."""
+A process that goes on after its store was moved or replaced stores rows that nobody finds, or never reads any more
+rows: the files that it may read and write (mburst/landlock.py) are bound to the folder itself."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ LOOK_S = 1.0
 
 
 class StorePlace:
-    """The path of a store, and, while it is `watched`, the folder that was there when that began."""
+    """The path of a store and, while it is `watched`, the folder that was there when watching began."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._folder: int | None = None  # held open: the number of a folder that was removed may be another's
-        self._lost = ""  # how
+        self._folder: int | None = None  # kept open, since the number of a removed folder may be reused
+        self._lost = ""  # how it was lost
         self._lock = threading.Lock()
 
     def is_lost(self) -> bool:
-        """Whether the folder was moved, removed or replaced since it is watched; False where nobody watches it."""
+        """Whether the folder was moved, removed or replaced since watching began; False if nobody watches it."""
         with self._lock:
             if self._folder is not None and not self._lost:
                 self._lost = self._look(self._folder)
         return bool(self._lost)
 
     def check(self) -> None:
-        """Raises MburstError where it is lost."""
+        """Raises MburstError if the folder is lost."""
         if self.is_lost():
             raise MburstError(f"{self._path}: {self._lost}", hint(ENOENT))
 
     @contextmanager
     def watched(self, stop: Callable[[], object]) -> Iterator[None]:
-        """STOP is called, in a thread, within LOOK_S from when the folder is lost. Raises MburstError in the end where
-        it is, in place of what failed for that. For one at a time."""
+        """STOP is called, in a thread, within LOOK_S after the folder is lost. In that case raises MburstError at the
+        end, in place of the failure that this caused. For one caller at a time."""
         with failing_as_one_line(self._path, "read"):
             self._folder = folder = os.open(self._path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         over = threading.Event()
@@ -70,11 +70,11 @@ class StorePlace:
                 return
 
     def _look(self, folder: int) -> str:
-        """How the folder is lost; '' where it is not."""
+        """How the folder is lost; '' if it is not."""
         try:
             is_same = os.path.samestat(os.stat(self._path), os.fstat(folder))
         except (FileNotFoundError, NotADirectoryError) as error:
             return str(error.strerror)
-        except OSError:  # it may be there
+        except OSError:  # the folder may still be there
             return ""
         return "" if is_same else "another folder than the one that was opened"

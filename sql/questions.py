@@ -1,10 +1,10 @@
-"""The questions to the results of a fleet: queries/fleet/NN_NAME.sql, which DuckDB, Spark SQL and Trino all run
-(`make test-engines`).
+"""The questions that can be asked of the results of a fleet: queries/fleet/NN_NAME.sql, which DuckDB, Spark SQL and
+Trino can all run (`make test-engines`).
 
-They ask the tables of results (docs/fleet.md) and two more: `asked` has one row, since_ns and until_ns; `inventory` has
-the rack, host, service and address of hosts, each host once, or no row.
+They read the tables of results (docs/fleet.md) and two more: `asked` has one row, since_ns and until_ns; `inventory`
+has the rack, host, service and address of hosts, each host once, or no row.
 
-What pictures of a report need beside them is in queries/fleet_report: statements of DuckDB that nobody else asks."""
+The charts of a report also need the queries of queries/fleet_report, which only DuckDB runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def names() -> list[str]:
 
 
 def text(name: str) -> str:
-    """The SQL of a question, which is one SELECT: `02_worst_hosts`, `worst_hosts` or `2`. Raises UsageError."""
+    """Returns the SQL of a question, which is one SELECT. NAME is like `02_worst_hosts`, `worst_hosts` or `2`. Raises
+    UsageError."""
     for known in names():
         number, _, word = known.partition("_")
         if name in (known, word, number, number.lstrip("0")):
@@ -32,13 +33,14 @@ def text(name: str) -> str:
 
 
 def part(name: str, part_name: str) -> str:
-    """The SELECT that a question calls PART_NAME, which others ask, too. It asks no other part of the question."""
+    """Returns the SELECT that a question calls PART_NAME, for use in other queries. It reads no other part of the
+    question."""
     [select] = re.findall(rf"\b{part_name} AS \( *(?:--[^\n]*)?\n(.*?)\n\)", text(name), re.DOTALL)
     return str(select)
 
 
 def for_report(name: str) -> str:
-    """The SQL of what a report asks beside the questions: one SELECT."""
+    """The SQL of a query that a report needs in addition to the questions: one SELECT."""
     return (FOLDER.parent / "fleet_report" / f"{name}.sql").read_text(encoding="utf-8")
 
 

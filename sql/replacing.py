@@ -1,14 +1,14 @@
-"""Replacing sealed files by others in one step, beside readers and writers.
+"""Replaces sealed files by others in one step, while readers and writers work.
 
 A replacement is a file `replaced/WRITER.json`, named after the writer of the new files. While it is prepared, it hides
-every file of that writer; from the commit on (one rename of this file) it hides the files that are replaced instead.
-Who lists files reads it before and after, so that either the old files count or the new ones. What a killed process
-left is taken back or ended by the next one.
+every file of that writer; from the commit on (one rename of this file) it hides the replaced files instead. A process
+that lists files reads it before and after, so that either the old files count or the new ones. The next process takes
+back or completes what a killed process left.
 
-Who reads files for longer than it lists them (a database does) holds `replaced/readers` locked (flock, shared) until it
-is done. After a commit that file is put aside under another name, and a new one takes its place: replaced files are
-removed once nobody holds one that was put aside, or after PATIENCE_S. So a reader never waits, and a new one never
-delays a removal.
+A process that reads files for longer than it lists them (such as a database) holds `replaced/readers` locked (flock,
+shared) until it is done. After a commit that file is put aside under another name, and a new one takes its place.
+Replaced files are removed once nobody holds a file that was put aside, or after PATIENCE_S. So a reader never waits,
+and a new reader never delays a removal.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from . import disk
 from .disk import failing_as_one_line
 from .format.filenames import REPLACED, SealedName, new_writer, unfinished_segment
 
-LEDGER = ".verified"  # of a date's folder (verified.py): it is of no use without files
+LEDGER = ".verified"  # of a date's folder (verified.py): useless without files
 READERS = "readers"
-PATIENCE_S = 24 * 3600.0  # for readers
-UNKNOWN = f"{READERS}.unknown"  # stands for those that began before they could say so
-LOOK_S = 0.05  # between two looks for them
+PATIENCE_S = 24 * 3600.0  # how long to wait for readers
+UNKNOWN = f"{READERS}.unknown"  # stands for readers that began before they could register
+LOOK_S = 0.05  # between two checks for readers
 _MOST_BYTES = 1 << 28
 
 
 @dataclass(frozen=True)
 class Hidden:
-    """Sealed files that do not count now: those of WRITERS, and the paths in PATHS, relative to the store. `state` is
-    equal where nothing was replaced in between."""
+    """Sealed files that do not count now: those of WRITERS, and the paths in PATHS, relative to the store. Two `state`
+    are equal if nothing was replaced in between."""
 
     writers: frozenset[str] = frozenset()
     paths: frozenset[str] = frozenset()
@@ -54,7 +54,7 @@ _NOTHING = Hidden()
 
 
 def hidden(store: Path) -> Hidden:
-    """What does not count in the store at STORE now. Raises OSError."""
+    """Returns the files that do not count now in the store at STORE. Raises OSError."""
     found = [(path, _read(path)) for path in _replacements(store)]
     found = [(path, replacement) for path, replacement in found if replacement.state]
     if not found:
@@ -74,8 +74,9 @@ def _replacements(store: Path) -> list[Path]:
 
 @dataclass(frozen=True)
 class _Noted:
-    """What the file of a replacement says. `paths` that it replaces: None before its commit. `aside`: whether the
-    readers of that time were put aside. `state` differs between two contents; () where there is no file any more."""
+    """The content of the file of a replacement. `paths` are those that it replaces, None before its commit. `aside` is
+    whether the readers of that time were put aside. `state` differs between any two contents; () if the file no longer
+    exists."""
 
     paths: frozenset[str] | None = frozenset()
     aside: bool = False
@@ -83,18 +84,19 @@ class _Noted:
 
 
 def _read(path: Path) -> _Noted:
-    """Raises OSError."""
+    """Read the file of a replacement. Raises OSError."""
     try:
         stat = os.lstat(path)
         return _content(path, (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns))
     except FileNotFoundError:
-        return _Noted()  # its end: the replaced files are gone
+        return _Noted()  # the replacement has ended: the replaced files are gone
 
 
 @functools.lru_cache(maxsize=64)
 def _content(path: Path, state: tuple[int, ...]) -> _Noted:
-    """Of the file at PATH, or of a later one, whose STATE the next look will find to be another. One that is not what
-    was written was not committed: a commit is the rename of a whole file. Raises OSError."""
+    """Returns the content of the file at PATH, or of a later one that the next look will find to have another STATE. A
+    file that does not hold what was written was not committed: a commit is the rename of a complete file. Raises
+    OSError."""
     file = disk.open_regular(path)
     try:
         found = json.loads(disk.read_from(file, 0)[:_MOST_BYTES])
@@ -110,8 +112,8 @@ def _content(path: Path, state: tuple[int, ...]) -> _Noted:
 
 
 def begin_reading(store: Path) -> int | None:
-    """A descriptor; until it is closed, files that are listed from now on stay where they are. None where this user may
-    not say that it reads: then a file can be gone when it is read, and the reader fails."""
+    """Returns a descriptor; until it is closed, files that are listed from now on stay where they are. None if this
+    user cannot register as a reader: then a file can disappear before it is read, and the reader fails."""
     path = store / REPLACED / READERS
     while True:
         try:
@@ -119,7 +121,7 @@ def begin_reading(store: Path) -> int | None:
         except OSError:
             return None
         try:
-            fcntl.flock(file, fcntl.LOCK_SH)  # nobody else ever locks one that has this name
+            fcntl.flock(file, fcntl.LOCK_SH)  # nobody else ever locks a file with this name
             if os.lstat(path).st_ino == os.fstat(file).st_ino:
                 return file
         except OSError as error:
@@ -130,7 +132,8 @@ def begin_reading(store: Path) -> int | None:
 
 
 def prepare(store: Path, is_new: bool = False) -> None:
-    """Let readers say that they read. Unless the store IS_NEW, some that could not may be at it. Raises OSError."""
+    """Let readers register. Unless the store IS_NEW, some readers that could not register may be active. Raises
+    OSError."""
     folder = store / REPLACED
     disk.make_folder(folder, store)
     if not (folder / READERS).exists():
@@ -155,7 +158,7 @@ class Replacement:
             _write(self._path, None)
 
     def files(self) -> list[Path]:
-        """The new files that are written by now."""
+        """The new files that have been written so far."""
         return [path for path in _files_of(self._store, self.writer) if SealedName.parse(path.name)]
 
     def commit(self, replaced: Iterable[Path]) -> None:
@@ -167,19 +170,19 @@ class Replacement:
     def take_back(self) -> None:
         """Remove the new files: nothing is replaced. Raises MburstError."""
         with failing_as_one_line(self._store, "remove"):
-            _write(self._path, None)  # also where the commit was made before it failed: they must not count as they go
+            _write(self._path, None)  # also if the commit failed after the rename: files must not count as they go
             _remove(_files_of(self._store, self.writer))
             self._path.unlink(missing_ok=True)
 
 
 def _write(path: Path, replaced: Iterable[str] | None, aside: bool = False) -> None:
-    """Note it, durably and at once. Raises OSError."""
+    """Write the note of a replacement, durably and atomically. Raises OSError."""
     listed = None if replaced is None else sorted(replaced)
     disk.write_durably(path, json.dumps({"aside": aside, "replaced": listed}) + "\n")
 
 
 def _files_of(store: Path, writer: str) -> Iterator[Path]:
-    """All sealed files of a writer, with drafts."""
+    """All sealed files of a writer, including drafts."""
     for path in store.glob(f"*/date=*/rack=*/*-{writer}-*"):
         name = SealedName.parse(path.name)
         if (name and name.segment.writer == writer) or unfinished_segment(path.name):
@@ -187,7 +190,7 @@ def _files_of(store: Path, writer: str) -> Iterator[Path]:
 
 
 def _remove(paths: Iterable[Path]) -> None:
-    """Remove files, durably, and folders that have none left. Raises OSError."""
+    """Remove files durably, and folders that are empty afterwards. Raises OSError."""
     folders = set()
     for path in paths:
         path.unlink(missing_ok=True)
@@ -199,7 +202,7 @@ def _remove(paths: Iterable[Path]) -> None:
 
 
 def _remove_empty(folder: Path) -> None:
-    """Remove the folder of a rack, and that of its date, where nothing is in it."""
+    """Remove the folder of a rack, and that of its date, if they are empty."""
     try:
         folder.rmdir()
         if os.listdir(folder.parent) == [LEDGER]:
@@ -211,8 +214,9 @@ def _remove_empty(folder: Path) -> None:
 
 
 def finish(store: Path, wait_s: float = 0.0) -> int:
-    """Take back what was never committed, and remove what was replaced and nobody reads any more; waits for readers
-    for WAIT_S. How many replaced files are still there. The caller holds the lock of compaction. Raises MburstError."""
+    """Take back what was never committed, and remove replaced files that nobody reads any more; waits up to WAIT_S for
+    readers. Returns how many replaced files are still there. The caller holds the lock of compaction. Raises
+    MburstError."""
     folder = store / REPLACED
     with failing_as_one_line(folder, "write"):
         done = _committed(store)
@@ -231,7 +235,7 @@ def finish(store: Path, wait_s: float = 0.0) -> int:
 
 
 def _committed(store: Path) -> dict[Path, _Noted]:
-    """The replacements that were committed; the others are taken back. Raises OSError."""
+    """Returns the replacements that were committed; the others are taken back. Raises OSError."""
     done = {}
     for path in _replacements(store):
         noted = _read(path)
@@ -244,7 +248,8 @@ def _committed(store: Path) -> dict[Path, _Noted]:
 
 
 def _put_readers_aside(folder: Path) -> None:
-    """Who begins to read from now on does not hold what was listed before. Raises OSError."""
+    """Put the file of readers aside: readers that begin from now on do not hold what was listed before. Raises
+    OSError."""
     aside, new = folder / f"{READERS}.{new_writer()}", folder / f".{READERS}.{new_writer()}"
     os.close(os.open(new, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
     os.link(folder / READERS, aside)
@@ -252,7 +257,8 @@ def _put_readers_aside(folder: Path) -> None:
 
 
 def _are_gone(folder: Path) -> bool:
-    """Whether nobody holds what was put aside; what nobody holds is removed. Raises OSError."""
+    """Whether nobody holds a file of readers that was put aside; files that nobody holds are removed. Raises
+    OSError."""
     gone = True
     for path in folder.glob(f"{READERS}.*"):
         if path.name == UNKNOWN and time.time() - path.stat().st_mtime < PATIENCE_S:
@@ -277,7 +283,8 @@ def _are_gone(folder: Path) -> bool:
 
 @contextmanager
 def exclusively(store: Path) -> Iterator[bool]:
-    """The lock of compaction, which lasts as long as its holder lives; whether it was free. Raises MburstError."""
+    """Take the lock of compaction, which lasts for as long as its holder lives; yields whether it was free. Raises
+    MburstError."""
     path = store / REPLACED / "compacting"
     with failing_as_one_line(path, "lock"):
         disk.make_folder(path.parent, store)

@@ -1,4 +1,4 @@
-"""A database over the results of a fleet: what sql/queries/fleet/ asks."""
+"""A database over the results of a fleet, for the questions of sql/queries/fleet/."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 _PORT_TABLES = "SELECT view_name FROM duckdb_views() WHERE schema_name = 'main' AND starts_with(view_name, 'port_')"
 
-# What contention.sql asks, of racks that are divided by host: of switch ports for each date, by what links had then.
+# The tables that contention.sql reads, for racks that are divided by host; switch ports are separate for each date,
+# with the hosts that links named then.
 _OF_RACKS = "WHERE rack IN (SELECT rack FROM divided.days)"
 _HOST_ID = "('', rack, host, recording_id) AS recording_id"
 _PORT_ID = "(date, rack, host, recording_id) AS recording_id"
@@ -48,7 +49,7 @@ _DIVIDED = (
 
 
 class ResultFile(NamedTuple):
-    """A file of a table; the rows have neither its date nor its rack."""
+    """A file of a table; its rows have neither its date nor its rack."""
 
     path: Path
     date: str
@@ -61,11 +62,10 @@ def connect(
     inventory: pa.Table,
     divided: Iterable[tuple[str, str]] = (),
 ) -> duckdb.DuckDBPyConnection:
-    """The tables FILES, each of one file or more, but those of switch ports (`port_…`) also of none; ASKED, the span of
-    time that is asked about (Unix ns); and INVENTORY
-    (rack, host, service, address: VARCHAR; each host once). Of the DIVIDED dates and racks, the files of `contention`
-    have no row: it is worked out from `bursts` and `coverage`, and those of switch ports. The database reads FILES and
-    nothing else."""
+    """Returns a database with the tables FILES, each of one or more files (those of switch ports, `port_…`, also of
+    none); ASKED, the requested span of time (Unix ns); and INVENTORY (rack, host, service, address: VARCHAR; each host
+    once). For DIVIDED dates and racks, the files of `contention` have no row: it is computed from `bursts`, `coverage`
+    and the tables of switch ports. The database reads FILES and nothing else."""
     connection = views.unlocked(bare(), {})
     connection.execute("CREATE TABLE defined.result_files (name VARCHAR, file VARCHAR, date VARCHAR, rack VARCHAR)")
     views.note_paths(connection, [str(file.path) for found in files.values() for file in found])
@@ -95,8 +95,8 @@ def connect(
 
 @contextmanager
 def of_rack(connection: duckdb.DuckDBPyConnection, rack: str) -> Iterator[None]:
-    """Meanwhile the tables of a database of `connect` have the rows of RACK alone: a question is answered as if there
-    were no other rack. RACK has files, and `inventory` stays whole."""
+    """Inside, the tables of a database of `connect` have only the rows of RACK, so that a question is answered as if
+    there were no other rack. RACK has files, and `inventory` stays complete."""
     set_variables(connection, only_rack=rack)
     connection.execute("CREATE SCHEMA narrowed")
     try:
@@ -118,14 +118,14 @@ def of_rack(connection: duckdb.DuckDBPyConnection, rack: str) -> Iterator[None]:
 
 
 def _no_port(table: str) -> str:
-    """A SELECT: no row of what TABLE has of switch ports."""
+    """A SELECT without rows, with the columns that TABLE has for switch ports."""
     more = ", ".join(f"CAST(NULL AS VARCHAR) AS {column}" for column in ATTACHED)
     return f"SELECT *, {more} FROM {table.removeprefix('port_')} WHERE false"
 
 
 def _rows_of(names: Iterable[str]) -> str:
-    """A SELECT: the rows of files of NAMES (openable.py), with date and rack. They come from the table result_files and
-    not from the path, since folders above it may look like places of rows, too."""
+    """A SELECT of the rows of files with NAMES (openable.py), with date and rack. These come from the table
+    result_files and not from the path, since parent folders may have names of the same form."""
     files = openable.listed(names)
     return (
         "SELECT date, rack, rows.* EXCLUDE (filename) "
@@ -135,7 +135,7 @@ def _rows_of(names: Iterable[str]) -> str:
 
 
 def _contention(of_files: str) -> str:
-    """A SELECT: the rows of contention in OF_FILES, and those of racks that are divided by host."""
+    """A SELECT of the rows of contention in OF_FILES, and those of racks that are divided by host."""
     return (
         f"FROM {of_files} UNION ALL BY NAME "
         "SELECT strftime(make_timestamp_ns(hour_ns), '%Y-%m-%d') AS date, of.* FROM defined.divided_contention AS of "
@@ -144,7 +144,7 @@ def _contention(of_files: str) -> str:
 
 
 def _create_contention(connection: duckdb.DuckDBPyConnection, divided: list[tuple[str, str]]) -> None:
-    """The view `contention`: what files have of it, and that of the DIVIDED dates and racks."""
+    """Create the view `contention`: the rows of the files, and those of the DIVIDED dates and racks."""
     connection.execute(
         "CREATE SCHEMA divided; CREATE TABLE divided.days (date VARCHAR, rack VARCHAR); CREATE TABLE "
         "defined.divided_contention (rack VARCHAR, hour_ns BIGINT, hosts INTEGER, bursting INTEGER, ns BIGINT)"

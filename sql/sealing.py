@@ -1,5 +1,5 @@
-"""The sealed form of a segment: sorted Parquet files whose names carry their checksums; and how a log passes into
-it."""
+"""The sealed form of a segment: sorted Parquet files with their checksums in their names. Converts a log to that
+form."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 ROW_GROUP = 1 << 18  # rows: small enough for zone maps to help, large enough to compress
-PAGE = ROW_GROUP * 8  # bytes: a column of a row group is one page, as readers take it whole
-MOST_DAYS = 4  # that a row group is cut into: beyond, its rows of all days are one file
+PAGE = ROW_GROUP * 8  # bytes: a column of a row group is one page, as readers read it completely
+MOST_DAYS = 4  # that a row group is split into: with more days, its rows of all days are one file
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -34,7 +34,7 @@ class DamagedLog(MburstError):
 
 
 class SealedPart:
-    """A Parquet file that is being written, and that nobody else writes: a draft that is there already is an error."""
+    """A Parquet file that is being written by this writer only: an existing draft is an error."""
 
     def __init__(self, folder: Path, segment: Segment, number: int, table: str, schema: pa.Schema) -> None:
         self.folder = folder
@@ -43,7 +43,7 @@ class SealedPart:
         self.columns = len(schema.names)
         self.first_ns, self.last_ns = 2**63 - 1, -(2**63)
         self.draft = folder / f"{segment.name}.{number}.tmp"
-        disk.make_folder(folder, folder.parents[2])  # the store: one that was moved is not made anew
+        disk.make_folder(folder, folder.parents[2])  # the store: if it was moved, it is not made anew
         self._file = open(os.open(self.draft, _NEW, 0o640), "wb")  # noqa: SIM115 (closed with the writer)
         try:
             self._writer: pq.ParquetWriter | None = _parquet_writer(self._file, schema, table)
@@ -53,21 +53,21 @@ class SealedPart:
             raise
 
     def write(self, rows: pa.Table, times: str) -> None:
-        """Add ROWS as a row group; TIMES is the column that decides their date."""
+        """Add ROWS as a row group; their date is that of the column TIMES."""
         assert self._writer is not None
         self._writer.write_table(rows, row_group_size=ROW_GROUP)
         when = rows.column(times).to_numpy()
         self.first_ns, self.last_ns = min(self.first_ns, int(when.min())), max(self.last_ns, int(when.max()))
 
     def close(self) -> None:
-        """Write what a Parquet file ends with."""
+        """Write the end of the Parquet file."""
         if self._writer is not None:
             writer, self._writer = self._writer, None
             with self._file:
                 writer.close()
 
     def publish(self) -> Path:
-        """Give the file its name, durably but for the folder. Raises OSError."""
+        """Give the file its name; the caller makes the folder durable. Raises OSError."""
         disk.sync(self.draft)
         digest = verified.digest(self.draft)
         name = SealedName(self.segment, self.number, self.columns, self.first_ns, self.last_ns, digest)
@@ -78,13 +78,14 @@ class SealedPart:
 
 
 def _parquet_writer(file: BinaryIO, schema: pa.Schema, table: str) -> pq.ParquetWriter:
-    """Of rows of TABLE, encoded as the bench found best (docs/decisions/bursts-in-two-scans.md)."""
+    """A writer of rows of TABLE, with the encodings that the bench found best
+    (docs/decisions/bursts-in-two-scans.md)."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    # Counts and times of 64 bits differ little from row to row; narrow numbers and text have few values.
+    # Counts and times of 64 bits change little from row to row; narrow numbers and text have few values.
     wide = [field.name for field in schema if field.type == pa.int64()]
-    # Bounds of a text with many values cost as much as all else of it, and nobody skips rows by them.
+    # Bounds of a text with many values cost as much as everything else of it, and no reader skips rows by them.
     texts = {field.name for field in schema if pa.types.is_string(field.type) or pa.types.is_dictionary(field.type)}
     return pq.ParquetWriter(
         file,
@@ -100,7 +101,7 @@ def _parquet_writer(file: BinaryIO, schema: pa.Schema, table: str) -> pq.Parquet
 
 
 class SealedParts:
-    """The sealed form of a segment while it is written: under temporary names until `publish`."""
+    """The sealed form of a segment while it is written, under temporary names until `publish`."""
 
     def __init__(self, store: Path, table: str, rack: str, segment: Segment) -> None:
         self.folder = store / table
@@ -112,14 +113,14 @@ class SealedParts:
         self._published: list[Path] = []
 
     def add(self, rows: pa.Table) -> None:
-        """Write ROWS as a row group, or as one for each date that they have. Raises MburstError."""
+        """Write ROWS as a row group, or as one for each of their dates. Raises MburstError."""
         times = ORDER[self.table][-1]
         with failing_as_one_line(self.folder, "write"):
             for day, part in by_date(rows, ORDER[self.table]):
                 self._part(date_folder(day), part.schema).write(part, times)
 
     def _part(self, date: str, schema: pa.Schema) -> SealedPart:
-        """The file for a date. One is open at a time; coming back to an earlier date starts another file."""
+        """The file for a date. Only one is open at a time; returning to an earlier date starts another file."""
         if self._parts and date == self._date:
             return self._parts[-1]
         if self._parts:
@@ -140,7 +141,7 @@ class SealedParts:
                 disk.sync(folder)
 
     def discard(self) -> None:
-        """Take back whatever was written."""
+        """Remove everything that was written."""
         for part in self._parts:
             with suppress(OSError):
                 part.close()
@@ -150,14 +151,14 @@ class SealedParts:
 
 
 def by_date(rows: pa.Table, order: tuple[str, ...]) -> list[tuple[int | None, pa.Table]]:
-    """ROWS sorted by ORDER, apart by the days since 1970-01-01 that the last column of ORDER is in; more than MOST_DAYS
-    of them stay together, as those of day None."""
+    """Returns ROWS sorted by ORDER and split by day (days since 1970-01-01) of the last column of ORDER; if there are
+    more than MOST_DAYS days, they stay together as day None."""
     import numpy as np
 
     rows = rows.unify_dictionaries().combine_chunks()
     times = rows.column(order[-1]).to_numpy()
     first, last = (int(time // NS_PER_DAY) for time in (times.min(), times.max()))
-    if first == last:  # nearly always: np.unique costs a tenth of a seal, and imports much
+    if first == last:  # true nearly always: np.unique costs a tenth of a seal, and a large import
         return [(first, in_order(rows, order))]
     days = times // NS_PER_DAY
     every = np.unique(days)
@@ -178,7 +179,7 @@ def in_order(rows: pa.Table, order: tuple[str, ...]) -> pa.Table:
 
 
 def _ranks(column: pa.ChunkedArray):  # type: ignore[no-untyped-def]
-    """An integer for each text that compares as the text does; None where all are equal."""
+    """Returns an integer for each text that compares as the text does; None if all are equal."""
     import numpy as np
 
     if column.num_chunks == 0:
@@ -194,8 +195,8 @@ def _ranks(column: pa.ChunkedArray):  # type: ignore[no-untyped-def]
 
 
 def seal(store: Path, table: str, path: Path) -> bool:
-    """Seal the log at PATH unless its writer lives or somebody else is at it. Returns whether it was sealed. A log that
-    is damaged is never sealed: MburstError says so. Raises MburstError when the sealed form cannot be written, too."""
+    """Seal the log at PATH unless its writer lives or another process is sealing it. Returns whether it was sealed.
+    Raises MburstError for a damaged log, which is never sealed, and if the sealed form cannot be written."""
     with failing_as_one_line(path, "read"):
         try:
             lock = disk.open_regular(path)
@@ -211,7 +212,7 @@ def seal(store: Path, table: str, path: Path) -> bool:
 
 
 def _is_abandoned(lock: int, path: Path) -> bool:
-    """Lock the log, unless somebody has; whether it is still the one that has this name."""
+    """Lock the log, unless it is locked. Returns whether it is locked now and still the file with this name."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return os.lstat(path).st_ino == os.fstat(lock).st_ino
@@ -223,7 +224,7 @@ def _seal_locked(store: Path, table: str, path: Path, lock: int) -> None:
     log = LogReader(path, lock).read()
     for damage in damage_of_log(log, table):
         raise DamagedLog(str(damage), "`mburst repair STORE` saves what can be read of it")
-    if sealed_rows(store, table, path.stem, log.rack) <= log.count:  # else it is an older copy
+    if sealed_rows(store, table, path.stem, log.rack) <= log.count:  # otherwise it is an older copy
         publish_log(store, table, log)
     with failing_as_one_line(path, "remove"):
         path.unlink()
@@ -231,7 +232,7 @@ def _seal_locked(store: Path, table: str, path: Path, lock: int) -> None:
 
 
 def publish_log(store: Path, table: str, log: LogContent) -> None:
-    """Write the sealed form of the batches that were read of LOG; it counts once the log is gone. Raises
+    """Write the sealed form of the batches that were read from LOG; it counts once the log is gone. Raises
     MburstError."""
     segment, rack = segment_of(log.path), log.about.rack if log.about else ""
     remove_parts(store, table, rack, segment)
@@ -246,14 +247,14 @@ def publish_log(store: Path, table: str, log: LogContent) -> None:
 
 
 def remove_parts(store: Path, table: str, rack: str, segment: Segment) -> None:
-    """Remove what a seal that was cut short has left: it may differ from what will be written now."""
+    """Remove what an interrupted seal has left: it may differ from what will be written now."""
     with failing_as_one_line(store / table, "write"):
         for path in (store / table).glob(f"date=*/{glob.escape(rack_folder(rack))}/{glob.escape(segment.name)}.*"):
             path.unlink(missing_ok=True)
 
 
 def row_groups(batches: Iterable[pa.Table]) -> Iterable[pa.Table]:
-    """BATCHES again, ROW_GROUP rows at a time."""
+    """BATCHES regrouped into tables of ROW_GROUP rows."""
     import pyarrow as pa
 
     every = list(batches)

@@ -1,20 +1,20 @@
 """Segments: which files of a store hold the rows of a table, and which of them count.
 
-A segment is what one writer wrote of one table in one go (its files are named by sql/format/filenames.py). It has
+A segment is what one writer wrote of one table without a pause (its files are named by sql/format/filenames.py). It has
 two forms:
 
 - hot: a log that its writer appends to (sql/format/hotlog.py). Its writer holds a lock (flock) on it as a sign of life;
   nobody ever waits for that lock.
 - sealed: one or more Parquet files, each row group in the table's order (sql/sealing.py).
 
-While the hot form of a segment exists, its sealed files do not count. So sealing writes the sealed files, makes them
+While the hot form of a segment exists, its sealed files do not count. Sealing writes the sealed files, makes them
 durable, and removes the hot file: that one unlink is the commit, and a crash anywhere before it leaves a hot file that
 is sealed again from the start. Readers list the hot files before the sealed ones and once more after them. (A log with
-fewer rows than its sealed files is no such one: it came from a copy that was made while it was written.)
+fewer rows than its sealed files is an exception: it comes from a copy that was made while it was written.)
 
-Sealed files are replaced by others as sql/replacing.py says: of both, either the old or the new ones are listed.
+Sealed files are replaced by others as sql/replacing.py describes: either the old files are listed or the new ones.
 
-Only regular files are opened; what else stands where a file is expected is damage.
+Only regular files are opened; anything else in the place of a file is damage.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ from .tables import ORDER
 
 IRREGULAR = "not a regular file"
 SECOND_COPY = "a second copy of the same part of a segment"
-SLACK_NS = 3600 * 10**9  # that rows may lie beside the time that was asked for and still be wanted
+SLACK_NS = 3600 * 10**9  # how far rows may lie beside the requested time and still be wanted
 
 
 @dataclass(frozen=True)
 class FileSelection:
-    """Which files of a store to list; None takes all. Times are Unix nanoseconds, of [since_ns, until_ns)."""
+    """Selects the files of a store to list; None takes all. Times are Unix nanoseconds, in [since_ns, until_ns)."""
 
     rack: str | None = None
     since_ns: int | None = None
@@ -77,7 +77,7 @@ class FileSelection:
         return self.takes_times(name.first_ns, name.last_ns)
 
     def takes_times(self, first_ns: int | None, last_ns: int | None) -> bool:
-        """Whether rows of [first_ns, last_ns] (None: not known) can be wanted."""
+        """Whether rows in [first_ns, last_ns] (None: not known) can be wanted."""
         return (self.since_ns is None or last_ns is None or last_ns >= self.since_ns - SLACK_NS) and (
             self.until_ns is None or first_ns is None or first_ns < self.until_ns + SLACK_NS
         )
@@ -92,14 +92,14 @@ class SealedFile:
 
     @property
     def rack(self) -> str:
-        """The rack whose rows it has; '' where its folder is none of a store."""
+        """The rack whose rows it has; '' if its folder does not belong to a store."""
         folder = self.path.parent.name
         return rack_of(folder) if folder.startswith("rack=") else ""
 
 
 @dataclass
 class Listing:
-    """What stands where the files of a table are expected."""
+    """What is in the places where files of a table are expected."""
 
     logs: dict[Path, Segment] = field(default_factory=dict)
     files: list[SealedFile] = field(default_factory=list)
@@ -116,7 +116,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _is_folder(path: Path, table: str, damage: list[DamagedFile]) -> bool:
-    """Whether PATH is a folder and no link to one; anything else that is there is damage."""
+    """Whether PATH is a folder and not a link to one; anything else there is damage."""
     if path.is_symlink() or (path.exists() and not path.is_dir()):
         damage.append(DamagedFile(str(path), table, "not a folder"))
         return False
@@ -141,8 +141,8 @@ def list_hot(store: Path, table: str) -> Listing:
 
 
 def list_sealed(store: Path, table: str, narrow: FileSelection) -> Listing:
-    """The sealed files of TABLE, sorted by date, rack and name: also those that a hot log hides, none that compaction
-    replaced."""
+    """Returns the sealed files of TABLE, sorted by date, rack and name, including those that a hot log hides, without
+    those that compaction replaced."""
     while True:
         hidden = replacing.hidden(store)
         listing = _list_sealed(store, table, narrow, hidden)
@@ -169,8 +169,8 @@ def _list_sealed(store: Path, table: str, narrow: FileSelection, hidden: replaci
 
 
 def newest_sealed_ns(store: Path, table: str, rack: str | None = None) -> int | None:
-    """When the newest sealed row of TABLE is of, of RACK or of all, as the names of files have it; None: nothing is
-    sealed. What is damaged, or replaced, is among them. Raises OSError."""
+    """Returns the time of the newest sealed row of TABLE, for RACK or for all racks, from the names of files; None if
+    nothing is sealed. Damaged and replaced files are included. Raises OSError."""
     narrow, found = FileSelection(rack), list[int]()
     for date in reversed(_entries(store / table)):
         racks = _entries(Path(date)) if narrow.takes_date(date.name) else []
@@ -184,7 +184,7 @@ def newest_sealed_ns(store: Path, table: str, rack: str | None = None) -> int | 
 
 
 def _folders(top: Path, table: str, narrow: FileSelection, damage: list[DamagedFile]) -> Iterator[Path]:
-    """The folders that are wanted, down to the racks."""
+    """The wanted folders, down to the racks."""
     for date in _entries(top):
         if narrow.takes_date(date.name) and _is_folder(top / date.name, table, damage):
             for rack in _entries(top / date.name):
@@ -207,19 +207,19 @@ def _misplaced_sealed(path: Path, table: str, name: SealedName | None) -> Damage
 
 @dataclass
 class TableSnapshot:
-    """What a reader reads of a table: the logs, the sealed files that count and are sound, and what it has to do
-    without."""
+    """What a reader reads of a table: the logs, the sealed files that count and are sound, and the damage that it has
+    to do without."""
 
     logs: list[LogContent] = field(default_factory=list)
     files: list[SealedFile] = field(default_factory=list)
     damage: list[DamagedFile] = field(default_factory=list)
 
     def signature(self) -> tuple[object, ...]:
-        """Equal where two snapshots have the same rows."""
+        """Equal for two snapshots with the same rows."""
         return ([(log.path, log.scan.end) for log in self.logs], [file.path for file in self.files])
 
     def without(self, writers: set[str]) -> TableSnapshot:
-        """The same without what some writers wrote."""
+        """The same snapshot without what WRITERS wrote."""
         return TableSnapshot(
             [log for log in self.logs if segment_of(log.path).writer not in writers],
             [file for file in self.files if file.name.segment.writer not in writers],
@@ -237,7 +237,8 @@ def segment_of(path: Path) -> Segment:
 def snapshot(
     store: Path, table: str, narrow: FileSelection, wanted: Callable[[Segment], bool] = lambda _: True
 ) -> TableSnapshot:
-    """What can be read of TABLE now, of the segments that are WANTED. Raises OSError when folders cannot be listed."""
+    """Returns what can be read of TABLE now, for the segments that are WANTED. Raises OSError if folders cannot be
+    listed."""
     while True:
         hot = list_hot(store, table)
         sealed = list_sealed(store, table, narrow)
@@ -248,7 +249,7 @@ def snapshot(
                 if wanted(segment):
                     take_log(path, table, segment, found)
         except FileNotFoundError:
-            continue  # sealed since it was listed: its rows are in files that the list has not
+            continue  # sealed since it was listed: its rows are in files that the list does not have
         hidden = {segment.name for listing in (hot, after) for segment in listing.logs.values()}
         outdated = _outdated(store, table, found, [file for file in sealed.files if file.name.segment.name in hidden])
         found.logs = [log for log in found.logs if log.path.stem not in outdated]
@@ -269,19 +270,20 @@ def snapshot(
 
 
 def _outdated(store: Path, table: str, found: TableSnapshot, hidden: list[SealedFile]) -> set[str]:
-    """Which of the segments of the files that logs hide have a log that does not count."""
+    """The segments, among those with files that logs hide, whose log does not count."""
     racks = {file.name.segment.name: file.rack for file in hidden}
     return outdated(found.logs, {name: sealed_rows(store, table, name, rack) for name, rack in racks.items()})
 
 
 def outdated(logs: list[LogContent], sealed: Mapping[str, int]) -> set[str]:
-    """The segments whose log, of those that could be read, has fewer rows than their sealed files (sound_rows)."""
+    """The segments whose readable log has fewer rows than their sealed files (sound_rows)."""
     rows = {log.path.stem: log.count for log in logs}
     return {name for name, count in sealed.items() if count > rows.get(name, 0)}
 
 
 def sealed_rows(store: Path, table: str, segment: str, rack: str | None) -> int:
-    """How many rows the sealed files of a segment have, of RACK (None: any); 0 unless all of them are sound."""
+    """Returns the number of rows of the sealed files of a segment, of RACK (None: any); 0 unless all of them are
+    sound."""
     try:
         paths = sealed_paths(store, table, segment, rack)
         return sound_rows(paths, verified.unverified(paths))
@@ -291,7 +293,8 @@ def sealed_rows(store: Path, table: str, segment: str, rack: str | None) -> int:
 
 
 def sound_rows(paths: Collection[Path], faults: Collection[Path]) -> int:
-    """How many rows the sealed files of a segment have; 0 if any of them is among FAULTS, or cannot be read."""
+    """Returns the number of rows of the sealed files of a segment; 0 if any of them is among FAULTS, or cannot be
+    read."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -315,7 +318,7 @@ def sealed_paths(store: Path, table: str, segment: str, rack: str | None) -> lis
 
 
 def second_copies(files: list[SealedFile]) -> list[SealedFile]:
-    """Of several files with the same part of a segment, all but the newest: they would count twice."""
+    """Of several files with the same part of a segment, all but the newest; they would be counted twice."""
     times = Counter((file.name.segment.name, file.name.part) for file in files)
     suspects = [file for file in files if times[file.name.segment.name, file.name.part] > 1]
     kept: dict[tuple[str, int], SealedFile] = {}
@@ -332,7 +335,7 @@ def _modified_ns(path: Path) -> int:
 
 
 def take_log(path: Path, table: str, segment: Segment, found: TableSnapshot) -> None:
-    """Read a hot log into FOUND, and what is damaged of it. Raises FileNotFoundError."""
+    """Read a hot log into FOUND, with its damage. Raises FileNotFoundError."""
     try:
         log = read_log(path)
     except FileNotFoundError:
@@ -349,7 +352,7 @@ def take_log(path: Path, table: str, segment: Segment, found: TableSnapshot) -> 
 
 
 def damage_of_log(log: LogContent, table: str) -> list[DamagedFile]:
-    """What of a log cannot be read: at most one entry, with how much."""
+    """What cannot be read of a log: at most one entry, with the amount."""
     if log.is_sound:
         return []
     rack = log.about.rack if log.about else ""
@@ -358,8 +361,9 @@ def damage_of_log(log: LogContent, table: str) -> list[DamagedFile]:
 
 
 def _times_of_damage(log: LogContent) -> tuple[int | None, int | None]:
-    """The first and the last time that rows of damaged batches of a log can have: those of the sound batches beside
-    them. Where there is none, when the log was begun and last written to, unless its rows are of another time."""
+    """The earliest and the latest time that rows of damaged batches of a log can have: those of the sound batches
+    beside them. If there are none, the times at which the log was begun and last written to, unless its rows are of
+    another time."""
     import pyarrow.compute as pc
 
     begun_ns, changed_ns = segment_of(log.path).start_ns, os.lstat(log.path).st_mtime_ns if log.path.exists() else None
@@ -377,7 +381,7 @@ def _times_of_damage(log: LogContent) -> tuple[int | None, int | None]:
 
 
 def log_of_other_table(log: LogContent) -> DamagedFile:
-    """A log that is in the folder of a table that it is not of."""
+    """The damage of a log in the folder of a table to which it does not belong."""
     assert log.about is not None
     segment = segment_of(log.path)
     return DamagedFile(
@@ -391,7 +395,7 @@ def log_of_other_table(log: LogContent) -> DamagedFile:
 
 
 def damaged_file(file: SealedFile, table: str, reason: str) -> DamagedFile:
-    """A sealed file that cannot be read."""
+    """The damage of a sealed file that cannot be read."""
     return DamagedFile(
         str(file.path), table, reason, file.rack, file.name.segment.host, file.name.first_ns, file.name.last_ns
     )

@@ -1,6 +1,6 @@
-"""What shippers noted in a store: `shipped/TARGET.json`, a line with the SHA-256 of the rest, and JSON.
+"""The ledgers of shippers in a store: `shipped/TARGET.json`, one line with the SHA-256 of the rest, and JSON.
 
-mburst/fleet/ledger.py writes it and says what it means; compaction leaves alone what it does not name."""
+mburst/fleet/ledger.py writes them and defines their meaning; compaction leaves alone what they do not name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST_BYTES = 1 << 28
 
 
 def read_ledger(path: Path) -> dict[str, set[str]]:
-    """What was noted, by receipt; nothing where that is not what was written."""
+    """Returns the content of a ledger, by receipt; nothing if the file does not hold what was written."""
     try:
         check, _, text = files.read_text(path, _MOST_BYTES)[0].partition("\n")
         if check != _check(text.removesuffix("\n")):

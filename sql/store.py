@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     import duckdb
 
 MARKER = "mburst.json"
-MARKER_BYTES = 4096  # more is no marker
+MARKER_BYTES = 4096  # a larger file is not a marker
 
 
 class StoreFolder:
-    """A store on disk. Make one with `create`, `created` or `open`. `made_in`: where `created` made it, the
-    folder that has to be written to so that it can be removed again. `place`: whether it is still there, for what runs
-    until a signal."""
+    """A store on disk. Make one with `create`, `created` or `open`. `made_in` is the existing folder below which
+    `created` made it; it has to be writable so that the store can be removed again. `place` detects that the store is
+    moved, for commands that run until a signal."""
 
     def __init__(self, path: Path) -> None:
-        """Raises MburstError where the database could not open files below PATH."""
+        """Raises MburstError if the database could not open files below PATH."""
         if not files.is_utf8(path):
             raise MburstError(f"{os.fsencode(path)!r}: a store's path has to be UTF-8", "rename a folder of it")
         files.check_local(path)
@@ -40,8 +40,8 @@ class StoreFolder:
 
     @classmethod
     def create(cls, path: str | os.PathLike[str]) -> StoreFolder:
-        """The store at PATH, made if there is nothing or an empty folder. Raises MburstError when it cannot be written
-        or is something else."""
+        """Returns the store at PATH, and makes it if there is nothing or an empty folder. Raises MburstError if it
+        cannot be written or is something else."""
         store = cls(folder := Path(path))
         if os.path.lexists(folder / MARKER):
             return cls.open(folder)
@@ -58,7 +58,7 @@ class StoreFolder:
     @classmethod
     @contextmanager
     def created(cls, path: str | os.PathLike[str]) -> Iterator[StoreFolder]:
-        """The same for a command, which may fail before anything is stored: then it leaves nothing that it made. Raises
+        """The same for a command that may fail before anything is stored: then it leaves nothing that it made. Raises
         MburstError."""
         marker, used = Path(path).absolute() / MARKER, None
         is_made, folders = not os.path.lexists(marker), making.missing(marker.parent)
@@ -80,7 +80,7 @@ class StoreFolder:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> StoreFolder:
-        """The store at PATH. Raises MburstError when there is none, or one of another format."""
+        """Returns the store at PATH. Raises MburstError if there is none, or one of another format."""
         store = cls(folder := Path(path))
         version = format_of(folder)
         if version > STORE_FORMAT:
@@ -103,23 +103,23 @@ class StoreFolder:
         writer_id: str | None = None,
         on_trouble: Callable[[MburstError], None] | None = None,
     ) -> TableWriter:
-        """A writer of TABLE; HOST and RACK are those of its rows, where the table has such columns. A HOST of '' stands
-        for any, since no reader looks for rows by it. WRITER_ID names its segments (filenames.new_writer; those of
-        several tables may share one). ON_TROUBLE hears of rows that could not be sealed yet. Raises
-        UsageError when no file can be named after RACK."""
+        """Returns a writer of TABLE. HOST and RACK are those of its rows, if the table has such columns. A HOST of ''
+        stands for any, since no reader looks for rows by it. WRITER_ID names its segments (filenames.new_writer;
+        writers of several tables may share one). ON_TROUBLE is called for rows that could not be sealed yet. Raises
+        UsageError if no file can be named after RACK."""
         if table not in tables.ORDER:
             raise ValueError(f"unknown table {table!r}")
         return TableWriter(self.path, table, host, rack, writer_id, on_trouble, place=self.place)
 
     def is_empty(self, table: str) -> bool:
-        """Whether no row of TABLE was ever stored. Looks at names only, so that a writer need not load a database."""
+        """Whether no row of TABLE was ever stored. Reads only names, so that a writer need not load a database."""
         return (
             not segments.list_hot(self.path, table).logs
             and not segments.list_sealed(self.path, table, segments.FileSelection()).files
         )
 
     def unsealed(self) -> dict[str, int]:
-        """When the oldest hot log of each table that has one was begun, in Unix nanoseconds."""
+        """When the oldest hot log of each table with one was begun, in Unix nanoseconds."""
         return {table: min(found.values()) for table, found in self.hot_logs().items() if found}
 
     def hot_logs(self) -> dict[str, dict[Path, int]]:
@@ -130,8 +130,8 @@ class StoreFolder:
         }
 
     def seal(self) -> int:
-        """Seal every hot log whose writer has died; how many there were. Raises MburstError for the first that could
-        not be sealed, after the others."""
+        """Seal every hot log whose writer has died. Returns the number of these logs. Raises MburstError for the first
+        one that could not be sealed, after the others."""
         failures: list[MburstError] = []
         sealed = sum(seal_abandoned(self.path, table, failures.append) for table in tables.ORDER)
         if failures:
@@ -141,15 +141,16 @@ class StoreFolder:
     def connect(
         self, rack: str | None = None, since_ns: int | None = None, until_ns: int | None = None
     ) -> duckdb.DuckDBPyConnection:
-        """An in-memory DuckDB with a view for each table of LISTING, the tables quality and damaged_files, and the
-        macros of macros.sql, over what the store holds at this moment. RACK, SINCE_NS and UNTIL_NS leave out files that
-        cannot hold such rows (with an hour to spare); they do not filter rows, never leave out recordings by time, and
-        never leave out links, names and canary, which hold until another row replaces them. What is damaged is left
-        out: damaged_files and damage.FOUND say what. Nothing is fetched from a network. Raises MburstError."""
+        """Returns an in-memory DuckDB over what the store holds at this moment, with a view for each table of LISTING,
+        the tables quality and damaged_files, and the macros of macros.sql. RACK, SINCE_NS and UNTIL_NS leave out files
+        that cannot hold such rows (with an hour to spare). They do not filter rows, never leave out recordings by time,
+        and never leave out links, names and canary, which hold until another row replaces them. Damaged files are left
+        out and listed in damaged_files and damage.FOUND. Nothing is fetched from a network. Raises MburstError."""
         return views.connect(self.path, segments.FileSelection(rack, since_ns, until_ns))
 
     def connect_newest(self, rack: str | None = None) -> duckdb.DuckDBPyConnection:
-        """The same over as few files as show when the newest row of the view `newest` is of. Raises MburstError."""
+        """The same, over the few files that show the time of the newest row of the view `newest`. Raises
+        MburstError."""
         with disk.failing_as_one_line(self.path, "read"):
             sealed = [segments.newest_sealed_ns(self.path, table, rack) for table in ("bins", "probes", "queues")]
         sealed_ns = max((ns for ns in sealed if ns is not None), default=None)
@@ -157,7 +158,7 @@ class StoreFolder:
         if sealed_ns is not None:
             with damage.readable(connection):
                 [(newest_ns,)] = connection.execute("SELECT max(ts_ns) FROM newest").fetchall()
-            if newest_ns is None or newest_ns < sealed_ns:  # the newest file is damaged, or replaced
+            if newest_ns is None or newest_ns < sealed_ns:  # the newest file is damaged or replaced
                 connection.close()
                 return self.connect(rack)
         return connection
@@ -165,8 +166,8 @@ class StoreFolder:
     def files(
         self, rack: str | None = None, since_ns: int | None = None, until_ns: int | None = None
     ) -> dict[str, list[Path]]:
-        """By table, the files that `connect` would read: sealed files and hot logs. Those that are damaged are among
-        them. Raises MburstError."""
+        """Returns, by table, the files that `connect` would read: sealed files and hot logs, including damaged ones.
+        Raises MburstError."""
         found = views.contents(self.path, segments.FileSelection(rack, since_ns, until_ns))
         return {
             table: [
@@ -189,7 +190,8 @@ def files_of(store: Path) -> Iterator[tuple[Path, os.stat_result, bool]]:
 
 
 def format_of(folder: Path) -> int:
-    """The format of the store at FOLDER. Raises MburstError when there is none, or when it does not say."""
+    """Returns the format of the store at FOLDER. Raises MburstError if there is no store, or if it does not state its
+    format."""
     path = folder / MARKER
     try:
         descriptor = disk.open_regular(path)

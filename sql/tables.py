@@ -1,4 +1,4 @@
-"""The tables of the store as Arrow sees them, read from their one definition in schema/*.sql."""
+"""The tables of the store as Arrow schemas, read from their one definition in schema/*.sql."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VIEWS = Path(__file__).parent / "model"
 PARTITION = Path(__file__).parent / "partition"
 MISSING_BINS = Path(__file__).parent / "missing_bins.sql"
 STORE_FORMAT = 2
-COMPLETE = ("finished", "stopped")  # `ended` of a recording that came to its end
+COMPLETE = ("finished", "stopped")  # values of `ended` for a recording that came to its end
 
 # Recordings come last: a row is written before its bins, so no reader sees bins without their recording.
 LISTING = [
@@ -24,16 +24,16 @@ LISTING = [
     "clock", "gaps", "canary", "steps", "latency_steps", "kept", "thinned", "names", "recordings",
 ]  # fmt: skip
 
-# What rows of switch ports have beside the columns of those of hosts: partition/of_ports.sql.
+# Columns that rows of switch ports have in addition to those of hosts: partition/of_ports.sql.
 ATTACHED = ("attached_host", "attached_interface")
 
-# The views of model/*.sql, each after those that it asks.
+# The views of model/*.sql, each after the views that it reads.
 MODEL = (
     "counts", "recorded", "coverage", "latency", "path_latency", "latency_counts", "path_quantiles", "queue_windows",
     "flow_control", "newest",
 )  # fmt: skip
 
-# How the rows of a sealed file are ordered. The last column is the time that decides a row's date.
+# The order of the rows in a sealed file. The last column is the time that decides the date of a row.
 ORDER = {
     "recordings": ("written_ns",),
     "bins": ("interface", "direction", "ts_ns"),
@@ -56,7 +56,7 @@ ORDER = {
     "names": ("prefix", "imported_ns"),
 }
 
-# What newer columns are in rows that were written before the table had them, where older columns say it.
+# The values of newer columns in rows that were written before the table had them, if older columns determine them.
 DERIVED = {
     ("recordings", "begun_ns"): "written_ns",
     ("recordings", "ended"): "CASE WHEN complete THEN 'finished' ELSE '' END",
@@ -70,8 +70,8 @@ _COLUMN = re.compile(
 
 @dataclass(frozen=True)
 class Column:
-    """A column as CREATE TABLE has it. `type` is DuckDB's name, `default` the SQL of what it is in rows that were
-    written before the table had it."""
+    """A column as CREATE TABLE defines it. `type` is the type in DuckDB, `default` the SQL of its value in rows that
+    were written before the table had it."""
 
     name: str
     type: str
@@ -90,7 +90,7 @@ def model_sql(name: str) -> str:
 
 
 def partition_sql(name: str) -> str:
-    """The text of partition/NAME.sql: what is asked of a part of a fleet, behind queries/bursts.sql."""
+    """The text of partition/NAME.sql: a query on a part of a fleet, to run after queries/bursts.sql."""
     return (PARTITION / f"{name}.sql").read_text(encoding="utf-8")
 
 

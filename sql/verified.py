@@ -1,12 +1,12 @@
 """Which sealed files are known to hold what was written.
 
-A sealed file's name has the checksum of its content. Before a query reads a file, its content is held against the name,
-once: the ledger `TABLE/date=…/.verified` remembers file number, size and times of what was verified, and a file that
-differs from its line is verified again. A line has a checksum of its own; what is no whole line is passed over, and
-costs no more than verifying again. The ledger is only appended to, by any number of readers and writers.
+The name of a sealed file contains the checksum of its content. Before a query reads a file, its content is compared
+with the name, once: the ledger `TABLE/date=…/.verified` remembers file number, size and times of each verified file,
+and a file that differs from its line is verified again. Each line has a checksum of its own; an incomplete line is
+ignored, which costs no more than verifying again. The ledger is only appended to, by any number of readers and writers.
 
-What changes on the disk without anybody writing to the file (rot) does not change its times: `mburst check` verifies
-all.
+Content that changes on the disk without a write to the file (rot) does not change the times of the file: `mburst check`
+verifies all files.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from .format import placing
 from .format.filenames import STRANGER, SealedName
 
 LEDGER = ".verified"
-MOST_LEDGER = 1 << 26  # bytes: of some 200,000 files a day
+MOST_LEDGER = 1 << 26  # bytes: enough for some 200,000 files a day
 _CHUNK = 1 << 18
 _MAGIC = b"PAR1"
 _THREADS = 4
 
 
 def digest(path: Path) -> str:
-    """The checksum of a file, as its name has it. Raises OSError; also where PATH is no regular file."""
+    """The checksum of a file, as its name states it. Raises OSError, also if PATH is not a regular file."""
     descriptor = disk.open_regular(path)
     try:
         state, offset = xxhash.xxh3_64(), 0
-        # One room for all, since new pages cost more than the checksum, and at the beginning of a page: to a few bytes
-        # behind it, AMD's processors copy pages at a fourth of the speed.
+        # One buffer for all, since new pages cost more than the checksum. It starts at the beginning of a page: a few
+        # bytes after it, AMD's processors copy pages at a fourth of the speed.
         with mmap.mmap(-1, _CHUNK) as room, memoryview(room) as part:
             while size := os.preadv(descriptor, [part], offset):
                 state.update(part[:size])
@@ -48,36 +48,36 @@ def digest(path: Path) -> str:
 
 
 def remember(path: Path) -> None:
-    """Note that the file at PATH was verified as it is now. Where that cannot be written, it is verified again."""
+    """Note that the file at PATH was verified in its present state. If that cannot be written, it is verified again."""
     with suppress(OSError):
         _append(_ledger(path), [_line(path, os.lstat(path))])
 
 
 def forget(path: Path) -> None:
-    """Have the file at PATH verified again before it is next read, though nobody wrote to it. Raises OSError."""
+    """Have the file at PATH verified again before it is next read, although nobody wrote to it. Raises OSError."""
     os.utime(path, follow_symlinks=False)
 
 
 def unverified(paths: Iterable[Path]) -> dict[Path, str]:
-    """Verify those of PATHS that have changed since they were verified last. The files that do not hold what was
-    written, with the reason."""
+    """Verify those of PATHS that have changed since they were last verified. Returns the files that do not hold what
+    was written, with the reason."""
     return _verify(_changed(paths))
 
 
 def changed(paths: Iterable[Path]) -> list[Path]:
-    """Those of PATHS that have changed since they were verified last."""
+    """Those of PATHS that have changed since they were last verified."""
     return [path for path, _ in _changed(paths)]
 
 
 def _changed(paths: Iterable[Path]) -> list[tuple[Path, bytes]]:
-    """The same, each with the line that would be remembered of it; none for what cannot be looked at."""
+    """The same, each with the line to remember for it; without files that cannot be examined."""
     known: dict[Path, set[bytes]] = {}
     waiting: list[tuple[Path, bytes]] = []
     for path in paths:
         ledger = _ledger(path)
         if ledger not in known:
             known[ledger] = _read(ledger)
-        with suppress(OSError):  # what cannot be looked at cannot be opened either: that is reported then
+        with suppress(OSError):  # a file that cannot be examined cannot be opened either: that is reported then
             line = _line(path, os.lstat(path))
             if line in known[ledger]:
                 continue
@@ -88,8 +88,8 @@ def _changed(paths: Iterable[Path]) -> list[tuple[Path, bytes]]:
 
 
 def has_ends(path: Path) -> bool:
-    """Whether the file at PATH begins and ends as a Parquet file does, all that is read of it. Raises MburstError where
-    this process cannot look."""
+    """Whether the file at PATH begins and ends like a Parquet file; nothing else of it is read. Raises MburstError if
+    this process cannot read it."""
     try:
         descriptor = disk.open_regular(path)
         try:
@@ -103,7 +103,8 @@ def has_ends(path: Path) -> bool:
 
 
 def verify(paths: Iterable[Path]) -> dict[Path, str]:
-    """Verify all of PATHS, whatever is remembered: the files that do not hold what was written, with the reason."""
+    """Verify all of PATHS, whatever is remembered. Returns the files that do not hold what was written, with the
+    reason."""
     waiting = []
     for path in paths:
         try:
@@ -114,7 +115,7 @@ def verify(paths: Iterable[Path]) -> dict[Path, str]:
 
 
 def _verify(waiting: list[tuple[Path, bytes]]) -> dict[Path, str]:
-    """The damaged ones of (file, its line before it was read); those that are sound are remembered."""
+    """Returns the damaged files of WAITING (each with its line before it was read); sound ones are remembered."""
     from concurrent.futures import ThreadPoolExecutor
 
     damaged: dict[Path, str] = {}
@@ -126,14 +127,15 @@ def _verify(waiting: list[tuple[Path, bytes]]) -> dict[Path, str]:
             elif line:
                 sound.setdefault(_ledger(path), []).append(line)
     for ledger, lines in sound.items():
-        with suppress(OSError):  # a store that may only be read: its files are verified each time
+        with suppress(OSError):  # a store that is read-only: its files are verified each time
             _append(ledger, lines)
     return damaged
 
 
 def fault(path: Path, table: str | None = None) -> str:
-    """Why the file at PATH does not hold what was written, or not what its name and folder say; '' where it does. Of a
-    file of TABLE that lies in no store, its folder says nothing. Raises MburstError where this process cannot look."""
+    """Why the file at PATH does not hold what was written, or not what its name and folder say; '' if it does. If TABLE
+    is given, the file is of that table and in no store, and its folder is ignored. Raises MburstError if this process
+    cannot read it."""
     import pyarrow
     import pyarrow.parquet as pq
 
@@ -150,7 +152,7 @@ def fault(path: Path, table: str | None = None) -> str:
     except OSError as error:
         disk.refuse_shortage(error, path)
         return error.strerror or str(error)
-    except (pyarrow.ArrowException, ValueError) as error:  # sound bytes, but no rows of ours
+    except (pyarrow.ArrowException, ValueError) as error:  # sound bytes, but not rows of mburst
         disk.refuse_shortage(error, path)
         return (str(error).splitlines() or ["not a Parquet file"])[0]
 
@@ -161,7 +163,7 @@ def _ledger(path: Path) -> Path:
 
 
 def _line(path: Path, stat: os.stat_result) -> bytes:
-    """What is remembered of a file that was verified when it was so."""
+    """The line that is remembered for a file that was verified in this state."""
     text = f"{path.parent.name}/{path.name}\t{stat.st_ino}\t{stat.st_size}\t{stat.st_mtime_ns}\t{stat.st_ctime_ns}"
     return f"{text}\t{xxhash.xxh3_64_hexdigest(text.encode())}".encode()
 
@@ -170,13 +172,13 @@ def _append(ledger: Path, lines: list[bytes]) -> None:
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     descriptor = os.open(ledger, flags, 0o640)
     try:
-        os.write(descriptor, b"".join(b"\n" + line for line in lines))  # whatever stands before: a line is a line
+        os.write(descriptor, b"".join(b"\n" + line for line in lines))  # whatever is before it: a line is a line
     finally:
         os.close(descriptor)
 
 
 def _read(ledger: Path) -> set[bytes]:
-    """The lines of a ledger. A line's own checksum needs no look: it is part of what a file's line must equal."""
+    """The lines of a ledger. The checksum of a line needs no check: it is part of what a line must equal."""
     try:
         descriptor = disk.open_regular(ledger)
     except OSError:
@@ -192,7 +194,7 @@ def _read(ledger: Path) -> set[bytes]:
 
 
 def _is_trusted(ledger: os.stat_result, folder: os.stat_result) -> bool:
-    """Whether a ledger may spare this user a look at the files: it is this user's, root's, or, but for root, that of
-    whose folder it is. Anybody can write that a file was verified."""
+    """Whether this user may rely on a ledger instead of reading the files. Anybody can write that a file was verified,
+    so the ledger must belong to root or, if this user is not root, to this user or the owner of the folder."""
     user = os.geteuid()
     return ledger.st_uid in ({0} if user == 0 else {0, user, folder.st_uid}) and ledger.st_size <= MOST_LEDGER

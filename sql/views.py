@@ -1,4 +1,4 @@
-"""The views that a query reads: each table of a store at one moment, without what is damaged or was replaced."""
+"""The views that a query reads: each table of a store at one moment, without damaged or replaced files."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ from .tables import LISTING
 if TYPE_CHECKING:
     import duckdb
 
-TOTALS = ("packets", "bytes", "wire_bytes")  # of a recording that did not end well: they come from its bins
-_ATTEMPTS = 20  # to read a store in which recordings begin and end meanwhile
+TOTALS = ("packets", "bytes", "wire_bytes")  # totals of a recording that did not end normally: they come from its bins
+_ATTEMPTS = 20  # to read a store in which recordings begin and end at the same time
 
-# The files of recordings are read once: what does not count of their rows is taken away where there is any.
+# The files of recordings are read once; rows that do not count are then removed, if there are any.
 _RECORDINGS = "INSERT INTO defined.newest_recordings FROM defined.all_recordings"
 _WHAT_THEY_ARE = "SELECT recording_id, capture_id, writer_id, counted_segments FROM defined.newest_recordings"
 
-# Of several attempts at recording the same files with the same settings one counts: the complete one, or else the last.
+# Of several attempts at recording the same files with the same settings, one counts: the complete one, or otherwise the
+# last.
 _REPLACED = """
 INSERT INTO defined.replaced_writers SELECT writer_id FROM (
     SELECT capture_id, writer_id, bool_or(complete) AS done, min(written_ns) AS begun_ns
@@ -46,15 +47,15 @@ DELETE FROM defined.newest_recordings WHERE rowid NOT IN (
 
 
 def in_memory(threads: int | None = None) -> duckdb.DuckDBPyConnection:
-    """An in-memory DuckDB over a store without rows: for rows that are in no store yet, registered under the names of
-    the tables. It opens no files."""
+    """An in-memory DuckDB over a store without rows, for rows that are in no store yet and are registered under the
+    names of the tables. It opens no files."""
     connection = unlocked(of_store(), {} if threads is None else {"threads": str(threads)})
     lockdown.lock(connection)
     return connection
 
 
 def reading(table: str, found: TableSnapshot) -> duckdb.DuckDBPyConnection:
-    """A database whose view defined.found has the rows of FOUND, which are of TABLE. Raises MburstError."""
+    """A database with a view defined.found of the rows of FOUND, which are of TABLE. Raises MburstError."""
     connection = unlocked(bare(), {})
     note_files(connection, [found])
     create(connection, "defined.found", table, found)
@@ -63,7 +64,7 @@ def reading(table: str, found: TableSnapshot) -> duckdb.DuckDBPyConnection:
 
 
 def unlocked(catalogue: Catalogue, settings: Mapping[str, str]) -> duckdb.DuckDBPyConnection:
-    """An in-memory DuckDB with SETTINGS that has what CATALOGUE says. Lock it (lockdown.py) before it is asked what
+    """An in-memory DuckDB with SETTINGS and the content of CATALOGUE. Lock it (lockdown.py) before it runs queries that
     others wrote."""
     import duckdb
 
@@ -73,9 +74,9 @@ def unlocked(catalogue: Catalogue, settings: Mapping[str, str]) -> duckdb.DuckDB
         "temp_directory": lockdown.temporary(),
     }
     connection = duckdb.connect(":memory:", config={**own, **settings})
-    connection.execute("SET enable_progress_bar = false")  # on standard output, where Python runs no script
+    connection.execute("SET enable_progress_bar = false")  # it would go to standard output if Python runs no script
     for name, value in lockdown.limits().items():
-        if name not in settings:  # set, since DuckDB 2.0 ignores a size of disk that it begins with
+        if name not in settings:  # set explicitly, since DuckDB 2.0 ignores its initial limit of the disk
             connection.execute(f"SET {name} = '{value}'")
     interrupting.watch(connection)
     catalogue.put(connection)
@@ -102,8 +103,8 @@ def over(
     every_bins_file: Callable[[], list[SealedFile]],
     settings: Mapping[str, str] | None = None,
 ) -> duckdb.DuckDBPyConnection:
-    """A database over FOUND, by table: the views of LISTING and of sql/model. EVERY_BINS_FILE: the sealed files of
-    bins whatever their time, which unfinished recordings are summed up from. SETTINGS are DuckDB's. Raises
+    """A database over FOUND, by table: the views of LISTING and of sql/model. EVERY_BINS_FILE returns the sealed files
+    of bins of any time, from which unfinished recordings are summed up. SETTINGS are those of DuckDB. Raises
     MburstError."""
     connection = unlocked(of_store(), settings or {})
     note_files(connection, [found["recordings"]])
@@ -129,8 +130,8 @@ def over(
 
 
 def _without_older(connection: duckdb.DuckDBPyConnection) -> tuple[set[str], bool]:
-    """Take the rows away that do not count from the table of recordings. The writers whose recordings were replaced,
-    and whether some may not be finished. Sets of Python see sooner that nothing is to be taken away: a DISTINCT of
+    """Remove rows that do not count from the table of recordings. Returns the writers of replaced recordings, and
+    whether some recordings may be unfinished. Python sets show faster that there is nothing to remove: a DISTINCT of
     DuckDB takes a millisecond to begin."""
     rows = connection.execute(_WHAT_THEY_ARE).fetchall()
     attempts = {(capture, writer) for _, capture, writer, _ in rows}
@@ -144,8 +145,8 @@ def _without_older(connection: duckdb.DuckDBPyConnection) -> tuple[set[str], boo
 
 
 def _leave_out_missing(connection: duckdb.DuckDBPyConnection, damaged: list[damage.DamagedFile]) -> None:
-    """Have the view `recorded` leave out the time whose bins are in DAMAGED files: not that of copies, nor of files
-    that no writer named."""
+    """Have the view `recorded` leave out the times with bins in DAMAGED files, except copies and files that are not
+    named after a writer."""
     rows = []
     for file in damaged:
         path = Path(file.path)
@@ -154,7 +155,7 @@ def _leave_out_missing(connection: duckdb.DuckDBPyConnection, damaged: list[dama
         if file.table not in ("bins", "steps") or segment is None or file.reason == SECOND_COPY:
             continue
         if file.first_ns is not None and file.last_ns is not None:
-            writer = "" if segment.compacted else segment.writer  # '': of whatever writer
+            writer = "" if segment.compacted else segment.writer  # '': any writer
             rows.append([writer, file.rack, file.host, file.first_ns, file.last_ns])
     if rows:
         run(connection, tables.MISSING_BINS.read_text(encoding="utf-8"))
@@ -162,7 +163,7 @@ def _leave_out_missing(connection: duckdb.DuckDBPyConnection, damaged: list[dama
 
 
 def contents(store: Path, narrow: FileSelection) -> dict[str, TableSnapshot]:
-    """All tables at one moment: no recording began or ended while the others were listed, and nothing was compacted.
+    """Returns all tables at one moment: no recording began or ended, and nothing was compacted, while they were listed.
     Raises MburstError."""
     with failing_as_one_line(store, "read"):
         replaced = replacing.hidden(store).state
@@ -181,7 +182,7 @@ def contents(store: Path, narrow: FileSelection) -> dict[str, TableSnapshot]:
 
 
 def _narrow_for(table: str, narrow: FileSelection) -> FileSelection:
-    """Which files of a table to list: not by rack where rows have none, never by time where rows hold on."""
+    """The files of a table to list: not by rack if rows have none, and never by time if rows stay valid."""
     if table in ("links", "names"):
         return FileSelection()
     if table in ("canary", "recordings"):
@@ -193,19 +194,19 @@ def _narrow_for(table: str, narrow: FileSelection) -> FileSelection:
 
 
 def note_files(connection: duckdb.DuckDBPyConnection, found: Iterable[TableSnapshot]) -> None:
-    """Add the files of FOUND to those that CONNECTION may read; before `create`."""
+    """Add the files of FOUND to those that CONNECTION may read. Call it before `create`."""
     note_paths(connection, [str(file.path) for of in found for file in of.files])
 
 
 def note_paths(connection: duckdb.DuckDBPyConnection, paths: list[str]) -> None:
-    """The same of the files at PATHS."""
+    """The same for the files at PATHS."""
     if paths:
         names = openable.names(connection, paths)
         connection.execute("INSERT INTO defined.files SELECT unnest($1), unnest($2)", [paths, names])
 
 
 def create(connection: duckdb.DuckDBPyConnection, view: str, table: str, found: TableSnapshot) -> None:
-    """Make the view VIEW of what was found of TABLE, in place of one that is called so. Raises MburstError."""
+    """Make VIEW over the FOUND files of TABLE, in place of an existing view of that name. Raises MburstError."""
     empty, branches = f"FROM defined.{table}", []
     by_columns: dict[int, list[str]] = {}
     for file in found.files:
@@ -224,7 +225,7 @@ def create(connection: duckdb.DuckDBPyConnection, view: str, table: str, found: 
 
 
 def _select(table: str, known: Iterable[str], source: str) -> str:
-    """The columns of TABLE from SOURCE, which has those that are KNOWN: it may be older than the others."""
+    """The columns of TABLE from SOURCE, which has the KNOWN ones: SOURCE may lack newer columns."""
     columns = (
         column.name if column.name in known else f"CAST({column.default} AS {column.type}) AS {column.name}"
         for column in tables.columns(table)
@@ -235,7 +236,7 @@ def _select(table: str, known: Iterable[str], source: str) -> str:
 def _sum_up_unfinished(
     connection: duckdb.DuckDBPyConnection, bins: TableSnapshot, every_bins_file: Callable[[], list[SealedFile]]
 ) -> None:
-    """Fill the table of what the bins of recordings hold beyond the totals in their rows."""
+    """Fill the table of the totals of bins beyond those in the rows of their recordings."""
     counted = dict(
         connection.execute(
             "SELECT writer_id, min(counted_segments) FROM defined.newest_recordings WHERE counted_segments IS NOT NULL "
@@ -257,11 +258,11 @@ def _sum_up_unfinished(
 def _uncounted(
     bins: TableSnapshot, every_bins_file: Callable[[], list[SealedFile]], counted: dict[str, int]
 ) -> TableSnapshot:
-    """The bins that are in no totals yet: of each writer in COUNTED, the segments from that number on."""
+    """The bins that are not in the totals yet: for each writer in COUNTED, its segments from that number on."""
     logs = [log for log in bins.logs if _is_uncounted(segment_of(log.path), counted)]
     hot = {segment_of(log.path) for log in logs}
     if {(segment.writer, segment.number) for segment in hot} >= set(counted.items()):
-        return TableSnapshot(logs)  # what was not counted has just begun: there can be no sealed files of it
+        return TableSnapshot(logs)  # what was not counted has just begun: it can have no sealed files
     files = [
         file
         for file in every_bins_file()  # BINS may be narrowed by time

@@ -1,4 +1,4 @@
-"""A writer of one table: appends to a hot log, and writes the sealed form of the same rows behind it."""
+"""A writer of one table: appends to a hot log, and writes the sealed form of the same rows in a thread behind it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 ROLL_ROWS = 16_000_000
 ROLL_S = 900.0
 RETRY_S = 5.0
-# Tables that wait for their row group: as many are copied into one, since each takes 20 kB beside its rows.
+# Tables that wait for their row group: this many are copied into one, since each takes 20 kB in addition to its rows.
 TOGETHER = 256
 BACKLOG = 8  # row groups that may wait for the sealing thread before `append` waits
 
@@ -31,11 +31,10 @@ BACKLOG = 8  # row groups that may wait for the sealing thread before `append` w
 class TableWriter:
     """Appends rows to a table of a store. Not for use by several threads at once.
 
-    When `append` has returned, its rows are acknowledged: readers see them, and they survive the death of this
-    process (kill -9). They survive that of the machine a second later at most. They are sealed when the writer is
-    closed, by `roll`, and after ROLL_ROWS rows or ROLL_S seconds, by a thread behind the appends, so that `close` is
-    short. A seal that fails is reported to ON_TROUBLE, and tried again every RETRY_S; the rows are in the hot log
-    meanwhile."""
+    When `append` has returned, its rows are acknowledged: readers see them, and they survive the death of this process
+    (kill -9), and at most a second later also the death of the machine. They are sealed when the writer is closed, by
+    `roll`, and after ROLL_ROWS rows or ROLL_S seconds, by a thread behind the appends, so that `close` is short. A seal
+    that fails is reported to ON_TROUBLE and tried again every RETRY_S; until then the rows are in the hot log."""
 
     def __init__(
         self,
@@ -68,14 +67,14 @@ class TableWriter:
 
     @property
     def hot_bytes(self) -> int:
-        """What the log takes that is appended to."""
+        """The size of the log that is appended to."""
         return 0 if self._segment is None else self._segment.log.bytes
 
     def append(self, batch: pa.RecordBatch | pa.Table) -> None:
         """Append rows; they are acknowledged when this returns. Columns are matched by name, text may be
-        dictionary-encoded, a nullable column that is missing becomes NULL. Raises MburstError when it cannot be
-        written, or the store is lost (place.py): what was acknowledged before is kept, the writer is of no more use.
-        Raises ValueError when BATCH is not of this table."""
+        dictionary-encoded, a missing nullable column becomes NULL. Raises MburstError if the rows cannot be written, or
+        the store is lost (place.py): rows that were acknowledged before are kept, and the writer cannot be used any
+        more. Raises ValueError if BATCH is not of this table."""
         if self._closed:
             raise ValueError("append to a closed writer")
         self._place.check()
@@ -85,7 +84,7 @@ class TableWriter:
             return
         if self._segment is None:
             self._schema = rows.schema
-            self._behind = self._behind or _SealingThread(self._retry, self._report)  # first: it may not start
+            self._behind = self._behind or _SealingThread(self._retry, self._report)  # first: it may fail to start
             segment = filenames.new_segment(self._host, self._id, self.segments)
             log = HotLog(self._store, self._table, segment, self._rack, self._on_trouble)
             self.segments += 1
@@ -95,7 +94,7 @@ class TableWriter:
             current.log.append(rows)
         except BaseException:
             self._closed = True
-            self._stop(current.give_up)  # the log may end in a torn batch: whoever seals it reads it from the disk
+            self._stop(current.give_up)  # the log may end in a torn batch: who seals it reads it from the disk
             raise
         assert self._behind is not None
         if (full := current.collect(rows)) is not None:
@@ -104,24 +103,24 @@ class TableWriter:
             self.roll()
 
     def roll(self) -> None:
-        """Have what was appended sealed now, by the thread behind; the next rows begin another segment."""
+        """Have the thread seal what was appended so far; the next rows begin another segment."""
         if self._segment is not None and self._behind is not None:
             current, self._segment = self._segment, None
             self._behind.do(current.finish)
 
     def _report(self, error: MburstError) -> None:
-        """What could not be sealed; of a store that is not there any more who watches it says so."""
+        """Report what could not be sealed. If the store is lost, whoever watches it reports that."""
         if not self._place.is_lost():
             self._on_trouble(error)
 
     def _retry(self) -> None:
-        """Seal what could not be sealed, if it can be now. Raises MburstError."""
+        """Seal what could not be sealed before, if it can be now. Raises MburstError."""
         for path, segment in segments.list_hot(self._store, self._table).logs.items():
             if segment.writer == self._id:
                 sealing.seal(self._store, self._table, path)
 
     def _check_constants(self, rows: pa.Table) -> None:
-        """The rack names the folder, and readers trust it: rows of another rack would be lost to them."""
+        """Check the rack: it names the folder, and readers trust it, so they would not find rows of another rack."""
         for name, value in (("host", self._host), ("rack", self._rack)):
             if name in rows.column_names and (value or name == "rack"):
                 seen = {
@@ -133,7 +132,7 @@ class TableWriter:
                     raise ValueError(f"{self._table}: rows of {name} {min(seen - {value})!r}, writer of {value!r}")
 
     def _stop(self, last: Callable[[], None] | None) -> list[MburstError]:
-        """End the thread behind after LAST; what failed in it."""
+        """End the sealing thread after LAST. Returns its failures."""
         if self._behind is None:
             return []
         if last is not None:
@@ -141,8 +140,8 @@ class TableWriter:
         return self._behind.stop()
 
     def close(self) -> None:
-        """Seal what was appended, and what writers of this table that have died left behind. Raises MburstError when
-        the former fails; the rows are kept in the hot log even so."""
+        """Seal what was appended, and what dead writers of this table left behind. Raises MburstError if the former
+        fails; the rows are then kept in the hot log."""
         if self._closed:
             return
         self._closed = True
@@ -165,7 +164,7 @@ class TableWriter:
 
 
 def conform(batch: pa.RecordBatch | pa.Table, table: str, earlier: pa.Schema | None) -> pa.Table:
-    """BATCH with the table's columns in the table's order; text keeps its encoding, or takes that of EARLIER."""
+    """BATCH with the columns of the table in its order; text keeps its encoding, or takes that of EARLIER."""
     import pyarrow as pa
 
     unknown = set(batch.schema.names) - {column.name for column in tables.columns(table)}
@@ -192,8 +191,8 @@ def conform(batch: pa.RecordBatch | pa.Table, table: str, earlier: pa.Schema | N
 
 
 def seal_abandoned(store: Path, table: str, failed: Callable[[MburstError], None]) -> int:
-    """Seal the logs that writers of TABLE left behind when they died; how many. A log that cannot be sealed is reported
-    to FAILED and does not keep the others from it; the next writer that begins or ends tries again."""
+    """Seal the logs that dead writers of TABLE left behind. Returns how many. A log that cannot be sealed is reported
+    to FAILED and does not keep the others from being sealed; the next writer that begins or ends tries again."""
     sealed = 0
     for path in segments.list_hot(store, table).logs:
         try:
@@ -206,24 +205,25 @@ def seal_abandoned(store: Path, table: str, failed: Callable[[MburstError], None
 
 
 def unless_damaged(failed: Callable[[MburstError], None]) -> Callable[[MburstError], None]:
-    """FAILED, but for damaged logs: readers name them, and `mburst repair` mends them."""
+    """FAILED, except for damaged logs: readers report them, and `mburst repair` repairs them."""
     return lambda error: None if isinstance(error, DamagedLog) else failed(error)
 
 
 class _Segment:
-    """A segment in both its forms while its writer lives. `collect` belongs to the writer's thread, the rest to the one
-    behind it; a failure there skips the rest of the sealed form, and the hot log stays for others to seal."""
+    """A segment in both its forms while its writer lives. `collect` belongs to the thread of the writer, the rest to
+    the sealing thread. After a failure there, the rest of the sealed form is skipped, and the hot log stays for others
+    to seal."""
 
     def __init__(self, log: HotLog, parts: sealing.SealedParts) -> None:
         self.log = log
         self._parts = parts
         self._pending: list[pa.Table] = []
-        self._joined = 0  # of these, the first so many are each of TOGETHER ones
+        self._joined = 0  # how many of these are joined from TOGETHER ones
         self._pending_rows = 0
         self._failed: BaseException | None = None
 
     def collect(self, rows: pa.Table) -> pa.Table | None:
-        """Keep ROWS, and give back what fills row groups of all that is kept."""
+        """Keep ROWS. Returns those of the kept rows that fill row groups."""
         import pyarrow as pa
 
         self._pending.append(rows)
@@ -237,7 +237,7 @@ class _Segment:
         return kept.slice(0, full)
 
     def _join(self) -> None:
-        """Copy what waits in many small tables into one."""
+        """Copy many small waiting tables into one."""
         import pyarrow as pa
 
         if len(self._pending) - self._joined >= TOGETHER:
@@ -256,7 +256,7 @@ class _Segment:
                 raise
 
     def finish(self) -> None:
-        """The segment is whole: seal it."""
+        """The segment is complete: seal it."""
         import pyarrow as pa
 
         self.log.begin_sync()  # the disk writes while the last rows are encoded
@@ -264,7 +264,7 @@ class _Segment:
             self.write(pa.concat_tables(self._pending))
             if self._failed:
                 raise self._failed
-            self.log.sync()  # should the machine die before the removal is on the disk, the log counts again
+            self.log.sync()  # if the machine dies before the removal is on the disk, the log counts again
             self._parts.publish()
             self.log.remove()
         except BaseException:
@@ -274,14 +274,14 @@ class _Segment:
             self.log.leave()
 
     def give_up(self) -> None:
-        """Take the sealed form back and leave the hot log to others."""
+        """Remove the sealed form and leave the hot log to others."""
         self._parts.discard()
         self.log.leave()
 
 
 class _SealingThread:
-    """A thread that does what it is asked, in order. What a user can mend is reported to ON_TROUBLE and tried
-    again by RETRY, every RETRY_S, until it works; whether it did, `stop` says."""
+    """A thread that runs tasks in order. A failure that a user can correct is reported to ON_TROUBLE and tried again
+    with RETRY, every RETRY_S, until it works. `stop` returns whether it did."""
 
     def __init__(self, retry: Callable[[], None], on_trouble: Callable[[MburstError], None]) -> None:
         self._tasks: queue.Queue[Callable[[], None] | None] = queue.Queue(BACKLOG)
@@ -293,11 +293,11 @@ class _SealingThread:
         self._thread.start()
 
     def do(self, task: Callable[[], None]) -> None:
-        """Have TASK done. Waits while BACKLOG tasks are waiting."""
+        """Have TASK run. Waits while BACKLOG tasks are waiting."""
         self._tasks.put(task)
 
     def stop(self) -> list[MburstError]:
-        """Wait for all that was asked; what could not be done that a user can mend. Raises any other failure."""
+        """Wait for all tasks. Returns the remaining failures that a user can correct. Raises any other failure."""
         self._tasks.put(None)
         self._thread.join()
         if self._failure is not None:
@@ -327,5 +327,5 @@ class _SealingThread:
             self._trouble = error
             if str(error) != str(known):
                 self._on_trouble(MburstError(f"not sealed yet, trying again: {error}", error.hint))
-        except BaseException as error:  # not lost: stop() raises it in the writer's thread
+        except BaseException as error:  # not lost: stop() raises it in the thread of the writer
             self._failure = self._failure or error
