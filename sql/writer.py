@@ -94,7 +94,7 @@ class TableWriter:
             current.log.append(rows)
         except BaseException:
             self._closed = True
-            self._stop(current.give_up)  # the log may end in a torn batch: who seals it reads it from the disk
+            self._stop(current.give_up)  # the log may end in a torn batch: the sealer reads it from the disk
             raise
         assert self._behind is not None
         if (full := current.collect(rows)) is not None:

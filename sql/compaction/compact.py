@@ -1,5 +1,5 @@
-"""Compacts a store, day by day, the oldest first, then hours of the day that is not over; each of a rack is replaced in
-one step (sql/replacing.py)."""
+"""Compacts a store, day by day, the oldest first, then hours of the day that is not over. Each day or hour of a rack is
+replaced in one step (sql/replacing.py)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SMALL = 128 << 20  # bytes: larger files are not made larger
 WAIT_S = 2.0  # for readers, before what was replaced is left to the next run
 KEPT_FOR_EVER = ("recordings", "links", "canary", "thinned", "names")
-# Of the rows about a recording the last counts (views.py).
+# Of the rows about a recording, the last one counts (views.py).
 _ROWS = {
     "recordings": "FROM day_recordings "
     "QUALIFY row_number() OVER (PARTITION BY recording_id ORDER BY complete DESC, written_ns DESC) = 1"
@@ -35,7 +35,7 @@ _ROWS = {
 
 @dataclass(frozen=True)
 class DayCompacted:
-    """What became, or would become, of a day of a rack. `after_…` are None of what was not done."""
+    """What was done, or would be done, to a day of a rack. `after_…` are None for what was not done."""
 
     name: DayName
     detail: Detail
@@ -48,8 +48,8 @@ class DayCompacted:
 
 @dataclass
 class Compacted:
-    """What one call did. `waiting`: replaced files that a reader holds; `troubles`: what was left as it is, and why;
-    `is_busy`: another call is at it, so that nothing was done."""
+    """The result of one call. `waiting` is the number of replaced files that a reader holds; `troubles` are lines about
+    what was left as it is, and why; `is_busy` means that another call was running, so that nothing was done."""
 
     days: list[DayCompacted] = field(default_factory=list)
     waiting: int = 0
@@ -86,7 +86,7 @@ def compact(
 
 
 class _Run:
-    """One call."""
+    """One call of `compact`."""
 
     def __init__(self, store: StoreFolder, rules: KeepRules, dry_run: bool, now_ns: int | None, report: Report) -> None:
         self.done = Compacted()
@@ -98,7 +98,7 @@ class _Run:
         self._is_own_clock = now_ns is None
 
     def all(self) -> None:
-        """Bring every day to what its age calls for, and then to what the store's size does."""
+        """Reduce every day as its age requires, and then as the size of the store requires."""
         self._by_age()
         self._by_size()
 
@@ -119,7 +119,7 @@ class _Run:
             self._bring(name, day, min(detail, least))
 
     def _by_size(self) -> None:
-        """Remove detail, the oldest first, then sums, until the store is no larger than it may be."""
+        """Remove detail, the oldest first, then sums, until the store is no larger than allowed."""
         total = _size(self._store.path) - self._replaced_bytes()
         if self._rules.size is not None:
             for detail in (Detail.STEPS, Detail.NONE):
@@ -130,20 +130,20 @@ class _Run:
         self.done.bytes = total
 
     def _replaced_bytes(self) -> int:
-        """What the replaced files that are still there take."""
+        """The size of the replaced files that are still there."""
         hidden = replacing.hidden(self._store.path)
         return sum(size_of(self._store.path / path) for path in hidden.paths)
 
     def _days(self) -> dict[DayName, DayFiles]:
-        with self._store.connect(since_ns=0, until_ns=0) as con, readable(con):  # rows about recordings alone
+        with self._store.connect(since_ns=0, until_ns=0) as con, readable(con):  # only rows about recordings
             self._lanes = thinning.lanes(con)
             known = writers(con)
         with failing_as_one_line(self._store.path, "read"):
             return compactable(self._store.path, known, self._now_ns)
 
     def _bring(self, name: DayName, day: DayFiles, detail: Detail, for_size: bool = False) -> DayCompacted | None:
-        """Bring a day to DETAIL, unless nothing is to be done. An hour keeps every row. So does a merged day while
-        files of an interface are left: what is kept of a recording is decided over all of its day."""
+        """Reduce a day to DETAIL, unless there is nothing to do. An hour keeps every row. So does a merged day while
+        files of an interface are left: what is kept of a recording is decided over its whole day."""
         if name.is_hour or (day.is_unfinished and day.is_merged):
             detail = Detail.ALL
         files = {table: _due(table, files, detail) for table, files in day.files.items()}
@@ -180,15 +180,15 @@ class _Run:
 
 
 def _is_gone(table: str, detail: Detail) -> bool:
-    """Whether DETAIL has no rows of a table, but for bins and senders, which are thinned."""
+    """Whether DETAIL keeps no rows of a table; bins and senders are thinned instead."""
     if detail is Detail.NONE:
         return table not in (*KEPT_FOR_EVER, *RECORDED)
     return detail is Detail.STEPS and table in MEASURED
 
 
 def _due(table: str, files: list[SealedFile], detail: Detail) -> list[SealedFile]:
-    """Those of the FILES of a table of a day that are not as DETAIL has them, or are small and many. Bins of which the
-    sums are in `steps` are never mixed with others: the number of their segment says so."""
+    """Those of the FILES of a table of a day that do not match DETAIL, or are small and many. Bins with sums in `steps`
+    are never mixed with others: the number of their segment marks them."""
     if _is_gone(table, detail):
         return files
     due = [file for file in files if table in RECORDED and file.name.segment.compacted < detail]
@@ -203,7 +203,7 @@ def _size(store: Path) -> int:
 
 
 class _Day:
-    """A day of a rack, whose FILES are written anew."""
+    """A day of a rack; its FILES are written anew."""
 
     def __init__(
         self,
@@ -225,7 +225,7 @@ class _Day:
         self._rules = rules
 
     def write(self, new: rewriting.NewFiles) -> None:
-        """Write what takes the place of the files. Raises MburstError."""
+        """Write the replacements of the files. Raises MburstError."""
         every = [file for files in self._files.values() for file in files]
         with rewriting.reading([*every, *self._near, *self._marks]) as con, readable(con):
             if self._detail is not Detail.ALL:
@@ -242,14 +242,14 @@ class _Day:
                     new.write(table, con.sql(_ROWS.get(table, f"FROM day_{table}")))
 
     def _thinned(self, con: duckdb.DuckDBPyConnection) -> set[str]:
-        """The recordings of which the day was thinned before."""
+        """The recordings for which the day was thinned before."""
         rewriting.show(con, "marks", "thinned", self._marks)
         rows = con.execute("SELECT recording_id FROM marks WHERE start_ns = $1", [self._name.start_ns]).fetchall()
         return {recording for (recording,) in rows}
 
     def _batches(self) -> Iterator[dict[str, list[SealedFile]]]:
-        """Bins and senders of one writer at a time: that bounds the memory. Where files were merged, the recordings of
-        a writer have rows in several files, with those of others."""
+        """Bins and senders of one writer at a time, which limits the memory. If files were merged, the recordings of a
+        writer have rows in several files, together with those of other writers."""
         every: dict[str, dict[str, list[SealedFile]]] = defaultdict(lambda: {"bins": [], "sources": []})
         for table in RECORDED:
             for file in self._files.get(table, ()):

@@ -1,10 +1,10 @@
-"""Which files of a store may be replaced: those of days that are over, which no writer comes back to, and small ones of
-the hours of the day that is not.
+"""Which files of a store may be replaced: those of days that are over, which no writer will add to, and small ones of
+the hours of the day that is not over.
 
-Bins and senders of a writer may be replaced once nothing that is counted by its files' names is missing: its recordings
-ended well, or they are of an interface and the row of the recording counts these segments already. What shippers have
-not shipped yet is left alone, and so is a day with damaged files. Of the day that is not over, files of interfaces are
-merged as they are, an hour's into one, once whoever follows the store has read them.
+Bins and senders of a writer may be replaced once no total has to be computed by the names of its files: its recordings
+ended normally, or they are of an interface and the row of the recording already counts these segments. What shippers
+have not shipped yet is left alone, and so is a day with damaged files. On the day that is not over, files of interfaces
+are merged unchanged, those of an hour into one, once followers of the store have read them.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 RECORDED = ("bins", "sources")
 MEASURED = ("kept", "queues", "ports", "buffers", "gnmi_values", "device_clocks", "probes", "clock")  # whole, then gone
 NS_PER_HOUR = 3600 * 10**9
-HELD_NS = 60 * 10**9  # by which rows may be older than the log that they are in
+HELD_NS = 60 * 10**9  # by which rows may be older than their log
 SMALL_IN_HOUR = 16 << 20  # bytes: larger files are left until their day is over
 
 
 @dataclass(frozen=True, order=True)
 class DayName:
-    """A day (days since 1970, UTC) of a rack; of one that is not over, one of its hours, 0 to 23."""
+    """A day (days since 1970, UTC) of a rack; if the day is not over, one of its hours, 0 to 23."""
 
     day: int
     rack: str
@@ -44,7 +44,7 @@ class DayName:
 
     @property
     def is_hour(self) -> bool:
-        """Whether it is an hour."""
+        """Whether it is an hour of a day."""
         return self.hour >= 0
 
     @property
@@ -54,20 +54,21 @@ class DayName:
 
     @property
     def end_ns(self) -> int:
-        """The first nanosecond behind it."""
+        """The first nanosecond after it."""
         return self.start_ns + (NS_PER_HOUR if self.is_hour else NS_PER_DAY)
 
     def is_over(self, now_ns: int) -> bool:
-        """Whether all of its rows are sealed at NOW_NS, or, of an hour, none comes that recorders held back."""
+        """Whether all of its rows are sealed at NOW_NS; for an hour, whether recorders hold no rows of it back any
+        more."""
         return self.end_ns + (HELD_NS if self.is_hour else SETTLED_NS) <= now_ns
 
 
 @dataclass
 class DayFiles:
-    """The files of a day of a rack, or of an hour of it, that may be replaced, by table. `near`: those of bins of the
-    days before and after, which bursts across midnight reach into. `left`: writers that keep their bins and senders
-    of that day as they are; `is_unfinished`: some of them are of interfaces. `damaged`: a line for each file that keeps
-    those of all writers so."""
+    """The files of a day of a rack, or of an hour of it, that may be replaced, by table. `near` are the files of bins
+    of the days before and after, into which bursts across midnight reach. `left` are writers whose bins and senders of
+    that day stay as they are; `is_unfinished` means that some of these are of interfaces. `damaged` has a line for each
+    damaged file, because of which those of all writers stay."""
 
     files: dict[str, list[SealedFile]] = field(default_factory=lambda: defaultdict(list))
     near: list[SealedFile] = field(default_factory=list)
@@ -83,7 +84,7 @@ class DayFiles:
 
     @property
     def is_merged(self) -> bool:
-        """Whether hours of it were merged: a file then has rows of many writers."""
+        """Whether hours of it were merged: then a file has rows of many writers."""
         return any(
             file.name.segment.compacted == Detail.ALL for table in RECORDED for file in self.files.get(table, ())
         )
@@ -97,7 +98,7 @@ class DayFiles:
 
 
 def size_of(path: Path) -> int:
-    """Bytes of a file; 0 where it is gone."""
+    """The size of a file; 0 if it is gone."""
     try:
         return path.lstat().st_size
     except OSError:
@@ -106,8 +107,8 @@ def size_of(path: Path) -> int:
 
 @dataclass(frozen=True)
 class Writer:
-    """A call of `mburst record`. `is_live`: of an interface. `counted`: the segments of bins that its rows count; None:
-    all. `newest_ns`: when its newest row was written."""
+    """A call of `mburst record`. `is_live` means that it recorded an interface. `counted` is the number of segments of
+    bins that its rows count; None: all. `newest_ns` is the time at which its newest row was written."""
 
     is_live: bool
     is_complete: bool
@@ -117,7 +118,7 @@ class Writer:
 
 
 def writers(connection: duckdb.DuckDBPyConnection) -> dict[str, Writer]:
-    """Those whose recordings count in the store that CONNECTION is of, by writer id."""
+    """Returns the writers whose recordings count in the store of CONNECTION, by writer id."""
     found = connection.execute(
         """SELECT writer_id, bool_and(boot_id IS NOT NULL), bool_and(complete), bool_and(ended <> ''),
                   min(counted_segments), max(written_ns)
@@ -127,8 +128,9 @@ def writers(connection: duckdb.DuckDBPyConnection) -> dict[str, Writer]:
 
 
 def compactable(store: Path, known: dict[str, Writer], now_ns: int) -> dict[DayName, DayFiles]:
-    """The days of the store at STORE that were over SETTLED_NS before NOW_NS and have files that may be replaced, the
-    oldest first, and hours of other days with files that may be merged. KNOWN: `writers`. Raises OSError."""
+    """Returns the days of the store at STORE that were over SETTLED_NS before NOW_NS and have files that may be
+    replaced, the oldest first, and hours of other days with files that may be merged. KNOWN is the result of `writers`.
+    Raises OSError."""
     days: dict[DayName, DayFiles] = defaultdict(DayFiles)
     bins: dict[DayName, list[SealedFile]] = defaultdict(list)
     shipped = _shipped(store)
@@ -157,8 +159,8 @@ def compactable(store: Path, known: dict[str, Writer], now_ns: int) -> dict[DayN
 
 
 def _mergeable(tables: Mapping[str, list[SealedFile]]) -> dict[str, list[SealedFile]]:
-    """Of an hour's files, those that are to be merged: small ones that came some time ago, where there are several. All
-    of a writer or none, so that its rows stay in order of time."""
+    """The files of an hour to be merged: small ones that came some time ago, if there are several. All of a writer or
+    none, so that its rows stay in order of time."""
     came_until = time.time_ns() - FOLLOWED_NS
     small: dict[str, list[SealedFile]] = {}
     for table, files in tables.items():
@@ -170,28 +172,28 @@ def _mergeable(tables: Mapping[str, list[SealedFile]]) -> dict[str, list[SealedF
 def _is_small(file: SealedFile, came_until_ns: int) -> bool:
     try:
         state = file.path.lstat()
-    except OSError:  # it is gone
+    except OSError:  # the file is gone
         return False
     return state.st_size < SMALL_IN_HOUR and max(state.st_ctime_ns, state.st_mtime_ns) <= came_until_ns
 
 
 class _Listed:
-    """The sealed files of a table, and what their hot logs say of them."""
+    """The sealed files of a table, and what its hot logs show about them."""
 
     def __init__(self, store: Path, table: str) -> None:
         before, sealed = list_hot(store, table).logs, list_sealed(store, table, FileSelection())
         after = list_hot(store, table).logs
         self._table = table
         self._hidden = {segment.name for segment in (before | after).values()}
-        self._begun: dict[str, list[int]] = defaultdict(list)  # logs, by writer
+        self._begun: dict[str, list[int]] = defaultdict(list)  # start of each log, by writer
         for segment in (before | after).values():
             self._begun[segment.writer].append(segment.start_ns)
         self.files = [file for file in sealed.files if file.path.parent.parent.name != MIXED]
         self.doubled = {file.path for file in second_copies(self.files)}
 
     def is_settled(self, file: SealedFile, known: dict[str, Writer], name: DayName) -> bool:
-        """Whether FILE, of the day NAME, counts, nobody looks for it by the name of its writer, and that writer adds
-        nothing to the day."""
+        """Whether FILE, of the day NAME, counts, nobody looks for it by the name of its writer, and that writer will
+        add nothing to the day."""
         segment = file.name.segment
         if segment.name in self._hidden or (segment.compacted > 0 and name.is_hour):
             return False
@@ -215,42 +217,42 @@ def _day_of(file: SealedFile) -> DayName:
 
 
 def in_time(files: Iterable[SealedFile]) -> list[SealedFile]:
-    """FILES of a table by the hour in which their rows begin; of one hour, merged ones and then as writers wrote them:
-    so the rows of each recording are in order of time, nearly."""
+    """FILES of a table ordered by the hour in which their rows begin; within an hour, merged files and then others in
+    the order of writing. So the rows of each recording are nearly in order of time."""
     return sorted(files, key=lambda file: (file.name.first_ns // NS_PER_HOUR, file.path.name))
 
 
 def _hour_of(file: SealedFile, name: DayName) -> DayName:
-    """That in which the rows of a file of the day NAME begin."""
+    """The hour in which the rows of a file of the day NAME begin."""
     return replace(name, hour=min(max(0, (file.name.first_ns - name.start_ns) // NS_PER_HOUR), 23))
 
 
 def _shipped(store: Path) -> list[set[str]]:
-    """What the ledgers of shippers say has arrived, by target: keys of files, and RACK/HOST/DATE (as in their keys)
-    where the bursts of a day were shipped."""
+    """What has arrived according to the ledgers of shippers, by target: keys of files, and RACK/HOST/DATE (as in their
+    keys) if the bursts of a day were shipped."""
     ledgers = map(read_ledger, sorted((store / SHIPPED).glob("*.json")))
     return [{_arrival(receipt, key) for receipt, keys in ledger.items() for key in keys} for ledger in ledgers]
 
 
 def _arrival(receipt: str, key: str) -> str:
-    """A file's key as it is; of "DATE DIGEST", with the rack and host that the receipt is of."""
+    """The key of a file unchanged; for "DATE DIGEST", the date with the rack and host of the receipt."""
     date, is_day, _ = key.partition(" ")
     return "/".join([*receipt.split("/")[1:3], date]) if is_day else key
 
 
 def _arrived(file: SealedFile, ledger: set[str]) -> bool:
-    """Whether a file, or the bursts of its day, has arrived; what was compacted from such files has."""
+    """Whether a file, or the bursts of its day, has arrived; files that were compacted from such files have."""
     date, rack = file.path.parent.parent.name.removeprefix("date="), file.path.parent.name
     key, host = "/".join(file.path.parts[-4:]), quote(file.name.segment.host, safe="")
     if host:
         is_day = f"{rack}/host={host}/{date}" in ledger
-    else:  # of any host
+    else:  # the file is of any host
         is_day = any(day.startswith(f"{rack}/") and day.endswith(f"/{date}") for day in ledger)
     return file.name.segment.compacted > 0 or key in ledger or is_day
 
 
 def _verify(day: DayFiles) -> None:
-    """Leave out what is damaged, and bins and senders of whoever keeps some of them: they belong together."""
+    """Leave out damaged files, and the bins and senders of writers that keep some of them: they belong together."""
     faults = verified.unverified([file.path for files in day.files.values() for file in files])
     day.damaged += [f"{path}: {reason}" for path, reason in faults.items()]
     for table, files in list(day.files.items()):

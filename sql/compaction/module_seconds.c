@@ -28,7 +28,7 @@ static void release(struct buffers *buffers)
 		PyBuffer_Release(&buffers->of[--buffers->count]);
 }
 
-/* The COUNT values of OBJECT, of SIZE bytes each. NULL with an exception set. */
+/* Returns the COUNT values of OBJECT, of SIZE bytes each. NULL with an exception set. */
 static const void *values(struct buffers *buffers, PyObject *object, size_t count, size_t size)
 {
 	Py_buffer *buffer = &buffers->of[buffers->count];
@@ -42,7 +42,7 @@ static const void *values(struct buffers *buffers, PyObject *object, size_t coun
 	return NULL;
 }
 
-/* Item I of LIST, a tuple, borrowed. NULL with an exception set. */
+/* Returns item I of LIST, a tuple, borrowed. NULL with an exception set. */
 static PyObject *tuple_of(PyObject *list, Py_ssize_t i)
 {
 	PyObject *item = PyList_GetItem(list, i);
@@ -54,7 +54,7 @@ static PyObject *tuple_of(PyObject *list, Py_ssize_t i)
 	return NULL;
 }
 
-/* The counters of LIST: pairs of values and None, or which of them are known. -1 with an exception set. */
+/* Read the counters of LIST: pairs of values and which of them are known, or None. -1 with an exception set. */
 static int read_counters(struct seconds_object *self, struct buffers *buffers, PyObject *list, size_t count,
 			 struct mb_counter *counters)
 {
@@ -137,7 +137,7 @@ static PyObject *seconds_end(PyObject *object, PyObject *unused)
 	return Py_BuildValue("NNN", taken(&seconds->seconds), taken(&seconds->full), wide);
 }
 
-/* The widths of LIST: milliseconds, bytes and gap each. -1 with an exception set. */
+/* Read the widths of LIST: milliseconds, bytes and gap each. -1 with an exception set. */
 static int read_widths(struct mb_seconds_options *options, PyObject *list)
 {
 	if (PyList_Size(list) > MB_MOST_WIDTHS) {

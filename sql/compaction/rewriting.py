@@ -1,4 +1,4 @@
-"""Writes the files that take the place of others: of one day and rack, table by table."""
+"""Writes the files that replace others, for one day and rack, table by table."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MEMORY = "320MB"
-AHEAD = "32MB"  # what is read while what was read before is summed up
+AHEAD = "32MB"  # read ahead while earlier rows are summed up
 THREADS = 2
 LEAST_GROUP = 1 << 15  # rows: fewer of one file are a row group with those of the next, as each costs every question
 PART_ROWS = 1 << 25  # of a file
@@ -39,13 +39,13 @@ def reading(files: Iterable[SealedFile]) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def show(connection: duckdb.DuckDBPyConnection, name: str, table: str, files: list[SealedFile]) -> None:
-    """Make the view NAME of the rows of TABLE that FILES have, in place of one that is called so."""
+    """Make the view NAME of the rows of TABLE in FILES, in place of an existing view of that name."""
     views.create(connection, name, table, TableSnapshot(files=files))
 
 
 class NewFiles:
-    """The sealed files that a replacement puts in the place of others, of one day and rack: one a table, or several
-    where there are many rows. SEGMENT is the first of them."""
+    """The sealed files with which a replacement replaces others, for one day and rack: one per table, or several if
+    there are many rows. SEGMENT is the first of them."""
 
     def __init__(self, store: Path, rack: str, segment: Segment) -> None:
         self._store = store

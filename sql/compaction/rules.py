@@ -7,8 +7,8 @@ from enum import IntEnum
 
 DAY_NS = 86_400 * 10**9
 SETTLED_NS = 2 * 3600 * 10**9  # after the end of a day, when all of its rows are sealed
-FOLLOWED_NS = 900 * 10**9  # after which whoever follows a store has read a file that came (sql/follow.py)
-LOOSEST = 0.25  # share of line rate: the loosest definition of a burst that will be asked for
+FOLLOWED_NS = 900 * 10**9  # after which followers of a store have read a file that came (sql/follow.py)
+LOOSEST = 0.25  # share of line rate: the loosest definition of a burst that queries may use
 
 
 class Detail(IntEnum):
@@ -23,8 +23,8 @@ class Detail(IntEnum):
 @dataclass(frozen=True)
 class KeepRules:
     """Ages of a day, counted from its end (UTC), in ns, from which on less of it is kept. `threshold` is the share of
-    line rate from which on bins are kept, with `around_ns` before and after; `size` the bytes that the store may take,
-    None: as many as it does."""
+    line rate from which on bins are kept, with `around_ns` before and after; `size` is the size limit of the store in
+    bytes, None for no limit."""
 
     everything_ns: int = DAY_NS
     bursts_ns: int = 90 * DAY_NS
@@ -39,7 +39,7 @@ class KeepRules:
         return round(self.threshold * 1e9)
 
     def detail(self, day_end_ns: int, now_ns: int) -> Detail:
-        """How much is kept now of a day that was whole at DAY_END_NS."""
+        """How much is now kept of a day that was complete at DAY_END_NS."""
         age_ns = now_ns - day_end_ns - SETTLED_NS
         limits = (0, self.everything_ns, self.bursts_ns, self.steps_ns)
         return Detail(max(1, sum(age_ns >= limit for limit in limits)))

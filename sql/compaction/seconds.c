@@ -12,9 +12,9 @@
 
 struct mb_second {
 	int64_t number;      /* of seconds since 1970 */
-	uint64_t start_ns;   /* modulo 2^64: it may lie before all times */
-	int64_t from, until; /* the times that are in it, both included */
-	bool full;           /* whether it has a full bin: a window that is full has one */
+	uint64_t start_ns;   /* modulo 2^64: it may lie before the first possible time */
+	int64_t from, until; /* the first and last time in it */
+	bool full;           /* whether it has a full bin: a full window has one */
 	int64_t numbers[MOST_NUMBERS];
 	uint64_t ms[MS]; /* wire bytes of each millisecond */
 };
@@ -24,7 +24,7 @@ static int64_t floor_divided(int64_t value, int64_t by)
 	return value / by - (value % by < 0);
 }
 
-/* Room for COUNT numbers more. NULL where there is no memory. */
+/* Returns room for COUNT more numbers. NULL if there is no memory. */
 static int64_t *add_numbers(struct mb_numbers *numbers, size_t count)
 {
 	if (numbers->room - numbers->count < count) {
@@ -40,7 +40,7 @@ static int64_t *add_numbers(struct mb_numbers *numbers, size_t count)
 	return &numbers->at[numbers->count - count];
 }
 
-/* SUMS of ten AMOUNTS each, COUNT of them; the largest amount. */
+/* Fill SUMS with sums of ten AMOUNTS each, COUNT of them. Returns the largest amount. */
 static uint64_t sum_tens(const uint64_t *amounts, uint64_t *sums, size_t count)
 {
 	uint64_t most = 0;
@@ -64,7 +64,7 @@ static void find_fullest(int64_t *numbers, const uint64_t *ms)
 	numbers[MB_OF_100MS] = (int64_t)sum_tens(of_100ms, of_1s, 1);
 }
 
-/* That something full begins at TS_NS: it is of the last of ISLANDS, or begins one. */
+/* Note that something full begins at TS_NS: it extends the last of ISLANDS, or begins a new one. */
 static int note(struct mb_numbers *islands, int64_t ts_ns, int64_t gap_ns)
 {
 	int64_t *row = islands->count ? &islands->at[islands->count - 2] : NULL;
@@ -96,7 +96,7 @@ static int note_windows(struct mb_numbers *islands, const struct mb_second *seco
 	return 0;
 }
 
-/* Close *PLACE, the older one that is open. */
+/* Close *PLACE, the older of the open seconds. */
 static int close_second(struct mb_seconds *seconds, struct mb_second **place)
 {
 	const size_t width = MB_SECOND_FIELDS + 2 * seconds->options.n_counters;
@@ -118,7 +118,7 @@ static int close_second(struct mb_seconds *seconds, struct mb_second **place)
 	return 0;
 }
 
-/* Open the second of that NUMBER in *PLACE, which has none. */
+/* Open the second NUMBER in *PLACE, which is empty. */
 static int open_second(struct mb_seconds *seconds, struct mb_second **place, int64_t number, int64_t ts_ns)
 {
 	const int64_t into = ts_ns % MB_SECOND_NS + (ts_ns % MB_SECOND_NS < 0 ? MB_SECOND_NS : 0);
@@ -140,7 +140,7 @@ static int open_second(struct mb_seconds *seconds, struct mb_second **place, int
 	return 0;
 }
 
-/* The second of TS_NS, opened where it is not open. *CODE is 0, or what mb_seconds_add() returns. */
+/* Returns the second of TS_NS, opened if it is not open. *CODE is 0, or the return value of mb_seconds_add(). */
 static struct mb_second *second_of(struct mb_seconds *seconds, int64_t ts_ns, int *code)
 {
 	const int64_t number = floor_divided(ts_ns, MB_SECOND_NS);
@@ -151,7 +151,7 @@ static struct mb_second *second_of(struct mb_seconds *seconds, int64_t ts_ns, in
 	if (*place && number == (*place)->number)
 		return *place;
 	*code = 0;
-	if (place == &seconds->newer && *place) { /* a newer one yet: the older one is done */
+	if (place == &seconds->newer && *place) { /* newer than both: the older one is done */
 		if (seconds->older)
 			*code = close_second(seconds, &seconds->older);
 		if (*code)
@@ -196,7 +196,7 @@ static void count_values(int64_t *numbers, const struct mb_counter *counter, siz
 	add_to(&numbers[1], known);
 }
 
-/* Add the bins from FROM on that are in SECOND to its milliseconds and times. Where they end. */
+/* Add the bins from FROM on that are in SECOND to its milliseconds and times. Returns where they end. */
 static size_t place(struct mb_second *second, const struct mb_bins *bins, size_t from)
 {
 	int64_t first = second->numbers[MB_FIRST_NS], last = second->numbers[MB_LAST_NS];
@@ -216,7 +216,7 @@ static size_t place(struct mb_second *second, const struct mb_bins *bins, size_t
 	return i;
 }
 
-/* Add COUNT bins from FROM on, all of one second, to its numbers. */
+/* Add COUNT bins from FROM on, all of one second, to the numbers of that second. */
 static void count_bins(int64_t *numbers, const struct mb_bins *bins, size_t from, size_t count, uint16_t losing)
 {
 	const uint16_t *quality = bins->quality + from;
@@ -241,7 +241,7 @@ static void count_bins(int64_t *numbers, const struct mb_bins *bins, size_t from
 	numbers[MB_PEAK] = peak;
 }
 
-/* Note the full ones of COUNT bins from FROM on. */
+/* Note the full bins among COUNT bins from FROM on. */
 static int note_bins(struct mb_seconds *seconds, struct mb_second *second, const struct mb_bins *bins, size_t from,
 		     size_t count)
 {

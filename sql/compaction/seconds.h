@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a compaction needs of the bins of a recording's clock epoch, in one pass over them: sums of each second, the most
- * that windows of several widths hold in it, and where bins are full.
+ * What a compaction needs of the bins of one clock epoch of a recording, in one pass over them: sums of each second,
+ * the most bytes in windows of several widths in it, and where bins are full.
  *
- * Bins come in order of time, nearly: two seconds are open at a time.
+ * Bins come nearly in order of time: two seconds are open at a time.
  */
 #ifndef MB_SECONDS_H
 #define MB_SECONDS_H
@@ -16,7 +16,7 @@
 #define MB_MOST_COUNTERS 16
 #define MB_MOST_WIDTHS 8
 
-/* The numbers of a second. Those of counters come behind them, two each: the sum, and how many bins have a value. */
+/* The numbers of a second. Those of counters come after them, two each: the sum, and how many bins have a value. */
 enum mb_second_field {
 	MB_TS_NS,    /* its start */
 	MB_FIRST_NS, /* the first and the last start of a bin */
@@ -37,7 +37,7 @@ enum mb_second_field {
 struct mb_counter {
 	const int64_t *values;
 	const uint8_t *known; /* 0: NULL, and its value is 0. NULL: all are known */
-	bool bits; /* joined by `or`, not added up */
+	bool bits; /* joined by `or` instead of added up */
 };
 
 struct mb_bins {
@@ -48,8 +48,8 @@ struct mb_bins {
 	const struct mb_counter *counters;
 };
 
-/* Windows of several milliseconds, which divide a second: the wire bytes from which on they are full, and how far apart
- * the starts of two of one island may be. */
+/* Windows of several milliseconds, which divide a second: the wire bytes from which on they are full, and the
+ * maximum distance of two starts in one island. */
 struct mb_width {
 	uint32_t ms;
 	int64_t full_bytes, gap_ns;
@@ -57,8 +57,8 @@ struct mb_width {
 
 struct mb_seconds_options {
 	size_t n_counters; /* at most MB_MOST_COUNTERS */
-	uint16_t losing; /* bits of quality: packets were lost */
-	int64_t full_bytes, full_gap_ns; /* of bins, as of windows */
+	uint16_t losing; /* bits of quality that mean that packets were lost */
+	int64_t full_bytes, full_gap_ns; /* of bins, like those of windows */
 	size_t n_widths; /* at most MB_MOST_WIDTHS */
 	struct mb_width widths[MB_MOST_WIDTHS];
 };
@@ -69,23 +69,23 @@ struct mb_numbers {
 	size_t count, room; /* of numbers */
 };
 
-struct mb_second; /* one that is open */
+struct mb_second; /* an open second */
 
 struct mb_seconds {
 	struct mb_seconds_options options;
 	struct mb_second *older, *newer; /* NULL: none */
 	struct mb_second *spare;
 	bool has_closed;
-	int64_t closed; /* the number of the newest second that is closed */
+	int64_t closed; /* the number of the newest closed second */
 	struct mb_numbers seconds; /* in order: MB_SECOND_FIELDS + 2 * n_counters each */
 	struct mb_numbers full; /* islands of full bins: first and last start */
 	struct mb_numbers wide[MB_MOST_WIDTHS]; /* of full windows of each width */
 };
 
-/* Add bins. 0, -ENOMEM, or -ERANGE where one is of a second that is closed: two more have come since. */
+/* Add bins. Returns 0, -ENOMEM, or -ERANGE if one is of a closed second: two newer ones have come since. */
 int mb_seconds_add(struct mb_seconds *seconds, const struct mb_bins *bins);
 
-/* Close all seconds. 0 or -ENOMEM. */
+/* Close all seconds. Returns 0 or -ENOMEM. */
 int mb_seconds_end(struct mb_seconds *seconds);
 
 /* Free what SECONDS holds. */

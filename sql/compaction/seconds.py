@@ -1,8 +1,8 @@
 """What a compaction needs of the bins of a day, in one pass over them: one-second sums, the fullest window of several
 widths in each second, and where bins and windows are full.
 
-A hash table of every millisecond of a day costs ten times as much as all else of a compaction, and one of every second
-twice as much as this; bins are stored in order of time, nearly, so that sums of runs do."""
+A hash table of every millisecond of a day costs ten times as much as the rest of a compaction, and one of every second
+twice as much as this. Bins are stored nearly in order of time, so sums of runs are enough."""
 
 from __future__ import annotations
 
@@ -27,9 +27,7 @@ KEYS = ("recording_id", "host", "rack", "interface", "direction", "clock_epoch",
 _SUMMED = [
     column for column in tables.columns("steps") if column.name in {of.name for of in tables.columns("bins")} - {*KEYS}
 ]
-RARE = tuple(
-    column.name for column in _SUMMED if column.name not in ALWAYS
-)  # counters that most bins have as 0 or NULL
+RARE = tuple(column.name for column in _SUMMED if column.name not in ALWAYS)  # counters that are 0 or NULL in most bins
 BITS = tuple(column.name for column in _SUMMED if column.type == "USMALLINT")  # joined by `or`; others are added up
 DROPS = 32  # of quality: sql/schema/quality.sql
 MS_NS = 10**6
@@ -44,10 +42,10 @@ class NotInOrder(Exception):
 
 
 class DaySums(NamedTuple):
-    """Of each second of the recordings in lanes that has a bin in day_bins: lane, clock_epoch, ts_ns (its start),
-    first_ns, last_ns, bins, losing_bins, the sums of ALWAYS and RARE (NULL where no bin has a value), peak_bytes, and
-    the most wire bytes in a window that begins at a multiple of its width: of_1ms, of_10ms, of_100ms. And the islands
-    of limits.sql: lane, clock_epoch, width_ns, first_ns, last_ns."""
+    """For each second of the recordings in lanes with a bin in day_bins: lane, clock_epoch, ts_ns (its start),
+    first_ns, last_ns, bins, losing_bins, the sums of ALWAYS and RARE (NULL if no bin has a value), peak_bytes, and the
+    most wire bytes in a window that begins at a multiple of its width: of_1ms, of_10ms, of_100ms. Also the islands of
+    limits.sql: lane, clock_epoch, width_ns, first_ns, last_ns."""
 
     seconds: pa.Table
     islands: pa.Table
@@ -62,8 +60,8 @@ Limits = Mapping[int, Mapping[int, FullLimit]]  # by lane and width_ns
 
 
 def sum_up(connection: duckdb.DuckDBPyConnection) -> DaySums:
-    """Sum up the bins of the recordings in `lanes`, full ones as `limits` has it: those of the view day_bins, and of
-    the days beside (view `beside`) the islands alone."""
+    """Sum up the bins of the recordings in `lanes`, with full ones as `limits` defines them: everything for the view
+    day_bins, and only the islands for the adjacent days (view `beside`)."""
     import pyarrow as pa
 
     limits: dict[int, dict[int, FullLimit]] = defaultdict(dict)
@@ -78,7 +76,7 @@ def sum_up(connection: duckdb.DuckDBPyConnection) -> DaySums:
 
 
 def _rare(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
-    """How each of RARE is had: all bins have 0 ("zero") or NULL ("null"), or it is to be read ("read")."""
+    """How to get each of RARE: all bins have 0 ("zero") or NULL ("null"), or it has to be read ("read")."""
     asked = ", ".join(f"max({name}), count({name}) = count(*)" for name in RARE)
     [found] = connection.execute(f"SELECT {asked} FROM day_bins").fetchall()
     of = dict(zip(RARE, zip(found[::2], found[1::2], strict=True), strict=True))
@@ -126,7 +124,7 @@ def _summed(
         counted = [(_values(batch.column(name)).astype(np.int64), _known(batch.column(name))) for name in counters]
         is_one = len(keys) == 1
         for key in np.unique(keys):
-            if key < 0:  # it is not thinned
+            if key < 0:  # the recording is not thinned
                 continue
             epoch = int(key) >> 16, int(key) & 0xFFFF
             if epoch not in epochs:
@@ -147,7 +145,7 @@ def _opened(limits: Mapping[int, FullLimit], counters: list[str]) -> Seconds:
 
 
 def _ended(epochs: dict[Epoch, Seconds], limits: Limits, rare: Mapping[str, str]) -> DaySums:
-    """What was found, taken out of EPOCHS, which hold as much."""
+    """The results, taken out of EPOCHS, which are as large."""
     import pyarrow as pa
 
     seconds, islands = [_columns((0, 0), np.empty((0, _width(rare)), np.int64), rare)], [_islands((0, 0), {})]
@@ -160,14 +158,14 @@ def _ended(epochs: dict[Epoch, Seconds], limits: Limits, rare: Mapping[str, str]
 
 
 def _width(rare: Mapping[str, str]) -> int:
-    """The numbers of a second."""
+    """How many numbers a second has."""
     from ._seconds import FIELDS
 
     return len(FIELDS) + 2 * [*rare.values()].count("read")
 
 
 def _columns(epoch: Epoch, rows: Array, rare: Mapping[str, str]) -> pa.Table:
-    """The seconds of an epoch, with what RARE says of counters that were not read."""
+    """The seconds of an epoch, with the values of RARE for counters that were not read."""
     import pyarrow as pa
 
     from ._seconds import FIELDS
@@ -185,7 +183,7 @@ def _columns(epoch: Epoch, rows: Array, rare: Mapping[str, str]) -> pa.Table:
 
 
 def _islands(epoch: Epoch, found: Mapping[int, bytes]) -> pa.Table:
-    """The islands of an epoch, FOUND by width."""
+    """The islands of an epoch, from FOUND by width."""
     import pyarrow as pa
 
     rows = {width_ns: np.frombuffer(of, np.int64).reshape(-1, 2) for width_ns, of in found.items()}
@@ -205,7 +203,7 @@ def _of(epoch: Epoch, length: int) -> dict[str, Any]:
 
 
 def _keys(lanes: Array, places: Array, epochs: Array) -> Array:
-    """Of each bin, its lane and clock epoch in one number; a single one where it is that of all."""
+    """For each bin, its lane and clock epoch in one number; a single number if it is the same for all."""
     if places.min() == places.max() and epochs.min() == epochs.max():
         places, epochs = places[:1], epochs[:1]
     found: Array = lanes[places] << 16 | epochs
@@ -219,6 +217,6 @@ def _values(column: pa.Array) -> Array:
 
 
 def _known(column: pa.Array) -> Array | None:
-    """Which rows of COLUMN have a value; None: all."""
+    """Which rows of COLUMN have a value; None: all of them."""
     known: Array | None = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
     return known

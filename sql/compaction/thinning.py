@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import duckdb
 
 HERE = Path(__file__).parent
-# Widths of bins beyond what lies around each full bin for which bursts are as before.
+# Widths of bins, wider than the time that is kept around each full bin, for which bursts stay the same.
 WIDTHS_NS = (20_000_000, 50_000_000, 100_000_000, 200_000_000, 500_000_000, 1_000_000_000)
 _NO_LIMITS = "CREATE OR REPLACE TEMP TABLE limits (lane INTEGER, width_ns BIGINT, full_bytes BIGINT, gap_ns BIGINT)"
 _NOTHING = "CREATE OR REPLACE TEMP TABLE kept (lane INTEGER, clock_epoch USMALLINT, start_ns BIGINT, end_ns BIGINT)"
@@ -24,12 +24,12 @@ _BESIDE = """
     CREATE OR REPLACE TEMP VIEW beside AS
     FROM day_near_bins WHERE ts_ns >= getvariable('near_since_ns') AND ts_ns < getvariable('near_until_ns')
 """
-NEAR_NS = 10 * 10**9  # of the days beside: more than two bins of the widest that can be joined are apart
+NEAR_NS = 10 * 10**9  # of the adjacent days: more than the distance at which two of the widest bins are joined
 
 
 @dataclass(frozen=True)
 class CompactedLane:
-    """A recording, as far as it matters here."""
+    """The properties of a recording that matter here."""
 
     recording_id: str
     host: str
@@ -42,7 +42,7 @@ class CompactedLane:
 
 
 def lanes(store: duckdb.DuckDBPyConnection) -> dict[str, CompactedLane]:
-    """The recordings of the store that the connection is of, by id."""
+    """The recordings of the store of the connection, by id."""
     found = store.execute(
         "SELECT recording_id, host, rack, interface, direction, bin_ns, source_bin_ns, link_bps FROM recordings"
     ).fetchall()
@@ -50,8 +50,8 @@ def lanes(store: duckdb.DuckDBPyConnection) -> dict[str, CompactedLane]:
 
 
 def load_lanes(connection: duckdb.DuckDBPyConnection, thinned: Iterable[CompactedLane], of_day: Iterable[str]) -> None:
-    """Load the recordings that are thinned: `lanes`; those OF_DAY (all that day_bins and day_sources have) that are
-    not: `untouched`."""
+    """Load the recordings that are thinned into `lanes`, and those OF_DAY (all that day_bins and day_sources have) that
+    are not thinned into `untouched`."""
     import pyarrow as pa
 
     every = list(thinned)
@@ -74,8 +74,8 @@ def load_lanes(connection: duckdb.DuckDBPyConnection, thinned: Iterable[Compacte
 
 
 def prepare(connection: duckdb.DuckDBPyConnection, name: DayName, rules: KeepRules, detail: Detail) -> None:
-    """What is decided by RULES alone, where the recordings that were loaded are to be reduced to DETAIL: what is full,
-    and which bins of the days beside, of the view day_near_bins, matter."""
+    """Set up what depends only on RULES, for reducing the loaded recordings to DETAIL: which bins are full, and which
+    bins of the adjacent days (view day_near_bins) matter."""
     settings = {
         "threshold_ppb": rules.threshold_ppb,
         "around_ns": rules.around_ns,
@@ -90,7 +90,7 @@ def prepare(connection: duckdb.DuckDBPyConnection, name: DayName, rules: KeepRul
 
 
 def steps(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyRelation:
-    """The rows of `steps` of the view day_bins, of the recordings that were loaded. `keep` needs what it finds."""
+    """The rows of `steps` from the view day_bins, for the loaded recordings. `keep` needs what this finds."""
     seconds, islands = sum_up(connection)
     connection.register("seconds", seconds)
     connection.register("islands", islands)
@@ -98,19 +98,19 @@ def steps(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyRelation:
 
 
 def keep(connection: duckdb.DuckDBPyConnection, detail: Detail) -> None:
-    """Make the views kept_bins and kept_sources of what stays of the views day_bins and day_sources, where the
-    recordings that were loaded are reduced to DETAIL, and all rows of others stay."""
+    """Make the views kept_bins and kept_sources: what stays of the views day_bins and day_sources if the loaded
+    recordings are reduced to DETAIL and all rows of others stay."""
     connection.execute(_text("spans") if detail is Detail.BURSTS else _NOTHING)
     connection.execute(_text("rows"))
 
 
 def latency_steps(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyRelation:
-    """The rows of `latency_steps` of the view day_probes."""
+    """The rows of `latency_steps` from the view day_probes."""
     return connection.sql(_text("latency"))
 
 
 def spans(connection: duckdb.DuckDBPyConnection, name: DayName) -> duckdb.DuckDBPyRelation:
-    """The rows of `kept` of the recordings that `prepare` thinned."""
+    """The rows of `kept` for the recordings that `prepare` thinned."""
     return connection.sql(
         """SELECT recording_id, host, rack, interface, direction, clock_epoch, greatest(start_ns, $start) AS start_ns,
                   least(end_ns, $end) AS end_ns
@@ -123,7 +123,7 @@ def spans(connection: duckdb.DuckDBPyConnection, name: DayName) -> duckdb.DuckDB
 def marks(
     connection: duckdb.DuckDBPyConnection, name: DayName, rules: KeepRules, detail: Detail
 ) -> duckdb.DuckDBPyRelation:
-    """The rows of `thinned` of the recordings that `prepare` thinned."""
+    """The rows of `thinned` for the recordings that `prepare` thinned."""
     kept = detail is Detail.BURSTS
     return connection.sql(
         """SELECT recording_id, host, rack, interface, direction, CAST($start AS BIGINT) AS start_ns,

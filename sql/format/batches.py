@@ -1,7 +1,7 @@
-"""What a frame of a hot log may hold, whoever wrote it: rows of its table and nothing else.
+"""What a frame of a hot log may contain, whoever wrote it: rows of its table and nothing else.
 
-A checksum says that bytes are what somebody wrote, not that it was mburst. Arrow takes indices and offsets for what
-they say and reads memory that is not the batch's, so that both are looked at before a row is.
+A checksum shows that bytes are what somebody wrote, not that mburst wrote them. Arrow trusts indices and offsets and
+would read memory outside the batch, so both are checked before a row is read.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _COMPRESSION = 3  # of a RecordBatch
 
 
 def from_stream(payload: memoryview, table: str) -> pa.Table:
-    """The rows of TABLE in a verified frame; they share its memory. Raises ValueError, of which ArrowInvalid is one,
-    for anything else."""
+    """Returns the rows of TABLE in a verified frame; they share its memory. Raises ValueError (ArrowInvalid is one) for
+    anything else."""
     import pyarrow as pa
 
     try:
@@ -36,7 +36,7 @@ def from_stream(payload: memoryview, table: str) -> pa.Table:
             if any(map(_is_compressed, _messages(payload))):
                 raise ValueError("compressed, which mburst never writes")
             found = stream.read_all()
-    except (pa.ArrowException, OSError, struct.error) as error:  # OSError: of a length that its buffer does not have
+    except (pa.ArrowException, OSError, struct.error) as error:  # OSError: a length that exceeds the buffer
         shortage.refuse(error, f"cannot read rows of {table}")
         raise ValueError(str(error).splitlines()[0]) from error
     found.validate(full=True)
@@ -46,7 +46,8 @@ def from_stream(payload: memoryview, table: str) -> pa.Table:
 
 @lru_cache(64)
 def not_of(table: str, schema: pa.Schema) -> str:
-    """Why rows of SCHEMA are not of TABLE as it is, as it was, or as a newer mburst has it; '' where they are."""
+    """Why rows of SCHEMA are not of TABLE in its present form, an earlier one or that of a newer mburst; '' if they
+    are."""
     import pyarrow as pa
 
     wanted, names = arrow_schema(table), schema.names
@@ -82,8 +83,8 @@ def _messages(payload: memoryview) -> Iterator[memoryview]:
 
 
 def _is_compressed(data: memoryview) -> bool:
-    """Whether a message's buffers are compressed: a small frame may then become any amount of memory. DATA, its
-    metadata, is a flatbuffer, which Arrow has verified."""
+    """Whether the buffers of a message are compressed: then a small frame may expand to any amount of memory. DATA, the
+    metadata of the message, is a flatbuffer that Arrow has verified."""
     message = struct.unpack_from("<I", data)[0]
     kind, at = _field(data, message, _HEADER_TYPE), _field(data, message, _HEADER)
     if kind is None or at is None or data[kind] not in (_RECORD_BATCH, _DICTIONARY_BATCH):
@@ -98,7 +99,7 @@ def _is_compressed(data: memoryview) -> bool:
 
 
 def _field(data: memoryview, table: int, number: int) -> int | None:
-    """Where a field of a flatbuffer's table stands; None where it has none."""
+    """The position of a field of a flatbuffer's table; None if the table does not have it."""
     vtable = table - struct.unpack_from("<i", data, table)[0]
     [size] = struct.unpack_from("<H", data, vtable)
     place = 4 + 2 * number

@@ -1,4 +1,5 @@
-"""What the files of a store are called. A name says whose rows a file holds, of when, and what its content must be.
+"""The names of the files of a store. A name states whose rows a file holds, of which time, and the checksum of its
+content.
 
 - a segment: `HOST-START-WRITER-NUMBER`: the host (percent-encoded, at most 100 characters of it), when it was begun
   (Unix nanoseconds, 20 digits), the writer (12 hexadecimal digits), and its number among the segments of that writer,
@@ -6,9 +7,9 @@
 - its hot form: `hot/TABLE/SEGMENT.log`, and `SEGMENT.new` until its header is on the disk;
 - its sealed form: `TABLE/date=YYYY-MM-DD/rack=RACK/SEGMENT.PART.cCOLUMNS.FIRST-LAST.DIGEST.parquet`: how many columns
   the table had then, the first and last time of its rows, and XXH3-64 of the file; `SEGMENT.PART.tmp` until it is
-  whole. Rows of many days that are few a day are in `date=mixed`;
-- a segment that compaction wrote from others (sql/compaction) has rows of any host, so the host is ''; its number,
-  divided by COMPACTED, is how far: 1 all rows, 2 those around bursts, 3 one-second sums.
+  complete. Rows of many days, few of each, are in `date=mixed`;
+- a segment that compaction wrote from others (sql/compaction) has rows of any host, so the host is ''. Its number
+  divided by COMPACTED states the detail: 1 all rows, 2 those around bursts, 3 one-second sums.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ REPLACED = "replaced"  # the folder of what compaction replaces (sql/replacing.p
 SHIPPED = "shipped"  # the folder of receipts, and of what a store remembers of them: no rows are read from it
 PACKETS = "packets"  # the folder of rings of packets (mburst/packets/ring.py): no rows are read from it
 NS_PER_DAY = 86_400 * 10**9
-EARLIEST_NS, LATEST_NS = -(2**63), 2**63 - 1  # that a row can have
-COMPACTED = 10**9  # segments of that number and above are compaction's: no recorder gets there
-LONGEST = 255  # bytes of a name, on the file systems that Linux has
+EARLIEST_NS, LATEST_NS = -(2**63), 2**63 - 1  # range of the times of rows
+COMPACTED = 10**9  # segments from this number on are those of compaction: no recorder reaches it
+LONGEST = 255  # bytes of a name, on Linux file systems
 
 _SEGMENT = re.compile(r"(?P<host>[^/]*)-(?P<start>\d{20})-(?P<writer>[0-9a-f]{12})-(?P<number>\d+)", re.ASCII)
 _SEALED = re.compile(
@@ -46,7 +47,7 @@ _UNFINISHED = re.compile(r"(?P<segment>.+)\.(?:new|\d+\.tmp)", re.ASCII)
 
 @dataclass(frozen=True)
 class Segment:
-    """What one writer wrote of one table in one go."""
+    """What one writer wrote of one table without a pause."""
 
     host: str
     start_ns: int
@@ -55,17 +56,17 @@ class Segment:
 
     @property
     def compacted(self) -> int:
-        """How far it was compacted (above); 0: it is as its writer wrote it."""
+        """How far it was compacted (above); 0: as its writer wrote it."""
         return self.number // COMPACTED
 
     @property
     def name(self) -> str:
-        """As it stands in names of files."""
+        """The segment in names of files."""
         return f"{quote(self.host, safe='')[:100]}-{self.start_ns:020d}-{self.writer}-{self.number}"
 
     @classmethod
     def parse(cls, name: str) -> Segment | None:
-        """The segment that NAME is of; None where no segment is called so."""
+        """Returns the segment called NAME; None if NAME is not the name of a segment."""
         match = _SEGMENT.fullmatch(name)
         if match is None or int(match["start"]) > LATEST_NS:
             return None
@@ -91,7 +92,7 @@ class SealedName:
 
     @classmethod
     def parse(cls, name: str) -> SealedName | None:
-        """What NAME says; None where no sealed file is called so."""
+        """Returns the parts of NAME; None if it is not the name of a sealed file."""
         match = _SEALED.fullmatch(name)
         segment = Segment.parse(match["segment"]) if match else None
         if match is None or segment is None or not all(EARLIEST_NS <= int(match[end]) <= LATEST_NS for end in _BOUNDS):
@@ -102,7 +103,7 @@ class SealedName:
 
 
 def new_writer() -> str:
-    """An id that no other writer has."""
+    """Returns an id that no other writer has."""
     return os.urandom(6).hex()
 
 
@@ -112,13 +113,13 @@ def new_segment(host: str, writer: str, number: int) -> Segment:
 
 
 def unfinished_segment(name: str) -> str | None:
-    """The segment's name in that of a file that is not yet whole; None where NAME is of no such file."""
+    """Returns the segment in the name of a file that is not yet complete; None if NAME is not of such a file."""
     match = _UNFINISHED.fullmatch(name)
     return match["segment"] if match else None
 
 
 def hot_path(store: Path, table: str, segment: Segment) -> Path:
-    """Where the hot form of a segment is."""
+    """The path of the hot form of a segment."""
     return store / HOT / table / f"{segment.name}.log"
 
 
@@ -128,7 +129,7 @@ def date_of(day: int) -> str:
 
 
 def times_of(folder: str) -> tuple[int, int] | None:
-    """The first and the last nanosecond of the rows of a day's folder; None where its name has no day."""
+    """Returns the first and the last nanosecond of the rows in a day's folder; None if its name has no day."""
     try:
         day = (datetime.date.fromisoformat(folder.removeprefix("date=")) - datetime.date(1970, 1, 1)).days
     except ValueError:
@@ -137,22 +138,22 @@ def times_of(folder: str) -> tuple[int, int] | None:
 
 
 def date_folder(day: int | None) -> str:
-    """The name of a day's folder; None: of that for rows of many days."""
+    """The name of a day's folder; for None, of the folder for rows of many days."""
     return MIXED if day is None else f"date={date_of(day)}"
 
 
 def rack_folder(rack: str) -> str:
-    """The name of a rack's folder. Reversible, and safe as a file name whatever the rack is called."""
+    """The name of a rack's folder. Reversible, and safe as a file name for any rack."""
     return f"rack={quote(rack, safe='')}"
 
 
 def rack_of(folder: str) -> str:
-    """The rack whose folder is called so."""
+    """The rack of a folder of that name."""
     return unquote(folder.removeprefix("rack="))
 
 
 def check_rack(rack: str) -> None:
-    """Raises UsageError when no folder can be named after RACK."""
+    """Raises UsageError if no folder can be named after RACK."""
     if len(rack_folder(rack)) > LONGEST:
         raise UsageError(
             f"invalid rack name {rack[:20]!r}…: longer than {LONGEST - len('rack=')} bytes in a file name",

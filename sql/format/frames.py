@@ -1,4 +1,4 @@
-"""Frames: how a hot log keeps its batches, so that a reader knows each byte to be what was written.
+"""Frames: the form in which a hot log keeps its batches, so that a reader can verify every byte.
 
 A log is a sequence of frames without gaps. A frame is a header of 32 bytes, its payload, and zeros up to a multiple of
 8:
@@ -9,12 +9,13 @@ A log is a sequence of frames without gaps. A frame is a header of 32 bytes, its
     bytes 16-23  XXH3-64 of the payload
     bytes 24-31  XXH3-64 of bytes 0-23, seeded by the name of the segment
 
-All numbers are little-endian. The payload of frame 0 is JSON (what the log is), that of any other a whole Arrow IPC
-stream: a frame can be read without the others. A log whose last frame is shorter than its header says is *torn*: its
-writer was killed in the middle of it, or is just writing it. Whatever else does not fit is *damage*.
+All numbers are little-endian. The payload of frame 0 is JSON (a description of the log), that of any other frame a
+complete Arrow IPC stream: a frame can be read without the others. A log whose last frame is shorter than its header
+states is *torn*: its writer was killed in the middle of it, or is still writing it. Any other mismatch is *damage*.
 
-A power cut may leave a log's length and not its last bytes, which the file system then gives as zeros, from the end of
-a frame or of a block on. Where the machine was started anew since, that is a torn end, too (`scan_after_cut`).
+A power cut may leave a log with its length but without its last bytes, which the file system then returns as zeros,
+from the end of a frame or of a block on. If the machine was restarted since, that is a torn end, too
+(`scan_after_cut`).
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ _FIELDS = struct.Struct("<4sIQQ")
 _CHECK = struct.Struct("<Q")
 HEADER = _FIELDS.size + _CHECK.size
 ALIGNMENT = 8
-_SECTOR = 512  # bytes: blocks of all file systems are multiples
-_END_MARK = 8  # bytes of a payload's end that are not all zeros: a stream's end (ffffffff 00000000)
+_SECTOR = 512  # bytes: the block sizes of all file systems are multiples of it
+_END_MARK = 8  # bytes at the end of a payload that are not all zeros: the end of a stream (ffffffff 00000000)
 
 
 @dataclass(frozen=True)
 class Damage:
-    """A stretch of a log that is not what was written: bytes [start, end) of the file."""
+    """A range of a log that is not what was written: bytes [start, end) of the file."""
 
     start: int
     end: int
@@ -44,7 +45,7 @@ class Damage:
 
 @dataclass
 class LogScan:
-    """What stands in a log: the payloads of its sound frames by number, and where reading on would begin."""
+    """The content of a log: the payloads of its sound frames by number, and where to continue reading."""
 
     payloads: dict[int, memoryview] = field(default_factory=dict)
     places: dict[int, tuple[int, int]] = field(default_factory=dict)  # of the same frames: bytes [start, end)
@@ -55,7 +56,7 @@ class LogScan:
 
 
 def seed_of(segment: str) -> int:
-    """What seeds the header checks of a segment: frames of other logs do not pass for its own."""
+    """The seed of the header checksums of a segment, so that frames of other logs do not pass for its own."""
     return xxhash.xxh3_64_intdigest(segment.encode())
 
 
@@ -66,13 +67,13 @@ def header(number: int, payload: bytes | memoryview, seed: int) -> bytes:
 
 
 def padding(length: int) -> bytes:
-    """The zeros behind a payload of LENGTH bytes."""
+    """The zeros after a payload of LENGTH bytes."""
     return bytes(-length % ALIGNMENT)
 
 
 def scan(data: bytes, seed: int, number: int = 0, base: int = 0) -> LogScan:
-    """Read DATA, the bytes of a log from offset BASE on, where frame NUMBER begins. Offsets in the answer are the
-    file's; payloads are slices of DATA, not copies."""
+    """Read DATA, the bytes of a log from offset BASE on, where frame NUMBER begins. Offsets in the result are those of
+    the file; payloads are slices of DATA, not copies."""
     found = LogScan(end=base, next_number=number)
     at = 0
     while at < len(data):
@@ -90,7 +91,7 @@ def scan(data: bytes, seed: int, number: int = 0, base: int = 0) -> LogScan:
 
 
 def refuse(found: LogScan, number: int, reason: str) -> None:
-    """Frame NUMBER is as it was written, and yet holds nothing that belongs into the log."""
+    """Note that frame NUMBER is as it was written, but holds nothing that belongs into the log."""
     del found.payloads[number]
     found.damage.append(Damage(*found.places[number], f"batch {number}: {reason}"))
 
@@ -106,7 +107,7 @@ def scan_after_cut(data: bytes, seed: int, number: int = 0, base: int = 0) -> Lo
 
 
 def _start_of_last_damage(found: LogScan) -> int:
-    """Where the damage begins that goes on to where the scan ended."""
+    """Where the damage begins that extends to the end of the scan."""
     start = found.end
     for damage in reversed(found.damage):
         if damage.end != start or damage.start == start:
@@ -116,7 +117,8 @@ def _start_of_last_damage(found: LogScan) -> int:
 
 
 def _is_unwritten(data: bytes, at: int, base: int, seed: int) -> bool:
-    """Whether there is nothing from AT on but zeros, or but the beginning of one frame and zeros from a sector on."""
+    """Whether there are only zeros from AT on, or only the beginning of one frame, and zeros from the next sector
+    on."""
     written = len(data.rstrip(b"\0"))
     if written <= at:
         return True
@@ -132,9 +134,10 @@ def _is_unwritten(data: bytes, at: int, base: int, seed: int) -> bool:
 
 
 def _frame_size(data: bytes, at: int, seed: int, least: int) -> int | None:
-    """The bytes of the frame at AT, its padding included; None where no header of number LEAST or later stands."""
+    """Returns the size of the frame at AT, including its padding; None if there is no header of number LEAST or
+    later."""
     if len(data) - at < HEADER:
-        return HEADER  # more than is there: torn
+        return HEADER  # more than there is: torn
     magic, number, length, _ = _FIELDS.unpack_from(data, at)
     (check,) = _CHECK.unpack_from(data, at + _FIELDS.size)
     if magic != MAGIC or number < least or check != xxhash.xxh3_64_intdigest(data[at : at + _FIELDS.size], seed):
@@ -143,7 +146,7 @@ def _frame_size(data: bytes, at: int, seed: int, least: int) -> int | None:
 
 
 def _take(data: bytes, at: int, size: int, found: LogScan, base: int) -> None:
-    """Take the whole frame at AT, or note that its payload is damaged."""
+    """Take the complete frame at AT, or note that its payload is damaged."""
     _, number, length, check = _FIELDS.unpack_from(data, at)
     payload = memoryview(data)[at + HEADER : at + HEADER + length]
     explained = bool(found.damage) and found.damage[-1].end == base + at
@@ -157,7 +160,7 @@ def _take(data: bytes, at: int, size: int, found: LogScan, base: int) -> None:
 
 
 def _skip_damage(data: bytes, at: int, seed: int, found: LogScan, base: int) -> int:
-    """Where the next header stands behind damage at AT, or the end."""
+    """Returns the position of the next header after damage at AT, or the end."""
     end = data.find(MAGIC, at + 1)
     while end >= 0 and (len(data) - end < HEADER or _frame_size(data, end, seed, found.next_number) is None):
         end = data.find(MAGIC, end + 1)

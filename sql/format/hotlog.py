@@ -1,4 +1,4 @@
-"""The hot form of a segment: a log that one writer appends to, and what reads it. Its format: sql/format/frames.py."""
+"""The hot form of a segment: a log that one writer appends to, and its readers. Its format: sql/format/frames.py."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FORMAT = 2
-MOST_BYTES = 16 << 30  # of a log: some eight times what the longest has, all of which is held in memory
-FIRST_BYTES = 16 << 20  # of a log, in which its first batch is
+MOST_BYTES = 16 << 30  # of a log, which is held in memory completely: some eight times the longest
+FIRST_BYTES = 16 << 20  # of a log that contain its first batch
 
 
 @dataclass(frozen=True)
 class LogHeader:
-    """What frame 0 of a log says. BOOT is the boot id of the writer's machine, '' where that is not known."""
+    """The content of frame 0 of a log. BOOT is the boot id of the writer's machine, '' if it is not known."""
 
     table: str
     host: str
@@ -40,16 +40,16 @@ class LogHeader:
     boot: str = ""
 
     def to_json(self) -> bytes:
-        """As frame 0 has it."""
+        """The form in which frame 0 has it."""
         return json.dumps({"format": FORMAT, **vars(self)}, sort_keys=True).encode()
 
     @classmethod
     def from_json(cls, text: bytes | memoryview) -> LogHeader:
-        """Of a verified frame 0. Raises ValueError where it does not say what it should."""
+        """Read a verified frame 0. Raises ValueError if its content is not what it should be."""
         try:
             fields = json.loads(bytes(text))
             about = cls(fields["table"], fields["host"], fields["rack"], fields["columns"], fields.get("boot", ""))
-            names = f"{about.host}{about.rack}{about.boot}".encode()  # surrogates are no letters
+            names = f"{about.host}{about.rack}{about.boot}".encode()  # surrogates cannot be encoded
             filenames.check_rack(about.rack)
         except (ValueError, KeyError, TypeError, RecursionError, UsageError) as error:
             raise ValueError("not the header of a log") from error
@@ -60,10 +60,10 @@ class LogHeader:
 
 
 class HotLog:
-    """The hot form of a segment while its writer lives, who holds a lock (flock) on it as a sign of life.
+    """The hot form of a segment while its writer lives, which holds a lock (flock) on it as a sign of life.
 
-    Rows are safe from the writer's death once `append` has returned, and from the machine's once `sync` has, which
-    disk.Syncer has done within a second, or says."""
+    Rows survive the death of the writer once `append` has returned, and that of the machine once `sync` has.
+    disk.Syncer syncs within a second, or reports the delay."""
 
     def __init__(
         self,
@@ -73,8 +73,8 @@ class HotLog:
         rack: str,
         on_trouble: Callable[[MburstError], None] = print_trouble,
     ) -> None:
-        """Make the file. It gets its name when it is locked and its header is on the disk, so no one ever sees it
-        otherwise. ON_TROUBLE hears, in another thread, of rows that do not reach the disk in time. Raises
+        """Make the file. It gets its name when it is locked and its header is on the disk, so nobody ever sees it in
+        another state. ON_TROUBLE is called, in another thread, for rows that do not reach the disk in time. Raises
         MburstError."""
         self.segment = segment
         self.path = hot_path(store, table, segment)
@@ -85,7 +85,7 @@ class HotLog:
         self._number = 0
         self._stream = _Stream()
         with failing_as_one_line(self.path, "write"):
-            disk.make_folder(self.path.parent, store)  # a store that was moved is not made anew
+            disk.make_folder(self.path.parent, store)  # if the store was moved, it is not made anew
             hidden = self.path.with_suffix(".new")
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
             self._file = os.open(hidden, flags, 0o640)
@@ -102,8 +102,8 @@ class HotLog:
         self._syncing = disk.Syncer.shared().watch(self._file, lambda late_s: on_trouble(late(self.path, late_s)))
 
     def append(self, rows: pa.Table) -> None:
-        """Write and hand to the kernel. After a failure the log must not be appended to again. Raises MburstError, also
-        when an earlier row did not reach the disk."""
+        """Write ROWS and hand them to the kernel. After a failure the log must not be appended to again. Raises
+        MburstError, also if an earlier row did not reach the disk."""
         begun = time.monotonic()
         with failing_as_one_line(self.path, "write"):
             self._syncing.raise_failure()
@@ -118,40 +118,40 @@ class HotLog:
         size, before = sum(map(len, pieces)), os.fstat(self._file).st_size
         try:
             written = os.writev(self._file, pieces)
-            if written < size:  # the disk is full, or a limit was met: the rest says which
+            if written < size:  # the disk is full, or a limit was reached: the next write shows which
                 disk.write_all(self._file, b"".join(pieces)[written:])
         except OSError:
             with suppress(OSError):
-                os.ftruncate(self._file, before)  # a torn end would do no harm, but take room
+                os.ftruncate(self._file, before)  # a torn end would do no harm, but use space
             raise
         self._number += 1
         self.bytes += size
 
     def begin_sync(self) -> None:
-        """Have what was appended written to the disk by another thread, unless it is at it; `sync` waits for it."""
+        """Have another thread write to disk what was appended, unless it is already doing so; `sync` waits for it."""
         self._syncing.begin()
 
     def sync(self) -> None:
-        """Have all that was appended on the disk. Raises MburstError."""
+        """Wait until everything that was appended is on the disk. Raises MburstError."""
         with failing_as_one_line(self.path, "write"):
             self._syncing.sync()
             self._syncing.raise_failure()
 
     def leave(self) -> None:
-        """Give up the lock; the file stays and anybody may seal it. Its rows are on the disk, if that can be."""
+        """Release the lock; the file stays and anybody may seal it. Its rows are on the disk, if possible."""
         self._syncing.sync()
         self._syncing.stop()
         os.close(self._file)
 
     def remove(self) -> None:
-        """The commit of a seal: from here on the sealed files count."""
+        """Remove the file: the commit of a seal, from which on the sealed files count."""
         with failing_as_one_line(self.path, "remove"):
             self.path.unlink()
             disk.sync(self.path.parent)
 
 
 def late(path: Path, seconds: float) -> MburstError:
-    """The report that rows of the log at PATH were on no disk for so long."""
+    """The report that rows of the log at PATH were not on the disk for that long."""
     return MburstError(
         f"{path}: the disk is slow: a power cut could have cost the rows of {seconds:.2f} s, "
         f"more than {disk.SYNC_S:g} s",
@@ -160,13 +160,13 @@ def late(path: Path, seconds: float) -> MburstError:
 
 
 class _Stream:
-    """Makes batches Arrow IPC streams of their own, in memory that is kept: new pages cost more than the copy."""
+    """Makes each batch an Arrow IPC stream of its own, in memory that is reused: new pages cost more than the copy."""
 
     def __init__(self) -> None:
         self._room: pa.Buffer | None = None
 
     def of(self, batch: pa.RecordBatch) -> memoryview:
-        """BATCH as a stream; good until the next call."""
+        """Returns BATCH as a stream, valid until the next call."""
         import pyarrow as pa
 
         counted = pa.MockOutputStream()
@@ -195,19 +195,19 @@ class LogContent:
 
     @property
     def rows(self) -> pa.Table:
-        """All rows, in the order in which they were written. There is at least one batch."""
+        """All rows, in the order in which they were written. There must be at least one batch."""
         import pyarrow as pa
 
         return pa.concat_tables(self.batches)
 
     @property
     def rack(self) -> str | None:
-        """The rack whose rows it has; None where that is not known."""
+        """The rack whose rows it has; None if it is not known."""
         return self.about.rack if self.about else None
 
     @property
     def count(self) -> int:
-        """How many rows were read."""
+        """The number of rows that were read."""
         return sum(batch.num_rows for batch in self.batches)
 
     @property
@@ -217,12 +217,12 @@ class LogContent:
 
 
 class LogReader:
-    """Reads a log on and on. Nothing reaches Arrow that does not match its checksum; what a writer is just writing is
+    """Reads a log as it grows. Nothing reaches Arrow that does not match its checksum; what a writer is just writing is
     left for the next `read`."""
 
     def __init__(self, path: Path, descriptor: int | None = None) -> None:
-        """Of the log at PATH, or of DESCRIPTOR, which is then the caller's to close. Raises FileNotFoundError, and
-        OSError when it is no regular file."""
+        """Read the log at PATH, or DESCRIPTOR, which the caller closes. Raises FileNotFoundError, and OSError if it is
+        not a regular file."""
         self.path = path
         self._owned = descriptor is None
         self._file = disk.open_regular(path) if descriptor is None else descriptor
@@ -232,7 +232,7 @@ class LogReader:
         self._schema: pa.Schema | None = None
 
     def read(self) -> LogContent:
-        """The whole batches that came since the last call, and what is damaged among them. Raises OSError."""
+        """Returns the complete batches that came since the last call, and the damage among them. Raises OSError."""
         if os.fstat(self._file).st_size > MOST_BYTES:
             raise OSError(EFBIG, f"longer than {MOST_BYTES:,} bytes, the limit of a log")
         scan = self._scan()
@@ -240,7 +240,7 @@ class LogReader:
         return LogContent(self.path, self.about, self._batches(scan), scan)
 
     def _scan(self) -> frames.LogScan:
-        """What came since the last call; `about` is what frame 0 says, once it was seen."""
+        """Scan what came since the last call; `about` is the content of frame 0, once it was read."""
         part = disk.read_from(self._file, self._end), self._seed, self._number, self._end
         scan = frames.scan(*part)
         if 0 in scan.payloads:
@@ -256,7 +256,7 @@ class LogReader:
             frames.refuse(scan, 0, str(error))
 
     def _batches(self, scan: frames.LogScan) -> list[pa.Table]:
-        """The rows of each frame but the first, which are all of one schema."""
+        """The rows of each frame except the first; all are of one schema."""
         table, found = self.about.table if self.about else self.path.parent.name, []
         for number in sorted(scan.payloads.keys() - {0}):
             try:
@@ -274,14 +274,14 @@ class LogReader:
         return os.fstat(self._file).st_nlink == 0
 
     def close(self) -> None:
-        """Close the file, where it is ours."""
+        """Close the file, unless it belongs to the caller."""
         if self._owned:
             os.close(self._file)
 
 
 def read_log(path: Path) -> LogContent:
-    """All of a log. A last batch that is not whole was never acknowledged and is left out. Raises FileNotFoundError,
-    and OSError when it cannot be read."""
+    """Read all of a log. A last batch that is incomplete was never acknowledged and is left out. Raises
+    FileNotFoundError, and OSError if it cannot be read."""
     reader = LogReader(path)
     try:
         return reader.read()
@@ -290,8 +290,8 @@ def read_log(path: Path) -> LogContent:
 
 
 def read_beginning(path: Path) -> tuple[LogHeader | None, int | None]:
-    """What a log is, and the earliest time in its first batch, without reading the rest; None for what is damaged or
-    not yet there. Raises FileNotFoundError, and OSError when it cannot be read."""
+    """Returns the header of a log, and the earliest time in its first batch, without reading the rest; None for what is
+    damaged or not yet there. Raises FileNotFoundError, and OSError if it cannot be read."""
     import pyarrow.compute as pc
 
     descriptor = disk.open_regular(path)
@@ -308,7 +308,7 @@ def read_beginning(path: Path) -> tuple[LogHeader | None, int | None]:
 
 
 def is_regular(path: Path) -> bool:
-    """Whether PATH is a file and no link, fifo, device or folder; False where there is nothing."""
+    """Whether PATH is a file and not a link, fifo, device or folder; False if there is nothing."""
     try:
         return stat.S_ISREG(os.lstat(path).st_mode)
     except OSError:

@@ -1,4 +1,4 @@
-"""Whether a sealed file is called, and stands, as its rows want it: readers pass over files by name and folder."""
+"""Whether the name and folder of a sealed file match its rows: readers skip files by name and folder."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .filenames import MIXED, NS_PER_DAY, SealedName, date_folder, rack_of
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-# Of a row group, which readers take whole: several times what mburst writes.
+# Limits of a row group, which readers read completely: several times what mburst writes.
 MOST_ROWS, MOST_BYTES = 1 << 20, 2 << 30  # bytes of a column
 
 
 def misplaced(path: Path, name: SealedName) -> str:
-    """Why the file at PATH, whose content is sound, does not belong there; '' where it does. Raises OSError and
+    """Why the file at PATH, with sound content, does not belong there; '' if it does. Raises OSError and
     ArrowException."""
     import pyarrow.parquet as pq
 
@@ -30,13 +30,13 @@ def misplaced(path: Path, name: SealedName) -> str:
             return reason
         if "rack" in content.schema_arrow.names:
             first = next(content.iter_batches(1, row_groups=[0], columns=["rack"], use_threads=False))
-            mine = first.column("rack").to_pylist() == [rack_of(path.parent.name)]  # a writer has one
+            mine = first.column("rack").to_pylist() == [rack_of(path.parent.name)]  # a writer has one rack
             return "" if mine else "the rack of its folder is not that of its rows"
         return ""
 
 
 def misnamed(content: pq.ParquetFile, name: SealedName, table: str) -> str:
-    """Why rows are not of TABLE, or not what the file's NAME says of them; '' where they are."""
+    """Why rows are not of TABLE, or do not match the NAME of the file; '' if they do."""
     names = content.schema_arrow.names
     if len(names) != name.columns:
         return f"the rows are not of table {table}"
@@ -48,7 +48,7 @@ def misnamed(content: pq.ParquetFile, name: SealedName, table: str) -> str:
 
 
 def _oversized(metadata: pq.FileMetaData) -> str:
-    """Why a file would take more memory than one that mburst wrote: readers take a row group whole."""
+    """Why a file would need more memory than one that mburst wrote: readers read a row group completely."""
     groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
     if not groups or not all(0 < group.num_rows <= MOST_ROWS for group in groups):
         return f"its row groups do not have 1 to {MOST_ROWS:,} rows"
@@ -59,7 +59,7 @@ def _oversized(metadata: pq.FileMetaData) -> str:
 
 
 def _bounds(metadata: pq.FileMetaData, column: int) -> tuple[int, int] | None:
-    """The least and the largest value of a column, as the statistics of the row groups have them, if they do."""
+    """The least and the largest value of a column, from the statistics of the row groups, if they have them."""
     found = [metadata.row_group(group).column(column).statistics for group in range(metadata.num_row_groups)]
     if not all(each and each.has_min_max for each in found):
         return None

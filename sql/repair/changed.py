@@ -1,5 +1,5 @@
-"""What is damaged of a store, as far as that is cheap to see: by a look at each file, and a reading of those that have
-changed since they were verified last."""
+"""Finds damage of a store as far as that is cheap: examines each file, and reads those that have changed since they
+were last verified."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from ..disk import failing_as_one_line
 from ..segments import SECOND_COPY, FileSelection, SealedFile, damaged_file, list_hot, list_sealed, second_copies
 from ..tables import ORDER
 
-MOST_BYTES = 1 << 30  # that are read: of the files that changed, those that changed last
+MOST_BYTES = 1 << 30  # to read: of the files that changed, those that changed last
 
 
 def check_changed(store: Path, most_bytes: int = MOST_BYTES) -> list[DamagedFile]:
-    """What is damaged of the sealed files of the store at STORE, and of what is in their places, sorted by path. Files
-    that changed are verified up to MOST_BYTES in all, and remembered, so that the next call goes on with others; of the
-    rest only the ends are read. Rot, which changes no time of a file, is for `check` to find. Raises MburstError."""
+    """Returns the damage of the sealed files of the store at STORE, and of anything in their places, sorted by path.
+    Changed files are verified up to MOST_BYTES in total, and remembered, so that the next call continues with others;
+    of the rest only the ends are read. Rot, which changes no time of a file, is left for `check` to find. Raises
+    MburstError."""
     found: list[DamagedFile] = []
     changed: list[tuple[SealedFile, str]] = []
     with failing_as_one_line(store, "read"):
@@ -36,7 +37,7 @@ def check_changed(store: Path, most_bytes: int = MOST_BYTES) -> list[DamagedFile
 
 
 def _damaged(changed: list[tuple[SealedFile, str]], most_bytes: int) -> Iterator[DamagedFile]:
-    """The damaged ones of CHANGED files."""
+    """The damaged files among CHANGED."""
     stats = {file.path: stat for file, _ in changed if (stat := _stat(file.path)) is not None}
     newest = sorted(stats, key=lambda path: stats[path].st_ctime_ns, reverse=True)
     faults = _faults(newest, stats, most_bytes)
@@ -46,7 +47,7 @@ def _damaged(changed: list[tuple[SealedFile, str]], most_bytes: int) -> Iterator
 
 
 def _faults(newest: Iterable[Path], stats: dict[Path, os.stat_result], most_bytes: int) -> dict[Path, str]:
-    """Why files do not hold what was written."""
+    """The files that do not hold what was written, with the reason."""
     read, rest, size = list[Path](), list[Path](), 0
     for path in newest:
         size += stats[path].st_size
@@ -56,7 +57,7 @@ def _faults(newest: Iterable[Path], stats: dict[Path, os.stat_result], most_byte
 
 
 def _stat(path: Path) -> os.stat_result | None:
-    """None where it was replaced meanwhile."""
+    """Returns None if the file was replaced in the meantime."""
     try:
         return os.lstat(path)
     except OSError:

@@ -1,4 +1,4 @@
-"""Reads every file of a store again, whatever is remembered of it: what is damaged, and what else is there."""
+"""Reads every file of a store again, whatever is remembered of it. Reports damage, and anything else that is there."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from ..store import MARKER, format_of
 from ..tables import ORDER, STORE_FORMAT
 
 NO_ROWS = (ASIDE, PACKETS, REPLACED, SHIPPED, "locks")  # folders of a store that no rows are read from
-_FRESH_S = 60.0  # a file without its name that is no older may be about to get it
+_FRESH_S = 60.0  # a younger file without its name may be about to get it
 
 
 @dataclass(frozen=True)
 class Remark:
-    """A file that nobody reads, and why: no row is missing for it."""
+    """A file that nobody reads, and why: no row is missing because of it."""
 
     path: str
     reason: str
@@ -50,8 +50,8 @@ class Remark:
 
 @dataclass
 class Findings:
-    """What was found in a store. `mismatches` are sentences, of sums that do not agree. `missing`: what was set aside
-    before."""
+    """What was found in a store. `mismatches` are sentences about sums that do not agree. `missing` is what was set
+    aside before."""
 
     damaged: list[DamagedFile] = field(default_factory=list)
     missing: list[DamagedFile] = field(default_factory=list)
@@ -64,21 +64,21 @@ class Findings:
 
     @property
     def is_sound(self) -> bool:
-        """Whether every file that is there holds what was written, and all sums that were compared agree."""
+        """Whether every existing file holds what was written, and all compared sums agree."""
         return not self.damaged and not self.mismatches
 
 
 @dataclass(frozen=True)
 class _Task:
-    """A file to read, of so many bytes."""
+    """A file to read, and its size."""
 
     size: int
     read: Callable[[], DamagedFile | Remark | None]
 
 
 def check(store: Path, progress: Callable[[Findings, int], None] | None = None) -> Findings:
-    """Read all of the store at STORE. PROGRESS hears, after each file, of what was found so far and how many bytes
-    there are in all. Raises MburstError where there is no store of this format, or folders cannot be listed."""
+    """Read all of the store at STORE. PROGRESS is called after each file with the findings so far and the total number
+    of bytes. Raises MburstError if there is no store of this format, or folders cannot be listed."""
     started = time.monotonic()
     found = Findings()
     with failing_as_one_line(store, "read"):
@@ -109,7 +109,8 @@ def _note(found: Findings, what: DamagedFile | Remark | None) -> None:
 
 
 def _check_marker(store: Path, found: Findings) -> None:
-    """Raises MburstError where STORE is none of this format. A damaged marker in a folder with its files is damage."""
+    """Raises MburstError if STORE is not a store of this format. A damaged marker in a folder with files of a store is
+    damage."""
     try:
         version = format_of(store)
     except MburstError as error:
@@ -120,16 +121,16 @@ def _check_marker(store: Path, found: Findings) -> None:
     if version != STORE_FORMAT:
         from ..store import StoreFolder
 
-        StoreFolder.open(store)  # says what to do
+        StoreFolder.open(store)  # its error says what to do
 
 
 def looks_like_store(store: Path) -> bool:
-    """Whether there are files of format 2 in the folder, whatever its marker says."""
+    """Whether the folder has files of format 2, whatever its marker says."""
     return any(list_hot(store, table).logs or list_sealed(store, table, FileSelection()).files for table in ORDER)
 
 
 def _tasks(store: Path, found: Findings) -> Iterator[_Task]:
-    """What is to be read, table by table. What names alone show goes into FOUND."""
+    """The files to read, table by table. What names alone show goes into FOUND."""
     known = {store / MARKER, *(store / path for path in replacing.hidden(store).paths)}
     for table in ORDER:
         hot, sealed = list_hot(store, table), list_sealed(store, table, FileSelection())
@@ -160,7 +161,7 @@ def _reader_of_log(path: Path, table: str, segment: Segment) -> Callable[[], Dam
 
 
 def check_log(path: Path, table: str, segment: Segment) -> DamagedFile | Remark | None:
-    """Read a hot log to its end; what is wrong with it. None also where it was sealed meanwhile."""
+    """Read a hot log to its end. Returns what is wrong with it; None also if it was sealed in the meantime."""
     try:
         reader = LogReader(path)
     except FileNotFoundError:
@@ -187,7 +188,7 @@ def check_log(path: Path, table: str, segment: Segment) -> DamagedFile | Remark 
 
 
 def is_held(path: Path) -> bool:
-    """Whether the writer of the hot log at PATH lives, or somebody seals it."""
+    """Whether the writer of the hot log at PATH lives, or another process is sealing it."""
     try:
         descriptor = disk.open_regular(path)
     except OSError:
@@ -202,7 +203,7 @@ def is_held(path: Path) -> bool:
 
 
 def _leftover(path: Path, hot: Listing) -> Remark | None:
-    """A file that has not got its name yet: of a writer that lives, or of one that was killed."""
+    """A file that has not got its name yet: of a writer that lives, or that was killed."""
     age_s = time.time() - os.lstat(path).st_mtime if os.path.lexists(path) else 0.0
     writing = any(path.name.startswith(f"{log.stem}.") and is_held(log) for log in hot.logs)
     return None if writing or age_s < _FRESH_S else Remark(str(path), "left behind by a writer that was killed")
@@ -216,13 +217,13 @@ def _reader_of_sealed(file: SealedFile, table: str, hot: Listing) -> Callable[[]
 
 
 def _check_sealed(file: SealedFile, table: str, hot: Listing) -> DamagedFile | Remark | None:
-    """Hold a sealed file against its name and its folders."""
+    """Compare a sealed file with its name and its folders."""
     reason = verified.fault(file.path)
     if not reason or not os.path.lexists(file.path):
         return None
     if any(log.stem == file.name.segment.name for log in hot.logs):
         return Remark(str(file.path), f"{reason}; its rows are still in the hot log")
-    with suppress(OSError):  # known from now on to who reads, though nobody has written to it
+    with suppress(OSError):  # known from now on to readers, although nobody has written to it
         verified.forget(file.path)
     return damaged_file(file, table, reason)
 
@@ -238,7 +239,7 @@ def _doubled(sealed: Listing, hot: Listing, table: str) -> list[DamagedFile]:
 
 
 def _foreign(store: Path, known: set[Path]) -> Iterator[Remark]:
-    """What mburst has not made, or not finished, by name."""
+    """Files that mburst did not make, or did not finish, by their names."""
     folders = [store, store / HOT, *(store / HOT / table for table in ORDER)]
     for table in ORDER:
         dates = [path for path in _children(store / table) if _is_folder(path, "date=")]

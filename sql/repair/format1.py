@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FORMAT = 1
-BATCH = 1 << 18  # rows that are held at a time
+BATCH = 1 << 18  # rows that are in memory at a time
 
-# Names of this format that are others now.
+# Tables of this format that have another name now.
 TABLES = {"runs": "recordings", "leaves": "gnmi_values", "collection": "gnmi_events"}
 COLUMNS = {"run": "recording_id", "capture": "capture_id", "epoch": "clock_epoch", "epochs": "clock_epochs"}
 
@@ -37,7 +37,8 @@ _SEGMENT = re.compile(r"(?P<host>[^/]*)-(?P<start>\d{20})-(?P<process>\d+)-[0-9a
 
 @dataclass(frozen=True)
 class OldFile:
-    """A file with rows. `table` is what the table is called now; `rack` is '' of a hot log, which says it inside."""
+    """A file with rows. `table` is the present name of the table; `rack` is '' for a hot log, which has the rack in its
+    rows."""
 
     path: Path
     table: str
@@ -50,11 +51,11 @@ class OldFile:
 
 
 class Unreadable(Exception):
-    """The file does not hold what format 1 writes; in one line."""
+    """The file does not hold what format 1 writes; the message is one line."""
 
 
 def files(store: Path) -> list[OldFile]:
-    """The files that count, by table and then by when they were begun. Raises OSError."""
+    """Returns the files that count, by table and then by the time at which they were begun. Raises OSError."""
     tables = [path.name for folder in (store, store / HOT) for path in _folders(folder) if path.name != HOT]
     return [file for table in sorted(set(tables)) for file in _files_of(store, table)]
 
@@ -89,7 +90,7 @@ def _regular(folder: Path, suffix: str) -> list[Path]:
 
 
 def check_no_writer(file: OldFile) -> None:
-    """Raises MburstError where the writer of a hot log lives."""
+    """Raises MburstError if the writer of a hot log lives."""
     descriptor = disk.open_regular(file.path)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -112,14 +113,14 @@ def rack_in(file: OldFile) -> str:
 
 
 def batches(file: OldFile) -> Iterator[pa.Table]:
-    """The rows, at most BATCH at a time, under the names that columns have now. Raises Unreadable."""
+    """Yields the rows, at most BATCH at a time, under the present names of columns. Raises Unreadable."""
     import pyarrow as pa
 
     with _reading(file):
         for batch in (_hot if file.is_hot else _sealed)(file.path):
             for start in range(0, batch.num_rows, BATCH):
                 rows = pa.Table.from_batches([batch.slice(start, BATCH)])
-                rows.validate(full=True)  # nothing but this stands between a flipped bit and a crash
+                rows.validate(full=True)  # the only protection between a flipped bit and a crash
                 yield rows.rename_columns([COLUMNS.get(name, name) for name in rows.column_names])
 
 
@@ -144,8 +145,8 @@ class _reading:
 
 
 def _hot(path: Path) -> Iterator[pa.RecordBatch]:
-    """The whole batches of a log. What its writer was killed in the middle of was never acknowledged; anything else
-    that cannot be read is an error."""
+    """The complete batches of a log. A batch that its writer was killed in was never acknowledged; anything else that
+    cannot be read is an error."""
     import pyarrow as pa
 
     with pa.memory_map(str(path)) as source:

@@ -1,4 +1,4 @@
-"""Makes a store of this format from one of format 1. The old one is only read; the new one gets its marker last."""
+"""Makes a store of this format from one of format 1. The old store is only read; the new one gets its marker last."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 UNFINISHED = "migrating.json"  # the marker until the migration is done
-TOTALS = ("packets", "bytes", "wire_bytes")  # of a recording that was killed: they come from its bins from now on
+TOTALS = ("packets", "bytes", "wire_bytes")  # totals of a recording that was killed: they now come from its bins
 
 
 @dataclass
@@ -49,15 +49,15 @@ class Sums:
             self.columns[name] = (self.columns[name] + _sum(rows.column(name))) % 2**64
 
     def agrees_with(self, other: Sums) -> bool:
-        """Whether both are of the same rows, as far as sums say it; a column that one lacks counts as 0."""
+        """Whether both are of the same rows, as far as sums show; a column that one lacks counts as 0."""
         names = {*self.columns, *other.columns}
         return self.rows == other.rows and all(self.columns.get(n, 0) == other.columns.get(n, 0) for n in names)
 
 
 @dataclass
 class MigrationResult:
-    """What a migration did: of each table what was read and written, the files that could not be read, and columns that
-    no table has any more."""
+    """The result of a migration: for each table what was read and written, the files that could not be read, and
+    columns that no table has any more."""
 
     tables: dict[str, Sums] = field(default_factory=dict)
     damaged: list[DamagedFile] = field(default_factory=list)
@@ -67,8 +67,9 @@ class MigrationResult:
 
 
 def migrate(old: Path, new: Path, progress: Callable[[int, int], None] | None = None) -> MigrationResult:
-    """Write what the store OLD of format 1 holds into a new store at NEW. PROGRESS hears how many files of how many are
-    done. An interrupted migration begins again. Raises MburstError, also when what was written is not what was read."""
+    """Write the content of the store OLD of format 1 into a new store at NEW. PROGRESS is called with the number of
+    files that are done and of all files. An interrupted migration begins again. Raises MburstError, also if what was
+    written is not what was read."""
     _check_old(old)
     with failing_as_one_line(old, "read"):
         files = format1.files(old)
@@ -102,7 +103,7 @@ def _check_old(old: Path) -> None:
 
 
 def _begin(new: Path) -> int:
-    """Make the folder, or empty that of a migration that was interrupted; a lock on it. Raises MburstError, OSError."""
+    """Make the folder, or empty that of an interrupted migration. Returns a lock on it. Raises MburstError, OSError."""
     disk.make_folder(new)
     lock = os.open(new, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -124,11 +125,11 @@ def _begin(new: Path) -> int:
 
 
 def _convert(files: list[OldFile], new: Path, progress: Callable[[int, int], None] | None) -> MigrationResult:
-    """Each old file becomes a segment of its own."""
+    """Convert each old file to a segment of its own."""
     outcome = MigrationResult()
     attempts = Attempts()
     numbers: dict[tuple[str, str], int] = defaultdict(int)
-    for file in sorted(files, key=lambda file: file.table != "recordings"):  # which say what belongs together
+    for file in sorted(files, key=lambda file: file.table != "recordings"):  # which show what belongs together
         try:
             if file.table not in ORDER:
                 raise Unreadable(f"unknown table {file.table}")
@@ -148,7 +149,8 @@ def _convert(files: list[OldFile], new: Path, progress: Callable[[int, int], Non
 def _convert_file(
     file: OldFile, new: Path, attempts: Attempts, numbers: dict[tuple[str, str], int], outcome: MigrationResult
 ) -> None:
-    """Write one file's rows as sealed files. Raises Unreadable, when nothing of it is kept, and MburstError."""
+    """Write the rows of one file as sealed files. Raises Unreadable, without keeping anything of the file, and
+    MburstError."""
     rack, parts, sums, schema = format1.rack_in(file), None, Sums(), None
     killed, unknown = 0, set()
     try:
@@ -182,8 +184,8 @@ def _convert_file(
 
 
 def fitting(rows: pa.Table, table: str, earlier: pa.Schema | None) -> pa.Table:
-    """ROWS with the columns that TABLE has now. A column that is missing is NULL, or what its definition says. Raises
-    Unreadable where neither can be."""
+    """Returns ROWS with the present columns of TABLE. A missing column is NULL, or what its definition says. Raises
+    Unreadable if neither is possible."""
     import pyarrow as pa
 
     names = [column.name for column in tables.columns(table)]
@@ -204,16 +206,16 @@ def fitting(rows: pa.Table, table: str, earlier: pa.Schema | None) -> pa.Table:
 
 
 class Attempts:
-    """Gives old files the writers that this format names files after. In format 1 nothing says which bins and which row
-    of `runs` one call of `mburst record` wrote. They have the process in common, and the bins were begun later."""
+    """Assigns to old files the writers after which this format names files. Format 1 does not record which bins and
+    which row of `runs` were written by the same call of `mburst record`. They have the process in common, and the bins
+    were begun later."""
 
     def __init__(self) -> None:
         self._begun: dict[tuple[str, int], list[tuple[int, str]]] = defaultdict(list)  # (start, writer) in order
-        self._started: dict[tuple[str, int], set[str]] = defaultdict(set)  # recordings that the last one began
+        self._started: dict[tuple[str, int], set[str]] = defaultdict(set)  # recordings that the last call began
 
     def learn(self, file: OldFile) -> None:
-        """Take note of the calls whose rows are in a file of `recordings`; earlier ones come first. Raises
-        Unreadable."""
+        """Note the calls whose rows are in a file of `recordings`; earlier files come first. Raises Unreadable."""
         for rows in format1.batches(file):
             for row in _few(rows, ("capture_id", "recording_id", "complete")):
                 call = row["capture_id"], file.process
@@ -225,7 +227,7 @@ class Attempts:
                     self._started[call].add(row["recording_id"])
 
     def writer_of(self, file: OldFile, rows: pa.Table) -> str:
-        """The writer whose name the new file of ROWS gets."""
+        """The writer after which the new file of ROWS is named."""
         if "recording_id" not in rows.column_names or rows.num_rows == 0:
             return _digest(str(file.path.name))
         recording = str(rows.column("recording_id")[0].as_py())
@@ -236,9 +238,9 @@ class Attempts:
         return next((writer for start, writer in reversed(calls) if start <= file.start_ns), None)
 
     def complete(self, file: OldFile, rows: pa.Table) -> tuple[pa.Table, int]:
-        """Rows of `recordings` with the columns that format 1 has not, and how many are of recordings that did not
-        end: what such a row counts was not brought up to date, so that its totals come from its bins. Format 1 calls
-        all others complete; that some were broken off is in their notes."""
+        """Returns rows of `recordings` with the columns that format 1 lacks, and how many are of recordings that did
+        not end. The counts in such a row were not kept up to date, so its totals come from its bins. Format 1 calls all
+        other recordings complete; their notes show which of them were interrupted."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -252,7 +254,7 @@ class Attempts:
         counted = pc.if_else(done, pa.scalar(None, pa.int64()), pa.scalar(0, pa.int64()))
         rows = rows.append_column("writer_id", pa.array(writers, pa.string()))
         rows = rows.append_column("counted_segments", counted)
-        rows = rows.append_column("begun_ns", rows.column("written_ns"))  # nearest to it of what format 1 knows
+        rows = rows.append_column("begun_ns", rows.column("written_ns"))  # the closest time that format 1 has
         rows = rows.append_column("ended", pa.array(ended, pa.string()))
         rows = rows.set_column(
             rows.column_names.index("complete"), "complete", pa.array([text in COMPLETE for text in ended])
@@ -261,7 +263,7 @@ class Attempts:
 
 
 def _ended(row: dict[str, Any]) -> str:
-    """How the recording of a row of format 1 ended: what `ended` of recordings says today."""
+    """How the recording of a row of format 1 ended: the present value of `ended`."""
     notes = row["notes"].splitlines()
     if not row["complete"]:
         return "killed"
@@ -273,7 +275,7 @@ def _ended(row: dict[str, Any]) -> str:
 
 
 def _few(rows: pa.Table, names: Iterable[str]) -> list[dict[str, Any]]:
-    """Some columns as dicts. Raises Unreadable where one is missing."""
+    """Some columns as dicts. Raises Unreadable if one is missing."""
     missing = [name for name in names if name not in rows.column_names]
     if missing:
         raise Unreadable(f"missing column {missing[0]}")
@@ -281,7 +283,7 @@ def _few(rows: pa.Table, names: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def _digest(*texts: str) -> str:
-    """Twelve hexadecimal digits that are the same whenever a store is migrated."""
+    """Twelve hexadecimal digits that are the same for each migration of a store."""
     return hashlib.blake2b("\0".join(texts).encode(), digest_size=6).hexdigest()
 
 
@@ -289,7 +291,7 @@ def _digest(*texts: str) -> str:
 
 
 def _verify(new: Path, outcome: MigrationResult) -> None:
-    """Read all that was written. Raises MburstError where it is not what was read."""
+    """Read all that was written. Raises MburstError if it is not what was read."""
     for table, read in outcome.tables.items():
         written = Sums()
         for rows in _written(new, table):
@@ -315,7 +317,7 @@ def _written(new: Path, table: str) -> Iterator[pa.Table]:
 
 
 def _sum(column: pa.ChunkedArray) -> int:
-    """The sum of integers, of truths, or of the lengths of texts, modulo 2⁶⁴; NULL is 0."""
+    """The sum of integers, of booleans, or of the lengths of texts, modulo 2⁶⁴; NULL is 0."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc

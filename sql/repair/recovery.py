@@ -1,5 +1,5 @@
-"""What dead writers leave in a store, and how it is put in order. All of it may be broken off and done again, and by
-several processes at once."""
+"""Cleans up what dead writers leave in a store. All of it may be interrupted and repeated, and may run in several
+processes at once."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from ..writer import seal_abandoned
 if TYPE_CHECKING:
     import duckdb
 
-OWNED = ("bins", "sources", "recordings")  # tables of one attempt; the rows that say it was replaced come last
-GRACE_S = 60.0  # that a draft without a lock may be of a writer that is just about to lock it
+OWNED = ("bins", "sources", "recordings")  # tables of one attempt; the rows that record its replacement come last
+GRACE_S = 60.0  # during which a draft without a lock may be of a writer that is about to lock it
 
 
 def clean(store: Path, failed: Callable[[MburstError], None]) -> None:
-    """Seal the logs of dead writers, and remove the drafts that they left. What is damaged is left to `mburst repair`;
-    FAILED hears of it. Raises MburstError when a folder cannot be read."""
+    """Seal the logs of dead writers, and remove the drafts that they left. Damaged files are left to `mburst repair`,
+    and FAILED is called for them. Raises MburstError if a folder cannot be read."""
     for table in tables.ORDER:
         seal_abandoned(store, table, failed)
         with failing_as_one_line(store / table, "clean"):
@@ -36,7 +36,7 @@ def clean(store: Path, failed: Callable[[MburstError], None]) -> None:
                 _remove_draft(path)
             for path in _sealed_drafts(store / table):
                 segment = unfinished_segment(path.name)
-                if not (store / HOT / table / f"{segment}.log").exists():  # else its seal is under way, or to come
+                if not (store / HOT / table / f"{segment}.log").exists():  # otherwise its seal is under way, or to come
                     path.unlink(missing_ok=True)
     with failing_as_one_line(store, "clean"):
         for path in store.glob(".mburst.json.*"):
@@ -44,8 +44,8 @@ def clean(store: Path, failed: Callable[[MburstError], None]) -> None:
 
 
 def _remove_draft(path: Path) -> None:
-    """Remove the draft of a log or of a marker, unless somebody is still at it. One that is not old is not even locked:
-    its writer may be about to, and does not wait."""
+    """Remove the draft of a log or of a marker, unless its writer holds it. A young draft is not even locked here: its
+    writer may be about to lock it, and does not wait."""
     with suppress(FileNotFoundError):
         draft = disk.open_regular(path)
         try:
@@ -59,7 +59,7 @@ def _remove_draft(path: Path) -> None:
 
 
 def _sealed_drafts(folder: Path) -> Iterator[Path]:
-    """The drafts among the sealed files of a table. Those of compaction are its own (sql/replacing.py)."""
+    """The drafts among the sealed files of a table. Drafts of compaction are left to it (sql/replacing.py)."""
     for path in folder.glob("date=*/rack=*/*.tmp"):
         name = unfinished_segment(path.name)
         segment = Segment.parse(name) if name else None
@@ -68,7 +68,7 @@ def _sealed_drafts(folder: Path) -> Iterator[Path]:
 
 
 def remove_writers(store: Path, writers: set[str]) -> None:
-    """Remove all that WRITERS wrote of a recording, durably. Raises MburstError."""
+    """Remove, durably, all that WRITERS wrote of a recording. Raises MburstError."""
     for table in OWNED:
         with failing_as_one_line(store / table, "remove"):
             paths = [path for path, segment in list_hot(store, table).logs.items() if segment.writer in writers]
@@ -84,7 +84,7 @@ def remove_writers(store: Path, writers: set[str]) -> None:
 
 
 def make_durable(store: Path, writer: str) -> None:
-    """Have what WRITER wrote, and is not sealed, reach the disk. Raises MburstError."""
+    """Have what WRITER wrote and did not seal reach the disk. Raises MburstError."""
     for table in OWNED:
         for path, segment in list_hot(store, table).logs.items():
             if segment.writer == writer:
@@ -93,8 +93,8 @@ def make_durable(store: Path, writer: str) -> None:
 
 
 def rows_of(store: Path, table: str, where: str = "true", values: Iterable[Any] = ()) -> list[dict[str, Any]]:
-    """The rows of recordings or gaps as they were written, older ones of a recording and replaced ones too. Raises
-    MburstError."""
+    """Returns the rows of recordings or gaps as they were written, including older rows of a recording and replaced
+    ones. Raises MburstError."""
     with failing_as_one_line(store / table, "read"):
         found = snapshot(store, table, FileSelection())
     with _reading(table, found) as connection:
@@ -105,7 +105,7 @@ def rows_of(store: Path, table: str, where: str = "true", values: Iterable[Any] 
 
 @dataclass(frozen=True)
 class Totals:
-    """What bins of one recording hold: from the start of the first to that of the last. Unix nanoseconds."""
+    """Totals of the bins of one recording, from the start of the first bin to that of the last. Unix nanoseconds."""
 
     first_ns: int
     last_ns: int
@@ -116,7 +116,8 @@ class Totals:
 
 
 def totals(store: Path, writer: str, first: int) -> dict[str, Totals]:
-    """What the segments of bins from number FIRST on that WRITER wrote hold, by recording_id. Raises MburstError."""
+    """Returns the totals of the segments of bins that WRITER wrote, from number FIRST on, by recording_id. Raises
+    MburstError."""
 
     def mine(segment: Segment) -> bool:
         return segment.writer == writer and segment.number >= first
@@ -133,7 +134,7 @@ def totals(store: Path, writer: str, first: int) -> dict[str, Totals]:
 
 @contextmanager
 def _reading(table: str, found: TableSnapshot) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A database whose view defined.found has the rows of FOUND."""
+    """A database with a view defined.found of the rows of FOUND."""
     connection = views.reading(table, found)
     try:
         with damage.readable(connection):

@@ -1,7 +1,7 @@
 """Sets damaged files of a store aside, and saves what can be read of damaged hot logs.
 
-A file goes to `damaged/` in the store, under the same path, where its name says what is missing (sql/aside.py). That
-rename is the commit: what was saved of a log is in sealed files that do not count as long as the log has its name.
+A file is moved to `damaged/` in the store, under the same path, where its name shows what is missing (sql/aside.py).
+That rename is the commit: what was saved of a log is in sealed files that do not count while the log has its name.
 Nothing is deleted, nothing is overwritten."""
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from .checking import Findings
 
 
-COPY = ".copy"  # behind the name of a copy that was set aside: no row is missing for it
+COPY = ".copy"  # suffix of a copy that was set aside: no row is missing because of it
 
 
 @dataclass(frozen=True)
 class Repair:
-    """What was done about a damaged file, or would be. `aside` is where it is then, '' where it is left alone for
-    `reason`; `saved` counts the rows of it that are saved, None where none can be. `is_copy`: the store has its rows in
-    other files."""
+    """What was done, or would be done, about a damaged file. `aside` is where it is afterwards, '' if it is left alone
+    for `reason`. `saved` is the number of its rows that are saved, None if none can be. `is_copy` means that the store
+    has its rows in other files."""
 
     damage: DamagedFile
     aside: str
@@ -57,8 +57,8 @@ class Repair:
 def repair(
     store: Path, dry_run: bool = False, progress: Callable[[Findings, int], None] | None = None
 ) -> Iterator[Repair]:
-    """Check the store at STORE (see check for PROGRESS), and set what is damaged aside; each file when it is done. With
-    DRY_RUN nothing is written. Raises MburstError."""
+    """Check the store at STORE (see check for PROGRESS), and set damaged files aside; yields each file when it is done.
+    With DRY_RUN nothing is written. Raises MburstError."""
     with _alone(store, dry_run):
         for damage in check(store, progress).damaged:
             with failing_as_one_line(Path(damage.path), "set aside"):
@@ -73,7 +73,7 @@ def repair(
 
 @contextmanager
 def _alone(store: Path, dry_run: bool) -> Iterator[None]:
-    """No other repair of the store runs meanwhile. Raises MburstError."""
+    """Inside, no other repair of the store runs. Raises MburstError."""
     with failing_as_one_line(store, "read"):
         lock = os.open(store, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) if store.is_dir() else -1
     try:
@@ -88,12 +88,12 @@ def _alone(store: Path, dry_run: bool) -> Iterator[None]:
 
 
 def _is_log(store: Path, path: Path) -> bool:
-    """Whether a hot log is at PATH, whatever it holds."""
+    """Whether there is a hot log at PATH, whatever its content."""
     return path.parent.parent == store / HOT and Segment.parse(path.stem) is not None and is_regular(path)
 
 
 def _repair_marker(store: Path, damage: DamagedFile, dry_run: bool) -> Repair:
-    """A damaged marker is kept under another name, and replaced in one step: there is never none."""
+    """Keep a damaged marker under another name, and replace it in one step, so that there is always a marker."""
     path, aside = store / MARKER, _aside(store, store / MARKER)
     if not is_regular(path):  # a folder or the like cannot be replaced by a rename
         aside = Path(_move(store, path, dry_run))
@@ -106,7 +106,7 @@ def _repair_marker(store: Path, damage: DamagedFile, dry_run: bool) -> Repair:
 
 
 def _repair_log(store: Path, damage: DamagedFile, dry_run: bool) -> Repair:
-    """Seal what can be read of a damaged log, then move it aside. The log of a writer that lives is left alone."""
+    """Seal what can be read of a damaged log, then move it aside. The log of a living writer is left alone."""
     path = Path(damage.path)
     lock = disk.open_regular(path)
     try:
@@ -115,7 +115,7 @@ def _repair_log(store: Path, damage: DamagedFile, dry_run: bool) -> Repair:
         if not damage_of_log(log, path.parent.name) and log.about and log.about.table == path.parent.name:
             return Repair(damage, "", reason="it is undamaged now")
         log = replace(log, about=_about(log, path.parent.name))
-        if log.about is None or log.about.table != path.parent.name:  # of another table: its rows have no place here
+        if log.about is None or log.about.table != path.parent.name:  # of another table: its rows do not belong here
             return Repair(damage, _move(store, path, dry_run))
         sealed = sealed_rows(store, path.parent.name, path.stem, log.rack)
         if log.count >= sealed and log.batches and not dry_run:
@@ -133,7 +133,7 @@ def _repair_log(store: Path, damage: DamagedFile, dry_run: bool) -> Repair:
 
 
 def _about(log: LogContent, table: str) -> LogHeader | None:
-    """What the log is: from its header, or where that is damaged from its rows. None where neither says it."""
+    """The description of the log, from its header or, if that is damaged, from its rows; None if neither has it."""
     if log.about is not None or not log.batches:
         return log.about or LogHeader(table, "", "", 0)
     rows = log.batches[0]
@@ -144,7 +144,7 @@ def _about(log: LogContent, table: str) -> LogHeader | None:
 
 
 def _aside(store: Path, path: Path, is_copy: bool = False) -> Path:
-    """Where PATH goes: a name that nothing has."""
+    """The new place for PATH: a name that is not in use."""
     wanted = store / ASIDE / path.relative_to(store).with_name(f"{path.name}{COPY if is_copy else ''}")
     number, free = 1, wanted
     while os.path.lexists(free):
@@ -154,11 +154,11 @@ def _aside(store: Path, path: Path, is_copy: bool = False) -> Path:
 
 
 def _move(store: Path, path: Path, dry_run: bool, is_copy: bool = False) -> str:
-    """Move PATH aside, durably; where it is then."""
+    """Move PATH aside, durably. Returns its new place."""
     aside = _aside(store, path, is_copy)
     if not dry_run:
         disk.make_folder(aside.parent)
-        with suppress(FileNotFoundError):  # somebody else has moved it
+        with suppress(FileNotFoundError):  # another process has moved it
             os.rename(path, aside)
         disk.sync(aside.parent)
         disk.sync(path.parent)

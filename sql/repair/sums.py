@@ -1,4 +1,4 @@
-"""Holds the sums of bins and senders against the totals of the recordings that they belong to."""
+"""Compares the sums of bins and senders with the totals of their recordings."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _NAMES = ("packets in bins", "bytes in bins", "wire bytes in bins", "packets of 
 
 
 def compare_sums(store: Path, found: Findings) -> None:
-    """Compare them for each complete recording of a host no file of which is damaged; what does not agree, since files
+    """Compare them for each complete recording of a host without damaged files. Each difference, whether because files
     were set aside or without a known cause, becomes a sentence in FOUND.mismatches. Raises MburstError."""
     incomplete = {damage.host for damage in found.damaged}
-    if "" in incomplete:  # a file of nobody knows whom is missing
+    if "" in incomplete:  # a file of an unknown host is missing
         return
     with StoreFolder.open(store).connect() as con, readable(con):
         for recording, host, stated, summed in con.execute(_SUMS).fetchall():
