@@ -1,1 +1,2 @@
-"""Measurements from elsewhere than the capture, as Arrow: probes and switch queues. Knows no database."""
+"""Measurements from sources other than the capture, as Arrow: probes and switch queues. This package knows no
+database."""

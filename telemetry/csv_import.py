@@ -6,8 +6,8 @@
         for batch in source.read(summary):  # Arrow, with the columns of telemetry.tables
             ...
 
-A file is read twice: `scan` checks all of it before `read` yields a row, so that a bad file brings nothing.
-Times are Unix nanoseconds. Whatever is wrong with a file is one MburstError, with the line where it stands.
+A file is read twice: `scan` checks all of it before `read` yields a row, so a bad file adds no rows. Times are Unix
+nanoseconds. Any fault of a file is one MburstError with the line of the fault.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from .tables import NUMBER, PLAUSIBLE_NS, PROBES, QUEUES, SEMANTICS, STAMP_KINDS
 
 
 class CsvKind(NamedTuple):
-    """What a file can hold."""
+    """What a file can contain."""
 
     schema: pa.Schema
-    required: tuple[str, ...]  # no row leaves these empty
+    required: tuple[str, ...]  # not empty in any row
     stamps: tuple[str, ...]
     words: tuple[str, tuple[str, ...]]  # a column that knows few words
     span: tuple[str, str]  # the columns whose least and whose greatest are a file's begin and end
@@ -75,7 +75,7 @@ HEADER_LIMIT = 1 << 16
 
 
 def other_kind(names: list[str]) -> str:
-    """Where to a file with these columns belongs, if it is whole as a file of some kind."""
+    """Where a file with these columns belongs, if it is a complete file of some kind."""
     for name, kind in KINDS.items():
         if set(kind.required) <= set(names) <= set(kind.schema.names):
             return f"these are the columns of {name}: `mburst import {name}`"
@@ -84,11 +84,11 @@ def other_kind(names: list[str]) -> str:
 
 @dataclass(frozen=True)
 class CsvSummary:
-    """What a whole file says."""
+    """The properties of a complete file."""
 
-    batch: str  # digest of the content: the same file has the same
+    batch: str  # digest of the content: the same for the same file
     rows: int
-    start_ns: int | None  # None where there are no rows
+    start_ns: int | None  # None if there are no rows
     end_ns: int | None
     lost: int = 0  # probes without an answer
     one_way: bool = False  # no probe has a stamp of the way back: then to have arrived is to be answered
@@ -97,11 +97,12 @@ class CsvSummary:
 
 
 class CsvText:
-    """The content of a file, of one compressed by gzip too, to be read from its beginning as often as is wanted.
+    """The content of a file, also of one compressed with gzip, which can be read from its beginning any number of
+    times.
 
-    The file is not opened again, since the right to do so may have been given up. Arrow reads ahead in threads of its
-    own. A thread that reads by a Python object needs the interpreter, and aborts the process where it outlives it; so
-    Arrow is given a stream that knows none.
+    The file is not opened again, since the process may have given up the right to do so. Arrow reads ahead in threads
+    of its own. A thread that reads through a Python object needs the interpreter, and aborts the process if it outlives
+    it, so Arrow gets a stream without Python objects.
     """
 
     def __init__(self, file: BinaryIO) -> None:
@@ -112,7 +113,7 @@ class CsvText:
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
-        """For Python. One at a time."""
+        """Open the content for Python, once at a time."""
         self._file.seek(0)
         if self._packed:
             with gzip.GzipFile(fileobj=self._file) as unpacked:
@@ -121,15 +122,15 @@ class CsvText:
             yield self._file
 
     def stream(self) -> pa.NativeFile:
-        """For Arrow."""
+        """Open the content for Arrow."""
         segment = self._native.get_stream(0, os.fstat(self._file.fileno()).st_size)
         return pa.CompressedInputStream(segment, "gzip") if self._packed else segment
 
 
 @contextmanager
 def open_text(path: str) -> Iterator[CsvText]:
-    """The content of a file, or of standard input (`-`). What is compressed is unpacked as it is read, each time anew;
-    only what cannot seek is kept meanwhile, as it came.
+    """Open the content of a file, or of standard input (`-`). Compressed content is unpacked each time it is read; only
+    input that cannot seek is kept until then, as it came.
 
     Raises MburstError for damaged gzip, OSError for a file that cannot be opened.
     """
@@ -148,8 +149,8 @@ def open_text(path: str) -> Iterator[CsvText]:
 
 
 class CsvFile:
-    """A file of probes or queues. `name` stands for it in messages. `stopped` is asked before each part of the file;
-    where it is true, Interrupted is raised."""
+    """A file of probes or queues. `name` is its name in messages. `stopped` is called before each part of the file; if
+    it returns true, Interrupted is raised."""
 
     def __init__(self, text: CsvText, kind: str, name: str, stopped: Callable[[], object] = lambda: False) -> None:
         self._stopped = stopped
@@ -228,11 +229,11 @@ class CsvFile:
             return file.readline(HEADER_LIMIT)
 
     def _blocks(self) -> Iterator[pa.RecordBatch]:
-        """The rows, in parts; columns that the file lacks are null, or empty text."""
+        """The rows, in parts; columns that the file lacks are NULL or empty text."""
         if not self._first_line().endswith((b"\n", b"\r")):
-            return  # a header and nothing after it, which the reader would refuse
+            return  # a header without rows, which the reader would refuse
         schema = self._kind.schema
-        options = {  # on one thread, because only then an error names its row
+        options = {  # on one thread, since only then an error names its row
             "read_options": arrow_csv.ReadOptions(
                 use_threads=False, block_size=BLOCK_BYTES, column_names=self._columns, skip_rows=1
             ),
@@ -253,12 +254,12 @@ class CsvFile:
                     yield pa.RecordBatch.from_arrays(columns, schema=schema)
         except pa.ArrowInvalid as error:
             raise self._explained(str(error)) from None
-        except OSError as error:  # Arrow knows no padding behind gzip
+        except OSError as error:  # Arrow does not accept padding after gzip
             shortage.refuse(error, f"{self._name}: cannot read")
             raise MburstError(f"{self._name}: damaged gzip data: {error}") from None
 
     def _check(self, first: int, block: pa.RecordBatch) -> None:
-        """Raise MburstError at a value that cannot be. `first` rows went before the block."""
+        """Raises MburstError for an impossible value. `first` is the number of rows before the block."""
         for column, mask, fault in _faults(self._kind, block):
             row = pc.index(mask, True).as_py()
             if row >= 0:
@@ -268,7 +269,7 @@ class CsvFile:
                 raise MburstError(f"{self._name} line {self._line(first + row + 2)}: {problem}", hint)
 
     def _complete(self, block: pa.RecordBatch, first: int, summary: CsvSummary, protocol: str) -> pa.RecordBatch:
-        """A block with everything that the schema wants filled."""
+        """A block with all columns of the schema filled."""
         filled = {"batch": pa.repeat(summary.batch, block.num_rows)}
         if self._kind.schema is PROBES:
             filled["seq"] = pc.coalesce(block["seq"], pa.array(range(first, first + block.num_rows), NUMBER))
@@ -280,13 +281,13 @@ class CsvFile:
         return pa.RecordBatch.from_arrays(columns, schema=self._kind.schema)
 
     def _line(self, row: int) -> int:
-        """The line of a row, both counted from 1 at the header; blank lines are no rows."""
+        """The line of a row, both counted from 1 at the header; blank lines are not rows."""
         with self._text.open() as file:
             filled = (number for number, line in enumerate(file, 1) if number == 1 or line.strip(b"\r\n"))
             return next(itertools.islice(filled, row - 1, None), row)
 
     def _explained(self, message: str) -> MburstError:
-        """An error of Arrow's reader, which counts columns from 0, and rows as _line() does."""
+        """The error for a message of Arrow's reader, which counts columns from 0, and rows as _line() does."""
         if found := re.search(r"column #(\d+): Row #(\d+): .* to (\w+): invalid (?:value )?(.*)", message):
             column, line, kind = self._columns[int(found[1])], self._line(int(found[2])), found[3]
             wanted = {"bool": "0 or 1", "string": "text in UTF-8"}.get(kind, "a whole number")
@@ -298,7 +299,7 @@ class CsvFile:
 
 
 class AnswerCounts:
-    """Counts the probes that were answered, before it is known what an answer is in this file."""
+    """Counts the answered probes, before it is known what an answer is in this file."""
 
     def __init__(self) -> None:
         self.backwards = 0
@@ -326,7 +327,7 @@ def _answered(block: pa.RecordBatch) -> Any:
 
 
 def _lost(block: pa.RecordBatch, one_way: bool) -> Any:
-    """Whether each probe was lost: as the file says, or else when it has no stamp of an answer."""
+    """Whether each probe was lost: as the file states, or otherwise if it has no stamp of an answer."""
     heard = block["remote_rx_ns"].is_valid() if one_way else _answered(block)
     return pc.coalesce(block["lost"], pc.invert(heard))
 
@@ -336,7 +337,7 @@ def _count(mask: Any) -> int:
 
 
 def _faults(kind: CsvKind, block: pa.RecordBatch) -> Iterator[tuple[str, Any, str]]:
-    """(column, mask of the rows where it is wrong, why)."""
+    """Yields (column, mask of the faulty rows, reason)."""
     for name in kind.required:
         yield name, pc.equal(block[name], "") if block[name].type == TEXT else block[name].is_null(), "is empty"
     name, words = kind.words
@@ -352,7 +353,7 @@ def _faults(kind: CsvKind, block: pa.RecordBatch) -> Iterator[tuple[str, Any, st
 
 
 def _coarser(value: int) -> str:
-    """What a stamp may be instead, as a hint."""
+    """A hint on the unit that a stamp may have instead."""
     for unit, factor in COARSER:
         if PLAUSIBLE_NS[0] <= value * factor < PLAUSIBLE_NS[1]:
             return f"it looks like {unit}"

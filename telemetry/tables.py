@@ -1,4 +1,4 @@
-"""The tables that telemetry fills, as Arrow: the same columns as their files in sql/schema/."""
+"""The tables that telemetry fills, as Arrow schemas with the same columns as their files in sql/schema/."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pyarrow as pa
 from ..quality import Quality
 
 TEXT, NUMBER = pa.string(), pa.int64()
-PLAUSIBLE_NS = (946_684_800 * 10**9, 4_102_444_800 * 10**9)  # stamps that are taken for one: 2000 to 2100
+PLAUSIBLE_NS = (946_684_800 * 10**9, 4_102_444_800 * 10**9)  # plausible stamps: 2000 to 2100
 
 PROBES = pa.schema(
     {
@@ -63,7 +63,7 @@ DEVICE_CLOCKS = pa.schema(
     }
 )  # fmt: skip
 
-# The columns that a device's values fill.
+# The columns that values of a device fill.
 QUEUE_VALUES = ("max_bytes", "avg_bytes", "transmit_bytes", "dropped_packets", "ecn_marked_packets")
 PORT_VALUES = (
     "in_bytes",
@@ -79,7 +79,7 @@ BUFFER_VALUES = ("used_bytes", "max_bytes", "limit_bytes")
 STAMP_KINDS = ("hw", "sw", "app", "")
 SEMANTICS = ("gauge", "max-since-last", "periodic-max", "sliding-max", "event")
 
-# Bits of quality that say something about what a device reported, as the plain numbers of rows.
+# Bits of quality about what a device reported, as the plain numbers of rows.
 QUALITY_RESET, QUALITY_IMPOSSIBLE, QUALITY_GAP, QUALITY_GUESSED, QUALITY_GNMI_DUPLICATES, QUALITY_JITTER = (
     int(bit)
     for bit in (

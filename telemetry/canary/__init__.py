@@ -1,1 +1,1 @@
-"""Canary bursts: planned and sent."""
+"""Canary bursts: planning and sending."""

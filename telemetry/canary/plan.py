@@ -1,5 +1,5 @@
-"""Which canary bursts are sent, and when at the earliest: their sizes and lengths, and the share of the link that they
-may take in any second."""
+"""Which canary bursts are sent, and the earliest time of each: their sizes and lengths, and the share of the link that
+they may use in any second."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ HEADERS = {4: 14 + 20 + 8, 6: 14 + 40 + 8}  # Ethernet without FCS, IP, UDP
 WIRE_BYTES = 24  # FCS, preamble and gap
 MARK_BYTES = 32  # of a payload: see canary.MARK
 LARGEST_MTU, USUAL_MTU = 9216, 1500
-MOST_SHARE = 0.25  # of the link, that anybody may ask for
+MOST_SHARE = 0.25  # largest share of the link that can be requested
 MOST_BURSTS = 50_000
-MOST_TRIES = 2  # of each burst, where this host was held up while it sent
+MOST_TRIES = 2  # of each burst, if this host was held up while it sent
 SECOND = 10**9
-DEFAULT_TIMES_NS = (50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000)  # at line rate: the usual sizes
+DEFAULT_TIMES_NS = (50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000)  # at line rate: the default sizes
 DEFAULT_LENGTHS_NS = (0, 2_000_000)  # back to back, and spread
 
 
 @dataclass(frozen=True)
 class BurstShape:
-    """A kind of burst: bytes of the link layer without FCS, and over how long they are spread; 0: back to back."""
+    """A kind of burst: bytes of the link layer without FCS, and the time over which they are spread; 0: back to
+    back."""
 
     size_bytes: int
     length_ns: int
@@ -33,14 +34,14 @@ class BurstShape:
 
 @dataclass(frozen=True)
 class Frames:
-    """How a burst is cut into packets. Bytes are those of the link layer without FCS."""
+    """How a burst is split into packets. Bytes are those of the link layer without FCS."""
 
     full_bytes: int
     headers: int
 
     @classmethod
     def of(cls, mtu: int, version: int) -> Frames:
-        """Those of an interface, for IP of VERSION. Loopback's MTU is that of no wire."""
+        """The frames of an interface, for IP of VERSION. The MTU of loopback is not that of any wire."""
         return cls((mtu if mtu <= LARGEST_MTU else USUAL_MTU) + 14, HEADERS[version])
 
     def split(self, size_bytes: int) -> list[int]:
@@ -49,14 +50,14 @@ class Frames:
         return [self.full_bytes] * full + ([max(rest, self.headers + MARK_BYTES)] if rest or not full else [])
 
     def wire_bytes(self, size_bytes: int) -> int:
-        """What a burst costs the wire."""
+        """The bytes of a burst on the wire."""
         return sum(self.split(size_bytes)) + WIRE_BYTES * len(self.split(size_bytes))
 
 
 @dataclass(frozen=True)
 class CanaryPlan:
-    """What is sent: COUNT bursts of each cell, of at most SHARE of the link's bytes in any second, and GAP_NS apart at
-    least."""
+    """What is sent: COUNT bursts of each cell, with at most SHARE of the link's bytes in any second, and at least
+    GAP_NS apart."""
 
     cells: tuple[BurstShape, ...]
     count: int
@@ -79,7 +80,7 @@ class CanaryPlan:
         return int(self.share * self.link_bps / 8)
 
     def about_ns(self) -> int:
-        """How long it takes, about."""
+        """The approximate duration of the run."""
         spare = sum(
             wait_ns(self, self.frames.wire_bytes(cell.size_bytes)) + length_at_least(self, cell) for cell in self.cells
         )
@@ -87,7 +88,7 @@ class CanaryPlan:
 
 
 def line_ns(wire_bytes: int, link_bps: int) -> int:
-    """How long a link carries so many bytes."""
+    """How long a link takes for that many bytes."""
     return -(-wire_bytes * 8 * SECOND // link_bps)
 
 
@@ -97,20 +98,20 @@ def length_at_least(plan: CanaryPlan, cell: BurstShape) -> int:
 
 
 def wait_ns(plan: CanaryPlan, wire_bytes: int) -> int:
-    """The least time from the end of a burst to the next."""
+    """The minimum time from the end of a burst to the next."""
     return max(plan.gap_ns, int(line_ns(wire_bytes, plan.link_bps) / plan.share))
 
 
 def default_sizes(link_bps: int) -> tuple[int, ...]:
-    """What the link carries in DEFAULT_TIMES_NS, to two digits."""
+    """The bytes that the link carries in DEFAULT_TIMES_NS, to two digits."""
     return tuple(int(float(f"{link_bps * time / 8 / SECOND:.2g}")) for time in DEFAULT_TIMES_NS)
 
 
 def planned(
     sizes: Sequence[int], lengths: Sequence[int], count: int, link_bps: int, share: float, gap_ns: int, frames: Frames
 ) -> tuple[CanaryPlan, list[BurstShape]]:
-    """The plan, and the cells that are left out, since no link of that speed carries so much in that time. Raises
-    UsageError for what must not be sent."""
+    """Returns the plan, and the cells that are left out because a link of that speed cannot carry as much in that time.
+    Raises UsageError for what must not be sent."""
     if not 0 < share <= MOST_SHARE:
         raise UsageError(
             f"--share {format_share(share)}: canary bursts take at most {format_share(MOST_SHARE)} of the link",
@@ -144,12 +145,12 @@ def planned(
 
 
 class Pace:
-    """When the next burst may begin, so that no second has more wire bytes than the plan's budget. Waits are random, so
-    that no other rhythm is met by all bursts, and bursts are recognised by when they come."""
+    """Decides when the next burst may begin, so that no second has more wire bytes than the plan's budget. Waits are
+    random, so that the bursts do not coincide with another rhythm and can be recognized by their times."""
 
     def __init__(self, plan: CanaryPlan, rng: random.Random) -> None:
         self._plan, self._rng = plan, rng
-        self._sent: deque[tuple[int, int]] = deque()  # end and wire bytes of what lies in the second before
+        self._sent: deque[tuple[int, int]] = deque()  # end and wire bytes of each burst of the last second
         self._total = 0
 
     def sent(self, end_ns: int, wire_bytes: int) -> None:
@@ -158,7 +159,7 @@ class Pace:
         self._total += wire_bytes
 
     def next_ns(self, wire_bytes: int) -> int:
-        """When a burst of so many bytes may begin. Times are of any one clock; 0 where nothing was sent yet."""
+        """When a burst of that many bytes may begin. Times may be of any one clock; 0 if nothing was sent yet."""
         if not self._sent:
             return 0
         last_ns, last_bytes = self._sent[-1]

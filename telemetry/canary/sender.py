@@ -1,8 +1,9 @@
-"""The sender of canary bursts: UDP packets of known size at known times, so that somebody else can look for them.
+"""The sender of canary bursts: UDP packets of known size at known times, which a recorder elsewhere should detect.
 
-A packet begins with MARK: a magic, the run's id, the burst's number, the packet's place in it and how many it has. When
-the first and the last packet of a burst left is stamped by the kernel (Documentation/networking/timestamping.rst: a
-control message asks for a stamp of that packet alone), or else by this process.
+A packet begins with MARK: a magic, the run's id, the number of the burst, the place of the packet in it and how many
+packets it has. The kernel stamps the departures of the first and the last packet of a burst
+(Documentation/networking/timestamping.rst: a control message asks for a stamp of that packet alone), or otherwise this
+process does.
 """
 
 from __future__ import annotations
@@ -22,26 +23,26 @@ from .plan import MOST_TRIES, WIRE_BYTES, BurstShape, CanaryPlan, Pace, length_a
 
 PORT = 9  # discard (RFC 863)
 MAGIC = b"mbcanary"
-MARK = struct.Struct(">8s8sIII4x")  # magic, run, number of the burst, of the packet, packets, 0
+MARK = struct.Struct(">8s8sIII4x")  # magic, run, number of the burst, number of the packet, packets, 0
 _TX_SOFTWARE, _SOFTWARE, _OPT_ID, _OPT_CMSG, _OPT_TSONLY = 1 << 1, 1 << 4, 1 << 7, 1 << 10, 1 << 11
 _SOL_UDP, _UDP_SEGMENT = 17, 103
 _IP_MTU, _IPV6_MTU = 14, 24
-_CALL_NS = 10_000  # that a call should be worth of the link's time: more segments a call on faster links
+_CALL_NS = 10_000  # of link time that a call should cover: more segments per call on faster links
 _MOST_SEGMENTS, _MOST_BYTES = 64, 65_000
-_STAMP_S = 0.05  # to wait for a stamp of what left
-_EARLY_NS = 300_000  # before a burst begins, from which on this process does not sleep
-_HELD_UP = 0.1, 100_000  # later than asked by so much of its length and ns, a burst is another one than asked for
-_SEND_S = 1.0  # for one call
+_STAMP_S = 0.05  # to wait for a stamp of departure
+_EARLY_NS = 300_000  # before a burst begins, during which this process does not sleep
+_HELD_UP = 0.1, 100_000  # of its length, and ns: a burst that is late by more is not the one that was asked for
+_SEND_S = 1.0  # timeout of one call
 _ASK = [(socket.SOL_SOCKET, SO_TIMESTAMPING, struct.pack("@I", _TX_SOFTWARE))]
 
 
 def wire_bytes(burst: SentBurst) -> int:
-    """What a burst takes of the link."""
+    """What a burst uses of the link."""
     return burst.bytes + WIRE_BYTES * burst.packets
 
 
 class Sender:
-    """A socket for canary bursts to one host. Raises MburstError where there is no way there."""
+    """A socket for canary bursts to one host. Raises MburstError if the host cannot be reached."""
 
     def __init__(self, target: ProbeTarget, run: bytes) -> None:
         self.target, self._run = target, run
@@ -54,7 +55,7 @@ class Sender:
         except OSError as error:
             self._socket.close()
             raise MburstError(f"{target.name}: {error.strerror}") from error
-        self._numbers = [0, 0]  # of stamps: the first of this burst, and the next that is asked for
+        self._numbers = [0, 0]  # of stamps: the first of this burst, and the next to ask for
         self._segments = True
         self._apart_ns = time.time_ns() - time.monotonic_ns()
 
@@ -62,7 +63,7 @@ class Sender:
         self._socket.close()
 
     def send(self, number: int, cell: BurstShape, plan: CanaryPlan, stop: threading.Event, start: int = 0) -> SentBurst:
-        """Send a burst at START of the monotonic clock, and wait for its stamps. Raises MburstError where it cannot be
+        """Send a burst at START of the monotonic clock, and wait for its stamps. Raises MburstError if it cannot be
         sent."""
         lengths = plan.frames.split(cell.size_bytes)
         calls = self._calls(number, lengths, plan, cell)
@@ -92,8 +93,8 @@ class Sender:
         )
 
     def _calls(self, number: int, lengths: list[int], plan: CanaryPlan, cell: BurstShape) -> list[list[bytes]]:
-        """The payloads of each call: several packets of one length where one takes less time than a call should. The
-        last packet goes alone, since of those that go together only the first is stamped."""
+        """The payloads of each call: several packets of one length if one takes less time than a call should. The last
+        packet is sent alone, since of packets that are sent together only the first is stamped."""
         wire = WIRE_BYTES * len(lengths) + sum(lengths)
         worth = wire * _CALL_NS / cell.length_ns if cell.length_ns else plan.link_bps * _CALL_NS / 8e9
         together = max(1, min(round(worth / lengths[0]), _MOST_SEGMENTS, _MOST_BYTES // lengths[0]))
@@ -108,8 +109,8 @@ class Sender:
         return MARK.pack(MAGIC, self._run, number, place, packets).ljust(length, b"\0")
 
     def _send_all(self, calls: list[list[bytes]], each: float, stop: threading.Event) -> tuple[int, list[int], float]:
-        """How many calls were made; when (Unix ns), before and after the first, before and after the last; and by how
-        much (ns) a call of a spread burst was later than its time."""
+        """Returns how many calls were made; the times (Unix ns) before and after the first, and before and after the
+        last; and the maximum delay (ns) of a call of a spread burst."""
         times, last, behind, begun = [0, 0, 0, 0], len(calls) - 1, 0.0, time.monotonic_ns()
         for i, payloads in enumerate(calls):
             while each and (early := begun + i * each - time.monotonic_ns()) > 0:
@@ -135,16 +136,17 @@ class Sender:
         except OSError as error:
             if len(payloads) == 1:
                 raise MburstError(f"{self.target.name}: {error.strerror}") from error
-            self._segments = False  # this kernel or interface cannot: one by one
+            self._segments = False  # this kernel or interface does not support it: send packets one by one
             for i, payload in enumerate(payloads):
                 self._send([payload], stamped and i == 0)
             return
         self._numbers[1] += bool(stamped and self._stamped)
 
     def _when(self, times: list[int]) -> tuple[int, int, int, str]:
-        """First and last departure, within which error, and what stamped them. One packet is its own last."""
+        """Returns the first and last departure, their error bound, and what stamped them. A single packet is also the
+        last."""
         found = self._departures()
-        apart = time.time_ns() - time.monotonic_ns() - self._apart_ns  # by which somebody has set the clock since
+        apart = time.time_ns() - time.monotonic_ns() - self._apart_ns  # by how much somebody has set the clock since
         if found:
             return min(found) - apart, max(found) - apart, 1_000, "sw"
         error = max(times[1] - times[0], times[3] - times[2])
@@ -168,7 +170,7 @@ class Sender:
 
 
 def _stamps_on(sock: socket.socket) -> bool:
-    """Have the kernel stamp packets that ask for it, numbered anew; whether it can."""
+    """Have the kernel stamp packets that ask for it, numbered anew. Returns whether it can."""
     try:
         sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPING, 0)
         sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPING, _SOFTWARE | _OPT_ID | _OPT_CMSG | _OPT_TSONLY)
@@ -178,7 +180,7 @@ def _stamps_on(sock: socket.socket) -> bool:
 
 
 def _way_to(target: ProbeTarget) -> tuple[str, int]:
-    """The address that packets to it leave from, and the MTU on the way as far as this host knows it."""
+    """The source address of packets to the target, and the MTU of the path as far as this host knows it."""
     with socket.socket(target.family, socket.SOCK_DGRAM) as probe:
         probe.connect(target.address)
         level, option = (
@@ -194,9 +196,9 @@ def bursts(
     stop: threading.Event,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Iterator[SentBurst]:
-    """Send what is planned, in random order, until STOP is set. A burst in which this host was held up is sent again,
-    at the end and as long as there are tries left. PROGRESS gets the number of bursts that are done, and of all. Raises
-    MburstError."""
+    """Send the plan, in random order, until STOP is set. A burst during which this host was held up is sent again, at
+    the end and as long as there are tries left. PROGRESS is called with the number of bursts that are done, and of all.
+    Raises MburstError."""
     pace, number = Pace(plan, rng), 0
     waiting = [cell for cell in plan.cells for _ in range(plan.count)]
     rng.shuffle(waiting)

@@ -1,1 +1,1 @@
-"""Latency probes: their sender, their reflector, and the stamps of both."""
+"""Latency probes: sender, reflector, and the stamps of both."""

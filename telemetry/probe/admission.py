@@ -1,7 +1,7 @@
-"""Who is answered, and how often: networks that may ask, and a token bucket for each peer and one for all of them.
+"""Who is answered, and how often: networks that may ask, and a token bucket for each peer and one for all peers.
 
-A source address in UDP can be forged. So a reflector is asked no more often than any prober of mburst asks, and what it
-sends to one address, or to all, is bounded.
+A source address in UDP can be forged. So a reflector answers no more often than any prober of mburst asks, and what it
+sends to one address, or to all of them, is limited.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
     Network = IPv4Network | IPv6Network
 
-CONNECTIONS = 256  # of TCP on each address
-PEER_RATE = 10_000.0  # a second: two probers at their fastest
+CONNECTIONS = 256  # TCP connections on each address
+PEER_RATE = 10_000.0  # per second: two probers at their fastest
 RATE = 50_000.0
 _MOST_PEERS = 65_536
-_PREFIX_6 = 64  # bits of an IPv6 address by which it counts: whoever has one address there has all
+_PREFIX_6 = 64  # bits of an IPv6 address that identify a peer: a host with one address there has all of them
 
 
 class Bucket:
-    """As many as a second's worth at once, and that rate over time."""
+    """A token bucket that holds the tokens of one second, filled at that rate."""
 
     __slots__ = ("_at_ns", "_most", "_rate", "_tokens")
 
@@ -34,7 +34,7 @@ class Bucket:
         self._at_ns = now_ns
 
     def take(self, now_ns: int) -> bool:
-        """Whether there is a token, which is taken. `now_ns`: CLOCK_MONOTONIC."""
+        """Take a token; returns whether there was one. `now_ns` is a time of CLOCK_MONOTONIC."""
         self._tokens = min(self._most, self._tokens + (now_ns - self._at_ns) * self._rate / NS_PER_S)
         self._at_ns = now_ns
         if self._tokens < 1:
@@ -44,7 +44,7 @@ class Bucket:
 
 
 class Admission:
-    """Whom a reflector answers. `networks`: none for everybody. Rates are answers a second."""
+    """Whom a reflector answers. No `networks` means everybody. Rates are answers per second."""
 
     def __init__(self, networks: Sequence[Network] = (), peer_rate: float = PEER_RATE, rate: float = RATE) -> None:
         self._networks = tuple(networks)
@@ -61,7 +61,7 @@ class Admission:
         return not self._networks or any(found in network for network in self._networks)
 
     def take(self, address: str, now_ns: int) -> bool | None:
-        """Whether a datagram of an address is answered now; None where the address is not allowed at all."""
+        """Whether a datagram from an address is answered now; None if the address is not allowed at all."""
         if address not in self._peers:
             self._meet(address, now_ns)
         bucket = self._peers[address]
@@ -72,7 +72,7 @@ class Admission:
     def _meet(self, address: str, now_ns: int) -> None:
         from ipaddress import ip_network
 
-        if len(self._peers) >= _MOST_PEERS:  # what they had left is forgotten; the bucket of all is not
+        if len(self._peers) >= _MOST_PEERS:  # the tokens that they had left are forgotten; the bucket for all is not
             self._peers.clear()
             self._blocks.clear()
         if not self.allows(address):

@@ -1,6 +1,6 @@
-"""The clocks of this host, read side by side: what a stamp is worth, and when somebody set the clock.
+"""The clocks of this host, read together: how accurate a stamp is, and when somebody set the clock.
 
-Sources: clock_gettime(2), adjtimex(2), and for an interface's own clock Documentation/driver-api/ptp.rst of Linux.
+Sources: clock_gettime(2), adjtimex(2), and for the clock of an interface Documentation/driver-api/ptp.rst of Linux.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ STA_UNSYNC = 0x0040
 
 
 class _Timex(ctypes.Structure):
-    """struct timex, up to the fields that are read; the kernel's is 208 bytes."""
+    """struct timex, up to the last field that is read; the kernel's has 208 bytes."""
 
     _fields_ = [
         ("modes", ctypes.c_uint),
@@ -32,7 +32,7 @@ class _Timex(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Reading:
-    """The clocks at one moment, as sql/schema/clock.sql has them. Nanoseconds."""
+    """The clocks at one moment, in the form of sql/schema/clock.sql. Nanoseconds."""
 
     ts_ns: int
     monotonic_raw_ns: int
@@ -45,7 +45,7 @@ class Reading:
 
 
 def jump_ns(before: Reading, now: Reading) -> int:
-    """By how much system time was moved between two readings, against the clock that nobody moves."""
+    """By how much system time was moved between two readings, against the clock that is never set."""
     return (now.ts_ns - before.ts_ns) - (now.monotonic_raw_ns - before.monotonic_raw_ns)
 
 
@@ -55,7 +55,7 @@ def phc_clock(descriptor: int) -> int:
 
 
 class Clocks:
-    """Reads the clocks of this host and, where `phc_index` is one that may be opened, that of an interface."""
+    """Reads the clocks of this host and, if `phc_index` is a clock that can be opened, that of an interface."""
 
     def __init__(self, phc_index: int = -1) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -92,7 +92,7 @@ class Clocks:
         return Reading(
             ts_ns=middle,
             monotonic_raw_ns=raw,
-            # TAI is system time and whole seconds; what differs beyond is the time between the two readings.
+            # TAI is system time plus whole seconds; any further difference is the time between the two readings.
             tai_offset_ns=round((tai - middle) / 1e9) * 1_000_000_000,
             phc_offset_ns=None if own is None else own - middle,
             uncertainty_ns=after - before,

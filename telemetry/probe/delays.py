@@ -25,12 +25,13 @@ Delay = Callable[[], int]  # the next delay, ns
 LONGEST_NS = 60 * NS_PER_S
 
 _PARETO_INDEX = 3.0
-_PARETO_MEAN, _PARETO_DEVIATION = 1.5, sqrt(0.75)  # of a Pareto distribution of index 3 from 1 on
+_PARETO_MEAN, _PARETO_DEVIATION = 1.5, sqrt(0.75)  # of a Pareto distribution with index 3 and minimum 1
 _MIXTURE_DEVIATION = sqrt(1 / 16 + 9 / 16)
 
 
 def parse(text: str, seed: int | None = None) -> Delay:
-    """A source of delays as `text` has it; the same seed gives the same. Raises UsageError, MburstError for a file."""
+    """Returns a source of delays as described by `text`; the same seed gives the same delays. Raises UsageError, and
+    MburstError for a file."""
     kind, _, rest = text.partition(":")
     rng = random.Random(seed)
     if kind == "file" and rest:
@@ -108,7 +109,7 @@ def _from_file(path: str, rng: random.Random) -> Delay:
     delays, shares = read_cdf(path)
 
     def draw() -> int:
-        share = 1 - rng.random()  # (0, 1]: a share of 0 has no delay
+        share = 1 - rng.random()  # (0, 1]: no delay belongs to a share of 0
         place = bisect_left(shares, share)
         if place == 0 or shares[place] == shares[place - 1]:
             return delays[place]
@@ -119,8 +120,8 @@ def _from_file(path: str, rng: random.Random) -> Delay:
 
 
 def read_cdf(path: str) -> tuple[list[int], list[float]]:
-    """Delays in ns and the share of all that is no longer, both ascending, from a CSV file of two columns; a first
-    line without numbers is a heading. Raises MburstError with the line where it is wrong."""
+    """Reads delays in ns and the shares of delays up to each of them, both ascending, from a CSV file of two columns; a
+    first line without numbers is a heading. Raises MburstError with the line of a fault."""
     delays: list[int] = []
     shares: list[float] = []
     try:

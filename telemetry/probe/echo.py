@@ -1,7 +1,8 @@
-"""TCP echo: every byte comes back, in order, after a delay if wanted (RFC 862, over TCP).
+"""TCP echo: every byte comes back, in order, optionally after a delay (RFC 862, over TCP).
 
-What clients can make it keep is bounded: so many connections, so many bytes that wait for their time or for the client
-to read. While there are as many connections as there may be, nobody listens, and those that are idle make room.
+The memory that clients can make it use is limited: the number of connections, and the number of bytes that wait for
+their time or for the client to read. At the maximum number of connections, it stops accepting, and idle connections are
+closed to make room.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from .delays import Delay
 from .loop import ERROR, HANGUP, READ, WRITE, Loop, listening
 
 _CHUNK = 1 << 16
-_WAITING_BYTES = 64 << 20  # that all connections may owe, about; one may owe
-_MOST_SHARES = 64  # this part of it, or less where there are more connections
-_PIECE_BYTES = 512  # of memory that a piece takes that waits for its time
+_WAITING_BYTES = 64 << 20  # that all connections together may owe, approximately; one connection may owe
+_MOST_SHARES = 64  # this part of it, or less if there are more connections
+_PIECE_BYTES = 512  # of memory for each waiting piece
 _BACKLOG = 128
 _IDLE_NS = 2 * 3600 * NS_PER_S  # twice the longest time between two probes of `mburst probe`
 _IDLE_WHEN_FULL_NS = 30 * NS_PER_S
@@ -29,7 +30,7 @@ Hold = Callable[[int, Callable[[], None]], object]
 
 
 class Echo:
-    """A listening socket and its connections. `allows`: whether an address may connect."""
+    """A listening socket and its connections. `allows` returns whether an address may connect."""
 
     def __init__(
         self,
@@ -54,7 +55,7 @@ class Echo:
 
     @property
     def share_bytes(self) -> int:
-        """That one connection may owe before it is read no further."""
+        """How many bytes one connection may owe before no more is read from it."""
         return _WAITING_BYTES // max(_MOST_SHARES, len(self._connections))
 
     def _listen(self) -> None:
@@ -71,7 +72,7 @@ class Echo:
         try:
             sock, peer = self._sock.accept()
         except OSError as error:
-            if error.errno in _NO_MORE_FILES:  # it stays ready, and would be tried again at once
+            if error.errno in _NO_MORE_FILES:  # the socket stays ready, and would be tried again at once
                 self._pause()
             return
         if not self._allows(peer[0]):
@@ -85,7 +86,7 @@ class Echo:
             self._pause()
 
     def look_after(self, now_ns: int) -> None:
-        """Called every second or so: end what is idle, and listen again where there is room."""
+        """Called about once a second: close idle connections, and listen again if there is room."""
         limit_ns = _IDLE_WHEN_FULL_NS if len(self._connections) >= self._most else _IDLE_NS
         for connection in [each for each in self._connections if now_ns - each.heard_ns > limit_ns]:
             connection.close()
@@ -106,7 +107,7 @@ class Echo:
 
 
 class EchoConnection:
-    """A connection and what it is still owed."""
+    """A connection and the bytes that it is still owed."""
 
     def __init__(self, echo: Echo, loop: Loop, sock: socket.socket, hold: Hold, delay: Delay | None) -> None:
         self._echo = echo
@@ -115,7 +116,7 @@ class EchoConnection:
         self._hold = hold
         self._delay = delay
         self._last_due_ns = 0
-        self._held = 0  # bytes of memory of what waits for its time
+        self._held = 0  # bytes of memory of waiting pieces
         self._out = bytearray()
         self._ended = self._closed = False
         self._events = READ
@@ -172,7 +173,7 @@ class EchoConnection:
         self._settle()
 
     def _settle(self) -> None:
-        """Wait for what makes sense now; end when the peer has ended and was given everything."""
+        """Wait for the events that matter now; close when the peer has ended and has received everything."""
         if self._ended and not self._out and not self._held:
             self.close()
             return

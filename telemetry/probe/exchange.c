@@ -15,13 +15,13 @@
 #define NS_PER_S 1000000000LL
 #define NTP_UNIX_S 2208988800ULL /* from 1900 to 1970 */
 #define MOST_BYTES 65536
-#define AT_ONCE 16       /* overdue probes that are sent before answers are taken, */
-#define ROUNDS 32        /* and how often those are looked for before more are sent */
+#define AT_ONCE 16       /* overdue probes that are sent before answers are received, */
+#define ROUNDS 32        /* and how often answers are looked for before more are sent */
 #define EVENTS 32
-#define NOTES_A_SEND 3   /* trouble of an earlier probe, the probe, its departure */
-#define NOTES_AN_EVENT 2 /* a departure or trouble, an answer */
-#define TOGETHER_NS 20000 /* two clocks read within this were read at one moment, */
-#define TRIES 3           /* and how often to try for that */
+#define NOTES_A_SEND 3   /* an error of an earlier probe, the probe, its departure */
+#define NOTES_AN_EVENT 2 /* a departure or an error, an answer */
+#define TOGETHER_NS 20000 /* two clocks read within this time count as read at one moment, */
+#define TRIES 3           /* and the number of attempts at that */
 
 static uint8_t zeros[MOST_BYTES];
 
@@ -50,14 +50,14 @@ static struct mb_note *note(struct mb_exchange *x, uint32_t path, enum mb_what w
 	return made;
 }
 
-/* True where a stream is to be looked after now. */
+/* Returns true if a stream needs attention now. */
 static bool trouble(struct mb_exchange *x, uint32_t index, int code)
 {
 	note(x, index, MB_TROUBLE)->value = code;
 	return x->paths[index].flags & MB_STREAM;
 }
 
-/* Hardware's stamp where it is there, else the kernel's. */
+/* Keep the hardware stamp if there is one, otherwise that of the kernel. */
 static void keep_stamp(struct mb_note *made, const struct cmsghdr *message)
 {
 	struct scm_timestamping stamps;
@@ -96,7 +96,7 @@ int mb_next_departure(int fd, struct mb_note *note)
 	return 1;
 }
 
-/* Note what is next in the error queue. 0 where it is empty, 2 where a note is to be looked after, else 1. */
+/* Note the next entry of the error queue. Returns 0 if it is empty, 2 if a note needs attention, otherwise 1. */
 static int learn(struct mb_exchange *x, uint32_t index)
 {
 	struct mb_note *made = note(x, index, MB_LEFT);
@@ -129,7 +129,7 @@ static ssize_t transmit(const struct mb_path *path)
 	return sendmsg(path->fd, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/* Note when it is by both clocks. A pause between the two would move their distance. */
+/* Note the time of both clocks. A pause between the two readings would change their distance. */
 static void look_at_clocks(struct mb_note *made)
 {
 	for (int tries = 0; tries < TRIES; tries++) {
@@ -142,7 +142,7 @@ static void look_at_clocks(struct mb_note *made)
 	}
 }
 
-/* Note a probe that was due then. */
+/* Note a probe that was due at DUE_NS. */
 static struct mb_note *begin(struct mb_exchange *x, uint32_t index, int64_t due_ns)
 {
 	struct mb_note *made = note(x, index, MB_SENT);
@@ -152,7 +152,7 @@ static struct mb_note *begin(struct mb_exchange *x, uint32_t index, int64_t due_
 	return made;
 }
 
-/* Send what is due next. True where a note is to be looked after. */
+/* Send the probe that is due next. Returns true if a note needs attention. */
 static bool send_one(struct mb_exchange *x)
 {
 	uint32_t index = (uint32_t)x->due[x->done].path;
@@ -186,7 +186,7 @@ static bool send_one(struct mb_exchange *x)
 	return learn(x, index) == 2;
 }
 
-/* Take a datagram, or what is missing of a stream's message. True where a note is to be looked after. */
+/* Receive a datagram, or the rest of a stream's message. Returns true if a note needs attention. */
 static bool receive(struct mb_exchange *x, uint32_t index)
 {
 	struct mb_path *path = &x->paths[index];
@@ -226,7 +226,7 @@ static bool receive(struct mb_exchange *x, uint32_t index)
 	return false;
 }
 
-/* What the error queue has, or an error that is not in it. True where a note is to be looked after. */
+/* Take the entries of the error queue, or an error outside of it. Returns true if a note needs attention. */
 static bool take_error(struct mb_exchange *x, uint32_t index)
 {
 	int code = 0, learnt = learn(x, index);
@@ -234,11 +234,11 @@ static bool take_error(struct mb_exchange *x, uint32_t index)
 
 	if (learnt)
 		return learnt == 2;
-	/* to ask for it clears it */
+	/* reading it clears it */
 	return !getsockopt(x->paths[index].fd, SOL_SOCKET, SO_ERROR, &code, &size) && code && trouble(x, index, code);
 }
 
-/* True where a note is to be looked after. */
+/* Returns true if a note needs attention. */
 static bool handle(struct mb_exchange *x, const struct epoll_event *event)
 {
 	size_t fd = (size_t)event->data.fd;
@@ -256,7 +256,7 @@ static bool handle(struct mb_exchange *x, const struct epoll_event *event)
 	return event->events & (EPOLLIN | EPOLLHUP) && receive(x, index);
 }
 
-/* Send what is due by now, a few at once. True where a note is to be looked after. */
+/* Send the probes that are due by now, a few at once. Returns true if a note needs attention. */
 static bool send_due(struct mb_exchange *x, int64_t now_ns)
 {
 	for (int i = 0; i < AT_ONCE && x->done < x->due_count && x->due[x->done].at_ns <= now_ns &&
@@ -267,7 +267,7 @@ static bool send_due(struct mb_exchange *x, int64_t now_ns)
 	return false;
 }
 
-/* Have the timer end a wait then. A wait's own time-out would be set again for every answer that comes before. */
+/* Set the timer to end a wait at AT_NS. The time-out of the wait itself would be set again for every earlier answer. */
 static int set_timer(int timer, int64_t at_ns)
 {
 	struct itimerspec spec = { .it_value = { at_ns / NS_PER_S, at_ns % NS_PER_S } };
@@ -275,7 +275,7 @@ static int set_timer(int timer, int64_t at_ns)
 	return timerfd_settime(timer, TFD_TIMER_ABSTIME, &spec, NULL) ? -errno : 0;
 }
 
-/* Wait unless more is due, and take what there is. 1 where a note is to be looked after, or a signal came. */
+/* Wait unless more is due, and handle what is ready. Returns 1 if a note needs attention, or a signal came. */
 static int take_ready(struct mb_exchange *x, bool more_due)
 {
 	struct epoll_event events[EVENTS];
@@ -291,7 +291,7 @@ static int take_ready(struct mb_exchange *x, bool more_due)
 			return errno == EINTR ? 1 : -errno;
 		for (int i = 0; i < ready; i++)
 			if (handle(x, &events[i]))
-				return 1; /* what else is ready still is at the next call */
+				return 1; /* anything else that is ready still is at the next call */
 		if (!ready)
 			break;
 	}

@@ -1,4 +1,4 @@
-"""The exchanges of one path while they last, and as rows of the table probes when they are settled."""
+"""The exchanges of one path while they are under way, and as rows of the table probes when they are settled."""
 
 from __future__ import annotations
 
@@ -11,47 +11,47 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     import pyarrow as pa
 
-KINDS = ("app", "sw", "hw", "")  # by number; the worse of a row's two ends counts
+KINDS = ("app", "sw", "hw", "")  # by number; the less accurate of a row's two ends counts
 APP, SOFTWARE, HARDWARE, NO_KIND = range(4)
 _WHOLE = 1 << 32
-_ROOM = 256  # probes that columns grow by
-_UNKNOWN = -1  # when the application received an answer: the clock was set while the probe was under way
+_ROOM = 256  # probes by which columns grow
+_UNKNOWN = -1  # reception time of an answer if the clock was set while the probe was under way
 
 
 @dataclass
 class ProbeCounts:
-    """What became of the probes of a path. Those that are not settled yet are in `sent` only."""
+    """What became of the probes of a path. Probes that are not settled yet are only in `sent`."""
 
     sent: int = 0
     answered: int = 0
     lost: int = 0
     duplicates: int = 0  # answers beyond the first
-    reordered: int = 0  # answers that came after that of a later probe (RFC 4737)
-    late: int = 0  # answers after the timeout, of probes that count as lost
-    stray: int = 0  # answers to what was not asked
+    reordered: int = 0  # answers that came after the answer to a later probe (RFC 4737)
+    late: int = 0  # answers after the timeout, to probes that count as lost
+    stray: int = 0  # answers to nothing that was asked
     overflowed: int = 0  # answers that this host dropped because the prober did not keep up
     restarts: int = 0  # of the reflector, or of its connection
-    lost_back: int | None = None  # of the lost, those that the reflector answered; None where it does not report them
+    lost_back: int | None = None  # lost probes that the reflector answered; None if it does not report them
 
 
 def total(counts: Sequence[ProbeCounts]) -> ProbeCounts:
-    """Of several paths together."""
+    """The counts of several paths together."""
     sums = {field.name: sum(getattr(count, field.name) or 0 for count in counts) for field in fields(ProbeCounts)}
     known = any(count.lost_back is not None for count in counts)
     return ProbeCounts(**sums | {"lost_back": sums["lost_back"] if known else None})
 
 
 class Exchanges:
-    """Probes by number, from the first that is not settled on. 0 stands for a stamp that was not taken.
+    """Probes by number, from the first unsettled one on. 0 stands for a stamp that was not taken.
 
-    Whether an answer comes in time is a matter of CLOCK_MONOTONIC. Where somebody sets the system's clock while a probe
-    is under way, its stamps are of two clocks: it counts as answered, and how long that took is not known."""
+    CLOCK_MONOTONIC decides whether an answer comes in time. If somebody sets the system's clock while a probe is under
+    way, its stamps are of two clocks: it counts as answered, and its latency is not known."""
 
     def __init__(self) -> None:
-        self.timeout_ns = 2**63 - 1  # an answer this long after its probe was due is late, and the probe lost
+        self.timeout_ns = 2**63 - 1  # an answer this long after its probe was due is late, and the probe is lost
         self.counts = ProbeCounts()
-        self.first = 0  # the number of the oldest in the columns
-        self.due = array("q")  # of CLOCK_MONOTONIC
+        self.first = 0  # the number of the oldest probe in the columns
+        self.due = array("q")  # a time of CLOCK_MONOTONIC
         self.app_send = array("q")  # when it was due
         self.sent = array("q")  # when the application sent it
         self.tx = array("q")
@@ -71,23 +71,23 @@ class Exchanges:
             self.clock_error,
             self.tx_kind,
             self.rx_kind,
-        )  # these have room for more probes than there are yet
+        )  # these have room for more probes than exist yet
         self._columns = (self.due, self.app_send, self.sent, *self._later)
         self._highest = -1
         self._apart_ns = 0  # by how much Unix time is ahead of CLOCK_MONOTONIC
-        self._set_at = 0  # the first probe that is sent since somebody set the clock
+        self._set_at = 0  # the first probe that was sent after somebody set the clock
 
     @property
     def next(self) -> int:
-        """The number that the next probe gets."""
+        """The number of the next probe."""
         return self.first + len(self.sent)
 
     def clock_set(self, apart_ns: int) -> None:
-        """From now on, Unix time is so far ahead of CLOCK_MONOTONIC."""
+        """Note that from now on, Unix time is ahead of CLOCK_MONOTONIC by APART_NS."""
         self._apart_ns, self._set_at = apart_ns, self.next
 
     def add(self, due_ns: int, now_ns: int) -> int:
-        """A probe that was due then and is sent now (Unix ns); its number."""
+        """Add a probe that was due at DUE_NS and is sent at NOW_NS (Unix ns). Returns its number."""
         place = len(self.sent)
         if place == len(self.tx):
             for column in self._later:
@@ -99,16 +99,17 @@ class Exchanges:
         return self.first + place
 
     def place(self, number: int) -> int | None:
-        """Where in the columns a probe is, by its number or the lower 32 bits of it; None where it is not there."""
+        """Returns the place of a probe in the columns, by its number or the lower 32 bits of it; None if it is not
+        there."""
         place = (number - self.first) % _WHOLE
         return place if place < len(self.sent) else None
 
     def was_settled(self, number: int) -> bool:
-        """Whether a number that has no place (any more) is one of the past, rather than none that was sent."""
+        """Whether a number without a place is one of the past, rather than one that was never sent."""
         return 0 < (self.first - number) % _WHOLE <= min(self.first, _WHOLE // 2)
 
     def departed(self, number: int, ns: int, hardware: int) -> None:
-        """A stamp of departure. Hardware's replaces the kernel's."""
+        """Note a stamp of departure. A hardware stamp replaces the kernel's."""
         place = number - self.first
         if 0 <= place < len(self.sent) and number >= self._set_at and (not self.tx[place] or hardware):
             self.tx[place] = ns
@@ -117,8 +118,8 @@ class Exchanges:
     def answer(
         self, place: int, rx_ns: int, hardware: int, now_ns: int, remote: tuple[int, int, int] = (0, 0, 0)
     ) -> None:
-        """An answer that came now; of the reflector when it received and when it answered, and by how much the clocks
-        may differ."""
+        """Note an answer that came at NOW_NS. `remote` has the times at which the reflector received the probe and
+        answered it, and by how much the clocks may differ."""
         if self.app_recv[place]:
             self.counts.duplicates += 1
             return
@@ -130,7 +131,7 @@ class Exchanges:
             self.app_recv[place] = _UNKNOWN
         else:
             self.app_recv[place] = now_ns
-            if self.sent[place] <= rx_ns <= now_ns:  # else it is a stamp of something else, such as a sender's pacing
+            if self.sent[place] <= rx_ns <= now_ns:  # else a stamp of something else, such as a sender's pacing
                 self.rx[place] = rx_ns
                 self.rx_kind[place] = HARDWARE if hardware else SOFTWARE
             self.remote_rx[place], self.remote_tx[place], self.clock_error[place] = remote
@@ -142,11 +143,11 @@ class Exchanges:
 
     @property
     def waiting(self) -> int:
-        """Probes whose answer may still come."""
+        """The number of probes whose answer may still come."""
         return self.counts.sent - self.counts.answered - self.counts.lost
 
     def settle(self, due_before_ns: int) -> SettledProbes | None:
-        """Take out the probes due before a time of CLOCK_MONOTONIC. Without an answer by now they are lost."""
+        """Take out the probes due before a time of CLOCK_MONOTONIC. Those without an answer by now are lost."""
         count = bisect_left(self.due, due_before_ns)
         if not count:
             return None
@@ -159,7 +160,7 @@ class Exchanges:
 
 
 class SettledProbes(NamedTuple):
-    """Probes of a path that nothing can happen to any more: the columns of Exchanges, from the number `first` on."""
+    """Settled probes of a path: the columns of Exchanges, from the number `first` on."""
 
     first: int
     app_send: array[int]
@@ -174,7 +175,7 @@ class SettledProbes(NamedTuple):
     rx_kind: array[int]
 
     def rows(self, names: dict[str, str]) -> pa.RecordBatch:
-        """As rows of the table probes, with the columns of `names` (batch, src, dst, protocol) filled in."""
+        """Returns rows of the table probes, with the columns of `names` (batch, src, dst, protocol) filled in."""
         import numpy as np
         import pyarrow as pa
 

@@ -1,4 +1,4 @@
-"""One epoll loop with waits finer than its milliseconds."""
+"""One epoll loop with waits finer than the milliseconds of epoll."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _PR_SET_TIMERSLACK = 29
 _SO_RCVBUFFORCE, _SO_MEMINFO = 33, 55
 _MEMINFO = struct.Struct("=9I")  # SK_MEMINFO_… of linux/sock_diag.h; the last is SK_MEMINFO_DROPS
 _BUFFER_BYTES = 4 << 20
-_LONGEST_S = 0.2  # so that a signal is seen
+_LONGEST_S = 0.2  # so that a signal is noticed
 _AT_ONCE = 64  # sockets that are handled before the caller's own work is due again
 
 Handler = Callable[[int], None]
 
 
 class Loop:
-    """Calls each socket's handler with what epoll(7) says of it."""
+    """Calls the handler of each socket with the events of epoll(7)."""
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
@@ -41,7 +41,8 @@ class Loop:
             self._epoll.unregister(sock)
 
     def wait(self, until_ns: int | None) -> None:
-        """Handle what there is, or what comes first until a time of CLOCK_MONOTONIC; returns early now and then."""
+        """Handle the sockets that are ready, or that become ready first before a time of CLOCK_MONOTONIC; may return
+        early."""
         longest = _LONGEST_S
         if until_ns is not None:  # epoll counts in milliseconds
             longest = 0
@@ -58,8 +59,8 @@ class Loop:
 
 
 def deepen(sock: socket.socket) -> None:
-    """Give a socket a receive buffer that a pause of this process does not fill: _BUFFER_BYTES where this process may
-    (CAP_NET_ADMIN), else as much of it as net.core.rmem_max allows."""
+    """Give a socket a receive buffer that does not fill during a pause of this process: _BUFFER_BYTES if this process
+    is allowed to (CAP_NET_ADMIN), otherwise as much of it as net.core.rmem_max allows."""
     for option in (_SO_RCVBUFFORCE, socket.SO_RCVBUF):
         with suppress(PermissionError):
             sock.setsockopt(socket.SOL_SOCKET, option, _BUFFER_BYTES)
@@ -67,17 +68,17 @@ def deepen(sock: socket.socket) -> None:
 
 
 def dropped(sock: socket.socket) -> int:
-    """Datagrams that found a socket's receive buffer full so far."""
+    """The number of datagrams that have found the receive buffer of a socket full so far."""
     return int(_MEMINFO.unpack(sock.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size))[-1])
 
 
 def wake_promptly() -> None:
-    """Have the kernel end this thread's waits when they are due, not up to 50 µs later (prctl(2))."""
+    """Have the kernel end waits of this thread when they are due, not up to 50 µs later (prctl(2))."""
     ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
 
 
 def listening(address: tuple[str, int], kind: socket.SocketKind) -> socket.socket:
-    """A non-blocking socket bound to an address; OSError names the address in `filename`."""
+    """Returns a non-blocking socket bound to an address; an OSError has the address in `filename`."""
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
     sock = socket.socket(family, kind)
     try:

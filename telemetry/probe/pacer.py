@@ -1,7 +1,6 @@
-"""The prober's sockets between Python and exchange.c, which sends and takes what time counts for.
+"""The prober's sockets between Python and exchange.c, which does the time-critical sending and receiving.
 
-What happened comes as notes, a few dozen at a time, so that what is to be done for them never keeps a probe waiting for
-long.
+Events come as notes, a few dozen at a time, so that handling them never keeps a probe waiting for long.
 """
 
 from __future__ import annotations
@@ -39,16 +38,16 @@ _PATH = struct.Struct(f"@iIQIIBBBB4x{HEAD_BYTES}s{HEAD_BYTES}x")  # struct mb_pa
 _NOTE = struct.Struct(f"@qqqQIIHH4x{HEAD_BYTES}s")  # struct mb_note
 _HEAD = struct.Struct("@iI")  # of struct mb_path: fd, flags
 _NEXT, _NEXT_AT = struct.Struct("@Q"), 8
-_COMING, _COMING_AT = struct.Struct("@I"), 20  # have
-_LEAST_SET_NS = 50_000  # by which somebody has set the clock; notes say it to 20 µs
-_NOTES = 64  # that are made before they are looked at: of some 20 probes
+_COMING, _COMING_AT = struct.Struct("@I"), 20  # the field `have`
+_LEAST_SET_NS = 50_000  # smallest difference that counts as a set clock; notes are accurate to 20 µs
+_NOTES = 64  # that are made before they are handled: of some 20 probes
 assert (_PATH.size, _NOTE.size) == (PATH_BYTES, NOTE_BYTES)
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Where a probe's number and time are in it, in bytes. `head` is how it begins; what is beyond is zero. The lower
-    16 bits of the number go to `short_at`, too, unless that is 0."""
+    """The positions, in bytes, of a probe's number and time. `head` is the beginning of the probe; the bytes after it
+    are zero. The lower 16 bits of the number also go to `short_at`, unless that is 0."""
 
     size: int
     head: bytes
@@ -59,11 +58,12 @@ class Shape:
 
 
 class PacedPath(Protocol):
-    """A path, as the pacer calls it. Times are Unix ns; `hardware` says that the network interface made a stamp."""
+    """The methods of a path that the pacer calls. Times are Unix ns; `hardware` is whether the network interface made a
+    stamp."""
 
     def clock_set(self, apart_ns: int) -> None:
-        """From now on, system time is so far ahead of CLOCK_MONOTONIC. Called before anything else, and each time that
-        somebody set the clock."""
+        """From now on, system time is ahead of CLOCK_MONOTONIC by APART_NS. Called before anything else, and each time
+        that somebody has set the clock."""
 
     def sent(self, due_ns: int, now_ns: int) -> None:
         """The next probe was sent."""
@@ -72,25 +72,25 @@ class PacedPath(Protocol):
         """The next probe is due, on a path that does not send. Returns the number of the one after it."""
 
     def partly(self, due_ns: int, now_ns: int, size: int) -> None:
-        """A stream took so much of the next probe, and the path sends no more."""
+        """A stream took SIZE bytes of the next probe, and the path sends no more."""
 
     def failed(self, due_ns: int, now_ns: int, error: int) -> None:
         """The next probe could not be sent."""
 
     def left(self, count: int, ns: int, hardware: int) -> None:
-        """A probe's departure: `count` is the kernel's, of datagrams or of bytes."""
+        """A probe departed: `count` is the kernel's count of datagrams or bytes."""
 
     def answered(self, data: bytes, size: int, rx_ns: int, hardware: int, now_ns: int) -> None:
         """An answer of `size` bytes that begins with `data`."""
 
     def trouble(self, error: int) -> None:
-        """An error that the network reported, or why nothing more can be taken."""
+        """The network reported an error, or nothing more can be received, for the reason ERROR."""
 
     def ready(self, events: int) -> None:
-        """What epoll says of a path that takes no answers, or that waits for room to send."""
+        """The events of epoll for a path that takes no answers, or that waits for room to send."""
 
     def strange(self, size: int, what: str) -> None:
-        """An answer of so many bytes that could not be taken in, and why."""
+        """An answer of SIZE bytes could not be processed, for the reason WHAT."""
 
 
 class Pacer:
@@ -107,7 +107,7 @@ class Pacer:
         self._apart_ns = 0  # not known yet
 
     def add(self, path: PacedPath, shape: Shape) -> int:
-        """The index of a path. It has no socket yet: what is due is reported to it."""
+        """Returns the index of a path. It has no socket yet: probes that are due are reported to it."""
         self._paths.append(path)
         self._structs += _PATH.pack(
             -1, 0, 0, shape.size, 0, shape.number_at, shape.number_bytes, shape.short_at, shape.time_at, shape.head
@@ -115,7 +115,7 @@ class Pacer:
         return len(self._paths) - 1
 
     def watch(self, index: int, sock: socket.socket, flags: int, events: int = READ) -> None:
-        """A path's socket from now on. Flags: TAKES, SENDS, STREAM, NTP."""
+        """Set the socket of a path from now on. Flags: TAKES, SENDS, STREAM, NTP."""
         descriptor = sock.fileno()
         self._owners.extend([-1] * (descriptor + 1 - len(self._owners)))
         self._owners[descriptor] = index
@@ -124,20 +124,20 @@ class Pacer:
         self._epoll.register(sock, events)
 
     def change(self, index: int, sock: socket.socket, flags: int, events: int) -> None:
-        """Other flags and events for a path's socket."""
+        """Change the flags and events of a path's socket."""
         _HEAD.pack_into(self._structs, index * PATH_BYTES, sock.fileno(), flags)
         self._epoll.modify(sock, events)
 
     def leave(self, index: int, sock: socket.socket) -> None:
-        """A path is without its socket, which is about to be closed."""
+        """Forget the socket of a path, which is about to be closed."""
         if sock.fileno() < len(self._owners) and self._owners[sock.fileno()] == index:
             self._owners[sock.fileno()] = -1
             self._epoll.unregister(sock)
         _HEAD.pack_into(self._structs, index * PATH_BYTES, -1, 0)
 
     def run(self, due: array[int], until_ns: int) -> int:
-        """Exchange until a time of CLOCK_MONOTONIC, or until there is a note for the paths. `due` has a time of
-        that clock and a path for each probe, in order; returns how many were dealt with. Raises OSError."""
+        """Exchange until a time of CLOCK_MONOTONIC, or until there is a note for the paths. `due` has a time of that
+        clock and a path for each probe, in order. Returns how many of them were handled. Raises OSError."""
         done, count = _exchange.exchange(
             self._epoll.fileno(), self._timer, self._structs, self._owners, due, self._notes, until_ns
         )
@@ -156,7 +156,7 @@ class Pacer:
             elif what == ANSWER:
                 try:
                     paths[index].answered(data, value, ns, hardware, now)
-                except Exception as error:  # whatever an answer holds, it ends nothing
+                except Exception as error:  # no answer, whatever it contains, may end the loop
                     paths[index].strange(value, f"internal error: {type(error).__name__}")
             else:
                 self._dispatch(index, what, ns, now, value)

@@ -1,7 +1,7 @@
-"""Paths of datagrams: a socket towards a target, the probes that go through it and the answers that come back.
+"""Paths of datagrams: a socket towards a target, the probes that are sent through it and the answers that come back.
 
-Each path is a socket of its own with a source port of its own, so that routers which spread flows over equal paths
-(ECMP) send each the same way all the time.
+Each path has a socket and a source port of its own, so routers that distribute flows over equal paths (ECMP) always
+send it the same way.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from .pacer import NTP, SENDS, TAKES, Pacer, Shape
 from .targets import ProbeTarget
 
 _IPV6_TCLASS = 67
-_ANSWERS = 256  # numbers of the reflector whose departure may still be reported
+_ANSWERS = 256  # numbers of the reflector for which a departure may still be reported
 
-Report = Callable[[str], None]  # takes a line for people
+Report = Callable[[str], None]  # called with a line for people
 
 TROUBLE = {
     errno.ECONNREFUSED: "port closed: is `mburst reflect` running there?",
@@ -41,7 +41,8 @@ TROUBLE = {
 def open_socket(
     target: ProbeTarget, kind: socket.SocketKind, protocol: int, source: tuple[str, int], dscp: int
 ) -> socket.socket:
-    """A socket that is bound to the source address and port ("" and 0: any), not connected yet. Raises MburstError."""
+    """Returns a socket that is bound to the source address and port ("" and 0: any), not connected yet. Raises
+    MburstError."""
     sock = None
     try:
         sock = socket.socket(target.family, kind, protocol)
@@ -71,7 +72,7 @@ def _explained(error: OSError, kind: socket.SocketKind, protocol: int, source: t
 
 
 class ProbePath:
-    """What paths of all protocols share. The pacer calls them, see pacer.Paced."""
+    """The common part of the paths of all protocols. The pacer calls them, see pacer.Paced."""
 
     def __init__(self, target: ProbeTarget, pacer: Pacer, report: Report, shape: Shape, hardware: bool) -> None:
         self.target = target
@@ -79,7 +80,7 @@ class ProbePath:
         self.pacer = pacer
         self.index = pacer.add(self, shape)
         self.hardware = hardware
-        self.clock_error_ns: int | None = None  # of this end's clock; None while it is not kept by NTP or PTP
+        self.clock_error_ns: int | None = None  # of this end's clock; None while NTP or PTP does not synchronize it
         self._report = report
         self._reported: set[int] = set()
         self._strange: set[str] = set()
@@ -88,11 +89,11 @@ class ProbePath:
         raise NotImplementedError
 
     def finish(self) -> None:
-        """Complete the counts when no more will come."""
+        """Complete the counts when no more answers will come."""
 
     @property
     def source_port(self) -> int:
-        """0 where the protocol has none."""
+        """0 if the protocol has no ports."""
         return 0
 
     def clock_set(self, apart_ns: int) -> None:
@@ -120,21 +121,21 @@ class ProbePath:
         raise NotImplementedError
 
     def strange(self, size: int, what: str) -> None:
-        """Count an answer that is none; the first time, say what is strange about it."""
+        """Count an invalid answer; report each kind of fault once."""
         self.exchanges.counts.stray += 1
         if what not in self._strange:
             self._strange.add(what)
             self._report(f"{self.target.name}: invalid answers: {what} (this one has {size:,} bytes)")
 
     def trouble(self, number: int) -> None:
-        """Report an errno, once a path."""
+        """Report an errno, once per path."""
         if number and number not in self._reported:
             self._reported.add(number)
             self._report(f"{self.target.name}: {TROUBLE.get(number) or os.strerror(number)}")
 
 
 class DatagramPath(ProbePath):
-    """A connected socket of datagrams. What a datagram holds is the subclass's."""
+    """A connected datagram socket. The subclass defines the content of a datagram."""
 
     def __init__(
         self,
@@ -148,7 +149,7 @@ class DatagramPath(ProbePath):
     ) -> None:
         super().__init__(target, pacer, report, shape, hardware)
         self._sock = sock
-        self._counted_from = 0  # the probe that the kernel's count of datagrams begins with
+        self._counted_from = 0  # the probe at which the kernel's count of datagrams begins
         sock.setblocking(False)
         deepen(sock)
         try:
@@ -177,7 +178,7 @@ class DatagramPath(ProbePath):
             self.exchanges.departed(self._counted_from + count, ns, hardware)
 
     def unplaced(self, number: int, size: int) -> None:
-        """Count an answer whose probe waits no more."""
+        """Count an answer whose probe no longer waits."""
         if self.exchanges.was_settled(number):
             self.exchanges.counts.late += 1
         else:
@@ -199,7 +200,7 @@ class UdpPath(DatagramPath):
         error: int,
         hardware: bool,
     ) -> None:
-        self._answers: list[tuple[int, int]] = [(-1, -1)] * _ANSWERS  # (reflector's number, ours)
+        self._answers: list[tuple[int, int]] = [(-1, -1)] * _ANSWERS  # (number of the reflector, number of the prober)
         self._remote_next = 0
         self._remote_lost = 0
         self._rounds = False  # the reflector keeps timestamps as floats
@@ -239,14 +240,14 @@ class UdpPath(DatagramPath):
         return True
 
     def _apart(self, answer: stamp.Reply) -> int:
-        """By how much the clocks may differ, as both ends say; 0 where one does not."""
+        """By how much the clocks may differ, according to both ends; 0 if one does not report it."""
         theirs = None if self.clock_error_ns is None else stamp.error_ns(answer.error)
         return (
             0 if theirs is None or self.clock_error_ns is None else min(theirs + self.clock_error_ns, stamp.LARGEST_NS)
         )
 
     def _count_remote(self, answer: stamp.Reply) -> None:
-        """What the reflector's own numbers show: when an earlier answer left, which answers are missing, restarts."""
+        """Evaluate the reflector's own numbers: when an earlier answer left, which answers are missing, restarts."""
         number = answer.sequence
         if answer.follow_up:
             earlier, left_ns = answer.follow_up
@@ -255,13 +256,13 @@ class UdpPath(DatagramPath):
             if place is not None and 0 < self.exchanges.remote_tx[place] <= left_ns:
                 self.exchanges.remote_tx[place] = left_ns
             if self.exchanges.counts.lost_back is None:
-                self.exchanges.counts.lost_back = 0  # it keeps count
+                self.exchanges.counts.lost_back = 0  # the reflector counts its answers
         if number + _ANSWERS < self._remote_next or (number == 0 and self._remote_next > 1):
             self.exchanges.counts.restarts += 1
             self._answers = [(-1, -1)] * _ANSWERS
             self._remote_next = 0
         if self._answers[number % _ANSWERS][0] == number:
-            return  # the network doubled it
+            return  # the network duplicated it
         self._answers[number % _ANSWERS] = (number, answer.sender_sequence)
         self._remote_lost += number - self._remote_next if number >= self._remote_next else -1
         self._remote_next = max(self._remote_next, number + 1)
@@ -270,7 +271,7 @@ class UdpPath(DatagramPath):
 
 
 class IcmpPath(DatagramPath):
-    """ICMP echo through the kernel's ping sockets, which need no rights where net.ipv4.ping_group_range allows it.
+    """ICMP echo through the kernel's ping sockets, which need no privileges if net.ipv4.ping_group_range allows them.
 
     The data of a probe is its number and the time of sending, 8 bytes each, and zeros up to the size.
     """

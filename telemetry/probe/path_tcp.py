@@ -1,8 +1,8 @@
-"""Probes over TCP: messages of one size on a kept connection to whoever echoes them.
+"""Probes over TCP: messages of one size on a persistent connection to a server that echoes them.
 
-What the connection's bytes went through counts, retransmissions and waits for the window included. Both stamps are of a
-message's last byte, or of the segment that took it along with later ones. A probe that is due while there is no
-connection is lost; so are those under way when it breaks.
+The latency includes everything that the bytes of the connection went through, such as retransmissions and waits for the
+window. Both stamps are of the last byte of a message, or of the segment that took it along with later ones. A probe
+that is due while there is no connection is lost; so are probes under way when it breaks.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from .pacer import READ, SENDS, STREAM, TAKES, WRITE, Pacer, Shape
 from .path import ProbePath, Report, open_socket
 from .targets import ProbeTarget
 
-_AGAIN_NS = 500_000_000  # between tries to connect
-_MOST_OWED = 16 << 20  # bytes that wait for room in a window: a peer that reads nothing is given up
+_AGAIN_NS = 500_000_000  # between two attempts to connect
+_MOST_OWED = 16 << 20  # bytes that wait for room in a window: then a peer that reads nothing is given up
 _MESSAGE = struct.Struct("!QQ")  # number, time of sending
 LEAST_BYTES = _MESSAGE.size
 
 
 class TcpPath(ProbePath):
-    """A connection that is made again when it breaks. While it takes all that is due, the pacer sends; what is due
-    before it is made, and while its window is full, comes to `due`."""
+    """A connection that is made again when it breaks. While it accepts all that is due, the pacer sends. Probes that
+    are due before it is made, and while its window is full, come to `due`."""
 
     def __init__(
         self,
@@ -66,10 +66,10 @@ class TcpPath(ProbePath):
         self._drop()
 
     def _begin(self) -> None:
-        """Connect, without waiting for it."""
+        """Begin to connect, without waiting."""
         self._next_try_ns = time.monotonic_ns() + _AGAIN_NS
-        self._out = bytearray()  # what there was no room for
-        self._under_way: deque[int] = deque()  # numbers whose echo has not come, in order
+        self._out = bytearray()  # bytes for which there was no room
+        self._under_way: deque[int] = deque()  # numbers of probes without an echo yet, in order
         self._sock = open_socket(self.target, socket.SOCK_STREAM, 0, self._source, self._dscp)
         self._sock.setblocking(False)
         self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -99,7 +99,7 @@ class TcpPath(ProbePath):
         if self._sock is None and time.monotonic_ns() >= self._next_try_ns:
             try:
                 self._begin()
-            except MburstError as error:  # no socket can be had now: tried again, as after a refusal
+            except MburstError as error:  # no socket is available now: tried again, as after a refusal
                 self._report(f"{self.target.name}: {error}")
         self._owe(due_ns, now_ns, 0)
         return self.exchanges.next
@@ -115,7 +115,7 @@ class TcpPath(ProbePath):
         self._break(error)
 
     def _owe(self, due_ns: int, now_ns: int, size: int) -> None:
-        """Note a probe and, where there is a connection, send what is not sent of it when there is room."""
+        """Note a probe and, if there is a connection, send the rest of it when there is room."""
         number = self.exchanges.add(due_ns, now_ns)
         if self._connected:
             self._under_way.append(number)
@@ -138,7 +138,7 @@ class TcpPath(ProbePath):
         self._let_send()
 
     def _let_send(self) -> None:
-        """Have the pacer send while nothing is owed, and report when there is room while something is."""
+        """Have the pacer send while nothing is owed, and report when there is room while something is owed."""
         assert self._sock is not None
         flags, events = (0, READ | WRITE) if self._out else (SENDS, READ)
         self.pacer.change(self.index, self._sock, TAKES | STREAM | flags, events)
@@ -150,15 +150,15 @@ class TcpPath(ProbePath):
             self._arrive()
 
     def _arrive(self) -> None:
-        """The connection is made, or it cannot be."""
+        """The connection was made, or it failed."""
         assert self._sock is not None
         code = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
             self._break(code)
             return
         self._connected = True
-        self._stream_from = self.exchanges.next  # the probe whose message begins this connection's bytes
-        self._left_to = self._stream_from  # the first whose departure is not known
+        self._stream_from = self.exchanges.next  # the probe whose message is the first of this connection
+        self._left_to = self._stream_from  # the first probe of unknown departure
         if self._was_connected:
             self.exchanges.counts.restarts += 1
         self._was_connected = True
@@ -166,7 +166,7 @@ class TcpPath(ProbePath):
         self._let_send()
 
     def answered(self, data: bytes, size: int, rx_ns: int, hardware: int, now_ns: int) -> None:
-        if not self._connected:  # it broke for the answer before
+        if not self._connected:  # the connection broke because of the previous answer
             return
         number, _ = _MESSAGE.unpack_from(data)
         if not self._under_way or self._under_way[0] != number:

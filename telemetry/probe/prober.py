@@ -1,8 +1,8 @@
-"""The prober: when probes are due, and the loop that sends them and takes the answers.
+"""The prober: when probes are due, and the loop that sends them and receives the answers.
 
-A probe is due at a time that was fixed beforehand, whatever happened to the ones before it. Its `app_send_ns` is that
-time and not the one when it was sent at last, so that a prober that was held up does not leave out what it would have
-measured meanwhile (no coordinated omission).
+A probe is due at a time that was fixed beforehand, whatever happened to earlier probes. Its `app_send_ns` is that time
+and not the time at which it was finally sent, so a prober that was held up does not omit what it would have measured in
+that time (no coordinated omission).
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from .targets import ProbeTarget
 
 _SETTLE_EVERY_NS = 100_000_000
 _BEGIN_IN_NS = 20_000_000
-_AHEAD_NS = 10_000_000  # for which the times of probes are known, at least
+_AHEAD_NS = 10_000_000  # minimum time for which the times of probes are computed ahead
 _CONNECT_NS = 2 * NS_PER_S
 _NOTHING_DUE = array("q")
-_LEAST_JUMP_NS = 1_000_000  # below, NTP may have slewed: 500 ppm
+_LEAST_JUMP_NS = 1_000_000  # smaller jumps may be slewing by NTP: 500 ppm
 
 Take = Callable[[SettledProbes, dict[str, str]], None]
 
 
 @dataclass(frozen=True)
 class ProbePlan:
-    """How to probe. `rate` is for each target, shared by its source ports; 0 among these is any port."""
+    """How to probe. `rate` is the rate for each target, shared by its source ports; a source port of 0 is any port."""
 
     protocol: str = "udp"  # udp, tcp, icmp
     rate: float = 1000.0
@@ -58,8 +58,8 @@ class ProbePlan:
 class Prober:
     """Probes targets along one path for each source port.
 
-    `host` is what rows call this end, `batch` what they call this run. `report` takes lines of text. A target that no
-    socket can be had for is reported and left out; raises MburstError where all are.
+    `host` is the name of this end in rows, `batch` that of this run. `report` is called with lines of text. A target
+    for which no socket can be made is reported and left out; raises MburstError if that is so for all targets.
     """
 
     def __init__(self, targets: list[ProbeTarget], plan: ProbePlan, *, host: str, batch: str, report: Report) -> None:
@@ -126,20 +126,21 @@ class Prober:
         )
 
     def _report_once(self, line: str) -> None:
-        """Several paths to one target meet the same trouble."""
+        """Report a line once: several paths to one target have the same problem."""
         if line not in self._reported:
             self._reported.add(line)
             self._report(line)
 
     def names(self, path: ProbePath) -> dict[str, str]:
-        """What rows call a path. The source port is part of it where there are several."""
+        """The names of a path in rows. The source port is part of them if there are several."""
         src = self._host
         if len(self.plan.source_ports) > 1 and path.source_port:
             src = f"[{src}]:{path.source_port}" if ":" in src else f"{src}:{path.source_port}"
         return {"batch": self._batch, "src": src, "dst": path.target.name, "protocol": self.plan.protocol}
 
     def stop(self) -> None:
-        """End `run` soon: no more probes, and what is under way is waited for. May be called by a signal handler."""
+        """End `run` soon: no more probes are sent, and answers to those under way are awaited. A signal handler may
+        call this."""
         self._stopping = True
 
     def close(self) -> None:
@@ -150,10 +151,10 @@ class Prober:
         self._pacer.close()
 
     def run(self, take: Take) -> None:
-        """Probe, and give every probe to `take` once it is settled: when its answer can come no more in time. `take`
+        """Probe, and pass every probe to `take` once it is settled: when its answer can no longer come in time. `take`
         is called between probes, so it should be quick."""
         gc.collect()
-        gc.freeze()  # what is there already need not be looked through while probes wait
+        gc.freeze()  # existing objects need not be scanned while probes wait
         try:
             self._wait_for_connections()
             self._probe(take)
@@ -162,7 +163,7 @@ class Prober:
             gc.unfreeze()
 
     def _wait_for_answers(self, take: Take) -> None:
-        """Take what still comes in time, then settle everything."""
+        """Receive the answers that still come in time, then settle everything."""
         deadline = time.monotonic_ns() + self.plan.timeout_ns
         while any(path.exchanges.waiting for path in self._each()) and time.monotonic_ns() < deadline:
             self._pacer.run(_NOTHING_DUE, min(deadline, time.monotonic_ns() + _AHEAD_NS))
@@ -175,7 +176,7 @@ class Prober:
         return [path for paths in self.paths for path in paths]
 
     def _wait_for_connections(self) -> None:
-        """Give connections the time to be made before the first probe is due."""
+        """Give connections time to be made before the first probe is due."""
         waiting = [path for path in self._each() if isinstance(path, TcpPath)]
         deadline = time.monotonic_ns() + _CONNECT_NS
         while not self._stopping and time.monotonic_ns() < deadline and any(path.opening for path in waiting):
@@ -215,7 +216,7 @@ class Prober:
                 take(settled, self.names(path))
 
     def _watch_clock(self) -> None:
-        """Know how well the clock is kept, and report when somebody sets it."""
+        """Monitor how well the clock is synchronized, and report when somebody sets it."""
         now = self._clocks.read()
         moved = jump_ns(self._last, now)
         if abs(moved) >= _LEAST_JUMP_NS:
@@ -229,5 +230,5 @@ class Prober:
 
 
 def kind_of(protocol: str) -> socket.SocketKind:
-    """The kind of socket that a protocol's targets are resolved for."""
+    """The kind of socket for which the targets of a protocol are resolved."""
     return socket.SOCK_STREAM if protocol == "tcp" else socket.SOCK_DGRAM

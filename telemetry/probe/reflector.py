@@ -1,11 +1,13 @@
-"""The reflector: answers STAMP and TWAMP Light senders, and echoes TCP, after a delay if wanted.
+"""The reflector: answers STAMP and TWAMP Light senders, and echoes TCP, optionally after a delay.
 
 It keeps a little state for each sender's session (RFC 8762, section 4: stateful mode): a number for each answer, so
-that losses of the two directions can be separated, and when the last answer really left, which it reports in the next
-one to senders that ask (RFC 8972, section 4.7). A restart begins at 0, which senders survive.
+that losses of the two directions can be separated, and the time at which the last answer really left, which it reports
+in the next answer to senders that ask for it (RFC 8972, section 4.7). After a restart numbers begin at 0, which senders
+handle.
 
-UDP can be forged, and whoever answers anything can be made to answer another that does. So what looks like an answer is
-ignored, and what comes from ports of services; and answers are limited in number, for each peer and in all.
+UDP source addresses can be forged, and a server that answers anything can be made to answer another server. So
+datagrams that look like answers or come from ports of services are ignored, and the number of answers is limited, for
+each peer and in total.
 """
 
 from __future__ import annotations
@@ -34,18 +36,18 @@ _IP_TOS, _IP_TTL = 1, 2
 _IPV6_PKTINFO, _IPV6_HOPLIMIT, _IPV6_TCLASS = 50, 52, 67
 _NUMBERS = 4096  # answers whose departure may still be unknown
 _MOST_SESSIONS = 65_536
-_SPIN_NS = 150_000  # a wait ends about so late; what is left of one is spent awake
+_SPIN_NS = 150_000  # a wait ends about this late, so the rest of a wait is spent spinning
 _CLOCK_EVERY_NS = NS_PER_S
-_SERVICE_PORTS = 1024  # below, system ports (RFC 6335), are services that answer: echo, chargen, DNS, NTP, reflectors
-_SILENCE_NS = 30 * NS_PER_S  # after which a sender that does not go on where it was has begun a session anew
+_SERVICE_PORTS = 1024  # below, system ports (RFC 6335) of services that answer: echo, chargen, DNS, NTP, reflectors
+_SILENCE_NS = 30 * NS_PER_S  # after which a sender that does not continue its numbers has begun a new session
 _MOST_HELD, _MOST_HELD_BYTES = 65_536, 64 << 20  # answers that wait for their time
-_AT_ONCE = 256  # of these that are sent before others are received
+_AT_ONCE = 256  # waiting answers that are sent before new datagrams are received
 
 Control = list[tuple[int, int, bytes]]
 
 
 class SenderSession:
-    """What is kept of a sender's session: of its packets the newest number and timestamp, as they came."""
+    """The state of a sender's session: the newest number and timestamp of its packets, as they came."""
 
     __slots__ = ("answers", "heard_ns", "left", "sequence", "stamp")
 
@@ -55,8 +57,9 @@ class SenderSession:
         self.sequence, self.stamp, self.heard_ns = sequence, stamp_, now_ns
 
     def goes_on(self, sequence: int, stamp_: int, now_ns: int) -> bool:
-        """Whether a packet is of this session, and not the first of another from the same port: a sender that is
-        started again begins at 0, later than before (a doubled or late packet 0 is not later), or after a silence."""
+        """Whether a packet belongs to this session, and is not the first packet of another one from the same port: a
+        restarted sender begins at 0, later than before (a duplicated or delayed packet 0 is not later), or after a
+        silence."""
         if sequence == 0 and (stamp_ > self.stamp or not stamp_):
             return False
         if now_ns - self.heard_ns > _SILENCE_NS and sequence != self.sequence + 1:
@@ -66,7 +69,7 @@ class SenderSession:
 
 
 class DelayedActions:
-    """Actions that wait for their time, in order of it."""
+    """Actions that wait for their time, in order of time."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[int, int, int, Callable[[], None]]] = []
@@ -74,7 +77,7 @@ class DelayedActions:
         self._bytes = 0
 
     def add(self, due_ns: int, action: Callable[[], None], size: int = 0) -> None:
-        """Put an action off, which keeps so many bytes."""
+        """Delay an action that keeps SIZE bytes in memory."""
         self._count += 1
         self._bytes += size
         heappush(self._waiting, (due_ns, self._count, size, action))
@@ -84,8 +87,8 @@ class DelayedActions:
         return len(self._waiting) >= _MOST_HELD or self._bytes >= _MOST_HELD_BYTES
 
     def release(self) -> int | None:
-        """Do what is due, to the microsecond, or a part of it; when to come back for the next (CLOCK_MONOTONIC), if
-        there is one."""
+        """Run the actions that are due, to the microsecond, or some of them. Returns the time of the next one
+        (CLOCK_MONOTONIC), if there is one."""
         for _ in range(_AT_ONCE):
             if not self._waiting:
                 return None
@@ -101,14 +104,16 @@ class DelayedActions:
 
 
 class Reflector:
-    """Answers on each of `addresses`, UDP and TCP. Raises MburstError where it cannot listen.
+    """Answers on each of `addresses`, UDP and TCP. Raises MburstError if it cannot listen.
 
-    `delay` holds each answer back as a queue on the way back would: its stamp of departure is that much before it
-    really leaves, to the microsecond even where it leaves late. `hardware`: see timestamping.enable. `admission`: who
-    is answered, and how often. `least_bytes`: of a datagram that is answered. `connections`: of TCP, on each address.
+    `delay` delays each answer as a queue on the way back would: its stamp of departure is that much before it really
+    leaves, to the microsecond even if it leaves late. `hardware`: see timestamping.enable. `admission` decides who is
+    answered, and how often. `least_bytes` is the minimum size of a datagram that is answered. `connections` is the
+    maximum number of TCP connections on each address.
 
-    answered, ignored, limited, overfull: datagrams that were answered; that are no requests, or of networks that may
-    not ask; beyond the limits of rate; and beyond the answers that can be held back.
+    answered, ignored, limited, overfull: the number of datagrams that were answered; that are not requests, or come
+    from networks that may not ask; that exceed the rate limits; and that exceed the number of answers that can be
+    delayed.
     """
 
     def __init__(
@@ -141,7 +146,7 @@ class Reflector:
             raise cannot_bind(where, error, "--listen takes another address or port") from error
 
     def hold(self, due_ns: int, action: Callable[[], None], size: int) -> None:
-        """Put an answer of so many bytes off until a time of CLOCK_MONOTONIC, unless too much waits already."""
+        """Delay an answer of SIZE bytes until a time of CLOCK_MONOTONIC, unless too many are waiting already."""
         if self._held.full:
             self.overfull += 1
         else:
@@ -149,21 +154,21 @@ class Reflector:
 
     @property
     def echoed(self) -> int:
-        """Bytes that TCP connections were sent back."""
+        """The number of bytes that TCP connections were sent back."""
         return sum(echo.echoed for echo in self._echoes)
 
     @property
     def dropped(self) -> int:
-        """Probes that came when the receive buffer was full: to their senders, losses."""
+        """The number of probes that came when the receive buffer was full: to their senders, losses."""
         return sum(port.dropped for port in self._ports)
 
     @property
     def sessions(self) -> int:
-        """Senders' sessions that are remembered."""
+        """The number of senders' sessions that are remembered."""
         return sum(len(port.sessions) for port in self._ports)
 
     def stop(self) -> None:
-        """End `serve` soon. May be called by a signal handler."""
+        """End `serve` soon. A signal handler may call this."""
         self._stopping = True
 
     def serve(self, until_ns: int | None = None) -> None:
@@ -223,7 +228,7 @@ class UdpPort:
 
     @property
     def dropped(self) -> int:
-        """Datagrams that found the receive buffer full."""
+        """The number of datagrams that found the receive buffer full."""
         return dropped(self._sock)
 
     def close(self) -> None:
@@ -232,11 +237,11 @@ class UdpPort:
 
     def _ready(self, events: int) -> None:
         if events & ERROR and not self._learn_departure():
-            self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)  # clears what is not in the queue
+            self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)  # clears an error that is not in the queue
         if events & READ:
             try:
                 size, control, _, peer = self._sock.recvmsg_into([self._buffer], timestamping.CONTROL_BYTES)
-            except OSError:  # an error of the network about an answer
+            except OSError:  # a network error about an answer
                 return
             self._answer(size, control, peer)
 
@@ -263,7 +268,7 @@ class UdpPort:
             self._send(packet, way, peer, session, number, 0)
 
     def _is_request(self, size: int, peer: tuple[Any, ...], now_ns: int) -> bool:
-        """Whether the datagram in the buffer is to be answered; where not, it is counted."""
+        """Whether the datagram in the buffer is to be answered; if not, it is counted."""
         reflector = self._reflector
         if (
             size < reflector.least_bytes
@@ -281,10 +286,10 @@ class UdpPort:
         return bool(taken)
 
     def _received(self, control: Control) -> tuple[int, int, Control]:
-        """When a datagram came, its TTL, and the control messages that send the answer back the way it came. All but
-        the stamp is the same from one datagram of a session to the next."""
+        """Returns when a datagram came, its TTL, and the control messages that send the answer back the way it came.
+        All but the stamp are the same for each datagram of a session."""
         rx_ns = 0
-        if control and control[0][1] == timestamping.SO_TIMESTAMPING:  # Linux puts it before those of IP
+        if control and control[0][1] == timestamping.SO_TIMESTAMPING:  # Linux puts it before the messages of IP
             rx_ns, _ = timestamping.stamp_of(control.pop(0)[2])
         key = tuple(control)
         known = self._ways.get(key)
@@ -305,7 +310,7 @@ class UdpPort:
         return session
 
     def _forget_sessions(self) -> None:
-        """Forget half of the sessions, those of the fewest answers: of forged addresses there is one each."""
+        """Forget half of the sessions, those with the fewest answers: each forged address has one session."""
         fewest = sorted(self.sessions, key=lambda key: self.sessions[key].answers)
         for key in fewest[: _MOST_SESSIONS // 2]:
             del self.sessions[key]
@@ -326,7 +331,7 @@ class UdpPort:
         self._learn_departure()
 
     def _learn_departure(self) -> bool:
-        """Take the next stamp of the error queue; False where it is empty."""
+        """Read the next stamp of the error queue. Returns False if it is empty."""
         departed = timestamping.event(self._sock)
         if isinstance(departed, timestamping.SendStamp) and departed.ns:
             entry = self._outgoing[departed.number % _NUMBERS]
@@ -336,7 +341,8 @@ class UdpPort:
 
 
 def _way_back(control: Control) -> tuple[int, Control]:
-    """The TTL of a datagram, and control messages that send from the address that it came to, in its class."""
+    """The TTL of a datagram, and control messages that send from the address at which it arrived, in its traffic
+    class."""
     ttl, own, tos = 255, b"", 0
     for _, kind, data in control:
         if kind in (_IP_PKTINFO, _IPV6_PKTINFO):
@@ -344,7 +350,7 @@ def _way_back(control: Control) -> tuple[int, Control]:
         elif kind in (_IP_TTL, _IPV6_HOPLIMIT):
             ttl = int.from_bytes(data, sys.byteorder)
         elif kind in (_IP_TOS, _IPV6_TCLASS):
-            tos = int.from_bytes(data, sys.byteorder) & 0xFC  # the class, without ECN
+            tos = int.from_bytes(data, sys.byteorder) & 0xFC  # the traffic class, without ECN
     six = len(own) == 20
     back: Control = []
     if six:  # struct in6_pktinfo: address, interface, which a link-local address needs

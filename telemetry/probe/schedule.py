@@ -10,10 +10,10 @@ from ...units import NS_PER_S
 
 
 class Schedule:
-    """The times of each target's probes, `rate` a second, over the target's paths in turn.
+    """The times of the probes of each target, `rate` per second, over the paths of the target in turn.
 
-    `targets` has the paths of each. Targets begin one after the other within the first probe's time. Times are of
-    CLOCK_MONOTONIC, from `begin_ns` on, before `end_ns` and up to `count` for each target where those are given.
+    `targets` has the paths of each target. Targets begin one after the other within the time of the first probe. Times
+    are of CLOCK_MONOTONIC, from `begin_ns` on, before `end_ns` and up to `count` for each target, if these are given.
     """
 
     def __init__(
@@ -39,11 +39,11 @@ class Schedule:
 
     @property
     def more(self) -> bool:
-        """Whether there are probes beyond those that were asked for."""
+        """Whether there are probes after those that look_ahead has returned."""
         return bool(self._next)
 
     def look_ahead(self, until_ns: int, due: array[int]) -> None:
-        """Append what is due up to a time, in order: the time and the path of each probe."""
+        """Append the probes that are due up to a time, in order: time and path of each."""
         upcoming, draw = self._next, self._rng.expovariate
         while upcoming and upcoming[0][0] <= until_ns:
             at, place, number = upcoming[0]

@@ -8,8 +8,8 @@ sections 3 (session identifier), 4 (TLVs), 4.1 (extra padding) and 4.7 (follow-u
     reflector: sequence 4 | timestamp 8 | error estimate 2 | session 2 | receive timestamp 8
                | sender's sequence 4, timestamp 8, error estimate 2 | zero 2 | sender's TTL 1 | zero 3 | TLVs
 
-A TWAMP Light sender (RFC 5357 appendix I) has the first 14 bytes and any padding; its reflector's packet has the same
-fields in the same places up to the TTL. Times here are Unix nanoseconds.
+A packet of a TWAMP Light sender (RFC 5357 appendix I) has the first 14 bytes and any padding; the packet of its
+reflector has the same fields in the same places up to the TTL. Times here are Unix nanoseconds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from ...units import NS_PER_S
 
-DEFAULT_PORT = 8620  # RFC 8762 has 862, which only root may listen on
+DEFAULT_PORT = 8620  # RFC 8762 specifies 862, on which only root may listen
 BASE_BYTES = 44
 LEAST_SENDER_BYTES = 14  # of TWAMP Light
 FOLLOW_UP_AT = BASE_BYTES + 4  # the value of a follow-up TLV that comes first
@@ -30,9 +30,9 @@ NTP_UNIX_S = 2_208_988_800  # from 1900 to 1970
 SYNCHRONIZED, PTP_FORMAT = 0x8000, 0x4000  # bits S and Z of an error estimate
 
 SENDER_HEAD = struct.Struct("!IQHH")
-NUMBER_AND_TIME = struct.Struct("!IQ")  # of any packet
+NUMBER_AND_TIME = struct.Struct("!IQ")  # at the beginning of any packet
 REFLECTOR = struct.Struct("!IQHHQ4s8s2s2xB3x")
-_REPLY = struct.Struct("!IQHHQIQH")  # what the reply of every reflector has: TWAMP Light's may end before the TTL
+_REPLY = struct.Struct("!IQHHQIQH")  # in the reply of every reflector: that of TWAMP Light may end before the TTL
 LEAST_REPLY_BYTES = _REPLY.size
 _TLV = struct.Struct("!BBH")
 _FOLLOW_UP = struct.Struct("!IQB3x")
@@ -41,18 +41,18 @@ _UNRECOGNIZED = 0x80  # flag of a TLV: the sender sets it, and a reflector that 
 _SOFTWARE_LOCAL = 2  # method of a timestamp: RFC 8972 section 4.3
 _WHOLE, _HALF = 1 << 32, 1 << 31
 LARGEST_NS = 2**63 - 1
-ROUNDED_NTP = 1 << 12  # of 2^-32 s: by how much a reflector that reads stamps into floating point rounds them, 1 µs
-NEAR_S = 3600  # a stamp this close to now is one of now
+ROUNDED_NTP = 1 << 12  # of 2^-32 s: rounding error of a reflector that keeps stamps as floating point, 1 µs
+NEAR_S = 3600  # a stamp within this of the present counts as one of now
 
 
 def to_ntp(ns: int) -> int:
-    """A 64-bit NTP timestamp, rounded up to its 233 ps so that from_ntp gives the same nanosecond back."""
+    """Returns a 64-bit NTP timestamp, rounded up to its unit of 233 ps so that from_ntp returns the same nanosecond."""
     seconds, rest = divmod(ns, NS_PER_S)
     return ((seconds + NTP_UNIX_S & 0xFFFFFFFF) << 32) + -(-(rest << 32) // NS_PER_S)
 
 
 def from_ntp(stamp: int, near_ns: int) -> int:
-    """Unix nanoseconds of an NTP timestamp, in the era that is nearest to `near_ns` (the first one ends in 2036)."""
+    """Unix nanoseconds of an NTP timestamp, in the era that is closest to `near_ns` (the first one ends in 2036)."""
     seconds = _nearest((stamp >> 32) - NTP_UNIX_S, near_ns // NS_PER_S)
     return seconds * NS_PER_S + ((stamp & 0xFFFFFFFF) * NS_PER_S >> 32)
 
@@ -63,7 +63,7 @@ def from_ptp(stamp: int, near_ns: int) -> int:
 
 
 def _nearest(seconds: int, near: int) -> int:
-    """Of the times that look the same in 32 bits of seconds, the one nearest to another."""
+    """Of the times with the same lower 32 bits of seconds, the one closest to another time."""
     return near + (seconds - near + _HALF) % _WHOLE - _HALF
 
 
@@ -80,7 +80,7 @@ def error_estimate(max_error_ns: int, synchronized: bool) -> int:
 
 
 def error_ns(estimate: int) -> int | None:
-    """The error that an estimate states, ns; None where the clock is not synchronized or the estimate is invalid."""
+    """The error that an estimate states, in ns; None if the clock is not synchronized or the estimate is invalid."""
     multiplier, scale = estimate & 0xFF, estimate >> 8 & 0x3F
     if not estimate & SYNCHRONIZED or not multiplier:
         return None
@@ -88,10 +88,10 @@ def error_ns(estimate: int) -> int | None:
 
 
 def request(size: int, session: int, error: int) -> bytearray:
-    """A sender's packet of `size` bytes, to be stamped by `stamp_request` before each sending.
+    """Returns a sender's packet of `size` bytes, to be stamped by `stamp_request` before each sending.
 
-    It asks for follow-up telemetry where there is room (64 bytes, or 68 and more); what is left is extra padding.
-    Raises ValueError for a size that the format has not: below 44, or 45 to 47.
+    It asks for follow-up telemetry if there is room (64 bytes, or 68 and more); the rest is extra padding. Raises
+    ValueError for a size that the format does not allow: below 44, or 45 to 47.
     """
     if size < BASE_BYTES or BASE_BYTES < size < BASE_BYTES + _TLV.size or size > MOST_BYTES:
         raise ValueError(f"a STAMP packet has 44, or 48 to {MOST_BYTES:,} bytes, not {size:,}")
@@ -108,14 +108,15 @@ def request(size: int, session: int, error: int) -> bytearray:
 
 
 def stamp_request(packet: bytearray, sequence: int, ns: int) -> int:
-    """Put number and time into a sender's packet; returns the timestamp as it went in, to know the answer by."""
+    """Put number and time into a sender's packet. Returns the timestamp as written, by which its answer is
+    recognized."""
     stamp = to_ntp(ns)
     NUMBER_AND_TIME.pack_into(packet, 0, sequence & 0xFFFFFFFF, stamp)
     return stamp
 
 
 class Reply(NamedTuple):
-    """A reflector's packet. Stamps are Unix ns; `sender_stamp` is what the sender wrote, as it wrote it."""
+    """A reflector's packet. Stamps are Unix ns; `sender_stamp` is the sender's timestamp as the sender wrote it."""
 
     sequence: int
     tx_ns: int
@@ -124,11 +125,12 @@ class Reply(NamedTuple):
     rx_ns: int
     sender_sequence: int
     sender_stamp: int
-    follow_up: tuple[int, int] | None  # the reflector's number of an earlier reply, and when that really left
+    follow_up: tuple[int, int] | None  # the reflector's number of an earlier reply, and when that reply really left
 
 
 def parse_reply(data: bytes | memoryview, near_ns: int) -> Reply | None:
-    """A reply of STAMP or TWAMP Light; None for what is too short. `near_ns` settles the era of its timestamps."""
+    """Parse a reply of STAMP or TWAMP Light. Returns None if it is too short. `near_ns` determines the era of its
+    timestamps."""
     if len(data) < LEAST_REPLY_BYTES:
         return None
     sequence, tx, error, session, rx, sender_sequence, sender_stamp, _ = _REPLY.unpack_from(data)
@@ -145,18 +147,19 @@ def parse_reply(data: bytes | memoryview, near_ns: int) -> Reply | None:
 
 
 def same_stamp(sent: int, returned: int) -> bool:
-    """Whether a timestamp came back as it was sent, but for the rounding of a reflector that keeps it as a float (53
+    """Whether a timestamp came back as it was sent, except for the rounding of a reflector that keeps it as a float (53
     bits hold the seconds since 1900 and 21 bits of their fraction, as scapy's do)."""
     return abs(sent - returned) <= ROUNDED_NTP
 
 
 def looks_like_reply(data: bytes | memoryview, now_ns: int) -> bool:
-    """Whether a datagram has a stamp of now where a reply has its time of receipt, or the time of the request that it
-    answers. In a sender's packet both places are zero, or padding, which is such a stamp once in 150,000 times."""
+    """Whether a datagram has a stamp of now in the place where a reply has its receive timestamp, or the timestamp of
+    the request that it answers. In a sender's packet both places are zero, or padding, which looks like such a stamp
+    once in 150,000 times."""
     for at in (16, 28):
         if len(data) >= at + 8 and any(data[at : at + 8]):
             seconds = int.from_bytes(data[at : at + 4], "big")
-            for epoch in (NTP_UNIX_S, 0):  # NTP's, and that of truncated PTP stamps
+            for epoch in (NTP_UNIX_S, 0):  # that of NTP, and that of truncated PTP stamps
                 if abs((seconds - now_ns // NS_PER_S - epoch + _HALF) % _WHOLE - _HALF) <= NEAR_S:
                     return True
     return False
@@ -168,9 +171,10 @@ def wants_follow_up(data: bytes) -> bool:
 
 
 def reply(data: bytes, sequence: int, rx_ns: int, ttl: int, error: int) -> bytearray:
-    """The answer to a sender's packet, as long as it is but at least 44 bytes, to be stamped by `stamp_reply` when it
-    leaves. TLVs come back as they were, flagged whether they were recognized (RFC 8972, section 4): follow-up telemetry
-    and padding are. `data` has at least LEAST_SENDER_BYTES; what a TWAMP Light sender has not is zero."""
+    """Returns the answer to a sender's packet, of the same length but at least 44 bytes, to be stamped by `stamp_reply`
+    when it leaves. TLVs are returned as they came, with a flag for whether they were recognized (RFC 8972, section 4):
+    follow-up telemetry and padding are. `data` has at least LEAST_SENDER_BYTES; fields that a TWAMP Light sender does
+    not have are zero."""
     packet = bytearray(BASE_BYTES)
     session = int.from_bytes(data[14:16], "big") if len(data) >= BASE_BYTES else 0
     REFLECTOR.pack_into(
@@ -179,9 +183,9 @@ def reply(data: bytes, sequence: int, rx_ns: int, ttl: int, error: int) -> bytea
     return packet + _flagged(data[BASE_BYTES:])
 
 
-@lru_cache(64)  # a sender's TLVs are mostly the same in each packet
+@lru_cache(64)  # the TLVs of a sender are mostly the same in each packet
 def _flagged(tlvs: bytes) -> bytes:
-    """What comes back of what is behind a sender's first 44 bytes."""
+    """What is returned of the bytes after the first 44 of a sender's packet."""
     flagged = bytearray(tlvs)
     at = 0
     while at + _TLV.size <= len(flagged):
@@ -202,5 +206,5 @@ def stamp_reply(packet: bytearray, ns: int) -> None:
 
 
 def add_follow_up(packet: bytearray, sequence: int, left_ns: int) -> None:
-    """Report in an answer when an earlier one, of the reflector's number `sequence`, really left."""
+    """Report in an answer when an earlier one, with the reflector's number `sequence`, really left."""
     _FOLLOW_UP.pack_into(packet, FOLLOW_UP_AT, sequence & 0xFFFFFFFF, to_ntp(left_ns), _SOFTWARE_LOCAL)

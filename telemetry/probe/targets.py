@@ -1,4 +1,4 @@
-"""Who is probed: names and addresses, and what they resolve to."""
+"""The targets of probes: names and addresses, and what they resolve to."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...units import whole
 
 @dataclass(frozen=True)
 class ProbeTarget:
-    """A host to probe: what it is called, and its address as sockets take it."""
+    """A host to probe: its name, and its address in the form of sockets."""
 
     name: str
     family: socket.AddressFamily
@@ -20,7 +20,7 @@ class ProbeTarget:
 
 
 def split(text: str, default_port: int) -> tuple[str, int]:
-    """(host, port) of "HOST", "HOST:PORT", "::1" or "[::1]:PORT". Raises UsageError."""
+    """Returns (host, port) of "HOST", "HOST:PORT", "::1" or "[::1]:PORT". Raises UsageError."""
     host, port = text, ""
     if text.startswith("["):
         host, bracket, rest = text[1:].partition("]")
@@ -41,8 +41,8 @@ def split(text: str, default_port: int) -> tuple[str, int]:
 
 
 def resolve(text: str, default_port: int, kind: socket.SocketKind, family: socket.AddressFamily) -> ProbeTarget:
-    """The target of `text`, at the first of its addresses. It is called as it was written, but for the default port.
-    Raises UsageError for what cannot be a host, and MburstError where the name does not resolve."""
+    """Returns the target of `text`, at the first of its addresses. Its name is as written, without the default port.
+    Raises UsageError for text that cannot be a host, and MburstError if the name does not resolve."""
     host, port = split(text, default_port)
     if not host:
         raise UsageError(f"missing host in {text!r}")

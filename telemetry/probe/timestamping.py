@@ -1,4 +1,4 @@
-"""Stamps that the kernel or the network interface takes of what a socket sends and receives.
+"""Stamps by the kernel or the network interface of what a socket sends and receives.
 
 Source: Documentation/networking/timestamping.rst of Linux. Stamps are Unix nanoseconds of the system clock.
 """
@@ -25,7 +25,8 @@ CONTROL_BYTES = 512
 
 
 class SendStamp(NamedTuple):
-    """A datagram (by its number since `enable`) or the byte of a stream that left, when, and what stamped it."""
+    """The departure of a datagram (by its number since `enable`) or of a byte of a stream: when, and what stamped
+    it."""
 
     number: int
     ns: int
@@ -33,15 +34,15 @@ class SendStamp(NamedTuple):
 
 
 class SendError(NamedTuple):
-    """An error that the network or the kernel reported for what was sent: an errno."""
+    """An error that the network or the kernel reported about something that was sent: an errno."""
 
     errno: int
 
 
 def enable(sock: socket.socket, *, hardware: bool = False) -> None:
-    """Ask for stamps of all that is sent (numbered from 0) and received; errors of the network come by `event` too
-    from then on. `hardware`: the interface's stamps, which it must have been switched to, and its clock be kept with
-    system time. Raises OSError."""
+    """Ask for stamps of all that is sent (numbered from 0) and received; from then on, `event` also returns errors of
+    the network. `hardware` asks for stamps of the interface, which must have been switched on; its clock must be
+    synchronized with system time. Raises OSError."""
     sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPING, 0)  # numbering begins anew when it is switched on
     sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPING, _KERNEL | (_INTERFACE if hardware else 0))
     if sock.family == socket.AF_INET6:
@@ -51,8 +52,8 @@ def enable(sock: socket.socket, *, hardware: bool = False) -> None:
 
 
 def stamp_of(data: bytes) -> tuple[int, str]:
-    """(ns, kind) of the control message SO_TIMESTAMPING: hardware where it is there, else software; (0, "") for
-    neither."""
+    """Returns (ns, kind) of the control message SO_TIMESTAMPING: the hardware stamp if there is one, otherwise the
+    software stamp; (0, "") if there is neither."""
     soft_s, soft_ns, _, _, hard_s, hard_ns = _STAMPS.unpack_from(data)
     if hard_s:
         return hard_s * 1_000_000_000 + hard_ns, "hw"
@@ -60,7 +61,7 @@ def stamp_of(data: bytes) -> tuple[int, str]:
 
 
 def arrival(control: list[tuple[int, int, bytes]]) -> tuple[int, str]:
-    """(ns, kind) among the control messages of what was received; (0, "") where nobody stamped it."""
+    """Returns (ns, kind) from the control messages of a received datagram; (0, "") if it was not stamped."""
     for level, kind, data in control:
         if kind == SO_TIMESTAMPING and level == socket.SOL_SOCKET:
             return stamp_of(data)
@@ -68,7 +69,7 @@ def arrival(control: list[tuple[int, int, bytes]]) -> tuple[int, str]:
 
 
 def event(sock: socket.socket) -> SendStamp | SendError | None:
-    """The next of the socket's error queue: a stamp of departure, or an error; None when it is empty."""
+    """Returns the next entry of the error queue of a socket: a stamp of departure, or an error; None if it is empty."""
     departure = next_departure(sock.fileno())
     if departure is None:
         return None
