@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from ..otlp.config import OtlpConfig
 
 DEFAULT_PORT = 57400
-POLL_NS = 10 * 10**9  # between two polls where no sample interval is given
+POLL_NS = 10 * 10**9  # between two polls if no sample interval is given
 
 
 @dataclass(frozen=True)
 class Item:
-    """A path with how it is to be streamed. Times in nanoseconds; 0: the device decides."""
+    """A path with its stream mode. Times in nanoseconds; 0: the device decides."""
 
     path: PathName
     stream_mode: str
@@ -36,7 +36,7 @@ class Subscription:
     mode: str = "STREAM"
     prefix: PathName | None = None
     target: str = ""  # of the prefix
-    set_target: bool = False  # the target's own name in the prefix
+    set_target: bool = False  # whether the prefix has the target's own name
     encoding: str | None = None
     qos: int | None = None
     updates_only: bool = False
@@ -44,7 +44,7 @@ class Subscription:
 
     @property
     def interval_ns(self) -> int:
-        """The longest time between two samples or polls that was asked for; 0 where none was."""
+        """The longest requested time between two samples or polls; 0 if none was requested."""
         if self.mode == "POLL":
             return max(item.sample_ns for item in self.items) or POLL_NS
         return max((item.sample_ns for item in self.items if item.stream_mode == "SAMPLE"), default=0)
@@ -52,12 +52,12 @@ class Subscription:
 
 @dataclass(frozen=True)
 class GnmiTarget:
-    """A device: how to reach it, and what to ask it for."""
+    """A device: how to reach it, and what to request."""
 
     name: str
     address: str
     subscriptions: tuple[Subscription, ...]
-    other_addresses: tuple[str, ...] = ()  # of the same device; the first that answers is taken
+    other_addresses: tuple[str, ...] = ()  # of the same device; the first one that answers is used
     username: str = ""
     password: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
@@ -76,10 +76,10 @@ class GnmiTarget:
     rack: str = "unknown"
     vendor: str = ""
     message_bytes: int = limits.MESSAGE_BYTES  # of one message at most
-    most_paths: int = limits.PATHS  # that are kept of the device
+    most_paths: int = limits.PATHS  # that are kept for the device
 
     def by_address(self) -> tuple[GnmiTarget, ...]:
-        """The target with each of its addresses as the one, in their order."""
+        """The target once with each of its addresses, in their order."""
         return tuple(replace(self, address=address) for address in (self.address, *self.other_addresses))
 
 
@@ -102,7 +102,7 @@ class CollectConfig:
 
     targets: tuple[GnmiTarget, ...]
     links: tuple[Link, ...] = ()
-    tables: tuple[Path, ...] = ()  # vendors' tables in addition to those of mburst
+    tables: tuple[Path, ...] = ()  # tables of vendors in addition to those of mburst
     otlp: OtlpConfig | None = None
     buffer_bytes: int = 256 << 20
     warnings: tuple[str, ...] = ()

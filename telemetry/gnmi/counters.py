@@ -1,5 +1,5 @@
-"""Increases of counters: plain, over a wrap, or after a reset (RFC 2578 section 7.1.6: a Counter32 or Counter64 goes
-back to zero at its largest value, and says nothing about why it is smaller than before)."""
+"""Increases of counters: plain, over a wrap, or after a reset (RFC 2578 section 7.1.6: a Counter32 or Counter64 returns
+to zero after its largest value, and does not show why it is smaller than before)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from enum import Enum
 
 WIDTHS = (1 << 32, 1 << 64)
-NEAR = 0.25  # of the width: how close to its end a counter was, and to its beginning it is, for a wrap without a limit
+NEAR = 0.25  # of the width: without a limit, a wrap begins this close to the end and ends this close to 0
 
 
 class Step(Enum):
-    """What became of a counter between two values."""
+    """What happened to a counter between two values."""
 
     PLAIN = "plain"
     WRAP = "wrap"
@@ -21,13 +21,13 @@ class Step(Enum):
 def increase(
     before: int, now: int, limit: int | None, known_reset: bool, widths: Sequence[int] = WIDTHS
 ) -> tuple[int, Step]:
-    """(increase, what happened) from BEFORE to NOW.
+    """Returns (increase, what happened) from BEFORE to NOW.
 
-    LIMIT: the most that can have been counted meanwhile; None where nobody knows. KNOWN_RESET: the device says that it
-    started, or that the counter was cleared, since BEFORE. After a reset the increase is what was counted since, a
-    lower bound. A value that went back is a wrap only if the increase would fit LIMIT; without one, only if the counter
-    was in the last quarter of its width and is in the first. WIDTHS: those that the counter may have, rising; the first
-    that BEFORE is below counts."""
+    LIMIT is the most that can have been counted in that time; None if it is not known. KNOWN_RESET means that the
+    device reports that it started, or that the counter was cleared, since BEFORE. After a reset the increase is what
+    was counted since, a lower bound. A decrease is a wrap only if the increase fits LIMIT or, without one, if the
+    counter was in the last quarter of its width and is now in the first. WIDTHS are the widths that the counter may
+    have, ascending; the first one above BEFORE counts."""
     if known_reset:
         return now, Step.RESET
     if now >= before:

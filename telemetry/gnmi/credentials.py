@@ -1,7 +1,8 @@
-"""How a target is reached and trusted: channels without TLS, with a CA, with a client's certificate, or by pinning.
+"""How a target is reached and trusted: channels without TLS, with a CA, with a client's certificate, or with a pinned
+certificate.
 
-grpcio cannot skip the verification of a certificate. `skip-verify: true` therefore means trust on first use, as ssh has
-it: the first certificate that a target shows is kept in a file, and from then on only that one is taken.
+grpcio cannot skip the verification of a certificate. `skip-verify: true` therefore means trust on first use, as in ssh:
+the first certificate that a target presents is kept in a file, and from then on only that one is accepted.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from ...errors import MburstError
 from .calls import in_thread
 from .config import GnmiTarget
 
-AHEAD_BYTES = 1 << 20  # of a stream that a target may send before it is read: it need not wait while rows are made
+AHEAD_BYTES = 1 << 20  # of a stream that may be sent before it is read, so that targets need not wait for rows
 
 
 def pins_folder() -> Path:
-    """Where pinned certificates are: mburst/pins in $XDG_STATE_HOME (default ~/.local/state)."""
+    """The folder of pinned certificates: mburst/pins in $XDG_STATE_HOME (default ~/.local/state)."""
     state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     return Path(state) / "mburst" / "pins"
 
@@ -53,16 +54,16 @@ def _read(path: str, what: str, target: GnmiTarget) -> bytes:
 
 
 async def channel_to(target: GnmiTarget) -> tuple[Any, str]:
-    """A gRPC channel to the target, and what there is to say about it ('' or a sentence). Raises MburstError."""
+    """Returns a gRPC channel to the target, and a remark ('' or a sentence). Raises MburstError."""
     import grpc
     from grpc.experimental import ChannelOptions
 
     options: list[tuple[str, Any]] = [
         ("grpc.max_receive_message_length", target.message_bytes),
         ("grpc.http2.lookahead_bytes", AHEAD_BYTES),
-        ("grpc.use_local_subchannel_pool", 1),  # a new channel begins anew, also after one that could not connect
+        ("grpc.use_local_subchannel_pool", 1),  # each channel begins anew, also after one that could not connect
         ("grpc.enable_http_proxy", 0),
-        (ChannelOptions.SingleThreadedUnaryStream, 1),  # calls.py says why
+        (ChannelOptions.SingleThreadedUnaryStream, 1),  # explained in calls.py
     ]
     if target.keepalive_s:
         options.append(("grpc.keepalive_time_ms", int(target.keepalive_s * 1000)))
@@ -85,7 +86,7 @@ async def channel_to(target: GnmiTarget) -> tuple[Any, str]:
 
 
 def _pinned(target: GnmiTarget) -> tuple[bytes, str, str]:
-    """(the pinned certificate, a name that it bears, what there is to say)."""
+    """Returns (the pinned certificate, a name in it, a remark)."""
     path = pin_path(target)
     note = ""
     try:
@@ -106,7 +107,7 @@ def _context(target: GnmiTarget) -> ssl.SSLContext:
 
 
 def fetch(target: GnmiTarget) -> str:
-    """The certificate that a target shows, unverified. Raises MburstError."""
+    """Returns the certificate that a target presents, unverified. Raises MburstError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -126,8 +127,8 @@ def fetch(target: GnmiTarget) -> str:
 
 
 def _name_of_pinned(target: GnmiTarget, pem: str) -> str:
-    """A name in the certificate that the target shows, which must be the pinned one: gRPC checks one. Raises
-    MburstError."""
+    """Returns a name in the certificate that the target presents, which must be the pinned one: gRPC checks a name.
+    Raises MburstError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.load_verify_locations(cadata=pem)
@@ -161,7 +162,7 @@ def _changed(target: GnmiTarget, kept: str) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """What an error of a connection or a handshake is, in words."""
+    """An error of a connection or a handshake, in words."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"TLS: the server certificate was rejected: {error.verify_message}"
     if isinstance(error, ssl.SSLError) and error.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
@@ -176,9 +177,10 @@ def reason(error: BaseException) -> str:
 
 
 def diagnose(target: GnmiTarget) -> str:
-    """Why no connection comes about, by trying again with another library, whose errors say it; '' where it works.
+    """Returns why no connection can be made, by trying again with another library that reports the reason; '' if that
+    works.
 
-    gRPC says of most failures only that it could not connect.
+    For most failures, gRPC reports only that it could not connect.
     """
     if target.address.startswith("unix:"):
         return "" if os.path.exists(target.address.removeprefix("unix:")) else "no such socket"
@@ -187,20 +189,20 @@ def diagnose(target: GnmiTarget) -> str:
             if target.insecure:
                 return _speaks_tls(plain)
             if target.skip_verify:
-                return ""  # what is wrong with a pinned certificate was reported before
+                return ""  # a fault of a pinned certificate was reported before
             return _handshake(target, plain)
     except (OSError, ValueError) as error:
         return reason(error)
 
 
 def _handshake(target: GnmiTarget, plain: socket.socket) -> str:
-    """What is wrong with TLS as it is configured. Raises OSError."""
+    """Returns what is wrong with TLS in this configuration. Raises OSError."""
     with _context(target).wrap_socket(
         plain, server_hostname=target.tls_server_name or host_port(target.address)[0]
     ) as tls:
         tls.settimeout(1.0)
         try:
-            closed = tls.recv(1) == b""  # a server speaks first in HTTP/2, and TLS 1.3 refuses a client only now
+            closed = tls.recv(1) == b""  # in HTTP/2 a server sends first, and TLS 1.3 refuses a client only now
         except TimeoutError:
             closed = False
         if closed:

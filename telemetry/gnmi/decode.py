@@ -1,8 +1,8 @@
 """Notifications → rows. One DeviceState for each target, one UpdateStream for each of its subscriptions.
 
 Decoding is done once for each path: the serialized path under its serialized prefix leads to the object that takes the
-values of that leaf. Those of one entity (a queue, a port) that carry the same time become one row, also when they come
-in several notifications.
+values of that leaf. Values of one entity (a queue, a port) with the same time become one row, even if they come in
+several notifications.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from .records import Record, RecordLeaf
 from .rows import CollectedRows, CollectionEnded
 from .vendors import LeafMatch, Tables
 
-SETTLED_NS = 250_000_000  # after this a row waits for no more of its values
+SETTLED_NS = 250_000_000  # after this a row no longer waits for more values
 
 
 class DeviceState:
-    """What is known of a target, over all its subscriptions and connections."""
+    """The state of a target, over all its subscriptions and connections."""
 
     def __init__(
         self,
@@ -43,18 +43,18 @@ class DeviceState:
         self.batch = batch
         self.rack = rack
         self.tables = tables
-        self.speeds = dict(speeds or {})  # port → bits a second
+        self.speeds = dict(speeds or {})  # port → bits per second
         self.boot_ns = 0  # 0: not reported
         self.cleared: dict[str, int] = {}  # port → when its counters were cleared
         self.aliases: dict[str, str] = {}  # qos interface-id → port
         self.facts: dict[str, int] = {}
         self.resets = self.wraps = self.values = self.messages = 0
         self.most_paths = most_paths
-        self.paths = 0  # that are known, and entities that records name
-        self.deleted = 0  # paths since those that are known were last looked through
+        self.paths = 0  # that are known, including entities that records name
+        self.deleted = 0  # paths since the last check of the known ones
         self.streams: list[UpdateStream] = []
         self.overflowed = False  # a path was refused
-        self._links = 0  # rows of neighbours since the last telling
+        self._links = 0  # rows of neighbours since the last report
         self._counted: Counter[tuple[str, str, str]] = Counter()  # (subscription, event, detail)
         self.least_lag_ns: int | None = None
         self.largest_lag_ns = 0
@@ -63,16 +63,16 @@ class DeviceState:
         self.rtt_ns: int | None = None
 
     def port(self, name: str) -> str:
-        """A port's own name where the device has reported it for an interface-id."""
+        """The port's own name, if the device has reported it for an interface-id."""
         return self.aliases.get(name, name)
 
     @property
     def full(self) -> str:
-        """The report of a path that is one too many."""
+        """The report about a path beyond the limit."""
         return f"more than {self.most_paths:,} paths"
 
     def take_fact(self, fact: str, places: dict[str, str], value: Any) -> bool:
-        """What the device says about itself; False where it is none. Raises LimitExceeded."""
+        """Process a fact about the device. Returns False if it is not one. Raises LimitExceeded."""
         if fact == "alias":
             self.aliases[places["port"]] = short(value)
             return True
@@ -88,7 +88,7 @@ class DeviceState:
         return True
 
     def reset_since(self, port: str, since_ns: int) -> bool:
-        """Whether the device says that it started, or that somebody cleared the port's counters, after a time."""
+        """Whether the device reports that it started, or that the counters of the port were cleared, after a time."""
         return self.boot_ns > since_ns or self.cleared.get(port, 0) > since_ns
 
     def event(
@@ -100,7 +100,7 @@ class DeviceState:
         amount: int | None = None,
         detail: str = "",
     ) -> None:
-        """A row of `gnmi_events`."""
+        """Add a row of `gnmi_events`."""
         self.rows.add(
             "gnmi_events",
             batch=self.batch,
@@ -114,7 +114,7 @@ class DeviceState:
         )
 
     def estimate_clock(self, now_ns: int) -> None:
-        """A row of `device_clocks` for the messages since the last one."""
+        """Add a row of `device_clocks` for the messages since the last one."""
         if self.least_lag_ns is None:
             return
         way = None if self.rtt_ns is None else self.rtt_ns // 2
@@ -134,31 +134,31 @@ class DeviceState:
 
     @property
     def may_link(self) -> bool:
-        """Whether there may be another row of a neighbour before the next telling."""
+        """Whether another row of a neighbour is allowed before the next report."""
         return self._links < limits.LINKS
 
     def link(self, **row: Any) -> None:
-        """A row of `links`."""
+        """Add a row of `links`."""
         self._links += 1
         self.rows.add("links", batch=self.batch, device=self.name, rack=self.rack, **row)
 
     def report(self, now_ns: int) -> None:
-        """Rows of `gnmi_events` for what was counted since the last call."""
+        """Add rows of `gnmi_events` for what was counted since the last call."""
         self._links = 0
         for (subscription, event, detail), amount in list(self._counted.items()):
             self.event(subscription, event, now_ns, amount=amount, detail=detail)
         self._counted.clear()
 
     def count(self, subscription: str, event: str, detail: str = "", amount: int = 1) -> None:
-        """Counts what is reported at intervals and not each time. `detail` says what, without what the device said:
-        beyond limits.DETAILS of them the rest is counted together."""
+        """Counts something that is reported at intervals and not each time. `detail` states the fault, without any text
+        from the device: details beyond limits.DETAILS are counted together."""
         key = (subscription, event, detail)
         if key not in self._counted and len(self._counted) >= limits.DETAILS:
             key = (subscription, event, "others")
         self._counted[key] += amount
 
     def not_understood(self, subscription: str, error: Exception) -> None:
-        """Counts something that the device sent and that could not be taken in, whatever the reason."""
+        """Counts something from the device that could not be processed, for whatever reason."""
         if isinstance(error, limits.LimitExceeded):
             self.count(subscription, "dropped", str(error))
         elif isinstance(error, values.NotUnderstood | NoPath):
@@ -168,13 +168,13 @@ class DeviceState:
 
 
 class UpdateStream:
-    """The decoding of one subscription of a device. `interval_ns`: what was asked for; 0 where nothing was."""
+    """The decoding of one subscription of a device. `interval_ns` is the requested interval, 0 if there is none."""
 
     def __init__(self, device: DeviceState, name: str, interval_ns: int = 0) -> None:
         self.device = device
         self.name = name
         self.interval_ns = interval_ns
-        self.gap_ns = 0  # device's time of the last that was heard before a gap
+        self.gap_ns = 0  # the device's time of the last message before a gap
         self._newest_ns = self._resumed_ns = 0
         self._feeding = False
         self._prefixes: dict[bytes, tuple[Steps, dict[bytes, Leaf]]] = {}
@@ -183,22 +183,21 @@ class UpdateStream:
         self._leaves: dict[Steps, Leaf] = {}
         self._refused = OverflowLeaf(self)
         self._entities: dict[tuple[str, ...], Entity | Record | NeighbourEntity] = {}
-        self.open: list[Entity | Record | NeighbourEntity] = []  # those that hold values which are in no row yet
-        self.unwritten: set[NeighbourEntity] = set()  # those that changed when there could be no more rows of them
+        self.open: list[Entity | Record | NeighbourEntity] = []  # those with values that are in no row yet
+        self.unwritten: set[NeighbourEntity] = set()  # those that changed when no more rows of them were allowed
         device.streams.append(self)
 
     def resume(self, now_ns: int) -> None:
-        """The connection is back after a gap: the windows of the next rows have it in them."""
+        """The connection is back after a gap: mark it in the windows of the next rows."""
         self.flush()
         self._resumed_ns, self.gap_ns = now_ns, self._newest_ns
 
     def poll(self, now_ns: int) -> None:
-        """The device is asked for all that there is, once more."""
+        """The device is asked again for everything."""
         self._resumed_ns = now_ns
 
     def sync(self) -> None:
-        """The device has sent all that there is: neighbours that it named before a gap or poll, but not since, have
-        gone."""
+        """The device has sent everything: neighbours that it reported before a gap or poll, but not since, are gone."""
         self.flush()
         if not self._resumed_ns:
             return
@@ -208,8 +207,8 @@ class UpdateStream:
         self._resumed_ns = 0
 
     def feed(self, notification: Any, receive_ns: int) -> None:
-        """Take a ReadNotification in, whatever is in it: what cannot be understood is counted. The lock of the rows is
-        held, and given up now and then. Raises CollectionEnded."""
+        """Process a ReadNotification of any content: anything that is not understood is counted. The lock of the rows
+        is held, and released now and then. Raises CollectionEnded."""
         self._feeding = True
         try:
             self._feed(notification, receive_ns)
@@ -238,7 +237,7 @@ class UpdateStream:
     def _take_all(
         self, updates: Any, base: Steps, cache: dict[bytes, Leaf], ts_ns: int, receive_ns: int, seen: set[Leaf] | None
     ) -> None:
-        """Take updates in, and count those, also where the collection ends meanwhile: they have rows. Raises
+        """Process updates, and count them, even if the collection ends in between, since they have rows. Raises
         CollectionEnded."""
         device, number = self.device, 0
         try:
@@ -260,7 +259,7 @@ class UpdateStream:
             device.values += number
 
     def _time(self, ts_ns: int, receive_ns: int) -> int:
-        """The time of a notification, and what it says of the device's clock."""
+        """The time of a notification, and its evidence about the clock of the device."""
         device = self.device
         if not PLAUSIBLE_NS[0] <= ts_ns < PLAUSIBLE_NS[1]:
             device.count(self.name, "not-understood", "invalid timestamp: the time of receipt is used")
@@ -286,7 +285,7 @@ class UpdateStream:
         return known
 
     def _cache(self, cache: dict[bytes, Leaf], base: Steps, path: bytes) -> Leaf:
-        """The leaf of a path whose bytes were not seen before. Raises NoPath, LimitExceeded."""
+        """The leaf of a path with bytes that were not seen before. Raises NoPath, LimitExceeded."""
         leaf = self._leaf(base + steps_in(path))
         if leaf is not self._refused:
             self._count_bytes(path)
@@ -299,7 +298,7 @@ class UpdateStream:
             self._forget_bytes()
 
     def _forget_bytes(self) -> None:
-        """Find leaves by their steps again. The cache that is in use stays where it is."""
+        """From now on, find leaves by their steps again. The cache that is in use stays."""
         for _, cache in self._prefixes.values():
             cache.clear()
         self._prefixes = {prefix: known for prefix, known in self._prefixes.items() if prefix == self._prefix}
@@ -322,7 +321,7 @@ class UpdateStream:
         leaf.take(ts_ns, receive_ns, kind, value, update.duplicates)
 
     def _leaf(self, steps: Steps) -> Leaf:
-        """The leaf of a path; where it is one too many, that of all such. Raises LimitExceeded."""
+        """The leaf of a path; if it is beyond the limit, the leaf of all such paths. Raises LimitExceeded."""
         leaf = self._leaves.get(steps)
         if leaf is None:
             weight = _weight(steps)
@@ -333,7 +332,7 @@ class UpdateStream:
         return leaf
 
     def _resolved(self, steps: Steps) -> Leaf:
-        """What takes the values of a path that is seen for the first time."""
+        """The object that takes the values of a path that is seen for the first time."""
         if (fact := self.device.tables.fact(steps)) is not None:
             return FactLeaf(self, steps, *fact)
         found = self.device.tables.rule(steps)
@@ -360,11 +359,11 @@ class UpdateStream:
         return entity
 
     def count_duplicates(self, amount: int) -> None:
-        """The device left values out."""
+        """Count values that the device left out."""
         self.device.count(self.name, "duplicates", amount=amount)
 
     def entity_of_record(self, record: Record, names: dict[str, str]) -> Entity | None:
-        """The entity that a record says it is about; None where it is one too many."""
+        """The entity that a record is about; None if it is beyond the limit."""
         key = (record.rule.table, *names.values(), record.rule.semantics, "record")
         found = self._entities.get(key)
         if not isinstance(found, Entity):
@@ -387,7 +386,7 @@ class UpdateStream:
                 self.device.rows.breathe()
 
     def _delete(self, paths: Iterable[Steps], ts_ns: int, receive_ns: int, kept: set[Leaf]) -> None:
-        """The leaves under PATHS are gone but for those in KEPT. Raises CollectionEnded."""
+        """Delete the leaves under PATHS, except those in KEPT. Raises CollectionEnded."""
         branches = Branches(paths)
         if branches.refused:
             detail = f"deletes of more than {limits.DELETE_SHAPES} shapes in one message"
@@ -400,7 +399,7 @@ class UpdateStream:
                 self.device.rows.breathe()
 
     def _room(self, weight: int) -> bool:
-        """Whether the device may have another path; those that it has deleted make room."""
+        """Whether the device may have another path; paths that it has deleted make room."""
         device = self.device
         if device.paths + weight > device.most_paths and device.deleted * 16 > device.most_paths:
             device.deleted = 0
@@ -413,7 +412,7 @@ class UpdateStream:
         return False
 
     def _sweep(self) -> None:
-        """Forget the leaves that the device has deleted, and the entities that are without any."""
+        """Forget the leaves that the device has deleted, and the entities without any leaf."""
         self._forget_bytes()
         for steps in [steps for steps, leaf in self._leaves.items() if leaf.idle]:
             self._leaves.pop(steps).forget()
@@ -425,7 +424,7 @@ class UpdateStream:
                 entity.forget()
 
     def close(self) -> None:
-        """Another stream takes the place of this one: make rows of what waits, and give back what it has."""
+        """Another stream replaces this one: make rows of waiting values, and release everything it holds."""
         self.flush()
         self.device.streams.remove(self)
         self.device.paths -= sum(_weight(steps) for steps in self._leaves)
@@ -449,7 +448,7 @@ class UpdateStream:
                 self.device.not_understood(self.name, error)
 
     def settle(self) -> None:
-        """Make rows of the values that wait for no others; of a notification that is being taken in, none."""
+        """Make rows of the values that wait for no others; none while a notification is being processed."""
         if self._feeding:
             return
         self.flush(time.time_ns() - SETTLED_NS)

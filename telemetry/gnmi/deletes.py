@@ -1,7 +1,7 @@
-"""Which leaves a notification deletes. A delete names a branch; a key that it leaves out, and `*`, stand for any.
+"""Which leaves a notification deletes. A delete names a branch; omitted keys and `*` stand for any value.
 
 Deletes are looked up by their shape (which names are `*`, which keys are given) and not compared one by one, so that
-what they cost does not grow with how many they are: a device that sends 20,000 of them sends one shape, or a few.
+their cost does not grow with their number: a device that sends 20,000 deletes sends one shape, or a few.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from collections.abc import Iterable
 from .limits import DELETE_SHAPES
 from .path import Steps, without_module
 
-Shape = tuple[tuple[bool, tuple[str, ...]], ...]  # of each step: whether its name is `*`, and the keys it gives
+Shape = tuple[tuple[bool, tuple[str, ...]], ...]  # for each step: whether its name is `*`, and the given keys
 
 
 class Branches:
-    """The branches that deletes name. `refused`: how many had one shape too many, and are not among them."""
+    """The branches that deletes name. `refused` is the number of deletes that exceed the limit of shapes and are not
+    among them."""
 
     def __init__(self, paths: Iterable[Steps]) -> None:
         self._shapes: dict[Shape, set[tuple[str, ...]]] = {}
@@ -28,7 +29,7 @@ class Branches:
                 self._shapes.setdefault(shape, set()).add(words)
 
     def cover(self, steps: Steps) -> bool:
-        """Whether a path is one of the branches or lies under one (path.covers says the same of two paths)."""
+        """Whether a path is one of the branches or lies under one (path.covers does the same for two paths)."""
         names = [without_module(name) for name, _ in steps]
         keys = [dict(found) for _, found in steps]
         for shape, wanted in self._shapes.items():
@@ -39,7 +40,7 @@ class Branches:
 
 
 def _taken_apart(path: Steps) -> tuple[Shape, tuple[str, ...]]:
-    """The shape of a delete, and its names and values of keys in the shape's order."""
+    """The shape of a delete, and its names and values of keys in the order of the shape."""
     shape, words = [], []
     for name, keys in path:
         given = [(key, value) for key, value in keys if value != "*"]
@@ -50,7 +51,7 @@ def _taken_apart(path: Steps) -> tuple[Shape, tuple[str, ...]]:
 
 
 def _projected(names: list[str], keys: list[dict[str, str]], shape: Shape) -> tuple[str, ...] | None:
-    """What a delete of this shape would say that covers a path; None where none can."""
+    """The names and values that a delete of this shape must have to cover a path; None if no delete can."""
     if len(shape) > len(names):
         return None
     words = []

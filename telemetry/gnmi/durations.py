@@ -1,4 +1,4 @@
-"""Durations as Go writes them: "1s", "1m30s", "500ms", "1.5h"."""
+"""Durations in the form of Go: "1s", "1m30s", "500ms", "1.5h"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What takes values in: leaves, and the entities (queues, ports, chips) whose rows they fill."""
+"""The objects that take values: leaves, and the entities (queues, ports, chips) whose rows they fill."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from .decode import UpdateStream
 
 LARGEST = 2**63 - 1
-SPEED_LETTERS = 64  # of the text of a link's speed
-LEAST_FRAME = 64  # bytes: the most packets that a link can carry
+SPEED_LETTERS = 64  # of the text of a link speed
+LEAST_FRAME = 64  # bytes: limits the number of packets that a link can carry
 _SPEED = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)\s*([kKMGT])", re.ASCII)
 _PREFIX = {"K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
 def parse_speed(value: Any) -> int | None:
-    """Bits a second of "SPEED_100GB" (openconfig-if-ethernet), "100G" or a number; None where it says none, or one that
+    """Bits per second of "SPEED_100GB" (openconfig-if-ethernet), "100G" or a number; None if there is none, or one that
     no row can hold."""
     if not isinstance(value, str):
         speed = values.as_integer(value)
@@ -35,7 +35,7 @@ def parse_speed(value: Any) -> int | None:
 
 
 def short(value: Any) -> str:
-    """The text of a value that names something. Raises LimitExceeded."""
+    """The text of a value that is a name. Raises LimitExceeded."""
     text = values.as_text(value)
     if len(text) > PATH_BYTES:
         raise LimitExceeded(f"a name of more than {PATH_BYTES:,} letters")
@@ -51,23 +51,23 @@ class Leaf:
         self.steps = steps
 
     def take(self, ts_ns: int, receive_ns: int, kind: str, value: Any, duplicates: int) -> None:
-        """A value with its time by the device's clock and by ours."""
+        """Take a value with its time by the device's clock and by ours."""
         raise NotImplementedError
 
     def delete(self, ts_ns: int, receive_ns: int) -> None:
-        """The device says that the path is gone."""
+        """The device reports that the path is gone."""
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is lost when the leaf is forgotten until its path is heard of again."""
+        """Whether nothing is lost if the leaf is forgotten until its path comes again."""
         return False
 
     def forget(self) -> None:
-        """The leaf is of no more use: give back what it has."""
+        """The leaf is of no more use: release what it holds."""
 
 
 class IgnoredLeaf(Leaf):
-    """Says only again what the path says."""
+    """A leaf that repeats what its path states."""
 
     __slots__ = ()
 
@@ -80,7 +80,7 @@ class IgnoredLeaf(Leaf):
 
 
 class OverflowLeaf(Leaf):
-    """Stands for all paths beyond the most that a device may have."""
+    """Stands for all paths beyond the limit of a device."""
 
     __slots__ = ("stream",)
 
@@ -112,7 +112,7 @@ class FactLeaf(Leaf):
 
 
 class PlainLeaf(Leaf):
-    """A path that no table knows: its values are rows of `gnmi_values`."""
+    """A path that is in no table: its values are rows of `gnmi_values`."""
 
     __slots__ = ("present", "source", "stream", "table")
 
@@ -147,7 +147,7 @@ class PlainLeaf(Leaf):
 
 
 class ColumnLeaf(Leaf):
-    """A leaf that is a column of its entity's rows."""
+    """A leaf that is a column of the rows of its entity."""
 
     __slots__ = ("column", "counter", "entity", "filled", "kind", "last", "last_ns", "value")
 
@@ -182,7 +182,7 @@ class ColumnLeaf(Leaf):
         entity.filled.append(self)
 
     def number(self) -> int | None:
-        """The value as the column has it, but for counters, whose increase counts."""
+        """The value in the unit of the column; of a counter, the total."""
         value = self.value
         if type(value) is int and 0 <= value <= LARGEST:  # nearly all of them
             return value
@@ -200,7 +200,7 @@ class ColumnLeaf(Leaf):
 
 
 class MaskLeaf(Leaf):
-    """Says by its bits which columns of its entity's rows are not determined; also kept as a plain leaf."""
+    """A leaf with bits that show which columns of its entity's rows are not determined; also kept as a plain leaf."""
 
     __slots__ = ("entity", "masks", "plain")
 
@@ -242,8 +242,8 @@ class Entity:
     """A queue, a port or a chip: its values of one time become a row."""
 
     slots = 0  # leaves that are its columns
-    begun_ns = 0  # of a record's: end of the window before
-    undetermined: frozenset[int] = frozenset()  # columns whose values the device says not to be determined
+    begun_ns = 0  # of a record: end of the previous window
+    undetermined: frozenset[int] = frozenset()  # columns with values that the device reports as not determined
 
     def __init__(self, stream: UpdateStream, rule: VendorRule, names: dict[str, str]) -> None:
         self.stream, self.rule, self.names = stream, rule, names
@@ -262,14 +262,14 @@ class Entity:
         return {"port": self.port} if "port" in self.names else {}
 
     def _learn_port(self) -> None:
-        """The device may report a port's own name after its first values."""
+        """Learn the port's own name, which the device may report after its first values."""
         port = self.stream.device.port(self.names.get("port", ""))
         if port != self.port:
             self.port = port
             self.table.texts["port"][self.source] = port
 
     def emit(self) -> None:
-        """A row of the values that are there."""
+        """Append a row of the existing values."""
         filled, self.filled = self.filled, []
         if not filled:
             return
@@ -280,7 +280,7 @@ class Entity:
         quality, self.quality = quality | self.quality, 0
         row: list[int | None] = [None] * self.columns
         for slot in filled:
-            slot.filled = False  # of all of them, whatever becomes of one
+            slot.filled = False  # of all of them, whatever happens to one
         for slot in filled:
             value, slot.value = slot.number(), None
             if value is None:
@@ -295,13 +295,13 @@ class Entity:
             if value is not None:
                 had = row[slot.column]
                 row[slot.column] = value if had is None else had + value
-        # The first values of counters count nothing.
+        # The first values of counters are not increases.
         if quality & QUALITY_IMPOSSIBLE or any(value is not None for value in row):
             self._append(row, start_ns, quality)
 
     def _window(self, filled: list[ColumnLeaf]) -> tuple[int, int]:
-        """When the row's window began, and QUALITY_GUESSED where the device did not say it: with the values before,
-        unless the device's windows have a length of their own."""
+        """The begin of the row's window, and QUALITY_GUESSED if the device did not report it: the previous values,
+        unless the windows of the device have a length of their own."""
         rule, ts_ns = self.rule, self.ts_ns
         if rule.window_ns:
             return ts_ns - rule.window_ns, QUALITY_GUESSED if rule.semantics == "periodic-max" else 0
@@ -313,10 +313,10 @@ class Entity:
         return ts_ns, 0
 
     def _increase(self, slot: ColumnLeaf, value: int, quality: int) -> tuple[int | None, int]:
-        """What a counter counted since its value before, and the quality with what that says."""
+        """The increase of a counter since its previous value, and the quality with any bit that results."""
         device, before, last_ns = self.stream.device, slot.last, slot.last_ns
         if before is not None and self.ts_ns < last_ns:
-            return None, quality  # an older value that came late says nothing
+            return None, quality  # an older value that came late is ignored
         slot.last = value
         if before is None:
             return None, quality
@@ -333,7 +333,7 @@ class Entity:
         return count, quality
 
     def _limit(self, slot: ColumnLeaf, last_ns: int) -> int | None:
-        """The most that a counter can have counted since a time, by the speed of the link."""
+        """The most that a counter can have counted since a time, from the speed of the link."""
         speed = self.stream.device.speeds.get(self.port)
         if not speed:
             return None
@@ -342,7 +342,7 @@ class Entity:
 
     def _append(self, row: list[int | None], start_ns: int, quality: int) -> None:
         for column, value in enumerate(row):
-            if value is not None and not 0 <= value <= LARGEST:  # no row can hold it, or nothing can be below nothing
+            if value is not None and not 0 <= value <= LARGEST:  # no row can hold it, or it is negative
                 row[column], quality = None, quality | QUALITY_IMPOSSIBLE
         quality |= self._implausible(row, start_ns)
         if start_ns <= self.stream.gap_ns < self.ts_ns:
@@ -350,7 +350,7 @@ class Entity:
         self.table.rows.append((self.source, start_ns, self.ts_ns, self.receive_ns, *row, quality))
 
     def _implausible(self, row: list[int | None], start_ns: int) -> int:
-        """QUALITY_IMPOSSIBLE where a value is more than the link can carry in the window or the buffer can hold."""
+        """QUALITY_IMPOSSIBLE if a value is more than the link can carry in the window or the buffer can hold."""
         table = self.rule.table
         device = self.stream.device
         if table == "ports":
@@ -375,7 +375,7 @@ class Entity:
         self.stream.device.count(self.stream.name, "not-understood", f"{as_text(slot.steps)}: not a number")
 
     def remembers(self, slot: ColumnLeaf) -> bool:
-        """Whether a later row needs what is known of a leaf."""
+        """Whether a later row needs the state of a leaf."""
         return slot.last is not None or bool(slot.last_ns)
 
     def forget(self) -> None:

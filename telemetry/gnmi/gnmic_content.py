@@ -1,6 +1,6 @@
 """A configuration file in YAML, JSON or TOML → mappings, lists and texts.
 
-Every scalar stays the text that was written, so that a password such as 0123 or `yes` is what its owner wrote.
+Every scalar stays the text that was written, so that a password such as 0123 or `yes` is exactly that.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ...units import WrittenFloat
 
 
 def content_of(path: str) -> Any:
-    """What a file says, by its name JSON, TOML or YAML. Raises MburstError."""
+    """Returns the content of a file, as JSON, TOML or YAML according to its name. Raises MburstError."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
@@ -58,7 +58,7 @@ def _yaml(path: str, text: str) -> Any:
 
 @cache
 def _loader() -> Any:
-    """PyYAML's safe loader, which leaves scalars as they are written and refuses a key that is given twice."""
+    """PyYAML's safe loader, which leaves scalars as they are written and refuses duplicate keys."""
     import yaml
 
     class Loader(yaml.SafeLoader):  # type: ignore[misc]

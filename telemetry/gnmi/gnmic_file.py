@@ -1,9 +1,9 @@
 """gnmic's configuration file → what to collect.
 
-Names and meanings are gnmic's (its user guide: configuration file, targets, subscriptions), so that a file that works
-there works here; what mburst adds is under `mburst:`. What gnmic knows and mburst has no use for is a warning. What
-would leave out rows or change them is an error: a key of targets and subscriptions that nobody knows, a subscription
-to the past.
+Names and meanings are those of gnmic (its user guide: configuration file, targets, subscriptions), so that a file that
+works there works here; additions of mburst are under `mburst:`. Keys of gnmic that mburst does not use are warnings.
+Anything that would omit or change rows is an error: an unknown key of targets and subscriptions, a subscription to the
+past.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LINK = ("device", "port", "queue", "host", "interface", "rack", "link")
 
 
 def load(path: str, environment: Mapping[str, str] | None = None) -> CollectConfig:
-    """The configuration in a file: YAML, JSON or TOML. Raises MburstError, with the place in the file."""
+    """Returns the configuration in a file: YAML, JSON or TOML. Raises MburstError, with the place in the file."""
     try:
         import yaml  # noqa: F401
     except ModuleNotFoundError:
@@ -83,7 +83,8 @@ def _config(file: File, content: Mapping[str, Any]) -> CollectConfig:
 
 
 def _top(file: File, content: Mapping[str, Any]) -> tuple[GnmicPart, dict[str, Any], list[str]]:
-    """The keys of the top that are used, the options of a subscription, and the names of subscriptions for all."""
+    """The top-level keys that are used, the options of a subscription, and the names of subscriptions for all
+    targets."""
     given: dict[str, Any] = {}
     options: dict[str, Any] = {}
     names: list[str] = []
@@ -99,14 +100,14 @@ def _top(file: File, content: Mapping[str, Any]) -> tuple[GnmicPart, dict[str, A
             file.unused("", word, words.TOP_UNUSED.get(word, ""))
         else:
             _unknown(file, key)
-    for word in words.GLOBALS:  # which come before the file's, as in gnmic
+    for word in words.GLOBALS:  # which take precedence over the file, as in gnmic
         if value := file.environment.get(f"GNMIC_{word.upper().replace('-', '_')}"):
             given[word] = value
     return GnmicPart(file, "", given), options, names
 
 
 def _unknown(file: File, key: str) -> None:
-    """Refuse what is probably one of the keys that matter, mistyped; say of all else that it is not used."""
+    """Refuse a key that is probably a mistyped one that matters; report that any other is not used."""
     if near := get_close_matches(key.lower().replace("_", "-"), [*words.TOP, *words.SUBSCRIBE], n=1, cutoff=0.8):
         raise file.fail(key, "unknown key", f"did you mean {near[0]!r}?")
     file.unused("", key, "unknown key")
@@ -131,7 +132,7 @@ def _check_names(file: File, around: TargetDefaults, names: list[str]) -> None:
 
 
 def _size(own: GnmicPart, word: str, default: int) -> int:
-    """Bytes of one of mburst's own words."""
+    """The size in bytes under one of mburst's own words."""
     text = own.text(word)
     try:
         size = parse_size(text) if text else default
@@ -143,7 +144,7 @@ def _size(own: GnmicPart, word: str, default: int) -> int:
 
 
 def _max_msg_size(top: GnmicPart) -> int:
-    """The largest message by gnmic's own key, in bytes; another size than mburst takes is reported."""
+    """The largest message by gnmic's own key, in bytes; reported if mburst uses another size."""
     text = top.text("max-msg-size")
     if not text:
         return limits.MESSAGE_BYTES

@@ -1,4 +1,4 @@
-"""The parts of a configuration file, and their values: read as text, checked by what they are to be.
+"""The parts of a configuration file and their values: read as text, and checked for what they should be.
 
 Every scalar is text, as gnmic_content.py reads it. A mistake is a UsageError with its place in the file.
 """
@@ -17,13 +17,13 @@ from .durations import parse_go_duration
 from .messages import ENCODINGS
 from .path import PathName, parse
 
-LEAST_PLAIN_NS = 10**6  # a number without a unit is nanoseconds to gnmic; fewer are somebody's seconds
+LEAST_PLAIN_NS = 10**6  # a number without a unit is nanoseconds to gnmic; a smaller one probably means seconds
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|([A-Za-z_]\w*))")
 _FLAGS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False, "": False}
 
 
 class File:
-    """What is known of a configuration while it is read: its path, the environment, and what there is to warn of."""
+    """The state of reading a configuration: its path, the environment, and warnings."""
 
     def __init__(self, path: str, environment: Mapping[str, str]) -> None:
         self.path = path
@@ -33,7 +33,7 @@ class File:
         self._unused: dict[str, dict[str, str]] = {}  # section → key → remark
 
     def fail(self, where: str, what: str, hint: str = "") -> UsageError:
-        """The error of a mistake at WHERE."""
+        """Returns the error for a mistake at WHERE."""
         return UsageError(" ".join(f"{self.path}: {where}: {what}".splitlines()), " ".join(hint.splitlines()))
 
     def warn(self, where: str, what: str) -> None:
@@ -43,11 +43,11 @@ class File:
             self.warnings.append(line)
 
     def unused(self, section: str, word: str, remark: str = "") -> None:
-        """Note that a key of gnmic's is not used."""
+        """Note that a key of gnmic is not used."""
         self._unused.setdefault(section, {})[word] = remark
 
     def all_warnings(self) -> tuple[str, ...]:
-        """What there is to say, a line each."""
+        """All warnings, a line each."""
         lines = []
         for section, words in self._unused.items():
             listed = ", ".join(f"{word} ({remark})" if remark else word for word, remark in words.items())
@@ -55,7 +55,8 @@ class File:
         return (*lines, *self.warnings)
 
     def expanded(self, text: str, where: str) -> str:
-        """TEXT with the environment's $NAME and ${NAME}. One that is not set is an error, where gnmic takes nothing."""
+        """TEXT with $NAME and ${NAME} of the environment expanded. Raises UsageError for a variable that is not set,
+        which gnmic takes as empty."""
 
         def look_up(match: re.Match[str]) -> str:
             name = match[1] or match[2]
@@ -67,23 +68,23 @@ class File:
 
 
 class GnmicPart:
-    """A mapping of the file with keys that are known."""
+    """A mapping of the file with known keys."""
 
     def __init__(self, file: File, where: str, given: Mapping[str, Any]) -> None:
         self.file, self.where, self.given = file, where, given
 
     def place(self, word: str) -> str:
-        """Where a key is, for messages."""
+        """The place of a key, for messages."""
         return f"{self.where}.{word}" if self.where else word
 
     def over(self, defaults: Mapping[str, Any]) -> GnmicPart:
-        """The same part, with DEFAULTS for keys that are not given or have no value."""
+        """The same part, with DEFAULTS for keys that are missing or have no value."""
         own = {word: value for word, value in self.given.items() if value is not None}
         return GnmicPart(self.file, self.where, {**defaults, **own})
 
     def text(self, word: str, default: str = "", secret: bool = False) -> str:
-        """A text, with variables of the environment. Those of a SECRET only count where it begins with one, since
-        a password may have a $ anywhere (gnmic does the same)."""
+        """A text with environment variables expanded. In a SECRET they are expanded only if it begins with one, since a
+        password may have a $ anywhere (gnmic does the same)."""
         found = plain(self.file, self.given.get(word), self.place(word))
         if secret and not found.startswith("$"):
             return found or default
@@ -97,14 +98,14 @@ class GnmicPart:
         return [self.file.expanded(plain(self.file, text, place), place) for text in each]
 
     def flag(self, word: str) -> bool:
-        """true or false; false where it is not given."""
+        """true or false; false if it is not given."""
         text = self.text(word)
         if text.lower() not in _FLAGS:
             raise self.file.fail(self.place(word), f"invalid value {text!r}: must be true or false")
         return _FLAGS[text.lower()]
 
     def duration(self, word: str) -> int:
-        """Nanoseconds of a duration as Go writes it; 0 where it is not given."""
+        """Nanoseconds of a duration in the form of Go; 0 if it is not given."""
         text = self.text(word)
         if (plain_ns := whole(text, most=LONGEST_NS)) is not None:
             if 0 < plain_ns < LEAST_PLAIN_NS:
@@ -121,7 +122,7 @@ class GnmicPart:
         return words[key]
 
     def encoding(self, word: str = "encoding") -> str | None:
-        """An encoding by its name or its number; None where it is not given."""
+        """An encoding by its name or its number; None if it is not given."""
         text = self.text(word)
         if not text:
             return None
@@ -134,20 +135,20 @@ class GnmicPart:
         return name
 
     def path(self, word: str) -> PathName | None:
-        """A path; None where it is not given."""
+        """A path; None if it is not given."""
         text = self.text(word)
         return self._checked(word, parse, text) if text else None
 
     def paths(self, *words: str) -> list[PathName]:
-        """Paths of all WORDS."""
+        """The paths under all WORDS."""
         return [self._checked(words[0], parse, text) for word in words for text in self.texts(word)]
 
     def mapping(self, word: str) -> dict[str, Any]:
-        """A mapping; empty where it is not given."""
+        """A mapping; empty if it is not given."""
         return mapping(self.file, self.given.get(word), self.place(word))
 
     def name_of_file(self, word: str) -> str:
-        """A file's name, relative to the configuration; '' where it is not given."""
+        """The name of a file, relative to the configuration; '' if it is not given."""
         name = self.text(word)
         return str(self.file.folder / Path(name).expanduser()) if name else ""
 
@@ -182,8 +183,8 @@ def known(
     unused: Mapping[str, str],
     is_unused: Callable[[str], bool] | None = None,
 ) -> GnmicPart:
-    """The part of the file that VALUE is, with the keys that are USED; their case does not matter, as to gnmic. A key
-    that gnmic has and mburst does not use is noted; any other one is a UsageError."""
+    """Returns the part of the file with the content VALUE, with the keys that are USED; their case does not matter, as
+    in gnmic. A key that gnmic has and mburst does not use is noted; any other one is a UsageError."""
     given = {}
     section = re.split(r"[.\[]", where, maxsplit=1)[0] + ": "
     for key, below in mapping(file, value, where).items():
@@ -198,7 +199,7 @@ def known(
 
 
 def suggestion(word: str, words: Iterable[str]) -> str:
-    """The word that was probably meant, or else all that there are."""
+    """The word that was probably meant, or otherwise all existing words."""
     words = list(words)
     near = get_close_matches(word.replace("_", "-"), words, n=1, cutoff=0.75)
     return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(words)}"

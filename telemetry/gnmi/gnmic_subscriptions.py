@@ -1,4 +1,4 @@
-"""gnmic's subscriptions: those that are named in the file, and the one that its options of `subscribe` describe."""
+"""gnmic's subscriptions: those that the file names, and the one that its options of `subscribe` describe."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .gnmic_parts import File, GnmicPart, known, mapping
 
 _MODES = {"stream": "STREAM", "once": "ONCE", "poll": "POLL"}
 _STREAM_MODES = {"target-defined": "TARGET_DEFINED", "on-change": "ON_CHANGE", "sample": "SAMPLE"}
-FROM_OPTIONS = "default"  # the name of what `subscribe-path` asks for
+FROM_OPTIONS = "default"  # the name of the subscription of `subscribe-path`
 
 
 def subscriptions_of(file: File, content: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Subscription]:
-    """All subscriptions by their names. CONTENT: of the key `subscriptions`; OPTIONS: by the keys of a subscription,
-    what gnmic's subscribe-… at the top of the file say. Raises UsageError."""
+    """Returns all subscriptions by name. CONTENT is that of the key `subscriptions`; OPTIONS are the values of gnmic's
+    subscribe-… at the top of the file, by the keys of a subscription. Raises UsageError."""
     if options.get("paths"):
         if content:
             file.warn("subscriptions", "not used, since subscribe-path replaces them, as in gnmic")
@@ -66,7 +66,7 @@ def _refuse_history(part: GnmicPart) -> None:
 
 
 def _stream_subscriptions(part: GnmicPart) -> list[Item]:
-    """The items of `stream-subscriptions`, which take what they lack from the subscription."""
+    """The items of `stream-subscriptions`, with missing values taken from the subscription."""
     given = part.given.get("stream-subscriptions") or []
     if not isinstance(given, list):
         raise part.file.fail(part.place("stream-subscriptions"), "must be a list")
@@ -82,7 +82,7 @@ def _stream_subscriptions(part: GnmicPart) -> list[Item]:
 def _items(part: GnmicPart) -> list[Item]:
     mode = part.choice("stream-mode", _STREAM_MODES, "target-defined")
     sample_ns, heartbeat_ns = part.duration("sample-interval"), part.duration("heartbeat-interval")
-    sample_ns = 0 if mode == "ON_CHANGE" else sample_ns  # which gnmic does not send either
+    sample_ns = 0 if mode == "ON_CHANGE" else sample_ns  # gnmic does not send it either
     suppress = part.flag("suppress-redundant")
     return [Item(path, mode, sample_ns, heartbeat_ns, suppress) for path in part.paths("paths", "path")]
 
@@ -99,7 +99,7 @@ def _dscp(part: GnmicPart) -> int | None:
 def chosen(
     file: File, names: list[str], subscriptions: Mapping[str, Subscription], where: str
 ) -> tuple[Subscription, ...]:
-    """The subscriptions of these names; all where there are none. Raises UsageError."""
+    """The subscriptions of these names; all if there are no names. Raises UsageError."""
     for name in names:
         if name not in subscriptions:
             raise _no_subscription(file, name, subscriptions, where)

@@ -23,19 +23,19 @@ DEFAULT_S = {"timeout": 10.0, "retry": 60.0}
 
 @dataclass(frozen=True)
 class TargetDefaults:
-    """What the rest of the file says for all targets."""
+    """Values of the rest of the file for all targets."""
 
     file: File
     shared: Mapping[str, Any]  # the globals
     port: str
     subscriptions: Mapping[str, Subscription]
-    names: tuple[str, ...]  # of subscriptions for all targets (subscribe-name); (): what each target says
+    names: tuple[str, ...]  # of subscriptions for all targets (subscribe-name); (): those of each target
     racks: Mapping[str, str]
     vendors: Mapping[str, str]
 
 
 def targets_of(around: TargetDefaults, top: GnmicPart) -> tuple[GnmiTarget, ...]:
-    """All targets of the file. Raises UsageError where there are none."""
+    """Returns all targets of the file. Raises UsageError if there are none."""
     file = around.file
     found = [_target(around, where, name, entry) for where, name, entry in _entries(file, top)]
     if not found:
@@ -68,7 +68,7 @@ def _entries(file: File, top: GnmicPart) -> Iterator[tuple[str, str, Any]]:
 
 
 def _file_of_targets(file: File, top: GnmicPart) -> str:
-    """The file that gnmic would read more targets from; '' where there is none."""
+    """The file from which gnmic would read more targets; '' if there is none."""
     name = top.name_of_file("targets-file")
     given = top.given.get("loader")
     if not name and given:
@@ -93,7 +93,7 @@ def _file_of_targets(file: File, top: GnmicPart) -> str:
 
 
 def _of_another_loader(given: Any) -> Any:
-    """Which keys may be in a loader: any, where it is one that is not read."""
+    """The keys that a loader may have: any, if it is one that is not read."""
     ours = isinstance(given, dict) and given.get("type") == "file"
     return None if ours else lambda word: True
 
@@ -154,7 +154,7 @@ def _subscriptions(around: TargetDefaults, part: GnmicPart) -> tuple[Subscriptio
 
 
 def _metadata(part: GnmicPart) -> tuple[tuple[str, str], ...]:
-    """The metadata of each call. With an auth-scheme, user and password are in a header of HTTP too."""
+    """The metadata of each call. With an auth-scheme, user and password are also in an HTTP header."""
     given = part.mapping("metadata")
     inner = GnmicPart(part.file, part.place("metadata"), given)
     found = [(name.lower(), inner.text(name)) for name in given]
@@ -170,7 +170,7 @@ def _keepalive_s(part: GnmicPart) -> float:
 
 
 def _addresses(part: GnmicPart, name: str, port: str) -> list[str]:
-    """host:port of each address of a target, of which gnmic takes the one that answers."""
+    """host:port of each address of a target; gnmic uses the one that answers."""
     text = part.text("address", name)
     if text.startswith("unix:"):
         return [text]

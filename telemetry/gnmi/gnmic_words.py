@@ -1,14 +1,14 @@
 """The keys of gnmic's configuration: which of them mburst uses, and which it knows and does not use.
 
 From gnmic's user guide (targets, subscriptions, target discovery, global flags, configuration file) and its types of
-targets, subscriptions and flags, as of 2026. A key that is not used has a remark where its absence can be seen.
+targets, subscriptions and flags, as of 2026. An unused key has a remark if its absence can be noticed.
 """
 
 from __future__ import annotations
 
 import re
 
-# What a target may have of its own, or take from the top of the file.
+# Keys that a target may have itself, or take from the top of the file.
 SHARED = (
     "username", "password", "token", "auth-scheme", "metadata", "encoding", "insecure", "skip-verify", "tls-ca",
     "tls-cert", "tls-key", "tls-server-name", "timeout", "retry", "gzip",
@@ -68,7 +68,7 @@ SUBSCRIBE = {
     "subscribe-updates-only": "updates-only", "subscribe-qos": "qos", "subscribe-model": "models",
     "subscribe-history-snapshot": "history", "subscribe-history-start": "history", "subscribe-history-end": "history",
 }  # fmt: skip
-# … of which these also hold for the subscriptions that lack them.
+# … of which these also apply to subscriptions that lack them.
 INHERITED = ("mode", "stream-mode", "sample-interval", "heartbeat-interval", "qos", "history")
 CHOSEN = "subscribe-name"
 
@@ -79,10 +79,10 @@ LOADER_UNUSED = dict.fromkeys(
 
 
 def is_unused_at_top(word: str) -> bool:
-    """Whether gnmic knows WORD at the top of the file, and mburst has no use for it."""
+    """Whether gnmic knows WORD at the top of the file, and mburst does not use it."""
     return word in TOP_UNUSED or word.startswith(".") or bool(_OTHER_COMMANDS.fullmatch(word))
 
 
 def is_unused_of_target(word: str) -> bool:
-    """Whether gnmic knows WORD in a target, and mburst has no use for it."""
+    """Whether gnmic knows WORD in a target, and mburst does not use it."""
     return word in TARGET_UNUSED or (word not in TARGET and bool(_GRPC.fullmatch(word)))

@@ -1,8 +1,8 @@
-"""The messages of gNMI, from descriptors that are built when this is imported.
+"""The messages of gNMI, from descriptors that are built when this module is imported.
 
-Fields and numbers are those of gnmi.proto 0.10 (openconfig/gnmi); what mburst neither sends nor reads is left out, and
-protobuf skips it on the wire. They live in a pool of their own, so that another package's gNMI stubs can be in the same
-process. `Any` is written out, since only its bytes are of interest.
+Fields and numbers are those of gnmi.proto 0.10 (openconfig/gnmi); fields that mburst neither sends nor reads are left
+out, and protobuf skips them on the wire. The descriptors are in a pool of their own, so that another package's gNMI
+stubs can be in the same process. `Any` is defined here, since only its bytes are of interest.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ _MESSAGES = {
     ],
     "SubscribeRequest": ["1 subscribe ?SubscriptionList", "3 poll ?Poll"],
     "SubscribeResponse": ["1 update ?Notification", "3 sync_response ?bool", "4 error ?Error"],
-    # The same on the wire, read with paths left as they came: a path that was seen before need not be parsed again.
+    # The same message on the wire, read with paths left serialized: a path that was seen before need not be parsed
+    # again.
     "ReadUpdate": ["1 path bytes", "2 value Value", "3 val TypedValue", "4 duplicates uint32"],
     "ReadNotification": [
         "1 timestamp int64", "2 prefix bytes", "4 update *ReadUpdate", "5 delete *bytes", "6 atomic bool",
@@ -106,7 +107,7 @@ def _file() -> descriptor_pb2.FileDescriptorProto:
         message = file.message_type.add(name=name)
         for field in fields:
             _add_field(message, field)
-        if name == "PathElem":  # a map is a repeated message that says so
+        if name == "PathElem":  # a map is a repeated message with this option
             entry = message.nested_type.add(name="KeyEntry")
             entry.options.map_entry = True
             for field in _MESSAGES["PathKey"]:

@@ -1,4 +1,4 @@
-"""Neighbours on ports: who hangs where, as rows of `links`."""
+"""Neighbours on ports: which host is attached where, as rows of `links`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class NeighbourEntity(Entity):
-    """A neighbour on a port: a row of `links` whenever what is known of it changes."""
+    """A neighbour on a port: adds a row of `links` whenever something about it changes."""
 
     def __init__(self, stream: UpdateStream, rule: VendorRule, names: dict[str, str]) -> None:
         self.stream, self.rule, self.names = stream, rule, names
@@ -32,7 +32,7 @@ class NeighbourEntity(Entity):
         self.write()
 
     def write(self) -> None:
-        """Rows of what has changed since the last ones."""
+        """Add rows of what has changed since the last ones."""
         device = self.stream.device
         host, interface = self.known.get(0, ""), self.known.get(1, "")
         if not host or (host, interface) == self.written:

@@ -1,4 +1,4 @@
-"""Paths of gNMI: their text form, their message, and what lies under which.
+"""Paths of gNMI: their text form, their message, and which path lies under which.
 
 A path is its origin and its steps; a step is a name and its keys, sorted. Text form as in the gNMI path conventions
 (openconfig/reference, rpc/gnmi/gnmi-path-conventions.md): `origin:/a/b[key=value]`, where `\\` escapes `]`, `/` and
@@ -26,14 +26,14 @@ _MODULE = re.compile(r"[A-Za-z_][\w.-]*:(?=.)")
 
 @dataclass(frozen=True)
 class PathName:
-    """A path that somebody wrote."""
+    """A path in text form."""
 
     origin: str
     steps: Steps
 
 
 def parse(text: str) -> PathName:
-    """The path that TEXT says. Raises UsageError."""
+    """Returns the path of TEXT. Raises UsageError."""
     match = _ORIGIN.match(text)
     rest = text[match.end() :] if match else text
     steps = tuple(_step(part, text) for part in _split(rest, text))
@@ -41,7 +41,7 @@ def parse(text: str) -> PathName:
 
 
 def _split(text: str, whole: str) -> list[str]:
-    """TEXT at the slashes that are outside of brackets and not escaped."""
+    """TEXT split at the slashes that are outside of brackets and not escaped."""
     parts, part, inside, escaped = [], "", False, False
     for letter in text:
         if escaped:
@@ -100,19 +100,19 @@ def as_text(steps: Iterable[Step], origin: str = "") -> str:
 
 
 def steps_of(message: Any) -> Steps:
-    """The steps of a Path message; `element`, which old targets send, where there is no `elem`. Raises UsageError for
-    an element that is none."""
+    """Returns the steps of a Path message; those of `element`, which old targets send, if there is no `elem`. Raises
+    UsageError for an invalid element."""
     if message.elem:
         return tuple((elem.name, tuple(sorted(elem.key.items()))) for elem in message.elem)
     return tuple(_step(element, element) if "[" in element else (element, ()) for element in message.element if element)
 
 
 class NoPath(ValueError):
-    """Bytes of a device that are no Path message; the message says why, without the bytes."""
+    """Bytes from a device that are not a Path message; the message of the error states why, without the bytes."""
 
 
 def steps_in(serialized: bytes) -> Steps:
-    """The steps of a serialized Path message. Raises NoPath, LimitExceeded."""
+    """Returns the steps of a serialized Path message. Raises NoPath, LimitExceeded."""
     from google.protobuf.message import DecodeError
 
     from .messages import Path
@@ -150,7 +150,7 @@ def _plain_name(name: str) -> str:
 
 
 def covers(above: Steps, below: Steps) -> bool:
-    """Whether BELOW is ABOVE or lies under it. A key that ABOVE leaves out, and `*`, stand for any."""
+    """Whether BELOW is ABOVE or lies under it. Keys that ABOVE omits, and `*`, stand for any value."""
     if len(above) > len(below):
         return False
     for (name, keys), (other, others) in zip(above, below, strict=False):

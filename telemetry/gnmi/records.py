@@ -1,4 +1,4 @@
-"""Events that say themselves what they are about, as LANZ has them: the names of a queue are among their leaves."""
+"""Events that contain the names of their subject, as in LANZ: the names of a queue are among their leaves."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RecordLeaf(Leaf):
 
 
 class Record:
-    """An event that says itself what it is about (LANZ): leaves of one time, among them the keys of its row."""
+    """An event that contains the names of its subject (LANZ): leaves of one time, among them the keys of its row."""
 
     def __init__(self, stream: UpdateStream, rule: VendorRule, names: dict[str, str]) -> None:
         self.stream, self.rule = stream, rule
@@ -38,7 +38,7 @@ class Record:
         self.plain: dict[str, PlainLeaf] = {}
 
     def take(self, leaf: RecordLeaf, ts_ns: int, receive_ns: int, kind: str, value: Any, duplicates: int) -> None:
-        """A leaf of the record at a time; one that was there already begins the next record."""
+        """Take a leaf of the record at a time; a leaf that is already there begins the next record."""
         if self.leaves and (self.ts_ns != ts_ns or leaf.name in self.leaves):
             self.emit()
         self.ts_ns, self.receive_ns = ts_ns, receive_ns
@@ -51,7 +51,7 @@ class Record:
             self.stream.open.append(self)
 
     def emit(self) -> None:
-        """A row of the queue that the record names, and plain rows of the rest."""
+        """Append a row of the queue that the record names, and plain rows of the rest."""
         leaves, self.leaves = self.leaves, {}
         if not leaves:
             return
@@ -73,7 +73,7 @@ class Record:
             plain.forget()
 
     def _time(self, found: dict[str, Any], used: set[str]) -> int:
-        """When the record says that it happened, else when it was sent."""
+        """The time at which the event happened according to the record, otherwise the time at which it was sent."""
         leaf, unit_ns = self.rule.time or ("", 1)
         ts_ns = (values.as_integer(found.get(leaf)) or 0) * unit_ns
         if PLAUSIBLE_NS[0] <= ts_ns < PLAUSIBLE_NS[1]:
@@ -82,7 +82,7 @@ class Record:
         return self.ts_ns
 
     def _row(self, found: dict[str, Any]) -> set[str]:
-        """Append the row; the leaves that are in it. Raises LimitExceeded."""
+        """Append the row. Returns the leaves that are in it. Raises LimitExceeded."""
         rule = self.rule
         names = {key: short(found[leaf]) for key, leaf in rule.key_leaves.items()}
         entity = self.stream.entity_of_record(self, names)

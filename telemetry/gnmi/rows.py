@@ -1,7 +1,7 @@
-"""Rows on their way to the store: gathered as tuples, turned into Arrow in batches, bounded.
+"""Rows on their way to the store: collected as tuples, turned into Arrow in batches, in limited number.
 
-Text columns are the same for all rows of one source (a queue, a port, a leaf), so a row carries the source's number,
-and the text is looked up when a batch is made. A source that is no more gives its number to another.
+Text columns are the same for all rows of one source (a queue, a port, a leaf), so a row contains the number of the
+source, and the text is looked up when a batch is made. The number of a source that no longer exists is reused.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ SOURCE_COLUMNS = {
 
 
 class FairLock:
-    """A lock that its holder gives up now and then, and that nobody takes twice while another waits: whoever waits for
-    it holds the gate, behind which all others are."""
+    """A lock that its holder releases now and then, and that no thread takes twice while another waits: the thread that
+    waits for it holds the gate, behind which all others wait."""
 
     def __init__(self) -> None:
         self._lock, self._gate = threading.Lock(), threading.Lock()
@@ -48,14 +48,15 @@ class FairLock:
         self._lock.release()
 
     def give_way(self) -> None:
-        """Let another have the lock that this thread holds, where one waits for it."""
+        """Let another thread have the lock that this thread holds, if one waits for it."""
         if self._gate.locked():
             self._lock.release()
             self.__enter__()
 
 
 class Table:
-    """The rows of one table that are not yet Arrow. A row is (source, then the other columns in the schema's order)."""
+    """The rows of one table that are not yet Arrow. A row is the source, followed by the other columns in the order of
+    the schema."""
 
     def __init__(self, name: str) -> None:
         self.schema = MEASURED[name]
@@ -65,10 +66,10 @@ class Table:
         self.text_bytes = 0  # of the texts in rows, roughly
         self.refused: Counter[str] = Counter()  # rows that no column could hold, by device
         self._free: list[int] = []
-        self._released: list[int] = []  # that rows may still have
+        self._released: list[int] = []  # numbers that rows may still have
 
     def source(self, **texts: str) -> int:
-        """The number of a new source."""
+        """Returns the number of a new source."""
         if self._free:
             number = self._free.pop()
             for name, column in self.texts.items():
@@ -79,11 +80,11 @@ class Table:
         return len(self.texts["device"]) - 1
 
     def release(self, source: int) -> None:
-        """Nobody appends rows of a source any more."""
+        """No more rows of a source will be appended."""
         self._released.append(source)
 
     def take(self) -> pa.RecordBatch | None:
-        """All rows as Arrow, and begin anew."""
+        """Returns all rows as Arrow, and begins anew."""
         rows, self.rows[:], self.text_bytes = list(self.rows), [], 0
         batch, unfit = _converted(rows, self._batch)
         self.refused += Counter(self.texts["device"][row[0]] for row in unfit)
@@ -106,8 +107,8 @@ _UNFIT = (OverflowError, ValueError, TypeError, pa.ArrowException)
 
 
 def _converted(rows: list[Any], convert: Callable[[list[Any]], Any]) -> tuple[Any, list[Any]]:
-    """(the rows as CONVERT makes them, or None; those that it cannot take). Whoever makes rows sees to it that there
-    are none of these: this is for what was not foreseen."""
+    """Returns the rows as CONVERT makes them, or None, and the rows that it cannot convert. Code that makes rows
+    ensures that there are none of these; this is for what was not foreseen."""
     try:
         return (convert(rows) if rows else None), []
     except _UNFIT:
@@ -125,22 +126,22 @@ def _fits(row: Any, convert: Callable[[list[Any]], Any]) -> bool:
 
 
 def text_column(texts: list[str], places: np.ndarray[Any, Any]) -> pa.DictionaryArray:
-    """A text column, of the texts of its sources and which source each row has."""
+    """A text column from the texts of its sources and the source of each row."""
     numbers: dict[str, int] = {}
     of_source = np.array([numbers.setdefault(text, len(numbers)) for text in texts], np.int32)
     return pa.DictionaryArray.from_arrays(pa.array(of_source[places]), pa.array(list(numbers), pa.string()))
 
 
-LOOK_EVERY = 64  # breaths: how many rows wait is not looked at each time
+LOOK_EVERY = 64  # breaths: the number of waiting rows is not checked each time
 
 
 class CollectionEnded(Exception):
-    """The collection ends: whoever takes something in stops at once."""
+    """The collection ends: any code that processes input stops at once."""
 
 
 class CollectedRows:
     """All rows of a collection that are not yet handed on. Each subscription is read by a thread of its own, so `lock`
-    is held while a stream takes something in, and while rows are taken out."""
+    is held while a stream processes a message, and while rows are taken out."""
 
     def __init__(self) -> None:
         self.lock = FairLock()
@@ -153,7 +154,7 @@ class CollectedRows:
         self._refused: Counter[str] = Counter()
 
     def add(self, table: str, **row: Any) -> None:
-        """A row of one of the tables that have few."""
+        """Add a row of one of the tables with few rows."""
         self._rare[table].append(row)
 
     @property
@@ -167,8 +168,8 @@ class CollectedRows:
         return self._values.text_bytes > WAITING_BYTES or self.waiting > WAITING_ROWS
 
     def breathe(self) -> None:
-        """Called now and then by whoever holds the lock for long: others have their turn, and rows that wait are taken
-        out before there are too many. Raises CollectionEnded."""
+        """Called now and then by a thread that holds the lock for long: other threads have their turn, and waiting rows
+        are taken out before there are too many. Raises CollectionEnded."""
         if self.ending:
             raise CollectionEnded
         self.lock.give_way()
@@ -182,7 +183,7 @@ class CollectedRows:
             self.lock.__enter__()
 
     def take(self) -> list[tuple[str, Any]]:
-        """(table, rows) of all that was gathered."""
+        """Returns (table, rows) of all collected rows."""
         taken = [(name, batch) for name, table in self.tables.items() if (batch := table.take()) is not None]
         for name, rows in self._rare.items():
             if rows:
@@ -203,6 +204,6 @@ class CollectedRows:
 
 
 def devices_of(batch: Any) -> Counter[str]:
-    """How many rows of a batch are of which device."""
+    """The number of rows of a batch by device."""
     counts = batch.column("device").value_counts()
     return Counter({entry["values"]: entry["counts"] for entry in counts.to_pylist()})

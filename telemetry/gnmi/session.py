@@ -1,8 +1,8 @@
-"""A target's session: connect, ask what it can do, subscribe, and start again after every end.
+"""A target's session: connect, ask for capabilities, subscribe, and start again after every end.
 
-Each subscription is read by a thread of its own (calls.py), which takes in what comes under the lock of the rows; all
-else is done in the event loop. A session survives its target: each subscription's stream is read until it ends,
-whatever the reason, the reason is reported once, and after a jittered pause it begins anew. Events become rows of
+Each subscription is read by a thread of its own (calls.py), which processes messages under the lock of the rows;
+everything else runs in the event loop. A session survives its target: the stream of each subscription is read until it
+ends for any reason, the reason is reported once, and after a jittered pause it begins anew. Events become rows of
 `gnmi_events`.
 """
 
@@ -29,7 +29,7 @@ from .rows import CollectionEnded
 from .vendors import Tables, Vendor
 
 FIRST_PAUSE_S = 0.5
-STEADY_S = 10.0  # a stream that lasted so long begins its pauses anew
+STEADY_S = 10.0  # after a stream that lasted this long, pauses begin short again
 LEAST_WATCH_S = 5.0
 CLOSED = "the target closed the stream"
 PREFERRED = ("PROTO", "JSON_IETF", "JSON")
@@ -49,12 +49,13 @@ _WORDS = {"UNAUTHENTICATED": "user or password is refused", "PERMISSION_DENIED":
 
 @dataclass
 class StreamEnd:
-    """Why a stream ended. `refused`: the target does not want it so, and trying again at once is no use."""
+    """Why a stream ended. `refused` means that the target does not accept the request, and that trying again at once is
+    useless."""
 
     reason: str
     refused: bool = False
     code: str = ""
-    connected: bool = False  # of the end of a connection: whether it had come about
+    connected: bool = False  # of the end of a connection: whether it had been established
 
 
 def request_for(subscription: Subscription, target: GnmiTarget, encoding: str, mode: str | None = None) -> Any:
@@ -86,7 +87,8 @@ def request_for(subscription: Subscription, target: GnmiTarget, encoding: str, m
 
 
 class DeviceSession:
-    """One target. `say` gets each line that a person should see, from any thread; `now` is the clock of receipt."""
+    """One target. `say` is called, from any thread, with each line that a person should see; `now` is the clock of
+    receipt."""
 
     def __init__(
         self,
@@ -97,26 +99,26 @@ class DeviceSession:
         now: Callable[[], int] = time.time_ns,
     ) -> None:
         self.target, self.device, self.vendors, self.say, self.now = target, device, vendors, say, now
-        self.by_address = target.by_address()  # `target` is the one that is tried or had
+        self.by_address = target.by_address()  # `target` is the one that is tried or connected
         self.received = False  # whether any message ever came
         self.streams = {
             wanted.name: UpdateStream(device, wanted.name, wanted.interval_ns) for wanted in target.subscriptions
         }
         self.up: set[str] = set()  # subscriptions that are being received
-        self.answered: set[str] = set()  # subscriptions in mode ONCE that nothing more comes of
-        self.encodings: tuple[str, ...] = ()  # that the target says it has; () where it does not say
+        self.answered: set[str] = set()  # subscriptions in mode ONCE that are complete
+        self.encodings: tuple[str, ...] = ()  # that the target reports to have; () if it does not report any
         self.refused_encodings: set[str] = set()
-        self.ending = "the connection was lost"  # why a stream that is cancelled ends
+        self.ending = "the connection was lost"  # why a cancelled stream ends
         self._reasons: dict[str, str] = {}
         self._full_reported = False
-        self._synced: set[str] = set()  # subscriptions of which a row says so
-        self._errors = 0  # that the target reported since it was connected
-        self._lost_ns: dict[str, int] = {}  # subscription → when it was last heard before a gap
+        self._synced: set[str] = set()  # subscriptions whose sync is already in a row
+        self._errors = 0  # that the target has reported since it was connected
+        self._lost_ns: dict[str, int] = {}  # subscription → time of its last message before a gap
         self._heard_ns: dict[str, int] = {}  # the same, of CLOCK_MONOTONIC
 
     @property
     def done(self) -> bool:
-        """Whether everything was asked for once, and has come."""
+        """Whether everything was requested once, and has come."""
         return len(self.answered) == len(self.target.subscriptions)
 
     # --- calls ------------------------------------------------------------------------------------------------------
@@ -131,7 +133,7 @@ class DeviceSession:
         return found
 
     async def capabilities(self, channel: Any) -> None:
-        """Ask which models and encodings there are. A target that does not implement it is taken as it comes."""
+        """Ask which models and encodings there are. A target that does not implement it is used without."""
         import grpc
 
         call = channel.unary_unary(messages.CAPABILITIES, messages.CapabilityRequest.SerializeToString,
@@ -140,7 +142,7 @@ class DeviceSession:
 
         def asked() -> tuple[Any, int]:
             call(messages.CapabilityRequest(), **ask)
-            begin = time.monotonic_ns()  # of a second call, since the first one has the connection's beginning in it
+            begin = time.monotonic_ns()  # of a second call, since the first one includes the begin of the connection
             return call(messages.CapabilityRequest(), **ask), time.monotonic_ns() - begin
 
         try:
@@ -156,7 +158,8 @@ class DeviceSession:
         self._detect([(model.name, model.organization) for model in islice(answer.supported_models, limits.MODELS)])
 
     def _detect(self, models: list[tuple[str, str]]) -> None:
-        """Read the device by its vendor's tables: the one that is configured, or whose models it names."""
+        """Choose the vendor's tables for the device: of the configured vendor, or of the one whose models it
+        reports."""
         with self.device.rows.lock:
             self._read_by(models)
 
@@ -169,7 +172,7 @@ class DeviceSession:
                 self.streams[wanted.name] = UpdateStream(self.device, wanted.name, wanted.interval_ns)
 
     def encoding_for(self, subscription: Subscription) -> str:
-        """The encoding to ask for: the configured one, or the best that the target has and did not refuse."""
+        """The encoding to request: the configured one, or the best that the target has and did not refuse."""
         if wanted := subscription.encoding or self.target.encoding:
             return wanted
         has = [name for name in PREFERRED if not self.encodings or name in self.encodings]
@@ -184,7 +187,7 @@ class DeviceSession:
             begun = time.monotonic()
             try:
                 ended = await self._connection()
-            except Exception as error:  # of what it does, nothing ends another target
+            except Exception as error:  # no failure of one target ends another
                 ended = self._report("", StreamEnd(f"internal error: {type(error).__name__}"))
             if time.monotonic() - begun > STEADY_S:
                 pause_s = FIRST_PAUSE_S
@@ -194,7 +197,7 @@ class DeviceSession:
             pause_s = min(pause_s * 2, self.target.retry_s)
 
     async def _connection(self) -> StreamEnd:
-        """One connection, to the first of the target's addresses that can be had, until it is lost."""
+        """Make one connection, to the first of the target's addresses that can be reached, until it is lost."""
         failed = []
         for target in self.by_address:
             self.target = target
@@ -205,7 +208,7 @@ class DeviceSession:
         return self._report("", _all_of(failed))
 
     async def _connected(self) -> StreamEnd:
-        """One connection to the address that is set. Where none comes about, the caller says why."""
+        """Make one connection to the current address. If that fails, the caller reports why."""
         import grpc
 
         try:
@@ -233,7 +236,7 @@ class DeviceSession:
                 await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _subscription(self, channel: Any, subscription: Subscription) -> StreamEnd:
-        """One subscription, again after every end, until the connection is lost."""
+        """Run one subscription, again after every end, until the connection is lost."""
         pause_s = FIRST_PAUSE_S
         while True:
             begun = time.monotonic()
@@ -262,14 +265,14 @@ class DeviceSession:
             pause_s = min(pause_s * 2, self.target.retry_s)
 
     def _another_encoding(self, subscription: Subscription, refused: str, ended: StreamEnd) -> bool:
-        """Whether it is the encoding that was refused, and there is another to ask for."""
+        """Whether the encoding was refused, and there is another one to request."""
         if not ended.refused or "encoding" not in ended.reason.lower() or subscription.encoding or self.target.encoding:
             return False
         self.refused_encodings.add(refused)
         return self.encoding_for(subscription) not in self.refused_encodings
 
     async def _next_poll(self, subscription: Subscription, begun: float) -> None:
-        """Wait until it is time to ask again; what is to be polled is asked for ONCE, and is all there each time."""
+        """Wait until the next poll. A polled subscription is requested in mode ONCE, and is complete each time."""
         await asyncio.sleep(begun + subscription.interval_ns / 1e9 - time.monotonic())
         with self.device.rows.lock:
             self.streams[subscription.name].poll(self.now())
@@ -295,7 +298,8 @@ class DeviceSession:
         return StreamEnd(CLOSED) if error is None else await self._explained(error)
 
     def _read(self, call: Any, subscription: Subscription, stream: UpdateStream) -> Any:
-        """Take in what comes until it ends; the RpcError, or None when the target or the collection ended it."""
+        """Process messages until the stream ends. Returns the RpcError, or None if the target or the collection ended
+        it."""
         import grpc
 
         rows = self.device.rows
@@ -309,7 +313,7 @@ class DeviceSession:
                     self._full_reported = True
                     self.say(f"{self.target.name}: {self.device.full}: what is beyond is dropped (`mburst: paths:`)")
                 if kind == "sync_response" and subscription.mode != "STREAM":
-                    return None  # all has come, though some targets do not end the call
+                    return None  # everything has come, though some targets do not end the call
         except grpc.RpcError as error:
             return error
         except CollectionEnded:
@@ -317,7 +321,7 @@ class DeviceSession:
         return None
 
     def _take_in(self, message: bytes, subscription: Subscription, stream: UpdateStream, now_ns: int) -> str:
-        """Take in a message; what kind of response it is, '' for none."""
+        """Process a message. Returns the kind of its response, '' for none."""
         try:
             response = messages.ReadResponse.FromString(message)
         except DecodeError:
@@ -344,14 +348,14 @@ class DeviceSession:
         return kind or ""
 
     def _reported(self, subscription: Subscription, text: str) -> None:
-        """An error that the target reports in a stream that goes on: the first ones are reported."""
+        """An error that the target reports in a stream that continues: only the first ones are reported."""
         self._errors += 1
         self.device.count(subscription.name, "not-understood", "an error that the target reports")
         if self._errors <= limits.ERRORS_REPORTED:
             self.say(f"{self.target.name}: {subscription.name}: {_short(text)}")
 
     def _begin(self, subscription: Subscription, stream: UpdateStream, now_ns: int) -> None:
-        """The first message of a stream: it has come about, and a gap ends."""
+        """The first message of a stream: it has been established, and a gap ends."""
         self.received = True
         self.up.add(subscription.name)
         before = self._lost_ns.get(subscription.name)
@@ -368,7 +372,7 @@ class DeviceSession:
             self.device.event(subscription.name, "disconnect", self.now(), detail=ended.reason)
 
     async def _silence(self, subscription: Subscription) -> None:
-        """Wait until nothing came for three sample intervals, or three heartbeats where nothing is sampled."""
+        """Wait until nothing came for three sample intervals, or for three heartbeats if nothing is sampled."""
         beat = max((item.heartbeat_ns for item in subscription.items), default=0)
         sampled = any(item.stream_mode == "SAMPLE" and item.sample_ns for item in subscription.items)
         interval_ns = subscription.interval_ns if sampled else beat
@@ -382,11 +386,11 @@ class DeviceSession:
     # --- words ------------------------------------------------------------------------------------------------------
 
     def why_nothing(self) -> str:
-        """Why nothing was received so far, as the last attempts said."""
+        """Why nothing was received so far, according to the last attempts."""
         return "; ".join(dict.fromkeys(self._reasons.values())) or "no answer yet"
 
     async def _explained(self, error: Any) -> StreamEnd:
-        """What an RpcError means."""
+        """The meaning of an RpcError."""
         code, detail = error.code().name, _short(error.details() or "")
         if code == "UNAVAILABLE":
             found = await in_thread(lambda: diagnose(self.target))
@@ -396,7 +400,7 @@ class DeviceSession:
         return StreamEnd(reason, refused=code in REFUSALS, code=code)
 
     def _report(self, subscription: str, ended: StreamEnd) -> StreamEnd:
-        """Report why, unless that was reported the last time."""
+        """Report why, unless the last report was the same."""
         if self._reasons.get(subscription) != ended.reason:
             self._reasons[subscription] = ended.reason
             where = f"{self.target.name}: {subscription}" if subscription else self.target.name
@@ -409,25 +413,25 @@ class DeviceSession:
 
 
 def _all_of(ends: list[StreamEnd]) -> StreamEnd:
-    """Why none of a target's addresses could be had, as one."""
+    """The reasons why none of a target's addresses could be reached, as one."""
     reason = "; ".join(dict.fromkeys(ended.reason for ended in ends))
     return StreamEnd(reason, refused=all(ended.refused for ended in ends), code=ends[0].code)
 
 
 def _jittered(pause_s: float) -> float:
-    """Between half of a pause and all of it, so that collectors do not come back in step."""
+    """A time between half of a pause and all of it, so that collectors do not come back in step."""
     return pause_s * random.uniform(0.5, 1.0)
 
 
 def _short(text: str) -> str:
-    """The first line of a target's words, of bearable length and without what would move a terminal's cursor."""
+    """The first line of a text from a target, limited in length and without control characters of a terminal."""
     line = (text[:1000].strip().splitlines() or [""])[0][:300]
     return "".join(letter if letter.isprintable() else "?" for letter in line)
 
 
 async def once(session: DeviceSession, take: Callable[[Any], None]) -> list[str]:
-    """Subscribe in the mode ONCE; TAKE gets each ReadNotification, and may raise LimitExceeded. What went wrong,
-    a line each."""
+    """Subscribe in the mode ONCE; TAKE is called with each ReadNotification, and may raise LimitExceeded. Returns what
+    went wrong, a line each."""
     failed = []
     for target in session.by_address:
         session.target = target
@@ -439,7 +443,7 @@ async def once(session: DeviceSession, take: Callable[[Any], None]) -> list[str]
 
 
 async def _once_at(session: DeviceSession, take: Callable[[Any], None]) -> tuple[str, list[str]]:
-    """(why the address that is set cannot be had, or '' with what went wrong with each subscription)."""
+    """Returns (why the current address cannot be reached, or '', and what went wrong with each subscription)."""
     import grpc
 
     try:

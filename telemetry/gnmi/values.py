@@ -14,7 +14,7 @@ from ...units import parse_time
 from .limits import JSON_PARTS, LIST_PARTS, PATH_BYTES, STEPS, VALUE_BYTES, LimitExceeded
 from .path import Step, Steps, without_module
 
-MOST_SECONDS = 10**12  # since 1970; as nanoseconds it would be a quarter of an hour after
+MOST_SECONDS = 10**12  # since 1970; the same number of nanoseconds would be a quarter of an hour after 1970
 Scalar = int | float | str | bool | bytes | Decimal | None
 
 _FRACTION_DIGITS = 18  # of decimal64 at most (RFC 7950 section 9.3)
@@ -23,12 +23,12 @@ INTEGERS = (-(2**63), 2**64 - 1)  # int64 and uint64
 
 
 class NotUnderstood(ValueError):
-    """A value that cannot be read; the message says why, without the value."""
+    """A value that cannot be read; the message states why, without the value."""
 
 
 def read(update: Any) -> tuple[str, Any]:
-    """(kind, value) of an Update: kind is "json" for a tree or list of JSON, whose value is parsed, else the name of
-    the scalar's kind. Raises NotUnderstood, LimitExceeded."""
+    """Returns (kind, value) of an Update: kind is "json" for a tree or list of JSON, with the parsed value, otherwise
+    the name of the scalar's kind. Raises NotUnderstood, LimitExceeded."""
     kind = update.val.WhichOneof("value")
     if kind is None:
         return _old(update.value)
@@ -70,7 +70,7 @@ def _decimal(value: Any) -> Decimal:
 
 
 def _old(value: Any) -> tuple[str, Any]:
-    """What targets before gNMI 0.4 send: bytes and an encoding."""
+    """The form of targets before gNMI 0.4: bytes and an encoding."""
     from .messages import ENCODINGS
 
     if not value.value:
@@ -81,11 +81,11 @@ def _old(value: Any) -> tuple[str, Any]:
 
 
 def from_json(text: bytes) -> tuple[str, Any]:
-    """(kind, value) of a JSON document. Raises NotUnderstood, LimitExceeded."""
+    """Returns (kind, value) of a JSON document. Raises NotUnderstood, LimitExceeded."""
     if len(text) > JSON_PARTS and text.count(b",") + text.count(b"{") + text.count(b"[") > JSON_PARTS:
         raise LimitExceeded(f"JSON of more than {JSON_PARTS:,} parts")
     try:
-        value = json.loads(text.decode("utf-8-sig"))  # left to itself, it lets halves of characters pass
+        value = json.loads(text.decode("utf-8-sig"))  # by default, json.loads accepts halves of characters
     except ValueError as error:
         raise NotUnderstood(f"invalid JSON: {getattr(error, 'msg', 'not UTF-8')}") from None
     except RecursionError:
@@ -101,7 +101,7 @@ def from_json(text: bytes) -> tuple[str, Any]:
 
 
 def _without_surrogates(value: Any) -> Any:
-    """JSON can escape half of a character, which no other text can hold."""
+    """VALUE without halves of characters, which JSON can escape and no other text can hold."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, list):
@@ -112,11 +112,11 @@ def _without_surrogates(value: Any) -> Any:
 
 
 def leaves(tree: Any, base: Steps, keys_of: dict[str, tuple[tuple[str, ...], ...]]) -> Iterator[tuple[Steps, Any]]:
-    """(path, scalar or JSON list) of each leaf in a JSON tree at BASE. Names lose their YANG module.
+    """Yields (path, scalar or JSON list) of each leaf in a JSON tree at BASE. Names lose their YANG module.
 
-    A list of objects needs to know its keys: KEYS_OF has for the name of a list the sets of names that can be its keys.
-    A list whose keys are not known, and a list of scalars, is a leaf; so are entries that these keys do not separate.
-    Raises LimitExceeded.
+    A list of objects needs its keys: KEYS_OF has, for the name of a list, the sets of names that can be its keys. A
+    list with unknown keys, and a list of scalars, is a leaf; so are entries that these keys do not separate. Raises
+    LimitExceeded.
     """
     if len(base) > STEPS:
         raise LimitExceeded(f"JSON that is nested deeper than {STEPS} levels")
@@ -140,7 +140,7 @@ def _plain(name: str) -> str:
 
 
 def _is_key_like(name: str) -> bool:
-    """SONiC has names such as "Ethernet0:3" and "oid:0x15", in which what stands before the colon is no module."""
+    """SONiC has names such as "Ethernet0:3" and "oid:0x15", in which the part before the colon is not a module."""
     return name.rpartition(":")[2][:1].isdigit()
 
 
@@ -159,14 +159,14 @@ def _entries(
 
 
 def _step(name: str, entry: dict[str, Any], keys_of: tuple[tuple[str, ...], ...]) -> Step | None:
-    """The step of a list's entry: its name with the first of the sets of keys that the entry has."""
+    """The step of an entry of a list: its name with the first of the sets of keys that the entry has."""
     plain = {_plain(key): value for key, value in entry.items()}
     keys = next((keys for keys in keys_of if all(key in plain for key in keys)), None)
     return None if keys is None else (name, tuple(sorted((key, str(plain[key])) for key in keys)))
 
 
 def as_text(value: Any) -> str:
-    """A value as a row of `gnmi_values` keeps it: exact, and the same for the same value."""
+    """A value in the form of a row of `gnmi_values`: exact, and the same for the same value."""
     if type(value) is str:
         return value
     if type(value) is int:
@@ -181,22 +181,21 @@ def as_text(value: Any) -> str:
 
 
 def as_integer(value: Any) -> int | None:
-    """A whole number of 64 bits, with a sign or without, also of the text that JSON_IETF has for it; None where it is
-    none."""
+    """A whole number of 64 bits, with or without a sign, also from the text of JSON_IETF; None if it is not one."""
     number: int | None = None
     if type(value) is int:
         number = value
     elif isinstance(value, str) and len(value) <= _NUMBER_LETTERS:
         with suppress(ValueError):
             number = int(value)
-    elif isinstance(value, float | Decimal) and abs(float(value)) < 2**64:  # which NaN is not
+    elif isinstance(value, float | Decimal) and abs(float(value)) < 2**64:  # false for NaN
         number = int(value)
     return number if number is not None and INTEGERS[0] <= number <= INTEGERS[1] else None
 
 
 def as_time(value: Any) -> int | None:
-    """Unix nanoseconds of a number of them, of a number of seconds (as openconfig-system@2018-11-21 has boot-time), or
-    of an RFC 3339 time; None where it is none of these."""
+    """Unix nanoseconds from a number of them, a number of seconds (as openconfig-system@2018-11-21 has boot-time), or
+    an RFC 3339 time; None if it is none of these."""
     number = as_integer(value)
     if number is not None:
         return number * 10**9 if 0 < number < MOST_SECONDS else number

@@ -1,7 +1,8 @@
-"""What paths mean: tables of paths → columns, one TOML file a vendor in vendors/ (docs/add-a-switch.md has the format).
+"""The meaning of paths: tables of paths → columns, one TOML file per vendor in vendors/ (docs/add-a-switch.md describes
+the format).
 
-A table is data. It says which subtree is a row of which table of the store, which of its leaves is which column,
-whether a leaf is a gauge or a counter, and over which window a maximum was taken.
+A table is data. It defines which subtree is a row of which table of the store, which leaf is which column, whether a
+leaf is a gauge or a counter, and over which window a maximum was taken.
 """
 
 from __future__ import annotations
@@ -58,16 +59,16 @@ _MODEL = re.compile(r"[A-Za-z][\w.-]*@\d{4}-\d{2}-\d{2}|unchecked: .+")
 
 @dataclass(frozen=True)
 class Meaning:
-    """What a leaf is: a column of the rule's table, and how its values are to be taken.
+    """The meaning of a leaf: a column of the rule's table, and how its values are interpreted.
 
-    kind: gauge (as it is), counter (the increase since the value before), count (an increase already), speed (text such
-    as SPEED_100GB, in bits a second), text, mask (its bits say which columns are not determined), plain (a row of
-    `gnmi_values`), or ignore.
+    kind: gauge (as it is), counter (the increase since the previous value), count (already an increase), speed (text
+    such as SPEED_100GB, in bits per second), text, mask (its bits show which columns are not determined), plain (a row
+    of `gnmi_values`), or ignore.
     """
 
     column: str
     kind: str
-    masks: tuple[tuple[str, int], ...] = ()  # of a mask: column, and the bits of which one says that it is undetermined
+    masks: tuple[tuple[str, int], ...] = ()  # of a mask: column, and the bits that mark it as undetermined
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class Pattern:
         return made
 
     def match(self, steps: Steps) -> dict[str, str] | None:
-        """The names of the places where the first steps of a path fit; None where they do not."""
+        """Returns the names of the places if the first steps of a path match; None if they do not."""
         if len(steps) < len(self.steps):
             return None
         found: dict[str, str] = {}
@@ -139,16 +140,16 @@ class VendorRule:
     origin: str
     leaves: dict[str, Meaning]
     semantics: str = ""
-    window_ns: int = 0  # the device's own window; 0: since the sample before
+    window_ns: int = 0  # the device's own window; 0: since the previous sample
     note: str = ""
     when_detected: bool = False
     names: dict[str, str] = field(default_factory=dict)  # key column → text with places
-    key_leaves: dict[str, str] = field(default_factory=dict)  # key column → leaf that has it
-    time: tuple[str, int] | None = None  # the leaf that has the time, and its unit in ns
-    event: tuple[str, tuple[str, ...]] | None = None  # the leaf that has the kind of event, and which kinds begin one
-    times: dict[str, str] = field(default_factory=dict)  # leaf → fact that it is to be multiplied by
-    model: str = ""  # NAME@REVISION of the YANG model that was read for it, or why none was ("unchecked: …")
-    models: dict[str, str] = field(default_factory=dict)  # the same of leaves that have another
+    key_leaves: dict[str, str] = field(default_factory=dict)  # key column → leaf that contains it
+    time: tuple[str, int] | None = None  # the leaf with the time, and its unit in ns
+    event: tuple[str, tuple[str, ...]] | None = None  # the leaf with the kind of event, and the kinds that begin one
+    times: dict[str, str] = field(default_factory=dict)  # leaf → fact by which it is multiplied
+    model: str = ""  # NAME@REVISION of the YANG model that it is based on, or why there is none ("unchecked: …")
+    models: dict[str, str] = field(default_factory=dict)  # the same for leaves with another model
 
     def model_of(self, leaf: str) -> str:
         """The model of a leaf."""
@@ -156,13 +157,13 @@ class VendorRule:
 
     @property
     def is_record(self) -> bool:
-        """Whether the row says itself whose it is."""
+        """Whether the row itself contains the names of its subject."""
         return bool(self.key_leaves)
 
 
 @dataclass(frozen=True)
 class Fact:
-    """A leaf that is no row, but needed to read others."""
+    """A leaf that is not a row, but needed to read others."""
 
     vendor: str
     pattern: Pattern
@@ -181,10 +182,10 @@ class Vendor:
     detect: tuple[str, ...]
     rules: tuple[VendorRule, ...]
     facts: tuple[Fact, ...]
-    answers: dict[str, tuple[str, ...]]  # a sensor's path → the paths under which its values come
+    answers: dict[str, tuple[str, ...]]  # the path of a sensor → the paths of its values
 
     def made(self, models: Iterable[tuple[str, str]]) -> bool:
-        """Whether a device with these models (name, organization) is this vendor's."""
+        """Whether a device with these models (name, organization) is of this vendor."""
         return any(name.startswith(self.detect) for name, _ in models) if self.detect else False
 
 
@@ -192,12 +193,12 @@ class Vendor:
 
 
 def load(path: Path) -> Vendor:
-    """The table in a file. Raises MburstError, with what is wrong with which entry."""
+    """Returns the table in a file. Raises MburstError, with the entry and what is wrong with it."""
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise MburstError(f"{path}: cannot read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:  # of TOML and UTF-8, and of a number of thousands of digits
+    except (ValueError, RecursionError) as error:  # from TOML and UTF-8, and for a number of thousands of digits
         raise UsageError(f"{path}: invalid TOML: {error}") from None
     name = path.stem
     try:
@@ -285,7 +286,7 @@ def _model(text: str, where: str) -> str:
 
 @cache
 def built_in() -> tuple[Vendor, ...]:
-    """The tables that come with mburst; OpenConfig last, since the others may mean something else by its paths."""
+    """The tables that come with mburst; OpenConfig last, since other vendors may give its paths another meaning."""
     found = [load(path) for path in sorted(FOLDER.glob("*.toml"))]
     return tuple(sorted(found, key=lambda vendor: (vendor.name == "openconfig", vendor.name)))
 
@@ -295,7 +296,7 @@ def built_in() -> tuple[Vendor, ...]:
 
 @dataclass(frozen=True)
 class LeafMatch:
-    """What a leaf is by the tables: its rule, its name below it, and what the path says about whose it is."""
+    """The meaning of a leaf in the tables: its rule, its name below it, and the names in its path."""
 
     rule: VendorRule
     leaf: str
@@ -307,7 +308,7 @@ class LeafMatch:
 
 
 class Tables:
-    """The tables that hold for one device: those of its vendor first."""
+    """The tables that apply to one device: those of its vendor first."""
 
     def __init__(self, vendors: Iterable[Vendor], detected: str = "") -> None:
         self.vendors = tuple(sorted(vendors, key=lambda vendor: vendor.name != detected))
@@ -322,7 +323,7 @@ class Tables:
         self.list_keys = _list_keys([rule.pattern for rule in self.rules] + [fact.pattern for fact in self.facts])
 
     def fact(self, steps: Steps) -> tuple[str, dict[str, str]] | None:
-        """The fact that a leaf is, and the places of its path."""
+        """Returns the fact of a leaf, and the places of its path."""
         for fact in self.facts:
             if len(steps) == len(fact.pattern.steps) and (places := fact.pattern.match(steps)) is not None:
                 return fact.fact, places
@@ -340,7 +341,7 @@ class Tables:
         return None
 
     def meanings(self, subscribed: Steps) -> Iterator[VendorRule | Fact]:
-        """The rules and facts that a subscription to a path brings, or brings a part of."""
+        """Yields the rules and facts of which a subscription to a path brings at least a part."""
         paths = [subscribed]
         for vendor in self.vendors:
             for sensor, answers in vendor.answers.items():
@@ -354,7 +355,7 @@ class Tables:
 
 
 def _overlap(shape: Steps, path: Steps) -> bool:
-    """Whether the subtrees of a pattern's shape and of a subscribed path have something in common."""
+    """Whether the subtree of a pattern's shape and that of a subscribed path overlap."""
     for (name, keys), (other, others) in zip(shape, path, strict=False):
         plain = without_module(other)
         if other == "...":
@@ -368,12 +369,12 @@ def _overlap(shape: Steps, path: Steps) -> bool:
 
 
 def _wild(pattern: str, name: str) -> bool:
-    """SONiC's `Ethernet*`."""
+    """Whether NAME matches a pattern of SONiC, such as `Ethernet*`."""
     return pattern.endswith("*") and name.startswith(pattern[:-1])
 
 
 def _list_keys(patterns: Iterable[Pattern]) -> dict[str, tuple[tuple[str, ...], ...]]:
-    """For the name of a list, the sets of names that are its keys somewhere in the tables."""
+    """For the name of a list, the sets of names that are its keys anywhere in the tables."""
     found: dict[str, dict[tuple[str, ...], None]] = {}
     for pattern in patterns:
         for name, keys in pattern.steps:

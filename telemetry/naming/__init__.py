@@ -1,1 +1,1 @@
-"""Names of addresses from where they are kept: CSV and hosts files, DNS, exports of Kubernetes and Consul."""
+"""Names of addresses from their sources: CSV and hosts files, DNS, exports of Kubernetes and Consul."""

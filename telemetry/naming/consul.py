@@ -9,8 +9,8 @@ from .rows import LONGEST, NamedPrefix, canonical, is_address
 
 
 def names_of(entries: Sequence[Mapping[str, Any]]) -> list[NamedPrefix]:
-    """The node, its service, and the rack where the node's metadata has one. An entry without an IP address is left
-    out. Raises KeyError and TypeError for what Consul does not write."""
+    """Returns the node, its service, and the rack if the node's metadata has one. An entry without an IP address is
+    left out. Raises KeyError and TypeError for content that Consul does not write."""
     found = []
     for one in entries:
         address = one.get("ServiceAddress") or one["Address"]

@@ -17,7 +17,7 @@ _ALWAYS = (-(2**63), 2**63 - 1)
 
 
 def names_of(text: str, file: str) -> list[NamedPrefix]:
-    """The names in TEXT, the content of FILE. Raises UsageError for the first line that is wrong."""
+    """Returns the names in TEXT, the content of FILE. Raises UsageError for the first wrong line."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         header = [column.strip() for column in next(reader, [])]
@@ -52,7 +52,7 @@ def _row(cells: dict[str, str], beyond: int, where: str) -> NamedPrefix:
         raise UsageError(f"{where}: {beyond} more cells than columns", "put quotes around text with commas")
     texts = [cells.get(column, "").strip() for column in _TEXTS]
     try:
-        prefix = canonical(cells.get("address", ""))  # of a short line there may be none
+        prefix = canonical(cells.get("address", ""))  # a short line may have none
         from_ns, until_ns = (
             parse_time(cells[column].strip()) if cells.get(column, "").strip() else None for column in ("from", "until")
         )
@@ -69,7 +69,7 @@ def _row(cells: dict[str, str], beyond: int, where: str) -> NamedPrefix:
 
 
 def _check_times(lines: list[tuple[int, NamedPrefix]], file: str) -> None:
-    """A prefix has one meaning at a time. Raises UsageError."""
+    """Raises UsageError if a prefix has two meanings at one time."""
     spans = sorted(
         (
             _ALWAYS[0] if one.from_ns is None else one.from_ns,

@@ -1,4 +1,5 @@
-"""Names from a file whose content shows what it is: CSV, the format of /etc/hosts, or JSON of kubectl or Consul."""
+"""Names from a file whose format is recognized by its content: CSV, the format of /etc/hosts, or JSON of kubectl or
+Consul."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ KNOWN = "CSV, the format of /etc/hosts, `kubectl get pods,services -A -o json`, 
 
 
 def names_in(text: str, file: str) -> NameList:
-    """The names in TEXT, the content of FILE. Raises UsageError."""
+    """Returns the names in TEXT, the content of FILE. Raises UsageError."""
     text = text.removeprefix("\ufeff")
     first = next((line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")), "")
     if first[:1] in ("{", "["):
@@ -23,8 +24,8 @@ def names_in(text: str, file: str) -> NameList:
 
 
 def of_hosts(text: str, file: str) -> list[NamedPrefix]:
-    """The format of /etc/hosts: an address, its name, and other names, which are left out. Where an address has several
-    lines, the first one counts, as for the resolver. Raises UsageError."""
+    """Reads the format of /etc/hosts: an address, its name, and other names, which are left out. If an address has
+    several lines, the first one counts, as for the resolver. Raises UsageError."""
     names = []
     for number, line in enumerate(text.splitlines(), 1):
         words = line.partition("#")[0].split()

@@ -7,14 +7,14 @@ from typing import Any
 
 from .rows import LONGEST, NamedPrefix, canonical, is_address
 
-OVER = ("Succeeded", "Failed")  # phases of pods whose addresses are free for others
-APP = ("app.kubernetes.io/name", "app")  # labels that name a pod's service where no Service selects it
+OVER = ("Succeeded", "Failed")  # phases of pods whose addresses may be reused
+APP = ("app.kubernetes.io/name", "app")  # labels that name the service of a pod if no Service selects it
 
 
 def names_of(items: Sequence[Mapping[str, Any]]) -> list[NamedPrefix]:
-    """Pods by the Service that selects them, Services by their addresses, nodes by theirs. A service is called
+    """Returns pods by the Service that selects them, Services by their addresses, nodes by theirs. A service is called
     NAME.NAMESPACE as in the cluster's DNS, and the namespace is the owner. Pods in the network of their node have no
-    address of their own. Raises KeyError and TypeError for what kubectl does not write."""
+    address of their own. Raises KeyError and TypeError for content that kubectl does not write."""
     services = sorted((one for one in items if one["kind"] == "Service"), key=_called)
     found: list[NamedPrefix] = []
     for one in items:
@@ -46,7 +46,7 @@ def _rows(one: Mapping[str, Any], addresses: Iterator[str], service: str) -> lis
 
 
 def _service(pod: Mapping[str, Any], services: Sequence[Mapping[str, Any]]) -> str:
-    """The first Service by name whose selector the pod's labels meet, or the application that a label names."""
+    """The first Service by name whose selector matches the labels of the pod, or the application that a label names."""
     about = pod["metadata"]
     labels = about.get("labels") or {}
     for service in services:

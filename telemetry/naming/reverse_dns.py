@@ -1,4 +1,4 @@
-"""Names from reverse DNS: PTR records of addresses, a bounded number of questions at a time."""
+"""Names from reverse DNS: PTR records of addresses, with a limited number of questions at a time."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ...units import whole
 from .rows import LONGEST, NamedPrefix, is_address
 
 AT_ONCE = 8  # questions
-ANSWER_S = 2.0  # for one question, with what is asked again
+ANSWER_S = 2.0  # for one question, including retries
 
 
 class ReverseNames(NamedTuple):
-    """`nameless`: addresses that have no name, by an answer. `unanswered`: those of which nothing is known."""
+    """`nameless` are addresses that have no name, according to an answer. `unanswered` are those without an answer."""
 
     names: list[NamedPrefix]
     nameless: list[str]
@@ -26,9 +26,9 @@ class ReverseNames(NamedTuple):
 def ask(
     addresses: Sequence[str], server: str = "", timeout_s: float = 10.0, stopped: Callable[[], bool] = lambda: False
 ) -> ReverseNames:
-    """The PTR records of ADDRESSES, in their order, for TIMEOUT_S in all: what is not answered by then is unanswered.
-    SERVER is ADDRESS or ADDRESS:PORT, '' those of this host. Raises MburstError where dnspython is not installed or
-    no server is known."""
+    """Asks for the PTR records of ADDRESSES, in their order, for TIMEOUT_S in total; addresses without an answer by
+    then are unanswered. SERVER is ADDRESS or ADDRESS:PORT, '' for the servers of this host. Raises MburstError if
+    dnspython is not installed or no server is known."""
     try:
         import dns.exception
         import dns.resolver
@@ -70,7 +70,7 @@ def ask(
 
 
 def _server(text: str) -> tuple[str, int]:
-    """Address and port of "10.0.0.53", "10.0.0.53:5353", "[::1]:53" and "::1". Raises UsageError."""
+    """Returns address and port of "10.0.0.53", "10.0.0.53:5353", "[::1]:53" and "::1". Raises UsageError."""
     host, _, port = text.rpartition(":") if text.count(":") == 1 or "]:" in text else (text, "", "53")
     host = host.strip("[]")
     number = whole(port, 1, 65535)

@@ -1,4 +1,4 @@
-"""What a source of names says: rows of the store's table `names`."""
+"""The content of a source of names, as rows of the store's table `names`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from typing import NamedTuple
 from ...errors import UsageError
 
 _MAC = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}")
-LONGEST = 253  # characters of a name: those of a host name in DNS
+LONGEST = 253  # characters of a name, as for a host name in DNS
 
 
 class NamedPrefix(NamedTuple):
-    """An address, network or MAC address and what it is called. Texts are '' where nothing is known; a time of None is
-    open."""
+    """An address, network or MAC address and its names. Texts are '' if nothing is known; a time of None is open."""
 
     prefix: str
     name: str = ""
@@ -26,14 +25,14 @@ class NamedPrefix(NamedTuple):
 
 
 class NameList(NamedTuple):
-    """What one source says at a time. KIND: csv, hosts, dns, kubernetes, consul or recorded."""
+    """The content of one source at a time. KIND: csv, hosts, dns, kubernetes, consul or recorded."""
 
     kind: str
     names: list[NamedPrefix]
 
 
 def canonical(text: str) -> str:
-    """An address, network or MAC address as the store has it. Raises UsageError."""
+    """Returns an address, network or MAC address in the form of the store. Raises UsageError."""
     lower = text.strip().lower().replace("-", ":")
     if _MAC.fullmatch(lower):
         return lower
@@ -62,8 +61,8 @@ def is_address(text: object) -> bool:
 
 
 def merged(names: list[NamedPrefix]) -> list[NamedPrefix]:
-    """One row for each prefix, by prefix: the first text of each kind; several services are listed together. For
-    sources without times."""
+    """Returns one row for each prefix, by prefix: the first text of each kind; several services are listed together.
+    For sources without times."""
     by_prefix: dict[str, list[NamedPrefix]] = {}
     for one in names:
         by_prefix.setdefault(one.prefix, []).append(one)

@@ -1,1 +1,1 @@
-"""OTLP metrics → rows: messages, tables of what a metric means, running totals as bins."""
+"""OTLP metrics → rows: messages, tables of the meanings of metrics, bins from running totals."""

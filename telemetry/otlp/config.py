@@ -1,4 +1,4 @@
-"""What `otlp:` in the file of `mburst collect` says: where to listen, who may send, and what is taken."""
+"""The section `otlp:` in the file of `mburst collect`: where to listen, who may send, and what is accepted."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from ...units import parse_rate, parse_size
 from ..gnmi.gnmic_parts import File, GnmicPart, known, plain
 from . import limits
 
-DOOR = ("listen", "http", "tls-cert", "tls-key", "tls-client-ca", "token")  # an empty one would open it to everybody
+DOOR = ("listen", "http", "tls-cert", "tls-key", "tls-client-ca", "token")  # an empty value would let everybody in
 WORDS = (*DOOR, "insecure", "racks", "link", "tables", "message")
-TOKEN = re.compile(r"[!-~]+")  # what a header can hold
+TOKEN = re.compile(r"[!-~]+")  # characters that a header can have
 LARGEST = 64 << 20
 LEAST = 1 << 16
 
 
 @dataclass(frozen=True)
 class OtlpConfig:
-    """A receiver. Addresses are as `mburst switch-agent --listen` takes them; '': not served."""
+    """A receiver. Addresses have the form of `mburst switch-agent --listen`; '': not served."""
 
     listen: str = ""  # gRPC
     http: str = ""  # HTTP with protobuf
@@ -32,13 +32,13 @@ class OtlpConfig:
     token: str = field(default="", repr=False)
     insecure: bool = False  # other hosts may send without TLS, or without a certificate or token
     racks: Mapping[str, str] = field(default_factory=dict)
-    link_bps: int | None = None  # of ports that the inventory does not have
+    link_bps: int | None = None  # of ports that are not in the inventory
     tables: tuple[Path, ...] = ()
     message_bytes: int = limits.MESSAGE_BYTES
 
 
 def receiver_of(file: File, value: Any) -> OtlpConfig | None:
-    """The receiver that the file asks for; None where it asks for none. Raises UsageError."""
+    """Returns the receiver that the file asks for; None if it asks for none. Raises UsageError."""
     if value is None:
         return None
     part = known(file, value, "otlp", WORDS, {})
@@ -60,7 +60,7 @@ def receiver_of(file: File, value: Any) -> OtlpConfig | None:
 
 
 def _check(part: GnmicPart, made: OtlpConfig) -> None:
-    """Raises UsageError for keys that have no value, and for keys without those that belong to them."""
+    """Raises UsageError for keys without a value, and for keys without the keys that they require."""
     fail = part.file.fail
     for word in DOOR:
         if word in part.given and not getattr(made, word.replace("-", "_")):

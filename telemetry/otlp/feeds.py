@@ -1,8 +1,8 @@
-"""One feed at a time: whose points a column of a queue or port is taken from.
+"""One feed at a time: from whose points a column of a queue or port is taken.
 
-The first that sends is taken; what another sends of the same column meanwhile would be counted twice, or would be of
-another counter, and is refused. Where the first has been silent for SILENT_NS, for SILENT of its intervals and for
-PAUSES of the times between its messages, the other follows: a sender that was started again, or has another address.
+The first feed that sends is taken. Points of the same column from another feed would be counted twice, or be of another
+counter, and are refused. Once the first has been silent for SILENT_NS, for SILENT of its intervals and for PAUSES of
+the times between its messages, another one follows: a sender that was restarted, or that has another address.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ NOBODY = -1
 
 
 class FeedOfCells:
-    """Which feed each cell has. `refused` counts points of others, by (device, reason)."""
+    """The feed of each cell. `refused` counts points of other feeds, by (device, reason)."""
 
     def __init__(self) -> None:
         self.refused: Counter[tuple[str, str]] = Counter()
         self._feed = np.zeros(0, np.int32)  # by cell
-        self._ts_ns = np.zeros(0, np.int64)  # its newest point; 0: none yet
-        self._usual_ns = np.zeros(0, np.int64)  # its interval: at most twice that of the batch before; 0: not known
+        self._ts_ns = np.zeros(0, np.int64)  # the time of its newest point; 0: none yet
+        self._usual_ns = np.zeros(0, np.int64)  # its interval: at most twice that of the previous batch; 0: not known
         self._came_ns = np.zeros(0, np.int64)  # when its last message came
-        self._pause_ns = np.zeros(0, np.int64)  # between its messages: at least half that of the time before
+        self._pause_ns = np.zeros(0, np.int64)  # between its messages: at least half the previous value
         self._cell_of = np.zeros(0, np.int32)  # by series
 
     def take(self, points: Points, series: Sequence[MetricSeries], feeds: Sequence[SeriesFeed]) -> tuple[Any, Ints]:
-        """Of points that are sorted by series and time: (which are taken, and of those that are the first after
-        another feed of their column the time of its newest point; of all others 0)."""
+        """For POINTS that are sorted by series and time, returns which are taken, and for each point that is the first
+        one after another feed of its column, the time of the newest point of that feed (0 for all others)."""
         self._know(series)
         cell = self._cell_of[points.series]
         if (new := self._feed[cell] == NOBODY).any():  # the first point decides
             self._feed[cell[new][::-1]] = points.feed[new][::-1]
-        feed, at = self._feed[cell], np.arange(len(points))  # the feed that each point's cell has at its time
+        feed, at = self._feed[cell], np.arange(len(points))  # the feed of each point's cell at its time
         taken, follows = feed == points.feed, np.zeros(len(points), np.int64)
         if not taken.all():
             order = np.lexsort((points.ts_ns, cell))
@@ -59,7 +59,8 @@ class FeedOfCells:
         return taken, follows
 
     def _silent(self, ts_ns: Ints, cell: Any, own: Any) -> list[int]:
-        """The cells whose feed was silent for so long that another may follow. Points are sorted by cell and time."""
+        """The cells whose feed was silent for so long that another one may follow. Points are sorted by cell and
+        time."""
         first = np.searchsorted(cell, cell)
         before = np.maximum.accumulate(np.where(own, np.arange(len(cell)), -1))
         last_ns = np.maximum(np.where(before >= first, ts_ns[before], 0), self._ts_ns[cell])
@@ -67,13 +68,13 @@ class FeedOfCells:
         return found
 
     def _patience_ns(self, cell: Any) -> Ints:
-        """How long a cell's feed may be silent before another follows."""
+        """How long the feed of a cell may be silent before another one follows."""
         intervals, pauses = SILENT * self._usual_ns[cell], PAUSES * self._pause_ns[cell]
         found: Ints = np.maximum(SILENT_NS, np.maximum(intervals, pauses))
         return found
 
     def _settle(self, points: Points, at: Any, cell: int, feed: Any, follows: Any) -> None:
-        """Decide about a cell's points, which are at AT in the order of time."""
+        """Decide about the points of a cell, whose indices in order of time are AT."""
         now, last_ns, patience_ns = int(self._feed[cell]), int(self._ts_ns[cell]), int(self._patience_ns(cell))
         for k in at.tolist():
             other, ts_ns = int(points.feed[k]), int(points.ts_ns[k])
@@ -85,7 +86,7 @@ class FeedOfCells:
         self._feed[cell] = now
 
     def _go_on(self, ts_ns: Ints, receive_ns: Ints, cell: Any) -> None:
-        """Remember the newest of points that are taken, sorted by cell and time."""
+        """Remember the newest of the taken points, which are sorted by cell and time."""
         last = np.flatnonzero(np.append(cell[1:] != cell[:-1], True))
         has_before = (last > 0) & (cell[last - 1] == cell[last])
         cell, newest = cell[last], ts_ns[last]
@@ -108,7 +109,7 @@ class FeedOfCells:
 
 
 def _refusal(other: SeriesFeed, taken: SeriesFeed) -> tuple[str, str]:
-    """The device, and what is said of a second feed."""
+    """The device, and the report about a second feed."""
     return taken.series.device, (
         f"{other.metric} from {other.sender}: also sent as {taken.metric} from {taken.sender}, which is taken"
     )

@@ -1,4 +1,5 @@
-"""All that senders of OTLP sent, on its way to rows: read by the receiver's threads, taken out by the collector."""
+"""All points from senders of OTLP, on their way to rows: threads of the receiver read them, the collector takes the
+rows out."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ from .steps import SeriesSteps, StepsOfSeries
 
 @dataclass
 class Taken:
-    """What became of points."""
+    """The results for points."""
 
     rows: list[tuple[str, Any]] = field(default_factory=list)  # (table, rows)
     bins: list[tuple[SwitchLane, LaneBins]] = field(default_factory=list)
@@ -33,7 +34,7 @@ class Taken:
 
 
 class Intake:
-    """The state over all senders."""
+    """The state of all senders."""
 
     def __init__(self, meanings: Meanings, batch: str, speeds: Speeds, seen: Callable[..., None] | None = None) -> None:
         self.points = self.messages = self.refused = 0
@@ -47,16 +48,16 @@ class Intake:
 
     @property
     def full(self) -> bool:
-        """Whether so much waits that senders should wait too."""
+        """Whether so many points wait that senders should wait, too."""
         return self._waiting.full
 
     @property
     def values(self) -> int:
-        """Points that were taken."""
+        """The number of points that were taken."""
         return self.points - self.refused
 
     def read(self, message: bytes, sender: str) -> ReadMessage:
-        """Take a message in. From any thread. Raises InvalidMessage."""
+        """Read a message; may be called from any thread. Raises InvalidMessage."""
         with self._lock:
             reading = read_message(self.index, message, sender, time.time_ns())
             self._waiting.add(reading.points)
@@ -70,14 +71,14 @@ class Intake:
             return reading
 
     def count(self, device: str, event: str, detail: str, number: int = 1) -> None:
-        """Count what is reported at intervals."""
+        """Count something that is reported at intervals."""
         key = (device, event, detail)
         if key not in self._counted and len(self._counted) >= limits.DETAILS * (1 + len(self.index.devices)):
             key = ("", event, "others")
         self._counted[key] += number
 
     def counted(self) -> Counter[tuple[str, str, str]]:
-        """What was counted since the last call, by (device, event, detail)."""
+        """The counts since the last call, by (device, event, detail)."""
         with self._lock:
             for (device, reason), number in self._steps.faults.items():
                 self.count(device, "dropped", reason, number)
@@ -89,7 +90,7 @@ class Intake:
             return found
 
     def take(self, everything: bool = False) -> Taken:
-        """The rows of the points that are due; at the end, of all."""
+        """The rows of the points that are due; with EVERYTHING, at the end, of all points."""
         with self._lock:
             series, feeds = list(self.index.all), list(self.index.feeds)
             points = self._waiting.take(series, everything)
@@ -103,7 +104,7 @@ class Intake:
         return taken
 
     def _sort_in(self, series: list[Any]) -> None:
-        """Decide what each new series is a part of: 0 of bins, else of a table."""
+        """Decide where each new series belongs: 0 for bins, otherwise the number of a table."""
         names = list(self._tables)
         places = []
         for one in series[len(self._place) :]:
@@ -121,7 +122,7 @@ class Intake:
                 taken.rows.append((name, table.rows(SeriesSteps.joined(parts))))
 
     def _add_last(self, placed: PlacedSteps, taken: Taken) -> None:
-        """Take in what is left of running totals of bytes."""
+        """Add what is left of running totals of bytes."""
         taken.bins += placed.bins
         if placed.seldom:
             taken.rows.append(("ports", self._tables["ports"].rows(SeriesSteps.joined(placed.seldom))))

@@ -1,7 +1,8 @@
-"""Running totals of bytes → bins: a bin is the time from one sample to the next, at the nearest multiple of the width.
+"""Running totals of bytes → bins. A bin is the time from one sample to the next, placed at the nearest multiple of the
+width.
 
-A total says how much was carried between two samples, and not when. So nothing is spread: where a sample is missing,
-what was carried meanwhile is in no bin, and the bins of that time say so.
+A total shows how many bytes were carried between two samples, but not when. So nothing is spread: if a sample is
+missing, the bytes of that time are in no bin, and the bins of that time are marked.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from ..tables import QUALITY_GAP, QUALITY_IMPOSSIBLE, QUALITY_JITTER, QUALITY_RE
 from .points import Ints
 
 TOLERANCE = 0.05  # of the width, beyond which an interval is jitter
-MEANT = 0.015  # of the width, that samples may be off the multiple that is meant
-WHOLE = 0.25  # of intervals, at least, have no missing sample in them
-FEW = 8  # widths: of longer intervals, it is not known of how many they are
-MARKED = 64  # bins of a time without samples that have a row
-MISSING = int(Quality.DROPS) | QUALITY_GAP  # of bins that nobody knows the content of
-NO_OWN_BIN = QUALITY_JITTER | QUALITY_GAP  # of bins of a sample too many or too few, by another clock
+MEANT = 0.015  # of the width, by which samples may be off the nominal multiple
+WHOLE = 0.25  # at least this share of the intervals has no missing sample
+FEW = 8  # widths: for longer intervals, it is not known how many widths they have
+MARKED = 64  # the most bins with a row in a time without samples
+MISSING = int(Quality.DROPS) | QUALITY_GAP  # quality of bins of unknown content
+NO_OWN_BIN = QUALITY_JITTER | QUALITY_GAP  # quality of bins with a sample too many or too few, because of another clock
 NOT_SAMPLED, RESET, NO_BIN = "not sampled", "counter reset", "sample without a bin"
 BEYOND = "more than line rate"
 
@@ -38,8 +39,8 @@ class LaneBins:
 
 @dataclass(frozen=True)
 class Missed:
-    """A time of which the bins are not known: how much was carried beyond what they hold; None: not known. After a
-    reset a lower bound."""
+    """A time whose bins are not known: how many bytes were carried in addition to those in the bins; None: not known.
+    After a reset this is a lower bound."""
 
     start_ns: int
     end_ns: int
@@ -48,8 +49,8 @@ class Missed:
 
 
 def width_of(intervals: Ints) -> int:
-    """The width of bins that samples at these intervals are meant to have: Cumulus samples at multiples of 50 µs, SONiC
-    at whole µs. Jitter evens out over neighbours, and where a sample is missing are several widths."""
+    """The nominal width of bins for samples at these intervals: Cumulus samples at multiples of 50 µs, SONiC at whole
+    µs. Jitter evens out between adjacent intervals, and an interval with missing samples has several widths."""
     near = intervals[intervals < 2 * SAMPLE_NEAR * np.quantile(intervals, WHOLE)].mean()
     few = intervals[intervals < FEW * near]
     found = float(few.sum() / np.maximum(np.rint(few / near), 1).sum())
@@ -61,17 +62,17 @@ def width_of(intervals: Ints) -> int:
 
 
 class SampledLane:
-    """The bins of one running total whose first sample is at BEGIN_NS; none begins before NOT_BEFORE_NS."""
+    """The bins of one running total with its first sample at BEGIN_NS; no bin begins before NOT_BEFORE_NS."""
 
     def __init__(self, bin_ns: int, begin_ns: int, link_bps: int | None, not_before_ns: int = 0) -> None:
         self.bin_ns, self.link_bps = bin_ns, link_bps
         self.missed: list[Missed] = []
-        self.too_long = self.too_short = 0  # intervals, the last ones, that are so for the width
+        self.too_long = self.too_short = 0  # the number of last intervals that are too long or too short for the width
         self._ts_ns = begin_ns  # the last sample
-        self._edge = self._begin = (begin_ns + bin_ns // 2) // bin_ns  # it is at, in bins since 1970
-        self._first = max(self._begin, -(-not_before_ns // bin_ns))  # bin
+        self._edge = self._begin = (begin_ns + bin_ns // 2) // bin_ns  # its edge, in bins since 1970
+        self._first = max(self._begin, -(-not_before_ns // bin_ns))  # the first bin
         self._phase_ns = begin_ns - self._edge * bin_ns  # from an edge of bins to the samples
-        self._held_ns = 0  # of which time the bin before the edge has the bytes
+        self._held_ns = 0  # the length of time for which the bin before the edge has the bytes
         self._open: LaneBins | None = None  # the last bin, which may get more
 
     @property
@@ -85,7 +86,8 @@ class SampledLane:
         return max(self._edge, self._first) * self.bin_ns
 
     def take(self, begin_ns: Ints, end_ns: Ints, amount: Ints, quality: NDArray[np.uint16]) -> LaneBins | None:
-        """The bins that are closed by samples in the order of time, each of which begins where the one before ended."""
+        """Returns the bins that are closed by samples in order of time, each of which begins where the previous one
+        ended."""
         assert begin_ns[0] == self._ts_ns and (begin_ns[1:] == end_ns[:-1]).all()
         self._ts_ns = int(end_ns[-1])
         interval = end_ns - begin_ns
@@ -114,22 +116,22 @@ class SampledLane:
         return self._hold(parts if self._open is None else [self._open, *parts])
 
     def close(self) -> LaneBins | None:
-        """The bin that is left."""
+        """Returns the bin that is still open."""
         last, self._open = self._open, None
         return _with_content(last)
 
     def _doubts(self, interval: Ints, amount: Ints) -> NDArray[np.uint16]:
-        """`jitter` where a bin covers a longer or shorter time than its width, `impossible` where the link cannot carry
-        as much. Its stamp may be off by what is no jitter, and a bin has the bytes of a width however early it was
-        stamped."""
+        """`jitter` if a bin covers a longer or shorter time than its width, `impossible` if the link cannot carry that
+        much. The stamp of a sample may be off by less than jitter, and a bin has the bytes of a width even if it was
+        stamped early."""
         away = np.abs(interval - self.bin_ns) > TOLERANCE * self.bin_ns
         beyond = amount > most_bytes(self.link_bps or FASTEST_BPS, np.maximum(interval, self.bin_ns) * (1 + TOLERANCE))
         doubts = np.where(away, QUALITY_JITTER, 0) | np.where(beyond, QUALITY_IMPOSSIBLE, 0)
         return doubts.astype(np.uint16)
 
     def _edges(self, end_ns: Ints, interval: Ints) -> tuple[Ints, NDArray[np.bool_]]:
-        """The edge of bins that each sample is at: the one after that of the sample before, where it is near enough.
-        And which samples are one more than bins: the bin of their time has the bytes of a width."""
+        """Returns the edge of bins of each sample: the one after that of the previous sample, if it is near enough.
+        Also returns which samples are extra, because the bin of their time already has the bytes of a width."""
         next_edges, is_extra = self._edge + 1 + np.arange(len(end_ns)), np.zeros(len(end_ns), bool)
         most_ns = 2 * SAMPLE_NEAR * self.bin_ns
         if (np.abs(end_ns - self._phase_ns - next_edges * self.bin_ns) <= SAMPLE_NEAR * self.bin_ns).all():
@@ -153,8 +155,8 @@ class SampledLane:
         return edges, is_extra
 
     def _miss(self, first: int, last: int, amount: int, quality: int, is_extra: bool) -> LaneBins:
-        """The bins of a time of which nobody knows what was carried when, or that a sample too many is of: they hold
-        nothing of it, and say so."""
+        """The bins of a time for which it is not known when the bytes were carried, or in which there is a sample too
+        many: they have none of the bytes, and are marked."""
         is_reset = bool(quality & QUALITY_RESET)
         is_beyond = bool(quality & QUALITY_IMPOSSIBLE)
         known = None if is_beyond or (is_reset and not amount) else amount
@@ -167,7 +169,7 @@ class SampledLane:
         return LaneBins(number, np.zeros(len(number), np.int64), marks)
 
     def _hold(self, parts: list[LaneBins]) -> LaneBins | None:
-        """What is closed of these bins; the last one stays open."""
+        """Returns the closed bins among these; the last one stays open."""
         if not any(len(part.number) for part in parts):
             return None
         merged = _joined(parts)
@@ -177,13 +179,13 @@ class SampledLane:
 
 
 def at_end(found: NDArray[np.bool_], before: int) -> int:
-    """How many are true at the end, one after the other, with those BEFORE."""
+    """The number of true values at the end, one after the other, plus BEFORE if all are true."""
     at = np.flatnonzero(~found)
     return len(found) - 1 - int(at[-1]) if len(at) else before + len(found)
 
 
 def _with_content(bins: LaneBins | None) -> LaneBins | None:
-    """Those that have a row: with bytes, or of which they are not all known."""
+    """The bins that have a row: those with bytes, or with bytes that are not all known."""
     if bins is None:
         return None
     at = (bins.bytes > 0) | (bins.quality & (MISSING | QUALITY_RESET) != 0)

@@ -1,6 +1,6 @@
-"""What metrics mean: tables of names and attributes → columns, one TOML file a sender in tables/ (docs/add-a-metric.md
-has the format). What is not understood is an error that names the file, the place in it and the remedy; nothing is left
-out in silence."""
+"""The meanings of metrics: tables of names and attributes → columns, one TOML file per sender in tables/
+(docs/add-a-metric.md describes the format). Anything unknown is an error with the file, the place in it and the remedy;
+nothing is ignored silently."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .meaning import COLUMNS, KEYS, Meanings, MetricMeaning
 FOLDER = Path(__file__).parent / "tables"
 HELP = "docs/add-a-metric.md has the format"
 KINDS = {"gauges": "gauge", "counters": "counter", "counts": "count"}
-LEVELS = ("max_bytes", "avg_bytes", "link_bps")  # columns of what is, and not of what was counted
+LEVELS = ("max_bytes", "avg_bytes", "link_bps")  # columns for states, not for counts
 MOST_SCALE = 10**12
 BITS = range(8, 64)
 _WORDS = {"table", "from", "semantics", "note", "scale", "bits", *KINDS}
@@ -32,19 +32,19 @@ def load(path: Path) -> list[tuple[str, MetricMeaning]]:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise MburstError(f"{path}: cannot read: {error.strerror}", "`tables` names TOML files") from None
-    except (ValueError, RecursionError) as error:  # of TOML and UTF-8, and of a number of thousands of digits
+    except (ValueError, RecursionError) as error:  # from TOML and UTF-8, and for a number of thousands of digits
         raise UsageError(f"{path}: invalid TOML: {error}", HELP) from None
     return list(_Part(str(path), "", content).meanings(path.stem))
 
 
 class _Part:
-    """A table of TOML in a file, and where it is."""
+    """A TOML table in a file, and its place."""
 
     def __init__(self, file: str, place: str, content: Mapping[str, Any]) -> None:
         self._file, self._place, self._content = file, place, content
 
     def fail(self, key: str, problem: str, remedy: str = HELP) -> UsageError:
-        """The error about a key."""
+        """Returns the error about a key."""
         place = ".".join(part for part in (self._place, key) if part)
         return UsageError(f"{self._file}: {place}: {problem}" if place else f"{self._file}: {problem}", remedy)
 
@@ -164,7 +164,7 @@ def built_in() -> tuple[Path, ...]:
 
 
 def meanings(own: Iterable[Path] = ()) -> Meanings:
-    """All tables, one's own before those that come with mburst. Raises MburstError."""
+    """All tables, the user's OWN before those that come with mburst. Raises MburstError."""
     found: dict[str, tuple[MetricMeaning, ...]] = {}
     for path in (*own, *built_in()):
         for metric, meaning in load(path):

@@ -1,4 +1,4 @@
-"""Steps of series → rows of `queues` and `ports`: values of one queue or port and one time are one row."""
+"""Steps of series → rows of `queues` and `ports`: values of one queue or port at one time become one row."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .series import MetricSeries
 from .speeds import Speeds
 from .steps import LONGEST_NS, SeriesSteps
 
-GAP = 3  # times as long as the window before: samples are missing in it
+GAP = 3  # times as long as the previous window: then samples are missing in it
 
 
 class MeasuredTable:
@@ -33,7 +33,7 @@ class MeasuredTable:
         self._width_ns = np.zeros(0, np.int64)  # of its last window
 
     def know(self, series: MetricSeries) -> None:
-        """Take in a series that is of this table."""
+        """Add a series of this table."""
         meaning = series.meaning
         assert meaning is not None
         texts = {
@@ -48,7 +48,7 @@ class MeasuredTable:
         self._column_of[series.number] = self._columns.index(meaning.column)
 
     def rows(self, steps: SeriesSteps) -> pa.RecordBatch:
-        """The rows of steps of series that are known here."""
+        """The rows of steps of series that were added."""
         present, inverse = np.unique(steps.series, return_inverse=True)
         entity = np.array([self._entity_of[number] for number in present.tolist()], np.int64)[inverse]
         column = np.array([self._column_of[number] for number in present.tolist()], np.int8)[inverse]
@@ -61,7 +61,7 @@ class MeasuredTable:
         entities, ts_ns = sorted_entity[at], sorted_ns[at]
         begin_ns = np.minimum(np.minimum.reduceat(steps.begin_ns[order], at), ts_ns)
         quality = np.bitwise_or.reduceat(steps.quality[order], at)
-        is_alone = (quality & QUALITY_GAP != 0) & (begin_ns < ts_ns)  # what was before it is not known
+        is_alone = (quality & QUALITY_GAP != 0) & (begin_ns < ts_ns)  # the time before it is not known
         begin_ns, of_gaps = self._windows(entities, begin_ns, ts_ns, is_alone)
         known = steps.quality[order] & QUALITY_IMPOSSIBLE == 0
         values, filled = self._values(steps.amount[order], column[order], row, len(at), known)
@@ -93,9 +93,8 @@ class MeasuredTable:
         return values, filled
 
     def _windows(self, entities: Ints, begin_ns: Ints, ts_ns: Ints, is_alone: Any) -> tuple[Ints, Any]:
-        """When each row's window began: with the row before, where its values do not go back further, and it is not
-        alone. And `gap` where
-        it is much longer than the one before: samples are missing."""
+        """Returns the begin of each row's window: the previous row, unless the values of the row go back further or the
+        row is alone. Also returns `gap` for windows that are much longer than the previous one: samples are missing."""
         missing = np.zeros(len(self._entities) - len(self._last_ns), np.int64)
         self._last_ns, self._width_ns = (np.concatenate([of, missing]) for of in (self._last_ns, self._width_ns))
         first = np.ones(len(entities), bool)
@@ -111,7 +110,7 @@ class MeasuredTable:
         return begin_ns, np.where((usual > 0) & (width > GAP * usual), QUALITY_GAP, 0).astype(np.uint16)
 
     def _implausible(self, entities: Ints, begin_ns: Ints, ts_ns: Ints, values: dict[int, Ints]) -> Any:
-        """`impossible` where more was carried than the link can."""
+        """`impossible` for rows with more bytes than the link can carry."""
         devices, ports = self._texts["device"], self._texts["port"]
         present, inverse = np.unique(entities, return_inverse=True)
         speeds = np.array([self._speeds.of(devices[k], ports[k]) or FASTEST_BPS for k in present.tolist()])[inverse]

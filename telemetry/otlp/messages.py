@@ -1,8 +1,8 @@
-"""The messages of OTLP metrics, from descriptors that are built when this is imported.
+"""The messages of OTLP metrics, from descriptors that are built when this module is imported.
 
-Fields and numbers are those of opentelemetry-proto 1; what mburst does not read is left out, and protobuf skips it. The
-attributes of a point and the resource stay bytes: they say which series a point is of, and those of a known series need
-no parsing. The descriptors live in a pool of their own, beside the stubs of other packages.
+Fields and numbers are those of opentelemetry-proto 1; fields that mburst does not read are left out, and protobuf skips
+them. The attributes of a point and the resource stay bytes: they identify the series of a point, and those of a known
+series need no parsing. The descriptors are in a pool of their own, separate from the stubs of other packages.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Points wait until those that were taken before them have come: a collector in between sends messages in parallel, and
-a running total says nothing without the one before."""
+"""Delays points until earlier ones have come: a collector in between sends messages in parallel, and a running total is
+useless without the previous one."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ NEVER = np.iinfo(np.int64).min
 
 
 class WaitingPoints:
-    """Points that came, until the next `take` but one: what a device sent up to the newest time that was known at the
-    take before is taken, in the order of series and time."""
+    """Points that wait until the second `take` after they came. A `take` returns what a device sent up to the newest
+    time known at the previous `take`, in the order of series and time."""
 
     def __init__(self) -> None:
         self._parts: list[Points] = []
@@ -25,17 +25,17 @@ class WaitingPoints:
 
     @property
     def full(self) -> bool:
-        """Whether no more should come."""
+        """Whether no more points should come."""
         return self._number >= limits.POINTS
 
     def add(self, points: Points) -> None:
-        """Take points in."""
+        """Add points."""
         if len(points):
             self._parts.append(points)
             self._number += len(points)
 
     def take(self, series: list[MetricSeries], everything: bool = False) -> Points | None:
-        """Those that are due, sorted by series, then by time. SERIES: all that are known."""
+        """Returns the points that are due, sorted by series, then by time. SERIES are all known series."""
         if not self._parts:
             return None
         points = Points.joined(self._parts)

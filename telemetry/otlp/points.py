@@ -19,17 +19,17 @@ class Points:
     series: NDArray[np.int32]
     feed: NDArray[np.int32]
     ts_ns: Ints
-    start_ns: Ints  # when the counter began, as the sender says; 0: it does not
+    start_ns: Ints  # when the counter began, according to the sender; 0: not stated
     value: Ints
     receive_ns: Ints  # our clock
 
     @classmethod
     def joined(cls, parts: Sequence[Points]) -> Points:
-        """All PARTS, one behind the other."""
+        """All PARTS, one after the other."""
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__annotations__))
 
     def chosen(self, at: Any) -> Points:
-        """Those at these places."""
+        """The points at these places."""
         return Points(*(getattr(self, name)[at] for name in self.__annotations__))
 
     def __len__(self) -> int:

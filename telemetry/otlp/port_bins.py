@@ -1,4 +1,4 @@
-"""Bins of switch ports: the lanes of all ports, and their bins as rows."""
+"""Bins of switch ports: the lanes of all ports, and rows of their bins."""
 
 from __future__ import annotations
 
@@ -18,63 +18,64 @@ from .steps import SeriesSteps
 
 DIRECTIONS = {"in_bytes": "in", "out_bytes": "out"}
 MOST_LANES = 8192
-LEARNED = 16  # intervals from which the width is taken
-WIDEST_NS = 10**9  # what is sampled less often is no bins
-OTHERS = 64  # intervals one after the other, all too long for a bin, or under half a width
+LEARNED = 16  # intervals from which the width is determined
+WIDEST_NS = 10**9  # less frequent samples do not become bins
+OTHERS = 64  # successive intervals that are all too long for a bin, or under half a width
 
 
 @dataclass(frozen=True)
 class SwitchLane:
-    """A port and a direction as the switch sees it: a recording."""
+    """A port and a direction as the switch sees it: one recording."""
 
     device: str
     port: str
     direction: str
-    run: int = 0  # one more after each time of days without samples, and where the width of samples changed
+    run: int = 0  # incremented after each time of days without samples, and when the width of samples changes
 
     @property
     def text(self) -> str:
-        """The name as one text, which no other name has."""
+        """The name as one text, which is unique."""
         return json.dumps([self.device, self.port, self.direction, self.run])
 
     @classmethod
     def of(cls, text: str) -> SwitchLane:
-        """The name that `text` gave."""
+        """The name with the given `text`."""
         return cls(*json.loads(text))
 
 
 @dataclass
 class _PortTotal:
-    """A running total of bytes: the lane that it is in, its steps until the width is known, or neither: too seldom."""
+    """A running total of bytes: it has a lane, or its steps until the width is known, or neither if samples are too
+    infrequent."""
 
     name: SwitchLane
     held: list[SeriesSteps] = field(default_factory=list)
     lane: SampledLane | None = None
-    end_ns: int = 0  # of the last step
-    not_before_ns: int = 0  # the end of the bins of the run before
-    often: int = 0  # intervals, the last ones, that are short enough for bins although it was too seldom
+    end_ns: int = 0  # end of the last step
+    not_before_ns: int = 0  # the end of the bins of the previous run
+    often: int = 0  # the number of last intervals that are short enough for bins, although samples were too infrequent
 
 
 @dataclass
 class PlacedSteps:
-    """Steps of running totals of bytes: bins, or rows of `ports` where they are too seldom for bins."""
+    """Steps of running totals of bytes: bins, or rows of `ports` if they are too infrequent for bins."""
 
     bins: list[tuple[SwitchLane, LaneBins]] = field(default_factory=list)
     seldom: list[SeriesSteps] = field(default_factory=list)
 
 
 class PortBins:
-    """The lanes of running totals of bytes. `lanes`: those whose width is known, also of runs that ended."""
+    """The lanes of running totals of bytes. `lanes` are those of known width, including those of ended runs."""
 
     def __init__(self, speeds: Speeds) -> None:
         self.lanes: dict[SwitchLane, SampledLane] = {}
         self._speeds = speeds
         self._totals: dict[int, _PortTotal] = {}  # by series
-        self._seldom: dict[int, _PortTotal] = {}  # those that are too seldom for bins
+        self._seldom: dict[int, _PortTotal] = {}  # too infrequent for bins
         self._missed: list[tuple[SwitchLane, Missed]] = []
 
     def know(self, series: MetricSeries) -> bool:
-        """Whether a series becomes bins, as far as can be said before its first points."""
+        """Whether a series becomes bins, as far as this can be known before its first points."""
         meaning = series.meaning
         if meaning is None or meaning.table != "ports" or not series.is_total or meaning.column not in DIRECTIONS:
             return False
@@ -84,11 +85,11 @@ class PortBins:
         return True
 
     def take(self, steps: SeriesSteps) -> PlacedSteps:
-        """What becomes of steps that are sorted by series and time."""
+        """Distribute steps that are sorted by series and time."""
         placed = PlacedSteps()
         is_short = steps.ts_ns - steps.begin_ns <= WIDEST_NS
-        stay = np.zeros(len(steps), bool)  # too seldom for bins; in one go, as there may be many, of a point each
-        begins = np.ones(len(steps), bool)  # of what is one series, each step where the one before ended
+        stay = np.zeros(len(steps), bool)  # too infrequent for bins; in one go, as there may be many of one point
+        begins = np.ones(len(steps), bool)  # within a series, each step begins where the previous one ended
         begins[1:] = (steps.series[1:] != steps.series[:-1]) | (steps.begin_ns[1:] != steps.ts_ns[:-1])
         for first, last in itertools.pairwise([*np.flatnonzero(begins).tolist(), len(steps)]):
             if (number := int(steps.series[first])) in self._totals:
@@ -104,7 +105,7 @@ class PortBins:
         return placed
 
     def _may_be_bins(self, number: int, is_short: NDArray[np.bool_], end_ns: int) -> None:
-        """Whether what comes after steps of a total that was too seldom for bins may be bins."""
+        """Decide whether the next steps of a total that was too infrequent for bins may become bins."""
         total = self._seldom[number]
         total.often = at_end(is_short, total.often)
         if total.often >= OTHERS and max(len(self._totals), len(self.lanes)) < MOST_LANES:
@@ -114,7 +115,7 @@ class PortBins:
     def _go_on(self, total: _PortTotal, part: SeriesSteps, placed: PlacedSteps) -> None:
         if total.end_ns not in (0, int(part.begin_ns[0])):  # days later
             self._end_run(total, placed)
-            if int(part.series[0]) in self._seldom:  # by what was held
+            if int(part.series[0]) in self._seldom:  # because of the held steps
                 placed.seldom.append(part)
                 return
         total.end_ns = int(part.ts_ns[-1])
@@ -125,11 +126,11 @@ class PortBins:
                 self._learn(total, placed)
             return
         self._into_lane(total.lane, total.name, part, placed)
-        if max(total.lane.too_long, total.lane.too_short) >= OTHERS:  # the switch samples at another width now
+        if max(total.lane.too_long, total.lane.too_short) >= OTHERS:  # the switch now samples at another width
             self._end_run(total, placed)
 
     def _learn(self, total: _PortTotal, placed: PlacedSteps) -> None:
-        """Decide what held steps become."""
+        """Decide what the held steps become."""
         steps, total.held = SeriesSteps.joined(total.held), []
         bin_ns = width_of((steps.ts_ns - steps.begin_ns)[:LEARNED])
         if bin_ns > WIDEST_NS or len(self.lanes) >= MOST_LANES:
@@ -150,7 +151,7 @@ class PortBins:
         lane.missed = []
 
     def _end_run(self, total: _PortTotal, placed: PlacedSteps) -> None:
-        """What comes now is another recording of the port."""
+        """End a run: later steps belong to another recording of the port."""
         if total.held:
             self._learn(total, placed)
         if total.lane is None:
@@ -161,14 +162,14 @@ class PortBins:
         total.name = replace(total.name, run=total.name.run + 1)
 
     def close(self) -> PlacedSteps:
-        """What is left, at the end."""
+        """Returns what is left, at the end."""
         placed = PlacedSteps()
         for total in list(self._totals.values()):
             self._end_run(total, placed)
         return placed
 
     def missed(self) -> list[tuple[SwitchLane, Missed]]:
-        """Times without bins since the last call; those that touch are one."""
+        """Times without bins since the last call; adjacent ones are joined."""
         found, self._missed = self._missed, []
         return found
 
@@ -180,14 +181,14 @@ def _touching(missed: list[Missed]) -> list[Missed]:
         if last and one.start_ns <= last.end_ns and one.reason == last.reason:
             if one.bytes is not None and last.bytes is not None:
                 one = Missed(joined.pop().start_ns, max(one.end_ns, last.end_ns), last.bytes + one.bytes, one.reason)
-            elif one.bytes is last.bytes:  # both are not known
+            elif one.bytes is last.bytes:  # neither is known
                 one = Missed(joined.pop().start_ns, max(one.end_ns, last.end_ns), None, one.reason)
         joined.append(one)
     return joined
 
 
 def bin_rows(found: list[tuple[SwitchLane, LaneBins]], widths: dict[SwitchLane, int]) -> pa.RecordBatch:
-    """Bins as rows: the columns of the store's table, but `lane` for those that name a recording."""
+    """Bins as rows: the columns of the store's table, with `lane` in place of those that identify a recording."""
     lengths = [len(bins.number) for _, bins in found]
     place = np.repeat(np.arange(len(found)), lengths)
     number, amount, quality = (

@@ -1,4 +1,4 @@
-"""Messages → columns of numbers: of each point the number of its series, when it was taken, and its value."""
+"""Messages → columns of numbers: for each point the number of its series, its time and its value."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from . import limits, messages
 from .points import Points
 from .series import DELTA_SUM, SenderResource, SeriesFeed, SeriesIndex
 
-NO_VALUE = 1  # flag of a point that says that there is none
+NO_VALUE = 1  # flag of a point without a value
 GAUGE, SUM = "gauge", "sum"
-EXACT = float(2**53)  # up to which a double is a whole number
+EXACT = float(2**53)  # a double is exact for whole numbers up to this
 
 
 class InvalidMessage(ValueError):
-    """The bytes are no OTLP metrics."""
+    """The bytes are not OTLP metrics."""
 
 
 @dataclass
 class ReadMessage:
-    """What a message held. `refused`: points that are not taken, by the reason."""
+    """The content of a message. `refused` counts points that are not taken, by reason."""
 
     points: Points
     refused: Counter[str] = field(default_factory=Counter)
@@ -34,7 +34,7 @@ class ReadMessage:
 
 
 def read_message(index: SeriesIndex, message: bytes, sender: str, receive_ns: int) -> ReadMessage:
-    """The points of a message that SENDER, an address, sent. Raises InvalidMessage."""
+    """Returns the points of a message from SENDER, an address. Raises InvalidMessage."""
     try:
         request = messages.Request.FromString(message)
     except DecodeError:
@@ -66,7 +66,7 @@ class _Taken:
         self._number = 0
 
     def have(self, parts: int) -> None:
-        """The message has so many more parts. Raises InvalidMessage where those are too many."""
+        """Note that the message has PARTS more parts. Raises InvalidMessage if it has too many."""
         self._left -= parts
         if self._left < 0:
             raise InvalidMessage(f"more than a part for each {limits.PART_BYTES} bytes")
@@ -118,7 +118,7 @@ class _Taken:
             value.append(amount)
 
     def reading(self, receive_ns: int) -> ReadMessage:
-        """All that was taken, without points of a time that is none."""
+        """All that was taken, without points of an impossible time."""
         ts_ns, start_ns = (np.array(column, np.uint64) for column in (self._ts_ns, self._start_ns))
         plausible = (ts_ns >= PLAUSIBLE_NS[0]) & (ts_ns < PLAUSIBLE_NS[1])
         ahead = plausible & (ts_ns > receive_ns + limits.AHEAD_NS)
@@ -138,7 +138,7 @@ class _Taken:
 
 
 def _value(point: Any, feed: SeriesFeed) -> tuple[int, str]:
-    """The value of a point as a whole number, or why it has none that a row can hold."""
+    """The value of a point as a whole number, or the reason why it has none that a row can hold."""
     if point.flags & NO_VALUE:
         return 0, "no recorded value"
     if not point.HasField("as_int") and not point.HasField("as_double"):

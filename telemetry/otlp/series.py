@@ -1,8 +1,8 @@
-"""Which series a point is of.
+"""Which series a point belongs to.
 
-A series is a column of a queue or port: it has one identity, however many senders, metrics and orders of attributes
-feed it. What a point feeds is decided once, when its feed is first seen: a sender, a resource, a metric and the bytes
-of the attributes.
+A series is a column of a queue or port: it has one identity, regardless of how many senders, metrics and orders of
+attributes feed it. The series of a point is decided once, when its feed is first seen: a sender, a resource, a metric
+and the bytes of the attributes.
 """
 
 from __future__ import annotations
@@ -20,37 +20,38 @@ USUAL_DEVICE = "host.name"  # of metrics without a meaning
 DELTA_SUM = "delta sum"
 TOO_LONG = f"attributes of more than {limits.SERIES_BYTES:,} bytes"
 LARGEST = 2**63 - 1  # of a column
-FORGET_NS = 60 * 10**9  # from one look for what is unused to the next
+FORGET_NS = 60 * 10**9  # from one check for unused resources to the next
 
 
 @dataclass(frozen=True)
 class MetricSeries:
-    """A column of a queue or port. Without a meaning its number is -1."""
+    """A column of a queue or port. Its number is -1 if it has no meaning."""
 
     number: int
     device: str
     port: str = ""
     queue: str = ""
     meaning: MetricMeaning | None = None
-    is_total: bool = False  # a running total; else the value as it is, or what was counted since the last
-    cell: int = -1  # the same for the running total of a column and for its counts: they say the same twice
+    is_total: bool = False  # a running total; otherwise a value as it is, or a count since the last one
+    cell: int = -1  # the same for the running total of a column and for its counts, which are the same data
 
 
 @dataclass(frozen=True)
 class SeriesFeed:
-    """One metric with one set of attributes, of one sender. Without a meaning its number is -1."""
+    """One metric with one set of attributes, from one sender. Its number is -1 if it has no meaning."""
 
     number: int
     series: MetricSeries
     meaning: MetricMeaning | None
     sender: str
     metric: str
-    largest: int = 0  # of its values, that a row can hold in the unit of the column
+    largest: int = 0  # largest value that a row can hold, in the unit of the column
 
 
 @dataclass
 class SenderResource:
-    """A resource of a sender, whatever the order of its attributes, and its feeds. `fault`: why it can have none."""
+    """A resource of a sender, in any order of its attributes, with its feeds. `fault` is the reason why it can have
+    none."""
 
     sender: str
     attributes: dict[str, str] = field(default_factory=dict)
@@ -62,23 +63,23 @@ class SenderResource:
 
 
 class SeriesIndex:
-    """The series that are known, of all senders. Not for several threads at once. `seen` is called with (device,
-    metric, attributes, kind, series) of each new feed."""
+    """The known series of all senders. Not for use by several threads at once. `seen` is called with (device, metric,
+    attributes, kind, series) for each new feed."""
 
     def __init__(self, meanings: Meanings, seen: Callable[..., None] | None = None) -> None:
-        self.all: list[MetricSeries] = []  # those with a meaning, by their numbers
-        self.feeds: list[SeriesFeed] = []  # likewise
+        self.all: list[MetricSeries] = []  # those with a meaning, by number
+        self.feeds: list[SeriesFeed] = []  # also by number
         self.devices: dict[str, None] = {}
         self._meanings, self._seen = meanings, seen
         self._series: dict[tuple[Any, ...], MetricSeries] = {}
         self._cells: dict[tuple[Any, ...], int] = {}
         self._as_sent: dict[tuple[str, bytes], SenderResource] = {}
         self._resources: dict[tuple[Any, ...], SenderResource] = {}  # by sender and content
-        self._count = 0  # of feeds that are known
+        self._count = 0  # number of known feeds
         self._forgot_ns = 0
 
     def resource(self, sender: str, sent: bytes, now_ns: int) -> SenderResource:
-        """A resource, as it was sent."""
+        """The resource with the content SENT."""
         found = self._as_sent.get((sender, sent))
         if found is None:
             found = self._resource(sender, sent, now_ns)
@@ -104,8 +105,8 @@ class SeriesIndex:
         return self._resources[key]
 
     def feed(self, resource: SenderResource, metric: str, kind: str, attributes: Sequence[bytes]) -> SeriesFeed | str:
-        """What points with these attributes feed, in whatever order; or why there can be none. It is known by the order
-        that came first, and by the sorted one."""
+        """Returns the feed for points with these attributes, in any order, or the reason why there can be none. It is
+        remembered by the order that came first, and by the sorted one."""
         key = tuple(sorted(attributes))
         found = resource.feeds.get((metric, kind), {}).get(key)
         if found is not None:
@@ -137,11 +138,11 @@ class SeriesIndex:
         return made
 
     def _is_spent(self) -> bool:
-        """Whether there were so many series, or feeds, that their numbers alone are too many."""
+        """Whether so many series or feeds have existed that their numbers are used up."""
         return len(self.all) >= limits.SERIES or len(self.feeds) >= 4 * limits.SERIES
 
     def _forget(self, now_ns: int) -> None:
-        """Forget resources that have sent nothing for long."""
+        """Forget resources that have sent nothing for a long time."""
         if now_ns - self._forgot_ns < FORGET_NS:
             return
         self._forgot_ns, until_ns = now_ns, now_ns - limits.UNUSED_NS
@@ -162,7 +163,7 @@ class SeriesIndex:
         return SeriesFeed(-1, unknown, None, sender, metric)
 
     def _of(self, meaning: MetricMeaning, device: str, port: str, queue: str, is_total: bool) -> MetricSeries:
-        """The one series of a column of a queue or port."""
+        """Returns the series of a column of a queue or port."""
         cell = (meaning.table, meaning.column, meaning.semantics, device, port, queue)
         if (cell, is_total) not in self._series:
             number = self._cells.setdefault(cell, len(self._cells))
@@ -172,14 +173,14 @@ class SeriesIndex:
         return self._series[cell, is_total]
 
     def _is_known(self, device: str) -> bool:
-        """Whether a device is one of those that may be."""
+        """Whether a device is among those that are allowed."""
         if device not in self.devices and len(self.devices) < limits.DEVICES:
             self.devices[device] = None
         return device in self.devices
 
 
 def _texts(attributes: Any) -> dict[str, str]:
-    """The attributes that are one value, as text."""
+    """The attributes with a single value, as text."""
     found = {}
     for attribute in attributes:
         kind = attribute.value.WhichOneof("value")

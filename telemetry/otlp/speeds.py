@@ -1,4 +1,4 @@
-"""How fast links are."""
+"""The speeds of links."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Speeds:
-    """Bits a second: of (device, port), and of all others."""
+    """Bits per second: by (device, port), and for all others."""
 
     known: Mapping[tuple[str, str], int] = field(default_factory=dict)
     others: int | None = None
 
     def of(self, device: str, port: str) -> int | None:
-        """Of one port; None where it is not known."""
+        """The speed of one port; None if it is not known."""
         return self.known.get((device, port), self.others)

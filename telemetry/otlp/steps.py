@@ -19,19 +19,19 @@ from .points import Ints, Points
 from .series import MetricSeries, SeriesFeed
 from .speeds import Speeds
 
-LONGEST_NS = 24 * 3600 * 10**9  # of a step: points further apart say nothing of the time in between
-SET_BACK_NS = 60 * 10**9  # before what was taken: more than messages that were overtaken are
+LONGEST_NS = 24 * 3600 * 10**9  # of a step: points further apart show nothing of the time in between
+SET_BACK_NS = 60 * 10**9  # before earlier points: more than the delay of messages that were overtaken
 SET_BACK = "points more than a minute before what was taken (was the clock of the sender set back?)"
-UNCOVERED = 0.1  # of the time of a count, that may be between the one before and it: what is more was lost
+UNCOVERED = 0.1  # of the time of a count, that may lie between the previous one and it: a longer time was lost
 
 
 @dataclass
 class SeriesSteps:
-    """Values of one time each, in columns: of a running total its increase since `begin_ns`. With the bit `impossible`
-    it is not known."""
+    """Values with one time each, in columns; for a running total the increase since `begin_ns`. A value with the bit
+    `impossible` is not known."""
 
     series: NDArray[np.int32]
-    begin_ns: Ints  # the point before; of the first of a series its own time
+    begin_ns: Ints  # the previous point; for the first point of a series its own time
     ts_ns: Ints
     receive_ns: Ints
     amount: Ints
@@ -39,11 +39,11 @@ class SeriesSteps:
 
     @classmethod
     def joined(cls, parts: Sequence[SeriesSteps]) -> SeriesSteps:
-        """All PARTS, one behind the other."""
+        """All PARTS, one after the other."""
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__annotations__))
 
     def chosen(self, at: NDArray[np.bool_] | slice) -> SeriesSteps:
-        """Those at these places."""
+        """The steps at these places."""
         return SeriesSteps(*(getattr(self, name)[at] for name in self.__annotations__))
 
     def __len__(self) -> int:
@@ -51,25 +51,26 @@ class SeriesSteps:
 
 
 class StepsOfSeries:
-    """What is known of each series: its last point. `faults` counts points that are no step, by (device, reason)."""
+    """The state of each series: its last point. `faults` counts points that make no step, by (device, reason)."""
 
     def __init__(self, speeds: Speeds) -> None:
         self._speeds = speeds
         self.faults: Counter[tuple[str, str]] = Counter()
         self.resets: Counter[str] = Counter()  # by device
         self._feed_of_cells = FeedOfCells()
-        self._is_total = np.zeros(0, bool)  # by series, as all but the next four
-        self._is_count = np.zeros(0, bool)  # what was counted since the last, which may say since when
+        self._is_total = np.zeros(0, bool)  # by series, like all but the next four
+        self._is_count = np.zeros(0, bool)  # counts since the last point, which may state their begin
         self._scale = np.zeros(0, np.int64)  # by feed
-        self._width: list[int] = []  # by feed: of a counter that goes on from 0, where it does; 0: it does not
-        self._wraps_at = np.zeros(0)  # by feed, the same of a counter of bytes that a link bounds; else infinite
+        self._width: list[int] = []  # by feed: range of a counter that continues from 0; 0: it does not
+        self._wraps_at = np.zeros(0)  # by feed: the same for a counter of bytes that a link limits; otherwise infinite
         self._link_bps = np.zeros(0)
         self._value = np.zeros(0, np.int64)
         self._ts_ns = np.zeros(0, np.int64)  # 0: none yet
         self._start_ns = np.zeros(0, np.int64)
 
     def take(self, points: Points, all_series: Sequence[MetricSeries], feeds: Sequence[SeriesFeed]) -> SeriesSteps:
-        """The steps of points that are sorted by series and time. The first point of a running total makes none."""
+        """Returns the steps of points that are sorted by series and time. The first point of a running total makes
+        none."""
         self._know(all_series, feeds)
         points = replace(points, value=points.value * self._scale[points.feed])  # in the unit of the column
         taken, follows = self._feed_of_cells.take(points, all_series, feeds)
@@ -108,11 +109,11 @@ class StepsOfSeries:
             value, known = (int(before["value"][k]), int(points.value[k])), bool(began_anew[k])
             amount[k], step = increase(*value, limit, known, (width,) if width else ())
             if step is Step.RESET:
-                amount[k] *= follows[k] == 0  # of another feed, which need not count from 0
+                amount[k] *= follows[k] == 0  # of another feed, which may not count from 0
                 quality[k] |= QUALITY_RESET
                 self.resets[all_series[points.series[k]].device] += 1
         amount[unknown], quality[unknown] = 0, quality[unknown] | QUALITY_IMPOSSIBLE
-        # What was counted since the last is of a time that its sender may say.
+        # A count since the last point is of a time that its sender may state.
         begin_ns = np.where(is_first, points.ts_ns, before["ts_ns"])
         start_ns = np.where(self._is_count[points.series] & (points.start_ns < points.ts_ns), points.start_ns, 0)
         begin_ns = np.where(is_first & (start_ns > 0), start_ns, begin_ns)
@@ -122,7 +123,7 @@ class StepsOfSeries:
         return steps.chosen(~(is_total & is_first))
 
     def _too_far(self, points: Points, before_ns: Ints, is_first: Any, all_series: Sequence[MetricSeries]) -> Any:
-        """Which points are too far from those before: they begin anew, and of totals it is counted."""
+        """The points that are too far from the previous ones: they begin anew, and those of totals are counted."""
         far = ~is_first & (points.ts_ns - before_ns > LONGEST_NS)
         self._count(
             points, far & self._is_total[points.series], "points more than a day after those before", all_series
@@ -130,8 +131,8 @@ class StepsOfSeries:
         return far
 
     def _passed(self, points: Points, before_ns: Ints, follows: Ints, all_series: Sequence[MetricSeries]) -> Any:
-        """Which points follow those of another series of their column, the total or the counts, which had what was
-        counted until then: they begin anew, and of totals it is counted."""
+        """The points that follow those of another series of their column (the total or the counts) that had the traffic
+        until then: they begin anew, and those of totals are counted."""
         passed = (before_ns > 0) & (before_ns < follows)
         self._count(
             points, passed & self._is_total[points.series], "totals that begin anew after counts of them", all_series
@@ -139,7 +140,7 @@ class StepsOfSeries:
         return passed
 
     def _new(self, points: Points, all_series: Sequence[MetricSeries]) -> Any:
-        """Which points are newer than those before; others are counted."""
+        """The points that are newer than the previous ones; others are counted."""
         repeated = points.ts_ns == self._ts_ns[points.series]
         repeated[1:] |= (points.ts_ns[1:] == points.ts_ns[:-1]) & (points.series[1:] == points.series[:-1])
         late = ~repeated & (points.ts_ns < self._ts_ns[points.series])
@@ -171,6 +172,7 @@ class StepsOfSeries:
 
 
 def _wraps_at(meaning: MetricMeaning) -> float:
-    """How many bytes a counter of what a link carries counts before it goes on from 0; infinite for others."""
+    """The number of bytes that a counter of what a link carries counts before it continues from 0; infinite for
+    others."""
     is_bounded = meaning.bits and meaning.column in CARRIED[meaning.table]
     return meaning.scale << meaning.bits if is_bounded else float("inf")
