@@ -164,7 +164,7 @@ def built_in() -> tuple[Path, ...]:
 
 
 def meanings(own: Iterable[Path] = ()) -> Meanings:
-    """All tables, the user's OWN before those that come with mburst. Raises MburstError."""
+    """All tables: those of the files OWN before those that come with mburst. Raises MburstError."""
     found: dict[str, tuple[MetricMeaning, ...]] = {}
     for path in (*own, *built_in()):
         for metric, meaning in load(path):

@@ -162,7 +162,7 @@ class PortBins:
         total.name = replace(total.name, run=total.name.run + 1)
 
     def close(self) -> PlacedSteps:
-        """Returns what is left, at the end."""
+        """End all runs. Returns what is left."""
         placed = PlacedSteps()
         for total in list(self._totals.values()):
             self._end_run(total, placed)

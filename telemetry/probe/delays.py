@@ -1,11 +1,11 @@
-"""Known delays, to test an instrument with or to try what an application feels.
+"""Known delays, to test an instrument or to try out their effect on an application.
 
 constant:100us                 always the same
 uniform:0:20us                 evenly between two
-normal:100us:20us              mean and standard deviation; what would be negative is 0
+normal:100us:20us              mean and standard deviation; negative values become 0
 pareto:10us:1.5                least delay and tail index: P(delay > x) = (least / x)^index
 pareto-normal:100us:20us       mean and standard deviation of a quarter normal and three quarters Pareto of index 3,
-                               the mixture that Linux's netem calls paretonormal; what would be negative is 0
+                               the mixture that Linux's netem calls paretonormal; negative values become 0
 file:CDF.csv                   a delay (100us, or nanoseconds) and the share of delays up to it on each line,
                                ascending and the last share 1; evenly in between
 """
