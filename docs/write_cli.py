@@ -13,14 +13,21 @@ COLUMNS = "100"
 
 HEAD = """# The command line
 
-What `mburst --help` and `mburst VERB --help` say; `make docs` writes this page from them.
+This page has the help text of each verb (`mburst VERB --help`); `make docs` writes it.
 
 Numbers take units: times `10us`, `1.5ms`, `60s`, `24h`, `7d`; rates `100M`, `25G`, `1Gbps`; shares `0.5`, `50%`. Times
-of day are ISO 8601 and UTC unless they say otherwise.
+of day are ISO 8601, in UTC unless they have an offset.
 
-Exit codes: 0 done, 1 failed (one line on stderr says what, and what to do) or answered while leaving damaged files out
-(a line on stderr for each says what is missing), 2 wrong usage, 130 interrupted. What runs until a signal ends with 130
-by Ctrl-C, and with 0 by SIGTERM or SIGHUP (its terminal was closed), unless `nohup` started it.
+Exit codes:
+
+- 0: done
+- 1: failed (one line on stderr states the reason and the remedy), or answered without damaged files (a line on stderr
+  for each states what is missing)
+- 2: wrong usage
+- 130: interrupted
+
+A verb that runs until a signal ends with 130 by Ctrl-C, and with 0 by SIGTERM or SIGHUP (its terminal was closed),
+unless `nohup` started it.
 """
 
 

@@ -1,4 +1,4 @@
-"""mburst: find microbursts, who sent them, and whether they are what hurts the latency tail."""
+"""mburst: detect microbursts, attribute them to their senders, and test whether they cause the latency tail."""
 
 # The Python interface is in mburst/api; docs/python.md explains it. It is loaded on first use (PEP 562), because every
 # start of the command line imports this module.

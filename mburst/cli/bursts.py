@@ -43,11 +43,13 @@ def add_scope_options(parser: argparse.ArgumentParser) -> None:
         "--force", action="store_true", help="use fine bins even if the timestamps are too coarse for them"
     )
     where = parser.add_argument_group("where and when")
-    where.add_argument("--host", action="append", help="only this host's; may be given several times")
-    where.add_argument("--rack", help="only this rack's")
-    where.add_argument("--interface", metavar="NAME", help="only this interface's")
-    where.add_argument("--direction", choices=["in", "out", "mirror"], help="only those of this direction")
-    where.add_argument("--recording", metavar="ID", help="one recording, as `mburst sql STORE recordings` names it")
+    where.add_argument("--host", action="append", help="only bursts of this host; may be repeated")
+    where.add_argument("--rack", help="only bursts of this rack")
+    where.add_argument("--interface", metavar="NAME", help="only bursts of this interface")
+    where.add_argument("--direction", choices=["in", "out", "mirror"], help="only bursts of this direction")
+    where.add_argument(
+        "--recording", metavar="ID", help="only this recording, by its id in `mburst sql STORE recordings`"
+    )
     definition.add_time_options(where)
 
 

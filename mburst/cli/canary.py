@@ -38,18 +38,18 @@ if TYPE_CHECKING:
     from ..telemetry.canary.sender import Sender
 
 DESCRIPTION = """Send bursts of known size and length to a host that mburst records, by UDP to its discard port, and
-see which of them the recorder there detects. With -o STORE, the store in which it records, the detection curve is
-printed and kept there; without, --sent FILE keeps what was sent, for `mburst import canary FILE -o STORE` beside the
-recorder. Takes no more than a share of the link in any second; Ctrl-C ends it at once. Nothing else in mburst sends
-bursts."""
+determine which of them the recorder there detects. With -o STORE, the store into which it records, the detection curve
+is printed and stored there. Without it, --sent FILE keeps a record of what was sent, for `mburst import canary FILE -o
+STORE` on the machine of the recorder. The bursts take no more than a share of the link in any second; Ctrl-C ends the
+verb at once. No other verb of mburst sends bursts."""
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the verb."""
     parser = verbs.add_parser("canary", help="measure how small a burst is detected", description=DESCRIPTION)
     parser.add_argument("target", metavar="HOST[:PORT]", help="the recorded host (port: 9, discard, unless given)")
-    parser.add_argument("-o", "--store", metavar="STORE", help="folder of the store in which the host is recorded")
-    parser.add_argument("--sent", metavar="FILE", help="write here the record of what was sent")
+    parser.add_argument("-o", "--store", metavar="STORE", help="folder of the store into which the host is recorded")
+    parser.add_argument("--sent", metavar="FILE", help="write the record of what was sent to this file")
     parser.add_argument("--plan", action="store_true", help="print what would be sent, and send nothing")
     what = parser.add_argument_group("sent bursts")
     what.add_argument(
@@ -71,7 +71,9 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         metavar="N",
         help="bursts of each size and length (default: %(default)s; 59 are needed to show 95 %%)",
     )
-    what.add_argument("--gap", default="10ms", metavar="TIME", help="least time between bursts (default: %(default)s)")
+    what.add_argument(
+        "--gap", default="10ms", metavar="TIME", help="minimum time between bursts (default: %(default)s)"
+    )
     what.add_argument(
         "--share",
         default="5%",
@@ -94,12 +96,12 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 def add_reading_options(parser: argparse.ArgumentParser, json_help: str) -> None:
     """Add --json, and, for canary bursts, --host and --sender."""
     parser.add_argument("--json", action="store_true", help=json_help)
-    parser.add_argument("--host", help="of canary bursts: only recordings of this host, as the store calls it")
+    parser.add_argument("--host", help="for canary bursts: only recordings of this host, as it is named in the store")
     parser.add_argument(
         "--sender",
         metavar="ADDRESS",
-        help="of canary bursts: the name of their sender "
-        "in the recording, where that is not its own address (NAT, tunnels)",
+        help="for canary bursts: the name of their sender in the recording, if that is not its own "
+        "address (NAT, tunnels)",
     )
 
 

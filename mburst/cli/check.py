@@ -16,24 +16,22 @@ from ..units import format_bytes, format_count, format_duration
 if TYPE_CHECKING:
     from ..sql.repair.checking import Findings
 
-DESCRIPTION = """Read every file of a store again, also those verified before, and verify it against its checksums,
-its name and its folder. Damaged files are listed with what is missing without them: other verbs answer from the
-remaining files. So are files that `mburst repair` set aside: their rows stay missing. Files that are left over or
-foreign are named too; they are harmless. A file that a recorder is writing is not damaged. Exit code 0: every file is
-sound and, with --deep, nothing is missing; 1: it is not so."""
+DESCRIPTION = """Read every file of a store again, also those verified before, and verify it against its checksums, its
+name and its folder. Damaged files, and files that `mburst repair` set aside, are listed with the rows that are missing
+without them: other verbs answer from the remaining files. Leftover and foreign files are named, too; they are
+harmless. A file that a recorder is writing is not damaged. Exit code 0: no file is damaged and, with --deep, nothing
+is missing; 1: otherwise."""
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the verb."""
-    parser = verbs.add_parser(
-        "check", help="read all of a store again and name what is damaged", description=DESCRIPTION
-    )
+    parser = verbs.add_parser("check", help="read a whole store again and list damaged files", description=DESCRIPTION)
     parser.add_argument("store", metavar="STORE", type=Path, help="folder that `mburst record` wrote")
     parser.add_argument(
         "--deep",
         action="store_true",
-        help="compare the sums of bins and senders with the totals of each recording, too; what was set aside is not "
-        "exit code 0 then",
+        help="compare the sums of bins and senders with the totals of each recording, too; the exit "
+        "code is then 1 if files were set aside",
     )
     parser.add_argument("--json", action="store_true", help="print what was found as JSON")
     parser.set_defaults(run=run)

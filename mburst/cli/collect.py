@@ -34,15 +34,15 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser = verbs.add_parser(
         "collect", help="collect queue depths and counters from switches by gNMI and OTLP", description=DESCRIPTION
     )
-    parser.add_argument("config", metavar="FILE", help="configuration as gnmic's, in YAML, JSON or TOML")
-    parser.add_argument("-o", "--store", metavar="STORE", help="folder of the store; made where there is none")
+    parser.add_argument("config", metavar="FILE", help="configuration in the format of gnmic, in YAML, JSON or TOML")
+    parser.add_argument("-o", "--store", metavar="STORE", help="folder of the store; made if it does not exist")
     parser.add_argument("--duration", metavar="TIME", help="duration, such as 60s (default: until Ctrl-C)")
     look = parser.add_mutually_exclusive_group()
     look.add_argument("--once", action="store_true", help="read each target once, print the values, and store nothing")
     look.add_argument(
         "--show",
         action="store_true",
-        help="receive OTLP for --duration (10s), print each metric that came, mapped or not, and store nothing",
+        help="receive OTLP for --duration (10s), print each received metric, mapped or not, and store nothing",
     )
     look.add_argument(
         "--check",

@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from ..sql.compaction.compact import Compacted, DayCompacted
     from ..sql.compaction.rules import KeepRules
 
-DESCRIPTION = """Make a store smaller as it gets older. Of a day (UTC) that is over for longer than --everything, bins
-and senders are kept around whatever may be a burst (--threshold, 50 ms before and after), and one-second sums of all
-bins; the same bursts are found in it as before, by every definition with that threshold or a higher one. After
---bursts only the sums are kept, and after --steps only the rows about recordings. With --size, the oldest detail goes
-first until the store is no larger. Many small files become few, and those of an hour become one while its day goes on.
-Recorders and readers go on meanwhile; it can be broken off and called again at any time."""
+DESCRIPTION = """Make a store smaller as it gets older. Of a day (UTC) that has been over for longer than --everything,
+bins and senders are kept only around anything that may be a burst (--threshold, 50 ms before and after), with
+one-second sums of all bins; every definition with that threshold or a higher one still detects the same bursts. After
+--bursts only the sums are kept, and after --steps only the rows about recordings. With --size, the oldest detail is
+removed first until the store is small enough. Many small files become few, and the files of an hour become one before
+its day is over. Recorders and readers can run at the same time; the verb can be interrupted and called again at any
+time."""
 LEAST_EVERY_NS = 60 * NS_PER_S
 NS_PER_DAY = 86_400 * NS_PER_S
 
@@ -46,9 +47,9 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "--threshold",
         metavar="SHARE",
         default="25%",
-        help="utilization of a bin from which on it may be a burst (default: 25%%)",
+        help="utilization from which on a bin may be a burst (default: 25%%)",
     )
-    what.add_argument("--size", metavar="BYTES", help="what the store may take, such as 20G (default: any size)")
+    what.add_argument("--size", metavar="BYTES", help="maximum size of the store, such as 20G (default: any size)")
     parser.add_argument("--every", metavar="TIME", help="compact again each TIME, such as 1h, until Ctrl-C")
     parser.add_argument("--json", action="store_true", help="print what was done as JSON")
     record.add_user_option(parser)

@@ -16,8 +16,8 @@ from .output import write_json_value, write_table
 if TYPE_CHECKING:
     from ..analysis.model.stats import Estimate
 
-DESCRIPTION = """Compare two stores, or two parts of them: latency by percentile with the ratio B / A and its
-95 % interval, bursts, and the effect of both on requests that need many answers. --a and --b choose what is compared of
+DESCRIPTION = """Compare two stores, or two parts of them: latency by percentile with the ratio B / A and its 95 %
+interval, bursts, and the effect of both on requests that need many answers. --a and --b select the compared part of
 each, such as --a until=10m --b since=10m for two times of one store."""
 KEYS = ComparisonSide._fields
 
@@ -26,7 +26,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     """Adds the verb."""
     parser = verbs.add_parser("compare", help="compare two stores, times, hosts or paths", description=DESCRIPTION)
     parser.add_argument("store_a", metavar="A", help="a store")
-    parser.add_argument("store_b", metavar="B", help="another, or the same")
+    parser.add_argument("store_b", metavar="B", help="another store, or the same")
     for name, what in (("a", "of A"), ("b", "of B"), ("both", "of both")):
         parser.add_argument(
             f"--{name}",
@@ -39,7 +39,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser.add_argument(
         "--measure",
         choices=["application", "round_trip", "forward", "back", "host_here", "host_there"],
-        help="latency measure to compare (default: application, where it is known)",
+        help="latency measure to compare (default: application, if it is known)",
     )
     parser.add_argument(
         "--slow", metavar="TIME", help="latency from which one of many answers is slow (default: the p99 of A)"

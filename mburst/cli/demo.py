@@ -24,14 +24,14 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser = verbs.add_parser(
         "demo",
         help="generate the incast of a cache server and detect it",
-        description="Have 40 databases answer one cache server at once, record what it receives, find the bursts, "
-        "compare them with the truth, test what they do to latency, and write a report. As root on Linux these are "
-        "real packets through a real queue, in network namespaces of the demo's own, which are gone when it ends; what "
-        "measures them are the verbs record, probe, reflect, switch-agent and collect. Elsewhere it is simulated. "
-        "Needs the extra `demo`.",
+        description="Let 40 databases answer one cache server at once, record the packets that it receives, "
+        "detect the bursts, compare them with the truth, test their effect on latency, and write "
+        "a report. As root on Linux, real packets cross a real queue in separate network "
+        "namespaces, which are removed at the end; the verbs record, probe, reflect, switch-agent "
+        "and collect measure them. Otherwise the case is simulated. Needs the extra `demo`.",
     )
     parser.add_argument("-o", "--output", metavar="DIR", default="demo", help="output folder (default: demo)")
-    parser.add_argument("--simulate", action="store_true", help="simulate, also as root")
+    parser.add_argument("--simulate", action="store_true", help="simulate, even as root")
     parser.add_argument(
         "--duration", metavar="TIME", default="20s", help="how long real packets are sent (default: %(default)s)"
     )

@@ -24,8 +24,9 @@ def add_parser(verbs: Any) -> None:
     parser = verbs.add_parser(
         "doctor",
         help="check what can be captured here, and what would distort it",
-        description="Examine privileges, backends, clocks and an interface; send known bursts through a virtual cable "
-        "and say what was seen of them. Changes nothing. Exit code 1 when something keeps a capture from running.",
+        description="Examine privileges, backends, clocks and an interface; send known bursts through a "
+        "virtual cable and report how they were recorded. It changes nothing. Exit code 1: a "
+        "capture cannot run.",
     )
     parser.add_argument("interface", nargs="?", metavar="INTERFACE", help="the interface to examine")
     parser.add_argument("--no-self-test", action="store_true", help="send nothing")

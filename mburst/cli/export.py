@@ -12,20 +12,22 @@ from . import definition
 
 DESCRIPTION = """Write a store as a trace for https://ui.perfetto.dev (it reads the file in the browser and sends it
 nowhere): bursts and their senders, utilization by the bin and by the second, latency of probes with the late and lost
-ones, depth and drops of switch queues, and what was not recorded, as tracks on one axis of Unix nanoseconds. Traces of
-applications can be opened beside it. A long time comes in wider cells of which each shows its fullest bin; bursts stay
-bin by bin. Needs the extra `perfetto`."""
+ones, depth and drops of switch queues, and times without a recording, as tracks on one axis of Unix nanoseconds.
+Traces of applications can be opened beside it. A long time is shown in wider cells, each with its fullest bin; bursts
+are always shown bin by bin. Needs the extra `perfetto`."""
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the verb."""
     parser = verbs.add_parser("export", help="write a store as a trace for ui.perfetto.dev", description=DESCRIPTION)
     parser.add_argument("store", metavar="STORE", help="folder that `mburst record` wrote")
-    parser.add_argument("--format", choices=["perfetto"], default="perfetto", help="of the file (default: %(default)s)")
-    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the file, such as trace.pftrace")
+    parser.add_argument(
+        "--format", choices=["perfetto"], default="perfetto", help="format of the file (default: %(default)s)"
+    )
+    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="output file, such as trace.pftrace")
     where = parser.add_argument_group("where and when")
-    where.add_argument("--rack", help="only this rack's recordings")
-    where.add_argument("--host", help="only this host's recordings")
+    where.add_argument("--rack", help="only recordings of this rack")
+    where.add_argument("--host", help="only recordings of this host")
     definition.add_time_options(where)
     definition.add_burst_options(parser)
     parser.set_defaults(run=run)

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from ..packets.account import Missing
     from ..sql import StoreFolder
 
-DESCRIPTION = """Write the packets of one burst, and those around it, as pcapng for Wireshark or tshark: from the
-capture that was recorded, or from the ring of packets that `mburst record --keep-packets` keeps. Comments mark the
-first and the last packet of the burst, the first packet of each sender with its share, and the first of the requests
-that set the burst off. Bursts have the numbers that `mburst bursts` prints with the same options. A profile for
-Wireshark is in examples/wireshark."""
+DESCRIPTION = """Write the packets of one burst, and those around it, as pcapng for Wireshark or tshark. They come from
+the recorded capture, or from the ring of packets that `mburst record --keep-packets` keeps. Comments mark the first
+and the last packet of the burst, the first packet of each sender with its share, and the first of the requests that
+triggered the burst. Bursts have the numbers that `mburst bursts` prints with the same options. A profile for Wireshark
+is in examples/wireshark."""
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -38,9 +38,12 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--burst", metavar="N", help="number of the burst, or last")
     which.add_argument("--at", metavar="TIME", help="a time in the burst, such as 2026-11-20T14:03:05.25 (UTC)")
-    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the file, such as burst.pcapng")
+    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="output file, such as burst.pcapng")
     parser.add_argument(
-        "--around", default="50ms", metavar="TIME", help="also packets so long before and behind (default: %(default)s)"
+        "--around",
+        default="50ms",
+        metavar="TIME",
+        help="also the packets of this time before and after the burst (default: %(default)s)",
     )
     parser.add_argument(
         "--store", metavar="STORE", help="take the burst from this store, and its packets from the capture or ring"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 
-DESCRIPTION = """Ask about all stores that `mburst ship` has copied to one target."""
+DESCRIPTION = """Examine all stores that `mburst ship` has copied to one target."""
 QUESTIONS = ("status", "detect", "ask", "report")
 
 

@@ -14,16 +14,16 @@ from . import output
 if TYPE_CHECKING:
     from ..fleet.asking import AskedDays
 
-DESCRIPTION = """Ask the results of `mburst fleet detect`: a question by its name or number, or SQL that reads
-(DuckDB's). Without a question, list them. Each file is verified by its SHA-256 before it is read; what is damaged is
-named and left out. Exit code 0: nothing is damaged; 1: something is."""
+DESCRIPTION = """Query the results of `mburst fleet detect`: by the name or number of a question, or by SQL (of DuckDB)
+that only reads. Without a question, list the questions. Each file is verified by its SHA-256 before it is read;
+damaged files are named and left out. Exit code 0: nothing is damaged; 1: something is."""
 
 
 def add_parser(questions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand."""
     parser = questions.add_parser("ask", help="questions to results, such as the worst hosts", description=DESCRIPTION)
     parser.add_argument("results", metavar="RESULTS", help="bucket or folder that `mburst fleet detect` wrote")
-    parser.add_argument("query", metavar="QUESTION|SQL", nargs="?", help="its name or number, or SQL")
+    parser.add_argument("query", metavar="QUESTION|SQL", nargs="?", help="name or number of a question, or SQL")
     add_days(parser)
     output.add_format(parser)
     parser.set_defaults(run=run)
@@ -32,11 +32,12 @@ def add_parser(questions: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def add_days(parser: argparse.ArgumentParser) -> None:
     """Add the options for the days of results and the inventory."""
     parser.add_argument("--day", metavar="DAY", help="last (the last whole day, default) or 2026-11-20")
-    parser.add_argument("--days", type=int, metavar="N", help="this many days, of which DAY is the last (default: 1)")
+    parser.add_argument("--days", type=int, metavar="N", help="number of days, of which DAY is the last (default: 1)")
     parser.add_argument(
         "--last",
         metavar="SPAN",
-        help="instead: the last whole day, week (from Monday), or as many days as 7d has; in UTC",
+        help="in place of --day and --days: day, week (from Monday), or a number of days such as 7d: "
+        "the last whole ones, in UTC",
     )
     parser.add_argument(
         "--inventory",
@@ -44,7 +45,9 @@ def add_days(parser: argparse.ArgumentParser) -> None:
         help="CSV file with the columns rack and host (hosts that are expected), service and address",
     )
     parser.add_argument(
-        "--scratch", metavar="FOLDER", help="for copies of files of a bucket (default: that of temporary files)"
+        "--scratch",
+        metavar="FOLDER",
+        help="folder for copies of files of a bucket (default: the folder for temporary files)",
     )
 
 

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from ..fleet.detect import DayDetected, Engine
     from ..fleet.task import PartitionOutcome
 
-DESCRIPTION = """Detect the bursts of a day (UTC) of all hosts that have shipped to TARGET, rack by rack, and write them
-to RESULTS as Parquet files: bursts, their senders, what each hour adds up to, contention, coverage, drops of switch
-queues, why probes were late (--verdicts), and, in tables of their own, the bursts of switch ports that `mburst collect`
-recorded. Each file is verified by
-its SHA-256 before it is read. A second call detects only what is new; a partition that fails, for a damaged file say,
-is named, and the others are done. Exit code 0: all partitions are done; 1: some failed."""
+DESCRIPTION = """Detect the bursts of a day (UTC) of all hosts that have shipped to TARGET, rack by rack, and write
+them to RESULTS as Parquet files: bursts, their senders, sums of each hour, contention, coverage, drops of switch
+queues, why probes were late (--verdicts), and, in separate tables, the bursts of switch ports that `mburst collect`
+recorded. Each file is verified by its SHA-256 before it is read. A second call detects only what is new; a partition
+that fails, for example because of a damaged file, is named, and the others are detected. Exit code 0: all partitions
+are done; 1: some failed."""
 COLUMNS = ("rack", "host", "bursts", "of ports", "files", "MB", "CPU s", "result")
 
 
@@ -35,12 +35,13 @@ def add_parser(questions: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument("target", metavar="TARGET", help="bucket or folder, as `mburst ship` has it")
     parser.add_argument("--day", default="last", metavar="DAY", help="last (the last whole day, default) or 2026-11-20")
     parser.add_argument("-o", "--output", required=True, metavar="RESULTS", help="bucket or folder of the results")
-    parser.add_argument("--rack", help="this rack only")
+    parser.add_argument("--rack", help="only this rack")
     parser.add_argument(
         "--split",
         choices=("auto", "rack", "host"),
         default="auto",
-        help="partitions: whole racks, single hosts, or hosts where a rack's day is larger than 2 GB (auto, default)",
+        help="partitions: rack: whole racks; host: single hosts; auto: hosts if a day of the rack is "
+        "larger than 2 GB (default)",
     )
     parser.add_argument(
         "--inventory", metavar="FILE", help="CSV file with the columns rack and host: hosts that are expected to ship"
@@ -48,18 +49,22 @@ def add_parser(questions: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument(
         "--verdicts",
         action="store_true",
-        help="also investigate why probes were late, host by host, as `mburst investigate` does: seconds of CPU for "
-        "each host, and minutes where there are many probes",
+        help="also investigate why probes were late, host by host, as `mburst investigate` does: "
+        "seconds of CPU for each host, and minutes if there are many probes",
     )
     where = parser.add_argument_group("where it runs")
-    where.add_argument("--jobs", type=int, metavar="N", help="processes of this machine (default: its processors)")
     where.add_argument(
-        "--master", metavar="URL", help="on Spark instead: local[*], spark://host:7077, yarn, k8s://…, sc://host:15002"
+        "--jobs", type=int, metavar="N", help="number of processes on this machine (default: its processors)"
     )
     where.add_argument(
-        "--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark; repeatable"
+        "--master", metavar="URL", help="run on Spark: local[*], spark://host:7077, yarn, k8s://…, sc://host:15002"
     )
-    where.add_argument("--scratch", metavar="FOLDER", help="for copies of files (default: that of temporary files)")
+    where.add_argument(
+        "--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark; may be repeated"
+    )
+    where.add_argument(
+        "--scratch", metavar="FOLDER", help="folder for copies of files (default: the folder for temporary files)"
+    )
     options.add_burst_options(parser)
     parser.add_argument("--json", action="store_true", help="print a JSON object")
     parser.set_defaults(run=run)

@@ -22,11 +22,13 @@ def add_parser(questions: argparse._SubParsersAction[argparse.ArgumentParser]) -
     """Add the subcommand."""
     parser = questions.add_parser("report", help="pages for the fleet and for each rack", description=DESCRIPTION)
     parser.add_argument("results", metavar="RESULTS", help="bucket or folder that `mburst fleet detect` wrote")
-    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="folder for it; made where missing")
+    parser.add_argument(
+        "-o", "--output", required=True, metavar="DIR", help="folder of the report; made if it does not exist"
+    )
     parser.add_argument(
         "--names",
         metavar="PLACE",
-        help="name senders: by the names of a store (`mburst names`), or by a file that it takes",
+        help="name senders by the names of this store (`mburst names`), or of a file that `mburst names` takes",
     )
     add_days(parser)
     parser.set_defaults(run=run)

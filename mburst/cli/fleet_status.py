@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from ..fleet.status import HostStatus
 
 DESCRIPTION = """List each host that has shipped to TARGET: until when nothing of it is missing, how far that is behind
-now, and what of it is damaged and could not be shipped. A host that is behind by more than twice the time between its
-calls is silent; hosts that never shipped are not known. Exit code 0: no host is silent and no receipt damaged; 1: some
-are."""
+now, and which of its files are damaged and could not be shipped. A host that is behind by more than twice the time
+between its calls is silent; hosts that never shipped are not known. Exit code 0: no host is silent and no receipt
+damaged; 1: some are."""
 COLUMNS = ("rack", "host", "level", "complete until (UTC)", "behind", "last receipt", "missing files", "silent")
 
 
 def add_parser(questions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand."""
     parser = questions.add_parser(
-        "status", help="who ships what, until when, and who is silent", description=DESCRIPTION
+        "status", help="list the hosts that ship, until when, and which are silent", description=DESCRIPTION
     )
-    parser.add_argument("target", metavar="TARGET", help="bucket or folder, as `mburst ship` has it")
-    parser.add_argument("--rack", help="this rack only")
+    parser.add_argument("target", metavar="TARGET", help="bucket or folder, as for `mburst ship`")
+    parser.add_argument("--rack", help="only this rack")
     parser.add_argument("--json", action="store_true", help="print a JSON object")
     parser.set_defaults(run=run)
 

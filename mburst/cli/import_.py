@@ -16,7 +16,7 @@ from ..units import format_count, format_time
 from . import canary, definition, record
 
 DESCRIPTION = """Add probes or switch queues from a CSV file to a store. The first line names the columns; times are
-Unix nanoseconds. probes: src, dst, tx_ns, and what there is of seq, app_send_ns, remote_rx_ns, remote_tx_ns, rx_ns,
+Unix nanoseconds. probes: src, dst, tx_ns, and optionally seq, app_send_ns, remote_rx_ns, remote_tx_ns, rx_ns,
 app_recv_ns, lost, rtt_ns (instead of the stamps), protocol, stamp_kind, clock_error_ns. queues: device, port, queue,
 window_start_ns, ts_ns, semantics, and what there is of max_bytes, avg_bytes, transmit_bytes, dropped_packets,
 ecn_marked_packets, receive_ns, quality. Rows that are in the store already are not added again, so that a file that
@@ -26,13 +26,13 @@ definition of a burst that the options make."""
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = verbs.add_parser("import", help="add probes or switch queues from a CSV file", description=DESCRIPTION)
-    parser.add_argument("kind", choices=["probes", "queues", "canary"], help="what the file holds")
-    parser.add_argument("file", metavar="FILE", help="CSV, or that compressed by gzip; - for standard input")
+    parser.add_argument("kind", choices=["probes", "queues", "canary"], help="content of the file")
+    parser.add_argument("file", metavar="FILE", help="CSV, also compressed by gzip; - for standard input")
     parser.add_argument(
-        "-o", "--store", metavar="STORE", required=True, help="folder of the store; made where there is none"
+        "-o", "--store", metavar="STORE", required=True, help="folder of the store; made if it does not exist"
     )
-    parser.add_argument("--protocol", default="", help="protocol, where the file has no such column: udp, tcp, icmp")
-    canary.add_reading_options(parser, "print what was added as JSON")
+    parser.add_argument("--protocol", default="", help="protocol, if the file has no such column: udp, tcp, icmp")
+    canary.add_reading_options(parser, "print the added rows as JSON")
     definition.add_burst_options(parser)
     record.add_user_option(parser)
     parser.set_defaults(run=run)

@@ -33,7 +33,7 @@ def add_options(parser: Any) -> None:
         "inputs",
         nargs="*",
         metavar="FILE|INTERFACE|FILTER",
-        help="files or interfaces, then a pcap filter if any; behind -r and -i a filter",
+        help="files or interfaces, then an optional pcap filter; after -r or -i only a filter",
     )
     parser.add_argument(
         "-r",

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from ..sql import StoreFolder
 
 DESCRIPTION = """Determine what explains the latency tail of the probes in a store: bursts of the recorded ports, the
-hosts, the rest of the network, or nothing because there is no tail; or `undetermined`, with what is missing, where
-the recording is insufficient. A capture file is recorded into a temporary store first."""
+hosts, the rest of the network, or nothing because there is no tail; or `undetermined`, with what is missing, if the
+recording is insufficient. A capture file is recorded into a temporary store first."""
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -34,7 +34,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     formats = output.add_mutually_exclusive_group()
     formats.add_argument("--json", dest="format", action="store_const", const="json", help="print the answer as JSON")
     formats.add_argument(
-        "--markdown", dest="format", action="store_const", const="markdown", help="print it as Markdown"
+        "--markdown", dest="format", action="store_const", const="markdown", help="print the answer as Markdown"
     )
     definition.add_burst_options(parser)
     parser.set_defaults(run=run, format="text")
@@ -47,29 +47,27 @@ def add_scope(parser: argparse.ArgumentParser, link_option: str) -> None:
     scope = parser.add_argument_group("what to investigate")
     scope.add_argument("--probes", metavar="FILE", help="CSV of probes for a capture file (as `mburst import probes`)")
     scope.add_argument("--queues", metavar="FILE", help="CSV of queue windows for a capture file")
-    scope.add_argument(
-        "--host", action="append", default=[], help="only this recorded host; may be given several times"
-    )
-    scope.add_argument("--rack", help="only this rack's hosts")
+    scope.add_argument("--host", action="append", default=[], help="only this recorded host; may be repeated")
+    scope.add_argument("--rack", help="only hosts of this rack")
     scope.add_argument(
         "--alias",
         action="append",
         default=[],
         metavar="NAME",
-        help="name of the recorded host in the probes, where the names differ; may be repeated",
+        help="name of the recorded host in the probes, if the names differ; may be repeated",
     )
     scope.add_argument(
         "--tail",
         metavar="TIME",
-        help="a probe is late beyond the median by this and by the factor (default: by the speed of the "
-        "recorded link: 1ms at 1 Gb/s, 200us at 25 Gb/s, 100us at 100 Gb/s)",
+        help="a probe is late if it exceeds the median by this time and by the factor (default by the "
+        "speed of the recorded link: 1ms at 1 Gb/s, 200us at 25 Gb/s, 100us at 100 Gb/s)",
     )
     scope.add_argument(
         "--tail-factor",
         default=5.0,
         type=float,
         metavar="N",
-        help="and by this factor of the median (default: %(default)s)",
+        help="factor of the median that a late probe also exceeds (default: %(default)s)",
     )
     scope.add_argument(
         "--seed", default=1, type=int, help="seed of the resampling; the same seed gives the same answer"

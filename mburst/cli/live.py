@@ -33,13 +33,14 @@ def add_parser(verbs: Any) -> None:
     parser = verbs.add_parser(
         "live",
         help="show a store or an interface in the browser, as it is recorded",
-        description="Serve a page that shows utilization by the bin beside the 1 s metric, bursts as they end with "
-        "their senders, probes and switch queues, while they are recorded. Of a store that others write to; or of an "
-        "interface, which is recorded meanwhile, into a store of its own that is removed in the end, or into --store. "
-        "No request is sent to another host. Needs the extra `live`.",
+        description="Serve a page that shows utilization by the bin beside the 1 s metric, bursts as they end "
+        "with their senders, probes and switch queues, while they are recorded. The page shows a "
+        "store that others write to, or an interface, which is recorded at the same time into "
+        "--store or into a temporary store that is removed at the end. No request is sent to "
+        "another host. Needs the extra `live`.",
     )
     parser.add_argument(
-        "inputs", nargs="*", metavar="STORE|INTERFACE|FILTER", help="a store, or interfaces and a pcap filter if any"
+        "inputs", nargs="*", metavar="STORE|INTERFACE|FILTER", help="a store, or interfaces and an optional pcap filter"
     )
     web = parser.add_argument_group("the page")
     web.add_argument(
@@ -51,15 +52,15 @@ def add_parser(verbs: Any) -> None:
     serving.add_options(web, "instead of a random one at each start, which is part of the printed address")
     definition.add_threshold_options(parser.add_argument_group("definition of a burst"))
     recording = parser.add_argument_group(
-        "what is recorded (of a store: --rack alone is shown, --link is taken as "
-        "line rate, and bursts are detected in bins of --bin)"
+        "recording (for a store: --rack selects the shown rack, --link is taken as line rate, and "
+        "bursts are detected in bins of --bin)"
     )
     recording.add_argument(
         "-o",
         "--store",
         metavar="STORE",
         help="keep the recording of an interface in this store; without an interface, show what others record into it; "
-        "made where there is none",
+        "made if it does not exist",
     )
     record.add_recording_options(recording, BIN_OF_EITHER)
     record.add_live_options(parser)

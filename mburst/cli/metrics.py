@@ -21,15 +21,16 @@ if TYPE_CHECKING:
 
 PORT = 9620
 
-DESCRIPTION = """Answer Prometheus at /metrics, in its format or OpenMetrics, with what comes into a store: bursts,
-their durations and fan-in, peak utilization by width, losses, stamps, probes, switch queues and gNMI targets, until
-Ctrl-C. Counters begin at zero when it starts, or with what was stored since a time. Needs the extra `metrics`."""
+DESCRIPTION = """Serve metrics of a store to Prometheus at /metrics, in its format or OpenMetrics, until Ctrl-C:
+bursts, their durations and fan-in, peak utilization by width, losses, stamps, probes, switch queues and gNMI targets.
+Counters begin at zero when it starts, or with the rows that were stored since a given time. Needs the extra
+`metrics`."""
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the verb."""
-    parser = verbs.add_parser("metrics", help="export a store's bursts to Prometheus", description=DESCRIPTION)
-    parser.add_argument("store", metavar="STORE", help="folder of the store; made where there is none")
+    parser = verbs.add_parser("metrics", help="export the bursts of a store to Prometheus", description=DESCRIPTION)
+    parser.add_argument("store", metavar="STORE", help="folder of the store; made if it does not exist")
     parser.add_argument(
         "--listen",
         default="127.0.0.1:9620",
@@ -46,8 +47,8 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser.add_argument(
         "--config",
         metavar="FILE",
-        help="configuration of `mburst run`: also whether its parts run, its reports are written and delivered, and "
-        "what the store may take",
+        help="configuration of `mburst run`: export also whether its parts run, whether its reports "
+        "are written and delivered, and the maximum size of the store",
     )
     definition.add_burst_options(parser)
     record.add_user_option(parser)

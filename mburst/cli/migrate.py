@@ -13,15 +13,17 @@ from ..units import format_count
 if TYPE_CHECKING:
     from ..sql.repair.migration import MigrationResult
 
-DESCRIPTION = """Write what a store of format 1 holds into a new store of the present format. The old store is only
-read, and nothing may record into it meanwhile. What was written is read again, and its sums are compared with what was
-read. An interrupted migration is started again by the same command. A file that cannot be read is named and
-left out, and the exit code is 1."""
+DESCRIPTION = """Write the content of a store of format 1 into a new store of the present format. The old store is only
+read, and nothing may record into it at the same time. The new store is read again, and its sums are compared with
+those of the old one. To continue an interrupted migration, run the same command again. A file that cannot be read is
+named and left out, and the exit code is 1."""
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the verb."""
-    parser = verbs.add_parser("migrate", help="make a store of this format from an older one", description=DESCRIPTION)
+    parser = verbs.add_parser(
+        "migrate", help="convert a store of an older format to this format", description=DESCRIPTION
+    )
     parser.add_argument("old", metavar="OLD", type=Path, help="store of format 1")
     parser.add_argument("new", metavar="NEW", type=Path, help="folder of the new store; made by this")
     parser.set_defaults(run=run)

@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from ..api.naming import DnsLimits, NamesImported
     from ..sql import StoreFolder
 
-DESCRIPTION = """Name the addresses of a store: name, service, rack and owner. Without a source, list them. SOURCE is
-a file (CSV with the columns address, name, service, rack, owner, from and until; the format of /etc/hosts; the JSON of
+DESCRIPTION = """Name the addresses of a store: name, service, rack and owner. Without a source, list them. SOURCE is a
+file (CSV with the columns address, name, service, rack, owner, from and until; the format of /etc/hosts; the JSON of
 `kubectl get pods,services -A -o json` or of Consul's /v1/catalog; - for standard input), `hosts` for /etc/hosts, `dns`
 for reverse DNS of the senders in the store, or `recorded` for the hosts that the store has recordings of. The longest
-prefix counts. Reading a source again replaces its names: of a CSV file for all time, of others from then on."""
+prefix of an address counts. Reading a source again replaces its names: those of a CSV file for all time, those of
+others from then on."""
 LEAST_EVERY_NS = 60 * NS_PER_S
 
 
@@ -36,8 +37,8 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser.add_argument("--every", metavar="TIME", help="read the sources again each TIME, such as 1h, until Ctrl-C")
     output.add_format(parser)
     asked = parser.add_argument_group("reverse DNS: needs the extra `names`")
-    asked.add_argument("--server", metavar="ADDRESS", default="", help="DNS server, and its port where it is not 53")
-    asked.add_argument("--most", metavar="N", default="1000", help="senders to ask about (default: %(default)s)")
+    asked.add_argument("--server", metavar="ADDRESS", default="", help="DNS server, with its port if that is not 53")
+    asked.add_argument("--most", metavar="N", default="1000", help="senders to look up (default: %(default)s)")
     asked.add_argument("--timeout", metavar="TIME", default="10s", help="longest wait for all (default: %(default)s)")
     definition.add_time_options(asked)
     record.add_user_option(parser)

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from ..telemetry.probe.targets import ProbeTarget
 
 DESCRIPTION = """Probe hosts at fixed or random times, with stamps of application, kernel and network interface on both
-ends, until Ctrl-C. The other end runs `mburst reflect` (or another reflector of STAMP or TWAMP Light) for udp, and that
-or any echo for tcp; icmp needs nothing there."""
+ends, until Ctrl-C. For udp, the other end runs `mburst reflect` (or another reflector of STAMP or TWAMP Light); for
+tcp, that or any echo service; icmp needs nothing there."""
 FASTEST, MOST_PORTS = 5000, 64
 MOST_TOGETHER = 15_000  # probes per second; beyond it, one core is not enough (bench/bench_probe.py)
 PROTOCOLS = {"udp": (64, 44), "tcp": (64, 16), "icmp": (56, 16)}  # usual and smallest size
@@ -46,9 +46,9 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser = verbs.add_parser("probe", help="measure latency to other hosts", description=DESCRIPTION)
     parser.add_argument("targets", nargs="+", metavar="HOST[:PORT]", help="hosts to probe (default port: 8620)")
     parser.add_argument(
-        "-o", "--store", metavar="STORE", help="folder of a store to keep the probes in; made where there is none"
+        "-o", "--store", metavar="STORE", help="folder of a store to keep the probes in; made if it does not exist"
     )
-    parser.add_argument("--json", action="store_true", help="print what was measured as JSON")
+    parser.add_argument("--json", action="store_true", help="print the measurements as JSON")
     when = parser.add_argument_group("when")
     when.add_argument(
         "--rate",
@@ -60,7 +60,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "--spacing",
         choices=["poisson", "fixed"],
         default="poisson",
-        help="random, so that no rhythm is missed, or evenly spaced (default: %(default)s)",
+        help="poisson: random, so that no rhythm is missed; fixed: evenly spaced (default: %(default)s)",
     )
     when.add_argument("--duration", metavar="TIME", help="duration, such as 60s (default: until Ctrl-C)")
     when.add_argument("--count", type=int, metavar="N", help="number of probes to each host")
@@ -82,8 +82,8 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     how.add_argument(
         "--source-ports",
         metavar="N|PORTS",
-        help=f"ports to send from in turn, each a path of its own: how many (up to {MOST_PORTS}), or "
-        "which, such as 40000-40007",
+        help=f"ports to send from in turn, each a separate path: their number (up to {MOST_PORTS}), or the ports, "
+        "such as 40000-40007",
     )
     how.add_argument("--source", default="", metavar="ADDRESS", help="source address of the probes")
     how.add_argument("--dscp", default="0", metavar="CLASS", help="0 to 63, or a name such as ef or af41")

@@ -26,16 +26,17 @@ def add_parser(verbs: Any) -> None:
     parser = verbs.add_parser(
         "record",
         help="record capture files or an interface into a store",
-        description="Count packets into bins, with their senders, and keep them in a store. From capture files: pcap "
-        "and pcapng, also as .gz, .zst or .xz; - is standard input; several are one capture, merged by time. Or from a "
-        "network interface, or several, until Ctrl-C.",
+        description="Count packets into bins, with their senders, and keep the counts in a store. The packets "
+        "come from capture files (pcap and pcapng, also as .gz, .zst or .xz; - is standard input; "
+        "several files are one capture, merged by time), or from one or several network "
+        "interfaces until Ctrl-C.",
     )
     inputs.add_options(parser)
     parser.add_argument(
-        "-o", "--store", required=True, metavar="STORE", help="folder of the store; made where there is none"
+        "-o", "--store", required=True, metavar="STORE", help="folder of the store; made if it does not exist"
     )
     add_recording_options(parser)
-    parser.add_argument("--json", action="store_true", help="print the rows of `recordings`, one a line")
+    parser.add_argument("--json", action="store_true", help="print the rows of `recordings`, one per line")
     add_live_options(parser)
     add_user_option(parser)
     parser.set_defaults(run=run, as_part=inputs.check_given)
@@ -46,7 +47,8 @@ def add_recording_options(parser: argparse.ArgumentParser, default_bin: str = DE
     parser.add_argument(
         "--link",
         metavar="RATE",
-        help="speed of the link in one direction, such as 1G; of several interfaces that of each, or eth0=1G,eth1=10G",
+        help="speed of the link in one direction, such as 1G; for several interfaces the speed of "
+        "each, or eth0=1G,eth1=10G",
     )
     parser.add_argument(
         "--bin",
@@ -60,7 +62,9 @@ def add_recording_options(parser: argparse.ArgumentParser, default_bin: str = DE
     parser.add_argument("--host", help="name of the host that received the packets (default: unknown; live: this one)")
     parser.add_argument("--rack", default="unknown", help="name of the rack of the host")
     parser.add_argument(
-        "--interface", metavar="NAME", help="name of the interface (default: what the capture says, or its file's name)"
+        "--interface",
+        metavar="NAME",
+        help="name of the interface (default: its name in the capture, or the name of the file)",
     )
     parser.add_argument(
         "--direction",
@@ -80,18 +84,18 @@ def add_recording_options(parser: argparse.ArgumentParser, default_bin: str = DE
         type=int,
         default=4096,
         metavar="N",
-        help="most senders that are counted separately in a bin (default: %(default)s)",
+        help="maximum of senders that are counted separately in a bin (default: %(default)s)",
     )
     parser.add_argument(
         "--sources",
         choices=["busy", "all"],
-        help="keep senders only near bins that are busy, and sum up all others as `other`, or keep all (default: busy "
-        "from an interface, all from files)",
+        help="busy: keep senders only near busy bins, and sum up all others as `other`; all: keep all "
+        "senders (default: busy for interfaces, all for files)",
     )
     parser.add_argument(
         "--sources-above",
         metavar="SHARE",
-        help="a bin is busy from this share of line rate on, such as 10%% (default: 10%%)",
+        help="share of line rate from which on a bin is busy, such as 10%% (default: 10%%)",
     )
     parser.add_argument(
         "--reorder-window",
@@ -105,8 +109,8 @@ def add_recording_options(parser: argparse.ArgumentParser, default_bin: str = DE
         type=int,
         default=-1,
         metavar="BYTES",
-        help="larger IP packets count as merged frames (GRO, GSO; default: the MTU of the interface, "
-        "inferred of files; 0: none are)",
+        help="IP packets larger than this count as merged frames (GRO, GSO; default: the MTU of the "
+        "interface, inferred for files; 0: none do)",
     )
     parser.add_argument(
         "--split-merged",
@@ -117,15 +121,18 @@ def add_recording_options(parser: argparse.ArgumentParser, default_bin: str = DE
         "--threads",
         type=int,
         metavar="N",
-        help="from an interface: rings that share the load, each with its own thread (default: 1); from files: with 2 "
-        "or more, one thread reads and counts while another stores (default: the cores)",
+        help="from an interface: rings that share the load, each with its own thread (default: 1); "
+        "from files: with 2 or more, one thread reads and counts while another stores (default: "
+        "the number of cores)",
     )
 
 
 def add_user_option(parser: argparse.ArgumentParser, default: str = "the store's owner") -> None:
     """Add the option for the user once everything is open."""
     parser.add_argument(
-        "--user", metavar="NAME", help=f"started as root, work as this user once sockets are open (default: {default})"
+        "--user",
+        metavar="NAME",
+        help=f"if started as root, work as this user once sockets are open (default: {default})",
     )
 
 
@@ -137,8 +144,9 @@ def add_live_options(parser: argparse.ArgumentParser) -> None:
         "--backend",
         choices=["auto", "file", "ebpf", "afpacket", "libpcap", "pfring"],
         default="auto",
-        help="how to capture; auto counts in the kernel (ebpf) where that can run and no option needs frames, and else "
-        "takes packet sockets; `mburst doctor` says which can run here (default: %(default)s)",
+        help="how to capture; auto counts in the kernel (ebpf) if that can run and no option needs "
+        "frames, and otherwise uses packet sockets; `mburst doctor` shows which can run here "
+        "(default: %(default)s)",
     )
     live.add_argument(
         "--stamps",
@@ -150,14 +158,15 @@ def add_live_options(parser: argparse.ArgumentParser) -> None:
         "--hook",
         choices=["tc", "xdp"],
         default="tc",
-        help="with --backend ebpf, where frames that arrive are counted: behind the driver and GRO, or in the driver "
-        "(default: %(default)s)",
+        help="with --backend ebpf, where arriving frames are counted: after the driver and GRO (tc), "
+        "or in the driver (xdp) (default: %(default)s)",
     )
     live.add_argument(
         "--pin",
         action="store_true",
-        help="with --backend ebpf, have the kernel count on when the recorder is killed or ended by SIGTERM, and the "
-        "next one with --pin read on from there; Ctrl-C and --duration end it",
+        help="with --backend ebpf, let the kernel keep counting when the recorder is killed or ended "
+        "by SIGTERM; the next recorder with --pin continues from there; Ctrl-C and --duration end "
+        "the counting",
     )
     live.add_argument("--ring", metavar="SIZE", help=f"kernel buffer of each ring, such as {SIZES}; default: 64MiB")
     live.add_argument(
@@ -168,14 +177,15 @@ def add_live_options(parser: argparse.ArgumentParser) -> None:
     live.add_argument(
         "--keep-packets",
         metavar="SIZE",
-        help="keep the captured bytes of the last packets on the disk, in a ring of files of this size in all, such as "
-        "2G, for `mburst extract` (default: none are kept)",
+        help="keep the captured bytes of the last packets on the disk, in a ring of files of this size "
+        "in all, such as 2G, for `mburst extract` (default: keep none)",
     )
     live.add_argument(
         "--reserve",
         metavar="BYTES",
-        help="free bytes of the disk below which senders are summed up as `other`, so that bins go on; below one and a "
-        "half times as many no packets are kept (default: 1G, or 5%% of the disk where that is less)",
+        help="free bytes of the disk below which senders are summed up as `other`, so that bins go on; "
+        "below one and a half times this value, no packets are kept (default: 1G, or 5%% of the "
+        "disk if that is less)",
     )
     live.add_argument(
         "--force",

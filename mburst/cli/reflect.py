@@ -15,7 +15,7 @@ from ..units import format_bytes, format_count, parse_duration, whole
 from . import record
 
 DESCRIPTION = """Answer probes until Ctrl-C: UDP in the format of STAMP (RFC 8762, unauthenticated; TWAMP Light senders
-are answered too), and TCP echo, on the same port. Needs no special rights."""
+are answered, too), and TCP echo, on the same port. Needs no special rights."""
 MOST_RATE = 10_000_000
 DELAY = """delay each answer as a queue on the return path would: constant:TIME, uniform:LEAST:MOST,
 normal:MEAN:DEVIATION, pareto:LEAST:INDEX, pareto-normal:MEAN:DEVIATION (as netem has it) or file:CDF.csv (delay and
@@ -46,23 +46,26 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "--peer-limit",
         default=f"{PEER_RATE:.0f}/s",
         metavar="N/s",
-        help="most answers a second to one address (IPv6: one /64; default: %(default)s)",
+        help="maximum of answers per second to one address (IPv6: one /64; default: %(default)s)",
     )
     parser.add_argument(
-        "--limit", default=f"{RATE:.0f}/s", metavar="N/s", help="most answers a second in total (default: %(default)s)"
+        "--limit",
+        default=f"{RATE:.0f}/s",
+        metavar="N/s",
+        help="maximum of answers per second in total (default: %(default)s)",
     )
     parser.add_argument(
         "--connections",
         type=int,
         default=CONNECTIONS,
         metavar="N",
-        help="most TCP connections on each address (default: %(default)s)",
+        help="maximum of TCP connections on each address (default: %(default)s)",
     )
     parser.add_argument(
         "--stamp-only",
         action="store_true",
-        help="ignore requests below the 44 bytes of STAMP (TWAMP Light has shorter ones), which are "
-        "the only ones whose answers are longer than they are",
+        help="ignore requests shorter than the 44 bytes of STAMP, as TWAMP Light may send; only such "
+        "requests get answers longer than themselves",
     )
     parser.add_argument("--seed", type=int, metavar="N", help="seed of the delays; the same seed gives the same delays")
     parser.add_argument("--duration", metavar="TIME", help="duration, such as 60s (default: until Ctrl-C)")

@@ -8,17 +8,17 @@ from pathlib import Path
 from ..units import format_count
 from .check import clear_progress, progress
 
-DESCRIPTION = """Check a store, and move each damaged file into the folder `damaged` in it, under the same path. What
-can be read of a damaged hot log is saved first. Nothing is deleted. For each file, the output lists what is lost:
-table, host, rack and time. That stays known: answers over that time name the file as before, until a file of its name
-is back in the store, or the one in `damaged` is removed. The log of a running recorder is left alone. Run it as the
-user who records, so that the files it writes belong to that user."""
+DESCRIPTION = """Check a store, and move each damaged file into the folder `damaged` in it, under the same path. The
+readable rows of a damaged hot log are saved first. Nothing is deleted. For each file, the output lists what is lost:
+table, host, rack and time. Answers over that time continue to name the file until a file of its name is back in the
+store, or the one in `damaged` is removed. The log of a running recorder is left alone. Run it as the user who records,
+so that the files that it writes belong to that user."""
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the verb."""
     parser = verbs.add_parser(
-        "repair", help="set damaged files of a store aside, and save what can be read", description=DESCRIPTION
+        "repair", help="set damaged files of a store aside, and save their readable rows", description=DESCRIPTION
     )
     parser.add_argument("store", metavar="STORE", type=Path, help="folder that `mburst record` wrote")
     parser.add_argument("--dry-run", action="store_true", help="print what would be done, and write nothing")

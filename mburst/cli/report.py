@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..sql import StoreFolder
 
 DESCRIPTION = """Write a report as HTML, and the same facts as JSON beside it. Without a rack and a time: one page with
-figures to zoom into, over everything that is stored, or of one --rack or --host. With --rack or --all-racks and a time
+figures that zoom, over everything that is stored, or over one --rack or --host. With --rack or --all-racks and a time
 (--since, --until or --last): for each rack a page with the bursts of each host (when, how long, how full), their
 senders, and what changed, and an index of all reports in the folder. The same data and options give the same files,
 byte for byte."""
@@ -26,11 +26,13 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     """Adds the verb."""
     parser = verbs.add_parser("report", help="write a report as HTML and JSON", description=DESCRIPTION)
     parser.add_argument("store", metavar="STORE", help="folder that `mburst record` wrote")
-    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="folder for it; made where missing")
+    parser.add_argument(
+        "-o", "--output", required=True, metavar="DIR", help="folder of the report; made if it does not exist"
+    )
     where = parser.add_argument_group("where and when")
-    where.add_argument("--rack", help="only this rack's recordings")
+    where.add_argument("--rack", help="only recordings of this rack")
     where.add_argument("--all-racks", action="store_true", help="a report for each rack in the store")
-    where.add_argument("--host", help="only this host's recordings")
+    where.add_argument("--host", help="only recordings of this host")
     definition.add_time_options(where)
     where.add_argument(
         "--last",

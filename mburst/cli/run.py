@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from ..agent.config import RunConfig, RunPart
 
 DESCRIPTION = """Run the parts that a file names (recordings, probes and so on, metrics, reports that are due) as
-processes under one supervisor, until SIGTERM or Ctrl-C ends all of them in good order. A part that fails or
-hangs is started again. SIGHUP reads the file again and restarts what changed. The tables of the file have the
-names of verbs, and their keys those of the verbs' options."""
+processes under one supervisor, until SIGTERM or Ctrl-C ends all of them in good order. A part that fails or hangs is
+restarted. SIGHUP reads the file again and restarts the parts that changed. The tables of the file have the names of
+verbs, and their keys are the options of these verbs."""
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -35,7 +35,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         action="append",
         metavar="PART",
         default=[],
-        help="only this part, such as record or report; may be given several times",
+        help="only this part, such as record or report; may be repeated",
     )
     parser.set_defaults(run=run)
 

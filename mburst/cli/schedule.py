@@ -30,7 +30,7 @@ period's reports where they are missing and delivers what was not delivered, and
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the verb."""
-    parser = verbs.add_parser("schedule", help="have reports written and delivered regularly", description=DESCRIPTION)
+    parser = verbs.add_parser("schedule", help="write and deliver reports regularly", description=DESCRIPTION)
     parser.add_argument(
         "config",
         metavar="FILE",
@@ -43,10 +43,14 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "--print", dest="form", choices=["systemd", "cron", "kubernetes"], help="print it instead of installing timers"
     )
     what.add_argument("--remove", action="store_true", help="remove the timers")
-    what.add_argument("--once", metavar="NAME", help="write and deliver this report now, where it is due; or all")
+    what.add_argument(
+        "--once", metavar="NAME", help="write and deliver this report now, if it is due; all: every report"
+    )
     what.add_argument("--loop", action="store_true", help="keep the schedule until a signal")
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--user", dest="system", action="store_false", help="timers of your own (default, but for root)")
+    where.add_argument(
+        "--user", dest="system", action="store_false", help="timers of the calling user (default, except for root)"
+    )
     where.add_argument("--system", dest="system", action="store_true", help="timers of the system (default for root)")
     parser.set_defaults(run=run, system=None)
 

@@ -51,15 +51,19 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "--level",
         choices=LEVELS,
         default=LEVELS[0],
-        help="what is shipped: all rows, or the bursts of complete days, with the rows near them (hot) or without "
-        "(default: %(default)s)",
+        help="all: all rows; bursts: the bursts of complete days; hot: the same, with the rows near "
+        "them (default: %(default)s)",
     )
     parser.add_argument(
-        "--tables", metavar="NAMES", help="these tables, such as bins,sources, and always recordings (default: all)"
+        "--tables",
+        metavar="NAMES",
+        help="only these tables, such as bins,sources; recordings is always shipped (default: all)",
     )
     parser.add_argument("--every", metavar="TIME", help="ship again each TIME, such as 1h, until Ctrl-C")
-    parser.add_argument("--host", help="host of files that name none: probes, switches (default: the store's only one)")
-    parser.add_argument("--rack", help="rack of files that name none (default: the store's only one)")
+    parser.add_argument(
+        "--host", help="host of files without a host: probes, switches (default: the only host of the store)"
+    )
+    parser.add_argument("--rack", help="rack of files without a rack (default: the only rack of the store)")
     parser.add_argument("--json", action="store_true", help="print what was shipped as JSON")
     record.add_user_option(parser)
     definition.add_burst_options(parser)

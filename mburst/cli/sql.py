@@ -18,14 +18,15 @@ FETCH = 10_000  # rows at a time
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the verb."""
     about = (
-        "Ask a store by a query's name or in SQL (DuckDB's): SELECT, EXPLAIN of it and SET VARIABLE, which read "
-        "the store and nothing else. Without a query, list those that have a name."
+        "Query a store by the name of a query or in SQL (of DuckDB): SELECT, EXPLAIN SELECT and "
+        "SET VARIABLE, which read the store and nothing else. Without a query, list the named "
+        "queries."
     )
     parser = verbs.add_parser("sql", help="query a store in SQL or by a named query", description=about)
     parser.add_argument("store", metavar="STORE", help="folder that `mburst record` wrote")
     parser.add_argument("query", metavar="QUERY-NAME|SQL", nargs="?", help="one of the named queries, or SQL")
     parser.add_argument(
-        "--timeout", metavar="DURATION", default="1h", help="end the query when it takes longer (default: %(default)s)"
+        "--timeout", metavar="DURATION", default="1h", help="end the query if it takes longer (default: %(default)s)"
     )
     output.add_format(parser)
     parser.set_defaults(run=run)

@@ -17,17 +17,20 @@ if TYPE_CHECKING:
     from ..status.store import InterfaceState, StoreStatus
     from ..status.whole import Status
 
-DESCRIPTION = """Say whether a store is well: which interfaces are recorded, how old the newest data is, what was not
-counted in the last day, what the store takes of the disk, when rows were last sealed, and whether files that have
-changed are damaged. Of a mburst.toml, also which parts run, whether reports are written and delivered, and whether what
-is recorded can be shipped. Exit code 0: well; 1: what is not is listed at the end."""
+DESCRIPTION = """Report whether a store is in order: which interfaces are recorded, how old the newest data are, what
+was not counted in the last day, how much of the disk the store takes, when rows were last sealed, and whether files
+that have changed are damaged. For a mburst.toml, also report which parts run, whether reports are written and
+delivered, and whether the recordings can be shipped. Exit code 0: all is well; 1: the lines at the end that begin with
+`unwell` list what is not."""
 COLUMNS = ("rack", "host", "interface", "direction", "state", "newest data", "gaps (24 h)", "missed packets")
 MOST = 20  # interfaces in the table, those without data for the longest time first
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the verb."""
-    parser = verbs.add_parser("status", help="say whether a store and its recorders are well", description=DESCRIPTION)
+    parser = verbs.add_parser(
+        "status", help="report whether a store and its recorders are in order", description=DESCRIPTION
+    )
     parser.add_argument(
         "of",
         metavar="STORE|FILE",

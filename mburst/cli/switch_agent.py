@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 PRIORITY = -10  # nice(2) of the threads that are started from now on
 
-DESCRIPTION = """Serve this machine's ports by gNMI, for collectors: the depth of their queues, read every millisecond,
-their counters and their neighbours, under OpenConfig's paths. For a Linux box that forwards (a bridge, a router, a
-white-box switch), and for trying out a collector. It needs no privileges; as root its readings are punctual under load
-too. An address that other hosts can reach needs TLS, and --username or --tls-ca. The password of --username is read
-from the environment: MBURST_AGENT_PASSWORD."""
+DESCRIPTION = """Serve the ports of this machine by gNMI, for collectors: the depth of their queues, read every
+millisecond, their counters and their neighbours, under the paths of OpenConfig. Use it on a Linux machine that
+forwards packets (a bridge, a router, a white-box switch), or to try out a collector. It needs no privileges; as root
+its readings are punctual under load, too. An address that other hosts can reach needs TLS, and --username or --tls-ca.
+The password of --username is read from the environment: MBURST_AGENT_PASSWORD."""
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -42,7 +42,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         metavar="ADDRESS:PORT",
         help="address to listen on, or unix:PATH; port 0 is any free port (default: %(default)s)",
     )
-    parser.add_argument("--link", metavar="RATE", help="speed of the ports, where their drivers do not know it")
+    parser.add_argument("--link", metavar="RATE", help="speed of the ports, if their drivers do not know it")
     parser.add_argument(
         "--ethers",
         metavar="FILE",
@@ -53,12 +53,12 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     door = parser.add_argument_group("access control")
     door.add_argument("--tls-cert", metavar="FILE", type=Path, help="certificate to present, in PEM")
     door.add_argument("--tls-key", metavar="FILE", type=Path, help="key of the certificate, in PEM")
-    door.add_argument("--tls-ca", metavar="FILE", type=Path, help="clients must present a certificate of this CA")
+    door.add_argument("--tls-ca", metavar="FILE", type=Path, help="clients must present a certificate from this CA")
     door.add_argument("--username", metavar="NAME", default="", help="clients must give this name and its password")
     door.add_argument(
         "--insecure", action="store_true", help="serve other hosts without TLS, or without --username or --tls-ca"
     )
-    record.add_user_option(parser, "nobody; with unix:PATH, who starts it")
+    record.add_user_option(parser, "nobody; with unix:PATH, the user who starts it")
     parser.set_defaults(run=run)
 
 

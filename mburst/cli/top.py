@@ -24,11 +24,12 @@ if TYPE_CHECKING:
     from ..services.record.recording import RecordProgress, RecordSettings
     from ..sql import StoreFolder
 
-DESCRIPTION = """Show utilization in the terminal, over ssh for example: a row of blocks for each link and direction, of
-which each is as high as the fullest bin in it; the last whole second beside it, as monitoring shows it; bursts as they
-end, with their senders; and losses. Of a store that others write to; or of an interface, which is recorded meanwhile,
-into a store of its own that is removed in the end, or into --store. Keys: space pauses, the arrows go back, forward
-and to another link, + and - zoom, f follows the newest, q ends it. Needs the extra `top`, and 80 × 24 characters."""
+DESCRIPTION = """Show utilization in the terminal, for example over ssh: a row of blocks for each link and direction,
+each as high as the fullest bin in it; beside it the last whole second, as monitoring shows it; bursts as they end,
+with their senders; and losses. It shows a store that others write to, or an interface, which is recorded at the same
+time into --store or into a temporary store that is removed at the end. Keys: space pauses, the arrows go back, forward
+and to another link, + and - zoom, f follows the newest data, q ends it. Needs the extra `top`, and 80 × 24
+characters."""
 
 
 def add_parser(verbs: Any) -> None:
@@ -37,12 +38,12 @@ def add_parser(verbs: Any) -> None:
         "top", help="show a store or an interface in the terminal, as it is recorded", description=DESCRIPTION
     )
     parser.add_argument(
-        "inputs", nargs="+", metavar="STORE|INTERFACE|FILTER", help="a store, or interfaces and a pcap filter if any"
+        "inputs", nargs="+", metavar="STORE|INTERFACE|FILTER", help="a store, or interfaces and an optional pcap filter"
     )
     definition.add_threshold_options(parser.add_argument_group("definition of a burst"))
     recording = parser.add_argument_group(
-        "what is recorded (of a store: --rack alone is shown, --link is taken as "
-        "line rate, and bursts are detected in bins of --bin)"
+        "recording (for a store: --rack selects the shown rack, --link is taken as line rate, and "
+        "bursts are detected in bins of --bin)"
     )
     recording.add_argument("-o", "--store", metavar="STORE", help="keep the recording of an interface in this store")
     record.add_recording_options(recording, live.BIN_OF_EITHER)

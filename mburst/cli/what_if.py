@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from ..analysis.whatif.replay import WhatIfChange
 
 DESCRIPTION = """Replay the recorded bursts through a model of their port with something changed, and predict the
-latency of the recorded probes. The model's error on the recorded situation comes first. Each option is one prediction;
-several options are predicted each alone and then all together; without options, the usual changes are predicted."""
+latency of the recorded probes. The error of the model on the recorded situation comes first. Each option is one
+prediction; several options are predicted separately and then together; without options, the usual changes are
+predicted."""
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -26,9 +27,9 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser = verbs.add_parser("what-if", help="predict the effect of a change on the tail", description=DESCRIPTION)
     add_scope(parser, "--recorded-link")
     change = parser.add_argument_group("what to change")
-    change.add_argument("--link", metavar="RATE", help="speed of the port's link, such as 10G")
+    change.add_argument("--link", metavar="RATE", help="speed of the link of the port, such as 10G")
     change.add_argument(
-        "--priority", action="store_true", help="the class of the probes has strict priority, or its own link"
+        "--priority", action="store_true", help="the class of the probes has strict priority, or a separate link"
     )
     change.add_argument(
         "--stagger", metavar="TIME", help="senders begin one after the other over this time, such as 5ms"
@@ -36,7 +37,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     change.add_argument("--fan-in", type=int, metavar="N", help="at most N senders at once")
     change.add_argument("--buffer", metavar="SIZE", help=f"the port's buffer, such as {SIZES}")
     parser.add_argument(
-        "--recorded-link", metavar="RATE", help="speed of the recorded link, where the store does not have it"
+        "--recorded-link", metavar="RATE", help="speed of the recorded link, if the store does not have it"
     )
     parser.add_argument("--json", action="store_true", help="print the predictions as JSON")
     parser.set_defaults(run=run)
