@@ -1,8 +1,8 @@
-"""Make the sample captures of this folder anew: .venv/bin/python examples/cache-server/make.py [FOLDER]
+"""Make the sample captures of this folder again: .venv/bin/python examples/cache-server/make.py [FOLDER]
 
-The case of `mburst demo --simulate`, made small: 20 rounds, frames of up to 9,000 bytes, and only the headers captured.
-The simulator gives the same bytes with the same release of numpy. What is compressed holds the same bytes with every
-release of a compressor, and may be compressed otherwise.
+This is a smaller variant of the case of `mburst demo --simulate`: 20 rounds, frames of up to 9,000 bytes, and only the
+headers captured. The simulator gives the same bytes with the same release of numpy. Another release of a compressor may
+compress them differently.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def make(folder: Path) -> None:
 
 
 def pack(path: Path, content: bytes) -> None:
-    """Write what is compressed by gzip without a name or a time in it."""
+    """Write CONTENT, compressed by gzip, without a name or a time in the file."""
     path.write_bytes(gzip.compress(content, mtime=0))
 
 
