@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from ..sql import StoreFolder
     from ..telemetry.gnmi.config import CollectConfig, GnmiTarget, Item, Subscription
 
-DESCRIPTION = """Subscribe to switches by gNMI, receive what others send by OTLP, and store what they report about their
-queues, ports, buffers and neighbours, until Ctrl-C. The file is gnmic's: targets, subscriptions, globals and
-environment variables; docs/gnmi.md and docs/otlp.md list what mburst adds. Paths that mburst has no column for are kept
-as rows of `gnmi_values`."""
+DESCRIPTION = """Subscribe to switches by gNMI, receive the metrics that others send by OTLP, and store what they
+report about queues, ports, buffers and neighbours, until Ctrl-C. The file has the format of gnmic: targets,
+subscriptions, globals and environment variables; docs/gnmi.md and docs/otlp.md list what mburst adds. Paths without a
+column of mburst are kept as rows of `gnmi_values`."""
 LEAST_FILES = 64  # least number of open files: gRPC ends the process if it cannot open a file
 
 

@@ -11,7 +11,7 @@ QUESTIONS = ("status", "detect", "ask", "report")
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the verb, with a subcommand for each module."""
-    parser = verbs.add_parser("fleet", help="detect bursts of all hosts that ship", description=DESCRIPTION)
+    parser = verbs.add_parser("fleet", help="detect the bursts of all hosts that ship", description=DESCRIPTION)
     questions = parser.add_subparsers(title="questions", metavar="QUESTION", dest="question", required=True)
     for name in QUESTIONS:
         importlib.import_module(f".fleet_{name}", __package__).add_parser(questions)

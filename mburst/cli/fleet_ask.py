@@ -21,7 +21,9 @@ damaged files are named and left out. Exit code 0: nothing is damaged; 1: someth
 
 def add_parser(questions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand."""
-    parser = questions.add_parser("ask", help="questions to results, such as the worst hosts", description=DESCRIPTION)
+    parser = questions.add_parser(
+        "ask", help="ask questions about results, such as the worst hosts", description=DESCRIPTION
+    )
     parser.add_argument("results", metavar="RESULTS", help="bucket or folder that `mburst fleet detect` wrote")
     parser.add_argument("query", metavar="QUESTION|SQL", nargs="?", help="name or number of a question, or SQL")
     add_days(parser)

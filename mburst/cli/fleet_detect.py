@@ -31,8 +31,8 @@ COLUMNS = ("rack", "host", "bursts", "of ports", "files", "MB", "CPU s", "result
 
 def add_parser(questions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand."""
-    parser = questions.add_parser("detect", help="the bursts of a day of all hosts", description=DESCRIPTION)
-    parser.add_argument("target", metavar="TARGET", help="bucket or folder, as `mburst ship` has it")
+    parser = questions.add_parser("detect", help="detect the bursts of a day of all hosts", description=DESCRIPTION)
+    parser.add_argument("target", metavar="TARGET", help="bucket or folder, as for `mburst ship`")
     parser.add_argument("--day", default="last", metavar="DAY", help="last (the last whole day, default) or 2026-11-20")
     parser.add_argument("-o", "--output", required=True, metavar="RESULTS", help="bucket or folder of the results")
     parser.add_argument("--rack", help="only this rack")

@@ -10,17 +10,16 @@ from .. import interrupting
 from ..names import print_lines, say
 from .fleet_ask import add_days, days_of
 
-DESCRIPTION = """Write a report of the results of `mburst fleet detect`: one HTML page for the fleet (who receives
-bursts, when, how long, with whom at once, and what is lost), one for each rack, and the same facts as JSON. Each file
-is verified by its SHA-256 before it is read; what is damaged is named and left out, and what has not arrived or was not
-detected is stated. The same results give the same files. Exit code 0: nothing is damaged or undetected; 1: something
-is."""
+DESCRIPTION = """Write a report of the results of `mburst fleet detect`: one HTML page for the fleet (which hosts
+receive bursts, when, how long, which at once, and what is lost), one for each rack, and the same facts as JSON. Each
+file is verified by its SHA-256 before it is read; damaged files are named and left out, and missing or undetected data
+are stated. The same results give the same files. Exit code 0: nothing is damaged or undetected; 1: something is."""
 EVERY = 100  # racks between two progress lines
 
 
 def add_parser(questions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand."""
-    parser = questions.add_parser("report", help="pages for the fleet and for each rack", description=DESCRIPTION)
+    parser = questions.add_parser("report", help="write pages for the fleet and for each rack", description=DESCRIPTION)
     parser.add_argument("results", metavar="RESULTS", help="bucket or folder that `mburst fleet detect` wrote")
     parser.add_argument(
         "-o", "--output", required=True, metavar="DIR", help="folder of the report; made if it does not exist"

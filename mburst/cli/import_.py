@@ -18,10 +18,10 @@ from . import canary, definition, record
 DESCRIPTION = """Add probes or switch queues from a CSV file to a store. The first line names the columns; times are
 Unix nanoseconds. probes: src, dst, tx_ns, and optionally seq, app_send_ns, remote_rx_ns, remote_tx_ns, rx_ns,
 app_recv_ns, lost, rtt_ns (instead of the stamps), protocol, stamp_kind, clock_error_ns. queues: device, port, queue,
-window_start_ns, ts_ns, semantics, and what there is of max_bytes, avg_bytes, transmit_bytes, dropped_packets,
-ecn_marked_packets, receive_ns, quality. Rows that are in the store already are not added again, so that a file that
-has grown adds what is new in it. canary: what `mburst canary --sent` wrote, to see what was recorded of it by the
-definition of a burst that the options make."""
+window_start_ns, ts_ns, semantics, and optionally max_bytes, avg_bytes, transmit_bytes, dropped_packets,
+ecn_marked_packets, receive_ns, quality. Rows that are already in the store are not added again, so a file that has
+grown adds only its new rows. canary: the record that `mburst canary --sent` wrote; prints which of its bursts were
+detected, by the definition of a burst in the options."""
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

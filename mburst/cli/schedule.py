@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from ..agent.config import RunConfig, ScheduledReport
 
 LOOK_S = 1.0  # interval of checking whether a folder was created
-DESCRIPTION = """Have the reports of a file written and delivered when they are due: install systemd timers for them, or
-print what cron or Kubernetes need. All of these call `mburst schedule --once NAME`, which writes the last whole
-period's reports where they are missing and delivers what was not delivered, and can be called any number of times."""
+DESCRIPTION = """Write and deliver the reports of a file when they are due: install systemd timers for them, or print
+the configuration of cron or Kubernetes. All of these call `mburst schedule --once NAME`, which writes the reports of
+the last whole period if they are missing, delivers reports that were not delivered, and can be called any number of
+times."""
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

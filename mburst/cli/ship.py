@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from ..sql import StoreFolder
 
 DESCRIPTION = """Copy the sealed files of a store to TARGET, each once and under its path in the store, and write a
-receipt for each host: which files, with their SHA-256, and until when nothing is missing. Nothing at the target is ever
-replaced: an object with other bytes is an error. Of the level `bursts`, detect the bursts of each complete day (UTC)
-here, and ship them alone: TARGET is then a place of results, as `mburst fleet detect` writes them. Of the level `hot`,
-ship also the bins and senders of the seconds in which bursts lie, and of those beside them. It can be broken off and
-called again at any time. Credentials come from the environment (docs/fleet.md). Needs the extra `ship`, but for a
-folder."""
+receipt for each host: its files with their SHA-256, and until when nothing is missing. Nothing at the target is ever
+replaced: an object with other bytes is an error. With --level bursts, detect the bursts of each complete day (UTC)
+here and ship only these: TARGET is then a place of results, as `mburst fleet detect` writes them. With --level hot,
+also ship the bins and senders of the seconds with bursts and of the seconds beside them. The verb can be interrupted
+and called again at any time. Credentials come from the environment (docs/fleet.md). Needs the extra `ship`, except for
+a folder."""
 LEAST_WAIT_S = 60.0  # first wait after a failed call; doubled each time up to --every
 SPREAD = 0.1  # share of --every over which hosts that start together are spread
 # Files that the environment names and libraries read at run time: tokens that are replaced from time to time.
