@@ -17,7 +17,7 @@ from ..format.filenames import COMPACTED, Segment
 from ..segments import FileSelection, SealedFile, snapshot
 from ..store import StoreFolder, files_of
 from . import clock, rewriting, thinning
-from .files import MEASURED, RECORDED, DayFiles, DayName, compactable, in_time, size_of, writers
+from .files import MEASURED, RECORDED, DayFiles, DayName, compactable, days_of_recordings, in_time, size_of, writers
 from .rules import Detail, KeepRules
 
 if TYPE_CHECKING:
@@ -137,16 +137,16 @@ class _Run:
     def _days(self) -> dict[DayName, DayFiles]:
         with self._store.connect(since_ns=0, until_ns=0) as con, readable(con):  # only rows about recordings
             self._lanes = thinning.lanes(con)
-            known = writers(con)
+            known, needed = writers(con), days_of_recordings(con)
         with failing_as_one_line(self._store.path, "read"):
-            return compactable(self._store.path, known, self._now_ns)
+            return compactable(self._store.path, known, needed, self._now_ns)
 
     def _bring(self, name: DayName, day: DayFiles, detail: Detail, for_size: bool = False) -> DayCompacted | None:
         """Reduce a day to DETAIL, unless there is nothing to do. An hour keeps every row. So does a merged day while
         files of an interface are left: what is kept of a recording is decided over its whole day."""
         if name.is_hour or (day.is_unfinished and day.is_merged):
             detail = Detail.ALL
-        files = {table: _due(table, files, detail) for table, files in day.files.items()}
+        files = {table: _due(table, files, detail, day) for table, files in day.files.items()}
         files = {table: of for table, of in files.items() if of}
         if not files:
             return None
@@ -179,17 +179,19 @@ class _Run:
         return replace(made, after_files=len(after), after_bytes=sum(map(size_of, after)))
 
 
-def _is_gone(table: str, detail: Detail) -> bool:
-    """Whether DETAIL keeps no rows of a table; bins and senders are thinned instead."""
+def _is_gone(table: str, detail: Detail, day: DayFiles) -> bool:
+    """Whether DETAIL keeps no rows of a table of DAY; bins and senders are thinned instead."""
+    if table in day.superseded:
+        return True
     if detail is Detail.NONE:
         return table not in (*KEPT_FOR_EVER, *RECORDED)
     return detail is Detail.STEPS and table in MEASURED
 
 
-def _due(table: str, files: list[SealedFile], detail: Detail) -> list[SealedFile]:
+def _due(table: str, files: list[SealedFile], detail: Detail, day: DayFiles) -> list[SealedFile]:
     """Those of the FILES of a table of a day that do not match DETAIL, or are small and many. Bins with sums in `steps`
     are never mixed with others: the number of their segment marks them."""
-    if _is_gone(table, detail):
+    if _is_gone(table, detail, day):
         return files
     due = [file for file in files if table in RECORDED and file.name.segment.compacted < detail]
     like = [file for file in files if table not in RECORDED or file.name.segment.compacted == detail]
@@ -217,6 +219,7 @@ class _Day:
         self._name = made.name
         self._detail = made.detail
         self._files = {table: in_time(of) for table, of in files.items()}
+        self._day = day
         self._is_merged = day.is_merged
         self._near = [file for file in day.near if _reaches(file, made.name)]
         of_day = FileSelection(made.name.rack, made.name.start_ns, made.name.end_ns)
@@ -237,7 +240,9 @@ class _Day:
                 rewriting.show(con, "day_probes", "probes", probes)
                 new.write("latency_steps", thinning.latency_steps(con))
             for table, files in self._files.items():
-                if not (_is_gone(table, self._detail) or (table in RECORDED and self._detail is not Detail.ALL)):
+                if not (
+                    _is_gone(table, self._detail, self._day) or (table in RECORDED and self._detail is not Detail.ALL)
+                ):
                     rewriting.show(con, f"day_{table}", table, files)
                     new.write(table, con.sql(_ROWS.get(table, f"FROM day_{table}")))
 

@@ -31,6 +31,7 @@ RECORDED = ("bins", "sources")
 MEASURED = ("kept", "queues", "ports", "buffers", "gnmi_values", "device_clocks", "probes", "clock")  # whole, then gone
 NS_PER_HOUR = 3600 * 10**9
 HELD_NS = 60 * 10**9  # by which rows may be older than their log
+SPARE_DAYS = 7  # of rows about recordings, in case the needed one is damaged
 SMALL_IN_HOUR = 16 << 20  # bytes: larger files are left until their day is over
 
 
@@ -68,13 +69,15 @@ class DayFiles:
     """The files of a day of a rack, or of an hour of it, that may be replaced, by table. `near` are the files of bins
     of the days before and after, into which bursts across midnight reach. `left` are writers whose bins and senders of
     that day stay as they are; `is_unfinished` means that some of these are of interfaces. `damaged` has a line for each
-    damaged file, because of which those of all writers stay."""
+    damaged file, because of which those of all writers stay. `superseded` are tables with rows that later days have
+    again."""
 
     files: dict[str, list[SealedFile]] = field(default_factory=lambda: defaultdict(list))
     near: list[SealedFile] = field(default_factory=list)
     left: set[str] = field(default_factory=set)
     is_unfinished: bool = False
     damaged: list[str] = field(default_factory=list)
+    superseded: frozenset[str] = frozenset()
 
     def leave(self, table: str, file: SealedFile, writer: Writer | None) -> None:
         """Keep FILE of TABLE, which WRITER wrote, as it is."""
@@ -127,9 +130,23 @@ def writers(connection: duckdb.DuckDBPyConnection) -> dict[str, Writer]:
     return {name: Writer(*of) for name, *of in found}
 
 
-def compactable(store: Path, known: dict[str, Writer], now_ns: int) -> dict[DayName, DayFiles]:
+def days_of_recordings(connection: duckdb.DuckDBPyConnection) -> set[DayName]:
+    """Returns the days of racks with rows about recordings that the store of CONNECTION needs: the day of the newest row
+    of each recording by each writer, and SPARE_DAYS before it in case that row is damaged."""
+    found = connection.execute(
+        """SELECT DISTINCT rack, unnest([newest_ns, counting_ns]) // $day
+           FROM (SELECT rack, max(written_ns) AS newest_ns,
+                        arg_max(written_ns, {complete: complete, ns: written_ns}) AS counting_ns
+                 FROM defined.all_recordings GROUP BY rack, writer_id, recording_id)""",
+        {"day": NS_PER_DAY},
+    ).fetchall()
+    return {DayName(day - spare, rack) for rack, day in found for spare in range(SPARE_DAYS + 1)}
+
+
+def compactable(store: Path, known: dict[str, Writer], needed: set[DayName], now_ns: int) -> dict[DayName, DayFiles]:
     """Returns the days of the store at STORE that were over SETTLED_NS before NOW_NS and have files that may be
-    replaced, the oldest first, and hours of other days with files that may be merged. KNOWN is the result of `writers`.
+    replaced, the oldest first, and hours of other days with files that may be merged. KNOWN is the result of `writers`,
+    NEEDED of `days_of_recordings`.
     Raises OSError."""
     days: dict[DayName, DayFiles] = defaultdict(DayFiles)
     bins: dict[DayName, list[SealedFile]] = defaultdict(list)
@@ -153,6 +170,7 @@ def compactable(store: Path, known: dict[str, Writer], now_ns: int) -> dict[DayN
         if name.is_hour:
             day.files = _mergeable(day.files)
         else:
+            day.superseded = frozenset() if name in needed else frozenset({"recordings"})
             day.near = [file for day in (name.day - 1, name.day + 1) for file in bins[DayName(day, name.rack)]]
         _verify(day)
     return {name: day for name, day in over.items() if day.files or day.damaged}

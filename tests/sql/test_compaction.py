@@ -32,7 +32,7 @@ from compactionlib import (
 )
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from storelib import sealed_files, write
+from storelib import rows, sealed_files, write
 
 from mburst.analysis.bursts.find import BurstDefinition, find_bursts
 from mburst.errors import UsageError
@@ -173,6 +173,26 @@ def test_few_files_and_few_rows(store: StoreFolder) -> None:
     assert compacted(store).days == []
     files = [path for table in ("bins", "sources", "steps", "kept") for path in sealed_files(store, table)]
     assert {pq.ParquetFile(path).num_row_groups for path in files} == {1}
+
+
+def test_rows_of_a_recording_that_later_days_have_again_go(tmp_path: Path) -> None:
+    # A row each day of a recorder that runs for weeks, and the one row of another one.
+    store = StoreFolder.create(tmp_path / "store")
+    row = {"boot_id": "boot", "complete": False, "ended": "", "host": "a", "rack": "r1"}
+    for name, days in (("a" * 12, range(1, 30)), ("b" * 12, range(1, 2))):
+        of = {"recording_id": name, "capture_id": name, "writer_id": name, **row}
+        for day in days:
+            more = {"written_ns": DAY + day * DAY_NS, "counted_segments": day, "bytes": day}
+            with store.writer("recordings", "a", "r1", name) as writer:
+                writer.append(rows("recordings", {**of, **more}))
+    asked = "SELECT recording_id, bytes, written_ns FROM recordings ORDER BY ALL"
+    before = answers(store, asked)
+    compacted(store, DAY + 40 * DAY_NS)
+    dates = {path.parent.parent.name for path in sealed_files(store, "recordings")}
+    assert answers(store, asked) == before and len(dates) == 1 + 8
+    assert compacted(store, DAY + 40 * DAY_NS).days == []
+    sealed_files(store, "recordings")[-1].write_bytes(b"damaged")
+    assert answers(store, asked)[0][1] == 28
 
 
 def test_later_ages_keep_sums_then_nothing(store: StoreFolder) -> None:
