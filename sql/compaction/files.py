@@ -131,8 +131,8 @@ def writers(connection: duckdb.DuckDBPyConnection) -> dict[str, Writer]:
 
 
 def days_of_recordings(connection: duckdb.DuckDBPyConnection) -> set[DayName]:
-    """Returns the days of racks with rows about recordings that the store of CONNECTION needs: the day of the newest row
-    of each recording by each writer, and SPARE_DAYS before it in case that row is damaged."""
+    """Returns the days of racks with rows about recordings that the store of CONNECTION needs: the day of the newest
+    row of each recording by each writer, and SPARE_DAYS before it in case that row is damaged."""
     found = connection.execute(
         """SELECT DISTINCT rack, unnest([newest_ns, counting_ns]) // $day
            FROM (SELECT rack, max(written_ns) AS newest_ns,
