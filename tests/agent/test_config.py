@@ -1,4 +1,4 @@
-"""mburst.toml: what it means, and what is wrong with it, in one line."""
+"""mburst.toml: what its settings mean, and errors in it as one line each."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_part_becomes_the_command_line_of_its_verb(read):
     assert metrics.argv == ["metrics", "--listen=127.0.0.1:0", "--", "store"]
 
 
-def test_a_number_is_the_text_that_is_written(read):
+def test_a_number_is_passed_on_as_it_is_written(read):
     [part] = read('store = "s"\nhost = 1e3\nrack = 1.10\n[record]\ninputs = "lo"\nthreads = 2\n').parts
     assert {"--rack=1.10", "--host=1e3", "--threads=2"} <= {*part.argv}
 
@@ -159,19 +159,19 @@ def test_a_report_defines_bursts_as_the_command_line_does(read):
         ('[[deliver]]\nname = "w"\nkind = "webhook"\nurl = "ftp://x"\n', "url is not a valid http or https URL"),
     ],
 )
-def test_what_is_wrong_is_said(read, text, message):
+def test_errors_are_reported(read, text, message):
     with pytest.raises(UsageError) as caught:
         read(text)
     assert message in f"{caught.value} ({caught.value.hint})" and "\n" not in str(caught.value)
 
 
-def test_a_file_that_is_not_there(tmp_path):
+def test_a_missing_file_is_reported(tmp_path):
     with pytest.raises(MburstError, match="cannot read"):
         load(tmp_path / "nothing.toml")
 
 
-def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path):
-    """In the place of the file and of its secrets: a pipe, a folder, a device that never ends, more than is read."""
+def test_a_pipe_or_folder_is_refused_without_waiting(tmp_path):
+    """The file, or the file of its secrets, is a pipe, a folder, an endless device, or too large."""
     makers = {
         "pipe": os.mkfifo,
         "folder": os.mkdir,
@@ -198,8 +198,8 @@ def refused(path: Path, message: list[str]) -> None:
     message.append(str(caught.value))
 
 
-def test_a_file_may_be_a_link(tmp_path):
-    """As those of Kubernetes are."""
+def test_a_file_may_be_a_symbolic_link(tmp_path):
+    """Kubernetes mounts its files as symbolic links."""
     (tmp_path / "real").write_text(BASE + '[record]\ninputs = "lo"\n')
     (tmp_path / "link.toml").symlink_to(tmp_path / "real")
     assert load(tmp_path / "link.toml").parts
@@ -234,7 +234,7 @@ def test_secrets_are_read_from_the_file_beside_it(read, tmp_path, monkeypatch, c
         ("A=s3cret\n", 0o600, "refers to $URL, which is not set in the environment (write URL=… to "),
     ],
 )
-def test_what_is_wrong_with_secrets_is_said_without_them(read, tmp_path, text, mode, message):
+def test_errors_in_secrets_do_not_show_them(read, tmp_path, text, mode, message):
     (tmp_path / "mburst.env").write_text(text)
     (tmp_path / "mburst.env").chmod(mode)
     with pytest.raises(MburstError) as caught:
@@ -243,7 +243,7 @@ def test_what_is_wrong_with_secrets_is_said_without_them(read, tmp_path, text, m
     assert message in line and "s3cret" not in line
 
 
-def test_the_parts_have_the_secrets(tmp_path):
+def test_parts_receive_the_secrets(tmp_path):
     (tmp_path / "mburst.env").write_text("GNMI_USER=from-file\n")
     (tmp_path / "mburst.env").chmod(0o600)
     (tmp_path / "gnmi.yaml").write_text(
@@ -261,7 +261,7 @@ def test_the_parts_have_the_secrets(tmp_path):
 
 
 def uncommented(text: str) -> str:
-    """The example with every section on whose verb there is, and every setting in it."""
+    """The example with each section that belongs to a verb, and with every setting uncommented."""
     kept, wanted = [], True
     for line in text.splitlines():
         plain = re.sub(r"^# (?=\[|[a-z-]+ = )", "", line)
@@ -272,7 +272,7 @@ def uncommented(text: str) -> str:
     return "\n".join(kept) + "\n"
 
 
-def test_the_example_is_right_with_and_without_its_comments(read, monkeypatch):
+def test_the_example_is_valid_with_and_without_its_comments(read, monkeypatch):
     monkeypatch.setenv("MBURST_MAIL_PASSWORD", "x")
     monkeypatch.setenv("MBURST_WEBHOOK", "https://hooks.example.net/x")
     text = (ROOT / "examples" / "mburst.toml").read_text()

@@ -1,4 +1,4 @@
-"""Deliveries to real servers on the loopback: taken once, tried again, and recorded."""
+"""Deliveries to real servers on the loopback are accepted once, retried, and recorded."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def to(kind: str, attempts: int = 3, when: str = "always", site: str = "", **set
 
 
 class Inbox:
-    """A mail server's handler. `answers` are given to DATA in turn, then it takes the mail."""
+    """Handler of a mail server. It replies to DATA with each of `answers` in turn, then accepts the mail."""
 
     def __init__(self) -> None:
         self.mails: list[email.message.EmailMessage] = []
@@ -93,8 +93,8 @@ def mail(inbox: Inbox, **more) -> Delivery:
 
 @pytest.fixture
 def web():
-    """An HTTP server: `seen` has (path, body); `answers` are status codes in turn, None hangs up, then it is 200;
-    `locations` are where they lead."""
+    """An HTTP server. `seen` has (path, body, headers). It replies with each status code of `answers` in turn (None
+    closes the connection), then with 200. `locations` are the targets of its redirects."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
@@ -130,7 +130,7 @@ def sent(digest: Digest, where: Delivery, ledger: DeliveryLedger) -> tuple[bool,
     return deliver(digest, where, ledger, reported.append, sleep=lambda seconds: None), reported
 
 
-def test_a_mail_has_table_picture_and_page(digest, inbox, ledger):
+def test_a_mail_has_a_table_a_picture_and_a_page(digest, inbox, ledger):
     from PIL import Image
 
     assert sent(digest, mail(inbox, site="https://reports.example.net"), ledger)[0]
@@ -153,7 +153,7 @@ def test_nothing_is_sent_twice(digest, inbox, ledger):
     assert len(inbox.mails) == 1
 
 
-def test_a_refusal_is_tried_again_and_its_id_stays(digest, inbox, ledger):
+def test_a_refused_mail_is_retried_with_the_same_id(digest, inbox, ledger):
     inbox.answers = ["451 later", "451 later"]
     done, reported = sent(digest, mail(inbox), ledger)
     assert done and len(inbox.mails) == 1 and "451 later (1 of 3 tries)" in reported[0]
@@ -171,14 +171,14 @@ def test_a_failure_is_in_the_next_message(folder, digest, inbox, ledger):
     assert ledger.troubles("ops") == [] and ledger.open_failures() == []
 
 
-def test_no_server_is_a_failure(digest, ledger):
+def test_a_missing_server_is_a_failure(digest, ledger):
     where = to("smtp", host="127.0.0.1", port=free_port(), security="none", to="a@b.c", **{"from": "a@b.c"})
     done, reported = sent(digest, where, ledger)
     assert not done and len(reported) == 3 and "refused" in reported[0]
 
 
-def test_a_server_that_dies_after_the_mail_is_not_asked_again(digest, ledger):
-    """It took all of DATA and hung up: nobody knows whether it has the mail (RFC 5321, 4.5.4.2)."""
+def test_a_mail_is_not_sent_again_when_the_server_dies_after_data(digest, ledger):
+    """The server took all of DATA and closed the connection: it may or may not have the mail (RFC 5321, 4.5.4.2)."""
     listening = socket.create_server(("127.0.0.1", 0))
     conversations = []
 
@@ -209,7 +209,7 @@ def test_a_server_that_dies_after_the_mail_is_not_asked_again(digest, ledger):
     assert ledger.state(digest.key("ops")) == book.UNSURE and "may have arrived" in ledger.troubles("ops")[0]
 
 
-def test_what_was_being_sent_at_a_crash_is_not_sent_again(digest, inbox, tmp_path):
+def test_a_delivery_under_way_at_a_crash_is_not_repeated(digest, inbox, tmp_path):
     path = tmp_path / "ledger"
     with DeliveryLedger(path) as first:
         first.say(digest.key("ops"), book.SENDING)
@@ -248,7 +248,7 @@ def test_a_webhook_gets_slack_blocks(digest, web, ledger):
     assert "|r1>: 2 of 2 hosts" in posted and "quiet &amp; &lt;small&gt;" in posted and headers["Idempotency-Key"]
 
 
-def test_a_webhook_that_refuses_is_tried_again_and_one_that_hangs_up_is_not(folder, digest, web, ledger):
+def test_a_webhook_is_retried_after_a_refusal_but_not_after_a_closed_connection(folder, digest, web, ledger):
     web.answers = [503, 500]
     assert sent(digest, to("webhook", url=web.url), ledger)[0] and len(web.seen) == 3
     other = Digest("other", digest.since_ns, digest.until_ns, folder, digest.entries, [])
@@ -258,8 +258,8 @@ def test_a_webhook_that_refuses_is_tried_again_and_one_that_hangs_up_is_not(fold
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_a_webhook_that_leads_elsewhere_is_not_followed(digest, web, status):
-    """Neither to another path, host, scheme nor file: what is sent stays with who was named."""
+def test_redirects_of_a_webhook_are_not_followed(digest, web, status):
+    """Neither to another path, host or scheme, nor to a file: the message goes only to the configured address."""
     elsewhere = [
         f"{web.url}/elsewhere",
         "http://169.254.169.254/latest",
@@ -281,8 +281,8 @@ def test_a_webhook_that_leads_elsewhere_is_not_followed(digest, web, status):
     [b"HTTP/1.1 100 Continue\r\n\r\n", b"H", b"HTTP/1.1 200 OK\r\nX: "],
     ids=["ever on", "letters", "a header"],
 )
-def test_a_server_that_answers_without_end_is_given_up(digest, posted):
-    """Something comes all the time, so that no read times out."""
+def test_a_server_with_an_endless_answer_is_abandoned(digest, posted):
+    """Bytes keep arriving, so no single read times out."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def answering() -> None:
@@ -298,15 +298,16 @@ def test_a_server_that_answers_without_end_is_given_up(digest, posted):
         where = Delivery(
             "ops", "webhook", 1, 10**6, 3 * 10**8, "", "always", {"url": f"http://127.0.0.1:{server.getsockname()[1]}/"}
         )
-        with nullcontext() if b"200" in posted else pytest.raises(MaybeDelivered):  # who says 200 has taken it
+        with nullcontext() if b"200" in posted else pytest.raises(MaybeDelivered):  # 200: it was accepted
             send_webhook(digest, where)
         thread.join(30)
         assert not thread.is_alive()
 
 
 @pytest.mark.parametrize("sent", [True, False])
-def test_what_was_answered_in_time_is_read_after_it(sent):
-    """However late the reader wakes, whatever still arrives meanwhile. Where not all is sent, sending ends as well."""
+def test_an_answer_that_came_in_time_is_read_after_the_deadline(sent):
+    """However late the reader wakes up, and whatever arrives until then. Before everything is sent, the deadline also
+    ends sending."""
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         socket.create_connection(server.getsockname()) as client,
@@ -328,8 +329,8 @@ def test_what_was_answered_in_time_is_read_after_it(sent):
                 client.sendall(b"x")
 
 
-def test_alertmanager_gets_an_alert_a_rack_that_bursts(digest, web, ledger):
-    web.answers = [None]  # an alert is known by its labels: asking again is no second one
+def test_alertmanager_gets_an_alert_for_each_rack_with_bursts(digest, web, ledger):
+    web.answers = [None]  # Alertmanager identifies an alert by its labels: sending it again makes no second one
     where = to("alertmanager", url=web.url + "/", site="https://x.example")
     assert sent(digest, where, ledger)[0]
     assert [path for path, _, _ in web.seen] == ["/api/v2/alerts"] * 2
@@ -339,7 +340,7 @@ def test_alertmanager_gets_an_alert_a_rack_that_bursts(digest, web, ledger):
     assert alert["generatorURL"].startswith("https://x.example/rack-r1-")
 
 
-def test_alertmanager_is_left_alone_below_the_share(digest, web, ledger):
+def test_alertmanager_gets_no_alert_below_the_share(digest, web, ledger):
     assert sent(digest, to("alertmanager", url=web.url, **{"min-share": 0.5}), ledger)[0] and web.seen == []
 
 
@@ -360,7 +361,7 @@ def test_a_folder_that_cannot_be_written_is_a_failure(digest, tmp_path, ledger):
     assert not done and "cannot be written" in reported[0]
 
 
-def test_when_bursts_keeps_quiet_about_calm(folder, digest, web, ledger):
+def test_when_bursts_sends_nothing_without_bursts_or_trouble(folder, digest, web, ledger):
     calm = [entry for entry in digest.entries if not entry.summary["bursts"]]
     quiet = Digest("daily", START, START + DAY, folder, calm, [])
     assert sent(quiet, to("webhook", when="bursts", url=web.url), ledger)[0] and web.seen == []

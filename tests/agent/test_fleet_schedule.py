@@ -1,4 +1,4 @@
-"""Reports of a fleet that are due: written once of the last whole day, and delivered."""
+"""Due reports of a fleet are written once for the last whole day, and delivered."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def config_of(tmp_path, results, more=""):
     return load(path)
 
 
-def test_it_is_written_and_delivered_once(results, tmp_path):
+def test_a_report_is_written_and_delivered_once(results, tmp_path):
     config, lines = config_of(tmp_path, results), []
     [report] = config.reports
     assert report.delay_ns == 4 * HOUR and report.place == results
@@ -49,7 +49,7 @@ def test_it_is_written_and_delivered_once(results, tmp_path):
     assert carry_out(config, report, NOW + HOUR, lines.append) == 0 and len(lines) == 2
 
 
-def test_a_message_says_what_the_page_does(results, tmp_path):
+def test_a_message_agrees_with_the_page(results, tmp_path):
     config = config_of(tmp_path, results)
     [report] = config.reports
     carry_out(config, report, NOW, lambda line: None)
@@ -68,14 +68,14 @@ def test_a_message_says_what_the_page_does(results, tmp_path):
     assert entry.summary["queue_drops"] == 56, "two queues of ten windows"
 
 
-def test_a_day_that_is_not_detected_is_no_report(results, tmp_path):
+def test_no_report_is_written_of_a_day_without_results(results, tmp_path):
     config = config_of(tmp_path, results)
     with pytest.raises(MburstError, match="no results of 2026-11-22"):
         carry_out(config, config.reports[0], NOW + 2 * DAY, lambda line: None)
     assert summaries(tmp_path / "out") == []
 
 
-def test_its_status(results, tmp_path, monkeypatch):
+def test_status_of_a_report(results, tmp_path, monkeypatch):
     config = config_of(tmp_path, results)
     monkeypatch.setattr(status.time, "time_ns", lambda: NOW + 2 * HOUR)
     before = status.read(config, config.reports[0])
@@ -85,7 +85,7 @@ def test_its_status(results, tmp_path, monkeypatch):
     assert not after.is_late and after.written == ["fleet"]
 
 
-def test_who_calls_it_is_the_owner_of_the_results(results, tmp_path):
+def test_the_unit_runs_as_the_owner_of_the_results(results, tmp_path):
     config = config_of(tmp_path, results)
     [service, timer] = timers.units(config, system=True).values()
     assert f"User={timers.owner_of(results)}" in service and str(results) in service and "04:00:00 UTC" in timer
@@ -106,7 +106,7 @@ def test_who_calls_it_is_the_owner_of_the_results(results, tmp_path):
         ),
     ],
 )
-def test_wrong_files_are_one_line(results, tmp_path, more, message):
+def test_errors_in_the_file_are_one_line(results, tmp_path, more, message):
     with pytest.raises(UsageError) as caught:
         config_of(tmp_path, results, more.replace("{}", str(tmp_path)))
     assert message in f"{caught.value} ({caught.value.hint})"

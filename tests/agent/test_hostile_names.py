@@ -1,4 +1,5 @@
-"""Hostile names in every message and page: mail, picture, Slack, Alertmanager, metrics, reports and their index."""
+"""Hostile names in every message and page: mail, picture, Slack, Alertmanager, metrics, reports and the index of
+reports."""
 
 from __future__ import annotations
 
@@ -69,7 +70,7 @@ HARMLESS = {
 
 
 class Tags(HTMLParser):
-    """The tags and attributes of a page, and its text."""
+    """Collects the tags, attributes and text of a page."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -86,7 +87,7 @@ class Tags(HTMLParser):
 
 
 def is_text(html: str, image: str = "") -> str:
-    """That a page has no tag, attribute or address that it should not have; its text."""
+    """Checks that a page has no unexpected tag, attribute or address. Returns its text."""
     found = Tags(html)
     for tag, attributes in found.tags:
         assert tag in HARMLESS, (tag, attributes)
@@ -104,7 +105,7 @@ def is_seen(text: str) -> bool:
 
 @pytest.fixture(scope="module")
 def folder_of_reports(tmp_path_factory):
-    """The report of a rack whose hosts, interfaces, senders and own name are hostile, and its folder."""
+    """A folder with the report of a rack. The names of its hosts, interfaces and senders, and its own, are hostile."""
     root = tmp_path_factory.mktemp("hostile")
     store = StoreFolder.create(root / "store")
     rack = HOSTILE["script"]
@@ -117,7 +118,7 @@ def folder_of_reports(tmp_path_factory):
 
 @pytest.fixture
 def digest(folder_of_reports):
-    """One with a rack of each name."""
+    """A digest with one rack for each name."""
     _, folder = folder_of_reports
     made = Digest.read("daily", folder, START, START + DAY, [])
     [entry] = made.entries
@@ -134,14 +135,14 @@ def to(kind: str, site: str = "https://site.example", **settings) -> Delivery:
     return Delivery("ops", kind, 1, 0, 0, site, "always", KINDS[kind].settings(settings))
 
 
-def test_a_report_is_text(folder_of_reports):
+def test_names_in_a_report_are_text(folder_of_reports):
     found, _ = folder_of_reports
     text = is_text(page.render(found))
     for name in ON_A_LINE:
         assert names.shown(name)[:26] in text, name
 
 
-def test_the_index_is_text(folder_of_reports):
+def test_names_in_the_index_are_text(folder_of_reports):
     _, folder = folder_of_reports
     [(_, summary)] = summaries(folder)
     listed = [
@@ -153,7 +154,7 @@ def test_the_index_is_text(folder_of_reports):
     assert len({name for name, _ in listed}) == len(NAMED)
 
 
-def test_a_mail_is_text(digest):
+def test_names_in_a_mail_are_text(digest):
     pytest.importorskip("PIL")
     for entries in (digest.entries, *([entry] for entry in digest.entries)):
         made = smtp.message(replace(digest, entries=entries), to("smtp", to="a@b.c", **{"from": "a@b.c"}, attach=1))
@@ -175,7 +176,7 @@ def test_a_picture_takes_any_name():
     assert png(NAMED, [[0.5, None, 0.0]] * len(NAMED), NAMED[:3]).startswith(b"\x89PNG")
 
 
-def test_slack_gets_no_command(digest):
+def test_names_are_no_commands_in_slack(digest):
     for entry, name in zip(digest.entries, NAMED, strict=True):
         for site in ("", "https://site.example"):
             payload = webhook.slack(replace(digest, entries=[entry], troubles=[name]), site)
@@ -194,7 +195,7 @@ def test_a_long_name_leaves_room_for_other_racks(digest):
     assert "*other*: calm" in webhook.slack(replace(digest, entries=entries), "")["blocks"][1]["text"]["text"]
 
 
-def test_alertmanager_gets_text(digest):
+def test_names_in_alerts_are_text(digest):
     labels = set()
     for entry in digest.entries:
         made = alertmanager.alert(digest, entry, "https://site.example")
@@ -204,7 +205,7 @@ def test_alertmanager_gets_text(digest):
     assert is_seen(alertmanager.trouble(digest, 0, NAMED[0])["annotations"]["summary"])
 
 
-def test_metrics_have_the_names_as_they_are(tmp_path):
+def test_metrics_have_the_names_unchanged(tmp_path):
     from prometheus_client import CollectorRegistry
     from prometheus_client.exposition import choose_encoder
     from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics

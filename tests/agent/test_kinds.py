@@ -1,5 +1,5 @@
-"""Kinds of delivery own their settings: a kind that is made here, by one registration, delivers and is checked as the
-others are; and what each kind declares is what the file is held to."""
+"""Each kind of delivery declares its settings. A kind that this test registers delivers and is checked as the others
+are, and the configuration file is checked against the declarations."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TOKEN = "t0ken-of-the-datagram"
 
 
 def send_datagram(digest: Digest, to: Delivery) -> None:
-    """The title to a UDP port of this machine; a refusal repeats the token, as servers do."""
+    """Sends the title to a UDP port of this machine. A refusal repeats the token, as real servers do."""
     if to.settings["level"] == "never":
         raise NotDelivered(f"{to.settings['token']} may not send")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
@@ -65,7 +65,7 @@ def read(folder: Path, table: str) -> RunConfig:
     return load(path)
 
 
-def test_a_kind_of_one_registration_is_delivered_once(datagram, digest, tmp_path):
+def test_a_registered_kind_delivers_once(datagram, digest, tmp_path):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
         receiver.bind(("127.0.0.1", 0))
         receiver.settimeout(30)
@@ -95,14 +95,14 @@ def test_a_kind_of_one_registration_is_delivered_once(datagram, digest, tmp_path
         ('port = 1\ntoken = "${NOT_THERE}"', "[[deliver]] new: token refers to $NOT_THERE"),
     ],
 )
-def test_its_keys_are_checked_as_those_of_others(datagram, tmp_path, table, message):
+def test_keys_of_a_registered_kind_are_checked(datagram, tmp_path, table, message):
     with pytest.raises(UsageError) as caught:
         read(tmp_path, f'kind = "datagram"\n{table}')
     assert message in f"{caught.value} ({caught.value.hint})"
 
 
 @pytest.mark.parametrize("written", [TOKEN, "${TOKEN}"])
-def test_its_secrets_are_hidden_as_those_of_others(datagram, digest, tmp_path, monkeypatch, written):
+def test_secrets_of_a_registered_kind_are_hidden(datagram, digest, tmp_path, monkeypatch, written):
     monkeypatch.setenv("TOKEN", TOKEN)
     config = read(tmp_path, f'kind = "datagram"\nport = 1\ntoken = "{written}"\nlevel = "never"')
     lines: list[str] = []
@@ -124,7 +124,7 @@ VALUES = {
 
 
 @pytest.mark.parametrize("kind", list(KINDS.values()), ids=lambda kind: kind.name)
-def test_each_kind_is_held_to_what_it_declares(kind, tmp_path):
+def test_the_file_is_checked_against_the_declared_keys(kind, tmp_path):
     needed = [key.name for key in kind.keys if key.needed]
     given = [key.name for key in kind.keys if key.needed or key.secret]
     whole = {name: f"{name} = {VALUES[name]}" for name in given}
@@ -145,13 +145,13 @@ def test_each_kind_is_held_to_what_it_declares(kind, tmp_path):
 
 
 @pytest.mark.parametrize("named", ['["smtp"]', "3", '{ a = "smtp" }'])
-def test_a_kind_is_a_name(tmp_path, named):
+def test_a_kind_that_is_no_name_is_refused(tmp_path, named):
     with pytest.raises(UsageError, match="invalid kind"):
         read(tmp_path, f"kind = {named}")
 
 
-def test_no_other_module_knows_a_kind():
-    """Neither the configuration nor the schedule: what they need is declared."""
+def test_no_other_module_names_a_kind():
+    """Neither the configuration nor the schedule does: kinds declare all that these need."""
     knowing = {
         path
         for path in (ROOT / "mburst").rglob("*.py")

@@ -1,4 +1,4 @@
-"""The units as a living systemd runs them: that of examples/, and those that `mburst schedule` installs."""
+"""A running systemd runs the unit of examples/ and the units that `mburst schedule` installs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def machine() -> Iterator[Machine]:
     try:
         with Machine() as made:
             made.write(f"/etc/systemd/system/{UNIT}", (ROOT / "examples" / UNIT).read_text())
-            # Where its lines go to, and so that the test does not wait: all else is as it is given away.
+            # Only the log file and the waiting times differ from the published unit.
             for name, more in ((UNIT, "RestartSec=100ms\nWatchdogSec=10\n"), ("mburst-report-.service", "")):
                 made.write(
                     f"/etc/systemd/system/{name}.d/test.conf",
@@ -45,7 +45,7 @@ def machine() -> Iterator[Machine]:
         pytest.skip(f"no machine with a systemd in this one: {reason}")
 
 
-def test_the_unit_runs_confined_is_restarted_and_ends_in_good_order(machine):
+def test_the_unit_runs_confined_is_restarted_and_ends_cleanly(machine):
     machine.check("systemctl", "start", UNIT)
     machine.wait(lambda: works(machine), "all parts")
     before = processes(machine)
@@ -58,13 +58,13 @@ def test_the_unit_runs_confined_is_restarted_and_ends_in_good_order(machine):
         assert any(line.split()[1] == "/" and "ro" in line.split()[3].split(",") for line in mounts), part
         assert list(Path(place, "home").iterdir()) == [] and not Path(place, "dev", "kmsg").exists()
 
-    for name in ("record", "run"):  # a part is started again by ours, ours by systemd
+    for name in ("record", "run"):  # `run` restarts the part, systemd restarts `run`
         machine.check("kill", "-KILL", status(before[name])["NSpid"].split()[-1])
         machine.wait(lambda name=name: processes(machine).get(name, before[name]) != before[name], f"another {name}")
         machine.wait(lambda: works(machine), "all parts again")
     assert machine.shown(UNIT, "NRestarts") == {"NRestarts": "1"}
 
-    before = processes(machine)  # what changed in the file is restarted alone
+    before = processes(machine)  # only the part with changed settings is restarted
     machine.write("/etc/mburst/mburst.toml", CONFIGURATION.replace(":9620", ":9621"))
     machine.check("systemctl", "reload", UNIT)
     machine.wait(lambda: processes(machine).get("metrics", before["metrics"]) != before["metrics"], "other metrics")
@@ -73,7 +73,7 @@ def test_the_unit_runs_confined_is_restarted_and_ends_in_good_order(machine):
     everything = {"StatusText": "5 of 5 parts run"}
     machine.wait(lambda: machine.shown(UNIT, "StatusText") == everything, "the status of all parts")
 
-    machine.check("kill", "-STOP", status(before["run"])["NSpid"].split()[-1])  # systemd hears of nothing any more
+    machine.check("kill", "-STOP", status(before["run"])["NSpid"].split()[-1])  # systemd gets no sign of life any more
     machine.wait(lambda: processes(machine).get("run", before["run"]) != before["run"], "another run")
     machine.wait(lambda: works(machine), "all parts again")
     assert machine.shown(UNIT, "NRestarts") == {"NRestarts": "2"}
@@ -84,11 +84,11 @@ def test_the_unit_runs_confined_is_restarted_and_ends_in_good_order(machine):
         "ExecMainStatus": "0",
         "ActiveState": "inactive",
     }
-    assert not list(machine.at(STORE).glob("hot/*/*.log"))  # all is sealed
+    assert not list(machine.at(STORE).glob("hot/*/*.log"))  # every segment is sealed
     with StoreFolder.open(machine.at(STORE)).connect() as con:
         ended = [row[0] for row in con.execute("SELECT ended FROM recordings ORDER BY begun_ns").fetchall()]
     first, *others, last = ended
-    assert (first, last) == ("killed", "stopped")  # itself; in good order
+    assert (first, last) == ("killed", "stopped")  # killed itself; ended cleanly
     assert set(others) <= {"killed", "stopped"}  # when `run` was killed: by systemd, or by SIGTERM before that
     log = machine.at(LOG).read_text()
     assert f"record: recorded into {STORE}" in log and "reflect: answered" in log
@@ -105,8 +105,9 @@ hook = "xdp"
 """
 
 
-def test_what_is_pinned_counts_on_between_two_recorders(machine):
-    """With the lines of the unit that are for it; the kernel's numbers of what is attached stay the same."""
+def test_a_pinned_program_counts_on_between_two_recorders(machine):
+    """With the lines of the unit that pinning needs uncommented. The kernel's ids of the attached programs stay the
+    same."""
     [state] = [state for state in sources(None) if state["name"] == "ebpf"]
     if state["reason"]:
         pytest.skip(f"this machine cannot count in the kernel: {state['reason']}")
@@ -116,7 +117,7 @@ def test_what_is_pinned_counts_on_between_two_recorders(machine):
     drop_in = f"/etc/systemd/system/{UNIT}.d/pin.conf"
 
     def reads() -> bool:
-        """Whether the recorder has begun: it has no rights any more."""
+        """Whether the recorder has begun: it has dropped its rights by then."""
         recorder = processes(machine).get("record")
         try:
             return recorder is not None and not status(recorder)["CapEff"].strip("0")
@@ -155,7 +156,7 @@ def test_what_is_pinned_counts_on_between_two_recorders(machine):
     assert "read on from where the recorder before it ended" in notes[-1][0]
 
 
-def test_a_report_is_made_by_the_units_that_are_installed(machine, tmp_path):
+def test_the_installed_units_make_a_report(machine, tmp_path):
     made = StoreFolder.create(tmp_path / "store")
     fill(made, {"a": [(50, 10)]}, start=(time.time_ns() // DAY - 1) * DAY)
     shutil.copytree(made.path, machine.at("/srv/other/store"))

@@ -1,4 +1,4 @@
-"""What the meter counts is what the store holds, however often it looks."""
+"""The meter's counts equal the store's, however often the meter reads it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def store(tmp_path):
 
 @pytest.fixture
 def writers(store):
-    """A recording that goes on: its run row, and writers that stay open."""
+    """A recording that goes on: its row in `recordings`, and writers that stay open."""
     writers = {table: store.writer(table, host="cache-1", rack="r1") for table in ("recordings", "bins", "sources")}
     writers["recordings"].append(rows("recordings", {"complete": False, "start_ns": NOW}))
     yield writers
@@ -41,7 +41,7 @@ def writers(store):
 
 @pytest.fixture(autouse=True)
 def bins_alone(monkeypatch):
-    """Most tests write bins without senders, and need not wait for them."""
+    """Most tests write bins without senders, so the meter need not wait for senders."""
     monkeypatch.setattr("mburst.analysis.bursts.follower.LATE_NS", 0)
 
 
@@ -64,7 +64,7 @@ def count(of: Meter) -> int:
     return sum(of.lanes[LANE].bursts.values())
 
 
-def test_a_burst_counts_once_when_it_has_ended(store, writers, monkeypatch):
+def test_a_burst_is_counted_once_after_its_end(store, writers, monkeypatch):
     monkeypatch.setattr("mburst.agent.metrics.meter.time.time_ns", lambda: NOW + 100 * MS)
     of = meter(store)
     writers["bins"].append(bins(0, [FULL] * 4))
@@ -80,7 +80,7 @@ def test_a_burst_counts_once_when_it_has_ended(store, writers, monkeypatch):
 
 
 def test_a_burst_waits_for_its_senders(store, writers, monkeypatch):
-    """They are appended after the bins, and a look may fall between the two."""
+    """Senders are appended after the bins, and the meter may read the store in between."""
     monkeypatch.setattr("mburst.analysis.bursts.follower.LATE_NS", 10**9)
     monkeypatch.setattr("mburst.agent.metrics.meter.time.time_ns", lambda: NOW + 100 * MS)
     of = meter(store)
@@ -124,7 +124,7 @@ def test_silence_and_the_end_of_a_recording_end_a_burst(store, writers, monkeypa
     assert count(of) == 2 and of.lost[LANE] == (7, 0)
 
 
-def test_peaks_are_since_the_last_scrape_of_each_scraper(store, writers):
+def test_each_scraper_gets_the_peak_since_its_last_scrape(store, writers):
     of = meter(store)
     writers["bins"].append(bins(0, [FULL // 2, 100]))
     assert of.advance("a") == {LANE: {"1ms": 0.5}}
@@ -143,7 +143,7 @@ def test_scrapers_that_never_come_back_are_forgotten(store, writers, monkeypatch
     assert of.advance("scraper 4") == {} and of.advance("scraper 0") == {LANE: {"1ms": 0.5}}
 
 
-def test_losses_and_stamps(store, writers):
+def test_losses_and_kinds_of_stamps_are_counted(store, writers):
     of = meter(store)
     writers["bins"].append(bins(0, [100, 100], quality=1 | 32))
     writers["bins"].append(bins(5, [100], quality=4))
@@ -152,7 +152,7 @@ def test_losses_and_stamps(store, writers):
     assert lane.bins_with_drops == 2 and lane.stamped == {"hw": 2, "sw": 0, "ring": 1, "file_us": 0}
 
 
-def test_what_was_there_before_does_not_count(store):
+def test_rows_from_before_the_start_do_not_count(store):
     write(store, "recordings", {"start_ns": NOW - 10**9, "end_ns": NOW - 1})
     write(store, "bins", {"ts_ns": NOW - 10**9, "wire_bytes": FULL, "bytes": FULL})
     of = meter(store)
@@ -182,8 +182,8 @@ def test_probes_and_queues(store):
     assert of.queues["tor-1", "swp1", "0"] == (2, 77, 0)
 
 
-def test_drops_that_a_switch_does_not_report_have_no_counter(store):
-    """0 would say that nothing was dropped."""
+def test_drops_that_a_switch_does_not_report_have_no_sample(store):
+    """A 0 would state that nothing was dropped."""
     write(store, "queues", {"window_start_ns": NOW, "ts_ns": NOW + 1, "max_bytes": 77})
     of = meter(store)
     found = [metric for metric in exporter.Exporter(of).collect() if metric.name == "mburst_queue_dropped_packets"]
@@ -194,9 +194,9 @@ def test_drops_that_a_switch_does_not_report_have_no_counter(store):
     assert of.queues["tor-1", "swp1", "0"].dropped == 0
 
 
-def test_a_window_that_two_collections_bring_counts_once(store):
-    """Whenever they do; and what windows that overlap counted does, too. The last three are of a device that sets
-    its clock."""
+def test_a_window_from_two_collections_counts_once(store):
+    """Whenever the collections arrive. Counts of overlapping windows are not added twice either. The last three windows
+    are of a device that sets its clock."""
     window = {"window_start_ns": NOW, "ts_ns": NOW + 10 * MS, "max_bytes": 5000, "dropped_packets": 3}
     doubted = {**window, "max_bytes": 10**12, "quality": 1024}
     write(store, "queues", window, doubted)
@@ -213,7 +213,7 @@ def test_a_window_that_two_collections_bring_counts_once(store):
             (3, 5, 15, 6),
             (2, 20, 30, 9),
             (3, 15, 25, 9),
-            (2, 16, 26, 12),  # of one collection that overlap, all count
+            (2, 16, 26, 12),  # overlapping windows of one collection all count
             (2, 3_600_000, 3_600_010, 15),
             (2, 40, 50, 18),
             (3, 42, 52, 18),
@@ -224,7 +224,7 @@ def test_a_window_that_two_collections_bring_counts_once(store):
             assert of.queues["tor-1", "swp1", "0"] == (dropped, 5000, 1), (begin, end)
 
 
-def test_targets_of_gnmi_stand_until_they_say_otherwise(store):
+def test_the_state_of_a_gnmi_target_holds_until_its_next_event(store):
     def event(device: str, at: int, name: str) -> dict[str, object]:
         subscription = "otlp" if device == "sender" else ""
         return {"device": device, "subscription": subscription, "ts_ns": at, "event": name, "detail": "", "batch": "b"}
@@ -237,7 +237,7 @@ def test_targets_of_gnmi_stand_until_they_say_otherwise(store):
         event("tor-1", long_ago + 1, "sync"),
         event("tor-2", long_ago, "connect"),
         event("tor-2", long_ago + 1, "disconnect"),
-        event("sender", long_ago + 1, "refused"),  # of OTLP, which has no targets
+        event("sender", long_ago + 1, "refused"),  # OTLP has no targets
     )
     of = meter(store)
     of.advance("a")
@@ -276,8 +276,8 @@ def test_any_cuts_give_the_same_counts(tmp_path_factory, sizes, cuts):
     assert of.lanes[LANE].wire_bytes == sum(sizes)
 
 
-def test_a_look_reads_what_came_and_nothing_else(store, writers, monkeypatch):
-    """Work is counted in rows, since time depends on the machine."""
+def test_a_reading_takes_only_the_new_rows(store, writers, monkeypatch):
+    """Work is counted in rows, because time depends on the machine."""
     monkeypatch.setattr("mburst.agent.metrics.meter.time.time_ns", lambda: NOW + 10**9)
     of, read, kept = meter(store), [], []
     monkeypatch.setattr(StoreFolder, "connect", lambda *_: pytest.fail("the store is asked only when a meter is made"))
@@ -292,7 +292,7 @@ def test_a_look_reads_what_came_and_nothing_else(store, writers, monkeypatch):
     assert of.rows_read == 1500
 
 
-def test_a_burst_of_minutes_is_kept_in_pieces(store, writers, monkeypatch):
+def test_a_burst_of_minutes_is_held_in_pieces(store, writers, monkeypatch):
     monkeypatch.setattr("mburst.analysis.bursts.follower.LONGEST_NS", 500 * MS)
     monkeypatch.setattr("mburst.agent.metrics.meter.time.time_ns", lambda: NOW + 3000 * MS)
     of, kept = meter(store), []
@@ -303,8 +303,8 @@ def test_a_burst_of_minutes_is_kept_in_pieces(store, writers, monkeypatch):
     assert max(kept) <= 700 and of.lanes[LANE].burst_ns >= 500 * MS
 
 
-def test_a_meter_that_is_made_anew_counts_the_same(store, writers, monkeypatch):
-    """What was stored while none ran is counted, and what goes on is not counted twice."""
+def test_a_restarted_meter_counts_the_same(store, writers, monkeypatch):
+    """Rows that were stored while no meter ran are counted, and a burst that continues is not counted twice."""
     monkeypatch.setattr("mburst.agent.metrics.meter.time.time_ns", lambda: NOW + 10**9)
     of = meter(store)
     writers["bins"].append(bins(0, [FULL] * 4 + [100] * 20 + [FULL] * 3))
@@ -318,19 +318,19 @@ def test_a_meter_that_is_made_anew_counts_the_same(store, writers, monkeypatch):
     assert of.lanes[LANE].burst_ns == 9 * MS
 
 
-def test_rows_that_come_while_a_meter_is_made_count_once(store, writers, monkeypatch):
+def test_rows_that_arrive_while_a_meter_starts_count_once(store, writers, monkeypatch):
     from mburst.sql.follow import TableFollower
 
     monkeypatch.setattr("mburst.agent.metrics.meter.time.time_ns", lambda: NOW + 10**9)
     poll, connect = TableFollower.poll, StoreFolder.connect
 
-    def late(tail):  # after the store was read, before the tails are
+    def late(tail):  # after the store was read, before the tables are followed
         if tail._table == "bins" and not late.done:
             late.done = True
             writers["bins"].append(bins(20, [100] * 3))
         return poll(tail)
 
-    def early(*arguments):  # after the tails began, before the store is read
+    def early(*arguments):  # after the followers started, before the store is read
         if not early.done:
             early.done = True
             writers["bins"].append(bins(10, [100] * 4))
@@ -345,7 +345,7 @@ def test_rows_that_come_while_a_meter_is_made_count_once(store, writers, monkeyp
     assert of.lanes[LANE].packets == 12
 
 
-def test_latencies_are_of_the_same_scraper(store, monkeypatch):
+def test_each_scraper_gets_the_latencies_since_its_last_scrape(store, monkeypatch):
     monkeypatch.setattr("mburst.agent.metrics.meter.time.time_ns", lambda: NOW + 10**9)
     of = meter(store)
     with store.writer("probes") as writer:
@@ -381,7 +381,7 @@ def test_the_largest_since_each_asked(steps):
             asked.add(scraper)
 
 
-def test_who_does_not_wait_for_the_answer(store, capfd):
+def test_a_client_that_resets_the_connection_causes_no_traceback(store, capfd):
     import socket
     import struct
 
@@ -393,7 +393,7 @@ def test_who_does_not_wait_for_the_answer(store, capfd):
         for _ in range(5):
             with socket.create_connection(("127.0.0.1", port)) as client:
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                client.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")  # … and a reset
+                client.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")  # closing resets the connection
         got = urllib.request.urlopen(made.url)
         head = urllib.request.urlopen(urllib.request.Request(made.url, method="HEAD"))
         assert head.status == 200 and head.read() == b"" and int(head.headers["Content-Length"]) == len(got.read())
@@ -404,7 +404,7 @@ def test_who_does_not_wait_for_the_answer(store, capfd):
     assert "Traceback" not in capfd.readouterr().err
 
 
-def test_what_a_scrape_reads(store):
+def test_a_scrape_has_the_counts_of_the_store(store):
     from prometheus_client.parser import text_string_to_metric_families
 
     write(store, "recordings", {"start_ns": NOW, "end_ns": NOW + 10**9})

@@ -1,4 +1,4 @@
-"""What others make of our files: Prometheus of the metrics, rules and dashboard; systemd of the units."""
+"""Other programs read what mburst writes: Prometheus reads metrics, rules and the dashboard, systemd reads units."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SELECTOR = re.compile(r"\b(mburst_\w+)(?:\{(.*?)\})?")
 
 
 def tool(name: str, package: str) -> str:
-    """A program's path: of the machine, or what make put beside the interpreter."""
+    """Returns the path of a program: the machine's own, or the one that make installed beside the interpreter."""
     found = shutil.which(name) or shutil.which(name, path=str(Path(sys.executable).parent))
     if not found:
         pytest.skip(f"no {name}: apt install {package}")
@@ -41,7 +41,7 @@ def tool(name: str, package: str) -> str:
 
 @pytest.fixture(scope="module")
 def scraped(tmp_path_factory) -> str:
-    """What Prometheus reads of a store that has something of every table, and of a mburst.toml."""
+    """What Prometheus scrapes from a store with rows in every table, and from an mburst.toml."""
     folder = tmp_path_factory.mktemp("scraped")
     store = StoreFolder.create(folder / "store")
     keep, report = '[keep]\nevery = "1h"\nsize = "1G"', f'[[report]]\nname = "daily"\noutput = "{folder}"'
@@ -66,7 +66,7 @@ def scraped(tmp_path_factory) -> str:
 
 
 def labels_of(scraped: str) -> dict[str, set[str]]:
-    """The labels of each metric of a scrape, by the name of its samples; Prometheus adds whom it scraped."""
+    """Returns the labels of each metric of a scrape, by sample name. Prometheus adds the labels of the target."""
     from prometheus_client.parser import text_string_to_metric_families
 
     found: dict[str, set[str]] = {}
@@ -76,15 +76,16 @@ def labels_of(scraped: str) -> dict[str, set[str]]:
     return found
 
 
-def test_prometheus_has_nothing_to_say_of_a_scrape(scraped):
+def test_promtool_reports_no_problem_in_a_scrape(scraped):
     done = subprocess.run(
         [tool("promtool", "prometheus"), "check", "metrics"], input=scraped, capture_output=True, text=True
     )
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_unit_finds_the_command_by_its_path(tmp_path):
-    """As systemd runs it: ExecStart with the Environment of the unit, where /opt/mburst is a folder of ours."""
+def test_the_unit_finds_the_command_in_its_path(tmp_path):
+    """ExecStart runs with the Environment of the unit, as systemd runs it; a folder of the test stands in for
+    /opt/mburst."""
     lines = (ROOT / "examples" / "mburst.service").read_text().splitlines()
     settings = [line.split("=", 1) for line in lines if "=" in line and not line.startswith("#")]
     place, where = next(value for name, value in settings if name == "Environment").split("=", 1)
@@ -106,7 +107,7 @@ def test_prometheus_reads_the_rules():
 
 
 def test_prometheus_reads_the_dashboards_queries(tmp_path):
-    """As if each were a rule."""
+    """Each query is checked as if it were a rule."""
     rules = [
         {"record": f"panel:{i}", "expr": query.replace("$__rate_interval", "5m")} for i, query in enumerate(QUERIES)
     ]
@@ -116,7 +117,7 @@ def test_prometheus_reads_the_dashboards_queries(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-def test_dashboard_and_rules_ask_only_for_what_a_scrape_has(scraped):
+def test_dashboard_and_rules_use_only_metrics_and_labels_of_a_scrape(scraped):
     known = labels_of(scraped)
     variables = [variable["definition"] for variable in DASHBOARD["templating"]["list"] if "definition" in variable]
     text = "\n".join([*QUERIES, *variables, RULES.read_text()])
@@ -131,7 +132,7 @@ def test_dashboard_and_rules_ask_only_for_what_a_scrape_has(scraped):
         assert set(kept.split(", ")) <= every
 
 
-def test_alerts_tell_labels_that_their_metric_has(scraped):
+def test_alerts_name_only_labels_of_their_metric(scraped):
     yaml = pytest.importorskip("yaml")
     known = labels_of(scraped)
     for rule in yaml.safe_load(RULES.read_text())["groups"][0]["rules"]:
@@ -141,7 +142,7 @@ def test_alerts_tell_labels_that_their_metric_has(scraped):
         assert set(re.findall(r"\$labels\.(\w+)", json.dumps(rule["annotations"]))) <= labels, rule["alert"]
 
 
-def test_panels_lie_beside_each_other():
+def test_panels_do_not_overlap():
     taken = set()
     for panel in DASHBOARD["panels"]:
         place = panel["gridPos"]
@@ -176,7 +177,7 @@ def test_systemd_reads_the_units(tmp_path):
 
 
 def exposure(analyze: str, unit: str) -> float:
-    """What systemd makes of the confinement of a service: 0 (all that it knows) to 10 (none)."""
+    """Returns how systemd rates the confinement of a service: 0 (all that it knows) to 10 (none)."""
     done = subprocess.run(
         [analyze, "security", "--offline=true", "--no-pager", unit], capture_output=True, text=True, check=True
     )

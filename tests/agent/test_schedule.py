@@ -1,4 +1,4 @@
-"""Reports that are due, and who calls for them."""
+"""Reports that are due, and the schedulers that call for them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def config(tmp_path, monkeypatch) -> RunConfig:
 
 @pytest.fixture
 def of_one_rack(config) -> RunConfig:
-    """The same of one rack."""
+    """The same configuration for one rack."""
     config.path.write_text(config.path.read_text().replace('["r1", "r2"]', '["r1"]'))
     return load(config.path)
 
@@ -71,7 +71,7 @@ def test_nothing_is_due_before_the_delay(config, tmp_path):
     assert list((tmp_path / "out").glob("*20261120T000000Z.html"))
 
 
-def test_a_failed_delivery_is_made_up_for_with_the_next(of_one_rack, tmp_path):
+def test_a_failed_delivery_is_repeated_with_the_next_one(of_one_rack, tmp_path):
     config = of_one_rack
     (tmp_path / "www").write_text("in the way")
     lines: list[str] = []
@@ -84,7 +84,7 @@ def test_a_failed_delivery_is_made_up_for_with_the_next(of_one_rack, tmp_path):
     assert "was not delivered" not in (tmp_path / "out" / "index.html").read_text()
 
 
-def test_the_loop_does_what_is_due_and_ends_when_told(of_one_rack, tmp_path, monkeypatch):
+def test_the_loop_writes_due_reports_and_ends_when_stopped(of_one_rack, tmp_path, monkeypatch):
     clock = [NOW]
     monkeypatch.setattr("mburst.agent.schedule.due.time.time_ns", lambda: clock[0])
     waits: list[float] = []
@@ -98,8 +98,8 @@ def test_the_loop_does_what_is_due_and_ends_when_told(of_one_rack, tmp_path, mon
     assert len(list((tmp_path / "out").glob("rack-r1-*.html"))) == 3 and max(waits) <= 30
 
 
-def test_the_loop_does_what_is_due_once_the_clock_was_set_right(of_one_rack, tmp_path, monkeypatch):
-    """It was years ahead at the first look: the next report is not due in years."""
+def test_the_loop_writes_due_reports_after_the_clock_was_corrected(of_one_rack, tmp_path, monkeypatch):
+    """The clock was years ahead at first, so that the next report would not be due for years."""
     clock = [NOW + 5000 * DAY, NOW, NOW + DAY]
     monkeypatch.setattr("mburst.agent.schedule.due.time.time_ns", lambda: clock[0])
     made: list[int] = []
@@ -112,7 +112,7 @@ def test_the_loop_does_what_is_due_once_the_clock_was_set_right(of_one_rack, tmp
     assert loop(of_one_rack, stopped, lambda line: None) == 0 and made == [1, 2, 3]
 
 
-def test_the_loop_outlives_a_store_that_is_not_there(config, tmp_path, capsys):
+def test_the_loop_continues_without_the_store(config, tmp_path, capsys):
     shutil.rmtree(tmp_path / "store")
     assert loop(config, lambda seconds: True, lambda line: None) == 0
     assert "mburst: report daily: store: not an mburst store" in capsys.readouterr().err
@@ -135,7 +135,7 @@ def test_calendars(config, every, delay, expected):
         assert subprocess.run(["systemd-analyze", "calendar", expected], capture_output=True).returncode == 0
 
 
-def test_units_are_what_systemd_reads(config):
+def test_units_have_the_syntax_of_systemd(config):
     made = timers.units(config, system=True)
     assert set(made) == {"mburst-report-daily.service", "mburst-report-daily.timer"}
     assert "OnCalendar=*-*-* 00:10:00 UTC\nPersistent=true\nRandomizedDelaySec=120" in made["mburst-report-daily.timer"]
@@ -145,8 +145,8 @@ def test_units_are_what_systemd_reads(config):
 
 
 @pytest.mark.parametrize("name", ["a\nExecStartPre=+/bin/touch x\nb", "a\rb", "a\x1b[2J", "a\\", "a ", b"\xff"])
-def test_a_folder_is_no_line_of_a_unit(config, tmp_path, monkeypatch, name):
-    """Whoever names the folder in which root stands, or that of the file, writes no directive and no line of cron."""
+def test_the_name_of_a_folder_adds_no_line_to_a_unit_or_crontab(config, tmp_path, monkeypatch, name):
+    """Whoever names root's working directory, or the folder of the file, cannot add a directive or a line of cron."""
     name = os.fsdecode(name)
     (tmp_path / name).mkdir(parents=True)
     shutil.copy(config.path, tmp_path / name / "mburst.toml")
@@ -161,7 +161,7 @@ def test_a_folder_is_no_line_of_a_unit(config, tmp_path, monkeypatch, name):
         timers.units(config, system=True)
 
 
-def test_a_name_is_a_text_in_kubernetes(config, tmp_path):
+def test_a_name_is_one_string_in_kubernetes(config, tmp_path):
     yaml = pytest.importorskip("yaml")
     odd = tmp_path / 'a"]\n# $(x).toml'
     shutil.copy(config.path, odd)
@@ -170,13 +170,13 @@ def test_a_name_is_a_text_in_kubernetes(config, tmp_path):
     assert container["command"][-1] == f"/etc/mburst/{odd.name}"
 
 
-def test_folders_are_made_for_who_writes_into_them(config, tmp_path):
-    """A service of the system may write into them, and cannot make them."""
+def test_folders_belong_to_the_user_who_writes_into_them(config, tmp_path):
+    """A service of the system may write into them, but cannot make them."""
     who = pwd.getpwuid(os.geteuid()).pw_name
     assert timers.missing(config) == {tmp_path / "out": who, tmp_path / "www": who}
     assert timers.make_folders(config) == {} == timers.missing(config)
     assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("out", "www")] == [0o750, 0o750]
-    if os.geteuid() == 0:  # nobody's store beside folders of root's
+    if os.geteuid() == 0:  # a store of an unprivileged user beside folders of root
         (tmp_path / "www").rmdir()
         os.chown(tmp_path / "store", 64_999, 64_999)
         assert timers.make_folders(config) == {tmp_path / "www": "64999"}
@@ -194,7 +194,7 @@ def test_cron_and_kubernetes(config):
 
 
 def test_every_scheduler_finds_the_secrets_beside_the_file(of_one_rack, tmp_path):
-    """What is printed runs with no environment at all, and printing needs no secret."""
+    """The printed text works with an empty environment, and printing it needs no secret."""
     config = of_one_rack
     text = config.path.read_text().replace('path = "www"', 'path = "${WHERE}"')
     config.path.write_text(text)
@@ -222,7 +222,7 @@ def test_every_scheduler_finds_the_secrets_beside_the_file(of_one_rack, tmp_path
 
 @pytest.fixture
 def systemctl(tmp_path, monkeypatch):
-    """A systemctl that writes down how it was called; exits 1 where the file `broken` is."""
+    """A systemctl that records its calls. It exits with 1 if the file `broken` exists."""
     tools = tmp_path / "tools"
     tools.mkdir()
     tool = tools / "systemctl"
@@ -248,7 +248,7 @@ def test_installing_and_removing(config, tmp_path, systemctl):
     assert timers.remove(config, system=False) == []
 
 
-def test_a_systemd_that_does_not_answer_is_said(config, systemctl):
+def test_a_systemd_that_does_not_answer_is_reported(config, systemctl):
     (systemctl / "broken").touch()
     with pytest.raises(MburstError, match="systemctl --user daemon-reload: Failed to connect to bus"):
         timers.install(timers.units(config, system=False), system=False)

@@ -1,4 +1,4 @@
-"""A secret is in no message, log, ledger, page or process list, whatever fails: a canary is looked for in each."""
+"""No secret is in a message, log, ledger, page or process list, whatever fails: each is searched for a canary."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def store(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory, store):
-    """What reports are written to, with the report of the day."""
+    """A folder of reports, with the report of the day."""
     folder = tmp_path_factory.mktemp("written")
     path = config(folder, store, f'kind = "folder"\npath = "{folder / "elsewhere"}"')
     with pytest.MonkeyPatch.context() as patch:
@@ -70,13 +70,13 @@ def folder(tmp_path, store, monkeypatch):
 
 @pytest.fixture
 def reported(folder, written):
-    """A folder in which the report is written already: what is left to do is to deliver it."""
+    """A folder in which the report is already written, so that only its delivery is left to do."""
     shutil.copytree(written, folder / "out")
     return folder
 
 
 def config(folder: Path, store: Path, table: str, other: str = "") -> Path:
-    """A file with a report that is delivered as TABLE says, and to a folder."""
+    """A configuration file with a report that is delivered to the destination in TABLE, and to a folder."""
     path = folder / "mburst.toml"
     path.write_text(f"""
 [[report]]
@@ -101,13 +101,13 @@ path = "{folder / "www"}"
 
 
 def everything(folder: Path) -> str:
-    """All names and contents below a folder but the configuration."""
+    """Returns all names and contents below a folder, except the configuration."""
     files = [path for path in folder.rglob("*") if path.is_file() and path.name != "mburst.toml"]
     return "\n".join(f"{path}\n{path.read_text(errors='replace')}" for path in files)
 
 
 def is_clean(folder: Path, capfd: pytest.CaptureFixture[str]) -> str:
-    """That no spelling of a secret is anywhere; what was said."""
+    """Checks that no spelling of a secret occurs anywhere. Returns the output."""
     out, error = capfd.readouterr()
     for where, text in (("stdout", out), ("stderr", error), ("files", everything(folder))):
         for spelled in SPELLED:
@@ -117,7 +117,7 @@ def is_clean(folder: Path, capfd: pytest.CaptureFixture[str]) -> str:
 
 
 def once(path: Path) -> int:
-    """What fails is tried again and reported in other messages, so twice."""
+    """Runs the schedule twice, because a failed delivery is retried and then reported in other messages."""
     main(["schedule", "--once", "daily", str(path)])
     return main(["schedule", "--once", "daily", str(path)])
 
@@ -175,7 +175,7 @@ def test_a_bad_address_is_named_by_its_key(folder, store, monkeypatch, capfd, ur
         ('kind = "webhook"\nurl = "${NOT_THERE}"', "refers to $NOT_THERE"),
     ],
 )
-def test_what_is_wrong_is_said_without_its_value(folder, store, capfd, table, message):
+def test_an_error_does_not_show_the_value(folder, store, capfd, table, message):
     assert main(["run", "--check", str(config(folder, store, table))]) == 2
     assert message in is_clean(folder, capfd)
 
@@ -184,7 +184,7 @@ def test_what_is_wrong_is_said_without_its_value(folder, store, capfd, table, me
 
 
 class Web(http.server.BaseHTTPRequestHandler):
-    """Does what the first part of the path says, and repeats the request wherever it can."""
+    """A server that acts by the first part of the path, and repeats the request wherever it can."""
 
     def do_POST(self):
         how, body = self.path.split("/")[1], self.rfile.read(int(self.headers["Content-Length"]))
@@ -220,7 +220,7 @@ class Web(http.server.BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def serving(handler: type, kind: type = http.server.ThreadingHTTPServer) -> Iterator[int]:
-    """The port of a server of the loopback."""
+    """Returns the port of a server on the loopback."""
     with kind(("127.0.0.1", 0), handler) as server:
         server.daemon_threads = True
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
@@ -240,7 +240,7 @@ def web():
     "how", ["ok", "echo", "reason", "redirect", "capitals", "quoted", "spaces", "cut-off", "hang", "cut", "garbage"]
 )
 @pytest.mark.parametrize("kind", ["webhook", "alertmanager"])
-def test_no_answer_of_a_server_brings_it_out(reported, store, monkeypatch, capfd, web, kind, how):
+def test_no_answer_of_a_server_reveals_the_secret(reported, store, monkeypatch, capfd, web, kind, how):
     monkeypatch.setenv("HOOK", f" http://127.0.0.1:{web}/{how}/services/T0/{CANARY}?key={CANARY}x \n")
     assert once(config(reported, store, f'kind = "{kind}"\nurl = "${{HOOK}}"')) in (0, 1)
     message = is_clean(reported, capfd)
@@ -249,7 +249,7 @@ def test_no_answer_of_a_server_brings_it_out(reported, store, monkeypatch, capfd
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_no_connection_brings_it_out(reported, store, monkeypatch, capfd, web, scheme):
+def test_no_connection_failure_reveals_the_secret(reported, store, monkeypatch, capfd, web, scheme):
     for port in (free_port(), web):  # refused; and for https, no TLS
         monkeypatch.setenv("HOOK", f"{scheme}://127.0.0.1:{port}/echo/{CANARY}")
         once(config(reported, store, 'kind = "webhook"\nurl = "${HOOK}"'))
@@ -287,7 +287,7 @@ class Mail(socketserver.StreamRequestHandler):
 
 @pytest.mark.parametrize("wrong", ["AUTH", "MAIL", "hello", "hang up"])
 @pytest.mark.parametrize("security", ["none", "starttls", "tls"])
-def test_no_mail_server_brings_it_out(reported, store, capfd, wrong, security):
+def test_no_mail_server_reveals_the_secret(reported, store, capfd, wrong, security):
     pytest.importorskip("PIL")
     with serving(type("Handler", (Mail,), {"wrong": wrong}), socketserver.ThreadingTCPServer) as port:
         once(
@@ -310,7 +310,7 @@ to = "a@b.c\"""",
 # --- the rest ---------------------------------------------------------------------------------------------------------
 
 
-def test_what_an_older_ledger_holds_is_not_told(folder, store, monkeypatch, capfd, web):
+def test_a_secret_in_an_older_ledger_is_not_shown(folder, store, monkeypatch, capfd, web):
     monkeypatch.setenv("HOOK", f"http://127.0.0.1:{web}/ok/{CANARY}")
     path = config(folder, store, 'kind = "webhook"\nurl = "${HOOK}"')
     (folder / "out").mkdir()
@@ -336,7 +336,7 @@ def test_what_an_older_ledger_holds_is_not_told(folder, store, monkeypatch, capf
     assert stat.S_IMODE(ledger.stat().st_mode) == 0o600 and "done" in ledger_text
 
 
-def test_a_ledger_that_cannot_be_written(folder, store, monkeypatch, capfd, web):
+def test_a_ledger_that_cannot_be_written_does_not_reveal_the_secret(folder, store, monkeypatch, capfd, web):
     monkeypatch.setenv("HOOK", f"http://127.0.0.1:{web}/ok/{CANARY}")
     path = config(folder, store, 'kind = "webhook"\nurl = "${HOOK}"')
     (folder / "out" / ".deliveries.jsonl").mkdir(parents=True)
@@ -344,7 +344,7 @@ def test_a_ledger_that_cannot_be_written(folder, store, monkeypatch, capfd, web)
     assert "cannot open" in is_clean(folder, capfd)
 
 
-def test_no_process_is_called_by_it(folder, store, web):
+def test_no_command_line_has_the_secret(folder, store, web):
     environment = {**os.environ, "HOOK": f"http://127.0.0.1:{web}/hang/{CANARY}"}
     path = config(folder, store, 'kind = "webhook"\nurl = "${HOOK}"')
     process = subprocess.Popen(

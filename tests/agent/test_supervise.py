@@ -1,4 +1,4 @@
-"""Parts under one process: started again when they fail, ended together in good order."""
+"""Parts under one process are restarted when they fail, and end together cleanly."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def running(tmp_path):
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-def test_one_signal_ends_all(running, number, code):
+def test_one_signal_ends_all_parts(running, number, code):
     parts = children(running.pid)
     assert sorted(map(verb_of, parts)) == ["metrics", "schedule"]
     running.send_signal(number)
@@ -55,7 +55,7 @@ def test_one_signal_ends_all(running, number, code):
     assert not any(Path(f"/proc/{pid}").exists() for pid in parts) and "Traceback" not in running.log()
 
 
-def test_a_signal_to_everyone_in_the_group_is_no_haste(running):
+def test_a_signal_to_the_whole_process_group_still_ends_all_cleanly(running):
     parts = children(running.pid)
     for pid in [*parts, running.pid, *parts, running.pid]:
         os.kill(pid, signal.SIGTERM)
@@ -63,7 +63,7 @@ def test_a_signal_to_everyone_in_the_group_is_no_haste(running):
 
 
 def test_a_hangup_of_all_processes_reloads(running):
-    """As `pkill -HUP mburst` sends it: no part ends."""
+    """`pkill -HUP mburst` signals every process: no part ends."""
     parts = children(running.pid)
     for pid in [*parts, running.pid]:
         os.kill(pid, signal.SIGHUP)
@@ -73,7 +73,7 @@ def test_a_hangup_of_all_processes_reloads(running):
     assert running.wait(60) == 0
 
 
-def test_a_part_that_was_killed_is_started_again(running):
+def test_a_killed_part_is_restarted(running):
     [metrics] = [pid for pid in children(running.pid) if verb_of(pid) == "metrics"]
     os.kill(metrics, signal.SIGKILL)
     wait_for(lambda: running.log().count("metrics: metrics of store: http://") == 2, "the second start")
@@ -83,8 +83,8 @@ def test_a_part_that_was_killed_is_started_again(running):
 
 
 @pytest.mark.parametrize("output", ["a reader that goes", "a full disk"])
-def test_parts_outlive_what_they_print_to(tmp_path, output):
-    """`mburst run 2>&1 | head -1`, or a log on a disk that is full: lines are lost, and no part ends for it."""
+def test_parts_outlive_the_reader_of_their_output(tmp_path, output):
+    """`mburst run 2>&1 | head -1`, or a log on a full disk: lines are lost, but no part ends."""
     (tmp_path / "mburst.toml").write_text('store = "store"\n[metrics]\nlisten = "127.0.0.1:0"\n')
     StoreFolder.create(tmp_path / "store")
     reading, writing = os.pipe()
@@ -117,15 +117,15 @@ def test_parts_end_when_their_supervisor_is_killed(running):
     wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in parts), "the parts' end")
 
 
-def test_all_done_is_done(tmp_path):
+def test_the_supervisor_ends_when_all_parts_are_done(tmp_path):
     path = tmp_path / "store"
     StoreFolder.create(path)
     parts = [RunPart("a", ["sql", str(path)]), RunPart("b", ["sql", str(path), "recordings"])]
     assert asyncio.run(Supervisor(parts).run()) == 0
 
 
-def test_a_part_that_was_called_wrongly_ends_alone(tmp_path):
-    """What no check of the file can see; the others run on until somebody ends them."""
+def test_a_part_that_rejects_its_arguments_ends_alone(tmp_path):
+    """No check of the file can detect this error. The other parts run on until they are ended."""
     store = tmp_path / "store"
     (tmp_path / "mburst.toml").write_text(
         f'store = "{store}"\n[[metrics]]\nname = "good"\nlisten = "127.0.0.1:0"\n'
@@ -151,14 +151,14 @@ def test_a_part_that_was_called_wrongly_ends_alone(tmp_path):
     assert log().count("metrics bad:") == 1 and "restarting" not in log()
 
 
-def test_all_that_were_called_wrongly_are_the_end(tmp_path, capfd):
+def test_the_supervisor_ends_when_all_parts_reject_their_arguments(tmp_path, capfd):
     parts = [RunPart("bad", ["metrics", "--listen=127.0.0.1:zero", str(tmp_path / "store")])]
     assert asyncio.run(Supervisor(parts).run()) == 2
     assert "bad: mburst: invalid address '127.0.0.1:zero'" in capfd.readouterr().err
 
 
-def test_a_live_recording_ends_as_it_does_alone(tmp_path, packet_socket):
-    """All that was in the store before SIGTERM is in the recording that ends with it, and its row says why it ended."""
+def test_a_live_recording_ends_as_it_does_without_a_supervisor(tmp_path, packet_socket):
+    """All rows in the store before SIGTERM are in the recording that SIGTERM ends, and its row states why it ended."""
     (tmp_path / "mburst.toml").write_text(
         'store = "store"\n[record]\ninputs = ["lo", "udp port 9"]\nlink = "1G"\nhost = "h"\n'
     )
@@ -205,8 +205,9 @@ def packet_socket():
 # --- hung parts ---
 
 
-def test_a_part_that_hangs_is_killed_and_started_again(tmp_path, capfd, monkeypatch):
-    """One that has never given a sign may begin as slowly as it likes; so may this process itself be stopped."""
+def test_a_hung_part_is_killed_and_restarted(tmp_path, capfd, monkeypatch):
+    """A part that has not given a sign of life yet may start as slowly as it likes. The supervisor itself may be
+    stopped, too."""
     monkeypatch.setattr("mburst.agent.watchdog.SILENT_S", 3.0)
     StoreFolder.create(tmp_path / "store")
 
@@ -216,9 +217,9 @@ def test_a_part_that_hangs_is_killed_and_started_again(tmp_path, capfd, monkeypa
         started, stopped = 0, False
         for _ in range(600):
             await asyncio.sleep(0.1)
-            started = Path("/proc/self/fd/1").read_text().count("metrics of")  # readouterr() loses what comes meanwhile
+            started = Path("/proc/self/fd/1").read_text().count("metrics of")  # readouterr() loses late output
             if started == 1 and supervisor.running["metrics"].process and not stopped:
-                await asyncio.sleep(1.5)  # for the first sign
+                await asyncio.sleep(1.5)  # until the first sign of life
                 os.kill(supervisor.running["metrics"].process.pid, signal.SIGSTOP)
                 stopped = True
             if started == 2:
@@ -231,14 +232,14 @@ def test_a_part_that_hangs_is_killed_and_started_again(tmp_path, capfd, monkeypa
 
 
 @pytest.mark.parametrize(("seconds", "looks"), [(30.0, 7), (1.0, 10)])
-def test_silence_is_what_was_looked_at(monkeypatch, seconds, looks):
-    """A machine that slept between two looks is no fault of the part."""
+def test_silence_counts_only_while_the_watchdog_runs(monkeypatch, seconds, looks):
+    """If the machine slept between two checks, the part is not at fault."""
     now = 100.0
     monkeypatch.setattr("mburst.agent.watchdog.time.monotonic", lambda: now)
     watchdog = Watchdog()
     try:
         assert not watchdog.is_hung()
-        for _ in range(20):  # it begins slowly
+        for _ in range(20):  # the part starts slowly
             now += 1.0
             assert not watchdog.is_hung()
         watchdog.given.send(b"1")
@@ -247,7 +248,7 @@ def test_silence_is_what_was_looked_at(monkeypatch, seconds, looks):
         for _ in range(12):
             now += seconds
             found.append(watchdog.is_hung())
-        assert found.index(True) == looks - 1  # of at most 1.5 s each
+        assert found.index(True) == looks - 1  # each check counts at most 1.5 s
         watchdog.given.send(b"1")
         assert not watchdog.is_hung()
     finally:
@@ -257,7 +258,7 @@ def test_silence_is_what_was_looked_at(monkeypatch, seconds, looks):
 # --- systemd ---
 
 
-def test_systemd_hears_of_ready_status_signs_and_the_end(tmp_path):
+def test_systemd_gets_ready_status_watchdog_and_stopping(tmp_path):
     store = StoreFolder.create(tmp_path / "store")
     (tmp_path / "mburst.toml").write_text(f'store = "{store.path}"\n[metrics]\nlisten = "127.0.0.1:0"\n')
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
@@ -291,7 +292,7 @@ def test_systemd_hears_of_ready_status_signs_and_the_end(tmp_path):
 # --- the file is read again ---
 
 
-def test_a_reload_restarts_what_changed_alone(tmp_path):
+def test_a_reload_restarts_only_changed_parts(tmp_path):
     store = StoreFolder.create(tmp_path / "store")
 
     def write(*tables: str) -> None:
