@@ -118,7 +118,7 @@ def con(tmp_path):
         {"seq": 200, "tx_ns": START + 50_500, "lost": True, "src": "api", "dst": "cache"},
         {"seq": 0, "tx_ns": START, "rx_ns": START + 70, "src": "x", "dst": "y"},
         {"seq": 1, "tx_ns": START + 1, "rtt_ns": 90, "src": "x", "dst": "y"},
-    )  # another measure: in no figure
+    )  # another measure: no figure shows it
     write(
         store,
         "queues",
@@ -131,7 +131,7 @@ def con(tmp_path):
     return store.connect()
 
 
-def test_latency_is_by_one_measure_a_path(con):
+def test_each_path_has_latencies_of_one_measure(con):
     paths, count = context.read_latency(con, "y", START, START + 10**6, 8, 1000)
     assert count == 2 and [path.name for path in paths] == ["x → y (udp)", "api → cache (udp)"]
     assert (paths[0].largest.tolist(), paths[0].measure, paths[0].measured) == ([70, -1], "round trip", 1)
@@ -142,14 +142,14 @@ def test_latency_is_by_one_measure_a_path(con):
     assert context.read_latency(con, "y", START, START + 10**6, 1, 1000)[1] == 2
 
 
-def test_many_probes_come_in_cells_that_keep_the_slowest(con):
+def test_cells_of_many_probes_keep_the_slowest_probe(con):
     cache = context.read_latency(con, "cache", START, START + 10**5, 1, 10)[0][0]
     assert cache.width_ns == 10**4 and len(cache.at_ns) == 10
     assert cache.largest.tolist() == [700 + 10 * (10 * i + 9) for i in range(10)]
     assert cache.n.sum() == 100 and cache.lost.sum() == 1
 
 
-def test_queues_come_as_windows_the_fullest_first(con):
+def test_queues_are_windows_with_the_fullest_first(con):
     queues, count = context.read_queues(con, START, START + 10**6, 8, 1000)
     assert count == 2 and [queue.max_bytes for queue in queues] == [99, 7]
     assert queues[0].dropped_packets == 100 and len(queues[0].start_ns) == 100

@@ -1,4 +1,4 @@
-"""Bursts in SQL against a plain-Python reading of the same definition, and cases with a known answer."""
+"""Bursts by SQL against a plain Python implementation of the same definition, and cases with a known answer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mburst.sql import StoreFolder, text
 
 
 def oracle(runs: list[dict[str, Any]], bins: list[dict[str, Any]], definition: BurstDefinition) -> list[dict[str, Any]]:
-    """Walks bin after bin, empty ones too, as the definition is written."""
+    """Walks from bin to bin, including empty bins, as the definition is written."""
     found = []
     for run in runs:
         for epoch in sorted({row["clock_epoch"] for row in bins if row["recording_id"] == run["recording_id"]}):
@@ -177,14 +177,14 @@ def store(tmp_path: Path) -> StoreFolder:
 
 
 def test_bins_of_exactly_the_threshold_are_hot(store: StoreFolder) -> None:
-    """0.1 of line rate is no binary fraction: it must not be lost to rounding."""
+    """0.1 of line rate is no binary fraction, and rounding must not lose it."""
     write(store, "recordings", {})
     write(store, "bins", *({**row, "wire_bytes": 12_500 - at % 2} for at, row in enumerate(full_bins(0, 20, 40, 61))))
     assert starts(find_bursts(store.connect(), BurstDefinition(threshold=0.1))) == [0, 40]
 
 
 def test_rates_and_widths_at_the_ends_of_the_scale(store: StoreFolder) -> None:
-    """1 s bins at 800 Gb/s and 10 µs bins at 1 Mb/s, whose products leave 64 bits or hold a byte."""
+    """1 s bins at 800 Gb/s, with products beyond 64 bits, and 10 µs bins at 1 Mb/s, which hold a byte."""
     write(
         store,
         "recordings",
@@ -238,7 +238,7 @@ def test_filters(store: StoreFolder) -> None:
     assert found(since_ns=T0 + 1, until_ns=T0 + 20 * MS) == [1]
 
 
-def test_settings_of_an_earlier_search_do_not_stay(store: StoreFolder) -> None:
+def test_settings_of_an_earlier_search_do_not_persist(store: StoreFolder) -> None:
     write(store, "recordings", {})
     write(store, "bins", *full_bins(0, 50))
     connection = store.connect()
@@ -247,7 +247,7 @@ def test_settings_of_an_earlier_search_do_not_stay(store: StoreFolder) -> None:
     assert connection.execute("SELECT count(*) FROM bursts").fetchall() == [(2,)]
 
 
-def test_hot_rows_and_sealed_rows_are_one(store: StoreFolder) -> None:
+def test_a_burst_joins_hot_and_sealed_rows(store: StoreFolder) -> None:
     write(store, "recordings", {})
     write(store, "bins", *full_bins(0, 1, 2))
     with store.writer("bins", host="cache-1", rack="r1") as writer:
@@ -256,7 +256,7 @@ def test_hot_rows_and_sealed_rows_are_one(store: StoreFolder) -> None:
     assert burst["duration_ns"] == 5 * MS and burst["packets"] == 400
 
 
-def test_a_link_of_unknown_speed_is_asked_for(store: StoreFolder) -> None:
+def test_the_speed_of_a_link_is_required(store: StoreFolder) -> None:
     write(store, "recordings", {"link_bps": None})
     write(store, "bins", *full_bins(0))
     with pytest.raises(MburstError, match=r"recording run-1 \(cache-1 eth0 in\): the link speed is not known.*--link"):
@@ -265,7 +265,7 @@ def test_a_link_of_unknown_speed_is_asked_for(store: StoreFolder) -> None:
 
 
 @pytest.mark.parametrize("bin_ns", [MS // 2, 1_500_000, MS + 1])
-def test_a_width_that_is_no_multiple_is_refused(store: StoreFolder, bin_ns: int) -> None:
+def test_a_bin_width_that_is_no_multiple_is_refused(store: StoreFolder, bin_ns: int) -> None:
     write(store, "recordings", {})
     message = f"a bin of {bin_ns} ns is not a multiple of the 1000000 ns that recording run-1"
     with pytest.raises(UsageError, match=message):
@@ -275,7 +275,7 @@ def test_a_width_that_is_no_multiple_is_refused(store: StoreFolder, bin_ns: int)
 @pytest.mark.parametrize(
     "wrong", [{"bin_ns": 0}, {"threshold": 0.0}, {"threshold": 11.0}, {"release": 0.6}, {"release": 0.0}]
 )
-def test_a_definition_that_contradicts_itself(wrong: dict[str, Any]) -> None:
+def test_a_contradictory_definition_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         BurstDefinition(**wrong)
 
@@ -285,7 +285,7 @@ def test_an_empty_store_has_no_bursts(store: StoreFolder) -> None:
     assert find_bursts(connection) == [] and overlapping_runs(connection) == []
 
 
-def test_runs_that_overlap_are_told(store: StoreFolder) -> None:
+def test_overlapping_recordings_are_reported(store: StoreFolder) -> None:
     spans = {"a": (0, 10), "b": (5, 15), "c": (15, 20), "d": (30, 40)}
     write(
         store,

@@ -1,4 +1,4 @@
-"""Canary bursts: intervals and clocks against slow oracles, and what a recording shows of them."""
+"""Canary bursts: intervals and clocks against slow oracles, and the detection of the bursts in a recording."""
 
 from __future__ import annotations
 
@@ -109,8 +109,8 @@ def alternating(count: int, seed: int = 1, **more: object) -> list:
     return sent_at(spread(count, seed), [BIG if i % 2 else SMALL for i in range(count)], **more)  # type: ignore[arg-type]
 
 
-def test_large_ones_are_detected_and_small_ones_not(tmp_path: Path) -> None:
-    """Another clock, of which nobody knew, 20 minutes ahead and 40 ppm faster."""
+def test_large_canary_bursts_are_detected_and_small_ones_are_not(tmp_path: Path) -> None:
+    """The recorder's clock is 20 minutes ahead and 40 ppm faster, which mburst does not know."""
     store, sent = StoreFolder.create(tmp_path / "s"), alternating(160)
     record(store, sent, lambda ns: ns + 1200 * SECOND + (ns - START) * 40 // 10**6 + 30 * US)
     [lane] = canary.read(store, run_of(sent), BurstDefinition())
@@ -137,8 +137,9 @@ def excluded(store: StoreFolder, sent: list, **options: object) -> dict[int, str
     return {row["number"]: row["excluded"] for row in lane.rows if row["excluded"]}
 
 
-def test_what_says_nothing_of_the_recorder_does_not_count(tmp_path: Path) -> None:
-    """Lost on the way, hidden in another's burst, held up by its sender, and after the recorder's end."""
+def test_bursts_that_are_no_evidence_about_the_recorder_do_not_count(tmp_path: Path) -> None:
+    """Bursts that were lost on the way, hidden in another burst, held up by the sender, or sent after the recording
+    ended."""
     store, sent = StoreFolder.create(tmp_path / "s"), alternating(80, held_up=[11])
     other = [{"at": sent[21].start_ns + i * 2 * US, "bytes": FRAME, "source": "10.0.0.5"} for i in range(300)]
     record(
@@ -161,8 +162,8 @@ def test_what_says_nothing_of_the_recorder_does_not_count(tmp_path: Path) -> Non
     assert sum(point.n for point in curve.points) == 80 - 14
 
 
-def test_a_burst_whose_sender_was_summed_up_with_others_is_not_lost(tmp_path: Path) -> None:
-    """As `--sources busy` does with small ones: they count as not detected."""
+def test_a_burst_with_a_sender_summed_with_others_is_not_lost(tmp_path: Path) -> None:
+    """`--sources busy` sums the senders of small bursts. Such canary bursts count as not detected."""
     store, sent = StoreFolder.create(tmp_path / "s"), alternating(80)
     small = {at // MS * MS for one in sent if one.size_bytes == SMALL for at in (one.start_ns, one.end_ns)}
     others = [{"at": at + 1, "bytes": 100, "source": "10.0.0.5"} for at in small]
@@ -172,8 +173,8 @@ def test_a_burst_whose_sender_was_summed_up_with_others_is_not_lost(tmp_path: Pa
     assert [(point.size_bytes, point.detected, point.n) for point in curve.points] == [(SMALL, 0, 40), (BIG, 40, 40)]
 
 
-def test_packets_that_came_late_may_have_been_summed_up(tmp_path: Path) -> None:
-    """They are neither lost nor missing: how many of the sender's came is not known."""
+def test_late_packets_may_have_been_summed_with_others(tmp_path: Path) -> None:
+    """They are neither lost nor missing: it is not known how many packets of the sender arrived."""
     store, sent = StoreFolder.create(tmp_path / "s"), alternating(80)
     late = {one.number: one.end_ns + 2 * MS for one in sent[7::16]}
     others = [{"at": at, "bytes": FRAME, "source": SENDER} for at in late.values()]
@@ -202,7 +203,7 @@ def test_bursts_that_the_definition_joins_do_not_count(tmp_path: Path) -> None:
     assert {number for number, why in excluded(store, sent, join_ns=18 * MS).items() if why == "joined"} == near
 
 
-def test_the_recorders_clock_steps_on_the_way(tmp_path: Path) -> None:
+def test_the_recorders_clock_steps_during_the_measurement(tmp_path: Path) -> None:
     store, sent = StoreFolder.create(tmp_path / "s"), alternating(120)
     step = sent[60].start_ns - 5 * MS
     record(store, sent, lambda ns: ns + (0 if ns < step else -700 * MS), epoch_of=lambda number: int(number > 60))
@@ -212,7 +213,7 @@ def test_the_recorders_clock_steps_on_the_way(tmp_path: Path) -> None:
     assert all(row["detected"] == (row["size_bytes"] == BIG) and not row["excluded"] for row in lane.rows)
 
 
-def test_two_canaries_at_once_are_told_apart_by_their_senders(tmp_path: Path) -> None:
+def test_two_canaries_at_once_are_separated_by_sender(tmp_path: Path) -> None:
     store = StoreFolder.create(tmp_path / "s")
     first, second = alternating(80), alternating(80, seed=9)
     frames = [
@@ -230,7 +231,7 @@ def test_two_canaries_at_once_are_told_apart_by_their_senders(tmp_path: Path) ->
     assert sensitivity.curves(store.connect())[0].source in {SENDER, "10.0.0.8"}
 
 
-def test_nothing_of_it_was_recorded(tmp_path: Path) -> None:
+def test_canary_bursts_that_were_not_recorded_are_reported(tmp_path: Path) -> None:
     store, sent = StoreFolder.create(tmp_path / "s"), alternating(40)
     with pytest.raises(MburstError, match=r"no packet of 10\.0\.0\.9 was recorded within an hour"):
         canary.read(store, run_of(sent), BurstDefinition())
@@ -256,11 +257,11 @@ def test_the_newest_reading_and_the_newest_run_count(tmp_path: Path) -> None:
     canary.read(store, run_of(later, "canary-fedcba9876543210"), BurstDefinition())
     [curve] = sensitivity.curves(store.connect())
     assert curve.batch == "canary-fedcba9876543210" and sum(point.n for point in curve.points) == 60
-    since = START + 7200 * SECOND  # they hold on, whatever time is asked about
+    since = START + 7200 * SECOND  # they stay valid for any time that is queried
     assert store.connect(since_ns=since).execute("SELECT count(*) FROM canary").fetchall() == [(140,)]
 
 
-def test_a_report_and_a_list_name_canaries_and_say_what_would_have_been_seen(
+def test_a_report_and_a_list_name_canaries_and_state_the_detection_limit(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store, sent = StoreFolder.create(tmp_path / "s"), alternating(120)
@@ -333,7 +334,7 @@ def test_the_pattern_says_which_bursts_were_sent_by_mburst(
     assert sum(expected) >= len(sent) and (sum(expected) < len(everything) or len(sent) == len(everything))
 
 
-def test_no_burst_and_no_canary_says_that_it_was_not_measured(tmp_path: Path) -> None:
+def test_without_bursts_and_canaries_the_limit_is_stated_as_not_measured(tmp_path: Path) -> None:
     store = StoreFolder.create(tmp_path / "s")
     record(store, sent_at(spread(20), [SMALL] * 20), lambda ns: ns)
     con = store.connect()
@@ -342,8 +343,9 @@ def test_no_burst_and_no_canary_says_that_it_was_not_measured(tmp_path: Path) ->
     assert str(mburst.open(tmp_path / "s").sensitivity()) == UNMEASURED
 
 
-def test_an_investigation_says_what_would_have_been_seen(tmp_path: Path) -> None:
-    """Of probes without a tail, beside canary bursts: unmeasured first, then down to which size, and whose bursts."""
+def test_an_investigation_states_the_detection_limit(tmp_path: Path) -> None:
+    """Probes without a tail, beside canary bursts: at first no limit was measured; then the answer states the smallest
+    size, and who sent the bursts."""
     store, sent = StoreFolder.create(tmp_path / "s"), alternating(120)
     record(store, sent, lambda ns: ns)
     times = range(sent[0].start_ns, sent[-1].end_ns, MS)
@@ -367,7 +369,7 @@ def test_an_investigation_says_what_would_have_been_seen(tmp_path: Path) -> None
     assert "canary bursts" in after.markdown()
 
 
-def test_a_racks_report_names_canaries_and_says_what_no_burst_means(tmp_path: Path) -> None:
+def test_a_racks_report_names_canaries_and_states_what_no_burst_means(tmp_path: Path) -> None:
     store, sent = StoreFolder.create(tmp_path / "s"), alternating(120)
     record(store, sent, lambda ns: ns)
     canary.read(store, run_of(sent), BurstDefinition())
@@ -423,7 +425,7 @@ def test_the_limit_is_the_smallest_size_down_to_which_all_hold(given_points: lis
     assert ("are detected with 95 % or more" in limit_words(curve)) == bool(wanted)
 
 
-def test_a_burst_that_is_found_in_part_is_said_to_be() -> None:
+def test_partial_detection_of_bursts_is_stated() -> None:
     points = [replace(point(9000, 0, 60, 60), bytes=DetectionError(-0.89, 0.95)), point(9000, MS, 60, 60)]
     assert limit_words(DetectionCurve(SETTING, "b", "s", 0, START, points, {}, 0, 0, 0, 0)).startswith(
         "Bursts of 9 kB or more back to back (of which the bursts that are found have 11 % of the bytes), and of "
@@ -431,7 +433,7 @@ def test_a_burst_that_is_found_in_part_is_said_to_be() -> None:
     )
 
 
-def test_the_age_of_a_measurement_is_said() -> None:
+def test_the_age_of_a_measurement_is_stated() -> None:
     curve = DetectionCurve(SETTING, "b", "s", 0, START, [point(9000, 0, 60, 60)], {}, 0, 0, 0, 0)
     asked = sensitivity.CurveSetting(
         {name: str(SETTING[name]) for name in ("rack", "host", "interface", "direction")},

@@ -1,4 +1,4 @@
-"""Bins that the stamps cannot carry are refused, unless the user insists."""
+"""Bins that are finer than the stamps are refused unless the user insists."""
 
 from __future__ import annotations
 
@@ -39,12 +39,14 @@ def recorded(tmp_path: Path, bin_ns: int, qualities: list[int], **run: Any) -> S
     (10 * US, [FILE_US] * 10, True),
     (10 * US, [RING] * 10, True),
     (10 * US, [SW | RING | DROPS] * 6 + [SW] * 4, True),
-    (10 * US, [RING] * 5 + [SW] * 5, False),  # half is not most
+    (10 * US, [RING] * 5 + [SW] * 5, False),  # half are not most
     (50 * US, [RING] * 10, True),
     (100 * US, [RING] * 10, False),
     (10 * US, [], False),
 ])  # fmt: skip
-def test_what_is_refused(tmp_path: Path, bin_ns: int, qualities: list[int], refused: bool) -> None:
+def test_bins_finer_than_most_of_their_stamps_are_refused(
+    tmp_path: Path, bin_ns: int, qualities: list[int], refused: bool
+) -> None:
     store = recorded(tmp_path, bin_ns, qualities)
     if not refused:
         refuse_coarse(store.connect())
@@ -55,14 +57,14 @@ def test_what_is_refused(tmp_path: Path, bin_ns: int, qualities: list[int], refu
     refuse_coarse(store.connect(), 100 * US)
 
 
-def test_a_killed_recording_is_judged_by_its_bins(tmp_path: Path) -> None:
+def test_a_killed_recording_is_checked_by_its_bins(tmp_path: Path) -> None:
     store = recorded(tmp_path, 10 * US, [RING] * 10, quality=0, complete=False)
     with pytest.raises(MburstError):
         refuse_coarse(store.connect())
 
 
-def test_only_what_is_asked_for_counts(tmp_path: Path) -> None:
-    """Five coarse bins, then five fine ones, of one recording; and another one that is fine throughout."""
+def test_only_bins_of_the_selection_count(tmp_path: Path) -> None:
+    """One recording has five coarse bins, then five fine ones; another recording is fine throughout."""
     store = recorded(tmp_path, 10 * US, [RING] * 5 + [SW] * 5)
     write(store, "recordings", {"recording_id": "fine", "host": "cache-2", "bin_ns": 10 * US, "quality": SW})
     write(store, "bins", {"recording_id": "fine", "host": "cache-2", "ts_ns": T0, "quality": SW})

@@ -1,4 +1,4 @@
-"""Comparisons: percentiles and ratios by plain counting, intervals that hold the truth as often as they say."""
+"""Comparisons: percentiles and ratios by plain counting, and intervals that contain the truth as often as stated."""
 
 from __future__ import annotations
 
@@ -54,17 +54,17 @@ def test_percentiles_and_ratios_are_those_of_the_values():
     assert [level.ratio is None for level in found.levels] == [share == 0.9999 for share in LEVELS]
 
 
-def test_twice_as_slow_is_worse_and_the_other_way_round_better():
+def test_twice_as_slow_is_worse_and_half_as_slow_is_better():
     a, b = latency(1e5), latency(2e5, seed=2)
     assert (compared(a, b).verdict, compared(b, a).verdict) == ("worse", "better")
     assert compared(a, b).decided_by == "p99"
 
 
-def test_the_same_again_is_alike():
+def test_the_same_distribution_is_alike():
     assert compared(latency(1e5), latency(1e5, seed=3)).verdict == "alike"
 
 
-def test_a_difference_that_is_next_to_nothing_is_alike():
+def test_a_negligible_difference_is_alike():
     a = latency(1e5, 100_000)
     assert compared(a, SituationLatency(a.values * 1.02, a.blocks, a.n, 0)).verdict == "alike"
 
@@ -77,17 +77,17 @@ def test_a_tail_may_decide_though_the_median_is_the_same():
     assert found.verdict == "worse" and found.decided_by == "p99"
 
 
-def test_faster_but_lossy_cannot_be_told():
+def test_faster_but_lossy_is_undetermined():
     assert compared(latency(1e5), latency(5e4, seed=2, lost=900)).verdict == "undetermined"
     found = compared(latency(1e5), latency(1e5, seed=2, lost=900))
     assert (found.verdict, found.decided_by) == ("worse", "loss")
 
 
-def test_too_short_a_time_cannot_be_told():
+def test_too_short_a_time_is_undetermined():
     assert compared(latency(1e5, blocks=3), latency(9e5, blocks=3)).verdict == "undetermined"
 
 
-def test_fan_out_is_that_of_independent_answers():
+def test_fan_out_assumes_independent_answers():
     a, b = latency(1e5), latency(2e5, seed=2, lost=60)
     found = compared(a, b, 3e5)
     for fan in found.fans:
@@ -99,9 +99,9 @@ def test_fan_out_is_that_of_independent_answers():
     assert tail == np.sort(a.values)[5939]
 
 
-def test_intervals_hold_the_truth_about_as_often_as_they_say():
-    """Blocks of delays that share a level: the ratio of medians is 1, and an interval of single probes would be far too
-    narrow."""
+def test_intervals_contain_the_truth_about_as_often_as_they_state():
+    """Delays within a block share a level. The true ratio of medians is 1; intervals from single probes would be far
+    too narrow."""
     held = 0
     for seed in range(40):
         rng = np.random.default_rng(seed)
@@ -112,7 +112,7 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say():
         ratio = compared(*sides).levels[0].ratio
         assert ratio is not None
         held += ratio.low <= 1 <= ratio.high
-    assert held >= 33  # of 40 at 95 %: fewer has a chance of 0.1 %
+    assert held >= 33  # of 40 at 95 %: fewer have a chance of 0.1 %
 
 
 def test_resampling_draws_whole_blocks():
@@ -162,17 +162,17 @@ def test_bursts_are_counted_over_what_was_recorded(tmp_path):
     assert half is not None and half.count == 20 and half.recorded_ns == 10 * S
 
 
-def test_a_second_without_bursts_says_little(tmp_path):
-    """Where none was seen, as many may come as three or four in the time that was recorded."""
+def test_a_second_without_bursts_leaves_a_wide_interval(tmp_path):
+    """If none was detected, the rate may still be three or four bursts in the recorded time."""
     store = store_of(tmp_path / "s", 10, 1000)  # each 2 s
     quiet, all_ = bursts_of(store, since_ns=START + S, until_ns=START + 2 * S), bursts_of(store)
     assert quiet is not None and all_ is not None and (quiet.count, all_.count) == (0, 10)
     assert quiet.per_minute.low == 0 and 200 < quiet.per_minute.high < 240
-    assert quiet.per_minute.high > all_.per_minute.low  # so it is not "better"
+    assert quiet.per_minute.high > all_.per_minute.low  # so the verdict is not "better"
 
 
 def test_two_recordings_of_the_same_time_count_once(tmp_path):
-    """Of bins of 1 and of 2 ms: their bursts end at other times."""
+    """With bins of 1 and of 2 ms, so that their bursts end at different times."""
     store = store_of(tmp_path / "s", 40, 1000)
     again = {"recording_id": "again", "bin_ns": 2 * MS}
     write(store, "recordings", {**again, "start_ns": START, "end_ns": START + 20 * S - 1})
@@ -198,8 +198,8 @@ def test_a_host_name_in_two_racks_is_two_hosts(tmp_path):
     assert overlapping_runs(con) == []
 
 
-def test_bursts_are_compared_of_what_comes_in(tmp_path, capsys):
-    """Also where one side has what goes out beside it, unless a direction is asked for."""
+def test_bursts_of_the_incoming_direction_are_compared(tmp_path, capsys):
+    """This also holds if one side recorded both directions, unless a direction is selected."""
     a, b = (store_of(tmp_path / name, 40, 1000) for name in "ab")
     out = {"recording_id": "out", "direction": "out"}
     write(b, "recordings", {**out, "start_ns": START, "end_ns": START + 20 * S - 1})
@@ -213,12 +213,12 @@ def test_bursts_are_compared_of_what_comes_in(tmp_path, capsys):
     later = {"recording_id": "later", "direction": "out"}
     write(b, "recordings", {**later, "start_ns": START + 60 * S, "end_ns": START + 80 * S - 1})
     write(b, "bins", {**later, "ts_ns": START + 79 * S, "wire_bytes": 125_000})
-    assert main(["compare", str(a.path), str(b.path), "--b", "since=15s", "--json"]) == 0  # nothing came in then
+    assert main(["compare", str(a.path), str(b.path), "--b", "since=15s", "--json"]) == 0  # no packet came in then
     assert json.loads(capsys.readouterr().out)["b"]["bursts"]["directions"] == ["out"]
 
 
 def many_ports(path: Path, seed: int, ports: int) -> SituationLatency:
-    """Probes that meet 24 queues in 20 s, from so many ports in turn."""
+    """Probes that meet 24 queues in 20 s, sent from this number of ports in turn."""
     rng = np.random.default_rng(seed)
     queues = zip(np.sort(rng.uniform(0, 20 * S, 24)), rng.uniform(MS, 12 * MS, 24), strict=True)
     tx = np.arange(16_000) * 1_250_000
@@ -239,7 +239,7 @@ def many_ports(path: Path, seed: int, ports: int) -> SituationLatency:
 
 
 def test_intervals_do_not_depend_on_how_many_ports_probe(tmp_path):
-    """What waits in one queue is one event, however many paths meet it."""
+    """Waits in one queue are one event, however many paths they are on."""
     of_ports = [
         compared(*(many_ports(tmp_path / f"{ports}-{seed}", seed, ports) for seed in (2007, 2008))) for ports in (1, 16)
     ]
@@ -248,7 +248,7 @@ def test_intervals_do_not_depend_on_how_many_ports_probe(tmp_path):
     assert [ratio.high for ratio in many] == pytest.approx([ratio.high for ratio in one], rel=0.05)
 
 
-def test_loss_is_that_of_the_probes_of_the_paths_that_know_the_measure(tmp_path):
+def test_loss_counts_only_paths_that_have_the_measure(tmp_path):
     store = StoreFolder.create(tmp_path / "s")
     sent = [{"seq": i, "tx_ns": START + i * MS, "rx_ns": START + i * MS + 50_000} for i in range(3000)]
     for i, row in enumerate(sent):
@@ -262,15 +262,15 @@ def test_loss_is_that_of_the_probes_of_the_paths_that_know_the_measure(tmp_path)
     )
     found = read_latency(store.connect(), ProbeSelection(), "application")
     assert (found.n, found.sent, found.lost) == (300, 3007, 37)
-    slow = compared(found, found, 40_000.0)  # all that are known are slower than that
+    slow = compared(found, found, 40_000.0)  # all known latencies are above that
     assert slow.fans[0].a == 1.0
 
 
-def test_nothing_recorded_is_none(tmp_path):
+def test_a_store_without_recordings_has_no_bursts_to_compare(tmp_path):
     assert bursts_of(StoreFolder.create(tmp_path / "s")) is None
 
 
-def test_bursts_decide_where_nobody_probed():
+def test_bursts_decide_without_probes():
     few, many = (BurstSummary(n, 60 * S, n * MS, Estimate(n, n * 0.8, n * 1.2, n)) for n in (10, 100))
     nothing = SituationLatency(np.zeros(0), np.zeros(0, np.int64), 0, 0)
     assert compare(nothing, nothing, None, few, many).verdict == "worse"
@@ -287,7 +287,7 @@ def test_probes_are_read_by_selection(tmp_path):
     assert read_latency(con, ProbeSelection(dst="nobody")).n == 0
 
 
-def test_both_sides_say_when_they_were_probed_and_by_which_measure(tmp_path, capsys):
+def test_both_sides_state_when_they_were_probed_and_by_which_measure(tmp_path, capsys):
     a, b = store_of(tmp_path / "a", 40, 1000), StoreFolder.create(tmp_path / "b")
     stamped = ({"seq": i, "tx_ns": START + i * MS, "rtt_ns": 900 + i % 7, "rx_ns": None} for i in range(2000))
     write(b, "probes", *({**row, "app_send_ns": None, "app_recv_ns": None} for row in stamped))

@@ -1,4 +1,4 @@
-"""Whether a switch's counters and a host's bins are found to agree, where the truth is known."""
+"""Whether the counters of a switch and the bins of a host agree, in cases with a known truth."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ OVERHEAD = 24
 
 @dataclass(frozen=True)
 class Wrong:
-    """What is not as it should be."""
+    """The errors of a simulated case."""
 
-    lost: float = 0.0  # by the host, of all frames
-    known: bool = False  # the recorder says so
-    reset: bool = False  # the counter began anew within a window, unflagged
+    lost: float = 0.0  # share of all frames, lost by the host
+    known: bool = False  # the recorder reports the loss
+    reset: bool = False  # the counter was reset within a window without a flag
     elsewhere: bool = False  # the counter is another port's
-    apart_ns: float = 0.0  # the switch's clock after the host's
-    extra: int = 4  # bytes that the switch counts of each frame beyond the host's
+    apart_ns: float = 0.0  # by how much the switch's clock is ahead of the host's
+    extra: int = 4  # bytes of each frame that the switch counts and the host does not
     late: bool = False  # one window in ten is stamped late, no two in a row
-    alike: bool = False  # all frames are of one length
+    alike: bool = False  # all frames have the same length
 
 
 def traffic(seed: int, alike: bool = False) -> tuple[np.ndarray, np.ndarray]:
-    """Times and lengths (without FCS) of frames: bursts at line rate and a background of small ones, or of as large
-    ones."""
+    """Returns times and lengths (without FCS) of frames: bursts at line rate over a background of small frames, or of
+    equally large ones."""
     rng = np.random.default_rng(seed)
     span = SECONDS * 1e9
     starts = np.sort(rng.uniform(0, span - 5e7, 60))
@@ -115,15 +115,15 @@ def test_what_agrees_does(seed: int, extra: int, width: float, apart: float, lat
     ("seed", "extra", "apart", "late"),
     [(305, -14, -0.275, True), (416240, -14, 0.3246, True), (970136, 4, 0.2283, True), (989811, 0, 0.1461, False)],
 )
-def test_few_windows_that_fit_at_several_distances(seed: int, extra: int, apart: float, late: bool) -> None:
+def test_few_windows_that_fit_at_several_clock_offsets(seed: int, extra: int, apart: float, late: bool) -> None:
     found = of(seed, Wrong(extra=extra, apart_ns=apart * 2.5e8, late=late), 2.5e8)
     assert found.state == "agree" and found.windows < 20
     assert found.lag_ns == pytest.approx(apart * 2.5e8, abs=0.1 * 2.5e8)
 
 
 @pytest.mark.parametrize(("seed", "extra", "apart"), [(830046, 54, 0.08496624841), (812980, -14, -0.10553347058)])
-def test_clocks_whose_distance_lies_between_two_coarse_steps(seed: int, extra: int, apart: float) -> None:
-    """Where a sixteenth of a window more or less does not fit much better, but the right distance does."""
+def test_a_clock_offset_between_two_coarse_steps(seed: int, extra: int, apart: float) -> None:
+    """A sixteenth of a window more or less does not fit much better, but the right offset does."""
     found = of(seed, Wrong(extra=extra, apart_ns=apart * 5e7, late=True))
     assert found.agreeing >= ENOUGH * found.windows and found.lag_ns == pytest.approx(apart * 5e7, abs=5e5), found
 
@@ -180,8 +180,8 @@ def test_no_overlap_is_not_agreement() -> None:
 
 
 def backlog(port: Port, speed: float) -> tuple[np.ndarray, PortQueue]:
-    """What queued before each bin of a port, if what it carried at line rate came `speed` times as fast, and windows of
-    10 ms that show it."""
+    """The backlog before each bin of a port if the bytes that it carried at line rate arrived `speed` times as fast,
+    and windows of 10 ms that show the backlog."""
     begin, end = port.busy_periods()
     depth = np.zeros(port.bins)
     for a, b in zip(begin.astype(int), end.astype(int), strict=True):
@@ -207,8 +207,8 @@ def test_a_queue_leaves_through_its_port_and_grows_by_what_comes(seed: int, spee
 
 
 def stalling(seed: int, idle: float) -> tuple[Port, PortQueue]:
-    """Bursts of 1 to 4 MB that come at once, through a link that stands still for 5 bins again and again, `idle` of the
-    time in which it drains a queue; and windows of 10 ms of the queue."""
+    """Bursts of 1 to 4 MB arrive at once at a link that repeatedly stops for 5 bins, `idle` of the time in which it
+    drains a queue. Returns the port, and windows of 10 ms of the queue."""
     rng, bin_bytes = np.random.default_rng(seed), LINK / 8e9 * BIN
     carried, depth = np.zeros(40_000), np.zeros(40_000)
     for begin in range(500, 39_000, 1500):
@@ -236,9 +236,9 @@ def test_a_link_that_pauses_for_a_moment_still_carries_its_queue(seed: int, idle
     assert drained(*stalling(seed, 0.25), 0.0).state == "disagree"
 
 
-def test_a_queue_that_pause_frames_hold_is_not_compared() -> None:
-    """The port stands still for a quarter of the time, since it is asked to: its queue says nothing about who is
-    wrong. With one pause in all, what is left agrees or disagrees as before."""
+def test_a_queue_held_by_pause_frames_is_not_compared() -> None:
+    """The port stops for a quarter of the time because it is asked to, so its queue does not show which source is
+    wrong. With a single pause, the rest agrees or disagrees as before."""
     port, queue = stalling(4, 0.25)
     idle = np.flatnonzero((np.diff(port.carried) == 0) & (np.arange(port.bins) % 1500 > 499)) * float(BIN)
 
@@ -255,7 +255,8 @@ COUNTS = {"device": "tor", "batch": "g"}
 
 
 def store_counters(folder: Path, factor: float, other: bool = False, **recording: object) -> Path:
-    """An incast, and the counters of the switch port before it: `factor` times the truth; with another port's."""
+    """Stores an incast and the counters of the switch port before it, which are `factor` times the truth; with OTHER,
+    also the counters of another port."""
     case = build("incast", 4, Setting(seconds=8))
     store = store_case(folder, case, **recording)
     port = case.scene.crossings[0].port
@@ -279,7 +280,7 @@ def store_counters(folder: Path, factor: float, other: bool = False, **recording
         (1.3, True, {}, "bursts", "disagree: the link is wrong", "those of tor p2 fit"),
     ],
 )
-def test_a_contradiction_in_every_form_of_the_answer(
+def test_a_contradiction_is_in_every_form_of_the_answer(
     factor: float,
     other: bool,
     recording: dict[str, object],
@@ -289,7 +290,7 @@ def test_a_contradiction_in_every_form_of_the_answer(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """It lowers the verdict where nobody knows who is wrong."""
+    """It lowers the verdict if it is unknown which source is wrong."""
     folder, page = str(store_counters(tmp_path / "s", factor, other, **recording)), tmp_path / "page.html"
     assert main(["investigate", folder, "-o", str(page), "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
@@ -303,7 +304,7 @@ def test_a_contradiction_in_every_form_of_the_answer(
 
 
 def test_two_collections_of_a_port(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Their windows overlap; each byte is in one that is compared."""
+    """Their windows overlap; each byte is in one of the compared windows."""
     folder = store_counters(tmp_path / "s", 1.0)
     store, carried = StoreFolder.open(folder), build("incast", 4, Setting(seconds=8)).scene.crossings[0].port.carried
     edges = np.arange(400, len(carried), 1000)
@@ -316,8 +317,8 @@ def test_two_collections_of_a_port(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 def store_queues(folder: Path, feeds: list[tuple[str, str, int, int, float]]) -> Path:
-    """An incast, and what the queues of the switch port before it sent: feeds of (batch, queue, width in bins, first
-    bin, share of the port's bytes)."""
+    """Stores an incast and the bytes sent by the queues of the switch port before it. Feeds are (batch, queue, width in
+    bins, first bin, share of the port's bytes)."""
     case = build("incast", 4, Setting(seconds=8))
     store = store_case(folder, case)
     carried = case.scene.crossings[0].port.carried
@@ -339,19 +340,19 @@ def store_queues(folder: Path, feeds: list[tuple[str, str, int, int, float]]) ->
         ([("g", "0", 1000, 0, 0.3), ("g", "1", 1000, 0, 0.7)], "agree"),
         ([("g", "0", 1000, 0, 0.3), ("g", "1", 1000, 20, 0.7)], "agree"),  # stamped one by one
         ([("g", "0", 1000, 0, 1.0), ("g", "1", 1000, 20, 0.0)], "agree"),
-        ([("g", "0", 1000, 0, 1.0), ("h", "0", 1000, 400, 1.0)], "agree"),  # of two collectors
+        ([("g", "0", 1000, 0, 1.0), ("h", "0", 1000, 400, 1.0)], "agree"),  # from two collectors
         ([("g", "0", 1000, 0, 1.0), ("h", "0", 10_000, 0, 1.0)], "agree"),
         ([("g", "0", 1000, 0, 1.0), ("g", "1", 10_000, 300, 0.0)], "agree"),
-        ([("g", "0", 1000, 0, 0.3), ("g", "1", 1000, 400, 0.7)], "untested"),  # what is in which window is not known
+        ([("g", "0", 1000, 0, 0.3), ("g", "1", 1000, 400, 0.7)], "untested"),  # the bytes of a window are not known
         ([("g", "0", 1000, 0, 0.3), ("g", "1", 10_000, 0, 0.7)], "untested"),
         ([("g", "0", 1000, 0, 0.4), ("g", "1", 1000, 20, 0.9)], "disagree"),
     ],
 )
-def test_queues_whose_windows_are_not_the_same(
+def test_queues_with_different_windows(
     feeds: list[tuple[str, str, int, int, float]], state: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The bytes of a port's queues are compared where they are known together, and are never said to disagree
-    because they stand in other windows."""
+    """The bytes of a port's queues are compared for times in which all are known. Different windows alone never count
+    as a disagreement."""
     assert main(["investigate", str(store_queues(tmp_path / "s", feeds)), "--json"]) == 0
     [row] = [row for row in json.loads(capsys.readouterr().out)["sources_agree"] if "queues" in row["what"]]
     assert row["state"] == state, row

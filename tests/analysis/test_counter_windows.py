@@ -1,4 +1,4 @@
-"""Windows of a port's counters: no moment twice, and queues added up where they are known together."""
+"""Windows of a port's counters: each moment counts once, and queues are summed for times in which all are known."""
 
 from __future__ import annotations
 

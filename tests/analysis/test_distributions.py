@@ -33,12 +33,12 @@ def test_an_ecdf_says_what_share_is_no_larger(given_values, points):
         assert sum(v < value for v in given_values) < round(share * n) <= sum(v <= value for v in given_values)
 
 
-def test_nothing_has_no_distribution():
+def test_no_values_have_no_distribution():
     assert distributions.summarize([]) == distributions.Quantiles(0)
     assert [len(part) for part in distributions.ecdf([])] == [0, 0]
 
 
-def test_gaps_do_not_reach_over_pauses_between_recordings():
+def test_gaps_do_not_extend_over_time_that_was_not_recorded():
     bursts = [{"start_ns": a, "end_ns": b} for a, b in ((95, 110), (130, 140), (150, 160), (1010, 1020))]
     assert distributions.gaps(bursts, [(100, 200), (1000, 1100)]) == [20, 10]
     assert distributions.gaps([], []) == []

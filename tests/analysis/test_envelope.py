@@ -59,7 +59,7 @@ def test_a_pyramid_ends_in_one_cell():
     assert {int(level.total.sum()) for level in levels} == {84 + 1538 + 100}
 
 
-def test_rates_count_silent_bins_in_the_mean():
+def test_mean_rates_include_silent_bins():
     level = build({0: 12_500, 1: 12_500}).coarsen(10)
     assert level.max_bps().tolist() == [1e9]
     assert level.mean_bps().tolist() == [0.2e9]
@@ -82,7 +82,7 @@ def test_steps_are_zero_in_silence_and_absent_where_nothing_was_recorded(bins, m
         assert shown == (bins.get(at, 0) * 8e9 / BIN if at in recorded else None)
 
 
-def test_a_pause_begins_and_ends_at_zero_so_that_no_fill_leans_over_it():
+def test_a_pause_begins_and_ends_at_zero_so_that_no_fill_covers_it():
     level, zero = build({0: 9, 1: 9, 300: 9}), START * BIN
     x, y = envelope.steps(level, level.max_bps(), [(zero, zero + 2 * BIN), (zero + 300 * BIN, zero + 301 * BIN)], zero)
     pause = y.index(None)
@@ -103,7 +103,7 @@ def test_merged_intervals_cover_all_and_little_else(given_spans, limit):
 
 @pytest.fixture
 def bursty(tmp_path):
-    """20,000 bins of 84 bytes at 10 µs, a burst of 20 full bins among them."""
+    """20,000 bins of 84 bytes and 10 µs, with a burst of 20 full bins among them."""
     store = StoreFolder.create(tmp_path / "store")
     wire = [12_500 if 7000 <= i < 7020 else 84 for i in range(20_000)]
     write(
@@ -118,7 +118,7 @@ def bursty(tmp_path):
     return store.connect(), where
 
 
-def test_the_store_aggregates_to_what_fits(bursty):
+def test_the_store_aggregates_to_the_allowed_number_of_cells(bursty):
     con, where = bursty
     whole = envelope.finest(con, where, 20_000, 20_000)
     assert whole.width_ns == 10_000 and len(whole) == 20_000
@@ -130,7 +130,7 @@ def test_the_store_aggregates_to_what_fits(bursty):
     assert base.largest.max() == 12_500
 
 
-def test_detail_holds_every_bin_around_what_is_wanted_and_no_more_than_allowed(bursty):
+def test_detail_has_every_bin_of_the_burst_if_allowed(bursty):
     con, where = bursty
     base = envelope.finest(con, where, 20_000, 2500)
     burst = (10**18 + 7000 * 10_000, 10**18 + 7020 * 10_000)

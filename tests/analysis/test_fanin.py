@@ -1,4 +1,4 @@
-"""Groups of senders, what sets them off, and contention."""
+"""Groups of senders, the requests that trigger them, and contention."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ FULL = 125_000  # wire bytes of 1 ms at 1 Gb/s
 def gather_rounds(
     store: StoreFolder, rounds: int, asked: int, acknowledged: bool = False, host: str = "cache-1", port: int = 9000
 ) -> None:
-    """Every 100 ms this host asks `asked` others on port 9000; 2 ms later twelve answer for 10 ms, and it may
-    acknowledge that. One backup stream at the end."""
+    """Every 100 ms this host asks `asked` others on port 9000. Twelve answer 2 ms later for 10 ms, and the host may
+    acknowledge that. One backup stream follows at the end."""
     incoming, outgoing = ({"recording_id": f"{host} {way}", "host": host, "direction": way} for way in ("in", "out"))
     write(store, "recordings", incoming, outgoing)
     bins, sources = [], []
@@ -50,7 +50,7 @@ def found(store: StoreFolder) -> list[fanin.Group]:
     return fanin.groups(con, [{"burst": k, **burst} for k, burst in enumerate(bursts, 1)])
 
 
-def test_a_scatter_and_gather_is_named_with_its_requests(tmp_path: Path) -> None:
+def test_a_scatter_gather_is_named_with_its_requests(tmp_path: Path) -> None:
     store = StoreFolder.create(tmp_path / "s")
     gather_rounds(store, 20, asked=12)
     answers, backup = found(store)
@@ -63,7 +63,7 @@ def test_a_scatter_and_gather_is_named_with_its_requests(tmp_path: Path) -> None
     assert answers.share_of_bytes == pytest.approx(0.95, abs=0.01)
 
 
-def test_each_group_is_looked_up_where_its_bursts_came_in(tmp_path: Path) -> None:
+def test_triggers_are_sought_on_the_interface_of_the_bursts(tmp_path: Path) -> None:
     store = StoreFolder.create(tmp_path / "s")
     gather_rounds(store, 4, asked=1, host="cache-0", port=80)
     gather_rounds(store, 20, asked=12)
@@ -81,7 +81,7 @@ def test_acknowledgements_are_not_taken_for_requests(tmp_path: Path) -> None:
     assert answers.usual == pytest.approx(0.1, abs=0.02)  # 10 ms of each 100, not all of the time
 
 
-def test_requests_that_straddle_two_bins_are_told_by_the_fuller_one(tmp_path: Path) -> None:
+def test_requests_in_two_bins_take_the_port_of_the_fuller_one(tmp_path: Path) -> None:
     store = StoreFolder.create(tmp_path / "s")
     rows = [(T0, 5, 7), (T0 + MS, 30, 9000), (T0 + 50 * MS, 4, 80)]
     write(store, "recordings", {"recording_id": "out", "direction": "out"})
@@ -95,7 +95,7 @@ def test_requests_that_straddle_two_bins_are_told_by_the_fuller_one(tmp_path: Pa
     assert fan_outs(store.connect(), "other", "eth0", 3) is None
 
 
-def test_a_host_that_asks_nobody_sets_nothing_off(tmp_path: Path) -> None:
+def test_a_host_without_requests_has_no_trigger(tmp_path: Path) -> None:
     store = StoreFolder.create(tmp_path / "s")
     gather_rounds(store, 6, asked=1)
     assert found(store)[0].trigger is None

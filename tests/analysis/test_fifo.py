@@ -1,4 +1,5 @@
-"""A FIFO queue at a port against its imitations: who waits, how long, and what the switch and a shared rhythm say."""
+"""A FIFO queue at a port and its imitations: which probes wait, how long, and the evidence of the switch and of a
+shared rhythm."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ RNG = np.random.default_rng(1)
 
 
 def port_full_at(spans: list[tuple[int, int]], bins: int) -> Port:
-    """A port of 1 Gb/s in bins of 100 µs that is full in these spans and silent otherwise."""
+    """A port of 1 Gb/s with bins of 100 µs that is full in these spans and silent otherwise."""
     bytes_ = np.zeros(bins, dtype=np.int64)
     for begin, end in spans:
         bytes_[begin:end] = 12_500
@@ -37,7 +38,7 @@ def port_full_at(spans: list[tuple[int, int]], bins: int) -> Port:
 
 
 def met_by(port: Port, waits: object, every: float = 0.5 * MS) -> StretchProbes:
-    """Probes at even distances, each of which waits what `waits` says of (since, left)."""
+    """Returns probes at even distances; each waits for the result of `waits` for (since, left)."""
     at = np.arange(0, port.bins * port.bin_ns, every)
     blank = probes_in_stretches(port, at, np.zeros(len(at)), np.zeros(len(at), dtype=bool))
     return blank._replace(waited=waits(blank.since, blank.left))  # type: ignore[operator]
@@ -56,7 +57,7 @@ IMITATIONS = {
 
 
 @pytest.mark.parametrize("name", [*QUEUES, *IMITATIONS])
-def test_a_queue_is_told_from_a_stall_in_a_full_stretch(name: str) -> None:
+def test_a_queue_is_distinguished_from_a_stall_in_a_full_stretch(name: str) -> None:
     port = port_full_at(SPANS, 40_000)
     seen = met_by(port, {**QUEUES, **IMITATIONS}[name])
     late = seen.waited > MS
@@ -81,7 +82,7 @@ def test_a_share_of_stretches_is_as_uncertain_as_they_are_few(cases: list[tuple[
         assert found.low <= low + 1e-9 and high <= found.high + 1e-9 and high - low > 0.05
 
 
-def test_too_few_stretches_tell_nothing() -> None:
+def test_too_few_stretches_give_no_result() -> None:
     port = port_full_at(SPANS[:3], 4000)
     seen = met_by(port, QUEUES["a slow one"])
     late = seen.waited > MS
@@ -107,20 +108,21 @@ def test_the_deepest_window_of_an_interval(windows: list[tuple[int, int, int]], 
 
 @pytest.mark.parametrize("width", [1, 10, 100, 1000])
 def test_a_window_of_any_width_bounds_the_wait(width: int) -> None:
-    """15 ms at 1 Gb/s need 1.9 MB."""
+    """A wait of 15 ms at 1 Gb/s needs 1.9 MB in the queue."""
     begin = np.arange(0, 10_000, width) * MS
     met, waited = np.arange(5, 10_000, 400) * MS, np.full(25, 15 * MS)
     shallow = word(PortQueue("q", begin, begin + width * MS, np.full(len(begin), 20e3)), 1e9, met, waited, 1e5)
     deep = word(PortQueue("q", begin, begin + width * MS, np.full(len(begin), 1.9e6)), 1e9, met, waited, 1e5)
     assert shallow is not None and shallow.agreement < 0.05 and not shallow.seen
     assert deep is not None and deep.agreement == pytest.approx(1, abs=0.1) and deep.seen and deep.fits
-    mixed = np.where(np.arange(25) % 2, 15 * MS, 3 * MS)  # what 400 kB explain half of, and not the long ones
+    mixed = np.where(np.arange(25) % 2, 15 * MS, 3 * MS)  # 400 kB explain only the short ones
     part = word(PortQueue("q", begin, begin + width * MS, np.full(len(begin), 400e3)), 1e9, met, mixed, 1e5)
     assert part is not None and part.agreement > 0.5 and part.allowed < 0.5 and not part.fits and not shallow.fits
 
 
-def test_a_rhythm_is_not_broken_where_the_circle_ends() -> None:
-    """Eight bursts by the clock, a wait in each, and a part of a period behind them: whole periods fit as well."""
+def test_a_rhythm_continues_across_the_end_of_the_recording() -> None:
+    """Eight strictly periodic bursts, a wait in each, and part of a period after them: shifts by whole periods also
+    fit."""
     spans = [(2500 * k + 200, 2500 * k + 400) for k in range(8)]
     port = port_full_at(spans, 2500 * 8 + 150)
     arrival = np.array([begin + 50.0 for begin, _ in spans])
@@ -130,8 +132,9 @@ def test_a_rhythm_is_not_broken_where_the_circle_ends() -> None:
 
 
 @pytest.mark.parametrize("own", [True, False])
-def test_an_exchange_compares_what_both_bursts_could_have_made(own: bool) -> None:
-    """Waits that end with their burst fit no other; those of a length of their own fit any, though all end in time."""
+def test_an_exchange_compares_waits_that_both_bursts_allow(own: bool) -> None:
+    """Waits that end with their burst fit no other burst. Waits of independent lengths fit any, although all end in
+    time."""
     spans = [(1000 * k, 1000 * k + 100 + 7 * (11 * k % 17)) for k in range(40)]
     port = port_full_at(spans, 40_000)
     begin, end = (np.array(side, dtype=float) for side in zip(*spans, strict=True))
@@ -143,7 +146,7 @@ def test_an_exchange_compares_what_both_bursts_could_have_made(own: bool) -> Non
     assert p <= 0.005 if own else p > 0.05
 
 
-def test_the_step_of_the_stamps() -> None:
+def test_the_resolution_of_the_stamps() -> None:
     none = np.full(500, np.nan)
     tx, rtt = np.sort(RNG.uniform(0, 1e9, 500)), RNG.lognormal(11, 1, 500)
     fine = Probes("p", "h", "udp", none, tx, none, none, tx + rtt, none, none, np.zeros(500, dtype=bool))

@@ -1,5 +1,5 @@
-"""Pause frames and congestion notifications that scapy makes, recorded with the traffic that they are about: what the
-investigation says of them, on its page and in JSON."""
+"""Pause frames and congestion notifications from scapy, recorded with the traffic that they concern: how the
+investigation states them, on its page and in JSON."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from mburst.__main__ import main
 from mburst.sql import StoreFolder
 
 FULL = 1514  # bytes of a frame, 1538 on the wire
-SLOW = Setting(seconds=8, link_bps=1e8, bin_ns=1_000_000, load=0.15, drain_ns=30e6)  # of few frames a second
+SLOW = Setting(seconds=8, link_bps=1e8, bin_ns=1_000_000, load=0.15, drain_ns=30e6)  # few frames a second
 
 
 def paused_case(seed: int = 1) -> tuple[Case, pauses.Sent]:
-    """The host that is recorded asks the switch to stop now and then, and probes to it wait."""
+    """The recorded host asks the switch to stop now and then, and probes to the host wait."""
     rng = np.random.default_rng(seed)
     spans = pauses.spans_of(rng, SLOW)
     model = pauses.silenced(rng, SLOW, spans)
@@ -37,7 +37,7 @@ def paused_case(seed: int = 1) -> tuple[Case, pauses.Sent]:
 
 
 def traffic(case: Case) -> list[tuple[int, bytes, int]]:
-    """Frames in to the host that make the case's bins."""
+    """Frames into the host that make up the bins of the case."""
     kept = bytes(Ether(src=THERE, dst=HERE) / PACKET.payload / Raw(bytes(20)))
     port = case.scene.crossings[0].port
     counts = np.diff(port.carried) // cases.FRAME
@@ -49,7 +49,7 @@ def traffic(case: Case) -> list[tuple[int, bytes, int]]:
 
 
 def recorded(folder: Path, case: Case, asking: list[tuple[int, Packet]]) -> Path:
-    """A store of the case's traffic with frames out of the host, and of its probes."""
+    """A store with the traffic of the case, the frames that the host sent, and the probes."""
     frames = traffic(case) + [(at, bytes(one), len(one)) for at, one in asking]
     path = captured(folder / "h.pcap", frames)
     names = ["--host", "h", "--interface", "eth0", "--local", HERE, "--link", "100M", "--bin", "1ms"]
@@ -94,7 +94,7 @@ def test_a_host_that_asks_for_pauses_is_named(tmp_path: Path, capsys: pytest.Cap
     assert "at an idle port while h asked the switch to stop sending to eth0 (pause frames, all classes)" in text
 
 
-def test_a_class_is_a_doubt(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pause_of_one_class_is_a_doubt(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     case, sent = paused_case()
     asking = [(ORIGIN + int(at), by_class({3: LONGEST if asked else 0})) for at, asked, _ in sent]
     facts = investigated(recorded(tmp_path, case, asking), capsys)
@@ -103,7 +103,7 @@ def test_a_class_is_a_doubt(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "h asked the switch to stop sending to eth0 (pause frames, class 3)" in " ".join(facts["reasons"])
 
 
-def test_notifications_are_counted_in_and_out_of_bursts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_notifications_are_counted_in_and_outside_bursts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     setting = Setting(seconds=8, link_bps=1e8, bin_ns=1_000_000, load=0.05, drain_ns=30e6)
     case = cases.build("incast", 0, setting)
     begin, end = case.scene.bursts[0]
@@ -121,8 +121,8 @@ def test_notifications_are_counted_in_and_out_of_bursts(tmp_path: Path, capsys: 
     assert f"{len(times) + 3} notifications" in text
 
 
-def test_that_nothing_was_counted_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Bins that an older mburst recorded have NULL."""
+def test_frames_that_were_not_counted_are_stated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An older mburst recorded bins with NULL for these counters."""
     case, _ = paused_case()
     store = store_case(tmp_path / "older", case)
     assert store.connect().execute("SELECT count(*) FROM bins WHERE pause_frames IS NOT NULL").fetchall() == [(0,)]

@@ -1,4 +1,5 @@
-"""The live line, the live view and the metrics find the bursts of the store, each once, however its rows come in."""
+"""The live line, the live view and the metrics detect the same bursts as the store, each once, in whatever order the
+rows arrive."""
 
 from __future__ import annotations
 
@@ -34,12 +35,12 @@ DEFINITION = BurstDefinition()
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine under load is no recorder that has gone."""
+    """Silence ends no burst: on a loaded machine it does not mean that the recorder is gone."""
     monkeypatch.setattr(follower, "QUIET_NS", 10**18)
 
 
 class Followed:
-    """A store that grows, and the three who follow it."""
+    """A store that grows, and its three followers."""
 
     def __init__(self, folder: Path) -> None:
         self.store = StoreFolder.create(folder)
@@ -60,7 +61,7 @@ class Followed:
         return found
 
     def bins(self, at: list[int], epoch: int = 0, senders: bool = True) -> None:
-        """Full bins, by their ms since NOW, and who sent in them."""
+        """Appends full bins at these ms since NOW, and their senders."""
         starts = [{"ts_ns": NOW + i * MS, "clock_epoch": epoch} for i in at]
         batches = self.append("bins", *({**row, "wire_bytes": FULL, "bytes": FULL - 24} for row in starts)).to_batches()
         if senders:
@@ -80,7 +81,7 @@ class Followed:
         self.line.add(batches, [rows("recordings", self.row).to_pylist()[0]])
 
     def tick(self, *times: int) -> None:
-        """The recorder says that it runs."""
+        """The recorder reports that it runs."""
         zeros = dict.fromkeys(("tai_offset_ns", "uncertainty_ns", "status", "max_error_ns"), 0)
         row = {**NAMES, "synchronized": True, **zeros}
         running = [next(self.running) for _ in times]
@@ -97,7 +98,7 @@ class Followed:
             "recordings",
             {**self.row, "complete": True, "ended": "stopped", "end_ns": NOW + 10**4 * MS, "written_ns": 2 * 10**18},
         )
-        last = rows("bins", {"ts_ns": NOW + 10**5 * MS})  # in silence, the line would report its last burst later
+        last = rows("bins", {"ts_ns": NOW + 10**5 * MS})  # in silence, the live line would report its last burst later
         self.line.add(last.to_batches(), rows("recordings", {**self.row, "complete": True}).to_pylist())
         self.look()
 
@@ -106,7 +107,7 @@ class Followed:
             each.close()
 
     def compare(self) -> int:
-        """How many bursts there are, by all of them."""
+        """Checks that all followers have the bursts of the store. Returns the number of bursts."""
         with self.store.connect() as con:
             truth = find_bursts(con, DEFINITION)
         [lane] = self.live.lanes.values()
@@ -133,7 +134,7 @@ def followed(tmp_path: Path) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_all_find_the_bursts_of_the_store(followed: Followed, seed: int) -> None:
+def test_all_followers_detect_the_bursts_of_the_store(followed: Followed, seed: int) -> None:
     choose = random.Random(seed)
     epoch, at = 0, 0
     for _ in range(12):
@@ -152,8 +153,8 @@ def test_all_find_the_bursts_of_the_store(followed: Followed, seed: int) -> None
     assert followed.compare() > 5
 
 
-def test_a_recorder_that_says_it_runs_ends_no_burst(followed: Followed) -> None:
-    """It says so at once, and its bins come a little later."""
+def test_a_report_that_the_recorder_runs_ends_no_burst(followed: Followed) -> None:
+    """The report arrives at once, and the bins arrive a little later."""
     followed.bins(list(range(0, 40)))
     followed.tick(150)
     followed.look()
@@ -162,7 +163,7 @@ def test_a_recorder_that_says_it_runs_ends_no_burst(followed: Followed) -> None:
     followed.tick(1300)
     followed.look()
     [lane] = followed.live.lanes.values()
-    assert [burst["duration_ns"] for burst in lane.bursts] == [200 * MS]  # and silence does
+    assert [burst["duration_ns"] for burst in lane.bursts] == [200 * MS]  # silence does end it
     followed.end()
     assert followed.compare() == 1
 
@@ -177,7 +178,7 @@ def test_a_clock_that_is_set_back_hides_no_burst(followed: Followed) -> None:
 
 
 def test_a_clock_that_is_set_back_ends_no_burst(followed: Followed) -> None:
-    """What its recorder said before is later than all that comes now."""
+    """Reports from before the clock was set have later times than everything that follows."""
     followed.bins([5000, 5001])
     followed.bins([10, 11], 1)
     followed.look()
@@ -189,7 +190,7 @@ def test_a_clock_that_is_set_back_ends_no_burst(followed: Followed) -> None:
     assert followed.compare() == 2
 
 
-def test_a_clock_that_is_set_to_before_they_began_hides_none(
+def test_a_clock_that_is_set_to_before_the_start_hides_no_burst(
     followed: Followed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hour = 3600 * 1000
@@ -205,7 +206,7 @@ def test_a_clock_that_is_set_to_before_they_began_hides_none(
 
 
 def test_the_last_bins_of_a_recording_come_before_its_end(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are written after its table was looked at, and before `recordings` was."""
+    """They are written after the follower read the table of bins, and before it read `recordings`."""
     poll, done = TableFollower.poll, []
 
     def late(tail: TableFollower) -> Any:
@@ -227,7 +228,7 @@ def test_the_last_bins_of_a_recording_come_before_its_end(followed: Followed, mo
     assert lane.bursts == truth and len(truth) == 2
 
 
-def test_what_is_told_twice_counts_once(followed: Followed) -> None:
+def test_rows_that_arrive_twice_count_once(followed: Followed) -> None:
     made = follower.Follower(DEFINITION, 0, late_ns=0)
     made.add_recording(rows("recordings", followed.row).to_pylist()[0])
     table = rows("bins", *({"ts_ns": NOW + i * MS, "wire_bytes": FULL, "bytes": 100} for i in range(5)))
@@ -239,7 +240,7 @@ def test_what_is_told_twice_counts_once(followed: Followed) -> None:
 
 
 def test_a_switch_port_and_the_host_behind_it_are_both_followed(tmp_path: Path) -> None:
-    """From what was stored before, where links say that they are one."""
+    """The rows were stored before, and links attach the host to the port."""
     store = StoreFolder.create(tmp_path / "store")
     link = {"device": "tor1", "port": "E0", "queue": "", "host": "a", "rack": "r1", "origin": "configuration"}
     write(store, "links", {**link, "present": True, "ts_ns": NOW})

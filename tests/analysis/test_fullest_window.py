@@ -1,4 +1,4 @@
-"""The fullest window of a lane's bins, against a sum over every window."""
+"""The fullest window of the bins of a port direction, against the sum of every window."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def con():
 
 
 def fullest_of(wire: dict[int, int], bins: int) -> tuple[int, int] | None:
-    """Its start and bytes: of windows of so many bins, the first of those with most."""
+    """Returns start and bytes of the first of the fullest windows of this number of bins."""
     sums: dict[int, int] = {}
     for number, wire_bytes in wire.items():
         sums[number // bins] = sums.get(number // bins, 0) + wire_bytes
@@ -45,5 +45,5 @@ def test_it_is_the_largest_sum_of_all_windows(con, runs, bins):
 
 
 @pytest.mark.parametrize(("bin_ns", "window_ns"), [(10_000, MS), (300_000, 1_200_000), (MS, MS), (10 * MS, 10 * MS)])
-def test_a_window_is_of_whole_bins_and_no_shorter_than_1_ms(bin_ns, window_ns):
+def test_a_window_has_whole_bins_and_is_at_least_1_ms(bin_ns, window_ns):
     assert window_of(bin_ns) == window_ns

@@ -1,4 +1,5 @@
-"""The investigation through the store and the command line: labelled cases written as rows, and the recorded case."""
+"""The investigation through the store and the command line: labelled cases that are written as rows, and the recorded
+case."""
 
 from __future__ import annotations
 
@@ -55,8 +56,8 @@ def test_a_case_through_the_store(kind: str, tmp_path: Path, capsys: pytest.Capt
         assert answer["missing"]
 
 
-def test_every_form_says_of_when_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The times of the first and the last row, and of the slowest probe, as the store's SQL has them."""
+def test_every_form_states_the_examined_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It states the times of the first and last row and of the slowest probe, as the store's SQL has them."""
     folder, page = store_case(tmp_path / "store", build("incast", 4, Setting(seconds=8))).path, tmp_path / "page.html"
     assert main(["investigate", str(folder), "-o", str(page), "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
@@ -75,7 +76,7 @@ def test_every_form_says_of_when_it_is(tmp_path: Path, capsys: pytest.CaptureFix
     assert examined[10:-1] in text and slowest in text
 
 
-def test_every_form_of_the_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_form_has_the_same_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store_case(tmp_path / "store", build("incast", 4, Setting(seconds=8)))
     page = tmp_path / "out" / "page.html"
     assert main(["investigate", str(tmp_path / "store"), "-o", str(page), "--markdown"]) == 0
@@ -119,7 +120,7 @@ def test_what_if(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["what-if", "{store}"], 1, "nothing to replay"),
     ],
 )
-def test_mistakes_end_in_one_line(
+def test_errors_are_one_line(
     arguments: list[str], code: int, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store_case(tmp_path / "store", build("harmless", 1, Setting(seconds=4)))
@@ -128,7 +129,7 @@ def test_mistakes_end_in_one_line(
     assert message in payload and payload.count("\n") == 1
 
 
-def test_an_empty_store_says_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_error_of_an_empty_store_states_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     StoreFolder.create(tmp_path / "empty")
     assert main(["investigate", str(tmp_path / "empty")]) == 1
     assert "no recording and no probe to investigate (" in capsys.readouterr().err
@@ -136,7 +137,7 @@ def test_an_empty_store_says_what_to_do(tmp_path: Path, capsys: pytest.CaptureFi
     assert "no recording and no probe to investigate in this time (" in capsys.readouterr().err
 
 
-def test_a_recording_of_unknown_speed_asks_for_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_recording_of_unknown_speed_requires_the_speed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = StoreFolder.create(tmp_path / "s")
     write(store, "recordings", {**LANE, "link_bps": None})
     write(store, "bins", {**LANE, "ts_ns": ORIGIN, "wire_bytes": 100})
@@ -154,8 +155,8 @@ def test_another_interface_of_unknown_speed_is_left_out(tmp_path: Path) -> None:
 
 
 def divided(folder: Path, case: Case, stretches: list[tuple[float, float]]) -> StoreFolder:
-    """A case of which recordings have these parts of the time each: every bin that begins in one. A bin in which one
-    ends and the next begins has half of its bytes in each."""
+    """Stores a case as several recordings, each with the bins that begin in one of these stretches of the time. If one
+    recording ends and the next begins within a bin, each has half of its bytes."""
     with store_case(folder / "whole", case).connect() as con:
         found = con.sql("SELECT ts_ns - $origin AS at, wire_bytes FROM bins ORDER BY 1", params={"origin": ORIGIN})
         at, wire = (np.asarray(column) for column in found.fetchnumpy().values())
@@ -178,8 +179,8 @@ def divided(folder: Path, case: Case, stretches: list[tuple[float, float]]) -> S
     return store
 
 
-def test_files_that_follow_each_other_are_one_recording(tmp_path: Path) -> None:
-    """Each begins in the bin in which the one before ends."""
+def test_consecutive_files_are_one_recording(tmp_path: Path) -> None:
+    """Each file begins in the bin in which the one before ends."""
     case = build("incast", 4, Setting(seconds=8))
     cuts = [0.0, 0.21, 0.4, 0.61, 0.8, 0.999]
     store = divided(tmp_path, case, list(pairwise(cuts)))
@@ -189,11 +190,11 @@ def test_files_that_follow_each_other_are_one_recording(tmp_path: Path) -> None:
     assert port.carried[-1] == pytest.approx(whole.carried[int(0.999 * whole.bins) + 1], abs=1e4)
 
 
-def test_of_recordings_that_overlap_each_time_counts_once(tmp_path: Path) -> None:
+def test_each_moment_of_overlapping_recordings_counts_once(tmp_path: Path) -> None:
     case = build("incast", 4, Setting(seconds=8))
     store = divided(tmp_path, case, [(0.0, 0.3), (0.27, 0.999), (0.5, 0.6)])
     bins, bin_ns = case.scene.crossings[0].port.bins, case.scene.crossings[0].port.bin_ns
-    for share in (0.28, 0.5):  # in what is left out of the second, and in what is taken
+    for share in (0.28, 0.5):  # in the excluded part of the second recording, and in the included part
         lane = {**LANE, "recording_id": "r1", "ts_ns": ORIGIN + int(share * bins) * bin_ns}
         write(store, "bins", {**lane, "wire_bytes": 0, "bytes": 0, "packets": 0, "retransmits": 1})
     answer = investigate(store.connect(), Question(BurstDefinition()))
@@ -230,7 +231,8 @@ def test_a_recorded_host_that_probes_from_several_ports_is_the_same_host(tmp_pat
 def test_a_prediction_without_the_speed_of_the_recorded_link_names_its_option(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """--link is what is predicted, and `--recorded-link` what was recorded: of a capture, nothing else gives that."""
+    """--link is the predicted speed, and `--recorded-link` is the speed of the recording, which a capture does not
+    state."""
     sample = [str(SAMPLE.file("cache.pcap")), "--link", "10G"]
     assert main(["what-if", *sample]) == 1
     assert "--recorded-link" in capsys.readouterr().err
@@ -244,7 +246,7 @@ def test_a_prediction_without_the_speed_of_the_recorded_link_names_its_option(
     assert "a capture file (with --recorded-link)" in " ".join(capsys.readouterr().out.split())
 
 
-def test_probes_without_a_recording_and_the_other_way_round(tmp_path: Path) -> None:
+def test_probes_without_a_recording_of_the_port(tmp_path: Path) -> None:
     case = build("incast", 2, Setting(seconds=6))
     alone = StoreFolder.create(tmp_path / "probes")
     write_probes(alone, case)
@@ -255,12 +257,12 @@ def test_probes_without_a_recording_and_the_other_way_round(tmp_path: Path) -> N
     assert investigate(with_host.connect(), Question(BurstDefinition())).cause == "host"
 
 
-def test_names_of_hosts() -> None:
+def test_equal_names_of_hosts() -> None:
     assert same_name("Cache-1", "cache-1.example.net") and same_name("10.0.0.1", "10.0.0.1")
     assert not same_name("cache", "cache-nic2") and not same_name("10.0.0.1", "10.0.0")
 
 
-def test_the_recorded_end_is_found_by_name_address_or_by_what_is_said(tmp_path: Path) -> None:
+def test_the_recorded_end_is_found_by_name_address_or_alias(tmp_path: Path) -> None:
     case = build("incast", 6, Setting(seconds=8))
     for number, (src, dst, options, assumed) in enumerate(
         [
@@ -286,13 +288,13 @@ def test_the_recorded_end_is_found_by_name_address_or_by_what_is_said(tmp_path: 
 @pytest.mark.parametrize(
     ("sent", "recording", "cause"),
     [
-        (0.0, {}, "undetermined"),  # a neighbour's port, or the other member of a bond: full at the same times
+        (0.0, {}, "undetermined"),  # the port of a neighbour, or the other member of a bond: full at the same times
         (0.1, {}, "undetermined"),  # the prober does talk to this host, but these are not its probes
         (1.0, {}, "bursts"),
-        (0.0, {"filter": "udp port 53"}, "bursts"),  # the capture cannot show it
+        (0.0, {"filter": "udp port 53"}, "bursts"),  # the capture cannot show that
     ],
 )
-def test_a_port_that_the_probes_never_crossed_is_not_accused(
+def test_a_port_that_the_probes_never_crossed_is_not_the_cause(
     sent: float, recording: dict[str, str], cause: str, tmp_path: Path
 ) -> None:
     case = build("incast", 6, Setting(seconds=8))
@@ -344,7 +346,7 @@ def test_the_case_of_the_cache_server(case: CacheServer, tmp_path: Path, capsys:
 
 
 def test_bursts_that_explain_the_tail_are_laid_over_each_other(tmp_path: Path) -> None:
-    """Most bursts of the sample are single frames by the default definition; 20 delay probes, 32 ms each."""
+    """By the default definition most bursts of the sample are single frames; 20 bursts of 32 ms each delay probes."""
     store = tmp_path / "store"
     assert main(["record", str(SAMPLE.file("cache.pcap")), "-o", str(store), "--link", "1G", "--host", "cache"]) == 0
     assert main(["import", "probes", str(SAMPLE.file("probes.csv")), "-o", str(store)]) == 0
@@ -360,7 +362,7 @@ def test_bursts_that_explain_the_tail_are_laid_over_each_other(tmp_path: Path) -
     assert np.max(begun[x < -2]) < 1 and begun[-1] == pytest.approx(40, abs=2)
 
 
-def test_bursts_that_explain_nothing_are_not_chosen_by_lateness(tmp_path: Path) -> None:
+def test_bursts_that_explain_no_tail_are_all_drawn(tmp_path: Path) -> None:
     store = store_case(tmp_path / "store", build("host", 4, Setting(seconds=8)))
     answer = investigate(store.connect(), Question(BurstDefinition()))
     figure = aligned(answer, answer.findings[0])
@@ -380,14 +382,14 @@ def test_bursts_that_explain_nothing_are_not_chosen_by_lateness(tmp_path: Path) 
         if case in CASES
     ],
 )
-def test_no_tail_is_none_whatever_the_bursts(case: CacheServer, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_cause_is_none_without_a_tail(case: CacheServer, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     files = [str(case.file("cache.pcap")), "--link", "1G", "--probes", str(case.file(name))]
     assert main(["investigate", *files, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["cause"] == "none"
 
 
 def add_senders(store: StoreFolder, model: FluidPort, setting: Setting, hosts: int) -> None:
-    """What came to the port, sent evenly by so many recorded hosts."""
+    """Stores the arrivals at the port as sent evenly by `hosts` recorded hosts."""
     came = model.departures + np.diff(model.backlog, prepend=0.0)
     ratio = round(setting.bin_ns / model.step)
     sent = (came[: len(came) // ratio * ratio].reshape(-1, ratio).sum(axis=1) / hosts).astype(np.int64)
@@ -401,7 +403,7 @@ def add_senders(store: StoreFolder, model: FluidPort, setting: Setting, hosts: i
                                  "first_ns": ORIGIN, "last_ns": ORIGIN + 1})  # fmt: skip
 
 
-def test_senders_that_were_recorded_too_tell_the_queue_and_their_racks(tmp_path: Path) -> None:
+def test_recorded_senders_show_the_queue_and_their_racks(tmp_path: Path) -> None:
     setting = Setting(seconds=4, load=0.02)
     rng, model = plain_incast("incast", 3, setting)
     case = Case("incast", scene_of(model, send(rng, setting, model, {}), setting), "bursts", 3, setting)
@@ -418,8 +420,8 @@ def test_senders_that_were_recorded_too_tell_the_queue_and_their_racks(tmp_path:
     assert all("outgoing direction" not in item or "sets" in item for item in payload["not_assessed"])
 
 
-def test_many_hosts_are_judged_together(tmp_path: Path) -> None:
-    """Several recorded hosts, false discoveries controlled over all of their paths; one of them has a tail."""
+def test_many_hosts_are_tested_together(tmp_path: Path) -> None:
+    """False discoveries are controlled over all paths of several recorded hosts, of which one has a tail."""
     store = StoreFolder.create(tmp_path / "s")
     for k in range(4):
         kind = "incast" if k == 2 else "harmless"
@@ -440,7 +442,9 @@ def test_many_hosts_are_judged_together(tmp_path: Path) -> None:
     assert "4 paths tested, false discoveries controlled over all: none 3, bursts 1" in plain(answer)
 
 
-def test_a_port_without_probes_still_says_what_it_can(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_without_probes_still_has_its_bursts_and_senders(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     case = build("incast", 6, Setting(seconds=4))
     store = store_case(tmp_path / "s", replace(case, scene=replace(case.scene, probes=case.scene.probes)))
     write(store, "queues", {"port": "eth0", "window_start_ns": ORIGIN, "ts_ns": ORIGIN + 10**6, "max_bytes": 2_500_000,

@@ -1,4 +1,4 @@
-"""An investigation holds each bin and probe of its time: where memory has no room for them, it is refused."""
+"""An investigation holds each bin and probe of its time in memory, and is refused if memory is too small for them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_year_of_the_finest_bins_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("bins", "probes"), [(0, 0), (1000, 0), (0, 1000), (1000, 1000)])
-def test_exactly_what_there_is_room_for(bins: int, probes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_investigation_that_just_fits_is_allowed(bins: int, probes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def hold(free: float) -> None:
         monkeypatch.setattr(memory, "available_memory", lambda: free)
         stretches = [{"first_ns": 5, "end_ns": 5 + half * 10_000, "bin_ns": 10_000} for half in (bins // 2, bins // 2)]
@@ -37,7 +37,7 @@ def test_exactly_what_there_is_room_for(bins: int, probes: int, monkeypatch: pyt
             hold(needed - 2)
 
 
-def test_the_time_that_is_named_is_investigated(
+def test_the_time_that_the_error_suggests_is_investigated(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = store_case(tmp_path / "store", build("incast", 4, Setting(seconds=8))).path

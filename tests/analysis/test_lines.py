@@ -49,7 +49,7 @@ def test_a_line_over_blocks_is_the_line_of_its_points(n: int, seed: int) -> None
 
 
 @pytest.mark.parametrize("blocks, each", [(2, 5), (2, 30), (3, 1), (3, 5), (3, 30), (5, 1), (5, 5), (12, 5), (12, 30)])
-def test_intervals_of_a_line_hold_what_is_true_of_few_blocks_too(blocks: int, each: int) -> None:
+def test_intervals_of_a_line_contain_the_truth_with_few_blocks(blocks: int, each: int) -> None:
     rng = np.random.default_rng(100 * blocks + each)
     of, true = np.repeat(np.arange(blocks), each), (0.7, 0.7 / np.hypot(0.7, 1))
     held = np.zeros(2)
@@ -60,10 +60,10 @@ def test_intervals_of_a_line_hold_what_is_true_of_few_blocks_too(blocks: int, ea
         found = lines.line_over_blocks(dose, 0.7 * dose + noise, of, 100, rng)
         assert found is not None
         held += [one.low <= value <= one.high for one, value in zip(found, true, strict=True)]
-    assert (held >= 82).all(), held  # of 100; by resampling alone, some 60 of two blocks
+    assert (held >= 82).all(), held  # of 100; with two blocks, resampling alone reaches about 60
 
 
-def test_of_one_block_or_of_three_points_no_bound_of_r_is_known() -> None:
+def test_one_block_or_three_points_give_no_bound_of_r() -> None:
     rng = np.random.default_rng(1)
     dose = np.arange(9.0)
     alone = lines.line_over_blocks(dose, dose + rng.normal(size=9), np.zeros(9, int), 100, rng)

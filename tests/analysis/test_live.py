@@ -1,4 +1,4 @@
-"""What memory has of a growing store is what the store itself says: series, lanes, bursts and moments."""
+"""A growing store in memory equals the store itself: series, port directions, bursts and moments."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_bursts_as_they_end_are_those_of_the_store(tmp_path_factory, parts, join
     live.close()
 
 
-def test_a_wider_bin_is_judged_as_the_store_judges_it(tmp_path):
+def test_bursts_in_wider_bins_are_those_of_the_store(tmp_path):
     growing = Growing(tmp_path / "store", NOW)
     live = LiveStore(growing.store)
     definition = BurstDefinition(bin_ns=10 * BIN, threshold=0.4)
@@ -85,7 +85,7 @@ def test_a_wider_bin_is_judged_as_the_store_judges_it(tmp_path):
 
 @pytest.fixture
 def known(tmp_path):
-    """The report's store, with all of it in memory."""
+    """The store of the report's tests, read completely into memory."""
     live = LiveStore(filled(tmp_path / "store"))
     LiveBursts(live, BurstDefinition()).look()
     yield live, History(live, BurstDefinition())
@@ -93,7 +93,7 @@ def known(tmp_path):
 
 
 def compared(live: LiveStore, history: History, start: int, end: int, width: int) -> None:
-    """A moment from memory beside the same from the store."""
+    """Compares a moment from memory with the same moment from the store."""
     [lane] = live.lanes.values()
     moments = []
     for complete in (0, 2**62):
@@ -115,12 +115,12 @@ def compared(live: LiveStore, history: History, start: int, end: int, width: int
 
 
 @pytest.mark.parametrize("width", [BIN, 10 * BIN, 64 * BIN, 20_000 * BIN])
-def test_memory_says_what_the_store_says(known, width):
+def test_memory_agrees_with_the_store(known, width):
     compared(*known, START, START + 20 * SECOND, width)
     compared(*known, START + SHORT * BIN - 7 * BIN, START + SHORT * BIN + 13 * BIN, width)
 
 
-def test_seconds_are_told_when_they_are_over(tmp_path):
+def test_a_second_is_reported_when_it_is_over(tmp_path):
     growing = Growing(tmp_path / "store", NOW)
     live = LiveStore(growing.store)
     history = History(live, BurstDefinition())
@@ -136,7 +136,7 @@ def test_seconds_are_told_when_they_are_over(tmp_path):
     live.close()
 
 
-def test_what_was_stored_before_is_known_once(tmp_path):
+def test_rows_from_before_the_start_count_once(tmp_path):
     growing = Growing(tmp_path / "store", NOW)
     growing.append([1000] * 50)
     live = LiveStore(growing.store)
@@ -150,7 +150,7 @@ def test_what_was_stored_before_is_known_once(tmp_path):
     live.close()
 
 
-def test_a_recording_that_says_it_runs_is_known_through_silence(tmp_path):
+def test_a_silent_recording_that_reports_that_it_runs_is_covered(tmp_path):
     growing = Growing(tmp_path / "store", NOW)
     growing.append([1000])
     live = LiveStore(growing.store)
@@ -163,8 +163,8 @@ def test_a_recording_that_says_it_runs_is_known_through_silence(tmp_path):
     live.close()
 
 
-def test_a_clock_that_is_set_back_is_noticed_and_makes_no_future(tmp_path):
-    """The time between what is recorded now and what was before the clock was set is not known yet."""
+def test_a_clock_that_is_set_back_is_detected(tmp_path):
+    """The time between the newest bin and the bins from before the clock was set is not covered."""
     growing = Growing(tmp_path / "store", NOW)
     growing.append([1000])
     growing.at = NOW + 3 * SECOND
@@ -185,7 +185,7 @@ def test_a_clock_that_is_set_back_is_noticed_and_makes_no_future(tmp_path):
     live.close()
 
 
-def test_a_recording_that_was_cut_off_is_not_taken_on_by_the_next(tmp_path):
+def test_an_interrupted_recording_is_not_continued_by_the_next(tmp_path):
     growing = Growing(tmp_path / "store", NOW)
     growing.append([84] * 10 + [0] * 90)
     growing.tick()
@@ -205,8 +205,8 @@ def test_a_recording_that_was_cut_off_is_not_taken_on_by_the_next(tmp_path):
     live.close()
 
 
-def test_a_recording_that_is_found_killed_does_not_end_the_one_that_goes_on(tmp_path):
-    """The row that says so is written by the next recorder, after that one's own."""
+def test_a_killed_recording_does_not_end_the_current_one(tmp_path):
+    """The next recorder writes the row about the killed recording after the first row of its own."""
     growing = Growing(tmp_path / "store", NOW)
     growing.append([84] * 10)
     growing.begin_again(500)
@@ -244,7 +244,7 @@ def test_a_recording_goes_on_beside_one_that_ended(tmp_path):
     live.close()
 
 
-def test_losses_are_where_the_bins_say(tmp_path):
+def test_losses_are_at_the_bins_that_are_flagged(tmp_path):
     growing = Growing(tmp_path / "store", NOW)
     growing.append([84] * 10)
     growing.append([84] * 2, quality=2 | 32)
@@ -258,7 +258,7 @@ def test_losses_are_where_the_bins_say(tmp_path):
     live.close()
 
 
-def test_a_lane_that_cannot_be_judged_keeps_no_other_from_it(tmp_path):
+def test_a_lane_without_detectable_bursts_does_not_affect_others(tmp_path):
     growing = Growing(tmp_path / "store", NOW)
     growing.burst()
     fine = {"recording_id": "fine", "interface": "eth2", "bin_ns": 50_000, "source_bin_ns": 50_000}
@@ -276,7 +276,7 @@ def test_a_lane_that_cannot_be_judged_keeps_no_other_from_it(tmp_path):
     live.close()
 
 
-def test_only_the_rack_that_was_asked_for(tmp_path):
+def test_only_the_selected_rack_is_read(tmp_path):
     store = StoreFolder.create(tmp_path / "store")
     for rack in ("r1", "r2"):
         write(store, "recordings", {"recording_id": rack, "rack": rack, "start_ns": NOW, "end_ns": NOW + BIN})
@@ -286,13 +286,13 @@ def test_only_the_rack_that_was_asked_for(tmp_path):
     live.close()
 
 
-def test_the_width_leaves_no_more_cells_than_asked_for():
+def test_the_width_gives_at_most_the_wanted_number_of_cells():
     for span, buckets in ((10 * SECOND, 4000), (BIN, 4000), (3 * BIN + 1, 2)):
         width = width_for(BIN, span, buckets)
         assert width % BIN == 0 and span / width <= buckets and (width == BIN or span / (width - BIN) > buckets)
 
 
-def test_an_unended_run_of_another_store_has_its_lane(tmp_path):
+def test_an_unfinished_recording_of_another_store_has_its_lane(tmp_path):
     growing = Growing(tmp_path / "store", NOW)
     growing.append([84])
     live = LiveStore(growing.store)
@@ -303,7 +303,7 @@ def test_an_unended_run_of_another_store_has_its_lane(tmp_path):
 
 @pytest.mark.parametrize("epochs", [1, 2])
 def test_old_recordings_count_as_the_store_has_them(tmp_path, monkeypatch, epochs):
-    # Of old bins, memory reads those whose recording's row does not say when it counted.
+    # Memory reads old bins only of recordings without a row that states when they counted.
     store, hour = StoreFolder.create(tmp_path / "store"), 3600 * SECOND
     lane = {"recording_id": "old", "wire_bytes": 84}
     write(store, "bins", *({**lane, "clock_epoch": k, "ts_ns": NOW - (50 - k) * hour} for k in range(epochs)))

@@ -1,4 +1,5 @@
-"""What senders of bursts were called when it was: in bursts, in groups of them, in a live view, and in words."""
+"""Names of the senders of bursts, as they were at that time: in bursts, in groups of bursts, in a live view, and in
+texts."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ def store(tmp_path: Path) -> StoreFolder:
     return store
 
 
-def test_bursts_have_the_names_and_services_of_their_time(store: StoreFolder) -> None:
+def test_bursts_have_the_names_and_services_that_were_valid_then(store: StoreFolder) -> None:
     with_names(store, NAMES)
     with store.connect() as con:
         *bursts, last = find_bursts(con, BurstDefinition(), direction="in")
@@ -95,7 +96,7 @@ def test_a_service_of_fewer_than_half_names_no_group(store: StoreFolder, of_serv
         assert senders.senders_text(burst, 3) == "6 of db and 6 more"
 
 
-def test_a_live_view_names_bursts_by_what_is_imported_meanwhile(
+def test_a_live_view_uses_names_that_are_imported_while_it_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mburst.analysis.live.names.LOOK_S", 0.0)
@@ -119,7 +120,7 @@ def test_a_live_view_names_bursts_by_what_is_imported_meanwhile(
     live.close()
 
 
-def test_names_are_read_again_only_where_files_changed(store: StoreFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_are_read_again_only_if_files_changed(store: StoreFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mburst.analysis.live.names.LOOK_S", 0.0)
     names = LiveNames(store)
     assert names.rows() is None
@@ -144,7 +145,7 @@ def test_ports_have_the_name_of_this_system_behind_their_number(monkeypatch: pyt
 
 
 @pytest.mark.parametrize(("fan_in", "text"), [(12, "3 of a (rack r1), 3 of b and 6 more"), (13, "")])
-def test_two_services_are_named_where_they_are_half(fan_in: int, text: str) -> None:
+def test_two_services_are_named_if_they_have_half_of_the_senders(fan_in: int, text: str) -> None:
     racks = {"a": [{"rack": "r1", "senders": 3}], "b": [], "c": []}
     services = [{"service": service, "senders": 3, "racks": of} for service, of in racks.items()]
     burst = {"fan_in": fan_in, "sources": 12, "top_sources": [], "services": services}
@@ -154,7 +155,7 @@ def test_two_services_are_named_where_they_are_half(fan_in: int, text: str) -> N
 
 
 def test_hostile_names_stay_short_text_on_one_line_and_keep_the_address(store: StoreFolder) -> None:
-    """A sentence has the names of the group, and of two racks at most here."""
+    """A sentence has the names of the group and of at most two racks."""
     given = list(HOSTILE.values())
     for name in given:
         top = [{"source": "10.0.0.1", "name": name, "share": 1.0, "bytes": 1}]

@@ -1,5 +1,5 @@
-"""What a switch sends by OTLP about the port of the recorded example: the investigation has its depth as evidence, and
-holds its bins against the host's."""
+"""A switch sends data by OTLP about the port of the recorded example: the investigation uses the depth of the queue as
+evidence, and compares the bins of the switch with the host's."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mburst.__main__ import main
 EXAMPLE = ROOT / "examples" / "cache-server"
 EXPORT = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
 FCS = 4
-EACH = 37  # of samples one is missing, in one of the cases
+EACH = 37  # in one of the cases, one of this number of samples is missing
 HEADLINES = {
     "agree": "Bursts into cache (1 Gb/s) cause the latency tail",
     "disagree": "What causes the latency of api → cache (udp) cannot be determined: the sources of cache cache in",
@@ -29,7 +29,7 @@ HEADLINES = {
 
 
 def totals(store: Path, factor: float) -> list[tuple[str, str, int, Any]]:
-    """The running total of the port each millisecond, as its host received it."""
+    """The running total of the port in each millisecond, as its host received it."""
     found = mburst.open(store).sql(
         f"SELECT ts_ns // {MS} AS ms, sum(bytes + {FCS} * packets) AS bytes FROM bins "
         "WHERE direction = 'in' GROUP BY ms"
@@ -51,8 +51,8 @@ def depths() -> list[tuple[str, str, int, Any]]:
     ("factor", "missing", "state"), [(1.0, 0, "agree"), (1.0, EACH, "agree"), (0.9, 0, "disagree")]
 )
 def test_sources_agree(tmp_path, factor, missing, state, capsys):
-    """Bins of the switch, bins of the host and the depth of the queue agree, each with each, also where samples are
-    missing, whose bytes a gap has; a switch that counts less does not."""
+    """The bins of the switch, the bins of the host and the depth of the queue agree pairwise. Missing samples do not
+    matter, because a gap has their bytes. A switch that counts less disagrees."""
     store, port = tmp_path / "store", free_port()
     assert main(["record", str(EXAMPLE / "cache.pcap.zst"), "-o", str(store), "--link", "1G", "--host", "cache"]) == 0
     assert main(["import", "probes", str(EXAMPLE / "probes.csv.gz"), "-o", str(store), "--protocol", "udp"]) == 0
@@ -80,7 +80,7 @@ def test_sources_agree(tmp_path, factor, missing, state, capsys):
     [line] = [line for line in printed.splitlines() if "port tor1 Ethernet0, with cache cache in" in line]
     assert f" {state}" in line, line
     windows = int(re.search(r"of (\d+) ", line)[1])
-    assert windows > (35 if missing else 45)  # of 50; where a gap cuts two windows, both are left out
+    assert windows > (35 if missing else 45)  # of 50; both windows are left out if a gap cuts them
     for port in ("cache cache in", "tor1 Ethernet0 out"):
         [line] = [
             line for line in printed.splitlines() if f"depth of the queue tor1 Ethernet0 queue 3, with {port}" in line

@@ -1,4 +1,4 @@
-"""Bursts of files that are named one by one are those of the store, whoever is asked for which part of it."""
+"""Bursts of files that are listed one by one are those of the store, however the files are divided."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ MIDNIGHT = 1_795_132_800 * 10**9
 FULL = 125_000  # wire bytes of 1 ms at 1 Gb/s
 HOSTS = (("r1", "a"), ("r1", "b"), ("r2", "c"))
 
-# Runs of hot bins as (bins before it, its bins), of which some cross the midnight in the middle, and whether its
-# recording overlaps the host's other one. Each list of cuts says where segments end.
+# Runs of hot bins as (bins before the run, bins of the run), some of which cross midnight, and whether the
+# recording overlaps the other one of the host. Each list of cuts states where segments end.
 hot = st.lists(st.tuples(st.integers(1, 12), st.integers(1, 9)), min_size=1, max_size=8)
 recordings = st.lists(
     st.tuples(st.sampled_from(HOSTS), hot, st.lists(st.integers(0, 80), max_size=2)), min_size=2, max_size=3
@@ -94,7 +94,7 @@ def of_store(store: StoreFolder, definition: BurstDefinition | None = None) -> l
 
 
 def by_host(store: StoreFolder) -> list[dict[str, list[Path]]]:
-    """The files of each rack and host, as copies of them would be listed."""
+    """Returns the files of each rack and host, as a list of copies would have them."""
     found: dict[tuple[str, str], dict[str, list[Path]]] = defaultdict(lambda: defaultdict(list))
     for table, paths in store.files().items():
         for path in paths:
@@ -138,9 +138,9 @@ def test_the_parts_of_a_store_have_its_bursts(
     assert plain([burst for day in kept for burst in day]) == whole
 
 
-def test_a_burst_goes_over_an_edge_of_segments_and_midnight(tmp_path: Path) -> None:
+def test_a_burst_crosses_midnight_and_the_edge_of_a_segment(tmp_path: Path) -> None:
     store = filled(tmp_path / "store", [(("r1", "a"), [(30, 20)], [4, 13]), (("r1", "a"), [(27, 20)], [])])
-    assert len(sealed_files(store, "bins")) == 6  # one more for each segment that goes over midnight
+    assert len(sealed_files(store, "bins")) == 6  # one more file for each segment that crosses midnight
     found = find_bursts_in(store.files()).bursts.to_pylist()
     assert [burst["duration_ns"] for burst in found] == [20 * MS, 20 * MS]
     assert plain(found) == of_store(store)
@@ -169,7 +169,7 @@ def test_another_process_reads_copies_in_one_folder(tmp_path: Path) -> None:
         check=True,
     )
     assert len(json.loads(answer.stdout)) == 3
-    assert sorted(path.name for path in tmp_path.iterdir()) == before  # nothing is written beside them
+    assert sorted(path.name for path in tmp_path.iterdir()) == before  # no file is written beside them
 
 
 @pytest.mark.parametrize("table", ["bins", "sources", "recordings"])
@@ -207,7 +207,7 @@ def test_bins_without_their_recording_are_refused(tmp_path: Path) -> None:
 
 
 def test_hot_logs_are_files_too(tmp_path: Path) -> None:
-    """A recording's row stays hot for as long as it goes on."""
+    """The row of a recording stays in a hot log while the recording goes on."""
     store = filled(tmp_path / "store", [(("r1", "a"), [(5, 3)], [])])
     writer = store.writer("bins", "a", "r1")
     writer.append(rows("bins", *bins_of("a", "r1", 0, [(5, 3), (20, 4)])[3:]))
@@ -221,7 +221,7 @@ def test_hot_logs_are_files_too(tmp_path: Path) -> None:
 
 @contextmanager
 def written_anew(store: StoreFolder, bursts: list[tuple[int, int]]) -> Iterator[None]:
-    """The bins of host a in a log of a writer, while it lives, and sealed behind that."""
+    """Writes the bins of host a again: in the log of a writer within the context, sealed after it."""
     shutil.rmtree(store.path / "bins")
     with store.writer("bins", "a", "r1") as writer:
         for row in bins_of("a", "r1", 0, bursts):
@@ -229,8 +229,8 @@ def written_anew(store: StoreFolder, bursts: list[tuple[int, int]]) -> Iterator[
         yield
 
 
-def test_what_a_copy_has_twice_counts_once(tmp_path: Path) -> None:
-    """A log of before the segment was sealed, and a sealed file in two folders."""
+def test_rows_that_a_copy_has_twice_count_once(tmp_path: Path) -> None:
+    """A hot log from before the segment was sealed, and a sealed file in two folders."""
     store = filled(tmp_path / "store", [(("r1", "a"), [(5, 3)], [])])
     with written_anew(store, [(5, 3)]):
         [log] = hot_logs(store, "bins")
@@ -250,7 +250,8 @@ def test_what_a_copy_has_twice_counts_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("harmed", ["none", "first", "both"])
 @pytest.mark.parametrize("log", ["whole", "cut", "unreadable"])
 def test_a_log_beside_its_sealed_files_counts_as_in_the_store(tmp_path: Path, log: str, harmed: str) -> None:
-    """A segment over midnight, in two sealed files, and the log that it was, after a copy that was made meanwhile."""
+    """A segment that crosses midnight, in two sealed files, beside its hot log: the store was copied while it was
+    sealed."""
     store = filled(tmp_path / "store", [(("r1", "a"), [(30, 20)], [])])
     with written_anew(store, [(30, 20)]):
         [path] = hot_logs(store, "bins")

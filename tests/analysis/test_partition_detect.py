@@ -1,4 +1,4 @@
-"""What spans of time, racks and hosts have is together what one database over everything has."""
+"""The results of spans of time, racks and hosts add up to those of one database over everything."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from mburst.sql import StoreFolder
 from mburst.sql.format.filenames import SealedName
 
 S = 10**9
-BIN = 10 * S  # 60 s of margin are six bins: what hypothesis makes goes beyond it often
+BIN = 10 * S  # a margin of 60 s is six bins, which the bursts of hypothesis often exceed
 DAY = 86_400 * S
 MIDNIGHT = 1_795_132_800 * S
 FULL = 125_000_000 * 10  # wire bytes of 10 s at 1 Gb/s
@@ -57,8 +57,7 @@ definitions = st.sampled_from(
 
 
 def filled(folder: Path, given_: list[Any]) -> StoreFolder:
-    """A store with a recording for each of GIVEN_: its host or port, its first bin counted from midnight, and its
-    bins."""
+    """Stores a recording for each of GIVEN_: host or port, first bin counted from midnight, and bins."""
     store = StoreFolder.create(folder)
     add_links(store)
     for number, ((rack, host), first, shares) in enumerate(given_):
@@ -88,7 +87,7 @@ def filled(folder: Path, given_: list[Any]) -> StoreFolder:
 
 
 def add_links(store: StoreFolder) -> None:
-    """Which hosts are behind the ports of tor1."""
+    """Stores which hosts are behind the ports of tor1."""
     link = {"device": "tor1", "rack": "r1", "queue": "", "origin": "configuration", "present": True}
     with store.writer("links", rack="r1") as writer:
         writer.append(
@@ -101,7 +100,8 @@ def add_links(store: StoreFolder) -> None:
 
 
 def senders_of(row: dict[str, Any]) -> list[dict[str, Any]]:
-    """Up to three that sent in a bin: parts of it that differ, so that their bytes before and in a burst do."""
+    """Returns up to three senders of a bin. They sent in different parts of it, so their bytes before and in a burst
+    differ."""
     at = row["ts_ns"] // BIN
     names = {name: row[name] for name in ("recording_id", "host", "rack", "ts_ns")}
     return [
@@ -127,7 +127,7 @@ def plain(rows: list[dict[str, Any]]) -> Counter[Any]:
 
 
 def whole(store: StoreFolder, definition: BurstDefinition) -> tuple[Counter[Any], Counter[Any]]:
-    """Bursts and senders of one database over everything; losses are added up here, bin by bin."""
+    """Returns bursts and senders of one database over everything. Losses are added up here, bin by bin."""
     with store.connect() as con:
         bursts = [without_names(burst) for burst in find_bursts(con, definition)]
         found = con.execute("SELECT recording_id, clock_epoch, ts_ns, retransmits, ce_packets FROM bins").fetchall()
@@ -152,7 +152,7 @@ def whole(store: StoreFolder, definition: BurstDefinition) -> tuple[Counter[Any]
 
 
 def files_of(store: StoreFolder, *, by_host: bool) -> list[dict[str, list[Path]]]:
-    """The files of each rack, or of each host of it; of links of the rack."""
+    """Returns the files of each rack, or of each of its hosts with the links of the rack."""
     found: dict[tuple[str, str], dict[str, list[Path]]] = {}
     for table, paths in store.files().items():
         for path in paths:
@@ -219,7 +219,7 @@ def test_partitions_together_have_the_bursts_of_the_whole(
 
 
 def check_ports(found: list[DetectedPartition], store: StoreFolder) -> None:
-    """Each side has the rows of its own recordings, and those of ports the hosts behind them."""
+    """Each side has only rows of its own recordings, and rows of ports name the hosts behind them."""
     with store.connect() as con:
         of_ports = {
             of for (of,) in con.execute("SELECT recording_id FROM recordings WHERE backend = 'otlp'").fetchall()
@@ -234,7 +234,7 @@ def check_ports(found: list[DetectedPartition], store: StoreFolder) -> None:
 
 
 def together(part: DetectedPartition) -> PartitionTables:
-    """The tables with the rows of hosts and of switch ports."""
+    """Returns the tables with the rows of hosts and of switch ports together."""
     rows = {
         table.removeprefix("port_"): of.drop_columns(["attached_host", "attached_interface"])
         for table, of in part.ports._asdict().items()
@@ -246,7 +246,7 @@ def together(part: DetectedPartition) -> PartitionTables:
 
 @pytest.mark.parametrize("bins_each_side", [1, 6, 50, 5000])
 def test_a_burst_across_midnight_counts_once_and_whole(tmp_path: Path, bins_each_side: int) -> None:
-    """Of two minutes, and of ones that are longer than every margin but the last."""
+    """A burst of two minutes, and bursts that are longer than every margin except the last."""
     length = 2 * bins_each_side
     store = filled(tmp_path / "store", [(("r1", "a"), -bins_each_side, [(0.9, 1, 0)] * length)])
     before, after = (
@@ -260,8 +260,9 @@ def test_a_burst_across_midnight_counts_once_and_whole(tmp_path: Path, bins_each
         detect(store.files(), since_ns=MIDNIGHT - DAY, until_ns=MIDNIGHT, held_ns=min(bins_each_side, 1) * BIN)
 
 
-def test_retransmissions_that_nobody_counted_are_null(tmp_path: Path) -> None:
-    """Not 0: `--backend ebpf` does not count them. An hour without a packet has none. CE marks are counted in each."""
+def test_retransmissions_that_were_not_counted_are_null(tmp_path: Path) -> None:
+    """They are not 0, since `--backend ebpf` does not count them. An hour without a packet has no NULL. CE marks are
+    counted in each."""
     late = [(0.0, 0, 0)] * 800
     of = [((rack, host), 0, [(0.9, counted, 1)] * 3 + [(0.1, counted, 1)] + late + [(0.1, counted, 0)])
           for (rack, host), counted in ((HOSTS[0], None), (HOSTS[1], 0), (HOSTS[2], 2))]  # fmt: skip
@@ -283,7 +284,7 @@ def test_retransmissions_that_nobody_counted_are_null(tmp_path: Path) -> None:
     }
 
 
-def test_results_have_signed_types_and_the_same_bytes_again(tmp_path: Path) -> None:
+def test_results_have_signed_types_and_reproducible_bytes(tmp_path: Path) -> None:
     store = filled(tmp_path / "store", [(host, -9, [(0.9, 1, 1), (0.0, 0, 0)] * 9) for host in HOSTS])
     first, second = (detect(store.files(), since_ns=MIDNIGHT - DAY, until_ns=MIDNIGHT + DAY).tables for _ in range(2))
     assert first == second and len(first.bursts) and len(first.senders)
@@ -319,15 +320,15 @@ def test_bins_without_their_recording_and_empty_spans_are_refused(tmp_path: Path
         ([(-60, 3)], 12, True),  # at another time of the day
         ([(-9, 9)], 9, False),
         ([(-6, 3)], 9, False),  # as long as the port's burst
-        ([(-9, 5)], 9, True),  # it ends within the burst
-        ([(-5, 4)], 9, True),  # it begins within it
-        ([(-9, 5), (-4, 4)], 9, True),  # neither has all of it
+        ([(-9, 5)], 9, True),  # the recording of the host ends within the burst
+        ([(-5, 4)], 9, True),  # it begins within the burst
+        ([(-9, 5), (-4, 4)], 9, True),  # neither recording has all of the burst
     ],
 )
-def test_a_switch_port_stands_in_for_the_host_behind_it_while_that_is_not_recorded(
+def test_a_switch_port_stands_in_for_its_host_while_that_is_not_recorded(
     tmp_path: Path, own: list[tuple[int, int]], recorded: int, is_counted: bool
 ) -> None:
-    """The host receives little: a burst of its port counts where one recording of the host does not cover it."""
+    """The host receives little: a burst of its port counts unless one recording of the host covers all of it."""
     of_port = [(0.1, 0, 0)] * 3 + [(0.9, 0, 0)] * 3 + [(0.1, 0, 0)] * 3
     of_host = [(HOSTS[0], first, [(0.1, 0, 0)] * number) for first, number in own]
     store = filled(tmp_path / "store", [*of_host, (PORTS[0], -9, of_port), (PORTS[0], 9, of_port)])
@@ -341,8 +342,8 @@ def test_a_switch_port_stands_in_for_the_host_behind_it_while_that_is_not_record
 
 
 def test_ports_that_cannot_be_examined_are_left_out_and_counted(tmp_path: Path) -> None:
-    """Of an unknown line rate, or with bins that do not make up those of the definition: the hosts of the rack do not
-    fail for them, as one of these does."""
+    """Ports have an unknown line rate, or bins that do not make up those of the definition. The hosts of the rack do
+    not fail because of them; a host with such a recording does."""
     store = filled(tmp_path / "store", [(("r1", "a"), -9, [(0.9, 1, 1)] * 9), (PORTS[2], -9, [(0.9, 0, 0)] * 9)])
     port = {"recording_id": "port", "host": "tor1", "interface": "E9", "rack": "r1", "direction": "out"}
     row = {"start_ns": MIDNIGHT - 9 * BIN, "end_ns": MIDNIGHT - 1, "bin_ns": BIN, "backend": "otlp", "link_bps": None}

@@ -1,4 +1,4 @@
-"""Which host an end of a probed path is, by Python and by the store's SQL."""
+"""The host of an end of a probed path, by Python and by the store's SQL."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from mburst.sql.views import in_memory
         ("api.example.net:1", "api.example.net"),
         ("10.0.0.1:40001", "10.0.0.1"),
         ("2001:DB8:0:0::1", "2001:db8::1"),
-        ("2001:db8::1:40", "2001:db8::1:40"),  # which is an address
+        ("2001:db8::1:40", "2001:db8::1:40"),  # this one is an address
         ("[2001:DB8::1]:40001", "2001:db8::1"),
-        ("rack:r1:40001", "rack:r1:40001"),  # nothing that a prober writes
+        ("rack:r1:40001", "rack:r1:40001"),  # no prober writes this
         ("[]:1", "[]:1"),
         ("api:٤", "api:٤"),
         (":7", ":7"),
@@ -45,7 +45,7 @@ def test_sql_has_the_same_hosts(end: str) -> None:
     assert found == host_of(end)
 
 
-def test_an_address_is_one_however_it_is_written() -> None:
+def test_spellings_of_an_address_are_the_same_address() -> None:
     known = {"2001:db8::c612:1": "cache"}
     for end in ("2001:db8::c612:1", "2001:DB8::C612:1", "2001:0db8:0:0:0:0:c612:0001", "[2001:db8::C612:1]:40001"):
         assert is_at(end, "cache", "eth0", known) and not is_at(end, "cache-2", "eth0", known)

@@ -1,4 +1,4 @@
-"""What is said of probed paths, against stores whose clocks, delays and hosts are known."""
+"""Facts about probed paths, against stores with known clocks, delays and hosts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def exchanges(
     seed: int = 1,
     **columns: object,
 ) -> list[dict[str, object]]:
-    """Probes whose delays have exponential parts; the reflector's clock is ahead by offset + drift × time."""
+    """Probes with partly exponential delays. The clock of the reflector is ahead by offset + drift × time."""
     rng = np.random.default_rng(seed)
     found = []
     for i in range(n):
@@ -66,13 +66,13 @@ def met_in(folder: Path, *rows: dict[str, object], **selection: object) -> list[
 
 
 def set_back(row: dict[str, object], by_ns: int = 3600 * S) -> dict[str, object]:
-    """The same where the sender's clock was set back while the probe was under way."""
+    """Returns the row as if the sender's clock had been set back while the probe was under way."""
     stamps = {name: value - by_ns for name, value in row.items() if name in ("rx_ns", "app_recv_ns")}  # type: ignore[operator]
     return {**row, **stamps}
 
 
-def test_probes_of_two_clocks_change_nothing_of_the_others(tmp_path):
-    """One was enough for the difference of two clocks to be wrong by half an hour."""
+def test_probes_across_a_clock_step_do_not_affect_the_others(tmp_path):
+    """A single one once made the difference of two clocks wrong by half an hour."""
     rows = exchanges(offset=7 * MS)
     turned = [set_back(row) if row["seq"] % 500 == 77 else row for row in rows]
     [true], [met] = met_in(tmp_path / "true", *rows), met_in(tmp_path / "turned", *turned)
@@ -84,7 +84,7 @@ def test_probes_of_two_clocks_change_nothing_of_the_others(tmp_path):
     assert met.clocks.offset_ns == pytest.approx(true.clocks.offset_ns, abs=10 * US)
 
 
-def test_what_is_measured_is_what_was_made(tmp_path):
+def test_measures_equal_the_simulated_delays(tmp_path):
     rows = exchanges()
     [met] = met_in(tmp_path, *rows)
     columns = {name: np.array([row[name] for row in rows], np.int64) for name in rows[0]}
@@ -100,20 +100,20 @@ def test_what_is_measured_is_what_was_made(tmp_path):
 
 
 @pytest.mark.parametrize("offset, drift", [(0, 0), (37e9, 0), (-5e6, 40e-6), (1e5, -100e-6)])
-def test_offset_and_drift_are_taken_out_within_the_stated_uncertainty(tmp_path, offset, drift):
+def test_offset_and_drift_are_removed_within_the_stated_uncertainty(tmp_path, offset, drift):
     [met] = met_in(tmp_path, *exchanges(4000, offset=offset, drift=drift))
     true = [met_true(row) for row in exchanges(4000)]
     assert met.clocks is not None and not met.clocks.kept
     assert met.clocks.drift_ppm == pytest.approx(drift * 1e6, abs=1)
-    assert 20 * US <= met.clocks.uncertainty_ns <= 30 * US  # half of 40 µs and what the fastest waited
+    assert 20 * US <= met.clocks.uncertainty_ns <= 30 * US  # half of 40 µs, and the wait of the fastest probe
     wrong = met.values["forward"] - np.array([forward for forward, _ in true])
     assert np.abs(np.median(wrong)) <= met.clocks.uncertainty_ns
     assert np.median(wrong) == pytest.approx(-10 * US, abs=4 * US)
-    assert np.std(wrong) < 6 * US  # what a delay is beyond the least one stays
+    assert np.std(wrong) < 6 * US  # the excess of a delay beyond the least one stays
     assert np.allclose(met.values["forward"] + met.values["back"], met.values["round_trip"], atol=1)
 
 
-def test_a_clock_that_was_set_is_said_and_its_drift_is_known(tmp_path):
+def test_a_clock_that_was_set_is_stated_and_its_drift_is_known(tmp_path):
     rows = exchanges(4000, drift=40e-6)
     for row in rows[2500:]:
         row |= {name: row[name] + 3600 * S for name in ("remote_rx_ns", "remote_tx_ns")}
@@ -126,17 +126,17 @@ def test_a_clock_that_was_set_is_said_and_its_drift_is_known(tmp_path):
 
 
 @pytest.mark.parametrize("drift", [230e-6, -500e-6, 900e-6])
-def test_a_clock_that_is_slewed_is_not_taken_for_one_that_is_set(tmp_path, drift):
+def test_a_slewed_clock_is_not_taken_for_a_step(tmp_path, drift):
     [met] = met_in(tmp_path, *exchanges(4000, drift=drift))
     assert met.clocks.steps == 0 and met.clocks.drift_ppm == pytest.approx(drift * 1e6, abs=1)
 
 
 def met_true(row: dict[str, object]) -> tuple[int, int]:
-    """(forward, back) of a row made without an offset."""
+    """Returns (forward, back) of a row that was made without an offset."""
     return row["remote_rx_ns"] - row["tx_ns"], row["rx_ns"] - row["remote_tx_ns"]  # type: ignore[operator]
 
 
-def test_kept_clocks_are_believed(tmp_path):
+def test_accurate_clocks_are_trusted(tmp_path):
     rows = exchanges(clock_error_ns=2 * US)
     [met] = met_in(tmp_path, *rows)
     assert met.clocks is not None and met.clocks.kept and met.clocks.uncertainty_ns == 2 * US
@@ -144,7 +144,7 @@ def test_kept_clocks_are_believed(tmp_path):
 
 
 @pytest.mark.parametrize("offset, error", [(1e6, 2 * US), (0, MS)])
-def test_clocks_that_the_delays_contradict_or_that_know_less_are_not(tmp_path, offset, error):
+def test_clocks_that_are_contradicted_or_less_accurate_are_not_trusted(tmp_path, offset, error):
     [met] = met_in(tmp_path, *exchanges(offset=offset, clock_error_ns=error))
     assert met.clocks is not None and not met.clocks.kept
     assert met.measured["back"].least is not None and met.measured["back"].least > 0
@@ -158,7 +158,7 @@ def test_without_the_reflectors_stamps_there_is_only_the_round_trip(tmp_path):
     ] == [100, 100, 0, 0, 100, 0]
 
 
-def test_imported_round_trips_are_enough(tmp_path):
+def test_imported_round_trips_are_measures(tmp_path):
     [met] = met_in(tmp_path, *({"seq": i, "tx_ns": START + i, "rtt_ns": 1000 + i} for i in range(100)))
     assert met.measured["round_trip"].n == 100 and met.measured["round_trip"].largest == 1099
 
@@ -169,12 +169,12 @@ def test_lost_probes_have_no_delay(tmp_path):
     assert (met.sent, met.lost, met.measured["application"].n, met.lost_at.tolist()) == (51, 1, 50, [50])
 
 
-def test_all_lost(tmp_path):
+def test_a_path_with_all_probes_lost_has_no_measures(tmp_path):
     [met] = met_in(tmp_path, *({"seq": i, "tx_ns": START + i, "lost": True, "stamp_kind": ""} for i in range(5)))
     assert met.lost == 5 and all(measured.n == 0 for measured in met.measured.values()) and met.stamps == ""
 
 
-def test_of_many_probes_some_are_read_and_all_are_counted(tmp_path, monkeypatch):
+def test_some_of_many_probes_are_read_and_all_are_counted(tmp_path, monkeypatch):
     rows = [*exchanges(1000), {"seq": 1000, "tx_ns": START + 6 * S, "lost": True}]
     monkeypatch.setattr(paths, "MOST_PROBES", 300)
     [met] = met_in(tmp_path, *rows)
@@ -200,7 +200,7 @@ def test_paths_and_selections(tmp_path):
 
 
 def minutes(p99s: list[int]) -> list[dict[str, object]]:
-    """A minute for each: 200 probes of which some take that long."""
+    """Returns 200 probes a minute, some of which take as long as given for that minute."""
     return [
         {
             "seq": i,
@@ -212,7 +212,7 @@ def minutes(p99s: list[int]) -> list[dict[str, object]]:
     ]
 
 
-def test_minutes_are_those_of_the_clock(tmp_path):
+def test_minutes_begin_at_whole_minutes_of_the_clock(tmp_path):
     [met] = met_in(tmp_path, *minutes([5000, 7000, 9000]), {"seq": 9, "tx_ns": START + 2 * MINUTE_NS + S, "lost": True})
     found = by_minute(met)
     assert [entry.start_ns for entry in found] == [START, START + MINUTE_NS, START + 2 * MINUTE_NS]
@@ -224,7 +224,7 @@ def test_minutes_are_those_of_the_clock(tmp_path):
     assert persistence(found) is None
 
 
-def test_a_slow_minute_after_a_slow_one_is_seen_and_alternation_too(tmp_path):
+def test_series_and_alternation_of_slow_minutes_are_detected(tmp_path):
     slow = [10_000, 11_000, 12_000, 13_000, 50_000, 60_000, 55_000, 52_000, 9000, 9500, 9600, 9700]
     [met] = met_in(tmp_path / "recordings", *minutes(slow))
     assert persistence(by_minute(met)) > 0.5
@@ -259,8 +259,9 @@ def test_nines_count_what_is_larger(given_values):
         assert larger == pytest.approx(0.5) or sum(v > value for v in ordered) <= round(larger, 6) <= n - 1
 
 
-def test_paths_of_a_target_are_told_together(tmp_path):
-    """Those from several ports of one host; not those of other hosts and targets, and not a path that is alone."""
+def test_paths_from_several_ports_to_a_target_are_joined(tmp_path):
+    """Only paths from several ports of one host to one target are joined: not paths of other hosts or targets, and not
+    a single path."""
     slow = exchanges(900, seed=2, gap=7 * MS, back=2 * MS, src="api:40002", dst="cache")
     slow[3] |= {"lost": True, "rx_ns": None, "app_recv_ns": None, "remote_rx_ns": None, "remote_tx_ns": None}
     found = met_in(

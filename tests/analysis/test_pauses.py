@@ -1,4 +1,4 @@
-"""What pause frames can have made of the lateness: against plain counting, in a queue that is simulated frame by frame,
+"""How much lateness pause frames can account for: against plain counting, in a queue that is simulated frame by frame,
 and in labelled cases."""
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ROOM = 10_000  # bytes of a bin
 
 
 class Row(NamedTuple):
-    """A bin of the other direction: its number, the time asked for, classes, frames of each kind."""
+    """A bin of the other direction: number, requested time, classes, and frames of each kind."""
 
     number: int
     asked: int
@@ -58,7 +58,7 @@ def port_of(loads: list[int], spans: tuple[tuple[float, float], ...] = ((0.0, BI
 
 
 def may_be_stopped(rows: list[Row], tick: int) -> bool:
-    """Whether some pause frame can be in force, all of its bin's moments tried."""
+    """Returns whether a pause frame can be in force at TICK, for any moment within its bin."""
     asking = [row for row in rows if row.pauses]
     sets = {row.classes for row in asking}
     clear = len(sets) == 1 and next(iter(sets)) in (8, 16, ALL)
@@ -100,7 +100,7 @@ def test_time_between_recorded_stretches_is_no_stopped_time(rows: list[Row]) -> 
 
 
 def served(arrivals: list[int], stops: list[bool]) -> list[int]:
-    """When each frame has left a port that sends one a tick, unless it is stopped."""
+    """Returns when each frame has left a port that sends one frame a tick unless it is stopped."""
     left, tick, found = sorted(arrivals), 0, []
     while left:
         if left[0] <= tick and not (tick < len(stops) and stops[tick]):
@@ -146,7 +146,7 @@ def answered(case: Case) -> tuple[Evidence, Verdict]:
 
 
 def unasked(case: Case) -> Case:
-    """The same without a recording of the other direction."""
+    """Returns the case without a recording of the other direction."""
     crossings = [one._replace(port=replace(one.port, signals=None)) for one in case.scene.crossings]
     return replace(case, scene=replace(case.scene, crossings=crossings))
 
@@ -158,8 +158,8 @@ def test_ports_that_were_asked_to_stop(kind: str) -> None:
     assert case.accepts(verdict.cause), (verdict, evidence.paused)
 
 
-def test_a_queue_that_a_pause_left_is_not_charged_to_the_burst_that_keeps_it() -> None:
-    """Without the pause frames nothing speaks against the bursts."""
+def test_a_queue_left_by_a_pause_is_not_attributed_to_a_burst() -> None:
+    """Without the pause frames, no evidence contradicts the bursts."""
     case = cases.build("paused-paced", 1, BASE)
     assert answered(unasked(case))[1].cause == "bursts"
     _, verdict = answered(case)
@@ -177,14 +177,14 @@ def test_a_queue_that_a_pause_left_is_not_charged_to_the_burst_that_keeps_it() -
         ("paused-switch", "elsewhere", "an idle port while the switch asked h to stop sending on eth0 (pause frames"),
     ],
 )
-def test_who_asked_is_the_cause_where_the_port_stood_idle(kind: str, cause: str, said: str) -> None:
+def test_the_host_that_asked_for_the_pause_is_the_cause_if_the_port_was_idle(kind: str, cause: str, said: str) -> None:
     evidence, verdict = answered(cases.build(kind, 0, BASE))
     assert (verdict.cause, verdict.paused) == (cause, True) and said in verdict.reasons[0]
     assert evidence.paused is not None and evidence.paused.stood is not None and evidence.paused.stood.low > 0.5
 
 
 def test_a_host_that_was_asked_to_stop_is_not_the_cause() -> None:
-    """Its probes wait in it, but because the switch asked it to."""
+    """Probes wait in the host, but only because the switch asked it to stop."""
     found = [cases.build("paused-switch", seed, BASE) for seed in range(8)]
     inside = [case for case in found if answered(unasked(case))[1].cause == "host"]
     assert inside and all(answered(case)[1].cause == "elsewhere" for case in inside)
@@ -197,14 +197,14 @@ def test_pauses_of_a_class_are_a_doubt_and_never_a_cause() -> None:
     assert any("DSCP" in item for item in verdict.missing)
 
 
-def test_pauses_at_other_times_change_nothing() -> None:
+def test_pauses_at_other_times_do_not_change_the_verdict() -> None:
     case = cases.build("incast-between", 0, BASE)
     evidence, verdict = answered(case)
     assert verdict == answered(unasked(case))[1] and verdict.cause == "bursts"
     assert evidence.paused is not None and evidence.paused.could.value < 0.01
 
 
-def test_a_mirror_does_not_show_who_asked() -> None:
+def test_a_mirror_does_not_show_who_asked_for_a_pause() -> None:
     case = cases.build("paused-host", 0, BASE)
     [crossing] = case.scene.crossings
     mirror = crossing._replace(port=replace(crossing.port, direction="mirror"))
@@ -214,15 +214,15 @@ def test_a_mirror_does_not_show_who_asked() -> None:
     assert evidence.paused is not None and evidence.paused.stood is None
 
 
-def test_a_port_that_the_probes_may_not_cross_names_nobody() -> None:
+def test_pauses_of_a_port_that_probes_may_not_cross_name_no_cause() -> None:
     case = cases.build("paused-host", 0, BASE)
     scene = replace(case.scene, crossings=[one._replace(assumed=True) for one in case.scene.crossings])
     evidence, verdict = answered(replace(case, scene=scene))
     assert verdict.cause == "undetermined" and evidence.paused is not None and evidence.paused.stood is None
 
 
-def test_lateness_and_pauses_of_one_rhythm_name_nobody() -> None:
-    """By the clock, any shift by a period meets the waits as well."""
+def test_lateness_and_pauses_with_the_same_period_name_no_cause() -> None:
+    """Both are strictly periodic, so a shift by a period meets the waits as well."""
     case = cases.build("paused-host", 0, BASE)
     spans = np.arange(0.1, 11.9, 0.25) * 1e9, np.arange(0.1, 11.9, 0.25) * 1e9 + 20 * MS
     setting = replace(BASE, load=0.1)
@@ -234,7 +234,7 @@ def test_lateness_and_pauses_of_one_rhythm_name_nobody() -> None:
     assert verdict.cause == "undetermined" and "can account for up to" in verdict.reasons[0]
 
 
-def test_notifications_are_a_fact_beside_the_bursts() -> None:
+def test_notifications_are_stated_and_do_not_change_the_verdict() -> None:
     case = cases.build("incast-notified", 0, BASE)
     evidence, verdict = answered(case)
     assert verdict == answered(unasked(case))[1] and evidence.paused is None

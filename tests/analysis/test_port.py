@@ -1,4 +1,4 @@
-"""A recorded port: positions, counts, and the physics of waiting, against packets through a real queue."""
+"""A recorded port: positions, counts, and the physics of waiting, against packets through a simulated queue."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_no_backlog_outlives_a_stretch(parts: list[list[int]]) -> None:
 
 
 def drop_free_queue(arrivals: list[float], link: float, size: int = 1538) -> list[tuple[float, float]]:
-    """Arrival and departure of each packet through a FIFO port, one packet after the other."""
+    """Returns arrival and departure of each packet through a FIFO port, packet by packet."""
     served, free = [], 0.0
     heap = list(arrivals)
     heapq.heapify(heap)
@@ -142,7 +142,7 @@ def test_waiting_implies_busy(seed: int, link: float) -> None:
         assert (port.busy_after(waits[:, 0]) >= (waits[:, 1] - waits[:, 0]) * 0.9 - 2 * width).all()
 
 
-def test_a_wait_beside_an_idle_link_was_elsewhere() -> None:
+def test_a_wait_with_an_idle_link_is_not_at_the_port() -> None:
     port = port_of([12_500] * 20 + [100] * 20)
     spans = np.array([[2.0, 18.0], [22.0, 38.0], [10.0, 30.0], [15.0, 15.4], [25.0, 25.4], [19.2, 20.8]]) * BIN
     expected = [Wait.BUSY, Wait.IDLE, Wait.IDLE, Wait.BUSY, Wait.IDLE, Wait.IDLE]
@@ -172,8 +172,8 @@ def test_a_ceiling_is_that_of_all_bins_however_few_are_taken_together(
     assert found == max(sum(bytes_[at : at + width]) for at in starts) / (width * port_of(bytes_).bin_bytes)
 
 
-def test_a_ceiling_takes_no_memory_of_the_size_of_the_recording() -> None:
-    """A day of 1 ms has 86 million bins, each of which would take 24 bytes more."""
+def test_a_ceiling_needs_no_memory_proportional_to_the_recording() -> None:
+    """A day of 1 ms bins has 86 million bins, and each would need 24 bytes more."""
     port = port_of([100] * 8 * CHUNK)
     tracemalloc.start()
     try:
@@ -183,7 +183,7 @@ def test_a_ceiling_takes_no_memory_of_the_size_of_the_recording() -> None:
         tracemalloc.stop()
 
 
-def test_filling_moves_around_the_circle() -> None:
+def test_shifts_of_waits_wrap_around_the_recording() -> None:
     port = port_of([12_500] * 10 + [0] * 90)
     a, d = np.array([2.0]), np.array([6.0])
     assert port.filling(a, d)[0] == pytest.approx(1)

@@ -1,4 +1,4 @@
-"""The queue that recorded senders predict, held against the switch's windows."""
+"""The queue that is predicted from recorded senders, compared with the switch's windows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LINK = 1e9
 
 
 def test_senders_predict_the_queue_of_the_receiver() -> None:
-    """Two senders at line rate for 3 ms each into one port: 375 kB wait at the end; the switch says the same."""
+    """Two senders at line rate for 3 ms each into one port: 375 kB wait at the end, as the switch reports."""
     bin_ns, n = 100_000, 200
     times = np.arange(n) * float(bin_ns)
     sent = np.where((np.arange(n) >= 20) & (np.arange(n) < 50), 12_500, 0)
@@ -40,4 +40,4 @@ def test_senders_predict_the_queue_of_the_receiver() -> None:
     full = stretches_of(receiver)
     curve = curve_of_senders(receiver, full, came)
     assert full.begin == pytest.approx([20 * bin_ns]) and full.length == pytest.approx([60 * bin_ns])
-    assert curve.leaving(times[35:36]) == pytest.approx([50 * bin_ns])  # 375 kB came in 1.5 ms, and leave in 3 ms
+    assert curve.leaving(times[35:36]) == pytest.approx([50 * bin_ns])  # 375 kB arrived in 1.5 ms, and leave in 3 ms

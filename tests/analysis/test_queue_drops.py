@@ -1,4 +1,4 @@
-"""What switch queues dropped beside the bursts of the hosts on their ports, counted window by window in Python."""
+"""Drops of switch queues beside the bursts of the hosts on their ports, counted window by window in Python."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ windows = st.lists(
 
 
 def filled(folder: Path, hot_bins: list[set[int]], linked: list[Any], seen: list[Any]) -> StoreFolder:
-    """LENGTH seconds of each of HOSTS; times are from START on."""
+    """Stores LENGTH seconds of each of HOSTS; times are relative to START."""
     store = StoreFolder.create(folder)
     for (rack, host, interface), bins in zip(HOSTS, hot_bins, strict=True):
         of = {"recording_id": f"{rack}-{host}-{interface}", "rack": rack, "host": host, "interface": interface}
@@ -78,14 +78,15 @@ def filled(folder: Path, hot_bins: list[set[int]], linked: list[Any], seen: list
 
 
 def timed(row: dict[str, Any]) -> dict[str, Any]:
-    """A window, from START on."""
+    """Returns the window with times from START on."""
     start = START + row["window_start_ns"]
     rest = {name: value for name, value in row.items() if name != "length"}
     return {**rest, "window_start_ns": start, "ts_ns": start + row["length"]}
 
 
 def holding(linked: list[Any], rack: str, host: str, interface: str, window: Any) -> set[str]:
-    """The interfaces of the links that tie a window to an interface for all of its time, without a new report of it."""
+    """Returns the interfaces of the links that attach the window to an interface for all of its time, without a new
+    report of the link."""
     since, until = (window[name] - START for name in ("window_start_ns", "ts_ns"))
     times = [since, *(of["ts_ns"] for of in linked if since < of["ts_ns"] < until)]
     return {
@@ -100,7 +101,7 @@ def holding(linked: list[Any], rack: str, host: str, interface: str, window: Any
 
 
 def counted(store: StoreFolder, linked: list[Any], seen: list[Any], since: int, until: int) -> Counter[Any]:
-    """As queue_drops.sql lists it."""
+    """Returns the rows of queue_drops.sql, counted in Python."""
     with store.connect() as con:
         bursts = find_bursts(con)
     rows: set[Any] = set()

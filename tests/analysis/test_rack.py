@@ -1,4 +1,4 @@
-"""What a rack's report says, against what was put into the store and against a slow and plain computation."""
+"""The report of a rack, against the stored data and against a slow and plain computation."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_hosts_hours_and_lengths(store):
     assert page.slot_ns == HOUR and all(cell.recorded_ns >= HOUR - 1 for cell in page.cells[2])
 
 
-def test_a_burst_over_the_edge_of_an_hour_is_in_both(store):
+def test_a_burst_across_the_end_of_an_hour_is_in_both_hours(store):
     fill(store, {"a": [(3_600_000 - 4, 10)]})
     cells = report(store).cells[0]
     assert [(cell.bursts, cell.burst_ns) for cell in cells[:3]] == [(1, 4 * MS), (0, 6 * MS), (0, 0)]
@@ -60,14 +60,14 @@ def test_only_the_period_and_the_rack_count(store):
     assert [lane.host for lane in report(store, "r2").lanes] == ["z"]
 
 
-def test_a_rack_without_data_says_so(store):
+def test_a_rack_without_data_is_reported(store):
     fill(store, {"a": [(50, 10)]})
     for page in (report(store, "nowhere"), report(store, start=START - 10 * DAY)):
         assert not page.recorded and page.lanes == [] and page.new is None
         json.dumps(dataclasses.asdict(page), allow_nan=False)
 
 
-def test_a_recording_that_is_going_on_counts_to_its_last_bin(store):
+def test_a_recording_under_way_counts_to_its_last_bin(store):
     fill(store, {"a": [(50, 10)]}, complete=False, end_ns=None)
     page = report(store)
     assert page.lanes[0].recorded_ns == 9001 * MS and page.lanes[0].cut_off == 1
@@ -82,7 +82,7 @@ def test_an_unknown_link_speed_hides_no_other_host(store):
     assert [lane.bursts for lane in report(store, link_bps=10**9).lanes] == [1, 1]
 
 
-def test_who_feeds_them(store):
+def test_senders_that_feed_several_hosts(store):
     fill(store, {"a": [(50, 10)], "b": [(50, 10)]}, senders=["10.0.0.1", "10.0.0.2"])
     fill(store, {"c": [(500, 10)]}, senders=["10.0.0.2"])
     page = report(store)
@@ -93,7 +93,7 @@ def test_who_feeds_them(store):
     assert page.fed_bytes == sum(feeder.bytes for feeder in page.feeders) == pytest.approx(30 * 124_976, rel=1e-4)
 
 
-def test_change_and_who_is_new(store):
+def test_change_and_new_hosts_and_senders(store):
     fill(store, {"a": [(50, 10)], "b": [], "gone": []}, start=START - DAY)
     fill(store, {"a": [(50, 10)], "b": []}, start=START - 7 * DAY)
     fill(store, {"a": [(50, 10), (900, 10)], "b": [(50, 10)]}, senders=["10.0.0.1", "10.9.9.9"])
@@ -105,8 +105,8 @@ def test_change_and_who_is_new(store):
     assert page.previous.comparable
 
 
-def test_change_is_of_what_hosts_received(store):
-    """Also where what they sent is recorded now and was not before."""
+def test_change_compares_received_bursts(store):
+    """This also holds if sent traffic is recorded now and was not before."""
     fill(store, {"a": [(50, 10)]}, start=START - DAY)
     fill(store, {"a": [(50, 10)]})
     for table, row in (
@@ -119,7 +119,7 @@ def test_change_is_of_what_hosts_received(store):
     assert [(lane.direction, lane.now.bursts) for lane in page.previous.lanes] == [("in", 1), ("out", 1)]
 
 
-def test_nothing_before_means_nothing_is_new(store):
+def test_nothing_is_new_without_an_earlier_period(store):
     fill(store, {"a": [(50, 10)]})
     page = report(store)
     assert page.previous is None and page.weekday is None and page.new is None
@@ -136,13 +136,13 @@ def test_contention(store):
 
 @pytest.fixture(scope="module")
 def con():
-    """A database without rows, which overlap() gives some."""
+    """A database without rows; overlap() adds some."""
     with in_memory(1) as con:
         yield con
 
 
 def overlap(con: duckdb.DuckDBPyConnection, rows: list[tuple[str, str, int, int]]) -> Contention | None:
-    """Of (rack, host, start, end), as detect_bursts leaves them."""
+    """Computes contention from (rack, host, start, end), as detect_bursts leaves them."""
     names = ("rack", "host", "start_ns", "end_ns")
     types = (pa.string(), pa.string(), pa.int64(), pa.int64())
     columns = {name: pa.array([row[i] for row in rows], types[i]) for i, name in enumerate(names)}
@@ -150,7 +150,7 @@ def overlap(con: duckdb.DuckDBPyConnection, rows: list[tuple[str, str, int, int]
     return contention(con, pairs=100)
 
 
-def test_contention_is_of_hosts_of_one_rack(con):
+def test_contention_is_between_hosts_of_one_rack(con):
     seen = overlap(con, [("r1", "a", 0, 10), ("r1", "b", 5, 15), ("r2", "c", 6, 9), ("r1", "a", 50, 60)])
     assert (seen.hosts, seen.bursts, seen.share, seen.most, seen.contended_ns) == (2, 3, pytest.approx(2 / 3), 2, 5)
     assert [(pair.hosts, pair.shared_ns) for pair in seen.pairs] == [(("a", "b"), 5)] and 0 < seen.usual < 1
@@ -211,7 +211,7 @@ def test_probes_in_and_out_of_bursts(store):
     page = report(store)
     [path] = page.paths
     assert (path.src, path.dst, page.unplaced_probes) == ("x", "a", 6)
-    # 49 ms was under way when the burst of 50 to 60 ms began; 60 ms began after it; b's burst is not on the path
+    # probe 49 was under way when the burst of 50 to 60 ms began; probe 60 began after it; b is not on the path
     assert (path.met.sent, path.met.n, path.met.max_ns) == (2, 2, 3 * MS)
     assert (path.clear.sent, path.clear.n, path.clear.lost, path.clear.max_ns) == (4, 3, 1, 1000)
     assert path.met.p50_ns == 2 * MS and path.met.p99_ns is None
@@ -240,7 +240,7 @@ def test_probes_are_placed_as_comparing_each_with_each_burst_does(tmp_path_facto
     assert (path.met.sent, path.clear.sent) == (met, len(probes) - met)
 
 
-def test_queues_that_filled_or_dropped(store):
+def test_queues_that_were_deep_or_dropped(store):
     fill(store, {"a": [(50, 10)]})
     window = {"semantics": "max-since-last"}
     write(
@@ -271,7 +271,7 @@ def test_queues_that_filled_or_dropped(store):
     assert page.queues[1].max_at_ns == START + MS and page.queue_count == 3 and not page.queues_known
 
 
-def test_links_tell_which_queues_are_the_racks(store):
+def test_links_show_which_queues_belong_to_the_rack(store):
     fill(store, {"a": [(50, 10)], "b": [(50, 10)]})
     link = {"batch": "b", "queue": "", "origin": "lldp", "present": True, "interface": "eth0", "rack": ""}
     month = 30 * DAY
@@ -281,7 +281,7 @@ def test_links_tell_which_queues_are_the_racks(store):
         {**link, "ts_ns": START - month, "host": "a", "device": "tor-1", "port": "p1"},
         {**link, "ts_ns": START - month, "host": "z", "device": "tor-1", "port": "p2"},
         {**link, "ts_ns": START + DAY + 1, "host": "a", "device": "tor-1", "port": "p1", "present": False},
-        {**link, "ts_ns": START + DAY + 1, "host": "b", "device": "tor-1", "port": "p4"},  # first reported behind it
+        {**link, "ts_ns": START + DAY + 1, "host": "b", "device": "tor-1", "port": "p4"},  # reported after it
     )
     write(
         store,
@@ -296,7 +296,7 @@ def test_links_tell_which_queues_are_the_racks(store):
     assert [(queue.port, queue.hosts) for queue in page.queues] == [("p1", ["a eth0"]), ("p4", ["b eth0"])]
 
 
-def test_slots_follow_the_length_of_a_period():
+def test_the_width_of_slots_depends_on_the_length_of_the_period():
     assert [slot_width(n) for n in (20 * 10**9, 30 * 60 * 10**9, DAY, 7 * DAY, 30 * DAY)] == [
         10**9,
         60 * 10**9,
@@ -355,14 +355,14 @@ def test_a_switch_port_receives_what_it_sends_to_its_host(store):
     assert [(pair.hosts, pair.shared_ns) for pair in found.pairs] == [(("tor1 E0", "tor1 E1"), 5 * MS)]
 
 
-def test_a_host_that_only_sends_receives_nothing_by_its_port_either(store):
+def test_the_port_of_a_host_that_only_sends_receives_nothing(store):
     fill_ports(store, {"E0": [(50, 10)]}, "in")
     fill_ports(store, {"E0": []})
     page = report(store)
     assert page.duration.n == 0 and verdict(page).startswith("No burst reached the host recorded")
 
 
-def test_a_switch_port_stands_in_for_the_host_behind_it_alone_where_that_was_not_recorded(store):
+def test_a_switch_port_stands_in_for_its_host_only_if_that_was_not_recorded(store):
     links = [
         {"device": "tor1", "port": port, "queue": "", "host": host, "rack": "r1", "origin": "configuration",
          "present": True, "ts_ns": START}
@@ -378,7 +378,7 @@ def test_a_switch_port_stands_in_for_the_host_behind_it_alone_where_that_was_not
 
 
 def test_a_recording_of_another_time_hides_no_port(store):
-    """Whoever asks: the list of bursts, whose recordings are of all times, and the report of a rack."""
+    """This holds for the list of bursts, which has recordings of all times, and for the report of a rack."""
     link = {"device": "tor1", "port": "E0", "queue": "", "host": "a", "rack": "r1", "origin": "configuration"}
     write(store, "links", {**link, "present": True, "ts_ns": START})
     fill(store, {"a": [(50, 10)]}, length=HOUR)
@@ -396,8 +396,8 @@ def test_a_recording_of_another_time_hides_no_port(store):
     assert {lane.receiver for lane in report(store, start=START + DAY).inbound} == {"a", "tor1 E1"}
 
 
-def test_what_two_recordings_have_of_one_interface_counts_once(store):
-    """They overlap, as where a recorder is replaced; so do their bursts, by half of each."""
+def test_two_overlapping_recordings_of_an_interface_count_once(store):
+    """They overlap as when a recorder is replaced. So do their bursts, by half of each."""
     fill(store, {"a": [(1000, 100)]})
     fill(store, {"a": [(50, 100)]}, start=START + 1000 * MS, length=HOUR)
     page = report(store)
@@ -406,8 +406,9 @@ def test_what_two_recordings_have_of_one_interface_counts_once(store):
     assert (sum(cell.bursts for cell in cells), sum(cell.burst_ns for cell in cells)) == (2, 150 * MS)
 
 
-def test_what_a_clock_that_was_set_back_counts_twice_covers_no_burst_of_a_port(store):
-    """30 ms of a burst of 60 ms, 20 of them again and 10 ms more: 60 ms in two clock epochs, which are 40 ms of it."""
+def test_time_counted_twice_after_a_clock_step_covers_no_burst_of_a_port(store):
+    """A burst of 60 ms is recorded for 30 ms, of which 20 ms again and 10 ms more: 60 ms in two clock epochs cover only
+    40 ms of the burst."""
     link = {"device": "tor1", "port": "E0", "queue": "", "host": "a", "rack": "r1", "origin": "configuration"}
     write(store, "links", {**link, "present": True, "ts_ns": START})
     fill_ports(store, {"E0": [(100, 60)]})
@@ -425,8 +426,8 @@ def test_what_a_clock_that_was_set_back_counts_twice_covers_no_burst_of_a_port(s
 
 
 def test_a_short_recording_of_a_host_hides_its_port_no_longer_than_it_lasts(store):
-    """The port is recorded for a day; the host for a minute of it. One burst of the port is before that, one in it, and
-    a long one begins in it."""
+    """The port is recorded for a day, the host for a minute of it. One burst of the port is before that minute, one is
+    in it, and a long one begins in it."""
     link = {"device": "tor1", "port": "E0", "queue": "", "host": "a", "rack": "r1", "origin": "configuration"}
     write(store, "links", {**link, "present": True, "ts_ns": START})
     second, minute = 1000 * MS, 60_000 * MS
@@ -454,19 +455,19 @@ def test_a_short_recording_of_a_host_hides_its_port_no_longer_than_it_lasts(stor
     assert spans == [(10 * MS,), (10 * MS,), (minute,)]
 
 
-RECEIVED = [  # what a port's links named (host, interface, present, at), and who received what it sent; all at once
-    ([("a", "eth0", True, 0)], None),  # it was recorded itself
-    ([("a", "eth1", True, 0)], "a"),  # by another interface
-    ([("a", "", True, 0)], None),  # not known by which
+RECEIVED = [  # the links of a port (host, interface, present, at), and who received its traffic; all at once
+    ([("a", "eth0", True, 0)], None),  # the host was recorded itself
+    ([("a", "eth1", True, 0)], "a"),  # on another interface
+    ([("a", "", True, 0)], None),  # on an unknown interface
     ([("b", "eth0", True, 0)], "b"),
-    ([("a", "eth0", True, 0), ("a", "eth0", False, 1)], "tor1 E"),  # it is there no longer
+    ([("a", "eth0", True, 0), ("a", "eth0", False, 1)], "tor1 E"),  # the link was removed
     ([("a", "eth0", True, 0), ("a", "eth0", False, 1), ("b", "eth0", True, 2)], "b"),
-    ([("a", "eth0", True, 0), ("b", "eth0", True, 1)], "tor1 E"),  # another switch is behind it
+    ([("a", "eth0", True, 0), ("b", "eth0", True, 1)], "tor1 E"),  # another switch is behind the port
 ]
 
 
-def test_who_receives_what_a_switch_port_sends(store):
-    """Of each case a port, and hosts of its own: a, which was recorded, and b."""
+def test_the_receiver_of_the_traffic_of_a_switch_port(store):
+    """Each case has a port, and hosts of its own: a, which was recorded, and b."""
     for number, (links, _) in enumerate(RECEIVED):
         row = {"device": "tor1", "port": f"E{number}", "queue": "", "rack": "r1", "origin": "lldp"}
         for host, interface, present, at in links:

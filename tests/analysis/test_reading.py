@@ -1,4 +1,4 @@
-"""Which of a switch's queues stands before which host."""
+"""Which queue of a switch is before which host."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def store(tmp_path):
     return store
 
 
-def test_what_a_queue_did_outside_of_the_time_that_is_asked_for_is_not_looked_at(tmp_path):
+def test_windows_of_a_queue_outside_the_selected_time_are_ignored(tmp_path):
     store = StoreFolder.create(tmp_path / "store")
     write(store, "queues", *(window(at * 1000, "h", max_bytes=10 + at, dropped_packets=at) for at in range(10)))
     port = port_of("h")
@@ -58,8 +58,9 @@ def test_what_a_queue_did_outside_of_the_time_that_is_asked_for_is_not_looked_at
     assert queues_of(store, [port], [])[id(port)].dropped == 45
 
 
-def test_the_addresses_of_a_host_are_those_that_it_sends_from_and_does_not_receive_from(tmp_path):
-    """Of each family on each interface the one with most bytes; a host that forwards has none of what it passes on."""
+def test_a_host_has_the_addresses_it_sends_from_and_receives_nothing_from(tmp_path):
+    """For each address family of each interface it is the address with most bytes. A host that forwards does not have
+    the addresses whose packets it forwards."""
     store = StoreFolder.create(tmp_path / "store")
     sent = [
         ("multi", "eth0", "10.0.0.1", 900),
@@ -88,7 +89,7 @@ def test_the_addresses_of_a_host_are_those_that_it_sends_from_and_does_not_recei
         assert own_addresses(con) == dict.fromkeys(("10.0.0.1", "2001:db8::1", "10.0.1.1"), "multi")
 
 
-def test_an_inventory_tells_the_port_of_a_host(store):
+def test_an_inventory_states_the_port_of_a_host(store):
     ports = [port_of("cache-1"), port_of("cache-2")]
     notes: list[str] = []
     assert queues_of(store, ports, notes) == {}
@@ -123,16 +124,16 @@ ENDED = 10**9  # of the recording, after START
         (
             [("Ethernet1", 0, True), ("Ethernet1", ENDED + 1000, False), ("Ethernet2", ENDED + 1000, True)],
             10,
-        ),  # moved later
+        ),  # it moved later
         (
             [("Ethernet1", 0, True), ("Ethernet1", ENDED - 1000, False), ("Ethernet2", ENDED - 1000, True)],
             20,
-        ),  # and before
-        ([("Ethernet2", ENDED + 10**12, True), ("Ethernet1", ENDED + 10**13, True)], 20),  # first reported later
+        ),  # and had moved before
+        ([("Ethernet2", ENDED + 10**12, True), ("Ethernet1", ENDED + 10**13, True)], 20),  # it was first reported later
         ([("Ethernet1", 0, True), ("Ethernet1", 1, False)], None),
     ],
 )
-def test_a_host_stands_before_the_port_to_which_it_was_attached_then(store, reports, depth):
+def test_a_host_is_behind_the_port_it_was_attached_to_at_that_time(store, reports, depth):
     ports = [port_of("cache-1"), port_of("cache-2")]
     for name, at, present in reports:
         write(store, "links", {**LINK, "ts_ns": START + at, "host": "cache-1", "port": name, "present": present})
@@ -140,7 +141,7 @@ def test_a_host_stands_before_the_port_to_which_it_was_attached_then(store, repo
     assert [queue.max_bytes.max() for queue in found.values()] == ([] if depth is None else [depth])
 
 
-def test_what_a_port_cannot_do_is_not_believed(store):
+def test_impossible_queue_depths_are_ignored(store):
     write(store, "queues", window(9000, "Ethernet1", max_bytes=10**12, quality=IMPOSSIBLE))
     ports = [port_of("Ethernet1")]
     assert queues_of(store, ports, [])[id(ports[0])].max_bytes.tolist() == [10] * 5

@@ -1,4 +1,4 @@
-"""What TCP repeats after a timeout, and what waits behind it, against stalls and drops elsewhere."""
+"""Probes that TCP repeats after a timeout, and those that wait behind them, against stalls and drops elsewhere."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def exchanges(tx: np.ndarray, delay: np.ndarray, protocol: str = "tcp") -> Probe
 
 
 def planted(seed: int, timeout: float, every: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Probes of one connection each ms, some of which are dropped when the port is full. When sent, how long, whether
-    the port was full, and behind which each waits."""
+    """Probes of one connection each ms, some of which are dropped when the port is full. Returns send times, delays,
+    whether the port was full, and the probe behind which each waits."""
     rng = np.random.default_rng(seed)
     tx = np.arange(0.0, 8000.0) * MS
     full = (tx % every) < 20 * MS
@@ -63,9 +63,9 @@ def test_repeated_probes_and_those_behind_them_are_found(seed: int, timeout: flo
 
 
 @pytest.mark.parametrize("change", ["udp", "no timeout", "any time"])
-def test_what_is_late_for_another_reason_is_not_found(change: str) -> None:
+def test_probes_that_are_late_for_another_reason_are_not_found(change: str) -> None:
     tx, delay, full, _ = planted(1, (120 if change == "no timeout" else 205) * MS, 2000 * MS)
-    if change == "any time":  # as often outside of the bursts as in them
+    if change == "any time":  # as often outside the bursts as in them
         full = np.random.default_rng(1).random(len(tx)) < 0.5
     found = found_in(exchanges(tx, delay, "udp" if change == "udp" else "tcp"), full)
     assert not found.either.any()
@@ -90,7 +90,7 @@ def test_the_first_of_what_ends_together(spans: list[tuple[int, int]], lateness:
             assert begin[of] < begin[one] and abs(end[of] - end[one]) <= lateness
 
 
-def test_repeated_segments_at_the_port_speak_for_it_or_against() -> None:
+def test_repeated_segments_at_the_port_support_or_contradict_repeats() -> None:
     port = port_from_bins(("h", "e", "in"), 1e9, 100_000, [(np.zeros(1), np.ones(1, dtype=np.int64))], [(0.0, 8e9)])
     rng = np.random.default_rng(1)
     ends = np.sort(rng.uniform(0.2e9, 7.8e9, 16))
@@ -102,8 +102,8 @@ def test_repeated_segments_at_the_port_speak_for_it_or_against() -> None:
 
 
 def test_stored_retransmits_and_marks_are_evidence(tmp_path: Path) -> None:
-    """From the columns of the stored bins to the answer: segments that were seen again when repeated probes were over,
-    and packets that a queue marked in the stretches that delayed probes."""
+    """From the columns of the stored bins to the answer: segments that were seen again when repeated probes ended, and
+    packets that a queue marked in the stretches that delayed probes."""
     case = build("repeated", 3, Setting(seconds=12))
     evidence = gather(case.scene, np.random.default_rng(1))
     behind = np.unique(evidence.repeats.behind[evidence.repeats.held])
@@ -128,7 +128,7 @@ def cause_of(case: Case) -> tuple[str, list[str]]:
     return verdict.cause, verdict.reasons
 
 
-def test_drops_and_repeats_are_of_the_burst_unless_the_port_contradicts() -> None:
+def test_drops_and_repeats_count_for_the_burst_unless_the_port_contradicts() -> None:
     case = build("repeated", 3, Setting(seconds=12))
     evidence = gather(case.scene, np.random.default_rng(1))
     assert decide(evidence).cause == "bursts" and evidence.repeats.dropped.sum() >= 3
@@ -141,6 +141,6 @@ def test_drops_and_repeats_are_of_the_burst_unless_the_port_contradicts() -> Non
 
 
 @pytest.mark.parametrize("kind", ["timeout-stall", "timeout-elsewhere", "timeout-inside"])
-def test_other_delays_of_a_timeout_are_not_blamed_on_bursts(kind: str) -> None:
+def test_other_delays_of_a_timeout_are_not_attributed_to_bursts(kind: str) -> None:
     case = variants.NEGATIVE[kind](kind, 3, Setting(seconds=12))
     assert cause_of(case)[0] != "bursts"

@@ -1,4 +1,4 @@
-"""What a report gathers from a store."""
+"""The data that a report gathers from a store."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def reports_of(store, definition=None, since=None, until=None, limits=None, **wh
     return gather(con, chosen, detect(con, chosen, definition or BurstDefinition(), since, until), since, until, limits)
 
 
-def test_a_lane_in_numbers(store):
+def test_numbers_of_a_lane(store):
     write(store, "recordings", run_row("run-1", 0, 3000, packets=12, bytes=1))
     write(store, "bins", *bins("run-1", {10: FULL, 11: FULL // 2, 500: 1000, 1500: FULL, 1600: 700}, quality=2))
     write(
@@ -90,7 +90,7 @@ def test_pauses_and_overlaps_of_recordings(store):
     assert (report.recorded_ns, report.repeated_ns) == (200 * MS, 50 * MS)
 
 
-def test_lanes_are_apart_by_width_and_speed_and_may_have_none(store):
+def test_lanes_differ_by_bin_width_and_speed_and_may_have_no_speed(store):
     write(
         store,
         "recordings",
@@ -114,7 +114,7 @@ def test_lanes_are_apart_by_width_and_speed_and_may_have_none(store):
     assert given.bins == 1 and not reports[1].bins and reports[1].busiest_bin is None
 
 
-def test_only_the_wanted_time(store):
+def test_only_the_selected_time_is_read(store):
     write(store, "recordings", run_row("run-1", 0, 3000))
     write(store, "bins", *bins("run-1", {10: FULL, 1500: FULL, 2500: FULL}))
     (report,) = reports_of(store, since=START + 1000 * MS, until=START + 2000 * MS)

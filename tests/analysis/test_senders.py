@@ -1,4 +1,4 @@
-"""Who sent a burst: SQL against a plain-Python reading of the same definition, and cases with a known answer."""
+"""Senders of a burst: SQL against a plain Python implementation of the definition, and cases with a known answer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BIN = MS // 4  # the bins of the random cases; their source bins are 1 ms
 
 
 def part(amount: int, first: int, last: int, start: int, end: int) -> Fraction:
-    """Of AMOUNT sent evenly over [first, last], what falls in [start, end)."""
+    """Of AMOUNT sent evenly over [first, last], returns the share that falls in [start, end)."""
     return amount * Fraction(
         sum(start <= tick < end for tick in (first, last))
         if first == last
@@ -34,8 +34,8 @@ def part(amount: int, first: int, last: int, start: int, end: int) -> Fraction:
 
 
 def describe(rows: list[dict[str, Any]], burst: dict[str, Any]) -> dict[str, Any]:
-    """What the definition says of a burst, from all rows of its epoch. Where a decision depends on the last digit
-    of a division, the example is given up."""
+    """Describes a burst by the definition, from all rows of its clock epoch. The example is rejected if a decision
+    depends on the last digit of a division."""
     start, end = burst["start_ns"], burst["end_ns"]
     before = (start - BIN - MS, start - BIN)
     senders: dict[str, dict[str, Any]] = {}
@@ -144,14 +144,14 @@ def test_agrees_with_the_oracle(tmp_path_factory: pytest.TempPathFactory, bins: 
 
 
 def full_bins(first: int, count: int, **more: Any) -> list[dict[str, Any]]:
-    """COUNT full bins of 1 ms from the FIRST on."""
+    """COUNT full bins of 1 ms, beginning with bin FIRST."""
     return [
         {"ts_ns": T0 + at * MS, "wire_bytes": FULL, "bytes": FULL - 1000, **more} for at in range(first, first + count)
     ]
 
 
 def sends(source: str, at: int, count: int, first: int = 0, last: int = MS - 1, **more: Any) -> dict[str, Any]:
-    """COUNT bytes in source bin AT, from FIRST to LAST ns of it."""
+    """A row of COUNT bytes in source bin AT, from FIRST to LAST ns of it."""
     start = T0 + at * MS
     return {
         "source": source,
@@ -172,7 +172,7 @@ def only_burst(folder: Path, bins: list[dict[str, Any]], sent: list[dict[str, An
     return burst
 
 
-def test_forty_that_answer_at_once_are_an_incast_whatever_runs_beside_them(tmp_path: Path) -> None:
+def test_forty_senders_that_answer_at_once_are_an_incast_beside_other_flows(tmp_path: Path) -> None:
     answers = [
         sends(f"10.0.0.{i}", at, 3000, first=i * 2000 if at == 10 else 0) for i in range(40) for at in range(10, 43)
     ]
@@ -190,18 +190,18 @@ def test_flows_that_ran_before_are_no_incast(tmp_path: Path) -> None:
     assert (burst["fan_in"], burst["pattern"], burst["onset_spread_ns"]) == (40, "many-sources", 0)
 
 
-def test_senders_that_set_in_one_after_the_other_are_no_incast(tmp_path: Path) -> None:
+def test_senders_that_begin_one_after_the_other_are_no_incast(tmp_path: Path) -> None:
     bins = [{**row, "wire_bytes": FULL * 6 // 10} for row in full_bins(0, 40)]
     sent = [sends(f"10.0.0.{i}", at, 3000) for i in range(8) for at in range(5 * i, 5 * i + 5)]
     assert only_burst(tmp_path, bins, sent)["pattern"] == "many-sources"
 
 
-def test_two_are_not_many_that_answer_at_once(tmp_path: Path) -> None:
+def test_two_senders_at_once_are_no_incast(tmp_path: Path) -> None:
     burst = only_burst(tmp_path, full_bins(5, 4), [sends(name, at, 60_000) for name in "ab" for at in range(5, 9)])
     assert (burst["fan_in"], burst["pattern"]) == (2, "many-sources")
 
 
-def test_one_sender_beside_many_small_ones_is_one(tmp_path: Path) -> None:
+def test_one_sender_beside_many_small_ones_is_a_single_source(tmp_path: Path) -> None:
     sent = [sends("10.0.0.1", at, 110_000) for at in range(5, 9)]
     sent += [sends(f"10.0.1.{i}", at, 200) for i in range(50) for at in range(5, 9)]
     burst = only_burst(tmp_path, full_bins(5, 4), sent)
@@ -212,7 +212,8 @@ def test_one_sender_beside_many_small_ones_is_one(tmp_path: Path) -> None:
 
 
 def test_only_the_part_of_a_source_bin_that_lies_in_the_burst_counts(tmp_path: Path) -> None:
-    """A burst of 50 µs in a source bin of 1 ms: who fills the burst is who sent in it, not who sent most around it."""
+    """A burst of 50 µs in a source bin of 1 ms: its senders are those that sent in it, not those that sent most around
+    it."""
     bins = [{"ts_ns": T0 + at * MS // 100, "wire_bytes": 1250} for at in range(40, 45)]
     burst = only_burst(
         tmp_path,
@@ -229,7 +230,7 @@ def test_only_the_part_of_a_source_bin_that_lies_in_the_burst_counts(tmp_path: P
     assert (burst["sources"], burst["fan_in"], burst["pattern"]) == (2, 1, "single-source")
 
 
-def test_the_rest_beyond_max_sources_is_counted_but_not_taken_for_a_sender(tmp_path: Path) -> None:
+def test_senders_beyond_max_sources_are_counted_but_are_no_single_sender(tmp_path: Path) -> None:
     sent = [sends("10.0.0.1", 5, 20_000), sends("10.0.0.2", 5, 20_000), sends("other", 5, 80_000, members=900)]
     burst = only_burst(tmp_path, full_bins(5, 1), sent)
     assert (burst["sources"], burst["fan_in"], burst["effective_sources"]) == (902, 2, 2.0)
@@ -237,12 +238,12 @@ def test_the_rest_beyond_max_sources_is_counted_but_not_taken_for_a_sender(tmp_p
     assert burst["pattern"] == "many-sources"
 
 
-def test_where_only_the_rest_is_known_all_its_members_are(tmp_path: Path) -> None:
+def test_if_only_summed_senders_are_known_all_members_count(tmp_path: Path) -> None:
     burst = only_burst(tmp_path, full_bins(5, 1), [sends("other", 5, 80_000, members=900)])
     assert (burst["sources"], burst["fan_in"], burst["pattern"]) == (900, 900, "many-sources")
 
 
-def test_senders_of_another_run_epoch_or_time_are_not_taken(tmp_path: Path) -> None:
+def test_senders_of_another_recording_epoch_or_time_are_ignored(tmp_path: Path) -> None:
     sent = [
         sends("mine", 5, 100_000),
         sends("run", 5, 9, recording_id="run-2"),

@@ -67,7 +67,7 @@ def test_benjamini_hochberg_rejects_what_the_step_up_procedure_rejects(p: list[f
         assert [q <= level * (1 + 1e-12) for q in adjusted] == [value <= cut for value in p]
 
 
-def test_wilson_covers_the_truth() -> None:
+def test_wilson_intervals_cover_the_truth() -> None:
     rng = np.random.default_rng(5)
     for share in (0.001, 0.02, 0.5):
         counts = rng.binomial(2000, share, 2000)
@@ -77,7 +77,7 @@ def test_wilson_covers_the_truth() -> None:
 
 
 def test_block_bootstrap_covers_the_mean_of_dependent_data() -> None:
-    """Blocks of an autocorrelated series; single observations would cover far too rarely."""
+    """Blocks of an autocorrelated series; with single observations the interval would cover the mean far too rarely."""
     rng = np.random.default_rng(9)
     covered = 0
     for _ in range(120):
@@ -142,13 +142,13 @@ def test_bounds_of_a_relative_risk_are_those_of_the_paper(exposed: int, outside:
             assert not divisor or bound == pytest.approx(float((p * q + sign * root) / divisor), rel=1e-9)
 
 
-def test_bounds_of_a_relative_risk_without_cases() -> None:
-    """Where nobody outside was hit there is no bound above; where nobody was, none below either."""
+def test_bounds_of_a_relative_risk_without_events_on_one_side() -> None:
+    """Without an event outside there is no upper bound; without any event there is no lower bound either."""
     low, high = stats.risk_bounds(100.0, 100, 0.0, 7000)
     assert 1000 < low < 7000 and high == np.inf
     assert stats.risk_bounds(0.0, 100, 0.0, 7000) == (0, np.inf)
     low, high = stats.risk_bounds(0.0, 100, 70.0, 7000)
-    assert low == 0 and 1 < high < 10  # a hundred say little of a risk of 1 %
+    assert low == 0 and 1 < high < 10  # a hundred are few for a risk of 1 %
     assert stats.risk_bounds(50.0, 100, 3500.0, 7000)[0] < 1 < stats.risk_bounds(50.0, 100, 3500.0, 7000)[1]
 
 
@@ -168,7 +168,8 @@ def test_ranks_are_those_of_searchsorted(edges: list[int], values: list[int], or
 
 
 def in_trains(rng: np.random.Generator, seconds: float, train: float, part: float) -> tuple[np.ndarray, ...]:
-    """Events of which 95 % count in `part` of the trains and 5 % in the others: what counts, what there is, when."""
+    """Returns events of which 95 % count in `part` of the trains and 5 % in the others: counted weights, all weights,
+    times."""
     edges = np.cumsum(rng.exponential(train, int(10 + 5 * seconds / train)))
     time = np.sort(rng.uniform(0, seconds, rng.poisson(4 * seconds)))
     likely = np.where(rng.random(len(edges)) < part, 0.95, 0.05)[np.searchsorted(edges, time)]
@@ -177,7 +178,7 @@ def in_trains(rng: np.random.Generator, seconds: float, train: float, part: floa
 
 
 @pytest.mark.parametrize("train", [0.05, 0.5])
-def test_intervals_of_a_share_cover_it_in_trains_too(train: float) -> None:
+def test_intervals_of_a_share_cover_it_for_events_in_trains(train: float) -> None:
     rng, covered = np.random.default_rng(5), 0
     for _ in range(200):
         low, high = stats.share_interval(*in_trains(rng, 40, train, 0.7))

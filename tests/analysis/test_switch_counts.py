@@ -1,4 +1,4 @@
-"""What the counters of a switch say of lost and of late probes, against plain counting and in labelled cases."""
+"""Evidence from the counters of a switch about lost and late probes, against plain counting and in labelled cases."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SPANS = st.lists(st.tuples(st.integers(-5, 130), st.integers(0, 30)), max_size=7
 
 
 def windows_of(rows: list[tuple[int, int, int]]) -> CountedWindows:
-    """From gap before, length and packets of each."""
+    """Returns windows from (gap before it, length, packets) of each."""
     begin, found = 0, []
     for gap, length, packets in rows:
         found.append((begin + gap, begin + gap + length, packets))
@@ -39,7 +39,7 @@ def windows_of(rows: list[tuple[int, int, int]]) -> CountedWindows:
 
 
 def placed(choices: list[list[int]], left: list[int]) -> int:
-    """The most that can be given one of their choices each; every order of giving is tried."""
+    """Returns how many can be given one of their choices; every order of assignment is tried."""
     if not choices:
         return 0
     most = placed(choices[1:], left)
@@ -96,7 +96,7 @@ def test_the_counters_of_the_switch(kind: str) -> None:
         ("marked-before", "were marked (ECN CE) by a queue before this port"),
     ],
 )
-def test_marks_lower_a_verdict_that_nothing_else_does(kind: str, said: str) -> None:
+def test_marks_alone_lower_a_verdict(kind: str, said: str) -> None:
     case = cases.build(kind, 0, Setting(seconds=12))
     assert answered(replace(case, scene=replace(case.scene, counted=[])))[1].cause == "bursts"
     _, verdict = answered(case)
@@ -104,14 +104,14 @@ def test_marks_lower_a_verdict_that_nothing_else_does(kind: str, said: str) -> N
 
 
 def test_marks_of_a_hop_that_is_often_full_count_too() -> None:
-    """So often that stretches at random times have some in half of the cases; but fewer bins of them have."""
+    """Half of all stretches at random times have some marks, but a smaller share of their bins has."""
     case = cases.drawn("marked-before", 2026112900)
     evidence, verdict = answered(case)
     assert evidence.marked is not None and evidence.marked.chance > 0.5 and evidence.marked.denser > 3
     assert case.accepts(verdict.cause), verdict
 
 
-def test_drops_at_other_times_are_no_drops_of_the_probes() -> None:
+def test_drops_at_other_times_are_not_attributed_to_probes() -> None:
     case = cases.build("dropped-apart", 0, Setting(seconds=12))
     [counted] = case.scene.counted
     assert counted is not None and counted.drops is not None
@@ -119,8 +119,8 @@ def test_drops_at_other_times_are_no_drops_of_the_probes() -> None:
     assert counted.drops.packets.sum() >= evidence.tail.lost == evidence.lost_elsewhere > 0
 
 
-def test_marks_that_come_with_the_waits_do_not_contradict() -> None:
-    """Whatever the windows' width, and where the switch marked all of the time."""
+def test_marks_at_the_times_of_the_waits_do_not_contradict() -> None:
+    """Whatever the width of the windows, and even if the switch marked all the time."""
     case = cases.build("incast", 1, Setting(seconds=12))
     evidence, _ = answered(case)
     assert evidence.met is not None
@@ -139,8 +139,8 @@ COLUMNS = {"batch": "g", "device": "tor", "port": "p1"}
 
 
 @pytest.mark.parametrize(("table", "column"), [("ports", "out_discards"), ("queues", "dropped_packets")])
-def test_drops_that_two_collections_saw_count_once(table: str, column: str, tmp_path: Path) -> None:
-    """Of a port and of its queues, whose windows begin at other moments for each."""
+def test_drops_in_two_collections_count_once(table: str, column: str, tmp_path: Path) -> None:
+    """Drops of a port and of its queues, in windows that begin at different moments in each collection."""
     case = cases.build("drops", 3, Setting(seconds=8))
     store = store_case(tmp_path / "s", case)
     for batch, first in (("g", 0), ("h", 40)):
@@ -154,8 +154,8 @@ def test_drops_that_two_collections_saw_count_once(table: str, column: str, tmp_
 
 @pytest.mark.parametrize("table", ["ports", "queues"])
 def test_counters_of_a_store(table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A port that dropped nothing, by its own counter or by those of its queues, did not drop the probes; and its marks
-    are in the answer."""
+    """A port that dropped nothing, by its own counter or by those of its queues, did not drop the probes. Its marks are
+    in the answer."""
     case = cases.build("drops", 3, Setting(seconds=8))
     store = store_case(tmp_path / "s", case)
     for k in range(80):

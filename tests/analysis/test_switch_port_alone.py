@@ -1,4 +1,4 @@
-"""Investigations in which nobody but the switch recorded the port: its bins and the depth of its queue, by OTLP."""
+"""Investigations of a port that only the switch recorded: its bins and the depth of its queue, by OTLP."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_the_cause_by_a_switch_alone(kind: str, tmp_path: Path, capsys: pytest.C
 def check_the_bursts(
     answer: dict[str, Any], store: Path, points: list[Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The depth is evidence, every byte that the switch counted is in a bin or a gap, and what is not known is said."""
+    """The depth is evidence, every byte that the switch counted is in a bin or a gap, and unknown facts are stated."""
     assert answer["summary"].startswith(
         "Bursts into h (switch port tor1 Ethernet0, 1 Gb/s) cause the latency tail of p → h"
     )

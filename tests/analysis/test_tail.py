@@ -1,4 +1,4 @@
-"""Where a probe's time went, and whether there is a tail."""
+"""Where the time of a probe was spent, and whether there is a tail."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ NONE = np.full(1, np.nan)
 def probes(
     n: int, rng: np.random.Generator, offset: np.ndarray | float = 0.0, wait: np.ndarray | float = 0.0
 ) -> Probes:
-    """n exchanges over 20 s with all stamps; the reflector's clock is ahead by `offset`, `wait` is spent on the way
-    out."""
+    """n exchanges over 20 s with all stamps. The clock of the reflector is ahead by `offset`; `wait` is spent on the
+    way out."""
     tx = np.sort(rng.uniform(0, 2e10, n))
     there = tx + 10e3 + rng.exponential(2e3, n) + wait
     away = there + 5e3
@@ -77,7 +77,7 @@ def test_a_clock_that_is_set_meanwhile_spoils_no_delay(step: float, at: float, d
     assert np.abs(found - apart)[~near].max() < 0.12 * MS  # of a second in which the drift is not known
 
 
-def test_a_clock_that_is_slewed_fast_is_not_taken_for_one_that_is_set() -> None:
+def test_a_fast_slew_of_a_clock_is_not_taken_for_a_step() -> None:
     true = probes(4000, np.random.default_rng(5))
     apart = np.clip(0.08 * (true.tx - 8.2e9), 0.0, 60 * MS)  # as chrony does
     found = clock_offset(probes(4000, np.random.default_rng(5), apart))
@@ -85,7 +85,7 @@ def test_a_clock_that_is_slewed_fast_is_not_taken_for_one_that_is_set() -> None:
     assert np.abs(found - apart)[inside].max() < 35 * MS and np.abs(found - apart)[true.tx > 1e10].max() < 0.06 * MS
 
 
-def test_one_way_stamps_alone_show_what_varies() -> None:
+def test_one_way_stamps_alone_show_variations() -> None:
     rng = np.random.default_rng(3)
     wait = np.where(np.arange(4000) % 40 == 0, 7 * MS, 0.0)
     exchange = probes(4000, rng, 3e9 + 2e-5 * np.linspace(0, 2e10, 4000), wait)
@@ -96,7 +96,7 @@ def test_one_way_stamps_alone_show_what_varies() -> None:
     assert np.abs(delays.total - wait - 12e3).max() < 0.15 * MS
 
 
-def test_what_the_tail_is_judged_on() -> None:
+def test_the_measure_by_which_the_tail_is_tested() -> None:
     exchange = probes(100, np.random.default_rng(1))
     assert latency(measured(exchange)).measured == "application"
     none = np.full(100, np.nan)
@@ -155,7 +155,7 @@ def test_lost_probes_count_only_where_the_full_port_lost_them() -> None:
     exchange.lost[:] = anywhere
     tail = find_tail(exchange, latency(exchange), TailRule(), exposed)
     assert tail.lost == anywhere.sum() and not tail.late_losses.any() and tail.present is False
-    outages = np.repeat(rng.random(500) < 0.05, 20)  # rows of losses at times of their own, some of them exposed
+    outages = np.repeat(rng.random(500) < 0.05, 20)  # clusters of losses at other times, some exposed
     exchange.lost[:] = outages
     tail = find_tail(exchange, latency(exchange), TailRule(), exposed)
     assert (outages & exposed).any() and not tail.late_losses.any() and tail.present is False
@@ -183,7 +183,7 @@ def test_episodes_end_with_two_probes_on_time(kinds: list[str]) -> None:
     ("links", "excess"),
     [([], 1e6), ([1e8], 1e6), ([1e9], 1e6), ([25e9], 2e5), ([1e11, 25e9], 2e5), ([1e11], 1e5), ([4e11], 1e5)],
 )
-def test_what_is_late_scales_with_the_slowest_link_unless_it_is_said(links: list[float], excess: float) -> None:
+def test_the_limit_of_lateness_scales_with_the_slowest_link_unless_given(links: list[float], excess: float) -> None:
     assert TailRule().on(links).excess == pytest.approx(excess, rel=1e-6)
     assert TailRule(excess_ns=3e6).on(links).excess == 3e6
     assert TailRule().on(links).threshold(30e3) == pytest.approx(max(150e3, 30e3 + excess), rel=1e-6)

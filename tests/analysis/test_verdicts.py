@@ -1,4 +1,4 @@
-"""Verdicts on simulated cases whose truth is known. bench/bench_verdicts.py runs many more."""
+"""Verdicts on simulated cases with a known truth. bench/bench_verdicts.py runs many more."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def verdict_of(scene: Scene, seed: int = 1) -> tuple[Evidence, Verdict]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_cause_is_told(kind: str) -> None:
+def test_the_cause_is_identified(kind: str) -> None:
     case = cases.build(kind, 0, BASE)
     evidence, verdict = verdict_of(case.scene)
     assert case.accepts(verdict.cause), (verdict, evidence.shares, evidence.p_value)
@@ -43,7 +43,7 @@ def test_the_cause_is_told(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [*attacks.BURSTS, *attacks.NEGATIVE])
-def test_what_looks_like_bursts_is_told_from_bursts(kind: str) -> None:
+def test_imitations_of_bursts_are_distinguished_from_bursts(kind: str) -> None:
     case = cases.build(kind, 0, BASE)
     evidence, verdict = verdict_of(case.scene)
     assert case.accepts(verdict.cause), (verdict, evidence.shares, evidence.fifo)
@@ -52,13 +52,13 @@ def test_what_looks_like_bursts_is_told_from_bursts(kind: str) -> None:
 @pytest.mark.parametrize(
     "kind", ["neighbour", "misread-faster", "misread-twice", "lossy-hop", "trains-mixed", "proportional", "microbursts"]
 )
-def test_what_was_not_recorded_as_it_was_said(kind: str) -> None:
+def test_recordings_that_differ_from_their_description(kind: str) -> None:
     case = {**variants.BURSTS, **variants.NEGATIVE}[kind](kind, 0, BASE)
     evidence, verdict = verdict_of(case.scene)
     assert case.accepts(verdict.cause), (verdict, evidence.shares, evidence.soundness)
 
 
-def test_a_port_that_carries_more_than_its_rate_is_doubted() -> None:
+def test_a_port_that_carries_more_than_its_rate_is_a_doubt() -> None:
     case = cases.build("incast", 0, BASE)
     port = case.scene.crossings[0].port
     evidence, verdict = verdict_of(changed_port(case, link_bps=port.link_bps / 1.5))
@@ -68,7 +68,7 @@ def test_a_port_that_carries_more_than_its_rate_is_doubted() -> None:
 
 
 def test_a_port_that_is_in_bursts_all_the_time_needs_a_higher_threshold() -> None:
-    """Beside other traffic of 63 % every bin is hot: no probe is outside of bursts, however long the recording."""
+    """Beside other traffic of 63 % every bin is hot, so no probe is outside bursts, however long the recording."""
     case = cases.drawn("loaded", 2026112852)
     evidence, verdict = verdict_of(case.scene)
     assert evidence.exposed and not evidence.unexposed and evidence.relative_risk is None
@@ -83,7 +83,7 @@ def test_a_port_that_is_in_bursts_all_the_time_needs_a_higher_threshold() -> Non
 
 
 def test_a_port_that_is_in_bursts_most_of_the_time_needs_a_higher_threshold() -> None:
-    """Few probes outside of bursts make the risk uncertain."""
+    """The few probes outside bursts make the risk uncertain."""
     evidence, verdict = verdict_of(variants.BURSTS["loaded"]("loaded", 1, BASE).scene)
     assert evidence.relative_risk is not None and evidence.relative_risk.low <= 1
     assert evidence.exposed > 100 * evidence.unexposed > 0
@@ -91,7 +91,7 @@ def test_a_port_that_is_in_bursts_most_of_the_time_needs_a_higher_threshold() ->
     assert any("`--threshold`" in item for item in verdict.missing)
 
 
-def test_packets_that_the_capture_lost_are_stated_and_doubted_where_they_matter() -> None:
+def test_packets_that_the_capture_lost_are_stated_and_a_doubt_if_they_matter() -> None:
     case = cases.build("incast", 0, BASE)
     port = case.scene.crossings[0].port
     _, verdict = verdict_of(changed_port(case, dropped=7))
@@ -110,8 +110,8 @@ def test_networks_that_imitate_a_queue(kind: str) -> None:
     assert case.accepts(verdict.cause), verdict
 
 
-def test_a_strict_rhythm_is_undetermined_with_an_option_that_there_is(capsys: pytest.CaptureFixture[str]) -> None:
-    """All bursts alike and by the clock: any shift by a period fits as well."""
+def test_a_strict_rhythm_is_undetermined_and_the_hint_names_a_valid_option(capsys: pytest.CaptureFixture[str]) -> None:
+    """All bursts are alike and strictly periodic, so any shift by a period fits as well."""
     case = cases.build("short-rhythm", 1, BASE)
     evidence, verdict = verdict_of(case.scene)
     assert evidence.p_value is not None and evidence.p_value > 0.05 and verdict.cause == "undetermined"
@@ -147,7 +147,7 @@ def changed_port(case: Case, **fields: object) -> Scene:
     return replace(case.scene, crossings=[Crossing(port, case.setting.end, False)])
 
 
-def test_a_lossy_capture_is_no_ground_for_a_verdict() -> None:
+def test_a_lossy_capture_gives_no_verdict() -> None:
     case = cases.build("incast", 0, BASE)
     bytes_ = np.diff(case.scene.crossings[0].port.carried)
     bad = (bytes_ > 10_000) & (np.arange(len(bytes_)) // 50 % 3 == 0)
@@ -162,14 +162,14 @@ def test_a_lossy_capture_is_no_ground_for_a_verdict() -> None:
     assert any("without losses" in item for item in verdict.missing)
 
 
-def test_a_link_that_was_said_to_be_faster_than_it_is() -> None:
+def test_a_link_that_is_slower_than_stated() -> None:
     case = cases.build("incast", 0, BASE)
     _, verdict = verdict_of(changed_port(case, link_bps=1e10))
     assert verdict.cause == "undetermined"
     assert any("--link" in item for item in verdict.missing)
 
 
-def test_clocks_apart_without_stamps_that_tell() -> None:
+def test_a_clock_offset_without_stamps_that_show_it() -> None:
     case = cases.build("incast", 0, replace(BASE, stamps="rtt"))
     probes = case.scene.probes
     _, verdict = verdict_of(replace(case.scene, probes=replace(probes, tx=probes.tx + 4e6)))
@@ -177,24 +177,25 @@ def test_clocks_apart_without_stamps_that_tell() -> None:
     assert any("clocks" in item for item in verdict.missing)
 
 
-def test_the_lag_of_a_consequence_is_found() -> None:
+def test_the_lag_of_bursts_that_follow_latency_is_found() -> None:
     case = next(
         c for c in (cases.build("retries", seed, BASE) for seed in range(20)) if c.scene.bursts[0][0][0] > 2.2e8
     )
     evidence, verdict = verdict_of(case.scene)
     assert verdict.cause == "elsewhere"
-    assert evidence.lag_ns is None or evidence.lag_ns < -100e6  # latency comes an RTO before its bursts
+    assert evidence.lag_ns is None or evidence.lag_ns < -100e6  # latency precedes its bursts by an RTO
 
 
-def test_bursts_that_drop_what_they_would_delay() -> None:
-    """A buffer too shallow for a millisecond of delay: those who survive are on time, the tail is who was lost."""
+def test_bursts_that_drop_probes_instead_of_delaying_them() -> None:
+    """The buffer is too shallow for a millisecond of delay: answered probes are on time, and the tail consists of lost
+    ones."""
     case = cases.build("incast", 0, replace(BASE, buffer_ns=4e5, overload=4.0))
     evidence, verdict = verdict_of(case.scene)
     assert evidence.tail.late_losses.sum() > 50
     assert verdict.cause == "bursts"
 
 
-def test_an_effect_on_a_path_that_does_not_cross_the_port_speaks_against_it() -> None:
+def test_an_effect_on_a_path_that_does_not_cross_the_port_contradicts_bursts() -> None:
     case = cases.build("incast", 0, BASE)
     unharmed = cases.build("harmless", 0, BASE).scene.probes
     clean = replace(case.scene, others=[replace(unharmed, dst="other")])
@@ -205,7 +206,7 @@ def test_an_effect_on_a_path_that_does_not_cross_the_port_speaks_against_it() ->
     assert verdict.cause == "undetermined" and "cannot act" in verdict.reasons[0]
 
 
-def test_coarse_bins_are_said_to_be_coarse() -> None:
+def test_coarse_bins_are_reported() -> None:
     case = cases.build("incast", 1, replace(BASE, bin_ns=50_000_000, drain_ns=8e6, period_ns=400e6, seconds=40))
     _, verdict = verdict_of(case.scene)
     assert verdict.cause == "undetermined"

@@ -1,4 +1,4 @@
-"""Predictions of `mburst what-if` against packets that really came otherwise (packet_port.py)."""
+"""Predictions of `mburst what-if` against packets that were simulated with that change (packet_port.py)."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_what_a_sender_sends_stays_together(rows: list[tuple[int, int, float, fl
 
 
 def test_predictions_are_those_of_packets() -> None:
-    """Of the kinds of bench/bench_what_if.py one case each: as the README promises, nine in ten within a quarter."""
+    """One case of each kind of bench/bench_what_if.py: as the README promises, nine in ten are within a quarter."""
     near: dict[str, list[bool]] = {}
     for seed, kind in enumerate(KINDS):
         case = drawn(kind, 900 + seed, seconds=4.0)
@@ -112,7 +112,7 @@ def test_bursts_of_two_speeds_at_a_faster_link() -> None:
 
 
 def test_unknown_senders_give_a_range() -> None:
-    """Nobody knows who sent: from one sender that cannot be staggered to many that can."""
+    """The senders are unknown: anything from one sender that cannot be staggered to many that can."""
     case = case_of(Made(setting=QUICK), 7)
     replay = model(replace(case, rows=type(case.rows)(*(column[:0] for column in case.rows))))
     outcome = predict(replay, WhatIfChange("", stagger_ns=1e8))
@@ -124,7 +124,7 @@ def test_unknown_senders_give_a_range() -> None:
 
 @pytest.mark.parametrize("seed", [8, 9])
 def test_a_full_buffer_is_noticed_by_its_waits(seed: int) -> None:
-    """Nobody says that the port dropped: the waits end at one depth."""
+    """No source reports that the port dropped, but the waits end at one depth."""
     setting = replace(QUICK, seconds=8.0)
     case = case_of(Made(buffer_ns=8e6, setting=setting), seed)
     replay = model(case)
@@ -138,8 +138,8 @@ def test_a_full_buffer_is_noticed_by_its_waits(seed: int) -> None:
     assert not model(case_of(Made(setting=setting), seed)).lost_bytes
 
 
-def test_what_tcp_repeated_is_in_the_model_and_in_the_measurement() -> None:
-    """Dropped probes that were answered after a timeout make the measured p99; a change may save them or not."""
+def test_probes_repeated_by_tcp_are_in_the_model_and_in_the_measurement() -> None:
+    """Dropped probes that were answered after a timeout make up the measured p99; a change may or may not save them."""
     case = latency_attacks.repeated("repeated", 3, Setting())
     evidence = gather(case.scene, np.random.default_rng(3))
     assert evidence.repeats.either.mean() > 0.02
@@ -153,7 +153,7 @@ def test_what_tcp_repeated_is_in_the_model_and_in_the_measurement() -> None:
     assert (predict(replay, WhatIfChange("", priority=True)).quantiles_ns[1] or 0) < 1e7
 
 
-def test_what_the_full_port_dropped_is_in_the_measurement(tmp_path: Path) -> None:
+def test_probes_that_the_full_port_dropped_are_in_the_measurement(tmp_path: Path) -> None:
     case = case_of(Made(setting=QUICK), 8)
     probes = case.scene.probes
     took = probes.app_recv - probes.app_send
@@ -171,7 +171,7 @@ def test_what_the_full_port_dropped_is_in_the_measurement(tmp_path: Path) -> Non
 
 
 def stored(folder: Path, case: PacketCase) -> Path:
-    """The case as a recorder would have left it."""
+    """Stores the case as a recorder would have."""
     store = StoreFolder.create(folder)
     port, rows = case.scene.crossings[0].port, case.rows
     bytes_ = np.diff(port.carried)
@@ -205,7 +205,7 @@ def test_through_the_store_and_the_command_line(tmp_path: Path, capsys: pytest.C
     assert "Cannot be predicted" not in capsys.readouterr().out
 
 
-def test_what_cannot_be_predicted_is_said_with_its_range(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unpredictable_change_is_stated_with_its_range(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     case = case_of(Made(buffer_ns=8e6, setting=QUICK), 9)
     folder, page = str(stored(tmp_path / "s", case)), tmp_path / "page.html"
     assert main(["what-if", folder, "--buffer", "100MB"]) == 0
