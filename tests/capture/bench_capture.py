@@ -12,6 +12,6 @@ BENCH = ROOT / "bench"
 
 
 def make_capture(path: Path, *arguments: str) -> Path:
-    """Have bench/make_capture.py write PATH."""
+    """Runs bench/make_capture.py to write PATH."""
     subprocess.run([sys.executable, BENCH / "make_capture.py", path, *arguments], check=True)
     return path

@@ -80,7 +80,7 @@ class Interface:
             items.append((8, struct.pack(order + "Q", self.speed)))
         if self.resolution is not None:
             items.append((9, bytes([self.resolution])))
-        items.append((11, b"\0tcp"))  # if_filter, which nobody needs
+        items.append((11, b"\0tcp"))  # if_filter, which no test needs
         if self.fcslen is not None:
             items.append((13, bytes([self.fcslen])))
         if self.offset_s is not None:
@@ -128,7 +128,7 @@ def simple(data: bytes, length: int | None = None, order: str = "<") -> bytes:
 
 
 def statistics(interface: int, raw: int, items: Iterable[tuple[int, int]] = (), order: str = "<") -> bytes:
-    """ITEMS: (option code, value); the times (codes 2, 3) as raw stamps, the counters as numbers."""
+    """ITEMS: (option code, value). The times (codes 2 and 3) are raw stamps, the counters are numbers."""
     packed = [
         (code, struct.pack(order + "II", *halves(value)) if code in (2, 3) else struct.pack(order + "Q", value))
         for code, value in items

@@ -1,4 +1,4 @@
-"""What a capture yields, for tests."""
+"""Reads the rows of a capture, for tests."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import pyarrow as pa
 
 from mburst.capture import Capture
 
-pa.table({})  # with its first table, Arrow imports pandas: for half a second, in which nobody would read what comes
+pa.table({})  # Arrow imports pandas with its first table: half a second in which no packets would be read
 
 
 def read_rows(capture: Capture) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """All rows of bins and of senders."""
+    """Returns all rows of bins and of senders."""
     bins, senders = [], []
     while (rows := capture.read()) is not None:
         bins += pa.table(rows[0]).to_pylist()

@@ -1,4 +1,4 @@
-"""What the tests of the decoder share: a frame is given to the engine and to the plain decoder."""
+"""Shared by the tests of the decoder: a frame is given to the engine and to the plain decoder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ flows: dict[int, Flow | None] = {0: None}
 
 
 def check(frames: list[Frame], linktype: int, *, fcs: int = 0, inner: bool = False, mtu: int = 0) -> None:
-    """The engine and the plain decoder agree on FRAMES, in everything."""
+    """Checks that the engine and the plain decoder agree on FRAMES in everything."""
     decoded = driver().decode(frames, linktype, fcs=fcs, inner=inner, mtu=mtu)
     for frame, got in zip(frames, decoded, strict=True):
         want = decode(
@@ -44,7 +44,7 @@ def one(
     direction: int = 0,
     **options: int,
 ) -> Decoded:
-    """What the engine says of one frame, after it agreed with the plain decoder."""
+    """Returns the engine's result for one frame, after checking that it agrees with the plain decoder."""
     frame = Frame(data, len(data) if length is None else length, gso, direction, 12345)
     check([frame], linktype, **options)
     return driver().decode([frame], linktype, **options)[0]

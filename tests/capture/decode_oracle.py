@@ -1,7 +1,6 @@
-"""A frame decoded plainly, for the tests of capture/decode/decode.c: what the standards say, and what
-capture/decode/decode.h promises about frames that are cut off or contradict themselves. Shares no code
-with the engine and follows another plan: recursive descent that stops by exception. The link layers
-are in decode_oracle_link.py."""
+"""Decodes a frame plainly, for the tests of capture/decode/decode.c: by the standards, and as capture/decode/decode.h
+promises for frames that are cut off or contradict themselves. It shares no code with the engine and has another
+structure: recursive descent that stops by exception. The link layers are in decode_oracle_link.py."""
 
 from __future__ import annotations
 
@@ -57,10 +56,10 @@ class Ip:
 
 @dataclass
 class Found:
-    """As far as the outermost IP header."""
+    """The result up to the outermost IP header."""
 
     link: Link = field(default_factory=Link)
-    version: int | None = None  # of the IP header that is said to follow
+    version: int | None = None  # of the IP header that is declared to follow
     at: int = 0
     ip: Ip | None = None
     pause: tuple[int, int] | None = None  # quanta, classes
@@ -132,7 +131,7 @@ def read_frame(rest: Rest, linktype: int) -> Found:
 
 
 def read_pause(rest: Rest) -> tuple[int, int] | None:
-    """The longest time of a MAC control frame's classes, and the set of those that have one."""
+    """Returns the longest time of the classes of a MAC control frame, and the set of classes with a time."""
     opcode = number(rest.need(2))
     if opcode == 0x0001:
         times = [number(rest.need(4)[2:])] * 8
@@ -148,7 +147,7 @@ def read_pause(rest: Rest) -> tuple[int, int] | None:
 
 
 def read_ip(rest: Rest, version: int) -> Ip:
-    """Raises Stop where the fixed header is not there or not of that version."""
+    """Raises Stop if the fixed header is missing or not of that version."""
     ip = (read_ipv4 if version == 4 else read_ipv6)(rest)
     ip.rest = rest
     try:
@@ -200,7 +199,7 @@ def jumbo(rest: Rest) -> int:
     try:
         options = rest.need((rest.need(2)[1] + 1) * 8)[2:]
     except Stop:
-        return 0  # found again, and said, where the header is stepped over
+        return 0  # detected again, and reported, where the header is skipped
     while len(options) >= 2:
         if options[0] == 0:
             options = options[1:]
@@ -251,7 +250,7 @@ def read_transport(rest: Rest, ip: Ip) -> None:
 
 
 def innermost(ip: Ip) -> tuple[Ip, int, int]:
-    """The innermost IP header that can be read, why the search for a deeper one ended, and where."""
+    """Returns the innermost readable IP header, the reason why the search for a deeper one ended, and its position."""
     marks = 0
     while True:
         rest = replace(ip.rest)
@@ -331,7 +330,7 @@ def erspan(rest: Rest):
 
 
 def merged_wire_bytes(found: Found, size: int, mtu: int, gso: int) -> tuple[int, bool]:
-    """Wire bytes of the segments (0: the frame was one), and whether header lengths were assumed."""
+    """Returns the wire bytes of the segments (0: a single frame), and whether header lengths were assumed."""
     if not found.version or not (gso or (mtu and size - found.at > mtu)):
         return 0, False
     start, assumed = segmented_from(found)

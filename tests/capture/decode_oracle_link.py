@@ -1,5 +1,5 @@
-"""The plain decoder's link layers: from a frame's first byte to the IP header. A layer returns what follows it:
-("type", Ethernet type), or one word."""
+"""Link layers of the plain decoder: from the first byte of a frame to the IP header. Each layer returns what follows
+it: ("type", Ethernet type), or one word."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from decode_words import IN, MAC, NOBODY, OUT, TRUNCATED, UNPARSED, Address
 
 
 class Stop(Exception):
-    """The header wanted is not there."""
+    """The wanted header is missing."""
 
     def __init__(self, mark: int) -> None:
         self.mark = mark
@@ -17,7 +17,7 @@ class Stop(Exception):
 
 @dataclass
 class Rest:
-    """What of a frame is still to be read: from `at` to `end`, captured up to `seen`."""
+    """The part of a frame that is still to be read: from `at` to `end`, captured up to `seen`."""
 
     data: bytes
     at: int
@@ -26,7 +26,7 @@ class Rest:
     lied: bool = False
 
     def need(self, size: int, at: int = 0) -> bytes:
-        """SIZE bytes, AT bytes ahead, without taking them."""
+        """Returns SIZE bytes, AT bytes ahead, without consuming them."""
         start = self.at + at
         if start + size > self.end:
             raise Stop(UNPARSED)
@@ -45,7 +45,7 @@ class Rest:
         self.at += size
 
     def limit(self, size: int) -> None:
-        """The packet says that it has SIZE bytes from here."""
+        """Applies the length field of a header: SIZE bytes from here."""
         if self.at + size > self.end:
             self.lied = True
         else:
@@ -134,7 +134,7 @@ def ppp(rest: Rest):
 
 
 def version_of(rest: Rest, what) -> int | None:
-    """4 or 6 when WHAT leads to such a header; None when to none."""
+    """Returns 4 or 6 if WHAT leads to an IP header of that version, None if it leads to none."""
     while what not in (4, 6):
         match what:
             case ("type", 0x0800):

@@ -28,7 +28,7 @@ class Frame(NamedTuple):
 
 
 class Decoded(NamedTuple):
-    """struct mb_packet, and what the other functions of decode.h say of the same frame."""
+    """struct mb_packet, and the results of the other functions of decode.h for the same frame."""
 
     ts_ns: int
     source: Address

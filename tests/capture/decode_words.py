@@ -1,4 +1,4 @@
-"""The words in which the engine's decoder and the plain one say what a frame is."""
+"""The words in which the engine's decoder and the plain one describe a frame."""
 
 from __future__ import annotations
 

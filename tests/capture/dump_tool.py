@@ -1,4 +1,4 @@
-"""Runs tests/c/dump_frames.c, which has the engine in it, and reads what it says."""
+"""Runs tests/c/dump_frames.c, which contains the engine, and reads its output."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def dump_frames() -> Path:
 
 
 def run(path: Path, *arguments: str | Path, stdin: bytes | None = None) -> tuple[int, str]:
-    """Exit code (0 or 1) and output of a program; a crash or a sanitizer's finding fails the test."""
+    """Returns exit code (0 or 1) and output of a program. A crash or a finding of a sanitizer fails the test."""
     done = subprocess.run(
         [str(path), *map(str, arguments)],
         input=stdin,
@@ -70,7 +70,7 @@ def run(path: Path, *arguments: str | Path, stdin: bytes | None = None) -> tuple
 
 
 def dump(*arguments: str | Path, stdin: bytes | None = None) -> Dump:
-    """What dump_frames says of the files as one capture."""
+    """Returns the output of dump_frames for the files as one capture."""
     code, output = run(dump_frames(), *arguments, stdin=stdin)
     made = parse(output)
     assert (code == 1) == bool(made.error)
@@ -78,7 +78,7 @@ def dump(*arguments: str | Path, stdin: bytes | None = None) -> Dump:
 
 
 def dump_each(paths: list[Path]) -> dict[Path, Dump]:
-    """What it says of each of the files, in one process."""
+    """Returns the output for each of the files, read in one process."""
     _, output = run(dump_frames(), "-e", *paths)
     parts = output.split("file ")[1:]
     assert len(parts) == len(paths)

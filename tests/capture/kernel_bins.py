@@ -1,4 +1,4 @@
-"""Bins counted in the kernel beside those of packet sockets, in a lab."""
+"""Bins that are counted in the kernel, beside those of packet sockets, in a lab."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ SUMS = ("packets", "bytes", "wire_bytes", "ce_packets", "cnp_packets", "retransm
 
 
 def why_not():
-    """Why nothing can be counted in the kernel here, or nothing."""
+    """Returns why the kernel of this machine cannot count, or nothing."""
     [state] = [state for state in sources(None) if state["name"] == "ebpf"]
     return state["reason"]
 
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[livelab.Lab]:
-    """A lab with jumbo frames, for all tests of a file."""
+    """A lab with jumbo frames, shared by all tests of a file."""
     if os.geteuid() != 0:
         pytest.skip("counting in the kernel is tested in network namespaces of its own, which only root can make")
     if reason := why_not():
@@ -49,7 +49,7 @@ def pair() -> Iterator[livelab.Lab]:
 
 
 class Reading:
-    """What one backend makes of interface `b`, until it is stopped."""
+    """Reads interface `b` by one backend until it is stopped."""
 
     def __init__(self, lab, backend, **options):
         self.lab = lab
@@ -96,7 +96,7 @@ class Reading:
 
 @contextmanager
 def both(lab, **options):
-    """Both backends on the same frames."""
+    """Reads the same frames by both backends."""
     readings = [Reading(lab, backend, **options).start() for backend in ("ebpf", "afpacket")]
     try:
         yield readings
@@ -123,7 +123,7 @@ def tcpdump(lab, path):
 
 
 def attached(lab, place):
-    """How many programs are at that place of `b`, as the kernel says (BPF_PROG_QUERY)."""
+    """Returns how many programs are attached at that place of `b`, by BPF_PROG_QUERY."""
     attributes = ctypes.create_string_buffer(128)
     with lab.inside(lab.far):
         struct.pack_into("=II", attributes, 0, socket.if_nametoindex(lab.b), place)
@@ -146,7 +146,7 @@ def many_senders(lab, count):
 
 
 def odd_frames():
-    """Every header that comes before a port, each frame with an address of its own."""
+    """Frames with every header that can come before a port, each with an address of its own."""
     numbers = iter(range(1, 1 << 20))
 
     def v4(payload, protocol=fb.UDP, **options):
@@ -207,8 +207,8 @@ def odd_frames():
 
 
 def tunnelled_frames():
-    """Every header that leads from an IP packet to one that it carries, and what ends there; each of these packets with
-    addresses of its own."""
+    """Frames with every header that leads from an IP packet to one that it carries, and with headers that end the
+    search. Each packet has addresses of its own."""
     numbers = iter(range(1, 1 << 20))
 
     def v4(payload, protocol=fb.UDP, **options):
@@ -265,7 +265,7 @@ def tunnelled_frames():
 
 
 class MergedSender:
-    """Sends frames of TCP that the kernel takes for merged ones of segments of MSS bytes."""
+    """Sends TCP frames that the kernel takes for merged frames of MSS-byte segments."""
 
     def __init__(self, lab, namespace, interface, mss=1448):
         self.socket, self.mss = raw_socket(lab, namespace, interface), mss
@@ -273,11 +273,11 @@ class MergedSender:
         self.sequence = 1
 
     def send(self, payload):
-        """Bytes and wire bytes of the frame that was sent."""
+        """Returns bytes and wire bytes of the frame that it sent."""
         segment = fb.tcp(b"m" * payload, (7, 8), self.sequence)
         frame = fb.ethernet(fb.ipv4(segment, fb.TCP, 0x0A010001, 0x0A090002), 0x0800, sender=77)
         merged = payload > self.mss
-        # VIRTIO_NET_HDR_F_NEEDS_CSUM, VIRTIO_NET_HDR_GSO_TCPV4; where TCP's checksum begins, and lies
+        # VIRTIO_NET_HDR_F_NEEDS_CSUM, VIRTIO_NET_HDR_GSO_TCPV4; start and position of TCP's checksum
         self.socket.send(struct.pack("=BBHHHH", 1, merged, 54, self.mss * merged, 34, 16) + frame)
         self.sequence = (self.sequence + payload) % 2**32
         whole, rest = divmod(payload, self.mss)

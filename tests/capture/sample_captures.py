@@ -1,7 +1,5 @@
-"""Sample captures of every format and link type, made of simulated frames: whole ones, and ones that end too early.
-
-They stand in for other people's captures (tests/lib/captures.py), which are not part of the repository.
-"""
+"""Sample captures of every format and link type, made of simulated frames; some end too early. They stand in for other
+people's captures (tests/lib/captures.py), which are not part of the repository."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from wild_frames import wild_frames
 
 from mburst.lab.simulate import Scenario, simulate
 
-Packet = tuple[bytes, int]  # what was captured of a frame, and its length
+Packet = tuple[bytes, int]  # the captured bytes of a frame, and its length
 
 FEW = SMALL | {"rounds": 2, "senders": 4, "bytes_per_sender": 12_000}  # the harness takes files up to 512 kB
 SECOND = 1_790_000_000
@@ -29,7 +27,7 @@ IMPOSSIBLE_AT = 24 + 3 * (16 + 60)  # byte
 
 
 def write_samples(folder: Path) -> list[Path]:
-    """Write all of them; their paths."""
+    """Writes all samples. Returns their paths."""
     folder.mkdir()
     for name, content in [*_formats(_simulated(folder)), *_links(folder), *_broken()]:
         (folder / f"{name}").write_bytes(content)
@@ -37,7 +35,7 @@ def write_samples(folder: Path) -> list[Path]:
 
 
 def _simulated(folder: Path) -> list[Packet]:
-    """Write a file for each variant of the simulator; the frames of the plain one."""
+    """Writes a file for each variant of the simulator. Returns the frames of the plain variant."""
     for name, changes in VARIANTS.items():
         made = simulate(Scenario(**FEW | changes)).write(folder / "case")
         made.pop("cache").rename(folder / f"simulated_{name.replace(', ', '_').replace(' ', '_')}.pcap")

@@ -62,7 +62,7 @@ def test_an_ipv4_mapped_address_is_not_the_ipv4_address():
     assert driver().parsed(b"10.0.0.1") == Address(IPV4, 0x0A000001)
 
 
-def test_nobody_has_no_text():
+def test_no_address_has_no_text():
     assert driver().text(NOBODY) == ""
 
 
@@ -97,7 +97,7 @@ def test_nobody_has_no_text():
         "x" * 4000,
     ],
 )
-def test_what_is_no_address(text: str):
+def test_invalid_addresses_are_refused(text: str):
     assert driver().parsed(text.encode()) is None
 
 

@@ -1,4 +1,5 @@
-"""What the benchmark compares does the same work; and reading a capture takes memory that its size has no part in."""
+"""The programs that the benchmark compares do the same work, and reading a capture takes memory independent of its
+size."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from bench_capture import BENCH, make_capture
 from building import linked
 
 REPEATS = 40  # of a capture of 8 MB
-BOUND_KIB = 150 * 1024  # half of the file, of which the interpreter and the engine's tables are a part
+BOUND_KIB = 150 * 1024  # half of the file, including the interpreter and the engine's tables
 
 
 def answer(*command: str | Path) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Bins and senders of the engine against a slow oracle that is written from the definitions."""
+"""Bins and senders of the engine, against a slow oracle that is written from the definitions."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from mburst.capture import Capture
 from mburst.errors import MburstError
 
-STEP_PACKETS = 32  # as many late packets in a row are a step of the clock
-SET_NS = 946_684_800 * 10**9  # 2000-01-01: a clock that is before it was never set
+STEP_PACKETS = 32  # this many late packets in a row are a step of the clock
+SET_NS = 946_684_800 * 10**9  # 2000-01-01: a clock with an earlier time was never set
 
 
 def record(frames: list[Frame], snaplen: int = 96, **options: Any) -> tuple[list, list, dict[str, Any], Any]:
@@ -92,7 +92,8 @@ STEPS = st.one_of(
 
 @st.composite
 def captures(draw: st.DrawFn) -> list[Frame]:
-    """Runs of frames whose clock goes mostly on, sometimes back, and now and then jumps; it may have not been set."""
+    """Runs of frames with a clock that mostly goes on, sometimes goes back and now and then jumps. It may not have been
+    set."""
     begun_ns = draw(st.sampled_from([START_NS, START_NS, 0, SET_NS - 10**9]))
     frames, now = [], begun_ns + draw(st.one_of(st.just(0), st.integers(0, 10**9)))
     for _ in range(draw(st.integers(1, 6))):
@@ -155,8 +156,8 @@ def test_bins_and_senders_agree_with_the_oracle(frames, bin_ns, source_bin_ns, w
 
 
 @pytest.mark.parametrize("flows", [1, 3])
-def test_a_clock_is_set_within_a_bin(flows: int) -> None:
-    """In a bin that holds the end of 1999, for trains and for single frames."""
+def test_a_clock_may_be_set_within_a_bin(flows: int) -> None:
+    """The bin holds the end of 1999; the frames form trains, or are single."""
     frames = [Frame(SET_NS - 50_500 + i * 1000, 1, 100, i % flows) for i in range(100)]
     bins, senders, [lane], _ = record(frames, bin_ns=7_000_000, source_bin_ns=7_000_000, local=["192.0.2.1"])
     oracle = Oracle(7_000_000, 7_000_000, 2_000_000).run(frames)
@@ -254,7 +255,7 @@ def test_bytes_are_exact_at_any_snap_length(snaplen):
         assert names == {f"10.0.0.{i}" for i in range(5)}
 
 
-def test_retransmits_are_sequences_that_went_back():
+def test_retransmits_are_sequence_numbers_that_go_back():
     sizes = 14 + 20 + 20 + 100
     sequences = [100, 200, 300, 200, 400, 300, 500, 0xFFFFFFC0]
     frames = [Frame(START_NS + i * 1000, 1, sizes, sequence=s) for i, s in enumerate(sequences)]
@@ -267,7 +268,7 @@ def test_retransmits_are_sequences_that_went_back():
     assert lane["retransmits"] == 4
 
 
-def test_directions_are_lanes_of_their_own_by_the_local_address():
+def test_the_local_address_separates_the_directions():
     frames = [Frame(START_NS + i * 1000, i % 7, 100, outgoing=i % 3 == 0) for i in range(300)]
     _, senders, lanes, facts = record(frames)
     assert "assuming 02:00:00:00:ff:ff is this host" in facts["inferred"]
@@ -279,28 +280,28 @@ def test_directions_are_lanes_of_their_own_by_the_local_address():
 
 
 @pytest.mark.parametrize("local", [["192.0.2.1"], ["02:00:00:00:ff:ff"]])
-def test_a_told_local_address_wins(local):
+def test_a_given_local_address_takes_precedence(local):
     frames = [Frame(START_NS + i * 1000, 1, 100, outgoing=i % 4 == 0) for i in range(200)]
     _, _, lanes, facts = record(frames, local=local)
     assert {lane["direction"]: lane["packets"] for lane in lanes} == {"out": 50, "in": 150}
     assert facts["inferred"] == ""
 
 
-def test_two_hosts_alone_are_told_apart_and_the_doubt_is_said():
+def test_two_hosts_alone_are_separated_and_the_doubt_is_stated():
     frames = [Frame(START_NS + i * 1000, 1, 60 if i % 2 else 1000, outgoing=bool(i % 2)) for i in range(100)]
     _, _, lanes, facts = record(frames)
     assert {lane["direction"] for lane in lanes} == {"in", "out"}
     assert facts["inferred"].startswith("both 02:00:00:00:ff:ff and 02:00:00:00:00:01 are in nearly all")
 
 
-def test_of_two_hosts_that_received_as_much_it_is_always_the_same_one():
+def test_the_choice_between_two_equal_hosts_is_deterministic():
     frames = [Frame(START_NS + i * 1000, 1, 100, outgoing=bool(i % 2)) for i in range(100)]
     assert {record(frames)[3]["inferred"][:52] for _ in range(20)} == {
         "both 02:00:00:00:00:01 and 02:00:00:00:ff:ff are in "
     }
 
 
-def test_a_mirror_port_is_one_direction_and_says_so():
+def test_a_mirror_port_is_one_direction_and_reported():
     frames = []
     for i in range(300):
         frame = Frame(START_NS + i * 1000, i % 30, 100)
@@ -317,7 +318,7 @@ def test_a_mirror_port_is_one_direction_and_says_so():
     assert "mirror port" in facts["inferred"]
 
 
-def test_merged_frames_are_recognised_and_spread_on_demand():
+def test_merged_frames_are_detected_and_split_on_demand():
     big = 14 + 20 + 20 + 20 * 1460
     frames = [Frame(START_NS + i * 1_000_000, 1, big, sequence=1 + i * 20 * 1460) for i in range(20)]
     wire = 20 * (14 + 20 + 20 + 1460 + 24)
@@ -332,10 +333,10 @@ def test_merged_frames_are_recognised_and_spread_on_demand():
     assert sum(row["packets"] for row in spread) == 20
 
 
-def test_no_byte_of_a_spread_frame_is_lost_where_a_bin_has_wire_bytes_alone():
-    """Of 8 ns at 1 Gb/s a bin has a byte of the wire, and of the frame's own bytes, which are fewer, none."""
+def test_no_byte_of_a_split_frame_is_lost_if_a_bin_has_only_wire_bytes():
+    """A part of 8 ns at 1 Gb/s is one wire byte, and none of the frame's own bytes, of which there are fewer."""
     big, wire, gap_ns = 14 + 20 + 20 + 20 * 1460, 20 * (14 + 20 + 20 + 1460 + 24), 20_000_000
-    shifts = range(40)  # how much of it lies in the bin before
+    shifts = range(40)  # how much of the frame is in the bin before
     begins = [START_NS + (i + 1) * gap_ns for i in shifts]
     frames = [
         Frame(begin + wire * 8 - shift, 1, big, sequence=1 + shift * 20 * 1460)
@@ -349,7 +350,7 @@ def test_no_byte_of_a_spread_frame_is_lost_where_a_bin_has_wire_bytes_alone():
     assert lane["wire_bytes"] == len(frames) * wire
 
 
-def test_a_closed_capture_says_so():
+def test_a_closed_capture_raises_a_clear_error():
     with tempfile.TemporaryDirectory() as folder:
         path = write_pcap(Path(folder, "a.pcap"), [Frame(START_NS, 1, 60)])
         capture = Capture([str(path)])
@@ -358,7 +359,7 @@ def test_a_closed_capture_says_so():
             capture.read()
 
 
-def test_what_cannot_be_opened_is_one_line():
+def test_a_file_that_cannot_be_opened_is_one_line():
     with pytest.raises(MburstError, match="/nonexistent/x"):
         Capture(["/nonexistent/x"])
 
@@ -372,7 +373,7 @@ def test_options_out_of_range_are_refused(tmp_path, option, value):
         Capture([str(path)], **{option: value})
 
 
-def test_rows_are_fresh_streams_that_outlive_the_capture(tmp_path):
+def test_rows_can_be_read_again_and_outlive_the_capture(tmp_path):
     path = write_pcap(tmp_path / "a.pcap", [Frame(START_NS + i * 10**6, i % 3, 60) for i in range(50)])
     capture = Capture([str(path)])
     bins, senders = capture.read()

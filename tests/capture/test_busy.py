@@ -1,4 +1,4 @@
-"""Senders kept near busy bins alone: the rule of capture/measure/busy.h, and the same bursts as with all senders."""
+"""Senders are kept only near busy bins: the rule of capture/measure/busy.h, and the same bursts as with all senders."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def by_bin(senders: list[dict]) -> dict[tuple[int, int, int], list[dict]]:
 
 
 def summed(rows: list[dict], outgoing: bool, width_ns: int) -> list[dict]:
-    """The rows of a bin of senders, WIDTH_NS wide, that is not near a busy one."""
+    """Returns the rows of a bin of senders, WIDTH_NS wide, that is not near a busy bin."""
     fewer = [row for row in rows if row["source"] == "other" or not (outgoing and row["flows"] >= FEWEST)]
     if sum(row["members"] for row in fewer) <= 1:
         return rows
@@ -140,12 +140,12 @@ def test_senders_are_kept_within_reach_of_a_busy_bin_and_summed_elsewhere(
 
 @cache
 def database():
-    """One for all, as making it takes longer than asking it."""
+    """One database for all examples, because creating it takes longer than a query."""
     return in_memory(1)
 
 
 def tables(bins: list[dict], senders: list[dict], lanes: list[Any], bin_ns: int, source_bin_ns: int, link_bps: int):
-    """The database with these rows, in one recording for each lane."""
+    """Returns the database with these rows, in one recording for each port direction."""
     of_lane = [
         {
             "recording_id": str(number),
@@ -174,7 +174,7 @@ def tables(bins: list[dict], senders: list[dict], lanes: list[Any], bin_ns: int,
 
 
 def answers(con, definition: BurstDefinition) -> tuple[Any, ...]:
-    """Bursts, their senders, what set them off, and the time that this is compared with."""
+    """Returns bursts, their senders, their triggers, and the time with which triggers are compared."""
     detect_bursts(con, definition)
     bursts = list(listed(con))
     senders = con.execute(
@@ -210,7 +210,7 @@ def test_bursts_fan_in_and_trigger_are_as_with_all_senders(frames, window_ns, li
     assert found[0] == found[1]
 
 
-def test_all_senders_are_kept_where_nobody_knows_the_speed_of_the_link():
+def test_all_senders_are_kept_if_the_link_speed_is_unknown():
     frames = [Frame(START_NS + i * 10_000, i % 7, 100) for i in range(1000)]
     _, everybody, [lane] = recorded(frames)
     _, kept, [unknown] = recorded(frames, sources_above_ppb=PPB // 2)
@@ -227,7 +227,7 @@ def test_a_share_out_of_range_is_refused(share):
 
 
 def flood(path: Path, count: int, step_ns: int) -> Path:
-    """Frames STEP_NS apart, each of another sender."""
+    """Writes frames STEP_NS apart, each of another sender."""
     data = bytearray(Frame(START_NS, 1, 60).data())
     records = np.zeros((count, 16 + len(data)), np.uint8)
     records[:, 16:] = np.frombuffer(bytes(data), np.uint8)
@@ -240,7 +240,7 @@ def flood(path: Path, count: int, step_ns: int) -> Path:
 
 
 def members_of(path: Path, **options: Any) -> np.ndarray:
-    """Of each row of senders; their packets are checked against COUNT."""
+    """Returns the members of each row of senders; checks that each has as many packets as members."""
     capture = Capture([str(path)], sources_above_ppb=PPB, link_bps=10**10, **options)
     found = []
     while (read := capture.read()) is not None:
@@ -250,14 +250,14 @@ def members_of(path: Path, **options: Any) -> np.ndarray:
     return members
 
 
-def test_more_senders_than_may_wait_are_kept(tmp_path):
-    """So that memory is bounded: those that are not decided are kept, not summed."""
+def test_senders_beyond_the_limit_of_undecided_ones_are_kept(tmp_path):
+    """Memory is bounded: undecided senders beyond the limit are kept, not summed."""
     members = members_of(flood(tmp_path / "a.pcap", 300_000, 1000), bin_ns=100_000_000, source_bin_ns=10_000)
     assert members.sum() == 300_000 and members[0] == 1 and members[-1] == 10
     assert 0 < (members == 10).sum() <= 262_144 // 11
 
 
-def test_those_that_were_decided_wait_no_more(tmp_path):
-    """However many came before: more than may wait at once."""
+def test_decided_senders_do_not_count_towards_the_limit(tmp_path):
+    """Even if more came before than may be undecided at once."""
     members = members_of(flood(tmp_path / "a.pcap", 300_000, 10_000))
     assert members.sum() == 300_000 and (members == 100).all()

@@ -1,4 +1,4 @@
-"""Pause frames (802.3x, PFC) and congestion notifications (RoCEv2) as scapy makes them: each is in its bin, from the
+"""Pause frames (802.3x, PFC) and congestion notifications (RoCEv2), made by scapy, are counted in their bins, from the
 decoder to SQL."""
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def marks(packet: Packet, linktype: int = 1, **options: Any) -> int:
 
 
 def record(tmp_path: Path, packets: Iterable[tuple[int, Packet]]) -> Path:
-    """A capture of packets, each so many bins after START_NS."""
+    """Writes a capture of packets, each this number of bins after START_NS."""
     path = tmp_path / "port.pcap"
     records = (pcap_record(*divmod(START_NS + at * BIN_NS, 10**9), bytes(one)) for at, one in packets)
     path.write_bytes(pcap_header() + b"".join(records))
@@ -66,14 +66,14 @@ def test_congestion_notifications_are_marked(packet: Packet) -> None:
     assert marks(packet) == CNP
 
 
-def test_other_packets_of_rdma_are_not() -> None:
+def test_other_rdma_packets_are_not_marked_as_notifications() -> None:
     assert marks(roce(DATA)) == 0
     assert marks(roce(DATA, IP(**ADDRESSES, tos=3))) == CE
     assert marks(ETHER / IP(**ADDRESSES) / UDP(sport=4791, dport=9) / NOTIFICATION) == 0  # from that port, not to it
     assert marks(ETHER / IP(**ADDRESSES) / UDP(sport=9, dport=4791) / Raw(b"\x81")) == 0  # too short for RoCE
 
 
-def test_notifications_in_a_tunnel_count_where_it_is_looked_into() -> None:
+def test_notifications_in_a_tunnel_count_with_inner_addresses() -> None:
     packet = ETHER / IP(src="192.0.2.1", dst="192.0.2.2") / UDP(dport=4789) / VXLAN(vni=7) / roce(NOTIFICATION)
     assert marks(packet) == 0 and marks(packet, inner=True) == CNP
 
@@ -81,7 +81,7 @@ def test_notifications_in_a_tunnel_count_where_it_is_looked_into() -> None:
 @pytest.mark.parametrize(
     "prefix", [CONTROL, Ether(dst="02:00:00:00:00:01", type=0x8808), CookedLinux(proto=0x8808, lladdrlen=6)]
 )
-def test_a_pause_of_the_link_is_of_all_classes(prefix: Packet) -> None:
+def test_a_pause_of_the_link_stops_all_classes(prefix: Packet) -> None:
     data = bytes(prefix / MACControlPause(pause_time=300))
     [packet] = driver().decode([Frame(data, len(data))], 1 if isinstance(prefix, Ether) else 113)
     assert (packet.marks, packet.tcp_seq, packet.tcp_len) == (PAUSE, 300, 0xFF)
@@ -97,7 +97,7 @@ def test_a_pause_by_class_names_those_that_are_to_pause(times: Times) -> None:
     assert packet.tcp_len == sum(1 << i for i, time in times.items() if time)
 
 
-def test_what_is_cut_off_is_said_and_not_guessed() -> None:
+def test_truncated_pause_frames_are_reported_and_not_guessed() -> None:
     whole = bytes(by_class({3: 7}))
     for size in range(14, 34):
         [packet] = driver().decode([Frame(whole[:size], len(whole))], 1)
@@ -106,7 +106,7 @@ def test_what_is_cut_off_is_said_and_not_guessed() -> None:
     assert packet.marks == PAUSE
 
 
-def test_each_is_counted_in_its_bin_and_as_bytes(tmp_path: Path) -> None:
+def test_pauses_and_notifications_are_counted_in_their_bin_and_as_bytes(tmp_path: Path) -> None:
     packets = [
         (0, CONTROL / MACControlPause(pause_time=100)),
         (0, CONTROL / MACControlPause(pause_time=50)),
@@ -146,7 +146,9 @@ def test_a_notification_is_no_part_of_a_train_of_data(tmp_path: Path) -> None:
     assert [train.count for train in driver().trains(frames, 1)] == [2, 1, 1, 1, 1, 3]
 
 
-def test_both_are_in_sql_and_the_recording_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pauses_and_notifications_are_in_sql_and_reported_by_the_recording(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = record(tmp_path, [(0, by_class({3: 65535})), (5, roce(NOTIFICATION)), (5, roce(NOTIFICATION))])
     assert main(["record", str(path), "-o", str(tmp_path / "s"), "--link", "10G"]) == 0
     said = capsys.readouterr().out
@@ -164,9 +166,9 @@ def test_both_are_in_sql_and_the_recording_says_so(tmp_path: Path, capsys: pytes
     assert answer == (2, 1, 8, 65535 * 51.2)
 
 
-def test_who_notified_is_named_and_rdma_senders_have_their_addresses(tmp_path: Path) -> None:
-    """The source of a notification is the congested receiver. A data packet has the number of the receiver's queue pair
-    alone; senders are addresses, and each of their UDP source ports is a flow."""
+def test_the_sender_of_notifications_is_named_and_rdma_senders_have_addresses(tmp_path: Path) -> None:
+    """The source of a notification is the congested receiver. A data packet has only the number of the receiver's queue
+    pair, so senders are addresses, and each of their UDP source ports is a flow."""
     asking = IP(src="10.0.0.3", dst="10.0.0.1")
     packets: list[tuple[int, Packet]] = [(at, roce(DATA)) for at in range(4)]
     packets += [(at, ETHER / IP(**ADDRESSES) / UDP(sport=50_000 + at, dport=4791) / DATA) for at in range(4)]
@@ -183,7 +185,7 @@ def test_who_notified_is_named_and_rdma_senders_have_their_addresses(tmp_path: P
     ]
 
 
-def test_notifications_of_folded_senders_are_those_of_other(tmp_path: Path) -> None:
+def test_notifications_of_folded_senders_count_for_other(tmp_path: Path) -> None:
     packets = [(0, roce(NOTIFICATION, IP(src=f"10.0.1.{k}", dst="10.0.0.1"))) for k in range(1, 40)]
     _, senders = read_rows(Capture([str(record(tmp_path, packets))], bin_ns=BIN_NS, max_sources=3))
     assert sum(row["cnp_packets"] for row in senders) == 39

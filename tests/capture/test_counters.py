@@ -1,5 +1,5 @@
-"""A counter of bins is a line in capture/measure/bins.h and a column, with its meaning, in sql/schema/bins.sql. All
-else follows from these two, but for the code that counts it."""
+"""A counter of bins is a line in capture/measure/bins.h and a column, with its meaning, in sql/schema/bins.sql.
+Everything else follows from these two, except the code that counts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def listed() -> list[str]:
     return re.findall(r"^\tX\((\w+), \w+, (?:SUM|BITS)\)", text, re.MULTILINE)
 
 
-def test_the_list_is_what_bins_totals_and_the_store_have(tmp_path: Path) -> None:
+def test_bins_totals_and_the_store_have_the_listed_counters(tmp_path: Path) -> None:
     capture = Capture([str(write_pcap(tmp_path / "eth0.pcap", [Frame(START_NS, 1, 60)]))])
     [row], _ = read_rows(capture)
     [lane] = capture.lanes
@@ -35,8 +35,8 @@ def test_the_list_is_what_bins_totals_and_the_store_have(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("counter", ["resume_frames", "pause_quanta", "pause_classes"])
-def test_a_counter_takes_two_places_and_the_counting(counter: str) -> None:
-    rooms = ("capture", "sql", "mburst")  # from the frame to `mburst sql`; who asks for it names it again
+def test_a_counter_is_named_in_two_places_and_where_it_is_counted(counter: str) -> None:
+    rooms = ("capture", "sql", "mburst")  # from the frame to `mburst sql`; code that uses a counter names it again
     texts = {
         str(path.relative_to(ROOT)): path.read_text()
         for room in rooms
@@ -47,5 +47,5 @@ def test_a_counter_takes_two_places_and_the_counting(counter: str) -> None:
         rf"\bX\({counter},|\bbin->{counter}\b|^ +{counter} +[A-Z]+,? |[\"']{counter}[\"']", re.MULTILINE
     )
     places = {name: found for name, text in texts.items() if (found := len(of_bins.findall(text)))}
-    places.pop("sql/schema/steps.sql", None)  # which counters are summed up for older days is another choice
+    places.pop("sql/schema/steps.sql", None)  # which counters are summed for older days is a separate choice
     assert places == {"capture/measure/bins.h": 1, "capture/measure/bins.c": 1, "sql/schema/bins.sql": 1}

@@ -1,4 +1,4 @@
-"""Stamps that are no dates make no bins, and none of their packets is lost sight of."""
+"""Stamps that are no dates make no bins, and all of their packets are counted."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def test_every_stamp_is_in_a_bin_or_counted(tmp_path_factory: pytest.TempPathFac
     assert ("before the year 2000" in (facts["notice"] or "")) == any(0 <= ns < YEAR_2000_NS for ns in at_ns)
 
 
-def test_a_train_that_runs_out_of_the_century_is_cut_where_it_does(tmp_path):
-    """Frames of one flow behind each other are counted at once; here the last ones are no longer dates."""
+def test_a_train_that_passes_the_last_valid_date_is_cut_there(tmp_path):
+    """Consecutive frames of one flow are counted together; here the last ones are no longer dates."""
     at_ns = [YEAR_2100_NS + (i - 60) * 1000 for i in range(100)]
     data = Frame(0, 1, 100).data()
     path = tmp_path / "train.pcap"
@@ -70,7 +70,7 @@ def test_a_train_that_runs_out_of_the_century_is_cut_where_it_does(tmp_path):
     assert capture.lanes[0]["late_bytes"] == 4000 and "packet 61" in capture.facts["notice"]
 
 
-def test_a_capture_from_before_the_clock_was_set_is_read_and_says_so(tmp_path):
+def test_a_capture_from_before_the_clock_was_set_is_read_and_reported(tmp_path):
     at_ns = [5 * 10**9 + i * 10**6 for i in range(20)]
     capture, bins = read(pcapng(tmp_path / "booted.pcapng", at_ns))
     assert pc.sum(bins["packets"]).as_py() == 20 and capture.facts["misdated"] == 0
@@ -80,7 +80,7 @@ def test_a_capture_from_before_the_clock_was_set_is_read_and_says_so(tmp_path):
 
 
 def test_a_clock_that_is_set_begins_an_epoch(tmp_path):
-    """The time from 1970 to then was not recorded: it is no span of bins."""
+    """The time from 1970 until the clock was set was not recorded, so no bins cover it."""
     at_ns = [5 * 10**9 + i * 10**6 for i in range(20)] + [START_NS + i * 10**6 for i in range(20)]
     capture, bins = read(pcapng(tmp_path / "set.pcapng", at_ns))
     assert capture.lanes[0]["clock_epochs"] == 2

@@ -1,6 +1,5 @@
-"""capture/decode/decode.c on frames made by hand, against what they were made from. (And, in `one`, against
-the plain decoder.) Every frame lies in a heap block of exactly its captured length, under ASan and
-UBSan."""
+"""capture/decode/decode.c on frames made by hand, against the values that they were made from, and, in `one`, against
+the plain decoder. Every frame is in a heap block of exactly its captured length, under ASan and UBSan."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from decode_words import CE, IN, IPV4, IPV6, MAC, OUT, TCP, TRUNCATED, UNPARSED,
 INNER4 = (0xC0A80001, 0xC0A80002)
 
 
-# What a frame was made from comes out.
+# The decoded values are those that the frame was made from.
 
 
 def test_an_ordinary_frame_in_full():
@@ -148,7 +147,7 @@ def test_unknown_link_types_are_counted_by_length(linktype: int):
 # IP beyond the fixed header.
 
 
-def test_ipv4_options_are_stepped_over():
+def test_ipv4_options_are_skipped():
     packet = one(make.ethernet(v4(options=bytes(40)), 0x0800))
     assert (packet.marks, packet.tcp_len) == (TCP, 100)
     assert packet.flow == one(make.ethernet(v4(), 0x0800)).flow
@@ -204,7 +203,7 @@ EXTENSIONS = {
 
 
 @pytest.mark.parametrize("extensions", EXTENSIONS.values(), ids=EXTENSIONS.keys())
-def test_ipv6_extension_headers_are_stepped_over(extensions: tuple[tuple[int, bytes], ...]):
+def test_ipv6_extension_headers_are_skipped(extensions: tuple[tuple[int, bytes], ...]):
     packet = one(make.ethernet(v6(extensions=extensions), 0x86DD))
     assert (packet.marks, packet.tcp_len) == (TCP, 100)
     assert packet.flow == one(make.ethernet(v6(), 0x86DD)).flow
@@ -216,7 +215,7 @@ def test_ipv4_authentication_header():
 
 
 @pytest.mark.parametrize("protocol", [6, 17, 33, 132, 136])
-def test_ports_tell_flows_apart(protocol: int):
+def test_ports_distinguish_flows(protocol: int):
     payloads = [make.tcp(b"", ports, 1) for ports in [(1, 2), (2, 1), (1, 3), (3, 2)]]
     assert len({one(make.ethernet(v4(payload, protocol), 0x0800)).flow for payload in payloads}) == 4
 
@@ -230,7 +229,7 @@ def test_protocols_without_ports_have_a_flow_each(protocol: int):
 # Lengths that are larger than a packet on a wire.
 
 
-def test_ipv4_length_zero_means_that_of_the_frame():
+def test_ipv4_length_zero_means_the_length_of_the_frame():
     packet = one(make.ethernet(v4(total=0), 0x0800))
     assert (packet.marks, packet.tcp_len) == (TCP, 100)
 
@@ -246,7 +245,7 @@ def test_big_tcp(size: int):
         assert (packet.marks, packet.tcp_len, packet.bytes) == (TCP, size - header, size + 14)
 
 
-def test_a_jumbo_option_is_found_behind_others():
+def test_a_jumbo_option_is_found_after_others():
     options = b"\0\x05\x02\0\0\xc2\x04" + (68 + 100 - 44).to_bytes(4, "big")
     packet = one(make.ethernet(v6(length=0, extensions=((0, make.extension(2, options)),)), 0x86DD).ljust(400, b"\0"))
     assert (packet.marks, packet.tcp_len) == (TCP, 68 + 100 - 44 - 16 - 20)
@@ -267,7 +266,7 @@ def test_the_frame_check_sequence_is_no_part_of_bytes(length: int, size: int):
     assert (packet.bytes, packet.wire_bytes) == (size, max(size, 60) + 24)
 
 
-# Headers that are cut off, and headers that lie.
+# Headers that are cut off, and headers with false lengths.
 
 
 @pytest.mark.parametrize("data, linktype", [(make.ethernet(v4(), 0x0800), 1), (make.ethernet(v6(), 0x86DD), 1)])
@@ -311,7 +310,7 @@ LIES = {
 
 
 @pytest.mark.parametrize("data", LIES.values(), ids=LIES.keys())
-def test_contradictions_are_unparsed_and_wrap_nothing(data: bytes | None):
+def test_contradictions_are_unparsed_and_no_length_wraps(data: bytes | None):
     packet = one(data) if data else one(b"\x70" + v4()[1:], 101)
     assert packet.marks == UNPARSED
     assert (packet.tcp_seq, packet.tcp_len) == (0, 0)
@@ -385,6 +384,6 @@ OPAQUE = {
 
 
 @pytest.mark.parametrize("data", OPAQUE.values(), ids=OPAQUE.keys())
-def test_what_cannot_be_looked_into_is_the_outer_senders(data: bytes):
+def test_unreadable_tunnels_count_for_the_outer_sender(data: bytes):
     packet = one(make.ethernet(data, 0x0800), inner=True)
     assert (packet.source, packet.marks) == (Address(IPV4, V4[0]), 0)

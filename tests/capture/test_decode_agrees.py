@@ -1,6 +1,5 @@
-"""Whatever the frame, cut off at any byte, of any length or corrupted: capture/decode/decode.c and the plain
-decoder agree in everything. Every frame lies in a heap block of exactly its captured length, under
-ASan and UBSan."""
+"""Whatever the frame, cut off at any byte, of any length or corrupted: capture/decode/decode.c and the plain decoder
+agree in everything. Every frame is in a heap block of exactly its captured length, under ASan and UBSan."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def test_fingerprints_do_not_collide_and_are_uniform():
 
 
 @pytest.mark.parametrize("ip, kind, first, last", [(v4, 0x0800, 26, 38), (v6, 0x86DD, 22, 58)])
-def test_every_bit_of_a_flow_turns_half_of_the_fingerprint(ip: Callable[..., bytes], kind: int, first: int, last: int):
+def test_every_bit_of_a_flow_flips_half_of_the_fingerprint(ip: Callable[..., bytes], kind: int, first: int, last: int):
     draw = random.Random(1)
     turned = [[0] * 64 for _ in range(8 * (last - first))]
     samples = 200

@@ -1,4 +1,4 @@
-"""Wire bytes of merged frames: those of the frames that a sender would have cut them into."""
+"""Wire bytes of merged frames are those of the frames into which a sender would have cut them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_merged_frames_on_a_cooked_link():
 @pytest.mark.parametrize(
     "caplen, kind, headers", [(20, 0x0800, 40), (34, 0x0800, 40), (40, 0x86DD, 60), (60, 0x86DD, 60)]
 )
-def test_merged_frames_whose_headers_are_cut_off(caplen: int, kind: int, headers: int):
+def test_merged_frames_with_truncated_headers(caplen: int, kind: int, headers: int):
     ip = v4 if kind == 0x0800 else v6
     data = make.ethernet(ip(make.tcp(bytes(4000), PORTS, 1)), kind)
     packet = one(data[:caplen], length=len(data), mtu=1500)

@@ -1,4 +1,4 @@
-"""capture/decode/decode.c on frames that scapy puts together: another hand than frame_builder.py's."""
+"""capture/decode/decode.c on frames that scapy builds, independently of frame_builder.py."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""capture/decode/decode.c on other people's odd and hostile frames, against tshark where it reads them.
-
-The frames of all files are put into one file for each link type, since a tshark takes a second to
-start. What may differ is said beside each rule."""
+"""capture/decode/decode.c on other people's odd and hostile frames, against tshark if it can read them. The frames of
+all files are merged into one file for each link type, because tshark takes a second to start. Permitted differences are
+stated beside each rule."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from decode_tool import Decoded, Frame, driver
 from decode_words import CE, IPV4, IPV6, MAC, NOBODY, TCP, TRUNCATED, UNPARSED, Address
 from wild_frames import WildFrame, wild_frames, write_pcap
 
-LINKTYPES = [0, 1, 9, 50, 101, 104, 113, 228, 229]  # that are among them and that the decoder parses
+LINKTYPES = [0, 1, 9, 50, 101, 104, 113, 228, 229]  # that occur in these files and that the decoder parses
 FIELDS = [
     "frame.len", "frame.protocols", "eth.src", "sll.src.eth", "ip.src", "ip.dst", "ip.dsfield.ecn", "ip.flags.mf",
     "ip.frag_offset", "ipv6.src", "ipv6.dst", "ipv6.tclass.ecn", "ipv6.fraghdr.more", "ipv6.fraghdr.offset",
@@ -26,10 +25,10 @@ FIELDS = [
 # Each frame by itself.
 PREFERENCES = ["ip.defragment", "ipv6.defragment", "tcp.desegment_tcp_streams"]
 
-# What tshark follows to IP and the decoder does not: Arista's time stamp header, MACsec without
-# encryption, the network service header. There the sender's MAC is the source.
+# Headers through which tshark finds IP and the decoder does not: Arista's time stamp header, MACsec without
+# encryption, the network service header. The source is then the sender's MAC.
 NOT_FOLLOWED = {"avsp", "macsec", "nsh"}
-# What the decoder steps over below, between and behind IP headers, by tshark's names.
+# Headers below, between and after IP headers that the decoder skips, by tshark's names.
 BELOW = {"eth", "ethertype", "vlan", "ieee8021ad", "mpls", "llc", "sll", "null", "raw", "ppp", "pppoes", "chdlc"}
 EXTENSIONS = {"ipv6.hopopts", "ipv6.routing", "ipv6.dstopts", "ipv6.fraghdr", "ah"}
 TUNNELS = {"gre", "erspan", "vxlan", "geneve"}
@@ -42,7 +41,7 @@ class Header(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What tshark says of a frame."""
+    """The values of a frame by tshark."""
 
     length: int
     protocols: list[str]
@@ -55,7 +54,7 @@ class Seen(NamedTuple):
 
 def seen(line: str) -> Seen:
     values = {field: text.split("|") if text else [] for field, text in zip(FIELDS, line.split("\t"), strict=True)}
-    protocols = "".join(values["frame.protocols"]).split(":")  # none where its dissector gave up at once
+    protocols = "".join(values["frame.protocols"]).split(":")  # none if its dissector gave up at once
     mac = (values["eth.src"] or values["sll.src.eth"] or [""])[0]
     headers, fragment, carries = stack(protocols, values)
     tcp = None
@@ -148,9 +147,9 @@ def test_wild_frames_as_tshark_reads_them(wild: dict[int, list[WildFrame]], link
 
 
 def compare(where: str, want: Seen, outer: Decoded, inner: Decoded) -> list[str]:
-    """The names of what was compared."""
+    """Compares a frame and returns the names of the compared values."""
     assert outer.bytes == inner.bytes == want.length, where
-    # tshark goes on in headers that contradict themselves, or gives up where the addresses stand.
+    # tshark continues in headers that contradict themselves, or gives up before the addresses.
     if outer.marks & UNPARSED:
         return ["bytes"]
     if not want.headers or NOT_FOLLOWED & set(below(want.protocols)):
@@ -167,8 +166,8 @@ def compare(where: str, want: Seen, outer: Decoded, inner: Decoded) -> list[str]
         return done
     if len(want.headers) == 1:
         done += compare_tcp(where, want, outer)
-    # tshark goes into the first fragment of a datagram that is a tunnel; and it may read a UDP
-    # payload as another protocol than the port says, which is then no tunnel here.
+    # tshark decodes the first fragment of a datagram that is a tunnel. It may also read a UDP
+    # payload as another protocol than that of the port; that is no tunnel here.
     if not inner.marks & (UNPARSED | TRUNCATED) and not want.fragment:
         compare_header(where, want.headers[-1], inner)
         done += ["inner", *compare_tcp(where, want, inner)]
@@ -176,7 +175,7 @@ def compare(where: str, want: Seen, outer: Decoded, inner: Decoded) -> list[str]
 
 
 def below(protocols: list[str]) -> list[str]:
-    """Those below the outermost IP header."""
+    """Returns the protocols below the outermost IP header."""
     return protocols[: next(at for at, protocol in enumerate(protocols) if protocol in ("ip", "ipv6"))]
 
 

@@ -1,4 +1,4 @@
-"""Bins counted in the kernel, held to packet sockets and to tcpdump on the same frames."""
+"""Bins counted in the kernel, compared with packet sockets and with tcpdump on the same frames."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ DROPS, GRO = 32, 64
 
 
 def test_every_kind_of_frame_counts_as_with_a_packet_socket(pair, tmp_path):
-    """And as in tcpdump's file: packets, bytes, wire bytes, marks, and each sender's, in both directions."""
+    """Packets, bytes, wire bytes and marks, also of each sender and in both directions, equal those in tcpdump's
+    file."""
     frames = list(odd_frames())
     sent_in, sent_out = raw_socket(pair, pair.near, pair.a), raw_socket(pair, pair.far, pair.b)
     path = tmp_path / "seen.pcap"
@@ -59,8 +60,8 @@ def test_every_kind_of_frame_counts_as_with_a_packet_socket(pair, tmp_path):
     assert sum(lane["wire_bytes"] for lane in file.lanes) == sum(lane["wire_bytes"] for lane in ebpf.lanes.values())
 
 
-def test_what_the_program_does_not_count_is_null(pair):
-    """And no 0; packet sockets count it."""
+def test_counters_that_the_program_lacks_are_null(pair):
+    """They are not 0: packet sockets count them."""
     names = ("pause_frames", "resume_frames", "pause_quanta", "pause_classes")
     with both(pair) as (ebpf, afpacket):
         many_senders(pair, 100)
@@ -74,7 +75,7 @@ def test_what_the_program_does_not_count_is_null(pair):
 
 
 def segments(draw, flows):
-    """Segments of many flows around the wrap of sequence numbers, and how many repeat what their flow sent."""
+    """Segments of many flows around the wrap of sequence numbers, and how many of them repeat data of their flow."""
     sent, repeats = dict.fromkeys(range(flows), 2**32 - 3000), 0
     for _ in range(20 * flows):
         flow = draw.randrange(flows)
@@ -90,10 +91,10 @@ def segments(draw, flows):
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_segments_sent_again(pair, seed):
+def test_retransmitted_segments_are_counted(pair, seed):
     *sent, repeats = segments(random.Random(seed), 200)
     with raw_socket(pair, pair.near, pair.a) as sender, both(pair) as (ebpf, afpacket):
-        for flow in range(200):  # known from here on
+        for flow in range(200):  # flows are known from here on
             sent.insert(flow, (flow, 2**32 - 3001, 0, fb.SYN))
         for flow, first, length, flags in sent:
             segment = fb.tcp(b"y" * length, (7, 8), first, flags)
@@ -111,12 +112,12 @@ def flows_of(rows):
 
 
 def in_one_bin_of_senders():
-    """Wait until the next second is in one bin of 4 s."""
+    """Waits until the next second is within one bin of 4 s."""
     while time.time() % 4 > 3:
         time.sleep(0.05)
 
 
-def test_flows_and_ports_of_a_sender(pair):
+def test_flows_and_ports_of_a_sender_are_counted(pair):
     def frame(source, port):
         return fb.ethernet(fb.ipv4(fb.udp(b"x" * 60, (port, 9)), fb.UDP, source, 0x0A090002), 0x0800, sender=77)
 
@@ -134,7 +135,7 @@ def test_flows_and_ports_of_a_sender(pair):
 
 @pytest.mark.parametrize("offloads", ["on", "off"])
 def test_merged_frames_have_their_wire_bytes(pair, offloads):
-    """TCP both ways through veth, whose frames are merged where offloads let them."""
+    """TCP in both directions through veth; with offloads, frames are merged."""
     pair.offloads(offloads)
     with both(pair, mtu=0) as (ebpf, afpacket):
         livelab.transfer(pair, 30_000_000)
@@ -148,7 +149,7 @@ def test_merged_frames_have_their_wire_bytes(pair, offloads):
 
 @pytest.fixture
 def overlay(pair):
-    """VXLAN over the lab, with the addresses 10.19.0.1 and .2."""
+    """VXLAN over the lab, with the addresses 10.19.0.1 and 10.19.0.2."""
     for number, (namespace, name) in enumerate(((pair.near, pair.a), (pair.far, pair.b)), 1):
         livelab.sh(
             f"ip -n {namespace} link add overlay type vxlan id 7 dstport 4789 dev {name} remote 10.9.0.{3 - number}"
@@ -161,7 +162,7 @@ def overlay(pair):
 
 
 def test_merged_frames_in_a_tunnel_have_their_wire_bytes(pair, overlay):
-    """Each of their segments has the headers of the tunnel and those in it."""
+    """Each of their segments has the headers of the tunnel and the inner headers."""
     with both(pair, mtu=0) as (ebpf, afpacket):
         segments = livelab.transfer(pair, 10_000_000, "10.19.0.2")
     for direction in ("in", "out"):
@@ -173,8 +174,8 @@ def test_merged_frames_in_a_tunnel_have_their_wire_bytes(pair, overlay):
 
 
 @pytest.mark.parametrize("inner", [False, True])
-def test_what_is_in_a_tunnel_counts_as_with_a_packet_socket(pair, inner):
-    """For the outer sender, or with --inner-ip for the innermost."""
+def test_tunnelled_packets_count_as_with_a_packet_socket(pair, inner):
+    """They count for the outer sender, or with --inner-ip for the innermost one."""
     frames = list(tunnelled_frames())
     sent_in, sent_out = raw_socket(pair, pair.near, pair.a), raw_socket(pair, pair.far, pair.b)
     options = {"mtu": 0, "snaplen": 256, "source_bin_ns": 4_000 * MS, "bin_ns": MS}
@@ -192,7 +193,7 @@ def test_what_is_in_a_tunnel_counts_as_with_a_packet_socket(pair, inner):
 
 
 def frames_by_time(reading, direction):
-    """Of each frame, its bins of wire bytes; frames are ms apart."""
+    """Returns the bins with wire bytes of each frame; frames are ms apart."""
     found, last = [], 0
     for row in reading.bins:
         if row["lane"] == reading.numbers[direction]:
@@ -205,7 +206,7 @@ def frames_by_time(reading, direction):
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_merged_frames_are_split_over_the_time_that_they_took(pair, seed):
-    """At 1 Gb/s, in bins of 10 µs: 1,250 bytes in each but the first and the last, which has the stamp."""
+    """At 1 Gb/s with bins of 10 µs, each bin has 1,250 bytes, except the first and the last; the last has the stamp."""
     draw = random.Random(seed)
     sizes = [draw.randrange(1, 60_000) for _ in range(60)]
     with both(pair, mtu=0, bin_ns=10_000, spread_bps=10**9) as readings:
@@ -235,9 +236,9 @@ def test_merged_frames_are_split_over_the_time_that_they_took(pair, seed):
 
 
 @pytest.mark.parametrize("count, split", [(3_000, True), (40_000, False)])
-def test_what_a_late_reader_finds_no_room_for_is_not_split(pair, count, split):
-    """A processor notes 32,768 merged frames. Bins that were written over take their frames along: no bytes are
-    taken from bins that have none."""
+def test_merged_frames_beyond_the_room_of_a_late_reader_are_not_split(pair, count, split):
+    """A processor notes 32,768 merged frames. Frames of overwritten bins are forgotten with them: no bytes are taken
+    from bins that have none."""
     processors = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(processors)})
     reading = Reading(pair, "ebpf", mtu=0, bin_ns=10_000, spread_bps=10**10)
@@ -262,7 +263,7 @@ def test_what_a_late_reader_finds_no_room_for_is_not_split(pair, count, split):
 
 
 def packets_by_time(reading, direction):
-    """Sums of packets up to each bin."""
+    """Returns the cumulative packets up to each bin."""
     rows = [row for row in reading.bins if row["lane"] == reading.numbers[direction]]
     total, sums = 0, {}
     for row in rows:
@@ -273,7 +274,7 @@ def packets_by_time(reading, direction):
 
 
 def latest_difference(these, those):
-    """How much later than in THOSE the n-th packet is in THESE, at most."""
+    """Returns by how much the n-th packet is later in THESE than in THOSE, at most."""
     order, late, at = list(those.items()), 0, 0
     for ts_ns, total in these.items():
         while order[at][1] < total:
@@ -283,7 +284,7 @@ def latest_difference(these, those):
 
 
 def test_packets_are_in_the_bins_of_their_time(pair):
-    """Both backends stamp a frame within microseconds, but where the machine pauses in between."""
+    """Both backends stamp a frame within microseconds, except while the machine pauses in between."""
     draw = random.Random(3)
     with raw_socket(pair, pair.near, pair.a) as sender, both(pair, bin_ns=10_000) as (ebpf, afpacket):
         frame = fb.ethernet(fb.ipv4(fb.udp(b"x" * 60, (1, 9)), fb.UDP, 0x0A010001, 0x0A090002), 0x0800, sender=77)
@@ -305,8 +306,8 @@ def test_ten_thousand_senders(pair):
     assert len(ebpf.by_sender("in")) == 20_000  # bytes and packets of each
 
 
-def test_what_two_processors_count_is_one_bin_and_one_flow(pair):
-    """Both send the same flows at once; veth has a frame counted where it was sent."""
+def test_counts_of_two_processors_are_one_bin_and_one_flow(pair):
+    """Both send the same flows at once; veth counts a frame on the processor that sent it."""
     processors = sorted(os.sched_getaffinity(0))[:2]
 
     def send(processor):
@@ -326,7 +327,7 @@ def test_what_two_processors_count_is_one_bin_and_one_flow(pair):
 
 
 def by_source_bin(reading, rows):
-    """Rows of the way in, by the ms that they are of."""
+    """Returns rows of direction in by their ms."""
     found = {}
     for row in rows:
         if row["lane"] == reading.numbers["in"]:
@@ -359,8 +360,8 @@ def test_senders_are_kept_near_busy_bins(pair, backend):
     assert len(busy) >= 3 and summed >= 3
 
 
-def test_where_senders_have_no_room_they_are_others(pair):
-    """Nobody reads meanwhile, and one processor has no more than 65,536 entries."""
+def test_senders_beyond_the_room_of_the_kernel_count_as_other(pair):
+    """The bins are not read meanwhile, and one processor has at most 65,536 entries."""
     processors = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(processors)})
     reading = Reading(pair, "ebpf", source_bin_ns=MS, bin_ns=MS, max_sources=100_000)
@@ -385,8 +386,8 @@ def test_where_senders_have_no_room_they_are_others(pair):
 
 
 @pytest.mark.parametrize("pause", [0.1, 3.0])
-def test_what_a_late_reader_misses_is_a_counted_loss(pair, pause):
-    """Bins of 10 µs are kept for a second; those that were written over are in losses, to the packet."""
+def test_bins_that_a_late_reader_misses_are_a_counted_loss(pair, pause):
+    """Bins of 10 µs are kept for a second; the packets of overwritten bins are in losses, exactly."""
     reading = Reading(pair, "ebpf", bin_ns=10_000)
     frame = fb.ethernet(fb.ipv4(fb.udp(b"x" * 60, (1, 9)), fb.UDP, 0x0A010001, 0x0A090002), 0x0800, sender=77)
     sent, end = 0, time.monotonic() + pause

@@ -1,4 +1,4 @@
-"""Counted in the kernel where that has no tcx: at clsact, where a program does not go with its process."""
+"""Counting in a kernel without tcx: at clsact, where a program outlives its process."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ RECORD = [sys.executable, "-m", "mburst", "record", "--backend", "ebpf", "--json
 
 
 def filters(lab, way):
-    """How many of ours there are at clsact of `b`."""
+    """Returns how many filters of mburst are at clsact of `b`."""
     return livelab.sh(f"ip netns exec {lab.far} tc filter show dev {lab.b} {way}").count("direct-action")
 
 
 def filter_programs(lab):
-    """The kernel's numbers of those that count what arrives."""
+    """Returns the kernel's ids of the programs that count incoming frames."""
     shown = livelab.sh(f"ip netns exec {lab.far} tc filter show dev {lab.b} ingress")
     return re.findall(r" id (\d+)", shown)
 
@@ -64,7 +64,7 @@ def nothing_stays(pair):
     subprocess.run(["ip", "netns", "exec", pair.far, "tc", "qdisc", "del", "dev", pair.b, "clsact"], check=False)
 
 
-def test_several_count_and_take_their_filters_away(pair, tmp_path):
+def test_several_recorders_count_and_remove_their_filters(pair, tmp_path):
     first = begin(pair, tmp_path / "first")
     until(pair, 1, 1)
     second = begin(pair, tmp_path / "second")
@@ -79,7 +79,7 @@ def test_several_count_and_take_their_filters_away(pair, tmp_path):
     assert both_ways(pair) == (0, 0)
 
 
-def test_the_next_one_takes_away_what_a_killed_one_left(pair, tmp_path):
+def test_the_next_recorder_removes_the_filter_of_a_killed_one(pair, tmp_path):
     killed = begin(pair, tmp_path / "store")
     until(pair, 1, 1)
     livelab.sh(f"kill -9 {killed.pid}")
@@ -98,7 +98,7 @@ def test_the_next_one_takes_away_what_a_killed_one_left(pair, tmp_path):
     assert both_ways(pair) == (0, 0)
 
 
-def test_where_there_is_neither_it_is_refused(pair, tmp_path):
+def test_a_kernel_without_tcx_and_clsact_is_refused(pair, tmp_path):
     process = begin(pair, tmp_path / "store", lacks="hooks")
     _, err = process.communicate(timeout=60)
     assert process.returncode == 1 and err.count("\n") == 1, err

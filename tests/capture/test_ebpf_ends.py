@@ -1,4 +1,4 @@
-"""What bins counted in the kernel leave behind, may do, refuse, and make of a clock that is set."""
+"""Bins counted in the kernel: what the recorder leaves behind, its rights, its refusals, and clocks that are set."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["pair"]
 STEPPED_BIT = 256
 
 
-def test_several_count_at_once_and_leave_nothing_behind(pair):
+def test_several_recorders_count_at_once_and_leave_nothing_behind(pair):
     first = Reading(pair, "ebpf").start()
     second = Reading(pair, "ebpf", directions="in").start()
     assert (attached(pair, TCX_INGRESS), attached(pair, TCX_EGRESS)) == (2, 1)
@@ -38,7 +38,7 @@ def test_several_count_at_once_and_leave_nothing_behind(pair):
     assert (attached(pair, TCX_INGRESS), attached(pair, TCX_EGRESS)) == (0, 0)
 
 
-# Says when it has read rows, and when it has seen the step; then, at the end of its input, all that it read.
+# Reports when it has read rows and when it has seen the step; at the end of its input, prints all that it read.
 STEPPED = """
 import json, sys
 sys.path[:0] = sys.argv[2:]
@@ -61,7 +61,8 @@ print(json.dumps([bins, senders, capture.losses()]))
 
 @pytest.mark.parametrize("step_s", [7, -7])
 def test_a_clock_that_is_set_begins_an_epoch(pair, tmp_path, step_s):
-    """By no multiple of the bins' width: they still begin at multiples of it in the new time, and no packet is lost."""
+    """The step is no multiple of the bin width: bins still begin at multiples of it in the new time, and no packet is
+    lost."""
     offset = tmp_path / "offset"
     offset.write_text("0")
     preload = {"LD_PRELOAD": str(library("tests/c/stepped_clock.c")), "CLOCK_OFFSET": str(offset)}
@@ -90,7 +91,7 @@ def test_a_clock_that_is_set_begins_an_epoch(pair, tmp_path, step_s):
     assert len(before) + len(after) == len(bins)
     assert before[-1]["quality"] & STEPPED_BIT and after[0]["quality"] & STEPPED_BIT
     assert 0 <= after[0]["ts_ns"] - before[-1]["ts_ns"] - step <= 2 * width
-    # The step is seen when the reader runs next, and the epoch begins with the bin behind that.
+    # The step is seen when the reader runs next; the epoch begins with the following bin.
     assert 50 * rounds[0] <= sum(row["packets"] for row in before) <= 50 * sum(rounds[:2])
 
 
@@ -108,8 +109,8 @@ def begin(lab, *arguments, wrapper=()):
     raise AssertionError("it does not attach")
 
 
-def test_recorded_without_privileges_and_killed(pair, tmp_path):
-    """What it may do ends once it is attached, and what is attached ends with it."""
+def test_a_killed_recorder_without_privileges_leaves_no_program(pair, tmp_path):
+    """It drops its rights once the programs are attached, and the programs end with the process."""
     process = begin(pair, "-o", str(tmp_path / "store"), "--duration", "60s")
     for _ in range(200):
         if not capabilities(process)["CapPrm:"]:
@@ -138,7 +139,7 @@ def test_three_capabilities_are_enough(pair, tmp_path):
     assert recorded["packets"] == 300
 
 
-def test_what_it_cannot_do_is_refused(pair):
+def test_unsupported_options_are_refused(pair):
     for options, words in (
         ({"filter": "udp"}, "no --filter"),
         ({"stamps": "hw"}, "no hardware stamps"),
@@ -181,8 +182,8 @@ def bpf(command, layout, *values):
     return made
 
 
-def test_what_another_program_drops_has_arrived(pair):
-    """As for packet sockets; and that program runs on."""
+def test_frames_that_another_program_drops_are_counted(pair):
+    """Packet sockets count them, too. The other program stays attached."""
     code, licence = ctypes.create_string_buffer(DROP), ctypes.create_string_buffer(b"GPL")
     program = bpf(5, "=IIQQ", 3, len(DROP) // 8, ctypes.addressof(code), ctypes.addressof(licence))
     with pair.inside(pair.far):
@@ -198,7 +199,7 @@ def test_what_another_program_drops_has_arrived(pair):
 
 
 def test_a_time_namespace_is_refused(pair, tmp_path):
-    """Its CLOCK_MONOTONIC is not the program's: bins would be at another time."""
+    """CLOCK_MONOTONIC of the namespace is not that of the program, so bins would have wrong times."""
     wrapper = ["unshare", "--time", "--fork", "--monotonic", "1000", "ip", "netns", "exec", pair.far]
     command = [*wrapper, *RECORD, "-i", pair.b, "-o", "store", "--duration", "1s"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
@@ -241,8 +242,8 @@ NO_RIGHT = "counting in the kernel is not allowed: run as root, or with"
         ("memory", "", "", ""),
     ],
 )
-def test_what_the_kernel_lacks_is_named_and_nothing_stays(pair, lacking, tc, xdp, check):
-    """And `auto` records all the same, and says why by packet sockets."""
+def test_the_missing_feature_of_a_kernel_is_named_and_nothing_stays(pair, lacking, tc, xdp, check):
+    """`auto` still records, by packet sockets, and states why."""
     preload = {"LD_PRELOAD": str(library("tests/c/lesser_kernel.c")), "LACKS": lacking}
     command = ["ip", "netns", "exec", pair.far, sys.executable, "-c", TRIED, pair.b]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **preload}, check=True)
@@ -258,7 +259,7 @@ def test_what_the_kernel_lacks_is_named_and_nothing_stays(pair, lacking, tc, xdp
     assert "xdp" not in livelab.sh(f"ip -n {pair.far} link show {pair.b}")
 
 
-def test_an_interface_that_goes_down_ends_it():
+def test_an_interface_that_goes_down_ends_the_recording():
     if os.geteuid() != 0 or why_not():
         pytest.skip("needs root, and a kernel that counts")
     with livelab.make_lab() as lab:

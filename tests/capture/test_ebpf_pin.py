@@ -1,4 +1,5 @@
-"""`--pin`: the kernel counts on when the recorder dies, and the next one reads on from there, to the packet."""
+"""`--pin`: the kernel counts on when the recorder dies, and the next recorder reads on from there without losing a
+packet."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ from mburst.sql import StoreFolder
 
 
 def stored(store) -> int:
-    """Packets that arrived, in the bins of STORE so far."""
+    """Returns the packets of direction in that are in the bins of STORE so far."""
     if not list(store.rglob("bins/**/*.*")):
         return 0
     con = StoreFolder.open(store).connect()
@@ -43,7 +44,7 @@ def rows_of(store, query: str) -> list[tuple]:
 @pytest.fixture
 def host() -> Iterator[PinHost]:
     before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(before)})  # frames arrive on the processor that sends: one ring of bins
+    os.sched_setaffinity(0, {min(before)})  # frames arrive on the sending processor: one ring of bins
     try:
         with one_host() as made:
             yield made
@@ -51,8 +52,8 @@ def host() -> Iterator[PinHost]:
         os.sched_setaffinity(0, before)
 
 
-def test_killed_and_read_on(host, tmp_path):
-    """The same program; each packet is counted once, in the one recording or the other."""
+def test_a_recorder_reads_on_after_one_was_killed(host, tmp_path):
+    """The program stays the same, and each packet is counted once, in one of the two recordings."""
     store = tmp_path / "first"
     first = host.record(store)
     programs = host.programs(), host.programs(TCX_EGRESS)
@@ -71,8 +72,8 @@ def test_killed_and_read_on(host, tmp_path):
     assert (host.programs(), host.programs(TCX_EGRESS), host.pins()) == ([], [], [])
 
 
-def test_merged_frames_are_split_by_the_one_that_has_their_bin(host, tmp_path):
-    """At 1 Gb/s 40,000 bytes take 300 µs: of each frame that arrives meanwhile, too."""
+def test_merged_frames_are_split_by_the_recorder_that_has_their_bin(host, tmp_path):
+    """40,000 bytes take 300 µs at 1 Gb/s. This also applies to frames that arrive between the recorders."""
     options = ("--split-merged", "--link", "1G", "--bin", "100us")
     first = host.record(tmp_path / "first", *options)
     sender, sent = MergedSender(host.lab, host.lab.near, host.lab.a), Counter()
@@ -92,7 +93,7 @@ def test_merged_frames_are_split_by_the_one_that_has_their_bin(host, tmp_path):
         assert sum(wire) == total and all(0 <= one <= 12_501 for one in wire)
 
 
-def test_what_was_written_over_meanwhile_is_a_counted_gap(host, tmp_path):
+def test_bins_that_were_overwritten_meanwhile_are_a_counted_gap(host, tmp_path):
     store = tmp_path / "store"
     narrow = ("--bin", "10us")
     kill(host.record(store, *narrow))
@@ -107,8 +108,8 @@ def test_what_was_written_over_meanwhile_is_a_counted_gap(host, tmp_path):
     assert rows_of(tmp_path / "second", "SELECT reason, packets::INT FROM gaps") == [("dropped", 500)]
 
 
-def test_a_killed_one_and_the_next_in_one_store(host, tmp_path):
-    """The gap between both ends where the second begins: when the first had read last."""
+def test_a_killed_recorder_and_the_next_use_one_store(host, tmp_path):
+    """The gap between both ends where the second recording begins: when the first recorder read last."""
     store = tmp_path / "store"
     first = host.record(store)
     many_senders(host.lab, 300)
@@ -126,8 +127,8 @@ def test_a_killed_one_and_the_next_in_one_store(host, tmp_path):
     assert rows_of(store, "SELECT count(*) FROM bins GROUP BY direction, ts_ns HAVING count(*) > 1") == []
 
 
-def test_sigterm_leaves_it_and_the_next_one_misses_nothing(host, tmp_path):
-    """Packets flow all the time."""
+def test_sigterm_leaves_the_program_and_the_next_recorder_misses_nothing(host, tmp_path):
+    """Packets arrive all the time."""
     sent, store = Counter[str](), tmp_path / "store"
     process = host.record(store)
     programs = host.programs()
@@ -161,7 +162,7 @@ def test_sigterm_leaves_it_and_the_next_one_misses_nothing(host, tmp_path):
         ["--split-merged", "--link", "1G"],
     ],
 )
-def test_other_settings_begin_anew(host, tmp_path, options):
+def test_other_settings_start_a_new_program(host, tmp_path, options):
     kill(host.record(tmp_path / "first"))
     programs = host.programs()
     many_senders(host.lab, 300)
@@ -176,8 +177,8 @@ def test_other_settings_begin_anew(host, tmp_path, options):
 
 
 @pytest.mark.parametrize("at", [0, 16], ids=["while it set the clock", "while it pinned"])
-def test_what_is_not_whole_begins_anew(host, tmp_path, at):
-    """struct mb_ebpf_variables: its phase is not that of the progress, or the settings name no program."""
+def test_inconsistent_pinned_state_starts_a_new_program(host, tmp_path, at):
+    """In struct mb_ebpf_variables, the phase does not match the progress, or the settings name no program."""
     kill(host.record(tmp_path / "first"))
     programs = host.programs()
     [variables] = [path for path in host.pins() if path.endswith("/variables")]
@@ -194,7 +195,7 @@ def test_what_is_not_whole_begins_anew(host, tmp_path, at):
     assert (row["packets"], row["dropped"]) == (40, 0) and "counting begins anew" in row["notes"]
 
 
-def test_in_the_driver(host, tmp_path):
+def test_a_recorder_reads_on_in_the_driver(host, tmp_path):
     kill(host.record(tmp_path / "first", "--hook", "xdp"))
     programs = host.programs(BPF_XDP)
     many_senders(host.lab, 300)
@@ -205,8 +206,8 @@ def test_in_the_driver(host, tmp_path):
     assert host.programs(BPF_XDP) == host.pins() == []
 
 
-def test_other_settings_in_the_driver(host, tmp_path):
-    """Its hook takes one program: the one before it has to be off by then."""
+def test_other_settings_start_a_new_program_in_the_driver(host, tmp_path):
+    """The hook takes one program, so the previous one must be detached first."""
     kill(host.record(tmp_path / "first", "--hook", "xdp"))
     programs = host.programs(BPF_XDP)
     second = host.record(tmp_path / "second", "--hook", "xdp", "--bin", "1ms")
@@ -215,7 +216,7 @@ def test_other_settings_in_the_driver(host, tmp_path):
     assert host.programs(BPF_XDP) == host.programs(TCX_EGRESS) == host.pins() == []
 
 
-def test_two_at_once_are_refused(host, tmp_path):
+def test_two_recorders_at_once_are_refused(host, tmp_path):
     first = host.record(tmp_path / "first")
     out, err = host.begin(tmp_path / "second", "--pin").communicate(timeout=60)
     assert err.count("\n") == 1 and "another recorder counts with --pin: end it first" in err, (out, err)
@@ -224,8 +225,8 @@ def test_two_at_once_are_refused(host, tmp_path):
     assert end(first)["packets"] == 30
 
 
-def test_as_the_owner_of_the_store(host):
-    """Who has no rights any more by then takes it away, too; his empty folder stays."""
+def test_a_recorder_that_becomes_the_owner_of_the_store_removes_its_program(host):
+    """It has no rights any more at that time."""
     with tempfile.TemporaryDirectory() as name:
         home = Path(name)
         os.chown(home, STRANGER, STRANGER)
@@ -238,8 +239,8 @@ def test_as_the_owner_of_the_store(host):
     assert host.pins() == host.programs() == []
 
 
-def test_as_another_user_from_the_start(host):
-    """As a service with capabilities: where he may write, and not elsewhere."""
+def test_another_user_pins_only_where_it_may_write(host):
+    """A service with capabilities runs as that user from the start. Its empty folder stays."""
     needed = "+bpf,+perfmon,+net_admin,+net_raw"
     user = ["setpriv", f"--reuid={STRANGER}", f"--regid={STRANGER}", "--clear-groups"]
     user += [f"--bounding-set=-all,{needed}", f"--inh-caps=-all,{needed}", f"--ambient-caps=-all,{needed}"]
@@ -261,14 +262,14 @@ def test_as_another_user_from_the_start(host):
     assert host.pins() == host.programs() == [] and host.sh("ls", "/sys/fs/bpf/mburst") == ""
 
 
-def test_after_its_duration_nothing_stays(host, tmp_path):
+def test_nothing_stays_after_the_duration(host, tmp_path):
     process = host.begin(tmp_path / "store", "--pin", "--duration", "1s")
     _, err = process.communicate(timeout=60)
     assert process.returncode == 0 and host.pins() == host.programs() == [], err
     assert host.sh("sh", "-c", "ls /sys/fs/bpf/mburst") == ""
 
 
-def test_renamed_meanwhile(host, tmp_path):
+def test_the_interface_is_renamed_between_recorders(host, tmp_path):
     lab = host.lab
     kill(host.record(tmp_path / "first"))
     livelab.sh(f"ip -n {lab.far} link set {lab.b} name veth-c")
@@ -278,9 +279,9 @@ def test_renamed_meanwhile(host, tmp_path):
     assert {end(second)["interface"]} == {"veth-c"} and host.pins() == []
 
 
-def test_removed_meanwhile(host, tmp_path):
-    """What was pinned of it is removed by the next recorder of another interface, and is not taken for one that has its
-    index."""
+def test_the_interface_is_removed_between_recorders(host, tmp_path):
+    """The next recorder of another interface removes the pins of the lost interface, and does not use them for a new
+    interface with the same index."""
     lab = host.lab
     for number, index in enumerate(("", " index 77", " index 77")):
         kill(host.record(tmp_path / str(number)))
@@ -299,14 +300,14 @@ def test_removed_meanwhile(host, tmp_path):
     assert row["packets"] == 50 and "counted with other settings" in row["notes"] and host.pins() == []
 
 
-def test_gone_while_it_is_recorded(host, tmp_path):
+def test_the_interface_is_removed_during_a_recording(host, tmp_path):
     process = host.record(tmp_path / "store")
     livelab.sh(f"ip -n {host.lab.far} link del {host.lab.b}")
     process.communicate(timeout=60)
     assert process.returncode == 1 and host.pins() == []
 
 
-def test_doctor_names_what_is_pinned_and_how_it_ends(host, tmp_path):
+def test_doctor_names_pinned_programs_and_how_to_remove_them(host, tmp_path):
     lab, doctor = host.lab, [*MBURST, "doctor", "--no-self-test"]
     assert "pinned" not in host.sh(*doctor)
     first = host.record(tmp_path / "first")
@@ -330,8 +331,8 @@ def test_doctor_names_what_is_pinned_and_how_it_ends(host, tmp_path):
 
 
 @pytest.mark.parametrize("backend", ["auto", "ebpf", "afpacket"])
-def test_a_recorder_without_pin_says_what_it_leaves_alone(host, tmp_path, backend):
-    """Of its own interface, while no recorder reads it."""
+def test_a_recorder_without_pin_reports_a_pinned_program(host, tmp_path, backend):
+    """Only a program of its own interface, while no recorder reads it."""
     options = ("--duration", "1s", "--backend", backend)
     said = "an earlier recorder has left its program pinned here (--pin), and this one leaves it alone: "
 
@@ -353,9 +354,9 @@ def test_a_recorder_without_pin_says_what_it_leaves_alone(host, tmp_path, backen
 
 
 @pytest.mark.parametrize("step_s", [7, -7])
-def test_the_clock_is_set_meanwhile(host, tmp_path, step_s):
-    """What was counted before the next recorder saw it has the time of before; behind it an epoch begins."""
-    with tempfile.NamedTemporaryFile("w", dir="/dev/shm") as offset:  # which a recorder may read
+def test_the_clock_is_set_between_recorders(host, tmp_path, step_s):
+    """Packets that were counted before the next recorder saw the step have the old time; an epoch begins after them."""
+    with tempfile.NamedTemporaryFile("w", dir="/dev/shm") as offset:  # a recorder may read it there
         offset.write("0")
         offset.flush()
         clock = {"LD_PRELOAD": str(library("tests/c/stepped_clock.c")), "CLOCK_OFFSET": offset.name}
@@ -384,8 +385,8 @@ def test_the_clock_is_set_meanwhile(host, tmp_path, step_s):
     assert after + step_ns - width < begun_ns <= ended_ns < later + step_ns
 
 
-def test_killed_at_any_time(host, tmp_path):
-    """While packets flow: no packet is counted twice, and those that were not are of the gaps."""
+def test_recorders_are_killed_at_random_times(host, tmp_path):
+    """While packets arrive: no packet is counted twice, and packets that are not counted are in the gaps."""
     store, sent, tries = tmp_path / "store", [], random.Random(7)
     for _ in range(4):
         process = host.record(store)
@@ -409,7 +410,7 @@ def test_killed_at_any_time(host, tmp_path):
     assert 10 * len(whole) <= stored(store) <= 10 * len(sent)
 
 
-def test_all_or_none_are_pinned(host, tmp_path):
+def test_all_interfaces_or_none_are_pinned(host, tmp_path):
     """The loopback is down."""
     livelab.sh(f"ip -n {host.lab.far} link set lo down")
     process = host.begin(tmp_path / "store", "--pin", "-i", "lo")
@@ -418,10 +419,10 @@ def test_all_or_none_are_pinned(host, tmp_path):
     assert host.pins() == host.programs() == []
 
 
-def test_several_in_one_process(host, tmp_path):
+def test_several_interfaces_are_pinned_in_one_process(host, tmp_path):
     store = tmp_path / "store"
     process = host.record(store, "-i", "lo")
-    assert len(host.pins()) == 7 + 8  # what leaves by the loopback arrives there
+    assert len(host.pins()) == 7 + 8  # frames that leave by the loopback arrive there
     many_senders(host.lab, 20)
     wait_for(lambda: stored(store) == 20)
     process.send_signal(signal.SIGTERM)
@@ -435,7 +436,7 @@ def test_several_in_one_process(host, tmp_path):
     process.communicate()
 
 
-def test_without_a_file_system_of_bpf(host, tmp_path):
+def test_pinning_without_a_bpf_file_system_is_refused(host, tmp_path):
     words = [*RECORD, "-i", host.lab.b, "-o", "store", "--pin"]
     done = subprocess.run(
         ["ip", "netns", "exec", host.lab.far, *words], capture_output=True, text=True, cwd=tmp_path, check=False
@@ -445,7 +446,7 @@ def test_without_a_file_system_of_bpf(host, tmp_path):
     assert host.programs() == []
 
 
-def test_without_tcx_it_is_refused(host, tmp_path):
+def test_pinning_without_tcx_is_refused(host, tmp_path):
     preload = {"LD_PRELOAD": str(library("tests/c/lesser_kernel.c")), "LACKS": "tcx"}
     _, err = host.begin(tmp_path / "store", "--pin", environment=preload).communicate(timeout=60)
     assert err.count("\n") == 1 and "--pin needs tcx (Linux 6.6, CONFIG_NET_XGRESS)" in err, err
@@ -453,7 +454,7 @@ def test_without_tcx_it_is_refused(host, tmp_path):
     assert "direct-action" not in livelab.sh(f"ip netns exec {host.lab.far} tc filter show dev {host.lab.b} ingress")
 
 
-def test_it_is_for_this_backend():
+def test_pinning_with_another_backend_is_refused():
     with pytest.raises(UsageError, match="--pin is for --backend ebpf"):
         recording_of(["lo"], pin=True)
     assert recording_of(["lo"], pin=True, backend="ebpf").live.pin

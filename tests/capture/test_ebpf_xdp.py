@@ -1,4 +1,4 @@
-"""Frames counted in the driver (XDP), held to packet sockets on the same frames."""
+"""Frames counted in the driver (XDP), compared with packet sockets on the same frames."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["pair"]
 
 
 def shown(lab: livelab.Lab, name: str) -> str:
-    """What `ip link` says of an interface of the far namespace."""
+    """Returns the output of `ip link` for an interface of the far namespace."""
     return livelab.sh(f"ip -n {lab.far} link show {name}")
 
 
 def test_every_kind_of_frame_counts_as_with_a_packet_socket(pair):
-    """Those that leave are counted at tcx."""
+    """Outgoing frames are counted at tcx."""
     frames = list(odd_frames())
     sent_in, sent_out = raw_socket(pair, pair.near, pair.a), raw_socket(pair, pair.far, pair.b)
     with sent_in, sent_out, both(pair, mtu=0, hook="xdp") as (ebpf, afpacket):
@@ -51,7 +51,7 @@ def test_ten_thousand_senders(pair):
     assert ebpf.by_sender("in") == afpacket.by_sender("in") and len(ebpf.by_sender("in")) == 20_000
 
 
-def test_a_second_one_is_refused_and_the_first_goes_on(pair):
+def test_a_second_recorder_is_refused_and_the_first_goes_on(pair):
     first = Reading(pair, "ebpf", hook="xdp").start()
     with pytest.raises(MburstError, match="another program is at XDP, which takes one: use --hook tc"):
         Reading(pair, "ebpf", hook="xdp")

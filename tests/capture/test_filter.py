@@ -1,4 +1,4 @@
-"""pcap filter expressions on files, against tcpdump, which reads them with the same language."""
+"""pcap filter expressions on files, against tcpdump, which uses the same language."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UDP, TCP = ipv4(17, 53), ipv4(6, 80)
 
 
 @pytest.mark.parametrize("expression", ["tcp", "udp port 53", "host 10.0.0.1 and not tcp", "greater 70", "ip6"])
-def test_as_tcpdump(expression: str, tmp_path: Path) -> None:
+def test_filters_select_the_same_packets_as_tcpdump(expression: str, tmp_path: Path) -> None:
     if not shutil.which("tcpdump"):
         pytest.skip("no tcpdump: apt install tcpdump")
     path = tmp_path / "x.pcap"
@@ -39,8 +39,8 @@ def test_as_tcpdump(expression: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("order", ["<", ">"])
-def test_each_link_type_its_own_program(order: str, tmp_path: Path) -> None:
-    """Ethernet, raw IP, cooked, and loopback, whose header is in the byte order of the file."""
+def test_each_link_type_has_its_own_program(order: str, tmp_path: Path) -> None:
+    """Ethernet, raw IP, cooked, and loopback with its header in the byte order of the file."""
     heads = {1: ETHERNET, 101: b"", 113: bytes(14) + b"\x08\x00", 0: struct.pack(order + "I", 2)}
     data = build.section(order)
     for linktype in heads:
@@ -54,7 +54,7 @@ def test_each_link_type_its_own_program(order: str, tmp_path: Path) -> None:
     assert (made.count, made.filtered) == (4, 4)
 
 
-def test_wrong_expression(tmp_path: Path) -> None:
+def test_an_invalid_expression_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.pcap"
     path.write_bytes(build.pcap_header() + build.pcap_record(1, 2, ETHERNET + TCP))
     made = dump("-f", "tcp prt 80", path)
@@ -63,8 +63,8 @@ def test_wrong_expression(tmp_path: Path) -> None:
     assert dump("-f", "", path).count == 1
 
 
-def test_interface_that_the_filter_is_not_for(tmp_path: Path) -> None:
-    """The frames before it, then the error, which stays."""
+def test_an_interface_for_which_the_filter_is_invalid(tmp_path: Path) -> None:
+    """The frames before it are read, then the error is raised, and stays."""
     data = build.section() + Interface().block() + build.enhanced(0, 1, ETHERNET + TCP)
     data += Interface(147).block() + build.enhanced(1, 2, b"abc") + build.enhanced(0, 3, ETHERNET + TCP)
     path = tmp_path / "x.pcapng"

@@ -1,4 +1,4 @@
-"""The fuzzer's harness over odd and hostile captures, and over what the fuzzer found."""
+"""The fuzzer's harness over odd and hostile captures, and over inputs that the fuzzer found."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dump_tool import run
 
 
 def replay(*paths: Path) -> str:
-    """Mapped and piped, each must read the same; every frame goes through the decoder. The last line of output."""
+    """Runs every frame through the decoder, mapped and piped, which must agree. Returns the last line of output."""
     code, output = run(program("tests/fuzz/replay.c", "tests/fuzz/fuzz_files.c"), *paths)
     assert code == 0
     return output.splitlines()[-1]
@@ -22,9 +22,9 @@ def test_odd_captures(odd_captures: list[Path]) -> None:
 
 
 def test_found_by_fuzzing(tmp_path: Path) -> None:
-    """Inputs that a reader once took in two ways, or stumbled over."""
+    """Inputs that a reader once read in two different ways, or failed on."""
     found = {
-        # A record that looks odder as plain pcap than as Nokia's: not to be guessed at in a pipe.
+        # A record that looks less plausible as plain pcap than as Nokia's: a pipe must not guess.
         "guess": build.pcap_header(magic=build.MAGIC_US, snaplen=5, linktype=0x30000084)
         + bytes.fromhex("303830303f420f0005000000ffffffbb4d47433030"),
         "only magic": build.section()[:4],

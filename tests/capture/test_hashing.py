@@ -1,8 +1,6 @@
-"""Who chooses addresses and ports cannot make the engine's tables slow, or have two flows taken for one.
-
-Slots that are looked at are counted, not time. The crafted inputs collide under the constants of hash.h and
-decode/walk.h, which are public; what is not known is the seed.
-"""
+"""Whoever chooses addresses and ports cannot make the engine's tables slow, or make it take two flows for one. The
+tests count inspected slots, not time. The crafted inputs collide under the constants of hash.h and decode/walk.h, which
+are public; only the seed is unknown."""
 
 from __future__ import annotations
 
@@ -38,7 +36,7 @@ def driver() -> Path:
 
 
 def cost(path: Path, packets: list[bytes]) -> Cost:
-    """Of the IP packets within one bin, each as a frame."""
+    """Returns the cost of the IP packets within one bin, each as a frame."""
     records = (pcap_record(1_700_000_000, i, ethernet(packet)) for i, packet in enumerate(packets))
     path.write_bytes(pcap_header() + b"".join(records))
     code, output = run(driver(), path, str(SECOND_NS))
@@ -63,7 +61,7 @@ def ipv6(high: int, low: int, ports: int = PORTS) -> bytes:
 
 
 def product(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The low and the high half of a × b."""
+    """Returns the low and the high half of a × b."""
     mask, half = U64(0xFFFFFFFF), U64(32)
     low, middle = (a & mask) * (b & mask), (a >> half) * (b & mask)
     other, high = (a & mask) * (b >> half), (a >> half) * (b >> half)
@@ -72,7 +70,7 @@ def product(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def flows_without_seed(addresses: np.ndarray) -> np.ndarray:
-    """mb_flow_mix() for UDP over IPv4 with a seed of 0."""
+    """Returns mb_flow_mix() for UDP over IPv4 with a seed of 0."""
     factor = U64((4 << 40 | 17 << 32 | PORTS) ^ 0xE7037ED1A0B428DB)
     low, high = product(addresses, np.full_like(addresses, factor))
     low, high = low ^ addresses, high ^ factor
@@ -81,7 +79,7 @@ def flows_without_seed(addresses: np.ndarray) -> np.ndarray:
 
 
 def texts_without_seed(addresses: np.ndarray) -> np.ndarray:
-    """mb_hash_address() for IPv4 with a seed of 0."""
+    """Returns mb_hash_address() for IPv4 with a seed of 0."""
     low = addresses | U64(0xFFFF << 32)
     first, second = product(low ^ U64(0x9E3779B97F4A7C15), np.full_like(low, U64(4 ^ 0xD1B54A32D192ED03)))
     first, second = product(first ^ second, np.full_like(low, U64(0x8EBC6AF09C88C6E3)))
@@ -89,7 +87,7 @@ def texts_without_seed(addresses: np.ndarray) -> np.ndarray:
 
 
 def test_the_attack_knows_the_hashes():
-    """The two functions above are those of the engine without a seed, or the rest would show nothing."""
+    """The two functions above are those of the engine without a seed; otherwise the other tests would show nothing."""
     assert flows_without_seed(np.array([0xC0000201_C6336401], U64))[0] == python_mix(
         0xC0000201_C6336401, 4 << 40 | 17 << 32 | PORTS
     )
@@ -104,7 +102,7 @@ def python_mix(addresses: int, tail: int) -> int:
 
 
 def colliding(hashes: Callable[[np.ndarray], np.ndarray], first: int, bits: int, count: int) -> list[int]:
-    """COUNT addresses from FIRST on whose hashes end in BITS zeros."""
+    """Returns COUNT addresses, from FIRST on, with hashes that end in BITS zeros."""
     found: list[int] = []
     while len(found) < count:
         addresses = np.arange(first, first + 2**20, dtype=U64)
@@ -118,7 +116,7 @@ def colliding(hashes: Callable[[np.ndarray], np.ndarray], first: int, bits: int,
 
 @pytest.fixture(scope="module")
 def ordinary(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Cost]:
-    """Steps for random addresses, as many of each kind as are crafted."""
+    """Returns the steps for random addresses, as many of each kind as are crafted."""
     folder = tmp_path_factory.mktemp("ordinary")
     random = np.random.default_rng(1)
     high = [0x20010DB8_00000000 | int(x) for x in random.integers(0, 2**32, SENDERS)]
@@ -129,16 +127,16 @@ def ordinary(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Cost]:
     }
 
 
-def test_senders_of_the_prefix_that_cancels_are_as_cheap(tmp_path, ordinary):
+def test_senders_of_a_cancelling_prefix_cost_no_more(tmp_path, ordinary):
     prefix = 6 ^ 0xD1B54A32D192ED03
     crafted = cost(tmp_path / "prefix", [ipv6(prefix, i) for i in range(SENDERS)])
     assert (crafted.packets, crafted.rows, crafted.flows) == (SENDERS, SENDERS, SENDERS)
     assert crafted.steps < 1.5 * ordinary["ipv6"].steps
 
 
-def test_interface_identifiers_that_cancel_are_senders_of_their_own(tmp_path, ordinary):
-    """Under the public constants all of these had one fingerprint, and so one sender. Their prefixes follow each other,
-    which costs as much whatever the seed, drawn anew by each run."""
+def test_cancelling_interface_identifiers_are_different_senders(tmp_path, ordinary):
+    """Under the public constants all of them had one fingerprint, and so were one sender. Their prefixes are
+    consecutive, which costs the same for any seed; each run draws a new one."""
     packets = [ipv6(0x20010DB8 << 32 | i, 0xEB44ACCAB455D165) for i in range(SENDERS)]
     crafted = cost(tmp_path / "identifier", packets)
     assert (crafted.packets, crafted.rows, crafted.flows) == (SENDERS, SENDERS, SENDERS)
@@ -146,21 +144,21 @@ def test_interface_identifiers_that_cancel_are_senders_of_their_own(tmp_path, or
     assert max(steps) < 1.1 * ordinary["ipv6"].steps
 
 
-def test_flows_of_one_slot_are_as_cheap(tmp_path, ordinary):
+def test_flows_of_one_slot_cost_no_more(tmp_path, ordinary):
     found = colliding(flows_without_seed, 0xC0000201 << 32, 12, 3000)
     crafted = cost(tmp_path / "flows", [ipv4(a >> 32, a & 0xFFFFFFFF, PORTS) for a in found])
     assert (crafted.packets, crafted.rows, crafted.flows) == (3000, 1, 3000)
     assert crafted.steps < 1.5 * ordinary["ipv4"].steps
 
 
-def test_texts_of_one_slot_are_as_cheap(tmp_path, ordinary):
+def test_texts_of_one_slot_cost_no_more(tmp_path, ordinary):
     found = colliding(texts_without_seed, 1, 12, 3000)
     crafted = cost(tmp_path / "texts", [ipv4(a, 1, PORTS) for a in found])
     assert (crafted.packets, crafted.rows, crafted.flows) == (3000, 3000, 3000)
     assert crafted.steps < 1.5 * ordinary["ipv4"].steps
 
 
-def test_sixty_thousand_flows_that_collided_are_as_cheap(tmp_path, ordinary):
+def test_sixty_thousand_colliding_flows_cost_no_more(tmp_path, ordinary):
     found = colliding(flows_without_seed, 0xC0000201 << 32, 8, SENDERS)
     crafted = cost(tmp_path / "many", [ipv4(a >> 32, a & 0xFFFFFFFF, PORTS) for a in found])
     assert crafted.packets == crafted.flows == SENDERS
@@ -172,9 +170,10 @@ def described(names: list[str]) -> bytes:
 
 
 @pytest.mark.parametrize("name", ["eth{}", "eth0"])
-def test_interfaces_told_of_again_and_again_cost_a_look_each(tmp_path, name):
-    """As many as a capture may have, in each of three sections: by names of their own, or all by the same. Numbers of
-    the same name follow each other, which costs as much whatever the seed, drawn anew by each run."""
+def test_interfaces_described_repeatedly_cost_one_lookup_each(tmp_path, name):
+    """As many interfaces as a capture may have, in each of three sections: with different names, or all with the same
+    name. Interfaces of the same name have consecutive numbers, which costs the same for any seed; each run draws a new
+    one."""
     count = 65_536
     path = tmp_path / "interfaces.pcapng"
     path.write_bytes(3 * described([name.format(i) for i in range(count)]) + build.enhanced(0, SECOND_NS, bytes(60)))

@@ -1,4 +1,4 @@
-"""Records that are counted where they lie in a file are counted as if they had been read from there."""
+"""Records that are counted in place in a mapped file have the same counts as records that are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the bytes come from: files, pipes, compressed data, and what is no capture at all."""
+"""Sources of bytes: files, pipes, compressed data, and files that are no capture."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COUNT = 20_000
 
 
 def capture(count: int = COUNT) -> bytes:
-    """Records of 16 to 315 bytes of data, so that they fall on every kind of border."""
+    """Returns records of 16 to 315 bytes of data, so that they fall on every kind of border."""
     records = (build.pcap_record(n, 7, n.to_bytes(4, "big") * (4 + n % 75)) for n in range(count))
     return build.pcap_header() + b"".join(records)
 
@@ -89,11 +89,11 @@ def test_damaged_compressed_data(kind: str, tmp_path: Path) -> None:
     path.write_bytes(data)
     made = dump(path)
     assert made.error.startswith(f"{path}: byte ")
-    # A checksum may be all that finds it, but a checksum does.
+    # At least a checksum detects the damage.
     assert f"{kind} data cannot be decompressed" in made.error or "damaged record" in made.error
 
 
-def test_something_else_behind_gzip() -> None:
+def test_other_data_after_gzip_data() -> None:
     made = dump("-", stdin=gzip.compress(CAPTURE) + bytes(100))
     check_whole(made)
     assert not made.notice  # padding
@@ -111,7 +111,7 @@ def test_faults_in_compressed_data_name_the_plain_byte() -> None:
 
 
 def test_build_without_libraries(tmp_path: Path) -> None:
-    """Built without zlib and the others, the engine says what to do."""
+    """An engine that is built without zlib and the others states what to do."""
     bare = program("tests/c/dump_frames.c", flags=(*SANITIZE, "-UMB_HAVE_ZLIB", "-UMB_HAVE_ZSTD", "-UMB_HAVE_LZMA"))
     path = tmp_path / "x.pcap.gz"
     path.write_bytes(gzip.compress(CAPTURE))
@@ -126,7 +126,7 @@ def test_build_without_libraries(tmp_path: Path) -> None:
 
 
 def test_pipe_in_small_pieces(tmp_path: Path) -> None:
-    """A writer that dribbles: every border falls inside a record."""
+    """A slow writer: every border of a piece is inside a record."""
     with subprocess.Popen([dump_frames(), "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
         assert running.stdin and running.stdout
         for at in range(0, ENDS[300], 997):
@@ -138,7 +138,7 @@ def test_pipe_in_small_pieces(tmp_path: Path) -> None:
 
 
 def test_named_pipe(tmp_path: Path) -> None:
-    """Opened before there is a writer."""
+    """The pipe is opened before it has a writer."""
     path = tmp_path / "pipe"
     os.mkfifo(path)
     with ThreadPoolExecutor(1) as pool:
@@ -150,7 +150,7 @@ def test_named_pipe(tmp_path: Path) -> None:
 
 
 def test_late_reads_and_stop(tmp_path: Path) -> None:
-    """A pipe that says nothing: reads return in time, and a stop from a signal handler ends them."""
+    """A silent pipe: reads return in time, and a stop from a signal handler ends them."""
     path = tmp_path / "pipe"
     os.mkfifo(path)
     made = dump("-t", "5", "-s", "150", path)
@@ -183,7 +183,7 @@ def test_standard_input_from_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("keep", [0, 24, ENDS[10], ENDS[1000] + 5])
 def test_file_that_shrinks(keep: int, tmp_path: Path) -> None:
-    """Truncated between the read and the use of its frames: no SIGBUS, and it is said."""
+    """The file is truncated between the read and the use of its frames: no SIGBUS, and an error states it."""
     path = tmp_path / "shrinks.pcap"
     path.write_bytes(CAPTURE)
     with subprocess.Popen(
@@ -201,7 +201,7 @@ def test_file_that_shrinks(keep: int, tmp_path: Path) -> None:
     assert COUNT > len(made.frames) >= 512
 
 
-def test_bus_errors_of_others(tmp_path: Path) -> None:
+def test_bus_errors_elsewhere_reach_the_previous_handler(tmp_path: Path) -> None:
     path, other = tmp_path / "x.pcap", tmp_path / "other"
     path.write_bytes(CAPTURE)
     other.write_bytes(b"x")
@@ -227,7 +227,7 @@ def test_file_that_grows_ends_where_it_was(tmp_path: Path) -> None:
 
 
 def test_long_file_in_little_memory(tmp_path: Path) -> None:
-    """100 MB with holes for data, mapped and compressed, far below their size."""
+    """100 MB of mostly holes, mapped and compressed, need far less memory than their size."""
     path = tmp_path / "long.pcap"
     with path.open("wb") as out:
         out.write(build.pcap_header())
@@ -256,7 +256,7 @@ print(out.count("frame "), resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrs
 """
 
 
-# --- what is no capture ---
+# --- files that are no capture ---
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ print(out.count("frame "), resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrs
     ],
 )
 @pytest.mark.parametrize("piped", [False, True])
-def test_refused(data: bytes, words: str, piped: bool, tmp_path: Path) -> None:
+def test_files_that_are_no_capture_are_refused(data: bytes, words: str, piped: bool, tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(data)
     made = dump("-", stdin=data) if piped else dump(path)
@@ -284,7 +284,7 @@ def test_refused(data: bytes, words: str, piped: bool, tmp_path: Path) -> None:
     assert made.error.startswith("standard input: " if piped else f"{path}: ")
 
 
-def test_directory_missing_and_unreadable(tmp_path: Path) -> None:
+def test_folders_and_missing_and_unreadable_files(tmp_path: Path) -> None:
     assert dump(tmp_path).error == f"{tmp_path}: is a directory: name the capture files in it"
     assert dump(tmp_path / "no").error == f"{tmp_path}/no: cannot be opened: No such file or directory"
     assert dump("no-such-interface").error == (

@@ -1,5 +1,5 @@
-"""Counts that nobody can have: the author of a capture, and a switch, may say any 64 bits. They are wrong about
-themselves, and end neither a recording nor a question. Nor does a small capture become a large store."""
+"""Impossible counts: the author of a capture, and a switch, may state any 64 bits. Such a count is wrong only for its
+own source, and ends neither a recording nor a query. A small capture does not become a large store either."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SAID = (2**64 - 1, 2**63, 2**63 - 1, 2**62 + 1)
 
 
 def capture(path: Path, drops: int) -> Path:
-    """Packets of one interface, of which statistics say that DROPS more were lost."""
+    """Writes packets of one interface with statistics that report DROPS more as lost."""
     data = build.section() + Interface(resolution=9).block()
     for number in range(20):
         data += build.enhanced(0, START_NS + number * 10**6, Frame(START_NS, 1, 100).data(), length=2**32 - 1)
@@ -33,14 +33,14 @@ def ask(*arguments: object) -> int:
 
 @pytest.fixture
 def store(tmp_path):
-    """Recordings of captures that say that they lost more than can be counted, each alone and all in one."""
+    """A store with recordings of captures that report more losses than can be counted, each alone and all in one."""
     files = [capture(tmp_path / f"e{number}.pcapng", drops) for number, drops in enumerate(SAID)]
     for number, named in enumerate([*([file] for file in files), files]):
         assert ask("record", *named, "-o", tmp_path / "store", "--host", f"h{number % 2}", "--link", "10G") == 0
     return StoreFolder.open(tmp_path / "store")
 
 
-def test_what_a_file_says_that_it_lost_is_at_most_what_a_row_can_hold(store, tmp_path):
+def test_losses_stated_by_a_file_are_capped_at_what_a_row_can_hold(store, tmp_path):
     with store.connect() as con:
         assert {dropped for (dropped,) in con.execute("SELECT dropped FROM recordings").fetchall()} == {LARGEST}
         assert con.execute("SELECT max(dropped) FROM coverage").fetchone() == (LARGEST,)
@@ -53,8 +53,8 @@ def test_what_a_file_says_that_it_lost_is_at_most_what_a_row_can_hold(store, tmp
         assert ask(*verb) == 0, verb
 
 
-def test_what_no_queue_can_count_is_impossible_and_ends_no_question(store, tmp_path):
-    """A window each: one of a queue, and such as no port has, by each of the figures."""
+def test_impossible_counts_of_queues_are_flagged_and_end_no_query(store, tmp_path):
+    """Each window has one impossible count: of a queue, or one that no port can have."""
     window = {
         "batch": "b",
         "device": "s",
@@ -99,7 +99,7 @@ def test_what_no_queue_can_count_is_impossible_and_ends_no_question(store, tmp_p
 
 @pytest.mark.parametrize("apart_ns", [DAY_NS // 3, DAY_NS, 9 * DAY_NS])
 def test_a_small_capture_makes_a_small_store(tmp_path, apart_ns):
-    """A packet a day makes no folder a day (5,000 of them made 10,002 files of 118 MB)."""
+    """One packet a day does not make a folder for each day (5,000 once made 10,002 files of 118 MB)."""
     frames = [Frame(START_NS + number * apart_ns, 1 + number % 999, 64) for number in range(1000)]
     file = write_pcap(tmp_path / "days.pcap", frames)
     assert ask("record", file, "-o", tmp_path / "store", "--host", "h", "--link", "10G") == 0

@@ -1,5 +1,5 @@
-"""The ring of packets: what is added comes back as it was, the files stay within their size, and what could not be kept
-is counted, in the files too. By a program of the engine's code under sanitizers (tests/c/keeper_driver.c)."""
+"""The ring of packets: added packets can be read back, the files stay within their size, and packets that could not be
+kept are counted, also in the files. By a program of the engine's code under sanitizers (tests/c/keeper_driver.c)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def keep(
 
 
 def read(folder: Path) -> list[tuple[int, int, str, bytes]]:
-    """Stamp, length, direction and content of every packet."""
+    """Returns stamp, length, direction and content of every packet."""
     frames = CapturedFrames([str(file.path) for file in ring.files_of(folder)], 0, Y2200_NS)
     found = []
     while (some := frames.read()) is not None:
@@ -50,7 +50,7 @@ def made(i: int, caplen: int) -> tuple[int, int, str, bytes]:
 
 
 @pytest.mark.parametrize(("count", "caplen"), [(1, 14), (20_000, 130), (300, 65_000)])
-def test_what_is_added_comes_back(driver: Path, tmp_path: Path, count: int, caplen: int) -> None:
+def test_added_packets_can_be_read_back(driver: Path, tmp_path: Path, count: int, caplen: int) -> None:
     kept = keep(driver, tmp_path / "ring", 64_000_000, count, caplen)
     assert (kept["packets"], kept["lost"]) == (count, 0)
     assert read(tmp_path / "ring") == [made(i, caplen) for i in range(count)]
@@ -62,19 +62,19 @@ def test_what_is_added_comes_back(driver: Path, tmp_path: Path, count: int, capl
     ]
 
 
-def test_the_oldest_files_go_and_the_rest_is_whole(driver: Path, tmp_path: Path) -> None:
+def test_the_oldest_files_are_removed_and_the_rest_is_complete(driver: Path, tmp_path: Path) -> None:
     folder, count, caplen = tmp_path / "ring", 300_000, 130
     kept = keep(driver, folder, 16_000_000, count, caplen)
     files = ring.files_of(folder)
     assert sum(file.path.stat().st_size for file in files) <= 16_000_000 < kept["bytes"]
     assert all(file.path.stat().st_size <= 1_000_000 for file in files)
     found = read(folder)
-    if not kept["lost"]:  # a slow disk may lose some here, too
+    if not kept["lost"]:  # a slow disk may also lose some here
         assert found == [made(i, caplen) for i in range(count - len(found), count)]
     assert files[0].first_ns == found[0][0] and [file.number for file in files] == list(
         range(files[0].number, files[0].number + len(files))
     )
-    keep(driver, folder, 16_000_000, 10, caplen)  # another recorder goes on behind them
+    keep(driver, folder, 16_000_000, 10, caplen)  # another recorder continues after them
     after = ring.files_of(folder)
     assert after[-1].number == files[-1].number + 1 and sum(file.path.stat().st_size for file in after) <= 16_000_000
 
@@ -91,7 +91,7 @@ def test_packets_that_a_stalled_disk_does_not_take_are_counted(driver: Path, tmp
     assert all(any(one.since_ns <= FIRST_NS + 1000 * i < one.until_ns for one in lacks) for i in absent)
 
 
-def test_nothing_is_written_where_the_disk_has_too_little_room(driver: Path, tmp_path: Path) -> None:
+def test_nothing_is_written_if_the_disk_has_too_little_room(driver: Path, tmp_path: Path) -> None:
     folder = tmp_path / "ring"
     keep(driver, folder, 64_000_000, 1000, 130)
     kept = keep(driver, folder, 64_000_000, 1000, 130, reserve=2**62)
@@ -99,7 +99,7 @@ def test_nothing_is_written_where_the_disk_has_too_little_room(driver: Path, tmp
     assert not ring.files_of(folder)
 
 
-def test_files_of_others_stay(driver: Path, tmp_path: Path) -> None:
+def test_other_files_in_the_folder_stay(driver: Path, tmp_path: Path) -> None:
     folder = tmp_path / "ring"
     folder.mkdir()
     (folder / "notes.pcapng").write_text("mine")
@@ -110,14 +110,14 @@ def test_files_of_others_stay(driver: Path, tmp_path: Path) -> None:
     assert os.path.islink(folder / "0000000009-0000000000000000001.pcapng")
 
 
-def test_a_block_that_was_cut_off_is_the_end(driver: Path, tmp_path: Path) -> None:
-    """As a recorder leaves it that is killed while it writes."""
+def test_a_truncated_block_ends_the_file(driver: Path, tmp_path: Path) -> None:
+    """A recorder that is killed while it writes leaves such a block."""
     folder = tmp_path / "ring"
     keep(driver, folder, 64_000_000, 1000, 130)
     [file] = ring.files_of(folder)
     with open(file.path, "r+b") as stream:
         stream.truncate(file.path.stat().st_size - 150)
-    assert account.account_of(file.path).until_ns == 0  # of the statistics, which were the last block
+    assert account.account_of(file.path).until_ns == 0  # from the statistics, which were the last block
     frames = CapturedFrames([str(file.path)], 0, Y2200_NS)
     assert 990 <= sum(len(some) for some in iter(frames.read, None)) < 1000
     assert frames.notice

@@ -1,5 +1,5 @@
-"""The first and the last stamp of what a lane counted, and its clock epochs, wherever time moves on without a packet:
-by a program of the engine's code under sanitizers (tests/c/lane_driver.c), against the definition."""
+"""The first and the last stamp that a port direction counted, and its clock epochs, even where time moves on without a
+packet: by a program of the engine's code under sanitizers (tests/c/lane_driver.c), against the definition."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 WINDOW_NS, STEP_PACKETS = 25, 32
-SET_NS = 946_684_800 * 10**9  # 2000-01-01: a clock that is before it was never set
+SET_NS = 946_684_800 * 10**9  # 2000-01-01: a clock with an earlier time was never set
 TIMES = st.one_of(st.integers(0, 60), st.integers(SET_NS - 30, SET_NS + 30))
 EVENTS = st.lists(
     st.one_of(st.tuples(st.just("p"), TIMES), st.tuples(st.just("a"), TIMES), st.just(("s", 0))),
     min_size=1,
-    max_size=STEP_PACKETS - 1,  # so that late packets are no step of the clock
+    max_size=STEP_PACKETS - 1,  # late packets are then no step of the clock
 )
 
 
@@ -28,8 +28,8 @@ def driver() -> Path:
 
 
 def counted(events: list[tuple[str, int]]) -> tuple[list[int], int]:
-    """The stamps that are in bins, none behind the window; and how many clock epochs there are: one more for each step,
-    and where a clock is set."""
+    """Returns the stamps that are in bins, without those outside the window, and the number of clock epochs: one more
+    for each step and each time that a clock is set."""
     stamps: list[int] = []
     newest, epochs = None, 1
     for kind, ns in events:

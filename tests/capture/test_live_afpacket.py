@@ -1,4 +1,4 @@
-"""The packet socket source, on veth pairs: nothing lost unsaid, nothing altered, everything undone."""
+"""The packet socket backend on veth pairs: no loss without a report, no altered frame, and every setting undone."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def capture(lab, driver, *arguments, action=None, idle_ms=300):
 
 
 def sending(lab, sender, count, rate=0, size=64):
-    """An action that sends from the near end."""
+    """Returns an action that sends from the near end."""
 
     def send(_process):
         output = lab.call(lab.near, f"{sender} {lab.a} {count} {rate} {size}")
@@ -37,7 +37,7 @@ def sending(lab, sender, count, rate=0, size=64):
 
 
 def inject(lab, namespace, interface, frames):
-    """Send raw frames, each a bytes."""
+    """Sends raw frames, each given as bytes."""
     with lab.inside(namespace):
         raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
         raw.bind((interface, 0))
@@ -68,7 +68,7 @@ def test_every_frame_arrives_once(lab, live_driver, sender, backend, size):
     ids=["afpacket", "fanout", "libpcap"],
 )
 def test_a_million_a_second_without_loss(lab, fast_driver, sender, flood, arguments, record_property):
-    """Offered, where the machine has the time for it; the rate that was reached is said."""
+    """That rate is offered if the machine can generate it; the rate that was reached is reported."""
     count, aim, sent = 3_000_000, 1_000_000, {}
 
     def send(_process):
@@ -102,7 +102,7 @@ def test_a_million_a_second_without_loss(lab, fast_driver, sender, flood, argume
     [["backend=afpacket"], ["backend=afpacket", "threads=2"], ["backend=libpcap"]],
     ids=["afpacket", "fanout", "libpcap"],
 )
-def test_drops_are_told_to_the_packet(lab, live_driver, sender, arguments):
+def test_drops_are_reported_exactly(lab, live_driver, sender, arguments):
     count = 50_000
     got = capture(
         lab, live_driver, *arguments, "ring_bytes=131072", "pause_ms=2000", action=sending(lab, sender, count)
@@ -116,15 +116,15 @@ def test_drops_are_told_to_the_packet(lab, live_driver, sender, arguments):
         assert loss["first_ns"] <= loss["last_ns"]
 
 
-def test_a_loss_begins_where_the_ring_ran_full(lab, live_driver, sender):
+def test_a_loss_begins_when_the_ring_became_full(lab, live_driver, sender):
     got = capture(lab, live_driver, "ring_bytes=131072", "pause_ms=2000", action=sending(lab, sender, 50_000))
-    # All that found room was stamped before the first drop.
+    # All frames in the ring were stamped before the first drop.
     assert got.losses[0]["first_ns"] >= got.total["first_ns"]
     assert got.losses[0]["first_ns"] == got.total["last_ns"]
 
 
-def test_the_same_frames_by_each_source_and_tcpdump(lab, live_driver, sender, tmp_path):
-    """Three captures at once of the same frames; stamps agree, as all are taken on receipt."""
+def test_all_backends_and_tcpdump_capture_the_same_frames(lab, live_driver, sender, tmp_path):
+    """Three captures run at once; their stamps agree, since all are taken on receipt."""
     pcapng = tmp_path / "tcpdump.pcap"
     dumper = subprocess.Popen(
         [
@@ -183,7 +183,7 @@ def test_the_same_frames_by_each_source_and_tcpdump(lab, live_driver, sender, tm
 
 
 def read_pcap(path: Path) -> list[tuple[int, int, bytes]]:
-    """Stamp, length and bytes of the packets of a nanosecond pcap file of this machine's byte order."""
+    """Returns stamp, length and bytes of the packets of a nanosecond pcap file in this machine's byte order."""
     data = path.read_bytes()
     assert data[:4] == struct.pack("=I", 0xA1B23C4D)
     packets, at = [], 24
@@ -194,7 +194,7 @@ def read_pcap(path: Path) -> list[tuple[int, int, bytes]]:
     return packets
 
 
-def test_a_vlan_tag_is_put_back(lab, live_driver):
+def test_a_vlan_tag_is_restored(lab, live_driver):
     frames = [
         numbered(i, tag=struct.pack("!HH", kind, tci))
         for i, (kind, tci) in enumerate([(0x8100, 0x6000 | 100), (0x88A8, 7), (0x8100, 0)])
@@ -225,7 +225,7 @@ def test_a_vlan_tag_at_the_edge_of_the_snap_length(lab, live_driver):
     ("direction", "seen"), [("in", {INCOMING: 30}), ("out", {OUTGOING: 20}), ("both", {INCOMING: 30, OUTGOING: 20})]
 )
 def test_directions(lab, live_driver, direction, seen, arguments):
-    """The kernel says which way a frame went, whoever's address it has as its sender: all of these have the same."""
+    """The kernel reports the direction of a frame, whatever its source address: all of these have the same."""
 
     def both_ways(_process):
         inject(lab, lab.near, lab.a, [numbered(i) for i in range(30)])
@@ -238,7 +238,7 @@ def test_directions(lab, live_driver, direction, seen, arguments):
 
 
 def test_both_directions_of_libpcap_are_in_the_order_of_their_stamps(lab, live_driver):
-    """Each comes by a handle of its own, which the kernel holds back for a while of its own."""
+    """Each direction has a handle of its own, and the kernel holds back the frames of each for a different time."""
     rounds, count = 150, 40
     frames = [numbered(i) for i in range(count)]
 
@@ -259,7 +259,7 @@ def test_both_directions_of_libpcap_are_in_the_order_of_their_stamps(lab, live_d
     [["backend=afpacket"], ["backend=afpacket", "threads=2"], ["backend=libpcap"]],
     ids=["afpacket", "fanout", "libpcap"],
 )
-def test_a_filter(lab, live_driver, arguments):
+def test_a_filter_selects_frames(lab, live_driver, arguments):
     frames = [numbered(i, ethertype=b"\x88\xb5" if i % 3 else b"\x88\xb6") for i in range(90)]
     got = capture(
         lab,
@@ -274,14 +274,14 @@ def test_a_filter(lab, live_driver, arguments):
 
 
 @pytest.mark.parametrize("arguments", [[], ["direction=in"], ["direction=in", "threads=2"]])
-def test_a_filter_on_the_vlan_tag_that_the_kernel_took_out(lab, live_driver, arguments):
+def test_a_filter_on_a_vlan_tag_that_the_kernel_removed(lab, live_driver, arguments):
     frames = [numbered(i, tag=struct.pack("!HH", 0x8100, 5) if i % 4 == 0 else b"") for i in range(40)]
     got = capture(lab, live_driver, "filter=vlan 5", *arguments, action=lambda _: inject(lab, lab.near, lab.a, frames))
     assert got.total["frames"] == 10
 
 
 @pytest.mark.parametrize("backend", ["afpacket", "libpcap"])
-def test_a_bad_filter_is_one_line(lab, live_driver, backend):
+def test_an_invalid_filter_is_one_line(lab, live_driver, backend):
     got = capture(lab, live_driver, f"backend={backend}", "filter=tcp prot 80")
     assert got.total["status"] < 0
     assert got.total["error"].startswith("filter 'tcp prot 80': ")
@@ -304,7 +304,7 @@ while time.monotonic() < until:
 
 
 def test_a_thread_that_does_not_run_for_half_a_second_is_waited_for(lab, live_driver):
-    """Its ring has every other frame."""
+    """The ring of that thread has every other frame."""
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("one processor: there is none that a thread alone can be kept from")
 
@@ -313,7 +313,7 @@ def test_a_thread_that_does_not_run_for_half_a_second_is_waited_for(lab, live_dr
     def send(_process):
         nonlocal sent
         with lab.inside(lab.near), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as to:
-            to.sendto(b"x", ("10.9.0.2", 9))  # whose address is known from here on
+            to.sendto(b"x", ("10.9.0.2", 9))  # the address of the receiver is known from here on
             hog = subprocess.Popen([sys.executable, "-c", HOG])
             sent = 1
             while hog.poll() is None:  # some 500 times; on a busy machine less often
@@ -328,7 +328,7 @@ def test_a_thread_that_does_not_run_for_half_a_second_is_waited_for(lab, live_dr
 
 
 def test_threads_share_the_frames_and_keep_their_order(lab, live_driver):
-    """Frames land in all rings, and come out in the order of their stamps."""
+    """Frames arrive in all rings, and are read in the order of their stamps."""
 
     def send(_process):
         with lab.inside(lab.near):
@@ -352,7 +352,7 @@ def test_threads_share_the_frames_and_keep_their_order(lab, live_driver):
 )
 @pytest.mark.parametrize(("end", "reason"), [("link del", "has vanished"), ("link set down", "was set down")])
 def test_the_interface_goes_away(lab, live_driver, arguments, end, reason):
-    """What had arrived is kept; then the reason."""
+    """Frames that had arrived are kept; then the reason is reported."""
 
     def send_and_end(_process):
         inject(lab, lab.near, lab.a, [numbered(i) for i in range(100)])
@@ -392,8 +392,8 @@ def test_stop(lab, live_driver, arguments):
     [["backend=afpacket"], ["backend=afpacket", "threads=2"], ["backend=libpcap"]],
     ids=["afpacket", "fanout", "libpcap"],
 )
-def test_a_stop_leaves_nothing_in_the_ring(lab, live_driver, sender, arguments):
-    """Frames come while nobody reads; it is stopped before the first read, and yields them all."""
+def test_frames_in_the_ring_at_a_stop_are_read(lab, live_driver, sender, arguments):
+    """Frames arrive while nothing is read. The capture is stopped before the first read, and returns them all."""
 
     def send_and_stop(process):
         sending(lab, sender, 30_000)(process)
@@ -404,7 +404,7 @@ def test_a_stop_leaves_nothing_in_the_ring(lab, live_driver, sender, arguments):
     assert got.total["dropped"] == 0 and got.total["status"] == 0
 
 
-def test_a_stop_tells_the_last_drops(lab, live_driver, sender):
+def test_a_stop_reports_the_last_drops(lab, live_driver, sender):
     def send_and_stop(process):
         sending(lab, sender, 30_000)(process)
         livelab.sh(f"kill {process.pid}")
@@ -428,7 +428,7 @@ def test_a_stop_tells_the_last_drops(lab, live_driver, sender):
         (["backend=quantum"], "no such backend"),
     ],
 )
-def test_refusals(lab, live_driver, arguments, reason):
+def test_invalid_options_are_refused(lab, live_driver, arguments, reason):
     command = ["ip", "netns", "exec", lab.far, str(live_driver), *arguments, f"target={lab.b}"]
     assert reason in livelab.run_driver(command).total["error"]
 
@@ -447,7 +447,7 @@ def test_an_interface_that_does_not_exist(lab, live_driver, backend):
 
 
 @pytest.mark.parametrize("backend", ["afpacket", "libpcap"])
-def test_the_loopback_is_taken_once(lab, live_driver, backend):
+def test_frames_of_the_loopback_are_counted_once(lab, live_driver, backend):
     def send(_process):
         with lab.inside(lab.far), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
             for _ in range(25):
@@ -497,7 +497,7 @@ def test_the_pseudo_device_any(lab, live_driver):
 
 
 def segments_and_bytes(frame):
-    """Ethernet frames of a merged TCP/IPv4 one, and what they take on the wire."""
+    """Returns the Ethernet frames of a merged TCP/IPv4 frame, and their wire bytes."""
     data = bytes.fromhex(frame["data"])
     headers = 14 + (data[14] & 15) * 4 + (data[14 + (data[14] & 15) * 4 + 12] >> 4) * 4
     payload = frame["len"] - headers
@@ -509,7 +509,7 @@ def segments_and_bytes(frame):
 
 
 @pytest.mark.parametrize("state", ["on", "off"])
-def test_merged_frames_are_reckoned_to_what_the_wire_carried(lab, live_driver, state):
+def test_merged_frames_have_the_bytes_of_the_wire(lab, live_driver, state):
     lab.offloads(state)
     count, truth = 20_000_000, {}
     got = capture(

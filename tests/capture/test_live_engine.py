@@ -1,4 +1,5 @@
-"""The engine on a live source: set clocks, losses reported ahead, bins that close in silence; in played time."""
+"""The engine on a live source, in simulated time: set clocks, losses that are reported ahead, and bins that close in
+silence."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ def play():
     return run
 
 
-def test_no_step(play):
+def test_a_clock_without_steps(play):
     rows = play(50, 0, 0)
     assert [row["ts_ns"] for row in rows] == [n * MS for n in range(50)]
     assert {(row["clock_epoch"], row["packets"], row["quality"]) for row in rows} == {(0, 10, 2)}
@@ -42,14 +43,14 @@ def test_a_clock_that_is_set_begins_an_epoch(play, step):
 
 
 @pytest.mark.parametrize("step", [500_000, -500_000, 20_000])
-def test_what_may_be_slewing_is_no_step(play, step):
+def test_a_difference_that_may_be_slewing_is_no_step(play, step):
     rows = play(60, 30, step)
     assert {row["clock_epoch"] for row in rows} == {0}
     assert sum(row["packets"] for row in rows) == 600
 
 
 def test_a_loss_from_before_the_first_packet(play):
-    """Reported while nothing has come yet; the first frames come while it lasts."""
+    """The loss is reported before the first frame; the first frames arrive while it lasts."""
     rows = play(20, 0, 0, 1, 0, 8 * MS, 0, 5)
     assert [row["ts_ns"] // MS for row in rows if row["packets"]] == list(range(5, 20))
     assert {row["ts_ns"] // MS for row in rows if row["packets"] and row["quality"] & DROPS} == {5, 6, 7, 8}
@@ -61,8 +62,8 @@ def test_losses_mark_the_bins_of_their_time(play):
     assert all(row["packets"] == 10 for row in rows)
 
 
-def test_bins_whose_packets_were_all_lost_are_rows(play):
-    """Reads 20 to 29 yield nothing, and a loss says why: else that time would look like silence."""
+def test_bins_with_all_packets_lost_are_rows(play):
+    """Reads 20 to 29 return nothing, and a loss states why. Otherwise that time would look silent."""
     rows = play(50, 0, 0, 29, 20 * MS, 30 * MS - 1, 20, 30)
     assert [row["ts_ns"] // MS for row in rows] == list(range(50))
     for row in rows:
@@ -75,7 +76,7 @@ def test_silence_has_no_rows(play):
     assert [row["ts_ns"] // MS for row in rows] == [*range(20), *range(30, 50)]
 
 
-def test_losses_up_to_the_end(play):
+def test_losses_may_extend_to_the_end(play):
     rows = play(20, 0, 0, 19, 18 * MS, 24 * MS)
     assert [row["ts_ns"] // MS for row in rows] == list(range(25))
     assert [row["packets"] for row in rows[-5:]] == [0] * 5

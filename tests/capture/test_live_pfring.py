@@ -1,4 +1,4 @@
-"""The PF_RING source against a library of the tests' own making (tests/c/fake_pfring.c)."""
+"""The PF_RING backend against a library that the tests build (tests/c/fake_pfring.c)."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ def capture(driver, library, target, *arguments):
     return livelab.run_driver(command, environment={"MBURST_PFRING_LIB": str(library)})
 
 
-def test_a_file_device(live_driver, library, packets):
+def test_a_file_as_a_device(live_driver, library, packets):
     got = capture(live_driver, library, f"pcap:{packets}", "snaplen=96")
     assert got.total["status"] == 0 and not got.total["notice"]
     assert [bytes.fromhex(each["data"]) for each in got.frames] == [frame(i)[:96] for i in range(COUNT)]
     assert [each["len"] for each in got.frames] == [len(frame(i)) + 7 for i in range(COUNT)]
     assert [each["ts_ns"] for each in got.frames] == [(STAMP_NS + i * 1_000_001) // 1000 * 1000 for i in range(COUNT)]
-    assert {each["quality"] for each in got.frames} == {8}  # µs, and nobody says what stamped them
+    assert {each["quality"] for each in got.frames} == {8}  # µs, and the origin of the stamps is unknown
     assert {each["direction"] for each in got.frames} == {0}
 
 
-def test_a_card(live_driver, library, packets):
-    """Hardware stamps where there are any, software ones with their nanoseconds elsewhere; directions; drops."""
+def test_stamps_directions_and_drops_of_a_card(live_driver, library, packets):
+    """Hardware stamps if a packet has one, otherwise software stamps with nanoseconds."""
     got = capture(live_driver, library, f"card:{packets}", "cluster=9")
     stamps = [STAMP_NS + i * 1_000_001 for i in range(COUNT)]
     assert [each["ts_ns"] for each in got.frames] == [ns if i % 2 else ns + 5000 for i, ns in enumerate(stamps)]
@@ -66,28 +66,28 @@ def test_a_card(live_driver, library, packets):
 
 
 @pytest.mark.parametrize(("direction", "kept"), [("in", COUNT * 2 // 3), ("out", COUNT // 3)])
-def test_a_direction(live_driver, library, packets, direction, kept):
+def test_a_direction_is_selected(live_driver, library, packets, direction, kept):
     assert capture(live_driver, library, f"card:{packets}", f"direction={direction}").total["frames"] == kept
 
 
-def test_a_filter(live_driver, library, packets):
+def test_a_filter_selects_frames(live_driver, library, packets):
     assert capture(live_driver, library, f"pcap:{packets}", "filter=ether proto 0x88b5").total["frames"] == COUNT // 2
     refused = capture(live_driver, library, f"pcap:{packets}", "filter=nonsense here").total
     plain = livelab.run_driver(
         [str(live_driver), "backend=file", f"target={packets}", "mode=dump", "filter=nonsense here"], environment={}
     ).total
     assert refused["error"].startswith("filter 'nonsense here'") and "syntax error" in refused["error"]
-    assert refused["error"] == plain["error"]  # libpcap's words, as without PF_RING
+    assert refused["error"] == plain["error"]  # the message of libpcap, as without PF_RING
 
 
-def test_a_cluster_that_the_device_does_not_know(live_driver, library, packets):
+def test_a_device_without_clusters_is_reported(live_driver, library, packets):
     got = capture(live_driver, library, f"pcap:{packets}", "cluster=3")
     assert got.total["frames"] == COUNT and "takes no cluster" in got.total["notice"]
 
 
 @pytest.mark.parametrize("folder", ["mnt", "zc", "stack:default"])
-def test_a_path_that_names_another_module(live_driver, library, packets, tmp_path, folder):
-    """The library looks for the names of its modules anywhere in a device's."""
+def test_a_path_may_contain_the_name_of_another_module(live_driver, library, packets, tmp_path, folder):
+    """The library searches for names of its modules anywhere in the name of a device."""
     (tmp_path / folder).mkdir()
     path = packets.rename(tmp_path / folder / "packets.pcap")
     assert capture(live_driver, library, f"pcap:{path}").total["frames"] == COUNT
@@ -99,7 +99,7 @@ def test_a_file_of_another_link_type(live_driver, library, tmp_path):
     assert capture(live_driver, library, f"pcap:{path}").ready["linktype"] == 101
 
 
-def test_a_file_that_is_cut(live_driver, library, packets):
+def test_a_truncated_file(live_driver, library, packets):
     packets.write_bytes(packets.read_bytes()[:-1])
     got = capture(live_driver, library, f"pcap:{packets}").total
     assert got["frames"] == COUNT - 1
@@ -107,7 +107,7 @@ def test_a_file_that_is_cut(live_driver, library, packets):
     assert got["error"] == f"pcap:{packets}: pfring_recv failed (-1): the file is cut or damaged here"
 
 
-def test_no_such_device(live_driver, library, tmp_path):
+def test_a_missing_device_is_reported(live_driver, library, tmp_path):
     (tmp_path / "text.pcap").write_text("no capture")
     for target, reason in (
         ("lo", "PF_RING cannot open it: the kernel module pf_ring is not loaded"),
@@ -124,7 +124,7 @@ def test_no_such_device(live_driver, library, tmp_path):
 @pytest.mark.parametrize(
     ("name", "reason"), [("/nonexistent/libpfring.so", "not installed"), ("libpcap.so.0.8", "has no pfring_open")]
 )
-def test_no_such_library(live_driver, packets, name, reason):
+def test_a_missing_library_is_reported(live_driver, packets, name, reason):
     for arguments in ([], ["mode=check"]):
         got = (
             capture(live_driver, name, f"pcap:{packets}", *arguments).total
@@ -141,7 +141,7 @@ def check(driver, environment, before=()):
 
 
 @pytest.mark.parametrize("name", ["libpfring.so.8", "libpfring.so.1", "libpfring.so"])
-def test_the_names_that_the_library_is_installed_by(live_driver, library, tmp_path, name):
+def test_the_library_is_found_by_its_installed_names(live_driver, library, tmp_path, name):
     (tmp_path / name).write_bytes(library.read_bytes())
     message = check(live_driver, {"LD_LIBRARY_PATH": str(tmp_path)})["error"]
     assert message.startswith("the kernel module pf_ring is not loaded")
@@ -149,7 +149,7 @@ def test_the_names_that_the_library_is_installed_by(live_driver, library, tmp_pa
     assert f"{tmp_path / name}: " in check(live_driver, {"LD_LIBRARY_PATH": str(tmp_path)})["error"]
 
 
-def test_it_is_ready_with_its_module_alone(live_driver, library):
+def test_the_backend_is_ready_only_with_the_kernel_module(live_driver, library):
     environment = {"MBURST_PFRING_LIB": str(library)}
     without = check(live_driver, environment)
     assert without["status"] < 0 and "modprobe pf_ring" in without["error"]
@@ -158,8 +158,8 @@ def test_it_is_ready_with_its_module_alone(live_driver, library):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a program capabilities")
-def test_who_gets_capabilities_by_a_program_names_it_no_library(fast_driver, library):
-    """The library that the environment names is code: setuid programs and those with capabilities do not take it."""
+def test_a_program_with_capabilities_ignores_a_library_from_the_environment(fast_driver, library):
+    """The environment names code to load: setuid programs and those with capabilities must not use it."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         privileged = shutil.copy(fast_driver, folder)
         named = shutil.copy(library, Path(folder, "libnamed.so"))

@@ -1,4 +1,4 @@
-"""The packet socket backend: what it needs to be allowed, and what it leaves behind on the interface."""
+"""The rights that the packet socket backend needs, and the state in which it leaves the interface."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_net_raw_alone_is_enough(lab, live_driver, sender):
 
 
 @pytest.mark.parametrize("backend", ["afpacket", "libpcap"])
-def test_without_privilege_the_error_says_how_to_get_it(lab, live_driver, backend):
+def test_the_error_without_privilege_states_how_to_get_it(lab, live_driver, backend):
     command = [
         "ip",
         "netns",
@@ -46,7 +46,7 @@ def test_without_privilege_the_error_says_how_to_get_it(lab, live_driver, backen
     assert checked["status"] == output["status"] < 0
 
 
-def test_promiscuous_mode_is_left_behind(lab, live_driver):
+def test_promiscuous_mode_ends_with_the_capture(lab, live_driver):
     def look(_process):
         assert "promiscuity 1" in sh_details(lab)
 

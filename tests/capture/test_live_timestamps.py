@@ -1,4 +1,5 @@
-"""What stamps the frames: decided, explained and undone. No NIC here stamps in hardware, so the test plays one."""
+"""The choice of timestamps: decided, explained and undone. No interface here stamps in hardware, so the test simulates
+one."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ def decide():
     return run
 
 
-def test_hardware_where_it_can_and_its_clock_keeps_system_time(decide):
+def test_hardware_stamps_are_used_if_their_clock_follows_system_time(decide):
     got = decide("auto")
     assert got["status"] == 0 and got["hardware"] and got["own_clock"] and not got["notice"]
     assert got["during"] == ALL
@@ -45,23 +46,23 @@ def test_hardware_where_it_can_and_its_clock_keeps_system_time(decide):
 
 
 @pytest.mark.parametrize("before", [NONE, PTP])
-def test_what_was_set_is_undone_and_the_transmit_side_left_alone(decide, before):
+def test_settings_are_undone_and_the_transmit_side_is_not_changed(decide, before):
     for wanted in ("auto", "hw"):
         got = decide(wanted, before=before)
         assert got["during"] == ALL and got["after"] == before
         assert got["tx"] == 1
 
 
-def test_what_was_set_already_is_left_as_it_is(decide):
+def test_settings_from_before_are_left_unchanged(decide):
     got = decide("hw", before=ALL)
     assert got["hardware"] and got["sets"] == 0 and got["after"] == ALL
 
 
-def test_what_someone_else_set_meanwhile_is_not_undone(decide):
+def test_settings_that_another_program_made_meanwhile_are_not_undone(decide):
     assert decide("hw", meddle=1)["after"] == PTP
 
 
-def test_software_is_asked_for_on_the_socket_itself(decide):
+def test_software_stamps_are_requested_on_the_socket(decide):
     for got in (decide("sw"), decide("auto", features="none"), decide("auto", features="ptp")):
         assert not got["hardware"] and got["sets"] == 0
         assert got["asked"] == RX_SOFTWARE | SOFTWARE and got["reported"] == SOFTWARE
@@ -78,7 +79,7 @@ def test_software_is_asked_for_on_the_socket_itself(decide):
         (5_000_000, False),
     ],
 )
-def test_a_clock_that_is_elsewhere(decide, ahead_ns, serves):
+def test_a_clock_that_differs_from_system_time_is_not_used(decide, ahead_ns, serves):
     got = decide("auto", ahead_ns=ahead_ns)
     assert got["hardware"] == serves
     assert ("ahead of system time" in got["notice"]) == (not serves)
@@ -86,15 +87,15 @@ def test_a_clock_that_is_elsewhere(decide, ahead_ns, serves):
     assert forced["hardware"] and forced["synchronized"] == serves
 
 
-def test_a_clock_whose_reading_was_interrupted(decide):
-    """The scheduler stops a process wherever it likes: one of several readings is short, and that one counts."""
+def test_an_interrupted_reading_of_a_clock_is_ignored(decide):
+    """The scheduler may stop a process anywhere. One of several readings is short, and that one counts."""
     for held in (1, 4):
         assert decide("auto", held=held)["hardware"]
         assert not decide("auto", held=held, ahead_ns=5_000_000)["hardware"]
 
 
 @pytest.mark.parametrize("settings", [{"phc": -1}, {"phc_open": 0}])
-def test_a_clock_that_cannot_be_read(decide, settings):
+def test_a_clock_that_cannot_be_read_is_not_used(decide, settings):
     assert not decide("auto", **settings)["hardware"]
     assert "cannot be read" in decide("auto", **settings)["notice"]
     forced = decide("hw", **settings)
@@ -125,7 +126,7 @@ def test_a_driver_that_stamps_less_than_it_was_asked_for(decide, given):
     assert got["status"] < 0 and got["after"] == NONE
 
 
-def test_a_driver_that_cannot_say_how_it_is_set(decide):
+def test_a_driver_that_cannot_report_its_settings(decide):
     got = decide("hw", get_errno=errno.EOPNOTSUPP, before=NONE)
     assert got["hardware"] and got["after"] == NONE
 
@@ -141,6 +142,6 @@ def test_an_unsynchronized_clock(decide):
     assert not decide("auto", synced=0)["synchronized"]
 
 
-def test_what_each_frame_had(decide):
+def test_stamps_of_each_frame_are_counted(decide):
     got = decide("sw")
     assert (got["hw"], got["sw"], got["neither"], got["both"]) == (1, 2, 4, 1)

@@ -1,4 +1,4 @@
-"""The generated capture of the benchmarks is what its description says."""
+"""The generated capture of the benchmarks matches its description."""
 
 from __future__ import annotations
 

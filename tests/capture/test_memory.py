@@ -1,4 +1,4 @@
-"""What is kept of a reading takes the room of its rows, and no more however long it goes on."""
+"""Rows that are kept from a reading take only their own memory, however long the reading continues."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Heap(ctypes.Structure):
 
 
 def heap_bytes() -> int:
-    """What the heap has taken from the system, free or not."""
+    """Returns the bytes that the heap has taken from the system, free or not."""
     libc.mallinfo2.restype = Heap
     heap = libc.mallinfo2()
     return int(heap.arena + heap.hblkhd)
@@ -45,7 +45,7 @@ def heap_bytes() -> int:
 
 @pytest.fixture(scope="module")
 def many_senders(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """So many rows of senders that few of bins come with them, a thousand times."""
+    """A capture with so many rows of senders that each of a thousand readings has few rows of bins."""
     return make_capture(
         tmp_path_factory.mktemp("memory") / "many.pcap",
         "--packets",
@@ -59,8 +59,8 @@ def many_senders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
 
 
-def test_rows_that_wait_take_no_more_room_than_they_need(many_senders):
-    """As a writer does that fills row groups: few bins wait for long, and senders until there are enough."""
+def test_waiting_rows_take_only_the_memory_that_they_need(many_senders):
+    """A writer fills row groups in this way: few bins wait for a long time, and senders wait until there are enough."""
     capture = Capture([str(many_senders)], bin_ns=100_000, source_bin_ns=1_000_000)
     bins, senders, taken = [], deque(maxlen=4), []
     while (rows := capture.read()) is not None:

@@ -51,7 +51,7 @@ def test_order(tmp_path_factory: pytest.TempPathFactory, lists: list[list[int]],
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_long_files(packed: bool, tmp_path: Path) -> None:
-    """Many batches of each, from files that stay in memory and from streams that do not."""
+    """Many batches of each, from files that are mapped and from streams that are not."""
     names, expected = [], []
     for tag in range(5):
         data = [ns * (tag + 1) for ns in range(3000)]
@@ -135,5 +135,5 @@ def test_stop(tmp_path: Path) -> None:
 
 
 def test_frame_type() -> None:
-    """The helper's tuple is what the driver prints."""
+    """The tuple of the helper matches the output of the driver."""
     assert dump("-", stdin=pcap([7], 9)).frames == [Frame(7, 0, 1, 1, 0, 0, fingerprint(b"\x09"))]

@@ -1,4 +1,4 @@
-"""The options of Capture: one table in capture/python/options.c, which _engine.pyi documents."""
+"""The options of Capture are one table in capture/python/options.c, which _engine.pyi documents."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mburst.capture import Capture
 
 
 def documented() -> dict[str, Any]:
-    """The options by name, with their defaults, as _engine.pyi has them."""
+    """Returns the options by name, with their defaults, as _engine.pyi has them."""
     [stub] = [
         node
         for node in ast.parse((ROOT / "capture" / "_engine.pyi").read_text()).body
@@ -35,7 +35,7 @@ def empty(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_every_documented_option_is_taken_and_no_other(empty: str) -> None:
+def test_exactly_the_documented_options_are_accepted(empty: str) -> None:
     options = {name: [] if default is ... else default for name, default in documented().items()}
     Capture([empty], **options).close()
     for name, value in options.items():
@@ -79,7 +79,7 @@ def test_values_of_another_type_are_refused(empty: str, options: dict[str, Any])
         Capture([empty], **options)
 
 
-def test_backends_are_those_of_the_engine_wherever_they_can_be_chosen() -> None:
+def test_every_choice_of_backends_offers_those_of_the_engine() -> None:
     [table] = re.findall(r"mb_backends\[\] = \{(.*?)NULL", (ROOT / "capture/backend/backend.c").read_text(), re.DOTALL)
     engine = ["auto", *re.findall(r"&mb_backend_(\w+)", table)]
     [option] = [action for action in parsers()["mburst record"]._actions if "--backend" in action.option_strings]

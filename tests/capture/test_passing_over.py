@@ -1,8 +1,5 @@
-"""A file that yields no frame for long gives its reader a chance to stop: read() comes back when its time is over.
-
-With a time-out of 0 that is after the least that it does at once, so what is passed over is counted in reads and
-not in seconds.
-"""
+"""A file that yields no frame for a long time still lets its reader stop: read() returns when its time is over. With a
+time-out of 0, it returns after its smallest unit of work, so skipped data is counted in reads and not in seconds."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ FRAME = build.enhanced(0, 5, b"a frame")  # opening a file reads up to the first
 
 
 def passed_over(path: Path, data: bytes, *arguments: str) -> Dump:
-    """What is read of DATA with no time to wait, which must be all of it, in more than a read."""
+    """Reads all of DATA with a time-out of 0, which must take more than one read."""
     path.write_bytes(data)
     made = dump(*arguments, "-t", "0", path)
     assert not made.error and made.late > 1
@@ -37,26 +34,26 @@ def pcapng(*blocks: bytes) -> bytes:
     build.statistics(0, 7, [(4, 99)]),
     build.section() + Interface(resolution=9).block(),
 ], ids=["custom", "names", "interfaces", "statistics", "sections"])  # fmt: skip
-def test_blocks_without_packets(tmp_path: Path, filler: bytes) -> None:
+def test_reads_return_within_blocks_without_packets(tmp_path: Path, filler: bytes) -> None:
     made = passed_over(tmp_path / "blocks.pcapng", pcapng(2000 * filler))
     assert [frame.ts_ns for frame in made.frames] == [5, 5]
 
 
-def test_packets_that_a_filter_leaves_out(tmp_path: Path) -> None:
+def test_reads_return_within_filtered_packets(tmp_path: Path) -> None:
     records = b"".join(build.pcap_record(1, i, bytes(60)) for i in range(5000))
     made = passed_over(tmp_path / "none.pcap", build.pcap_header() + records, "-f", "ip6")
     assert not made.frames and made.filtered == 5000
 
 
 @pytest.mark.skipif("zlib.h" not in decompressors(), reason="built without zlib")
-def test_members_without_data(tmp_path: Path) -> None:
+def test_reads_return_within_empty_gzip_members(tmp_path: Path) -> None:
     data = gzip.compress(pcapng()) + 1000 * gzip.compress(b"") + gzip.compress(FRAME)
     made = passed_over(tmp_path / "empty.pcapng.gz", data)
     assert [frame.ts_ns for frame in made.frames] == [5, 5, 5]
 
 
 @pytest.mark.skipif("zlib.h" not in decompressors(), reason="built without zlib")
-def test_a_block_that_is_skipped_in_a_stream(tmp_path: Path) -> None:
+def test_reads_return_within_a_skipped_block_of_a_stream(tmp_path: Path) -> None:
     data = pcapng(build.block(build.CUSTOM, bytes(40 << 20)))
     made = passed_over(tmp_path / "long.pcapng.gz", gzip.compress(data, 1))
     assert [frame.ts_ns for frame in made.frames] == [5, 5]

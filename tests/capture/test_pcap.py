@@ -1,4 +1,4 @@
-"""pcap files of every variant, against what was put in and against capinfos."""
+"""pcap files of every variant, against the data that was put in and against capinfos."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FRACTION_NS = {
     build.MAGIC_IXIA_HW: 1,
     build.MAGIC_IXIA_SW: 1000,
 }
-# Interface index 2, protocol IP, packet type 0: what Kuznetzov's records have behind the lengths.
+# Interface index 2, protocol IP, packet type 0: the fields of Kuznetzov's records after the lengths.
 MODIFIED = {"<": b"\2\0\0\0\0\x08\0\0", ">": b"\0\0\0\2\x08\0\0\0"}
 NOKIA = bytes.fromhex("01b6bf9f")
 
@@ -83,7 +83,7 @@ def test_cut_anywhere(tmp_path_factory: pytest.TempPathFactory, file: File, data
 def test_header_fields() -> None:
     made = dump("-", stdin=build.pcap_header(linktype=0x24000001, snaplen=1234))
     assert made.interfaces == [(1, 1234, 0, 4, 0, "stdin")]
-    # Without bit 26 the top nibble says nothing.
+    # Without bit 26 the top nibble has no meaning.
     made = dump("-", stdin=build.pcap_header(">", build.MAGIC_US, linktype=0x30000071))
     assert made.interfaces == [(113, 65535, 0, 0, FILE_US, "stdin")]
 
@@ -118,12 +118,12 @@ def record(
 
 
 def old_record(seconds: int, fraction: int, order: str = "<") -> bytes:
-    """1000 bytes of which 40 were captured, with the lengths in the order of pcap 2.2."""
+    """A record of 1000 bytes, of which 40 were captured, with the lengths in the order of pcap 2.2."""
     return build.pcap_record(seconds, fraction, b"x" * 40, 1000, order, swap_lengths=True)
 
 
 def variants() -> dict[str, bytes]:
-    """Files that only Wireshark's heuristics or old version numbers separate."""
+    """Files that only Wireshark's heuristics or old version numbers distinguish."""
     return {
         "red hat 6.1": build.pcap_header(magic=build.MAGIC_US)
         + b"".join(record(9, n, extra=MODIFIED["<"]) for n in range(5)),

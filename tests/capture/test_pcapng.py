@@ -1,4 +1,4 @@
-"""pcapng files built from random sections, against what was put in."""
+"""pcapng files built from random sections, against the data that was put in."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FILE_US, UNSYNCED = 8, 16
 INT64 = range(-(2**63), 2**63)
 
 
-# --- what a reader must make of it: slow, exact, and written from the specification ---
+# --- what a reader must return: slow, exact, and written from the specification ---
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Loss:
 
 @dataclass
 class Known:
-    """An interface of the section at hand."""
+    """An interface of the current section."""
 
     described: Interface
     index: int
@@ -38,7 +38,7 @@ class Known:
 
 
 class Oracle:
-    """Builds a file and, at the same time, what has to be read from it."""
+    """Builds a file and, at the same time, the expected result of reading it."""
 
     def __init__(self) -> None:
         self.data = b""
@@ -117,7 +117,7 @@ class Oracle:
         self.frame(self.last_ns, self.known[0].index, kept, len(data), 0, UNSYNCED)
 
     def statistics(self, which: int, ifdrop: int, osdrop: int) -> None:
-        """Counters only grow within a section, as they count from its start."""
+        """Counters only grow within a section, since they count from its start."""
         loss = self.known[which].loss
         loss.reported += ifdrop + osdrop
         half = loss.reported // 2
@@ -128,7 +128,7 @@ class Oracle:
 
 
 def resolution(described: Interface) -> Fraction:
-    """Seconds a unit."""
+    """Returns the length of a unit in seconds."""
     value = 6 if described.resolution is None else described.resolution
     return Fraction(1, 2 ** (value & 127)) if value & 128 else Fraction(1, 10**value)
 
@@ -261,7 +261,7 @@ def test_stamp_outside_int64(described: Interface, raw: int) -> None:
 
 
 def test_losses_are_not_counted_twice() -> None:
-    """Packets report 3 + 4 lost, statistics 5 of the same: 7, in the span between the packets' stamps."""
+    """Packets report 3 + 4 lost, and statistics 5 of the same: 7, in the span between the stamps of the packets."""
     data = build.section() + Interface(resolution=9).block()
     data += build.enhanced(0, 1000, b"a") + build.enhanced(0, 5000, b"b", drops=3) + build.enhanced(0, 9000, b"c")
     data += build.enhanced(0, 9500, b"d", drops=4) + build.statistics(0, 20000, [(2, 100), (3, 15000), (5, 5)])
@@ -270,7 +270,7 @@ def test_losses_are_not_counted_twice() -> None:
 
 
 def test_losses_of_statistics() -> None:
-    """The later counter holds, and what it grew by fell between the two blocks."""
+    """The later counter counts, and its increase is attributed to the time between the two blocks."""
     data = build.section() + Interface(resolution=9).block() + build.enhanced(0, 1000, b"a")
     data += build.statistics(0, 20_000, [(5, 0), (7, 0)])
     data += build.statistics(0, 50_000, [(3, 40_000), (5, 6), (7, 2)])
@@ -286,7 +286,7 @@ def test_losses_at_an_unknown_time() -> None:
     assert (made.dropped, made.drop_span) == (8, (0, 0))
 
 
-def test_unstamped_packets_are_said() -> None:
+def test_unstamped_packets_are_reported() -> None:
     data = build.section() + Interface(resolution=9).block() + build.enhanced(0, 77, b"a") + build.simple(b"abc")
     made = dump("-", stdin=data)
     assert [(frame.ts_ns, frame.quality) for frame in made.frames] == [(77, 0), (77, UNSYNCED)]
@@ -297,7 +297,7 @@ GOOD = build.section() + Interface().block() + build.enhanced(0, 5, b"good")
 PACKET = build.enhanced(0, 6, b"x" * 30)
 OPTIONLESS = PACKET[8:28] + bytes(32)
 
-# A faulty block, and what is said of it.
+# A faulty block, and its error message.
 FAULTS = {
     "short length": (b"\6\0\0\0\x08\0\0\0" + bytes(20), "block of type 6 claims 8 bytes"),
     "odd length": (b"\6\0\0\0\x21\0\0\0" + bytes(60), "block of type 6 claims 33 bytes"),
@@ -379,7 +379,7 @@ def test_long_names_and_bad_utf8() -> None:
 
 
 def test_many_batches_of_blocks_with_options() -> None:
-    """Frames of one batch lie in one window of the pipe, however many there are."""
+    """The frames of one batch are in one window of the pipe, however many there are."""
     blocks = [build.enhanced(0, number, number.to_bytes(4, "big") * 50, flags=1) for number in range(5000)]
     made = dump("-", stdin=build.section() + Interface(resolution=9).block() + b"".join(blocks))
     assert [frame.ts_ns for frame in made.frames] == list(range(5000))

@@ -1,4 +1,5 @@
-"""`mburst record` of several interfaces in one process: each as by one of its own, and none in the way of others."""
+"""`mburst record` of several interfaces in one process: each is recorded as by a process of its own, and none affects
+another."""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ def query(store, text):
 
 @contextmanager
 def recording(labs, store, **options):
-    """mburst.record of the far ends, from when they count until the end."""
+    """Runs mburst.record of the far ends, from when they count until the end."""
     stop, before, failures = threading.Event(), [promiscuity(lab) for lab in labs], []
 
     def record():
@@ -72,7 +73,7 @@ def recording(labs, store, **options):
 
 
 def in_file(path):
-    """Senders of a capture file, both directions together: packets and bytes."""
+    """Returns packets and bytes of the senders of a capture file, both directions together."""
     capture, found = Capture([str(path)], mtu=0), {}
     for row in read_rows(capture)[1]:
         packets, octets = found.get(row["source"], (0, 0))
@@ -82,7 +83,7 @@ def in_file(path):
 
 
 def test_each_is_recorded_as_by_a_process_of_its_own(two, tmp_path):
-    """In the kernel and by packet sockets at once, and as tcpdump has it."""
+    """In the kernel and by packet sockets at once, compared with tcpdump."""
     first, second = two
     stores = {backend: tmp_path / backend for backend in ("ebpf", "afpacket")}
     with (
@@ -115,7 +116,7 @@ def test_each_is_recorded_as_by_a_process_of_its_own(two, tmp_path):
 
 
 def begin(labs, store, *words):
-    """`mburst record` in a process of its own, once it has noted what it records."""
+    """Starts `mburst record` in a process of its own, and returns once it has noted what it records."""
     names = [word for lab in labs for word in ("-i", lab.b)]
     command = [sys.executable, "-m", "mburst", "record", *names, "-o", str(store), "--backend", "ebpf", *words]
     process = subprocess.Popen(
@@ -134,9 +135,9 @@ def programs(labs):
     return [attached(lab, place) for lab in labs for place in (TCX_INGRESS, TCX_EGRESS)]
 
 
-def test_one_that_goes_away_ends_alone(two, tmp_path):
-    """In one line and with a gap; the other one goes on, also under another name. The gap ends when both are recorded
-    again."""
+def test_an_interface_that_is_removed_ends_alone(two, tmp_path):
+    """One line reports it, and a gap begins. The other interface continues, also under another name. The gap ends when
+    both are recorded again."""
     (first, second), store = two, tmp_path / "store"
     process = begin(two, store, "--host", "cache")
     many_senders(first, 100)
@@ -166,8 +167,8 @@ def test_one_that_goes_away_ends_alone(two, tmp_path):
     assert locks.names(store) == []
 
 
-def test_one_that_is_renamed_again_and_again_is_recorded_on(two, tmp_path):
-    """Some questions about an interface are asked by its name, which may be another one by then."""
+def test_an_interface_that_is_renamed_repeatedly_is_still_recorded(two, tmp_path):
+    """Some requests about an interface use its name, which may have changed by then."""
     (first, _), store = two, tmp_path / "store"
     process = begin(two[:1], store)
     there_and_back = f"link set {first.b} name renamed\nlink set renamed name {first.b}\n"
@@ -182,8 +183,9 @@ def test_one_that_is_renamed_again_and_again_is_recorded_on(two, tmp_path):
     assert query(store, "SELECT packets, ended, counter_packets IS NULL FROM recordings") == [(100, "stopped", False)]
 
 
-def test_a_signal_that_interrupts_no_wait_is_heard(two, tmp_path):
-    """As one that comes just before the main thread waits, which then sleeps on: here it goes to another thread."""
+def test_a_signal_that_interrupts_no_wait_is_handled(two, tmp_path):
+    """A signal may arrive just before the main thread waits, which then continues to sleep. Here it goes to another
+    thread."""
     store = tmp_path / "store"
     process = begin(two, store)
     wait_for(lambda: len(list(store.glob("hot/clock/*"))) == 2, "the recording of both interfaces")
@@ -193,7 +195,7 @@ def test_a_signal_that_interrupts_no_wait_is_heard(two, tmp_path):
     assert process.returncode == 130
 
 
-def test_killed_it_leaves_nothing_attached_and_a_gap_for_each(two, tmp_path):
+def test_a_killed_recorder_leaves_nothing_attached_and_a_gap_for_each(two, tmp_path):
     (first, second), store = two, tmp_path / "store"
     process = begin(two, store, "--host", "cache")
     wait_for(lambda: not capabilities(process)["CapPrm:"], "the loss of its rights")
@@ -218,7 +220,7 @@ def test_killed_it_leaves_nothing_attached_and_a_gap_for_each(two, tmp_path):
     ]
 
 
-def test_a_full_disk_is_a_gap_of_each(two, tmp_path):
+def test_a_full_disk_makes_a_gap_for_each_interface(two, tmp_path):
     with tmpfs(tmp_path / "disk", "size=600k") as disk:
         with recording(two, disk / "s", backend="ebpf", reserve="1", bin="10us") as failures:
             while not failures:
@@ -230,7 +232,7 @@ def test_a_full_disk_is_a_gap_of_each(two, tmp_path):
             for lab in two:
                 many_senders(lab, 1)
             time.sleep(0.2)
-        # What the interfaces send themselves, as IPv6 does, has gaps too.
+        # Packets that the interfaces send themselves, such as those of IPv6, have gaps too.
         assert query(disk / "s", "SELECT interface, reason FROM gaps WHERE direction = 'in' ORDER BY ALL") == [
             (lab.b, "disk full") for lab in two
         ]
@@ -254,7 +256,7 @@ def test_a_full_disk_is_a_gap_of_each(two, tmp_path):
         (["{b}", "{d}"], 1, "{d}: the interface is down"),
     ],
 )
-def test_where_one_cannot_be_recorded_none_is(two, tmp_path, capsys, words, code, text):
+def test_no_interface_is_recorded_if_one_cannot_be(two, tmp_path, capsys, words, code, text):
     first, second = two
     names = {"b": first.b, "d": second.b}
     sh(f"ip -n {second.far} link set {second.b} down")
@@ -286,7 +288,7 @@ def test_a_speed_that_changes_is_reported(pair, tmp_path, capsys):
     assert set(notes) == {("tap", 10**10)}
 
 
-def test_a_sign_of_life_is_one_of_all(monkeypatch):
+def test_a_sign_of_life_needs_one_of_every_interface(monkeypatch):
     given = []
     monkeypatch.setattr(alive, "beat", lambda: given.append(1))
     loops = alive.SeveralLoops(["a", "b"])
@@ -296,13 +298,13 @@ def test_a_sign_of_life_is_one_of_all(monkeypatch):
     loops.beat("b")
     loops.beat("b")
     assert len(given) == 1
-    loops.end("a")  # what is silent for good does not count
+    loops.end("a")  # an ended interface does not count
     assert len(given) == 2
     loops.beat("b")
     assert len(given) == 3
 
 
-def test_what_all_of_them_say_is_said_once(capsys):
+def test_a_message_of_all_interfaces_is_printed_once(capsys):
     said = _SaidOnce()
     for name, text in (("a", "low"), ("b", "low"), ("a", "room"), ("a", "low"), ("b", "room"), ("b", "low")):
         said.say(name, MburstError(text))

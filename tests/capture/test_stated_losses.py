@@ -1,5 +1,5 @@
-"""Losses that a pcapng file states (isb_ifdrop), from the file to the verdict: stated where they are few, a doubt where
-they may hide what the full port carried."""
+"""Losses that a pcapng file states (isb_ifdrop), from the file to the verdict: they are stated if they are few, and are
+a doubt if they may hide traffic of the full port."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from latency_store import ORIGIN, write_probes
 from mburst.__main__ import main
 from mburst.sql import StoreFolder
 
-WIRE = 24  # bytes of a frame beyond those that a capture has: FCS, preamble, gap
+WIRE = 24  # bytes of a frame that a capture does not have: FCS, preamble, gap
 SETTING = cases.Setting(seconds=12, link_bps=1e8, bin_ns=1_000_000)
 
 
 def as_pcapng(case: cases.Case, dropped: int) -> bytes:
-    """The frames of a case's port, evenly in each bin, and at the end what the interface says it dropped."""
+    """Returns the frames of a case's port, evenly spread in each bin, and at the end the drops that the interface
+    reports."""
     port, data = case.scene.crossings[0].port, b"\x02\0\0\0\0\1\x02\0\0\0\0\2\x88\xb5" + bytes(46)
     blocks, at = [build.section(), build.Interface(name="eth0", resolution=9).block()], ORIGIN
     for k, frames in enumerate(np.diff(port.carried) // cases.FRAME):

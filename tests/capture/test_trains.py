@@ -1,4 +1,4 @@
-"""Whatever the frames, a train says of each what the decoder would have said (under ASan and UBSan)."""
+"""Whatever the frames, a train reports for each of them the decoder's result (under ASan and UBSan)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ VARYING = {"ts_ns": 0, "bytes": 0, "wire_bytes": 0, "tcp_seq": 0, "tcp_len": 0}
 
 
 def check(frames: list[Frame], widths: tuple[int, int] = (70, 100), **options: int) -> list[Train]:
-    """The trains of FRAMES, after they agreed with the decoder, and with those of the same frames in a file."""
+    """Returns the trains of FRAMES, after checking that they agree with the decoder and with the trains of the same
+    frames in a file."""
     trains = driver().trains(frames, ETHERNET, widths=widths, **options)
     decoded = driver().decode(frames, ETHERNET, **options)
     assert [train.first for train in trains] == [sum(t.count for t in trains[:i]) for i in range(len(trains))]

@@ -1,5 +1,5 @@
-"""The invariant of trains (capture/measure/trains.h): frame by frame gives the same tables. MBURST_TRAINS=off has every
-frame be one."""
+"""The invariant of trains (capture/measure/trains.h): counting frame by frame gives the same tables. With
+MBURST_TRAINS=off every frame is counted alone."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def check(path: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> tuple[
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_random_flows(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_flows_give_the_same_tables(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     draw = random.Random(seed)
     frames = random_frames(draw, 3000, draw.choice([0.0, 0.02, 0.2]), START_NS)
     path = tmp_path / "flows.pcap"
@@ -45,7 +45,7 @@ def test_random_flows(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert sum(row["packets"] for row in bins) > 1000
 
 
-def test_segments_of_tcp_that_go_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tcp_segments_that_go_back_give_the_same_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     draw = random.Random(1)
     frames, sequence = [], 0
     for i in range(4000):
@@ -58,7 +58,7 @@ def test_segments_of_tcp_that_go_back(tmp_path: Path, monkeypatch: pytest.Monkey
     assert sum(row["retransmits"] for row in bins) > 100
 
 
-def test_odd_captures(odd_captures: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_odd_captures_give_the_same_tables(odd_captures: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     for path in odd_captures[::20]:
         try:
             check(path, monkeypatch, local=["02:00:00:00:00:01"])

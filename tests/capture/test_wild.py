@@ -1,4 +1,4 @@
-"""Odd and hostile captures, samples and recorded ones: each is read as capinfos reads it, or refused in one line."""
+"""Odd and hostile captures, samples and recorded ones: each is read as by capinfos, or refused in one line."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 from dump_tool import Dump, dump, dump_each
 from sample_captures import IMPOSSIBLE, IMPOSSIBLE_AT
 
-# What capinfos counts otherwise, and why. Bytes of pseudo headers that Wireshark leaves out of a frame's length:
+# What capinfos counts differently, and why. Bytes of pseudo headers that Wireshark does not count in a frame's length:
 PSEUDO_HEADERS = {
     "atm-heapoverflow.pcap": 4,  # SunATM
     "atm-oam-heapoverflow.pcap": 4,
 }
-# A fraction of a second of a second or more: capinfos counts the packet under a time that cannot be; we stop there.
+# A fraction of a second of one second or more: capinfos counts the packet at an invalid time; we stop there.
 IMPOSSIBLE_STAMPS = {
     "atm-oam-loopback-print-overrun.pcap": 24,
     "rx_serviceid_oobr.pcap": 111,
@@ -63,8 +63,8 @@ def test_totals_agree_with_capinfos(odd_captures: list[Path], dumps: dict[str, D
             assert (made.count, made.bytes - PSEUDO_HEADERS.get(name, 0) * made.count) == stated, name
 
 
-def test_pipe_reads_the_same(odd_captures: list[Path], dumps: dict[str, Dump]) -> None:
-    """A sample, since each is a process of its own: every tenth file through a pipe."""
+def test_a_pipe_is_read_the_same(odd_captures: list[Path], dumps: dict[str, Dump]) -> None:
+    """Every tenth file through a pipe, because each needs a process of its own."""
     for path in odd_captures[::10]:
         piped = dump("-", stdin=path.read_bytes())
         whole = dumps[path.name]

@@ -1,4 +1,5 @@
-"""Every odd, broken and hostile capture through the engine: read or refused in one line, each byte accounted for."""
+"""Every odd, broken and hostile capture through the engine: it is read or refused in one line, and each byte is
+accounted for."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ def test_every_byte_of_every_capture_is_accounted_for(odd_captures):
         assert total(bins, "bytes") == sum(lane["bytes"] for lane in lanes), path
         unattributed = sum(lane["unattributed_bytes"] for lane in lanes)
         assert total(bins, "bytes") == total(senders, "bytes") + unattributed, path
-        # A frame check sequence is in the file's bytes and not in the bins'.
+        # A frame check sequence is in the bytes of the file and not in those of the bins.
         with_fcs = facts["bytes"] - total(bins, "bytes") - sum(lane["late_bytes"] for lane in lanes)
         assert 0 <= with_fcs <= 4 * facts["frames"], path
         packets += facts["frames"]

@@ -1,4 +1,4 @@
-"""Frames of a few flows, some of which follow one another."""
+"""Frames of a few flows, some of which continue one another."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def frame(
     traffic_class: int = 0,
     opcode: int | None = None,
 ) -> Frame:
-    """OPCODE: of RoCEv2, where the frame is UDP; else it is of another service."""
+    """OPCODE: of RoCEv2 if the frame is UDP; otherwise the frame is of another service."""
     data = bytes([opcode or 0])[:payload] + bytes(max(payload - 1, 0))
     port = 80 if opcode is None else 4791
     segment = make.tcp(data, (9, port), sequence, options=bytes(12)) if is_tcp else make.udp(data, (9, port))
@@ -33,7 +33,7 @@ def frame(
 
 
 def random_frames(draw: random.Random, count: int, trouble: float, begin_ns: int) -> list[Frame]:
-    """COUNT of them, from BEGIN_NS on some 50 ns apart; TROUBLE: the share that is damaged, and that goes back less."""
+    """Returns COUNT frames, from BEGIN_NS on, some 50 ns apart. TROUBLE is the share that is damaged; fewer go back."""
     frames, kind, sequence, ts_ns = [], draw.choice(KINDS), 0, begin_ns
     is_roce = draw.random() < 0.3
     services = draw.choice([0, 0x28]), draw.choice([0, 0x28])
@@ -53,7 +53,8 @@ def random_frames(draw: random.Random, count: int, trouble: float, begin_ns: int
 
 
 def damage(made: Frame, draw: random.Random) -> Frame:
-    """The frame with a bit of its headers wrong, or cut off, or of another length, direction or segment size."""
+    """Returns the frame with a wrong bit in its headers, or truncated, or with another length, direction or segment
+    size."""
     data = bytearray(made.data)
     match draw.randrange(5):
         case 0:

@@ -1,5 +1,5 @@
-"""The frames of capture files, as far as they can be read, for comparing the decoder with tshark.
-Not a test of reading: what is broken ends a file in silence."""
+"""The frames of capture files, as far as they can be read, for comparing the decoder with tshark. This is no test of
+reading: a broken record silently ends its file."""
 
 from __future__ import annotations
 
