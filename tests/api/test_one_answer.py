@@ -116,7 +116,8 @@ TRUTH: dict[str, Callable[[], Any]] = {
 
 
 def asked_of(lane: Lane) -> tuple[Any, ...]:
-    """What the bins of a lane ask for: the sums, the classes, the time at 1 Gb/s, and recordings that did not count."""
+    """The requests in the bins of a port direction: the sums, the classes, the time at 1 Gb/s, and the number of
+    recordings without these counters."""
     of = onestore.of_lane(lane)
     times = sum(len(one.asking or ()) for one in of)
     sums = {name: times * value for name, value in ASKING.items()}
@@ -125,7 +126,7 @@ def asked_of(lane: Lane) -> tuple[Any, ...]:
 
 
 def durations_of(lane: Lane) -> tuple[int | None, ...]:
-    """The median, and no more: p90 of three bursts cannot be separated from the longest."""
+    """Returns only the median: p90 of three bursts cannot be separated from the longest."""
     of = sorted(end - start for one in onestore.of_lane(lane) for start, end in one.burst_spans)
     return nearest_rank(of, 500) if of else None, None, None
 
@@ -158,7 +159,7 @@ def test_the_defaults_of_a_burst_are_those_of_the_query(asked: Asked) -> None:
     assert all(hot == least for _, _, hot, least in lanes)
 
 
-def test_a_rack_up_to_its_newest_data_has_its_last_bins(asked: Asked, tmp_path: Path) -> None:
+def test_a_report_up_to_the_newest_data_has_the_last_bins(asked: Asked, tmp_path: Path) -> None:
     printed("report", asked.path, "--rack", "r1", "--since", WHOLE["since"], "-o", tmp_path)
     [facts] = tmp_path.glob("rack-*.json")
     stated = {row["host"] + row["interface"]: spans(row["coverage"]) for row in json.loads(facts.read_text())["lanes"]}

@@ -1,4 +1,4 @@
-"""The Python API: the same answers as the command line, no side effects in who calls it, errors, types."""
+"""The Python API: the same answers as the command line, no side effects in the calling process, errors, types."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def rich(tmp_path_factory: pytest.TempPathFactory) -> mburst.Store:
 
 
 def printed(verb: str, *words: object) -> Any:
-    """What a command prints as JSON."""
+    """Returns what a command prints as JSON."""
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()):
         assert main([verb, *map(str, words), "--json"]) == 0
     return json.loads(out.getvalue())
 
 
 def words(given: dict[str, Any]) -> list[str]:
-    """Options as the command line has them."""
+    """Returns options as the command line has them."""
     return [
         word
         for name, value in given.items()
@@ -59,7 +59,7 @@ def words(given: dict[str, Any]) -> list[str]:
 
 
 def alike(a: Any, b: Any) -> bool:
-    """Whether they are equal but for the last digits of sums in a parallel database."""
+    """Returns whether they are equal except for the last digits of sums in a parallel database."""
     if isinstance(a, dict) and isinstance(b, dict):
         return a.keys() == b.keys() and all(alike(a[key], b[key]) for key in a)
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):
@@ -167,7 +167,7 @@ def test_reports_are_those_of_the_command_line(rich: mburst.Store, tmp_path: Pat
         assert mine.page.read_bytes() == theirs.with_suffix(".html").read_bytes()
 
 
-def test_the_senders_of_a_burst_are_those_of_all(rich: mburst.Store) -> None:
+def test_the_senders_of_one_burst_equal_those_of_all_bursts(rich: mburst.Store) -> None:
     options: list[mburst.asked.BurstOptions] = [{}, {"threshold": 0.8, "bin": "2ms", "join": "300ms"}]
     for wanted in options:
         bursts, every = rich.bursts(**wanted).to_pylist(), rich.senders(**wanted).to_pylist()
@@ -223,7 +223,7 @@ def test_utilization_has_every_recorded_bin(
     assert alike(list(zip(*columns, strict=True)), expected)
 
 
-def test_filters_choose(rich: mburst.Store) -> None:
+def test_filters_select_rows(rich: mburst.Store) -> None:
     assert set(rich.recordings(rack="r2")["host"].to_pylist()) == {"c", "d", "e"}
     assert rich.recordings(host="a", interface="eth1").num_rows == 1
     assert rich.recordings(since=START + 900 * MS)["host"].to_pylist().count("b") == 0
@@ -297,7 +297,7 @@ def test_comments_behind_columns_are_those_of_the_query(rich: mburst.Store, name
         (datetime.fromisoformat("2026-11-20T02:00:00.5+02:00"), START + 500 * MS),
     ],
 )
-def test_times(rich: mburst.Store, value: Time, ns: int) -> None:
+def test_options_take_times_of_several_types(rich: mburst.Store, value: Time, ns: int) -> None:
     with StoreFolder.open(rich.path).connect() as con:
         assert time_of(con, value) == ns
 
@@ -352,7 +352,7 @@ WRONG: list[tuple[Callable[[mburst.Store], Any], type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("ask", "kind", "message"), WRONG)
-def test_what_is_wrong_is_one_error_that_says_so(
+def test_each_mistake_raises_one_clear_error(
     rich: mburst.Store, ask: Callable[[mburst.Store], Any], kind: type[Exception], message: str
 ) -> None:
     with pytest.raises(kind) as raised:
@@ -361,7 +361,7 @@ def test_what_is_wrong_is_one_error_that_says_so(
     assert "\n" not in str(raised.value)
 
 
-def test_without_probes_there_is_no_tail_to_judge(tmp_path: Path) -> None:
+def test_without_probes_there_is_no_tail_to_test(tmp_path: Path) -> None:
     store = StoreFolder.create(tmp_path / "store")
     write(store, "recordings", {"start_ns": START, "end_ns": START + MS})
     write(store, "bins", {"ts_ns": START, "wire_bytes": 125_000})
@@ -376,7 +376,7 @@ def test_without_probes_there_is_no_tail_to_judge(tmp_path: Path) -> None:
         empty.bursts()
 
 
-def test_answers_warn_of_damaged_files_and_have_them(tmp_path: Path) -> None:
+def test_answers_warn_of_damaged_files_and_list_them(tmp_path: Path) -> None:
     shutil.copytree(DAMAGED, tmp_path / "store")
     path = next((tmp_path / "store" / "sources").rglob("*.parquet"))
     content = bytearray(path.read_bytes())
@@ -411,7 +411,7 @@ def test_answers_warn_of_damaged_files_and_have_them(tmp_path: Path) -> None:
 # --- nothing else -----------------------------------------------------------------------------------------------------
 
 
-def test_importing_is_light() -> None:
+def test_importing_loads_few_modules() -> None:
     code = "import sys, mburst; mburst.open, mburst.record, mburst.asked, dir(mburst); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert "mburst.api.store" in loaded and not HEAVY & set(loaded)
@@ -419,7 +419,7 @@ def test_importing_is_light() -> None:
         mburst.nothing  # noqa: B018
 
 
-def test_everything_that_is_named_is_there() -> None:
+def test_every_exported_name_exists() -> None:
     assert set(mburst.__all__) <= set(dir(mburst)) and all(getattr(mburst, name) for name in mburst.__all__)
     assert (Path(mburst.__file__).parent / "py.typed").exists()
     assert '"mburst": ["py.typed"]' in (ROOT / "setup.py").read_text()
@@ -428,7 +428,7 @@ def test_everything_that_is_named_is_there() -> None:
 # --- the page and the types -------------------------------------------------------------------------------------------
 
 
-def test_the_page_says_what_python_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_examples_of_the_page_have_their_real_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     page = (ROOT / "docs" / "python.md").read_text("utf-8")
     example = "\n".join(re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL))
@@ -446,8 +446,8 @@ def test_the_page_names_every_method() -> None:
 
 
 def test_types_are_checked() -> None:
-    """mypy --strict takes the example, in which each wrong line is marked as such, and would name a mark too many: it
-    is one of the modules that tests/house/test_house.py has checked."""
+    """mypy --strict accepts the example. Each of its wrong lines is marked as such, and mypy would report a superfluous
+    mark: the example is one of the modules that tests/house/test_house.py has checked."""
     asked = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["mypy"]
     assert asked["strict"] and ROOT / asked["mypy_path"] / f"{asked['modules'][0]}.py" == EXAMPLE
     assert EXAMPLE.read_text("utf-8").count("# type: ignore[") >= 5

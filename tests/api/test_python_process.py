@@ -1,4 +1,4 @@
-"""The Python API leaves the process that calls it as it is."""
+"""The Python API does not change the process that calls it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import mburst
 
 @pytest.fixture
 def untouched(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Iterator[None]:
-    """Fails where signals, limits or rights of the process change, or standard output is written to."""
+    """Fails if signals, limits or rights of the process change, or if standard output is written to."""
 
     def state() -> tuple[Any, ...]:
         status = Path("/proc/self/status").read_text()
@@ -43,10 +43,10 @@ def untouched(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
     yield
     monkeypatch.undo()
     assert state() == before
-    assert capfd.readouterr().out == ""  # on standard error a recorder says where the disk is slow
+    assert capfd.readouterr().out == ""  # a recorder reports a slow disk on standard error
 
 
-def test_the_process_stays_as_it_is(untouched: None, tmp_path: Path) -> None:
+def test_the_process_is_not_changed(untouched: None, tmp_path: Path) -> None:
     demo = mburst.demo(tmp_path / "demo", seed=2)
     with demo.store as store, ThreadPoolExecutor(3) as pool:
         asked = [pool.submit(ask) for ask in (store.bursts, store.senders, store.investigate, store.latency)]
@@ -63,7 +63,7 @@ def test_the_process_stays_as_it_is(untouched: None, tmp_path: Path) -> None:
 
 
 def test_an_event_ends_a_recording() -> None:
-    """Without an interface: what waits for the event calls what stops it, once, and its thread ends."""
+    """Without an interface: the thread that waits for the event calls stop once, and ends."""
     from mburst.stopping import stopping_by
 
     event, stopped = threading.Event(), threading.Event()
@@ -76,7 +76,7 @@ def test_an_event_ends_a_recording() -> None:
     assert stopped.is_set() and not [one for one in threading.enumerate() if one.name == "mburst-stop"]
 
 
-def test_a_process_of_mburst_has_no_pandas_and_that_of_a_caller_has(tmp_path: Path) -> None:
+def test_a_process_of_mburst_blocks_pandas_and_that_of_a_caller_does_not(tmp_path: Path) -> None:
     """pyarrow imports pandas before it converts a list, which costs more than a verb."""
     pytest.importorskip("pandas")
     asking = "import pyarrow; pyarrow.array([1]); import sys; print('pandas' in sys.modules)"

@@ -59,7 +59,7 @@ def recorded(store: StoreFolder) -> StoreFolder:
     return store
 
 
-def test_the_table_says_what_a_count_means_nothing_without(ask: Ask, recorded: StoreFolder) -> None:
+def test_the_table_states_the_definition_and_the_recording(ask: Ask, recorded: StoreFolder) -> None:
     code, out, err = ask("--threshold", "80%", "--join", "5ms", "--release", "0.6")
     head, names, first, second, foot = out.splitlines()
     assert (code, err) == (0, "")
@@ -124,7 +124,7 @@ def test_a_recording_that_was_killed_is_summed_from_its_bins(ask: Ask, store: St
         ),
     ],
 )
-def test_what_a_recording_that_broke_off_has_missed_is_what_its_gap_says(
+def test_the_gap_of_an_interrupted_recording_states_what_it_missed(
     ask: Ask, store: StoreFolder, gap: dict[str, Any] | None, expected: str
 ) -> None:
     end_ns = T0 + 50 * MS
@@ -147,7 +147,7 @@ def test_what_a_recording_that_broke_off_has_missed_is_what_its_gap_says(
     assert ask()[1].splitlines()[-1].split("; ")[1] == expected
 
 
-def test_json_and_csv_hold_the_same(ask: Ask, recorded: StoreFolder) -> None:
+def test_json_and_csv_have_the_same_rows(ask: Ask, recorded: StoreFolder) -> None:
     found = json.loads(ask("--json")[1])
     assert found == find_bursts(recorded.connect()) and len(found) == 2 and tuple(found[0]) == COLUMNS
     table = list(csv.DictReader(io.StringIO(ask("--csv")[1])))
@@ -155,7 +155,7 @@ def test_json_and_csv_hold_the_same(ask: Ask, recorded: StoreFolder) -> None:
     assert [int(row["start_ns"]) for row in table] == [burst["start_ns"] for burst in found]
 
 
-def test_none_found_says_so(ask: Ask, recorded: StoreFolder) -> None:
+def test_no_burst_is_reported(ask: Ask, recorded: StoreFolder) -> None:
     code, out, _ = ask("--min-duration", "1s")
     assert code == 0 and "no burst in 101 ms, 0 % of the time" in out
     assert json.loads(ask("--min-duration", "1s", "--json")[1]) == []
@@ -163,7 +163,7 @@ def test_none_found_says_so(ask: Ask, recorded: StoreFolder) -> None:
 
 
 @pytest.mark.parametrize("when", [["--since", "2001-01-01", "--until", "2001-01-02"], ["--since", "2099-01-01"]])
-def test_a_time_in_which_nothing_was_recorded_is_not_one_without_bursts(
+def test_time_without_a_recording_is_not_reported_as_time_without_bursts(
     ask: Ask, recorded: StoreFolder, when: list[str]
 ) -> None:
     code, out, _ = ask(*when)
@@ -172,7 +172,7 @@ def test_a_time_in_which_nothing_was_recorded_is_not_one_without_bursts(
     assert ask(*when)[1].splitlines()[-1] == "no burst; no packet was lost", "it may have been recorded then"
 
 
-def test_hosts_of_one_name_are_told_apart_by_their_racks(ask: Ask, recorded: StoreFolder) -> None:
+def test_hosts_with_the_same_name_are_distinguished_by_rack(ask: Ask, recorded: StoreFolder) -> None:
     write(recorded, "recordings", {"recording_id": "b", "rack": "r2", "start_ns": T0, "end_ns": T0 + 100 * MS})
     write(recorded, "bins", {"recording_id": "b", "rack": "r2", "ts_ns": T0, "wire_bytes": 100})
     heads = [line for line in ask()[1].splitlines() if ": 1 Gb/s" in line]
@@ -192,7 +192,7 @@ def test_since_counts_back_from_the_newest_data(ask: Ask, recorded: StoreFolder)
     assert starts(json.loads(ask("--since", "2023-11-14", "--until", "2023-11-15", "--json")[1])) == [10, 50]
 
 
-def test_overlap_is_told_on_stderr(ask: Ask, recorded: StoreFolder) -> None:
+def test_overlapping_recordings_are_reported_on_stderr(ask: Ask, recorded: StoreFolder) -> None:
     write(recorded, "recordings", {"recording_id": "run-2", "start_ns": T0, "end_ns": T0 + MS})
     code, out, err = ask("--json")
     assert code == 0 and len(json.loads(out)) == 2
@@ -220,7 +220,7 @@ def test_overlap_is_told_on_stderr(ask: Ask, recorded: StoreFolder) -> None:
         (["--direction", "inn"], 2, "invalid choice: 'inn' (did you mean in?)"),
     ],
 )
-def test_wrong_calls_end_in_a_line(
+def test_errors_of_the_call_are_one_line(
     ask: Ask, recorded: StoreFolder, words: list[str], code: int, error_text: str
 ) -> None:
     got, out, err = ask(*words)

@@ -1,4 +1,4 @@
-"""The cache server's case, simulated and recorded, through the commands that a user would type, against its truth."""
+"""The case of the cache server, simulated and recorded, with the commands that a user would type, against its truth."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def truth(case: CacheServer) -> list[dict[str, str]]:
     return case.truth()
 
 
-def test_every_round_is_found_and_nothing_else(store, case, truth, capsys):
+def test_every_incast_is_detected_and_nothing_else(store, case, truth, capsys):
     assert main(["bursts", str(store), *DEFINITION, "--json"]) == 0
     bursts = json.loads(capsys.readouterr().out)
     assert len(bursts) == len(truth) == case.rounds
@@ -46,7 +46,7 @@ def test_every_round_is_found_and_nothing_else(store, case, truth, capsys):
         assert burst["direction"] == "in"
 
 
-def test_senders_bytes_are_those_of_the_truth_to_the_byte(store, case, truth, capsys):
+def test_bytes_of_senders_equal_the_truth_to_the_byte(store, case, truth, capsys):
     query = (
         "SELECT sum(bytes) - 42 * sum(packets) AS payload, sum(packets) AS packets, "
         "count(DISTINCT source) AS senders "
@@ -73,7 +73,7 @@ def test_every_byte_is_accounted_for(store, case, capsys):
     assert (sums["packets"], sums["late"]) == (case.packets, 0)
 
 
-def test_recording_it_again_adds_nothing(store, case, capsys):
+def test_recording_the_capture_again_adds_nothing(store, case, capsys):
     recorded = json.loads(_sql(store, "SELECT bin_ns FROM recordings", capsys))
     width = recorded[0]["bin_ns"]
     arguments = [

@@ -1,4 +1,4 @@
-"""`mburst canary` and `mburst import canary` as their users run them."""
+"""`mburst canary` and `mburst import canary` as users run them."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return printed.err
 
 
-def test_nothing_starts_it_unasked() -> None:
+def test_no_part_of_run_starts_canaries() -> None:
     assert "canary" not in PARTS
 
 
-def test_a_plan_says_what_would_be_sent(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_states_what_would_be_sent(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["canary", HERE, "--plan", "--link", "1G", "--size", "25kB,250kB", "--length", "0,1ms"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "225 bursts from 127.0.0.1 to 127.0.0.1, UDP port 9: 25 kB, 250 kB, each back to back and over 1 ms, 75 times; "
@@ -53,7 +53,7 @@ def test_a_plan_says_what_would_be_sent(capsys: pytest.CaptureFixture[str]) -> N
     ]
 
 
-def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_are_refused_before_sending(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sent = ["--sent", str(tmp_path / "sent")]
     assert "the speed of the recorded link is not known" in refused(capsys, "canary", HERE, *sent)
     StoreFolder.create(tmp_path / "new")
@@ -70,8 +70,8 @@ def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert (tmp_path / "sent").read_text() == "mine"
 
 
-def test_a_host_that_nobody_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What was sent is kept all the same."""
+def test_a_host_that_is_not_recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The record of the sent bursts is kept nevertheless."""
     StoreFolder.create(tmp_path / "s")
     assert (
         main(
@@ -106,7 +106,7 @@ def some_notes(tmp_path: Path) -> tuple[Path, Any]:
     return path, run
 
 
-def test_notes_come_back_as_they_were(tmp_path: Path) -> None:
+def test_notes_are_read_back_unchanged(tmp_path: Path) -> None:
     path, run = some_notes(tmp_path)
     assert canary.load(path) == run
 
@@ -132,7 +132,7 @@ def test_damaged_notes_are_refused_in_a_line(tmp_path_factory: pytest.TempPathFa
         assert str(path) in str(error) and "\n" not in str(error)
 
 
-def test_what_was_sent_elsewhere_is_read_beside_the_recorder(
+def test_bursts_sent_by_another_machine_are_imported_beside_the_recorder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, run = some_notes(tmp_path)
@@ -153,13 +153,13 @@ def test_what_was_sent_elsewhere_is_read_beside_the_recorder(
 
 # --- real packets -----------------------------------------------------------------------------------------------------
 
-# So many that by their random waits only one offset of the clocks fits: of 20, now and then two do.
+# So many that only one clock offset fits their random waits: with 20 bursts, two fit occasionally.
 SENDING = ["--link", "1G", "--size", "3kB,60kB", "--length", "0", "--count", "24"]
 
 
 @pytest.fixture(params=["off", "on"], ids=["plain", "GRO"])
 def line(lab: Lab, request: pytest.FixtureRequest) -> Lab:
-    """A lab whose link is a line of 1 Gb/s, with offloads or without."""
+    """A lab with a link of 1 Gb/s, with or without offloads."""
     if not shutil.which("tc"):
         pytest.skip("a line of 1 Gb/s is made with tc, which is not installed")
     lab.offloads(request.param)
@@ -190,8 +190,9 @@ def run_in(namespace: str, *arguments: str, timeout: float = 120) -> subprocess.
     )
 
 
-def test_the_recorder_sees_them(line: Lab, tmp_path: Path, shared: Path) -> None:
-    """Once beside the recorder's store, and once by a user without rights, read when the recorder has ended."""
+def test_the_recorder_detects_canary_bursts(line: Lab, tmp_path: Path, shared: Path) -> None:
+    """Once sent beside the recorder's store, and once by a user without rights, imported when the recorder has
+    ended."""
     store = tmp_path / "s"
     recorder = subprocess.Popen(
         [
@@ -251,13 +252,13 @@ def test_the_recorder_sees_them(line: Lab, tmp_path: Path, shared: Path) -> None
     for _, size, counted, detected, offset, late, *where in rows:
         assert detected == (counted if size == 60_000 else 0) and where == ["10.9.0.1", line.b]
         assert offset < 50 * MS  # one clock
-        assert late <= counted // 4  # held up on the way for longer than the burst is waited for
+        assert late <= counted // 4  # delayed for longer than the detection waits for a burst
     assert sum(row[2] for row in rows) >= 20
     assert {curve.setting["host"] for curve in curves(StoreFolder.open(store).connect())} == {"far"}
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
-def test_a_signal_ends_it_at_once(number: signal.Signals, code: int, lab: Lab, tmp_path: Path) -> None:
+def test_a_signal_ends_the_canary_at_once(number: signal.Signals, code: int, lab: Lab, tmp_path: Path) -> None:
     sent = tmp_path / "sent"
     process = subprocess.Popen(
         [
@@ -289,6 +290,6 @@ def test_a_signal_ends_it_at_once(number: signal.Signals, code: int, lab: Lab, t
     assert 0 < len(canary.load(sent).bursts) < 40_000
 
 
-def test_there_is_no_way_to_the_host(lab: Lab, tmp_path: Path) -> None:
+def test_a_host_without_a_route_is_one_line(lab: Lab, tmp_path: Path) -> None:
     done = run_in(lab.near, *MBURST, "canary", "192.0.2.1", "--sent", str(tmp_path / "sent"), "--link", "1G")
     assert (done.returncode, done.stderr) == (1, "mburst: 192.0.2.1: Network is unreachable\n")

@@ -1,4 +1,4 @@
-"""Help texts, documentation and the parser agree. `make docs` mends docs/cli.md."""
+"""Help texts, documentation and the parser agree. `make docs` updates docs/cli.md."""
 
 from __future__ import annotations
 
@@ -40,12 +40,13 @@ PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob
 
 
 def same(text: str) -> str:
-    """A help text without what differs between versions of Python: line breaks, and the metavar said twice."""
+    """Returns a help text without differences between versions of Python: line breaks, and the repeated metavar."""
     return re.sub(r"(-\w) ([^\s,\]]+), (--[\w-]+ \2)", r"\1, \3", " ".join(text.split()))
 
 
 def commands() -> Iterator[tuple[Path, str]]:
-    """Every call of mburst in a page: lines of code, and code within a line that has arguments other than options."""
+    """Returns every call of mburst in a page: lines of code, and code within a line if it has arguments besides
+    options."""
     for page in PAGES:
         text = page.read_text("utf-8")
         blocks = re.findall(r"^```(\w*)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
@@ -84,7 +85,7 @@ def test_everything_has_help(title: str, parser: argparse.ArgumentParser) -> Non
 
 
 @pytest.mark.parametrize("title, parser", parsers().items(), ids=parsers())
-def test_no_help_shows_how_python_writes_a_default(title: str, parser: argparse.ArgumentParser) -> None:
+def test_no_help_shows_a_default_in_python_syntax(title: str, parser: argparse.ArgumentParser) -> None:
     assert not re.findall(r"\b(?:None|True|False)\b|\[\]", parser.format_help().partition("\n\n")[2])
 
 
@@ -104,7 +105,7 @@ def test_every_option_that_is_named_exists(page: Path) -> None:
 
 @pytest.mark.parametrize("page, command", list(commands()), ids=lambda value: str(getattr(value, "name", value)))
 def test_every_command_parses(page: Path, command: str) -> None:
-    build_parser().parse_args(shlex.split(command, comments=True)[1:])  # raises UsageError when it does not
+    build_parser().parse_args(shlex.split(command, comments=True)[1:])  # raises UsageError if it does not
 
 
 def test_there_are_commands_to_parse() -> None:

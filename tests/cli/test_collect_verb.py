@@ -41,7 +41,7 @@ def written(folder: Path, address: str, paths: str = "[/interfaces]") -> Path:
     return path
 
 
-def test_check_says_what_each_path_becomes(capsys, monkeypatch):
+def test_check_states_what_each_path_becomes(capsys, monkeypatch):
     monkeypatch.setenv("GNMI_PASSWORD", "top-secret")
     assert main(["collect", str(ROOT / "examples" / "gnmi.yaml"), "--check"]) == 0
     printed = capsys.readouterr().out
@@ -62,7 +62,7 @@ def test_check_says_what_each_path_becomes(capsys, monkeypatch):
     assert "top-secret" not in printed and "gnmi_values" not in printed.replace("kept as a leaf", "")
 
 
-def test_check_says_when_nobody_knows_a_path(tmp_path, capsys):
+def test_check_reports_an_unknown_path(tmp_path, capsys):
     assert main(["collect", str(written(tmp_path, "x:1", "[/foo/bar]")), "--check"]) == 0
     assert "leaves: names and values only" in capsys.readouterr().out
 
@@ -79,7 +79,7 @@ def test_once_prints_and_stores_nothing(tmp_path):
     assert not (tmp_path / "store").exists()
 
 
-def test_once_says_what_is_wrong_and_fails(tmp_path):
+def test_once_reports_the_error_and_fails(tmp_path):
     port = free_port()
     done = run("collect", written(tmp_path, f"127.0.0.1:{port}"), "--once")
     assert done.returncode == 1 and done.stderr == f"mburst: a: 127.0.0.1:{port}: Connection refused\n"
@@ -90,7 +90,7 @@ def test_once_says_what_is_wrong_and_fails(tmp_path):
     )
 
 
-def test_a_collection_ends_by_itself_or_when_asked(tmp_path):
+def test_a_collection_ends_after_its_duration_or_by_a_signal(tmp_path):
     with agent("lo") as (address, _):
         config = written(tmp_path, address)
         done = run("collect", config, "-o", tmp_path / "store", "--duration", "1s")
@@ -126,7 +126,7 @@ def test_a_collection_that_reaches_nobody_fails(tmp_path):
     assert run("collect", config, "--once").returncode == 1
 
 
-def test_the_address_that_answers_is_taken(tmp_path):
+def test_the_address_that_answers_is_used(tmp_path):
     with agent("lo") as (address, _):
         config = written(tmp_path, f"127.0.0.1:{free_port()},{address}")
         once = run("collect", config, "--once", "--json")
@@ -160,14 +160,14 @@ def test_the_inventory_fills_links(tmp_path):
     (["switch-agent", "lo", "--ethers", "{}"], "not a MAC address and a name"),
     (["switch-agent", "lo", "--listen", "192.0.2.1:1"], "other hosts can connect"),
 ])  # fmt: skip
-def test_wrong_calls_are_one_line(tmp_path, arguments, line):
+def test_errors_of_the_call_are_one_line(tmp_path, arguments, line):
     config = str(written(tmp_path, "x:1"))
     environment = {name: value for name, value in os.environ.items() if name != "MBURST_AGENT_PASSWORD"}
     done = run(*(argument.format(config) for argument in arguments), env=environment)
     assert done.returncode in (1, 2) and line in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
 
 
-def test_without_the_libraries_it_names_the_extra(tmp_path, capsys, monkeypatch):
+def test_the_missing_extra_is_named(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "grpc", None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "grpc" else object())
     assert main(["collect", str(written(tmp_path, "x:1")), "--check"]) == 1

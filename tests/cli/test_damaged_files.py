@@ -1,4 +1,5 @@
-"""One bad file costs one file: verbs answer from the others, name it once, and exit 1; JSON and pages say it."""
+"""A damaged file affects only its own rows: verbs answer from the other files, name it once, and exit with 1. JSON and
+pages name it, too."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ BURSTS = ["--threshold", "0.1"]
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    """A store whose senders of cache-1 are damaged; those of cache-2 are in a hot log, and sound."""
+    """A store in which the senders of cache-1 are damaged; those of cache-2 are in an undamaged hot log."""
     shutil.copytree(STORE, tmp_path / "store")
     path = damaged_file(tmp_path / "store")
     content = bytearray(path.read_bytes())
@@ -34,7 +35,7 @@ def damaged_file(store: Path) -> Path:
 
 
 def named(err: str, store: Path) -> bool:
-    """Whether the file is named, once, with table, host and time."""
+    """Returns whether the file is named once, with table, host and time."""
     lines = [line for line in err.splitlines() if str(damaged_file(store)) in line]
     return len(lines) == 1 and "(missing: rows of sources of host cache-1 in rack r 1 from 2026-09-21" in lines[0]
 
@@ -54,7 +55,7 @@ def named(err: str, store: Path) -> bool:
         ["compare", "--json"],
     ],
 )
-def test_a_verb_answers_and_says_what_is_missing(store: Path, argv: list[str], capsys: Any) -> None:
+def test_a_verb_answers_and_reports_what_is_missing(store: Path, argv: list[str], capsys: Any) -> None:
     verb, *options = argv
     stores = [str(store)] * (2 if verb == "compare" else 1)
     assert main([verb, *stores, *options]) == 1
@@ -68,7 +69,7 @@ def test_a_verb_answers_and_says_what_is_missing(store: Path, argv: list[str], c
 @pytest.mark.parametrize(
     "options", [[], ["--rack", "r 1", "--since", "2026-09-21T14:00", "--until", "2026-09-21T15:00"]]
 )
-def test_reports_say_it_on_the_page_and_in_the_facts(
+def test_reports_name_the_file_on_the_page_and_in_the_json(
     store: Path, options: list[str], tmp_path: Path, capsys: Any
 ) -> None:
     assert main(["report", str(store), "-o", str(tmp_path / "out"), *options]) == 1
@@ -80,26 +81,26 @@ def test_reports_say_it_on_the_page_and_in_the_facts(
     assert "rows of sources of host cache-1" in page.read_text()
 
 
-def test_an_investigations_page_says_it(store: Path, tmp_path: Path) -> None:
+def test_the_page_of_an_investigation_names_the_file(store: Path, tmp_path: Path) -> None:
     assert main(["investigate", str(store), "-o", str(tmp_path / "page.html")]) == 1
     assert "rows of sources of host cache-1" in (tmp_path / "page.html").read_text()
 
 
-def test_bursts_of_that_host_and_time_are_incomplete_and_no_others(store: Path, capsys: Any) -> None:
+def test_only_bursts_of_that_host_and_time_are_incomplete(store: Path, capsys: Any) -> None:
     assert main(["bursts", str(store), "--threshold", "0.0005", "--json"]) == 1
     bursts = json.loads(capsys.readouterr().out)
     assert {burst["host"] for burst in bursts} == {"cache-1", "cache-2"}
     assert all(("incomplete" in burst["quality"]) is (burst["host"] == "cache-1") for burst in bursts)
 
 
-def test_a_sound_store_is_exit_code_0_and_says_nothing(tmp_path: Path, capsys: Any) -> None:
+def test_an_undamaged_store_gives_exit_code_0_and_no_message(tmp_path: Path, capsys: Any) -> None:
     shutil.copytree(STORE, tmp_path / "store")
     assert main(["investigate", str(tmp_path / "store"), "--json"]) == 0
     printed = capsys.readouterr()
     assert printed.err == "" and json.loads(printed.out)["damaged_files"] == []
 
 
-def test_what_one_call_met_is_not_held_against_the_next(store: Path, tmp_path: Path, capsys: Any) -> None:
+def test_damage_found_by_one_call_does_not_affect_the_next(store: Path, tmp_path: Path, capsys: Any) -> None:
     shutil.copytree(STORE, tmp_path / "sound")
     assert main(["sql", str(store), "recordings"]) == 1
     assert main(["sql", str(tmp_path / "sound"), "recordings"]) == 0
@@ -107,7 +108,7 @@ def test_what_one_call_met_is_not_held_against_the_next(store: Path, tmp_path: P
     assert named("".join(capsys.readouterr().err.splitlines(keepends=True)[:1]), store)
 
 
-def test_after_a_repair_what_was_set_aside_is_still_missing(store: Path, tmp_path: Path, capsys: Any) -> None:
+def test_files_set_aside_by_a_repair_are_still_reported_as_missing(store: Path, tmp_path: Path, capsys: Any) -> None:
     aside = store / "damaged" / damaged_file(store).relative_to(store)
     assert main(["repair", str(store)]) == 0
     capsys.readouterr()
@@ -124,7 +125,7 @@ def test_after_a_repair_what_was_set_aside_is_still_missing(store: Path, tmp_pat
 
 @pytest.fixture(scope="module", params=[False, True], ids=["damaged", "repaired"])
 def without_bins(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
-    """The simulated demo without its bins, damaged, or set aside by a repair."""
+    """The simulated demo with its bins damaged, or set aside by a repair."""
     folder = tmp_path_factory.mktemp("demo")
     assert main(["demo", "--simulate", "-o", str(folder / "demo")]) == 0
     store = folder / "demo" / "store"
@@ -159,20 +160,20 @@ def test_an_investigation_needs_the_bins_that_are_missing(without_bins: Path, ca
     assert "disagree" not in answer and f"{why}. Missing here: rows of bins of host cache" in answer
 
 
-def test_who_writes_has_done_its_work(store: Path, tmp_path: Path, capsys: Any) -> None:
+def test_a_verb_that_writes_succeeds_in_a_damaged_store(store: Path, tmp_path: Path, capsys: Any) -> None:
     csv = tmp_path / "probes.csv"
     csv.write_text("seq,src,dst,tx_ns,rx_ns\n1,a,b,1700000000000000000,1700000000000100000\n")
     assert main(["import", "probes", str(csv), "-o", str(store)]) == 0
 
 
-def test_the_live_view_says_it(store: Path) -> None:
+def test_the_live_view_names_the_file(store: Path) -> None:
     from mburst.analysis.live.store import LiveStore
 
     [line] = LiveStore(StoreFolder.open(store)).damage
     assert str(damaged_file(store)) in line
 
 
-def test_metrics_count_it_until_it_is_gone(store: Path) -> None:
+def test_metrics_count_the_file_until_it_is_removed(store: Path) -> None:
     pytest.importorskip("prometheus_client")
     from mburst.agent.metrics.exporter import Exporter
     from mburst.agent.metrics.meter import Meter

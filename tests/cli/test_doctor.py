@@ -1,4 +1,4 @@
-"""`mburst doctor` says what is so, and changes nothing."""
+"""`mburst doctor` reports the state of the system, and changes nothing."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ def test_advice(changed, command):
     assert command in advice
 
 
-def test_no_advice_where_nothing_is_wrong():
+def test_no_advice_without_a_problem():
     assert doctor.advice(nic()) == []
 
 
 def findings_of(done) -> dict:
-    """What the doctor says; the capture saw what was sent, in as many bursts as were meant."""
+    """Returns the findings; checks that the self-test captured all packets and bursts that were sent."""
     assert done.returncode == 0, done.stderr
     findings = json.loads(done.stdout)
     test = findings["self_test"]
@@ -74,7 +74,7 @@ def findings_of(done) -> dict:
     return findings
 
 
-def test_the_self_test_sees_what_was_sent(lab):
+def test_the_self_test_captures_what_was_sent(lab):
     findings = findings_of(Attempts(*2 * [lambda: run(lab, lab.b, "--json")]).held(findings_of))
     ready = {source["name"] for source in findings["sources"] if not source["reason"]}
     assert {"afpacket", "libpcap"} <= ready
@@ -82,7 +82,7 @@ def test_the_self_test_sees_what_was_sent(lab):
     assert findings["interface"]["driver"] == "veth" and findings["interface"]["link_bps"] == 10**10
 
 
-def test_the_offloads_that_ethtool_tells(lab):
+def test_offloads_agree_with_ethtool(lab):
     for state in ("on", "off"):
         lab.offloads(state)
         device = json.loads(run(lab, lab.b, "--json", "--no-self-test").stdout)["interface"]
@@ -99,31 +99,31 @@ def test_without_privilege(lab):
     assert "setcap cap_net_raw+ep" in done.stdout
 
 
-def test_where_pfring_is_missing(lab):
+def test_missing_pfring_is_reported(lab):
     findings = json.loads(run(lab, "--json", "--no-self-test").stdout)
     [pfring] = [source for source in findings["sources"] if source["name"] == "pfring"]
     assert "MBURST_PFRING_LIB" in pfring["reason"]
 
 
-def test_it_names_the_interfaces_that_there_are(lab):
+def test_the_existing_interfaces_are_named(lab):
     done = run(lab, "--no-self-test")
     assert done.returncode == 0 and f"interfaces\n  lo, {lab.b} (`mburst doctor NAME` examines one)" in done.stdout
     assert json.loads(run(lab, "--no-self-test", "--json").stdout)["interfaces"] == ["lo", lab.b]
 
 
-def test_hardware_stamps_are_spoken_of_where_there_are_any():
+def test_hardware_stamps_are_described_only_if_the_interface_has_them():
     held = {"net_raw": True, "net_admin": False}
     assert len(doctor._describe_privileges(held, nic())) == 2
     assert "hwstamp_ctl -i eth0" in doctor._describe_privileges(held, nic())[1]
     assert len(doctor._describe_privileges(held, nic(hardware_stamps=False))) == 1
 
 
-def test_no_such_interface(lab):
+def test_a_missing_interface_is_reported(lab):
     done = run(lab, "nosuch0")
     assert done.returncode == 1 and "nosuch0: no such interface" in done.stderr
 
 
-def test_an_interface_that_is_down(lab):
+def test_an_interface_that_is_down_is_reported(lab):
     livelab.sh(f"ip -n {lab.far} link set {lab.b} down")
     done = run(lab, lab.b, "--no-self-test")
     assert f"ip link set {lab.b} up" in done.stdout

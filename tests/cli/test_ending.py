@@ -1,4 +1,4 @@
-"""A command ends as Python does, but for the modules that it imported: nothing is lost, and nothing is left."""
+"""A command ends like Python does, except for the modules that it imported: no output is lost and no file is left."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ def ran(program: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, timeout=60)
 
 
-def test_what_was_begun_is_done_and_printed(tmp_path: Path) -> None:
+def test_exit_handlers_run_and_output_is_printed(tmp_path: Path) -> None:
     done = ran(ENDS, tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (3, "main\nthread\natexit\n", "no newline")
 
 
-def test_a_database_leaves_nothing_on_the_disk(tmp_path: Path) -> None:
+def test_a_database_leaves_no_file_behind(tmp_path: Path) -> None:
     done = ran(SPILLS, tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(("words", "code"), [(["sql", "--help"], 0), (["sql"], 2), (["sql", "none", "bins"], 1)])
-def test_codes_are_those_of_the_verbs(words: list[str], code: int, tmp_path: Path) -> None:
+def test_exit_codes_are_those_of_the_verbs(words: list[str], code: int, tmp_path: Path) -> None:
     program = Path(sys.executable).with_name("mburst")
     if not program.exists():
         pytest.skip("mburst is not installed beside this Python")

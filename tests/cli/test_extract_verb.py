@@ -1,5 +1,5 @@
-"""`mburst extract` on the sample capture: the packets that scapy finds there, marked where scapy finds senders, the
-beginning and the end; and what is refused."""
+"""`mburst extract` on the sample capture: the packets that scapy finds there, with marks at the senders, the beginning
+and the end that scapy finds; and refusals."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """A verb: its exit code, output and errors."""
+    """Runs a verb. Returns exit code, output and errors."""
 
     def carried_out(*arguments: object) -> tuple[int, str, str]:
         code = main([str(argument) for argument in arguments])
@@ -47,7 +47,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The capture, not compressed."""
+    """The sample capture, uncompressed."""
     path = tmp_path_factory.mktemp("plain") / "cache.pcap"
     path.write_bytes(pa.input_stream(str(CAPTURE), compression="zstd").read())
     return path
@@ -55,7 +55,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def packets(plain: Path) -> list[Any]:
-    """Those of the capture, by scapy."""
+    """The packets of the capture, read by scapy."""
     from scapy.utils import rdpcap
 
     return list(rdpcap(str(plain)))
@@ -66,7 +66,7 @@ def stamp_ns(packet: Any) -> int:
 
 
 def commented(path: Path) -> dict[int, list[str]]:
-    """The comments of each packet that has some, by its number from 0."""
+    """Returns the comments of each packet that has any, by its number from 0."""
     command = ["tshark", "-n", "-r", str(path), "-Y", "frame.comment", "-T", "json", "-e", "frame.number"]
     done = subprocess.run([*command, "-e", "frame.comment"], capture_output=True, text=True, check=True)
     layers = [one["_source"]["layers"] for one in json.loads(done.stdout)]
@@ -149,7 +149,7 @@ def test_a_capture_alone_gives_the_same_packets(run: Run, store: Path, tmp_path:
 
 
 def test_bursts_have_the_numbers_that_are_printed(run: Run, store: Path, tmp_path: Path) -> None:
-    """Those of the list by time, also where the table is by port direction."""
+    """The numbers are those of the list by time, even if the table is grouped by port direction."""
     rows = bursts(run, store)
     code, text, _ = run("bursts", store, "--bin", "1ms", "--threshold", "0.0005")
     _, listed, _ = run("bursts", store, "--bin", "1ms", "--threshold", "0.0005", "--json")
@@ -176,7 +176,7 @@ def test_bursts_have_the_numbers_that_are_printed(run: Run, store: Path, tmp_pat
         (["CAPTURE", "--burst", "1"], 1, "link"),
     ],
 )
-def test_what_is_refused(
+def test_wrong_arguments_are_refused(
     arguments: list[str], code: int, message: str, run: Run, store: Path, plain: Path, tmp_path: Path
 ) -> None:
     other = tmp_path / "other.pcap"
@@ -189,14 +189,14 @@ def test_what_is_refused(
     assert not output.exists() and not list(tmp_path.glob(".out*"))
 
 
-def test_a_ring_without_a_packet_is_said_to_be_one(run: Run, tmp_path: Path) -> None:
+def test_a_ring_without_a_packet_is_reported(run: Run, tmp_path: Path) -> None:
     ring = StoreFolder.create(tmp_path / "s").path / "packets" / "h" / "eth0"
     ring.mkdir(parents=True)
     found, _, errors = run("extract", ring, "--burst", "1", "-o", tmp_path / "out.pcapng")
     assert found == 1 and f"{ring}: this ring has no packet yet (" in errors
 
 
-def test_a_capture_that_lacks_packets_is_said(run: Run, store: Path, plain: Path, tmp_path: Path) -> None:
+def test_a_capture_that_lacks_packets_is_reported(run: Run, store: Path, plain: Path, tmp_path: Path) -> None:
     half = tmp_path / "half.pcap"
     subprocess.run(["editcap", "-r", str(plain), str(half), "1-400"], check=True)
     number = next(k for k in range(1, 21) if run("extract", half, "--store", store, "--burst", k, *DEFINITION, "-o",
@@ -225,6 +225,6 @@ def test_the_recorded_capture_is_never_replaced(run: Run, tmp_path: Path) -> Non
         ([str(CAPTURE), "--keep-packets", "2G"], "--keep-packets is for interfaces"),
     ],
 )
-def test_rings_that_cannot_be(arguments: list[str], message: str, run: Run, tmp_path: Path) -> None:
+def test_invalid_settings_of_a_ring_are_refused(arguments: list[str], message: str, run: Run, tmp_path: Path) -> None:
     code, _, errors = run("record", *arguments, "-o", tmp_path / "store")
     assert code == 2 and message in errors and errors.count("\n") == 1

@@ -1,4 +1,4 @@
-"""A command that fails before it stores anything leaves nothing of the store that it made."""
+"""A command that fails before it stores anything removes the store that it created."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mburst.errors import MburstError
 from mburst.services.record import recorder, several
 from mburst.sql import StoreFolder
 
-# PORT is in use; FOLDER has the files.
+# PORT is a port in use; FOLDER has the files.
 FAILING = {
     "a filter that is none": "record lo -o STORE --filter bogus( --duration 1s",
     "an option that the backend lacks": "record lo -o STORE --backend ebpf --filter udp --duration 1s",
@@ -41,7 +41,7 @@ FAILING = {
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
-    """One that is in use."""
+    """A port that is in use."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         yield taken.getsockname()[1]
 
@@ -56,7 +56,7 @@ def folder(tmp_path: Path, port: int) -> Path:
 
 
 def fails(words: str, folder: Path, store: Path, port: int) -> str:
-    """What a command prints that fails."""
+    """Runs a command that fails, and returns its errors."""
     given = words.replace("STORE", str(store)).replace("FOLDER", str(folder / "files")).replace("PORT", str(port))
     done = subprocess.run(
         [sys.executable, "-m", "mburst", *given.split()], capture_output=True, text=True, timeout=60, check=False
@@ -66,13 +66,13 @@ def fails(words: str, folder: Path, store: Path, port: int) -> str:
 
 
 @pytest.mark.parametrize("words", FAILING.values(), ids=FAILING.keys())
-def test_what_fails_at_its_start_leaves_no_store(words: str, folder: Path, port: int) -> None:
+def test_a_command_that_fails_at_its_start_leaves_no_store(words: str, folder: Path, port: int) -> None:
     fails(words, folder, folder / "new" / "er" / "store", port)
     assert [path.name for path in folder.iterdir()] == ["files"]
 
 
 @pytest.mark.parametrize("words", FAILING.values(), ids=FAILING.keys())
-def test_a_store_or_folder_that_was_there_stays(words: str, folder: Path, port: int) -> None:
+def test_an_existing_store_or_folder_stays(words: str, folder: Path, port: int) -> None:
     (folder / "empty").mkdir()
     fails(words, folder, folder / "empty", port)
     assert not list((folder / "empty").iterdir())
@@ -83,8 +83,8 @@ def test_a_store_or_folder_that_was_there_stays(words: str, folder: Path, port: 
 
 
 @needs_root
-def test_a_store_that_was_made_as_another_user_goes_too() -> None:
-    """Whose process has given up its rights, and is confined to the store."""
+def test_a_store_created_for_another_user_is_removed() -> None:
+    """The process has given up its rights by then, and is confined to the store."""
     with tempfile.TemporaryDirectory(prefix="mburst-test-") as name:
         os.chown(name, STRANGER, STRANGER)
         words = ["record", "lo", "-o", f"{name}/new/store", "--filter", "bogus(", "--duration", "1s"]
@@ -96,7 +96,7 @@ def test_a_store_that_was_made_as_another_user_goes_too() -> None:
 
 @needs_root
 @pytest.mark.skipif(not landlock.version(), reason="this kernel has no Landlock")
-def test_where_a_store_was_made_only_empty_folders_are_removed(tmp_path: Path) -> None:
+def test_a_confined_process_can_only_remove_empty_folders_beside_its_store(tmp_path: Path) -> None:
     for name in ("empty", "full"):
         (tmp_path / name).mkdir()
     (tmp_path / "full" / "file").touch()
@@ -122,7 +122,7 @@ with StoreFolder.created("store") as store:
     assert done.stdout.split() == ["refused"] * 4, done
 
 
-def test_what_failed_later_keeps_its_rows(tmp_path: Path) -> None:
+def test_a_command_that_fails_later_keeps_its_rows(tmp_path: Path) -> None:
     capture = write_pcap(tmp_path / "a.pcap", [Frame(START_NS + i * 10**5, 1, 100) for i in range(5000)])
     capture.write_bytes(capture.read_bytes()[:-50])  # cut off in the last packet
     with capture.open("ab") as file:
@@ -133,7 +133,7 @@ def test_what_failed_later_keeps_its_rows(tmp_path: Path) -> None:
 
 
 def test_the_second_of_two_interfaces_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first is attached by then, and has noted that it began."""
+    """The first interface is attached by then, and has noted that its recording began."""
     capture = write_pcap(tmp_path / "a.pcap", [Frame(START_NS, 1, 100)])
     write_pcap(tmp_path / "b.pcap", [Frame(START_NS, 2, 200)])
     opened = []
@@ -153,7 +153,7 @@ def test_the_second_of_two_interfaces_fails(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_store_that_another_uses_stays(tmp_path: Path) -> None:
-    """It has stored nothing either, yet."""
+    """The other one has not stored anything yet either."""
     using = StoreFolder.created(tmp_path / "store")
     with pytest.raises(MburstError), StoreFolder.created(tmp_path / "store") as store:
         other = using.__enter__()
@@ -165,7 +165,7 @@ def test_a_store_that_another_uses_stays(tmp_path: Path) -> None:
     assert StoreFolder.open(tmp_path / "store").is_empty("probes")
 
 
-def test_what_another_put_into_the_folder_stays(tmp_path: Path) -> None:
+def test_files_of_others_in_the_folder_stay(tmp_path: Path) -> None:
     with pytest.raises(MburstError), StoreFolder.created(tmp_path / "a" / "store") as store:
         (tmp_path / "a" / "mine").touch()
         raise MburstError("")
@@ -177,7 +177,7 @@ def test_what_another_put_into_the_folder_stays(tmp_path: Path) -> None:
 
 
 @needs_root
-def test_a_store_that_may_not_be_read_says_what_to_check() -> None:
+def test_the_error_of_an_unreadable_store_states_what_to_check() -> None:
     with tempfile.TemporaryDirectory(prefix="mburst-test-") as name:
         os.chmod(name, 0o755)
         os.chmod(StoreFolder.create(f"{name}/store").path / "mburst.json", 0o600)
@@ -188,7 +188,7 @@ def test_a_store_that_may_not_be_read_says_what_to_check() -> None:
     assert done.stderr.endswith("/store/mburst.json: cannot read: Permission denied (check the permissions)\n"), done
 
 
-def test_from_python_likewise(tmp_path: Path) -> None:
+def test_calls_from_python_remove_their_store(tmp_path: Path) -> None:
     (tmp_path / "bad.csv").write_text("src,dst\na,b\n")
     (tmp_path / "bad.pcap").write_bytes(b"\x07" * 1000)
     with pytest.raises(mburst.MburstError):

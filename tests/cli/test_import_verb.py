@@ -1,4 +1,4 @@
-"""mburst import: what it says, what it adds, and what it refuses."""
+"""mburst import: what it reports, what it adds, and what it refuses."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PROBES_TEXT = b"src,dst,tx_ns,rx_ns\n" + b"".join(
 
 
 def mburst(*words: str | Path, stdin: bytes = b"") -> tuple[int, str, str]:
-    """Exit code, output and errors of a run of the command."""
+    """Runs the command. Returns exit code, output and errors."""
     command = [sys.executable, "-m", "mburst", *map(str, words)]
     done = subprocess.run(command, input=stdin, capture_output=True, cwd=ROOT, timeout=60)
     return done.returncode, done.stdout.decode(), done.stderr.decode()
@@ -53,7 +53,7 @@ def stored(store: Path, question: str) -> Any:
         return connection.execute(question).fetchall()
 
 
-def test_an_import_says_what_it_added(probes_file: Path, tmp_path: Path) -> None:
+def test_an_import_reports_what_it_added(probes_file: Path, tmp_path: Path) -> None:
     store = tmp_path / "store"
     code, out, err = mburst("import", "probes", probes_file, "-o", store, "--protocol", "udp")
     assert (code, err) == (0, "")
@@ -63,7 +63,7 @@ def test_an_import_says_what_it_added(probes_file: Path, tmp_path: Path) -> None
     ]
 
 
-def test_the_same_file_again_adds_nothing_and_says_so(probes_file: Path, tmp_path: Path) -> None:
+def test_the_same_file_again_adds_nothing_and_is_reported(probes_file: Path, tmp_path: Path) -> None:
     store = tmp_path / "store"
     assert mburst("import", "probes", probes_file, "-o", store)[0] == 0
     packed = tmp_path / "probes.gz"
@@ -77,7 +77,7 @@ def test_the_same_file_again_adds_nothing_and_says_so(probes_file: Path, tmp_pat
     assert stored(store, "SELECT count(*) FROM probes") == [(100,)]
 
 
-def test_an_import_that_was_cut_short_is_completed(probes_file: Path, tmp_path: Path) -> None:
+def test_an_interrupted_import_is_completed(probes_file: Path, tmp_path: Path) -> None:
     store = tmp_path / "store"
     with open_text(str(probes_file)) as file, StoreFolder.create(store).writer("probes") as writer:
         source = CsvFile(file, "probes", "probes.csv")
@@ -89,7 +89,7 @@ def test_an_import_that_was_cut_short_is_completed(probes_file: Path, tmp_path: 
     assert stored(store, "SELECT count(*), count(DISTINCT seq), max(seq) FROM probes") == [(100, 100, 99)]
 
 
-def test_a_file_that_has_grown_adds_what_is_new(probes_file: Path, tmp_path: Path) -> None:
+def test_a_file_that_has_grown_adds_its_new_rows(probes_file: Path, tmp_path: Path) -> None:
     store = tmp_path / "store"
     assert mburst("import", "probes", probes_file, "-o", store)[0] == 0
     with probes_file.open("ab") as file:
@@ -123,7 +123,7 @@ def test_each_row_counts_as_often_as_the_file_with_the_most_has_it(
             assert Counter(found) == held
 
 
-def test_probes_of_which_sums_are_kept_are_not_added_again(probes_file: Path, tmp_path: Path) -> None:
+def test_probes_that_are_kept_as_sums_are_not_added_again(probes_file: Path, tmp_path: Path) -> None:
     store = tmp_path / "store"
     assert mburst("import", "probes", probes_file, "-o", store)[0] == 0
     compact(StoreFolder.open(store), KeepRules(0, 0), now_ns=time.time_ns() + 10 * DAY_NS)
@@ -153,7 +153,7 @@ def test_imports_at_once_add_their_rows_once(
     assert stored(store.path, "SELECT count(*) FROM probes") == [(100,)]
 
 
-def test_a_bad_file_brings_nothing_into_the_store(probes_file: Path, tmp_path: Path) -> None:
+def test_an_invalid_file_adds_nothing_to_the_store(probes_file: Path, tmp_path: Path) -> None:
     store = tmp_path / "store"
     with probes_file.open("ab") as file:
         file.write(b"api,cache,1795228464,\n")
@@ -166,7 +166,7 @@ def test_a_bad_file_brings_nothing_into_the_store(probes_file: Path, tmp_path: P
     assert not store.exists()
 
 
-def test_faults_of_the_call_are_one_line(probes_file: Path, tmp_path: Path) -> None:
+def test_errors_of_the_call_are_one_line(probes_file: Path, tmp_path: Path) -> None:
     for words, code in (
         (("import", "probes", tmp_path / "absent.csv", "-o", tmp_path / "store"), 1),
         (("import", "probes", tmp_path, "-o", tmp_path / "store"), 1),
@@ -180,7 +180,7 @@ def test_faults_of_the_call_are_one_line(probes_file: Path, tmp_path: Path) -> N
         assert len(err.splitlines()) == 1
 
 
-def test_an_exchange_that_ends_before_it_begins_is_told(tmp_path: Path) -> None:
+def test_an_exchange_that_ends_before_it_begins_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "probes.csv"
     path.write_bytes(b"src,dst,tx_ns,rx_ns\na,b,%d,%d\n" % (NOW, NOW - 1))
     code, out, _ = mburst("import", "probes", path, "-o", tmp_path / "store")

@@ -1,4 +1,4 @@
-"""Words of a command line that no verb can use: each is one line that names it, of every verb and option."""
+"""Invalid words on a command line: each gives one line that names it, for every verb and option."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ def refused(*words: str) -> str:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_is_near_is_named(words, near):
+def test_a_similar_word_is_suggested(words, near):
     assert refused(*words).endswith(f" (did you mean {near}?)")
 
 
 @pytest.mark.parametrize("words", [["xyz"], ["bursts", "s", "extra"], ["bursts", "s", "--" + 5000 * "x"]])
-def test_what_nothing_is_near_to_is_refused_alone(words):
+def test_a_word_without_a_similar_one_is_refused_without_a_suggestion(words):
     assert "did you mean" not in refused(*words)
 
 
 def up_to(verb, action):
-    """The words before the value of an option or place."""
+    """Returns the words before the value of an option or positional argument."""
     before = ["probes"] if verb == "import" and not action.option_strings else []  # the word before it is one of a few
     return [*verb.split(), *before, *action.option_strings[-1:]]
 
@@ -69,7 +69,7 @@ def test_there_are_options():
 
 @pytest.mark.parametrize(("verb", "action"), OPTIONS, ids=lambda value: getattr(value, "dest", value))
 def test_two_hyphens_are_no_value(verb, action):
-    """argparse makes an empty list of it."""
+    """argparse makes an empty list of `--`."""
     option = action.option_strings[-1]
     assert refused(*verb.split(), f"{option}=--") == f"argument {option}: invalid value '--'"
 
@@ -81,11 +81,11 @@ def test_numbers_are_whole_and_fit_a_column(verb, action, text):
     assert f"invalid number {text[:40]!r}" in found and len(found) < 300
 
 
-def test_bytes_that_are_no_text_are_named():
+def test_bytes_that_are_not_utf8_are_named():
     assert refused("bursts", "store", "--host", os.fsdecode(b"h\xff")) == "invalid argument h\\xff: not UTF-8"
 
 
-def test_a_store_has_a_path_that_the_database_can_open(tmp_path):
+def test_a_path_that_the_database_cannot_open_is_refused(tmp_path):
     store = StoreFolder.create(tmp_path / "store").path
     moved = tmp_path / os.fsdecode(b"caf\xe9")
     shutil.move(store, moved)
@@ -95,13 +95,13 @@ def test_a_store_has_a_path_that_the_database_can_open(tmp_path):
 
 
 def test_one_word_ends_the_options():
-    """argparse makes an empty list of a second one."""
+    """argparse makes an empty list of a second `--`."""
     assert refused("ship", "--", "store", "--") == "invalid argument '--'"
 
 
 @pytest.mark.parametrize(("verb", "action"), PLACES, ids=lambda value: getattr(value, "dest", value))
-def test_files_and_folders_are_of_this_machine(verb, action):
-    """A report to s3://bucket said that it was there, and lay in a folder `s3:` here."""
+def test_addresses_in_place_of_files_and_folders_are_refused(verb, action):
+    """A report to s3://bucket once reported success, and was in a local folder `s3:`."""
     for address in ADDRESSES:
         assert refused(*up_to(verb, action), address) == f"{address}: an address in place of a file or folder"
 
@@ -111,12 +111,12 @@ def test_files_and_folders_are_of_this_machine(verb, action):
     [place for place in PLACES if place[1].metavar == "FILE"],
     ids=lambda value: getattr(value, "dest", value),
 )
-def test_a_file_is_no_folder(verb, action):
-    """A page for pages/ was a file of that name."""
+def test_a_folder_in_place_of_a_file_is_refused(verb, action):
+    """A page for pages/ once became a file of that name."""
     assert refused(*up_to(verb, action), "pages/") == "pages/: a folder in place of a file"
 
 
-def test_that_is_asked_of_all_who_write():
+def test_every_verb_that_writes_is_covered():
     found = {action.metavar for _, action in PLACES}
     assert {"STORE", "DIR", "FILE", "FOLDER", "NEW", "STORE|CAPTURE"} <= found and len(PLACES) > 50
     elsewhere = [verb for verb, action in OPTIONS if "-o" in action.option_strings and not LOCAL.match(action.metavar)]
@@ -124,8 +124,8 @@ def test_that_is_asked_of_all_who_write():
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
-def test_a_store_is_at_no_address(address, tmp_path, monkeypatch):
-    """What was recorded into s3://bucket no query could read, and `check` called all of it damaged."""
+def test_a_store_at_an_address_is_refused(address, tmp_path, monkeypatch):
+    """Recordings into s3://bucket could not be queried, and `check` reported all of them as damaged."""
     monkeypatch.chdir(tmp_path)
     for use in (StoreFolder.open, StoreFolder.create):
         with pytest.raises(MburstError, match="an address in place of"):

@@ -1,4 +1,4 @@
-"""`mburst live` from its call to its end: what it refuses, whom it lets in, and an interface that it records."""
+"""`mburst live` from its start to its end: its refusals, its access control, and an interface that it records."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def outcome(capsys, *words):
     return code, error
 
 
-def test_a_port_that_is_taken_is_one_line(store, capsys):
+def test_a_port_in_use_is_one_line(store, capsys):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         code, error = outcome(capsys, store, "--listen", f"127.0.0.1:{port}")
@@ -50,12 +50,12 @@ def test_a_port_that_is_taken_is_one_line(store, capsys):
 
 
 @pytest.mark.parametrize("verb", ["live", "metrics"])
-def test_an_address_of_another_machine_is_said_to_be_one(verb, store, capsys):
+def test_an_address_of_another_machine_is_reported(verb, store, capsys):
     assert main([verb, str(store), "--listen", "192.0.2.1:0", "--open"]) == 1
     assert "(no interface of this machine has that address: `ip address` lists" in capsys.readouterr().err
 
 
-def test_what_is_no_store_and_no_interface_is_one_line(tmp_path, capsys):
+def test_an_input_that_is_neither_store_nor_interface_is_one_line(tmp_path, capsys):
     assert "not an mburst store" in outcome(capsys, tmp_path)[1]
     code, error = outcome(capsys, "no-such-interface")
     assert code == 1 and "neither a store nor an interface" in error
@@ -63,8 +63,8 @@ def test_what_is_no_store_and_no_interface_is_one_line(tmp_path, capsys):
     assert outcome(capsys, "-o", tmp_path / "new", "--duration", "3s")[0] == 2 and not (tmp_path / "new").exists()
 
 
-def test_a_store_that_others_will_record_into_is_made(tmp_path):
-    """`mburst run` starts the view beside the recording: neither waits for the other."""
+def test_a_store_for_later_recordings_is_created(tmp_path):
+    """`mburst run` starts the view beside the recording, and neither waits for the other."""
     process = subprocess.Popen(
         [*MBURST, "live", "-o", str(tmp_path / "new"), "--listen", "127.0.0.1:0"],
         stdout=subprocess.PIPE,
@@ -78,7 +78,7 @@ def test_a_store_that_others_will_record_into_is_made(tmp_path):
     assert StoreFolder.open(tmp_path / "new").unsealed() == {}
 
 
-def test_options_that_do_not_belong_are_usage(store, tmp_path, capsys):
+def test_options_that_do_not_apply_are_usage_errors(store, tmp_path, capsys):
     assert outcome(capsys, store, "--duration", "3s")[0] == 2
     assert outcome(capsys, store, "--tls-cert", "x.pem")[0] == 2
     assert outcome(capsys, store, "--listen", "127.0.0.1:99999")[0] == 2
@@ -111,7 +111,7 @@ def test_where_it_listens():
             where(wrong)
 
 
-def test_without_the_extra_it_says_which(store, capsys, monkeypatch):
+def test_the_missing_extra_is_named(store, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     code, error = outcome(capsys, store, "--listen", "127.0.0.1:0")
     assert code == 1 and "uvicorn" in error and "mburst[live]" in error
@@ -127,7 +127,7 @@ def ask(port, path="/", **headers):
 
 
 def upgrade(port, origin, **headers):
-    """The status of a WebSocket that a page of ORIGIN asks for."""
+    """Returns the status of a WebSocket that a page of ORIGIN requests."""
     return ask(
         port,
         "/live",
@@ -147,7 +147,7 @@ def plain(store):
     server.stop()
 
 
-def test_it_answers_under_its_own_name_only(plain):
+def test_requests_are_answered_only_for_the_own_host_name(plain):
     port = plain.port
     answer, body = ask(port)
     policy = answer.headers["Content-Security-Policy"]
@@ -159,7 +159,7 @@ def test_it_answers_under_its_own_name_only(plain):
     assert upgrade(port, "http://attacker.example") == 403
 
 
-def test_an_address_that_makes_no_sense_is_one_line(plain):
+def test_an_invalid_address_is_one_line(plain):
     lane = urllib.parse.quote(json.loads(ask(plain.port, "/lanes")[1])[0]["id"], safe="")
     for path, status in (
         ("/moment", 400),
@@ -172,11 +172,11 @@ def test_an_address_that_makes_no_sense_is_one_line(plain):
         assert answer.status == status and b"Traceback" not in body and body.count(b"\n") <= 1, path
 
 
-def test_the_token_lets_in_and_nothing_else_does(store, tmp_path):
+def test_only_the_token_gives_access(store, tmp_path):
     (tmp_path / "token").write_text(TOKEN + "\n")
     server = Server(store, "--token-file", str(tmp_path / "token"))
     try:
-        assert TOKEN not in server.url  # whoever wrote the file knows it, and what is printed may be logged
+        assert TOKEN not in server.url  # the author of the file knows the token, and output may be logged
         for path in ("/", "/lanes", "/plotly.js", "/?token=wrong"):
             assert ask(server.port, path)[0].status == 403
         assert upgrade(server.port, f"http://127.0.0.1:{server.port}") == 403
@@ -231,7 +231,7 @@ def test_https_with_a_certificate(store, tmp_path):
 
 
 @pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
-def test_it_ends_when_told(store, number, code):
+def test_a_signal_ends_the_view(store, number, code):
     server = Server(store)
     assert ask(server.port, "/lanes")[0].status == 200
     server.process.send_signal(number)
@@ -240,7 +240,7 @@ def test_it_ends_when_told(store, number, code):
 
 
 def test_a_terminal_that_is_closed_leaves_no_store(lab, tmp_path):
-    """Who talked to whom is in it."""
+    """The store has the addresses of everyone who communicated."""
     terminal, its_end = pty.openpty()
     process = subprocess.Popen(
         ["ip", "netns", "exec", lab.far, *MBURST, "live", lab.b, "--listen", "127.0.0.1:0"],

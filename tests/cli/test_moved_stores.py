@@ -1,5 +1,5 @@
-"""What runs until a signal ends with exit code 1 and a line once its store was moved, removed or replaced: `mburst run`
-starts it again, with the store that is there then."""
+"""A command that runs until a signal ends with exit code 1 and one line if its store was moved, removed or replaced.
+`mburst run` restarts it with the store that exists then."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def moved(store: Path) -> None:
 
 
 def removed(store: Path) -> None:
-    while store.exists():  # files may be made in it meanwhile
+    while store.exists():  # files may be created in it meanwhile
         shutil.rmtree(store, ignore_errors=True)
 
 
@@ -50,7 +50,7 @@ CASES = [*((verb, fault) for verb in VERBS for fault in FAULTS), ("metrics", rem
 
 
 @pytest.mark.parametrize(("verb", "fault"), CASES, ids=[f"{verb} {fault.__name__}" for verb, fault in CASES])
-def test_it_ends_and_says_why(verb: str, fault: Callable[[Path], None], tmp_path: Path) -> None:
+def test_the_command_ends_and_states_why(verb: str, fault: Callable[[Path], None], tmp_path: Path) -> None:
     store = StoreFolder.create(tmp_path / "store").path
     (tmp_path / "switches.yaml").write_text(
         f"targets:\n  127.0.0.1:{free_port()}:\n    insecure: true\nsubscriptions:\n  q:\n    paths: [/interfaces]\n"
@@ -80,8 +80,8 @@ def write_report(folder: Path) -> None:
     )
 
 
-def test_a_report_that_cannot_be_written_ends_no_other(tmp_path: Path) -> None:
-    """Its folder is a file: it fails when it is due, and the others are watched as ever."""
+def test_a_report_that_cannot_be_written_does_not_end_others(tmp_path: Path) -> None:
+    """The folder of the report is a file: that report fails when it is due, and the other reports continue."""
     store = StoreFolder.create(tmp_path / "store").path
     write_report(tmp_path)
     (tmp_path / "file").touch()
@@ -100,8 +100,9 @@ def test_a_report_that_cannot_be_written_ends_no_other(tmp_path: Path) -> None:
     assert process.returncode == 0 and "Not a directory (the store" not in error, error
 
 
-def test_reports_of_a_store_that_is_made_later_are_begun_anew(tmp_path: Path) -> None:
-    """As on a new host, whose first recording makes it: the process may read no folder that was not there."""
+def test_reports_restart_when_their_store_is_created_later(tmp_path: Path) -> None:
+    """On a new host, the first recording creates the store. The process cannot read a folder that did not exist when it
+    started."""
     write_report(tmp_path)
     process = subprocess.Popen([*MBURST, "schedule", "--loop", "mburst.toml"], cwd=tmp_path, stderr=subprocess.PIPE)
     try:
@@ -114,8 +115,8 @@ def test_reports_of_a_store_that_is_made_later_are_begun_anew(tmp_path: Path) ->
     assert process.returncode == 1 and b"store: made since this process began" in error, error
 
 
-def test_a_store_in_the_place_of_one_that_was_made_is_not_removed(tmp_path: Path) -> None:
-    """A command that fails removes the empty store that it made, and no other's."""
+def test_a_store_that_replaced_a_new_one_is_not_removed(tmp_path: Path) -> None:
+    """A command that fails removes only the empty store that it created."""
     store = tmp_path / "store"
     refused = pytest.raises(MburstError, match="another folder")
     with refused, StoreFolder.created(store) as made, made.place.watched(lambda: None):

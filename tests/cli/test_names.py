@@ -1,4 +1,4 @@
-"""Names from outside are text on terminals, in CSV, JSON and names of files."""
+"""Names from outside are text on terminals, in CSV and JSON, and in file names."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ BLANKS = "".join(
             *range(0xE0100, 0xE01F0),
         ),
     )
-)  # printable, and not seen
+)  # printable, but invisible
 
 
 def is_seen(text: str) -> bool:
-    """Nothing for a terminal to obey or to hide."""
+    """Returns whether the text has no character that a terminal obeys or hides."""
     return text.replace("\N{NO-BREAK SPACE}", "").isprintable() and not set(text) & set(BLANKS)
 
 
 @pytest.mark.parametrize("blank", ["\N{HANGUL FILLER}", "\N{BRAILLE PATTERN BLANK}", BLANKS])
-def test_letters_that_nobody_sees_are_shown(blank):
+def test_invisible_characters_are_escaped(blank):
     assert "\\" in names.shown(f"cache-1{blank}") and names.seen_json(json.dumps(blank, ensure_ascii=False)).isascii()
 
 
@@ -68,7 +68,7 @@ def test_what_is_cut_is_short(name, most):
 
 
 class Texts(HTMLParser):
-    """The text of a page, and its tags."""
+    """Collects the text and the tags of a page."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -142,7 +142,7 @@ def test_no_cell_of_csv_is_computed_and_numbers_stay(rows):
         assert [int(numbers[0]), float(numbers[1])] == [number, x]
 
 
-def test_csv_on_a_terminal_obeys_nothing():
+def test_csv_on_a_terminal_has_no_control_characters():
     class Terminal(io.StringIO):
         def isatty(self):
             return True
@@ -153,7 +153,7 @@ def test_csv_on_a_terminal_obeys_nothing():
 
 
 @pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE)
-def test_what_goes_wrong_is_one_line(name, capsys):
+def test_errors_are_one_line(name, capsys):
     if "\0" not in name:
         main(["bursts", "--", name])
         main(["report", f"--output={name}", "--", name])
@@ -163,7 +163,7 @@ def test_what_goes_wrong_is_one_line(name, capsys):
             assert line.startswith("mburst: ") and is_seen(line)
 
 
-def test_the_line_to_say_is_one_line(capsys):
+def test_printed_lines_are_single_lines(capsys):
     for name in HOSTILE.values():
         names.say(name)
         names.print_lines(name)

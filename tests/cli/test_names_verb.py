@@ -1,4 +1,4 @@
-"""`mburst names`: sources into a store, what it lists, and what is wrong in a line."""
+"""`mburst names`: reads sources of names into a store, lists them, and reports errors in one line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Ask = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def store(tmp_path: Path) -> StoreFolder:
-    """Three senders of a host that sends, too."""
+    """A store with a host that sends, and three senders."""
     found = StoreFolder.create(tmp_path / "store")
     write(found, "recordings", {"start_ns": T0, "end_ns": T0 + 10**9})
     sent = {"10.0.0.1": 300, "10.0.0.2": 200, "10.0.0.3": 100, "02:00:00:00:00:01": 9, "other": 900}
@@ -66,7 +66,7 @@ def test_a_file_is_read_once_and_replaced(ask: Ask, tmp_path: Path) -> None:
     assert code != 0 and f"no names from '{file}'" in err
 
 
-def test_names_of_strangers_are_shown_and_not_obeyed(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_characters_in_names_are_escaped(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("address,name\n10.0.0.1,\x1b[2Jred\n10.0.0.2,=1+1\n"))
     assert ask("-")[0] == 0
     _, out, _ = ask()
@@ -81,7 +81,7 @@ def test_recorded_hosts_name_their_addresses(ask: Ask) -> None:
 
 
 def test_a_recorded_host_without_a_rack_has_that_of_its_switch_port(tmp_path: Path) -> None:
-    """As `mburst collect` knows it from LLDP: the newest neighbour counts, a removed one does not."""
+    """`mburst collect` knows it by LLDP: the newest neighbour counts, and a removed one does not."""
     found = StoreFolder.create(tmp_path / "attached")
     write(found, "recordings", {"rack": "", "host": "db-7"})
     own = {"ts_ns": T0, "first_ns": T0, "last_ns": T0, "host": "db-7", "rack": "", "direction": "out"}
@@ -114,8 +114,9 @@ def test_hosts_file(ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert listed(ask) == [("10.0.0.1", "db-1", "hosts")]
 
 
-def test_dns_is_asked_about_senders_alone(ask: Ask) -> None:
-    """The senders of most bytes; a name that is not answered for again stays, one that is gone goes."""
+def test_dns_is_queried_only_for_senders(ask: Ask) -> None:
+    """The senders with most bytes are queried. A name stays if DNS does not answer, and is removed if it no longer
+    exists."""
     words = ("one", "two", "three")
     names: dict[str, str | None] = {f"10.0.0.{n}": f"{word}.example." for n, word in enumerate(words, 1)}
     with answering(names) as server:
@@ -146,7 +147,7 @@ def test_dns_is_asked_about_senders_alone(ask: Ask) -> None:
         (["dns", "--since", "2030-01-01"], "no senders to ask DNS about"),
     ],
 )
-def test_what_is_wrong_is_one_line(ask: Ask, words: list[str], message: str) -> None:
+def test_errors_are_one_line(ask: Ask, words: list[str], message: str) -> None:
     code, out, err = ask(*words)
     assert code != 0 and not out and message in err and err.count("\n") == 1
 

@@ -1,4 +1,4 @@
-"""What cannot be printed is an error in one line, and exit code 1; nobody who reads on is none."""
+"""Output that cannot be printed is an error in one line with exit code 1; a reader that stops reading is no error."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(words: list[str], store: Path, ending: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """A command with what a shell does to its output."""
+    """Runs a command with a redirection of the shell."""
     command = [*MBURST, *(str(store) if word == "STORE" else word for word in words)]
     return subprocess.run(
         ["sh", "-c", f'exec "$@" {ending}', "sh", *command],
@@ -56,12 +56,12 @@ def test_a_closed_output_is_no_failure(words, store):
     assert done.returncode == 0 and "Traceback" not in done.stderr and "Exception" not in done.stderr
 
 
-def test_a_closed_error_output_hides_no_failure(store):
+def test_a_failure_with_closed_error_output_keeps_its_exit_code(store):
     done = run(["bursts", "nowhere"], store, "2>&-")
     assert (done.returncode, done.stdout) == (1, "")
 
 
-def test_a_reader_that_goes_is_no_failure(store):
+def test_a_reader_that_stops_reading_is_no_failure(store):
     with subprocess.Popen(
         [*MBURST, "sql", str(store), "FROM range(1000000)"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
@@ -73,14 +73,14 @@ def test_a_reader_that_goes_is_no_failure(store):
 
 LASTING = [
     (["reflect", "--listen", "127.0.0.1:PORT"], signal.SIGINT, 130),
-    (["probe", "127.0.0.1:9", "--count", "2", "--timeout", "100ms"], None, 1),  # no answer
+    (["probe", "127.0.0.1:9", "--count", "2", "--timeout", "100ms"], None, 1),  # no output
 ]
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "each line at once"])
 @pytest.mark.parametrize(("words", "ended_by", "code"), LASTING, ids=[words[0] for words, *_ in LASTING])
-def test_what_runs_until_a_signal_outlives_its_reader(words, ended_by, code, unbuffered):
-    """Its exit code is that of its work: 0 would say to a service manager that nothing is to be started again."""
+def test_a_command_that_runs_until_a_signal_outlives_its_reader(words, ended_by, code, unbuffered):
+    """Its exit code is that of its work: after 0, a service manager would not restart it."""
     words = [word.replace("PORT", str(free_port())) for word in words]
     reading, writing = os.pipe()
     variables = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
@@ -94,7 +94,7 @@ def test_what_runs_until_a_signal_outlives_its_reader(words, ended_by, code, unb
         assert process.wait(60) == code
 
 
-def test_an_error_output_without_a_reader_hides_no_failure():
+def test_a_failure_without_a_reader_of_errors_keeps_its_exit_code():
     reading, writing = os.pipe()
     os.close(reading)
     with subprocess.Popen([*MBURST, "bursts", "nowhere"], stdout=subprocess.PIPE, stderr=writing) as process:

@@ -1,4 +1,4 @@
-"""`mburst probe`, `mburst reflect` and `mburst compare` as their users run them."""
+"""`mburst probe`, `mburst reflect` and `mburst compare` as users run them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MBURST = [sys.executable, "-m", "mburst"]
 
 
 class Reflecting:
-    """`mburst reflect` in a process."""
+    """Runs `mburst reflect` in a process."""
 
     def __init__(self, *arguments: str) -> None:
         self.where = f"127.0.0.1:{free_port()}"
@@ -55,8 +55,8 @@ def reflector() -> Iterator[Reflecting]:
     made.process.communicate()
 
 
-def test_the_line_leaves_out_probes_whose_latency_is_not_known(capsys):
-    """In flight as the clock was set."""
+def test_the_line_leaves_out_probes_with_unknown_latency(capsys):
+    """Probes that were in flight when the clock was set."""
     line = verb.ProbeLine()
     known = [{"app_send_ns": 1000, "app_recv_ns": 4000}, {"app_send_ns": 1000, "app_recv_ns": None, "lost": True}]
     unknown = {"app_send_ns": 1000, "app_recv_ns": None}
@@ -122,7 +122,7 @@ def test_json_has_every_measure(reflector, capsys):
     assert payload["clocks"]["uncertainty_ns"] < MS and abs(payload["clocks"]["offset_ns"]) < MS
 
 
-def test_an_interrupt_keeps_what_was_measured(reflector, tmp_path):
+def test_an_interrupt_keeps_the_measurements(reflector, tmp_path):
     process = subprocess.Popen(
         [*MBURST, "probe", reflector.where, "-o", str(tmp_path / "store")],
         stdout=subprocess.PIPE,
@@ -136,8 +136,8 @@ def test_an_interrupt_keeps_what_was_measured(reflector, tmp_path):
     assert StoreFolder.open(tmp_path / "store").connect().execute("SELECT count(*) FROM probes").fetchall()[0][0] > 100
 
 
-def test_a_terminal_that_is_closed_keeps_what_was_measured(reflector, tmp_path):
-    """Its progress line can be written no more, and SIGHUP ends it as SIGTERM does."""
+def test_closing_the_terminal_keeps_the_measurements(reflector, tmp_path):
+    """The progress line cannot be written any more, and SIGHUP ends the probing like SIGTERM."""
     terminal, its_end = pty.openpty()
     process = subprocess.Popen(
         [*MBURST, "probe", reflector.where, "-o", str(tmp_path / "store")], stdout=its_end, stderr=its_end
@@ -145,7 +145,7 @@ def test_a_terminal_that_is_closed_keeps_what_was_measured(reflector, tmp_path):
     os.close(its_end)
     wait_for(lambda: b"lost" in os.read(terminal, 4096), "its progress line")
     os.close(terminal)
-    time.sleep(1.5)  # for lines that nobody reads
+    time.sleep(1.5)  # for lines that are not read
     process.send_signal(signal.SIGHUP)
     assert process.wait(30) == 0
     store = StoreFolder.open(tmp_path / "store")
@@ -154,7 +154,7 @@ def test_a_terminal_that_is_closed_keeps_what_was_measured(reflector, tmp_path):
 
 
 def probed_while_stalling(where, pid=None):
-    """Probe WHERE while process PID, or the prober, is stopped for 10 ms at random times; what it says at the end."""
+    """Probes WHERE while process PID, or the prober, is stopped for 10 ms at random times. Returns the JSON output."""
     stop = threading.Event()
     process = subprocess.Popen(
         [*MBURST, "probe", where, "--duration", "3s", "--rate", "500", "--json"], stdout=subprocess.PIPE, text=True
@@ -172,7 +172,7 @@ def probed_while_stalling(where, pid=None):
     assert process.stdout
     out = process.stdout.read()
     stop.set()
-    thread.join()  # before the process is waited for: until then its number is no other's
+    thread.join()  # before wait(): until then no other process can have this pid
     process.stdout.close()
     assert process.wait() == 0
     [payload] = json.loads(out)
@@ -180,8 +180,8 @@ def probed_while_stalling(where, pid=None):
 
 
 @pytest.mark.parametrize("end", ["here", "there"])
-def test_a_stopped_application_is_host_share_and_not_network(reflector, end):
-    """The kernels go on stamping."""
+def test_time_of_a_stopped_application_counts_for_the_host_and_not_the_network(reflector, end):
+    """The kernels continue to stamp."""
     stopped = {"here": None, "there": reflector.process.pid}[end]
 
     def is_host_share(payload):
@@ -194,7 +194,7 @@ def test_a_stopped_application_is_host_share_and_not_network(reflector, end):
     Attempts(measured, measured).held(is_host_share)
 
 
-def test_hosts_that_do_not_answer_or_resolve(reflector, capsys):
+def test_hosts_that_do_not_answer_or_resolve_are_reported(reflector, capsys):
     closed = f"127.0.0.1:{free_port()}"
     assert main(["probe", reflector.where, closed, "nosuch.invalid", "--count", "20", "--timeout", "100ms"]) == 1
     message = capsys.readouterr()
@@ -230,7 +230,7 @@ def test_hosts_that_do_not_answer_or_resolve(reflector, capsys):
         (["127.0.0.1", "--source-ports", "1,1"], 2, "twice"),
     ],
 )
-def test_faults_of_the_call_are_one_line(arguments, code, message):
+def test_errors_of_the_call_are_one_line(arguments, code, message):
     done = subprocess.run([*MBURST, "probe", *arguments], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (code, "") and message in done.stderr
     assert len(done.stderr.splitlines()) == 1 and "Traceback" not in done.stderr
@@ -250,7 +250,7 @@ def test_faults_of_the_call_are_one_line(arguments, code, message):
         (["--delay", "file:/nowhere.csv"], 1, "/nowhere.csv"),
     ],
 )
-def test_faults_of_a_reflectors_call_are_one_line(arguments, code, message):
+def test_errors_of_calling_a_reflector_are_one_line(arguments, code, message):
     done = subprocess.run([*MBURST, "reflect", *arguments], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (code, "") and message in done.stderr
     assert len(done.stderr.splitlines()) == 1 and "Traceback" not in done.stderr
@@ -289,7 +289,7 @@ START = 1_795_228_440_000_000_000
 
 @pytest.fixture
 def stores(tmp_path: Path) -> tuple[str, str]:
-    """Probes of 20 s, of 1 ms and of 3 ms and a tenth of them longer."""
+    """Two stores with probes for 20 s, of about 1 ms and 3 ms."""
     for name, took in (("a", MS), ("b", 3 * MS)):
         write(
             StoreFolder.create(tmp_path / name),
@@ -302,7 +302,7 @@ def stores(tmp_path: Path) -> tuple[str, str]:
     return str(tmp_path / "a"), str(tmp_path / "b")
 
 
-def test_compare_says_which_is_better(stores, capsys):
+def test_compare_states_which_is_better(stores, capsys):
     a, b = stores
     assert main(["compare", a, b, "--slow", "2ms"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -332,7 +332,7 @@ def test_times_of_one_store_are_compared(stores, capsys):
         (["--a", "since=1s", "--a", "until=5s"], 2, "since is not before"),
     ],
 )
-def test_faults_of_a_comparison_are_one_line(stores, capsys, more, code, message):
+def test_errors_of_a_comparison_are_one_line(stores, capsys, more, code, message):
     assert main(["compare", *stores, *more]) == code
     out, err = capsys.readouterr()
     assert out == "" and message in err and len(err.splitlines()) == 1

@@ -1,4 +1,4 @@
-"""`mburst record INTERFACE` as its users run it: in a namespace, until a signal ends it."""
+"""`mburst record INTERFACE` as users run it: in a namespace, until a signal ends it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from waiting import wait_for
 import mburst
 from mburst.sql import StoreFolder, locks
 
-GRO = 64  # of quality
+GRO = 64  # bit of quality
 
 
 class Recording:
@@ -53,7 +53,7 @@ class Recording:
         self.error = ""
 
     def begun(self, lab, others=0):
-        """Wait until it captures beside `others`: the promiscuous mode that it asks for can be seen."""
+        """Waits until it captures beside `others`: the promiscuous mode that it requests is then visible."""
         for _ in range(600):
             if f"promiscuity {others + 1} " in livelab.sh(f"ip -n {lab.far} -d link show {lab.b}"):
                 time.sleep(0.3)  # libpcap has more to do after that
@@ -78,7 +78,7 @@ def send(lab, sender, count, rate=0, size=500):
 
 
 def send_flows(lab, flows, rounds):
-    """Datagrams of many flows by turns, which threads that share the load by flow get between them."""
+    """Sends datagrams of many flows in turn; threads that divide the load by flow each get some of them."""
     with lab.inside(lab.near):
         sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(flows)]
     for _ in range(rounds):
@@ -94,8 +94,8 @@ def store(tmp_path):
     return tmp_path / "store"
 
 
-def test_a_file_by_pfring_is_the_file(tmp_path, store):
-    """Its `pcap:` device plays a file in µs: bins, senders and the inferred direction are those of the file."""
+def test_a_file_replayed_by_pfring_gives_the_rows_of_the_file(tmp_path, store):
+    """Its `pcap:` device replays a file in µs: bins, senders and the inferred direction are those of the file."""
     pfring = livelab.build_pfring()
     file = tmp_path / "made.pcap"
     with file.open("wb") as out:
@@ -124,7 +124,8 @@ def test_a_file_by_pfring_is_the_file(tmp_path, store):
 
 
 def test_an_interface_by_python_until_an_event(lab, sender, store):
-    """mburst.record in this process: what another thread asks the store meanwhile is what it says in the end."""
+    """mburst.record in this process: the rows that another thread reads from the store meanwhile are those of the
+    result."""
     stop, seen = threading.Event(), []
 
     def watch() -> None:
@@ -198,7 +199,7 @@ def test_for_a_while_with_a_filter_and_the_clock(lab, sender, store):
     assert abs((t1 - t0) - (raw1 - raw0)) < 10_000_000
 
 
-def test_the_same_bins_by_each_source_and_from_tcpdumps_file(lab, sender, store, tmp_path):
+def test_every_backend_and_tcpdumps_file_give_the_same_bins(lab, sender, store, tmp_path):
     file = tmp_path / "tcpdump.pcap"
     tcpdump = ["tcpdump", "-i", lab.b, "--time-stamp-precision=nano", "-Z", "root", "-Q", "in", "-s", "128"]
     dumper = subprocess.Popen(
@@ -240,7 +241,7 @@ def test_the_same_bins_by_each_source_and_from_tcpdumps_file(lab, sender, store,
 
 @pytest.mark.parametrize("backend", ["afpacket", "libpcap"])
 def test_merged_frames_have_the_bytes_of_the_wire(lab, store, backend):
-    """TCP with TSO and GRO on, and off: the engine's live bins agree with what the sender counted, and each other."""
+    """TCP with TSO and GRO on and off: the engine's live bins agree with the sender's counters, and with each other."""
     count, wire = 30_000_000, {}
     for state in ("on", "off"):
         lab.offloads(state)
@@ -261,8 +262,8 @@ def test_merged_frames_have_the_bytes_of_the_wire(lab, store, backend):
 
 @pytest.mark.parametrize("name", ["veth-b", "uplink"])
 @pytest.mark.parametrize("backend", ["afpacket", "libpcap", "ebpf"])
-def test_an_interface_that_has_two_names_and_gets_another(lab, store, sender, backend, name):
-    """Rows have the name that was asked for. Only another name than at the start is a new one."""
+def test_an_interface_with_two_names_that_is_renamed(lab, store, sender, backend, name):
+    """Rows have the name that was asked for. The rename is reported only once, not for the second name."""
     livelab.sh(f"ip -n {lab.far} link property add dev {lab.b} altname uplink")
     recording = Recording(lab, store, name, "--backend", backend).begun(lab)
     time.sleep(1.2)
@@ -277,7 +278,7 @@ def test_an_interface_that_has_two_names_and_gets_another(lab, store, sender, ba
 
 
 @pytest.mark.parametrize("backend", ["afpacket", "libpcap", "ebpf"])
-def test_frames_of_an_mtu_that_grows_are_not_merged_ones(lab, store, backend):
+def test_frames_of_a_grown_mtu_are_not_taken_for_merged_frames(lab, store, backend):
     recording = Recording(lab, store, lab.b, "--backend", backend, "--direction", "in").begun(lab)
     time.sleep(1.2)
     for namespace, name in ((lab.near, lab.a), (lab.far, lab.b)):
@@ -295,7 +296,7 @@ def test_frames_of_an_mtu_that_grows_are_not_merged_ones(lab, store, backend):
 
 
 @pytest.mark.parametrize("backend", ["afpacket", "libpcap"])
-def test_merged_frames_beyond_an_mtu_that_grew_are_merged_ones(lab, store, backend):
+def test_merged_frames_beyond_a_grown_mtu_are_detected(lab, store, backend):
     lab.offloads("on")
     recording = Recording(lab, store, lab.b, "tcp dst port 5201", "--backend", backend).begun(lab)
     for namespace, name in ((lab.near, lab.a), (lab.far, lab.b)):
@@ -308,8 +309,8 @@ def test_merged_frames_beyond_an_mtu_that_grew_are_merged_ones(lab, store, backe
     assert row["quality"] & GRO and "larger than an MTU of 9,000" in row["offloads"]
 
 
-def test_what_is_recorded_can_be_read_at_once(lab, sender, store):
-    """Also in silence: bins close as time passes."""
+def test_rows_can_be_read_while_recording(lab, sender, store):
+    """In silence, too: bins close as time passes."""
     recording = Recording(lab, store, lab.b, "--direction", "in").begun(lab)
     send(lab, sender, 300)
     seen = 0
@@ -361,8 +362,8 @@ def test_the_kernel_runs_out_of_buffers(lab, sender, store, tmp_path, threads):
     assert (packets, complete) == (700, False) and "No buffer space available" in notes
 
 
-def test_losses_lie_where_they_fell(lab, sender, store):
-    """A reader that stands still, and a ring that is too small: the bins from then on say that they are losing."""
+def test_losses_are_flagged_in_the_bins_of_their_time(lab, sender, store):
+    """The recorder is stopped and its ring is too small: bins are flagged from then on."""
     recording = Recording(lab, store, lab.b, "--direction", "in", "--ring", "256KiB", "--bin", "1ms").begun(lab)
     send(lab, sender, 50)
     time.sleep(0.5)
@@ -422,7 +423,7 @@ def test_bins_finer_than_the_stamps_are_refused_unless_forced(lab, store):
         (["lo", "tcp", "prot", "80"], 1, "filter 'tcp prot 80'"),
     ],
 )
-def test_one_line_for_each_mistake(lab, store, arguments, code, reason):
+def test_each_error_is_one_line(lab, store, arguments, code, reason):
     recording = Recording(lab, store, *arguments)
     recording.end()
     assert recording.code == code and reason in recording.error
@@ -456,8 +457,9 @@ WHEN = {
 
 
 @pytest.mark.parametrize("backend", ["afpacket", "ebpf"])
-def test_what_a_recorder_leaves_that_dies_before_anything_came(lab, store, backend):
-    """The rows by which it is found are those with which it ends: what a backend does not count is NULL in both."""
+def test_the_rows_noted_at_the_start_equal_those_at_the_end(lab, store, backend):
+    """A recorder that dies before the first packet is found by the noted rows. Counters that a backend lacks are NULL
+    in both."""
     recording = Recording(lab, store, lab.b, "--backend", backend, "--link", "1G", "--duration", "500ms")
     wait_for(lambda: recording.process.poll() is not None or locks.names(store), "the lock of the recorder")
     [name] = locks.names(store)
@@ -469,7 +471,7 @@ def test_what_a_recorder_leaves_that_dies_before_anything_came(lab, store, backe
     assert left == ended and {row["unparsed"] for row in rows} == {None if backend == "ebpf" else 0}
 
 
-def test_ctrl_c_before_anything_came(lab, store):
+def test_ctrl_c_before_the_first_packet(lab, store):
     recording = Recording(lab, store, lab.b).begun(lab)
     rows = recording.end(signal.SIGINT)
     assert (recording.code, recording.error) == (130, "")
@@ -482,8 +484,8 @@ def test_ctrl_c_before_anything_came(lab, store):
     [["--backend", "afpacket"], ["--threads", "2"], ["--backend", "libpcap"]],
     ids=["afpacket", "fanout", "libpcap"],
 )
-def test_what_is_in_the_ring_at_ctrl_c_is_recorded(lab, sender, store, arguments):
-    """The recorder stands still while frames come, and is signalled to end before it can read them."""
+def test_packets_in_the_ring_at_ctrl_c_are_recorded(lab, sender, store, arguments):
+    """The recorder is stopped while frames arrive, and is signalled to end before it can read them."""
     recording = Recording(lab, store, lab.b, "--direction", "in", *arguments).begun(lab)
     recording.process.send_signal(signal.SIGSTOP)
     send(lab, sender, 20_000)
@@ -500,7 +502,7 @@ def test_what_is_in_the_ring_at_ctrl_c_is_recorded(lab, sender, store, arguments
     [["--backend", "afpacket"], ["--threads", "2"], ["--backend", "libpcap"]],
     ids=["afpacket", "fanout", "libpcap"],
 )
-def test_it_ends_while_frames_keep_coming(lab, sender, store, arguments):
+def test_a_recording_ends_while_frames_keep_arriving(lab, sender, store, arguments):
     recording = Recording(lab, store, lab.b, "--direction", "in", *arguments).begun(lab)
     sending = subprocess.Popen(
         ["ip", "netns", "exec", lab.near, str(sender), lab.a, "4000000", "100000", "60"], stdout=subprocess.DEVNULL

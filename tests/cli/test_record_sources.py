@@ -1,4 +1,4 @@
-"""`--sources busy`: what is recorded, and what readers of it are informed of."""
+"""`--sources busy`: what is recorded, and what is reported to its readers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MS = 10**6
 
 @pytest.fixture
 def capture(tmp_path: Path) -> Path:
-    """Two packets a ms of ten senders, and for 3 ms in the middle 60 % of 1 Gb/s."""
+    """Two packets a ms from ten senders, and in the middle 60 % of 1 Gb/s for 3 ms."""
     quiet = [Frame(START_NS + i * 500_000, i % 10, 100) for i in range(400)]
     burst = [Frame(START_NS + 100 * MS + i * 20_000, i % 7, 1490) for i in range(150)]
     return write_pcap(tmp_path / "cache.pcap", sorted(quiet + burst, key=lambda frame: frame.ts_ns))
@@ -46,7 +46,9 @@ def test_files_keep_all_senders_by_default_and_sums_are_the_same(capture: Path) 
     assert rows["n"] > 400 and kept["n"] < 300
 
 
-def test_a_bursts_list_says_where_senders_may_be_missing(capture: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_of_bursts_states_where_senders_may_be_missing(
+    capture: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     recorded(capture, "busy", sources="busy", sources_above="20%")
     expected = {
         "": False, "--threshold 10%": True, "--bin 10ms": True, "--release 0.1": True, "--threshold 20%": False,
@@ -59,7 +61,7 @@ def test_a_bursts_list_says_where_senders_may_be_missing(capture: Path, capsys: 
     assert said == expected
 
 
-def test_a_report_says_what_its_senders_are(capture: Path) -> None:
+def test_a_report_states_which_senders_were_kept(capture: Path) -> None:
     store = recorded(capture, "busy", sources="busy")
     assert main(["report", str(capture.parent / "busy"), "-o", str(capture.parent / "out")]) == 0
     [page] = (capture.parent / "out").glob("*.html")
@@ -67,7 +69,9 @@ def test_a_report_says_what_its_senders_are(capture: Path) -> None:
     assert store.sql("SELECT count(*) AS n FROM sources WHERE source = 'other'").to_pylist()[0]["n"] > 0
 
 
-def test_an_investigation_says_where_senders_may_be_missing(capture: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_investigation_states_where_senders_may_be_missing(
+    capture: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     store = str(recorded(capture, "busy", sources="busy").path)
     said = "cache in: senders are kept near bins of 10 % of line rate or more"
     assert main(["investigate", store, "--threshold", "5%"]) == 0 and said in capsys.readouterr().out
@@ -75,13 +79,13 @@ def test_an_investigation_says_where_senders_may_be_missing(capture: Path, capsy
 
 
 def test_the_same_file_with_all_senders_is_the_same_recording_as_before(capture: Path) -> None:
-    """Stores of before must not get it again."""
+    """The file must not be recorded again into stores of earlier versions."""
     one = write_pcap(capture.parent / "one.pcap", [Frame(START_NS, 1, 60)])
     everybody, busy = (recording_of([str(one)], sources=word) for word in ("all", "busy"))
     assert fingerprint(everybody) == fingerprint(recording_of([str(one)])) == "fa152e9a6dcf" != fingerprint(busy)
 
 
-def test_without_a_link_speed_all_senders_are_kept_and_the_notes_say_so(capture: Path) -> None:
+def test_without_a_link_speed_all_senders_are_kept_and_a_note_states_it(capture: Path) -> None:
     done = mburst.record(capture, capture.parent / "s", local="192.0.2.1", sources="busy")
     [row] = done.rows
     assert row["sources_above_ppb"] is None
@@ -96,7 +100,7 @@ def test_without_a_link_speed_all_senders_are_kept_and_the_notes_say_so(capture:
         ({"sources": "busy", "sources_above": 1.5}, "not a share of line rate"),
     ],
 )
-def test_shares_that_mean_nothing_are_refused(capture: Path, options: dict[str, Any], reason: str) -> None:
+def test_invalid_shares_are_refused(capture: Path, options: dict[str, Any], reason: str) -> None:
     with pytest.raises(mburst.UsageError, match=reason):
         recording_of([str(capture)], **options)
 

@@ -1,4 +1,4 @@
-"""`mburst record`: what it says, what it refuses, and that nothing acknowledged is lost."""
+"""`mburst record`: what it reports, what it refuses, and that no acknowledged row is lost."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def total(store: Path, query: str) -> tuple:
     return StoreFolder.open(store).connect().execute(query).fetchone()
 
 
-def test_json_is_a_row_of_runs_for_each_direction(capture, tmp_path, capsys):
+def test_json_has_a_row_of_recordings_for_each_direction(capture, tmp_path, capsys):
     store = tmp_path / "store"
     assert main(["record", str(capture), "-o", str(store), "--link", "1G", "--host", "h", "--rack", "r", "--json"]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -64,7 +64,7 @@ def test_json_is_a_row_of_runs_for_each_direction(capture, tmp_path, capsys):
     ids=["no stamps", "not set", "set"],
 )
 def test_a_clock_that_was_not_set(tmp_path, capsys, at_ns, line, bursts):
-    """Stamps from 1970 on, the first of them 0; a clock that is set later does not make the years between recorded."""
+    """Stamps begin at 0 in 1970. A clock that is set later does not make the years in between recorded time."""
     file = write_pcap(tmp_path / "eth0.pcap", [Frame(ns, 1, 1000) for ns in at_ns])
     assert main(["record", str(file), "-o", str(tmp_path / "s"), "--link", "1G"]) == 0
     assert capsys.readouterr().out.splitlines()[0] == f"eth0 in: {line}"
@@ -72,12 +72,12 @@ def test_a_clock_that_was_not_set(tmp_path, capsys, at_ns, line, bursts):
     assert capsys.readouterr().out.splitlines()[-1].startswith(f"{bursts};")
 
 
-def test_one_direction_on_demand_says_what_was_left_out(capture, tmp_path, capsys):
+def test_one_direction_states_how_many_packets_were_left_out(capture, tmp_path, capsys):
     assert main(["record", str(capture), "-o", str(tmp_path / "s"), "--direction", "in"]) == 0
     assert "packets of the other direction left out (--direction)" in capsys.readouterr().out
 
 
-def test_files_and_a_filter_are_told_apart(capture, tmp_path, capsys):
+def test_files_and_a_filter_are_distinguished(capture, tmp_path, capsys):
     later = write_pcap(tmp_path / "eth1.pcap", [Frame(START_NS + 10**9, 1, 100)])
     arguments = ["record", str(capture), str(later), "udp", "and", "src", "host", "10.0.0.1", "-o", str(tmp_path / "s")]
     assert main([*arguments, "--json"]) == 0
@@ -118,7 +118,7 @@ def test_a_mistyped_file_is_not_taken_for_a_filter(capture, tmp_path, capsys, be
     assert not (tmp_path / "s").exists()
 
 
-def test_the_file_that_was_meant_is_named(capture, tmp_path, capsys):
+def test_the_similar_file_is_suggested(capture, tmp_path, capsys):
     wrong = [str(tmp_path / name) for name in ("eth0.pcp", "eth.pcap")]
     for words in ([wrong[0]], ["-r", wrong[0]], [wrong[1], "tcp"]):
         assert main(["record", *words, "-o", str(tmp_path / "s")]) == 1
@@ -127,7 +127,7 @@ def test_the_file_that_was_meant_is_named(capture, tmp_path, capsys):
     assert f"{capture}: a file where a filter is expected" in capsys.readouterr().err
 
 
-def test_what_cannot_be_a_filter_is_said_by_libpcap(capture, tmp_path, capsys):
+def test_an_invalid_filter_has_the_message_of_libpcap(capture, tmp_path, capsys):
     assert main(["record", str(capture), "hst", "10.0.0.1", "-o", str(tmp_path / "s")]) == 1
     assert "filter 'hst 10.0.0.1' cannot be compiled" in capsys.readouterr().err
 
@@ -145,7 +145,7 @@ def test_no_filter_is_taken_for_a_file(text):
             assert inputs_of(options) == (["lo"], text)
 
 
-def test_files_and_filters_as_tcpdump_has_them(capture, tmp_path, capsys):
+def test_files_and_filters_are_given_as_for_tcpdump(capture, tmp_path, capsys):
     later = write_pcap(tmp_path / "eth1.pcap", [Frame(START_NS + 10**9, 1, 100)])
     words = ["udp", "and", "src", "host", "10.0.0.1"]
     for given in (["-r", str(capture), "-r", str(later), *words], ["-r", str(capture), str(later), *words],
@@ -170,7 +170,7 @@ def test_files_and_filters_as_tcpdump_has_them(capture, tmp_path, capsys):
         (["-i", "lo", "tcp", "-f", "udp"], 2, "two filters: 'udp' and 'tcp'"),
     ],
 )
-def test_what_is_wrong_with_files_and_interfaces(capture, tmp_path, capsys, words, code, message):
+def test_errors_of_files_and_interfaces(capture, tmp_path, capsys, words, code, message):
     words = [word.format(capture=capture) for word in words]
     assert main(["record", *words, "-o", str(tmp_path / "s")]) == code
     [line] = capsys.readouterr().err.splitlines()
@@ -188,7 +188,7 @@ def test_standard_input_and_compressed_files_give_the_same_bins(capture, tmp_pat
     assert total(tmp_path / "pipe", sums) == total(tmp_path / "packed", sums) == total(tmp_path / "plain", sums)
 
 
-def test_packets_before_a_cut_are_kept_and_the_cut_is_said(capture, tmp_path, capsys):
+def test_packets_before_a_cut_are_kept_and_the_cut_is_reported(capture, tmp_path, capsys):
     cut = tmp_path / "cut.pcap"
     cut.write_bytes(capture.read_bytes()[:100_000])
     assert main(["record", str(cut), "-o", str(tmp_path / "s"), "--json"]) == 0
@@ -248,14 +248,14 @@ def test_every_refusal_is_one_line(tmp_path, arguments, code):
         assert len(lines) == 1
 
 
-def test_a_capture_without_packets_says_so(tmp_path, capsys):
+def test_a_capture_without_packets_is_reported(tmp_path, capsys):
     (tmp_path / "none.pcap").write_bytes(pcap([]))
     assert main(["record", str(tmp_path / "none.pcap"), "-o", str(tmp_path / "s")]) == 0
     assert capsys.readouterr().out == "no packets: nothing is recorded\n"
 
 
 def test_a_file_that_is_named_twice_is_refused(capture, tmp_path, capsys):
-    """Its packets would count twice. Two interfaces of one name are refused, too."""
+    """Its packets would count twice. Two interfaces with the same name are refused, too."""
     (tmp_path / "link.pcap").symlink_to(capture)
     for again in (capture, tmp_path / "link.pcap", f"{tmp_path}/./eth0.pcap"):
         for words in ([str(capture), str(again)], ["-r", str(capture), "-r", str(again)]):
@@ -275,14 +275,14 @@ def test_a_file_that_is_named_twice_is_refused(capture, tmp_path, capsys):
         (["-o", "FILE"], 1, "eth0.pcap: a file, and not an mburst store (name a new folder)"),
     ],
 )
-def test_what_is_asked_for_and_cannot_be_is_named(capture, tmp_path, capsys, words, code, message):
+def test_impossible_options_are_named(capture, tmp_path, capsys, words, code, message):
     given = [str(capture) if word == "FILE" else word for word in words]
     assert main(["record", str(capture), "-o", str(tmp_path / "s"), *given]) == code
     assert message in capsys.readouterr().err and not (tmp_path / "s").exists()
 
 
 def _fed(store: Path) -> subprocess.Popen[bytes]:
-    """A recording of standard input, which is the caller's to feed."""
+    """Starts a recording of standard input, which the caller writes."""
     command = [sys.executable, "-m", "mburst", "record", "-", "-o", str(store), "--bin", "10us", "--json"]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
@@ -305,7 +305,7 @@ def _wait_for_bins(store: Path, deadline_s: float = 60) -> int:
 
 
 @pytest.mark.parametrize("attempt", range(3))
-def test_a_killed_recording_loses_nothing_acknowledged_and_doubles_nothing(tmp_path, attempt):
+def test_a_killed_recording_loses_no_acknowledged_row_and_doubles_none(tmp_path, attempt):
     store = tmp_path / "store"
     process = _fed(store)
     _feed(process, 150_000)
@@ -322,7 +322,7 @@ def test_a_killed_recording_loses_nothing_acknowledged_and_doubles_nothing(tmp_p
     assert bytes_ == 100 * members
 
 
-def test_an_interrupted_recording_keeps_what_it_has(tmp_path):
+def test_an_interrupted_recording_keeps_its_rows(tmp_path):
     store = tmp_path / "store"
     process = _fed(store)
     _feed(process, 100_000)
@@ -336,8 +336,8 @@ def test_an_interrupted_recording_keeps_what_it_has(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_breaks_nothing_off(tmp_path, monkeypatch, capsys, number):
-    """Whatever the recorder is about when it comes: here it is to store what it read."""
+def test_an_interrupt_completes_the_current_step(tmp_path, monkeypatch, capsys, number):
+    """Whatever the recorder does when the signal arrives: here it is about to store rows."""
     append = recorder.Recorder._append
 
     def interrupted(self, turn):

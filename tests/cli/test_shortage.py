@@ -1,4 +1,5 @@
-"""A shortage of memory, threads or files is an error in one line, ends what waits for it, and damages no file."""
+"""A shortage of memory, threads or files is an error in one line, ends the threads that wait for it, and damages no
+file."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ from mburst.sql.format import batches
 
 NO_MEMORY = f"mburst: not enough memory ({MORE_MEMORY})\n"
 
-# Children that have so many bytes more each; the exit code of each is printed: 3 where a thread ran, 4 where it is said
-# that it cannot. One that waits for ever is ended by SIGALRM.
+# Children, each with this many bytes more. The exit code of each is printed: 3 if a thread ran, 4 if it reports
+# that it cannot. SIGALRM ends one that waits for ever.
 START = """
 import os, resource, signal, threading
 from mburst import python
@@ -62,12 +63,12 @@ def of_arrow() -> Exception:
 
 
 def of_linker() -> Exception:
-    """What the import of a library says that finds no memory: of ctypes it is OSError, without a number."""
+    """The message of importing a library without enough memory; from ctypes it is an OSError without a number."""
     return ImportError("libarrow.so.2600: failed to map segment from shared object")
 
 
 def of_numpy() -> Exception:
-    """The same of numpy, which has its own to say first."""
+    """The same error from numpy, which puts a text of its own before it."""
     return ImportError(f"\n\nIMPORTANT: PLEASE READ THIS\n\n  * Python 3.11\n\nOriginal error was: {of_linker()}\n")
 
 
@@ -111,12 +112,12 @@ def test_a_shortage_is_named(failure, message, hint):
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_other_failures_are_none(error):
+def test_other_failures_are_no_shortage(error):
     assert shortage.of(error) is None
 
 
-def test_a_thread_that_finds_no_memory_ends_the_process():
-    """CPython before 3.15 waits for ever for a thread that died before it could say that it began."""
+def test_a_thread_that_cannot_start_for_lack_of_memory_ends_the_process():
+    """CPython before 3.15 waits for ever for a thread that died before it could report that it began."""
     done = subprocess.run([sys.executable, "-c", START], capture_output=True, text=True, timeout=120, check=True)
     endings = Counter(map(int, done.stdout.split()))
     assert set(endings) == {1, 3, 4}
@@ -124,7 +125,7 @@ def test_a_thread_that_finds_no_memory_ends_the_process():
 
 
 @pytest.mark.parametrize("failure", ["MemoryError", "ImportError('libx.so: failed to map segment from shared object')"])
-def test_a_thread_that_dies_for_want_of_memory_ends_the_process(failure):
+def test_a_thread_that_runs_out_of_memory_ends_the_process(failure):
     dying = f"""
 import threading
 from mburst import python
@@ -140,7 +141,7 @@ threading.Event().wait()
     assert done.stderr.count("\n") == 1
 
 
-def test_other_failures_that_nobody_catches_are_reported():
+def test_other_uncaught_failures_are_reported():
     lost = "import mburst.python as p\np.end_without_memory()\nclass A:\n def __del__(self): raise KeyError(7)\nA()\n"
     done = subprocess.run([sys.executable, "-c", lost], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and "KeyError: 7" in done.stderr
@@ -165,7 +166,7 @@ def segment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
     ids=["verified", "counted", "of a hot log"],
 )
-def test_no_file_is_damaged_for_want_of_memory(segment, monkeypatch, where, read):
+def test_lack_of_memory_does_not_report_a_file_as_damaged(segment, monkeypatch, where, read):
     def short(*_: object, **__: object) -> None:
         raise of_arrow()
 

@@ -20,7 +20,7 @@ TIMES = {"bins": "ts_ns", "probes": "tx_ns", "queues": "ts_ns"}
 
 
 def rows(table: str, count: int) -> list[dict[str, Any]]:
-    """One a second from T0 on."""
+    """Writes one row a second from T0 on."""
     more = {"probes": {"app_send_ns": 0, "rx_ns": 1000, "app_recv_ns": 2000}, "queues": {"window_start_ns": -1000}}
     shifts = {TIMES[table]: 0, **more.get(table, {})}
     return [{name: T0 + n * S + shift for name, shift in shifts.items()} for n in range(count)]
@@ -39,12 +39,12 @@ def test_durations_count_back_from_the_newest_data_of_any_kind(tables: list[str]
     assert span(store, "3s", "1s") == (newest - 3 * S, newest - S)
 
 
-def test_nothing_is_left_out_of_an_empty_store(tmp_path: Path) -> None:
+def test_a_duration_in_an_empty_store_leaves_nothing_out(tmp_path: Path) -> None:
     store = StoreFolder.create(tmp_path / "s")
     assert span(store, "10m") == (None, None) and span(store, "2027-01-15T08:00", None) == (T0, None)
 
 
-def test_a_report_of_probes_alone_keeps_to_since(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_of_probes_alone_applies_since(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(StoreFolder.create(tmp_path / "s"), "probes", *rows("probes", 60))
     sent = []
     for name, words in (("all", []), ("some", ["--since", "10s"])):

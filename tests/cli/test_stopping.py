@@ -1,4 +1,4 @@
-"""Signals that end what runs, however many come and whenever."""
+"""Signals that end a command, however many arrive and whenever."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mburst.stopping import stopping
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_the_first_signal_stops_once_and_all_are_told(number):
+def test_the_first_signal_stops_once_and_all_are_listed(number):
     before = signal.getsignal(number)
     calls = []
     with stopping(lambda: calls.append(number)) as ended_by:
@@ -27,7 +27,7 @@ def test_the_first_signal_stops_once_and_all_are_told(number):
 
 @pytest.mark.parametrize("ending", [lambda: stopping(lambda: None), interruptible], ids=["lasting", "batch"])
 def test_a_hangup_that_was_ignored_at_the_start_stays_ignored(ending):
-    """nohup has it so."""
+    """nohup relies on that."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with ending() as ended_by:
@@ -37,8 +37,9 @@ def test_a_hangup_that_was_ignored_at_the_start_stays_ignored(ending):
         signal.signal(signal.SIGHUP, before)
 
 
-def test_a_signal_inside_of_stop_does_not_wait_for_its_locks():
-    """threading.Event.set() and Thread.start() hold some, and who ends a group often signals each of it twice."""
+def test_a_signal_within_stop_does_not_wait_for_its_locks():
+    """threading.Event.set() and Thread.start() hold locks, and a signal to a process group often reaches each process
+    twice."""
     lock, held = threading.Lock(), []
 
     def stop() -> None:
@@ -65,12 +66,13 @@ assert until_stopped(work) == [signal.SIGTERM]
 """
 
 
-def test_a_signal_that_interrupts_no_wait_is_heard():
-    """As one that comes just before the main thread waits, which then sleeps on: here it goes to another thread."""
+def test_a_signal_that_interrupts_no_wait_is_handled():
+    """A signal may arrive just before the main thread waits, which then continues to sleep. Here it goes to another
+    thread."""
     subprocess.run([sys.executable, "-c", LOST], check=True, timeout=60)
 
 
-def test_another_thread_leaves_signals_alone():
+def test_another_thread_does_not_change_signal_handlers():
     before = signal.getsignal(signal.SIGTERM)
     seen = []
 
@@ -114,15 +116,15 @@ sys.exit(__main__.command())
         "__main__.MburstError('cannot read: INTERRUPT Error: Interrupted!')",
     ],
 )
-def test_whatever_an_interruption_makes_fail_is_one_line(error):
-    """DuckDB and Arrow turn the exception of the signal, or the interruption of a query, into others."""
+def test_failures_caused_by_an_interruption_are_one_line(error):
+    """DuckDB and Arrow turn the exception of the signal, or the interruption of a query, into other exceptions."""
     done = subprocess.run(
         [sys.executable, "-c", INTERRUPTED.format(error=error)], capture_output=True, text=True, timeout=60
     )
     assert (done.returncode, done.stderr) == (130, "mburst: interrupted\n")
 
 
-def test_what_fails_of_itself_is_no_interruption():
+def test_other_failures_are_no_interruption():
     code = INTERRUPTED.replace("os.kill(os.getpid(), signal.SIGINT)", "raise KeyboardInterrupt").format(
         error="__main__.MburstError('no such thing')"
     )

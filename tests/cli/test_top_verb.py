@@ -1,4 +1,4 @@
-"""`mburst top` on a terminal, and where there is none."""
+"""`mburst top` on a terminal, and without one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PATIENCE_S = 60
 
 
 class Terminal:
-    """A program on a terminal of 100 × 30."""
+    """Runs a program on a terminal of 100 × 30."""
 
     def __init__(self, *command: str) -> None:
         self.pid, self._file = pty.fork()
@@ -39,11 +39,11 @@ class Terminal:
         self.text = ""
 
     def read(self) -> bool:
-        """Take what comes; whether more can come."""
+        """Reads the available output. Returns whether more can come."""
         if select.select([self._file], [], [], 0.2)[0]:
             try:
                 taken = os.read(self._file, 1 << 16)
-            except OSError:  # EIO: nobody has the other end any more
+            except OSError:  # EIO: no process has the other end any more
                 return False
             self.text += re.sub(r"\x1b\[[0-9;?<>=]*[a-zA-Z]", "", taken.decode(errors="replace"))
         return True
@@ -58,7 +58,7 @@ class Terminal:
         os.write(self._file, keys.encode())
 
     def end(self) -> int:
-        """The exit code, once it has ended by itself."""
+        """Returns the exit code once the program has ended by itself."""
         until = time.monotonic() + PATIENCE_S
         while self.read() and time.monotonic() < until:
             pass
@@ -66,7 +66,7 @@ class Terminal:
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
     def close(self) -> int:
-        """The exit code, once the terminal is gone: the kernel sends SIGHUP."""
+        """Returns the exit code once the terminal is closed: the kernel sends SIGHUP."""
         os.close(self._file)
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
@@ -84,7 +84,7 @@ def test_a_store_is_drawn_until_a_signal(store):
     assert terminal.end() == 0
 
 
-def test_an_interface_is_recorded_meanwhile(lab):
+def test_an_interface_is_recorded_while_it_is_shown(lab):
     before = set(Path(tempfile.gettempdir()).glob("mburst-live-*"))
     command = [sys.executable, "-m", "mburst", "top", lab.b, "--link", "1G", "--host", "far"]
     terminal = Terminal("ip", "netns", "exec", lab.far, *command)
@@ -101,7 +101,7 @@ def test_an_interface_is_recorded_meanwhile(lab):
 
 
 def test_a_terminal_that_is_closed_leaves_no_store(lab, tmp_path, monkeypatch):
-    """Who talked to whom is in it."""
+    """The store has the addresses of everyone who communicated."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     terminal = Terminal("ip", "netns", "exec", lab.far, sys.executable, "-m", "mburst", "top", lab.b)
     terminal.wait_for("no packet dropped by the recorder so far|nothing is recorded yet")
@@ -109,13 +109,13 @@ def test_a_terminal_that_is_closed_leaves_no_store(lab, tmp_path, monkeypatch):
     assert terminal.close() == 0 and list(tmp_path.iterdir()) == []
 
 
-def test_without_a_terminal_it_says_what_to_do(store, capsys):
+def test_the_error_without_a_terminal_states_what_to_do(store, capsys):
     assert main(["top", str(store)]) == 1
     assert "the view needs a terminal (`mburst live` shows the same in a browser" in capsys.readouterr().err
 
 
 class _Screen:
-    """A terminal as far as it is asked about."""
+    """The parts of a terminal that are used."""
 
     def __init__(self, encoding: str = "utf-8") -> None:
         self.encoding = encoding
@@ -124,11 +124,12 @@ class _Screen:
         return True
 
     def flush(self) -> None:
-        """Nothing waits."""
+        """Does nothing: there is no buffer."""
 
 
 def on_terminal(monkeypatch, encoding="utf-8"):
-    """To be called in a test: pytest has files of its own there before and after it."""
+    """Replaces stdin and stdout by terminals. To be called within a test, because pytest sets files of its own before
+    and after it."""
     monkeypatch.setattr(sys, "stdin", _Screen())
     monkeypatch.setattr(sys, "stdout", _Screen(encoding))
     monkeypatch.setenv("TERM", "xterm")
@@ -159,7 +160,7 @@ def test_the_missing_extra_is_named(monkeypatch):
     assert "textual, which is not installed" in str(raised.value) and raised.value.hint == "pip install 'mburst[top]'"
 
 
-def test_what_is_no_store_and_no_interface_is_one_line(monkeypatch, tmp_path, store, capsys):
+def test_an_input_that_is_neither_store_nor_interface_is_one_line(monkeypatch, tmp_path, store, capsys):
     on_terminal(monkeypatch)
     for words, code, said in (
         ([tmp_path], 1, "not an mburst store"),

@@ -1,4 +1,4 @@
-"""Numbers with units, both ways."""
+"""Numbers with units, parsed and formatted."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_durations(text: str, ns: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "10", "ms", "-1ms", "1.5ns", "1e3ms", "1 parsec", "1ms2", "nan", "1,5ms"])
-def test_what_is_no_duration(text: str) -> None:
+def test_invalid_durations_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="invalid duration"):
         parse_duration(text)
 
@@ -72,7 +72,7 @@ def test_rates(text: str, bps: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "G", "0", "0G", "-1G", "1X", "1.0000000001", "fast"])
-def test_what_is_no_rate(text: str) -> None:
+def test_invalid_rates_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="invalid link speed"):
         parse_rate(text)
 
@@ -103,8 +103,8 @@ def test_an_invalid_duration_has_the_remedy_of_its_mistake(text: str, remedy: st
         (25, "write '25G', or bits a second as an integer"),
     ],
 )
-def test_a_link_speed_that_no_link_has_is_refused(speed: str | int, remedy: str) -> None:
-    """A unit was forgotten: shares of 25 bit/s would make a burst of every frame."""
+def test_an_implausible_link_speed_is_refused(speed: str | int, remedy: str) -> None:
+    """The unit was forgotten: with shares of 25 bit/s, every frame would be a burst."""
     for ask in (rate_bps, *([parse_rate] if isinstance(speed, str) else [])):
         with pytest.raises(UsageError, match=r"^invalid link speed '?[0-9.a-z]+'?: less than 1 kb/s$") as refused:
             ask(speed)  # type: ignore[arg-type]
@@ -113,7 +113,7 @@ def test_a_link_speed_that_no_link_has_is_refused(speed: str | int, remedy: str)
 
 
 @pytest.mark.parametrize("text", ["9" * 5000 + "{}", "0." + "9" * 5000 + "{}", "9" * 330 + "{}", "9" * 25 + "{}"])
-def test_what_no_column_holds_is_refused_in_a_short_line(text: str) -> None:
+def test_numbers_beyond_64_bits_are_refused_in_a_short_line(text: str) -> None:
     parsers = {parse_duration: "h", parse_rate: "G", parse_size: "MB", parse_fraction: "%", parse_go_duration: "h"}
     for parse, unit in parsers.items():
         with pytest.raises(UsageError, match=r"^invalid .{1,90}$"):
@@ -123,7 +123,7 @@ def test_what_no_column_holds_is_refused_in_a_short_line(text: str) -> None:
             ask(10**30)
 
 
-def test_the_longest_and_the_most() -> None:
+def test_the_limits_of_durations_rates_and_sizes() -> None:
     assert parse_duration("36525d") == duration_ns(LONGEST_NS) == LONGEST_NS
     assert parse_rate(str(MOST)) == parse_size(str(MOST)) == MOST
     for too_much in (lambda: parse_duration("36525.1d"), lambda: duration_ns(LONGEST_NS + 1)):
@@ -140,7 +140,7 @@ def test_whole_numbers(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "-1", "+1", " 1", "1_0", "\u00b2", "\u0663", "9" * 5000, str(MOST + 1)])
-def test_what_is_no_whole_number(text: str) -> None:
+def test_invalid_whole_numbers_are_refused(text: str) -> None:
     assert whole(text) is None and whole(str(MOST)) == MOST
 
 
@@ -150,7 +150,7 @@ def test_shares(text: str, share: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "0", "0%", "11", "-0.5", "half", "50x", "inf"])
-def test_what_is_no_share(text: str) -> None:
+def test_invalid_shares_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="invalid share"):
         parse_fraction(text)
 
@@ -182,13 +182,13 @@ def test_durations_count_back_from_the_newest() -> None:
 @pytest.mark.parametrize(
     "text", ["", "yesterday", "2026-13-01", "2026-11-21T25:00", "2026-11-21T02:34.5", "26-11-21", "10"]
 )
-def test_what_is_no_time(text: str) -> None:
+def test_invalid_times_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="invalid time"):
         parse_time(text)
 
 
 @pytest.mark.parametrize("text", ["0001-01-01", "9999-12-31T23:59:59"])
-def test_times_that_64_bits_cannot_say(text: str) -> None:
+def test_times_beyond_64_bits_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="64-bit"):
         parse_time(text)
 
@@ -204,7 +204,7 @@ def test_times_are_cut_to_microseconds_and_come_back(ns: int) -> None:
         assert parse_time(text) == ns // 1000 * 1000
 
 
-def test_numbers_for_people() -> None:
+def test_formatted_numbers() -> None:
     assert [format_duration(ns) for ns in (0, 999, 33_400_000, 1_500_000_000, 90 * 10**9, 5400 * 10**9, 10**15)] == [
         "0 ns",
         "999 ns",
@@ -249,7 +249,7 @@ def test_sizes_have_one_rule(number: int, unit: str, gap: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "0", "big", "-1M", "1.5", "1ki2", "4 BB", "1MBit", "1iB", "nan", "1e6"])
-def test_what_is_not_a_size(text: str) -> None:
+def test_invalid_sizes_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="size") as failure:
         parse_size(text)
     assert failure.value.hint == "examples: 4MB (4,000,000 bytes) or 4MiB (4,194,304 bytes)"

@@ -1,4 +1,4 @@
-"""examples/wireshark: tshark loads the profile without a word, and each of its filters and columns means something."""
+"""examples/wireshark: tshark loads the profile without a message, and each of its filters and columns is valid."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(not shutil.which("tshark"), reason="the profile 
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """A home with the profile alone."""
+    """A home folder that has only the profile."""
     shutil.copytree(PROFILE, tmp_path / ".config" / "wireshark" / "profiles" / "mburst")
     return {**os.environ, "HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / ".config")}
 
@@ -45,7 +45,7 @@ def run(environment: dict[str, str], *arguments: str) -> str:
     return done.stdout
 
 
-def test_it_loads_and_shows_marks_and_ways(environment: dict[str, str], tmp_path: Path) -> None:
+def test_the_profile_loads_and_shows_marks_and_directions(environment: dict[str, str], tmp_path: Path) -> None:
     first, second = run(
         environment, "-C", "mburst", "--color", "-r", str(marked(tmp_path / "burst.pcapng"))
     ).splitlines()
@@ -56,7 +56,7 @@ def test_it_loads_and_shows_marks_and_ways(environment: dict[str, str], tmp_path
     assert rules == ["mburst: burst begins or ends", "leaving"]
 
 
-def test_every_filter_is_one(environment: dict[str, str], tmp_path: Path) -> None:
+def test_every_filter_is_valid(environment: dict[str, str], tmp_path: Path) -> None:
     of_colours = [line.split("@")[2] for line in (PROFILE / "colorfilters").read_text().splitlines() if line[0] == "@"]
     rows = [
         re.findall(r'"([^"]*)"', line)

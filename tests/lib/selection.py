@@ -26,8 +26,8 @@ ALONE = re.compile(
 BESIDE = re.compile(
     r"lab/test_demo\.py::(?!test_(real_packets|whatever_ends_it_nothing_is_left_running)\b)"
     r"|capture/test_live_afpacket\.py::(?!test_(a_million_a_second_without_loss|a_thread_that_does_not_run)\b)"
-    r"|cli/test_canary_verb\.py::(?!test_the_recorder_sees_them\b)"
-    r"|cli/test_probe_verb\.py::test_(faults_of_\w+|rates|source_ports|classes|compare_says_\w+|times_of_one_store_\w+"
+    r"|cli/test_canary_verb\.py::(?!test_the_recorder_detects_canary_bursts\b)"
+    r"|cli/test_probe_verb\.py::test_(errors_of_\w+|rates|source_ports|classes|compare_states_\w+|times_of_one_store_\w+"
     r"|a_report_of_probes_alone)\b"
 )
 # Tests that need root: they make namespaces, mount file systems, or change users.
