@@ -1,4 +1,4 @@
-"""The browser that all pages are opened in."""
+"""The browser in which all pages are opened."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def page_with(browser):
-    """Opens an empty page with one of the dashboards' own scripts, by its name."""
+    """Opens an empty page with one of the dashboards' own scripts, given by name."""
     pages = []
 
     def open_page(script):

@@ -1,4 +1,4 @@
-"""Every page opens with its answer, three figures and its picture; nothing is clipped, and tables use the width."""
+"""Every page opens with its answer, three figures and its picture. Nothing is clipped, and tables use the width."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def opened(browser, path, size, **context):
 
 @pytest.fixture(scope="module", params=NAMES)
 def desktop(request, browser, written):
-    """A page that the tests of it share. Each sets the size and the scheme that it looks at."""
+    """A page that several tests share. Each sets the size and the colour scheme that it needs."""
     yield from opened(browser, written[request.param], DESKTOP)
 
 
@@ -58,7 +58,7 @@ def resize(page, size):
 
 
 def opens_with_answer_and_picture(page, size, of_picture=0):
-    """At least OF_PICTURE pixels of the picture are in the first screen; 0: all of it."""
+    """Checks that at least OF_PICTURE pixels of the picture are in the first screen; 0 means all of it."""
     assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
     assert page.locator("main .lead, header .lead").count() == 1
     assert page.locator(".tiles").first.locator(".tile").count() == 3
@@ -76,13 +76,13 @@ def test_the_first_screen_has_the_answer_three_figures_and_the_picture(desktop):
     opens_with_answer_and_picture(desktop, WIDE)
 
 
-def test_so_has_that_of_a_phone(phone, request):
+def test_the_first_screen_of_a_phone_has_the_answer_figures_and_picture(phone, request):
     is_report = request.node.callspec.params["phone"] == "report"
     opens_with_answer_and_picture(phone, PHONE, of_picture=200 if is_report else 60)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing(desktop, scheme):
+def test_axe_reports_no_violation(desktop, scheme):
     desktop.set_viewport_size({"width": DESKTOP[0], "height": DESKTOP[1]})
     if desktop.evaluate("matchMedia('(prefers-color-scheme: dark)').matches") != (scheme == "dark"):
         desktop.emulate_media(color_scheme=scheme)
@@ -92,7 +92,7 @@ def test_axe_finds_nothing(desktop, scheme):
     axe_finds_nothing(desktop)
 
 
-def test_axe_finds_nothing_on_a_phone(phone):
+def test_axe_reports_no_violation_on_a_phone(phone):
     axe_finds_nothing(phone)
 
 

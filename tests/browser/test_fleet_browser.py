@@ -1,4 +1,4 @@
-"""A fleet's report as a reader meets it, and as paper has it: Debian's Chromium opens the files, without a network."""
+"""A fleet's report on screen and on paper: Debian's Chromium opens the files, without a network."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (768, "light"), (390, "dark")])
-def test_fleet_and_racks_open_without_a_request_or_a_complaint(browser, folder, width, scheme):
+def test_fleet_and_racks_open_without_a_request_or_an_error(browser, folder, width, scheme):
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
     opened, requests, troubles = context.new_page(), [], []
     context.on("request", lambda request: requests.append(request.url))
@@ -59,7 +59,7 @@ def test_headings_and_pictures_of_a_fleet_have_names(browser, folder):
         opened.close()
 
 
-def test_a_fleet_prints(folder, tmp_path):
+def test_the_report_of_a_fleet_can_be_printed(folder, tmp_path):
     if not CHROMIUM.exists() or not shutil.which("pdftotext"):
         pytest.skip("needs chromium and pdftotext (poppler-utils)")
     target, source = tmp_path / "report.pdf", f"file://{folder}/fleet-2026-11-20.html"

@@ -1,4 +1,4 @@
-"""Hostile names in a real browser: in the live page, a report, a rack's report and its index they are text."""
+"""Hostile names in a real browser: they are text in the live page, a report, a rack's report and its index."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LINKS = "() => [...document.querySelectorAll('a')].map((a) => a.getAttribute('hr
 
 
 class Watched:
-    """A page, and all that a name in it might have set off."""
+    """A page, and every effect that a name in it might have had."""
 
     def __init__(self, browser):
         self.context = browser.new_context(viewport={"width": 1400, "height": 1000})
@@ -58,7 +58,7 @@ def watched(browser):
     made.context.close()
 
 
-def test_the_live_page(watched, tmp_path):
+def test_names_in_the_live_page_are_text(watched, tmp_path):
     growing = [
         Growing(tmp_path / "store", time.time_ns() // SECOND * SECOND, host=name, rack=name[:20], run=f"recording-{i}")
         for i, name in enumerate(NAMED)
@@ -99,7 +99,7 @@ def test_the_live_page(watched, tmp_path):
             one.close()
 
 
-def test_a_report_with_figures(watched, tmp_path):
+def test_names_in_a_report_with_figures_are_text(watched, tmp_path):
     store = StoreFolder.create(tmp_path / "store")
     for name in NAMED[:20]:
         fill(store, {name: [(50, 10)]}, rack=HOSTILE["bidi"], senders=SENDERS, interface=name, notes=name)
@@ -112,7 +112,7 @@ def test_a_report_with_figures(watched, tmp_path):
     watched.is_harmless(tmp_path.as_uri())
 
 
-def test_a_racks_report_and_the_index(watched, tmp_path):
+def test_names_in_a_racks_report_and_the_index_are_text(watched, tmp_path):
     store = StoreFolder.create(tmp_path / "store")
     for name in NAMED:
         fill(store, {name: [(50, 10)]}, senders=SENDERS, interface=name)
@@ -129,9 +129,9 @@ def test_a_racks_report_and_the_index(watched, tmp_path):
         watched.is_harmless(tmp_path.as_uri())
 
 
-def test_every_page_with_a_file_of_its_own(watched, tmp_path):
+def test_names_in_every_page_of_a_file_are_text(watched, tmp_path):
     for kind, html in pages(tmp_path, ATTACK).items():
-        if kind != "live":  # which asks its server: above
+        if kind != "live":  # the live page needs its server: see above
             (tmp_path / f"{kind}.html").write_text(html, encoding="utf-8")
             watched.page.goto((tmp_path / f"{kind}.html").as_uri())
             if kind in ("report", "investigation"):

@@ -1,4 +1,4 @@
-"""The page of an investigation as a reader meets it: what is drawn is what the JSON says."""
+"""The page of an investigation in a browser: the drawn data is that of the JSON."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PLOT = """title => {
 
 
 def add_requests(store: StoreFolder, case: Case) -> None:
-    """Before each burst the host asks its eight senders."""
+    """Before each burst, the host sends requests to its eight senders."""
     rows = [
         {**LANE, "recording_id": "o", "direction": "out", "source": "10.9.9.9", "ts_ns": ORIGIN + int(begin) - 10**6,
          "flows": 8,
@@ -41,7 +41,7 @@ def add_requests(store: StoreFolder, case: Case) -> None:
 
 
 def add_windows(store: StoreFolder, case: Case) -> None:
-    """Queue windows of 10 ms, in bursts as deep as what is left of them once they have come."""
+    """Queue windows of 10 ms; in bursts, as deep as the bytes that are left in the queue after their arrival."""
     starts, ends = case.scene.bursts[0]
     window = np.arange(int(case.setting.seconds * 100)) * 10**7
     came = starts + (ends - starts) / case.setting.overload
@@ -53,8 +53,8 @@ def add_windows(store: StoreFolder, case: Case) -> None:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[InvestigationResult, str]]:
-    """Investigations and their pages by name: `bursts`; `hostile`, whose names come from an attacker; `empty`, of a
-    recording without probes."""
+    """Investigations and their pages by name: `bursts`; `hostile`, with names from an attacker; `empty`, of a recording
+    without probes."""
     folder, pages = tmp_path_factory.mktemp("investigations"), {}
     case = build("incast", 4, Setting(seconds=8))
     for name in ("bursts", "hostile", "empty"):
@@ -89,7 +89,7 @@ def open_page(browser, made):
 
 @pytest.fixture(scope="module")
 def shown(browser, made):
-    """The page and the JSON of the same answer, for tests that only look."""
+    """The page and the JSON of the same answer, for tests that do not change the page."""
     answer, path = made["bursts"]
     reader = Reader(browser, f"file://{path}")
     yield reader, facts(answer)
@@ -97,14 +97,14 @@ def shown(browser, made):
 
 
 def plot(reader, title):
-    """The traces of a figure by name."""
+    """Returns the traces of a figure by name."""
     traces = reader.page.evaluate(PLOT, title)
     assert traces, title
     return {trace["name"] or k: trace for k, trace in enumerate(traces)}
 
 
 @pytest.mark.parametrize("name", ["bursts", "hostile", "empty"])
-def test_nothing_leaves_and_nothing_complains(open_page, made, name):
+def test_the_page_makes_no_request_and_logs_no_error(open_page, made, name):
     reader = open_page(name)
     assert reader.requests == [f"file://{made[name][1]}"]
     assert reader.troubles == []
@@ -112,7 +112,7 @@ def test_nothing_leaves_and_nothing_complains(open_page, made, name):
     assert reader.page.locator("img").count() == 0
 
 
-def test_the_page_says_the_verdict_first(shown):
+def test_the_page_begins_with_the_verdict(shown):
     reader, payload = shown
     assert payload["cause"] == "bursts" == reader.page.locator(".cause").text_content()
     said = [reader.page.locator(place).text_content().replace("\xa0", " ") for place in (".lead", ".finding")]
@@ -125,7 +125,7 @@ def test_the_page_says_the_verdict_first(shown):
 
 
 @pytest.mark.parametrize("width", [390, 1300])
-def test_whether_the_sources_agree_fits_the_screen(open_page, width):
+def test_the_table_of_agreeing_sources_fits_the_screen(open_page, width):
     reader = open_page(viewport={"width": width, "height": 900})
     question = reader.page.locator("h2", has_text="Do the sources agree")
     table = reader.page.locator("section", has=question).locator(".scroll")
@@ -150,7 +150,7 @@ def test_the_distribution_ends_at_the_slowest_probe(shown):
     assert later == pytest.approx(1, abs=0.15)
 
 
-def test_utilization_and_latency_stand_on_one_axis(shown):
+def test_utilization_and_latency_share_an_axis(shown):
     reader, _ = shown
     traces = plot(reader, "Latency of each probe over utilization")
     rate, latency = traces["utilization, %"], traces["latency, ms"]
@@ -176,7 +176,7 @@ def test_bursts_are_laid_over_each_other(shown):
     assert f" of {payload['bursts']['count']:,}, laid over" in reader.page.content()
 
 
-def test_the_lag_scan_peaks_where_it_was_recorded(shown):
+def test_the_lag_scan_peaks_at_the_recorded_lag(shown):
     reader, payload = shown
     [scan] = plot(reader, "Lag scan").values()
     peak = scan["x"][int(np.argmax(scan["y"]))]
@@ -184,7 +184,7 @@ def test_the_lag_scan_peaks_where_it_was_recorded(shown):
     assert max(scan["y"]) == pytest.approx(100 * payload["evidence"]["lag"]["fit"], rel=0.02)
 
 
-def test_the_tree_holds_every_sender_of_the_group(shown):
+def test_the_tree_has_every_sender_of_the_group(shown):
     reader, payload = shown
     [tree] = plot(reader, "Fan-in").values()
     group = payload["fan_in"][0]
@@ -213,8 +213,8 @@ def test_the_bars_are_the_predictions(shown):
 
 
 @pytest.mark.parametrize("width", [1280, 700])
-def test_names_of_changes_are_apart(open_page, width):
-    """By more than their lines, so that no two read as one."""
+def test_names_of_changes_do_not_overlap(open_page, width):
+    """They are further apart than their line height, so that no two read as one."""
     reader = open_page(viewport={"width": width, "height": 800})
     boxes = reader.page.evaluate("""() => {
         const places = [...document.querySelectorAll("[data-figure]")];
@@ -235,13 +235,13 @@ def test_hostile_names_are_text(open_page, made):
 
 
 @pytest.mark.parametrize("name", ["bursts", "hostile", "empty"])
-def test_a_phone_scrolls_down_only(open_page, name):
+def test_a_phone_scrolls_only_vertically(open_page, name):
     reader = open_page(name, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
     assert reader.page.evaluate("document.documentElement.scrollWidth") == 390
     assert reader.troubles == []
 
 
-def test_dark_is_dark_and_paper_is_light(open_page):
+def test_the_dark_scheme_is_dark_and_paper_is_light(open_page):
     reader = open_page(color_scheme="dark")
     bar = "document.querySelector('[data-figure=\"2\"]').data[0].marker.color[0]"
     dark = reader.page.evaluate(bar)

@@ -1,4 +1,4 @@
-"""The live view as its readers meet it: Debian's Chromium, and a store that grows meanwhile."""
+"""The live view in a browser: Debian's Chromium, and a store that grows meanwhile."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mburst.sql import StoreFolder
 
 pytest.importorskip("uvicorn")
 
-ZERO = START // 86_400 // SECOND * 86_400 * SECOND  # the page counts from the day
+ZERO = START // 86_400 // SECOND * 86_400 * SECOND  # times of the page are relative to the day
 # Whether the canvas shows the largest bins (blue) at a share of line rate: the uppermost panel, from zero.
 INK = """share => {
     const { lines: { canvas }, figure: { layout } } = view.timeline, { height, margin: { l, r, t, b }, yaxis } = layout;
@@ -28,12 +28,12 @@ INK = """share => {
     const { data } = copy.getImageData(l, t + (1 - up) * (height - t - b), canvas.width - l - r, 1);
     for (let i = 0; i < data.length; i += 4) if (data[i + 3] > 60 && data[i + 2] > data[i] + 20) return true;
     return false; }"""
-CELL_NS = 10_000_000  # of the heatmap
+CELL_NS = 10_000_000  # width of a cell of the heatmap
 
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
-    """A server over a store in which nothing is recorded any more: the one of the report's tests."""
+    """A server over a store without a current recording: the store of the report's tests."""
     store = filled(tmp_path_factory.mktemp("live") / "store")
     server = Server(store.path)
     yield server
@@ -42,7 +42,7 @@ def recorded(tmp_path_factory):
 
 @pytest.fixture
 def growing(tmp_path):
-    """A store that the test appends to, beginning now, and its server."""
+    """A store to which the test appends, beginning now, and its server."""
     store = Growing(tmp_path / "store", time.time_ns() // SECOND * SECOND)
     store.append([84] * 100)
     server = Server(tmp_path / "store")
@@ -74,7 +74,7 @@ def seconds(ns: int) -> float:
     return (ns - day_of(ns)) / 1e9
 
 
-def test_what_is_drawn_is_what_is_stored(open_page, recorded):
+def test_the_drawn_data_is_that_of_the_store(open_page, recorded):
     reader = open_page(recorded.url)
     begin = START + (SHORT - 20) * BIN
     reader.stand(begin, begin + 40 * BIN)
@@ -87,7 +87,7 @@ def test_what_is_drawn_is_what_is_stored(open_page, recorded):
     assert "every bin of 100 µs by itself" in reader.page.locator(".step").text_content()
 
 
-def test_a_burst_of_200_us_is_seen_at_every_zoom_beside_a_calm_second(open_page, recorded):
+def test_a_burst_of_200_us_is_visible_at_every_zoom_beside_an_idle_second(open_page, recorded):
     reader = open_page(recorded.url)
     middle = START + (SHORT + 1) * BIN
     for span in np.geomspace(20e9, 4e5, 8):
@@ -102,7 +102,7 @@ def test_a_burst_of_200_us_is_seen_at_every_zoom_beside_a_calm_second(open_page,
     assert float(reader.page.locator("#second").text_content().removesuffix(" %")) < 10
 
 
-def test_a_page_of_another_size_is_drawn_anew(open_page, recorded):
+def test_a_resized_page_is_drawn_again(open_page, recorded):
     reader = open_page(recorded.url)
     begin = START + SHORT * BIN
     reader.stand(begin - 10 * BIN, begin + 10 * BIN)
@@ -145,7 +145,7 @@ def test_probes_and_queues_are_on_the_same_axis(open_page, recorded):
         reader.page.screenshot(path=f"{folder}/live-measure.png", full_page=True)
 
 
-def test_bursts_are_told_with_their_senders(open_page, recorded):
+def test_bursts_are_listed_with_their_senders(open_page, recorded):
     reader = open_page(recorded.url)
     buttons = reader.page.locator(".ended button")
     reader.wait("document.querySelectorAll('.ended button').length === 2")
@@ -185,7 +185,7 @@ DOT = """name => {
     return getComputedStyle(document.querySelector("#state"), "::before").backgroundColor === colour; }"""
 
 
-def test_nothing_is_claimed_before_the_first_data(browser, growing):
+def test_no_number_is_shown_before_the_first_data(browser, growing):
     _, server = growing
     context = browser.new_context()
     page = context.new_page()
@@ -200,7 +200,7 @@ def test_nothing_is_claimed_before_the_first_data(browser, growing):
     context.close()
 
 
-def test_an_empty_list_of_bursts_says_why(open_page, growing, tmp_path):
+def test_an_empty_list_of_bursts_states_why(open_page, growing, tmp_path):
     _, server = growing
     reader = open_page(server.url)
     assert reader.page.evaluate(DOT, "good")
@@ -216,8 +216,8 @@ def test_an_empty_list_of_bursts_says_why(open_page, growing, tmp_path):
         speedless.stop()
 
 
-def test_a_probe_alone_is_a_point(open_page, recorded):
-    """Where only one was sent, a line of latencies has no length: it is drawn where that probe was answered."""
+def test_a_single_probe_is_a_point(open_page, recorded):
+    """With a single probe, a line of latencies has no length: a point is drawn at the time of its answer."""
     reader = open_page(recorded.url)
     sent = START + 700 * PROBE
     reader.stand(sent - 3 * 10**6, sent + 3 * 10**6)
@@ -241,7 +241,7 @@ def test_a_probe_alone_is_a_point(open_page, recorded):
     assert columns and all(abs(column - middle) < 4 for column in columns)
 
 
-def test_a_page_that_came_first_begins_with_the_recording(browser, tmp_path):
+def test_a_page_opened_before_the_recording_begins_with_it(browser, tmp_path):
     server = Server(StoreFolder.create(tmp_path / "store").path)
     context = browser.new_context()
     try:
@@ -258,7 +258,7 @@ def test_a_page_that_came_first_begins_with_the_recording(browser, tmp_path):
         server.stop()
 
 
-def test_losses_are_in_sight_at_once(open_page, growing):
+def test_losses_are_visible_at_once(open_page, growing):
     store, server = growing
     reader = open_page(server.url)
     assert "none" in reader.page.locator("#dropped").text_content()
@@ -267,7 +267,7 @@ def test_losses_are_in_sight_at_once(open_page, growing):
     assert "500 µs" in reader.page.locator("#dropped").text_content()
 
 
-def test_of_a_port_samples_are_missing(open_page, tmp_path):
+def test_missing_samples_of_a_port_are_shown(open_page, tmp_path):
     store = Growing(tmp_path / "store", time.time_ns() // SECOND * SECOND, "tor1", backend="otlp")
     store.append([84] * 100)
     server = Server(tmp_path / "store")
@@ -285,7 +285,7 @@ def test_of_a_port_samples_are_missing(open_page, tmp_path):
         store.close()
 
 
-def test_it_survives_a_restart_of_the_server(open_page, growing):
+def test_the_page_survives_a_restart_of_the_server(open_page, growing):
     store, server = growing
     reader = open_page(server.url)
     server.stop()
@@ -302,12 +302,12 @@ def test_it_survives_a_restart_of_the_server(open_page, growing):
             "return t.y.some((v, i) => v > 99 && t.x[i] < b && (t.x[i + 1] ?? b) > a); }",
             [seconds(begin), seconds(begin + 2 * BIN)],
         )
-        assert all("WebSocket" in trouble for trouble in reader.troubles)  # the browser's own words for the gap
+        assert all("WebSocket" in trouble for trouble in reader.troubles)  # the browser's message for the gap
     finally:
         again.stop()
 
 
-def test_a_pause_loses_nothing(open_page, growing):
+def test_no_data_is_lost_during_a_pause(open_page, growing):
     store, server = growing
     reader = open_page(server.url)
     reader.page.keyboard.press("Space")
@@ -326,7 +326,7 @@ def test_a_pause_loses_nothing(open_page, growing):
     assert len(drawn) >= 12
 
 
-def test_a_link_leads_to_its_moment(open_page, recorded):
+def test_a_link_opens_the_page_at_its_time(open_page, recorded):
     begin, end = START + 5 * SECOND, START + 5 * SECOND + 40_000_000
     lane = "r1%2Fcache-1%2Feth0%2Fin%2F100000%2F1000000000"
     reader = open_page(f"{recorded.url}#lane={lane}&from={iso(begin)}&to={iso(end)}")
@@ -355,7 +355,7 @@ HOT = """() => {
     return found; }"""
 
 
-def test_the_heatmap_has_the_fullest_bins_where_they_were(open_page, recorded):
+def test_the_heatmap_has_the_fullest_bins_at_their_time(open_page, recorded):
     reader = open_page(recorded.url)
     reader.wait("view.heat.shown?.rows.length === 100")
     first = reader.page.evaluate("view.heat.shown.first")
@@ -367,7 +367,7 @@ def test_the_heatmap_has_the_fullest_bins_where_they_were(open_page, recorded):
     assert len(reader.page.evaluate(HOT)) == len({second for second, _ in hot})
 
 
-# What the heatmap has of some times: "nothing", "idle" or "busy".
+# What the heatmap shows at some times: "nothing", "idle" or "busy".
 CELLS = """times => {
     const { canvas: { width, height }, canvas, words, shown: { first, rows } } = view.heat;
     const copy = new OffscreenCanvas(width, height).getContext('2d');
@@ -420,7 +420,7 @@ def test_time_that_was_not_recorded_is_not_drawn_as_idle(open_page, growing):
     assert reader.troubles == []
 
 
-def test_a_click_into_the_heatmap_goes_there(open_page, recorded):
+def test_a_click_into_the_heatmap_shows_that_time(open_page, recorded):
     reader = open_page(recorded.url)
     reader.wait("view.heat.shown?.rows.length === 100")
     (column, row), *_ = reader.page.evaluate(HOT)
@@ -433,7 +433,7 @@ def test_a_click_into_the_heatmap_goes_there(open_page, recorded):
     assert reader.page.evaluate(INK, 75)
 
 
-def test_nothing_leaves_and_nothing_complains(open_page, recorded):
+def test_the_page_makes_no_request_and_logs_no_error(open_page, recorded):
     reader = open_page(recorded.url)
     for what in ("pause", "in", "out", "left", "right", "previous", "next", "pause"):
         reader.page.click(f"[data-do={what}]")
@@ -450,7 +450,7 @@ def test_nothing_leaves_and_nothing_complains(open_page, recorded):
     [{}, {"color_scheme": "dark"}, {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}],
     ids=["light", "dark", "phone"],
 )
-def test_axe_finds_nothing(open_page, recorded, look):
+def test_axe_reports_no_violation(open_page, recorded, look):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     reader = open_page(recorded.url, **look)
     reader.wait("document.querySelectorAll('.ended button').length === 2")
@@ -460,7 +460,7 @@ def test_axe_finds_nothing(open_page, recorded, look):
 
 
 def test_an_older_recording_beside_a_newer_one(open_page, tmp_path):
-    """Its lane is no longer in memory: all of it comes from the store."""
+    """Its port direction is no longer in memory, so all of its data comes from the store."""
     filled(tmp_path / "store")
     store = Growing(tmp_path / "store", START + 3600 * SECOND)
     store.append([84] * 100)
@@ -479,7 +479,7 @@ def test_an_older_recording_beside_a_newer_one(open_page, tmp_path):
         store.close()
 
 
-def test_a_page_that_cannot_draw_says_so(browser, recorded):
+def test_a_page_that_cannot_draw_reports_it(browser, recorded):
     context = browser.new_context()
     page = context.new_page()
     page.add_init_script("window.Worker = class extends Worker { constructor() { super('nowhere.js'); } }")
@@ -489,7 +489,7 @@ def test_a_page_that_cannot_draw_says_so(browser, recorded):
     context.close()
 
 
-def test_dark_is_chosen_and_kept(open_page, recorded):
+def test_the_dark_scheme_can_be_chosen_and_is_kept(open_page, recorded):
     reader = open_page(recorded.url)
     paper = "getComputedStyle(document.body).backgroundColor"
     line = "view.timeline.figure.data.find(t => t.meta === 'second').line.color"

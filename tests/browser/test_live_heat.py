@@ -1,4 +1,5 @@
-"""The cells of the live view's heatmap, in the column of their second whether or not their width divides one."""
+"""The cells of the live view's heatmap are in the column of their second, whether or not their width divides a
+second."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dense lines of the live view, pixel for pixel, against what their points say."""
+"""Dense lines of the live view, pixel by pixel, against the values of their points."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DRAW = """({ x, y, steps, filled, width, height, zero }) => {
     const { data } = pen.getImageData(0, 0, width, height), found = [];
     for (let i = 0; i < data.length; i += 4) found.push(data[i] ? 'line' : data[i + 2] ? 'fill' : '');
     return found; }"""
-# Binary fractions, so that sums of them are exact; no place and no slope's end falls on the edge of a row.
+# Binary fractions, so that sums of them are exact; no position and no end of a slope is on the edge of a row.
 STEP = st.integers(1, 5).map(lambda n: Fraction(n, 2))
 PLACE = st.integers(0, HEIGHT - 1).map(lambda row: row + Fraction(3, 7))
 
@@ -32,7 +32,7 @@ def page(page_with):
 
 
 def pieces(x, y, steps):
-    """The straight pieces of a line: (ax, ay, bx, by), from left to right."""
+    """Returns the straight pieces of a line: (ax, ay, bx, by), from left to right."""
     for (ax, ay), (bx, by) in zip(zip(x, y, strict=True), zip(x[1:], y[1:], strict=True), strict=False):
         if ay is None or by is None:
             continue
@@ -40,7 +40,7 @@ def pieces(x, y, steps):
 
 
 def reached(column, ax, ay, bx, by):
-    """The rows from and to which a piece goes in a column of pixels; None where it is not there."""
+    """Returns the first and last row of a piece in a column of pixels, or None if it is not in that column."""
     if not math.floor(ax) <= column <= math.floor(bx):
         return None
     if ax == bx:
@@ -49,7 +49,7 @@ def reached(column, ax, ay, bx, by):
 
 
 def expected(x, y, steps, filled):
-    """(row, column, what is in that pixel) of the whole panel."""
+    """Returns (row, column, content of that pixel) for the whole panel."""
     for column in range(WIDTH):
         spans = [span for piece in pieces(x, y, steps) if (span := reached(column, *piece))]
         high, low = min((a for a, _ in spans), default=HEIGHT), max((b for _, b in spans), default=-1)

@@ -1,4 +1,4 @@
-"""A rack's report as a reader meets it, and as paper has it: Debian's Chromium opens the file, without a network."""
+"""A rack's report on screen and on paper: Debian's Chromium opens the file, without a network."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def folder(tmp_path_factory):
 
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_index_and_report_open_without_a_request_or_a_complaint(browser, folder, width, scheme):
+def test_index_and_report_open_without_a_request_or_an_error(browser, folder, width, scheme):
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
     opened, requests, troubles = context.new_page(), [], []
     context.on("request", lambda request: requests.append(request.url))
@@ -53,7 +53,7 @@ def test_headings_and_pictures_have_names(browser, folder):
     opened.close()
 
 
-def test_it_prints(folder, tmp_path):
+def test_the_report_can_be_printed(folder, tmp_path):
     if not CHROMIUM.exists() or not shutil.which("pdftotext"):
         pytest.skip("needs chromium and pdftotext (poppler-utils)")
     target = tmp_path / "report.pdf"

@@ -1,4 +1,4 @@
-"""The report as a reader meets it: Debian's Chromium opens the file, without a network."""
+"""The report in a browser: Debian's Chromium opens the file, without a network."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ZERO = START // 60_000_000_000 * 60_000_000_000
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
-    """Reports by name: `plain`; `hostile`, whose names come from an attacker; `coarse`, with more bins than fit."""
+    """Reports by name: `plain`; `hostile`, with names from an attacker; `coarse`, with more bins than fit."""
     folder, made = tmp_path_factory.mktemp("browser"), {}
     for name in ("plain", "hostile"):
         store = StoreFolder.create(folder / f"store-{name}")
@@ -43,25 +43,25 @@ def open_page(browser, pages):
 
 @pytest.fixture(scope="module")
 def plain(browser, pages):
-    """One page that several tests share; none of them minds what another chose or sorted."""
+    """One page that several tests share; none depends on what another chose or sorted."""
     reader = Reader(browser, f"file://{pages['plain']}")
     yield reader
     reader.context.close()
 
 
 def at(number: int) -> float:
-    """Where a bin begins on the page's axis, in seconds."""
+    """Returns where a bin begins on the page's axis, in seconds."""
     return (START + number * BIN - ZERO) / 1e9
 
 
 def largest_between(reader, first: int, last: int) -> float:
-    """The largest utilization that is drawn anywhere in [first, last) bins."""
+    """Returns the largest utilization that is drawn anywhere in [first, last) bins."""
     x, y = reader.trace("largest")
     begin, end = at(first), at(last)
     return max(v for a, b, v in zip(x, [*x[1:], end], y, strict=True) if v is not None and a < end and b > begin)
 
 
-def test_nothing_leaves_and_nothing_complains(open_page, pages):
+def test_the_page_makes_no_request_and_logs_no_error(open_page, pages):
     reader = open_page()
     for what in ("next", "in", "out", "right", "all", "previous"):
         reader.click(f"[data-do={what}]")
@@ -70,7 +70,7 @@ def test_nothing_leaves_and_nothing_complains(open_page, pages):
     assert reader.page.locator("#trouble").is_hidden()
 
 
-def test_what_is_drawn_is_what_was_stored(open_page):
+def test_the_drawn_data_is_that_of_the_store(open_page):
     reader = open_page()
     reader.click("[data-do=next]")
     reader.page.locator("table.bursts tbody tr", has_text="200 µs").click()
@@ -85,7 +85,7 @@ def test_what_is_drawn_is_what_was_stored(open_page):
     assert {number for number in wire if number in shown} == drawn.keys()
 
 
-def test_a_burst_of_200_us_is_seen_at_every_zoom(open_page):
+def test_a_burst_of_200_us_is_visible_at_every_zoom(open_page):
     reader = open_page()
     assert largest_between(reader, SHORT, SHORT + 2) == 100.0
     x, _ = reader.trace("marks")
@@ -121,7 +121,7 @@ def test_a_report_of_two_seconds_in_a_week_opens_where_the_largest_burst_is(brow
         reader.context.close()
 
 
-def test_every_width_of_the_page_shows_it(open_page):
+def test_a_burst_is_visible_at_every_width_of_the_page(open_page):
     reader = open_page()
     for width in (1400, 700, 420):
         reader.page.set_viewport_size({"width": width, "height": 900})
@@ -130,7 +130,7 @@ def test_every_width_of_the_page_shows_it(open_page):
         assert largest_between(reader, LONG, LONG + 300) == 100.0
 
 
-def test_a_coarse_page_holds_every_bin_of_its_bursts(open_page):
+def test_a_coarse_page_has_every_bin_of_its_bursts(open_page):
     reader = open_page("coarse")
     assert largest_between(reader, SHORT, SHORT + 2) == 100.0
     assert "more than a page can hold" in reader.page.locator("figcaption").first.text_content()
@@ -153,8 +153,8 @@ def test_latency_and_queue_are_on_the_same_axis(plain):
     assert min(full) <= (START + 500 * 10**7 - ZERO) / 1e9 and max(full) >= (START + 501 * 10**7 - ZERO) / 1e9
 
 
-def test_a_probe_alone_is_seen(open_page):
-    """Zoomed in to where only one probe was sent, its latency is a point; a line of it has no length."""
+def test_a_single_probe_is_visible(open_page):
+    """If the zoomed time has only one probe, its latency is a point, because a line would have no length."""
     reader = open_page()
     dots = """() => [...document.querySelectorAll('.timeline .scatterlayer .points path')]
         .filter((one) => one.getBBox().width).length"""
@@ -182,7 +182,7 @@ def test_the_table_sorts_by_mouse_and_by_keyboard(plain):
     assert reader.page.locator("table.bursts thead th[aria-sort]").count() == 1
 
 
-def test_a_chosen_burst_says_who_sent_it(plain):
+def test_a_selected_burst_shows_its_senders(plain):
     reader = plain
     who = reader.page.locator(".fanin .who")
     reader.page.locator("table.bursts tbody tr", has_text="30 ms").click()
@@ -196,7 +196,7 @@ def test_a_chosen_burst_says_who_sent_it(plain):
     assert len(who.all_text_contents()) == 4
 
 
-def test_the_figure_is_read_by_pointing_and_clicked_to_choose(open_page):
+def test_the_figure_shows_values_on_hover_and_selects_bursts_on_click(open_page):
     reader = open_page()
     reader.click("[data-do=next]")
     reader.page.evaluate("document.querySelector('.timeline').scrollIntoView({behavior: 'instant'})")
@@ -220,7 +220,7 @@ def test_hostile_names_are_text(open_page):
     assert reader.page.locator("[data-choose=latency] option").first.text_content().startswith(reportlib.HOSTILE)
 
 
-def test_the_policy_stops_what_escaping_would_have_missed(open_page):
+def test_the_policy_blocks_what_escaping_would_have_missed(open_page):
     reader = open_page()
     reader.page.evaluate("""() => {
         const script = document.createElement('script'), image = new Image();
@@ -234,14 +234,14 @@ def test_the_policy_stops_what_escaping_would_have_missed(open_page):
 
 
 @pytest.mark.parametrize("name", ["plain", "hostile"])
-def test_a_phone_scrolls_down_only(open_page, name):
+def test_a_phone_scrolls_only_vertically(open_page, name):
     reader = open_page(name, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
     assert reader.page.evaluate("document.documentElement.scrollWidth") == 390
     assert reader.troubles == []
     assert largest_between(reader, SHORT, SHORT + 2) == 100.0
 
 
-def test_dark_is_dark_and_paper_is_light(open_page):
+def test_the_dark_scheme_is_dark_and_paper_is_light(open_page):
     reader = open_page(color_scheme="dark")
     paper = "getComputedStyle(document.body).backgroundColor"
     line = "document.querySelector('.timeline').data.find(t => t.meta === 'second').line.color"
@@ -267,7 +267,7 @@ def test_controls_and_regions_have_names(plain):
     assert twice == []
 
 
-def test_probed_paths_are_drawn_and_their_tail_is_in_the_figure(open_page):
+def test_probed_paths_and_their_tail_are_drawn(open_page):
     reader = open_page()
     drawn = reader.page.evaluate(
         "() => [...document.querySelectorAll('[data-figure]')].map(place => [place.dataset.figure, place.data.length])"

@@ -1,4 +1,4 @@
-"""Figures by their values: pure functions of what analysis gathered."""
+"""Figures by their values: they are pure functions of the data that analysis gathered."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def traces(figure):
     return {trace.meta: trace for trace in figure.data}
 
 
-def test_no_burst_is_missing_from_the_whole_time(report):
+def test_the_whole_time_shows_every_burst(report):
     drawn = traces(figures.timeline(report, 0.5))
     zero = figures.origin(report)
     for first, last in ((SHORT, SHORT + 2), (LONG, LONG + 300)):
@@ -38,8 +38,9 @@ def test_no_burst_is_missing_from_the_whole_time(report):
 
 
 @pytest.mark.parametrize("between_s", [1, 20, 600, 7 * 86_400, 56 * 365 * 86_400])
-def test_the_figure_opens_where_something_can_be_seen(between_s, tmp_path):
-    """With all, as long as what was recorded is seen in it, else with the recording of the largest burst."""
+def test_the_figure_opens_where_data_is_visible(between_s, tmp_path):
+    """It opens with the whole time if the recorded part is wide enough to see, otherwise with the recording of the
+    largest burst."""
     store = StoreFolder.create(tmp_path / "store")
     first, last = reportlib.fill_apart(store, between_s * 10**9)
     [report] = reportlib.gathered(store)
@@ -62,7 +63,7 @@ def test_latency_loss_and_queue_share_the_axis(report):
     assert {trace.xaxis for trace in figure.data} <= {None, "x"}
 
 
-def test_lines_are_svg_and_the_template_is_ours(report):
+def test_lines_are_svg_and_the_template_is_that_of_mburst(report):
     figure = figures.timeline(report, 0.5)
     assert {trace.type for trace in figure.data} == {"scatter"}
     assert not figure.layout.template.layout.to_plotly_json()
@@ -90,7 +91,7 @@ def test_a_lane_without_probes_or_queues_has_one_panel(tmp_path):
 
 
 def test_negative_latencies_have_an_axis(tmp_path):
-    """Of a reflector that says that it held answers for longer than they took."""
+    """A reflector reported that it held answers for longer than they took."""
     store = StoreFolder.create(tmp_path / "store")
     write(store, "recordings", {"start_ns": START, "end_ns": START + 10**9})
     write(store, "bins", {"ts_ns": START + 10**6, "wire_bytes": 100, "bytes": 76})
@@ -110,7 +111,7 @@ def test_negative_latencies_have_an_axis(tmp_path):
     assert low < high
 
 
-def test_a_distribution_ends_at_all_and_marks_its_median():
+def test_a_distribution_ends_at_100_percent_and_marks_its_median():
     values = [33e6, 34e6, 34e6, 35e6]
     figure = figures.distribution(values, "Duration", "burst", figures.duration_ticks(values), True)
     drawn = traces(figure)
@@ -128,14 +129,14 @@ def test_distributions_have_two_ticks_or_more_inside_their_axis(values):
     assert len({text for _, text in figures.share_ticks(shares)}) >= 2
 
 
-def test_a_colour_means_one_thing_so_that_the_page_can_exchange_it():
+def test_each_colour_has_one_meaning_so_that_the_page_can_replace_it():
     assert LIGHT.keys() == DARK.keys()
     assert len(set(LIGHT.values())) == len(LIGHT)
 
 
 @pytest.mark.parametrize("palette", [LIGHT, DARK])
 @pytest.mark.parametrize("name", ["ink", "muted", "mean", "loss", "good"])
-def test_text_stands_out_from_its_ground(palette, name):
+def test_text_has_enough_contrast(palette, name):
     """WCAG 2.1, 1.4.3: a contrast of 4.5 or more."""
 
     def luminance(colour):

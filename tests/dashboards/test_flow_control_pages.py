@@ -1,4 +1,4 @@
-"""Pause frames and congestion notifications that scapy makes: from a capture to the reports' pages and JSON."""
+"""Pause frames and congestion notifications made by scapy: from a capture to the pages and JSON of reports."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def page_text(path: Path) -> str:
 
 
 def reported(store: Path, folder: Path, *options: str) -> tuple[str, dict[str, Any]]:
-    """The text of the page and its JSON."""
+    """Returns the text of the page and its JSON."""
     assert main(["report", str(store), "-o", str(folder), *options]) == 0
     [facts] = [path for path in folder.glob("*.json")]
     return page_text(facts.with_suffix(".html")), json.loads(facts.read_text())
 
 
-def test_one_line_of_a_direction_says_what_it_asked_for(tmp_path: Path) -> None:
+def test_a_line_of_an_outgoing_direction_states_its_requests(tmp_path: Path) -> None:
     text, facts = reported(record(tmp_path, FRAMES, "out"), tmp_path / "r")
     assert "2 pause frames, 1 resume frame, 2 congestion notifications (CNP)" in text
     asked = (65535 + 100) * 51.2
@@ -56,7 +56,7 @@ def test_one_line_of_a_direction_says_what_it_asked_for(tmp_path: Path) -> None:
     }
 
 
-def test_what_comes_in_asks_this_host(tmp_path: Path) -> None:
+def test_a_line_of_an_incoming_direction_states_requests_to_this_host(tmp_path: Path) -> None:
     text, facts = reported(record(tmp_path, [*FRAMES[:10], (5, by_class({3: 7, 4: 9})), FRAMES[-1]]), tmp_path / "r")
     assert "1 pause frame, 1 congestion notification (CNP)" in text
     assert "The switch asked this host to stop sending: classes 3 and 4, asked for up to 461 ns in all." in text
@@ -64,8 +64,8 @@ def test_what_comes_in_asks_this_host(tmp_path: Path) -> None:
     assert facts["lanes"][0]["flow_control"]["pause_classes"] == [3, 4]
 
 
-def test_the_time_is_that_of_the_stated_link(tmp_path: Path) -> None:
-    """Without a speed, the quanta are stated and no time."""
+def test_the_paused_time_depends_on_the_stated_link_speed(tmp_path: Path) -> None:
+    """Without a link speed, the quanta are stated and no time."""
     store = record(tmp_path, FRAMES, link=None)
     text, facts = reported(store, tmp_path / "r")
     assert "asked for up to 65,635 quanta of 512 bit times (the link's speed is not known)" in text
@@ -75,13 +75,13 @@ def test_the_time_is_that_of_the_stated_link(tmp_path: Path) -> None:
     assert facts["lanes"][0]["flow_control"]["asked_ns"] == round(65635 * 5.12)
 
 
-def test_a_direction_without_any_has_no_line(tmp_path: Path) -> None:
+def test_a_direction_without_such_frames_has_no_line(tmp_path: Path) -> None:
     text, facts = reported(record(tmp_path, FRAMES[:10]), tmp_path / "r")
     assert "pause frame" not in text and "congestion notification" not in text
     assert facts["lanes"][0]["flow_control"]["pause_frames"] == 0
 
 
-def test_only_the_asked_time_counts(tmp_path: Path) -> None:
+def test_only_the_selected_time_counts(tmp_path: Path) -> None:
     store = record(tmp_path, [*FRAMES, (30_000, plain())])
     _, facts = reported(store, tmp_path / "r", "--since", "2s")
     assert facts["lanes"][0]["flow_control"]["pause_frames"] == 0
@@ -101,7 +101,7 @@ def older(tmp_path: Path) -> StoreFolder:
     return store
 
 
-def test_what_was_not_counted_is_not_none(older: StoreFolder, tmp_path: Path) -> None:
+def test_frames_that_were_not_counted_are_not_reported_as_none(older: StoreFolder, tmp_path: Path) -> None:
     text, facts = reported(older.path, tmp_path / "r")
     assert "Pause frames were not counted." in text and text.lower().replace("pauses", "").count("pause") == 1
     [page] = (tmp_path / "r").glob("*.html")
@@ -133,7 +133,7 @@ def test_sums_of_recordings() -> None:
     assert (both.cnp_packets, both.pause_frames, both.uncounted) == (ROW["cnp_packets"] + 5, ROW["pause_frames"], 1)
 
 
-def test_the_rack_names_the_same(tmp_path: Path) -> None:
+def test_the_report_of_a_rack_states_the_same(tmp_path: Path) -> None:
     store = record(tmp_path, FRAMES, "out")
     period = ("--since", "2023-11-14T22:00", "--until", "2023-11-15T00:00")
     text, facts = reported(store, tmp_path / "r", "--rack", "r1", *period)

@@ -1,5 +1,5 @@
-"""Every string that comes from a store or the network is text on every page: whatever it holds, a page has the elements
-and attributes that it has with plain names. In a browser: tests/browser/test_hostile_browser.py."""
+"""Every string that comes from a store or the network is text on every page: whatever it contains, a page has the same
+elements and attributes as with plain names. In a browser: tests/browser/test_hostile_browser.py."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAMES = [name for name in HOSTILE.values() if "\0" not in name]
 
 
 class Seen(HTMLParser):
-    """The elements of a page with the names of their attributes, and all that its readers see of it."""
+    """The elements of a page with the names of their attributes, and everything that its readers see of it."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ def test_no_string_is_more_than_text(tmp_path):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_kind_of_value_in_a_template_is_text(name):
-    """Between tags, in an attribute, as a cell, a link, a term, by a macro."""
+    """Between tags, in an attribute, as a cell, as a link, as a term, by a macro."""
     seen, plain = (
         Seen(
             page.render(
@@ -73,7 +73,7 @@ def test_each_kind_of_value_in_a_template_is_text(name):
     assert seen.texts.count(shown(name)) == plain.texts.count("plain") == 11
 
 
-def test_html_is_in_templates_alone():
+def test_html_is_only_in_templates():
     for path in [*(ROOT / "dashboards").rglob("*.py"), *(ROOT / "mburst" / "agent").rglob("*.py")]:
         strings = [
             node.value

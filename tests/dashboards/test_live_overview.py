@@ -1,4 +1,4 @@
-"""All interfaces at a glance: a number for what was recorded, and none for what is not known."""
+"""The overview of all interfaces: a number for recorded time, and none for unknown time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def growing(tmp_path):
 
 
 def percents(live: LiveStore, seconds: int) -> list[float | None]:
-    """Of the one lane."""
+    """Returns the percentages of the only port direction."""
     found = overview(live, "", seconds)
     [lane] = live.lanes.values()
     assert found["firstSecond"] == lane.edge_ns // SECOND - seconds
@@ -40,7 +40,7 @@ def test_a_second_that_was_not_recorded_has_no_number(growing):
     live.close()
 
 
-def test_a_second_that_memory_has_lost_a_part_of_has_no_number(growing):
+def test_a_second_only_partly_in_memory_has_no_number(growing):
     growing.append([84] * 25_000)
     live = LiveStore(growing.store)
     assert percents(live, 3) == [None, QUIET, QUIET, QUIET]
@@ -50,7 +50,7 @@ def test_a_second_that_memory_has_lost_a_part_of_has_no_number(growing):
     live.close()
 
 
-def test_bins_that_do_not_divide_a_second_are_in_theirs(tmp_path):
+def test_bins_that_do_not_divide_a_second_count_in_their_second(tmp_path):
     store = StoreFolder.create(tmp_path / "store")
     width = 300_000
     begin = NOW // width * width + width

@@ -1,4 +1,4 @@
-"""What the live view sends a browser that follows is what the store has, however it grows."""
+"""The live view sends its browsers the contents of the store, however the store grows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mburst.dashboards.live.view import LiveView
 
 NOW = 1_795_228_500_000_000_000
 CELL = 10_000_000  # ns, of the heatmap
-WAKES = 30  # that a browser waits at most for what it is to be sent
+WAKES = 30  # the longest time that a browser waits for a message
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def view(growing):
     live.close()
 
 
-def test_silence_is_told_and_what_lies_between_recordings_is_not(growing, view):
+def test_silence_is_covered_and_time_between_recordings_is_not(growing, view):
     reader = Follower(view, 60 * SECOND, NOW)
     growing.append([0] * 5_000 + [84])
     reader.look()
@@ -55,8 +55,8 @@ def test_silence_is_told_and_what_lies_between_recordings_is_not(growing, view):
     assert reader.coverage == [(0, 5_101 * BIN), (30_101 * BIN, 37_102 * BIN)]
 
 
-def test_a_path_is_told_by_one_measure(growing, view):
-    """Where another becomes that of most probes, what was sent by the first is sent again."""
+def test_a_path_has_one_measure(growing, view):
+    """When most probes have another measure, latencies that were sent by the first one are sent again."""
 
     def probes(first, n, **stamps):
         return rows(
@@ -87,7 +87,7 @@ def test_a_path_is_told_by_one_measure(growing, view):
 
 
 def cells_of(growing, view):
-    """The heatmap's cells as the store has them: 0 where only silence was recorded."""
+    """Returns the heatmap's cells from the store: 0 if only silence was recorded."""
     [lane] = view.live.lanes.values()
     cells = {at: 0 for a, b in lane.coverage() for at in range(a // CELL * CELL, b, CELL)}
     for at, wire in growing.wire.items():
@@ -112,7 +112,7 @@ def test_the_heatmap_knows_which_cells_were_recorded(growing, view):
     assert {3 * SECOND - CELL, 4 * SECOND} & reader.cells.keys() == set() and reader.cells[2 * SECOND] == 0
 
 
-def test_bursts_and_the_heatmap_are_told_whatever_span_is_followed(growing, view):
+def test_bursts_and_the_heatmap_are_sent_for_any_followed_span(growing, view):
     reader = Follower(view, BIN * 10, NOW)
     begin = growing.burst(2)
     growing.append([84] * (2 * SECOND // BIN))
@@ -124,7 +124,7 @@ def test_bursts_and_the_heatmap_are_told_whatever_span_is_followed(growing, view
 
 
 async def troubles(view: LiveView) -> AsyncIterator[list[str]]:
-    """What a browser is sent about trouble, each time that it is sent something."""
+    """Yields the problems in each message to a browser."""
     waker = asyncio.Event()
     view.wakers.add(waker)
     reader = Follower(view, SECOND, NOW)
@@ -139,7 +139,7 @@ async def troubles(view: LiveView) -> AsyncIterator[list[str]]:
         following.cancel()
 
 
-def test_trouble_is_told_until_the_store_can_be_read_again(growing, view):
+def test_trouble_is_reported_until_the_store_can_be_read_again(growing, view):
     folder = growing.store.path / "hot" / "bins"
     aside = folder.with_name("aside")
 
@@ -157,7 +157,7 @@ def test_trouble_is_told_until_the_store_can_be_read_again(growing, view):
     asyncio.run(follow())
 
 
-def test_bursts_that_cannot_be_judged_are_trouble_that_stays(growing):
+def test_trouble_with_the_definition_of_a_burst_stays(growing):
     live = LiveStore(growing.store)
     view = LiveView(live, LiveBursts(live, BurstDefinition(bin_ns=250_000)))
     growing.burst(2)

@@ -1,4 +1,4 @@
-"""plotly's script is packed once, and what was packed is the script that is installed."""
+"""plotly's script is packed once, and the packed script equals the installed one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mburst.dashboards.common import plotlyjs
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where it is kept meanwhile."""
+    """The folder in which the packed script is kept during a test."""
     monkeypatch.setattr(importlib.util, "cache_from_source", lambda _: str(tmp_path / "kept" / "plotlyjs.pyc"))
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     plotlyjs.packed.cache_clear()
@@ -33,7 +33,7 @@ def unpacked() -> str:
     return script.decode()
 
 
-def test_it_is_packed_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_script_is_packed_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert unpacked() == get_plotlyjs()
     [kept] = folder.iterdir()
     monkeypatch.setattr(plotlyjs, "gzipped", None)
@@ -41,7 +41,7 @@ def test_it_is_packed_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert list(folder.iterdir()) == [kept]
 
 
-def test_a_damaged_one_is_packed_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_script_is_packed_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = "".join(map(str, range(9999)))  # shorter, and as good
     monkeypatch.setattr("plotly.offline.get_plotlyjs", lambda: script)
     unpacked()
@@ -53,7 +53,7 @@ def test_a_damaged_one_is_packed_anew(folder: Path, monkeypatch: pytest.MonkeyPa
         assert kept.read_bytes() == whole
 
 
-def test_another_version_takes_its_place(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_version_replaces_the_script(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     unpacked()
     [kept] = folder.iterdir()
     monkeypatch.setattr("plotly.offline.get_plotlyjs", lambda: "a script of another plotly")
@@ -61,6 +61,6 @@ def test_another_version_takes_its_place(folder: Path, monkeypatch: pytest.Monke
     assert [path == kept for path in folder.iterdir()] == [False]
 
 
-def test_without_a_place_to_keep_it(folder: Path) -> None:
+def test_the_script_is_packed_without_a_place_to_keep_it(folder: Path) -> None:
     folder.write_text("a file")
     assert unpacked() == get_plotlyjs()

@@ -1,4 +1,4 @@
-"""What pages say of a switch's port, which is known by samples and has no packets."""
+"""Pages about a switch port, which is recorded by samples and has no packets."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ OF_PACKETS = re.compile(r"packets? (was|were)|stamp|frame|recorder saw|record ag
 
 
 def port_report(folder: Path, quality: int) -> LaneReport:
-    """A port of which one bin has QUALITY, with one burst of 20 bins."""
+    """The report of a port with one bin of QUALITY, and with one burst of 20 bins."""
     store = StoreFolder.create(folder)
     write(store, "recordings", {**PORT, "backend": "otlp", "start_ns": START, "end_ns": START + 10**9, "bin_ns": BIN})
     sent = [(FULL if number < 20 else 900) for number in range(100)]
-    sent[9] = FULL * 3 // 2  # of a sample that came late
+    sent[9] = FULL * 3 // 2  # bit for a sample that came late
     write(
         store,
         "bins",
@@ -64,7 +64,7 @@ def port_report(folder: Path, quality: int) -> LaneReport:
         (0, "No sample is missing"),
     ],
 )
-def test_a_report_speaks_of_samples(quality: int, head: str, tmp_path: Path) -> None:
+def test_a_report_states_samples_in_place_of_packets(quality: int, head: str, tmp_path: Path) -> None:
     report = port_report(tmp_path / "store", quality)
     said = report_words.statements(report)
     assert head in {statement.head for statement in said}
@@ -89,7 +89,7 @@ def test_a_rack_report_names_the_ports_that_lack_samples(tmp_path: Path) -> None
     assert not any("lost" in head for head in heads)
 
 
-def test_live_views_speak_of_samples(tmp_path: Path) -> None:
+def test_live_views_state_samples_in_place_of_packets(tmp_path: Path) -> None:
     growing = Growing(tmp_path / "store", START, "tor1", backend="otlp")
     live = LiveStore(growing.store)
     bursts = LiveBursts(live, BurstDefinition())

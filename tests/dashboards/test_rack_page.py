@@ -44,7 +44,7 @@ def figures(full):
 
 
 class Tags(HTMLParser):
-    """Every tag of a page, and whether each that was opened was closed."""
+    """Collects every tag of a page, and whether each opened tag was closed."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ def test_the_same_period_gives_the_same_bytes(full, figures, tmp_path):
     assert set(first) == {"index.html", f"{name}.html", f"{name}.json"}
 
 
-def test_the_page_has_no_script_and_asks_for_nothing(figures):
+def test_the_page_has_no_script_and_makes_no_request(figures):
     html = page.render(figures)
     tags = Tags(html)
     assert tags.open == [] and not {"script", "img", "link", "iframe"} & {tag for tag, _ in tags.all}
@@ -82,7 +82,7 @@ def test_the_page_has_no_script_and_asks_for_nothing(figures):
     assert not re.search(r"url\(|@import|https?://| on\w+=", html) and "default-src 'none'" in unescape(html)
 
 
-def test_the_page_tells_what_happened(figures):
+def test_the_page_states_bursts_changes_and_new_hosts(figures):
     html = page.render(figures)
     assert "Friday 2026-11-20, UTC" in html
     assert "2 of 2 hosts received 3 bursts" in html and "3 times as many bursts an hour" in html
@@ -96,8 +96,8 @@ def test_the_page_tells_what_happened(figures):
     ]
 
 
-def test_how_wide_the_peak_bins_are_is_stated(figures):
-    """Once, where all are alike."""
+def test_the_width_of_the_peak_bins_is_stated(figures):
+    """It is stated once if all widths are equal."""
     assert ">Peak, 1 ms<" in page.render(figures) and "Peak bin" not in page.render(figures)
     first, *others = figures.lanes
     wider = dataclasses.replace(first, peak_utilization=0.9, peak_bin_ns=10**7)
@@ -113,12 +113,12 @@ def test_names_are_text(store):
     assert re.fullmatch(r"rack-[A-Za-z0-9._-]+", page.stem(payload))
 
 
-def test_racks_whose_names_files_cannot_hold_do_not_share_a_file(figures):
+def test_racks_with_names_that_are_no_file_names_have_different_files(figures):
     stems = {page.stem(dataclasses.replace(figures, rack=name)) for name in ("r 1", "r_1", "r/1", "r1")}
     assert len(stems) == 4
 
 
-def test_a_rack_without_data_says_so(store, tmp_path):
+def test_the_page_of_a_rack_without_data_states_it(store, tmp_path):
     fill(store, {"a": [(50, 10)]})
     payload = report(store, "r9")
     html = page.render(payload)
@@ -127,8 +127,8 @@ def test_a_rack_without_data_says_so(store, tmp_path):
     assert "nothing recorded" in page.write_index(tmp_path / "out").read_text()
 
 
-def test_hosts_and_switches_are_counted_apart(store):
-    """Where it is counted what was recorded. Of who received bursts, a port counts as the host behind it."""
+def test_hosts_and_switches_are_counted_separately(store):
+    """Recorded interfaces are counted separately. Among receivers of bursts, a port counts as the host behind it."""
     for start, hosts, ports in ((START - DAY, {"a": [], "b": []}, {"E0": []}), (START, {"a": [(50, 10)]}, {})):
         fill(store, hosts, start=start)
         fill_ports(store, ports, start=start, length=DAY)
@@ -214,18 +214,18 @@ def test_the_index_has_every_report_newest_first(full, figures, tmp_path):
         ({"b": {"end_ns": START + DAY // 2}}, ["Not all of the time was recorded: 1 of 2"]),
     ],
 )
-def test_doubts_are_said(store, runs, messages):
-    """Of the hosts that they are about, and not of a, of which there are none."""
+def test_doubts_are_stated(store, runs, messages):
+    """They are stated for the hosts that have them, and not for host a, which has none."""
     for host, run in {"a": {}, **runs}.items():
         fill(store, {host: [(50, 10)]}, **run)
     heads = [statement.head for statement in rack_words.statements(report(store))]
     for message in messages:
         assert any(head.startswith(message) for head in heads), (message, heads)
-    in_part = any("end_ns" in run for run in runs.values())  # and not d, in which no burst could be detected
+    in_part = any("end_ns" in run for run in runs.values())  # and not of d, in which no burst could be detected
     assert any(head.startswith("Not all of the time") for head in heads) == in_part
 
 
-def test_stamps_that_cannot_carry_the_bins_are_said(store):
+def test_stamps_that_are_too_coarse_for_the_bins_are_reported(store):
     write(store, "recordings", {"start_ns": START, "end_ns": START + 10**9, "bin_ns": 10_000})
     write(store, "bins", {"ts_ns": START, "wire_bytes": 1250, "bytes": 1226, "quality": 4})
     heads = [statement.head for statement in rack_words.statements(report(store, length=10**9))]
@@ -250,7 +250,7 @@ def test_a_change_in_words(now, then, message):
     assert rack_words.ratio(now, then) == message
 
 
-def test_labels_of_an_axis_do_not_crowd():
+def test_labels_of_an_axis_do_not_overlap():
     hour = 3600 * 10**9
     assert heatmap.label_every(24, hour) == 3 and heatmap.label_every(168, hour) == 24
     assert heatmap.label_every(21, 10**9) == 2
@@ -295,12 +295,12 @@ def test_the_command(full, tmp_path):
         (["--rack", "r1", "--since", "2026-11-20", "--bin", "1500us"], 2, "not a multiple"),
     ],
 )
-def test_what_a_user_can_get_wrong_is_one_line(full, tmp_path, arguments, code, message):
+def test_errors_of_the_call_are_one_line(full, tmp_path, arguments, code, message):
     done = mburst(full.path, *arguments, "-o", tmp_path)
     assert done.returncode == code and message in done.stderr and len(done.stderr.splitlines()) <= 1
 
 
-def test_where_a_port_is_counted_at_its_host_no_slot_says_that_it_was_not_recorded(store):
+def test_slots_of_a_port_that_is_counted_at_its_host_do_not_state_not_recorded(store):
     link = {"device": "tor1", "port": "E0", "queue": "", "host": "a", "rack": "r1", "origin": "configuration"}
     write(store, "links", {**link, "present": True, "ts_ns": START})
     fill(store, {"a": [(50, 10)]}, length=6 * HOUR)

@@ -1,4 +1,4 @@
-"""The sentence and the figures that a host's report opens with."""
+"""The sentence and the figures with which a host's report opens."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def store(tmp_path):
 
 
 def report_of(store, wire: dict[int, int], packets: int = 10, quality: int = 0, **run):
-    """The only lane of one second with these bins, of PACKETS each."""
+    """Returns the report of the only port direction, one second with these bins of PACKETS each."""
     write(store, "recordings", {"start_ns": START, "end_ns": START + 10**9 - 1, "bin_ns": BIN, **run})
     rows = (
         {"ts_ns": START + at * BIN, "wire_bytes": sent, "bytes": sent, "packets": packets, "quality": quality}
@@ -31,7 +31,7 @@ def report_of(store, wire: dict[int, int], packets: int = 10, quality: int = 0, 
     return reportlib.gathered(store)[0]
 
 
-def test_bursts_beside_the_second_and_the_probes(store):
+def test_bursts_are_contrasted_with_the_busiest_second_and_the_probes(store):
     reportlib.fill(store)
     [report] = reportlib.gathered(store)
     text = answer.answer(report, BurstDefinition())
@@ -45,7 +45,7 @@ def test_bursts_beside_the_second_and_the_probes(store):
     assert dict(answer.in_bursts(report))["Time in bursts"] == "0.151 %: 30.2 ms of 20 s"
 
 
-def test_a_bin_above_line_rate_is_no_headline_and_is_explained(store):
+def test_a_bin_above_line_rate_is_not_in_the_headline_and_is_explained(store):
     report = report_of(store, {at: 2 * FULL * (at % 2) for at in range(0, 40)} | {60: 27_125})
     assert "took the link to 100 % of 1 Gb/s" in answer.answer(report, BurstDefinition())
     assert answer.finer(report, 0).startswith("Single bins read up to 217 % (at 02:34:00.006), which no link carries: ")
@@ -60,13 +60,13 @@ def test_a_bin_above_line_rate_is_no_headline_and_is_explained(store):
 
 
 def above(report) -> list[str]:
-    """What the page notes of its bins above line rate."""
+    """Returns the notes of the page about bins above line rate."""
     found = [one for one in statements(report) if one.head.startswith(("Single bins", "The bins are shorter"))]
     return [f"{one.head}: {one.text}" for one in found]
 
 
-def test_a_frame_above_line_rate_is_what_a_bin_can_hold(store):
-    """Ten frames of 2,125 bytes in a bin, so that a bin can hold one of those (17 %) more than line rate."""
+def test_a_bin_may_exceed_line_rate_by_one_frame(store):
+    """Ten frames of 2,125 bytes in a bin: the bin may contain one such frame (17 %) more than line rate."""
     assert above(report_of(store, {3: 21_250, 4: 14_600})) == [
         "Single bins read up to 170 % of line rate: A frame counts whole in the bin of its stamp: that explains up to "
         "117 %, with frames of 2,125 bytes on the wire. Beyond that, frames were larger, were stamped closer together "
@@ -75,27 +75,27 @@ def test_a_frame_above_line_rate_is_what_a_bin_can_hold(store):
     ]
 
 
-def test_large_frames_need_no_other_reason(store):
-    """A frame of 9,038 bytes takes 72 of 100 µs: it was alone in bins. Fuller bins hold the end of one that began
-    before them."""
+def test_large_frames_explain_bins_above_line_rate(store):
+    """A frame of 9,038 bytes takes 72 of 100 µs, and was alone in its bin. Fuller bins also have the end of a frame
+    that began before them."""
     write(store, "bins", {"ts_ns": START + 90 * BIN, "wire_bytes": 9038, "bytes": 9014, "packets": 1})
     report = report_of(store, {3: 21_100, 4: 9_100})
     assert report.largest_frame == 9038 and above(report) == [] and "169 %" in answer.finer(report, 0)
 
 
-def test_merged_frames_are_no_frames_of_the_wire(store):
+def test_merged_frames_are_not_taken_for_frames_on_the_wire(store):
     report = report_of(store, {3: 21_100}, packets=1, quality=Quality.GRO)
     assert report.largest_frame is None and above(report)[0].startswith("Single bins read up to 169 % of line rate")
 
 
-def test_a_large_frame_is_longer_than_a_narrow_bin(store):
+def test_a_large_frame_may_be_longer_than_a_narrow_bin(store):
     [said] = above(report_of(store, {3: 13_000}, packets=1))
     assert said.startswith(
         "The bins are shorter than a frame: A frame of 13,000 bytes on the wire takes 104 µs at 1 Gb/s"
     )
 
 
-def test_bursts_shorter_than_a_window_are_not_said_to_fill_it(store):
+def test_bursts_shorter_than_a_window_are_not_reported_to_fill_it(store):
     report = report_of(store, {70: FULL, 71: FULL})
     said = "In 1 s, 1 burst of 200 µs filled 50 % or more of 1 Gb/s, while the busiest 1 ms reads 20 % and "
     assert answer.answer(report, BurstDefinition()).startswith(said) and answer.finer(report, 0) == ""
@@ -142,7 +142,7 @@ def test_times_of_several_days_have_their_date(between_s, day, tmp_path):
 
 
 def test_times_are_dated_by_the_period_of_the_page(tmp_path):
-    """A lane that was recorded on one day of several."""
+    """A port direction that was recorded on one day of several."""
     store = StoreFolder.create(tmp_path / "store")
     reportlib.fill_apart(store, 10**10)
     name = {"recording_id": "later", "host": "b"}

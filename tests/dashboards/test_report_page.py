@@ -1,4 +1,4 @@
-"""The report's page and its JSON, without a browser."""
+"""The page of the report and its JSON, without a browser."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_the_same_data_gives_the_same_bytes(full, tmp_path):
     assert (tmp_path / "a").iterdir() and len(list((tmp_path / "a").iterdir())) == 2
 
 
-def test_the_page_refers_to_nothing_outside(reports):
+def test_the_page_has_no_external_reference(reports):
     html = page.render(reports, BurstDefinition())
     own = html.replace(re.search(r'id="plotly">[^<]+<', html)[0], "")
     assert not re.findall(r'(?:src|href)="(?!#)[^"]*"|url\(|@import|https?://', own)
@@ -69,7 +69,7 @@ def test_the_page_refers_to_nothing_outside(reports):
     assert len(html) < 4_000_000
 
 
-def test_the_page_holds_what_the_store_holds(reports):
+def test_the_page_has_the_data_of_the_store(reports):
     html = page.render(reports, BurstDefinition())
     lane = json.loads(block(html, "facts"))["lanes"][0]
     raw = block(html, "arrays")
@@ -85,7 +85,7 @@ def test_the_page_holds_what_the_store_holds(reports):
     )
 
 
-def test_the_json_beside_has_every_burst(reports, tmp_path):
+def test_the_json_file_has_every_burst(reports, tmp_path):
     html, facts = page.write(reports, BurstDefinition(), tmp_path)
     payload = json.loads(facts.read_text())["lanes"][0]
     assert html.stem == facts.stem == "mburst-r1-cache-1-20261121T023400Z-20261121T023420Z"
@@ -161,7 +161,7 @@ def test_lanes_of_one_name_each_have_a_figure_and_hosts_are_counted_by_rack(tmp_
     assert any(name.endswith(" (rack r2, bins of 10 ms, 1 Gb/s)") for name in found.figures)
 
 
-def test_a_report_of_a_time_in_which_nothing_was_recorded_says_so(tmp_path, capsys):
+def test_a_report_of_a_time_without_a_recording_states_it(tmp_path, capsys):
     store = StoreFolder.create(tmp_path / "store")
     write(store, "recordings", {"start_ns": START, "end_ns": START + 10**9})
     write(store, "bins", {"ts_ns": START, "wire_bytes": 900})
@@ -171,7 +171,7 @@ def test_a_report_of_a_time_in_which_nothing_was_recorded_says_so(tmp_path, caps
     assert capsys.readouterr().out.endswith("note: nothing was recorded in that time; the report states this\n")
 
 
-RUNS = [  # what a row of `recordings` has, and what is said of it
+RUNS = [  # values of a row of `recordings`, and the statement about them
     ({"dropped": 5, "backend": "afpacket"}, "5 packets were dropped before they were seen"),
     ({"dropped": 1, "backend": "afpacket"}, "1 packet was dropped before they were seen"),
     ({"backend": "afpacket"}, "No packet was dropped"),
@@ -189,7 +189,7 @@ RUNS = [  # what a row of `recordings` has, and what is said of it
     ({"notes": "a\nb"}, "The recorder noted"),
     ({"offloads": "GRO is on."}, "Merged frames"),
 ]
-QUALITIES = [  # the quality of the only bin, and what is said of it
+QUALITIES = [  # the quality of the only bin, and the statement about it
     (2, "Packets were stamped by the kernel on receipt (100 % of bins)"),
     (0, "What stamped the packets is not known"),
     (8, "The file's stamps resolve 1 µs or less finely"),
@@ -202,7 +202,8 @@ QUALITIES = [  # the quality of the only bin, and what is said of it
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory):
-    """By host, the heads of what is said of its lane: host `run-0` has the first of RUNS, `quality-2` that quality."""
+    """The heads of the statements about each host's port direction: host `run-0` has the first of RUNS, `quality-2` has
+    that quality."""
     store = StoreFolder.create(tmp_path_factory.mktemp("said") / "store")
     for number, (run, _) in enumerate(RUNS):
         name = {"recording_id": f"run-{number}", "host": f"run-{number}"}
@@ -219,12 +220,12 @@ def said(tmp_path_factory):
 
 
 @pytest.mark.parametrize("number", range(len(RUNS)), ids=[message for _, message in RUNS])
-def test_loss_and_quality_are_said(said, number):
+def test_losses_are_stated(said, number):
     assert any(head.startswith(RUNS[number][1]) for head in said[f"run-{number}"])
 
 
 @pytest.mark.parametrize(("quality", "message"), QUALITIES)
-def test_quality_bits_are_said(said, quality, message):
+def test_quality_bits_are_stated(said, quality, message):
     assert message in said[f"quality-{quality}"]
 
 
@@ -245,7 +246,7 @@ def test_a_definition_is_one_sentence():
     assert "without joining" in words.definition_words(BurstDefinition(join_ns=0), 10**5)
 
 
-def test_what_does_not_fit_is_told(full):
+def test_a_coarser_resolution_is_stated(full):
     (report,) = reportlib.gathered(full, limits=Limits(whole_bins=2000, cells=1000, detail_bins=1000))
     assert report.base.width_ns > BIN
     assert "more than a page can hold" in resolution(report) and "around the largest" in resolution(report)
@@ -342,7 +343,7 @@ def test_the_command_names_its_files(full, tmp_path):
         ([], 2, "-o"),
     ],
 )
-def test_what_a_user_can_get_wrong_is_one_line(full, tmp_path, arguments, code, message):
+def test_errors_of_the_call_are_one_line(full, tmp_path, arguments, code, message):
     arguments = [
         tmp_path / "out" if value == "out" else full.path / value if value == "mburst.json" else value
         for value in arguments

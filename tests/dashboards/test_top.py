@@ -1,4 +1,4 @@
-"""`mburst top` shows the numbers of the store, in textual's own terminal for tests."""
+"""`mburst top` shows the numbers of the store, in textual's terminal for tests."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def growing(tmp_path):
 
 @pytest.fixture(autouse=True)
 def tests_look(monkeypatch):
-    """The app's own timer does not look beside a test."""
+    """Disables the timer of the app, which would read the store during a test."""
     monkeypatch.setattr("mburst.dashboards.top.app.LOOK_S", 3600)
 
 
@@ -47,7 +47,7 @@ def app(growing):
 
 
 def driven(app, drive, size=SIZE):
-    """Run DRIVE(pilot) in the app."""
+    """Runs DRIVE(pilot) in the app."""
 
     async def work():
         async with app.run_test(size=size) as pilot:
@@ -58,14 +58,14 @@ def driven(app, drive, size=SIZE):
 
 
 async def look(app):
-    """As the timer does, once a second has passed for bursts."""
+    """Reads the store as the timer does, with a second passed for bursts."""
     app.look._looked = 0.0
     await app.follow()
     await app.draw()
 
 
 def blocks(app, row=0):
-    """The blocks of a row, and its last second and fullest bin as they stand there."""
+    """Returns the blocks of a row, and its last second and fullest bin as displayed."""
     [lines] = [[line for line in app.lines if "eth1" in line and line[0] in "▶ " and line[1] == " "]]
     line = lines[row]
     start = 2 + 30 + 1
@@ -73,7 +73,7 @@ def blocks(app, row=0):
 
 
 def expected(growing, end_ns, width_ns, columns):
-    """The blocks by the bins that were written."""
+    """Returns the blocks for the bins that were written."""
     beyond = -(-end_ns // width_ns)
     found = []
     for cell in range(beyond - columns, beyond):
@@ -87,7 +87,7 @@ def expected(growing, end_ns, width_ns, columns):
     return "".join(found)
 
 
-def test_blocks_second_and_bursts_are_the_stores_as_it_grows(growing, app):
+def test_blocks_second_and_bursts_are_those_of_the_growing_store(growing, app):
     async def drive(pilot):
         growing.append([FULL // 2] * 3000 + [84] * 8000)
         begin = growing.burst(20, senders=("10.1.0.1", "10.1.0.2", "10.1.0.3"))
@@ -112,7 +112,7 @@ def test_blocks_second_and_bursts_are_the_stores_as_it_grows(growing, app):
     driven(app, drive)
 
 
-def test_keys_pause_go_back_zoom_and_end(growing, app):
+def test_keys_that_pause_go_back_zoom_and_end(growing, app):
     async def drive(pilot):
         growing.append([84] * 20_000)
         await look(app)
@@ -160,7 +160,7 @@ def test_a_link_is_chosen_and_its_bursts_are_shown(growing, app):
 
 
 @pytest.mark.parametrize("size", [(80, 24), (200, 60)])
-def test_it_fits_each_size(growing, app, size):
+def test_the_display_fits_each_size(growing, app, size):
     async def drive(pilot):
         for _ in range(30):
             growing.burst(3)
@@ -175,7 +175,7 @@ def test_it_fits_each_size(growing, app, size):
     driven(app, drive, size)
 
 
-def test_an_empty_store_says_so_until_something_is_recorded(tmp_path):
+def test_an_empty_store_is_reported_until_a_recording_begins(tmp_path):
     live = LiveStore(StoreFolder.create(tmp_path / "store"))
     app = TopApp(LiveLook(live, LiveBursts(live, BurstDefinition())), "store")
 
@@ -205,7 +205,7 @@ def test_damage_is_shown(growing, app, monkeypatch):
     driven(app, drive)
 
 
-def test_what_memory_does_not_have_any_more_comes_from_the_store(growing):
+def test_data_no_longer_in_memory_comes_from_the_store(growing):
     """Cells, losses and bursts of older times are the same from the store as from memory."""
     growing.append([FULL] * 3 + [84] * 2000)
     growing.append([84] * 100, quality=32)

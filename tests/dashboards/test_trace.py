@@ -1,4 +1,4 @@
-"""A trace for Perfetto has what the store has: decoded by Perfetto's own messages."""
+"""A trace for Perfetto has the data of the store; it is decoded with Perfetto's own messages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LANE = "cache-1 eth0 inbound (rack r1, 1 Gb/s)"
 
 
 class Decoded:
-    """A trace by the names of its tracks, from the root on."""
+    """A trace by the names of its tracks, from the root."""
 
     def __init__(self, path: Path) -> None:
         trace = Trace.FromString(path.read_bytes())
@@ -44,7 +44,7 @@ class Decoded:
         for packet in (packet for packet in trace.packet if packet.HasField("track_event")):
             event, track = packet.track_event, packet.track_event.track_uuid
             names, at = [], track
-            while at:  # a descriptor stands before its events
+            while at:  # a descriptor precedes its events
                 names.insert(0, described[at].name)
                 at = described[at].parent_uuid
             if event.type == TrackEvent.TYPE_COUNTER:
@@ -64,14 +64,14 @@ class Decoded:
             found.sort(key=lambda one: one[:3])
 
     def counter_of(self, *prefix: str) -> list[tuple[int, float]]:
-        """The one counter whose last name begins as the last of PREFIX does."""
+        """Returns the only counter with a last name that begins like the last of PREFIX."""
         *above, last = prefix
         [name] = [name for name in self.counters if name[:-1] == tuple(above) and name[-1].startswith(last)]
         return self.counters[name]
 
 
 def plain(annotation: Any) -> Any:
-    """The value of a debug annotation."""
+    """Returns the value of a debug annotation."""
     if annotation.dict_entries:
         return {entry.name: plain(entry) for entry in annotation.dict_entries}
     if annotation.array_values:
@@ -81,14 +81,14 @@ def plain(annotation: Any) -> Any:
 
 
 def known(value: Any) -> Any:
-    """The same without what is NULL, which a trace leaves out."""
+    """Returns the value without NULLs, which a trace leaves out."""
     if isinstance(value, list):
         return [known(one) for one in value]
     return {key: one for key, one in value.items() if one is not None} if isinstance(value, dict) else value
 
 
 def value_at(points: list[tuple[int, float]], at_ns: np.ndarray) -> np.ndarray:
-    """The value that holds then."""
+    """Returns the value that is valid at each time."""
     times = np.array([at for at, _ in points], np.int64)
     return np.array([value for _, value in points])[np.searchsorted(times, at_ns, "right") - 1]
 
@@ -108,7 +108,7 @@ def decoded(store) -> Decoded:
     return exported(store.path)
 
 
-def test_bursts_and_senders_are_the_stores(store, decoded):
+def test_bursts_and_senders_are_those_of_the_store(store, decoded):
     bursts = find_bursts(store.connect())
     assert len(bursts) == 2
     found = decoded.slices[LANE, "bursts"]
@@ -131,7 +131,7 @@ def test_each_bin_is_in_the_utilization(decoded):
     assert by_second == pytest.approx(sums * 100 / (FULL * 10_000))
 
 
-def test_probes_and_queues_are_the_stores(store, decoded):
+def test_probes_and_queues_are_those_of_the_store(store, decoded):
     con = store.connect()
     latency = con.execute("SELECT tx_ns, latency_ns FROM latency WHERE NOT lost ORDER BY tx_ns").fetchall()
     path = ("probes", "api → cache-1 (udp)")
@@ -145,7 +145,7 @@ def test_probes_and_queues_are_the_stores(store, decoded):
     assert depth == windows
 
 
-def test_times_are_of_one_clock_which_is_named(decoded):
+def test_all_times_have_one_named_clock(decoded):
     [snapshot] = decoded.snapshots
     assert decoded.clocks == {BUILTIN_CLOCK_REALTIME} == {snapshot.primary_trace_clock}
     assert [(clock.clock_id, clock.timestamp) for clock in snapshot.clocks] == [(BUILTIN_CLOCK_REALTIME, START)]
@@ -165,7 +165,7 @@ def test_a_long_time_keeps_each_cells_fullest_bin_and_bursts_bin_by_bin(store, m
     assert values[LONG : LONG + 300] == pytest.approx([bins[i] / 125 for i in range(LONG, LONG + 300)])
 
 
-def test_what_was_not_recorded_is_a_slice(tmp_path):
+def test_time_that_was_not_recorded_is_a_slice(tmp_path):
     growing = Growing(tmp_path / "store", NOW)
     growing.append([84, FULL, FULL, 84])
     growing.rest(100)
@@ -183,7 +183,7 @@ def test_what_was_not_recorded_is_a_slice(tmp_path):
     assert values == pytest.approx([84 / 125, 0, 100])
 
 
-def test_a_span_is_only_of_its_time(store, tmp_path):
+def test_a_span_has_only_data_of_its_time(store, tmp_path):
     decoded = exported(store.path, "--since", "2026-11-21T02:34:05", "--until", "2026-11-21T02:34:06")
     [burst] = decoded.slices[LANE, "bursts"]
     assert burst[0] == START + LONG * BIN
