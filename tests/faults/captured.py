@@ -1,4 +1,4 @@
-"""A capture file for tests of faults: many senders, so that recording it takes a while."""
+"""A capture file for tests of faults: it has many senders, so that recording it takes a while."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CAPTURED = 64
 
 
 def write_capture(path: Path, packets: int = PACKETS, seed: int = 1) -> Path:
-    """PACKETS frames of 60 to 1,514 bytes in two minutes, by turns from SENDERS at random."""
+    """Writes PACKETS frames of 60 to 1,514 bytes over two minutes, from random SENDERS."""
     random = np.random.default_rng(seed)
     at_ns = np.sort(random.integers(0, 120 * 10**9, packets)) + 1_700_000_000 * 10**9
     record = np.zeros((packets, HEADER + CAPTURED), np.uint8)

@@ -1,4 +1,4 @@
-"""The table of faults that were tried."""
+"""The table of the faults that were tried."""
 
 from __future__ import annotations
 

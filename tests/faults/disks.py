@@ -1,4 +1,4 @@
-"""File systems of a test's own, that fill up, break, and lose power. Unmounted whatever happens."""
+"""File systems for one test, which fill up, break, and lose power. They are unmounted whatever happens."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from logged_disk import ENTRY, WRITE
 from mounts import mounted, need_root, unmount
 from waiting import wait_for
 
-BLOCK = 4096  # of the file systems: what the disk writes whole or not at all
+BLOCK = 4096  # block size of the file systems: the disk writes a block completely or not at all
 LEFT = {"ext4": "loop", "xfs": "loop,nouuid"}  # options for the image of a cut, beside others of the same disk
 SIZES = {"ext4": 64 << 20, "xfs": 320 << 20}  # bytes; mkfs.xfs makes none of less than 300 MiB
 
 
 def need(*tools: str) -> None:
-    """Skips where a tool is missing."""
+    """Skips the test if a tool is missing."""
     for tool in tools:
         if not shutil.which(tool):
             pytest.skip(f"tested with {tool}, which is not installed")
@@ -34,14 +34,14 @@ def need(*tools: str) -> None:
 
 @contextmanager
 def in_memory() -> Iterator[Path]:
-    """A folder in memory where there is such a thing."""
+    """A folder in memory if the system has one."""
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="mburst-faults-", dir=memory) as folder:
         yield Path(folder)
 
 
 def make_image(path: Path, kind: str, size: int | None = None) -> Path:
-    """An empty file system of KIND in a sparse file."""
+    """Creates an empty file system of KIND in a sparse file."""
     need(f"mkfs.{kind}")
     with path.open("wb") as file:
         file.truncate(size or SIZES[kind])
@@ -50,7 +50,7 @@ def make_image(path: Path, kind: str, size: int | None = None) -> Path:
 
 
 def copy(source: Path, target: Path) -> Path:
-    """A copy of an image, as sparse."""
+    """Copies an image; the copy is as sparse."""
     sh(f"cp --sparse=always {source} {target}")
     return target
 
@@ -67,7 +67,7 @@ def loop(file: Path) -> Iterator[str]:
 
 @dataclass
 class LoggedDisk:
-    """A file system on a disk whose writes are kept (logged_disk.py): mounted at `folder` while it lasts."""
+    """A file system on a disk that logs its writes (logged_disk.py), mounted at `folder` while it lasts."""
 
     kind: str
     folder: Path
@@ -75,10 +75,11 @@ class LoggedDisk:
     log: Path
 
     def cuts(self, moments: list[float], seed: object) -> Iterator[tuple[float, Path]]:
-        """(moment, image): what the disk may have had when the power was cut at each of MOMENTS, which rise. All that
-        was written before the last flush is there. Of what was written after it: every block, or only some (the disk's
-        cache was lost), by turns. Each image is a file of its own: who started in a mount namespace of their own
-        meanwhile may keep an earlier one mounted, and its loop device would be taken for the next one's."""
+        """Yields (moment, image): possible contents of the disk when the power was cut at each of MOMENTS, in rising
+        order. Everything written before the last flush is there. Of later writes, alternately every block is there, or
+        only some are (the disk's cache was lost). Each image is a separate file: a process that started meanwhile in a
+        mount namespace of its own may keep an earlier image mounted, and its loop device would be taken for that of the
+        next one."""
         base = copy(self.empty, self.empty.with_name("base"))
         chances = random.Random(repr(seed))
         entries, cached = _entries(self.log), []
@@ -119,7 +120,7 @@ def _write(image: Path, writes: list[tuple[int, bytes]]) -> None:
 
 @contextmanager
 def logged_disk(folder: Path, kind: str) -> Iterator[LoggedDisk]:
-    """A new file system of KIND on a logged disk."""
+    """Creates a file system of KIND on a logged disk."""
     need_root()
     pytest.importorskip("mfusepy", reason="power cuts are tested with mfusepy")
     if not os.access("/dev/fuse", os.W_OK):

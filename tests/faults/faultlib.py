@@ -1,7 +1,5 @@
-"""What tests of faults share: commands that are killed, what was acknowledged until then, and what is left of it.
-
-MBURST_FAULTS=N makes N times as many tries of each fault: `make faults` runs the long set.
-"""
+"""Shared by tests of faults: commands that are killed, what was acknowledged until then, and what is left afterwards.
+MBURST_FAULTS=N makes N times as many tries of each fault: `make faults` runs the long set."""
 
 from __future__ import annotations
 
@@ -29,16 +27,16 @@ from mburst.sql.tables import arrow_schema
 HERE = Path(__file__).parent
 MBURST = (sys.executable, "-m", "mburst")
 SCALE = int(os.environ.get("MBURST_FAULTS", "1"))
-LIMIT_S = 90.0  # that anything may take before it counts as hanging
+LIMIT_S = 90.0  # after which a command counts as hung
 
 
 def times(few: int) -> range:
-    """FEW tries of a fault, or as many as MBURST_FAULTS asks for."""
+    """Returns a range of FEW tries of a fault, times MBURST_FAULTS."""
     return range(few * SCALE)
 
 
 def chance(*seed: object) -> random.Random:
-    """Random numbers that are the same in each run of the tests."""
+    """Returns random numbers that are the same in each run of the tests."""
     return random.Random(repr(seed))
 
 
@@ -46,7 +44,7 @@ def chance(*seed: object) -> random.Random:
 
 
 def mburst(*words: object, prefix: tuple[str, ...] = (), **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run a command of mburst to its end. Never a traceback, never a crash."""
+    """Runs a command of mburst to its end. It must not end with a traceback or a crash."""
     done = subprocess.run(
         [*prefix, *MBURST, *map(str, words)], capture_output=True, text=True, timeout=LIMIT_S, check=False, **options
     )
@@ -55,7 +53,7 @@ def mburst(*words: object, prefix: tuple[str, ...] = (), **options: Any) -> subp
 
 
 def succeed(*words: object, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run a command of mburst that has to work."""
+    """Runs a command of mburst that must succeed."""
     done = mburst(*words, **options)
     assert done.returncode == 0, done
     return done
@@ -65,7 +63,7 @@ def succeed(*words: object, **options: Any) -> subprocess.CompletedProcess[str]:
 def started(
     *words: object, prefix: tuple[str, ...] = (), program: tuple[str, ...] = MBURST, **options: Any
 ) -> Iterator[subprocess.Popen[str]]:
-    """A command of mburst that runs meanwhile; killed at the end unless it has ended."""
+    """Runs a command of mburst in the background. It is killed at the end unless it has ended."""
     process = subprocess.Popen(
         [*prefix, *program, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
     )
@@ -78,7 +76,7 @@ def started(
 
 
 def end(process: subprocess.Popen[str], number: int | None = None) -> tuple[int, str]:
-    """Wait for the end of a command, asked for by a signal where one is given: exit code and standard error."""
+    """Waits for the end of a command, which a signal requests if one is given. Returns exit code and standard error."""
     if number is not None:
         process.send_signal(number)
     _, error = process.communicate(timeout=LIMIT_S)
@@ -87,7 +85,7 @@ def end(process: subprocess.Popen[str], number: int | None = None) -> tuple[int,
 
 
 def kill(process: subprocess.Popen[str]) -> bool:
-    """kill -9; whether it was alive until then."""
+    """Sends kill -9. Returns whether the process was alive until then."""
     process.kill()
     _, error = process.communicate()
     assert "Traceback" not in error and process.returncode in (0, 1, -signal.SIGKILL), (process.returncode, error)
@@ -95,7 +93,7 @@ def kill(process: subprocess.Popen[str]) -> bool:
 
 
 def failure(error: str) -> str:
-    """The line with which a command failed. What it said before that is a line each, too."""
+    """Returns the line with which a command failed. Earlier messages must be one line each, too."""
     lines = error.splitlines()
     assert lines and all(line.startswith("mburst: ") for line in lines), error
     return lines[-1]
@@ -105,8 +103,8 @@ def failure(error: str) -> str:
 
 
 def held(store: Path, table: str) -> list[pa.Table]:
-    """The rows of all whole batches in the hot logs of TABLE. Reads the format of sql/format/frames.py by itself and
-    trusts each length, so that what mburst takes for damaged cannot hide."""
+    """Returns the rows of all complete batches in the hot logs of TABLE. It parses the format of sql/format/frames.py
+    independently and trusts each length, so that it also sees rows that mburst takes for damaged."""
     found = []
     for path in sorted((store / "hot" / table).glob("*.log")):
         data, at = path.read_bytes(), 0
@@ -122,7 +120,7 @@ def held(store: Path, table: str) -> list[pa.Table]:
 
 
 class Follower:
-    """Follows tables of a store by TableFollower, every 10 ms. `rows` has what came by table."""
+    """Follows tables of a store by TableFollower, every 10 ms. `rows` has the received rows by table."""
 
     def __init__(self, store: Path, *tables: str) -> None:
         self.rows: dict[str, list[pa.Table]] = {table: [] for table in tables}
@@ -141,18 +139,18 @@ class Follower:
             self._failure = error
 
     def look(self) -> None:
-        """Take what has come."""
+        """Takes the rows that have arrived."""
         for table, tail in self._tails.items():
             for rows in tail.poll():
                 self.rows[table].append(rows.cast(arrow_schema(table)))
                 self.came.append((time.monotonic(), table, rows.num_rows))
 
     def wait(self) -> None:
-        """Return when rows of each table have come."""
+        """Returns when rows of each table have arrived."""
         wait_for(lambda: all(self.rows.values()) or self._failure, "rows")
 
     def stop(self) -> dict[str, list[pa.Table]]:
-        """No more. What came until now, by table."""
+        """Stops following. Returns the rows received until now, by table."""
         self._ended.set()
         self._thread.join(LIMIT_S)
         if self._failure:
@@ -163,16 +161,16 @@ class Follower:
 
 
 def hot_bytes(store: Path, table: str) -> int:
-    """The size of the hot logs of TABLE now."""
+    """Returns the current size of the hot logs of TABLE."""
     size = 0
     for path in store.glob(f"hot/{table}/*.log"):
-        with suppress(FileNotFoundError):  # sealed meanwhile
+        with suppress(FileNotFoundError):  # it was sealed meanwhile
             size += path.stat().st_size
     return size
 
 
 def wait_for_rows(store: Path, table: str, process: subprocess.Popen[Any] | None = None) -> None:
-    """Return when the hot logs of TABLE have grown, or PROCESS has ended."""
+    """Returns when the hot logs of TABLE have grown, or PROCESS has ended."""
     before = hot_bytes(store, table)
     wait_for(
         lambda: hot_bytes(store, table) > before or (process is not None and process.poll() is not None),
@@ -184,14 +182,14 @@ def wait_for_rows(store: Path, table: str, process: subprocess.Popen[Any] | None
 
 
 def query(store: Path, text: str) -> list[tuple[Any, ...]]:
-    """The rows of an answer."""
+    """Returns the rows of an answer."""
     with StoreFolder.open(store).connect() as connection:
         return connection.execute(text).fetchall()
 
 
 def assert_kept(store: Path, table: str, acknowledged: list[pa.Table]) -> int:
-    """Each of the rows is in the store exactly once, with all its columns; how many they are. (Rows of these tables
-    differ from each other.)"""
+    """Checks that each of the rows is in the store exactly once, with all its columns. Returns their number. (The rows
+    of these tables all differ.)"""
     if not acknowledged:
         return 0
     names = ", ".join(arrow_schema(table).names)
@@ -205,8 +203,8 @@ def assert_kept(store: Path, table: str, acknowledged: list[pa.Table]) -> int:
 
 
 def assert_sealed(store: Path) -> None:
-    """All is sealed, nothing is damaged, and no leftover is there but drafts so young that somebody may be about to
-    lock them."""
+    """Checks that everything is sealed, nothing is damaged, and no leftover is there, except drafts so young that a
+    process may be about to lock them."""
     left = [
         str(path.relative_to(store))
         for kind in ("*.log", "*.new", "*.tmp")
@@ -220,12 +218,12 @@ SUMS = "coalesce(sum(packets), 0)::BIGINT, coalesce(sum(bytes), 0)::BIGINT"
 
 
 def sums(store: Path) -> dict[str, list[tuple[Any, ...]]]:
-    """Packets and bytes by what the store says in three places."""
+    """Returns packets and bytes by what the store states in three places."""
     return {table: query(store, f"SELECT {SUMS} FROM {table}") for table in ("recordings", "bins", "sources")}
 
 
 def assert_totals(store: Path) -> None:
-    """The totals of each recording are those of its bins."""
+    """Checks that the totals of each recording are those of its bins."""
     differing = query(
         store,
         """
@@ -238,7 +236,7 @@ def assert_totals(store: Path) -> None:
 
 
 def assert_counted(store: Path, came: int) -> None:
-    """All CAME packets of the interface's counter are in bins, dropped, late, or missed in a gap."""
+    """Checks that all CAME packets of the interface's counter are in bins, dropped, late, or missed in a gap."""
     [(counted, missed, unknown)] = query(
         store,
         """

@@ -1,4 +1,4 @@
-"""`mburst record` of the far end of a lab, and what is sent to it."""
+"""`mburst record` of the far end of a lab, and the traffic that is sent to it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from livelab import Lab, promiscuity
 from processes import children
 from waiting import beside, wait_for
 
-TABLES = ("bins", "sources")  # that a recorder is followed by
+TABLES = ("bins", "sources")  # the tables by which a recorder is followed
 
 
 def inside(lab: Lab) -> tuple[str, ...]:
-    """What a command begins with that runs in the far namespace, where it keeps its process id."""
+    """Returns the beginning of a command that runs in the far namespace, where it keeps its process id."""
     return ("ip", "netns", "exec", lab.far)
 
 
@@ -32,7 +32,7 @@ def inside(lab: Lab) -> tuple[str, ...]:
 def recording(
     lab: Lab, store: Path, *words: str, roll_s: float | None = None, prefix: tuple[str, ...] = (), **options: Any
 ) -> Iterator[subprocess.Popen[str]]:
-    """A live recording of what comes in, from when it captures."""
+    """Runs a live recording of incoming traffic, from when it captures."""
     program = MBURST if roll_s is None else (sys.executable, str(HERE / "rolling.py"), str(roll_s))
     before = promiscuity(lab)
     with started(
@@ -47,7 +47,7 @@ def recording(
         "--rack",
         "r1",
         "--backend",
-        "afpacket",  # by which gaps are known to the packet
+        "afpacket",  # with which gaps are exact to the packet
         *words,
         prefix=(*inside(lab), *prefix),
         program=program,
@@ -61,7 +61,7 @@ def recording(
 
 @contextmanager
 def sending(lab: Lab, rate: int = 4000, senders: int = 8) -> Iterator[None]:
-    """Frames of 500 bytes from so many senders at some RATE a second, until the end."""
+    """Sends frames of 500 bytes from this number of senders at RATE a second, until the end."""
     frames = [b"\xff" * 6 + bytes([2, 0, 0, 0, 1, number]) + b"\x88\xb5" + bytes(486) for number in range(senders)]
 
     def send(ended: threading.Event) -> None:
@@ -69,7 +69,7 @@ def sending(lab: Lab, rate: int = 4000, senders: int = 8) -> Iterator[None]:
             out.bind((lab.a, 0))
             while not ended.wait(senders / rate):
                 for frame in frames:
-                    with suppress(OSError):  # an interface that is away for a while
+                    with suppress(OSError):  # the interface is missing for a while
                         out.send(frame)
 
     with beside(send):
@@ -77,13 +77,13 @@ def sending(lab: Lab, rate: int = 4000, senders: int = 8) -> Iterator[None]:
 
 
 def received(lab: Lab) -> int:
-    """The packets that the interface's counter has."""
+    """Returns the packets of the interface's counter."""
     [link] = json.loads(livelab.sh(f"ip -n {lab.far} -s -j link show {lab.b}"))
     return int(link["stats64"]["rx"]["packets"])
 
 
 def recorder(pid: int) -> int | None:
-    """The child that records."""
+    """Returns the child process that records."""
     for child in children(pid):
         try:
             if "\0record\0" in Path(f"/proc/{child}/cmdline").read_text():
@@ -94,14 +94,14 @@ def recorder(pid: int) -> int | None:
 
 
 def wait_until_recorded(store: Path) -> None:
-    """Until rows of each of TABLES are there."""
+    """Returns when rows of each of TABLES have been stored."""
     for table in TABLES:
         wait_for_rows(store, table)
 
 
 @contextmanager
 def running(lab: Lab, folder: Path, store: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """`mburst run` in the far namespace, with a recording and metrics; its file and log are in FOLDER."""
+    """Runs `mburst run` in the far namespace, with a recording and metrics. Its file and log are in FOLDER."""
     (folder / "mburst.toml").write_text(
         f'store = "{store}"\nrack = "r1"\n[record]\ninputs = ["{lab.b}"]\ndirection = "in"\nhost = "cache"\n'
         '[metrics]\nlisten = "127.0.0.1:0"\n'
@@ -122,7 +122,7 @@ def running(lab: Lab, folder: Path, store: Path) -> Iterator[subprocess.Popen[by
 
 
 def finish(lab: Lab, store: Path, acknowledged: dict[str, list[Any]]) -> str:
-    """End clean, and hold the store against what was acknowledged."""
+    """Ends the recording cleanly, and compares the store with what was acknowledged."""
     with recording(lab, store) as process:
         time.sleep(0.2)
         assert end(process, signal.SIGTERM)[0] == 0

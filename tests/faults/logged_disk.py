@@ -1,9 +1,6 @@
-"""A disk that keeps every write and every flush, in order: logged_disk.py FOLDER IMAGE LOG.
-
-Shows the file IMAGE as FOLDER/disk, by FUSE: a loop device on it is a disk whose write cache is known. LOG is a
-sequence of entries: monotonic time in seconds, what it is, offset and length (ENTRY), then the bytes that were written.
-Ends when FOLDER is unmounted.
-"""
+"""A disk that logs every write and every flush, in order: logged_disk.py FOLDER IMAGE LOG. Shows the file IMAGE as
+FOLDER/disk, by FUSE: a loop device on it is a disk with a known write cache. LOG is a sequence of entries: monotonic
+time in seconds, kind, offset and length (ENTRY), then the written bytes. Ends when FOLDER is unmounted."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Follows the bins of a store: reader.py STORE. Says "follows", and when its input has ended and nothing more comes,
-how many bins and packets there were."""
+"""Follows the bins of a store: reader.py STORE. Prints "follows", and, when its input has ended and no more rows
+arrive, the number of bins and packets."""
 
 import selectors
 import sys

@@ -1,4 +1,4 @@
-"""mburst whose writers begin a new segment every so many seconds: rolling.py SECONDS WORD…"""
+"""Runs mburst with writers that begin a new segment at this interval: rolling.py SECONDS WORD…"""
 
 import sys
 

@@ -1,5 +1,5 @@
-"""Disks that are full, out of inodes, read-only or broken: one line says so, what was acknowledged is kept, and it goes
-on when the disk does."""
+"""Disks that are full, out of inodes, read-only or broken: one line reports it, acknowledged rows are kept, and mburst
+continues when the disk does."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mburst.sql.repair.repair import repair
 
 
 def fill(folder: Path) -> Path:
-    """A file that takes all the room there is."""
+    """Creates a file that takes all the free space."""
     with (folder / "filler").open("wb", buffering=0) as filler:
         try:
             while True:
@@ -33,7 +33,8 @@ def fill(folder: Path) -> Path:
 
 
 def record_until_it_fails(lab: Lab, store: Path, fault) -> tuple[str, dict[str, list]]:
-    """Record, cause FAULT, and wait until the recording ends by itself: what it said, and what was acknowledged."""
+    """Records, causes FAULT, and waits until the recording ends by itself. Returns its output, and what was
+    acknowledged."""
     follower = Follower(store, *TABLES)
     with sending(lab), recording(lab, store) as process:
         follower.wait()
@@ -56,15 +57,15 @@ def test_a_disk_that_fills_while_recording_live(lab: Lab, tmp_path: Path) -> Non
     outcome("record live, disk full", len(times(1)), f"one line, exit 1; {left}")
 
 
-def test_bins_go_on_below_the_reserve(lab: Lab, tmp_path: Path) -> None:
-    """In the room of their sealed form: more is recorded than the whole disk would hold in logs. Senders are summed up,
-    which is said and counted, and nothing is lost."""
+def test_bins_are_still_recorded_below_the_reserve(lab: Lab, tmp_path: Path) -> None:
+    """They use the room that sealing frees: more is recorded than the whole disk would hold in logs. Senders are
+    summed, which is reported and counted, and no packet is lost."""
     with tmpfs(tmp_path / "disk", "size=1m") as folder:
         store = StoreFolder.create(folder / "store").path
         words = ("--reserve", "1100k", "--bin", "10us", "--sources", "all")
 
         def sealed() -> int:
-            """Logs of bins that were sealed, at 110 kB each."""
+            """Returns how many logs of bins, at 110 kB each, were sealed."""
             return len(list(store.glob("bins/*/*/*.parquet")))
 
         with sending(lab, rate=32_000, senders=16), recording(lab, store, *words) as process:
@@ -149,7 +150,7 @@ def test_verbs_answer_from_a_full_disk(tmp_path: Path, command: str) -> None:
         store = folder / "store"
         succeed("record", file, "-o", store, "--link", "10G")
         fill(folder)
-        for ledger in store.rglob(".verified"):  # where it cannot be written, files are verified each time
+        for ledger in store.rglob(".verified"):  # without write access, files are verified each time
             ledger.unlink()
         answer = succeed(command, store, *(["recordings"] if command == "sql" else []))
         assert answer.stderr == ""
@@ -195,13 +196,14 @@ def test_a_file_system_error_while_recording(lab: Lab) -> None:
                 ]
                 for table in TABLES
             }
-            list(repair(store))  # pages of a log may be missing among others: it is damaged then, and named
+            list(repair(store))  # pages in the middle of a log may be missing: it is damaged then, and named
             left = finish(lab, store, safe)
     outcome("record live, file system error", 1, f"one line, exit 1; mounted again: {left}")
 
 
 def test_a_disk_that_fails_when_it_writes_back(lab: Lab) -> None:
-    """200 MB of ext4 on a disk of 12 MB: the kernel takes the rows, and says later that it could not keep them."""
+    """200 MB of ext4 on a disk of 12 MB: the kernel accepts the rows, and reports later that it could not write
+    them."""
     need_root()
     need("mkfs.ext4")
     with in_memory() as outer, tmpfs(outer / "small", "size=12m") as small:
@@ -217,13 +219,13 @@ def test_a_disk_that_fails_when_it_writes_back(lab: Lab) -> None:
                 )
                 code, error = end(process)
             assert code == 1, error
-            message = failure(error)  # the recorder meets one of them first
+            message = failure(error)  # the recorder encounters one of them first
             assert any(reason in message for reason in ("Input/output error", "No space", "Read-only file system"))
             assert mburst("sql", store, "SELECT count(*) FROM bins").stderr.count("\n") <= 2
     outcome("record live, writeback fails", 1, "one line, exit 1; the store is read without what is damaged")
 
 
-def test_a_store_that_may_only_be_read(tmp_path: Path) -> None:
+def test_a_read_only_store_can_be_queried(tmp_path: Path) -> None:
     file = write_capture(tmp_path / "a.pcap", 20_000)
     with tmpfs(tmp_path / "disk", "size=20m") as folder:
         store = folder / "store"

@@ -1,5 +1,5 @@
-"""A clock that is stepped while mburst runs (tests/c/stepped_clock.c): the process sees another time, the packets keep
-the kernel's."""
+"""A clock that is stepped while mburst runs (tests/c/stepped_clock.c): the process sees another time, while packets
+keep the kernel's."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def stepped_clock() -> Path:
 
 @pytest.fixture
 def clock(stepped_clock: Path, tmp_path: Path) -> tuple[Path, dict[str, str]]:
-    """A file that says by how many seconds the clock is off, and the environment of a process that follows it."""
+    """A file with the offset of the clock in seconds, and the environment of a process that follows it."""
     file = tmp_path / "clock"
     file.write_text("0\n")
     return file, {**os.environ, "LD_PRELOAD": str(stepped_clock), "CLOCK_OFFSET": str(file)}
@@ -59,7 +59,7 @@ def test_the_clock_steps_while_recording(
 
 
 def test_recording_again_under_an_earlier_clock(lab: Lab, tmp_path: Path, clock: tuple[Path, dict[str, str]]) -> None:
-    """The clock goes back between a kill and the next start: what was recorded is sealed all the same."""
+    """The clock goes back between a kill and the next start: the recorded rows are sealed nevertheless."""
     file, environment = clock
     store = StoreFolder.create(tmp_path / "store").path
     follower = Follower(store, "bins")
@@ -83,7 +83,7 @@ def test_recording_again_under_an_earlier_clock(lab: Lab, tmp_path: Path, clock:
 def test_the_clock_steps_while_probes_are_under_way(
     tmp_path: Path, clock: tuple[Path, dict[str, str]], step: int
 ) -> None:
-    """Those are answered, and nobody knows how long it took; none is lost, and none has a latency of two clocks."""
+    """These probes are answered, but their latency is unknown. None is lost, and none has a latency from two clocks."""
     file, environment = clock
     store, port = StoreFolder.create(tmp_path / "store").path, free_port()
     with (

@@ -1,7 +1,5 @@
-"""Random damage to every kind of file of a store: no sum is wrong in silence, nothing crashes, no row is deleted.
-
-MBURST_FAULTS says how many trials there are. Each is in a process and on a copy of its own.
-"""
+"""Random damage to every kind of file of a store: no sum is silently wrong, nothing crashes, no row is deleted.
+MBURST_FAULTS gives the number of trials. Each is in a process and on a copy of its own."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
-import pyarrow.compute  # here, so that not every trial's process loads it
+import pyarrow.compute  # imported here, so that the process of each trial need not load it
 import pyarrow.parquet as pq
 import pytest
 from forking import fork
@@ -35,13 +33,13 @@ TRIALS = int(os.environ.get("MBURST_FAULTS", "64"))
 SHARDS = 8
 TABLES = ("bins", "sources", "recordings", "probes")
 T0 = 1_700_000_000_000_000_000
-TRIED: Counter[str] = Counter()  # by kind of file
+TRIED: Counter[str] = Counter()  # trials by kind of file
 PASSED: Counter[str] = Counter()
 Row = tuple[Any, ...]
 
 
 def in_child(work: Callable[[], object]) -> Any:
-    """What WORK returns, in a process of its own: it may crash without taking this one down."""
+    """Returns the result of WORK, run in a process of its own, which may crash without ending this one."""
     reader, writer = os.pipe()
     if (child := fork()) == 0:
         os.close(reader)
@@ -61,7 +59,7 @@ def in_child(work: Callable[[], object]) -> Any:
 
 
 def some(table: str, chance: random.Random, count: int, host: str) -> pa.Table:
-    """Rows no two of which are equal."""
+    """Returns rows that all differ."""
     number = {"bins": "bytes", "sources": "bytes", "recordings": "bytes", "probes": "rtt_ns"}[table]
     time = {"probes": "tx_ns", "recordings": "written_ns"}.get(table, "ts_ns")
     names = {"recordings": "recording_id", "sources": "source", "probes": "src"}
@@ -81,7 +79,7 @@ def some(table: str, chance: random.Random, count: int, host: str) -> pa.Table:
 
 
 def encoded(table: pa.Table) -> pa.Table:
-    """The same with its text in dictionaries, as recorders write it."""
+    """Returns the same table with text in dictionaries, as recorders write it."""
     for index, field in enumerate(table.schema):
         if pa.types.is_string(field.type):
             column = table.column(index).dictionary_encode()
@@ -90,7 +88,7 @@ def encoded(table: pa.Table) -> pa.Table:
 
 
 def build(folder: Path) -> dict[str, dict[Row, str]]:
-    """A store with every kind of file; for each row of each table, the file that has it."""
+    """Creates a store with every kind of file. Returns the file of each row of each table."""
     chance = random.Random(1)
     store = StoreFolder.create(folder)
     for table in TABLES:
@@ -116,12 +114,12 @@ def build(folder: Path) -> dict[str, dict[Row, str]]:
             for _ in range(4):
                 log.append(form(some(table, chance, 40, "cache-3")))
             log.leave()
-    store.connect()  # verifies, and writes the ledgers
+    store.connect()  # verifies the files, and writes the ledgers
     return {table: owners(store, table) for table in TABLES}
 
 
 def owners(store: StoreFolder, table: str) -> dict[Row, str]:
-    """Each row, and the path in the store of the file that has it."""
+    """Yields each row, and the path in the store of the file that has it."""
     found: dict[Row, str] = {}
     con = duckdb.connect()
     for path in sealed_files(store, table):
@@ -146,7 +144,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, d
 
 
 def harm(path: Path, chance: random.Random) -> str:
-    """Damage a file; how."""
+    """Damages a file. Returns how."""
     data = bytearray(path.read_bytes())
     at = chance.randrange(len(data))
     kind = chance.choice(["flip", "flip", "flip", "flips", "truncate", "zero", "zero to the end", "noise", "longer"])
@@ -170,7 +168,7 @@ def harm(path: Path, chance: random.Random) -> str:
 
 
 def read(store: StoreFolder) -> tuple[dict[str, Counter[Row]], set[str]]:
-    """The rows of each table, and the paths in the store of the files that are named as damaged."""
+    """Returns the rows of each table, and the paths in the store of the files that are reported as damaged."""
     con = store.connect()
     named = {os.path.relpath(row[0], store.path) for row in con.execute("SELECT path FROM damaged_files").fetchall()}
     views = {table: table if table != "recordings" else "defined.all_recordings" for table in TABLES}
@@ -178,7 +176,7 @@ def read(store: StoreFolder) -> tuple[dict[str, Counter[Row]], set[str]]:
 
 
 def take(store: StoreFolder) -> tuple[dict[str, Counter[Row]], set[str]]:
-    """The same of what the views of a query are made of: a tenth of the time of `read`."""
+    """Returns the same from the files behind the views of a query, in a tenth of the time of `read`."""
     found = views.contents(store.path, segments.FileSelection())
     parts = {
         table: [
@@ -195,15 +193,15 @@ def take(store: StoreFolder) -> tuple[dict[str, Counter[Row]], set[str]]:
 
 
 def problems(store: Path, harmed: Path, kind: str, known: dict[str, dict[Row, str]], mends: bool) -> list[str]:
-    """What is wrong with what mburst makes of the damage: who takes what a query is to read, and with MENDS who
-    queries, seals, checks and repairs."""
+    """Returns what is wrong with the way mburst handles the damage: when it reads the files of a query, and with MENDS
+    also when it queries, seals, checks and repairs."""
     name = str(harmed.relative_to(store))
     try:
         opened = StoreFolder.open(store)
     except MburstError as error:
         assert "\n" not in str(error) and harmed.name == "mburst.json"
         if "format" in str(error).replace('{"format"', ""):
-            return []  # of another format, as its marker says
+            return []  # the marker states another format
         assert not check(store).is_sound
         list(repair(store))
         found, _ = read(StoreFolder.open(store))
@@ -218,7 +216,7 @@ def problems(store: Path, harmed: Path, kind: str, known: dict[str, dict[Row, st
 
 
 def mended(opened: StoreFolder, harmed: Path, found: dict[str, Counter[Row]], named: set[str]) -> list[str]:
-    """What is wrong with what sealing, checking and repairing make of the damage that NAMED has."""
+    """Returns what is wrong with the way sealing, checking and repairing handle the damage in NAMED."""
     wrong, store, name = [], opened.path, str(harmed.relative_to(opened.path))
     before = {path: path.read_bytes() for path in [*hot_logs(opened, "bins"), harmed] if path.exists()}
     try:
@@ -244,7 +242,8 @@ def mended(opened: StoreFolder, harmed: Path, found: dict[str, Counter[Row]], na
 def differences(
     found: dict[str, Counter[Row]], named: set[str], known: dict[str, dict[Row, str]], harmed: str, kind: str
 ) -> list[str]:
-    """Rows that nobody wrote, rows that are missing without a word, files that are named and sound."""
+    """Returns rows that were never written, rows that are missing without a report, and undamaged files that are
+    reported."""
     wrong = []
     for table in TABLES:
         if found[table] - Counter(known[table].keys()):
@@ -252,7 +251,7 @@ def differences(
         lacking = {known[table][row] for row in known[table] if row not in found[table]}
         if lacking - {harmed}:
             wrong.append(f"{table}: rows of other files are missing")
-        cut = kind == "truncate" and harmed.endswith(".log")  # as a writer that was killed leaves it
+        cut = kind == "truncate" and harmed.endswith(".log")  # as a killed writer leaves it
         if lacking - named and not cut:
             wrong.append(f"{table}: rows are missing in silence")
     if named - {harmed}:
@@ -271,7 +270,7 @@ def kinds(store: Path) -> dict[str, list[Path]]:
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))
-def test_damage_is_never_a_wrong_answer(
+def test_damage_never_gives_a_wrong_answer(
     shard: int, original: tuple[Path, dict[str, dict[Row, str]]], tmp_path: Path
 ) -> None:
     folder, known = original

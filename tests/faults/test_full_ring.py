@@ -1,4 +1,4 @@
-"""The ring of packets on a disk that fills up: it gives way before senders and bins do."""
+"""The ring of packets on a disk that fills up: it is given up before senders and bins are."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mounts import tmpfs
 from waiting import wait_for
 
 
-def test_on_a_full_disk_bins_go_on_without_packets(lab: Lab, tmp_path: Path) -> None:
+def test_bins_are_recorded_without_the_ring_on_a_full_disk(lab: Lab, tmp_path: Path) -> None:
     with tmpfs(tmp_path / "disk", "size=24m") as folder:
         with keeping(lab, folder / "store", "--reserve", "8MB", "--snaplen", "2000") as recorder:
             incast(lab)

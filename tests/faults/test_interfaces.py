@@ -1,4 +1,4 @@
-"""Interfaces that go and come back, and that two recorders share."""
+"""Interfaces that disappear and return, and an interface that two recorders share."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_the_store_is_moved_while_recording(lab: Lab, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("other", [[], ["lo"]], ids=["one", "two"])
 def test_the_store_of_silent_interfaces_is_replaced_while_recording(lab: Lab, tmp_path: Path, other: list[str]) -> None:
-    """No row comes that could not be stored."""
+    """No row arrives that could not be stored."""
     store = StoreFolder.create(tmp_path / "store").path
     sh(f"ip -n {lab.far} link set lo up")
     words = ["record", lab.b, *other, "-o", store, "--backend", "afpacket"]
@@ -107,7 +107,7 @@ def test_the_store_of_silent_interfaces_is_replaced_while_recording(lab: Lab, tm
 
 
 def removed(store: Path) -> bool:
-    """One `rm -rf`; it fails where the recorder began a file in a folder that rm had read and not yet removed"""
+    """Runs `rm -rf` once. It fails if the recorder began a file in a folder that rm had read and not yet removed"""
     return subprocess.run(["rm", "-rf", str(store)], capture_output=True, check=False).returncode == 0
 
 

@@ -1,4 +1,4 @@
-"""A compaction that is killed at any step leaves every answer as it was, and the next one ends it."""
+"""A compaction that is killed at any step leaves every answer unchanged, and the next one completes it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from places import ROOT
 from mburst.sql import StoreFolder
 from mburst.sql.repair.checking import check
 
-EVERY = 13  # steps: they come in sequences of that sort, and the first of all is another each time
+EVERY = 13  # steps come in similar sequences; every 13th is at another place of its sequence
 
 
-def test_killed_at_any_step() -> None:
+def test_a_compaction_is_killed_at_any_step() -> None:
     with memory_folder() as folder, serving(ROOT / "tests" / "lib" / "killed_compaction.py") as killer:
         original = StoreFolder.create(folder / "original")
         days_of_bursts(original, hosts=1)

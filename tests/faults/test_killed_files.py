@@ -1,4 +1,4 @@
-"""`mburst record FILE` cut short, in whatever way, then called again: the store has what the file has, always."""
+"""`mburst record FILE` is interrupted in any way, then called again: the store always has the contents of the file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mburst.sql import StoreFolder
 
 @dataclass
 class Case:
-    """A capture file, what a store has of it, and how large the hot log of its bins grows."""
+    """A capture file, what a store has of it, and how large the hot log of its bins becomes."""
 
     file: Path
     sums: dict[str, list]
@@ -49,13 +49,13 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Case]:
 
 
 def at_a_moment(process: Popen[str], case: Case, store: Path, moment: random.Random) -> None:
-    """Return when some share of the file is recorded, or all of it."""
+    """Returns when a random share of the file is recorded, or all of it."""
     part = moment.random() * case.hot_bytes
     wait_for(lambda: hot_bytes(store, "bins") > part or process.poll() is not None, "progress")
 
 
 def check(case: Case, store: Path) -> None:
-    """Record again, without a fault: the sums are the file's."""
+    """Records again without a fault, and checks that the sums are those of the file."""
     done = succeed(*arguments(case.file, store))
     assert sums(store) == case.sums, done
     assert_totals(store)

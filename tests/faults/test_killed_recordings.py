@@ -1,4 +1,4 @@
-"""kill -9 of a live recording: what was acknowledged is in the store exactly once after the next clean end."""
+"""kill -9 of a live recording: acknowledged rows are in the store exactly once after the next clean end."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ TABLES = ("bins", "sources", "clock")
 
 
 def killed_once(lab: Lab, store: Path, when: str, wait_s: float, traffic: ExitStack) -> tuple[bool, dict[str, list]]:
-    """Record, and kill; whether it was alive, and what was acknowledged until then. TRAFFIC begins with the first."""
+    """Records, and kills the recorder. Returns whether it was alive, and what was acknowledged until then. TRAFFIC
+    begins with the first recording."""
     follower = Follower(store, *TABLES)
     with recording(lab, store, roll_s=0.15 if when == "rolling" else None) as process:
         if not received(lab):
@@ -51,7 +52,7 @@ def killed_once(lab: Lab, store: Path, when: str, wait_s: float, traffic: ExitSt
 
 
 @pytest.mark.parametrize("when", ["running", "rolling", "ending"])
-def test_a_live_recording_killed(lab: Lab, tmp_path: Path, when: str) -> None:
+def test_a_live_recording_is_killed(lab: Lab, tmp_path: Path, when: str) -> None:
     store, random = StoreFolder.create(tmp_path / "store").path, chance("killed", when)
     acknowledged: dict[str, list] = {table: [] for table in TABLES}
     alive = 0
@@ -79,8 +80,8 @@ def test_a_live_recording_killed(lab: Lab, tmp_path: Path, when: str) -> None:
 
 
 @pytest.mark.parametrize(("threads", "calls"), [(1, 2), (2, 6)])
-def test_frames_that_pass_while_the_next_one_begins(lab: Lab, tmp_path: Path, threads: int, calls: int) -> None:
-    """They are neither lost to both nor counted twice: each is in a gap or in a bin."""
+def test_frames_that_arrive_while_the_next_recorder_starts(lab: Lab, tmp_path: Path, threads: int, calls: int) -> None:
+    """They are neither lost by both recorders nor counted twice: each frame is in a gap or in a bin."""
     store = StoreFolder.create(tmp_path / "store").path
     slow = {**os.environ, "LD_PRELOAD": str(library("tests/c/slow_begin.c")), "SLOW_CALLS": str(calls)}
     with ExitStack() as traffic:
@@ -97,8 +98,8 @@ def test_frames_that_pass_while_the_next_one_begins(lab: Lab, tmp_path: Path, th
     assert_counted(store, received(lab))
 
 
-def test_it_begins_where_frames_always_pass(lab: Lab, tmp_path: Path) -> None:
-    """After a few tries: on a busy link there is never a pause."""
+def test_a_recording_starts_on_a_link_that_is_never_silent(lab: Lab, tmp_path: Path) -> None:
+    """It takes a few tries: on a busy link there is never a pause."""
     slow = {**os.environ, "LD_PRELOAD": str(library("tests/c/slow_begin.c")), "SLOW_CALLS": "1000000"}
     with sending(lab), recording(lab, tmp_path / "store", env=slow) as process:
         before = received(lab)

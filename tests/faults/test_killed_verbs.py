@@ -1,4 +1,4 @@
-"""kill -9 of the other verbs that write: nothing acknowledged is lost or doubled, no half page is left."""
+"""kill -9 of the other verbs that write: no acknowledged row is lost or doubled, and no partial page is left."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROWS = 200_000
 NOW = 1_795_228_464_011_544_286
 
 
-def test_an_import_killed_then_again(tmp_path: Path) -> None:
+def test_an_import_is_killed_then_repeated(tmp_path: Path) -> None:
     file, alive = tmp_path / "probes.csv", 0
     file.write_text(
         "src,dst,tx_ns,rx_ns\n"
@@ -38,7 +38,7 @@ def test_an_import_killed_then_again(tmp_path: Path) -> None:
     outcome("import, killed, again", f"{len(times(2))} kills, {alive} alive", "rows of the file, once each")
 
 
-def test_a_prober_killed(tmp_path: Path) -> None:
+def test_a_prober_is_killed(tmp_path: Path) -> None:
     store, port, kept, alive = StoreFolder.create(tmp_path / "store").path, free_port(), [], 0
     probing = ("probe", f"127.0.0.1:{port}", "-o", store, "--rate", "500")
     with started("reflect", "--listen", f"127.0.0.1:{port}"):
@@ -55,7 +55,7 @@ def test_a_prober_killed(tmp_path: Path) -> None:
     outcome("probe, killed", f"{alive} kills", f"{count:,} probes acknowledged: 0 lost, 0 doubled")
 
 
-def test_a_collector_killed(tmp_path: Path) -> None:
+def test_a_collector_is_killed(tmp_path: Path) -> None:
     pytest.importorskip("grpc", reason="collecting is tested with grpcio")
     store, kept, alive = StoreFolder.create(tmp_path / "store").path, [], 0
     config = tmp_path / "gnmi.yaml"
@@ -80,7 +80,7 @@ def test_a_collector_killed(tmp_path: Path) -> None:
     outcome("collect, killed", f"{alive} kills", f"{count:,} rows of ports acknowledged: 0 lost, 0 doubled")
 
 
-def test_a_report_killed_leaves_no_half_page(tmp_path: Path) -> None:
+def test_a_killed_report_leaves_no_partial_page(tmp_path: Path) -> None:
     from captured import write_capture
 
     store = tmp_path / "store"

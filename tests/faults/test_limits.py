@@ -1,5 +1,4 @@
-"""What the system allows a process: files, memory, sizes of files. One line says so, and what was acknowledged is
-kept."""
+"""Limits of a process: files, memory, sizes of files. One line reports the limit, and acknowledged rows are kept."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from mburst.sql import StoreFolder
 
 
 def limited(what: str, number: int) -> tuple[str, ...]:
-    """What a command begins with that may have so much: an option of sh's ulimit."""
+    """Returns the beginning of a command that runs under this limit: an option of sh's ulimit."""
     return ("sh", "-c", f'ulimit {what} {number}; exec "$@"', "sh")
 
 
@@ -75,7 +74,7 @@ def test_few_files_while_recording(lab: Lab, tmp_path: Path, files: int) -> None
     outcome(f"record live, ulimit -n {files}", 1, "one line, exit 1" if code else "records")
 
 
-def test_few_files_while_asking(tmp_path: Path) -> None:
+def test_few_files_while_querying(tmp_path: Path) -> None:
     store = StoreFolder.create(tmp_path / "store").path
     for number in range(12):
         for table in ("recordings", "bins"):
@@ -101,8 +100,8 @@ def test_few_files_while_asking(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kibibytes", [400_000, 800_000, 1_450_000, 1_600_000])
-def test_little_memory(lab: Lab, tmp_path: Path, kibibytes: int) -> None:
-    """A refusal is a line, and rows that were acknowledged are kept, also where the process dies of it."""
+def test_little_memory_while_recording(lab: Lab, tmp_path: Path, kibibytes: int) -> None:
+    """A refusal is one line, and acknowledged rows are kept, even if the process dies of it."""
     store = StoreFolder.create(tmp_path / "store").path
     follower = Follower(store, *TABLES)
     with (
@@ -138,9 +137,9 @@ def test_little_memory(lab: Lab, tmp_path: Path, kibibytes: int) -> None:
 
 
 @pytest.mark.parametrize("kibibytes", [100_000, 325_000, 475_000, 625_000, 850_000, 1_000_000])
-def test_little_memory_while_asking(tmp_path: Path, kibibytes: int) -> None:
-    """An answer or one line, whatever the library is that finds no memory: while it is loaded, too. Some of them end
-    the process by a signal."""
+def test_little_memory_while_querying(tmp_path: Path, kibibytes: int) -> None:
+    """An answer or one line, whichever library runs out of memory, even while it is loaded. Some libraries end the
+    process by a signal."""
     store = StoreFolder.create(tmp_path / "store").path
     row = {"recording_id": "r", "capture_id": "c", "host": "h", "writer_id": f"{1:012x}"}
     for table in ("recordings", "bins"):

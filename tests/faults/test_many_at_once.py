@@ -1,4 +1,5 @@
-"""Many write to one store at once, and begin while others tidy it: nothing that lives is removed, nothing is left."""
+"""Many processes write to one store at once, and start while others tidy it: no file in use is removed, and no leftover
+stays."""
 
 from __future__ import annotations
 
@@ -38,10 +39,10 @@ def bins(host: str, first: int, count: int) -> pa.Table:
 
 
 def leave_behind(store: StoreFolder, number: int) -> None:
-    """What a dead writer leaves: a log, the half of its seal, and drafts."""
+    """Creates what a dead writer leaves: a log, a partial seal of it, and drafts."""
     log = HotLog(store.path, "bins", filenames.new_segment("dead", filenames.new_writer(), 0), "r1")
     log.append(bins("dead", number, 1))
-    half = SealedParts(store.path, "bins", "r1", log.segment)  # by the holder of the log: nobody else seals meanwhile
+    half = SealedParts(store.path, "bins", "r1", log.segment)  # by the holder of the log: no other process seals now
     half.add(bins("dead", number, 1))
     log.leave()
     other = SealedParts(store.path, "bins", "r1", filenames.new_segment("dead", filenames.new_writer(), 0))
@@ -92,7 +93,7 @@ def test_recorders_that_begin_at_once_in_a_store_with_leftovers(tmp_path: Path) 
 
 
 def test_a_draft_is_not_locked_before_its_writer_locks_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However often others tidy between the two."""
+    """However often other processes tidy the store in between."""
     store, locked = StoreFolder.create(tmp_path / "store"), []
 
     def flock(file: int, how: int) -> None:
@@ -109,8 +110,9 @@ def test_a_draft_is_not_locked_before_its_writer_locks_it(tmp_path: Path, monkey
     assert locked == [str(old)] and young.exists() and not old.exists()
 
 
-def test_recorders_that_live_tidy_on_behind_others_that_die(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three of them all the time, while writers come, roll and die. A seal that failed is tried again, said once."""
+def test_running_recorders_tidy_up_after_others_that_die(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three recorders run all the time, while writers start, roll and die. A failed seal is tried again and reported
+    once."""
     monkeypatch.setattr(recovery, "TIDY_S", 0.02)
     store, errors, dead = StoreFolder.create(tmp_path / "store"), [], 0
     with ExitStack() as stack:
@@ -135,8 +137,8 @@ def test_recorders_that_live_tidy_on_behind_others_that_die(tmp_path: Path, monk
     assert counts == {"dead": dead, "alive": dead} and query(store.path, "SELECT count(*) FROM probes") == [(1,)]
 
 
-def test_what_is_being_made_is_no_leftover(tmp_path: Path) -> None:
-    """A draft that somebody holds, or that is young; a log that is held; a seal that is under way."""
+def test_files_in_progress_are_no_leftovers(tmp_path: Path) -> None:
+    """A draft that a process holds, or that is young; a log that is held; a seal under way."""
     store = StoreFolder.create(tmp_path / "store")
     own = store.writer("bins", "alive", "r1")
     own.append(bins("alive", 0, 1))

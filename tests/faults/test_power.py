@@ -1,5 +1,5 @@
-"""The power is cut while `mburst record` writes: every disk that is left opens with nothing damaged, at most a second
-is missing (or what the recorder said at the time), and the next recorder makes a gap of it."""
+"""The power is cut while `mburst record` writes: every resulting disk opens with nothing damaged, at most a second is
+missing (or as long as the recorder had reported), and the next recorder records a gap for it."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from mburst.sql.disk import SYNC_S
 from mburst.sql.repair.repair import repair
 
 RECORDED_S = 6.0
-BEHIND = "gaps WHERE reason NOT IN ('dropped', 'reader too slow')"  # of a recorder that the machine is too slow for
-BOOT = "00000000-0000-4000-8000-000000000000"  # the id of the machine's boot after the cut
+BEHIND = "gaps WHERE reason NOT IN ('dropped', 'reader too slow')"  # those are of a slow machine
+BOOT = "00000000-0000-4000-8000-000000000000"  # boot id of the machine after the cut
 
 
 def record_on(disk: LoggedDisk, lab: Lab) -> tuple[float, float, Follower, float]:
-    """Record from a store's beginning on, with rolls, and once more: (start, end, what was acknowledged when, for how
-    many seconds rows were at risk, as the recorders said: SYNC_S where they said nothing)."""
+    """Records into a new store, with rolls, twice. Returns (start, end, what was acknowledged when, for how many
+    seconds rows were at risk, as the recorders reported: SYNC_S without a report)."""
     start, reported_s = time.monotonic(), SYNC_S
     store = StoreFolder.create(disk.folder / "store").path
     follower = Follower(store, *TABLES)
@@ -48,7 +48,8 @@ def record_on(disk: LoggedDisk, lab: Lab) -> tuple[float, float, Follower, float
 
 
 def missing_s(store: Path, moment: float, follower: Follower) -> float:
-    """For how long before MOMENT the oldest acknowledged row was that is not in the store; 0 where none is missing."""
+    """Returns by how many seconds the oldest acknowledged row that is not in the store precedes MOMENT; 0 if none is
+    missing."""
     oldest = moment
     for table in TABLES:
         batches = iter(follower.rows[table])
@@ -78,10 +79,10 @@ def _first_missing(store: Path, table: str, rows: Any, moment: float, follower: 
 
 
 def is_explained(store: Path) -> int:
-    """The next recorder, after the machine has started again, gives each recording that the cut broke off its end, and
-    a gap behind it; how many."""
+    """The next recorder, after the machine has restarted, gives each interrupted recording its end, and a gap after it.
+    Returns how many there are."""
     broken = query(store, "SELECT recording_id FROM recordings WHERE ended = ''")
-    silent = [] if broken else locks.names(store)  # nothing of it is stored, but that it began
+    silent = [] if broken else locks.names(store)  # only its beginning is stored
     troubles: list[Exception] = []
     recovery.tidy(StoreFolder.open(store), troubles.append)
     assert (troubles, locks.names(store)) == ([], [])
@@ -104,7 +105,7 @@ def is_explained(store: Path) -> int:
 
 
 def is_recorded_on(store: Path, lab: Lab, boot: Path) -> None:
-    """A recorder of the same interface, on a machine that has started again: it ends the gap."""
+    """A recorder of the same interface, on a machine that has restarted, ends the gap."""
     prefix = ("sh", "-c", 'mount --bind "$0" /proc/sys/kernel/random/boot_id && exec "$@"', str(boot))
     open_gaps = "SELECT recording_id FROM recordings WHERE ended = ''"
     broken = query(store, open_gaps)
@@ -119,7 +120,7 @@ def is_recorded_on(store: Path, lab: Lab, boot: Path) -> None:
 
 
 def goes_on(store: Path) -> None:
-    """The store is sealed and written to as any other; what was there stays."""
+    """Checks that the store can be sealed and written to as any other, and that its contents stay."""
     counts = {table: query(store, f"SELECT count(*) FROM {table}") for table in TABLES}
     assert list(repair(store)) == []
     StoreFolder.open(store).seal()
@@ -128,12 +129,12 @@ def goes_on(store: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])
-def test_disks_cut_while_recording(lab: Lab, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_power_is_cut_while_recording(lab: Lab, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with in_memory() as folder:
         with logged_disk(folder, kind) as disk:
             start, over, follower, reported_s = record_on(disk, lab)
         random, missing, opened, explained = chance("power", kind), [], 0, 0
-        (folder / "boot").write_text(BOOT + "\n")  # the machine has started again
+        (folder / "boot").write_text(BOOT + "\n")  # the machine has restarted
         monkeypatch.setattr(machine, "BOOT_ID", folder / "boot")
         moments = sorted(random.uniform(start, over) for _ in times(4))
         for number, (moment, image) in enumerate(disk.cuts(moments, kind)):

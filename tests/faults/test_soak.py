@@ -1,5 +1,5 @@
-"""An agent that runs on while senders change all the time: its memory, its files and its scrapes stay as they are, and
-what was sent is recorded. `make soak` takes an hour."""
+"""An agent that runs on while senders change all the time: its memory, files and scrapes stay constant, and the sent
+packets are recorded. `make soak` takes an hour."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from waiting import beside, wait_for
 from mburst.sql import StoreFolder
 
 SECONDS = float(os.environ.get("MBURST_SOAK", "12"))
-TOGETHER, EVERY_S = 150, 0.05  # packets that arrive at once, each from another sender
+TOGETHER, EVERY_S = 150, 0.05  # packets that arrive together, each from another sender
 SEGMENT_S = 900.0  # after which a table has one more sealed file
-TABLES = 12  # that an agent writes, at most
+TABLES = 12  # that an agent writes at most
 MIB = 1 << 20
 CONFIG = """
 store = "store"
@@ -48,7 +48,7 @@ size = "20G"
 
 @contextmanager
 def sending(lab: Lab) -> Iterator[list[int]]:
-    """Send from addresses that were never used before, until the end; the list has how many packets it were."""
+    """Sends from addresses that were never used before, until the end. The list has the number of packets."""
     frame = bytearray(fb.ethernet(fb.ipv4(fb.udp(b"x" * 60, (1, 9)), fb.UDP, 0, 0x0A090002), 0x0800, sender=77))
     sent = [0]
 
@@ -65,7 +65,7 @@ def sending(lab: Lab) -> Iterator[list[int]]:
 
 
 def memory(pid: int) -> int:
-    """Bytes of a process that are of no file."""
+    """Returns the bytes of a process that belong to no file."""
     [line] = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("RssAnon:")]
     return int(line.split()[1]) * 1024
 
@@ -79,7 +79,7 @@ def files_of(store: Path) -> int:
 
 
 def scrape_s(pid: int, lab: Lab) -> float:
-    """Processor seconds that the process of the metrics takes for an answer."""
+    """Returns the processor seconds that the process of the metrics takes for an answer."""
     with lab.inside(lab.far):
         before = processor_s(pid)
         with urllib.request.urlopen("http://127.0.0.1:9620/metrics", timeout=60) as answer:
@@ -93,12 +93,13 @@ def processor_s(pid: int) -> float:
 
 
 def ends(values: list[float]) -> tuple[float, float]:
-    """The medians of the second quarter and of the last: rows that wait for the end of their segment come and go."""
+    """Returns the medians of the second quarter and of the last one, because rows that wait for the end of their
+    segment come and go."""
     quarter = len(values) // 4
     return median(values[quarter : 2 * quarter]), median(values[-quarter:])
 
 
-def test_memory_files_and_scrapes_stay_as_they_are(lab: Lab, tmp_path: Path) -> None:
+def test_memory_files_and_scrapes_stay_constant(lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "mburst.toml").write_text(CONFIG.format(interface=lab.b))
     StoreFolder.create(tmp_path / "store")
     log = tmp_path / "log"

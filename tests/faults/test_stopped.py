@@ -1,4 +1,4 @@
-"""SIGSTOP of recorders and of readers: what was missed is counted, and a reader goes on where it was."""
+"""SIGSTOP of recorders and of readers: missed packets are counted, and a reader continues where it was."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from waiting import wait_for
 from mburst.sql import StoreFolder
 
 
-def test_a_recorder_stands_still(lab: Lab, tmp_path: Path) -> None:
-    """More comes than its ring can hold: what is in bins and what was dropped are all that came."""
+def test_a_recorder_is_stopped(lab: Lab, tmp_path: Path) -> None:
+    """More arrives than its ring can hold: the packets in bins and the dropped ones are all that arrived."""
     store = StoreFolder.create(tmp_path / "store").path
     for _ in times(1):
         before = received(lab)
@@ -40,8 +40,8 @@ def test_a_recorder_stands_still(lab: Lab, tmp_path: Path) -> None:
     )
 
 
-def test_a_reader_stands_still(lab: Lab, tmp_path: Path) -> None:
-    """The writer rolls and seals meanwhile: the reader gets every row once when it goes on."""
+def test_a_reader_is_stopped(lab: Lab, tmp_path: Path) -> None:
+    """The writer rolls and seals meanwhile. The reader gets every row once when it continues."""
     store = StoreFolder.create(tmp_path / "store").path
     reader = subprocess.Popen(
         [sys.executable, str(HERE / "reader.py"), str(store)], stdout=subprocess.PIPE, text=True, stdin=subprocess.PIPE
@@ -57,7 +57,7 @@ def test_a_reader_stands_still(lab: Lab, tmp_path: Path) -> None:
                 reader.send_signal(signal.SIGCONT)
                 time.sleep(0.2)
             assert end(process, signal.SIGTERM)[0] == 0
-        reader.stdin.close()  # it may end when all was reported
+        reader.stdin.close()  # it may end when everything was reported
         output = reader.stdout.read().split()
         assert reader.wait(60) == 0
     finally:
@@ -68,7 +68,7 @@ def test_a_reader_stands_still(lab: Lab, tmp_path: Path) -> None:
     outcome("a reader stopped while segments roll", len(times(1)), f"follows all {count:,} bins, once each")
 
 
-def test_queries_beside_a_recorder_that_stands_still(lab: Lab, tmp_path: Path) -> None:
+def test_queries_beside_a_stopped_recorder(lab: Lab, tmp_path: Path) -> None:
     store = StoreFolder.create(tmp_path / "store").path
     with sending(lab), recording(lab, store) as process:
         wait_for(lambda: query(store, "SELECT count(*) > 0 FROM bins") == [(True,)], "bins")
