@@ -25,7 +25,7 @@ ALONE = re.compile(
 # Tests in such files that do neither: calls that are refused, and answers about given data.
 BESIDE = re.compile(
     r"lab/test_demo\.py::(?!test_(real_packets|whatever_ends_it_nothing_is_left_running)\b)"
-    r"|capture/test_live_afpacket\.py::(?!test_(a_million_a_second_without_loss|a_thread_that_does_not_run)\b)"
+    r"|capture/test_live_afpacket\.py::(?!test_(a_million_a_second_without_loss|a_thread_that_does_not_run\w*)\b)"
     r"|cli/test_canary_verb\.py::(?!test_the_recorder_detects_canary_bursts\b)"
     r"|cli/test_probe_verb\.py::test_(errors_of_\w+|rates|source_ports|classes|compare_states_\w+|times_of_one_store_\w+"
     r"|a_report_of_probes_alone)\b"
