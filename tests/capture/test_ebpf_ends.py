@@ -12,6 +12,8 @@ import struct
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
+from dataclasses import replace
 
 import livelab
 import pytest
@@ -171,7 +173,7 @@ def test_several_interfaces_as_one_need_frames(pair):
             Capture([pair.b, "lo"], backend="ebpf")
 
 
-DROP = bytes.fromhex("b700000002000000 9500000000000000".replace(" ", ""))  # r0 = TC_ACT_SHOT; exit
+TC_ACT_OK, TC_ACT_SHOT = 0, 2
 
 
 def bpf(command, layout, *values):
@@ -182,20 +184,40 @@ def bpf(command, layout, *values):
     return made
 
 
-def test_frames_that_another_program_drops_are_counted(pair):
-    """Packet sockets count them, too. The other program stays attached."""
-    code, licence = ctypes.create_string_buffer(DROP), ctypes.create_string_buffer(b"GPL")
-    program = bpf(5, "=IIQQ", 3, len(DROP) // 8, ctypes.addressof(code), ctypes.addressof(licence))
-    with pair.inside(pair.far):
-        link = bpf(28, "=IIII", program, socket.if_nametoindex(pair.b), TCX_INGRESS, 0)
+@contextmanager
+def another_program(lab, verdict, *places):
+    """One that says VERDICT of each frame."""
+    code = ctypes.create_string_buffer(struct.pack("=BBHi", 0xB7, 0, 0, verdict) + struct.pack("=BBHi", 0x95, 0, 0, 0))
+    licence = ctypes.create_string_buffer(b"GPL")
+    opened = [bpf(5, "=IIQQ", 3, 2, ctypes.addressof(code), ctypes.addressof(licence))]
     try:
+        with lab.inside(lab.far):
+            index = socket.if_nametoindex(lab.b)
+            opened += [bpf(28, "=IIII", opened[0], index, place, 0) for place in places]
+        yield
+        assert [attached(lab, place) for place in places] == [1] * len(places)
+    finally:
+        for one in opened:
+            os.close(one)
+
+
+def test_what_another_program_drops_has_arrived(pair):
+    """As for packet sockets; and that program runs on."""
+    with another_program(pair, TC_ACT_SHOT, TCX_INGRESS):
         with both(pair) as (ebpf, afpacket):
             many_senders(pair, 100)
         assert ebpf.sums("in") == afpacket.sums("in") and ebpf.sums("in")["packets"] == 100
-        assert attached(pair, TCX_INGRESS) == 1
-    finally:
-        os.close(link)
-        os.close(program)
+
+
+def test_what_another_program_accepts_is_counted(pair):
+    """Those behind it do not run: TC_ACT_OK is the last word."""
+    with another_program(pair, TC_ACT_OK, TCX_INGRESS, TCX_EGRESS):
+        with both(pair) as (ebpf, afpacket):
+            many_senders(pair, 100)
+            many_senders(replace(pair, near=pair.far, a=pair.b), 50)
+        for direction, packets in (("in", 100), ("out", 50)):
+            assert ebpf.sums(direction) == afpacket.sums(direction)
+            assert ebpf.sums(direction)["packets"] == packets
 
 
 def test_a_time_namespace_is_refused(pair, tmp_path):

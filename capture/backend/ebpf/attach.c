@@ -43,11 +43,10 @@ static int link_at_driver(const struct mb_ebpf_kernel *kernel, int program, int 
 		       link;
 }
 
-/* Attach a tcx link: on arriving frames before all other programs, which may drop frames, and on leaving ones after
- * all. */
+/* A link of tcx, before the programs that are there: one that accepts a frame (TCX_PASS) ends the run of those behind. */
 static int link_at_tc(int program, int index, int place)
 {
-	LIBBPF_OPTS(bpf_link_create_opts, options, .flags = place == TCX_INGRESS ? TCX_BEFORE : 0);
+	LIBBPF_OPTS(bpf_link_create_opts, options, .flags = TCX_BEFORE);
 
 	return bpf_link_create(program, index, (enum bpf_attach_type)place, &options);
 }

@@ -13,9 +13,7 @@
 
 #define FIRST_HANDLE 0x6d620001u
 #define HANDLES 8u
-
-/* The first filter on arriving frames, and the last on leaving ones. */
-static const uint32_t priorities[] = { 1, 0xffff };
+#define PRIORITY 1u /* the first: a filter that accepts a frame (TC_ACT_OK) ends the run of those behind */
 
 /* A socket that holds the name of a handle while this process lives; -1 if another process holds it. */
 static int claim(uint32_t index, int side, uint32_t handle)
@@ -46,7 +44,7 @@ static struct bpf_tc_hook hook_of(uint32_t index, int side)
 static void remove_filter(uint32_t index, int side, uint32_t handle)
 {
 	const struct bpf_tc_hook hook = hook_of(index, side);
-	LIBBPF_OPTS(bpf_tc_opts, options, .handle = handle, .priority = priorities[side]);
+	LIBBPF_OPTS(bpf_tc_opts, options, .handle = handle, .priority = PRIORITY);
 
 	bpf_tc_detach(&hook, &options);
 }
@@ -72,7 +70,7 @@ static void claim_one(struct mb_clsact *hold)
 int mb_clsact_attach(struct mb_clsact *hold, int program, uint32_t index, int side)
 {
 	struct bpf_tc_hook hook = hook_of(index, side);
-	LIBBPF_OPTS(bpf_tc_opts, options, .prog_fd = program, .priority = priorities[side]);
+	LIBBPF_OPTS(bpf_tc_opts, options, .prog_fd = program, .priority = PRIORITY);
 	int status = bpf_tc_hook_create(&hook);
 
 	*hold = (struct mb_clsact){ .claim = -1, .index = index, .side = side };
