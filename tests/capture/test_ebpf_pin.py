@@ -195,7 +195,26 @@ def test_inconsistent_pinned_state_starts_a_new_program(host, tmp_path, at):
     assert (row["packets"], row["dropped"]) == (40, 0) and "counting begins anew" in row["notes"]
 
 
-def test_a_recorder_reads_on_in_the_driver(host, tmp_path):
+def test_a_bin_that_is_being_begun_hides_none_before_it(host, tmp_path):
+    """As where a processor was stopped in between: struct mb_ebpf_cursor has its number, its slot has not."""
+    kill(host.record(tmp_path / "first"))
+    many_senders(host.lab, 30)
+    [cursors] = [path for path in host.pins() if path.endswith("/cursors")]
+    found = host.object(cursors)
+    with mmap.mmap(found, mmap.PAGESIZE) as memory:
+        for at in range(0, mmap.PAGESIZE, 2 * 128):  # what arrives
+            [newest] = struct.unpack_from("=Q", memory, at)
+            if newest:
+                memory[at : at + 8], memory[at + 24 : at + 32] = struct.pack("=Q", newest + 1), struct.pack("=Q", 30)
+    os.close(found)
+    second = host.record(tmp_path / "second")
+    many_senders(host.lab, 40)
+    wait_for(lambda: stored(tmp_path / "second") >= 40)
+    row = end(second)
+    assert (row["packets"], row["dropped"], row["late"]) == (70, 0, 0)
+
+
+def test_in_the_driver(host, tmp_path):
     kill(host.record(tmp_path / "first", "--hook", "xdp"))
     programs = host.programs(BPF_XDP)
     many_senders(host.lab, 300)

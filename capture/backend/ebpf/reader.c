@@ -94,9 +94,10 @@ static void forget_yielded(struct mb_ebpf_run *run)
 	run->next = 0;
 }
 
-/* Copy the bins that end by SETTLED_NS, from the newest back to those that RUN has already had. The program may
- * overwrite the oldest of them at the same time: only slots that are still intact after copying count. Returns the
- * position of the first new slot in RUN, or -ENOMEM. */
+/* Copy the bins that end by SETTLED_NS, from the newest back to those that RUN has had. The program may be writing over
+ * the oldest of them: of what was copied only that counts which is intact afterwards. It may be beginning the newest one,
+ * which does not lead to the one before it until it is begun: that is looked for. Returns the position of the first in RUN,
+ * or -ENOMEM. */
 static int64_t copy(struct mb_ebpf_run *run, const struct ring *ring, uint64_t settled_ns)
 {
 	uint64_t number = *ring->newest, newest = number;
@@ -108,8 +109,10 @@ static int64_t copy(struct mb_ebpf_run *run, const struct ring *ring, uint64_t s
 	while (number > run->taken && is_intact(ring, number, newest)) {
 		struct mb_ebpf_slot slot = ring->slots[number & (ring->size - 1)];
 
-		if (slot.number != number)
-			break;
+		if (slot.number != number) {
+			number--;
+			continue;
+		}
 		if ((number + 1) * (uint64_t)ring->width_ns <= settled_ns && push(run, &slot))
 			return -ENOMEM;
 		number = slot.back < number ? number - slot.back : 0;
