@@ -360,8 +360,17 @@ def test_senders_are_kept_near_busy_bins(pair, backend):
     assert len(busy) >= 3 and summed >= 3
 
 
-def test_senders_beyond_the_room_of_the_kernel_count_as_other(pair):
-    """The bins are not read meanwhile, and one processor has at most 65,536 entries."""
+def by_ms(rows):
+    """Packets and bytes of each ms, in each direction."""
+    sums = Counter()
+    for row in rows:
+        for name in ("packets", "bytes"):
+            sums[row["lane"], row["ts_ns"] // MS, name] += row[name]
+    return +sums
+
+
+def test_where_senders_have_no_room_they_are_others(pair):
+    """Nobody reads meanwhile, and one processor has no more than 65,536 entries."""
     processors = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(processors)})
     reading = Reading(pair, "ebpf", source_bin_ns=MS, bin_ns=MS, max_sources=100_000)
@@ -377,17 +386,13 @@ def test_senders_beyond_the_room_of_the_kernel_count_as_other(pair):
     others = [row for row in reading.senders if row["source"] == "other"]
     assert others and reading.facts["folded_bins"]
     assert all(0 < row["packets"] <= row["members"] for row in others)
-    by_bin, by_sender = Counter(), Counter()
-    for rows, sums in ((reading.bins, by_bin), (reading.senders, by_sender)):
-        for row in rows:
-            sums[row["ts_ns"]] += row["packets"]
-    if not dropped:
-        assert by_bin == by_sender
+    assert by_ms(reading.bins) == by_ms(reading.senders)
 
 
 @pytest.mark.parametrize("pause", [0.1, 3.0])
-def test_bins_that_a_late_reader_misses_are_a_counted_loss(pair, pause):
-    """Bins of 10 µs are kept for a second; the packets of overwritten bins are in losses, exactly."""
+def test_what_a_late_reader_misses_is_a_counted_loss(pair, pause):
+    """Bins of 10 µs are kept for a second; those that were written over are in losses, to the packet. Senders are those
+    of the packets in bins, also where the program still had those of others."""
     reading = Reading(pair, "ebpf", bin_ns=10_000)
     frame = fb.ethernet(fb.ipv4(fb.udp(b"x" * 60, (1, 9)), fb.UDP, 0x0A010001, 0x0A090002), 0x0800, sender=77)
     sent, end = 0, time.monotonic() + pause
@@ -408,6 +413,7 @@ def test_bins_that_a_late_reader_misses_are_a_counted_loss(pair, pause):
     assert bool(lost) == (pause > 1)
     marked = [row for row in reading.bins if row["quality"] & DROPS]
     assert bool(marked) == bool(lost)
+    assert by_ms(reading.bins) == by_ms(reading.senders)
     for first_ns, last_ns, _ in reading.losses:
         within = [row for row in reading.bins if first_ns <= row["ts_ns"] < last_ns - 10_000]
         assert not sum(row["packets"] for row in within if not row["quality"] & DROPS)

@@ -106,6 +106,7 @@ def test_bins_that_were_overwritten_meanwhile_are_a_counted_gap(host, tmp_path):
     row = end(second)
     assert (row["packets"], row["dropped"]) == (27, 500)
     assert rows_of(tmp_path / "second", "SELECT reason, packets::INT FROM gaps") == [("dropped", 500)]
+    assert rows_of(tmp_path / "second", "SELECT sum(packets)::INT FROM sources") == [(27,)]
 
 
 def test_a_killed_recorder_and_the_next_use_one_store(host, tmp_path):

@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A slot is no longer trusted if only 1/GUARD of the ring is left before the program overwrites it. */
+#include "backend/ebpf/agreement.h"
+
+/* A slot is not trusted any more when so small a share of the ring is left before it is written over. */
 #define GUARD 16
 #define FIRST_CAPACITY 256
 
@@ -59,7 +61,7 @@ static bool is_intact(const struct ring *ring, uint64_t number, uint64_t newest)
 	return number + ring->size - ring->size / GUARD > newest;
 }
 
-static int push(struct mb_ebpf_run *run, const struct mb_ebpf_slot *slot)
+int mb_ebpf_run_insert(struct mb_ebpf_run *run, uint32_t at, const struct mb_ebpf_slot *slot)
 {
 	if (run->count == run->capacity) {
 		uint32_t capacity = run->capacity ? 2 * run->capacity : FIRST_CAPACITY;
@@ -70,7 +72,8 @@ static int push(struct mb_ebpf_run *run, const struct mb_ebpf_slot *slot)
 		run->slots = slots;
 		run->capacity = capacity;
 	}
-	run->slots[run->count++] = *slot;
+	memmove(run->slots + at + 1, run->slots + at, (run->count++ - at) * sizeof(*slot));
+	run->slots[at] = *slot;
 	return 0;
 }
 
@@ -113,7 +116,7 @@ static int64_t copy(struct mb_ebpf_run *run, const struct ring *ring, uint64_t s
 			number--;
 			continue;
 		}
-		if ((number + 1) * (uint64_t)ring->width_ns <= settled_ns && push(run, &slot))
+		if ((number + 1) * (uint64_t)ring->width_ns <= settled_ns && mb_ebpf_run_insert(run, run->count, &slot))
 			return -ENOMEM;
 		number = slot.back < number ? number - slot.back : 0;
 	}
@@ -144,7 +147,6 @@ static void note_losses(struct mb_ebpf_reader *reader, struct mb_ebpf_run *run, 
 								    .last_ns = (int64_t)(slot->number * width) - 1 +
 									       reader->base_ns,
 								    .packets = lost });
-		reader->unseen += drops ? 0 : lost;
 		run->packets = slot->before + slot->packets;
 		run->taken = slot->number;
 	}
@@ -179,19 +181,18 @@ int mb_ebpf_reader_collect(struct mb_ebpf_reader *reader, uint64_t settled_ns, u
 {
 	reader->until_ns = until_ns;
 	for (uint32_t i = 0; i < reader->kernel->n_cursors; i++)
-		if (collect_part(reader, i, settled_ns, drops))
+		if (collect_part(reader, i, settled_ns, drops) || mb_ebpf_agree(reader, i))
 			return -ENOMEM;
 	if (settled_ns > reader->read_ns)
 		reader->read_ns = settled_ns;
 	return 0;
 }
 
-static const struct mb_ebpf_flow *flow_at(const struct mb_ebpf_reader *reader, uint32_t part, uint64_t position)
+struct mb_ebpf_flow *mb_ebpf_flow_at(const struct mb_ebpf_reader *reader, uint32_t part, uint64_t position)
 {
 	const uint64_t size = reader->kernel->entries[MB_EBPF_FLOWS];
 
-	return (const struct mb_ebpf_flow *)reader->kernel->memory[MB_EBPF_FLOWS] + part * size +
-	       (position & (size - 1));
+	return (struct mb_ebpf_flow *)reader->kernel->memory[MB_EBPF_FLOWS] + part * size + (position & (size - 1));
 }
 
 static const struct mb_ebpf_merged *merged_at(const struct mb_ebpf_reader *reader, uint32_t part, uint64_t position)
@@ -245,7 +246,8 @@ static void skip_flows(struct mb_ebpf_reader *reader, uint32_t index, uint64_t u
 	const uint64_t end = cursor->logged;
 	uint64_t at = cursor->taken;
 
-	while (at < end && flow_at(reader, index, at)->number * (uint64_t)reader->kernel->source_bin_ns < until_ns)
+	while (at < end &&
+	       mb_ebpf_flow_at(reader, index, at)->number * (uint64_t)reader->kernel->source_bin_ns < until_ns)
 		at++;
 	reader->parts[index].at = at;
 	release(&cursor->taken, at);
@@ -324,7 +326,8 @@ static void offer_others(const struct mb_ebpf_reader *reader, uint32_t index, st
 	const struct mb_ebpf_part *part = &reader->parts[index];
 
 	if (part->at < part->end)
-		offer(next, flow_at(reader, index, part->at)->number, kernel->source_bin_ns, index, MB_COUNT_SENDER);
+		offer(next, mb_ebpf_flow_at(reader, index, part->at)->number, kernel->source_bin_ns, index,
+		      MB_COUNT_SENDER);
 	if (part->others.next < part->others.count)
 		offer(next, part->others.slots[part->others.next].number, kernel->source_bin_ns, index,
 		      MB_COUNT_OTHERS);
@@ -412,10 +415,11 @@ static void fill_bins(struct mb_ebpf_reader *reader, struct next next, struct mb
 static void fill_others(struct mb_ebpf_reader *reader, const struct next *next, struct mb_counts *counts)
 {
 	struct mb_ebpf_run *run = &reader->parts[next->part].others;
-	struct mb_count *count = &counts->counts[counts->count++];
+	struct mb_count *count = &counts->counts[counts->count];
 
 	begin_count(count, reader, next);
 	add_slot(count, &run->slots[run->next++]);
+	counts->count += count->packets != 0;
 }
 
 /* Fill in all flows of that processor's bin, as far as there is room. */
@@ -424,7 +428,7 @@ static void fill_flows(struct mb_ebpf_reader *reader, const struct next *next, s
 	struct mb_ebpf_part *part = &reader->parts[next->part];
 
 	for (; part->at < part->end && counts->count < MB_COUNTS; part->at++) {
-		const struct mb_ebpf_flow *flow = flow_at(reader, next->part, part->at);
+		const struct mb_ebpf_flow *flow = mb_ebpf_flow_at(reader, next->part, part->at);
 		struct mb_count *count = &counts->counts[counts->count];
 
 		if (flow->number != next->number)
@@ -437,7 +441,7 @@ static void fill_flows(struct mb_ebpf_reader *reader, const struct next *next, s
 		count->source = (struct mb_address){ flow->hi, flow->lo, flow->family };
 		count->flow = flow->family == MB_FAMILY_MAC ? 0 : flow->flow;
 		count->ports = flow->ports;
-		counts->count++;
+		counts->count += flow->family != MB_FAMILY_NONE;
 	}
 	release(&cursor_of(reader, next->part)->taken, part->at);
 }

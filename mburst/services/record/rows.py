@@ -224,7 +224,7 @@ def describe(recording: RecordSettings, capture: Capture, lanes: list[Lane]) -> 
             notes.append(f"{lane['direction']}: {packets} of RoCEv2")
     if facts["folded_bins"]:
         notes.append(
-            f"in {facts['folded_bins']:,} source bins there were more senders than fit in memory: "
+            f"in {facts['folded_bins']:,} source bins there were more senders than fit in memory, or bins were lost: "
             "`other` may count one of them more than once"
         )
     if facts["flows_unseen"]:
