@@ -212,7 +212,7 @@ def describe(recording: RecordSettings, capture: Capture, lanes: list[Lane]) -> 
     late = sum(lane["late"] for lane in lanes) - facts["misdated"]
     if late:
         notes.append(f"{format_count(late, 'packet')} outside the reorder window, in no bin; raise --reorder-window")
-    steps = sum(lane["clock_epochs"] - 1 for lane in lanes)
+    steps = max((lane["clock_epochs"] - 1 for lane in lanes), default=0)
     if steps:
         notes.append(f"{format_count(steps, 'step')} of the clock: a new clock epoch begins at each")
     for lane in lanes:
