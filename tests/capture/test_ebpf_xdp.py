@@ -51,8 +51,9 @@ def test_ten_thousand_senders(pair):
     assert ebpf.by_sender("in") == afpacket.by_sender("in") and len(ebpf.by_sender("in")) == 20_000
 
 
-def test_a_second_recorder_is_refused_and_the_first_goes_on(pair):
-    first = Reading(pair, "ebpf", hook="xdp").start()
+def test_a_second_one_is_refused_and_the_first_goes_on(pair):
+    first = Reading(pair, "ebpf", hook="xdp-generic").start()
+    assert "generic" not in first.capture.facts["notice"]  # its driver has XDP
     with pytest.raises(MburstError, match="another program is at XDP, which takes one: use --hook tc"):
         Reading(pair, "ebpf", hook="xdp")
     beside = Reading(pair, "ebpf").start()
@@ -71,6 +72,7 @@ def test_a_driver_without_xdp_is_refused_unless_forced(pair):
                 Capture(["plain0"], backend="ebpf", hook="xdp")
             capture = Capture(["plain0"], backend="ebpf", hook="xdp-generic")
             assert "xdpgeneric" in shown(pair, "plain0")
+            assert "(generic XDP): a merged frame counts as one" in capture.facts["notice"]
             capture.close()
         assert "xdp" not in shown(pair, "plain0")
     finally:

@@ -9,6 +9,7 @@ bool mb_ebpf_stays(const struct mb_ebpf_kernel *kernel)
 #ifdef MB_EBPF_OBJECT
 
 #include <bpf/bpf.h>
+#include <bpf/libbpf.h>
 #include <errno.h>
 #include <linux/if_link.h>
 #include <unistd.h>
@@ -31,7 +32,15 @@ bool mb_ebpf_is_at_driver(const struct mb_ebpf_kernel *kernel, int side)
 	return !side && kernel->hook != MB_HOOK_TC;
 }
 
-/* Attach an XDP link: in the driver, or behind it if the hook allows that and the driver has no XDP. */
+bool mb_ebpf_is_generic(const struct mb_ebpf_kernel *kernel, uint32_t index)
+{
+	LIBBPF_OPTS(bpf_xdp_query_opts, found);
+
+	return kernel->hook == MB_HOOK_XDP_GENERIC && !bpf_xdp_query((int)index, 0, &found) &&
+	       found.attach_mode == XDP_ATTACHED_SKB;
+}
+
+/* A link of XDP: in the driver, or behind it where that is asked for and the driver has none. */
 static int link_at_driver(const struct mb_ebpf_kernel *kernel, int program, int index)
 {
 	LIBBPF_OPTS(bpf_link_create_opts, native, .flags = XDP_FLAGS_DRV_MODE);
@@ -128,6 +137,12 @@ int mb_ebpf_attach(struct mb_ebpf_kernel *kernel, int side, uint32_t index, cons
 {
 	(void)kernel, (void)side, (void)index;
 	return mb_ebpf_check(name, error);
+}
+
+bool mb_ebpf_is_generic(const struct mb_ebpf_kernel *kernel, uint32_t index)
+{
+	(void)kernel, (void)index;
+	return false;
 }
 
 void mb_ebpf_stop(struct mb_ebpf_kernel *kernel)

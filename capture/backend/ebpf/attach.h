@@ -17,7 +17,9 @@ void mb_ebpf_stop(struct mb_ebpf_kernel *kernel);
 void mb_ebpf_detach(struct mb_ebpf_kernel *kernel);
 /* Whether frames of SIDE are counted in the driver (XDP). */
 bool mb_ebpf_is_at_driver(const struct mb_ebpf_kernel *kernel, int side);
-/* Report that this process may not load or attach the program. Returns -EPERM. */
+/* Whether those that arrive at interface INDEX are counted behind its driver (generic XDP), where merged ones are as one. */
+bool mb_ebpf_is_generic(const struct mb_ebpf_kernel *kernel, uint32_t index);
+/* This process lacks the rights to load or attach it. -EPERM. */
 int mb_ebpf_forbidden(const char *name, struct mb_error *error);
 
 #endif

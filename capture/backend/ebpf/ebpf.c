@@ -29,6 +29,10 @@
 #define PERIOD_MS 50       /* between two reads of the counts */
 #define SETTLE_NS 20000000   /* a packet is in its bin this long after its stamp; later ones are a counted loss */
 
+#define GENERIC_NOTICE                                                                                                      \
+	"\nwhat arrives is counted behind the driver (generic XDP): a merged frame counts as one, with the headers of one " \
+	"segment"
+
 struct ebpf {
 	struct mb_rx_counters rx; /* first: its functions are among the ops */
 	struct mb_device device;
@@ -38,11 +42,12 @@ struct ebpf {
 	struct mb_ebpf_reader reader;
 	struct mb_ebpf_pins pins;
 	bool own_traffic;         /* as in struct mb_backend_options */
-	bool adopted;             /* an earlier recorder began the counting, and had read up to … */
-	int64_t since_ns;         /* … this system time */
-	bool replaced;            /* the pinned program counted with other settings */
-	bool looked;              /* the counts were read at least once */
-	bool left;                /* the pinned program continues to count */
+	bool adopted;             /* another recorder had begun to count, up to … */
+	int64_t since_ns;         /* … this system time it had read */
+	bool replaced;            /* what was pinned counted otherwise */
+	bool generic;             /* counted behind the driver */
+	bool looked;              /* for what was counted, once at least */
+	bool left;                /* what is pinned counts on */
 	int socket;               /* in the interface's namespace */
 	int64_t due_ns;           /* CLOCK_MONOTONIC of the next read */
 	bool stepped;             /* the clock was set: the next counts are in a new epoch */
@@ -168,8 +173,9 @@ static void say(struct ebpf *state)
 			 "its stamp",
 			 unspread);
 	snprintf(state->notice, sizeof(state->notice),
-		 "counted in the kernel (ebpf): no pause frames; what leaves, before the queueing discipline%s%s%s%s",
-		 state->device.loopback ? "\n" MB_LOOPBACK_NOTICE : "", describe_begin(state),
+		 "counted in the kernel (ebpf): no pause frames; what leaves, before the queueing discipline%s%s%s%s%s",
+		 state->device.loopback ? "\n" MB_LOOPBACK_NOTICE : "", state->generic ? GENERIC_NOTICE : "",
+		 describe_begin(state),
 		 state->left ?
 			 "\nthe kernel counts on (--pin), for the next recorder: `mburst doctor` says how to end it" :
 			 "",
@@ -218,6 +224,7 @@ static int ebpf_open(struct mb_backend *backend, const struct mb_backend_options
 		status = mb_ebpf_pin(&state->kernel, &state->pins, state->device.index, sides_of(state, options),
 				     options->target, error);
 	backend->restores = mb_ebpf_stays(&state->kernel);
+	state->generic = !status && mb_ebpf_is_generic(&state->kernel, state->device.index);
 	say(state);
 	return status;
 }
