@@ -174,6 +174,7 @@ def test_several_interfaces_as_one_need_frames(pair):
 
 
 TC_ACT_OK, TC_ACT_SHOT = 0, 2
+BPF_PROG_QUERY, BPF_LINK_GET_FD_BY_ID, BPF_LINK_DETACH = 16, 30, 34
 
 
 def bpf(command, layout, *values):
@@ -218,6 +219,27 @@ def test_what_another_program_accepts_is_counted(pair):
         for direction, packets in (("in", 100), ("out", 50)):
             assert ebpf.sums(direction) == afpacket.sums(direction)
             assert ebpf.sums(direction)["packets"] == packets
+
+
+@pytest.mark.parametrize("place", [TCX_INGRESS, TCX_EGRESS])
+def test_a_program_that_another_process_takes_away_ends_it(pair, place):
+    """It would count nothing from then on."""
+    reading = Reading(pair, "ebpf").start()
+    many_senders(pair, 100)
+    attributes, programs, links = ctypes.create_string_buffer(128), (ctypes.c_uint32 * 1)(), (ctypes.c_uint32 * 1)()
+    to = ctypes.addressof(programs), 1, 0, 0, ctypes.addressof(links)
+    with pair.inside(pair.far):
+        index = socket.if_nametoindex(pair.b)
+        struct.pack_into("=IIIIQIIQQ", attributes, 0, index, place, 0, 0, *to)
+        assert not ctypes.CDLL(None).syscall(321, BPF_PROG_QUERY, attributes, 64)
+    link = bpf(BPF_LINK_GET_FD_BY_ID, "=I", links[0])
+    bpf(BPF_LINK_DETACH, "=I", link)
+    os.close(link)
+    reading.thread.join(30)
+    assert "another process has taken the program that counts off the interface" in reading.error
+    reading.stop()
+    assert reading.lanes["in"]["packets"] == 100
+    assert attached(pair, TCX_INGRESS) == attached(pair, TCX_EGRESS) == 0
 
 
 def test_a_time_namespace_is_refused(pair, tmp_path):

@@ -113,6 +113,24 @@ int mb_ebpf_attach(struct mb_ebpf_kernel *kernel, int side, uint32_t index, cons
 	return 0;
 }
 
+bool mb_ebpf_is_at(int link, uint32_t index)
+{
+	struct bpf_link_info info = { 0 };
+	uint32_t size = sizeof(info);
+
+	/* of tcx and XDP alike that is what is behind the header */
+	return !bpf_obj_get_info_by_fd(link, &info, &size) && info.xdp.ifindex == index;
+}
+
+bool mb_ebpf_is_taken(const struct mb_ebpf_kernel *kernel)
+{
+	for (int side = 0; side < MB_EBPF_SIDES; side++)
+		if ((kernel->links[side] >= 0 && mb_ebpf_is_at(kernel->links[side], 0)) ||
+		    mb_clsact_is_taken(&kernel->filters[side]))
+			return true;
+	return false;
+}
+
 void mb_ebpf_stop(struct mb_ebpf_kernel *kernel)
 {
 	for (int side = 0; side < MB_EBPF_SIDES; side++)
@@ -142,6 +160,12 @@ int mb_ebpf_attach(struct mb_ebpf_kernel *kernel, int side, uint32_t index, cons
 bool mb_ebpf_is_generic(const struct mb_ebpf_kernel *kernel, uint32_t index)
 {
 	(void)kernel, (void)index;
+	return false;
+}
+
+bool mb_ebpf_is_taken(const struct mb_ebpf_kernel *kernel)
+{
+	(void)kernel;
 	return false;
 }
 

@@ -11,7 +11,11 @@
 int mb_ebpf_attach(struct mb_ebpf_kernel *kernel, int side, uint32_t index, const char *name, struct mb_error *error);
 /* Whether the attached program stays after this process is killed, so that removing it needs CAP_NET_ADMIN. */
 bool mb_ebpf_stays(const struct mb_ebpf_kernel *kernel);
-/* Stop counting at once, even if the program is pinned. The counts stay. */
+/* Whether LINK is at interface INDEX; 0: at none. This waits for whoever changes any interface. */
+bool mb_ebpf_is_at(int link, uint32_t index);
+/* Whether another process has taken away what was attached. This waits likewise. */
+bool mb_ebpf_is_taken(const struct mb_ebpf_kernel *kernel);
+/* Count no more, at once, even where it is pinned. What was counted stays. */
 void mb_ebpf_stop(struct mb_ebpf_kernel *kernel);
 /* Release the hooks: a program that is not pinned stops counting. The counts stay. */
 void mb_ebpf_detach(struct mb_ebpf_kernel *kernel);

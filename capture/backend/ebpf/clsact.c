@@ -86,6 +86,15 @@ int mb_clsact_attach(struct mb_clsact *hold, int program, uint32_t index, int si
 	return status;
 }
 
+bool mb_clsact_is_taken(const struct mb_clsact *hold)
+{
+	const struct bpf_tc_hook hook = hook_of(hold->index, hold->side);
+	LIBBPF_OPTS(bpf_tc_opts, options, .handle = hold->handle, .priority = PRIORITY);
+	int status = hold->claim < 0 ? 0 : bpf_tc_query(&hook, &options);
+
+	return status == -ENOENT || status == -EINVAL; /* no filter, or no qdisc */
+}
+
 void mb_clsact_detach(struct mb_clsact *hold)
 {
 	if (hold->claim < 0)

@@ -6,6 +6,7 @@
 #ifndef MB_EBPF_CLSACT_H
 #define MB_EBPF_CLSACT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct mb_clsact {
@@ -17,7 +18,9 @@ struct mb_clsact {
 /* Attach PROGRAM to arriving (side 0) or leaving frames (side 1) of interface INDEX, and remove filters that dead
  * processes left there. Returns 0 or a negative errno: -EBUSY if too many programs count there already. */
 int mb_clsact_attach(struct mb_clsact *hold, int program, uint32_t index, int side);
-/* Like attaching, this needs CAP_NET_ADMIN. The qdisc stays, empty: others may use it. Harmless if called twice. */
+/* Whether the filter that was attached is there no more. */
+bool mb_clsact_is_taken(const struct mb_clsact *hold);
+/* Needs CAP_NET_ADMIN, as attaching does. The qdisc stays, empty: others may use it. Harmless when called twice. */
 void mb_clsact_detach(struct mb_clsact *hold);
 
 #endif

@@ -26,8 +26,9 @@
 #include "clock.h"
 #include "linktype.h"
 
-#define PERIOD_MS 50       /* between two reads of the counts */
-#define SETTLE_NS 20000000   /* a packet is in its bin this long after its stamp; later ones are a counted loss */
+#define PERIOD_MS 50       /* between two looks at what was counted */
+#define ASK_NS 1000000000    /* between two questions whether the program is still attached */
+#define SETTLE_NS 20000000   /* a packet is in its bin so long after its stamp; what comes later is a counted loss */
 
 #define GENERIC_NOTICE                                                                                                      \
 	"\nwhat arrives is counted behind the driver (generic XDP): a merged frame counts as one, with the headers of one " \
@@ -49,11 +50,12 @@ struct ebpf {
 	bool looked;              /* for what was counted, once at least */
 	bool left;                /* what is pinned counts on */
 	int socket;               /* in the interface's namespace */
-	int64_t due_ns;           /* CLOCK_MONOTONIC of the next read */
-	bool stepped;             /* the clock was set: the next counts are in a new epoch */
-	bool reading;             /* not all collected counts were yielded */
-	int ending;               /* why counting has ended: MB_BACKEND_END or a negative errno */
-	bool ended;               /* and all counts were yielded */
+	int64_t due_ns;           /* CLOCK_MONOTONIC of the next look */
+	int64_t asked_ns;         /* likewise, of the last question */
+	bool stepped;             /* the clock was set: what is yielded next is behind that */
+	bool reading;             /* not all that was collected was yielded */
+	int ending;               /* why nothing more is counted: MB_BACKEND_END or a negative errno */
+	bool ended;               /* and all that was is yielded */
 	struct mb_error failure;
 	char notice[2 * MB_ERROR_LENGTH];
 };
@@ -245,13 +247,30 @@ static int device_trouble(int socket, uint32_t index)
 	return flags & IFF_UP ? 0 : ENETDOWN;
 }
 
-/* If the interface is gone or down, end the counting. */
+/* Whether another process has taken the program away, asked now and then. */
+static bool is_taken(struct ebpf *state)
+{
+	const int64_t now_ns = mb_clock_ns(CLOCK_MONOTONIC);
+
+	if (now_ns - state->asked_ns < ASK_NS)
+		return false;
+	state->asked_ns = now_ns;
+	return mb_ebpf_is_taken(&state->kernel);
+}
+
+/* Whether the interface is still there and up, and the program at it; else counting ends. */
 static void check_device(struct ebpf *state)
 {
 	const int code = device_trouble(state->socket, state->device.index);
 
 	if (code)
 		state->ending = mb_device_lost(state->device.name, code, &state->failure);
+	else if (is_taken(state))
+		state->ending =
+			mb_fail(&state->failure, ENODEV,
+				"%s: another process has taken the program that counts off the interface: record "
+				"it again",
+				state->device.name);
 }
 
 /* Collect the counts that can no longer change. */

@@ -66,16 +66,6 @@ int mb_ebpf_pin(const struct mb_ebpf_kernel *kernel, const struct mb_ebpf_pins *
 	return 0;
 }
 
-/* Whether LINK attaches to interface INDEX. For both tcx and XDP, the index follows the header; 0: the interface is
- * gone. */
-static bool is_attached(int link, uint32_t index)
-{
-	struct bpf_link_info info = { 0 };
-	uint32_t size = sizeof(info);
-
-	return !bpf_obj_get_info_by_fd(link, &info, &size) && info.xdp.ifindex == index;
-}
-
 static bool adopt_rings(struct mb_ebpf_kernel *kernel, const struct mb_ebpf_pins *pins)
 {
 	int status = 0;
@@ -97,7 +87,7 @@ static bool adopt_links(struct mb_ebpf_kernel *kernel, const struct mb_ebpf_pins
 		if (!(sides >> side & 1))
 			continue;
 		kernel->links[side] = mb_ebpf_pins_get(pins, link_names[side]);
-		if (kernel->links[side] < 0 || !is_attached(kernel->links[side], index))
+		if (kernel->links[side] < 0 || !mb_ebpf_is_at(kernel->links[side], index))
 			return false;
 	}
 	return true;
