@@ -13,7 +13,7 @@ from storelib import rows
 
 from mburst.errors import MburstError
 from mburst.lab.simulate import Scenario, simulate
-from mburst.services.record import reserve
+from mburst.services.record import recording, reserve
 from mburst.services.record.recorder import record
 from mburst.services.record.recording import InterfaceSettings, RecordSettings
 from mburst.sql import StoreFolder
@@ -84,3 +84,12 @@ def test_recording_without_room_for_senders(tmp_path: Path, capsys: pytest.Captu
     found = check(store.path)
     compare_sums(store.path, found)
     assert found.is_sound and found.recordings_compared
+
+
+def test_a_recording_of_months_has_no_more_notes_than_a_page() -> None:
+    """Each says how long it took, so that none is like another."""
+    notes = recording.Notes("more on standard error")
+    for at in range(10_000):
+        for _ in range(2):
+            notes.add(f"the disk was slow for {at} s")
+    assert list(notes) == [*(f"the disk was slow for {at} s" for at in range(20)), "more on standard error"]

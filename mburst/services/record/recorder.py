@@ -18,7 +18,7 @@ from ...units import format_bytes, format_count
 from . import gaps, interface_counters, pins, recovery
 from .keeping import PacketKeeper
 from .reading import AheadReader, Reader, Turn
-from .recording import RecordProgress, RecordSettings, Row, fingerprint, is_live, is_repeatable, own_addresses
+from .recording import Notes, RecordProgress, RecordSettings, Row, fingerprint, is_live, is_repeatable, own_addresses
 from .reserve import DiskReserve
 from .rows import Attempt, RecordState, describe, silent_lanes
 from .tally import BinTally
@@ -166,7 +166,7 @@ class Recorder:
         self.recording = recording
         self.lock = lock
         self._say = say
-        self.troubles: list[str] = []
+        self.troubles = Notes("more troubles are on standard error alone")
         self.gave_up = False
         writer_id = new_writer()
         names = (recording.host, recording.rack, writer_id, self.trouble)
@@ -210,10 +210,9 @@ class Recorder:
         self.rights = [privileges.NET_ADMIN] if self.facts["restores"] else []
 
     def trouble(self, error: MburstError) -> None:
-        """Report and note an error of storing that the recorder survives. Also called from other threads."""
-        if str(error) not in self.troubles:
-            self.troubles.append(str(error))
-        if not self.gave_up:  # else a failure is reported
+        """Say what could not be stored as it should be yet, and note it. Called from other threads, too."""
+        self.troubles.add(str(error))
+        if not self.gave_up:  # else there is a failure to say
             self._say(error)
 
     def run(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,8 +22,9 @@ Hook = Literal["tc", "xdp"]
 Row = dict[str, Any]
 
 
-NO_MATTER = ("targets", "threads", "live")  # settings that do not affect the rows of a file
-NEWER = ("sources_above_ppb",)  # settings that older stores do not know
+NO_MATTER = ("targets", "threads", "live")  # to the rows that a file's bytes become
+NEWER = ("sources_above_ppb",)  # settings that stores of before know nothing of
+MOST_NOTES = 20  # of one kind, of a recording that may go on for months
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,21 @@ class InterfaceSettings:
     keep_bytes: int = 0  # --keep-packets: size of the ring of the last packets; 0: packets are not kept
     reserve_bytes: int | None = 0  # free bytes below which senders are summed up; None: by the size of the disk
     beside: int = 0  # other interfaces that are recorded by the same process
+
+
+class Notes:
+    """What happened while a recording ran, each sentence once: the first MOST_NOTES, and then that there was MORE."""
+
+    def __init__(self, more: str) -> None:
+        self._more = more
+        self._sentences: list[str] = []
+
+    def add(self, sentence: str) -> None:
+        if sentence not in self._sentences and len(self._sentences) <= MOST_NOTES:
+            self._sentences.append(sentence if len(self._sentences) < MOST_NOTES else self._more)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._sentences)
 
 
 @dataclass

@@ -16,6 +16,7 @@ from ...errors import MburstError
 from ...quality import COARSE_STAMPS
 from ...units import NS_PER_S, format_duration, format_rate
 from .gaps import GapWriter
+from .recording import Notes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,7 +48,7 @@ class InterfaceMonitor:
         self.writer = store.writer("clock", recording.host, recording.rack, writer_id, on_trouble)
         self.losses = GapWriter(store, recording.host, recording.rack, writer_id)
         self.last: Reading | None = None
-        self.jumps: list[str] = []
+        self.jumps = Notes("system time was set more often: the table `clock` has its readings")
         self.begun = time.monotonic_ns()
         self.bins = self.coarse = 0
 
@@ -74,7 +75,7 @@ class InterfaceMonitor:
         self.writer.append(pa.Table.from_pylist([{**names, **vars(now)}]))
         if self.last and abs(jump := jump_ns(self.last, now)) > max(self.recording.bin_ns, LEAST_JUMP_NS):
             way = "forward" if jump > 0 else "back"
-            self.jumps.append(f"system time was set {way} by {format_duration(abs(jump))}")
+            self.jumps.add(f"system time was set {way} by {format_duration(abs(jump))}")
         self.last = now
 
     def check_stamps(self, bins: pa.RecordBatch) -> None:
@@ -90,7 +91,7 @@ class InterfaceMonitor:
     def notes(self, packets: int, ended_by: list[signal.Signals]) -> list[str]:
         """Returns what happened, one sentence each."""
         silence = [] if packets else [f"no packet in {format_duration(time.monotonic_ns() - self.begun)}"]
-        return [*dict.fromkeys(self.jumps), *silence, *(f"ended by {number.name}" for number in ended_by[:1])]
+        return [*self.jumps, *silence, *(f"ended by {number.name}" for number in ended_by[:1])]
 
     def close(self) -> None:
         self.clocks.close()
